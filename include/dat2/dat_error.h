@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/**
+ * @file dat_error.h
+ * The return codes of every DAT call.
+ *
+ * A code is one 32-bit word made of three fields:
+ *
+ * | bits    | field   | taken out by          | says                          |
+ * |---------|---------|-----------------------|-------------------------------|
+ * | 31 - 30 | class   | `code & DAT_CLASS_*`  | error, warning or success     |
+ * | 29 - 16 | type    | DAT_GET_TYPE()        | what went wrong               |
+ * | 15 -  0 | subtype | DAT_GET_SUBTYPE()     | with which argument or object |
+ *
+ * DAT_SUCCESS is the word 0, so `== DAT_SUCCESS` is the whole test. Beyond
+ * that, compare types, not words: errors carry DAT_CLASS_ERROR, while the
+ * answers that are no failure of the call (DAT_QUEUE_EMPTY,
+ * DAT_TIMEOUT_EXPIRED, DAT_INTERRUPTED_CALL) come without class and subtype.
+ *
+ * The numbers differ from DAT 1.2; codes of the two must not be mixed.
+ */
+#ifndef _DAT_ERROR_H_
+#define _DAT_ERROR_H_
+
+#include <dat2/udat_config.h>
+#include <dat2/dat_platform_specific.h>
+
+/** What every call returns: class, type and subtype in one word. */
+typedef DAT_UINT32 DAT_RETURN;
+
+/* ---- Taking a code apart ------------------------------------------------ */
+
+#define DAT_CLASS_SUCCESS 0x00000000
+#define DAT_CLASS_WARNING 0x40000000
+#define DAT_CLASS_ERROR   0x80000000
+
+#define DAT_TYPE_MASK     0x3fff0000
+#define DAT_SUBTYPE_MASK  0x0000FFFF
+
+#define DAT_IS_WARNING(status)  ((DAT_UINT32)(status) & DAT_CLASS_WARNING)
+#define DAT_GET_TYPE(status)    ((DAT_UINT32)(status) & DAT_TYPE_MASK)
+#define DAT_GET_SUBTYPE(status) ((DAT_UINT32)(status) & DAT_SUBTYPE_MASK)
+
+/* ---- Types --------------------------------------------------------------- */
+
+/** The type field, in place: compare with DAT_GET_TYPE(). */
+typedef enum dat_return_type {
+    DAT_SUCCESS                     = 0x00000000, /**< done */
+    DAT_ABORT                       = 0x00010000, /**< the object or its adapter went away during the call */
+    DAT_CONN_QUAL_IN_USE            = 0x00020000, /**< another service point listens on this qualifier */
+    DAT_INSUFFICIENT_RESOURCES      = 0x00030000, /**< no memory, or a limit of the adapter is reached */
+    DAT_INTERNAL_ERROR              = 0x00040000, /**< the provider failed, through no fault of the caller */
+    DAT_INVALID_HANDLE              = 0x00050000, /**< null, stale, or a handle of another type */
+    DAT_INVALID_PARAMETER           = 0x00060000, /**< subtype DAT_INVALID_ARGn: the n-th parameter, handle included */
+    DAT_INVALID_STATE               = 0x00070000, /**< the object is not in a state that allows this */
+    DAT_LENGTH_ERROR                = 0x00080000, /**< source longer than destination, or an impossible length */
+    DAT_MODEL_NOT_SUPPORTED         = 0x00090000, /**< legal in DAT, not offered by this provider */
+    DAT_PROVIDER_NOT_FOUND          = 0x000A0000, /**< no usable registry entry of that name */
+    DAT_PRIVILEGES_VIOLATION        = 0x000B0000, /**< the memory may not be accessed in this way */
+    DAT_PROTECTION_VIOLATION        = 0x000C0000, /**< memory and endpoint are in different protection zones */
+    DAT_QUEUE_EMPTY                 = 0x000D0000, /**< nothing there; no failure */
+    DAT_QUEUE_FULL                  = 0x000E0000, /**< no room for another event */
+    DAT_TIMEOUT_EXPIRED             = 0x000F0000, /**< the time is up; no failure */
+    DAT_PROVIDER_ALREADY_REGISTERED = 0x00100000, /**< registry: name, version and thread safety are taken */
+    DAT_PROVIDER_IN_USE             = 0x00110000, /**< registry: an adapter of the provider is still open */
+    DAT_INVALID_ADDRESS             = 0x00120000, /**< no such address, or no way to it */
+    DAT_INTERRUPTED_CALL            = 0x00130000, /**< a signal ended the wait; no failure */
+    DAT_CONN_QUAL_UNAVAILABLE       = 0x00140000, /**< every connection qualifier is taken */
+    DAT_RESERVED_LMR                = 0x00150000, /**< kernel-level DAT only */
+    DAT_PORT_IN_USE                 = 0x00160000, /**< the port of a common service point is taken */
+    DAT_COMM_NOT_SUPPORTED          = 0x00170000, /**< the provider does not know this DAT_COMM */
+    DAT_EXTENSION_BASE              = 0x10000000, /**< first type of the extensions; up to 0x3FFE0000 */
+    DAT_NOT_IMPLEMENTED             = 0x3FFF0000  /**< the provider does not have this call */
+} DAT_RETURN_TYPE;
+
+/** The name that DAT 1.0 had for it. */
+#define DAT_NAME_NOT_FOUND DAT_PROVIDER_NOT_FOUND
+
+/* ---- Subtypes ------------------------------------------------------------ */
+
+/** The subtype field. Which of them can come is said at each call. */
+typedef enum dat_return_subtype {
+    DAT_NO_SUBTYPE                         = 0,
+
+    /* of DAT_ABORT */
+    DAT_SUB_INTERRUPTED                    = 1,
+
+    /* of DAT_INSUFFICIENT_RESOURCES: what ran out */
+    DAT_RESOURCE_MEMORY                    = 2,
+    DAT_RESOURCE_DEVICE                    = 3,
+    DAT_RESOURCE_TEP                       = 4,  /**< transport endpoints (queue pairs) */
+    DAT_RESOURCE_TEVD                      = 5,  /**< transport event queues (completion queues) */
+    DAT_RESOURCE_PROTECTION_DOMAIN         = 6,
+    DAT_RESOURCE_MEMORY_REGION             = 7,
+    DAT_RESOURCE_ERROR_HANDLER             = 8,
+    DAT_RESOURCE_CREDITS                   = 9,  /**< RDMA reads under way as their target */
+    DAT_RESOURCE_SRQ                       = 10,
+
+    /* of DAT_INVALID_HANDLE: the role of the handle ... */
+    DAT_INVALID_HANDLE_IA                  = 11,
+    DAT_INVALID_HANDLE_EP                  = 12,
+    DAT_INVALID_HANDLE_LMR                 = 13,
+    DAT_INVALID_HANDLE_RMR                 = 14,
+    DAT_INVALID_HANDLE_PZ                  = 15,
+    DAT_INVALID_HANDLE_PSP                 = 16,
+    DAT_INVALID_HANDLE_RSP                 = 17,
+    DAT_INVALID_HANDLE_CR                  = 18,
+    DAT_INVALID_HANDLE_CNO                 = 19,
+    DAT_INVALID_HANDLE_EVD_CR              = 20,
+    DAT_INVALID_HANDLE_EVD_REQUEST         = 21,
+    DAT_INVALID_HANDLE_EVD_RECV            = 22,
+    DAT_INVALID_HANDLE_EVD_CONN            = 23,
+    DAT_INVALID_HANDLE_EVD_ASYNC           = 24,
+    DAT_INVALID_HANDLE_SRQ                 = 25,
+    DAT_INVALID_HANDLE_CSP                 = 26,
+    /* ... or its position in the call */
+    DAT_INVALID_HANDLE1                    = 27,
+    DAT_INVALID_HANDLE2                    = 28,
+    DAT_INVALID_HANDLE3                    = 29,
+    DAT_INVALID_HANDLE4                    = 30,
+    DAT_INVALID_HANDLE5                    = 31,
+    DAT_INVALID_HANDLE6                    = 32,
+    DAT_INVALID_HANDLE7                    = 33,
+    DAT_INVALID_HANDLE8                    = 34,
+    DAT_INVALID_HANDLE9                    = 35,
+    DAT_INVALID_HANDLE10                   = 36,
+
+    /* of DAT_INVALID_PARAMETER: its position, counted from 1 */
+    DAT_INVALID_ARG1                       = 37,
+    DAT_INVALID_ARG2                       = 38,
+    DAT_INVALID_ARG3                       = 39,
+    DAT_INVALID_ARG4                       = 40,
+    DAT_INVALID_ARG5                       = 41,
+    DAT_INVALID_ARG6                       = 42,
+    DAT_INVALID_ARG7                       = 43,
+    DAT_INVALID_ARG8                       = 44,
+    DAT_INVALID_ARG9                       = 45,
+    DAT_INVALID_ARG10                      = 46,
+
+    /* of DAT_INVALID_STATE, endpoints: the state it is in, or what it lacks */
+    DAT_INVALID_STATE_EP_UNCONNECTED       = 47,
+    DAT_INVALID_STATE_EP_ACTCONNPENDING    = 48,
+    DAT_INVALID_STATE_EP_PASSCONNPENDING   = 49,
+    DAT_INVALID_STATE_EP_TENTCONNPENDING   = 50,
+    DAT_INVALID_STATE_EP_CONNECTED         = 51,
+    DAT_INVALID_STATE_EP_DISCONNECTED      = 52,
+    DAT_INVALID_STATE_EP_RESERVED          = 53,
+    DAT_INVALID_STATE_EP_COMPLPENDING      = 54,
+    DAT_INVALID_STATE_EP_DISCPENDING       = 55,
+    DAT_INVALID_STATE_EP_PROVIDERCONTROL   = 56,
+    DAT_INVALID_STATE_EP_NOTREADY          = 57,
+    DAT_INVALID_STATE_EP_RECV_WATERMARK    = 58,
+    DAT_INVALID_STATE_EP_PZ                = 59,
+    DAT_INVALID_STATE_EP_EVD_REQUEST       = 60,
+    DAT_INVALID_STATE_EP_EVD_RECV          = 61,
+    DAT_INVALID_STATE_EP_EVD_CONNECT       = 62,
+    DAT_INVALID_STATE_EP_UNCONFIGURED      = 63,
+    DAT_INVALID_STATE_EP_UNCONFRESERVED    = 64,
+    DAT_INVALID_STATE_EP_UNCONFPASSIVE     = 65,
+    DAT_INVALID_STATE_EP_UNCONFTENTATIVE   = 66,
+    /* ... CNOs */
+    DAT_INVALID_STATE_CNO_IN_USE           = 67,
+    DAT_INVALID_STATE_CNO_DEAD             = 68,
+    /* ... EVDs */
+    DAT_INVALID_STATE_EVD_OPEN             = 69,
+    DAT_INVALID_STATE_EVD_ENABLED          = 70,
+    DAT_INVALID_STATE_EVD_DISABLED         = 71,
+    DAT_INVALID_STATE_EVD_WAITABLE         = 72,
+    DAT_INVALID_STATE_EVD_UNWAITABLE       = 73,
+    DAT_INVALID_STATE_EVD_IN_USE           = 74,
+    DAT_INVALID_STATE_EVD_CONFIG_NOTIFY    = 75,
+    DAT_INVALID_STATE_EVD_CONFIG_SOLICITED = 76,
+    DAT_INVALID_STATE_EVD_CONFIG_THRESHOLD = 77,
+    DAT_INVALID_STATE_EVD_WAITER           = 78,
+    DAT_INVALID_STATE_EVD_ASYNC            = 79, /**< only an asynchronous-error EVD will do */
+    /* ... adapters, memory, protection zones */
+    DAT_INVALID_STATE_IA_IN_USE            = 80,
+    DAT_INVALID_STATE_LMR_IN_USE           = 81,
+    DAT_INVALID_STATE_LMR_FREE             = 82,
+    DAT_INVALID_STATE_PZ_IN_USE            = 83,
+    DAT_INVALID_STATE_PZ_FREE              = 84,
+    /* ... shared receive queues */
+    DAT_INVALID_STATE_SRQ_OPERATIONAL      = 85,
+    DAT_INVALID_STATE_SRQ_ERROR            = 86,
+    DAT_INVALID_STATE_SRQ_IN_USE           = 87,
+    DAT_INVALID_STATE_SRQ_SHUTDOWN         = 88,
+
+    /* of DAT_PRIVILEGES_VIOLATION: the access that was refused */
+    DAT_PRIVILEGES_READ                    = 89,
+    DAT_PRIVILEGES_WRITE                   = 90,
+    DAT_PRIVILEGES_RDMA_READ               = 91,
+    DAT_PRIVILEGES_RDMA_WRITE              = 92,
+
+    /* of DAT_PROTECTION_VIOLATION: likewise */
+    DAT_PROTECTION_READ                    = 93,
+    DAT_PROTECTION_WRITE                   = 94,
+    DAT_PROTECTION_RDMA_READ               = 95,
+    DAT_PROTECTION_RDMA_WRITE              = 96,
+
+    /* of DAT_INVALID_ADDRESS */
+    DAT_INVALID_ADDRESS_UNSUPPORTED        = 97, /**< well formed, but no address of an adapter (multicast ...) */
+    DAT_INVALID_ADDRESS_UNREACHABLE        = 98, /**< known at once to have no route */
+    DAT_INVALID_ADDRESS_MALFORMED          = 99, /**< not an address in any setting */
+
+    /* of DAT_PROVIDER_NOT_FOUND: what no entry matched */
+    DAT_NAME_NOT_REGISTERED                = 100,
+    DAT_MAJOR_NOT_FOUND                    = 101,
+    DAT_MINOR_NOT_FOUND                    = 102,
+    DAT_THREAD_SAFETY_NOT_FOUND            = 103
+} DAT_RETURN_SUBTYPE;
+
+#endif /* _DAT_ERROR_H_ */

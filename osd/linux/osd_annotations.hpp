@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Names for clang's thread-safety analysis (-Wthread-safety); nothing elsewhere.
+#pragma once
+
+#if defined(__clang__)
+#define OSD_ATTRIBUTE(x) __attribute__((x))
+#else
+#define OSD_ATTRIBUTE(x)
+#endif
+
+#define OSD_CAPABILITY(name) OSD_ATTRIBUTE(capability(name))
+#define OSD_SCOPED_CAPABILITY OSD_ATTRIBUTE(scoped_lockable)
+#define OSD_GUARDED_BY(lock) OSD_ATTRIBUTE(guarded_by(lock))
+#define OSD_REQUIRES(...) OSD_ATTRIBUTE(requires_capability(__VA_ARGS__))
+#define OSD_EXCLUDES(...) OSD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
+#define OSD_ACQUIRE(...) OSD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
+#define OSD_RELEASE(...) OSD_ATTRIBUTE(release_capability(__VA_ARGS__))
+#define OSD_TRY_ACQUIRE(...) OSD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
+#define OSD_UNCHECKED OSD_ATTRIBUTE(no_thread_safety_analysis)
+
+/// Visible outside the shared library.
+#define OSD_EXPORT __attribute__((visibility("default")))
+/// The hot path: inlined even where the compiler would rather not.
+#define OSD_ALWAYS_INLINE inline __attribute__((always_inline))
+#define OSD_COLD __attribute__((noinline, cold))

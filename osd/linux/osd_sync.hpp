@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Locks and wait objects, Linux. The contract is in osd/README.md; osd/windows has the same names.
+#pragma once
+
+#include "osd_annotations.hpp"
+#include "osd_time.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <pthread.h>
+
+namespace osd {
+
+/// Mutual exclusion; not recursive. Uncontended lock and unlock make no system call.
+class OSD_CAPABILITY("mutex") mutex {
+public:
+    mutex() = default;
+    mutex(const mutex &) = delete;
+    mutex &operator=(const mutex &) = delete;
+    ~mutex() { pthread_mutex_destroy(&native_); }
+
+    void lock() OSD_ACQUIRE() { pthread_mutex_lock(&native_); }
+    void unlock() OSD_RELEASE() { pthread_mutex_unlock(&native_); }
+    bool try_lock() OSD_TRY_ACQUIRE(true) { return pthread_mutex_trylock(&native_) == 0; }
+
+private:
+    pthread_mutex_t native_ = PTHREAD_MUTEX_INITIALIZER;
+};
+
+class OSD_SCOPED_CAPABILITY lock_guard {
+public:
+    explicit lock_guard(mutex &guarded) OSD_ACQUIRE(guarded) : guarded_(guarded)
+    {
+        guarded_.lock();
+    }
+    lock_guard(const lock_guard &) = delete;
+    lock_guard &operator=(const lock_guard &) = delete;
+    ~lock_guard() OSD_RELEASE() { guarded_.unlock(); }
+
+private:
+    mutex &guarded_;
+};
+
+enum class wait_result { woken, timed_out, interrupted };
+
+/// What one thread sleeps on. A wake that comes before the wait is kept; several coalesce into one.
+/// One waiter at a time; wake() from any thread, without a lock, and without a system call when
+/// nobody sleeps.
+class wait_object {
+public:
+    /// Returns `interrupted` when a signal handler ran in the waiting thread.
+    wait_result wait(deadline until);
+    void wake();
+
+private:
+    enum : std::uint32_t { idle, signalled, sleeping };
+    std::atomic<std::uint32_t> state_{idle};
+};
+
+/// Condition for several waiters, used together with one mutex. May wake spuriously.
+class condition {
+public:
+    wait_result wait(mutex &held, deadline until) OSD_REQUIRES(held);
+    /// Call with the mutex of the waiters held.
+    void signal();
+    void broadcast();
+
+private:
+    std::atomic<std::uint32_t> sequence_{0};
+    std::uint32_t waiters_ = 0; // guarded by the mutex of the waiters
+};
+
+} // namespace osd

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Shared libraries, environment, files and log destinations, Linux.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace osd {
+
+/// A shared library opened at run time. The text of a failure lands in `error`.
+void *library_open(const char *path, char *error, std::size_t error_size);
+void *library_symbol(void *library, const char *name);
+void library_close(void *library);
+
+/// The value of an environment variable, or null; always null in a set-user-id program.
+const char *environment(const char *name);
+/// The same as a number (decimal, 0x…, 0…); `fallback` when unset or not wholly a number.
+std::uint64_t environment_number(const char *name, std::uint64_t fallback);
+
+/// The whole file as a null-terminated buffer to be released with std::free, or null with errno
+/// set. Refuses anything that is not a regular file or is larger than `limit` bytes.
+char *read_file(const char *path, std::size_t limit, std::size_t *size);
+
+enum log_destination : unsigned { log_stdout = 1, log_syslog = 2 };
+/// Writes one line, whole, to each destination in the mask.
+void log_line(unsigned destinations, const char *identity, const char *text);
+
+} // namespace osd

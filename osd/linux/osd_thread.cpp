@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "osd_thread.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace osd {
+
+bool thread::start(const char *name, void (*body)(void *), void *argument)
+{
+    std::snprintf(name_, sizeof name_, "%s", name);
+    body_ = body;
+    argument_ = argument;
+
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // inherited by the new thread
+    running_ = pthread_create(&native_, nullptr, enter, this) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return running_;
+}
+
+void *thread::enter(void *self)
+{
+    auto *me = static_cast<thread *>(self);
+    pthread_setname_np(pthread_self(), me->name_);
+    me->body_(me->argument_);
+    return nullptr;
+}
+
+void thread::join()
+{
+    if (running_)
+        pthread_join(native_, nullptr);
+    running_ = false;
+}
+
+long process_id()
+{
+    return getpid();
+}
+
+long thread_id()
+{
+    return syscall(SYS_gettid);
+}
+
+void yield()
+{
+    sched_yield();
+}
+
+} // namespace osd

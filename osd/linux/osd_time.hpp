@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Monotonic time and deadlines, Linux.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+namespace osd {
+
+/// Nanoseconds of the monotonic clock.
+inline std::int64_t now_ns()
+{
+    timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+/// A point in monotonic time after which a wait gives up, or never.
+class deadline {
+public:
+    static constexpr deadline never() { return deadline(INT64_MAX); }
+    /// Already past: a wait with it is a poll.
+    static constexpr deadline passed() { return deadline(INT64_MIN); }
+    static deadline after_us(std::uint64_t microseconds) { return after_ns(microseconds * 1000); }
+    static deadline after_ns(std::uint64_t nanoseconds)
+    {
+        return deadline(now_ns() + static_cast<std::int64_t>(nanoseconds));
+    }
+
+    constexpr bool is_never() const { return at_ns_ == INT64_MAX; }
+    bool has_passed() const { return at_ns_ != INT64_MAX && now_ns() >= at_ns_; }
+    constexpr std::int64_t at_ns() const { return at_ns_; }
+    friend constexpr bool operator<(deadline a, deadline b) { return a.at_ns_ < b.at_ns_; }
+
+    /// Absolute CLOCK_MONOTONIC time, for system calls.
+    constexpr timespec as_timespec() const
+    {
+        const std::int64_t at = at_ns_ < 0 ? 0 : at_ns_;
+        return {static_cast<std::time_t>(at / 1'000'000'000),
+                static_cast<long>(at % 1'000'000'000)};
+    }
+    /// Milliseconds from now, rounded up, for poll-like calls: -1 for never, 0 when passed.
+    int remaining_ms() const
+    {
+        if (is_never())
+            return -1;
+        const std::int64_t left = at_ns_ < 0 ? 0 : at_ns_ - now_ns();
+        if (left <= 0)
+            return 0;
+        const std::int64_t ms = (left + 999'999) / 1'000'000;
+        return ms > INT32_MAX ? INT32_MAX : static_cast<int>(ms);
+    }
+
+private:
+    explicit constexpr deadline(std::int64_t at_ns) : at_ns_(at_ns) {}
+    std::int64_t at_ns_;
+};
+
+} // namespace osd
