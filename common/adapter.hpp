@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// IA: an open interface adapter, owner of everything made on it.
+#pragma once
+
+#include "cno.hpp"
+#include "cr.hpp"
+#include "endpoint.hpp"
+#include "evd.hpp"
+#include "lmr.hpp"
+#include "pool.hpp"
+#include "pz.hpp"
+#include "rmr.hpp"
+#include "service_point.hpp"
+#include "timer.hpp"
+
+namespace dapl::DAPL_TRANSPORT {
+
+/// One line of dat.conf that named this library: what the registry told us, and the vector that
+/// answers for it. The registry finds the line again by the device name in the vector.
+struct provider_line {
+    DAT_PROVIDER vector;
+    DAT_PROVIDER_INFO info;
+    char *params; ///< ia_params, owned
+    provider_line *next;
+};
+
+class adapter : public object {
+public:
+    static bool is_kind(mark kind) { return kind == mark::ia; }
+
+    explicit adapter(const provider_line &opened_by)
+        : object(&opened_by.vector, mark::ia, *this), line(opened_by)
+    {}
+    ~adapter();
+
+    status open(DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd);
+    /// Only an abrupt close takes the consumer's objects down.
+    status close(DAT_CLOSE_FLAGS how);
+
+    /// A new object in one of the pools, or null.
+    template <class T, class... Arguments>
+    T *make(pool<T> &from, Arguments &&...arguments)
+    {
+        osd::lock_guard hold(lock_);
+        return from.make(provider, *this, std::forward<Arguments>(arguments)...);
+    }
+    template <class T>
+    void destroy(pool<T> &from, T &victim)
+    {
+        osd::lock_guard hold(lock_);
+        from.destroy(&victim);
+    }
+    status make_evd(DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
+
+    /// What the consumer calls this adapter: an index of the registry's.
+    DAT_IA_HANDLE consumer_handle() const;
+    void async_error(DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason);
+    evd *async_evd() const;
+
+    void fill(DAT_IA_ATTR &out) const;
+    void fill(DAT_PROVIDER_ATTR &out) const;
+
+    const provider_line &line;
+    transport::hca hca;
+    hca_attr attr;
+    timer_queue timers;
+
+    pool<pz> pzs;
+    pool<lmr> lmrs;
+    pool<rmr> rmrs;
+    pool<cno> cnos;
+    pool<evd> evds;
+    pool<endpoint> eps;
+    pool<service_point> sps;
+    pool<cr> crs;
+
+private:
+    status attach_async_evd(DAT_COUNT qlen, DAT_EVD_HANDLE *handle);
+    void detach_async_evd();
+    void close_hca();
+    bool consumer_objects_left();
+    void tear_down();
+
+    osd::mutex lock_; ///< of the pools
+    bool hca_open_ = false;
+    bool owns_async_evd_ = false;
+    evd *async_evd_ = nullptr; ///< guarded by the lock of the list of open adapters
+    adapter *next_open_ = nullptr;
+};
+
+status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
+                    DAT_IA_HANDLE *out);
+
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "cno.hpp"
+
+#include "dapl_api.hpp"
+#include "osd_thread.hpp"
+
+#include <utility>
+
+namespace dapl::DAPL_TRANSPORT {
+
+void cno::trigger(evd &by)
+{
+    DAT_OS_WAIT_PROXY_AGENT agent{};
+    {
+        osd::lock_guard hold(lock_);
+        if (!triggered_) {
+            triggered_ = true;
+            by_ = &by;
+            std::swap(agent, agent_); // fires once, until it is set again
+        }
+        triggered_changed_.signal();
+    }
+    if (agent.proxy_agent_func != nullptr)
+        agent.proxy_agent_func(agent.instance_data, to_handle(&by));
+}
+
+status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
+{
+    const osd::deadline until = deadline_of(timeout_us);
+    osd::wait_result result = osd::wait_result::woken;
+    status answer = success;
+
+    osd::lock_guard hold(lock_);
+    ++waiters_;
+    while (!triggered_ && !dead_ && result == osd::wait_result::woken)
+        result = triggered_changed_.wait(lock_, until);
+    --waiters_;
+
+    if (dead_) {
+        triggered_changed_.broadcast(); // kill() waits for the last one
+        answer = status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_DEAD);
+    } else if (triggered_) {
+        triggered_ = false;
+        *triggered_by = by_ == nullptr ? DAT_HANDLE_NULL : to_handle(by_);
+    } else {
+        *triggered_by = DAT_HANDLE_NULL;
+        answer = result == osd::wait_result::timed_out ? queue_empty : interrupted_call;
+    }
+    return answer;
+}
+
+void cno::await_unpinned()
+{
+    while (pins_.load(std::memory_order_acquire) != 0)
+        osd::yield();
+}
+
+void cno::modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent)
+{
+    osd::lock_guard hold(lock_);
+    agent_ = agent;
+}
+
+DAT_OS_WAIT_PROXY_AGENT cno::agent()
+{
+    osd::lock_guard hold(lock_);
+    return agent_;
+}
+
+void cno::forget(evd &going, bool last)
+{
+    osd::lock_guard hold(lock_);
+    if (by_ == &going)
+        by_ = nullptr;
+    if (last && waiters_ != 0) {
+        triggered_ = true;
+        triggered_changed_.broadcast();
+    }
+}
+
+bool cno::has_waiters()
+{
+    osd::lock_guard hold(lock_);
+    return waiters_ != 0;
+}
+
+void cno::kill()
+{
+    osd::lock_guard hold(lock_);
+    dead_ = true;
+    triggered_changed_.broadcast();
+    while (waiters_ != 0)
+        (void)triggered_changed_.wait(lock_, osd::deadline::never());
+}
+
+namespace {
+
+status make_cno(DAT_IA_HANDLE ia_handle, const DAT_OS_WAIT_PROXY_AGENT &agent, DAT_CNO_HANDLE *out)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA);
+    if (out == nullptr)
+        return invalid_parameter(3);
+    cno *made = ia->make(ia->cnos, agent);
+    if (made == nullptr)
+        return out_of_memory;
+    *out = to_handle(made);
+    return success;
+}
+
+} // namespace
+
+DAT_RETURN dapl_cno_create(DAT_IA_HANDLE ia, DAT_OS_WAIT_PROXY_AGENT agent, DAT_CNO_HANDLE *out)
+{
+    return make_cno(ia, agent, out).code();
+}
+
+DAT_RETURN dapl_cno_modify_agent(DAT_CNO_HANDLE handle, DAT_OS_WAIT_PROXY_AGENT agent)
+{
+    cno *c = from_handle<cno>(handle);
+    if (c == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
+    c->modify_agent(agent);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN dapl_cno_query(DAT_CNO_HANDLE handle, DAT_CNO_PARAM_MASK mask, DAT_CNO_PARAM *param)
+{
+    cno *c = from_handle<cno>(handle);
+    if (c == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
+    if (has_unknown_bits(mask, 0x7))
+        return invalid_parameter(2).code();
+    if (param == nullptr)
+        return invalid_parameter(3).code();
+    param->ia_handle = c->ia->consumer_handle();
+    param->proxy_type = DAT_PROXY_TYPE_AGENT;
+    param->proxy.agent = c->agent();
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN dapl_cno_free(DAT_CNO_HANDLE handle)
+{
+    cno *c = from_handle<cno>(handle);
+    if (c == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
+    if (in_use(*c) || c->has_waiters())
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE).code();
+    if (!c->condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
+    c->await_unpinned();
+    c->ia->destroy(c->ia->cnos, *c);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN dapl_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT timeout, DAT_EVD_HANDLE *triggered_by)
+{
+    cno *c = from_handle<cno>(handle);
+    if (c == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
+    if (triggered_by == nullptr)
+        return invalid_parameter(3).code();
+    return c->wait(timeout, triggered_by).code();
+}
+
+} // namespace dapl::DAPL_TRANSPORT

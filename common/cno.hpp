@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// CNO: many EVDs, many waiters. A trigger stays until one wait consumed it.
+#pragma once
+
+#include "object.hpp"
+#include "osd_sync.hpp"
+
+namespace dapl::DAPL_TRANSPORT {
+
+class evd;
+
+class cno : public object {
+public:
+    static constexpr std::size_t slab_size = 16;
+    static bool is_kind(mark kind) { return kind == mark::cno; }
+
+    cno(const DAT_PROVIDER *vector, adapter &owner, const DAT_OS_WAIT_PROXY_AGENT &agent)
+        : object(vector, mark::cno, owner), agent_(agent)
+    {}
+
+    /// Never called with an EVD's lock held: the agent is the consumer's code. The caller holds a
+    /// pin, which keeps the CNO alive meanwhile.
+    void trigger(evd &by) OSD_EXCLUDES(lock_);
+    void pin() { pins_.fetch_add(1, std::memory_order_relaxed); }
+    void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
+    /// Returns when no trigger is under way. No new one can come: no EVD refers to the CNO.
+    void await_unpinned();
+    status wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by) OSD_EXCLUDES(lock_);
+    void modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent) OSD_EXCLUDES(lock_);
+    DAT_OS_WAIT_PROXY_AGENT agent() OSD_EXCLUDES(lock_);
+
+    /// An EVD is about to go: a pending trigger no longer names it. `last` wakes the waiters.
+    void forget(evd &going, bool last) OSD_EXCLUDES(lock_);
+    bool has_waiters() OSD_EXCLUDES(lock_);
+    /// Sends every waiter home with CNO_DEAD and returns when the last has left.
+    void kill() OSD_EXCLUDES(lock_);
+
+private:
+    std::atomic<std::uint32_t> pins_{0};
+    osd::mutex lock_;
+    osd::condition triggered_changed_;
+    bool triggered_ OSD_GUARDED_BY(lock_) = false;
+    bool dead_ OSD_GUARDED_BY(lock_) = false;
+    evd *by_ OSD_GUARDED_BY(lock_) = nullptr;
+    std::uint32_t waiters_ OSD_GUARDED_BY(lock_) = 0;
+    DAT_OS_WAIT_PROXY_AGENT agent_ OSD_GUARDED_BY(lock_);
+};
+
+} // namespace dapl::DAPL_TRANSPORT

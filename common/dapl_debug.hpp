@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The debug channel of a provider. DAPL_DBG_TYPE is a mask of what is shown, DAPL_DBG_DEST of where
+// (1 standard output, 2 syslog).
+#pragma once
+
+#include "osd_annotations.hpp"
+
+namespace dapl::DAPL_TRANSPORT {
+
+enum debug_type : unsigned {
+    DAPL_DBG_TYPE_ERR = 0x1,
+    DAPL_DBG_TYPE_WARN = 0x2,
+    DAPL_DBG_TYPE_EVD = 0x4,
+    DAPL_DBG_TYPE_CM = 0x8,
+    DAPL_DBG_TYPE_EP = 0x10,
+    DAPL_DBG_TYPE_UTIL = 0x20,
+    DAPL_DBG_TYPE_CALLBACK = 0x40,
+    DAPL_DBG_TYPE_DTO_COMP_ERR = 0x80,
+    DAPL_DBG_TYPE_API = 0x100,
+    DAPL_DBG_TYPE_RTN = 0x200,
+    DAPL_DBG_TYPE_EXCEPTION = 0x400,
+};
+
+extern unsigned debug_mask; // set once, before the first adapter opens
+
+void debug_init();
+void debug_line(const char *format, ...) OSD_COLD __attribute__((format(printf, 1, 2)));
+
+} // namespace dapl::DAPL_TRANSPORT
+
+/// dapl_log(DAPL_DBG_TYPE_CM, "format", …): evaluates its arguments only when the type is shown.
+#define dapl_log(type, ...)                                                                        \
+    do {                                                                                           \
+        if ((::dapl::DAPL_TRANSPORT::debug_mask & ::dapl::DAPL_TRANSPORT::type) != 0) [[unlikely]] \
+            ::dapl::DAPL_TRANSPORT::debug_line(__VA_ARGS__);                                       \
+    } while (false)

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The transport interface: what a port gives to the common DAPL layer, and what it gets from it.
+//
+// A port is `struct transport` in `namespace dapl::<port>`, defined in the port's `port.hpp`:
+//
+//     struct types { struct hca {…}; struct pd {…}; … };        // what each object is here
+//     struct transport : dapls_ib<types> {                      // inherits "not supported"
+//         static constexpr features claims = port_features;     // from port.toml
+//         static status dapls_ib_post_send(qp &, …) { … }       // hot: in the header
+//         static status dapls_ib_open_hca(hca &, …);            // slow: body in a .cpp
+//     };
+//
+// The common layer is compiled once per port and embeds these objects in its own: a qp lives
+// inside the endpoint, a cq inside the EVD, at an address that does not change between alloc and
+// free. All of them are default-constructed before their alloc or open operation.
+//
+// Words used below
+//   control    Called from consumer threads with no lock of the common layer held. May block for a
+//              bounded time. Control operations of one object never overlap; those of different
+//              objects do, also with hot operations. May make upcalls before it returns.
+//   hot        Called from consumer threads on the data path. Shall not block, allocate, log, or
+//              make an upcall.
+//   fence      A control operation after whose return no upcall for the object is running or will
+//              come. Never called from inside an upcall.
+//   upcall     Called by the port, from any thread, holding no lock of the port that a control
+//              or hot operation takes. Never blocks for long. The consumer's code may run inside.
+//
+// Statuses are DAT return codes (class included). An operation that fails leaves its object as it
+// was before the call; whoever first decides that something failed logs it, once.
+#pragma once
+
+#include "dapl_status.hpp"
+#include "osd_sync.hpp"
+
+#include <dat2/udat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#ifndef DAPL_TRANSPORT
+#error "DAPL_TRANSPORT names the port this file is compiled for; the build defines it"
+#endif
+
+/// Raised by one whenever a port has to change. Each port asserts the value it was written for.
+/// Change log: 1 first edition.
+#define DAPLS_IB_VERSION 1
+
+namespace dapl::DAPL_TRANSPORT {
+
+// ------------------------------------------------------------------------------------ features
+
+/// What a port promises (its port.toml says which; each can be switched off at build time).
+/// Unclaimed means: the common layer does without, or answers "model not supported".
+struct features {
+    bool cq_wait = false; ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+};
+
+// ---------------------------------------------------------------------------- words of the trade
+
+// Objects of the common layer. A port keeps references to hand them back in upcalls.
+class adapter;       ///< an open IA
+class endpoint;      ///< an EP, owner of a qp
+class evd;           ///< an event dispatcher, owner of a cq
+class service_point; ///< a PSP or RSP, owner of a listener
+struct work_queue;   ///< the posted operations of one direction of an endpoint
+
+/// Bytes that travel with connection requests and their answers. The memory is the caller's and
+/// valid during the call.
+struct private_data {
+    const void *bytes = nullptr;
+    std::size_t size = 0;
+};
+
+/// How to open an HCA.
+struct hca_open_params {
+    const char *name;   ///< adapter name in dat.conf
+    const char *params; ///< ia_params of that line, never null, valid during the call
+    adapter *owner;     ///< for upcalls
+};
+
+/// Limits and identity of an open HCA. Counts are per HCA unless said otherwise.
+struct hca_attr {
+    const DAT_SOCK_ADDR *address = nullptr; ///< what peers connect to; lives as long as the hca
+    const char *hca_name = "";              ///< at most 255 characters; lives as long as the hca
+    const char *vendor_name = "";
+    DAT_UINT32 hardware_version_major = 0;
+    DAT_UINT32 hardware_version_minor = 0;
+    DAT_UINT32 firmware_version_major = 0;
+    DAT_UINT32 firmware_version_minor = 0;
+    DAT_COUNT max_eps = 0;
+    DAT_COUNT max_dto_per_ep = 0; ///< in each direction
+    DAT_COUNT max_rdma_read_per_ep_in = 0;
+    DAT_COUNT max_rdma_read_per_ep_out = 0;
+    DAT_COUNT max_cqs = 0;
+    DAT_COUNT max_cq_depth = 0;
+    DAT_COUNT max_iov_per_dto = 0;
+    DAT_COUNT max_iov_per_rdma_read = 0;
+    DAT_COUNT max_iov_per_rdma_write = 0;
+    DAT_COUNT max_mrs = 0;
+    DAT_COUNT max_pds = 0;
+    DAT_COUNT max_mws = 0;
+    DAT_COUNT max_srqs = 0;
+    DAT_COUNT max_recv_per_srq = 0;
+    DAT_VLEN max_mr_size = 0;                    ///< bytes
+    DAT_UINT32 max_message_size = 0;             ///< bytes
+    DAT_UINT32 max_rdma_size = 0;                ///< bytes
+    DAT_COUNT max_private_data_size = 0;         ///< bytes, in each direction; at least 64
+    const DAT_NAMED_ATTR *named_attrs = nullptr; ///< shown as provider_specific_attr
+    DAT_COUNT num_named_attrs = 0;
+};
+
+struct mr_params {
+    void *address;
+    DAT_VLEN length; ///< bytes, never 0
+    DAT_MEM_PRIV_FLAGS privileges;
+};
+
+/// Keys of a registered region, as they stand in DAT triplets.
+struct mr_keys {
+    DAT_LMR_CONTEXT local = 0;
+    DAT_RMR_CONTEXT remote = 0; ///< 0 when no remote privilege was asked for
+};
+
+/// What an endpoint asks of its queue pair. Depths and iov counts are within hca_attr.
+struct qp_params {
+    endpoint *owner; ///< for upcalls
+    DAT_COUNT max_recv;
+    DAT_COUNT max_send;
+    DAT_COUNT max_recv_iov;
+    DAT_COUNT max_send_iov;
+    DAT_COUNT max_rdma_read_in;
+    DAT_COUNT max_rdma_read_out;
+};
+
+/// A posted operation. The common layer fills it before it posts, and owns it again once the
+/// completion was polled. It stays at its address from post to completion. A port that needs
+/// memory per operation derives its `wr` from this one.
+struct work_request {
+    DAT_DTO_COOKIE cookie;
+    work_queue *queue;   ///< where it was posted
+    DAT_UINT32 length;   ///< bytes, sum of the local segments
+    DAT_UINT32 sequence; ///< number in its queue, in post order
+    DAT_DTOS operation;  ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE
+};
+
+/// A finished operation, as polled from a CQ.
+struct completion {
+    work_request *wr;
+    DAT_UINT32 length; ///< bytes received; read for DAT_DTO_RECEIVE only
+    DAT_DTO_COMPLETION_STATUS status;
+};
+
+struct connect_params {
+    const DAT_SOCK_ADDR *address; ///< the peer's hca_attr::address; its port field is not used
+    DAT_CONN_QUAL qualifier;
+    DAT_TIMEOUT timeout_us; ///< the caller's own; the common layer keeps the clock
+    private_data data;
+};
+
+/// What arrived with a connection request.
+struct cr_params {
+    const DAT_SOCK_ADDR *peer; ///< valid during the upcall
+    DAT_PORT_QUAL peer_port;
+    private_data data;
+};
+
+enum class reject_reason {
+    consumer,     ///< dat_cr_reject: the peer sees PEER_REJECTED
+    non_consumer, ///< nobody took the request: the peer sees NON_PEER_REJECTED
+};
+
+// ---------------------------------------------------------------------------------- operations
+
+/// Base of every port: its types, and "model not supported" for each optional operation. The
+/// required operations stand below as comments, with their signatures; check_transport, at the
+/// end, names at compile time what is missing or mistyped.
+///
+/// Types a port shall name: hca, pd, mr, cq, qp, wr (work_request or derived from it), cr,
+/// listener.
+template <class Types>
+struct dapls_ib : Types {
+    using typename Types::cq;
+    using typename Types::cr;
+    using typename Types::hca;
+    using typename Types::listener;
+    using typename Types::mr;
+    using typename Types::pd;
+    using typename Types::qp;
+    using typename Types::wr;
+
+    // --- HCA ---
+
+    // status dapls_ib_open_hca(hca &, const hca_open_params &)
+    //   Opens the device named by params. Control. DAT_INVALID_PARAMETER for params that cannot be
+    //   read, DAT_INSUFFICIENT_RESOURCES, DAT_INTERNAL_ERROR when the device does not answer.
+
+    // void dapls_ib_close_hca(hca &)
+    //   Everything made on the hca was freed before. Fence: its threads have ended on return.
+
+    // void dapls_ib_query_hca(const hca &, hca_attr &)
+    //   Limits and identity. Control; shall also work after the device failed.
+
+    // --- protection domain ---
+
+    // status dapls_ib_pd_alloc(hca &, pd &)
+    // void dapls_ib_pd_free(pd &)
+    //   Control. Nothing refers to the pd when it is freed.
+
+    // --- memory region ---
+
+    // status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &)
+    //   Registers [address, address + length) with the given rights; remote reads and writes
+    //   carry the plain virtual address. Control. DAT_INSUFFICIENT_RESOURCES,
+    //   DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION.
+
+    // void dapls_ib_mr_deregister(mr &)
+    //   On return the remote key is dead. Control.
+
+    // --- completion queue ---
+
+    // status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth)
+    //   A CQ for at least `depth` completions; stores the depth it really has. Control.
+
+    // void dapls_ib_cq_free(cq &)
+    //   No qp refers to it any more. Fence for dapl_evd_dto_callback.
+
+    // bool dapls_ib_completion_poll(cq &, completion &)
+    //   Takes the oldest completion; false when there is none. Completions of one queue of one qp
+    //   come in post order. Every posted operation comes back exactly once, failures always, and
+    //   successes unless they were posted with DAT_COMPLETION_SUPPRESS_FLAG. Hot. One thread at a
+    //   time per cq.
+
+    // void dapls_ib_completion_notify(cq &)
+    //   Asks for one dapl_evd_dto_callback after the next completion is added. Whether it also
+    //   fires for completions already there is up to the port: the caller polls again after it.
+    //   Hot (system calls are allowed: it comes before sleeping). Any thread.
+
+    /// [cq_wait] Sleeps until the CQ holds a completion, cq_wakeup is called, or the deadline
+    /// passes; may also return early. `interrupted` when a signal handler ran. One thread at a
+    /// time, the one that polls. Inbound traffic is served meanwhile.
+    static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline)
+    {
+        return osd::wait_result::woken;
+    }
+
+    /// [cq_wait] Makes the present or the next cq_wait return. Any thread; shall not block.
+    static void dapls_ib_cq_wakeup(cq &) {}
+
+    // --- queue pair ---
+
+    // status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &)
+    //   A queue pair that takes receives at once. A null cq means: nothing will be posted there.
+    //   Control.
+
+    // void dapls_ib_qp_free(qp &)
+    //   Breaks what is still connected. Fence. From then on no completion of this qp is added to a
+    //   CQ; those already there may still be polled.
+
+    // status dapls_ib_qp_reset(qp &)
+    //   After a disconnect: back to the state that qp_alloc left. Otherwise as qp_free.
+
+    // --- data ---
+
+    // status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+    //                           const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+    //   Posts wr.operation: send, RDMA write or RDMA read; `remote` is null for a send. `segments`
+    //   may be 0. The arrays are the caller's and valid during the call. One thread at a time per
+    //   qp, beside one in post_recv. The qp is or was connected: after a disconnect the operation
+    //   completes as flushed. Hot. DAT_INSUFFICIENT_RESOURCES when the device's queue is full.
+
+    // status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+    //   In every state of the qp. Otherwise as post_send.
+
+    // --- connection ---
+
+    // status dapls_ib_setup_conn_listener(hca &, listener &, service_point &owner,
+    //                                     DAT_CONN_QUAL &qualifier)
+    //   Listens on the qualifier, or on a free one which it stores when it is 0. Control.
+    //   DAT_CONN_QUAL_IN_USE; DAT_INVALID_PARAMETER for one the transport does not have.
+
+    // void dapls_ib_remove_conn_listener(listener &)
+    //   Fence for dapls_cr_callback. Requests already handed up stay valid.
+
+    // status dapls_ib_connect(qp &, const connect_params &)
+    //   Starts connecting. Success obliges the port to exactly one dapl_evd_connection_callback:
+    //   ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or TIMED_OUT. Control; does not
+    //   wait for the peer. DAT_INVALID_ADDRESS for an address of the wrong kind.
+
+    // status dapls_ib_accept_connection(cr &, qp &, const private_data &)
+    //   Answers a request with this qp; uses up the cr on success. Then exactly one callback:
+    //   ESTABLISHED or ACCEPT_COMPLETION_ERROR. Control.
+
+    // void dapls_ib_reject_connection(cr &, reject_reason, const private_data &)
+    //   Refuses a request, whose peer may be gone; uses up the cr. Control.
+
+    // void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS)
+    //   Ends an established connection: graceful lets posted requests finish first, abrupt does
+    //   not; abrupt may follow graceful. What did not finish completes as flushed. After
+    //   ESTABLISHED every connection ends in exactly one callback: DISCONNECTED, whichever side
+    //   began it, or BROKEN. Control.
+
+    // void dapls_ib_disconnect_clean(qp &)
+    //   Abandons an attempt begun with connect or accept; posted operations complete as flushed. A
+    //   callback already under way may still come (the common layer drops it). Shall not block.
+    //   Any thread, also beside a control operation of the same qp that is not a fence.
+};
+
+// ------------------------------------------------------------------------------------- upcalls
+
+/// A connection request came in. The common layer moves the cr out and answers true, or answers
+/// false and the port refuses the request as non_consumer. `port_cr` is the port's cr.
+template <class Cr>
+bool dapls_cr_callback(service_point &, Cr &port_cr, const cr_params &);
+
+/// Something happened to the connection of an endpoint; see connect, accept and disconnect.
+/// `data` is what came with accept or reject.
+void dapl_evd_connection_callback(endpoint &, DAT_EVENT_NUMBER, const private_data &data);
+
+/// A completion was added to the CQ of this EVD after completion_notify.
+void dapl_evd_dto_callback(evd &);
+
+/// The CQ lost completions and is unusable.
+void dapl_evd_cq_async_error_callback(evd &);
+
+/// The queue pair failed outside any operation.
+void dapl_evd_qp_async_error_callback(endpoint &);
+
+/// The whole HCA failed.
+void dapl_evd_un_async_error_callback(adapter &);
+
+// --------------------------------------------------------------------------------------- check
+
+/// Names what a port lacks: one assertion, one line, per operation.
+template <class T>
+struct check_transport {
+    using hca = typename T::hca;
+    using pd = typename T::pd;
+    using mr = typename T::mr;
+    using cq = typename T::cq;
+    using qp = typename T::qp;
+    using wr = typename T::wr;
+    using cr = typename T::cr;
+    using listener = typename T::listener;
+
+    static_assert(std::is_base_of_v<work_request, wr>, "wr is work_request or derived from it");
+    static_assert(std::is_move_constructible_v<cr>,
+                  "a cr is moved from the upcall to the CR object");
+
+#define DAPLS_IB_OP(name, ...)                                                                     \
+    static_assert(                                                                                 \
+        requires { static_cast<__VA_ARGS__>(&T::name); },                                          \
+        #name " is missing or mistyped, wanted: " #__VA_ARGS__)
+
+    DAPLS_IB_OP(dapls_ib_open_hca, status (*)(hca &, const hca_open_params &));
+    DAPLS_IB_OP(dapls_ib_close_hca, void (*)(hca &));
+    DAPLS_IB_OP(dapls_ib_query_hca, void (*)(const hca &, hca_attr &));
+    DAPLS_IB_OP(dapls_ib_pd_alloc, status (*)(hca &, pd &));
+    DAPLS_IB_OP(dapls_ib_pd_free, void (*)(pd &));
+    DAPLS_IB_OP(dapls_ib_mr_register, status (*)(pd &, mr &, const mr_params &, mr_keys &));
+    DAPLS_IB_OP(dapls_ib_mr_deregister, void (*)(mr &));
+    DAPLS_IB_OP(dapls_ib_cq_alloc, status (*)(hca &, cq &, evd &, DAT_COUNT &));
+    DAPLS_IB_OP(dapls_ib_cq_free, void (*)(cq &));
+    DAPLS_IB_OP(dapls_ib_completion_poll, bool (*)(cq &, completion &));
+    DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &));
+    DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, osd::deadline));
+    DAPLS_IB_OP(dapls_ib_cq_wakeup, void (*)(cq &));
+    DAPLS_IB_OP(dapls_ib_qp_alloc, status (*)(pd &, qp &, cq *, cq *, const qp_params &));
+    DAPLS_IB_OP(dapls_ib_qp_free, void (*)(qp &));
+    DAPLS_IB_OP(dapls_ib_qp_reset, status (*)(qp &));
+    DAPLS_IB_OP(dapls_ib_post_send, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
+                                               const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS));
+    DAPLS_IB_OP(dapls_ib_post_recv, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
+    DAPLS_IB_OP(dapls_ib_setup_conn_listener,
+                status (*)(hca &, listener &, service_point &, DAT_CONN_QUAL &));
+    DAPLS_IB_OP(dapls_ib_remove_conn_listener, void (*)(listener &));
+    DAPLS_IB_OP(dapls_ib_connect, status (*)(qp &, const connect_params &));
+    DAPLS_IB_OP(dapls_ib_accept_connection, status (*)(cr &, qp &, const private_data &));
+    DAPLS_IB_OP(dapls_ib_reject_connection, void (*)(cr &, reject_reason, const private_data &));
+    DAPLS_IB_OP(dapls_ib_disconnect, void (*)(qp &, DAT_CLOSE_FLAGS));
+    DAPLS_IB_OP(dapls_ib_disconnect_clean, void (*)(qp &));
+#undef DAPLS_IB_OP
+};
+
+} // namespace dapl::DAPL_TRANSPORT

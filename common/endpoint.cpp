@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "endpoint.hpp"
+
+#include "dapl_api.hpp"
+#include "dapl_debug.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dapl::DAPL_TRANSPORT {
+
+// ------------------------------------------------------------------------- queue pair and queues
+
+endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR &attr,
+                   const ep_objects &objects, DAT_EP_STATE first)
+    : object(vector, mark::ep, owner), state_(first), attr_(attr), zone_(objects.zone),
+      recv_evd_(objects.recv), request_evd_(objects.request), connect_evd_(objects.connect)
+{
+    timer_.ep = this;
+    timer_.expired = [](timer_record &record) {
+        static_cast<timer &>(record).ep->connect_timed_out();
+    };
+}
+
+status endpoint::set_up()
+{
+    osd::lock_guard hold(control_);
+    return attach_qp();
+}
+
+/// A queue pair needs a protection domain, so an endpoint without a PZ has none yet.
+status endpoint::attach_qp()
+{
+    if (!zone_)
+        return success;
+    send_queue_ = request_evd_ ? work_queue::create(this, attr_.max_request_dtos) : nullptr;
+    recv_queue_ = recv_evd_ ? work_queue::create(this, attr_.max_recv_dtos) : nullptr;
+    status answer = out_of_memory;
+    if ((send_queue_ != nullptr || !request_evd_) && (recv_queue_ != nullptr || !recv_evd_)) {
+        const qp_params params{this,
+                               recv_evd_ ? attr_.max_recv_dtos : 0,
+                               request_evd_ ? attr_.max_request_dtos : 0,
+                               attr_.max_recv_iov,
+                               attr_.max_request_iov,
+                               attr_.max_rdma_read_in,
+                               attr_.max_rdma_read_out};
+        answer = transport::dapls_ib_qp_alloc(zone_->pd, qp_, recv_evd_ ? recv_evd_->cq() : nullptr,
+                                              request_evd_ ? request_evd_->cq() : nullptr, params);
+    }
+    has_qp_ = answer.ok();
+    if (!has_qp_) {
+        work_queue::destroy(std::exchange(send_queue_, nullptr));
+        work_queue::destroy(std::exchange(recv_queue_, nullptr));
+        return answer;
+    }
+    max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
+    max_recv_iov_ = static_cast<std::uint32_t>(attr_.max_recv_iov);
+    return success;
+}
+
+void endpoint::detach_qp()
+{
+    if (!has_qp_)
+        return;
+    max_request_iov_ = max_recv_iov_ = 0;
+    transport::dapls_ib_qp_free(qp_);
+    has_qp_ = false;
+    orphan(send_queue_, request_evd_.get());
+    orphan(recv_queue_, recv_evd_.get());
+}
+
+status endpoint::reset_qp()
+{
+    if (!has_qp_)
+        return success;
+    if (const status clean = transport::dapls_ib_qp_reset(qp_); !clean.ok())
+        return clean;
+    const bool renewed = renew(send_queue_, request_evd_.get(), attr_.max_request_dtos) &&
+                         renew(recv_queue_, recv_evd_.get(), attr_.max_recv_dtos);
+    return renewed ? success : out_of_memory;
+}
+
+/// After a reset no completion of earlier operations may surface.
+bool endpoint::renew(work_queue *&queue, evd *completions, DAT_COUNT limit)
+{
+    if (queue == nullptr || queue->idle())
+        return true;
+    work_queue *fresh = work_queue::create(this, limit);
+    if (fresh == nullptr)
+        return false;
+    orphan(queue, completions);
+    queue = fresh;
+    return true;
+}
+
+/// The EVD may still poll completions of this queue: it takes the memory over.
+void endpoint::orphan(work_queue *&queue, evd *completions)
+{
+    if (queue == nullptr)
+        return;
+    {
+        osd::lock_guard hold(queue->owner_lock);
+        queue->owner.store(nullptr);
+    }
+    completions->adopt(std::exchange(queue, nullptr));
+}
+
+// -------------------------------------------------------------------------------------- states
+
+status endpoint::state_error() const
+{
+    static constexpr DAT_RETURN_SUBTYPE subtypes[] = {
+        DAT_INVALID_STATE_EP_UNCONNECTED,     DAT_INVALID_STATE_EP_UNCONFIGURED,
+        DAT_INVALID_STATE_EP_RESERVED,        DAT_INVALID_STATE_EP_UNCONFRESERVED,
+        DAT_INVALID_STATE_EP_PASSCONNPENDING, DAT_INVALID_STATE_EP_UNCONFPASSIVE,
+        DAT_INVALID_STATE_EP_ACTCONNPENDING,  DAT_INVALID_STATE_EP_TENTCONNPENDING,
+        DAT_INVALID_STATE_EP_UNCONFTENTATIVE, DAT_INVALID_STATE_EP_CONNECTED,
+        DAT_INVALID_STATE_EP_DISCPENDING,     DAT_INVALID_STATE_EP_DISCONNECTED,
+        DAT_INVALID_STATE_EP_COMPLPENDING,
+    };
+    return status::error(DAT_INVALID_STATE, subtypes[state()]);
+}
+
+status endpoint::not_postable() const
+{
+    return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
+}
+
+bool endpoint::change_state(DAT_EP_STATE from, DAT_EP_STATE to)
+{
+    osd::lock_guard hold(lock_);
+    if (state() != from)
+        return false;
+    state_.store(to, std::memory_order_release);
+    return true;
+}
+
+status endpoint::begin(DAT_EP_STATE from, DAT_EP_STATE to)
+{
+    return change_state(from, to) ? success : state_error();
+}
+
+// ---------------------------------------------------------------------------------- connecting
+
+status endpoint::ready_to_connect() const
+{
+    const bool complete = has_qp_ && connect_evd_ && (recv_evd_ || attr_.max_recv_dtos == 0) &&
+                          (request_evd_ || attr_.max_request_dtos == 0);
+    return complete ? success : status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
+}
+
+status endpoint::connect(const connect_request &wanted)
+{
+    if (!connect_evd_)
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_CONN);
+    osd::lock_guard hold(control_);
+    if (state() != DAT_EP_STATE_UNCONNECTED)
+        return state_error();
+    if (const status ready = ready_to_connect(); !ready.ok())
+        return ready;
+    {
+        osd::lock_guard state_hold(lock_);
+        if (!remote_address_.assign(wanted.address))
+            return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED);
+        remote_qualifier_ = wanted.qualifier;
+        peer_known_ = true;
+        state_.store(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, std::memory_order_release);
+    }
+    start_timer(wanted.timeout_us);
+    const connect_params params{wanted.address, wanted.qualifier, wanted.timeout_us, wanted.data};
+    const status begun = transport::dapls_ib_connect(qp_, params);
+    if (begun.ok())
+        return success;
+    ia->timers.cancel(timer_);
+    if (begun == status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE)) {
+        leave(DAT_CONNECTION_EVENT_UNREACHABLE, {});
+        return success; // remote outcomes come as events
+    }
+    change_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_EP_STATE_UNCONNECTED);
+    return begun;
+}
+
+void endpoint::start_timer(DAT_TIMEOUT timeout_us)
+{
+    if (timeout_us == DAT_TIMEOUT_INFINITE)
+        return;
+    if (!ia->timers.arm(timer_, osd::deadline::after_us(timeout_us)))
+        dapl_log(DAPL_DBG_TYPE_WARN, "EP %p: no thread for the connect timeout; it will not expire",
+                 to_handle(this));
+}
+
+status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data)
+{
+    osd::address address;
+    DAT_CONN_QUAL qualifier = 0;
+    {
+        osd::lock_guard hold(model.lock_);
+        if (model.state() != DAT_EP_STATE_CONNECTED || !model.peer_known_)
+            return model.state_error();
+        address = model.remote_address_;
+        qualifier = model.remote_qualifier_;
+    }
+    return connect({address.get(), qualifier, timeout_us, data});
+}
+
+void endpoint::connect_timed_out()
+{
+    bool stored = false;
+    {
+        osd::lock_guard hold(lock_);
+        if (state() != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
+            return;
+        state_.store(DAT_EP_STATE_DISCONNECTED, std::memory_order_release);
+        stored = store_event(DAT_CONNECTION_EVENT_TIMED_OUT, {});
+    }
+    transport::dapls_ib_disconnect_clean(qp_);
+    if (stored)
+        connect_evd_->notify();
+}
+
+status endpoint::accept(transport::cr &request, bool came_with_cr, const private_data &data)
+{
+    osd::lock_guard hold(control_);
+    const DAT_EP_STATE before = state();
+    const bool waiting = came_with_cr && (before == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING ||
+                                          before == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    if (!waiting && before != DAT_EP_STATE_UNCONNECTED)
+        return state_error();
+    if (const status ready = ready_to_connect(); !ready.ok())
+        return ready;
+    if (const status begun = begin(before, DAT_EP_STATE_COMPLETION_PENDING); !begun.ok())
+        return begun;
+    const status accepted = transport::dapls_ib_accept_connection(request, qp_, data);
+    if (!accepted.ok())
+        change_state(DAT_EP_STATE_COMPLETION_PENDING, before);
+    return accepted;
+}
+
+// ------------------------------------------------------------------------------- disconnecting
+
+status endpoint::disconnect(DAT_CLOSE_FLAGS how)
+{
+    osd::lock_guard hold(control_);
+    bool established = false;
+    {
+        osd::lock_guard state_hold(lock_);
+        switch (state()) {
+        case DAT_EP_STATE_DISCONNECTED:
+            return success;
+        case DAT_EP_STATE_DISCONNECT_PENDING:
+            if (how == DAT_CLOSE_GRACEFUL_FLAG)
+                return success;
+            established = true;
+            break;
+        case DAT_EP_STATE_CONNECTED:
+            state_.store(DAT_EP_STATE_DISCONNECT_PENDING, std::memory_order_release);
+            established = true;
+            break;
+        case DAT_EP_STATE_ACTIVE_CONNECTION_PENDING:
+        case DAT_EP_STATE_COMPLETION_PENDING:
+            break;
+        default:
+            return state_error();
+        }
+    }
+    if (established) {
+        transport::dapls_ib_disconnect(qp_, how);
+    } else {
+        transport::dapls_ib_disconnect_clean(qp_);
+        leave(DAT_CONNECTION_EVENT_DISCONNECTED, {});
+    }
+    return success;
+}
+
+status endpoint::reset()
+{
+    ia->timers.cancel(timer_);
+    osd::lock_guard hold(control_);
+    if (state() == DAT_EP_STATE_UNCONNECTED)
+        return success;
+    if (state() != DAT_EP_STATE_DISCONNECTED)
+        return state_error();
+    if (const status clean = reset_qp(); !clean.ok())
+        return clean;
+    osd::lock_guard state_hold(lock_);
+    peer_known_ = false;
+    state_.store(DAT_EP_STATE_UNCONNECTED, std::memory_order_release);
+    return success;
+}
+
+void endpoint::shut_down()
+{
+    ia->timers.cancel(timer_);
+    osd::lock_guard hold(control_);
+    detach_qp();
+}
+
+// ---------------------------------------------------------------------------------- from below
+
+/// Which events end which states. False for one that comes too late to matter.
+bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &data)
+{
+    const DAT_EP_STATE now = state();
+    const bool connecting = now == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
+    const bool accepting = now == DAT_EP_STATE_COMPLETION_PENDING;
+    const bool connected = now == DAT_EP_STATE_CONNECTED || now == DAT_EP_STATE_DISCONNECT_PENDING;
+    bool valid = false;
+    DAT_EP_STATE next = DAT_EP_STATE_DISCONNECTED;
+    switch (event) {
+    case DAT_CONNECTION_EVENT_ESTABLISHED:
+        valid = connecting || accepting;
+        next = DAT_EP_STATE_CONNECTED;
+        break;
+    case DAT_CONNECTION_EVENT_PEER_REJECTED:
+    case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
+    case DAT_CONNECTION_EVENT_TIMED_OUT:
+    case DAT_CONNECTION_EVENT_UNREACHABLE:
+        valid = connecting;
+        break;
+    case DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR:
+        valid = accepting;
+        break;
+    case DAT_CONNECTION_EVENT_DISCONNECTED:
+        valid = connected || connecting || accepting;
+        break;
+    case DAT_CONNECTION_EVENT_BROKEN:
+        valid = connected;
+        break;
+    default:
+        break;
+    }
+    if (!valid)
+        return false;
+    if (data.size != 0)
+        std::memcpy(peer_data_, data.bytes, std::min(data.size, sizeof peer_data_));
+    state_.store(next, std::memory_order_release);
+    return true;
+}
+
+bool endpoint::store_event(DAT_EVENT_NUMBER number, const private_data &data)
+{
+    DAT_EVENT event{};
+    event.event_number = number;
+    event.evd_handle = to_handle(connect_evd_.get());
+    auto &what = event.event_data.connect_event_data;
+    what.ep_handle = to_handle(this);
+    what.private_data_size = static_cast<DAT_COUNT>(std::min(data.size, sizeof peer_data_));
+    what.private_data = data.size == 0 ? nullptr : peer_data_;
+    return connect_evd_->store(event);
+}
+
+/// Changes the state and tells the consumer; an event that comes too late is dropped.
+void endpoint::leave(DAT_EVENT_NUMBER event, const private_data &data)
+{
+    bool stored = false;
+    {
+        osd::lock_guard hold(lock_);
+        if (!enter_state_after(event, data)) {
+            dapl_log(DAPL_DBG_TYPE_CM, "EP %p: connection event 0x%x in state %d is dropped",
+                     to_handle(this), event, state());
+            return;
+        }
+        stored = store_event(event, data);
+    }
+    if (stored)
+        connect_evd_->notify();
+    else
+        ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(connect_evd_.get()),
+                        DAT_EVD_OVERFLOW_ERROR);
+}
+
+void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &data)
+{
+    dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event 0x%x", to_handle(this), event);
+    ia->timers.disarm(timer_);
+    leave(event, data);
+}
+
+void endpoint::operation_failed()
+{
+    if (state() != DAT_EP_STATE_CONNECTED && state() != DAT_EP_STATE_DISCONNECT_PENDING)
+        return;
+    transport::dapls_ib_disconnect_clean(qp_);
+    leave(DAT_CONNECTION_EVENT_BROKEN, {});
+}
+
+void dapl_evd_connection_callback(endpoint &ep, DAT_EVENT_NUMBER event, const private_data &data)
+{
+    ep.connection_changed(event, data);
+}
+
+void dapl_evd_qp_async_error_callback(endpoint &ep)
+{
+    ep.ia->async_error(DAT_ASYNC_ERROR_EP_BROKEN, to_handle(&ep), DAT_EP_TRANSFER_TO_ERROR);
+    ep.operation_failed();
+}
+
+// ----------------------------------------------------------------------------------- attributes
+
+status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool zone_changes)
+{
+    osd::lock_guard hold(control_);
+    const DAT_EP_STATE now = state();
+    const bool open = now == DAT_EP_STATE_UNCONNECTED ||
+                      now == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING ||
+                      (now == DAT_EP_STATE_RESERVED && !zone_changes);
+    if (!open)
+        return state_error();
+    if (!recv_idle()) // the queue pair is made anew; posted receives would be lost
+        return state_error();
+    const DAT_EP_ATTR old_attr = attr_;
+    const ep_objects old = this->objects();
+    user_of<evd> keep_recv(old.recv), keep_request(old.request); // they adopt the old queues
+    const auto take_over = [this](const DAT_EP_ATTR &a, const ep_objects &o) {
+        attr_ = a;
+        zone_ = user_of<pz>(o.zone);
+        recv_evd_ = user_of<evd>(o.recv);
+        request_evd_ = user_of<evd>(o.request);
+        connect_evd_ = user_of<evd>(o.connect);
+        return attach_qp();
+    };
+    detach_qp();
+    const status modified = take_over(attr, objects);
+    if (!modified.ok() && !take_over(old_attr, old).ok())
+        dapl_log(DAPL_DBG_TYPE_ERR, "EP %p lost its queue pair", to_handle(this));
+    return modified;
+}
+
+void endpoint::fill(DAT_EP_PARAM &out)
+{
+    out = {};
+    out.ia_handle = ia->consumer_handle();
+    out.local_ia_address_ptr = const_cast<DAT_SOCK_ADDR *>(ia->attr.address);
+    out.pz_handle = zone_ ? to_handle(zone_.get()) : DAT_HANDLE_NULL;
+    out.recv_evd_handle = recv_evd_ ? to_handle(recv_evd_.get()) : DAT_HANDLE_NULL;
+    out.request_evd_handle = request_evd_ ? to_handle(request_evd_.get()) : DAT_HANDLE_NULL;
+    out.connect_evd_handle = connect_evd_ ? to_handle(connect_evd_.get()) : DAT_HANDLE_NULL;
+    out.ep_attr = attr_;
+    osd::lock_guard hold(lock_);
+    out.ep_state = state();
+    if (peer_known_) {
+        out.remote_ia_address_ptr = remote_address_.get();
+        out.remote_port_qual = remote_qualifier_;
+    }
+}
+
+DAT_EP_ATTR default_ep_attr(const hca_attr &limits)
+{
+    DAT_EP_ATTR attr{};
+    attr.service_type = DAT_SERVICE_TYPE_RC;
+    attr.max_message_size = limits.max_message_size;
+    attr.max_rdma_size = limits.max_rdma_size;
+    attr.qos = DAT_QOS_BEST_EFFORT;
+    attr.max_recv_dtos = std::min(16, limits.max_dto_per_ep);
+    attr.max_request_dtos = attr.max_recv_dtos;
+    attr.max_recv_iov = std::min(4, limits.max_iov_per_dto);
+    attr.max_request_iov = attr.max_recv_iov;
+    attr.max_rdma_read_in = std::min(4, limits.max_rdma_read_per_ep_in);
+    attr.max_rdma_read_out = std::min(4, limits.max_rdma_read_per_ep_out);
+    attr.srq_soft_hw = DAT_HW_DEFAULT;
+    attr.max_rdma_read_iov = limits.max_iov_per_rdma_read;
+    attr.max_rdma_write_iov = limits.max_iov_per_rdma_write;
+    return attr;
+}
+
+} // namespace dapl::DAPL_TRANSPORT

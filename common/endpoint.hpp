@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// EP: one end of a reliable connection.
+//
+// Two locks. `control_` lines up the consumer's slow calls on this endpoint and is held while the
+// port works. `lock_` guards the state against upcalls and is held for a few instructions only,
+// never while the port or the consumer is called. Posting takes neither on an adapter whose
+// consumer promised one thread per object.
+#pragma once
+
+#include "evd.hpp"
+#include "osd_address.hpp"
+#include "pz.hpp"
+#include "timer.hpp"
+
+namespace dapl::DAPL_TRANSPORT {
+
+inline constexpr std::size_t private_data_limit = 256; ///< bytes kept of what a peer sends
+
+/// What a connect asks for, as the consumer gave it.
+struct connect_request {
+    const DAT_SOCK_ADDR *address;
+    DAT_CONN_QUAL qualifier;
+    DAT_TIMEOUT timeout_us;
+    private_data data;
+};
+
+/// The objects an endpoint works with. Null is allowed until it connects.
+struct ep_objects {
+    pz *zone = nullptr;
+    evd *recv = nullptr;
+    evd *request = nullptr;
+    evd *connect = nullptr;
+};
+
+class endpoint : public object {
+public:
+    static constexpr std::size_t slab_size = 32;
+    static bool is_kind(mark kind) { return kind == mark::ep; }
+
+    endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR &attr,
+             const ep_objects &objects, DAT_EP_STATE first);
+
+    // --- the consumer's slow calls ---
+
+    status set_up() OSD_EXCLUDES(control_);
+    status modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool zone_changes)
+        OSD_EXCLUDES(control_, lock_);
+    status connect(const connect_request &wanted) OSD_EXCLUDES(control_, lock_);
+    status connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data)
+        OSD_EXCLUDES(control_, lock_);
+    /// `came_with_cr`: the endpoint is the CR's own (RSP, PSP that makes endpoints).
+    status accept(transport::cr &request, bool came_with_cr, const private_data &data)
+        OSD_EXCLUDES(control_, lock_);
+    status disconnect(DAT_CLOSE_FLAGS how) OSD_EXCLUDES(control_, lock_);
+    status reset() OSD_EXCLUDES(control_, lock_);
+    /// Ends everything; the slot may be given back afterwards.
+    void shut_down() OSD_EXCLUDES(control_, lock_);
+    void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(lock_);
+    bool recv_idle() const { return recv_queue_ == nullptr || recv_queue_->idle(); }
+    bool request_idle() const { return send_queue_ == nullptr || send_queue_->idle(); }
+
+    /// Moves from one state to another, for service points. False when it is in neither.
+    bool change_state(DAT_EP_STATE from, DAT_EP_STATE to) OSD_EXCLUDES(lock_);
+    DAT_EP_STATE state() const { return state_.load(std::memory_order_acquire); }
+    status state_error() const;
+    const DAT_EP_ATTR &attr() const { return attr_; }
+    ep_objects objects() const
+    {
+        return {zone_.get(), recv_evd_.get(), request_evd_.get(), connect_evd_.get()};
+    }
+
+    // --- posting ---
+
+    template <class Safety, DAT_DTOS operation>
+    status post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                        const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                        DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+    template <class Safety>
+    status post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
+                     DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+
+    // --- from below ---
+
+    void connection_changed(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
+    /// A posted operation failed by itself: the connection is broken.
+    void operation_failed() OSD_EXCLUDES(lock_);
+    void connect_timed_out() OSD_EXCLUDES(lock_);
+
+private:
+    status attach_qp();
+    void detach_qp();
+    status reset_qp();
+    bool renew(work_queue *&queue, evd *completions, DAT_COUNT limit);
+    status ready_to_connect() const;
+    void orphan(work_queue *&queue, evd *completions);
+    void leave(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
+    bool enter_state_after(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
+    bool store_event(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
+    status begin(DAT_EP_STATE from, DAT_EP_STATE to) OSD_EXCLUDES(lock_);
+    void start_timer(DAT_TIMEOUT timeout_us);
+    status not_postable() const OSD_COLD;
+
+    // What posting reads comes first.
+    std::atomic<DAT_EP_STATE> state_;
+    work_queue *send_queue_ = nullptr;
+    work_queue *recv_queue_ = nullptr;
+    std::uint32_t max_request_iov_ = 0;
+    std::uint32_t max_recv_iov_ = 0;
+    transport::qp qp_;
+    bool has_qp_ = false;
+
+    osd::mutex send_lock_;
+    osd::mutex recv_lock_;
+    osd::mutex control_;
+    osd::mutex lock_;
+    DAT_EP_ATTR attr_;
+    user_of<pz> zone_;
+    user_of<evd> recv_evd_;
+    user_of<evd> request_evd_;
+    user_of<evd> connect_evd_;
+
+    struct timer : timer_record {
+        endpoint *ep;
+    } timer_;
+
+    osd::address remote_address_ OSD_GUARDED_BY(lock_);
+    DAT_CONN_QUAL remote_qualifier_ OSD_GUARDED_BY(lock_) = 0;
+    bool peer_known_ OSD_GUARDED_BY(lock_) = false;
+    std::uint8_t peer_data_[private_data_limit]; ///< valid until reset or free
+};
+
+/// Values for a consumer that gives no attributes; within what the adapter can do.
+DAT_EP_ATTR default_ep_attr(const hca_attr &limits);
+
+// ------------------------------------------------------------------------------------ hot path
+
+inline constexpr unsigned request_flags =
+    DAT_COMPLETION_SUPPRESS_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG |
+    DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_BARRIER_FENCE_FLAG |
+    DAT_COMPLETION_EVD_THRESHOLD_FLAG | DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG;
+inline constexpr unsigned recv_flags =
+    DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+
+OSD_ALWAYS_INLINE DAT_UINT32 total_length(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+{
+    if (segments == 1) [[likely]]
+        return local->segment_length;
+    DAT_UINT32 total = 0;
+    for (DAT_COUNT i = 0; i < segments; ++i)
+        total += local[i].segment_length;
+    return total;
+}
+
+template <class Safety>
+class post_guard {
+public:
+    explicit post_guard(osd::mutex &m) OSD_UNCHECKED : mutex_(m)
+    {
+        if constexpr (Safety::locks)
+            mutex_.lock();
+    }
+    post_guard(const post_guard &) = delete;
+    post_guard &operator=(const post_guard &) = delete;
+    ~post_guard() OSD_UNCHECKED
+    {
+        if constexpr (Safety::locks)
+            mutex_.unlock();
+    }
+
+private:
+    osd::mutex &mutex_;
+};
+
+/// Positions in the DAT calls: segments 2, local 3, remote 5 for RDMA, flags last.
+template <class Safety, DAT_DTOS operation>
+OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                                const DAT_RMR_TRIPLET *remote,
+                                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    constexpr bool rdma = operation != DAT_DTO_SEND;
+    if (static_cast<std::uint32_t>(segments) > max_request_iov_) [[unlikely]]
+        return invalid_parameter(2);
+    if (local == nullptr && segments != 0) [[unlikely]]
+        return invalid_parameter(3);
+    if (rdma && remote == nullptr) [[unlikely]]
+        return invalid_parameter(5);
+    if ((static_cast<unsigned>(flags) & ~request_flags) != 0) [[unlikely]]
+        return invalid_parameter(rdma ? 6 : 5);
+    const DAT_EP_STATE now = state_.load(std::memory_order_acquire);
+    if (now != DAT_EP_STATE_CONNECTED) [[unlikely]] {
+        if (now != DAT_EP_STATE_DISCONNECTED || !has_qp_)
+            return state_error();
+    }
+    const DAT_UINT32 length = total_length(segments, local);
+    if constexpr (operation == DAT_DTO_RDMA_WRITE)
+        if (length > remote->segment_length) [[unlikely]]
+            return status::error(DAT_LENGTH_ERROR);
+    if constexpr (operation == DAT_DTO_RDMA_READ)
+        if (length < remote->segment_length) [[unlikely]]
+            return status::error(DAT_LENGTH_ERROR);
+
+    post_guard<Safety> hold(send_lock_);
+    work_queue *queue = send_queue_;
+    if (queue == nullptr || queue->full()) [[unlikely]]
+        return out_of_memory;
+    transport::wr &wr = queue->next();
+    wr.cookie = cookie;
+    wr.length = length;
+    wr.operation = operation;
+    queue->commit(wr); // before the post: the completion may be polled before it returns
+    const status posted =
+        transport::dapls_ib_post_send(qp_, wr, segments, local, rdma ? remote : nullptr, flags);
+    if (!posted.ok()) [[unlikely]]
+        queue->roll_back();
+    return posted;
+}
+
+template <class Safety>
+OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    if (static_cast<std::uint32_t>(segments) > max_recv_iov_) [[unlikely]]
+        return has_qp_ ? invalid_parameter(2) : not_postable();
+    if (local == nullptr && segments != 0) [[unlikely]]
+        return invalid_parameter(3);
+    if ((static_cast<unsigned>(flags) & ~recv_flags) != 0) [[unlikely]]
+        return invalid_parameter(5);
+
+    post_guard<Safety> hold(recv_lock_);
+    work_queue *queue = recv_queue_;
+    if (queue == nullptr || queue->full()) [[unlikely]]
+        return has_qp_ ? out_of_memory : not_postable();
+    transport::wr &wr = queue->next();
+    wr.cookie = cookie;
+    wr.length = 0;
+    wr.operation = DAT_DTO_RECEIVE;
+    queue->commit(wr);
+    const status posted = transport::dapls_ib_post_recv(qp_, wr, segments, local);
+    if (!posted.ok()) [[unlikely]]
+        queue->roll_back();
+    return posted;
+}
+
+} // namespace dapl::DAPL_TRANSPORT

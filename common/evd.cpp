@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "evd.hpp"
+
+#include "dapl_api.hpp"
+#include "dapl_debug.hpp"
+#include "endpoint.hpp"
+#include "osd_thread.hpp"
+
+#include <climits>
+
+namespace dapl::DAPL_TRANSPORT {
+
+// ------------------------------------------------------------------------------ life of an EVD
+
+status evd::allocate(DAT_COUNT qlen)
+{
+    constexpr unsigned completion_streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG;
+    qlen_ = qlen;
+    if ((streams_ & ~completion_streams) != 0 && !posted_.allocate(qlen))
+        return out_of_memory;
+    if ((streams_ & completion_streams) == 0)
+        return success;
+    if (!staged_.allocate(qlen))
+        return out_of_memory;
+    DAT_COUNT depth = qlen;
+    const status opened = transport::dapls_ib_cq_alloc(ia->hca, cq_, *this, depth);
+    has_cq_ = opened.ok();
+    return opened;
+}
+
+void evd::release()
+{
+    set_cno(nullptr);
+    if (has_cq_)
+        transport::dapls_ib_cq_free(cq_);
+    has_cq_ = false;
+}
+
+evd::~evd()
+{
+    for (work_queue *queue = orphans_.load(); queue != nullptr;)
+        work_queue::destroy(std::exchange(queue, queue->next_orphan));
+}
+
+// ------------------------------------------------------------------------------------ taking
+
+bool evd::take_stored(DAT_EVENT &event)
+{
+    if (!posted_.pop(event) && !staged_.pop(event))
+        return false;
+    stored_.fetch_sub(1);
+    return true;
+}
+
+void evd::stage(const DAT_EVENT &event)
+{
+    staged_.push(event);
+    stored_.fetch_add(1);
+}
+
+/// Counts what is there, moving completions to staged_ until `wanted` is reached.
+DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
+{
+    DAT_COUNT have = static_cast<DAT_COUNT>(stored_.load());
+    DAT_EVENT event;
+    completion done;
+    while (have < wanted && has_cq_ && staged_.room() != 0 &&
+           transport::dapls_ib_completion_poll(cq_, done)) {
+        if (!convert(done, event))
+            continue;
+        stage(event);
+        ++have;
+    }
+    return have;
+}
+
+/// A completion that is no plain success: of an orphan, which is dropped, or a failure, which also
+/// breaks a connection that still stands.
+bool evd::convert_failure(const completion &done, DAT_EVENT &event)
+{
+    work_queue &queue = *done.wr->queue;
+    osd::lock_guard hold(queue.owner_lock);
+    endpoint *ep = queue.owner.load(std::memory_order_relaxed);
+    if (ep == nullptr)
+        return false;
+
+    event.event_number = DAT_DTO_COMPLETION_EVENT;
+    event.evd_handle = to_handle(this);
+    auto &dto = event.event_data.dto_completion_event_data;
+    dto.ep_handle = to_handle(ep);
+    dto.user_cookie = done.wr->cookie;
+    dto.status = done.status;
+    dto.operation = done.wr->operation;
+    dto.transfered_length = 0;
+    dto.rmr_context = 0;
+    queue.retire(*done.wr);
+    if (done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED) {
+        dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: operation %d failed, DTO status %d",
+                 to_handle(ep), dto.operation, dto.status);
+        ep->operation_failed();
+    }
+    return true;
+}
+
+void evd::adopt(work_queue *orphan)
+{
+    orphan->next_orphan = orphans_.load(std::memory_order_relaxed);
+    while (!orphans_.compare_exchange_weak(orphan->next_orphan, orphan, std::memory_order_release,
+                                           std::memory_order_relaxed)) {
+    }
+}
+
+/// The CQ ran empty with orphans about. Those that were here before the CQ is found empty once
+/// more have no completion left in it.
+void evd::drop_orphans()
+{
+    work_queue *list = orphans_.exchange(nullptr, std::memory_order_acquire);
+    (void)count_up_to(INT_MAX);
+    const bool drained = staged_.room() != 0;
+    while (list != nullptr) {
+        work_queue *queue = std::exchange(list, list->next_orphan);
+        if (drained)
+            work_queue::destroy(queue);
+        else
+            adopt(queue);
+    }
+}
+
+// ------------------------------------------------------------------------------------ waiting
+
+bool evd::claim_for_wait()
+{
+    for (claim seen = claim::free; !claim_.compare_exchange_weak(seen, claim::waiting);
+         seen = claim::free) {
+        if (seen == claim::waiting)
+            return false;
+        if (seen == claim::dequeuing)
+            osd::yield(); // another thread's dequeue: a few instructions long
+    }
+    return true;
+}
+
+status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore)
+{
+    if (!waitable_.load(std::memory_order_acquire))
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+    if (!claim_for_wait())
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+    const status answer = wait_claimed(timeout_us, threshold, event, nmore);
+    give_up_claim();
+    if (notified_cno() != nullptr) [[unlikely]]
+        trigger_if_pending(); // events that came while we were here spared the CNO
+    return answer;
+}
+
+status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                         DAT_COUNT &nmore)
+{
+    osd::deadline until = osd::deadline::passed();
+    bool clock_runs = false;
+    bool armed = false;
+    for (;;) {
+        const bool enough = threshold == 1 || count_up_to(threshold) >= threshold;
+        if (enough && take(event)) {
+            nmore = count_up_to(INT_MAX);
+            return success;
+        }
+        if (aborted_.load(std::memory_order_acquire))
+            return status::error(DAT_ABORT);
+        if (!waitable_.load(std::memory_order_acquire))
+            return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+        if (!std::exchange(clock_runs, true))
+            until = deadline_of(timeout_us);
+        if (timeout_us == 0 || until.has_passed()) {
+            nmore = count_up_to(INT_MAX);
+            return timeout_expired;
+        }
+        if (has_cq_ && !claims.cq_wait && !std::exchange(armed, true)) {
+            transport::dapls_ib_completion_notify(cq_);
+            continue; // look again: it may have come before the CQ was armed
+        }
+        if (sleep(until) == osd::wait_result::interrupted) {
+            nmore = count_up_to(INT_MAX);
+            return interrupted_call;
+        }
+        armed = false;
+    }
+}
+
+osd::wait_result evd::sleep(osd::deadline until)
+{
+    if constexpr (claims.cq_wait)
+        if (has_cq_)
+            return transport::dapls_ib_cq_wait(cq_, until);
+    return sleeper_.wait(until);
+}
+
+void evd::wake()
+{
+    if constexpr (claims.cq_wait)
+        if (has_cq_)
+            return transport::dapls_ib_cq_wakeup(cq_);
+    sleeper_.wake();
+}
+
+void evd::set_waitable(bool waitable)
+{
+    waitable_.store(waitable);
+    if (!waitable && has_waiter())
+        wake();
+}
+
+void evd::abort_waiter()
+{
+    for (aborted_.store(true); has_waiter(); osd::yield())
+        wake();
+}
+
+// ----------------------------------------------------------------------------------- producing
+
+bool evd::store(const DAT_EVENT &event)
+{
+    osd::lock_guard hold(producers_);
+    if (!posted_.push(event))
+        return false;
+    stored_.fetch_add(1); // ordered before the look at the claim in notify
+    return true;
+}
+
+void evd::notify()
+{
+    if (claim_.load() == claim::waiting) {
+        wake();
+        return;
+    }
+    if (!enabled_.load(std::memory_order_acquire) || notified_cno() == nullptr)
+        return;
+    cno *target = nullptr;
+    {
+        osd::lock_guard hold(config_);
+        target = cno_user_.get();
+        if (target != nullptr)
+            target->pin();
+    }
+    if (target == nullptr)
+        return;
+    target->trigger(*this);
+    target->unpin();
+}
+
+void evd::completion_arrived()
+{
+    if (!has_waiter())
+        arm();
+    notify();
+}
+
+/// Keeps completions coming to the CNO. A waiter arms the CQ for itself.
+void evd::arm()
+{
+    if (has_cq_ && notified_cno() != nullptr && enabled_.load(std::memory_order_acquire))
+        transport::dapls_ib_completion_notify(cq_);
+}
+
+void evd::set_enabled(bool enabled)
+{
+    enabled_.store(enabled);
+    if (enabled)
+        trigger_if_pending();
+}
+
+void evd::set_cno(cno *target)
+{
+    user_of<cno> changed(target);
+    {
+        osd::lock_guard hold(config_);
+        cno_.store(target, std::memory_order_release);
+        std::swap(cno_user_, changed);
+    }
+    if (changed)
+        changed->forget(*this, changed->users.load(std::memory_order_relaxed) == 1);
+    if (target != nullptr)
+        trigger_if_pending();
+}
+
+/// Arms the CQ for the CNO; what came before triggers it now.
+void evd::trigger_if_pending()
+{
+    arm();
+    bool pending = stored_.load() != 0;
+    if (!pending && claim_for_dequeue()) {
+        pending = count_up_to(1) != 0;
+        give_up_claim();
+    }
+    if (pending)
+        notify();
+}
+
+DAT_EVD_STATE evd::state() const
+{
+    const bool enabled = enabled_.load(std::memory_order_acquire);
+    const bool waitable = waitable_.load(std::memory_order_acquire);
+    return static_cast<DAT_EVD_STATE>(
+        (enabled ? DAT_EVD_STATE_ENABLED : DAT_EVD_STATE_DISABLED) |
+        (waitable ? DAT_EVD_STATE_WAITABLE : DAT_EVD_STATE_UNWAITABLE));
+}
+
+// ------------------------------------------------------------------------------------- upcalls
+
+void dapl_evd_dto_callback(evd &target)
+{
+    target.completion_arrived();
+}
+
+void dapl_evd_cq_async_error_callback(evd &target)
+{
+    dapl_log(DAPL_DBG_TYPE_ERR, "EVD %p: its completion queue overflowed", to_handle(&target));
+    target.ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(&target),
+                           DAT_EVD_OVERFLOW_ERROR);
+}
+
+// --------------------------------------------------------------------------------- entry points
+
+namespace {
+
+constexpr unsigned known_streams = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_CR_FLAG | DAT_EVD_DTO_FLAG |
+                                   DAT_EVD_CONNECTION_FLAG | DAT_EVD_RMR_BIND_FLAG |
+                                   DAT_EVD_ASYNC_FLAG;
+
+/// Streams that may share an EVD, as adapter::stream_merging tells the consumer.
+bool mergeable(unsigned streams)
+{
+    if (streams == 0 || has_unknown_bits(streams, known_streams))
+        return false;
+    const bool completions = (streams & DAT_EVD_DTO_FLAG) != 0;
+    const bool connections = (streams & DAT_EVD_CONNECTION_FLAG) != 0;
+    const bool async = (streams & DAT_EVD_ASYNC_FLAG) != 0;
+    return !(completions && connections) && (!async || streams == DAT_EVD_ASYNC_FLAG);
+}
+
+status create_evd(adapter *ia, DAT_COUNT qlen, DAT_CNO_HANDLE cno_handle, DAT_EVD_FLAGS streams,
+                  DAT_EVD_HANDLE *out)
+{
+    cno *target = from_handle<cno>(cno_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA);
+    if (cno_handle != DAT_HANDLE_NULL && (target == nullptr || target->ia != ia))
+        return invalid_handle(DAT_INVALID_HANDLE_CNO);
+    if (qlen <= 0)
+        return invalid_parameter(2);
+    if (!mergeable(streams))
+        return invalid_parameter(4);
+    if (out == nullptr)
+        return invalid_parameter(5);
+    evd *made = nullptr;
+    const status answer = ia->make_evd(qlen, streams, made);
+    if (!answer.ok())
+        return answer;
+    made->set_cno(target);
+    *out = to_handle(made);
+    return success;
+}
+
+status free_evd(evd &victim)
+{
+    if (in_use(victim) || victim.has_waiter())
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_IN_USE);
+    if (!victim.condemn())
+        return status::error(DAT_INVALID_HANDLE);
+    victim.release();
+    victim.ia->destroy(victim.ia->evds, victim);
+    return success;
+}
+
+status post_software_event(evd &target, const DAT_EVENT *event)
+{
+    if (!target.takes(DAT_EVD_SOFTWARE_FLAG))
+        return invalid_parameter(1);
+    if (event == nullptr || event->event_number != DAT_SOFTWARE_EVENT)
+        return invalid_parameter(2);
+    DAT_EVENT stored = *event;
+    stored.evd_handle = to_handle(&target);
+    return target.post(stored) ? success : status::error(DAT_QUEUE_FULL);
+}
+
+template <class Call>
+DAT_RETURN on_evd(DAT_EVD_HANDLE handle, Call &&call)
+{
+    evd *found = from_handle<evd>(handle);
+    return found == nullptr ? status::error(DAT_INVALID_HANDLE).code() : call(*found).code();
+}
+
+} // namespace
+
+DAT_RETURN dapl_evd_create(DAT_IA_HANDLE ia, DAT_COUNT qlen, DAT_CNO_HANDLE cno,
+                           DAT_EVD_FLAGS streams, DAT_EVD_HANDLE *out)
+{
+    return create_evd(from_handle<adapter>(ia), qlen, cno, streams, out).code();
+}
+
+DAT_RETURN dapl_evd_query(DAT_EVD_HANDLE handle, DAT_EVD_PARAM_MASK mask, DAT_EVD_PARAM *param)
+{
+    evd *e = from_handle<evd>(handle);
+    const status checked = check_query(e, DAT_NO_SUBTYPE, mask, DAT_EVD_FIELD_ALL, param);
+    if (!checked.ok())
+        return checked.code();
+    *param = {};
+    param->ia_handle = e->ia->consumer_handle();
+    param->evd_qlen = e->qlen();
+    param->evd_state = e->state();
+    param->cno_handle =
+        e->notified_cno() == nullptr ? DAT_HANDLE_NULL : to_handle(e->notified_cno());
+    param->evd_flags = e->streams();
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN dapl_evd_modify_cno(DAT_EVD_HANDLE handle, DAT_CNO_HANDLE cno_handle)
+{
+    return on_evd(handle, [cno_handle](evd &e) {
+        cno *target = from_handle<cno>(cno_handle);
+        if (cno_handle != DAT_HANDLE_NULL && (target == nullptr || target->ia != e.ia))
+            return invalid_handle(DAT_INVALID_HANDLE_CNO);
+        e.set_cno(target);
+        return success;
+    });
+}
+
+DAT_RETURN dapl_evd_enable(DAT_EVD_HANDLE handle)
+{
+    return on_evd(handle, [](evd &e) { return e.set_enabled(true), success; });
+}
+
+DAT_RETURN dapl_evd_disable(DAT_EVD_HANDLE handle)
+{
+    return on_evd(handle, [](evd &e) { return e.set_enabled(false), success; });
+}
+
+DAT_RETURN dapl_evd_set_unwaitable(DAT_EVD_HANDLE handle)
+{
+    return on_evd(handle, [](evd &e) { return e.set_waitable(false), success; });
+}
+
+DAT_RETURN dapl_evd_clear_unwaitable(DAT_EVD_HANDLE handle)
+{
+    return on_evd(handle, [](evd &e) { return e.set_waitable(true), success; });
+}
+
+DAT_RETURN dapl_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT timeout, DAT_COUNT threshold,
+                         DAT_EVENT *event, DAT_COUNT *nmore)
+{
+    evd *e = from_handle<evd>(handle);
+    if (e == nullptr)
+        return status::error(DAT_INVALID_HANDLE).code();
+    if (threshold <= 0 || threshold > e->qlen())
+        return invalid_parameter(3).code();
+    if (event == nullptr)
+        return invalid_parameter(4).code();
+    if (nmore == nullptr)
+        return invalid_parameter(5).code();
+    return e->wait(timeout, threshold, *event, *nmore).code();
+}
+
+template <class Safety>
+DAT_RETURN dapl_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
+{
+    evd *e = from_handle<evd>(handle);
+    if (e == nullptr) [[unlikely]]
+        return status::error(DAT_INVALID_HANDLE).code();
+    if (event == nullptr) [[unlikely]]
+        return invalid_parameter(2).code();
+    return e->dequeue<Safety>(*event).code();
+}
+template DAT_RETURN dapl_evd_dequeue<one_thread_per_object>(DAT_EVD_HANDLE, DAT_EVENT *);
+template DAT_RETURN dapl_evd_dequeue<any_thread>(DAT_EVD_HANDLE, DAT_EVENT *);
+
+DAT_RETURN dapl_evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
+{
+    return on_evd(handle, [event](evd &e) { return post_software_event(e, event); });
+}
+
+DAT_RETURN dapl_evd_free(DAT_EVD_HANDLE handle)
+{
+    return on_evd(handle, free_evd);
+}
+
+} // namespace dapl::DAPL_TRANSPORT

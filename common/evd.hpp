@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// EVD: the queue a consumer takes its events from.
+//
+// Completions stay in the CQ until a consumer takes them. Events of callbacks and of
+// dat_evd_post_se go to a ring of the EVD, `posted_`. A consumer that has to count (a threshold,
+// nmore) moves completions to a second ring, `staged_`. The order of delivery is posted_, staged_,
+// CQ.
+//
+// One thread at a time takes events: the one that owns the consumer claim. A waiter owns it from
+// entry to exit, which is how a dequeue beside a wait is told. No other thread touches staged_ or
+// polls the CQ.
+#pragma once
+
+#include "cno.hpp"
+#include "event_ring.hpp"
+#include "work_queue.hpp"
+
+namespace dapl::DAPL_TRANSPORT {
+
+class evd : public object {
+public:
+    static constexpr std::size_t slab_size = 32;
+    static bool is_kind(mark kind) { return kind == mark::evd; }
+
+    evd(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams)
+        : object(vector, mark::evd, owner), streams_(streams)
+    {}
+    ~evd();
+
+    status allocate(DAT_COUNT qlen);
+    /// Frees the CQ; a fence for its callbacks. Nothing feeds the EVD any more.
+    void release();
+
+    // --- the consumer's side ---
+
+    template <class Safety>
+    status dequeue(DAT_EVENT &event) OSD_UNCHECKED;
+    status wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore);
+    void set_waitable(bool waitable);
+    void set_enabled(bool enabled);
+    void set_cno(cno *target);
+    bool has_waiter() const { return claim_.load(std::memory_order_acquire) == claim::waiting; }
+    /// Sends the waiter home with DAT_ABORT and returns when it has left.
+    void abort_waiter();
+
+    // --- the producers' side ---
+
+    /// Stores an event and tells who is waiting. False when the ring is full.
+    bool post(const DAT_EVENT &event) { return store(event) && (notify(), true); }
+    /// The two halves of post, for callers that hold a lock while they store.
+    bool store(const DAT_EVENT &event) OSD_EXCLUDES(producers_);
+    /// Wakes the waiter, or triggers the CNO. No lock held: the CNO's agent is consumer code.
+    void notify();
+    /// The port's callback: a completion came after the CQ was armed.
+    void completion_arrived();
+
+    /// Takes over a queue whose endpoint is gone, until its completions can no longer be polled.
+    void adopt(work_queue *orphan);
+
+    bool takes(DAT_EVD_FLAGS stream) const { return (streams_ & stream) != 0; }
+    transport::cq *cq() { return has_cq_ ? &cq_ : nullptr; }
+    DAT_COUNT qlen() const { return qlen_; }
+    DAT_EVD_FLAGS streams() const { return streams_; }
+    DAT_EVD_STATE state() const;
+    cno *notified_cno() const { return cno_.load(std::memory_order_acquire); }
+
+private:
+    enum class claim : std::uint32_t { free, dequeuing, waiting };
+
+    bool claim_for_dequeue();
+    bool claim_for_wait();
+    void give_up_claim() { claim_.store(claim::free, std::memory_order_release); }
+
+    bool take(DAT_EVENT &event);
+    bool take_completion(DAT_EVENT &event);
+    bool take_stored(DAT_EVENT &event) OSD_COLD;
+    bool convert(const completion &done, DAT_EVENT &event);
+    bool convert_failure(const completion &done, DAT_EVENT &event) OSD_COLD;
+    DAT_COUNT count_up_to(DAT_COUNT wanted);
+    void stage(const DAT_EVENT &event);
+    status wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                        DAT_COUNT &nmore);
+    osd::wait_result sleep(osd::deadline until);
+    void wake();
+    void arm();
+    void trigger_if_pending();
+    void drop_orphans() OSD_COLD;
+
+    // What the hot path reads comes first.
+    std::atomic<claim> claim_{claim::free};
+    std::atomic<std::uint32_t> stored_{0}; ///< events in posted_ and staged_ together
+    std::atomic<work_queue *> orphans_{nullptr};
+    bool has_cq_ = false;
+    transport::cq cq_;
+
+    const DAT_EVD_FLAGS streams_;
+    DAT_COUNT qlen_ = 0;
+    event_ring posted_;
+    event_ring staged_;
+    osd::mutex producers_; ///< of posted_
+    osd::mutex dequeuers_; ///< lines up dequeuing threads of a thread-safe adapter
+    osd::mutex config_;    ///< of the CNO association
+    user_of<cno> cno_user_ OSD_GUARDED_BY(config_);
+    std::atomic<cno *> cno_{nullptr};
+    std::atomic<bool> enabled_{true};
+    std::atomic<bool> waitable_{true};
+    std::atomic<bool> aborted_{false};
+    osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
+};
+
+// ------------------------------------------------------------------------------------ hot path
+
+OSD_ALWAYS_INLINE bool evd::claim_for_dequeue()
+{
+    claim expected = claim::free;
+    return claim_.compare_exchange_strong(expected, claim::dequeuing, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+}
+
+OSD_ALWAYS_INLINE bool evd::convert(const completion &done, DAT_EVENT &event)
+{
+    work_queue &queue = *done.wr->queue;
+    endpoint *ep = queue.owner.load(std::memory_order_relaxed);
+    if (done.status != DAT_DTO_SUCCESS || ep == nullptr) [[unlikely]]
+        return convert_failure(done, event);
+
+    auto &dto = event.event_data.dto_completion_event_data;
+    event.event_number = DAT_DTO_COMPLETION_EVENT;
+    event.evd_handle = static_cast<object *>(this);
+    dto.ep_handle = ep;
+    dto.user_cookie = done.wr->cookie;
+    dto.status = DAT_DTO_SUCCESS;
+    dto.operation = done.wr->operation;
+    dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? done.length : done.wr->length;
+    dto.rmr_context = 0;
+    queue.retire(*done.wr);
+    return true;
+}
+
+OSD_ALWAYS_INLINE bool evd::take_completion(DAT_EVENT &event)
+{
+    completion done;
+    while (transport::dapls_ib_completion_poll(cq_, done))
+        if (convert(done, event)) [[likely]]
+            return true;
+    if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]] {
+        drop_orphans();
+        return take_stored(event);
+    }
+    return false;
+}
+
+OSD_ALWAYS_INLINE bool evd::take(DAT_EVENT &event)
+{
+    if (stored_.load() != 0) [[unlikely]]
+        return take_stored(event);
+    return has_cq_ && take_completion(event);
+}
+
+template <class Safety>
+OSD_ALWAYS_INLINE status evd::dequeue(DAT_EVENT &event)
+{
+    if constexpr (Safety::locks)
+        dequeuers_.lock();
+    status answer = queue_empty;
+    if (!claim_for_dequeue()) [[unlikely]] {
+        answer = status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+    } else {
+        if (take(event))
+            answer = success;
+        give_up_claim();
+    }
+    if constexpr (Safety::locks)
+        dequeuers_.unlock();
+    return answer;
+}
+
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include "pz.hpp"
+
+namespace dapl::DAPL_TRANSPORT {
+
+/// A registered memory region.
+class lmr : public object {
+public:
+    static constexpr std::size_t slab_size = 32;
+    static bool is_kind(mark kind) { return kind == mark::lmr; }
+
+    lmr(const DAT_PROVIDER *vector, adapter &owner, pz &zone, DAT_MEM_TYPE kind,
+        const DAT_REGION_DESCRIPTION &what, const mr_params &bounds)
+        : object(vector, mark::lmr, owner), zone_(&zone), type(kind), region(what), params(bounds)
+    {}
+
+    pz &zone() const { return *zone_.get(); }
+
+private:
+    user_of<pz> zone_;
+
+public:
+    const DAT_MEM_TYPE type;
+    const DAT_REGION_DESCRIPTION region; ///< as the consumer described it
+    const mr_params params;
+    mr_keys keys;
+    transport::mr mr;
+};
+
+} // namespace dapl::DAPL_TRANSPORT

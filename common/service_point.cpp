@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "service_point.hpp"
+
+#include "dapl_api.hpp"
+#include "dapl_debug.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dapl::DAPL_TRANSPORT {
+
+status service_point::listen(DAT_CONN_QUAL wanted)
+{
+    qualifier_ = wanted;
+    const status begun =
+        transport::dapls_ib_setup_conn_listener(ia->hca, listener_, *this, qualifier_);
+    listening_ = begun.ok();
+    return begun;
+}
+
+/// On return no request arrives any more; those that did stay valid. An endpoint still reserved
+/// goes back to its consumer.
+void service_point::stop_listening()
+{
+    if (listening_)
+        transport::dapls_ib_remove_conn_listener(listener_);
+    listening_ = false;
+    if (reserved_)
+        reserved_->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_UNCONNECTED);
+}
+
+// ------------------------------------------------------------------------------------- arrival
+
+/// The endpoint that comes with a request: the reserved one, once; a new one of a PSP that makes
+/// them; otherwise none.
+bool service_point::endpoint_for_request(endpoint *&ep)
+{
+    ep = nullptr;
+    if (is_reserved) {
+        ep = reserved_.get();
+        return ep->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
+    }
+    if (flags == DAT_PSP_CONSUMER_FLAG)
+        return true;
+    ep = ia->make(ia->eps, default_ep_attr(ia->attr), ep_objects{},
+                  DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    return ep != nullptr;
+}
+
+void service_point::give_back(endpoint *ep)
+{
+    if (ep == nullptr)
+        return;
+    if (is_reserved)
+        ep->change_state(DAT_EP_STATE_PASSIVE_CONNECTION_PENDING, DAT_EP_STATE_RESERVED);
+    else
+        ia->destroy(ia->eps, *ep);
+}
+
+DAT_EVENT service_point::arrival_event(cr &request) const
+{
+    DAT_EVENT event{};
+    event.event_number = DAT_CONNECTION_REQUEST_EVENT;
+    event.evd_handle = to_handle(requests_.get());
+    auto &arrival = event.event_data.cr_arrival_event_data;
+    arrival.sp_handle.psp_handle = to_handle(const_cast<service_point *>(this));
+    arrival.local_ia_address_ptr = const_cast<DAT_SOCK_ADDR *>(ia->attr.address);
+    arrival.conn_qual = qualifier_;
+    arrival.cr_handle = to_handle(&request);
+    return event;
+}
+
+bool service_point::request_arrived(transport::cr &port_cr, const cr_params &params)
+{
+    endpoint *ep = nullptr;
+    if (!endpoint_for_request(ep))
+        return false;
+    cr *request = ia->make(ia->crs, std::move(port_cr), params, ep);
+    if (request == nullptr) {
+        give_back(ep);
+        return false;
+    }
+    if (requests_->store(arrival_event(*request))) {
+        requests_->notify();
+        return true;
+    }
+    dapl_log(DAPL_DBG_TYPE_WARN,
+             "a connection request for qualifier %llu is refused: EVD %p is full",
+             static_cast<unsigned long long>(qualifier_), to_handle(requests_.get()));
+    port_cr = std::move(request->port_cr);
+    give_back(ep);
+    ia->destroy(ia->crs, *request);
+    return false;
+}
+
+template <>
+bool dapls_cr_callback<transport::cr>(service_point &sp, transport::cr &port_cr,
+                                      const cr_params &params)
+{
+    return sp.request_arrived(port_cr, params);
+}
+
+// --------------------------------------------------------------------------------- entry points
+
+namespace {
+
+struct sp_request {
+    mark kind;
+    DAT_EVD_HANDLE evd_handle;
+    DAT_PSP_FLAGS flags;
+    endpoint *reserved;
+};
+
+/// `qualifier` is both what is wanted and what came of it.
+status create_sp(adapter &ia, const sp_request &wanted, DAT_CONN_QUAL &qualifier,
+                 service_point *&out)
+{
+    evd *requests = from_handle<evd>(wanted.evd_handle);
+    if (requests == nullptr || requests->ia != &ia || !requests->takes(DAT_EVD_CR_FLAG))
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_CR);
+    out = ia.make(ia.sps, wanted.kind, *requests, wanted.flags, wanted.reserved);
+    if (out == nullptr)
+        return out_of_memory;
+    const status begun = out->listen(qualifier);
+    if (!begun.ok())
+        ia.destroy(ia.sps, *out);
+    else
+        qualifier = out->qualifier();
+    return begun;
+}
+
+status check_psp(const adapter *ia, DAT_PSP_FLAGS flags, const void *out)
+{
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA);
+    if (flags != DAT_PSP_CONSUMER_FLAG && flags != DAT_PSP_PROVIDER_FLAG)
+        return invalid_parameter(4);
+    return out == nullptr ? invalid_parameter(5) : success;
+}
+
+status create_psp(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL &qualifier, DAT_EVD_HANDLE evd_handle,
+                  DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *out)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (const status checked = check_psp(ia, flags, out); !checked.ok())
+        return checked;
+    service_point *made = nullptr;
+    const status created = create_sp(*ia, {mark::psp, evd_handle, flags, nullptr}, qualifier, made);
+    if (created.ok())
+        *out = to_handle(made);
+    return created;
+}
+
+status create_rsp(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qualifier, DAT_EP_HANDLE ep_handle,
+                  DAT_EVD_HANDLE evd_handle, DAT_RSP_HANDLE *out)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA);
+    if (qualifier == 0)
+        return invalid_parameter(2);
+    endpoint *ep = from_handle<endpoint>(ep_handle);
+    if (ep == nullptr || ep->ia != ia)
+        return invalid_handle(DAT_INVALID_HANDLE_EP);
+    if (out == nullptr)
+        return invalid_parameter(5);
+    if (!ep->change_state(DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_RESERVED))
+        return ep->state_error();
+    service_point *made = nullptr;
+    const status created =
+        create_sp(*ia, {mark::rsp, evd_handle, DAT_PSP_CONSUMER_FLAG, ep}, qualifier, made);
+    if (created.ok())
+        *out = to_handle(made);
+    else
+        ep->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_UNCONNECTED);
+    return created;
+}
+
+/// A handle of exactly this kind of service point.
+service_point *sp_of(DAT_HANDLE handle, mark kind)
+{
+    auto *found = from_handle<service_point>(handle);
+    return found != nullptr && found->kind() == kind ? found : nullptr;
+}
+
+DAT_RETURN free_sp(service_point *victim, DAT_RETURN_SUBTYPE kind)
+{
+    if (victim == nullptr || !victim->condemn())
+        return invalid_handle(kind).code();
+    victim->stop_listening();
+    victim->ia->destroy(victim->ia->sps, *victim);
+    return DAT_SUCCESS;
+}
+
+} // namespace
+
+DAT_RETURN dapl_psp_create(DAT_IA_HANDLE ia, DAT_CONN_QUAL qualifier, DAT_EVD_HANDLE evd,
+                           DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *out)
+{
+    if (qualifier == 0)
+        return invalid_parameter(2).code();
+    return create_psp(ia, qualifier, evd, flags, out).code();
+}
+
+DAT_RETURN dapl_psp_create_any(DAT_IA_HANDLE ia, DAT_CONN_QUAL *qualifier, DAT_EVD_HANDLE evd,
+                               DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *out)
+{
+    if (qualifier == nullptr)
+        return invalid_parameter(2).code();
+    DAT_CONN_QUAL found = 0;
+    status created = create_psp(ia, found, evd, flags, out);
+    if (created.ok())
+        *qualifier = found;
+    if (created.type() == DAT_CONN_QUAL_IN_USE) // nothing is free
+        created = status::error(DAT_CONN_QUAL_UNAVAILABLE);
+    return created.code();
+}
+
+DAT_RETURN dapl_psp_query(DAT_PSP_HANDLE handle, DAT_PSP_PARAM_MASK mask, DAT_PSP_PARAM *param)
+{
+    service_point *sp = sp_of(handle, mark::psp);
+    const status checked = check_query(sp, DAT_INVALID_HANDLE_PSP, mask, DAT_PSP_FIELD_ALL, param);
+    if (checked.ok())
+        *param = {sp->ia->consumer_handle(), sp->qualifier(), to_handle(&sp->requests()),
+                  sp->flags};
+    return checked.code();
+}
+
+DAT_RETURN dapl_psp_free(DAT_PSP_HANDLE handle)
+{
+    return free_sp(sp_of(handle, mark::psp), DAT_INVALID_HANDLE_PSP);
+}
+
+DAT_RETURN dapl_rsp_create(DAT_IA_HANDLE ia, DAT_CONN_QUAL qualifier, DAT_EP_HANDLE ep,
+                           DAT_EVD_HANDLE evd, DAT_RSP_HANDLE *out)
+{
+    return create_rsp(ia, qualifier, ep, evd, out).code();
+}
+
+DAT_RETURN dapl_rsp_query(DAT_RSP_HANDLE handle, DAT_RSP_PARAM_MASK mask, DAT_RSP_PARAM *param)
+{
+    service_point *sp = sp_of(handle, mark::rsp);
+    const status checked = check_query(sp, DAT_INVALID_HANDLE_RSP, mask, DAT_RSP_FIELD_ALL, param);
+    if (checked.ok())
+        *param = {sp->ia->consumer_handle(), sp->qualifier(), to_handle(&sp->requests()),
+                  to_handle(sp->reserved())};
+    return checked.code();
+}
+
+DAT_RETURN dapl_rsp_free(DAT_RSP_HANDLE handle)
+{
+    return free_sp(sp_of(handle, mark::rsp), DAT_INVALID_HANDLE_RSP);
+}
+
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The port this library is made for, held against the contract.
+#pragma once
+
+#include "port.hpp"
+
+namespace dapl::DAPL_TRANSPORT {
+
+template struct check_transport<transport>;
+
+inline constexpr features claims = transport::claims;
+
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Render a template of dat/ from the tables of the DAT API."""
+
+import argparse
+import pathlib
+import re
+import sys
+import tomllib
+
+import jinja2
+
+# A first parameter of this type is no handle of one object: what a bad one is answered with.
+SUBTYPES = {"DAT_HANDLE": "DAT_INVALID_HANDLE1", "DAT_EVD_HANDLE": "DAT_INVALID_HANDLE_EVD_REQUEST"}
+LAST_SLOT = 80
+
+
+class TableError(Exception):
+    pass
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise TableError(message)
+
+
+def split_parameter(text: str) -> dict[str, str]:
+    match = re.fullmatch(r"(.*[ *])(\w+)", text)
+    require(match is not None, f"parameter {text!r} is not 'type name'")
+    return {"type": match[1].strip(), "name": match[2], "text": text}
+
+
+def dispatched(name: str, entry: dict) -> dict:
+    parameters = [split_parameter(text) for text in entry["parameters"]]
+    first = parameters[0]["type"]
+    require(first.endswith("HANDLE"), f"{name}: first parameter {first!r} is no handle")
+    return {
+        "name": name,
+        "slot": entry["slot"],
+        "additional": entry.get("additional", False),
+        "parameters": parameters,
+        "forward": {"DAT_IA_HANDLE": "forward_ia", "DAT_HANDLE": "forward_any"}.get(first, "forward"),
+        "subtype": SUBTYPES.get(first, "DAT_INVALID_" + re.sub(r"DAT_(\w+)_HANDLE", r"HANDLE_\1", first)),
+    }
+
+
+def check_slots(entries: list[dict]) -> None:
+    owners: dict[int, str] = {}
+    for entry in entries:
+        slot, name = entry["slot"], entry["name"]
+        require(3 <= slot <= LAST_SLOT, f"{name}: slot {slot} is outside the vector")
+        require(slot not in owners, f"{name}: slot {slot} belongs to {owners.get(slot)}")
+        owners[slot] = name
+
+
+def api(table: dict) -> dict:
+    entries = [dispatched(name, entry) for name, entry in table["dispatched"].items()]
+    check_slots(entries)
+    field = [f"dat_{e['name']}" for e in entries if not e["additional"]] + table["written_by_hand"]
+    more = [f"dat_{e['name']}" for e in entries if e["additional"]]
+    more += table["additional_written_by_hand"]
+    for what, names in (("in_the_field", field), ("additional", more)):
+        require(len(names) == table[what], f"{what} says {table[what]}, the table has {len(names)}")
+    return {"entries": entries, "exported": sorted(field) + sorted(more)}
+
+
+def errors(table: dict) -> dict:
+    names: list[str] = []
+    for group in table["subtypes"]:
+        require(group["first"] == len(names) + 1, f"{group['prefix']}* starts at {group['first']},"
+                f" but the group before it ends at {len(names)}")
+        names += [group["prefix"] + name for name in group["names"]]
+    return {"types": table["types"], "subtypes": names}
+
+
+def render(table: dict, template: pathlib.Path) -> str:
+    environment = jinja2.Environment(
+        block_start_string="/*%", block_end_string="%*/",
+        variable_start_string="/*{", variable_end_string="}*/",
+        comment_start_string="/*#", comment_end_string="#*/",
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    content = api(table) if "dispatched" in table else errors(table)
+    return environment.from_string(template.read_text()).render(template=template.name, **content)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for option in ("--table", "--template", "--output"):
+        parser.add_argument(option, type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    try:
+        table = tomllib.loads(options.table.read_text())
+        options.output.write_text(render(table, options.template))
+    except (TableError, KeyError, tomllib.TOMLDecodeError) as error:
+        print(f"{options.table}: {error}", file=sys.stderr)
+        return 1
+    except jinja2.TemplateError as error:
+        line = getattr(error, "lineno", None)
+        print(f"{options.template}:{line or '?'}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
