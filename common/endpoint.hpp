@@ -200,18 +200,16 @@ OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LM
             return status::error(DAT_LENGTH_ERROR);
 
     post_guard<Safety> hold(send_lock_);
-    work_queue *queue = send_queue_;
-    if (queue == nullptr || queue->full()) [[unlikely]]
+    transport::wr *wr = send_queue_ == nullptr ? nullptr : send_queue_->take();
+    if (wr == nullptr) [[unlikely]]
         return out_of_memory;
-    transport::wr &wr = queue->next();
-    wr.cookie = cookie;
-    wr.length = length;
-    wr.operation = operation;
-    queue->commit(wr); // before the post: the completion may be polled before it returns
+    wr->cookie = cookie;
+    wr->length = length;
+    wr->operation = operation;
     const status posted =
-        transport::dapls_ib_post_send(qp_, wr, segments, local, rdma ? remote : nullptr, flags);
+        transport::dapls_ib_post_send(qp_, *wr, segments, local, rdma ? remote : nullptr, flags);
     if (!posted.ok()) [[unlikely]]
-        queue->roll_back();
+        send_queue_->put_back(*wr);
     return posted;
 }
 
@@ -227,17 +225,14 @@ OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_T
         return invalid_parameter(5);
 
     post_guard<Safety> hold(recv_lock_);
-    work_queue *queue = recv_queue_;
-    if (queue == nullptr || queue->full()) [[unlikely]]
+    transport::wr *wr = recv_queue_ == nullptr ? nullptr : recv_queue_->take();
+    if (wr == nullptr) [[unlikely]]
         return has_qp_ ? out_of_memory : not_postable();
-    transport::wr &wr = queue->next();
-    wr.cookie = cookie;
-    wr.length = 0;
-    wr.operation = DAT_DTO_RECEIVE;
-    queue->commit(wr);
-    const status posted = transport::dapls_ib_post_recv(qp_, wr, segments, local);
+    wr->cookie = cookie;
+    wr->operation = DAT_DTO_RECEIVE;
+    const status posted = transport::dapls_ib_post_recv(qp_, *wr, segments, local);
     if (!posted.ok()) [[unlikely]]
-        queue->roll_back();
+        recv_queue_->put_back(*wr);
     return posted;
 }
 

@@ -318,7 +318,7 @@ template <class Safety>
 DAT_RETURN dapl_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
                              DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    endpoint *ep = from_handle<endpoint>(handle);
+    endpoint *ep = from_dispatched<endpoint>(handle);
     if (ep == nullptr) [[unlikely]]
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
     return ep->post_request<Safety, DAT_DTO_SEND>(segments, local, nullptr, cookie, flags).code();
@@ -328,7 +328,7 @@ template <class Safety>
 DAT_RETURN dapl_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
                              DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    endpoint *ep = from_handle<endpoint>(handle);
+    endpoint *ep = from_dispatched<endpoint>(handle);
     if (ep == nullptr) [[unlikely]]
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
     return ep->post_recv<Safety>(segments, local, cookie, flags).code();
@@ -339,7 +339,7 @@ DAT_RETURN dapl_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_
                                   DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
                                   DAT_COMPLETION_FLAGS flags)
 {
-    endpoint *ep = from_handle<endpoint>(handle);
+    endpoint *ep = from_dispatched<endpoint>(handle);
     if (ep == nullptr) [[unlikely]]
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
     return ep->post_request<Safety, DAT_DTO_RDMA_READ>(segments, local, remote, cookie, flags)
@@ -351,7 +351,7 @@ DAT_RETURN dapl_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT
                                    DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
                                    DAT_COMPLETION_FLAGS flags)
 {
-    endpoint *ep = from_handle<endpoint>(handle);
+    endpoint *ep = from_dispatched<endpoint>(handle);
     if (ep == nullptr) [[unlikely]]
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
     return ep->post_request<Safety, DAT_DTO_RDMA_WRITE>(segments, local, remote, cookie, flags)

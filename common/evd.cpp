@@ -463,7 +463,7 @@ DAT_RETURN dapl_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT timeout, DAT_COUNT t
 template <class Safety>
 DAT_RETURN dapl_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
-    evd *e = from_handle<evd>(handle);
+    evd *e = from_dispatched<evd>(handle);
     if (e == nullptr) [[unlikely]]
         return status::error(DAT_INVALID_HANDLE).code();
     if (event == nullptr) [[unlikely]]

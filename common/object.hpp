@@ -5,9 +5,8 @@
 #include "dapl_status.hpp"
 #include "osd_annotations.hpp"
 
-#include <dat2/udat.h>
-// udat.h must come first
 #include <dat2/dat_registry.h>
+#include <dat2/udat.h>
 
 #include <atomic>
 #include <cstdint>
@@ -104,14 +103,18 @@ inline bool could_be_handle(const void *handle)
     return address >= 0x10000 && (address & 7) == 0;
 }
 
-/// The live object behind a handle, or null.
-template <class T>
-OSD_ALWAYS_INLINE T *from_handle(DAT_HANDLE handle)
+/// The same for the handle that a call is dispatched by: the registry has read the provider word
+/// through it, so it is an address of ours.
+template <class T> OSD_ALWAYS_INLINE T *from_dispatched(DAT_HANDLE handle)
 {
-    if (!could_be_handle(handle)) [[unlikely]]
-        return nullptr;
     auto *found = static_cast<object *>(handle);
     return T::is_kind(found->kind()) ? static_cast<T *>(found) : nullptr;
+}
+
+/// The live object behind a handle, or null.
+template <class T> T *from_handle(DAT_HANDLE handle)
+{
+    return could_be_handle(handle) ? from_dispatched<T>(handle) : nullptr;
 }
 
 /// The mark of a live object of any type; `type` is what DAT calls it.

@@ -39,23 +39,27 @@ struct work_queue {
         std::free(queue);
     }
 
-    bool full() const
-    {
-        const std::uint32_t done = retired.load(std::memory_order_acquire);
-        return posted.load(std::memory_order_relaxed) - done >= limit;
-    }
     bool idle() const
     {
         return posted.load(std::memory_order_relaxed) == retired.load(std::memory_order_acquire);
     }
-    /// The request to fill next; it counts once `commit` was called.
-    transport::wr &next() { return slot(posted.load(std::memory_order_relaxed)); }
-    void commit(work_request &filled)
+    /// The request to fill, numbered and counted, or null when the queue is full. Counted before
+    /// it is posted: its completion may be polled before the post returns.
+    OSD_ALWAYS_INLINE transport::wr *take()
     {
-        filled.sequence = posted.load(std::memory_order_relaxed);
-        posted.store(filled.sequence + 1, std::memory_order_relaxed);
+        const std::uint32_t number = posted.load(std::memory_order_relaxed);
+        if (number - retired.load(std::memory_order_acquire) >= limit) [[unlikely]]
+            return nullptr;
+        transport::wr &request = slot(number);
+        request.sequence = number;
+        posted.store(number + 1, std::memory_order_relaxed);
+        return &request;
     }
-    void roll_back() { posted.store(posted.load(std::memory_order_relaxed) - 1); }
+    /// The request was not posted after all.
+    void put_back(const work_request &unused)
+    {
+        posted.store(unused.sequence, std::memory_order_relaxed);
+    }
 
     /// Gives back this request and those before it, whose success was suppressed.
     void retire(const work_request &done)
