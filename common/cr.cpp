@@ -69,7 +69,7 @@ status accept_cr(cr &request, DAT_EP_HANDLE ep_handle, DAT_COUNT size, const voi
     if (!request.condemn())
         return invalid_handle(DAT_INVALID_HANDLE_CR);
     const private_data answer{bytes, static_cast<std::size_t>(size)};
-    const status accepted = ep->accept(request.port_cr, request.ep != nullptr, answer);
+    const status accepted = ep->accept(request, answer);
     if (accepted.ok())
         request.ia->destroy(request.ia->crs, request);
     else

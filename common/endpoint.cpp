@@ -135,9 +135,10 @@ bool endpoint::change_state(DAT_EP_STATE from, DAT_EP_STATE to)
     return true;
 }
 
-status endpoint::begin(DAT_EP_STATE from, DAT_EP_STATE to)
+void endpoint::note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier)
 {
-    return change_state(from, to) ? success : state_error();
+    peer_known_ = remote_address_.assign(address);
+    remote_qualifier_ = qualifier;
 }
 
 // ---------------------------------------------------------------------------------- connecting
@@ -160,10 +161,9 @@ status endpoint::connect(const connect_request &wanted)
         return ready;
     {
         osd::lock_guard state_hold(lock_);
-        if (!remote_address_.assign(wanted.address))
+        note_peer(wanted.address, wanted.qualifier);
+        if (!peer_known_)
             return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED);
-        remote_qualifier_ = wanted.qualifier;
-        peer_known_ = true;
         state_.store(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, std::memory_order_release);
     }
     start_timer(wanted.timeout_us);
@@ -218,19 +218,24 @@ void endpoint::connect_timed_out()
         connect_evd_->notify();
 }
 
-status endpoint::accept(transport::cr &request, bool came_with_cr, const private_data &data)
+/// An endpoint that came with the request waits for it in a state of its own.
+status endpoint::accept(cr &request, const private_data &data)
 {
     osd::lock_guard hold(control_);
     const DAT_EP_STATE before = state();
-    const bool waiting = came_with_cr && (before == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING ||
-                                          before == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
-    if (!waiting && before != DAT_EP_STATE_UNCONNECTED)
+    const bool waits_for_it = request.ep == this &&
+                              (before == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING ||
+                               before == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    if (!waits_for_it && before != DAT_EP_STATE_UNCONNECTED)
         return state_error();
     if (const status ready = ready_to_connect(); !ready.ok())
         return ready;
-    if (const status begun = begin(before, DAT_EP_STATE_COMPLETION_PENDING); !begun.ok())
-        return begun;
-    const status accepted = transport::dapls_ib_accept_connection(request, qp_, data);
+    {
+        osd::lock_guard state_hold(lock_);
+        note_peer(request.peer.get(), request.peer_port);
+        state_.store(DAT_EP_STATE_COMPLETION_PENDING, std::memory_order_release);
+    }
+    const status accepted = transport::dapls_ib_accept_connection(request.port_cr, qp_, data);
     if (!accepted.ok())
         change_state(DAT_EP_STATE_COMPLETION_PENDING, before);
     return accepted;

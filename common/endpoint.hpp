@@ -16,6 +16,8 @@ namespace dapl::DAPL_TRANSPORT {
 
 inline constexpr std::size_t private_data_limit = 256; ///< bytes kept of what a peer sends
 
+class cr;
+
 /// What a connect asks for, as the consumer gave it.
 struct connect_request {
     const DAT_SOCK_ADDR *address;
@@ -48,8 +50,7 @@ public:
     status connect(const connect_request &wanted) OSD_EXCLUDES(control_, lock_);
     status connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data)
         OSD_EXCLUDES(control_, lock_);
-    /// `came_with_cr`: the endpoint is the CR's own (RSP, PSP that makes endpoints).
-    status accept(transport::cr &request, bool came_with_cr, const private_data &data)
+    status accept(cr &request, const private_data &data)
         OSD_EXCLUDES(control_, lock_);
     status disconnect(DAT_CLOSE_FLAGS how) OSD_EXCLUDES(control_, lock_);
     status reset() OSD_EXCLUDES(control_, lock_);
@@ -96,7 +97,7 @@ private:
     void leave(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
     bool enter_state_after(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
     bool store_event(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
-    status begin(DAT_EP_STATE from, DAT_EP_STATE to) OSD_EXCLUDES(lock_);
+    void note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
     void start_timer(DAT_TIMEOUT timeout_us);
     status not_postable() const OSD_COLD;
 

@@ -63,7 +63,7 @@ struct unsupported<DAT_RETURN (*)(Arguments...)> {
 
 DAT_RETURN extended_op(DAT_HANDLE, DAT_EXTENDED_OP, va_list)
 {
-    return DAT_NOT_IMPLEMENTED; // bare, as the registry answers when nobody has extensions
+    return status::error(DAT_NOT_IMPLEMENTED).code();
 }
 
 template <class Safety>

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The registry's own messages: DAT_DBG_TYPE says which, DAT_DBG_DEST says where.
+#pragma once
+
+namespace dat {
+
+/// The bits of DAT_DBG_TYPE.
+enum class topic : unsigned {
+    error = 0x01, ///< somebody has to do something about it; on unless switched off
+    general = 0x02,
+    config = 0x04,       ///< dat.conf: what was read, what was ignored and why
+    providers = 0x08,    ///< what is loaded, registered, unloaded
+    provider_api = 0x10, ///< calls of providers
+    consumer_api = 0x20, ///< calls of consumers
+};
+
+bool logging(topic about);
+
+/// One line, whole, to standard error or to where DAT_DBG_DEST points.
+void log(topic about, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+} // namespace dat
