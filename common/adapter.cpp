@@ -149,6 +149,7 @@ void adapter::tear_down()
         destroy(pzs, zone);
     });
     detach_async_evd();
+    recall_evds();
     evds.for_each([this](evd &e) {
         while (in_use(e)) // an async event on its way
             osd::yield();
@@ -157,6 +158,21 @@ void adapter::tear_down()
     });
     cnos.for_each([this](cno &c) { c.await_unpinned(), destroy(cnos, c); });
     close_hca();
+}
+
+/// Other adapters of this library may post connection events to EVDs of ours.
+void adapter::recall_evds()
+{
+    osd::lock_guard hold(open_adapters_lock);
+    for (adapter *other = open_adapters; other != nullptr; other = other->next_open_)
+        if (other != this)
+            other->forget_evds_of(*this);
+}
+
+void adapter::forget_evds_of(const adapter &closing)
+{
+    osd::lock_guard hold(lock_);
+    eps.for_each([&closing](endpoint &ep) { ep.forget_connect_evd_of(closing); });
 }
 
 /// Lets go of our async EVD; and of ours every adapter that shares it.

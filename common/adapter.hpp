@@ -77,6 +77,8 @@ public:
 private:
     status attach_async_evd(DAT_COUNT qlen, DAT_EVD_HANDLE *handle);
     void detach_async_evd();
+    void recall_evds();
+    void forget_evds_of(const adapter &closing) OSD_EXCLUDES(lock_);
     void close_hca();
     bool consumer_objects_left();
     void tear_down();

@@ -143,16 +143,22 @@ void endpoint::note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier)
 
 // ---------------------------------------------------------------------------------- connecting
 
-status endpoint::ready_to_connect() const
+bool endpoint::has_connect_evd()
 {
-    const bool complete = has_qp_ && connect_evd_ && (recv_evd_ || attr_.max_recv_dtos == 0) &&
+    osd::lock_guard hold(lock_);
+    return static_cast<bool>(connect_evd_);
+}
+
+status endpoint::ready_to_connect()
+{
+    const bool complete = has_qp_ && has_connect_evd() && (recv_evd_ || attr_.max_recv_dtos == 0) &&
                           (request_evd_ || attr_.max_request_dtos == 0);
     return complete ? success : status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
 }
 
 status endpoint::connect(const connect_request &wanted)
 {
-    if (!connect_evd_)
+    if (!has_connect_evd())
         return invalid_handle(DAT_INVALID_HANDLE_EVD_CONN);
     osd::lock_guard hold(control_);
     if (state() != DAT_EP_STATE_UNCONNECTED)
@@ -205,17 +211,18 @@ status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const pri
 
 void endpoint::connect_timed_out()
 {
+    user_of<evd> target;
     bool stored = false;
     {
         osd::lock_guard hold(lock_);
         if (state() != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
             return;
         state_.store(DAT_EP_STATE_DISCONNECTED, std::memory_order_release);
-        stored = store_event(DAT_CONNECTION_EVENT_TIMED_OUT, {});
+        target = user_of<evd>(connect_evd_.get());
+        stored = store_event(target.get(), DAT_CONNECTION_EVENT_TIMED_OUT, {});
     }
     transport::dapls_ib_disconnect_clean(qp_);
-    if (stored)
-        connect_evd_->notify();
+    announce(target.get(), stored);
 }
 
 /// An endpoint that came with the request waits for it in a state of its own.
@@ -223,8 +230,8 @@ status endpoint::accept(cr &request, const private_data &data)
 {
     osd::lock_guard hold(control_);
     const DAT_EP_STATE before = state();
-    const bool waits_for_it = request.ep == this &&
-                              (before == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING ||
+    const bool waits_for_it =
+        request.ep == this && (before == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING ||
                                before == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
     if (!waits_for_it && before != DAT_EP_STATE_UNCONNECTED)
         return state_error();
@@ -342,21 +349,24 @@ bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &dat
     return true;
 }
 
-bool endpoint::store_event(DAT_EVENT_NUMBER number, const private_data &data)
+bool endpoint::store_event(evd *target, DAT_EVENT_NUMBER number, const private_data &data)
 {
+    if (target == nullptr)
+        return false;
     DAT_EVENT event{};
     event.event_number = number;
-    event.evd_handle = to_handle(connect_evd_.get());
+    event.evd_handle = to_handle(target);
     auto &what = event.event_data.connect_event_data;
     what.ep_handle = to_handle(this);
     what.private_data_size = static_cast<DAT_COUNT>(std::min(data.size, sizeof peer_data_));
     what.private_data = data.size == 0 ? nullptr : peer_data_;
-    return connect_evd_->store(event);
+    return target->store(event);
 }
 
 /// Changes the state and tells the consumer; an event that comes too late is dropped.
 void endpoint::leave(DAT_EVENT_NUMBER event, const private_data &data)
 {
+    user_of<evd> target; // stays while it is told, whatever becomes of ours
     bool stored = false;
     {
         osd::lock_guard hold(lock_);
@@ -365,13 +375,26 @@ void endpoint::leave(DAT_EVENT_NUMBER event, const private_data &data)
                      to_handle(this), event, state());
             return;
         }
-        stored = store_event(event, data);
+        target = user_of<evd>(connect_evd_.get());
+        stored = store_event(target.get(), event, data);
     }
+    announce(target.get(), stored);
+}
+
+void endpoint::announce(evd *target, bool stored)
+{
     if (stored)
-        connect_evd_->notify();
-    else
-        ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(connect_evd_.get()),
-                        DAT_EVD_OVERFLOW_ERROR);
+        target->notify();
+    else if (target != nullptr)
+        ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(target), DAT_EVD_OVERFLOW_ERROR);
+}
+
+void endpoint::forget_connect_evd_of(const adapter &closing)
+{
+    user_of<evd> gone;
+    osd::lock_guard hold(lock_);
+    if (connect_evd_ && connect_evd_->ia == &closing)
+        std::swap(connect_evd_, gone);
 }
 
 void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &data)
@@ -402,6 +425,12 @@ void dapl_evd_qp_async_error_callback(endpoint &ep)
 
 // ----------------------------------------------------------------------------------- attributes
 
+ep_objects endpoint::objects()
+{
+    osd::lock_guard hold(lock_);
+    return {zone_.get(), recv_evd_.get(), request_evd_.get(), connect_evd_.get()};
+}
+
 status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool zone_changes)
 {
     osd::lock_guard hold(control_);
@@ -421,7 +450,10 @@ status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool
         zone_ = user_of<pz>(o.zone);
         recv_evd_ = user_of<evd>(o.recv);
         request_evd_ = user_of<evd>(o.request);
-        connect_evd_ = user_of<evd>(o.connect);
+        {
+            osd::lock_guard state_hold(lock_);
+            connect_evd_ = user_of<evd>(o.connect);
+        }
         return attach_qp();
     };
     detach_qp();
@@ -439,9 +471,9 @@ void endpoint::fill(DAT_EP_PARAM &out)
     out.pz_handle = zone_ ? to_handle(zone_.get()) : DAT_HANDLE_NULL;
     out.recv_evd_handle = recv_evd_ ? to_handle(recv_evd_.get()) : DAT_HANDLE_NULL;
     out.request_evd_handle = request_evd_ ? to_handle(request_evd_.get()) : DAT_HANDLE_NULL;
-    out.connect_evd_handle = connect_evd_ ? to_handle(connect_evd_.get()) : DAT_HANDLE_NULL;
     out.ep_attr = attr_;
     osd::lock_guard hold(lock_);
+    out.connect_evd_handle = connect_evd_ ? to_handle(connect_evd_.get()) : DAT_HANDLE_NULL;
     out.ep_state = state();
     if (peer_known_) {
         out.remote_ia_address_ptr = remote_address_.get();

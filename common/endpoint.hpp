@@ -50,8 +50,7 @@ public:
     status connect(const connect_request &wanted) OSD_EXCLUDES(control_, lock_);
     status connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data)
         OSD_EXCLUDES(control_, lock_);
-    status accept(cr &request, const private_data &data)
-        OSD_EXCLUDES(control_, lock_);
+    status accept(cr &request, const private_data &data) OSD_EXCLUDES(control_, lock_);
     status disconnect(DAT_CLOSE_FLAGS how) OSD_EXCLUDES(control_, lock_);
     status reset() OSD_EXCLUDES(control_, lock_);
     /// Ends everything; the slot may be given back afterwards.
@@ -65,10 +64,10 @@ public:
     DAT_EP_STATE state() const { return state_.load(std::memory_order_acquire); }
     status state_error() const;
     const DAT_EP_ATTR &attr() const { return attr_; }
-    ep_objects objects() const
-    {
-        return {zone_.get(), recv_evd_.get(), request_evd_.get(), connect_evd_.get()};
-    }
+    ep_objects objects() OSD_EXCLUDES(lock_);
+    /// The adapter that owns our connect EVD closes: connection events have no place to go any
+    /// more.
+    void forget_connect_evd_of(const adapter &closing) OSD_EXCLUDES(lock_);
 
     // --- posting ---
 
@@ -92,11 +91,14 @@ private:
     void detach_qp();
     status reset_qp();
     bool renew(work_queue *&queue, evd *completions, DAT_COUNT limit);
-    status ready_to_connect() const;
+    status ready_to_connect() OSD_EXCLUDES(lock_);
     void orphan(work_queue *&queue, evd *completions);
     void leave(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
+    void announce(evd *target, bool stored);
     bool enter_state_after(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
-    bool store_event(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
+    bool store_event(evd *target, DAT_EVENT_NUMBER event, const private_data &data)
+        OSD_REQUIRES(lock_);
+    bool has_connect_evd() OSD_EXCLUDES(lock_);
     void note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
     void start_timer(DAT_TIMEOUT timeout_us);
     status not_postable() const OSD_COLD;
@@ -118,7 +120,7 @@ private:
     user_of<pz> zone_;
     user_of<evd> recv_evd_;
     user_of<evd> request_evd_;
-    user_of<evd> connect_evd_;
+    user_of<evd> connect_evd_ OSD_GUARDED_BY(lock_); ///< possibly of another open adapter
 
     struct timer : timer_record {
         endpoint *ep;

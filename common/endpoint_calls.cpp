@@ -61,11 +61,16 @@ DAT_EP_ATTR completed(DAT_EP_ATTR attr, const hca_attr &limits)
 
 // ------------------------------------------------------------------------------------- objects
 
-/// Null stays null; anything else shall be an EVD of this adapter that takes the stream.
+/// Null stays null; anything else shall be an EVD that takes the stream. Completions need one of
+/// this adapter; connection events have no device, and programs that open an adapter several times
+/// mix them.
 bool find_evd(const adapter &ia, DAT_EVD_HANDLE handle, DAT_EVD_FLAGS stream, evd *&out)
 {
     out = from_handle<evd>(handle);
-    return handle == DAT_HANDLE_NULL || (out != nullptr && out->ia == &ia && out->takes(stream));
+    if (handle == DAT_HANDLE_NULL)
+        return true;
+    const bool own = out != nullptr && (out->ia == &ia || stream == DAT_EVD_CONNECTION_FLAG);
+    return own && out->takes(stream);
 }
 
 status find_objects(const adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,

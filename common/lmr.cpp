@@ -8,8 +8,8 @@ namespace dapl::DAPL_TRANSPORT {
 namespace {
 
 /// Where the region lies. A region made from another LMR shares that one's memory.
-status locate(DAT_MEM_TYPE type, const DAT_REGION_DESCRIPTION &region, DAT_VLEN length,
-              mr_params &bounds)
+status locate(const adapter &ia, DAT_MEM_TYPE type, const DAT_REGION_DESCRIPTION &region,
+              DAT_VLEN length, mr_params &bounds)
 {
     switch (type) {
     case DAT_MEM_TYPE_VIRTUAL:
@@ -18,7 +18,7 @@ status locate(DAT_MEM_TYPE type, const DAT_REGION_DESCRIPTION &region, DAT_VLEN 
         return success;
     case DAT_MEM_TYPE_LMR: {
         const lmr *source = from_handle<lmr>(region.for_lmr_handle);
-        if (source == nullptr)
+        if (source == nullptr || source->ia != &ia)
             return invalid_handle(DAT_INVALID_HANDLE_LMR);
         bounds.address = source->params.address;
         bounds.length = source->params.length;
@@ -55,7 +55,7 @@ status check_request(const adapter &ia, const lmr_request &wanted, mr_params &bo
     if (wanted.va_type != DAT_VA_TYPE_VA)
         return wanted.va_type == DAT_VA_TYPE_ZB ? not_supported : invalid_parameter(7);
     bounds.privileges = wanted.privileges;
-    const status located = locate(wanted.type, wanted.region, wanted.length, bounds);
+    const status located = locate(ia, wanted.type, wanted.region, wanted.length, bounds);
     return located.ok() ? check_bounds(bounds, ia.attr.max_mr_size) : located;
 }
 

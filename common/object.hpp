@@ -15,21 +15,30 @@ namespace dapl::DAPL_TRANSPORT {
 
 class adapter;
 
-/// Marks of live objects, by type; a freed slot carries `dead`. Odd patterns, unlikely in memory
-/// that never was an object.
+/// Several libraries of this kind live in one process, with other layouts behind the same kinds of
+/// handle: each marks its objects in its own way.
+constexpr std::uint32_t library_salt(const char *text = DAPL_PORT_FEATURES)
+{
+    std::uint32_t hash = 0x811c9dc5;
+    for (; *text != '\0'; ++text)
+        hash = (hash ^ static_cast<unsigned char>(*text)) * 0x01000193;
+    return hash;
+}
+
+/// Marks of live objects, by type; a freed slot carries `dead`.
 enum class mark : std::uint32_t {
     dead = 0xdeadda91,
-    ia = 0xda91a101,
-    ep = 0xda91e902,
-    evd = 0xda91ed03,
-    cno = 0xda91c004,
-    pz = 0xda91b205,
-    lmr = 0xda911206,
-    rmr = 0xda913207,
-    psp = 0xda915908,
-    rsp = 0xda913509,
-    cr = 0xda91c30a,
-    srq = 0xda91530b,
+    ia = library_salt() ^ 1,
+    ep = library_salt() ^ 2,
+    evd = library_salt() ^ 3,
+    cno = library_salt() ^ 4,
+    pz = library_salt() ^ 5,
+    lmr = library_salt() ^ 6,
+    rmr = library_salt() ^ 7,
+    psp = library_salt() ^ 8,
+    rsp = library_salt() ^ 9,
+    cr = library_salt() ^ 10,
+    srq = library_salt() ^ 11,
 };
 
 /// First in every object: the provider word must be the first word of what a handle points to,
@@ -105,14 +114,16 @@ inline bool could_be_handle(const void *handle)
 
 /// The same for the handle that a call is dispatched by: the registry has read the provider word
 /// through it, so it is an address of ours.
-template <class T> OSD_ALWAYS_INLINE T *from_dispatched(DAT_HANDLE handle)
+template <class T>
+OSD_ALWAYS_INLINE T *from_dispatched(DAT_HANDLE handle)
 {
     auto *found = static_cast<object *>(handle);
     return T::is_kind(found->kind()) ? static_cast<T *>(found) : nullptr;
 }
 
 /// The live object behind a handle, or null.
-template <class T> T *from_handle(DAT_HANDLE handle)
+template <class T>
+T *from_handle(DAT_HANDLE handle)
 {
     return could_be_handle(handle) ? from_dispatched<T>(handle) : nullptr;
 }
