@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "channel.hpp"
+
+#include "failure.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace bench {
+
+namespace {
+
+[[noreturn]] void fail_system(const std::string &what)
+{
+    throw failure(what + ": " + std::strerror(errno));
+}
+
+int milliseconds_until(clock::time_point end)
+{
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock::now()).count();
+    return left < 0 ? 0 : static_cast<int>(left);
+}
+
+clock::time_point end_of(seconds limit)
+{
+    return clock::now() + std::chrono::duration_cast<clock::duration>(limit);
+}
+
+/// Waits until `fd` is ready for `events`; false when the time is up.
+bool ready(int fd, short events, clock::time_point end)
+{
+    for (;;) {
+        pollfd p{fd, events, 0};
+        const int n = poll(&p, 1, milliseconds_until(end));
+        if (n > 0)
+            return true;
+        if (n == 0)
+            return false;
+        if (errno != EINTR)
+            fail_system("poll");
+    }
+}
+
+struct address_list {
+    addrinfo *first = nullptr;
+    address_list() = default;
+    address_list(const address_list &) = delete;
+    ~address_list()
+    {
+        if (first)
+            freeaddrinfo(first);
+    }
+};
+
+void be_prompt(int fd)
+{
+    const int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+/// One attempt at one address; -1 when it fails, with errno.
+int call_once(const addrinfo &to, clock::time_point end)
+{
+    const int fd = socket(to.ai_family, to.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (connect(fd, to.ai_addr, to.ai_addrlen) == 0)
+        return fd;
+    if (errno == EINPROGRESS) {
+        if (!ready(fd, POLLOUT, end))
+            error = ETIMEDOUT;
+        else
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+        if (error == 0)
+            return fd;
+        errno = error;
+    }
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+const in6_addr &ipv6_of(const sockaddr_storage &address)
+{
+    return reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr;
+}
+
+in_addr_t ipv4_of(const sockaddr_storage &address)
+{
+    return reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr;
+}
+
+bool same_host(const sockaddr_storage &a, const sockaddr_storage &b)
+{
+    if (a.ss_family != b.ss_family)
+        return false;
+    return a.ss_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&ipv6_of(a), &ipv6_of(b))
+                                   : ipv4_of(a) == ipv4_of(b);
+}
+
+} // namespace
+
+bool is_loopback(const sockaddr_storage &address)
+{
+    if (address.ss_family == AF_INET)
+        return (ntohl(ipv4_of(address)) >> 24) == 127;
+    if (address.ss_family != AF_INET6)
+        return false;
+    const in6_addr &ip = ipv6_of(address);
+    return IN6_IS_ADDR_LOOPBACK(&ip) || (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr[12] == 127);
+}
+
+channel::~channel()
+{
+    if (fd_ >= 0)
+        close(fd_);
+}
+
+void channel::send_bytes(const void *bytes, std::size_t size, seconds limit)
+{
+    const auto end = end_of(limit);
+    auto at = static_cast<const char *>(bytes);
+    while (size > 0) {
+        const ssize_t n = ::send(fd_, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) {
+            at += n;
+            size -= static_cast<std::size_t>(n);
+        } else if (errno == EAGAIN || errno == EINTR) {
+            if (!ready(fd_, POLLOUT, end))
+                throw failure("the other side does not listen any more");
+        } else {
+            throw peer_ended();
+        }
+    }
+}
+
+void channel::receive_bytes(void *bytes, std::size_t size, seconds limit)
+{
+    const auto end = end_of(limit);
+    auto at = static_cast<char *>(bytes);
+    while (size > 0) {
+        if (!ready(fd_, POLLIN, end))
+            throw failure("the other side said nothing for " + std::to_string(int(limit.count())) +
+                          " seconds; is it busy or stopped?");
+        const ssize_t n = recv(fd_, at, size, MSG_DONTWAIT);
+        if (n > 0) {
+            at += n;
+            size -= static_cast<std::size_t>(n);
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            throw peer_ended();
+        }
+    }
+}
+
+bool channel::peer_is_gone() const
+{
+    pollfd p{fd_, POLLRDHUP, 0};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+bool channel::is_local() const
+{
+    sockaddr_storage theirs{}, ours{};
+    socklen_t size = sizeof theirs, our_size = sizeof ours;
+    if (getpeername(fd_, reinterpret_cast<sockaddr *>(&theirs), &size) != 0 ||
+        getsockname(fd_, reinterpret_cast<sockaddr *>(&ours), &our_size) != 0)
+        return false;
+    return theirs.ss_family == AF_UNIX || is_loopback(theirs) || same_host(theirs, ours);
+}
+
+forked_peer::halves forked_peer::split()
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        fail_system("socketpair");
+    std::fflush(nullptr);
+    const pid_t pid = fork();
+    if (pid < 0)
+        fail_system("fork");
+    close(ends[pid == 0 ? 0 : 1]);
+    if (pid == 0)
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // a killed parent leaves nobody spinning
+    return {forked_peer(pid), channel(ends[pid == 0 ? 1 : 0]), pid == 0};
+}
+
+void forked_peer::say(const char *message)
+{
+    std::fprintf(stderr, "%s (peer process): %s\n", program_invocation_short_name, message);
+}
+
+void forked_peer::leave(int status)
+{
+    std::fflush(nullptr);
+    _exit(status);
+}
+
+bool forked_peer::ended_well(seconds limit)
+{
+    const auto end = end_of(limit);
+    int status = 0;
+    while (pid_ > 0 && clock::now() < end) {
+        const pid_t who = waitpid(pid_, &status, WNOHANG);
+        if (who == pid_) {
+            pid_ = 0;
+            return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        }
+        usleep(1000);
+    }
+    return false;
+}
+
+forked_peer::~forked_peer()
+{
+    if (pid_ > 0) {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+    }
+}
+
+channel listen_for_peer(unsigned short port, seconds limit)
+{
+    channel listener(-1);
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(port);
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr *name = reinterpret_cast<sockaddr *>(&any);
+    socklen_t size = sizeof any;
+    sockaddr_in any4{};
+    if (fd < 0) { // a machine without IPv6
+        any4.sin_family = AF_INET;
+        any4.sin_port = htons(port);
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        name = reinterpret_cast<sockaddr *>(&any4);
+        size = sizeof any4;
+    }
+    if (fd < 0)
+        fail_system("socket");
+    listener = channel(fd);
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, name, size) != 0 || listen(fd, 1) != 0)
+        fail_system("cannot listen on TCP port " + std::to_string(port) +
+                    " (--port chooses another)");
+    if (!ready(fd, POLLIN, end_of(limit)))
+        throw failure("no client came in " + std::to_string(int(limit.count())) + " seconds");
+    const int peer = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
+    if (peer < 0)
+        fail_system("accept");
+    be_prompt(peer);
+    return channel(peer);
+}
+
+channel call_peer(const std::string &host, unsigned short port, seconds limit)
+{
+    const auto end = end_of(limit);
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    address_list list;
+    const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list.first);
+    if (error != 0)
+        throw failure(host + ": " + gai_strerror(error));
+    do {
+        for (const addrinfo *to = list.first; to; to = to->ai_next) {
+            const int fd = call_once(*to, end);
+            if (fd >= 0) {
+                be_prompt(fd);
+                return channel(fd);
+            }
+        }
+        const int why = errno;
+        usleep(50'000); // the server may be starting
+        errno = why;
+    } while (clock::now() < end);
+    throw failure("no server answers at " + host + " port " + std::to_string(port) + ": " +
+                  std::strerror(errno) + "\n  start it there first: dat-perf --server ADAPTER");
+}
+
+void patience::check()
+{
+    const auto now = clock::now();
+    if (empty_polls_ <= 4096)
+        since_ = now;
+    if (peer_ && peer_->peer_is_gone())
+        throw peer_ended();
+    if (now - since_ > limit_)
+        throw failure("nothing arrived for " + std::to_string(int(limit_.count())) +
+                      " seconds, though the other side lives"
+                      "\n  set DAPL_DBG_TYPE=0xffff to see what the provider says");
+}
+
+} // namespace bench

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The two sides of a measurement talk over a plain stream socket beside the one that is measured:
+// it carries what to do next, and its end tells that the other side is gone.
+#pragma once
+
+#include "failure.hpp"
+
+#include <chrono>
+#include <string>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <type_traits>
+#include <utility>
+
+namespace bench {
+
+using clock = std::chrono::steady_clock;
+using seconds = std::chrono::duration<double>;
+
+class channel {
+public:
+    explicit channel(int fd) : fd_(fd) {}
+    channel(channel &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    channel &operator=(channel &&other) noexcept
+    {
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    ~channel();
+
+    /// Both throw a failure when the peer is gone or `limit` passes.
+    void send_bytes(const void *bytes, std::size_t size, seconds limit = seconds(10));
+    void receive_bytes(void *bytes, std::size_t size, seconds limit);
+
+    template <class T>
+    void send(const T &value)
+    {
+        static_assert(std::is_trivially_copyable_v<T>);
+        send_bytes(&value, sizeof value);
+    }
+    template <class T>
+    T receive(seconds limit)
+    {
+        static_assert(std::is_trivially_copyable_v<T>);
+        T value;
+        receive_bytes(&value, sizeof value, limit);
+        return value;
+    }
+
+    bool peer_is_gone() const;
+    /// Whether the other end is on this host.
+    bool is_local() const;
+
+private:
+    int fd_;
+};
+
+/// The child of a program that plays both sides. Its main function runs `body` and exits.
+class forked_peer {
+public:
+    forked_peer(forked_peer &&other) noexcept : pid_(std::exchange(other.pid_, 0)) {}
+    ~forked_peer();
+
+    /// Forks; in the child runs body(channel) and never returns.
+    template <class Body>
+    static std::pair<forked_peer, channel> start(Body body);
+    /// True when the child ended by itself, and well.
+    bool ended_well(seconds limit);
+
+private:
+    struct halves;
+    explicit forked_peer(pid_t pid) : pid_(pid) {}
+    static halves split();
+    static void say(const char *message);
+    [[noreturn]] static void leave(int status);
+    template <class Body>
+    [[noreturn]] static void run_child(channel link, Body &body);
+
+    pid_t pid_;
+};
+
+struct forked_peer::halves {
+    forked_peer peer;
+    channel link;
+    bool is_child;
+};
+
+template <class Body>
+std::pair<forked_peer, channel> forked_peer::start(Body body)
+{
+    auto [peer, link, is_child] = split();
+    if (is_child)
+        run_child(std::move(link), body);
+    return {std::move(peer), std::move(link)};
+}
+
+template <class Body>
+void forked_peer::run_child(channel link, Body &body)
+{
+    int status = 0;
+    try {
+        body(link);
+    } catch (const peer_ended &) {
+        status = 1; // the parent is the one with the story
+    } catch (const std::exception &e) {
+        say(e.what());
+        status = 1;
+    }
+    leave(status);
+}
+
+/// Whether nobody outside this host can reach the address.
+bool is_loopback(const sockaddr_storage &address);
+
+/// Waits for one caller on a TCP port, or calls one.
+channel listen_for_peer(unsigned short port, seconds limit);
+channel call_peer(const std::string &host, unsigned short port, seconds limit);
+
+/// Bounds a wait that polls. spin() is called on each empty poll and costs an addition; now and
+/// then it looks at the clock and at the peer.
+class patience {
+public:
+    patience(const channel &peer, seconds limit) : peer_(&peer), limit_(limit) {}
+    /// Both sides are in this process.
+    explicit patience(seconds limit) : limit_(limit) {}
+
+    void spin()
+    {
+        if ((++empty_polls_ & 4095) == 0) [[unlikely]]
+            check();
+    }
+    /// Something came: the wait begins anew.
+    void progress() { empty_polls_ = 0; }
+    /// To be called when a wait that blocks ran out of its slice of time.
+    void slept()
+    {
+        empty_polls_ += 4096;
+        check();
+    }
+
+private:
+    void check(); // throws when the peer is gone or nothing happened for too long
+
+    const channel *peer_ = nullptr;
+    seconds limit_;
+    unsigned long empty_polls_ = 0;
+    clock::time_point since_;
+};
+
+} // namespace bench

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// context-switches: how many voluntary context switches one wake-up of a blocked dat_evd_wait
+// costs, in the waiting thread and in its whole process, and how long it takes. Adapters are
+// measured in turn in one run: a port whose driver can wait (feature cq_wait) needs one switch, the
+// same port without it needs a second one, in the thread that passes the news on.
+#include "dat_link.hpp"
+#include "json.hpp"
+#include "statistics.hpp"
+#include "traffic.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <sys/resource.h>
+
+namespace {
+
+using namespace bench;
+
+constexpr seconds limit{20};
+
+/// Long enough for the other side to give up spinning and fall asleep.
+constexpr seconds pause_before_answer{0.0005};
+
+struct options {
+    std::vector<std::string> adapters = {"ofi-lo", "ofi-lo-plain"};
+    std::string json;
+    std::uint32_t rounds = 5, wakeups = 200;
+    double max_switches = 0;
+};
+
+struct invitation {
+    sockaddr_storage address;
+    DAT_CONN_QUAL qualifier;
+};
+
+long switches(int who)
+{
+    rusage usage{};
+    getrusage(who, &usage);
+    return usage.ru_nvcsw;
+}
+
+double now_s()
+{
+    return seconds(clock::now().time_since_epoch()).count();
+}
+
+// ------------------------------------------------------------------- the side that wakes the other
+
+/// Takes a message, lets the other side fall asleep, answers with the time of the answer.
+void wake_other(dat_link &link, patience &p)
+{
+    await_receive(link, p);
+    const double until = now_s() + pause_before_answer.count();
+    double now;
+    while ((now = now_s()) < until)
+        link.poll_request(); // a consumer that polls keeps its transport going
+    std::memcpy(link.send_buffer(), &now, sizeof now);
+    link.post_send(sizeof now);
+}
+
+void follow(channel &leader, const std::string &adapter_name)
+{
+    dat_adapter adapter(adapter_name);
+    dat_link link(adapter, 4096);
+    dat_listener listener(adapter, 0);
+    patience p(leader, limit);
+    leader.send(invitation{adapter.address(), listener.qualifier()});
+    link.accept(listener.next_request(p), p);
+    for (;;) {
+        const auto what = leader.receive<command>(seconds(120));
+        leader.send('r');
+        if (what.what == pattern::finish)
+            return;
+        for (std::uint32_t i = 0; i < what.count; ++i)
+            wake_other(link, p);
+    }
+}
+
+// ----------------------------------------------------------------------------- the side that waits
+
+struct sums {
+    std::vector<double> of_thread, of_process, latency_us; ///< one per round
+};
+
+/// One adapter, with the process that wakes us through it.
+class sleeper {
+public:
+    sleeper(const std::string &name, dat_link::evds layout, std::pair<forked_peer, channel> &&peer)
+        : name_(name), layout_(layout), peer_(std::move(peer)), p_(peer_.second, limit),
+          adapter_(name), link_(adapter_, 4096, layout)
+    {
+        const auto to = peer_.second.receive<invitation>(limit);
+        link_.connect(to.address, to.qualifier, p_);
+    }
+
+    void round(std::uint32_t wakeups, bool recorded)
+    {
+        announce(peer_.second, {pattern::blocking, 8, wakeups, 0}, limit);
+        std::vector<double> latency_us;
+        const long thread_before = switches(RUSAGE_THREAD);
+        const long process_before = switches(RUSAGE_SELF);
+        for (std::uint32_t i = 0; i < wakeups; ++i)
+            latency_us.push_back(wait_once() * 1e6);
+        if (!recorded)
+            return;
+        sums_.of_process.push_back(double(switches(RUSAGE_SELF) - process_before) / wakeups);
+        sums_.of_thread.push_back(double(switches(RUSAGE_THREAD) - thread_before) / wakeups);
+        sums_.latency_us.push_back(median(latency_us));
+    }
+
+    void finish()
+    {
+        announce(peer_.second, {pattern::finish, 0, 0, 0}, limit);
+        peer_.first.ended_well(limit);
+    }
+
+    const std::string &name() const { return name_; }
+    int evds() const { return layout_ == dat_link::evds::one ? 1 : 2; }
+    const sums &result() const { return sums_; }
+
+private:
+    /// Seconds from the moment the other side answered until dat_evd_wait returned.
+    double wait_once()
+    {
+        link_.post_send(8);
+        await_request(link_, p_); // long before the answer: it is next, also in one EVD for both
+        link_.wait_receive(p_);
+        const double woken = now_s();
+        double sent;
+        std::memcpy(&sent, const_cast<const std::byte *>(link_.receive_buffer()), sizeof sent);
+        link_.post_receive();
+        return woken - sent;
+    }
+
+    std::string name_;
+    dat_link::evds layout_;
+    std::pair<forked_peer, channel> peer_;
+    patience p_;
+    dat_adapter adapter_;
+    dat_link link_;
+    sums sums_;
+};
+
+int run(const options &o)
+{
+    std::vector<std::unique_ptr<sleeper>> sleepers;
+    struct setting {
+        std::string adapter;
+        dat_link::evds layout;
+        std::pair<forked_peer, channel> peer;
+    };
+    std::vector<setting> settings; // all forks come before any adapter is open here
+    for (const std::string &name : o.adapters)
+        for (const auto layout : {dat_link::evds::one, dat_link::evds::separate})
+            settings.push_back(
+                {name, layout, forked_peer::start([&](channel &leader) { follow(leader, name); })});
+    for (setting &s : settings)
+        sleepers.push_back(std::make_unique<sleeper>(s.adapter, s.layout, std::move(s.peer)));
+    for (auto &s : sleepers)
+        s->round(20, false); // warms up
+    for (std::uint32_t i = 0; i < o.rounds; ++i)
+        for (auto &s : sleepers)
+            s->round(o.wakeups, true);
+
+    std::printf("voluntary context switches per wake-up of dat_evd_wait (medians of %u rounds)\n",
+                o.rounds);
+    std::printf("%-24s %5s %14s %14s %14s\n", "adapter", "EVDs", "waiting thread", "whole process",
+                "wake-up");
+    std::vector<json_object> results;
+    for (auto &s : sleepers) {
+        const sums &r = s->result();
+        std::printf("%-24s %5d %14.2f %14.2f %11.1f us\n", s->name().c_str(), s->evds(),
+                    median(r.of_thread), median(r.of_process), median(r.latency_us));
+        results.push_back(json_object()
+                              .set("adapter", s->name())
+                              .set("evds", s->evds())
+                              .set("thread_switches", median(r.of_thread))
+                              .set("process_switches", median(r.of_process))
+                              .set("wakeup_us", median(r.latency_us)));
+        s->finish();
+    }
+    if (!o.json.empty())
+        write_json(o.json, json_object().set("wakeups", o.wakeups).set("results", results));
+    const double first = median(sleepers.front()->result().of_process);
+    if (o.max_switches > 0 && first > o.max_switches) {
+        std::printf("%s needs %.2f switches, the limit is %.2f\n", o.adapters.front().c_str(),
+                    first, o.max_switches);
+        return 1;
+    }
+    return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    options o;
+    CLI::App app{"Context switches per wake-up of a thread that is blocked in dat_evd_wait"};
+    app.add_option("adapters", o.adapters, "adapter names in dat.conf")->capture_default_str();
+    app.add_option("--rounds", o.rounds, "rounds per adapter, in turn")
+        ->check(CLI::Range(1u, 10'000u))
+        ->capture_default_str();
+    app.add_option("--wakeups", o.wakeups, "wake-ups per round")
+        ->check(CLI::Range(1u, 100'000u))
+        ->capture_default_str();
+    app.add_option("--limit", o.max_switches,
+                   "exit with 1 when the first adapter's process needs more switches than this");
+    app.add_option("--json", o.json, "write the results to this file (- is standard output)");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        return run(o);
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "context-switches: %s\n", e.what());
+        return 1;
+    }
+}

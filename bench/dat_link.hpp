@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// An adapter, and one connection over it, as a DAT consumer makes them. The operations on the data
+// path are inline: nothing but the DAT call stands between a measurement and the library.
+//
+// Memory of a link: [0, max_size) is what it sends from and reads into, [max_size, 2 * max_size) is
+// what it receives into and what its peer may write and read.
+#pragma once
+
+#include "channel.hpp"
+#include "failure.hpp"
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <sys/socket.h>
+
+namespace bench {
+
+/// An open interface adapter with a protection zone.
+class dat_adapter {
+public:
+    explicit dat_adapter(const std::string &name);
+    ~dat_adapter();
+    dat_adapter(const dat_adapter &) = delete;
+
+    DAT_IA_HANDLE ia() const { return ia_; }
+    DAT_PZ_HANDLE pz() const { return pz_; }
+    const DAT_IA_ATTR &attr() const { return attr_; }
+    sockaddr_storage address() const;
+
+private:
+    DAT_IA_HANDLE ia_ = DAT_HANDLE_NULL;
+    DAT_PZ_HANDLE pz_ = DAT_HANDLE_NULL;
+    DAT_IA_ATTR attr_{};
+};
+
+/// What a peer needs to write to and read from the memory of a link.
+struct remote_memory {
+    std::uint64_t address;
+    std::uint64_t key;
+};
+
+/// Listens on a connection qualifier.
+class dat_listener {
+public:
+    /// Qualifier 0 asks the adapter for a free one.
+    dat_listener(dat_adapter &adapter, DAT_CONN_QUAL qualifier);
+    ~dat_listener();
+    dat_listener(const dat_listener &) = delete;
+
+    DAT_CONN_QUAL qualifier() const { return qualifier_; }
+    DAT_CR_HANDLE next_request(patience &p);
+
+private:
+    DAT_EVD_HANDLE evd_ = DAT_HANDLE_NULL;
+    DAT_PSP_HANDLE psp_ = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL qualifier_;
+};
+
+/// An endpoint that is only connected and disconnected: no buffers, nothing posted.
+class dat_endpoint {
+public:
+    explicit dat_endpoint(dat_adapter &adapter);
+    ~dat_endpoint();
+    dat_endpoint(const dat_endpoint &) = delete;
+
+    void connect(const sockaddr_storage &address, DAT_CONN_QUAL qualifier, patience &p);
+    void accept(DAT_CR_HANDLE request, patience &p);
+    void disconnect(patience &p);
+    void await_disconnected(patience &p);
+
+private:
+    DAT_EVD_HANDLE dto_evd_ = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE conn_evd_ = DAT_HANDLE_NULL;
+    DAT_EP_HANDLE ep_ = DAT_HANDLE_NULL;
+};
+
+class dat_link {
+public:
+    /// Receives that are posted at any time on both sides of every link.
+    static constexpr int receive_pool = 66;
+    /// Requests that may be under way.
+    static constexpr int request_depth = 80;
+
+    /// With one EVD for both directions the polls below take whatever comes first: for consumers
+    /// that know which completion is next.
+    enum class evds { separate, one };
+    dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout = evds::separate);
+    ~dat_link();
+    dat_link(const dat_link &) = delete;
+
+    void connect(const sockaddr_storage &address, DAT_CONN_QUAL qualifier, patience &p);
+    void accept(DAT_CR_HANDLE request, patience &p);
+    /// Both sides of a connection inside one process.
+    static void connect_pair(dat_link &active, dat_link &passive, dat_adapter &adapter,
+                             patience &p);
+
+    remote_memory memory() const;
+    void set_peer_memory(const remote_memory &memory) { peer_ = memory; }
+
+    DAT_EP_HANDLE endpoint() const { return ep_; }
+    DAT_EVD_HANDLE receive_evd() const { return recv_evd_; }
+    DAT_EVD_HANDLE request_evd() const { return request_evd_; }
+    std::uint32_t max_size() const { return max_size_; }
+    std::byte *send_buffer() { return memory_.get(); }
+    volatile std::byte *receive_buffer() { return memory_.get() + max_size_; }
+
+    DAT_LMR_TRIPLET send_segment(std::uint32_t size) const { return {base_, size, lmr_context_}; }
+    DAT_LMR_TRIPLET receive_segment() const { return {base_ + max_size_, max_size_, lmr_context_}; }
+    DAT_RMR_TRIPLET peer_segment(std::uint32_t size) const
+    {
+        return {peer_.address, size, static_cast<DAT_RMR_CONTEXT>(peer_.key)};
+    }
+
+    // The data path. Each poll takes one completion and throws when the operation failed.
+
+    void post_receive()
+    {
+        DAT_LMR_TRIPLET local = receive_segment();
+        must("dat_ep_post_recv",
+             dat_ep_post_recv(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
+    }
+    void post_send(std::uint32_t size)
+    {
+        DAT_LMR_TRIPLET local = send_segment(size);
+        must("dat_ep_post_send",
+             dat_ep_post_send(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
+    }
+    void post_write(std::uint32_t size)
+    {
+        DAT_LMR_TRIPLET local = send_segment(size);
+        DAT_RMR_TRIPLET remote = peer_segment(size);
+        must("dat_ep_post_rdma_write",
+             dat_ep_post_rdma_write(ep_, 1, &local, cookie_, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+    }
+    void post_read(std::uint32_t size)
+    {
+        DAT_LMR_TRIPLET local = send_segment(size);
+        DAT_RMR_TRIPLET remote = peer_segment(size);
+        must("dat_ep_post_rdma_read",
+             dat_ep_post_rdma_read(ep_, 1, &local, cookie_, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+    }
+    bool poll_request() { return poll(request_evd_); }
+    bool poll_receive() { return poll(recv_evd_); }
+    /// Blocks in dat_evd_wait.
+    void wait_receive(patience &p);
+
+private:
+    static bool poll(DAT_EVD_HANDLE evd)
+    {
+        DAT_EVENT event;
+        const DAT_RETURN code = dat_evd_dequeue(evd, &event);
+        if (code == DAT_SUCCESS) {
+            check_completion(event);
+            return true;
+        }
+        if (DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY) [[unlikely]]
+            fail("dat_evd_dequeue", code);
+        return false;
+    }
+    static void check_completion(const DAT_EVENT &event)
+    {
+        if (event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS) [[unlikely]]
+            fail_completion(event);
+    }
+    [[noreturn]] static void fail_completion(const DAT_EVENT &event);
+    void post_pool();
+
+    struct release {
+        void operator()(std::byte *memory) const { std::free(memory); }
+    };
+
+    std::uint32_t max_size_;
+    std::unique_ptr<std::byte[], release> memory_;
+    DAT_VADDR base_ = 0;
+    DAT_LMR_CONTEXT lmr_context_ = 0;
+    DAT_RMR_CONTEXT rmr_context_ = 0;
+    DAT_EVD_HANDLE recv_evd_ = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE request_evd_ = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE conn_evd_ = DAT_HANDLE_NULL;
+    DAT_LMR_HANDLE lmr_ = DAT_HANDLE_NULL;
+    DAT_EP_HANDLE ep_ = DAT_HANDLE_NULL;
+    remote_memory peer_{};
+    DAT_DTO_COOKIE cookie_{};
+};
+
+} // namespace bench

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "failure.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace bench {
+
+namespace {
+
+std::string registry_advice()
+{
+    const char *file = std::getenv("DAT_OVERRIDE");
+    return std::string("`dat-info` lists the adapters that there are and says why one does not "
+                       "load; DAT_OVERRIDE is ") +
+           (file ? file : "not set");
+}
+
+std::string advice(DAT_RETURN code)
+{
+    switch (DAT_GET_TYPE(code)) {
+    case DAT_PROVIDER_NOT_FOUND:
+        return registry_advice();
+    case DAT_CONN_QUAL_IN_USE:
+        return "another program listens there; choose another --qualifier";
+    case DAT_INSUFFICIENT_RESOURCES:
+        return "a limit is reached: look at `ulimit -l` (locked memory) and `ulimit -n` (files), "
+               "or use smaller messages";
+    case DAT_INVALID_ADDRESS:
+        return "the peer's adapter has an address of another kind; use the same kind of adapter "
+               "on both sides";
+    case DAT_MODEL_NOT_SUPPORTED:
+    case static_cast<DAT_UINT32>(DAT_NOT_IMPLEMENTED):
+        return "this adapter does not offer it; leave the test out with --tests";
+    default:
+        return "set DAPL_DBG_TYPE=0xffff to see what the provider says";
+    }
+}
+
+} // namespace
+
+std::string code_text(DAT_RETURN code)
+{
+    const char *major = "unknown code";
+    const char *minor = "";
+    dat_strerror(code, &major, &minor);
+    char number[16];
+    std::snprintf(number, sizeof number, "0x%08x", code);
+    std::string text = major;
+    if (minor && *minor)
+        text += std::string(" ") + minor;
+    return text + " (" + number + ")";
+}
+
+const char *event_text(DAT_EVENT_NUMBER number)
+{
+    switch (number) {
+    case DAT_CONNECTION_EVENT_ESTABLISHED:
+        return "ESTABLISHED";
+    case DAT_CONNECTION_EVENT_PEER_REJECTED:
+        return "PEER_REJECTED";
+    case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
+        return "NON_PEER_REJECTED";
+    case DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR:
+        return "ACCEPT_COMPLETION_ERROR";
+    case DAT_CONNECTION_EVENT_DISCONNECTED:
+        return "DISCONNECTED";
+    case DAT_CONNECTION_EVENT_BROKEN:
+        return "BROKEN";
+    case DAT_CONNECTION_EVENT_TIMED_OUT:
+        return "TIMED_OUT";
+    case DAT_CONNECTION_EVENT_UNREACHABLE:
+        return "UNREACHABLE";
+    default:
+        return "an event of another kind";
+    }
+}
+
+const char *dto_status_text(DAT_DTO_COMPLETION_STATUS status)
+{
+    static const char *const names[] = {
+        "SUCCESS",
+        "ERR_FLUSHED",
+        "ERR_LOCAL_LENGTH",
+        "ERR_LOCAL_EP",
+        "ERR_LOCAL_PROTECTION",
+        "ERR_BAD_RESPONSE",
+        "ERR_REMOTE_ACCESS",
+        "ERR_REMOTE_RESPONDER",
+        "ERR_TRANSPORT",
+        "ERR_RECEIVER_NOT_READY",
+        "ERR_PARTIAL_PACKET",
+    };
+    const auto index = static_cast<unsigned>(status);
+    return index < sizeof names / sizeof *names ? names[index] : "unknown status";
+}
+
+void fail(const char *call, DAT_RETURN code)
+{
+    throw failure(std::string(call) + ": " + code_text(code) + "\n  " + advice(code));
+}
+
+void fail_connection(DAT_EVENT_NUMBER number)
+{
+    throw failure(std::string("the connection ended in ") + event_text(number) +
+                  "\n  is the other side's adapter reachable from this one, and of the same kind?");
+}
+
+} // namespace bench

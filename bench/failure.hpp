@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What the programs say when something does not work: which call, the DAT code by name, and what
+// the reader can do about it.
+#pragma once
+
+#include <dat2/udat.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace bench {
+
+/// Ends the program with a message that main() prints.
+class failure : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+/// The other side of a measurement is gone. It has said why, unless it was killed.
+class peer_ended : public failure {
+public:
+    peer_ended() : failure("the other side ended before the measurement did; see its message") {}
+};
+
+/// The code as text: "DAT_PROVIDER_NOT_FOUND DAT_NAME_NOT_REGISTERED (0x800a0064)".
+std::string code_text(DAT_RETURN code);
+
+const char *event_text(DAT_EVENT_NUMBER number);
+const char *dto_status_text(DAT_DTO_COMPLETION_STATUS status);
+
+/// Throws a failure that names the call, the code and, where there is one, the remedy.
+[[noreturn]] void fail(const char *call, DAT_RETURN code);
+
+inline void must(const char *call, DAT_RETURN code)
+{
+    if (code != DAT_SUCCESS) [[unlikely]]
+        fail(call, code);
+}
+
+/// For a connection attempt that ended in anything but ESTABLISHED.
+[[noreturn]] void fail_connection(DAT_EVENT_NUMBER number);
+
+} // namespace bench

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The twin of dat_link, straight on libfabric: the same kind of endpoint, threading, registration
+// and completions that the libfabric port asks for, and nothing between. What the port's own layer
+// costs is the difference. When the port changes an option, change it here too.
+#pragma once
+
+#include "channel.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <memory>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
+#include <string>
+#include <sys/socket.h>
+
+namespace bench {
+
+/// Closes a libfabric object with its owner.
+struct fi_closer {
+    template <class Object>
+    void operator()(Object *object) const
+    {
+        fi_close(&object->fid);
+    }
+};
+template <class Object>
+using fi_owned = std::unique_ptr<Object, fi_closer>;
+
+struct fi_info_closer {
+    void operator()(fi_info *info) const { fi_freeinfo(info); }
+};
+using fi_owned_info = std::unique_ptr<fi_info, fi_info_closer>;
+
+/// Throws a failure for a negative result.
+void fi_must(const char *call, ssize_t result);
+
+class fi_link {
+public:
+    static constexpr int receive_pool = 66;
+    static constexpr int request_depth = 80;
+
+    /// For `provider` ("tcp") on `node` ("127.0.0.1").
+    fi_link(const std::string &provider, const std::string &node, std::uint32_t max_size);
+    ~fi_link();
+    fi_link(const fi_link &) = delete;
+
+    sockaddr_storage listen();
+    void accept(patience &p);
+    void connect(const sockaddr_storage &address, patience &p);
+
+    std::pair<std::uint64_t, std::uint64_t> memory() const;
+    void set_peer_memory(std::uint64_t address, std::uint64_t key)
+    {
+        peer_address_ = address;
+        peer_key_ = key;
+    }
+
+    std::byte *send_buffer() { return memory_.get(); }
+    volatile std::byte *receive_buffer() { return memory_.get() + max_size_; }
+
+    void post_receive()
+    {
+        check_post("fi_recv", fi_recv(ep_.get(), memory_.get() + max_size_, max_size_, descriptor_,
+                                      FI_ADDR_UNSPEC, &context_));
+    }
+    void post_send(std::uint32_t size)
+    {
+        iovec local = segment(0, size);
+        fi_msg message{};
+        message.msg_iov = &local;
+        message.desc = &descriptor_;
+        message.iov_count = 1;
+        message.context = &context_;
+        check_post("fi_sendmsg", fi_sendmsg(ep_.get(), &message, FI_COMPLETION));
+    }
+    void post_write(std::uint32_t size)
+    {
+        iovec local = segment(0, size);
+        fi_rma_iov remote = {peer_address_, size, peer_key_};
+        const fi_msg_rma message = rma_message(local, remote);
+        check_post("fi_writemsg", fi_writemsg(ep_.get(), &message, FI_COMPLETION));
+    }
+    void post_read(std::uint32_t size)
+    {
+        iovec local = segment(0, size);
+        fi_rma_iov remote = {peer_address_, size, peer_key_};
+        const fi_msg_rma message = rma_message(local, remote);
+        check_post("fi_readmsg", fi_readmsg(ep_.get(), &message, FI_COMPLETION));
+    }
+    bool poll_request() { return poll(send_cq_); }
+    bool poll_receive() { return poll(recv_cq_); }
+
+private:
+    iovec segment(std::uint32_t offset, std::uint32_t size) const
+    {
+        return {memory_.get() + offset, size};
+    }
+    fi_msg_rma rma_message(iovec &local, fi_rma_iov &remote)
+    {
+        fi_msg_rma message{};
+        message.msg_iov = &local;
+        message.desc = &descriptor_;
+        message.iov_count = 1;
+        message.rma_iov = &remote;
+        message.rma_iov_count = 1;
+        message.context = &context_;
+        return message;
+    }
+    static void check_post(const char *call, ssize_t result)
+    {
+        if (result != 0) [[unlikely]]
+            fi_must(call, result);
+    }
+    /// Completions come out of libfabric in batches, as the port takes them.
+    struct completion_queue {
+        fi_owned<fid_cq> cq;
+        std::uint32_t head = 0;
+        std::uint32_t count = 0;
+        fi_cq_msg_entry taken[8];
+    };
+    static bool poll(completion_queue &q)
+    {
+        if (q.head == q.count && !refill(q))
+            return false;
+        ++q.head;
+        return true;
+    }
+    static bool refill(completion_queue &q)
+    {
+        const ssize_t n = fi_cq_read(q.cq.get(), q.taken, std::size(q.taken));
+        if (n < 0 && n != -FI_EAGAIN) [[unlikely]]
+            fail_completion(q.cq.get(), n);
+        q.head = 0;
+        q.count = n > 0 ? static_cast<std::uint32_t>(n) : 0;
+        return n > 0;
+    }
+    [[noreturn]] static void fail_completion(fid_cq *cq, ssize_t result);
+    void open_domain();
+    void open_endpoint(fi_info &info);
+    void await_connected(patience &p);
+    fi_owned_info await_request_for_connection(patience &p);
+    std::uint32_t next_event(patience &p, fi_eq_cm_entry &entry);
+    void post_pool();
+
+    struct release {
+        void operator()(std::byte *memory) const { std::free(memory); }
+    };
+
+    std::uint32_t max_size_;
+    std::unique_ptr<std::byte[], release> memory_;
+    fi_owned_info info_;
+    fi_owned<fid_fabric> fabric_;
+    fi_owned<fid_eq> eq_;
+    fi_owned<fid_domain> domain_;
+    fi_owned<fid_mr> mr_;
+    completion_queue send_cq_;
+    completion_queue recv_cq_;
+    fi_owned<fid_pep> pep_;
+    fi_owned<fid_ep> ep_;
+    void *descriptor_ = nullptr;
+    fi_context context_{};
+    std::uint64_t peer_address_ = 0;
+    std::uint64_t peer_key_ = 0;
+};
+
+} // namespace bench

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// fi-twin: what libfabric does by itself on the path that the libfabric port takes. `overhead`
+// runs the same twin beside DAT; this program is for looking at it alone, under a profiler.
+#include "failure.hpp"
+#include "fi_link.hpp"
+#include "json.hpp"
+#include "statistics.hpp"
+#include "traffic.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+namespace {
+
+using namespace bench;
+
+constexpr seconds limit{10};
+constexpr std::uint32_t big = 1 << 20;
+
+struct memory_message {
+    std::uint64_t address, key;
+};
+
+void exchange_memory(fi_link &link, channel &peer)
+{
+    const auto [address, key] = link.memory();
+    peer.send(memory_message{address, key});
+    const auto theirs = peer.receive<memory_message>(limit);
+    link.set_peer_memory(theirs.address, theirs.key);
+}
+
+void follow(channel &leader, const std::string &provider, const std::string &node)
+{
+    fi_link link(provider, node, big);
+    patience p(leader, limit);
+    leader.send(link.listen());
+    link.accept(p);
+    exchange_memory(link, leader);
+    for (;;) {
+        const auto what = leader.receive<command>(seconds(60));
+        if (what.what == pattern::finish)
+            return;
+        answer(link, what, leader, p);
+    }
+}
+
+struct options {
+    std::string provider = "tcp", node = "127.0.0.1", json;
+    std::uint32_t size = 64, batches = 20, iterations = 2000;
+};
+
+void lead(const options &o)
+{
+    auto [child, peer] =
+        forked_peer::start([&](channel &leader) { follow(leader, o.provider, o.node); });
+    patience p(peer, limit);
+    fi_link link(o.provider, o.node, big);
+    link.connect(peer.receive<sockaddr_storage>(limit), p);
+    exchange_memory(link, peer);
+
+    std::vector<double> latency_us;
+    for (std::uint32_t i = 0; i < o.batches; ++i) {
+        announce(peer, {pattern::ping_pong, o.size, o.iterations, 0}, limit);
+        const seconds t = ping_many(link, o.size, o.iterations, p);
+        latency_us.push_back(t.count() * 1e6 / o.iterations / 2);
+    }
+    announce(peer, {pattern::message_stream, o.size, o.iterations * 10, 0}, limit);
+    const double rate = o.iterations * 10 / send_many(link, o.size, o.iterations * 10, p).count();
+    announce(peer, {pattern::write_stream, big, 500, 0}, limit);
+    const double bandwidth = 500.0 * big / write_many(link, big, 500, 16, p).count();
+    peer.send(command{pattern::finish, 0, 0, 0});
+    child.ended_well(limit);
+
+    std::printf("%s at %s, straight on libfabric\n", o.provider.c_str(), o.node.c_str());
+    std::printf("  latency    %7u B  %8.2f us (half a round trip, median)\n", o.size,
+                median(latency_us));
+    std::printf("  rate       %7u B  %8.3f M messages/s\n", o.size, rate / 1e6);
+    std::printf("  RDMA write %7u B  %8.2f GB/s\n", big, bandwidth / 1e9);
+    if (!o.json.empty())
+        write_json(o.json, json_object()
+                               .set("provider", o.provider)
+                               .set("size", o.size)
+                               .set("latency_us", median(latency_us))
+                               .set("messages_per_s", rate)
+                               .set("write_bytes_per_s", bandwidth));
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    options o;
+    CLI::App app{"What libfabric does by itself on the path that the libfabric port takes"};
+    app.add_option("--provider", o.provider, "libfabric provider")->capture_default_str();
+    app.add_option("--node", o.node, "address on this host")->capture_default_str();
+    app.add_option("--size", o.size, "bytes per message")
+        ->check(CLI::Range(1u, big))
+        ->capture_default_str();
+    app.add_option("--batches", o.batches, "batches of round trips")
+        ->check(CLI::Range(1u, 100'000u))
+        ->capture_default_str();
+    app.add_option("--iterations", o.iterations, "round trips per batch")
+        ->check(CLI::Range(1u, 10'000'000u))
+        ->capture_default_str();
+    app.add_option("--json", o.json, "write the results to this file (- is standard output)");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        lead(o);
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "fi-twin: %s\n", e.what());
+        return 1;
+    }
+}

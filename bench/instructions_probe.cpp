@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What `instructions` runs under callgrind: calls of the data path, each phase dumped under its own
+// name, with counting switched on only inside the calls. One process, two connected endpoints.
+//
+// While a call is counted nothing else of this thread is; other threads never are. Between the
+// calls the transport is given the time and the polls it needs, so that the completion is already
+// there when a dequeue is counted.
+#include "dat_link.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <unistd.h>
+#include <valgrind/callgrind.h>
+
+namespace {
+
+using namespace bench;
+
+/// Runs `call` with counting on. It has to be inlined: what is counted is the call and a few
+/// instructions of ours, which the report leaves out.
+template <class Call>
+inline DAT_RETURN counted(Call call)
+{
+    CALLGRIND_TOGGLE_COLLECT;
+    const DAT_RETURN code = call();
+    CALLGRIND_TOGGLE_COLLECT;
+    return code;
+}
+
+class probe {
+public:
+    probe(const std::string &adapter, unsigned count, patience &p)
+        : count_(count), p_(p), adapter_(adapter), a_(adapter_, buffer_size),
+          b_(adapter_, buffer_size)
+    {
+        dat_link::connect_pair(a_, b_, adapter_, p_);
+    }
+
+    void run()
+    {
+        DAT_LMR_TRIPLET send = a_.send_segment(message_size);
+        DAT_RMR_TRIPLET remote = a_.peer_segment(message_size);
+        const auto post_write = [&] {
+            return dat_ep_post_rdma_write(a_.endpoint(), 1, &send, {}, &remote,
+                                          DAT_COMPLETION_DEFAULT_FLAG);
+        };
+        const auto post_send = [&] {
+            return dat_ep_post_send(a_.endpoint(), 1, &send, {}, DAT_COMPLETION_DEFAULT_FLAG);
+        };
+        DAT_LMR_TRIPLET receive = b_.receive_segment();
+        const auto post_recv = [&] {
+            return dat_ep_post_recv(b_.endpoint(), 1, &receive, {}, DAT_COMPLETION_DEFAULT_FLAG);
+        };
+        DAT_EVENT event;
+        DAT_COUNT more;
+        const auto dequeue = [&] { return dat_evd_dequeue(a_.request_evd(), &event); };
+        const auto wait = [&] {
+            return dat_evd_wait(a_.request_evd(), DAT_TIMEOUT_INFINITE, 1, &event, &more);
+        };
+        const auto finish_write = [&] { await(a_.request_evd()); };
+        const auto finish_send = [&] {
+            await(a_.request_evd());
+            await(b_.receive_evd());
+        };
+
+        // the first round of each resolves symbols and is thrown away
+        for (const unsigned count : {3u, count_}) {
+            phase(
+                "post_rdma_write", count, [] {}, post_write, finish_write);
+            phase(
+                "post_send", count, [] {}, post_send,
+                [&] {
+                    finish_send();
+                    must("dat_ep_post_recv", post_recv());
+                });
+            phase(
+                "post_recv", count,
+                [&] {
+                    must("dat_ep_post_send", post_send());
+                    finish_send();
+                },
+                post_recv, [] {});
+            const auto have_event = [&] {
+                must("dat_ep_post_rdma_write", post_write());
+                settle();
+            };
+            phase("dequeue", count, have_event, dequeue, [&] {
+                if (last_was_odd_) // it came too early: the event is still to be taken
+                    await(a_.request_evd());
+            });
+            phase(
+                "dequeue_empty", count, [] {}, dequeue, [] {}, DAT_QUEUE_EMPTY);
+            phase("wait_ready", count, have_event, wait, [] {});
+        }
+    }
+
+private:
+    static constexpr std::uint32_t buffer_size = 4096;
+    static constexpr std::uint32_t message_size = 64;
+
+    template <class Before, class Call, class After>
+    void phase(const char *name, unsigned count, Before before, Call call, After after,
+               DAT_RETURN_TYPE expected = DAT_SUCCESS)
+    {
+        unsigned odd = 0;
+        last_was_odd_ = false;
+        CALLGRIND_ZERO_STATS;
+        for (unsigned i = 0; i < count; ++i) {
+            before();
+            const DAT_RETURN code = counted(call);
+            last_was_odd_ = DAT_GET_TYPE(code) != static_cast<DAT_UINT32>(expected);
+            if (last_was_odd_ && DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY)
+                fail(name, code);
+            odd += last_was_odd_;
+            after();
+        }
+        if (count != count_)
+            return;
+        CALLGRIND_DUMP_STATS_AT(name);
+        std::printf("%s %u %u\n", name, count, odd);
+    }
+
+    void await(DAT_EVD_HANDLE evd)
+    {
+        DAT_EVENT event;
+        DAT_RETURN code;
+        while (DAT_GET_TYPE(code = dat_evd_dequeue(evd, &event)) == DAT_QUEUE_EMPTY) {
+            usleep(100);
+            p_.slept();
+        }
+        p_.progress();
+        must("dat_evd_dequeue", code);
+        if (event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS)
+            throw failure(std::string("an operation completed with ") +
+                          dto_status_text(event.event_data.dto_completion_event_data.status));
+    }
+
+    /// Lets the transport finish what is under way: by time, and by polling the other queues.
+    void settle()
+    {
+        DAT_EVENT event;
+        for (int i = 0; i < 10; ++i) {
+            usleep(200);
+            dat_evd_dequeue(b_.receive_evd(), &event);
+            dat_evd_dequeue(b_.request_evd(), &event);
+        }
+    }
+
+    unsigned count_;
+    patience &p_;
+    dat_adapter adapter_;
+    dat_link a_, b_;
+    bool last_was_odd_ = false;
+};
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    std::string adapter = "ofi-lo";
+    unsigned count = 100;
+    CLI::App app{"Run by `instructions` under callgrind; prints phases, calls and odd outcomes"};
+    app.add_option("adapter", adapter, "adapter name in dat.conf")->capture_default_str();
+    app.add_option("--count", count, "calls per phase")
+        ->check(CLI::Range(10u, 100'000u))
+        ->capture_default_str();
+    CLI11_PARSE(app, argc, argv);
+    try {
+        patience p(seconds(60));
+        probe(adapter, count, p).run();
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "instructions-probe: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The patterns that are measured, written once for every kind of link: dat_link, and fi_link that
+// does the same straight on libfabric. Both sides keep Link::receive_pool receives posted; whoever
+// takes a message posts its receive again before doing anything else.
+#pragma once
+
+#include "channel.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace bench {
+
+enum class pattern : std::uint32_t {
+    finish,         ///< nothing more to do
+    ping_pong,      ///< two-sided, both sides poll
+    blocking,       ///< two-sided, both sides block for the receive
+    write_pong,     ///< RDMA writes, both sides spin on the last byte
+    write_stream,   ///< RDMA writes one way
+    read_stream,    ///< RDMA reads one way
+    message_stream, ///< sends one way, acknowledged now and then
+    connections,    ///< connect and disconnect
+    line_probe,     ///< a cache line to and fro, see placement.hpp
+};
+
+/// What the leading side asks of the other before each measurement.
+struct command {
+    pattern what;
+    std::uint32_t size; ///< bytes per message
+    std::uint32_t count;
+    std::uint32_t stack; ///< which link, where there are several
+};
+
+/// Messages that may be under way unacknowledged, and how many one acknowledgement covers.
+constexpr std::uint32_t stream_window = 64;
+constexpr std::uint32_t ack_every = 32;
+
+template <class Link>
+void await_receive(Link &link, patience &p)
+{
+    while (!link.poll_receive())
+        p.spin();
+    p.progress();
+    link.post_receive();
+}
+
+template <class Link>
+void await_request(Link &link, patience &p)
+{
+    while (!link.poll_request())
+        p.spin();
+    p.progress();
+}
+
+// -------------------------------------------------------------------------------------- ping-pong
+
+template <class Link>
+void ping(Link &link, std::uint32_t size, patience &p)
+{
+    link.post_send(size);
+    await_receive(link, p);
+    await_request(link, p);
+}
+
+template <class Link>
+void pong(Link &link, std::uint32_t size, patience &p)
+{
+    await_receive(link, p);
+    link.post_send(size);
+    await_request(link, p);
+}
+
+/// Round trips in a row; the time of all of them.
+template <class Link>
+seconds ping_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
+{
+    const auto start = clock::now();
+    for (std::uint32_t i = 0; i < count; ++i)
+        ping(link, size, p);
+    return clock::now() - start;
+}
+
+template <class Link>
+void pong_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
+{
+    for (std::uint32_t i = 0; i < count; ++i)
+        pong(link, size, p);
+}
+
+template <class Link>
+void ping_blocking(Link &link, std::uint32_t size, patience &p)
+{
+    link.post_send(size);
+    link.wait_receive(p);
+    link.post_receive();
+    await_request(link, p);
+}
+
+template <class Link>
+void pong_blocking(Link &link, std::uint32_t size, patience &p)
+{
+    link.wait_receive(p);
+    link.post_receive();
+    link.post_send(size);
+    await_request(link, p);
+}
+
+// ----------------------------------------------------------------------------------- RDMA writes
+
+/// The byte that the n-th write ends with; never the one that the buffer starts with.
+inline std::byte mark(std::uint32_t n)
+{
+    return static_cast<std::byte>(1 + n % 250);
+}
+
+template <class Link>
+void await_mark(Link &link, std::uint32_t size, std::byte expected, patience &p)
+{
+    volatile std::byte &last = link.receive_buffer()[size - 1];
+    while (last != expected)
+        p.spin();
+    p.progress();
+}
+
+template <class Link>
+void write_mark(Link &link, std::uint32_t size, std::byte value)
+{
+    link.send_buffer()[size - 1] = value;
+    link.post_write(size);
+}
+
+/// Before a series of marked writes, on both sides.
+template <class Link>
+void clear_mark(Link &link, std::uint32_t size)
+{
+    link.receive_buffer()[size - 1] = std::byte{0};
+}
+
+template <class Link>
+void write_ping(Link &link, std::uint32_t size, std::uint32_t n, patience &p)
+{
+    write_mark(link, size, mark(n));
+    await_mark(link, size, mark(n), p);
+    await_request(link, p);
+}
+
+template <class Link>
+void write_pong(Link &link, std::uint32_t size, std::uint32_t n, patience &p)
+{
+    await_mark(link, size, mark(n), p);
+    write_mark(link, size, mark(n));
+    await_request(link, p);
+}
+
+// ---------------------------------------------------------------------------------------- streams
+
+/// Requests one way, `window` under way at a time. A message and its answer close the series, so
+/// the time includes that the last byte arrived.
+template <class Link, class Post>
+seconds stream(Link &link, Post post, std::uint32_t count, std::uint32_t window, patience &p)
+{
+    const auto start = clock::now();
+    std::uint32_t posted = 0;
+    for (std::uint32_t done = 0; done < count; ++done) {
+        for (; posted < count && posted - done < window; ++posted)
+            post();
+        await_request(link, p);
+    }
+    ping(link, 1, p);
+    return clock::now() - start;
+}
+
+template <class Link>
+seconds write_many(Link &link, std::uint32_t size, std::uint32_t count, std::uint32_t window,
+                   patience &p)
+{
+    return stream(
+        link, [&] { link.post_write(size); }, count, std::min(window, stream_window), p);
+}
+
+template <class Link>
+seconds read_many(Link &link, std::uint32_t size, std::uint32_t count, std::uint32_t window,
+                  patience &p)
+{
+    return stream(
+        link, [&] { link.post_read(size); }, count, std::min(window, stream_window), p);
+}
+
+/// Messages one way; never more than stream_window unacknowledged, so that each finds a receive.
+template <class Link>
+seconds send_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
+{
+    const auto start = clock::now();
+    std::uint32_t sent = 0, completed = 0, acknowledged = 0;
+    while (acknowledged < count) {
+        if (sent < count && sent - acknowledged < stream_window &&
+            sent - completed < stream_window) {
+            link.post_send(size);
+            ++sent;
+            continue;
+        }
+        const bool request = link.poll_request();
+        completed += request;
+        const bool ack = link.poll_receive();
+        if (ack) {
+            link.post_receive();
+            acknowledged = std::min(acknowledged + ack_every, count);
+        }
+        if (request || ack)
+            p.progress();
+        else
+            p.spin();
+    }
+    for (; completed < count; ++completed)
+        await_request(link, p);
+    return clock::now() - start;
+}
+
+template <class Link>
+void take_many(Link &link, std::uint32_t count, patience &p)
+{
+    for (std::uint32_t i = 1; i <= count; ++i) {
+        await_receive(link, p);
+        if (i % ack_every == 0 || i == count) {
+            link.post_send(1);
+            await_request(link, p);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------- the other side
+
+/// Tells the other side what comes and waits until it is ready for it.
+inline void announce(channel &peer, const command &what, seconds limit)
+{
+    peer.send(what);
+    peer.receive<char>(limit);
+}
+
+/// What the other side does for a two-sided or RDMA measurement.
+template <class Link>
+void answer(Link &link, const command &what, channel &leader, patience &p)
+{
+    if (what.what == pattern::write_pong)
+        clear_mark(link, what.size);
+    leader.send('r');
+    p.progress();
+    switch (what.what) {
+    case pattern::ping_pong:
+        return pong_many(link, what.size, what.count, p);
+    case pattern::write_stream:
+    case pattern::read_stream:
+        return pong(link, 1, p);
+    case pattern::message_stream:
+        return take_many(link, what.count, p);
+    case pattern::write_pong:
+        for (std::uint32_t n = 0; n < what.count; ++n)
+            write_pong(link, what.size, n, p);
+        return;
+    case pattern::blocking:
+        if constexpr (requires { link.wait_receive(p); })
+            for (std::uint32_t n = 0; n < what.count; ++n)
+                pong_blocking(link, what.size, p);
+        return;
+    default:
+        return;
+    }
+}
+
+} // namespace bench
