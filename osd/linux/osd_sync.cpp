@@ -40,7 +40,7 @@ wait_result wait_object::wait(deadline until)
         std::uint32_t seen = idle;
         if (!state_.compare_exchange_strong(seen, sleeping, std::memory_order_acquire) &&
             seen == signalled) {
-            state_.store(idle, std::memory_order_relaxed);
+            state_.exchange(idle, std::memory_order_acquire); // of every wake up to now
             return wait_result::woken;
         }
         if (result != wait_result::woken) {

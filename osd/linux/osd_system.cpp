@@ -40,7 +40,7 @@ const char *environment(const char *name)
 std::uint64_t environment_number(const char *name, std::uint64_t fallback)
 {
     const char *text = environment(name);
-    if (text == nullptr || *text == '\0' || *text == '-')
+    if (text == nullptr || *text < '0' || *text > '9') // strtoull takes blanks and signs
         return fallback;
     char *end = nullptr;
     errno = 0;

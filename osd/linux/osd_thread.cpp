@@ -26,6 +26,7 @@ bool thread::start(const char *name, void (*body)(void *), void *argument)
 void *thread::enter(void *self)
 {
     auto *me = static_cast<thread *>(self);
+    me->self_.store(pthread_self());
     pthread_setname_np(pthread_self(), me->name_);
     me->body_(me->argument_);
     return nullptr;
@@ -35,6 +36,7 @@ void thread::join()
 {
     if (running_)
         pthread_join(native_, nullptr);
+    self_.store(pthread_t{});
     running_ = false;
 }
 

@@ -2,6 +2,7 @@
 // Threads and process identity, Linux.
 #pragma once
 
+#include <atomic>
 #include <pthread.h>
 
 namespace osd {
@@ -19,12 +20,13 @@ public:
     [[nodiscard]] bool start(const char *name, void (*body)(void *), void *argument);
     bool running() const { return running_; }
     void join();
-    bool is_current() const { return running_ && pthread_equal(native_, pthread_self()) != 0; }
+    bool is_current() const { return pthread_equal(self_.load(), pthread_self()) != 0; }
 
 private:
     static void *enter(void *self);
 
-    pthread_t native_{};
+    pthread_t native_{};            ///< for join
+    std::atomic<pthread_t> self_{}; ///< set by the thread, before the body runs
     void (*body_)(void *) = nullptr;
     void *argument_ = nullptr;
     char name_[16] = {};

@@ -21,10 +21,16 @@ public:
     static constexpr deadline never() { return deadline(INT64_MAX); }
     /// Already past: a wait with it is a poll.
     static constexpr deadline passed() { return deadline(INT64_MIN); }
-    static deadline after_us(std::uint64_t microseconds) { return after_ns(microseconds * 1000); }
+    /// Times too long for the clock never come.
+    static deadline after_us(std::uint64_t microseconds)
+    {
+        return microseconds > UINT64_MAX / 1000 ? never() : after_ns(microseconds * 1000);
+    }
     static deadline after_ns(std::uint64_t nanoseconds)
     {
-        return deadline(now_ns() + static_cast<std::int64_t>(nanoseconds));
+        const std::int64_t now = now_ns();
+        const bool fits = nanoseconds < static_cast<std::uint64_t>(INT64_MAX - now);
+        return fits ? deadline(now + static_cast<std::int64_t>(nanoseconds)) : never();
     }
 
     constexpr bool is_never() const { return at_ns_ == INT64_MAX; }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Socket addresses.
+#include "osd_address.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <sys/un.h>
+
+namespace {
+
+template <class Address>
+const sockaddr *generic(const Address &a)
+{
+    return reinterpret_cast<const sockaddr *>(&a);
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("address");
+
+TEST_CASE("IPv4 and IPv6 addresses are copied whole")
+{
+    sockaddr_in four{};
+    four.sin_family = AF_INET;
+    four.sin_port = htons(5);
+    four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in6 six{};
+    six.sin6_family = AF_INET6;
+    six.sin6_addr = in6addr_loopback;
+    six.sin6_scope_id = 3;
+
+    osd::address a;
+    REQUIRE(a.assign(generic(four)));
+    CHECK_EQ(std::memcmp(a.get(), &four, sizeof four), 0);
+    REQUIRE(a.assign(generic(six)));
+    CHECK_EQ(std::memcmp(a.get(), &six, sizeof six), 0);
+    CHECK_EQ(osd::address::size_of(generic(four)), sizeof four);
+    CHECK_EQ(osd::address::size_of(generic(six)), sizeof six);
+}
+
+TEST_CASE("another family is refused and changes nothing")
+{
+    sockaddr_in four{};
+    four.sin_family = AF_INET;
+    four.sin_port = htons(7);
+    osd::address a;
+    REQUIRE(a.assign(generic(four)));
+    sockaddr_un other{};
+    other.sun_family = AF_UNIX;
+    CHECK_FALSE(a.assign(generic(other)));
+    sockaddr none{};
+    none.sa_family = AF_UNSPEC;
+    CHECK_FALSE(a.assign(&none));
+    CHECK_EQ(std::memcmp(a.get(), &four, sizeof four), 0);
+    CHECK_EQ(osd::address::size_of(&none), 0);
+}
+
+TEST_CASE("a fresh address has no family, and copies are independent")
+{
+    osd::address a;
+    CHECK_EQ(a.get()->sa_family, AF_UNSPEC);
+    sockaddr_in four{};
+    four.sin_family = AF_INET;
+    REQUIRE(a.assign(generic(four)));
+    const osd::address b = a;
+    a.get()->sa_family = AF_INET6;
+    CHECK_EQ(b.get()->sa_family, AF_INET);
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Environment, files, shared libraries, the log.
+#include "osd_system.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <string>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace {
+
+constexpr std::uint64_t fallback = 4711;
+
+std::uint64_t number(const char *text)
+{
+    setenv("OSD_TEST_NUMBER", text, 1);
+    return osd::environment_number("OSD_TEST_NUMBER", fallback);
+}
+
+struct scratch {
+    scratch() { REQUIRE_NE(mkdtemp(path), nullptr); }
+    ~scratch()
+    {
+        unlink(in("file").c_str());
+        unlink(in("fifo").c_str());
+        rmdir(path);
+    }
+    std::string in(const char *name) const { return std::string(path) + "/" + name; }
+    void write(const std::string &text) const
+    {
+        FILE *f = std::fopen(in("file").c_str(), "w");
+        REQUIRE_NE(f, nullptr);
+        std::fwrite(text.data(), 1, text.size(), f);
+        std::fclose(f);
+    }
+    char path[32] = "/tmp/osd_test_XXXXXX";
+};
+
+struct freed {
+    void operator()(char *text) const { std::free(text); }
+};
+using text = std::unique_ptr<char, freed>;
+
+} // namespace
+
+TEST_SUITE_BEGIN("system");
+
+TEST_CASE("a number of the environment: decimal, hexadecimal, octal")
+{
+    CHECK_EQ(number("0"), 0);
+    CHECK_EQ(number("12"), 12);
+    CHECK_EQ(number("0x1F"), 31);
+    CHECK_EQ(number("0X1f"), 31);
+    CHECK_EQ(number("017"), 15);
+    CHECK_EQ(number("18446744073709551615"), ~0ull);
+    CHECK_EQ(number("0xffffffffffffffff"), ~0ull);
+}
+
+TEST_CASE("what is not wholly a number is as if unset")
+{
+    for (const char *bad : {"", "x", "12x", "0x", "1.5", "-1", "--1", "1 2", "12 ", "0x1g", "08",
+                            "18446744073709551616", "99999999999999999999999999", "0b1"}) {
+        CAPTURE(bad);
+        CHECK_EQ(number(bad), fallback);
+    }
+    unsetenv("OSD_TEST_NUMBER");
+    CHECK_EQ(osd::environment_number("OSD_TEST_NUMBER", fallback), fallback);
+}
+
+TEST_CASE("a negative number is as if unset, whatever stands before it")
+{
+    for (const char *bad : {" -1", "\t-1", "\n -5", " - 1"}) {
+        CAPTURE(bad);
+        CHECK_EQ(number(bad), fallback);
+    }
+}
+
+TEST_CASE("a variable that is not there is null")
+{
+    unsetenv("OSD_TEST_TEXT");
+    CHECK_EQ(osd::environment("OSD_TEST_TEXT"), nullptr);
+    setenv("OSD_TEST_TEXT", "here", 1);
+    CHECK_EQ(std::strcmp(osd::environment("OSD_TEST_TEXT"), "here"), 0);
+}
+
+TEST_CASE("a file is read whole and ends in a null")
+{
+    const scratch dir;
+    for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{5000}}) {
+        dir.write(std::string(length, 'a'));
+        std::size_t size = 99;
+        const text got(osd::read_file(dir.in("file").c_str(), 5000, &size));
+        REQUIRE_NE(got.get(), nullptr);
+        CHECK_EQ(size, length);
+        CHECK_EQ(std::strlen(got.get()), length);
+    }
+    dir.write(std::string("a\0b", 3));
+    std::size_t size = 0;
+    const text got(osd::read_file(dir.in("file").c_str(), 100, &size));
+    CHECK_EQ(size, 3);
+    CHECK_EQ(got.get()[2], 'b');
+}
+
+TEST_CASE("a file that is missing, too large, a directory or a device is refused, with errno")
+{
+    const scratch dir;
+    std::size_t size = 0;
+    errno = 0;
+    CHECK_EQ(osd::read_file(dir.in("none").c_str(), 10, &size), nullptr);
+    CHECK_EQ(errno, ENOENT);
+    dir.write("eleven char");
+    errno = 0;
+    CHECK_EQ(osd::read_file(dir.in("file").c_str(), 10, &size), nullptr);
+    CHECK_NE(errno, 0);
+    const text whole(osd::read_file(dir.in("file").c_str(), 11, &size));
+    CHECK_NE(whole.get(), nullptr);
+    for (const char *path : {dir.path, "/dev/null", "/dev/zero"}) {
+        errno = 0;
+        CHECK_EQ(osd::read_file(path, 1000, &size), nullptr);
+        CHECK_NE(errno, 0);
+    }
+}
+
+TEST_CASE("a fifo that nobody writes to does not hang")
+{
+    const scratch dir;
+    REQUIRE_EQ(mkfifo(dir.in("fifo").c_str(), 0600), 0);
+    std::size_t size = 0;
+    alarm(20); // better a dead test than a hanging one
+    CHECK_EQ(osd::read_file(dir.in("fifo").c_str(), 1000, &size), nullptr);
+    alarm(0);
+}
+
+TEST_CASE("reading files leaves no descriptor open")
+{
+    const scratch dir;
+    dir.write("x");
+    std::size_t size = 0;
+    const int before = dup(0);
+    close(before);
+    for (int i = 0; i < 10; ++i) {
+        text(osd::read_file(dir.in("file").c_str(), 10, &size)).reset();
+        (void)osd::read_file(dir.path, 10, &size);
+        (void)osd::read_file(dir.in("file").c_str(), 0, &size);
+    }
+    const int after = dup(0);
+    close(after);
+    CHECK_EQ(before, after);
+}
+
+TEST_CASE("a library that is not there: null, and the text of the failure, cut to its room")
+{
+    char error[8] = "xxxxxxx";
+    CHECK_EQ(osd::library_open("/nowhere/libnone.so", error, sizeof error), nullptr);
+    CHECK_EQ(error[7], '\0');
+    CHECK_NE(std::strlen(error), 0);
+    void *self = osd::library_open(nullptr, error, sizeof error);
+    REQUIRE_NE(self, nullptr);
+    CHECK_NE(osd::library_symbol(self, "malloc"), nullptr);
+    CHECK_EQ(osd::library_symbol(self, "osd_test_no_such_symbol"), nullptr);
+    osd::library_close(self);
+}
+
+TEST_CASE("a log line comes whole, with its identity")
+{
+    std::fflush(stdout);
+    const scratch dir;
+    const int saved = dup(1);
+    const int file = open(dir.in("file").c_str(), O_WRONLY | O_CREAT, 0600);
+    dup2(file, 1);
+    osd::log_line(0, "who", "nobody hears this");
+    osd::log_line(osd::log_stdout, "who", "what 100%s");
+    dup2(saved, 1);
+    close(saved);
+    close(file);
+    std::size_t size = 0;
+    const text got(osd::read_file(dir.in("file").c_str(), 1000, &size));
+    REQUIRE_NE(got.get(), nullptr);
+    CHECK_EQ(std::string(got.get()), "who: what 100%s\n");
+}
+
+TEST_SUITE_END();
