@@ -1,0 +1,1041 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+
+#include "port_rig.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <csignal>
+#include <dirent.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace dapl::libfabric;
+using result = side::result;
+
+namespace {
+
+constexpr int suppress = DAT_COMPLETION_SUPPRESS_FLAG;
+constexpr int barrier = DAT_COMPLETION_BARRIER_FENCE_FLAG;
+constexpr int all_rights = DAT_MEM_PRIV_ALL_FLAG;
+
+int entries_of(const char *directory)
+{
+    int count = 0;
+    DIR *d = opendir(directory);
+    while (readdir(d) != nullptr)
+        ++count;
+    closedir(d);
+    return count;
+}
+
+DAT_RETURN open_with(const char *params)
+{
+    return node(params).opened.type();
+}
+
+} // namespace
+
+TEST_SUITE("adapter")
+{
+    TEST_CASE("parameters that cannot be read are refused")
+    {
+        for (const char *params : {"", "tcp", "tcp nosuchif", "tcp lo family=5", "tcp lo x=1",
+                                   "tcp lo connect_retry_ms=", "tcp 192.0.2.77", "shm lo 0 1 x"})
+            CHECK_MESSAGE(open_with(params) == DAT_INVALID_PARAMETER, params);
+    }
+
+    TEST_CASE("the ways to name an interface")
+    {
+        for (const char *params : {"tcp lo", "lo", "lo 0", "tcp 127.0.0.1 connect_retry_ms=10",
+                                   "net lo", " tcp\tlo  spin_us=0 linger_ms=5"})
+            CHECK_MESSAGE(open_with(params) == DAT_SUCCESS, params);
+    }
+
+    TEST_CASE("identity and limits")
+    {
+        node n;
+        hca_attr attr;
+        transport::dapls_ib_query_hca(*n.hca, attr);
+        const auto *address = reinterpret_cast<const sockaddr_in *>(attr.address);
+        CHECK(address->sin_family == AF_INET);
+        CHECK(address->sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+        CHECK(attr.max_iov_per_dto == 4);
+        CHECK(attr.max_private_data_size == 248);
+        CHECK(attr.max_eps >= 1000);
+        CHECK(attr.max_dto_per_ep >= 1024);
+        auto has = [&](const char *name, const char *value) {
+            return std::any_of(attr.named_attrs, attr.named_attrs + attr.num_named_attrs,
+                               [&](const DAT_NAMED_ATTR &a) {
+                                   return std::string(a.name) == name &&
+                                          std::string(a.value) == value;
+                               });
+        };
+        CHECK(has("DAT_IB_RDMA_READ", "TRUE"));
+        CHECK(has("DAT_IB_IMMED_DATA", "FALSE"));
+        CHECK(has("DAT_IB_TRANSPORT_MTU", "65536"));
+    }
+
+    TEST_CASE("an IPv6 address when asked for")
+    {
+        node n("tcp ::1");
+        REQUIRE(n.opened.ok());
+        CHECK(n.address()->sa_family == AF_INET6);
+        connected_pair pair(n);
+        CHECK(pair.a.send("x", 1, 1).ok());
+    }
+
+    TEST_CASE("opening and closing leaves nothing behind")
+    {
+        {
+            node warm_up;
+        }
+        const int fds = entries_of("/proc/self/fd");
+        const int threads = entries_of("/proc/self/task");
+        for (int i = 0; i < 50; ++i) {
+            node n;
+            connected_pair pair(n);
+        }
+        CHECK(entries_of("/proc/self/fd") == fds);
+        CHECK(entries_of("/proc/self/task") == threads);
+    }
+
+    TEST_CASE("a forked child that exits disturbs nothing")
+    {
+        node n;
+        connected_pair pair(n);
+        const pid_t child = fork();
+        if (child == 0) {
+            transport::dapls_ib_qp_free(pair.a.qp);
+            transport::dapls_ib_close_hca(*n.hca);
+            _exit(0);
+        }
+        int how = 0;
+        waitpid(child, &how, 0);
+        CHECK(how == 0);
+        char text[4];
+        REQUIRE(pair.b.recv(text, 4, 7).ok());
+        REQUIRE(pair.a.send("abcd", 4, 8).ok());
+        CHECK(pair.b.received() == result{7, DAT_DTO_SUCCESS, 4});
+    }
+}
+
+TEST_SUITE("connections")
+{
+    TEST_CASE("private data travel both ways in their exact length")
+    {
+        node n;
+        for (std::size_t size : {0U, 1U, 48U, 248U}) {
+            side a(n), b(n);
+            door_bell bell(n);
+            std::string question(size, 'q'), answer(size, 'a');
+            REQUIRE(a.connect(n, bell.port, question).ok());
+            auto came = bell.owner.arrivals.take();
+            REQUIRE(came);
+            CHECK((*came)->data == question);
+            CHECK((*came)->family == AF_INET);
+            CHECK((*came)->port != 0);
+            REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, as_data(answer))
+                        .ok());
+            CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+            CHECK(a.ep.last_data == answer);
+            CHECK(b.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+            CHECK(b.ep.last_data == "");
+        }
+    }
+
+    TEST_CASE("a consumer's rejection carries its data, the port's own is told apart")
+    {
+        node n;
+        door_bell bell(n);
+        {
+            side a(n);
+            REQUIRE(a.connect(n, bell.port).ok());
+            auto came = bell.owner.arrivals.take();
+            REQUIRE(came);
+            transport::dapls_ib_reject_connection((*came)->request, reject_reason::consumer,
+                                                  as_data("go away"));
+            CHECK(a.ep.next() == DAT_CONNECTION_EVENT_PEER_REJECTED);
+            CHECK(a.ep.last_data == "go away");
+        }
+        {
+            side a(n);
+            bell.owner.takes = false;
+            REQUIRE(a.connect(n, bell.port).ok());
+            CHECK(a.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        }
+    }
+
+    TEST_CASE("nobody listens")
+    {
+        node n("tcp lo connect_retry_ms=200");
+        door_bell bell(n);
+        bell.close();
+        side a(n);
+        const auto began = std::chrono::steady_clock::now();
+        REQUIRE(a.connect(n, bell.port).ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        const auto took = std::chrono::steady_clock::now() - began;
+        CHECK(took > 50ms);
+        CHECK(took < 1s);
+
+        side hasty(n); // the caller's own timeout is shorter
+        const auto again = std::chrono::steady_clock::now();
+        REQUIRE(hasty.connect(n, bell.port, "", 1000).ok());
+        CHECK(hasty.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        CHECK(std::chrono::steady_clock::now() - again < 100ms);
+    }
+
+    TEST_CASE("a listener that comes late is found")
+    {
+        node n;
+        DAT_CONN_QUAL port;
+        {
+            door_bell probe(n);
+            port = probe.port;
+        }
+        side a(n), b(n);
+        REQUIRE(a.connect(n, port).ok());
+        std::this_thread::sleep_for(100ms);
+        door_bell bell(n, port);
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+
+    TEST_CASE("listener qualifiers")
+    {
+        node n;
+        door_bell bell(n);
+        service_point other;
+        transport::listener l;
+        DAT_CONN_QUAL port = bell.port;
+        CHECK(transport::dapls_ib_setup_conn_listener(*n.hca, l, other, port) ==
+              status::error(DAT_CONN_QUAL_IN_USE));
+        port = 70000;
+        CHECK(transport::dapls_ib_setup_conn_listener(*n.hca, l, other, port) ==
+              invalid_parameter(2));
+        port = bell.port;
+        bell.close();
+        REQUIRE(transport::dapls_ib_setup_conn_listener(*n.hca, l, other, port).ok());
+        transport::dapls_ib_remove_conn_listener(l);
+    }
+
+    TEST_CASE("connect checks its arguments")
+    {
+        node n;
+        side a(n);
+        CHECK(a.connect(n, 0) == invalid_parameter(3));
+        CHECK(a.connect(n, 65536) == invalid_parameter(3));
+        CHECK(a.connect(n, 1, std::string(249, 'x')) == invalid_parameter(5));
+        sockaddr_in6 strange{};
+        strange.sin6_family = AF_INET6;
+        CHECK(
+            transport::dapls_ib_connect(a.qp, {reinterpret_cast<sockaddr *>(&strange), 1, 1000, {}})
+                .type() == DAT_INVALID_ADDRESS);
+    }
+
+    TEST_CASE("no route")
+    {
+        node n;
+        side a(n);
+        sockaddr_in far{};
+        far.sin_family = AF_INET;
+        far.sin_addr.s_addr = inet_addr("192.0.2.200"); // from the loopback address
+        REQUIRE(transport::dapls_ib_connect(
+                    a.qp, {reinterpret_cast<sockaddr *>(&far), 4000, 2'000'000, {}})
+                    .ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_UNREACHABLE);
+    }
+
+    TEST_CASE("requests outlive their listener")
+    {
+        node n;
+        side a(n), b(n);
+        door_bell bell(n);
+        REQUIRE(a.connect(n, bell.port).ok());
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        bell.close();
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+
+        side c(n);
+        door_bell second(n);
+        REQUIRE(c.connect(n, second.port).ok());
+        came = second.owner.arrivals.take();
+        REQUIRE(came);
+        second.close();
+        transport::dapls_ib_reject_connection((*came)->request, reject_reason::consumer, {});
+        CHECK(c.ep.next() == DAT_CONNECTION_EVENT_PEER_REJECTED);
+    }
+
+    TEST_CASE("an attempt is abandoned")
+    {
+        node n;
+        door_bell bell(n);
+        side a(n);
+        char buffer[8];
+        REQUIRE(a.recv(buffer, 8, 3).ok());
+        REQUIRE(a.connect(n, bell.port).ok());
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        transport::dapls_ib_disconnect_clean(a.qp);
+        CHECK(a.received() == result{3, DAT_DTO_ERR_FLUSHED, 0});
+        CHECK(a.ep.next(50ms) == DAT_EVENT_NUMBER{});
+        side b(n);
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        DAT_EVENT_NUMBER event = b.ep.next();
+        if (event == DAT_CONNECTION_EVENT_ESTABLISHED) // TCP may find out only afterwards
+            event = b.ep.next();
+        CHECK((event == DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR ||
+               event == DAT_CONNECTION_EVENT_DISCONNECTED));
+    }
+
+    TEST_CASE("strangers are refused and harm nothing")
+    {
+        node n;
+        door_bell bell(n);
+        sockaddr_in to = *reinterpret_cast<const sockaddr_in *>(n.address());
+        to.sin_port = htons(static_cast<std::uint16_t>(bell.port));
+        // libfabric's own frame: version 3, type connreq, size, and the marker of byte order
+        auto frame = [](std::uint8_t version, std::uint8_t size, const char *data,
+                        std::size_t have) {
+            std::string f(16, '\0');
+            f[0] = static_cast<char>(version);
+            f[1] = 1;
+            f[3] = static_cast<char>(size);
+            f[8] = 1;
+            return f.append(data, have);
+        };
+        const std::string garbage[] = {
+            "GET / HTTP/1.0\r\n\r\n",
+            frame(3, 0, "", 0),
+            frame(3, 4, "DAT\xd2", 4),
+            frame(3, 8, "DAT\xd2\x01\x01\xff\xff", 8), // claims more private data than came
+            frame(3, 8, "DAT\xd2\x01\x02\x00\x00", 8), // an answer, not a request
+            frame(3, 200, "DAT\xd2\x01\x01\x00\x00", 8),
+            frame(9, 8, "DAT\xd2\x01\x01\x00\x00", 8),
+        };
+        for (const std::string &bytes : garbage) {
+            const int s = socket(AF_INET, SOCK_STREAM, 0);
+            REQUIRE(connect(s, reinterpret_cast<sockaddr *>(&to), sizeof(to)) == 0);
+            REQUIRE(write(s, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+            pollfd closed{s, POLLIN, 0};
+            CHECK(poll(&closed, 1, 2000) == 1); // a rejection or the end
+            close(s);
+        }
+        CHECK(bell.owner.arrivals.size() == 0);
+        side a(n), b(n);
+        REQUIRE(a.connect(n, bell.port).ok());
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+
+    TEST_CASE("five hundred connections on one adapter")
+    {
+        constexpr int count = 500;
+        node n;
+        door_bell bell(n);
+        evd recv_evd, send_evd;
+        transport::cq recv_cq, send_cq;
+        DAT_COUNT depth = 4096;
+        REQUIRE(transport::dapls_ib_cq_alloc(*n.hca, recv_cq, recv_evd, depth).ok());
+        REQUIRE(transport::dapls_ib_cq_alloc(*n.hca, send_cq, send_evd, depth).ok());
+        std::deque<endpoint> eps(2 * count);
+        std::deque<transport::qp> qps(2 * count);
+        for (std::size_t i = 0; i < qps.size(); ++i)
+            REQUIRE(transport::dapls_ib_qp_alloc(n.pd, qps[i], &recv_cq, &send_cq,
+                                                 {&eps[i], 4, 4, 1, 1, 1, 1})
+                        .ok());
+        for (std::size_t i = 0; i < count; ++i)
+            REQUIRE(
+                transport::dapls_ib_connect(qps[i], {n.address(), bell.port, 10'000'000, {}}).ok());
+        for (std::size_t i = 0; i < count; ++i) {
+            auto came = bell.owner.arrivals.take();
+            REQUIRE(came);
+            REQUIRE(
+                transport::dapls_ib_accept_connection((*came)->request, qps[count + i], {}).ok());
+        }
+        for (endpoint &ep : eps)
+            REQUIRE(ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        for (std::size_t i = 0; i < count; ++i)
+            transport::dapls_ib_disconnect(qps[i], i % 2 != 0 ? DAT_CLOSE_GRACEFUL_FLAG
+                                                              : DAT_CLOSE_ABRUPT_FLAG);
+        for (endpoint &ep : eps)
+            REQUIRE(ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        for (transport::qp &q : qps)
+            transport::dapls_ib_qp_free(q);
+        transport::dapls_ib_cq_free(recv_cq);
+        transport::dapls_ib_cq_free(send_cq);
+    }
+}
+
+TEST_SUITE("data")
+{
+    TEST_CASE("receives posted before the connection, on both sides, in order")
+    {
+        node n;
+        side a(n), b(n);
+        door_bell bell(n);
+        char in_a[3][8] = {}, in_b[3][8] = {};
+        for (DAT_UINT64 i = 0; i < 3; ++i) {
+            REQUIRE(a.recv(in_a[i], 8, 10 + i).ok());
+            REQUIRE(b.recv(in_b[i], 8, 20 + i).ok());
+        }
+        REQUIRE(a.connect(n, bell.port).ok());
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        REQUIRE(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        REQUIRE(b.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        for (DAT_UINT64 i = 0; i < 3; ++i) {
+            REQUIRE(a.send("abcdefg", static_cast<DAT_COUNT>(i + 1), 30 + i).ok());
+            REQUIRE(b.send("ABCDEFG", static_cast<DAT_COUNT>(i + 1), 40 + i).ok());
+        }
+        for (DAT_UINT64 i = 0; i < 3; ++i) {
+            const auto size = static_cast<DAT_UINT32>(i + 1);
+            CHECK(a.received() == result{10 + i, DAT_DTO_SUCCESS, size});
+            CHECK(b.received() == result{20 + i, DAT_DTO_SUCCESS, size});
+            CHECK(std::string(in_b[i]) == std::string("abc").substr(0, size));
+        }
+    }
+
+    TEST_CASE("segments: none, and as many as there may be")
+    {
+        node n;
+        connected_pair p(n);
+        char in[4][4] = {};
+        REQUIRE(p.b.recv(std::vector<DAT_LMR_TRIPLET>{}, 1).ok());
+        REQUIRE(
+            p.b.recv({segment(in[3], 2), segment(in[2], 0), segment(in[1], 3), segment(in[0], 4)},
+                     2)
+                .ok());
+        REQUIRE(p.a.post(DAT_DTO_SEND, {}, nullptr, 3).ok());
+        REQUIRE(p.a.post(DAT_DTO_SEND,
+                         {segment("ab", 2), segment("c", 1), segment("", 0), segment("defgh", 5)},
+                         nullptr, 4)
+                    .ok());
+        CHECK(p.b.received() == result{1, DAT_DTO_SUCCESS, 0});
+        CHECK(p.b.received() == result{2, DAT_DTO_SUCCESS, 8});
+        CHECK(std::string(in[3], 2) + std::string(in[1], 3) + std::string(in[0], 3) == "abcdefgh");
+        CHECK(p.a.sent().cookie == 3);
+        CHECK(p.a.sent().cookie == 4);
+    }
+
+    TEST_CASE("RDMA write and read, also scattered, also of nothing")
+    {
+        node n;
+        region target(n, 64, all_rights);
+        connected_pair p(n);
+        char one[] = "hello ", two[] = "world", back[2][8] = {};
+        const DAT_RMR_TRIPLET there = target.at(8, 11);
+        REQUIRE(p.a.post(DAT_DTO_RDMA_WRITE, {segment(one, 6), segment(two, 5)}, &there, 1).ok());
+        REQUIRE(p.a.post(DAT_DTO_RDMA_WRITE, {}, &there, 2).ok());
+        // more room here than there are bytes to read
+        REQUIRE(p.a.post(DAT_DTO_RDMA_READ, {segment(back[0], 7), segment(back[1], 8)}, &there, 3)
+                    .ok());
+        REQUIRE(p.a.send("x", 1, 4).ok());
+        for (DAT_UINT64 i = 1; i <= 4; ++i)
+            CHECK(p.a.sent() == result{i, DAT_DTO_SUCCESS, 0});
+        CHECK(std::string(target.bytes.data() + 8, 11) == "hello world");
+        CHECK(std::string(back[0], 7) + back[1] == "hello world");
+    }
+
+    TEST_CASE("requests complete in the order of their posts, reads before later sends")
+    {
+        node n;
+        region target(n, 1 << 20, all_rights);
+        connected_pair p(n);
+        std::vector<char> local(1 << 20);
+        std::vector<char> in(64);
+        for (DAT_UINT64 round = 0; round < 50; ++round) {
+            const DAT_RMR_TRIPLET large = target.at(0, 1 << 20);
+            const DAT_RMR_TRIPLET small = target.at(0, 8);
+            for (int i = 0; i < 2; ++i)
+                REQUIRE(p.b.recv(in.data(), 64, 0).ok());
+            REQUIRE(p.a.send("a", 1, 0).ok());
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 20, large, 1).ok());
+            REQUIRE(p.a.send("b", 1, 2).ok());
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 8, small, 3).ok());
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 8, small, 4, suppress).ok());
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 8, small, 5).ok());
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 8, small, 6, suppress).ok());
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 8, small, 7).ok());
+            for (DAT_UINT64 wanted : {0U, 1U, 2U, 3U, 5U, 7U})
+                REQUIRE(p.a.sent() == result{wanted, DAT_DTO_SUCCESS, 0});
+            REQUIRE(p.b.received().status == DAT_DTO_SUCCESS);
+            REQUIRE(p.b.received().status == DAT_DTO_SUCCESS);
+        }
+        completion none;
+        CHECK_FALSE(transport::dapls_ib_completion_poll(p.a.send_cq, none));
+    }
+
+    TEST_CASE("a barrier holds back what follows until the reads are back")
+    {
+        node n;
+        region target(n, 1 << 20, all_rights);
+        connected_pair p(n);
+        std::vector<char> local(1 << 20);
+        std::fill(target.bytes.begin(), target.bytes.end(), 'o');
+        char in[2][8] = {};
+        REQUIRE(p.b.recv(in[0], 8, 0).ok());
+        REQUIRE(p.b.recv(in[1], 8, 0).ok());
+        const DAT_RMR_TRIPLET all = target.at(0, 1 << 20);
+        char fresh = 'n';
+        REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 20, all, 1).ok());
+        REQUIRE(p.a.send("go", 2, 2, barrier).ok());
+        REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, &fresh, 1, target.at((1 << 20) - 1, 1), 3).ok());
+        REQUIRE(p.a.send("on", 2, 4).ok());
+        for (DAT_UINT64 i = 1; i <= 4; ++i)
+            CHECK(p.a.sent() == result{i, DAT_DTO_SUCCESS, 0});
+        CHECK(local.back() == 'o');
+        CHECK(p.b.received().length == 2);
+        CHECK(p.b.received().length == 2);
+        CHECK(target.bytes.back() == 'n');
+        REQUIRE(p.b.recv(in[0], 8, 0).ok());
+        REQUIRE(p.a.send("end", 3, 5).ok()); // back on the fast path
+        CHECK(p.a.sent().cookie == 5);
+        CHECK(p.b.received().length == 3);
+    }
+
+    TEST_CASE("suppressed successes do not show, failures do")
+    {
+        node n;
+        connected_pair p(n);
+        char in[8];
+        REQUIRE(p.b.recv(in, 8, 0).ok());
+        REQUIRE(p.b.recv(in, 8, 0).ok());
+        REQUIRE(p.a.send("a", 1, 1, suppress).ok());
+        REQUIRE(p.a.send("b", 1, 2).ok());
+        CHECK(p.a.sent().cookie == 2);
+        CHECK(p.b.received().status == DAT_DTO_SUCCESS);
+        CHECK(p.b.received().status == DAT_DTO_SUCCESS);
+        transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+        REQUIRE(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        REQUIRE(p.a.send("c", 1, 3, suppress).ok());
+        CHECK(p.a.sent() == result{3, DAT_DTO_ERR_FLUSHED, 0});
+    }
+
+    TEST_CASE("RDMA is served while the target's program does something else")
+    {
+        node n1, n2;
+        region target(n2, 1 << 20, all_rights);
+        connected_pair p(n1, n2);
+        std::vector<char> local(1 << 20, 'z');
+        std::vector<char> back(1 << 20);
+        const DAT_RMR_TRIPLET all = target.at(0, 1 << 20);
+        for (int round = 0; round < 20; ++round) {
+            std::fill(target.bytes.begin(), target.bytes.end(), 0);
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 1 << 20, all, 1).ok());
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, back.data(), 1 << 20, all, 2).ok());
+            REQUIRE(p.a.sent() == result{1, DAT_DTO_SUCCESS, 0});
+            REQUIRE(p.a.sent() == result{2, DAT_DTO_SUCCESS, 0});
+            REQUIRE(back == local);
+            // and when the target's consumer polled a moment ago
+            completion none;
+            REQUIRE_FALSE(transport::dapls_ib_completion_poll(p.b.recv_cq, none));
+        }
+    }
+
+    TEST_CASE("a receive that is too small")
+    {
+        node n;
+        connected_pair p(n);
+        char in[4];
+        REQUIRE(p.b.recv(in, 4, 1).ok());
+        REQUIRE(p.b.recv(in, 4, 2).ok());
+        REQUIRE(p.a.send("too long for it", 15, 3).ok());
+        CHECK(p.b.received() == result{1, DAT_DTO_ERR_LOCAL_LENGTH, 0});
+        CHECK(p.b.received() == result{2, DAT_DTO_ERR_FLUSHED, 0});
+        CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
+        CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+
+    TEST_CASE("a key that opens nothing breaks the connection and moves no data")
+    {
+        node n;
+        for (int wrong = 0; wrong < 4; ++wrong) {
+            region target(n, 64,
+                          wrong == 3 ? DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
+                                     : all_rights);
+            connected_pair p(n);
+            char local[32] = "secret";
+            DAT_RMR_TRIPLET there = target.at(0, 32);
+            if (wrong == 0)
+                there.rmr_context += 1000;
+            else if (wrong == 1)
+                there.virtual_address += 64;
+            else if (wrong == 2)
+                there = target.at(48, 32); // ends outside
+            if (wrong == 3)
+                CHECK(target.keys.remote == 0);
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local, 32, there, 1).ok());
+            const result r = p.a.sent();
+            CHECK(r.cookie == 1);
+            CHECK(r.status != DAT_DTO_SUCCESS);
+            CHECK(std::string(local) == "secret");
+            CHECK(p.a.ep.next() != DAT_EVENT_NUMBER{});
+            CHECK(p.b.ep.next() != DAT_EVENT_NUMBER{});
+        }
+    }
+
+    TEST_CASE("a deregistered key is dead")
+    {
+        node n;
+        connected_pair p(n);
+        DAT_RMR_TRIPLET there;
+        {
+            region target(n, 64, all_rights);
+            there = target.at(0, 8);
+        }
+        char local[8];
+        REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local, 8, there, 1).ok());
+        CHECK(p.a.sent().status != DAT_DTO_SUCCESS);
+    }
+}
+
+TEST_SUITE("the end of a connection")
+{
+    TEST_CASE("abrupt: everything posted comes back, once, in order, on both sides")
+    {
+        node n;
+        region target(n, 1 << 22, all_rights);
+        connected_pair p(n);
+        std::vector<char> local(1 << 22);
+        char in[8];
+        for (DAT_UINT64 i = 0; i < 10; ++i) {
+            REQUIRE(p.a.recv(in, 8, i).ok());
+            REQUIRE(p.b.recv(in, 8, i).ok());
+        }
+        for (DAT_UINT64 i = 0; i < 8; ++i)
+            REQUIRE(p.a.rdma(i % 2 != 0 ? DAT_DTO_RDMA_WRITE : DAT_DTO_RDMA_READ, local.data(),
+                             1 << 22, target.at(0, 1 << 22), i)
+                        .ok());
+        transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+        CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        REQUIRE(p.a.recv(in, 8, 10).ok()); // in disconnected state
+        REQUIRE(p.a.send(in, 8, 8).ok());
+        for (DAT_UINT64 i = 0; i <= 10; ++i)
+            CHECK(p.a.received() == result{i, DAT_DTO_ERR_FLUSHED, 0});
+        for (DAT_UINT64 i = 0; i < 10; ++i)
+            CHECK(p.b.received() == result{i, DAT_DTO_ERR_FLUSHED, 0});
+        for (DAT_UINT64 i = 0; i <= 8; ++i)
+            CHECK(p.a.sent().cookie == i);
+        completion none;
+        for (transport::cq *c : {&p.a.recv_cq, &p.a.send_cq, &p.b.recv_cq, &p.b.send_cq})
+            CHECK_FALSE(transport::dapls_ib_completion_poll(*c, none));
+        CHECK(p.a.ep.next(50ms) == DAT_EVENT_NUMBER{});
+        CHECK(p.b.ep.next(50ms) == DAT_EVENT_NUMBER{});
+    }
+
+    TEST_CASE("disconnecting while a large read comes in, many times")
+    {
+        node n;
+        region target(n, 1 << 23, all_rights);
+        std::vector<char> local(1 << 23);
+        for (int round = 0; round < 20; ++round) {
+            connected_pair p(n);
+            for (DAT_UINT64 i = 0; i < 4; ++i)
+                REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 23, target.at(0, 1 << 23), i)
+                            .ok());
+            std::this_thread::sleep_for(std::chrono::microseconds(200 * round));
+            transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+            for (DAT_UINT64 i = 0; i < 4; ++i)
+                REQUIRE(p.a.sent().cookie == i);
+        }
+    }
+
+    TEST_CASE("graceful: what was posted arrives first")
+    {
+        node n;
+        region target(n, 1 << 22, all_rights);
+        connected_pair p(n);
+        std::vector<char> local(1 << 22, 'w');
+        std::vector<char> in(1 << 20);
+        for (DAT_UINT64 i = 0; i < 8; ++i)
+            REQUIRE(p.b.recv(in.data(), 1 << 20, i).ok());
+        REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 1 << 22, target.at(0, 1 << 22), 0).ok());
+        for (DAT_UINT64 i = 1; i <= 8; ++i)
+            REQUIRE(p.a.send(local.data(), 1 << 20, i).ok());
+        transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_GRACEFUL_FLAG);
+        for (DAT_UINT64 i = 0; i < 8; ++i)
+            CHECK(p.b.received() == result{i, DAT_DTO_SUCCESS, 1 << 20});
+        CHECK(target.bytes == local);
+        for (DAT_UINT64 i = 0; i <= 8; ++i)
+            CHECK(p.a.sent() == result{i, DAT_DTO_SUCCESS, 0});
+        CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+
+    TEST_CASE("graceful does not wait for ever, and abrupt cuts it short")
+    {
+        node n("tcp lo linger_ms=100");
+        {
+            connected_pair p(n);
+            REQUIRE(p.a.send("nobody receives it", 18, 1).ok());
+            transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_GRACEFUL_FLAG);
+            CHECK(p.a.ep.next(20ms) == DAT_EVENT_NUMBER{});
+            CHECK(p.a.ep.next(1s) == DAT_CONNECTION_EVENT_DISCONNECTED);
+        }
+        node patient("tcp lo linger_ms=60000");
+        connected_pair p(patient);
+        REQUIRE(p.a.send("nobody receives it", 18, 1).ok());
+        transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_GRACEFUL_FLAG);
+        transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+        CHECK(p.a.ep.next(1s) == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(p.a.ep.next(50ms) == DAT_EVENT_NUMBER{});
+    }
+
+    TEST_CASE("both at once: one event each")
+    {
+        node n;
+        for (int round = 0; round < 50; ++round) {
+            connected_pair p(n);
+            const auto flags = round % 2 != 0 ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG;
+            std::thread other([&] { transport::dapls_ib_disconnect(p.b.qp, flags); });
+            transport::dapls_ib_disconnect(p.a.qp, flags);
+            other.join();
+            REQUIRE(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+            REQUIRE(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+            REQUIRE(p.a.ep.next(2ms) == DAT_EVENT_NUMBER{});
+            REQUIRE(p.b.ep.next(2ms) == DAT_EVENT_NUMBER{});
+        }
+    }
+
+    TEST_CASE("a message nobody received does not hide that the peer is gone")
+    {
+        node n("tcp lo linger_ms=100");
+        connected_pair p(n);
+        std::vector<char> large(100'000);
+        REQUIRE(p.a.send("x", 1, 1).ok());
+        REQUIRE(p.a.send(large.data(), 100'000, 1).ok());
+        transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+        CHECK(p.b.ep.next(5s) == DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+
+    TEST_CASE("reset, and connect again")
+    {
+        node n;
+        connected_pair p(n);
+        for (int round = 0; round < 20; ++round) {
+            transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+            REQUIRE(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+            REQUIRE(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+            REQUIRE(transport::dapls_ib_qp_reset(p.a.qp).ok());
+            REQUIRE(transport::dapls_ib_qp_reset(p.b.qp).ok());
+            char in[4];
+            REQUIRE(p.b.recv(in, 4, 5).ok());
+            REQUIRE(p.a.connect(n, p.bell.port).ok());
+            auto came = p.bell.owner.arrivals.take();
+            REQUIRE(came);
+            REQUIRE(transport::dapls_ib_accept_connection((*came)->request, p.b.qp, {}).ok());
+            REQUIRE(p.a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+            REQUIRE(p.b.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+            REQUIRE(p.a.send("ping", 4, 6).ok());
+            REQUIRE(p.b.received() == result{5, DAT_DTO_SUCCESS, 4});
+            REQUIRE(p.a.sent() == result{6, DAT_DTO_SUCCESS, 0});
+        }
+    }
+
+    TEST_CASE("freeing a connected queue pair: its completions stay, no upcall comes")
+    {
+        node n;
+        connected_pair p(n);
+        char in[8];
+        REQUIRE(p.b.recv(in, 8, 1).ok());
+        REQUIRE(p.a.send("abc", 3, 2).ok());
+        REQUIRE(p.b.recv_cq.fid != nullptr);
+        REQUIRE(p.b.received().cookie == 1);
+        p.a.free_qp();
+        std::memset(static_cast<void *>(&p.a.qp), 0xee, sizeof(p.a.qp));
+        CHECK(p.a.sent() == result{2, DAT_DTO_SUCCESS, 0});
+        CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(p.a.ep.next(50ms) == DAT_EVENT_NUMBER{});
+    }
+
+    TEST_CASE("a queue pair is freed while an upcall for it is under way")
+    {
+        node n;
+        connected_pair p(n);
+        std::atomic<int> inside{0};
+        std::atomic<bool> done{false};
+        p.a.ep.on_event = [&](DAT_EVENT_NUMBER) {
+            inside = 1;
+            std::this_thread::sleep_for(50ms);
+            done = true;
+        };
+        transport::dapls_ib_disconnect(p.b.qp, DAT_CLOSE_ABRUPT_FLAG);
+        REQUIRE(eventually([&] { return inside != 0; }));
+        p.a.free_qp();
+        CHECK(done);
+    }
+
+    TEST_CASE("the peer is killed")
+    {
+        int ready[2];
+        REQUIRE(pipe(ready) == 0);
+        const pid_t child = fork();
+        if (child == 0) {
+            node n;
+            door_bell bell(n);
+            side b(n);
+            char in[64];
+            for (DAT_UINT64 i = 0; i < 8; ++i)
+                (void)b.recv(in, 64, i);
+            if (write(ready[1], &bell.port, sizeof(bell.port)) < 0)
+                _exit(1);
+            auto came = bell.owner.arrivals.take();
+            (void)transport::dapls_ib_accept_connection((*came)->request, b.qp, {});
+            (void)b.ep.next();
+            (void)bell.owner.arrivals.take(); // the second request stays without an answer
+            if (write(ready[1], "r", 1) < 0)
+                _exit(1);
+            pause();
+        }
+        DAT_CONN_QUAL port = 0;
+        REQUIRE(read(ready[0], &port, sizeof(port)) == sizeof(port));
+        node n("tcp lo connect_retry_ms=200");
+        side a(n), waits(n);
+        char in[64];
+        REQUIRE(a.recv(in, 64, 1).ok());
+        REQUIRE(a.connect(n, port).ok());
+        REQUIRE(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        REQUIRE(waits.recv(in, 64, 2).ok());
+        REQUIRE(waits.connect(n, port).ok());
+        char go;
+        REQUIRE(read(ready[0], &go, 1) == 1);
+        kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
+        const DAT_EVENT_NUMBER end = a.ep.next();
+        CHECK((end == DAT_CONNECTION_EVENT_DISCONNECTED || end == DAT_CONNECTION_EVENT_BROKEN));
+        CHECK(a.received() == result{1, DAT_DTO_ERR_FLUSHED, 0});
+        CHECK(waits.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        CHECK(waits.received() == result{2, DAT_DTO_ERR_FLUSHED, 0});
+        close(ready[0]);
+        close(ready[1]);
+    }
+}
+
+TEST_SUITE("waiting")
+{
+    TEST_CASE("notify brings one callback for what comes after it")
+    {
+        node n;
+        connected_pair p(n);
+        char in[8];
+        for (int round = 0; round < 100; ++round) {
+            REQUIRE(p.b.recv(in, 8, 1).ok());
+            transport::dapls_ib_completion_notify(p.b.recv_cq);
+            completion none;
+            REQUIRE_FALSE(transport::dapls_ib_completion_poll(p.b.recv_cq, none));
+            if (round % 10 == 0)
+                std::this_thread::sleep_for(2ms);
+            REQUIRE(p.a.send("a", 1, 1).ok());
+            REQUIRE(p.b.recv_evd.callbacks.take());
+            REQUIRE(p.b.received().status == DAT_DTO_SUCCESS);
+            REQUIRE(p.a.sent().status == DAT_DTO_SUCCESS);
+        }
+        REQUIRE(p.b.recv(in, 8, 1).ok());
+        REQUIRE(p.a.send("a", 1, 1).ok());
+        REQUIRE(p.b.received().status == DAT_DTO_SUCCESS);
+        CHECK_FALSE(p.b.recv_evd.callbacks.take(20ms)); // not asked for
+    }
+
+    TEST_CASE("notify tells of flushed operations, too")
+    {
+        node n;
+        connected_pair p(n);
+        char in[8];
+        REQUIRE(p.b.recv(in, 8, 1).ok());
+        transport::dapls_ib_completion_notify(p.b.recv_cq);
+        transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+        CHECK(p.b.recv_evd.callbacks.take());
+        CHECK(p.b.received().status == DAT_DTO_ERR_FLUSHED);
+        transport::dapls_ib_completion_notify(p.b.recv_cq);
+        REQUIRE(p.b.recv(in, 8, 2).ok());
+        CHECK(p.b.recv_evd.callbacks.take());
+    }
+
+    TEST_CASE("cq_wait")
+    {
+        if (!transport::claims.cq_wait)
+            return;
+        node n;
+        connected_pair p(n);
+        char in[8];
+        using osd::deadline;
+        using osd::wait_result;
+
+        SUBCASE("ends with a completion")
+        {
+            for (int round = 0; round < 50; ++round) {
+                REQUIRE(p.b.recv(in, 8, 1).ok());
+                std::thread peer([&] {
+                    std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+                    (void)p.a.send("a", 1, 1);
+                });
+                completion got;
+                while (!transport::dapls_ib_completion_poll(p.b.recv_cq, got))
+                    REQUIRE(transport::dapls_ib_cq_wait(
+                                p.b.recv_cq, deadline::after_us(5'000'000)) == wait_result::woken);
+                peer.join();
+                CHECK(got.length == 1);
+                (void)p.a.sent();
+            }
+        }
+        SUBCASE("ends at its deadline")
+        {
+            const auto began = std::chrono::steady_clock::now();
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(30'000)) ==
+                  wait_result::timed_out);
+            CHECK(std::chrono::steady_clock::now() - began >= 30ms);
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::passed()) ==
+                  wait_result::timed_out);
+        }
+        SUBCASE("ends with a wake-up, the present one or the next")
+        {
+            transport::dapls_ib_cq_wakeup(p.b.recv_cq);
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
+                  wait_result::woken);
+            for (int round = 0; round < 50; ++round) {
+                std::thread other([&] {
+                    std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
+                    transport::dapls_ib_cq_wakeup(p.b.recv_cq);
+                });
+                CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
+                      wait_result::woken);
+                other.join();
+            }
+        }
+        SUBCASE("is interrupted by a signal")
+        {
+            struct sigaction action {};
+            action.sa_handler = [](int) {};
+            sigaction(SIGUSR1, &action, nullptr);
+            const pthread_t self = pthread_self();
+            std::thread other([&] {
+                std::this_thread::sleep_for(50ms);
+                pthread_kill(self, SIGUSR1);
+            });
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
+                  wait_result::interrupted);
+            other.join();
+        }
+        SUBCASE("ends when the connection does")
+        {
+            REQUIRE(p.b.recv(in, 8, 1).ok());
+            std::thread other([&] {
+                std::this_thread::sleep_for(50ms);
+                transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+            });
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
+                  wait_result::woken);
+            other.join();
+            CHECK(p.b.received().status == DAT_DTO_ERR_FLUSHED);
+        }
+        SUBCASE("serves RDMA meanwhile")
+        {
+            region target(n, 1 << 20, all_rights);
+            std::vector<char> local(1 << 20, 'r');
+            std::thread other([&] {
+                (void)p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 1 << 20, target.at(0, 1 << 20), 1);
+                (void)p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 20, target.at(0, 1 << 20), 2);
+                (void)p.a.sent();
+                (void)p.a.sent();
+                transport::dapls_ib_cq_wakeup(p.b.recv_cq);
+            });
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
+                  wait_result::woken);
+            other.join();
+            CHECK(target.bytes == local);
+        }
+        SUBCASE("sees a message that came before its receive was posted")
+        {
+            REQUIRE(p.a.send("a", 1, 1).ok());
+            std::thread other([&] {
+                std::this_thread::sleep_for(50ms);
+                (void)p.b.recv(in, 8, 9);
+            });
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
+                  wait_result::woken);
+            other.join();
+            CHECK(p.b.received() == result{9, DAT_DTO_SUCCESS, 1});
+        }
+    }
+
+    TEST_CASE("an idle adapter sleeps")
+    {
+        node n;
+        connected_pair p(n);
+        completion none;
+        (void)transport::dapls_ib_completion_poll(p.a.recv_cq, none);
+        std::this_thread::sleep_for(300ms);
+        auto cpu = [] {
+            timespec t;
+            clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+            return t.tv_sec * 1'000'000 + t.tv_nsec / 1000;
+        };
+        const auto before = cpu();
+        std::this_thread::sleep_for(500ms);
+        CHECK(cpu() - before < 2000); // microseconds
+    }
+}
+
+TEST_SUITE("threads")
+{
+    TEST_CASE("posting, polling and breaking at the same time lose nothing")
+    {
+        node n;
+        for (int round = 0; round < 30; ++round) {
+            connected_pair p(n);
+            constexpr std::size_t count = 60;
+            char in[8];
+            std::atomic<bool> stop{false};
+            std::size_t sent = 0, received = 0;
+            std::thread sender([&] {
+                for (DAT_UINT64 i = 0; i < count; ++i)
+                    (void)p.a.send("abcd", 4, i);
+            });
+            std::thread receiver([&] {
+                for (DAT_UINT64 i = 0; i < count; ++i)
+                    (void)p.b.recv(in, 8, i);
+            });
+            std::thread poller([&] {
+                completion c;
+                while (sent < count || received < count) {
+                    if (transport::dapls_ib_completion_poll(p.a.send_cq, c))
+                        sent += c.wr->cookie.as_64 == sent ? 1 : 1000;
+                    if (transport::dapls_ib_completion_poll(p.b.recv_cq, c))
+                        received += c.wr->cookie.as_64 == received ? 1 : 1000;
+                    if (stop)
+                        return;
+                }
+            });
+            std::this_thread::sleep_for(std::chrono::microseconds(20 * round));
+            transport::dapls_ib_disconnect(round % 3 != 0 ? p.a.qp : p.b.qp, DAT_CLOSE_ABRUPT_FLAG);
+            sender.join();
+            receiver.join();
+            CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+            CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+            const auto until = std::chrono::steady_clock::now() + 5s;
+            std::thread guard([&] {
+                while (!stop && std::chrono::steady_clock::now() < until && poller.joinable())
+                    std::this_thread::sleep_for(1ms);
+                stop = true;
+            });
+            poller.join();
+            stop = true;
+            guard.join();
+            CHECK(sent == count);
+            CHECK(received == count);
+        }
+    }
+}

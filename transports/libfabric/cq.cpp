@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <poll.h>
+
+namespace dapl::libfabric {
+
+using namespace ofi;
+
+namespace {
+
+/// Gives a finished request to the consumer, or drops a success it did not want to see.
+void admit(cq &c, qp &q, wr &w) OSD_REQUIRES(c.lock)
+{
+    if (w.operation == DAT_DTO_RDMA_READ) {
+        const std::uint32_t done = q.reads_done.load(std::memory_order_relaxed);
+        q.reads_done.store((done + 1) & order_mask); // before the look at q.fenced
+    }
+    if (!w.suppressed || w.done_status != DAT_DTO_SUCCESS)
+        c.aside.push(w);
+}
+
+bool in_order(const qp &q, const wr &w)
+{
+    return (w.order & order_mask) == q.reads_done.load(std::memory_order_relaxed);
+}
+
+bool posted_before(const wr &a, const wr &b)
+{
+    return static_cast<std::int32_t>(a.sequence - b.sequence) < 0;
+}
+
+void finish_request(cq &c, wr &w) OSD_REQUIRES(c.lock)
+{
+    qp &q = *w.home;
+    if (&w == &q.last_word) {
+        q.last_word_back.store(true, std::memory_order_release);
+        return;
+    }
+    q.held.insert(w, posted_before);
+    while (!q.held.empty() && in_order(q, *q.held.front()))
+        admit(c, q, *q.held.pop());
+    if (q.fenced.load())
+        release_later(*q.device);
+}
+
+void finish(cq &c, void *context, std::uint64_t flags, std::size_t length, int error)
+    OSD_REQUIRES(c.lock)
+{
+    if (context == nullptr || (flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0)
+        return; // of a peer that is none of ours
+    wr &w = *static_cast<wr *>(context);
+    w.done_length = static_cast<DAT_UINT32>(length);
+    w.done_status = error == 0 ? DAT_DTO_SUCCESS : dto_status(error);
+    if (w.done_status != DAT_DTO_SUCCESS && w.done_status != DAT_DTO_ERR_FLUSHED)
+        w.home->broken.store(true, std::memory_order_relaxed);
+    if (w.operation == DAT_DTO_RECEIVE)
+        c.aside.push(w);
+    else
+        finish_request(c, w);
+}
+
+bool take_error(cq &c) OSD_REQUIRES(c.lock)
+{
+    fi_cq_err_entry entry{};
+    if (fi_cq_readerr(c.fid, &entry, 0) <= 0)
+        return false;
+    finish(c, entry.op_context, entry.flags, entry.len, entry.err);
+    return true;
+}
+
+/// Moves one batch, successes or a failure, out of libfabric.
+bool take_batch(cq &c) OSD_REQUIRES(c.lock)
+{
+    fi_cq_msg_entry entries[cq::batch];
+    const ssize_t got = fi_cq_read(c.fid, entries, cq::batch);
+    if (got == -FI_EAVAIL)
+        return take_error(c);
+    for (ssize_t i = 0; i < got; ++i)
+        finish(c, entries[i].op_context, entries[i].flags, entries[i].len, 0);
+    return got > 0;
+}
+
+void take_consumers_batch(cq &c) OSD_REQUIRES(c.lock)
+{
+    for (; c.head != c.count; ++c.head) {
+        const fi_cq_msg_entry &entry = c.taken[c.head];
+        finish(c, entry.op_context, entry.flags, entry.len, 0);
+    }
+}
+
+void shut_out_consumer(cq &c) OSD_REQUIRES(c.lock)
+{
+    c.detour.store(1, std::memory_order_release);
+    fence_all_threads();
+    c.consumer.wait_until_empty();
+}
+
+void let_consumer_in(cq &c) OSD_REQUIRES(c.lock)
+{
+    if (c.aside.empty())
+        c.detour.store(0, std::memory_order_release);
+}
+
+} // namespace
+
+namespace ofi {
+
+namespace {
+
+/// Somebody sleeps on this CQ and there is something for him.
+void announce(cq &c)
+{
+    if ((c.sleepers.load() & (cq::waiting | cq::notify)) != 0)
+        (void)fi_cq_signal(c.fid); // makes wait_fd readable, for the waiter and the service thread
+}
+
+} // namespace
+
+void harvest(cq &c)
+{
+    bool any;
+    {
+        osd::lock_guard hold(c.lock);
+        shut_out_consumer(c);
+        take_consumers_batch(c);
+        while (take_batch(c)) {
+        }
+        any = !c.aside.empty();
+        let_consumer_in(c);
+    }
+    if (any)
+        announce(c);
+}
+
+void flush(cq &c, fifo<wr> &operations)
+{
+    if (operations.empty())
+        return;
+    {
+        osd::lock_guard hold(c.lock);
+        while (wr *w = operations.pop()) {
+            w->done_status = DAT_DTO_ERR_FLUSHED;
+            w->done_length = 0;
+            c.aside.push(*w);
+        }
+        c.detour.store(1, std::memory_order_release);
+    }
+    announce(c);
+}
+
+void release_held(qp &q)
+{
+    cq &c = *q.send_cq;
+    {
+        osd::lock_guard hold(c.lock);
+        if (q.held.empty())
+            return;
+        while (wr *w = q.held.pop())
+            c.aside.push(*w);
+        c.detour.store(1, std::memory_order_release);
+    }
+    announce(c);
+}
+
+bool poll_aside(cq &c, completion &done)
+{
+    osd::lock_guard hold(c.lock);
+    while (c.aside.empty()) {
+        // The consumer is the caller, and the lock keeps the others away: no need for the door.
+        if (c.head != c.count)
+            take_consumers_batch(c);
+        else if (!take_batch(c))
+            break;
+    }
+    const wr *w = c.aside.front();
+    if (w != nullptr) {
+        done = {c.aside.pop(), w->done_length, w->done_status};
+    }
+    c.detour.store(c.aside.empty() ? 0 : 1, std::memory_order_release);
+    return w != nullptr;
+}
+
+namespace {
+
+/// For the consumer; the others cannot see its batch.
+bool has_completion(cq &c)
+{
+    return c.detour.load(std::memory_order_acquire) != 0 || c.head != c.count || progress(c);
+}
+
+} // namespace
+
+void notify_cq(cq &c)
+{
+    c.sleepers.fetch_or(cq::notify);
+    if (!c.armed.load()) // after the line above; the service thread does the opposite
+        call_service(*c.device);
+}
+
+void wake_cq(cq &c)
+{
+    c.woken.store(1);
+    if ((c.sleepers.load() & cq::waiting) != 0)
+        (void)fi_cq_signal(c.fid);
+}
+
+namespace {
+
+/// Spins as long as it pays, for a thread that sleeps costs its waker 6 microseconds and is back
+/// after 15 only.
+bool spin(cq &c)
+{
+    if (c.spin_skip != 0) {
+        --c.spin_skip;
+        return false;
+    }
+    const osd::deadline until = osd::deadline::after_us(c.device->params.spin_us);
+    do {
+        if (has_completion(c) || c.woken.load(std::memory_order_relaxed) != 0) {
+            c.spin_failed = 0;
+            return true;
+        }
+    } while (!until.has_passed());
+    c.spin_failed = c.spin_failed < 6 ? c.spin_failed + 1 : 6;
+    c.spin_skip = (1U << c.spin_failed) - 1;
+    return false;
+}
+
+osd::wait_result sleep_on(cq &c, osd::deadline until)
+{
+    pollfd ready{c.wait_fd, POLLIN, 0};
+    const std::int64_t ns = std::max<std::int64_t>(0, until.at_ns() - osd::now_ns());
+    const timespec left{static_cast<std::time_t>(ns / 1'000'000'000),
+                        static_cast<long>(ns % 1'000'000'000)};
+    const int got = ppoll(&ready, 1, until.is_never() ? nullptr : &left, nullptr);
+    if (got < 0 && errno == EINTR)
+        return osd::wait_result::interrupted;
+    return got == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
+}
+
+/// Tells when a descriptor is readable for something that nobody can read: a message without a
+/// receive, or an end that libfabric will only see behind such a message. Then the wait goes on
+/// blindly, for a millisecond at a time.
+class futility {
+public:
+    bool worth_looking()
+    {
+        const std::int64_t now = osd::now_ns();
+        in_vain_ = now - last_ < short_round_ns ? in_vain_ + 1 : 0;
+        last_ = now;
+        return in_vain_ < enough;
+    }
+
+private:
+    static constexpr std::int64_t short_round_ns = 10'000;
+    static constexpr unsigned enough = 64;
+    std::int64_t last_ = 0;
+    unsigned in_vain_ = 0;
+};
+
+osd::wait_result doze(osd::deadline until)
+{
+    const osd::deadline soon = osd::deadline::after_us(1000);
+    const timespec at = (soon < until ? soon : until).as_timespec();
+    const int error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
+    return error == EINTR ? osd::wait_result::interrupted : osd::wait_result::timed_out;
+}
+
+osd::wait_result wait_asleep(cq &c, osd::deadline until)
+{
+    futility luck;
+    fid *watched = &c.fid->fid;
+    for (;;) {
+        // Before the looks: it takes back the signal that what they find may have given.
+        const bool quiet = fi_trywait(c.device->fabric, &watched, 1) == 0;
+        if (c.woken.exchange(0) != 0 || has_completion(c))
+            return osd::wait_result::woken;
+        const bool look = luck.worth_looking();
+        if (look && !quiet)
+            continue;
+        if (!look)
+            call_service(*c.device); // which may find out that a peer is gone
+        const osd::wait_result how = look ? sleep_on(c, until) : doze(until);
+        if (how == osd::wait_result::interrupted)
+            return how;
+        if (until.has_passed())
+            return has_completion(c) ? osd::wait_result::woken : osd::wait_result::timed_out;
+    }
+}
+
+} // namespace
+
+osd::wait_result wait_for_cq(cq &c, osd::deadline until)
+{
+    if (c.woken.exchange(0) != 0 || has_completion(c))
+        return osd::wait_result::woken;
+    if (until.has_passed())
+        return osd::wait_result::timed_out;
+    if (spin(c))
+        return osd::wait_result::woken;
+    c.sleepers.fetch_or(cq::waiting);
+    const osd::wait_result how = wait_asleep(c, until);
+    if ((c.sleepers.fetch_and(~(cq::waiting | cq::tell)) & cq::tell) != 0)
+        call_service(*c.device);
+    return how;
+}
+
+status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
+{
+    fi_cq_attr attr{};
+    attr.size = static_cast<std::size_t>(depth);
+    attr.format = FI_CQ_FORMAT_MSG;
+    attr.wait_obj = FI_WAIT_FD;
+    const int error = fi_cq_open(device.domain, &attr, &c.fid, &c);
+    if (error != 0) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no completion queue of %d: %s", device.name, depth,
+                 fi_strerror(-error));
+        return control_error(-error);
+    }
+    c.device = &device;
+    c.owner = owner;
+    (void)fi_control(&c.fid->fid, FI_GETWAIT, &c.wait_fd);
+    watch(c);
+    return success;
+}
+
+} // namespace ofi
+
+status transport::dapls_ib_cq_alloc(hca &device, cq &c, evd &owner, DAT_COUNT &depth)
+{
+    return open_cq(device, c, &owner, depth);
+}
+
+void transport::dapls_ib_cq_free(cq &c)
+{
+    if (c.device->foreign())
+        return;
+    unwatch(c);
+    const int error = fi_close(&c.fid->fid);
+    if (error != 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: completion queue not closed: %s", c.device->name,
+                 fi_strerror(-error));
+    c.fid = nullptr;
+}
+
+} // namespace dapl::libfabric

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the source files of this port share beside port.hpp.
+#pragma once
+
+#include "port.hpp"
+
+namespace dapl::libfabric::ofi {
+
+// --- hca.cpp
+
+/// The DAT code for a libfabric error (positive) of a control operation.
+status control_error(int error);
+/// How an operation ended that failed with this libfabric error (positive).
+DAT_DTO_COMPLETION_STATUS dto_status(int error);
+
+// --- cq.cpp
+
+/// Takes all finished operations out of libfabric and out of the consumer's batch and sets them
+/// aside, so that no later look at this CQ needs the queue pairs they belong to.
+void harvest(cq &c) OSD_EXCLUDES(c.lock);
+/// Sets these operations aside as flushed; they are not, or no longer, libfabric's.
+void flush(cq &c, fifo<wr> &operations) OSD_EXCLUDES(c.lock);
+/// Gives up waiting for earlier reads, which do not come back.
+void release_held(qp &q);
+
+// --- qp.cpp
+
+phase phase_of(qp &q) OSD_EXCLUDES(q.lock);
+void set_phase(hca &device, qp &q, phase state) OSD_REQUIRES(device.lock) OSD_EXCLUDES(q.lock);
+/// Gives q an endpoint made for `info`; a libfabric error (negative) otherwise.
+int open_endpoint(hca &device, qp &q, fi_info &info) OSD_REQUIRES(device.lock);
+/// Closes an endpoint to which nothing was posted; q comes to `state`.
+void drop_endpoint(hca &device, qp &q, phase state) OSD_REQUIRES(device.lock);
+/// The connection stands: posts the receives that waited for it.
+void go_live(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// Breaks the connection, if any, and brings back what was posted.
+void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// Posts what waited behind a barrier, as far as it may go.
+void release_fenced(qp &q) OSD_EXCLUDES(q.lock);
+/// Asks the peer to confirm that everything up to now has arrived; false when that is not possible.
+bool say_last_word(qp &q) OSD_EXCLUDES(q.lock);
+
+// --- service.cpp
+
+bool start_service(hca &device);
+void stop_service(hca &device);
+/// The consumer's interest in a CQ changed. Any thread, any lock.
+void call_service(hca &device);
+/// Sends that waited behind a barrier may go. Any thread, any lock.
+void release_later(hca &device);
+/// Has the service thread look at this queue pair at the given time.
+void schedule(hca &device, qp &q, std::int64_t due_ns) OSD_REQUIRES(device.lock);
+/// Waits until no upcall for `object`, which cannot get a new one, is under way.
+void wait_quiet(hca &device, const void *object) OSD_REQUIRES(device.lock);
+void watch(cq &c);
+void unwatch(cq &c);
+/// A queue pair receives on c, and sends on another or the same.
+void add_receiver(hca &device, cq &c, cq &sends_at) OSD_REQUIRES(device.lock);
+void remove_receiver(hca &device, cq &c) OSD_REQUIRES(device.lock);
+
+// An upcall stands between these two. It is made without the lock, and wait_quiet sees it. After it
+// the object may be gone.
+void begin_upcall(hca &device, const void *object) OSD_RELEASE(device.lock);
+void end_upcall(hca &device) OSD_ACQUIRE(device.lock);
+
+// --- cm.cpp
+
+void drain_events(hca &device) OSD_REQUIRES(device.lock);
+/// Timers and verdicts of a queue pair that schedule() was called for.
+void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// Ends an attempt to connect without a verdict.
+void abandon(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// The connection is over and not by our doing.
+void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock);
+
+// --- listener.cpp
+
+void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t data_size)
+    OSD_REQUIRES(device.lock);
+/// Uses up a request that was answered.
+void release_request(hca &device, cr &request) OSD_REQUIRES(device.lock);
+/// Closes the passive endpoints that nothing can refer to any more.
+void close_passives(hca &device, std::int64_t retired_before) OSD_REQUIRES(device.lock);
+
+// --- socket.cpp
+
+/// Ends the conversation on the socket below q's endpoint, behind libfabric's back.
+void shut_socket(qp &q) OSD_REQUIRES(q.lock);
+/// Whether the peer closed or the connection failed, though data may still wait to be read.
+bool hung_up(qp &q) OSD_EXCLUDES(q.lock);
+
+// --- message.cpp: what travels with connection management
+
+/// Stands in front of private data. It tells peers of this kind from others, and consumers'
+/// rejections from the port's own.
+struct cm_header {
+    enum kind_t : std::uint8_t { request = 1, accept, reject_by_consumer, reject_by_port };
+
+    unsigned char magic[4];
+    std::uint8_t version;
+    std::uint8_t kind;
+    std::uint8_t size_high; ///< of the private data that follow
+    std::uint8_t size_low;
+
+    std::size_t size() const { return std::size_t{size_high} << 8 | size_low; }
+};
+static_assert(sizeof(cm_header) == 8);
+
+struct cm_message {
+    static constexpr std::size_t max_data = 256;
+
+    unsigned char bytes[sizeof(cm_header) + max_data];
+    std::size_t size;
+
+    cm_message(cm_header::kind_t, const private_data &);
+};
+
+/// The header of a message, or null when it is not from a port of this kind. `data` is set to the
+/// private data, or to nothing.
+const cm_header *parse_message(const void *bytes, std::size_t size, private_data &data);
+
+inline std::int64_t ns_from_now(std::uint32_t ms)
+{
+    return osd::now_ns() + std::int64_t{ms} * 1'000'000;
+}
+
+} // namespace dapl::libfabric::ofi

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+
+namespace dapl::libfabric {
+
+namespace {
+
+constexpr DAT_MEM_PRIV_FLAGS remote_rights =
+    static_cast<DAT_MEM_PRIV_FLAGS>(DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+
+std::uint64_t access_for(DAT_MEM_PRIV_FLAGS privileges)
+{
+    std::uint64_t access = FI_SEND | FI_WRITE | FI_RECV | FI_READ;
+    if ((privileges & DAT_MEM_PRIV_REMOTE_READ_FLAG) != 0)
+        access |= FI_REMOTE_READ;
+    if ((privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG) != 0)
+        access |= FI_REMOTE_WRITE;
+    return access;
+}
+
+} // namespace
+
+status transport::dapls_ib_pd_alloc(hca &device, pd &domain)
+{
+    domain.device = &device;
+    return success;
+}
+
+status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &params,
+                                       mr_keys &keys)
+{
+    hca &device = *domain.device;
+    const int error = fi_mr_reg(device.domain, params.address, params.length,
+                                access_for(params.privileges), 0, 0, 0, &region.fid, nullptr);
+    if (error != 0) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %p failed: %s", device.name, params.address,
+                 fi_strerror(-error));
+        return ofi::control_error(-error);
+    }
+    region.device = &device;
+    const std::uint64_t key = fi_mr_key(region.fid);
+    if (key > UINT32_MAX) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: libfabric's key 0x%llx does not fit a DAT context",
+                 device.name, static_cast<unsigned long long>(key));
+        fi_close(&region.fid->fid);
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
+    }
+    keys.local = static_cast<DAT_LMR_CONTEXT>(key);
+    keys.remote = (params.privileges & remote_rights) != 0 ? static_cast<DAT_RMR_CONTEXT>(key) : 0;
+    return success;
+}
+
+void transport::dapls_ib_mr_deregister(mr &region)
+{
+    if (region.device->foreign())
+        return;
+    fi_close(&region.fid->fid);
+    region.fid = nullptr;
+}
+
+} // namespace dapl::libfabric

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "internal.hpp"
+
+#include <cstring>
+
+namespace dapl::libfabric::ofi {
+
+namespace {
+
+constexpr unsigned char magic[4] = {'D', 'A', 'T', 0xd2};
+constexpr std::uint8_t wire_version = 1;
+
+} // namespace
+
+cm_message::cm_message(cm_header::kind_t kind, const private_data &data)
+    : size(sizeof(cm_header) + data.size)
+{
+    cm_header header{};
+    std::memcpy(header.magic, magic, sizeof(magic));
+    header.version = wire_version;
+    header.kind = kind;
+    header.size_high = static_cast<std::uint8_t>(data.size >> 8);
+    header.size_low = static_cast<std::uint8_t>(data.size);
+    std::memcpy(bytes, &header, sizeof(header));
+    if (data.size != 0)
+        std::memcpy(bytes + sizeof(header), data.bytes, data.size);
+}
+
+const cm_header *parse_message(const void *bytes, std::size_t size, private_data &data)
+{
+    data = {};
+    const auto *header = static_cast<const cm_header *>(bytes);
+    if (size < sizeof(cm_header) || std::memcmp(header->magic, magic, sizeof(magic)) != 0 ||
+        header->version != wire_version || header->size() > size - sizeof(cm_header))
+        return nullptr;
+    if (header->size() != 0)
+        data = {header + 1, header->size()};
+    return header;
+}
+
+} // namespace dapl::libfabric::ofi

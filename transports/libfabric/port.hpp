@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The libfabric port: FI_EP_MSG endpoints, as the tcp provider has them on any network interface.
+//
+// Who may touch what
+//   hca::lock      connection management: event queue, passive endpoints, phases, lists of the hca
+//   qp::lock       the way of a posted operation that cannot go straight to libfabric
+//   cq::lock       completions set aside; taken instead of the door by all but the consumer
+// They are taken in this order. None is held during an upcall, none is taken on the fast paths:
+// those pass doors (fence.hpp), which the slow paths shut when they need to be alone.
+#pragma once
+
+#include "chain.hpp"
+#include "dapls_ib.hpp"
+#include "fence.hpp"
+#include "osd_annotations.hpp"
+#include "osd_sync.hpp"
+#include "osd_thread.hpp"
+#include "params.hpp"
+#include "port_features.hpp"
+
+#include <netinet/in.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+static_assert(DAPLS_IB_VERSION == 1, "the libfabric port was written for version 1");
+
+namespace dapl::libfabric::ofi {
+
+struct cq;
+struct hca;
+struct qp;
+struct passive;
+
+inline constexpr DAT_COUNT max_iov = 4;
+
+/// Order of completion: the number of RDMA reads posted before this operation. libfabric finishes a
+/// send when the socket took it, which may be long before the data of an earlier read are back.
+inline constexpr std::uint32_t order_mask = 0x7fffffff;
+/// This one is not for the fast path, whatever its order.
+inline constexpr std::uint32_t order_special = 0x80000000;
+
+struct wr : work_request {
+    qp *home;
+    std::uint32_t order; ///< requests only
+
+    // While the operation is set aside: not yet posted to libfabric, or finished but not polled.
+    wr *next;
+    DAT_UINT32 done_length;
+    DAT_DTO_COMPLETION_STATUS done_status;
+    bool suppressed;
+    bool fence; ///< posted with DAT_COMPLETION_BARRIER_FENCE_FLAG
+    std::uint8_t segments;
+    iovec iov[max_iov];
+    fi_rma_iov remote;
+};
+
+/// Tells a ring which of an object's links is its own.
+struct all_link : link {};
+struct todo_link : link {};
+
+/// What the service thread knows of a CQ. Guarded by hca::lock.
+struct watch_state {
+    std::int64_t due_ns = INT64_MAX; ///< when to look again, if nothing happens
+    std::uint32_t period_us = 0;     ///< how long it was left alone last time
+    bool seen_idle = false;          ///< its consumer, at the last look
+    bool listed = false;             ///< in the thread's epoll, armed or not
+    /// Queue pairs that receive here. A socket is watched through the CQ of its receives.
+    std::uint32_t receivers = 0;
+    /// Where all of them send. Who polls there serves the same sockets. Null when there are
+    /// several.
+    cq *mate = nullptr;
+};
+
+struct cq : all_link, todo_link {
+    // The consumer's, inside the door.
+    door consumer;
+    /// Not zero: completions may have been set aside, or somebody wants to be alone. Take the lock.
+    std::atomic<std::uint32_t> detour{0};
+    fid_cq *fid = nullptr;
+    std::uint32_t head = 0;
+    std::uint32_t count = 0;
+    static constexpr std::uint32_t batch = 8; ///< taken from libfabric at a time
+    fi_cq_msg_entry taken[batch];
+
+    enum : std::uint32_t {
+        waiting = 1, ///< the consumer is inside cq_wait
+        notify = 2,  ///< it wants a dapl_evd_dto_callback
+        tell = 4,    ///< with waiting: the service thread wants to know when it ends
+    };
+    std::atomic<std::uint32_t> sleepers{0};
+    std::atomic<std::uint32_t> posting{0}; ///< set by posts of those that receive here
+    std::atomic<std::uint32_t> woken{0};   ///< cq_wakeup was called
+    std::uint32_t spin_skip = 0; ///< waits to go to sleep at once, for spinning was in vain
+    std::uint32_t spin_failed = 0;
+
+    osd::mutex lock;
+    fifo<wr> aside OSD_GUARDED_BY(lock); ///< finished, older than all that is in `taken` and in fid
+
+    hca *device = nullptr;
+    evd *owner = nullptr;
+    int wait_fd = -1;
+    std::atomic<bool> armed{false}; ///< the service thread is woken when wait_fd becomes readable
+    watch_state watch;
+};
+
+enum class phase : std::uint8_t {
+    idle,       ///< as made: takes receives
+    connecting, ///< has an attempt
+    accepting,
+    live,
+    closing, ///< graceful disconnect: waits for the peer to have everything
+    dead,    ///< what is posted comes back flushed
+};
+
+/// What is needed to repeat a connection request.
+struct attempt {
+    sockaddr_storage address;
+    std::int64_t give_up_ns;
+    std::int64_t next_try_ns;
+    std::uint32_t delay_ms;
+    std::size_t size;
+    unsigned char bytes[256];
+};
+
+struct qp : all_link, todo_link {
+    // Read by both posting threads. Null: take the slow path, under the lock.
+    std::atomic<fid_ep *> ep{nullptr};
+    cq *send_cq = nullptr;
+    cq *recv_cq = nullptr;
+
+    // The sending thread's, inside its door. The messages are prepared but for what changes.
+    door send_door;
+    std::uint32_t reads_posted = 0;
+    iovec send_iov{};
+    fi_msg send_msg{};
+    fi_rma_iov remote_iov{};
+    fi_msg_rma rma_msg{};
+
+    // The receiving thread's.
+    door recv_door;
+
+    // Of who takes completions from send_cq.
+    std::atomic<std::uint32_t> reads_done{0};
+    fifo<wr> held; ///< finished before an earlier read, by sequence
+
+    osd::mutex lock;
+    fid_ep *fid OSD_GUARDED_BY(lock) = nullptr;     ///< the endpoint, in every phase that has one
+    phase state OSD_GUARDED_BY(lock) = phase::idle; ///< written with hca::lock held, too
+    bool last_word_said OSD_GUARDED_BY(lock) = false;
+    int socket OSD_GUARDED_BY(lock) = -1;        ///< below fid, once looked for
+    fifo<wr> pending_recvs OSD_GUARDED_BY(lock); ///< posted before the connection
+    fifo<wr> fenced_sends OSD_GUARDED_BY(lock);  ///< behind a barrier: wait for reads_done
+    std::atomic<bool> fenced{false};             ///< fenced_sends is not empty
+
+    hca *device = nullptr;
+    endpoint *owner = nullptr;
+    DAT_COUNT max_recv = 0;
+    DAT_COUNT max_send = 0;
+    attempt *trying = nullptr;       ///< in phase connecting
+    DAT_EVENT_NUMBER verdict{};      ///< upcall the service thread owes, or none
+    std::int64_t due_ns = 0;         ///< in hca::todo: when to look at this
+    std::int64_t close_by_ns = 0;    ///< in phase closing
+    std::int64_t hung_up_ns = 0;     ///< when the peer was first seen gone
+    std::atomic<bool> broken{false}; ///< an operation failed otherwise than by the disconnect
+    std::atomic<bool> last_word_back{false};
+    wr last_word{}; ///< in phase closing: when it is back, the peer has all that was sent before
+};
+
+struct pd {
+    hca *device = nullptr;
+};
+
+struct mr {
+    fid_mr *fid = nullptr;
+    hca *device = nullptr;
+};
+
+/// A passive endpoint. It outlives its listener as long as requests that came in are unanswered.
+struct passive : all_link {
+    hca *device = nullptr;
+    fid_pep *fid = nullptr;
+    service_point *owner = nullptr; ///< null once the listener is gone
+    std::int64_t retired_ns = 0;
+    std::uint32_t requests = 0;
+};
+
+struct listener {
+    passive *of = nullptr;
+};
+
+/// A connection request in its way from upcall to answer.
+struct cr {
+    passive *from = nullptr;
+    fi_info *info = nullptr;
+
+    cr(passive *p, fi_info *i) : from(p), info(i) {}
+    cr() = default;
+    cr(cr &&other) noexcept : from(other.from), info(other.info) { other.forget(); }
+    cr &operator=(cr &&other) noexcept
+    {
+        from = other.from;
+        info = other.info;
+        other.forget();
+        return *this;
+    }
+    void forget()
+    {
+        from = nullptr;
+        info = nullptr;
+    }
+};
+
+struct hca {
+    adapter_params params;
+    sockaddr_storage address{};
+    char name[64] = {};
+    char mtu[24] = {};
+    DAT_NAMED_ATTR named_attrs[12] = {};
+    DAT_COUNT num_named_attrs = 0;
+    adapter *owner = nullptr;
+    long process = 0; ///< that opened it; in a forked child everything is left alone
+
+    fi_info *info = nullptr;
+    fid_fabric *fabric = nullptr;
+    fid_domain *domain = nullptr;
+    fid_eq *eq = nullptr;
+    std::size_t max_recv = 0;
+    std::size_t max_send = 0;
+    std::size_t max_tx_size = 0; ///< what libfabric takes for a limit, though it may not be one
+    std::size_t max_private_data = 0;
+    bool tcp_like = false; ///< the provider's ways are those of tcp
+
+    // The service thread sleeps on `epoll`: the event queue, `kick`, and the CQs it watches.
+    osd::thread service;
+    int epoll = -1;
+    int kick = -1;
+    std::atomic<int> socket_hint{0}; ///< descriptor near which a new socket is likely found
+
+    osd::mutex lock;
+    osd::condition quiet;                            ///< `busy` changed while somebody waits
+    const void *busy OSD_GUARDED_BY(lock) = nullptr; ///< what an upcall is under way for
+    bool stopping OSD_GUARDED_BY(lock) = false;
+    ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
+    ring<cq, todo_link> ready OSD_GUARDED_BY(lock); ///< CQs to look after
+    ring<qp, all_link> qps OSD_GUARDED_BY(lock);
+    ring<qp, todo_link> todo OSD_GUARDED_BY(lock); ///< queue pairs with a timer or a verdict
+    ring<passive, all_link> passives OSD_GUARDED_BY(lock);
+    cq spare; ///< for queue pairs that lack one; libfabric wants two
+
+    std::atomic<bool> kicked{false};         ///< `kick` is readable
+    std::atomic<bool> consumer_calls{false}; ///< a CQ's `sleepers` changed
+    std::atomic<bool> fences_fell{false};    ///< some qp's fenced sends may go
+
+    bool foreign() const { return process != osd::process_id(); }
+};
+
+// Slow halves of the hot operations.
+bool poll_aside(cq &, completion &);
+status send_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
+                  DAT_COMPLETION_FLAGS);
+status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
+status refused_post(ssize_t error) OSD_COLD;
+status open_cq(hca &, cq &, evd *owner, DAT_COUNT depth);
+void notify_cq(cq &);
+osd::wait_result wait_for_cq(cq &, osd::deadline);
+void wake_cq(cq &);
+
+inline void *pointer(DAT_VADDR address)
+{
+    return reinterpret_cast<void *>(static_cast<std::uintptr_t>(address));
+}
+
+/// Lets libfabric move what waits to be moved, and says whether the CQ holds a completion.
+inline bool progress(cq &c)
+{
+    return fi_cq_read(c.fid, nullptr, 0) != -FI_EAGAIN;
+}
+
+struct types {
+    using hca = ofi::hca;
+    using pd = ofi::pd;
+    using mr = ofi::mr;
+    using cq = ofi::cq;
+    using qp = ofi::qp;
+    using wr = ofi::wr;
+    using cr = ofi::cr;
+    using listener = ofi::listener;
+};
+
+} // namespace dapl::libfabric::ofi
+
+namespace dapl::libfabric {
+
+struct transport : dapls_ib<ofi::types> {
+    static constexpr features claims = port_features;
+
+    static status dapls_ib_open_hca(hca &, const hca_open_params &);
+    static void dapls_ib_close_hca(hca &);
+    static void dapls_ib_query_hca(const hca &, hca_attr &);
+
+    static status dapls_ib_pd_alloc(hca &, pd &);
+    static void dapls_ib_pd_free(pd &) {}
+
+    static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &);
+    static void dapls_ib_mr_deregister(mr &);
+
+    static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
+    static void dapls_ib_cq_free(cq &);
+    static bool dapls_ib_completion_poll(cq &, completion &);
+    static void dapls_ib_completion_notify(cq &c) { ofi::notify_cq(c); }
+    static osd::wait_result dapls_ib_cq_wait(cq &c, osd::deadline until)
+    {
+        return ofi::wait_for_cq(c, until);
+    }
+    static void dapls_ib_cq_wakeup(cq &c) { ofi::wake_cq(c); }
+
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
+    static void dapls_ib_qp_free(qp &);
+    static status dapls_ib_qp_reset(qp &);
+
+    static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                     const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
+
+    static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
+    static void dapls_ib_remove_conn_listener(listener &);
+    static status dapls_ib_connect(qp &, const connect_params &);
+    static status dapls_ib_accept_connection(cr &, qp &, const private_data &);
+    static void dapls_ib_reject_connection(cr &, reject_reason, const private_data &);
+    static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS);
+    static void dapls_ib_disconnect_clean(qp &);
+
+private:
+    static bool plain(const fi_cq_msg_entry &);
+    static bool poll_slowly(cq &, completion &);
+    static ssize_t post(qp &, fid_ep *, wr &, const DAT_LMR_TRIPLET &, const DAT_RMR_TRIPLET *,
+                        std::uint64_t fi_flags);
+};
+
+/// True for a completion that may be given to the consumer as it is.
+OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_msg_entry &entry)
+{
+    if ((entry.flags & FI_RECV) != 0)
+        return true;
+    const auto *request = static_cast<const wr *>(entry.op_context);
+    return request != nullptr && // a peer can make completions that are nobody's
+           request->order == request->home->reads_done.load(std::memory_order_relaxed);
+}
+
+OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
+{
+    c.consumer.enter();
+    if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
+        return poll_slowly(c, done);
+    if (c.head == c.count) {
+        const ssize_t got = fi_cq_read(c.fid, c.taken, cq::batch);
+        if (got == -FI_EAGAIN) {
+            c.consumer.leave();
+            return false;
+        }
+        if (got <= 0) [[unlikely]]
+            return poll_slowly(c, done);
+        c.head = 0;
+        c.count = static_cast<std::uint32_t>(got);
+    }
+    const fi_cq_msg_entry &entry = c.taken[c.head];
+    if (!plain(entry)) [[unlikely]]
+        return poll_slowly(c, done);
+    ++c.head;
+    done.wr = static_cast<wr *>(entry.op_context);
+    done.length = static_cast<DAT_UINT32>(entry.len);
+    done.status = DAT_DTO_SUCCESS;
+    c.consumer.leave();
+    return true;
+}
+
+inline bool transport::poll_slowly(cq &c, completion &done)
+{
+    c.consumer.leave();
+    return ofi::poll_aside(c, done);
+}
+
+OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, const DAT_LMR_TRIPLET &local,
+                                          const DAT_RMR_TRIPLET *remote, std::uint64_t fi_flags)
+{
+    w.home = &q;
+    w.order = q.reads_posted;
+    q.send_iov.iov_base = ofi::pointer(local.virtual_address);
+    q.send_iov.iov_len = local.segment_length;
+    if (w.operation == DAT_DTO_SEND) {
+        q.send_msg.context = &w;
+        return fi_sendmsg(ep, &q.send_msg, fi_flags);
+    }
+    q.remote_iov.addr = remote->virtual_address;
+    q.remote_iov.len = local.segment_length;
+    q.remote_iov.key = remote->rmr_context;
+    q.rma_msg.context = &w;
+    return fi_writemsg(ep, &q.rma_msg, fi_flags);
+}
+
+OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT segments,
+                                                       const DAT_LMR_TRIPLET *local,
+                                                       const DAT_RMR_TRIPLET *remote,
+                                                       DAT_COMPLETION_FLAGS flags)
+{
+    q.send_door.enter();
+    fid_ep *ep = q.ep.load(std::memory_order_acquire);
+    if (ep == nullptr || segments != 1 || w.operation == DAT_DTO_RDMA_READ ||
+        (flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0) [[unlikely]] {
+        q.send_door.leave();
+        return ofi::send_aside(q, w, segments, local, remote, flags);
+    }
+    q.recv_cq->posting.store(1, std::memory_order_relaxed);
+    const std::uint64_t wanted = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : FI_COMPLETION;
+    const ssize_t error = post(q, ep, w, *local, remote, wanted);
+    q.send_door.leave();
+    return error == 0 ? success : ofi::refused_post(error);
+}
+
+OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT segments,
+                                                       const DAT_LMR_TRIPLET *local)
+{
+    q.recv_door.enter();
+    fid_ep *ep = q.ep.load(std::memory_order_acquire);
+    if (ep == nullptr || segments != 1) [[unlikely]] {
+        q.recv_door.leave();
+        return ofi::recv_aside(q, w, segments, local);
+    }
+    w.home = &q;
+    const ssize_t error = fi_recv(ep, ofi::pointer(local->virtual_address), local->segment_length,
+                                  nullptr, FI_ADDR_UNSPEC, &w);
+    // Somebody else sleeps on this CQ: a message that waited for this receive woke nobody.
+    if (q.recv_cq->sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
+        (void)ofi::progress(*q.recv_cq);
+    q.recv_door.leave();
+    return error == 0 ? success : ofi::refused_post(error);
+}
+
+} // namespace dapl::libfabric

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+
+#include <algorithm>
+
+namespace dapl::libfabric {
+
+using namespace ofi;
+
+namespace {
+
+bool reads_outstanding(const qp &q)
+{
+    return q.reads_posted != q.reads_done.load();
+}
+
+/// Keeps the segments with the operation; at most `limit` bytes of them.
+std::size_t keep_segments(wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                          std::size_t limit)
+{
+    std::size_t total = 0;
+    w.segments = 0;
+    for (DAT_COUNT i = 0; i < segments && total < limit; ++i) {
+        const std::size_t length = std::min<std::size_t>(local[i].segment_length, limit - total);
+        w.iov[w.segments++] = {pointer(local[i].virtual_address), length};
+        total += length;
+    }
+    return total;
+}
+
+void keep_request(wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                  const DAT_RMR_TRIPLET *remote)
+{
+    const bool read = w.operation == DAT_DTO_RDMA_READ;
+    const std::size_t limit = read && remote != nullptr ? remote->segment_length : SIZE_MAX;
+    w.remote.len = keep_segments(w, segments, local, limit);
+    if (remote != nullptr) {
+        w.remote.addr = remote->virtual_address;
+        w.remote.key = remote->rmr_context;
+    }
+}
+
+ssize_t send_kept(fid_ep *ep, wr &w, std::uint64_t fi_flags)
+{
+    fi_msg message{};
+    message.msg_iov = w.iov;
+    message.iov_count = w.segments;
+    message.context = &w;
+    return fi_sendmsg(ep, &message, fi_flags);
+}
+
+ssize_t rdma_kept(qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
+{
+    fi_msg_rma message{};
+    message.msg_iov = w.iov;
+    message.iov_count = w.segments;
+    message.rma_iov = &w.remote;
+    // What moves nothing needs no right to move it.
+    message.rma_iov_count = w.remote.len == 0 && q.device->tcp_like ? 0 : 1;
+    message.context = &w;
+    if (w.operation == DAT_DTO_RDMA_WRITE)
+        return fi_writemsg(ep, &message, fi_flags);
+    // Counted when it comes back, whether or not the consumer wants to know.
+    w.order |= order_special;
+    q.reads_posted = (q.reads_posted + 1) & order_mask;
+    const ssize_t error = fi_readmsg(ep, &message, FI_COMPLETION);
+    if (error != 0)
+        q.reads_posted = (q.reads_posted - 1) & order_mask;
+    return error;
+}
+
+/// Posts an operation that was kept. The caller is the only one to post requests to q.
+ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
+{
+    w.order = q.reads_posted;
+    const std::uint64_t fi_flags = w.suppressed ? 0 : FI_COMPLETION;
+    return w.operation == DAT_DTO_SEND ? send_kept(ep, w, fi_flags) : rdma_kept(q, ep, w, fi_flags);
+}
+
+ssize_t recv_kept(fid_ep *ep, wr &w)
+{
+    return fi_recvv(ep, w.iov, nullptr, w.segments, FI_ADDR_UNSPEC, &w);
+}
+
+bool connected(const qp &q) OSD_REQUIRES(q.lock)
+{
+    return q.state == phase::live || q.state == phase::closing;
+}
+
+/// Keeps a request until the reads before it are back. From now on no request goes to libfabric
+/// directly, so that none overtakes.
+void hold_back(qp &q, wr &w) OSD_REQUIRES(q.lock)
+{
+    q.fenced_sends.push(w);
+    q.ep.store(nullptr, std::memory_order_release);
+    q.fenced.store(true);
+    if (!reads_outstanding(q)) // the last came back meanwhile
+        release_later(*q.device);
+}
+
+void flush_one(cq &c, wr &w)
+{
+    fifo<wr> alone;
+    alone.push(w);
+    flush(c, alone);
+}
+
+} // namespace
+
+namespace ofi {
+
+status refused_post(ssize_t error)
+{
+    if (error == -FI_EAGAIN || error == -FI_ENOMEM)
+        return out_of_memory;
+    dapl_log(DAPL_DBG_TYPE_ERR, "libfabric refused an operation: %s",
+             fi_strerror(static_cast<int>(-error)));
+    return status::error(DAT_INTERNAL_ERROR);
+}
+
+status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                  const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+{
+    w.home = &q;
+    w.suppressed = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
+    keep_request(w, segments, local, remote);
+    osd::lock_guard hold(q.lock);
+    if (!connected(q)) {
+        flush_one(*q.send_cq, w);
+        return success;
+    }
+    const bool barrier = (flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0;
+    if (q.fenced.load() || (barrier && reads_outstanding(q))) {
+        w.fence = barrier;
+        hold_back(q, w);
+        return success;
+    }
+    const ssize_t error = post_kept(q, q.fid, w);
+    return error == 0 ? success : refused_post(error);
+}
+
+status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+{
+    w.home = &q;
+    (void)keep_segments(w, segments, local, SIZE_MAX);
+    osd::lock_guard hold(q.lock);
+    if (q.state == phase::dead) {
+        flush_one(*q.recv_cq, w);
+        return success;
+    }
+    if (!connected(q)) {
+        q.pending_recvs.push(w);
+        return success;
+    }
+    const ssize_t error = recv_kept(q.fid, w);
+    if (q.recv_cq->sleepers.load() != 0)
+        (void)progress(*q.recv_cq);
+    return error == 0 ? success : refused_post(error);
+}
+
+void release_fenced(qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    if (!connected(q) || !q.fenced.load())
+        return;
+    fifo<wr> failed;
+    while (const wr *next = q.fenced_sends.front()) {
+        if (next->fence && reads_outstanding(q))
+            return;
+        wr *w = q.fenced_sends.pop();
+        if (post_kept(q, q.fid, *w) != 0)
+            failed.push(*w);
+    }
+    q.fenced.store(false);
+    q.ep.store(q.fid, std::memory_order_release);
+    flush(*q.send_cq, failed);
+}
+
+phase phase_of(qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    return q.state;
+}
+
+void set_phase(hca &, qp &q, phase state)
+{
+    osd::lock_guard hold(q.lock);
+    q.state = state;
+}
+
+namespace {
+
+int bind_endpoint(hca &device, qp &q, fid_ep *ep)
+{
+    int error = fi_ep_bind(ep, &device.eq->fid, 0);
+    if (error == 0)
+        error = fi_ep_bind(ep, &q.send_cq->fid->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
+    if (error == 0)
+        error = fi_ep_bind(ep, &q.recv_cq->fid->fid, FI_RECV);
+    return error == 0 ? fi_enable(ep) : error;
+}
+
+} // namespace
+
+int open_endpoint(hca &device, qp &q, fi_info &info)
+{
+    info.rx_attr->size = static_cast<std::size_t>(std::max(q.max_recv, 1));
+    info.tx_attr->size =
+        std::clamp<std::size_t>(static_cast<std::size_t>(q.max_send), 1, device.max_tx_size);
+    fid_ep *ep = nullptr;
+    int error = fi_endpoint(device.domain, &info, &ep, &q);
+    if (error != 0)
+        return error;
+    error = bind_endpoint(device, q, ep);
+    if (error != 0) {
+        fi_close(&ep->fid);
+        return error;
+    }
+    osd::lock_guard hold(q.lock);
+    q.fid = ep;
+    return 0;
+}
+
+void drop_endpoint(hca &, qp &q, phase state)
+{
+    osd::lock_guard hold(q.lock);
+    q.state = state;
+    if (q.fid != nullptr)
+        fi_close(&q.fid->fid);
+    q.fid = nullptr;
+    if (state == phase::dead)
+        flush(*q.recv_cq, q.pending_recvs);
+}
+
+void go_live(hca &, qp &q)
+{
+    {
+        osd::lock_guard hold(q.lock);
+        fifo<wr> failed;
+        while (wr *w = q.pending_recvs.pop())
+            if (recv_kept(q.fid, *w) != 0)
+                failed.push(*w);
+        flush(*q.recv_cq, failed);
+        q.state = phase::live;
+        q.ep.store(q.fid, std::memory_order_release);
+    }
+    // The peer's first message may have come before the receive for it, and wakes nobody any more.
+    (void)progress(*q.recv_cq);
+}
+
+namespace {
+
+/// No operation is on its way to libfabric any more, and none sets out.
+void shut_doors(qp &q) OSD_REQUIRES(q.lock)
+{
+    q.ep.store(nullptr, std::memory_order_release);
+    fence_all_threads();
+    q.send_door.wait_until_empty();
+    q.recv_door.wait_until_empty();
+}
+
+/// The tcp provider frees an RDMA read twice when its endpoint is shut while the data come in. It
+/// does not when it finds the socket ended, so let it find that.
+void settle_reads(qp &q) OSD_REQUIRES(q.lock)
+{
+    constexpr int enough = 64; // to read out what the socket still holds, and then its end
+    if (!q.device->tcp_like || !reads_outstanding(q))
+        return;
+    shut_socket(q);
+    for (int i = 0; i < enough && reads_outstanding(q); ++i)
+        harvest(*q.send_cq);
+}
+
+void close_endpoint(qp &q) OSD_REQUIRES(q.lock)
+{
+    shut_doors(q);
+    settle_reads(q);
+    fi_shutdown(q.fid, 0);
+    fi_close(&q.fid->fid);
+    q.fid = nullptr;
+    q.socket = -1;
+    harvest(*q.send_cq);
+    if (q.recv_cq != q.send_cq)
+        harvest(*q.recv_cq);
+    release_held(q);
+}
+
+} // namespace
+
+void tear_down(hca &, qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.fid != nullptr)
+        close_endpoint(q);
+    q.fenced.store(false);
+    flush(*q.send_cq, q.fenced_sends);
+    flush(*q.recv_cq, q.pending_recvs);
+    q.state = phase::dead;
+}
+
+bool say_last_word(qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.last_word_said || q.fenced.load())
+        return true;
+    q.last_word.home = &q;
+    q.last_word.operation = DAT_DTO_RDMA_WRITE;
+    q.last_word.order = order_special;
+    fi_msg_rma nothing{};
+    nothing.context = &q.last_word;
+    q.last_word_said = true;
+    return fi_writemsg(q.fid, &nothing, FI_DELIVERY_COMPLETE | FI_COMPLETION) == 0;
+}
+
+} // namespace ofi
+
+namespace {
+
+/// The messages of the fast path, but for what every operation changes.
+void prepare_messages(qp &q)
+{
+    q.send_msg.msg_iov = &q.send_iov;
+    q.send_msg.iov_count = 1;
+    q.send_msg.addr = FI_ADDR_UNSPEC;
+    q.rma_msg.msg_iov = &q.send_iov;
+    q.rma_msg.iov_count = 1;
+    q.rma_msg.addr = FI_ADDR_UNSPEC;
+    q.rma_msg.rma_iov = &q.remote_iov;
+    q.rma_msg.rma_iov_count = 1;
+}
+
+/// Ends everything that is under way for q. Nothing is handed to the consumer afterwards.
+void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    {
+        osd::lock_guard hold(q.lock);
+        q.pending_recvs = {};
+        q.fenced_sends = {};
+    }
+    delete q.trying;
+    q.trying = nullptr;
+    q.verdict = {};
+    tear_down(device, q);
+    static_cast<todo_link &>(q).unlink();
+    wait_quiet(device, &q);
+}
+
+} // namespace
+
+status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
+                                    const qp_params &params)
+{
+    hca &device = *domain.device;
+    q.device = &device;
+    q.owner = params.owner;
+    q.send_cq = send_cq != nullptr ? send_cq : &device.spare;
+    q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
+    q.max_recv = params.max_recv;
+    q.max_send = params.max_send;
+    prepare_messages(q);
+    osd::lock_guard hold(device.lock);
+    device.qps.push(q);
+    add_receiver(device, *q.recv_cq, *q.send_cq);
+    return success;
+}
+
+void transport::dapls_ib_qp_free(qp &q)
+{
+    hca &device = *q.device;
+    if (device.foreign())
+        return;
+    osd::lock_guard hold(device.lock);
+    quit(device, q);
+    static_cast<all_link &>(q).unlink();
+    remove_receiver(device, *q.recv_cq);
+}
+
+status transport::dapls_ib_qp_reset(qp &q)
+{
+    hca &device = *q.device;
+    osd::lock_guard hold(device.lock);
+    quit(device, q);
+    q.reads_posted = 0;
+    q.reads_done.store(0);
+    q.broken.store(false);
+    q.last_word_back.store(false);
+    osd::lock_guard hold_qp(q.lock);
+    q.last_word_said = false;
+    q.state = phase::idle;
+    return success;
+}
+
+} // namespace dapl::libfabric
