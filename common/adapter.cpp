@@ -184,8 +184,10 @@ void adapter::detach_async_evd()
             *link = next_open_;
         if (*link == nullptr)
             break;
-        if (owns_async_evd_ && (*link)->async_evd_ == async_evd_)
+        if (owns_async_evd_ && (*link)->async_evd_ == async_evd_) {
             (*link)->async_evd_ = nullptr;
+            async_evd_->users.fetch_sub(1, std::memory_order_release);
+        }
     }
     if (async_evd_ != nullptr)
         async_evd_->users.fetch_sub(1, std::memory_order_release);

@@ -50,6 +50,12 @@ public:
         osd::lock_guard hold(lock_);
         from.destroy(&victim);
     }
+    template <class T>
+    std::size_t live(const pool<T> &of)
+    {
+        osd::lock_guard hold(lock_);
+        return of.live();
+    }
     status make_evd(DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
 
     /// What the consumer calls this adapter: an index of the registry's.

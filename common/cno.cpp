@@ -13,6 +13,8 @@ void cno::trigger(evd &by)
     DAT_OS_WAIT_PROXY_AGENT agent{};
     {
         osd::lock_guard hold(lock_);
+        if (by.notified_cno() != this)
+            return; // it left meanwhile, and may be gone when the trigger is looked at
         if (!triggered_) {
             triggered_ = true;
             by_ = &by;
@@ -67,12 +69,12 @@ DAT_OS_WAIT_PROXY_AGENT cno::agent()
     return agent_;
 }
 
-void cno::forget(evd &going, bool last)
+void cno::forget(evd &gone)
 {
     osd::lock_guard hold(lock_);
-    if (by_ == &going)
+    if (by_ == &gone)
         by_ = nullptr;
-    if (last && waiters_ != 0) {
+    if (!in_use(*this) && waiters_ != 0) {
         triggered_ = true;
         triggered_changed_.broadcast();
     }

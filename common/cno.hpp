@@ -29,8 +29,9 @@ public:
     void modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent) OSD_EXCLUDES(lock_);
     DAT_OS_WAIT_PROXY_AGENT agent() OSD_EXCLUDES(lock_);
 
-    /// An EVD is about to go: a pending trigger no longer names it. `last` wakes the waiters.
-    void forget(evd &going, bool last) OSD_EXCLUDES(lock_);
+    /// An EVD has left: a pending trigger no longer names it. The last one to leave wakes the
+    /// waiters.
+    void forget(evd &gone) OSD_EXCLUDES(lock_);
     bool has_waiters() OSD_EXCLUDES(lock_);
     /// Sends every waiter home with CNO_DEAD and returns when the last has left.
     void kill() OSD_EXCLUDES(lock_);

@@ -345,7 +345,7 @@ struct check_transport {
     using listener = typename T::listener;
 
     static_assert(std::is_base_of_v<work_request, wr>, "wr is work_request or derived from it");
-    static_assert(std::is_move_constructible_v<cr>,
+    static_assert(std::is_move_constructible_v<cr> && std::is_move_assignable_v<cr>,
                   "a cr is moved from the upcall to the CR object");
 
 #define DAPLS_IB_OP(name, ...)                                                                     \

@@ -16,9 +16,12 @@ endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR
     : object(vector, mark::ep, owner), state_(first), attr_(attr), zone_(objects.zone),
       recv_evd_(objects.recv), request_evd_(objects.request), connect_evd_(objects.connect)
 {
-    timer_.ep = this;
-    timer_.expired = [](timer_record &record) {
-        static_cast<timer &>(record).ep->connect_timed_out();
+    connect_timeout_.ep = failure_.ep = this;
+    connect_timeout_.expired = [](timer_record &record) {
+        return static_cast<timer &>(record).ep->connect_timed_out();
+    };
+    failure_.expired = [](timer_record &record) {
+        return static_cast<timer &>(record).ep->failure_to_announce();
     };
 }
 
@@ -31,6 +34,8 @@ status endpoint::set_up()
 /// A queue pair needs a protection domain, so an endpoint without a PZ has none yet.
 status endpoint::attach_qp()
 {
+    osd::lock_guard no_sends(send_lock_);
+    osd::lock_guard no_recvs(recv_lock_);
     if (!zone_)
         return success;
     send_queue_ = request_evd_ ? work_queue::create(this, attr_.max_request_dtos) : nullptr;
@@ -49,8 +54,8 @@ status endpoint::attach_qp()
     }
     has_qp_ = answer.ok();
     if (!has_qp_) {
-        work_queue::destroy(std::exchange(send_queue_, nullptr));
-        work_queue::destroy(std::exchange(recv_queue_, nullptr));
+        delete std::exchange(send_queue_, nullptr);
+        delete std::exchange(recv_queue_, nullptr);
         return answer;
     }
     max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
@@ -62,8 +67,12 @@ void endpoint::detach_qp()
 {
     if (!has_qp_)
         return;
+    osd::lock_guard no_sends(send_lock_);
+    osd::lock_guard no_recvs(recv_lock_);
     max_request_iov_ = max_recv_iov_ = 0;
+    quiesce();
     transport::dapls_ib_qp_free(qp_);
+    ia->timers.cancel(failure_); // a last upcall may have armed it
     has_qp_ = false;
     orphan(send_queue_, request_evd_.get());
     orphan(recv_queue_, recv_evd_.get());
@@ -73,11 +82,35 @@ status endpoint::reset_qp()
 {
     if (!has_qp_)
         return success;
-    if (const status clean = transport::dapls_ib_qp_reset(qp_); !clean.ok())
-        return clean;
-    const bool renewed = renew(send_queue_, request_evd_.get(), attr_.max_request_dtos) &&
+    osd::lock_guard no_sends(send_lock_);
+    osd::lock_guard no_recvs(recv_lock_);
+    quiesce();
+    const status clean = transport::dapls_ib_qp_reset(qp_);
+    ia->timers.cancel(failure_);
+    const bool renewed = clean.ok() &&
+                         renew(send_queue_, request_evd_.get(), attr_.max_request_dtos) &&
                          renew(recv_queue_, recv_evd_.get(), attr_.max_recv_dtos);
-    return renewed ? success : out_of_memory;
+    own_queues(this);
+    return clean.ok() && !renewed ? out_of_memory : clean;
+}
+
+/// Before a fence: no completion that fails and no timeout acts on the queue pair any more.
+void endpoint::quiesce()
+{
+    own_queues(nullptr);
+    ia->timers.cancel(connect_timeout_);
+    ia->timers.cancel(failure_);
+}
+
+/// The completions of a queue without an owner are dropped.
+void endpoint::own_queues(endpoint *owner)
+{
+    for (work_queue *queue : {send_queue_, recv_queue_}) {
+        if (queue == nullptr)
+            continue;
+        osd::lock_guard hold(queue->owner_lock);
+        queue->owner.store(owner);
+    }
 }
 
 /// After a reset no completion of earlier operations may surface.
@@ -85,7 +118,7 @@ bool endpoint::renew(work_queue *&queue, evd *completions, DAT_COUNT limit)
 {
     if (queue == nullptr || queue->idle())
         return true;
-    work_queue *fresh = work_queue::create(this, limit);
+    work_queue *fresh = work_queue::create(nullptr, limit);
     if (fresh == nullptr)
         return false;
     orphan(queue, completions);
@@ -98,11 +131,11 @@ void endpoint::orphan(work_queue *&queue, evd *completions)
 {
     if (queue == nullptr)
         return;
-    {
-        osd::lock_guard hold(queue->owner_lock);
-        queue->owner.store(nullptr);
-    }
-    completions->adopt(std::exchange(queue, nullptr));
+    if (queue->idle())
+        delete queue;
+    else
+        completions->adopt(queue);
+    queue = nullptr;
 }
 
 // -------------------------------------------------------------------------------------- states
@@ -124,6 +157,20 @@ status endpoint::state_error() const
 status endpoint::not_postable() const
 {
     return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
+}
+
+/// An endpoint without a queue pair takes none.
+status endpoint::too_many_segments() const
+{
+    return has_qp_ ? invalid_parameter(2) : not_postable();
+}
+
+DAT_UINT64 sum_of_lengths(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+{
+    DAT_UINT64 total = 0;
+    for (DAT_COUNT i = 0; i < segments; ++i)
+        total += local[i].segment_length;
+    return total;
 }
 
 bool endpoint::change_state(DAT_EP_STATE from, DAT_EP_STATE to)
@@ -177,20 +224,21 @@ status endpoint::connect(const connect_request &wanted)
     const status begun = transport::dapls_ib_connect(qp_, params);
     if (begun.ok())
         return success;
-    ia->timers.cancel(timer_);
+    ia->timers.cancel(connect_timeout_);
     if (begun == status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE)) {
         leave(DAT_CONNECTION_EVENT_UNREACHABLE, {});
         return success; // remote outcomes come as events
     }
-    change_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_EP_STATE_UNCONNECTED);
-    return begun;
+    const bool unreported =
+        change_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_EP_STATE_UNCONNECTED);
+    return unreported ? begun : success; // it timed out before, and that was told
 }
 
 void endpoint::start_timer(DAT_TIMEOUT timeout_us)
 {
     if (timeout_us == DAT_TIMEOUT_INFINITE)
         return;
-    if (!ia->timers.arm(timer_, osd::deadline::after_us(timeout_us)))
+    if (!ia->timers.arm(connect_timeout_, osd::deadline::after_us(timeout_us)))
         dapl_log(DAPL_DBG_TYPE_WARN, "EP %p: no thread for the connect timeout; it will not expire",
                  to_handle(this));
 }
@@ -209,20 +257,29 @@ status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const pri
     return connect({address.get(), qualifier, timeout_us, data});
 }
 
-void endpoint::connect_timed_out()
+evd *endpoint::connect_timed_out()
 {
     user_of<evd> target;
     bool stored = false;
     {
         osd::lock_guard hold(lock_);
         if (state() != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
-            return;
+            return nullptr;
         state_.store(DAT_EP_STATE_DISCONNECTED, std::memory_order_release);
         target = user_of<evd>(connect_evd_.get());
         stored = store_event(target.get(), DAT_CONNECTION_EVENT_TIMED_OUT, {});
     }
     transport::dapls_ib_disconnect_clean(qp_);
-    announce(target.get(), stored);
+    return to_notify(std::move(target), stored);
+}
+
+/// For the timer thread. An event that found no room is told on the async EVD instead.
+evd *endpoint::to_notify(user_of<evd> &&target, bool stored)
+{
+    if (stored)
+        return target.release();
+    announce(target.get(), false);
+    return nullptr;
 }
 
 /// An endpoint that came with the request waits for it in a state of its own.
@@ -286,7 +343,6 @@ status endpoint::disconnect(DAT_CLOSE_FLAGS how)
 
 status endpoint::reset()
 {
-    ia->timers.cancel(timer_);
     osd::lock_guard hold(control_);
     if (state() == DAT_EP_STATE_UNCONNECTED)
         return success;
@@ -302,8 +358,11 @@ status endpoint::reset()
 
 void endpoint::shut_down()
 {
-    ia->timers.cancel(timer_);
     osd::lock_guard hold(control_);
+    {
+        osd::lock_guard state_hold(lock_);
+        state_.store(DAT_EP_STATE_DISCONNECTED, std::memory_order_release);
+    }
     detach_qp();
 }
 
@@ -400,16 +459,34 @@ void endpoint::forget_connect_evd_of(const adapter &closing)
 void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &data)
 {
     dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event 0x%x", to_handle(this), event);
-    ia->timers.disarm(timer_);
+    ia->timers.disarm(connect_timeout_);
     leave(event, data);
 }
 
 void endpoint::operation_failed()
 {
-    if (state() != DAT_EP_STATE_CONNECTED && state() != DAT_EP_STATE_DISCONNECT_PENDING)
-        return;
+    {
+        osd::lock_guard hold(lock_);
+        if (!enter_state_after(DAT_CONNECTION_EVENT_BROKEN, {}))
+            return;
+        failure_stored_ = store_event(connect_evd_.get(), DAT_CONNECTION_EVENT_BROKEN, {});
+    }
     transport::dapls_ib_disconnect_clean(qp_);
-    leave(DAT_CONNECTION_EVENT_BROKEN, {});
+    if (!ia->timers.arm(failure_, osd::deadline::passed()))
+        dapl_log(DAPL_DBG_TYPE_ERR, "EP %p: no thread to wake who waits for connection events",
+                 to_handle(this));
+}
+
+evd *endpoint::failure_to_announce()
+{
+    user_of<evd> target;
+    bool stored = false;
+    {
+        osd::lock_guard hold(lock_);
+        target = user_of<evd>(connect_evd_.get());
+        stored = failure_stored_;
+    }
+    return to_notify(std::move(target), stored);
 }
 
 void dapl_evd_connection_callback(endpoint &ep, DAT_EVENT_NUMBER event, const private_data &data)
@@ -465,6 +542,7 @@ status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool
 
 void endpoint::fill(DAT_EP_PARAM &out)
 {
+    osd::lock_guard steady(control_);
     out = {};
     out.ia_handle = ia->consumer_handle();
     out.local_ia_address_ptr = const_cast<DAT_SOCK_ADDR *>(ia->attr.address);

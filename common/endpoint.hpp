@@ -55,7 +55,7 @@ public:
     status reset() OSD_EXCLUDES(control_, lock_);
     /// Ends everything; the slot may be given back afterwards.
     void shut_down() OSD_EXCLUDES(control_, lock_);
-    void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(lock_);
+    void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(control_, lock_);
     bool recv_idle() const { return recv_queue_ == nullptr || recv_queue_->idle(); }
     bool request_idle() const { return send_queue_ == nullptr || send_queue_->idle(); }
 
@@ -82,17 +82,23 @@ public:
     // --- from below ---
 
     void connection_changed(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
-    /// A posted operation failed by itself: the connection is broken.
+    /// A posted operation failed by itself: the connection is broken. Who waits for the event is
+    /// told by the timer thread, because the caller is taking events: the consumer's code cannot
+    /// run here.
     void operation_failed() OSD_EXCLUDES(lock_);
-    void connect_timed_out() OSD_EXCLUDES(lock_);
 
 private:
+    evd *failure_to_announce() OSD_EXCLUDES(lock_);
+    evd *connect_timed_out() OSD_EXCLUDES(lock_);
+    evd *to_notify(user_of<evd> &&target, bool stored);
     status attach_qp();
     void detach_qp();
     status reset_qp();
-    bool renew(work_queue *&queue, evd *completions, DAT_COUNT limit);
+    static bool renew(work_queue *&queue, evd *completions, DAT_COUNT limit);
+    void own_queues(endpoint *owner);
+    void quiesce();
     status ready_to_connect() OSD_EXCLUDES(lock_);
-    void orphan(work_queue *&queue, evd *completions);
+    static void orphan(work_queue *&queue, evd *completions);
     void leave(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
     void announce(evd *target, bool stored);
     bool enter_state_after(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
@@ -102,6 +108,7 @@ private:
     void note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
     void start_timer(DAT_TIMEOUT timeout_us);
     status not_postable() const OSD_COLD;
+    status too_many_segments() const OSD_COLD;
 
     // What posting reads comes first.
     std::atomic<DAT_EP_STATE> state_;
@@ -124,7 +131,10 @@ private:
 
     struct timer : timer_record {
         endpoint *ep;
-    } timer_;
+    };
+    timer connect_timeout_;
+    timer failure_; ///< due at once
+    bool failure_stored_ OSD_GUARDED_BY(lock_) = false;
 
     osd::address remote_address_ OSD_GUARDED_BY(lock_);
     DAT_CONN_QUAL remote_qualifier_ OSD_GUARDED_BY(lock_) = 0;
@@ -144,14 +154,11 @@ inline constexpr unsigned request_flags =
 inline constexpr unsigned recv_flags =
     DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
-OSD_ALWAYS_INLINE DAT_UINT32 total_length(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+DAT_UINT64 sum_of_lengths(DAT_COUNT segments, const DAT_LMR_TRIPLET *local) OSD_COLD;
+
+OSD_ALWAYS_INLINE DAT_UINT64 total_length(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
-    if (segments == 1) [[likely]]
-        return local->segment_length;
-    DAT_UINT32 total = 0;
-    for (DAT_COUNT i = 0; i < segments; ++i)
-        total += local[i].segment_length;
-    return total;
+    return segments == 1 ? local->segment_length : sum_of_lengths(segments, local);
 }
 
 template <class Safety>
@@ -181,8 +188,10 @@ OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LM
                                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     constexpr bool rdma = operation != DAT_DTO_SEND;
+    post_guard<Safety> hold(send_lock_);
+
     if (static_cast<std::uint32_t>(segments) > max_request_iov_) [[unlikely]]
-        return invalid_parameter(2);
+        return too_many_segments();
     if (local == nullptr && segments != 0) [[unlikely]]
         return invalid_parameter(3);
     if (rdma && remote == nullptr) [[unlikely]]
@@ -194,20 +203,17 @@ OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LM
         if (now != DAT_EP_STATE_DISCONNECTED || !has_qp_)
             return state_error();
     }
-    const DAT_UINT32 length = total_length(segments, local);
-    if constexpr (operation == DAT_DTO_RDMA_WRITE)
-        if (length > remote->segment_length) [[unlikely]]
-            return status::error(DAT_LENGTH_ERROR);
-    if constexpr (operation == DAT_DTO_RDMA_READ)
-        if (length < remote->segment_length) [[unlikely]]
-            return status::error(DAT_LENGTH_ERROR);
+    const DAT_UINT64 length = total_length(segments, local);
+    const DAT_UINT64 most = operation == DAT_DTO_RDMA_WRITE ? remote->segment_length : 0xffffffff;
+    const DAT_UINT64 least = operation == DAT_DTO_RDMA_READ ? remote->segment_length : 0;
+    if (length > most || length < least) [[unlikely]]
+        return status::error(DAT_LENGTH_ERROR);
 
-    post_guard<Safety> hold(send_lock_);
     transport::wr *wr = send_queue_ == nullptr ? nullptr : send_queue_->take();
     if (wr == nullptr) [[unlikely]]
         return out_of_memory;
     wr->cookie = cookie;
-    wr->length = length;
+    wr->length = static_cast<DAT_UINT32>(length);
     wr->operation = operation;
     const status posted =
         transport::dapls_ib_post_send(qp_, *wr, segments, local, rdma ? remote : nullptr, flags);
@@ -220,14 +226,14 @@ template <class Safety>
 OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                              DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
+    post_guard<Safety> hold(recv_lock_);
     if (static_cast<std::uint32_t>(segments) > max_recv_iov_) [[unlikely]]
-        return has_qp_ ? invalid_parameter(2) : not_postable();
+        return too_many_segments();
     if (local == nullptr && segments != 0) [[unlikely]]
         return invalid_parameter(3);
     if ((static_cast<unsigned>(flags) & ~recv_flags) != 0) [[unlikely]]
         return invalid_parameter(5);
 
-    post_guard<Safety> hold(recv_lock_);
     transport::wr *wr = recv_queue_ == nullptr ? nullptr : recv_queue_->take();
     if (wr == nullptr) [[unlikely]]
         return has_qp_ ? out_of_memory : not_postable();

@@ -117,7 +117,7 @@ status create_ep(adapter &ia, const ep_objects &objects, const DAT_EP_ATTR *give
         return checked;
     if (out == nullptr)
         return invalid_parameter(7);
-    if (ia.eps.live() >= static_cast<std::size_t>(ia.attr.max_eps))
+    if (ia.live(ia.eps) >= static_cast<std::size_t>(ia.attr.max_eps))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
     endpoint *made = ia.make(ia.eps, attr, objects, DAT_EP_STATE_UNCONNECTED);
     if (made == nullptr)

@@ -30,45 +30,63 @@ status evd::allocate(DAT_COUNT qlen)
 
 void evd::release()
 {
-    set_cno(nullptr);
     if (has_cq_)
         transport::dapls_ib_cq_free(cq_);
     has_cq_ = false;
+    set_cno(nullptr); // after the last callback that could have triggered it
 }
 
 evd::~evd()
 {
     for (work_queue *queue = orphans_.load(); queue != nullptr;)
-        work_queue::destroy(std::exchange(queue, queue->next_orphan));
+        delete std::exchange(queue, queue->next_orphan);
 }
 
 // ------------------------------------------------------------------------------------ taking
 
 bool evd::take_stored(DAT_EVENT &event)
 {
-    if (!posted_.pop(event) && !staged_.pop(event))
-        return false;
-    stored_.fetch_sub(1);
-    return true;
+    if (posted_.pop(event)) {
+        stored_.fetch_sub(1);
+        return true;
+    }
+    completion done;
+    while (staged_.pop(done)) {
+        stored_.fetch_sub(1);
+        if (convert(done, event))
+            return true;
+    }
+    return false;
 }
 
-void evd::stage(const DAT_EVENT &event)
+/// The rest of a dequeue that is not a matter of the CQ alone. The claim is given up before the CNO
+/// is told, because its agent may take events.
+bool evd::dequeue_stored(DAT_EVENT &event)
 {
-    staged_.push(event);
-    stored_.fetch_add(1);
+    const bool armed = (stored_.load() & rearm) == 0;
+    const bool taken = take(event);
+    give_up_claim();
+    if (!armed)
+        trigger_if_pending();
+    return taken;
+}
+
+bool evd::is_orphaned(const completion &done)
+{
+    return done.wr->queue->owner.load(std::memory_order_relaxed) == nullptr;
 }
 
 /// Counts what is there, moving completions to staged_ until `wanted` is reached.
 DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
 {
-    DAT_COUNT have = static_cast<DAT_COUNT>(stored_.load());
-    DAT_EVENT event;
+    DAT_COUNT have = stored();
     completion done;
     while (have < wanted && has_cq_ && staged_.room() != 0 &&
            transport::dapls_ib_completion_poll(cq_, done)) {
-        if (!convert(done, event))
+        if (is_orphaned(done))
             continue;
-        stage(event);
+        staged_.push(done);
+        stored_.fetch_add(1);
         ++have;
     }
     return have;
@@ -120,7 +138,7 @@ void evd::drop_orphans()
     while (list != nullptr) {
         work_queue *queue = std::exchange(list, list->next_orphan);
         if (drained)
-            work_queue::destroy(queue);
+            delete queue;
         else
             adopt(queue);
     }
@@ -128,23 +146,23 @@ void evd::drop_orphans()
 
 // ------------------------------------------------------------------------------------ waiting
 
-bool evd::claim_for_wait()
+/// Only a waiter keeps others out; a dequeue is a few instructions long.
+bool evd::contend(claim wanted)
 {
-    for (claim seen = claim::free; !claim_.compare_exchange_weak(seen, claim::waiting);
+    for (claim seen = claim::free; !claim_.compare_exchange_weak(seen, wanted);
          seen = claim::free) {
         if (seen == claim::waiting)
             return false;
         if (seen == claim::dequeuing)
-            osd::yield(); // another thread's dequeue: a few instructions long
+            osd::yield();
     }
     return true;
 }
 
 status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore)
 {
-    if (!waitable_.load(std::memory_order_acquire))
-        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
-    if (!claim_for_wait())
+    user_of<evd> stay(this); // an adapter that closes waits until we are out
+    if (!contend(claim::waiting))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
     const status answer = wait_claimed(timeout_us, threshold, event, nmore);
     give_up_claim();
@@ -160,6 +178,10 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
     bool clock_runs = false;
     bool armed = false;
     for (;;) {
+        if (!waitable_.load(std::memory_order_acquire))
+            return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+        if (overflowed_.load(std::memory_order_acquire))
+            return status::error(DAT_INVALID_STATE);
         const bool enough = threshold == 1 || count_up_to(threshold) >= threshold;
         if (enough && take(event)) {
             nmore = count_up_to(INT_MAX);
@@ -167,8 +189,6 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
         }
         if (aborted_.load(std::memory_order_acquire))
             return status::error(DAT_ABORT);
-        if (!waitable_.load(std::memory_order_acquire))
-            return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
         if (!std::exchange(clock_runs, true))
             until = deadline_of(timeout_us);
         if (timeout_us == 0 || until.has_passed()) {
@@ -248,16 +268,19 @@ void evd::notify()
     target->unpin();
 }
 
+/// The CQ is armed again when the consumer takes an event: until then it would only repeat what the
+/// CNO was told. A waiter arms it for itself.
 void evd::completion_arrived()
 {
-    if (!has_waiter())
-        arm();
+    if (!has_waiter() && notified_cno() != nullptr)
+        stored_.fetch_or(rearm);
     notify();
 }
 
-/// Keeps completions coming to the CNO. A waiter arms the CQ for itself.
+/// Keeps completions coming to the CNO.
 void evd::arm()
 {
+    stored_.fetch_and(~rearm);
     if (has_cq_ && notified_cno() != nullptr && enabled_.load(std::memory_order_acquire))
         transport::dapls_ib_completion_notify(cq_);
 }
@@ -272,13 +295,20 @@ void evd::set_enabled(bool enabled)
 void evd::set_cno(cno *target)
 {
     user_of<cno> changed(target);
+    cno *before = nullptr;
     {
         osd::lock_guard hold(config_);
         cno_.store(target, std::memory_order_release);
         std::swap(cno_user_, changed);
+        before = changed.get();
+        if (before != nullptr)
+            before->pin();
     }
-    if (changed)
-        changed->forget(*this, changed->users.load(std::memory_order_relaxed) == 1);
+    changed = {};
+    if (before != nullptr) {
+        before->forget(*this);
+        before->unpin();
+    }
     if (target != nullptr)
         trigger_if_pending();
 }
@@ -287,7 +317,7 @@ void evd::set_cno(cno *target)
 void evd::trigger_if_pending()
 {
     arm();
-    bool pending = stored_.load() != 0;
+    bool pending = stored() != 0;
     if (!pending && claim_for_dequeue()) {
         pending = count_up_to(1) != 0;
         give_up_claim();
@@ -312,8 +342,16 @@ void dapl_evd_dto_callback(evd &target)
     target.completion_arrived();
 }
 
+void evd::overflowed()
+{
+    overflowed_.store(true);
+    if (has_waiter())
+        wake();
+}
+
 void dapl_evd_cq_async_error_callback(evd &target)
 {
+    target.overflowed();
     dapl_log(DAPL_DBG_TYPE_ERR, "EVD %p: its completion queue overflowed", to_handle(&target));
     target.ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(&target),
                            DAT_EVD_OVERFLOW_ERROR);

@@ -4,7 +4,7 @@
 // Completions stay in the CQ until a consumer takes them. Events of callbacks and of
 // dat_evd_post_se go to a ring of the EVD, `posted_`. A consumer that has to count (a threshold,
 // nmore) moves completions to a second ring, `staged_`. The order of delivery is posted_, staged_,
-// CQ.
+// CQ. What a completion means is decided when it is delivered: its endpoint may be gone by then.
 //
 // One thread at a time takes events: the one that owns the consumer claim. A waiter owns it from
 // entry to exit, which is how a dequeue beside a wait is told. No other thread touches staged_ or
@@ -53,6 +53,8 @@ public:
     void notify();
     /// The port's callback: a completion came after the CQ was armed.
     void completion_arrived();
+    /// The CQ lost completions: nobody can wait here any more.
+    void overflowed();
 
     /// Takes over a queue whose endpoint is gone, until its completions can no longer be polled.
     void adopt(work_queue *orphan);
@@ -68,16 +70,18 @@ private:
     enum class claim : std::uint32_t { free, dequeuing, waiting };
 
     bool claim_for_dequeue();
-    bool claim_for_wait();
+    bool contend(claim wanted) OSD_COLD;
     void give_up_claim() { claim_.store(claim::free, std::memory_order_release); }
 
+    DAT_COUNT stored() const { return static_cast<DAT_COUNT>(stored_.load() & ~rearm); }
     bool take(DAT_EVENT &event);
+    bool dequeue_stored(DAT_EVENT &event) OSD_COLD;
     bool take_completion(DAT_EVENT &event);
     bool take_stored(DAT_EVENT &event) OSD_COLD;
     bool convert(const completion &done, DAT_EVENT &event);
     bool convert_failure(const completion &done, DAT_EVENT &event) OSD_COLD;
+    static bool is_orphaned(const completion &done);
     DAT_COUNT count_up_to(DAT_COUNT wanted);
-    void stage(const DAT_EVENT &event);
     status wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                         DAT_COUNT &nmore);
     osd::wait_result sleep(osd::deadline until);
@@ -88,15 +92,18 @@ private:
 
     // What the hot path reads comes first.
     std::atomic<claim> claim_{claim::free};
-    std::atomic<std::uint32_t> stored_{0}; ///< events in posted_ and staged_ together
+    /// Events in posted_ and staged_ together; and `rearm`, when the CQ has told the CNO and is not
+    /// armed since. Not zero: the consumer does not go straight to the CQ.
+    std::atomic<std::uint32_t> stored_{0};
+    static constexpr std::uint32_t rearm = 0x80000000;
     std::atomic<work_queue *> orphans_{nullptr};
     bool has_cq_ = false;
     transport::cq cq_;
 
     const DAT_EVD_FLAGS streams_;
     DAT_COUNT qlen_ = 0;
-    event_ring posted_;
-    event_ring staged_;
+    event_ring<DAT_EVENT> posted_;
+    event_ring<completion> staged_;
     osd::mutex producers_; ///< of posted_
     osd::mutex dequeuers_; ///< lines up dequeuing threads of a thread-safe adapter
     osd::mutex config_;    ///< of the CNO association
@@ -105,6 +112,7 @@ private:
     std::atomic<bool> enabled_{true};
     std::atomic<bool> waitable_{true};
     std::atomic<bool> aborted_{false};
+    std::atomic<bool> overflowed_{false};
     osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
 };
 
@@ -112,9 +120,11 @@ private:
 
 OSD_ALWAYS_INLINE bool evd::claim_for_dequeue()
 {
-    claim expected = claim::free;
-    return claim_.compare_exchange_strong(expected, claim::dequeuing, std::memory_order_acquire,
-                                          std::memory_order_relaxed);
+    claim seen = claim::free;
+    if (claim_.compare_exchange_strong(seen, claim::dequeuing, std::memory_order_acquire,
+                                       std::memory_order_relaxed)) [[likely]]
+        return true;
+    return contend(claim::dequeuing);
 }
 
 OSD_ALWAYS_INLINE bool evd::convert(const completion &done, DAT_EVENT &event)
@@ -152,7 +162,7 @@ OSD_ALWAYS_INLINE bool evd::take_completion(DAT_EVENT &event)
 
 OSD_ALWAYS_INLINE bool evd::take(DAT_EVENT &event)
 {
-    if (stored_.load() != 0) [[unlikely]]
+    if (stored() != 0) [[unlikely]]
         return take_stored(event);
     return has_cq_ && take_completion(event);
 }
@@ -165,8 +175,11 @@ OSD_ALWAYS_INLINE status evd::dequeue(DAT_EVENT &event)
     status answer = queue_empty;
     if (!claim_for_dequeue()) [[unlikely]] {
         answer = status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+    } else if (stored_.load() != 0) [[unlikely]] {
+        if (dequeue_stored(event))
+            answer = success;
     } else {
-        if (take(event))
+        if (has_cq_ && take_completion(event))
             answer = success;
         give_up_claim();
     }

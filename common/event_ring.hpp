@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Events in storage of the EVD: those of callbacks and software, and those copied from the CQ.
+// Storage of the EVD: events of callbacks and software, and completions taken from the CQ.
 #pragma once
-
-#include <dat2/udat.h>
 
 #include <atomic>
 #include <bit>
@@ -14,12 +12,12 @@ namespace dapl::DAPL_TRANSPORT {
 
 /// One producer and one consumer at a time, without a lock between the two. Several producers
 /// share a lock of their own.
+template <class T>
 class event_ring {
 public:
     [[nodiscard]] bool allocate(DAT_COUNT length)
     {
-        slots_.reset(new (std::nothrow)
-                         DAT_EVENT[std::bit_ceil(static_cast<std::uint32_t>(length))]);
+        slots_.reset(new (std::nothrow) T[std::bit_ceil(static_cast<std::uint32_t>(length))]);
         length_ = static_cast<std::uint32_t>(length);
         return slots_ != nullptr;
     }
@@ -32,7 +30,7 @@ public:
     std::uint32_t room() const { return length_ - size(); }
 
     /// False when full.
-    bool push(const DAT_EVENT &event)
+    bool push(const T &event)
     {
         if (room() == 0)
             return false;
@@ -42,7 +40,7 @@ public:
         return true;
     }
 
-    bool pop(DAT_EVENT &event)
+    bool pop(T &event)
     {
         if (empty())
             return false;
@@ -55,7 +53,7 @@ public:
 private:
     std::uint32_t mask() const { return std::bit_ceil(length_) - 1; }
 
-    std::unique_ptr<DAT_EVENT[]> slots_;
+    std::unique_ptr<T[]> slots_;
     std::uint32_t length_ = 0;
     std::atomic<std::uint32_t> head_{0}; // next to be taken
     std::atomic<std::uint32_t> tail_{0}; // next to be filled

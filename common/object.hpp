@@ -92,6 +92,13 @@ public:
     }
 
     T *get() const { return used_; }
+    /// The holder goes, the hold stays: for somebody who gives it back by hand.
+    [[nodiscard]] T *release()
+    {
+        T *held = used_;
+        used_ = nullptr;
+        return held;
+    }
     T *operator->() const { return used_; }
     explicit operator bool() const { return used_ != nullptr; }
 

@@ -25,8 +25,20 @@ void service_point::stop_listening()
     if (listening_)
         transport::dapls_ib_remove_conn_listener(listener_);
     listening_ = false;
-    if (reserved_)
-        reserved_->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_UNCONNECTED);
+    if (endpoint *unused = take_reserved())
+        unused->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_UNCONNECTED);
+}
+
+endpoint *service_point::reserved()
+{
+    osd::lock_guard hold(lock_);
+    return reserved_;
+}
+
+endpoint *service_point::take_reserved()
+{
+    osd::lock_guard hold(lock_);
+    return std::exchange(reserved_, nullptr);
 }
 
 // ------------------------------------------------------------------------------------- arrival
@@ -37,8 +49,9 @@ bool service_point::endpoint_for_request(endpoint *&ep)
 {
     ep = nullptr;
     if (is_reserved) {
-        ep = reserved_.get();
-        return ep->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
+        ep = take_reserved();
+        return ep != nullptr &&
+               ep->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
     }
     if (flags == DAT_PSP_CONSUMER_FLAG)
         return true;
@@ -51,10 +64,13 @@ void service_point::give_back(endpoint *ep)
 {
     if (ep == nullptr)
         return;
-    if (is_reserved)
-        ep->change_state(DAT_EP_STATE_PASSIVE_CONNECTION_PENDING, DAT_EP_STATE_RESERVED);
-    else
+    if (!is_reserved) {
         ia->destroy(ia->eps, *ep);
+        return;
+    }
+    ep->change_state(DAT_EP_STATE_PASSIVE_CONNECTION_PENDING, DAT_EP_STATE_RESERVED);
+    osd::lock_guard hold(lock_);
+    reserved_ = ep;
 }
 
 DAT_EVENT service_point::arrival_event(cr &request) const
@@ -90,6 +106,8 @@ bool service_point::request_arrived(transport::cr &port_cr, const cr_params &par
     port_cr = std::move(request->port_cr);
     give_back(ep);
     ia->destroy(ia->crs, *request);
+    ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(requests_.get()),
+                    DAT_EVD_OVERFLOW_ERROR);
     return false;
 }
 
@@ -243,7 +261,7 @@ DAT_RETURN dapl_rsp_query(DAT_RSP_HANDLE handle, DAT_RSP_PARAM_MASK mask, DAT_RS
     const status checked = check_query(sp, DAT_INVALID_HANDLE_RSP, mask, DAT_RSP_FIELD_ALL, param);
     if (checked.ok())
         *param = {sp->ia->consumer_handle(), sp->qualifier(), to_handle(&sp->requests()),
-                  to_handle(sp->reserved())};
+                  sp->reserved()};
     return checked.code();
 }
 

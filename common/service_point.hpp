@@ -29,18 +29,21 @@ public:
 
     DAT_CONN_QUAL qualifier() const { return qualifier_; }
     evd &requests() const { return *requests_.get(); }
-    endpoint *reserved() const { return reserved_.get(); }
+    /// The endpoint an RSP still holds ready; null once a request took it.
+    endpoint *reserved() OSD_EXCLUDES(lock_);
 
     const DAT_PSP_FLAGS flags;
     const bool is_reserved; ///< an RSP
 
 private:
-    bool endpoint_for_request(endpoint *&ep);
-    void give_back(endpoint *ep);
+    endpoint *take_reserved() OSD_EXCLUDES(lock_);
+    bool endpoint_for_request(endpoint *&ep) OSD_EXCLUDES(lock_);
+    void give_back(endpoint *ep) OSD_EXCLUDES(lock_);
     DAT_EVENT arrival_event(cr &request) const;
 
     user_of<evd> requests_;
-    user_of<endpoint> reserved_;
+    osd::mutex lock_;
+    endpoint *reserved_ OSD_GUARDED_BY(lock_); ///< its state keeps it from being freed
     DAT_CONN_QUAL qualifier_ = 0;
     bool listening_ = false;
     transport::listener listener_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "timer.hpp"
 
+#include "evd.hpp"
+
 namespace dapl::DAPL_TRANSPORT {
 
 bool timer_queue::arm(timer_record &record, osd::deadline at)
@@ -10,6 +12,7 @@ bool timer_queue::arm(timer_record &record, osd::deadline at)
         !thread_.start(
             "dapl-timer", [](void *me) { static_cast<timer_queue *>(me)->run(); }, this))
         return false;
+    remove(record);
     record.at = at;
     insert(record);
     if (first_ == &record)
@@ -69,10 +72,16 @@ void timer_queue::expire_first()
     remove(record);
     running_ = &record;
     lock_.unlock();
-    record.expired(record);
+    evd *told = record.expired(record);
     lock_.lock();
     running_ = nullptr;
     changed_.broadcast();
+    if (told == nullptr)
+        return;
+    lock_.unlock();
+    told->notify();
+    told->users.fetch_sub(1, std::memory_order_release);
+    lock_.lock();
 }
 
 void timer_queue::run()

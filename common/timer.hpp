@@ -8,12 +8,16 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
+class evd;
+
 struct timer_record {
     timer_record *next = nullptr;
     timer_record *previous = nullptr;
     osd::deadline at = osd::deadline::never();
     bool queued = false;
-    void (*expired)(timer_record &) = nullptr;
+    /// Returns the EVD to notify when the expiry is over, held, or null: the consumer's code that
+    /// runs then may free what the record is part of.
+    evd *(*expired)(timer_record &) = nullptr;
 };
 
 class timer_queue {
@@ -21,7 +25,7 @@ public:
     timer_queue() = default;
     ~timer_queue() { stop(); }
 
-    /// False when no thread could be started. The record is not queued yet.
+    /// False when no thread could be started. A record that is queued already is moved.
     [[nodiscard]] bool arm(timer_record &record, osd::deadline at) OSD_EXCLUDES(lock_);
     /// The record will not expire, unless its expiry runs at this moment.
     void disarm(timer_record &record) OSD_EXCLUDES(lock_);

@@ -6,9 +6,9 @@
 
 #include <atomic>
 #include <bit>
-#include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -18,25 +18,15 @@ struct work_queue {
     /// Null when out of memory.
     static work_queue *create(endpoint *owner, DAT_COUNT limit)
     {
-        const std::uint32_t slots = std::bit_ceil(static_cast<std::uint32_t>(limit));
-        void *memory = std::aligned_alloc(alignof(work_queue), bytes_for(slots));
-        if (memory == nullptr)
+        const auto wanted = static_cast<std::uint32_t>(limit);
+        std::unique_ptr<transport::wr[]> slots(new (std::nothrow)
+                                                   transport::wr[std::bit_ceil(wanted)]());
+        if (slots == nullptr)
             return nullptr;
-        auto *queue =
-            ::new (memory) work_queue(owner, static_cast<std::uint32_t>(limit), slots - 1);
-        for (std::uint32_t i = 0; i < slots; ++i)
-            (::new (&queue->slot(i)) transport::wr())->queue = queue;
+        auto *queue = new (std::nothrow) work_queue(owner, wanted, std::move(slots));
+        for (std::uint32_t i = 0; queue != nullptr && i <= queue->mask; ++i)
+            queue->slots[i].queue = queue;
         return queue;
-    }
-
-    static void destroy(work_queue *queue)
-    {
-        if (queue == nullptr)
-            return;
-        for (std::uint32_t i = 0; i <= queue->mask; ++i)
-            std::destroy_at(&queue->slot(i));
-        std::destroy_at(queue);
-        std::free(queue);
     }
 
     bool idle() const
@@ -50,7 +40,7 @@ struct work_queue {
         const std::uint32_t number = posted.load(std::memory_order_relaxed);
         if (number - retired.load(std::memory_order_acquire) >= limit) [[unlikely]]
             return nullptr;
-        transport::wr &request = slot(number);
+        transport::wr &request = slots[number & mask];
         request.sequence = number;
         posted.store(number + 1, std::memory_order_relaxed);
         return &request;
@@ -72,29 +62,14 @@ struct work_queue {
     work_queue *next_orphan = nullptr;
     const std::uint32_t limit;
     const std::uint32_t mask;
+    const std::unique_ptr<transport::wr[]> slots;
     std::atomic<std::uint32_t> posted{0};              ///< written by the thread that posts
     alignas(64) std::atomic<std::uint32_t> retired{0}; ///< written by the thread that polls
 
 private:
-    work_queue(endpoint *ep, std::uint32_t limit_, std::uint32_t mask_)
-        : owner(ep), limit(limit_), mask(mask_)
+    work_queue(endpoint *ep, std::uint32_t limit_, std::unique_ptr<transport::wr[]> &&slots_)
+        : owner(ep), limit(limit_), mask(std::bit_ceil(limit_) - 1), slots(std::move(slots_))
     {}
-    static constexpr std::size_t slots_at()
-    {
-        constexpr std::size_t align = alignof(transport::wr);
-        return (sizeof(work_queue) + align - 1) / align * align;
-    }
-    static constexpr std::size_t bytes_for(std::uint32_t slots)
-    {
-        const std::size_t bytes = slots_at() + slots * sizeof(transport::wr);
-        return (bytes + alignof(work_queue) - 1) / alignof(work_queue) * alignof(work_queue);
-    }
-    transport::wr &slot(std::uint32_t number)
-    {
-        auto *base = reinterpret_cast<std::byte *>(this) + slots_at();
-        return *reinterpret_cast<transport::wr *>(base + (number & mask) * sizeof(transport::wr));
-    }
 };
-static_assert(alignof(transport::wr) <= alignof(work_queue));
 
 } // namespace dapl::DAPL_TRANSPORT

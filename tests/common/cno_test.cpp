@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// CNO: a trigger sticks until one wait consumed it.
+#include "fixture.hpp"
+
+using namespace test;
+
+namespace {
+
+struct notified {
+    explicit notified(line which = line::nonthreadsafe)
+        : c(which), cno(c.make_cno()), e(c.make_evd(DAT_EVD_SOFTWARE_FLAG, 64, cno))
+    {}
+    DAT_RETURN wait(DAT_TIMEOUT timeout, DAT_EVD_HANDLE *by)
+    {
+        return c.v.cno_wait_func(cno, timeout, by);
+    }
+    void await_waiter() const
+    {
+        while (!from_handle<dapl::programmable::cno>(cno)->has_waiters())
+            std::this_thread::yield();
+    }
+
+    consumer c;
+    DAT_CNO_HANDLE cno;
+    DAT_EVD_HANDLE e;
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("cno");
+
+TEST_CASE("a trigger before the wait is kept, and several count as one")
+{
+    notified n;
+    must(n.c.post_se(n.e));
+    must(n.c.post_se(n.e));
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    CHECK_EQ(n.wait(0, &by), DAT_SUCCESS);
+    CHECK_EQ(by, n.e);
+    CHECK_EQ(n.wait(0, &by), DAT_QUEUE_EMPTY);
+    CHECK_EQ(by, DAT_HANDLE_NULL);
+}
+
+TEST_CASE("the EVD told is the first that triggered since the last wait")
+{
+    notified n;
+    const DAT_EVD_HANDLE second = n.c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, n.cno);
+    must(n.c.post_se(second));
+    must(n.c.post_se(n.e));
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    must(n.wait(0, &by));
+    CHECK_EQ(by, second);
+}
+
+TEST_CASE("a direct waiter has precedence over the CNO")
+{
+    notified n;
+    auto waiter =
+        std::async(std::launch::async, [&] { return n.c.wait(n.e, DAT_TIMEOUT_INFINITE).code; });
+    while (!from_handle<evd>(n.e)->has_waiter())
+        std::this_thread::yield();
+    must(n.c.post_se(n.e));
+    CHECK_EQ(waiter.get(), DAT_SUCCESS);
+    DAT_EVD_HANDLE by;
+    CHECK_EQ(n.wait(0, &by), DAT_QUEUE_EMPTY);
+}
+
+TEST_CASE("events that a direct waiter left behind trigger the CNO")
+{
+    notified n;
+    auto waiter = std::async(std::launch::async, [&] { return n.c.wait(n.e, 30'000, 3).code; });
+    while (!from_handle<evd>(n.e)->has_waiter())
+        std::this_thread::yield();
+    must(n.c.post_se(n.e));
+    CHECK_EQ(waiter.get(), DAT_TIMEOUT_EXPIRED);
+    DAT_EVD_HANDLE by;
+    CHECK_EQ(n.wait(0, &by), DAT_SUCCESS);
+}
+
+TEST_CASE("one waiter is released per trigger")
+{
+    notified n;
+    std::atomic<int> released{0};
+    std::vector<std::thread> waiters;
+    for (int i = 0; i < 3; ++i)
+        waiters.emplace_back([&] {
+            DAT_EVD_HANDLE by;
+            released += n.wait(DAT_TIMEOUT_INFINITE, &by) == DAT_SUCCESS;
+        });
+    n.await_waiter();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int i = 1; i <= 3; ++i) {
+        must(n.c.post_se(n.e));
+        for (int spin = 0; spin < 2000 && released < i; ++spin)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        CHECK_EQ(released.load(), i);
+    }
+    for (std::thread &t : waiters)
+        t.join();
+}
+
+TEST_CASE("no trigger is lost between waits with timeouts and several producers")
+{
+    auto *n = new notified(line::threadsafe);
+    const DAT_EVD_HANDLE e = n->c.make_evd(DAT_EVD_SOFTWARE_FLAG, 64, n->cno);
+    const int each = rounds(30'000);
+    std::vector<std::thread> producers;
+    for (const DAT_EVD_HANDLE target : {n->e, e})
+        producers.emplace_back([n, target, each] {
+            for (int i = 0; i < each; ++i)
+                while (n->c.post_se(target) != DAT_SUCCESS)
+                    std::this_thread::yield();
+        });
+    std::atomic<int> taken{0};
+    const auto take_all = [&] {
+        for (unsigned turn = 0; taken < 2 * each; ++turn) {
+            DAT_EVD_HANDLE by;
+            (void)n->wait(turn % 3 == 0 ? turn % 40 : DAT_TIMEOUT_INFINITE, &by);
+            for (const DAT_EVD_HANDLE source : {n->e, e})
+                taken += static_cast<int>(n->c.drain(source).size());
+        }
+    };
+    REQUIRE_MESSAGE(finishes(take_all, 60'000), "hangs after " << taken << " events");
+    for (std::thread &t : producers)
+        t.join();
+    delete n;
+}
+
+TEST_CASE("no trigger is lost: completions through a CNO")
+{
+    auto *c = new consumer;
+    const DAT_CNO_HANDLE cno = c->make_cno();
+    const DAT_EVD_HANDLE dto = c->make_evd(DAT_EVD_DTO_FLAG, 64, cno);
+    auto *s = new station(*c, dto, c->make_evd(DAT_EVD_CONNECTION_FLAG));
+    s->connect_by_hand();
+    const int total = rounds(60'000);
+    std::thread producer([&] {
+        qp &port = s->port();
+        for (int i = 0; i < total; ++i) {
+            while (c->post_send(s->ep) != DAT_SUCCESS)
+                std::this_thread::yield();
+            complete_send(port);
+        }
+    });
+    std::atomic<int> taken{0};
+    const auto take_all = [&] {
+        for (unsigned turn = 0; taken < total; ++turn) {
+            DAT_EVD_HANDLE by;
+            (void)c->v.cno_wait_func(cno, DAT_TIMEOUT_INFINITE, &by);
+            if (turn % 5 == 0) { // a direct wait now and then
+                const wait_answer got = c->wait(dto, turn % 50, 2);
+                taken += got.code == DAT_SUCCESS;
+            }
+            taken += static_cast<int>(c->drain(dto).size());
+        }
+    };
+    REQUIRE_MESSAGE(finishes(take_all, 60'000), "hangs after " << taken << " events");
+    producer.join();
+    delete s;
+    delete c;
+}
+
+TEST_CASE("a timeout races with a trigger: the trigger is consumed or still there")
+{
+    notified n;
+    int wrong = 0;
+    for (int i = 0; i < rounds(3000); ++i) {
+        std::thread poster([&] { (void)n.c.post_se(n.e); });
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        const DAT_RETURN first = n.wait(static_cast<DAT_TIMEOUT>(i % 60), &by);
+        poster.join();
+        if (first != DAT_SUCCESS)
+            wrong += n.wait(0, &by) != DAT_SUCCESS;
+        wrong += by != n.e;
+        wrong += n.wait(0, &by) != DAT_QUEUE_EMPTY;
+        (void)n.c.drain(n.e);
+    }
+    CHECK_EQ(wrong, 0);
+}
+
+TEST_CASE("an agent fires once, until it is set again")
+{
+    notified n;
+    agent a;
+    must(n.c.v.cno_modify_agent_func(n.cno, a.value()));
+    for (int i = 0; i < 4; ++i)
+        must(n.c.post_se(n.e));
+    CHECK_EQ(a.calls.load(), 1);
+    DAT_EVD_HANDLE by;
+    must(n.wait(0, &by));
+    must(n.c.post_se(n.e));
+    CHECK_EQ(a.calls.load(), 1);
+    must(n.wait(0, &by));
+    must(n.c.v.cno_modify_agent_func(n.cno, a.value()));
+    must(n.c.post_se(n.e));
+    CHECK_EQ(a.calls.load(), 2);
+}
+
+TEST_CASE("an agent is called with no lock held: it may use the EVD and the CNO")
+{
+    notified n;
+    agent a;
+    std::vector<DAT_RETURN> codes;
+    a.what = [&](DAT_EVD_HANDLE by) {
+        DAT_EVENT event;
+        DAT_EVD_HANDLE triggered;
+        codes.push_back(n.c.dequeue(by, event));
+        codes.push_back(n.wait(0, &triggered));
+        codes.push_back(n.c.v.evd_disable_func(by));
+        codes.push_back(n.c.v.evd_enable_func(by));
+        codes.push_back(n.c.v.evd_modify_cno_func(by, DAT_HANDLE_NULL));
+    };
+    must(n.c.v.cno_modify_agent_func(n.cno, a.value()));
+    const bool done = finishes([&] { (void)n.c.post_se(n.e); });
+    REQUIRE(done);
+    REQUIRE_EQ(codes.size(), 5);
+    for (const DAT_RETURN code : codes)
+        CHECK_EQ(code, DAT_SUCCESS);
+}
+
+TEST_CASE("a disabled EVD does not trigger; enabling it with events pending does")
+{
+    notified n;
+    must(n.c.v.evd_disable_func(n.e));
+    must(n.c.post_se(n.e));
+    DAT_EVD_HANDLE by;
+    CHECK_EQ(n.wait(0, &by), DAT_QUEUE_EMPTY);
+    must(n.c.v.evd_enable_func(n.e));
+    CHECK_EQ(n.wait(0, &by), DAT_SUCCESS);
+}
+
+TEST_CASE("attaching a CNO to an EVD with events pending triggers it: software and completions")
+{
+    consumer c;
+    const DAT_CNO_HANDLE cno = c.make_cno();
+    const DAT_EVD_HANDLE software = c.make_evd(DAT_EVD_SOFTWARE_FLAG);
+    const DAT_EVD_HANDLE dto = c.make_evd(DAT_EVD_DTO_FLAG);
+    station s(c, dto, c.make_evd(DAT_EVD_CONNECTION_FLAG));
+    s.connect_by_hand();
+    must(c.post_se(software));
+    must(c.post_send(s.ep));
+    REQUIRE(complete_send(s.port()));
+    for (const DAT_EVD_HANDLE e : {software, dto}) {
+        must(c.v.evd_modify_cno_func(e, cno));
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        CHECK_EQ(c.v.cno_wait_func(cno, 0, &by), DAT_SUCCESS);
+        CHECK_EQ(by, e);
+        CHECK_EQ(c.drain(e).size(), 1);
+    }
+}
+
+TEST_CASE("modify_cno while events flow loses no trigger and uses no dead CNO")
+{
+    auto *c = new consumer(line::threadsafe);
+    const DAT_EVD_HANDLE e = c->make_evd(DAT_EVD_SOFTWARE_FLAG, 64);
+    std::atomic<bool> stop{false};
+    std::thread producer([&] {
+        while (!stop)
+            if (c->post_se(e) != DAT_SUCCESS)
+                std::this_thread::yield();
+    });
+    int lost = 0;
+    for (int i = 0; i < rounds(3000); ++i) {
+        const DAT_CNO_HANDLE cno = c->make_cno();
+        (void)c->v.evd_modify_cno_func(e, cno);
+        (void)c->drain(e);
+        DAT_EVD_HANDLE by;
+        lost += c->v.cno_wait_func(cno, 5'000'000, &by) != DAT_SUCCESS;
+        (void)c->v.evd_modify_cno_func(e, DAT_HANDLE_NULL);
+        lost += c->v.cno_free_func(cno) != DAT_SUCCESS;
+    }
+    stop = true;
+    producer.join();
+    CHECK_EQ(lost, 0);
+    delete c;
+}
+
+TEST_CASE("a CNO in use cannot be freed: attached, or waited on")
+{
+    notified n;
+    const DAT_RETURN in_use = error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
+    CHECK_EQ(n.c.v.cno_free_func(n.cno), in_use);
+    must(n.c.v.evd_modify_cno_func(n.e, DAT_HANDLE_NULL));
+    auto waiter = std::async(std::launch::async, [&] {
+        DAT_EVD_HANDLE by;
+        return n.wait(DAT_TIMEOUT_INFINITE, &by);
+    });
+    n.await_waiter();
+    CHECK_EQ(n.c.v.cno_free_func(n.cno), in_use);
+    must(n.c.v.evd_modify_cno_func(n.e, n.cno));
+    must(n.c.post_se(n.e));
+    CHECK_EQ(waiter.get(), DAT_SUCCESS);
+    must(n.c.v.evd_modify_cno_func(n.e, DAT_HANDLE_NULL));
+    CHECK_EQ(n.c.v.cno_free_func(n.cno), DAT_SUCCESS);
+}
+
+TEST_CASE("cno_free waits for a trigger under way")
+{
+    notified n;
+    lab::latch gate;
+    agent a;
+    a.what = [&](DAT_EVD_HANDLE) { gate.wait(); };
+    must(n.c.v.cno_modify_agent_func(n.cno, a.value()));
+    std::thread poster([&] { (void)n.c.post_se(n.e); });
+    gate.await_arrival();
+    must(n.c.v.evd_modify_cno_func(n.e, DAT_HANDLE_NULL));
+    std::atomic<bool> freed{false};
+    std::thread frees([&] { freed = n.c.v.cno_free_func(n.cno) == DAT_SUCCESS; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK_FALSE(freed.load());
+    gate.open();
+    poster.join();
+    frees.join();
+    CHECK(freed.load());
+}
+
+TEST_CASE("freeing the last EVD of a CNO wakes its waiter, which is told no EVD")
+{
+    notified n;
+    std::future<DAT_RETURN> waiter;
+    DAT_EVD_HANDLE by = n.e;
+    waiter = std::async(std::launch::async, [&] { return n.wait(DAT_TIMEOUT_INFINITE, &by); });
+    n.await_waiter();
+    must(n.c.v.evd_free_func(n.e));
+    CHECK_EQ(waiter.get(), DAT_SUCCESS);
+    CHECK_EQ(by, DAT_HANDLE_NULL);
+}
+
+TEST_CASE("freeing the last two EVDs of a CNO at once wakes its waiter")
+{
+    auto *c = new consumer;
+    const DAT_CNO_HANDLE cno = c->make_cno();
+    int lost = 0;
+    for (int i = 0; i < rounds(2000) && lost == 0; ++i) {
+        const DAT_EVD_HANDLE evds[] = {c->make_evd(DAT_EVD_SOFTWARE_FLAG, 4, cno),
+                                       c->make_evd(DAT_EVD_SOFTWARE_FLAG, 4, cno)};
+        std::atomic<DAT_RETURN> code{DAT_QUEUE_EMPTY};
+        std::thread waiter([&] {
+            DAT_EVD_HANDLE by;
+            code = c->v.cno_wait_func(cno, 2'000'000, &by);
+        });
+        while (!from_handle<dapl::programmable::cno>(cno)->has_waiters())
+            std::this_thread::yield();
+        std::atomic<int> ready{0};
+        const auto free_one = [&](DAT_EVD_HANDLE e) {
+            ++ready;
+            while (ready < 2) {
+            }
+            (void)c->v.evd_free_func(e);
+        };
+        std::thread first(free_one, evds[0]), second(free_one, evds[1]);
+        first.join();
+        second.join();
+        waiter.join();
+        lost += code != DAT_SUCCESS;
+        DAT_EVD_HANDLE by;
+        (void)c->v.cno_wait_func(cno, 0, &by);
+    }
+    CHECK_EQ(lost, 0);
+    delete c;
+}
+
+TEST_CASE("a CNO never names an EVD that is freed, also when it was triggering meanwhile")
+{
+    consumer c;
+    const DAT_CNO_HANDLE cno = c.make_cno();
+    const DAT_EVD_HANDLE connections = c.make_evd(DAT_EVD_CONNECTION_FLAG);
+    int wrong = 0;
+    for (int i = 0; i < rounds(3000); ++i) {
+        const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_DTO_FLAG, 4, cno);
+        evd &target = *from_handle<evd>(e);
+        const auto door = target.cq()->door; // outlives the queue
+        std::atomic<bool> stop{false};
+        std::thread device([&] {
+            while (!stop && door->enter()) {
+                dapl_evd_dto_callback(target);
+                door->leave();
+            }
+        });
+        DAT_EVD_HANDLE seen;
+        while (i % 4 == 0 && c.v.cno_wait_func(cno, 0, &seen) != DAT_SUCCESS) {
+        }
+        must(c.v.evd_free_func(e));
+        stop = true;
+        device.join();
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        (void)c.v.cno_wait_func(cno, 0, &by);
+        wrong += by != DAT_HANDLE_NULL;
+    }
+    CHECK_EQ(wrong, 0);
+    must(c.v.evd_free_func(connections));
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// EVD: what is counted, what is refused, in which order events come.
+#include "fixture.hpp"
+
+using namespace test;
+
+namespace {
+
+void await_waiter(DAT_EVD_HANDLE handle)
+{
+    while (!from_handle<evd>(handle)->has_waiter())
+        std::this_thread::yield();
+}
+
+constexpr unsigned merged = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG;
+
+/// A connected endpoint whose completions and software events share one EVD.
+struct merged_station {
+    explicit merged_station(line which = line::nonthreadsafe, DAT_COUNT qlen = 16)
+        : c(which), both(c.make_evd(merged, qlen)), s(c, both, c.make_evd(DAT_EVD_CONNECTION_FLAG))
+    {
+        s.connect_by_hand();
+    }
+    void send_and_complete(DAT_UINT64 cookie)
+    {
+        must(c.post_send(s.ep, cookie));
+        REQUIRE(complete_send(s.port()));
+    }
+
+    consumer c;
+    DAT_EVD_HANDLE both;
+    station s;
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("evd");
+
+TEST_CASE("a wait that succeeds tells exactly how many events are left")
+{
+    merged_station m;
+    for (int i = 0; i < 3; ++i)
+        must(m.c.post_se(m.both));
+    for (int i = 0; i < 4; ++i)
+        m.send_and_complete(0);
+    for (int left = 6; left >= 0; --left) {
+        const wait_answer got = m.c.wait(m.both, 0);
+        CHECK_EQ(got.code, DAT_SUCCESS);
+        CHECK_EQ(got.nmore, left);
+        CHECK_EQ(got.event.evd_handle, m.both);
+    }
+    CHECK_EQ(m.c.wait(m.both, 0).code, DAT_TIMEOUT_EXPIRED);
+}
+
+TEST_CASE("a threshold that is not reached takes nothing, and the timeout counts what is pending")
+{
+    merged_station m;
+    must(m.c.post_se(m.both));
+    m.send_and_complete(1);
+    for (const DAT_TIMEOUT timeout : {0u, 2000u}) {
+        const wait_answer got = m.c.wait(m.both, timeout, 3);
+        CHECK_EQ(got.code, DAT_TIMEOUT_EXPIRED);
+        CHECK_EQ(got.nmore, 2);
+    }
+    m.send_and_complete(2);
+    const wait_answer got = m.c.wait(m.both, 0, 3);
+    CHECK_EQ(got.code, DAT_SUCCESS);
+    CHECK_EQ(got.nmore, 2);
+    CHECK_EQ(m.c.drain(m.both).size(), 2);
+}
+
+TEST_CASE("a threshold is refused when it is not positive or longer than the queue")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4);
+    const DAT_COUNT qlen = from_handle<evd>(e)->qlen();
+    const DAT_RETURN refused = error_code(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    CHECK_EQ(c.wait(e, 0, 0).code, refused);
+    CHECK_EQ(c.wait(e, 0, -1).code, refused);
+    CHECK_EQ(c.wait(e, 0, qlen + 1).code, refused);
+    CHECK_EQ(c.wait(e, 0, qlen).code, DAT_TIMEOUT_EXPIRED);
+}
+
+TEST_CASE("a threshold of the whole queue is reached when the queue is full")
+{
+    merged_station m(line::nonthreadsafe, 4);
+    for (int i = 0; i < 4; ++i)
+        m.send_and_complete(0);
+    const wait_answer got = m.c.wait(m.both, 0, 4);
+    CHECK_EQ(got.code, DAT_SUCCESS);
+    CHECK_EQ(got.nmore, 3);
+}
+
+TEST_CASE("completions that a wait counted come before those that arrive later")
+{
+    merged_station m;
+    for (DAT_UINT64 i = 0; i < 3; ++i)
+        m.send_and_complete(i);
+    CHECK_EQ(cookie_of(m.c.wait(m.both, 0).event), 0); // stages 1 and 2
+    m.send_and_complete(3);
+    const std::vector<DAT_EVENT> rest = m.c.drain(m.both);
+    REQUIRE_EQ(rest.size(), 3);
+    for (DAT_UINT64 i = 0; i < 3; ++i)
+        CHECK_EQ(cookie_of(rest[i]), i + 1);
+}
+
+TEST_CASE("dequeue beside a wait is INVALID_STATE, and so is a second wait")
+{
+    for (const line which : {line::nonthreadsafe, line::threadsafe}) {
+        consumer c(which);
+        const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG);
+        auto waiter =
+            std::async(std::launch::async, [&] { return c.wait(e, DAT_TIMEOUT_INFINITE).code; });
+        await_waiter(e);
+        DAT_EVENT event;
+        CHECK_EQ(DAT_GET_TYPE(c.dequeue(e, event)), DAT_INVALID_STATE);
+        CHECK_EQ(DAT_GET_TYPE(c.wait(e, 0).code), DAT_INVALID_STATE);
+        CHECK_EQ(c.v.evd_free_func(e), error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_IN_USE));
+        must(c.post_se(e));
+        CHECK_EQ(waiter.get(), DAT_SUCCESS);
+        CHECK_EQ(c.dequeue(e, event), DAT_QUEUE_EMPTY);
+    }
+}
+
+TEST_CASE("set_unwaitable sends the waiter home and sticks until it is cleared")
+{
+    consumer c;
+    const DAT_RETURN unwaitable = error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+    for (const unsigned streams : {unsigned{DAT_EVD_SOFTWARE_FLAG}, merged}) {
+        const DAT_EVD_HANDLE e = c.make_evd(streams);
+        auto waiter =
+            std::async(std::launch::async, [&] { return c.wait(e, DAT_TIMEOUT_INFINITE).code; });
+        await_waiter(e);
+        must(c.v.evd_set_unwaitable_func(e));
+        CHECK_EQ(waiter.get(), unwaitable);
+        must(c.post_se(e));
+        CHECK_EQ(c.wait(e, 0).code, unwaitable);
+        DAT_EVD_PARAM param;
+        must(c.v.evd_query_func(e, DAT_EVD_FIELD_ALL, &param));
+        CHECK_EQ(param.evd_state & DAT_EVD_STATE_UNWAITABLE, DAT_EVD_STATE_UNWAITABLE);
+        must(c.v.evd_clear_unwaitable_func(e));
+        CHECK_EQ(c.wait(e, 0).code, DAT_SUCCESS);
+    }
+}
+
+TEST_CASE("a software event on a full queue is QUEUE_FULL, nothing else happens")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 3);
+    const DAT_COUNT qlen = from_handle<evd>(e)->qlen();
+    for (int turn = 0; turn < 10; ++turn) {
+        for (DAT_COUNT i = 0; i < qlen; ++i)
+            must(c.post_se(e, static_cast<std::uintptr_t>(i)));
+        CHECK_EQ(c.post_se(e), error_code(DAT_QUEUE_FULL));
+        const std::vector<DAT_EVENT> all = c.drain(e);
+        REQUIRE_EQ(all.size(), static_cast<std::size_t>(qlen));
+        for (std::size_t i = 0; i < all.size(); ++i)
+            CHECK_EQ(all[i].event_data.software_event_data.pointer, reinterpret_cast<void *>(i));
+    }
+    CHECK(c.drain(c.async).empty());
+}
+
+TEST_CASE("post_se is refused without the software stream, and for other events")
+{
+    consumer c;
+    const DAT_EVD_HANDLE dto = c.make_evd(DAT_EVD_DTO_FLAG);
+    CHECK_EQ(c.post_se(dto), error_code(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1));
+    const DAT_EVD_HANDLE soft = c.make_evd(DAT_EVD_SOFTWARE_FLAG);
+    DAT_EVENT event{};
+    event.event_number = DAT_DTO_COMPLETION_EVENT;
+    const DAT_RETURN refused = error_code(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    CHECK_EQ(c.v.evd_post_se_func(soft, &event), refused);
+    CHECK_EQ(c.v.evd_post_se_func(soft, nullptr), refused);
+}
+
+TEST_CASE("streams that may not share an EVD are refused, as the provider attributes tell")
+{
+    consumer c;
+    DAT_PROVIDER_ATTR attr{};
+    must(c.v.ia_query_func(c.ia, nullptr, 0, nullptr, DAT_PROVIDER_FIELD_ALL, &attr));
+    constexpr unsigned order[] = {DAT_EVD_SOFTWARE_FLAG, DAT_EVD_CR_FLAG,
+                                  DAT_EVD_DTO_FLAG,      DAT_EVD_CONNECTION_FLAG,
+                                  DAT_EVD_RMR_BIND_FLAG, DAT_EVD_ASYNC_FLAG};
+    for (int i = 0; i < 6; ++i)
+        for (int j = 0; j < 6; ++j) {
+            DAT_EVD_HANDLE made = DAT_HANDLE_NULL;
+            const DAT_RETURN code =
+                c.v.evd_create_func(c.ia, 4, DAT_HANDLE_NULL, flags(order[i] | order[j]), &made);
+            const bool allowed = attr.evd_stream_merging_supported[i][j] == DAT_TRUE;
+            CAPTURE(i);
+            CAPTURE(j);
+            CHECK_EQ(code == DAT_SUCCESS, allowed);
+        }
+}
+
+TEST_CASE("an EVD that an endpoint feeds cannot be freed")
+{
+    consumer c;
+    station s(c);
+    const DAT_RETURN in_use = error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_IN_USE);
+    for (const DAT_EVD_HANDLE e : {s.recv, s.request, s.connections})
+        CHECK_EQ(c.v.evd_free_func(e), in_use);
+    CHECK_EQ(c.v.evd_free_func(c.async), in_use);
+    must(c.v.ep_free_func(s.ep));
+    for (const DAT_EVD_HANDLE e : {s.recv, s.request, s.connections})
+        CHECK_EQ(c.v.evd_free_func(e), DAT_SUCCESS);
+}
+
+TEST_CASE("a failed operation tells its operation, its cookie and its status")
+{
+    merged_station m;
+    must(m.c.post_recv(m.s.ep, 77));
+    REQUIRE(complete_recv(m.s.port(), DAT_DTO_ERR_LOCAL_LENGTH));
+    DAT_EVENT event;
+    must(m.c.dequeue(m.both, event));
+    CHECK_EQ(event.event_number, DAT_DTO_COMPLETION_EVENT);
+    CHECK_EQ(cookie_of(event), 77);
+    CHECK_EQ(status_of(event), DAT_DTO_ERR_LOCAL_LENGTH);
+    CHECK_EQ(event.event_data.dto_completion_event_data.operation, DAT_DTO_RECEIVE);
+    CHECK_EQ(event.event_data.dto_completion_event_data.ep_handle, m.s.ep);
+    CHECK_EQ(m.s.connect_event(), DAT_CONNECTION_EVENT_BROKEN);
+    CHECK_EQ(m.c.state(m.s.ep), DAT_EP_STATE_DISCONNECTED);
+}
+
+TEST_CASE("a CQ that overflows gives one async event that names the EVD")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_DTO_FLAG);
+    dapl_evd_cq_async_error_callback(*from_handle<evd>(e));
+    const std::vector<DAT_EVENT> events = c.drain(c.async);
+    REQUIRE_EQ(events.size(), 1);
+    CHECK_EQ(events[0].event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+    CHECK_EQ(events[0].event_data.asynch_error_event_data.dat_handle, e);
+}
+
+TEST_CASE("an EVD whose CQ overflowed is unusable: wait is INVALID_STATE")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_DTO_FLAG);
+    dapl_evd_cq_async_error_callback(*from_handle<evd>(e));
+    CHECK_EQ(DAT_GET_TYPE(c.wait(e, 0).code), DAT_INVALID_STATE);
+}
+
+TEST_CASE("a wait with a timeout takes about as long as it says, over any number of wake-ups")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 64);
+    std::atomic<bool> stop{false};
+    std::thread poster([&] {
+        for (int i = 0; i < 20 && !stop; ++i) {
+            (void)c.post_se(e);
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+    });
+    const auto before = std::chrono::steady_clock::now();
+    CHECK_EQ(c.wait(e, 100'000, 64).code, DAT_TIMEOUT_EXPIRED);
+    const auto took = std::chrono::steady_clock::now() - before;
+    CHECK(took >= std::chrono::milliseconds(99));
+    CHECK(took < std::chrono::milliseconds(300));
+    stop = true;
+    poster.join();
+}
+
+TEST_CASE("on a thread-safe adapter, enable and modify_cno beside a dequeue do not disturb it")
+{
+    merged_station m(line::threadsafe);
+    const DAT_CNO_HANDLE cno = m.c.make_cno();
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+        while (!stop) {
+            (void)m.c.v.evd_modify_cno_func(m.both, cno);
+            (void)m.c.v.evd_enable_func(m.both);
+        }
+    });
+    int wrong = 0;
+    for (int i = 0; i < rounds(100'000); ++i) {
+        DAT_EVENT event;
+        wrong += m.c.dequeue(m.both, event) != DAT_QUEUE_EMPTY;
+    }
+    stop = true;
+    other.join();
+    CHECK_EQ(wrong, 0);
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Every operation of the port fails, at every place, and so does every allocation: the code is
+// passed on, and no object, reference or memory stays behind.
+#include "fixture.hpp"
+#include "wraps.hpp"
+
+#include <new>
+
+using namespace test;
+
+namespace {
+
+constexpr DAT_CONN_QUAL here = 5;
+
+/// Makes one of everything, as far as it goes; takes it down again gracefully.
+class everything {
+public:
+    explicit everything(consumer &on) : c(on), v(on.v) {}
+
+    DAT_RETURN make()
+    {
+        for (const auto step :
+             {&everything::make_zone, &everything::make_evds, &everything::make_region,
+              &everything::make_endpoints, &everything::make_service, &everything::modify})
+            if (const DAT_RETURN code = (this->*step)(); code != DAT_SUCCESS)
+                return code;
+        return DAT_SUCCESS;
+    }
+
+    void unmake()
+    {
+        free_one(rsp, v.rsp_free_func);
+        free_one(psp, v.psp_free_func);
+        free_one(ep, v.ep_free_func);
+        free_one(reserved, v.ep_free_func);
+        free_one(region, v.lmr_free_func);
+        free_one(window, v.rmr_free_func);
+        for (DAT_EVD_HANDLE *evd : {&requests, &connections, &dto, &bound, &software})
+            free_one(*evd, v.evd_free_func);
+        free_one(zone, v.pz_free_func);
+        free_one(cno, v.cno_free_func);
+    }
+
+private:
+    template <class Free>
+    void free_one(DAT_HANDLE &what, Free how)
+    {
+        if (what != DAT_HANDLE_NULL)
+            CHECK_EQ(how(what), DAT_SUCCESS);
+        what = DAT_HANDLE_NULL;
+    }
+
+    DAT_RETURN make_zone()
+    {
+        if (const DAT_RETURN code = v.pz_create_func(c.ia, &zone); code != DAT_SUCCESS)
+            return code;
+        if (const DAT_RETURN code = v.rmr_create_func(zone, &window); code != DAT_SUCCESS)
+            return code;
+        return v.cno_create_func(c.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno);
+    }
+
+    DAT_RETURN make_evds()
+    {
+        const struct {
+            DAT_EVD_HANDLE &out;
+            unsigned streams;
+        } wanted[] = {{requests, DAT_EVD_CR_FLAG},
+                      {connections, DAT_EVD_CONNECTION_FLAG},
+                      {dto, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG},
+                      {bound, DAT_EVD_RMR_BIND_FLAG},
+                      {software, DAT_EVD_SOFTWARE_FLAG}};
+        for (const auto &w : wanted)
+            if (const DAT_RETURN code = v.evd_create_func(c.ia, 8, cno, flags(w.streams), &w.out);
+                code != DAT_SUCCESS)
+                return code;
+        return DAT_SUCCESS;
+    }
+
+    DAT_RETURN make_region()
+    {
+        DAT_REGION_DESCRIPTION where{};
+        where.for_va = buffer;
+        return v.lmr_create_func(c.ia, DAT_MEM_TYPE_VIRTUAL, where, sizeof buffer, zone,
+                                 DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &region, nullptr, nullptr,
+                                 nullptr, nullptr);
+    }
+
+    DAT_RETURN make_endpoints()
+    {
+        for (DAT_EP_HANDLE *out : {&ep, &reserved})
+            if (const DAT_RETURN code =
+                    v.ep_create_func(c.ia, zone, dto, dto, connections, nullptr, out);
+                code != DAT_SUCCESS)
+                return code;
+        return DAT_SUCCESS;
+    }
+
+    DAT_RETURN make_service()
+    {
+        DAT_CONN_QUAL qualifier = 0;
+        if (const DAT_RETURN code =
+                v.psp_create_any_func(c.ia, &qualifier, requests, DAT_PSP_PROVIDER_FLAG, &psp);
+            code != DAT_SUCCESS)
+            return code;
+        if (const DAT_RETURN code = v.rsp_create_func(c.ia, here, reserved, requests, &rsp);
+            code != DAT_SUCCESS)
+            return code;
+        if (const bool taken = arrive(qualifier); taken)
+            take_request();
+        return DAT_SUCCESS;
+    }
+
+    void take_request()
+    {
+        DAT_EVENT event;
+        must(c.dequeue(requests, event));
+        must(v.cr_reject_func(event.event_data.cr_arrival_event_data.cr_handle, 0, nullptr));
+    }
+
+    DAT_RETURN modify()
+    {
+        DAT_EP_PARAM param{};
+        param.ep_attr.max_recv_dtos = 5;
+        if (const DAT_RETURN code =
+                v.ep_modify_func(ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param);
+            code != DAT_SUCCESS)
+            return code;
+        return connect();
+    }
+
+    /// Connects, leaves completions behind, ends, and resets.
+    DAT_RETURN connect()
+    {
+        if (const DAT_RETURN code = c.connect(ep, 1); code != DAT_SUCCESS)
+            return code;
+        fire(*find_qp(ep), DAT_CONNECTION_EVENT_ESTABLISHED);
+        must(c.post_send(ep));
+        complete_send(*find_qp(ep));
+        fire(*find_qp(ep), DAT_CONNECTION_EVENT_DISCONNECTED);
+        return v.ep_reset_func(ep);
+    }
+
+    consumer &c;
+    const DAT_PROVIDER &v;
+    DAT_HANDLE zone = DAT_HANDLE_NULL, window = DAT_HANDLE_NULL, cno = DAT_HANDLE_NULL;
+    DAT_HANDLE requests = DAT_HANDLE_NULL, connections = DAT_HANDLE_NULL, dto = DAT_HANDLE_NULL;
+    DAT_HANDLE bound = DAT_HANDLE_NULL, software = DAT_HANDLE_NULL, region = DAT_HANDLE_NULL;
+    DAT_HANDLE ep = DAT_HANDLE_NULL, reserved = DAT_HANDLE_NULL;
+    DAT_HANDLE psp = DAT_HANDLE_NULL, rsp = DAT_HANDLE_NULL;
+    char buffer[64] = {};
+};
+
+DAT_RETURN make_and_unmake()
+{
+    consumer c;
+    everything all(c);
+    const DAT_RETURN code = all.make();
+    lab::plan_of(lab::op::qp_alloc).fail_after = -1;
+    wraps::fail_allocation(-1);
+    all.unmake();
+    CHECK_EQ(c.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS);
+    return code;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("failure");
+
+TEST_CASE("without a failure everything is made and unmade")
+{
+    CHECK_EQ(make_and_unmake(), DAT_SUCCESS);
+}
+
+TEST_CASE("an operation of the port that fails, at its first call or a later one, is passed on")
+{
+    using lab::op;
+    const DAT_RETURN broken = error_code(DAT_INTERNAL_ERROR);
+    for (const op which : {op::pd_alloc, op::mr_register, op::cq_alloc, op::qp_alloc, op::listen,
+                           op::connect, op::qp_reset})
+        for (int skip = 0; skip < 6; ++skip) {
+            CAPTURE(static_cast<int>(which));
+            CAPTURE(skip);
+            consumer c;
+            everything all(c);
+            lab::fail(which, broken, skip);
+            const DAT_RETURN code = all.make();
+            const bool reached = lab::plan_of(which).fail_after.load() < 0;
+            CHECK_EQ(code, reached ? broken : success.code());
+            lab::plan_of(which).fail_after = -1;
+            all.unmake();
+            CHECK_EQ(c.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS);
+        }
+}
+
+TEST_CASE("an adapter that cannot be opened leaves nothing: device, or async EVD")
+{
+    lab::reset();
+    const DAT_PROVIDER &v = provider(line::nonthreadsafe);
+    char name[] = "programmable-lo";
+    DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    const DAT_RETURN broken = error_code(DAT_INTERNAL_ERROR);
+    lab::fail(lab::op::open_hca, broken);
+    CHECK_EQ(v.ia_open_func(name, 8, &async, &ia), broken);
+    CHECK_EQ(v.ia_open_func(name, 1'000'000, &async, &ia),
+             error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
+    CHECK_EQ(DAT_GET_TYPE(v.ia_open_func(name, 0, &async, &ia)), DAT_INVALID_PARAMETER);
+    CHECK_EQ(ia, DAT_HANDLE_NULL);
+    CHECK_EQ(async, DAT_HANDLE_NULL);
+    CHECK_EQ(lab::live_objects.load(), 0);
+    CHECK_EQ(lab::calls(lab::op::close_hca), 1);
+}
+
+TEST_CASE("an adapter nobody registered is PROVIDER_NOT_FOUND")
+{
+    const DAT_PROVIDER &v = provider(line::nonthreadsafe);
+    char name[] = "another-lo";
+    DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    CHECK_EQ(DAT_GET_TYPE(v.ia_open_func(name, 8, &async, &ia)), DAT_PROVIDER_NOT_FOUND);
+}
+
+TEST_CASE("every allocation that fails is INSUFFICIENT_RESOURCES, and leaves nothing behind")
+{
+    const DAT_RETURN expected = error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    int failures = 0;
+    for (int skip = 0; skip < 200; ++skip) {
+        CAPTURE(skip);
+        consumer c;
+        everything all(c);
+        wraps::fail_allocation(skip);
+        const DAT_RETURN code = all.make();
+        const bool failed = wraps::allocation_failed();
+        wraps::fail_allocation(-1);
+        // One without a code: a request that finds no memory is refused.
+        if (failed)
+            CHECK((code == expected || code == DAT_SUCCESS));
+        failures += code == expected;
+        all.unmake();
+        CHECK_EQ(c.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS);
+        if (!failed)
+            break;
+    }
+    CHECK(failures > 10);
+}
+
+TEST_CASE("no memory to open an adapter")
+{
+    lab::reset();
+    const DAT_PROVIDER &v = provider(line::nonthreadsafe);
+    char name[] = "programmable-lo";
+    for (int skip = 0; skip < 3; ++skip) {
+        DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        wraps::fail_allocation(skip);
+        CHECK_EQ(v.ia_open_func(name, 8, &async, &ia),
+                 error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY));
+        wraps::fail_allocation(-1);
+        CHECK_EQ(lab::live_objects.load(), 0);
+    }
+}
+
+TEST_CASE("a reset that fails leaves the endpoint DISCONNECTED; the next one works")
+{
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    must(c.post_send(s.ep));
+    REQUIRE(complete_send(s.port()));
+    REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
+    lab::fail(lab::op::qp_reset, error_code(DAT_INTERNAL_ERROR));
+    CHECK_EQ(c.v.ep_reset_func(s.ep), error_code(DAT_INTERNAL_ERROR));
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+    wraps::fail_allocation(0);
+    CHECK_EQ(DAT_GET_TYPE(c.v.ep_reset_func(s.ep)), DAT_INSUFFICIENT_RESOURCES);
+    wraps::fail_allocation(-1);
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+    must(c.v.ep_reset_func(s.ep));
+    CHECK(c.drain(s.request).empty());
+}
+
+TEST_CASE("a connect refused as unreachable succeeds and is told by an event")
+{
+    consumer c;
+    station s(c);
+    lab::fail(lab::op::connect, error_code(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE));
+    CHECK_EQ(c.connect(s.ep, 1, 1'000'000), DAT_SUCCESS);
+    CHECK_EQ(s.connect_event(), DAT_CONNECTION_EVENT_UNREACHABLE);
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+}
+
+TEST_SUITE_END();

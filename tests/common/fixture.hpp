@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A consumer of an adapter on the programmable port, and the registry that it is opened through.
+#pragma once
+
+#include "dapl_api.hpp"
+#include "port.hpp"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace test {
+
+using namespace dapl::programmable;
+
+enum class line { nonthreadsafe, threadsafe };
+
+/// Everything that a test opens goes through the vector that the provider gave to the registry.
+const DAT_PROVIDER &provider(line which);
+
+/// A call to the provider whose failure ends the test.
+void must(DAT_RETURN code);
+
+constexpr DAT_RETURN error_code(DAT_RETURN_TYPE type, DAT_RETURN_SUBTYPE subtype = DAT_NO_SUBTYPE)
+{
+    return status::error(type, subtype).code();
+}
+
+/// Runs the call on a thread of its own. False when it hangs; the thread is left behind.
+bool finishes(std::function<void()> call, int milliseconds = 5000);
+
+constexpr DAT_EVD_FLAGS flags(unsigned bits)
+{
+    return static_cast<DAT_EVD_FLAGS>(bits);
+}
+
+struct wait_answer {
+    DAT_RETURN code;
+    DAT_EVENT event;
+    DAT_COUNT nmore;
+};
+
+/// A proxy agent that counts, and calls what the test wants called.
+struct agent {
+    DAT_OS_WAIT_PROXY_AGENT value()
+    {
+        return {this, [](DAT_PVOID me, DAT_EVD_HANDLE by) { static_cast<agent *>(me)->run(by); }};
+    }
+    void run(DAT_EVD_HANDLE by)
+    {
+        calls.fetch_add(1);
+        if (what)
+            what(by);
+    }
+    std::atomic<int> calls{0};
+    std::function<void(DAT_EVD_HANDLE)> what;
+};
+
+/// An open adapter. Its end closes it, abruptly if need be, and looks at what is left behind.
+class consumer {
+public:
+    explicit consumer(line which = line::nonthreadsafe, DAT_COUNT async_qlen = 8);
+    consumer(const consumer &) = delete;
+    consumer &operator=(const consumer &) = delete;
+    ~consumer();
+
+    DAT_RETURN close(DAT_CLOSE_FLAGS how);
+
+    DAT_EVD_HANDLE make_evd(unsigned streams, DAT_COUNT qlen = 16,
+                            DAT_CNO_HANDLE cno = DAT_HANDLE_NULL);
+    DAT_CNO_HANDLE make_cno(DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT_NULL);
+    DAT_PZ_HANDLE make_pz();
+    DAT_PSP_HANDLE make_psp(DAT_CONN_QUAL, DAT_EVD_HANDLE, DAT_PSP_FLAGS = DAT_PSP_CONSUMER_FLAG);
+
+    DAT_RETURN connect(DAT_EP_HANDLE, DAT_CONN_QUAL, DAT_TIMEOUT = DAT_TIMEOUT_INFINITE);
+    DAT_RETURN post_recv(DAT_EP_HANDLE, DAT_UINT64 cookie = 0);
+    DAT_RETURN post_send(DAT_EP_HANDLE, DAT_UINT64 cookie = 0,
+                         DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG);
+    DAT_RETURN post_se(DAT_EVD_HANDLE, std::uintptr_t value = 0);
+    DAT_RETURN dequeue(DAT_EVD_HANDLE, DAT_EVENT &);
+    wait_answer wait(DAT_EVD_HANDLE, DAT_TIMEOUT, DAT_COUNT threshold = 1);
+    /// Everything there is, in order.
+    std::vector<DAT_EVENT> drain(DAT_EVD_HANDLE);
+    DAT_EP_STATE state(DAT_EP_HANDLE);
+
+    const DAT_PROVIDER &v;
+    DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+};
+
+/// An endpoint with everything it needs, one EVD per purpose.
+struct station {
+    explicit station(consumer &c, DAT_COUNT connect_qlen = 16, DAT_COUNT dto_qlen = 64);
+    station(consumer &c, DAT_EVD_HANDLE shared_dto, DAT_EVD_HANDLE connections);
+    DAT_EP_HANDLE make_ep(const DAT_EP_ATTR *attr = nullptr);
+    /// Connected by hand: the port answers ESTABLISHED, the event is taken.
+    void connect_by_hand();
+    qp &port() { return *find_qp(ep); }
+    /// Number of the only event of the connect EVD; 0 when there is none.
+    int connect_event();
+
+    consumer &c;
+    DAT_PZ_HANDLE pz;
+    DAT_EVD_HANDLE recv;
+    DAT_EVD_HANDLE request;
+    DAT_EVD_HANDLE connections;
+    DAT_EP_HANDLE ep;
+};
+
+inline DAT_UINT64 cookie_of(const DAT_EVENT &event)
+{
+    return event.event_data.dto_completion_event_data.user_cookie.as_64;
+}
+inline DAT_DTO_COMPLETION_STATUS status_of(const DAT_EVENT &event)
+{
+    return event.event_data.dto_completion_event_data.status;
+}
+
+/// A sanitizer's run time is in the program: it slows things down and makes calls of its own.
+bool sanitized();
+/// Repetitions of a race: fewer where they are slow.
+int rounds(int wanted);
+
+} // namespace test

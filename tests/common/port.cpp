@@ -1,0 +1,666 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "port.hpp"
+
+#include <cstring>
+#include <netinet/in.h>
+
+namespace dapl::DAPL_TRANSPORT {
+
+using lab::op;
+
+namespace {
+
+lab::spin_lock world;
+qp *queue_pairs = nullptr;
+types::listener *listeners = nullptr;
+
+status begin(op which)
+{
+    return status(lab::enter(which));
+}
+
+constexpr const char *overlap = "two control operations of one object overlap";
+
+} // namespace
+
+// --------------------------------------------------------------------------------------- lives
+
+void alive::begin(const char *what)
+{
+    if (now_.exchange(true))
+        lab::violation(std::string(what) + " is made twice");
+    ++lab::live_objects;
+}
+
+void alive::end(const char *what)
+{
+    if (!now_.exchange(false))
+        lab::violation(std::string(what) + " is freed, but not alive");
+    --lab::live_objects;
+}
+
+request_token::~request_token()
+{
+    if (!answered.load())
+        lab::violation("a connection request was dropped without an answer");
+    --lab::live_objects;
+}
+
+void posted_list::allocate(DAT_COUNT count)
+{
+    size = static_cast<std::uint32_t>(count);
+    ring.reset(count == 0 ? nullptr : new types::wr *[size]);
+    head = tail = 0;
+}
+
+bool posted_list::push(types::wr &wr)
+{
+    const std::lock_guard hold(lock);
+    if (tail - head == size)
+        return false;
+    ring[tail++ % size] = &wr;
+    return true;
+}
+
+bool posted_list::empty()
+{
+    const std::lock_guard hold(lock);
+    return tail == head;
+}
+
+DAT_UINT32 posted_list::oldest_length()
+{
+    const std::lock_guard hold(lock);
+    return tail == head ? 0 : ring[head % size]->length;
+}
+
+types::wr *posted_list::pop()
+{
+    const std::lock_guard hold(lock);
+    return tail == head ? nullptr : ring[head++ % size];
+}
+
+// ----------------------------------------------------------------------------------- completions
+
+bool types::cq::store(const completion &done)
+{
+    const std::lock_guard hold(lock);
+    const std::uint32_t at = tail.load(std::memory_order_relaxed);
+    if (at - head.load() == depth)
+        return false;
+    ring[at % depth] = done;
+    tail.store(at + 1);
+    return true;
+}
+
+void types::cq::announce()
+{
+    if (armed.exchange(false) && door->enter()) {
+        const lab::upcall inside;
+        dapl_evd_dto_callback(*owner);
+        door->leave();
+    }
+    if constexpr (port_features.cq_wait)
+        sleeper.wake();
+}
+
+bool types::cq::poll(completion &done)
+{
+    const std::lock_guard hold(lock);
+    const std::uint32_t at = head.load(std::memory_order_relaxed);
+    if (at == tail.load(std::memory_order_relaxed))
+        return false;
+    done = ring[at % depth];
+    head.store(at + 1);
+    return true;
+}
+
+osd::wait_result transport::dapls_ib_cq_wait(cq &queue, osd::deadline until)
+{
+    queue.life.check("cq");
+    const lab::exclusive one(queue.waiting, "two threads wait on one cq at once");
+    if (queue.head.load() != queue.tail.load())
+        return osd::wait_result::woken;
+    return queue.sleeper.wait(until);
+}
+
+void transport::dapls_ib_cq_wakeup(cq &queue)
+{
+    queue.life.check("cq");
+    queue.sleeper.wake();
+}
+
+namespace {
+
+enum class outcome { none, silent, stored, lost };
+
+/// The oldest of the list completes. Completions of one list come in post order.
+outcome finish_oldest(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_STATUS how,
+                      DAT_UINT32 length)
+{
+    types::wr *wr = list.pop();
+    if (wr == nullptr)
+        return outcome::none;
+    const bool silent = how == DAT_DTO_SUCCESS && wr->operation != DAT_DTO_RECEIVE &&
+                        (wr->flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
+    if (silent)
+        return outcome::silent;
+    return queue->store({wr, length, how}) ? outcome::stored : outcome::lost;
+}
+
+void tell(types::cq *queue, outcome what)
+{
+    if (what == outcome::stored)
+        queue->announce();
+    else if (what == outcome::lost)
+        dapl_evd_cq_async_error_callback(*queue->owner);
+}
+
+bool complete(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_STATUS how, DAT_UINT32 length)
+{
+    outcome what{};
+    {
+        const std::lock_guard hold(list.order);
+        what = finish_oldest(list, queue, how, length);
+    }
+    tell(queue, what);
+    return what != outcome::none;
+}
+
+/// A send meets a receive of the peer, if one is posted; otherwise it stays until the end.
+void deliver(qp &from, qp &to)
+{
+    outcome received = outcome::none;
+    outcome sent = outcome::none;
+    {
+        const std::lock_guard hold_sends(from.sends.order);
+        const std::lock_guard hold_recvs(to.recvs.order);
+        if (from.sends.empty())
+            return;
+        received = finish_oldest(to.recvs, to.recv_cq, DAT_DTO_SUCCESS, from.sends.oldest_length());
+        if (received != outcome::none)
+            sent = finish_oldest(from.sends, from.send_cq, DAT_DTO_SUCCESS, 0);
+    }
+    tell(to.recv_cq, received);
+    tell(from.send_cq, sent);
+}
+
+} // namespace
+
+bool complete_send(qp &pair, DAT_DTO_COMPLETION_STATUS how)
+{
+    return complete(pair.sends, pair.send_cq, how, 0);
+}
+
+bool complete_recv(qp &pair, DAT_DTO_COMPLETION_STATUS how, DAT_UINT32 length)
+{
+    return complete(pair.recvs, pair.recv_cq, how, length);
+}
+
+void flush(qp &pair)
+{
+    while (complete_send(pair, DAT_DTO_ERR_FLUSHED)) {
+    }
+    while (complete_recv(pair, DAT_DTO_ERR_FLUSHED)) {
+    }
+}
+
+// ----------------------------------------------------------------------- HCA, pd, mr, cq objects
+
+status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
+{
+    if (const status answer = begin(op::open_hca); !answer.ok())
+        return answer;
+    device.life.begin("hca");
+    device.owner = params.owner;
+    device.door->open();
+    auto *in = reinterpret_cast<sockaddr_in *>(&device.address);
+    in->sin_family = AF_INET;
+    in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return success;
+}
+
+void transport::dapls_ib_close_hca(hca &device)
+{
+    (void)begin(op::close_hca);
+    device.door->close_and_wait();
+    device.life.end("hca");
+}
+
+void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
+{
+    device.life.check("hca");
+    attr.address = &device.address;
+    attr.hca_name = "programmable";
+    attr.vendor_name = "test";
+    attr.max_eps = 4096;
+    attr.max_dto_per_ep = 1024;
+    attr.max_rdma_read_per_ep_in = 4;
+    attr.max_rdma_read_per_ep_out = 4;
+    attr.max_cqs = 1024;
+    attr.max_cq_depth = 65536;
+    attr.max_iov_per_dto = 4;
+    attr.max_iov_per_rdma_read = 4;
+    attr.max_iov_per_rdma_write = 4;
+    attr.max_mrs = 1024;
+    attr.max_pds = 1024;
+    attr.max_mr_size = ~DAT_VLEN{0};
+    attr.max_message_size = 0x7fffffff;
+    attr.max_rdma_size = 0x7fffffff;
+    attr.max_private_data_size = 64;
+}
+
+status transport::dapls_ib_pd_alloc(hca &device, pd &zone)
+{
+    device.life.check("hca");
+    if (const status answer = begin(op::pd_alloc); !answer.ok())
+        return answer;
+    zone.life.begin("pd");
+    return success;
+}
+
+void transport::dapls_ib_pd_free(pd &zone)
+{
+    (void)begin(op::pd_free);
+    if (zone.users.load() != 0)
+        lab::violation("a pd is freed while something refers to it");
+    zone.life.end("pd");
+}
+
+status transport::dapls_ib_mr_register(pd &zone, mr &region, const mr_params &params, mr_keys &keys)
+{
+    zone.life.check("pd");
+    if (const status answer = begin(op::mr_register); !answer.ok())
+        return answer;
+    if (params.length == 0)
+        lab::violation("an empty region is registered");
+    region.life.begin("mr");
+    region.zone = &zone;
+    ++zone.users;
+    keys = {7, 9};
+    return success;
+}
+
+void transport::dapls_ib_mr_deregister(mr &region)
+{
+    (void)begin(op::mr_deregister);
+    region.life.end("mr");
+    --region.zone->users;
+}
+
+status transport::dapls_ib_cq_alloc(hca &device, cq &queue, evd &owner, DAT_COUNT &depth)
+{
+    device.life.check("hca");
+    if (const status answer = begin(op::cq_alloc); !answer.ok())
+        return answer;
+    depth *= 2; // more than was asked for, as devices do
+    queue.life.begin("cq");
+    queue.owner = &owner;
+    queue.depth = static_cast<std::uint32_t>(depth);
+    queue.ring = std::make_unique<completion[]>(queue.depth);
+    queue.door->open();
+    return success;
+}
+
+void transport::dapls_ib_cq_free(cq &queue)
+{
+    (void)begin(op::cq_free);
+    if (queue.users.load() != 0)
+        lab::violation("a cq is freed while a qp refers to it");
+    queue.door->close_and_wait();
+    queue.life.end("cq");
+    queue.ring.reset();
+}
+
+// ----------------------------------------------------------------------------------- queue pairs
+
+namespace {
+
+void count_user(types::cq *queue, int change)
+{
+    if (queue == nullptr)
+        return;
+    queue->life.check("cq");
+    queue->users += change;
+}
+
+void enlist(qp &pair)
+{
+    const std::lock_guard hold(world);
+    pair.next = queue_pairs;
+    queue_pairs = &pair;
+}
+
+void strike_out(qp &pair)
+{
+    const std::lock_guard hold(world);
+    for (qp **link = &queue_pairs; *link != nullptr; link = &(*link)->next)
+        if (*link == &pair) {
+            *link = pair.next;
+            return;
+        }
+}
+
+/// Takes the peer away from both, once. The peer's door is held, so that it stays.
+qp *separate(qp &pair)
+{
+    const std::lock_guard hold(world);
+    qp *peer = pair.peer.exchange(nullptr);
+    if (peer == nullptr)
+        return nullptr;
+    peer->peer = nullptr;
+    return peer->door->enter() ? peer : nullptr;
+}
+
+void drop_posted(qp &pair)
+{
+    while (pair.sends.pop() != nullptr) {
+    }
+    while (pair.recvs.pop() != nullptr) {
+    }
+}
+
+/// The peer that `separate` gave sees the connection end.
+void end_peer(qp *peer, DAT_EVENT_NUMBER event)
+{
+    if (peer == nullptr)
+        return;
+    peer->now = phase::down;
+    flush(*peer);
+    fire(*peer, event);
+    peer->door->leave();
+}
+
+} // namespace
+
+qp *find_qp(const void *handle)
+{
+    const std::lock_guard hold(world);
+    for (qp *pair = queue_pairs; pair != nullptr; pair = pair->next)
+        if (static_cast<const void *>(pair->owner) == handle)
+            return pair;
+    return nullptr;
+}
+
+status transport::dapls_ib_qp_alloc(pd &zone, qp &pair, cq *recv_cq, cq *send_cq,
+                                    const qp_params &params)
+{
+    zone.life.check("pd");
+    const lab::exclusive one(pair.control, overlap);
+    if (const status answer = begin(op::qp_alloc); !answer.ok())
+        return answer;
+    pair.life.begin("qp");
+    pair.owner = params.owner;
+    pair.zone = &zone;
+    pair.recv_cq = recv_cq;
+    pair.send_cq = send_cq;
+    ++zone.users;
+    count_user(recv_cq, 1);
+    count_user(send_cq, 1);
+    pair.sends.allocate(params.max_send);
+    pair.recvs.allocate(params.max_recv);
+    pair.now = phase::fresh;
+    pair.door->open();
+    enlist(pair);
+    return success;
+}
+
+void transport::dapls_ib_qp_free(qp &pair)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.control, overlap);
+    const lab::exclusive fence(pair.fencing, overlap);
+    strike_out(pair);
+    (void)begin(op::qp_free);
+    pair.door->close_and_wait();
+    end_peer(separate(pair), DAT_CONNECTION_EVENT_DISCONNECTED);
+    drop_posted(pair);
+    --pair.zone->users;
+    count_user(pair.recv_cq, -1);
+    count_user(pair.send_cq, -1);
+    pair.life.end("qp");
+}
+
+status transport::dapls_ib_qp_reset(qp &pair)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.control, overlap);
+    const lab::exclusive fence(pair.fencing, overlap);
+    if (const status answer = begin(op::qp_reset); !answer.ok())
+        return answer;
+    pair.door->close_and_wait();
+    end_peer(separate(pair), DAT_CONNECTION_EVENT_DISCONNECTED);
+    drop_posted(pair);
+    pair.now = phase::fresh;
+    pair.door->open();
+    return success;
+}
+
+// ------------------------------------------------------------------------------------------ data
+
+status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT, const DAT_LMR_TRIPLET *,
+                                     const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.sending, "two threads are in post_send of one qp");
+    if ((request.operation == DAT_DTO_SEND) != (remote == nullptr))
+        lab::violation("remote is for RDMA, and only for RDMA");
+    if (const status answer = begin(op::post_send); !answer.ok())
+        return answer;
+    request.flags = flags;
+    if (!pair.sends.push(request))
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    if (pair.now.load() == phase::down)
+        while (complete_send(pair, DAT_DTO_ERR_FLUSHED)) {
+        }
+    qp *peer = pair.peer.load();
+    if (lab::loopback.load(std::memory_order_relaxed) && peer != nullptr)
+        deliver(pair, *peer);
+    return success;
+}
+
+status transport::dapls_ib_post_recv(qp &pair, wr &request, DAT_COUNT, const DAT_LMR_TRIPLET *)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.receiving, "two threads are in post_recv of one qp");
+    if (const status answer = begin(op::post_recv); !answer.ok())
+        return answer;
+    request.flags = DAT_COMPLETION_DEFAULT_FLAG;
+    if (!pair.recvs.push(request))
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    if (pair.now.load() == phase::down)
+        while (complete_recv(pair, DAT_DTO_ERR_FLUSHED)) {
+        }
+    return success;
+}
+
+// ------------------------------------------------------------------------------------ connections
+
+status transport::dapls_ib_setup_conn_listener(hca &device, listener &here, service_point &owner,
+                                               DAT_CONN_QUAL &qualifier)
+{
+    device.life.check("hca");
+    if (const status answer = begin(op::listen); !answer.ok())
+        return answer;
+    here.life.begin("listener");
+    here.owner = &owner;
+    const std::lock_guard hold(world);
+    static DAT_CONN_QUAL next_free = 1000;
+    if (qualifier == 0)
+        qualifier = next_free++;
+    here.qualifier = qualifier;
+    here.next = listeners;
+    listeners = &here;
+    here.door->open();
+    return success;
+}
+
+void transport::dapls_ib_remove_conn_listener(listener &here)
+{
+    here.life.check("listener");
+    const lab::exclusive one(here.busy, overlap);
+    {
+        const std::lock_guard hold(world);
+        for (listener **link = &listeners; *link != nullptr; link = &(*link)->next)
+            if (*link == &here) {
+                *link = here.next;
+                break;
+            }
+    }
+    (void)begin(op::remove_listener);
+    here.door->close_and_wait();
+    here.life.end("listener");
+}
+
+namespace {
+
+types::listener *enter_listener(DAT_CONN_QUAL qualifier)
+{
+    const std::lock_guard hold(world);
+    for (types::listener *at = listeners; at != nullptr; at = at->next)
+        if (at->qualifier == qualifier)
+            return at->door->enter() ? at : nullptr;
+    return nullptr;
+}
+
+void establish(qp &active, qp &passive, const private_data &data)
+{
+    active.peer = &passive;
+    passive.peer = &active;
+    fire(passive, DAT_CONNECTION_EVENT_ESTABLISHED);
+    fire(active, DAT_CONNECTION_EVENT_ESTABLISHED, data);
+}
+
+} // namespace
+
+bool arrive(DAT_CONN_QUAL qualifier, const private_data &data, qp *from)
+{
+    types::listener *at = enter_listener(qualifier);
+    if (at == nullptr)
+        return false;
+    types::cr request{std::make_unique<request_token>(from)};
+    DAT_SOCK_ADDR peer{};
+    peer.sa_family = AF_INET;
+    bool taken = false;
+    {
+        const lab::upcall inside;
+        taken = dapls_cr_callback(*at->owner, request, {&peer, 42, data});
+    }
+    at->door->leave();
+    if (!taken && request.token == nullptr)
+        lab::violation("a refused request was not given back");
+    if (!taken && request.token != nullptr)
+        request.token->answered = true;
+    return taken;
+}
+
+bool fire(qp &pair, DAT_EVENT_NUMBER event, const private_data &data)
+{
+    if (!pair.door->enter())
+        return false;
+    pair.now = event == DAT_CONNECTION_EVENT_ESTABLISHED ? phase::connected : phase::down;
+    {
+        const lab::upcall inside;
+        dapl_evd_connection_callback(*pair.owner, event, data);
+    }
+    pair.door->leave();
+    return true;
+}
+
+bool fire_qp_error(qp &pair)
+{
+    if (!pair.door->enter())
+        return false;
+    {
+        const lab::upcall inside;
+        dapl_evd_qp_async_error_callback(*pair.owner);
+    }
+    pair.door->leave();
+    return true;
+}
+
+bool fire_hca_error(types::hca &device)
+{
+    if (!device.door->enter())
+        return false;
+    {
+        const lab::upcall inside;
+        dapl_evd_un_async_error_callback(*device.owner);
+    }
+    device.door->leave();
+    return true;
+}
+
+status transport::dapls_ib_connect(qp &pair, const connect_params &params)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.control, overlap);
+    if (const status answer = begin(op::connect); !answer.ok())
+        return answer;
+    pair.now = phase::pending;
+    if (lab::loopback.load() && !arrive(params.qualifier, params.data, &pair))
+        fire(pair, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    return success;
+}
+
+status transport::dapls_ib_accept_connection(cr &request, qp &pair, const private_data &data)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.control, overlap);
+    if (request.token == nullptr || request.token->answered.load())
+        lab::violation("a request is answered twice");
+    if (const status answer = begin(op::accept); !answer.ok())
+        return answer;
+    request.token->answered = true;
+    pair.now = phase::pending;
+    qp *peer = request.token->peer.load();
+    request.token.reset();
+    if (lab::loopback.load() && peer != nullptr)
+        establish(*peer, pair, data);
+    return success;
+}
+
+void transport::dapls_ib_reject_connection(cr &request, reject_reason why, const private_data &data)
+{
+    (void)begin(op::reject);
+    if (request.token == nullptr || request.token->answered.exchange(true)) {
+        lab::violation("a request is answered twice");
+        return;
+    }
+    qp *peer = request.token->peer.load();
+    request.token.reset();
+    if (lab::loopback.load() && peer != nullptr)
+        fire(*peer,
+             why == reject_reason::consumer ? DAT_CONNECTION_EVENT_PEER_REJECTED
+                                            : DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
+             data);
+}
+
+void transport::dapls_ib_disconnect(qp &pair, DAT_CLOSE_FLAGS)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.control, overlap);
+    (void)begin(op::disconnect);
+    if (!lab::loopback.load())
+        return;
+    if (pair.peer.load() == nullptr)
+        return; // the other side was faster: its callback is the one
+    qp *peer = separate(pair);
+    pair.now = phase::down;
+    flush(pair);
+    end_peer(peer, DAT_CONNECTION_EVENT_DISCONNECTED);
+    fire(pair, DAT_CONNECTION_EVENT_DISCONNECTED);
+}
+
+void transport::dapls_ib_disconnect_clean(qp &pair)
+{
+    pair.life.check("qp");
+    if (pair.fencing.load())
+        lab::violation("disconnect_clean beside a fence of the same qp");
+    (void)begin(op::disconnect_clean);
+    pair.now = phase::down;
+    end_peer(separate(pair), DAT_CONNECTION_EVENT_BROKEN);
+    flush(pair);
+}
+
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A port in memory, under the test's control. It holds the common layer to its side of the
+// contract, and keeps the port's side.
+#pragma once
+
+#include "dapls_ib.hpp"
+#include "lab.hpp"
+#include "port_features.hpp"
+
+#include <memory>
+#include <mutex>
+
+static_assert(DAPLS_IB_VERSION == 1);
+
+namespace dapl::DAPL_TRANSPORT {
+
+struct qp;
+
+/// Where the life of an object stands; catches use before alloc and after free.
+class alive {
+public:
+    void begin(const char *what);
+    void end(const char *what);
+    void check(const char *what) const
+    {
+        if (!now_.load(std::memory_order_relaxed)) [[unlikely]]
+            lab::violation(std::string(what) + " is used, but not alive");
+    }
+    explicit operator bool() const { return now_.load(); }
+
+private:
+    std::atomic<bool> now_{false};
+};
+
+/// A request on its way to an answer.
+struct request_token {
+    explicit request_token(qp *from) : peer(from) { ++lab::live_objects; }
+    ~request_token();
+    std::atomic<qp *> peer; ///< null when the peer is gone, or is played by the test
+    std::atomic<bool> answered{false};
+};
+
+struct types {
+    struct hca {
+        alive life;
+        adapter *owner = nullptr;
+        std::shared_ptr<lab::upcall_door> door = std::make_shared<lab::upcall_door>();
+        DAT_SOCK_ADDR address{};
+    };
+    struct pd {
+        alive life;
+        std::atomic<int> users{0};
+    };
+    struct mr {
+        alive life;
+        pd *zone = nullptr;
+    };
+    struct cq {
+        alive life;
+        evd *owner = nullptr;
+        std::shared_ptr<lab::upcall_door> door = std::make_shared<lab::upcall_door>();
+        std::atomic<bool> polling{false};
+        std::atomic<bool> waiting{false};
+        std::atomic<int> users{0};
+        lab::spin_lock lock;
+        std::unique_ptr<completion[]> ring;
+        std::uint32_t depth = 0;
+        std::atomic<std::uint32_t> head{0};
+        std::atomic<std::uint32_t> tail{0};
+        std::atomic<bool> armed{false};
+        osd::wait_object sleeper;
+
+        bool store(const completion &done);
+        /// After a store, with no lock held: wakes, and calls back.
+        void announce();
+        bool poll(completion &done);
+    };
+    using qp = dapl::DAPL_TRANSPORT::qp;
+    struct wr : work_request {
+        DAT_COMPLETION_FLAGS flags;
+    };
+    struct cr {
+        std::unique_ptr<request_token> token;
+    };
+    struct listener {
+        alive life;
+        service_point *owner = nullptr;
+        std::shared_ptr<lab::upcall_door> door = std::make_shared<lab::upcall_door>();
+        DAT_CONN_QUAL qualifier = 0;
+        listener *next = nullptr;
+        std::atomic<bool> busy{false};
+    };
+};
+
+enum class phase { fresh, pending, connected, down };
+
+/// Posted operations that have not completed, oldest first.
+struct posted_list {
+    lab::spin_lock order; ///< from taking one to storing its completion
+    lab::spin_lock lock;
+    std::unique_ptr<types::wr *[]> ring;
+    std::uint32_t size = 0;
+    std::uint32_t head = 0;
+    std::uint32_t tail = 0;
+
+    void allocate(DAT_COUNT count);
+    bool push(types::wr &wr);
+    types::wr *pop();
+    bool empty();
+    DAT_UINT32 oldest_length();
+};
+
+struct qp {
+    alive life;
+    endpoint *owner = nullptr;
+    types::pd *zone = nullptr;
+    types::cq *recv_cq = nullptr;
+    types::cq *send_cq = nullptr;
+    std::shared_ptr<lab::upcall_door> door = std::make_shared<lab::upcall_door>();
+    std::atomic<phase> now{phase::fresh};
+    std::atomic<qp *> peer{nullptr};
+    std::atomic<bool> control{false};
+    std::atomic<bool> fencing{false};
+    std::atomic<bool> sending{false};
+    std::atomic<bool> receiving{false};
+    posted_list sends;
+    posted_list recvs;
+    qp *next = nullptr;
+};
+
+struct transport : dapls_ib<types> {
+    static constexpr features claims = port_features;
+
+    static status dapls_ib_open_hca(hca &, const hca_open_params &);
+    static void dapls_ib_close_hca(hca &);
+    static void dapls_ib_query_hca(const hca &, hca_attr &);
+    static status dapls_ib_pd_alloc(hca &, pd &);
+    static void dapls_ib_pd_free(pd &);
+    static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &);
+    static void dapls_ib_mr_deregister(mr &);
+    static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
+    static void dapls_ib_cq_free(cq &);
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
+    static void dapls_ib_qp_free(qp &);
+    static status dapls_ib_qp_reset(qp &);
+    static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
+    static void dapls_ib_remove_conn_listener(listener &);
+    static status dapls_ib_connect(qp &, const connect_params &);
+    static status dapls_ib_accept_connection(cr &, qp &, const private_data &);
+    static void dapls_ib_reject_connection(cr &, reject_reason, const private_data &);
+    static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS);
+    static void dapls_ib_disconnect_clean(qp &);
+    static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline);
+    static void dapls_ib_cq_wakeup(cq &);
+
+    static bool dapls_ib_completion_poll(cq &queue, completion &done)
+    {
+        queue.life.check("cq");
+        const lab::exclusive one(queue.polling, "two threads poll one cq at once");
+        return queue.poll(done);
+    }
+
+    static void dapls_ib_completion_notify(cq &queue)
+    {
+        queue.life.check("cq");
+        queue.armed.store(true);
+    }
+
+    static status dapls_ib_post_send(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
+                                     const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
+};
+
+// ------------------------------------------------------------------- what the test does by hand
+
+/// The qp of an endpoint, or null.
+qp *find_qp(const void *endpoint_handle);
+/// An upcall about the connection; false when a fence has ended upcalls.
+bool fire(qp &, DAT_EVENT_NUMBER, const private_data &data = {});
+bool fire_qp_error(qp &);
+bool fire_hca_error(types::hca &);
+/// The oldest posted operation of a direction comes back. False when there is none.
+bool complete_send(qp &, DAT_DTO_COMPLETION_STATUS = DAT_DTO_SUCCESS);
+bool complete_recv(qp &, DAT_DTO_COMPLETION_STATUS = DAT_DTO_SUCCESS, DAT_UINT32 length = 0);
+/// Everything posted comes back as flushed.
+void flush(qp &);
+/// A request arrives at the qualifier. Null token pointer: refused or nobody listens.
+bool arrive(DAT_CONN_QUAL qualifier, const private_data &data = {}, qp *from = nullptr);
+
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// An adapter opened through a thread-safe line: every call is safe from any thread.
+#include "fixture.hpp"
+
+using namespace test;
+
+namespace {
+
+/// Runs the function on several threads at once.
+template <class F>
+void on_threads(int count, F &&what)
+{
+    std::vector<std::thread> threads;
+    for (int i = 0; i < count; ++i)
+        threads.emplace_back([&what, i] { what(i); });
+    for (std::thread &t : threads)
+        t.join();
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("threads");
+
+TEST_CASE("four threads post and dequeue on one endpoint: each operation comes back once")
+{
+    consumer c(line::threadsafe);
+    station s(c);
+    s.connect_by_hand();
+    qp &port = s.port();
+    const int each = rounds(20'000);
+    std::atomic<int> taken{0};
+    std::atomic<std::uint64_t> sum{0};
+    on_threads(4, [&](int me) {
+        for (int i = 0; i < each;) {
+            const auto cookie = static_cast<DAT_UINT64>(me * each + i);
+            const bool posted =
+                (i % 2 == 0 ? c.post_send(s.ep, cookie) : c.post_recv(s.ep, cookie)) == DAT_SUCCESS;
+            i += posted;
+            complete_send(port);
+            complete_recv(port);
+            for (const DAT_EVD_HANDLE e : {s.recv, s.request}) {
+                DAT_EVENT event;
+                if (c.dequeue(e, event) != DAT_SUCCESS)
+                    continue;
+                ++taken;
+                sum += cookie_of(event);
+            }
+        }
+    });
+    while (complete_send(port) || complete_recv(port)) {
+    }
+    for (const DAT_EVD_HANDLE e : {s.recv, s.request})
+        for (const DAT_EVENT &event : c.drain(e)) {
+            ++taken;
+            sum += cookie_of(event);
+        }
+    const auto n = static_cast<std::uint64_t>(4 * each);
+    CHECK_EQ(taken.load(), 4 * each);
+    CHECK_EQ(sum.load(), n * (n - 1) / 2);
+}
+
+TEST_CASE("a dequeue beside others is SUCCESS or QUEUE_EMPTY, never INVALID_STATE")
+{
+    consumer c(line::threadsafe);
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 64);
+    std::atomic<int> wrong{0};
+    on_threads(4, [&](int me) {
+        for (int i = 0; i < rounds(20'000); ++i) {
+            if (me == 0)
+                (void)c.post_se(e);
+            DAT_EVENT event;
+            const DAT_RETURN code = c.dequeue(e, event);
+            wrong += code != DAT_SUCCESS && code != DAT_QUEUE_EMPTY;
+        }
+    });
+    CHECK_EQ(wrong.load(), 0);
+}
+
+TEST_CASE("objects of one adapter are made and freed from several threads")
+{
+    for (const line which : {line::threadsafe, line::nonthreadsafe}) {
+        consumer c(which);
+        const DAT_EVD_HANDLE dto = c.make_evd(DAT_EVD_DTO_FLAG, 64);
+        const DAT_EVD_HANDLE connections = c.make_evd(DAT_EVD_CONNECTION_FLAG);
+        const DAT_PZ_HANDLE pz = c.make_pz();
+        std::atomic<int> wrong{0};
+        on_threads(which == line::threadsafe ? 4 : 1, [&](int) {
+            for (int i = 0; i < rounds(400); ++i) {
+                DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+                wrong += c.v.ep_create_func(c.ia, pz, dto, dto, connections, nullptr, &ep) !=
+                         DAT_SUCCESS;
+                wrong += c.v.ep_free_func(ep) != DAT_SUCCESS;
+                DAT_PZ_HANDLE own = DAT_HANDLE_NULL;
+                wrong += c.v.pz_create_func(c.ia, &own) != DAT_SUCCESS;
+                wrong += c.v.pz_free_func(own) != DAT_SUCCESS;
+            }
+        });
+        CHECK_EQ(wrong.load(), 0);
+    }
+}
+
+TEST_CASE("one thread per object: endpoints are made while requests bring others")
+{
+    consumer c(line::nonthreadsafe);
+    const DAT_EVD_HANDLE requests = c.make_evd(DAT_EVD_CR_FLAG, 4);
+    c.make_psp(5, requests, DAT_PSP_PROVIDER_FLAG);
+    const DAT_EVD_HANDLE dto = c.make_evd(DAT_EVD_DTO_FLAG, 64);
+    const DAT_EVD_HANDLE connections = c.make_evd(DAT_EVD_CONNECTION_FLAG);
+    const DAT_PZ_HANDLE pz = c.make_pz();
+    std::atomic<bool> stop{false};
+    std::thread peers([&] {
+        while (!stop)
+            (void)arrive(5);
+    });
+    int wrong = 0;
+    for (int i = 0; i < rounds(2000); ++i) {
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        wrong += c.v.ep_create_func(c.ia, pz, dto, dto, connections, nullptr, &ep) != DAT_SUCCESS;
+        wrong += c.v.ep_free_func(ep) != DAT_SUCCESS;
+        for (const DAT_EVENT &event : c.drain(requests))
+            wrong += c.v.cr_reject_func(event.event_data.cr_arrival_event_data.cr_handle, 0,
+                                        nullptr) != DAT_SUCCESS;
+    }
+    stop = true;
+    peers.join();
+    CHECK_EQ(wrong, 0);
+}
+
+TEST_CASE("receives are posted beside resets of the endpoint")
+{
+    consumer c(line::threadsafe);
+    station s(c);
+    std::atomic<bool> stop{false};
+    std::atomic<int> wrong{0};
+    std::thread poster([&] {
+        while (!stop) {
+            const DAT_RETURN code = c.post_recv(s.ep);
+            wrong += code != DAT_SUCCESS && DAT_GET_TYPE(code) != DAT_INSUFFICIENT_RESOURCES;
+        }
+    });
+    for (int i = 0; i < rounds(2000); ++i) {
+        must(c.connect(s.ep, 1));
+        fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED);
+        must(c.v.ep_reset_func(s.ep));
+        (void)c.drain(s.connections);
+        (void)c.drain(s.recv);
+    }
+    stop = true;
+    poster.join();
+    CHECK_EQ(wrong.load(), 0);
+}
+
+TEST_CASE("an endpoint is queried beside a modification: old or new, nothing between")
+{
+    consumer c(line::threadsafe);
+    station s(c);
+    std::atomic<bool> stop{false};
+    std::atomic<int> wrong{0};
+    std::thread reader([&] {
+        while (!stop) {
+            DAT_EP_PARAM now;
+            (void)c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &now);
+            wrong += now.ep_attr.max_recv_dtos != now.ep_attr.max_request_dtos;
+        }
+    });
+    for (int i = 0; i < rounds(2000); ++i) {
+        DAT_EP_PARAM param{};
+        param.ep_attr.max_recv_dtos = param.ep_attr.max_request_dtos = 4 + i % 8;
+        must(c.v.ep_modify_func(
+            s.ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS | DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS,
+            &param));
+        (void)c.drain(s.recv);
+        if (i == 0)
+            wrong = 0; // made with what the adapter likes best
+    }
+    stop = true;
+    reader.join();
+    CHECK_EQ(wrong.load(), 0);
+}
+
+TEST_CASE("control calls on one endpoint from several threads never overlap in the port")
+{
+    consumer c(line::threadsafe);
+    station s(c, 4096);
+    on_threads(3, [&](int me) {
+        for (int i = 0; i < rounds(1500); ++i) {
+            if (me == 0)
+                (void)c.connect(s.ep, 1, 200);
+            else if (me == 1)
+                (void)c.v.ep_disconnect_func(s.ep, DAT_CLOSE_ABRUPT_FLAG);
+            else
+                (void)c.v.ep_reset_func(s.ep);
+            if (me == 2)
+                (void)c.drain(s.connections);
+        }
+    });
+}
+
+TEST_SUITE_END();

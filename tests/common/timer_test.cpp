@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Connect timeouts: in order, once, never after the endpoint has moved on.
+#include "fixture.hpp"
+
+#include <algorithm>
+#include <random>
+
+using namespace test;
+
+namespace {
+
+struct recorder : timer_record {
+    std::atomic<int> runs{0};
+    std::int64_t ran_at = 0;
+    lab::latch *gate = nullptr;
+
+    recorder()
+    {
+        expired = [](timer_record &record) -> evd * {
+            auto &me = static_cast<recorder &>(record);
+            me.ran_at = osd::now_ns();
+            if (me.gate != nullptr)
+                me.gate->wait();
+            me.runs.fetch_add(1);
+            return nullptr;
+        };
+    }
+    void await() const
+    {
+        while (runs == 0)
+            std::this_thread::yield();
+    }
+};
+
+void sleep_ms(int ms)
+{
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("timer");
+
+TEST_CASE("many timers expire once each, in the order of their deadlines")
+{
+    timer_queue timers;
+    std::vector<recorder> records(200);
+    std::minstd_rand dice(7);
+    for (recorder &r : records)
+        REQUIRE(timers.arm(r, osd::deadline::after_us(200'000 + dice() % 60'000)));
+    for (const recorder &r : records)
+        r.await();
+    sleep_ms(20);
+    std::vector<recorder *> order;
+    for (recorder &r : records)
+        order.push_back(&r);
+    std::sort(order.begin(), order.end(),
+              [](const recorder *a, const recorder *b) { return a->at < b->at; });
+    std::int64_t last = 0;
+    for (const recorder *r : order) {
+        CHECK_EQ(r->runs.load(), 1);
+        CHECK(r->ran_at >= r->at.at_ns());
+        CHECK(r->ran_at >= last);
+        last = r->ran_at;
+    }
+}
+
+TEST_CASE("an earlier deadline overtakes the one slept for")
+{
+    timer_queue timers;
+    recorder late, early;
+    REQUIRE(timers.arm(late, osd::deadline::after_us(10'000'000)));
+    sleep_ms(5);
+    REQUIRE(timers.arm(early, osd::deadline::after_us(5'000)));
+    const auto before = std::chrono::steady_clock::now();
+    early.await();
+    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
+    timers.cancel(late);
+    CHECK_EQ(late.runs.load(), 0);
+}
+
+TEST_CASE("a disarmed timer does not expire, whatever its place in the queue")
+{
+    for (int victim = 0; victim < 3; ++victim) {
+        timer_queue timers;
+        recorder records[3];
+        for (int i = 0; i < 3; ++i)
+            REQUIRE(timers.arm(records[i], osd::deadline::after_us(10'000)));
+        timers.disarm(records[victim]);
+        timers.disarm(records[victim]);
+        for (int i = 0; i < 3; ++i)
+            if (i != victim)
+                records[i].await();
+        sleep_ms(5);
+        CHECK_EQ(records[victim].runs.load(), 0);
+    }
+}
+
+TEST_CASE("cancel waits for an expiry under way")
+{
+    timer_queue timers;
+    recorder r;
+    lab::latch gate;
+    r.gate = &gate;
+    REQUIRE(timers.arm(r, osd::deadline::passed()));
+    gate.await_arrival();
+    std::atomic<bool> cancelled{false};
+    std::thread canceller([&] {
+        timers.cancel(r);
+        CHECK_EQ(r.runs.load(), 1);
+        cancelled = true;
+    });
+    sleep_ms(20);
+    CHECK_FALSE(cancelled.load());
+    gate.open();
+    canceller.join();
+}
+
+TEST_CASE("a timer can be armed again after it expired, and stop drops what is queued")
+{
+    timer_queue timers;
+    recorder r, never;
+    for (int i = 0; i < 10; ++i) {
+        r.runs = 0;
+        REQUIRE(timers.arm(r, osd::deadline::after_us(100)));
+        r.await();
+        timers.cancel(r);
+    }
+    REQUIRE(timers.arm(never, osd::deadline::after_us(1'000'000)));
+    timers.stop();
+    CHECK_EQ(never.runs.load(), 0);
+}
+
+TEST_CASE("a connect that nobody answers times out: DISCONNECTED, one TIMED_OUT, port told")
+{
+    consumer c;
+    station s(c);
+    must(c.connect(s.ep, 1, 5'000));
+    const wait_answer got = c.wait(s.connections, 5'000'000);
+    REQUIRE_EQ(got.code, DAT_SUCCESS);
+    CHECK_EQ(got.event.event_number, DAT_CONNECTION_EVENT_TIMED_OUT);
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+    must(c.v.ep_reset_func(s.ep)); // waits for the expiry
+    CHECK_EQ(lab::calls(lab::op::disconnect_clean), 1);
+    CHECK_EQ(s.connect_event(), 0);
+}
+
+TEST_CASE("a timeout on a full connect EVD is an overflow, told on the async EVD")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG, 1);
+    while (c.post_se(e) == DAT_SUCCESS) {
+    }
+    station s(c, c.make_evd(DAT_EVD_DTO_FLAG), e);
+    must(c.connect(s.ep, 1, 2'000));
+    const wait_answer got = c.wait(c.async, 500'000);
+    CHECK_EQ(got.code, DAT_SUCCESS);
+    CHECK_EQ(got.event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+}
+
+TEST_CASE("no timeout after established, disconnect, reset or free")
+{
+    consumer c;
+    station s(c);
+    must(c.connect(s.ep, 1, 10'000));
+    REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_ESTABLISHED));
+    sleep_ms(20);
+    CHECK_EQ(c.drain(s.connections).size(), 1);
+    REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
+    must(c.v.ep_reset_func(s.ep));
+    must(c.connect(s.ep, 1, 10'000));
+    must(c.v.ep_disconnect_func(s.ep, DAT_CLOSE_ABRUPT_FLAG));
+    must(c.v.ep_reset_func(s.ep));
+    CHECK_EQ(c.drain(s.connections).size(), 2);
+    must(c.connect(s.ep, 1, 10'000));
+    must(c.v.ep_free_func(s.ep));
+    sleep_ms(20);
+    CHECK(c.drain(s.connections).empty());
+}
+
+TEST_CASE("expiry against established: one of the two, and the state agrees")
+{
+    consumer c;
+    station s(c);
+    int wrong = 0;
+    int timeouts = 0;
+    const int turns = rounds(400);
+    for (int i = 0; i < turns; ++i) {
+        must(c.connect(s.ep, 1, 150));
+        const std::int64_t until = osd::now_ns() + 100'000 + i % 20 * 10'000;
+        while (osd::now_ns() < until) {
+        }
+        fire(s.port(), DAT_CONNECTION_EVENT_ESTABLISHED);
+        sleep_ms(i % 8 == 0 ? 1 : 0);
+        const wait_answer got = c.wait(s.connections, 5'000'000);
+        const bool timed_out = got.event.event_number == DAT_CONNECTION_EVENT_TIMED_OUT;
+        timeouts += timed_out;
+        wrong += got.code != DAT_SUCCESS;
+        wrong += c.state(s.ep) != (timed_out ? DAT_EP_STATE_DISCONNECTED : DAT_EP_STATE_CONNECTED);
+        fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED);
+        must(c.v.ep_reset_func(s.ep));
+        wrong += c.drain(s.connections).size() != (timed_out ? 0 : 1);
+    }
+    MESSAGE(timeouts << " of " << turns << " timed out");
+    CHECK_EQ(wrong, 0);
+}
+
+TEST_CASE("expiry against ep_free: never a timeout for an endpoint that is gone")
+{
+    consumer c;
+    const DAT_EVD_HANDLE connections = c.make_evd(DAT_EVD_CONNECTION_FLAG, 4);
+    const DAT_EVD_HANDLE dto = c.make_evd(DAT_EVD_DTO_FLAG, 4);
+    const DAT_PZ_HANDLE pz = c.make_pz();
+    int wrong = 0;
+    for (int i = 0; i < rounds(400); ++i) {
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        must(c.v.ep_create_func(c.ia, pz, dto, dto, connections, nullptr, &ep));
+        must(c.connect(ep, 1, 100));
+        const std::int64_t until = osd::now_ns() + 50'000 + i % 20 * 10'000;
+        while (osd::now_ns() < until) {
+        }
+        must(c.v.ep_free_func(ep));
+        (void)c.drain(connections);
+        if (i % 8 == 0)
+            sleep_ms(1);
+        wrong += !c.drain(connections).empty();
+    }
+    CHECK_EQ(wrong, 0);
+}
+
+TEST_CASE("a connect that fails after its timeout ran out reports once: by event or by its code")
+{
+    consumer c;
+    station s(c);
+    lab::latch gate;
+    lab::plan_of(lab::op::connect).gate = &gate;
+    lab::fail(lab::op::connect, error_code(DAT_INSUFFICIENT_RESOURCES));
+    std::thread opener([&] {
+        sleep_ms(40);
+        gate.open();
+    });
+    const DAT_RETURN code = c.connect(s.ep, 1, 5'000);
+    opener.join();
+    const std::size_t events = c.drain(s.connections).size();
+    if (code == DAT_SUCCESS) {
+        CHECK_EQ(events, 1);
+        CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+    } else {
+        CHECK_EQ(events, 0);
+        CHECK_EQ(c.state(s.ep), DAT_EP_STATE_UNCONNECTED);
+    }
+}
+
+TEST_CASE("a connect that waited behind another call leaves no timer on a freed endpoint")
+{
+    int late_events = 0;
+    for (int turn = 0; turn < 20; ++turn) {
+        consumer c(line::threadsafe);
+        station s(c);
+        s.connect_by_hand();
+        REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
+        lab::latch gate;
+        lab::plan_of(lab::op::qp_reset).gate = &gate;
+        std::thread resets([&] { (void)c.v.ep_reset_func(s.ep); });
+        gate.await_arrival();
+        std::thread connects([&] { (void)c.connect(s.ep, 1, 2'000); });
+        sleep_ms(5);
+        std::thread frees([&] { (void)c.v.ep_free_func(s.ep); });
+        sleep_ms(5);
+        gate.open();
+        resets.join();
+        connects.join();
+        frees.join();
+        (void)c.drain(s.connections);
+        sleep_ms(5);
+        late_events += static_cast<int>(c.drain(s.connections).size());
+    }
+    CHECK_EQ(late_events, 0);
+}
+
+TEST_SUITE_END();

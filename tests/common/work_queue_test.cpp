@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The ring of posted operations: its numbers wrap, suppressed ones are retired by later ones.
+#include "fixture.hpp"
+
+#include <set>
+
+using namespace test;
+
+namespace {
+
+struct queue_owner {
+    explicit queue_owner(DAT_COUNT limit) : queue(*work_queue::create(nullptr, limit)) {}
+    ~queue_owner() { delete &queue; }
+    work_queue &queue;
+};
+
+constexpr DAT_COMPLETION_FLAGS suppress = DAT_COMPLETION_SUPPRESS_FLAG;
+
+void expect_idle(consumer &c, DAT_EP_HANDLE ep, bool idle)
+{
+    DAT_BOOLEAN request_idle = DAT_FALSE;
+    must(c.v.ep_get_status_func(ep, nullptr, nullptr, &request_idle));
+    CHECK_EQ(request_idle == DAT_TRUE, idle);
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("work_queue");
+
+TEST_CASE("a work queue holds exactly its limit, also across the wrap at 2^32")
+{
+    for (const DAT_COUNT limit : {1, 2, 3, 5, 8}) {
+        queue_owner o(limit);
+        o.queue.posted = o.queue.retired = 0xfffffffdu;
+        for (int turn = 0; turn < 5; ++turn) {
+            std::set<transport::wr *> out;
+            for (DAT_COUNT i = 0; i < limit; ++i)
+                out.insert(o.queue.take());
+            CHECK_EQ(out.size(), static_cast<std::size_t>(limit));
+            CHECK_EQ(out.count(nullptr), 0);
+            CHECK_EQ(o.queue.take(), nullptr);
+            for (const transport::wr *wr : out)
+                o.queue.retire(*wr); // in any order: the last one counts
+            o.queue.retired = o.queue.posted.load();
+            CHECK(o.queue.idle());
+        }
+    }
+}
+
+TEST_CASE("retiring one retires those before it, also across the wrap")
+{
+    queue_owner o(8);
+    o.queue.posted = o.queue.retired = 0xfffffffcu;
+    transport::wr *last = nullptr;
+    for (int i = 0; i < 8; ++i)
+        last = o.queue.take();
+    CHECK_EQ(o.queue.take(), nullptr);
+    o.queue.retire(*last);
+    CHECK(o.queue.idle());
+    for (int i = 0; i < 8; ++i)
+        CHECK_NE(o.queue.take(), nullptr);
+}
+
+TEST_CASE("a request put back is the next one, also at the wrap")
+{
+    queue_owner o(2);
+    o.queue.posted = o.queue.retired = 0xffffffffu;
+    transport::wr *wr = o.queue.take();
+    CHECK_EQ(o.queue.posted.load(), 0);
+    o.queue.put_back(*wr);
+    CHECK(o.queue.idle());
+    CHECK_EQ(o.queue.take(), wr);
+}
+
+TEST_CASE("each slot knows its queue")
+{
+    queue_owner o(5);
+    for (int i = 0; i < 5; ++i)
+        CHECK_EQ(o.queue.take()->queue, &o.queue);
+}
+
+TEST_CASE("exactly max_request_dtos fit; one more is INSUFFICIENT_RESOURCES, then room again")
+{
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    for (int turn = 0; turn < 3; ++turn) {
+        for (DAT_UINT64 i = 0; i < 16; ++i)
+            must(c.post_send(s.ep, i));
+        CHECK_EQ(c.post_send(s.ep), error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY));
+        REQUIRE(complete_send(s.port()));
+        // The port has room again, the work queue when the completion was taken.
+        CHECK_EQ(DAT_GET_TYPE(c.post_send(s.ep)), DAT_INSUFFICIENT_RESOURCES);
+        CHECK_EQ(c.drain(s.request).size(), 1);
+        must(c.post_send(s.ep, 16));
+        while (complete_send(s.port())) {
+        }
+        const std::vector<DAT_EVENT> events = c.drain(s.request);
+        REQUIRE_EQ(events.size(), 16);
+        for (DAT_UINT64 i = 0; i < 16; ++i)
+            CHECK_EQ(cookie_of(events[i]), i + 1);
+    }
+}
+
+TEST_CASE("suppressed successes give no event and are retired by the next completion")
+{
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    for (int turn = 0; turn < 5; ++turn) {
+        for (int i = 0; i < 15; ++i)
+            must(c.post_send(s.ep, 1, suppress));
+        must(c.post_send(s.ep, 2));
+        while (complete_send(s.port())) {
+        }
+        const std::vector<DAT_EVENT> events = c.drain(s.request);
+        REQUIRE_EQ(events.size(), 1);
+        CHECK_EQ(cookie_of(events[0]), 2);
+        expect_idle(c, s.ep, true);
+    }
+}
+
+TEST_CASE("a suppressed operation that fails gives its event")
+{
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    must(c.post_send(s.ep, 1, suppress));
+    must(c.post_send(s.ep, 2, suppress));
+    REQUIRE(complete_send(s.port()));
+    REQUIRE(complete_send(s.port(), DAT_DTO_ERR_FLUSHED));
+    const std::vector<DAT_EVENT> events = c.drain(s.request);
+    REQUIRE_EQ(events.size(), 1);
+    CHECK_EQ(cookie_of(events[0]), 2);
+    expect_idle(c, s.ep, true);
+}
+
+TEST_CASE("a post that the port refuses is passed on, and leaves room and order as they were")
+{
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    const DAT_RETURN refused = error_code(DAT_PROTECTION_VIOLATION);
+    for (int i = 0; i < 50; ++i) {
+        lab::fail(lab::op::post_send, refused);
+        CHECK_EQ(c.post_send(s.ep), refused);
+        lab::fail(lab::op::post_recv, refused);
+        CHECK_EQ(c.post_recv(s.ep), refused);
+    }
+    for (DAT_UINT64 i = 0; i < 16; ++i) {
+        must(c.post_send(s.ep, i));
+        must(c.post_recv(s.ep, i));
+        if (i == 7) {
+            lab::fail(lab::op::post_send, refused);
+            CHECK_EQ(c.post_send(s.ep), refused);
+        }
+    }
+    while (complete_send(s.port()) && complete_recv(s.port())) {
+    }
+    for (const DAT_EVD_HANDLE e : {s.request, s.recv}) {
+        const std::vector<DAT_EVENT> events = c.drain(e);
+        REQUIRE_EQ(events.size(), 16);
+        for (DAT_UINT64 i = 0; i < 16; ++i)
+            CHECK_EQ(cookie_of(events[i]), i);
+    }
+}
+
+TEST_CASE("idle is told by ep_get_status: nothing outstanding")
+{
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    expect_idle(c, s.ep, true);
+    must(c.post_send(s.ep));
+    expect_idle(c, s.ep, false);
+    REQUIRE(complete_send(s.port()));
+    CHECK_EQ(c.drain(s.request).size(), 1);
+    expect_idle(c, s.ep, true);
+}
+
+TEST_CASE("what is posted after a disconnect comes back flushed")
+{
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
+    must(c.post_send(s.ep, 1));
+    must(c.post_recv(s.ep, 2));
+    for (const DAT_EVD_HANDLE e : {s.request, s.recv}) {
+        const std::vector<DAT_EVENT> events = c.drain(e);
+        REQUIRE_EQ(events.size(), 1);
+        CHECK_EQ(status_of(events[0]), DAT_DTO_ERR_FLUSHED);
+    }
+}
+
+TEST_SUITE_END();

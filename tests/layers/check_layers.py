@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Hold the include directions of the source tree, and its license lines.
+
+Arrows of #include point downwards only:
+
+    dat/          the public headers, osd, itself; nothing of common/ or transports/
+    common/       the public headers, osd, itself, the port's port.hpp; no port by name
+    transports/x  the contract's four headers, the public headers, osd, itself
+    include/      itself
+    osd/<os>/     itself; the only place for headers of the operating system beside the ports
+
+Every source file says under which license it comes, in its first lines.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import re
+import sys
+import tempfile
+
+SOURCES = {".c", ".cpp", ".h", ".hpp"}
+LICENSED = SOURCES | {".py", ".toml", ".in", ".j2", ".map", ".sh"}
+LICENSED_NAMES = {"meson.build", "meson_options.txt"}
+# Written by the build, from the port.toml of a port, or by the port itself.
+FROM_THE_PORT = {"port.hpp"}
+CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "port_features.hpp"}
+SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
+SPDX_LINES = 2  # a #! line may come first
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)
+STANDARD = re.compile(r"^[a-z_]+$")  # <atomic>, <cstdint>
+
+
+@dataclasses.dataclass(frozen=True)
+class Include:
+    line: int
+    name: str
+    quoted: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    path: pathlib.PurePath
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}"
+
+
+def without_comments(text: str) -> str:
+    """Comments blanked out, line numbers kept. Includes never hide in strings."""
+    return re.sub(
+        r'//[^\n]*|/\*.*?\*/',
+        lambda found: re.sub(r"[^\n]", " ", found.group()),
+        text,
+        flags=re.S,
+    )
+
+
+def includes_of(text: str) -> list[Include]:
+    clean = without_comments(text)
+    return [
+        Include(clean.count("\n", 0, found.start()) + 1, found[1] or found[2], bool(found[1]))
+        for found in INCLUDE.finditer(clean)
+    ]
+
+
+def is_standard(name: str) -> bool:
+    return bool(STANDARD.match(name))
+
+
+def is_public(name: str) -> bool:
+    return name.startswith("dat2/")
+
+
+def is_osd(name: str) -> bool:
+    return re.fullmatch(r"osd_\w+\.hpp", name) is not None
+
+
+class Tree:
+    """Which header names live where, and what each folder may include."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        self.common = self.headers("common")
+        self.dat = self.headers("dat")
+        transports = root / "transports"
+        self.ports = sorted(p.name for p in transports.iterdir() if p.is_dir()) if (
+            transports.is_dir()) else []
+
+    def headers(self, folder: str) -> set[str]:
+        where = self.root / folder
+        return {p.name for p in where.rglob("*.h*")} if where.is_dir() else set()
+
+    def files(self, folder: str, suffixes: set[str] = SOURCES) -> list[pathlib.Path]:
+        where = self.root / folder
+        if not where.is_dir():
+            return []
+        return sorted(p for p in where.rglob("*") if p.is_file() and p.suffix in suffixes)
+
+    # Each answers what is wrong with an include, or None.
+
+    def wrong_in_common(self, include: Include) -> str | None:
+        name = include.name
+        if is_public(name) or is_osd(name) or name in self.common or name in FROM_THE_PORT:
+            return None
+        if not include.quoted and is_standard(name):
+            return None
+        if include.quoted:
+            return f'common/ includes "{name}", which is none of its own, of osd or of dat2'
+        return f"common/ includes <{name}>: the operating system is osd's business"
+
+    def wrong_in_dat(self, include: Include) -> str | None:
+        name = include.name
+        if not include.quoted:
+            if is_standard(name) or is_public(name):
+                return None
+            return f"dat/ includes <{name}>: the operating system is osd's business"
+        if name in self.dat or is_osd(name) or is_public(name):
+            return None
+        if name in self.common or name.startswith(("../", "common/", "transports/")):
+            return f'dat/ includes "{name}", which is not below it'
+        return None  # written by the build
+
+    def wrong_in_port(self, include: Include, own: set[str]) -> str | None:
+        name = include.name
+        if not include.quoted:
+            return None  # its device library and its operating system are a port's own affair
+        if name in CONTRACT or is_osd(name) or is_public(name):
+            return None
+        if "/" in name:
+            return f'a port includes "{name}": it sees the contract, osd and itself'
+        if name in own:
+            return None
+        return f'a port includes "{name}", which is neither its own, the contract\'s nor osd\'s'
+
+    def wrong_in_osd(self, include: Include, own: set[str]) -> str | None:
+        if not include.quoted or include.name in own:
+            return None
+        return f'osd/ includes "{include.name}", which is above it'
+
+    def wrong_in_public(self, include: Include) -> str | None:
+        name = include.name
+        if is_public(name) or (not include.quoted and (is_standard(name) or "/" not in name)):
+            return None
+        if not include.quoted and name.startswith(("sys/", "netinet/")):
+            return None  # what the ABI itself is made of: sockaddr
+        return f"include/ includes {name}: a public header stands alone"
+
+
+def check_folder(tree: Tree, folder: str, wrong) -> list[Finding]:
+    findings = []
+    for path in tree.files(folder):
+        for include in includes_of(path.read_text()):
+            text = wrong(include)
+            if text is not None:
+                findings.append(Finding(path.relative_to(tree.root), include.line, text))
+    return findings
+
+
+def check_port_names(tree: Tree) -> list[Finding]:
+    """common/ names no port: neither its namespace nor its folder."""
+    findings = []
+    if not tree.ports:
+        return findings
+    pattern = re.compile(r"\b(?:dapl::|transports/)(" + "|".join(tree.ports) + r")\b")
+    for path in tree.files("common"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = pattern.search(line)
+            if found:
+                findings.append(Finding(path.relative_to(tree.root), number,
+                                        f"common/ names the port {found[1]}"))
+    return findings
+
+
+def check_includes(tree: Tree) -> list[Finding]:
+    findings = check_folder(tree, "common", tree.wrong_in_common)
+    findings += check_folder(tree, "dat", tree.wrong_in_dat)
+    findings += check_folder(tree, "include", tree.wrong_in_public)
+    for port in tree.ports:
+        own = tree.headers(f"transports/{port}")
+        findings += check_folder(
+            tree, f"transports/{port}", lambda i, own=own: tree.wrong_in_port(i, own))
+    for os in ("linux", "windows"):
+        own = tree.headers(f"osd/{os}")
+        findings += check_folder(tree, f"osd/{os}", lambda i, own=own: tree.wrong_in_osd(i, own))
+    return findings + check_port_names(tree)
+
+
+
+def is_built(path: pathlib.PurePath) -> bool:
+    """Build folders and hidden ones are not sources."""
+    return any(part.startswith((".", "build")) or part == "__pycache__" for part in path.parts)
+
+
+def check_licenses(tree: Tree) -> list[Finding]:
+    findings = []
+    for path in sorted(tree.root.rglob("*")):
+        where = path.relative_to(tree.root)
+        wanted = path.suffix in LICENSED or path.name in LICENSED_NAMES
+        if not wanted or is_built(where) or not path.is_file():
+            continue
+        first = path.read_text(errors="replace").splitlines()[:SPDX_LINES]
+        if not any(SPDX in line for line in first):
+            findings.append(Finding(where, 1, "no SPDX line at the top"))
+    return findings
+
+
+def check(root: pathlib.Path) -> list[Finding]:
+    tree = Tree(root)
+    return check_includes(tree) + check_licenses(tree)
+
+
+# ------------------------------------------------------------------------------- self-test
+
+GOOD = {
+    "include/dat2/udat.h": "#include <stdint.h>\n#include <dat2/dat.h>",
+    "include/dat2/dat.h": "#include <sys/socket.h>",
+    "osd/linux/osd_sync.hpp": "#include <pthread.h>\n#include <atomic>",
+    "osd/linux/osd_sync.cpp": '#include "osd_sync.hpp"\n#include <unistd.h>',
+    "common/dapls_ib.hpp": '#include "osd_sync.hpp"\n#include <dat2/udat.h>',
+    "common/evd.hpp": '#include "dapls_ib.hpp"\n#include <cstdint>',
+    "common/transport.hpp": '#include "port.hpp"\n// #include <unistd.h>\n/*\n#include "x"\n*/',
+    "common/port_features.hpp": "#include DAPL_PORT_FEATURES",
+    "dat/ia.cpp": '#include "ia.hpp"\n#include "osd_sync.hpp"\n#include "made_by_the_build.hpp"',
+    "dat/ia.hpp": "#include <dat2/udat.h>\n#include <mutex>",
+    "transports/soft/port.hpp": '#include "dapls_ib.hpp"\n#include "wire.hpp"\n#include <poll.h>',
+    "transports/soft/wire.hpp": '#include "osd_sync.hpp"',
+}
+
+BAD = {  # path: text, part of what is to be found
+    "common/evd.cpp": ("#include <unistd.h>", "common/ includes <unistd.h>"),
+    "common/cno.cpp": ("#include <sys/epoll.h>", "common/ includes <sys/epoll.h>"),
+    "common/pz.cpp": ('  #  include "wire.hpp"', 'common/ includes "wire.hpp"'),
+    "common/ep.cpp": ("namespace dapl::soft {}", "names the port soft"),
+    "dat/registry.cpp": ('#include "evd.hpp"', 'dat/ includes "evd.hpp"'),
+    "dat/config.cpp": ("#include <fcntl.h>", "dat/ includes <fcntl.h>"),
+    "transports/soft/a.cpp": ('#include "evd.hpp"', 'a port includes "evd.hpp"'),
+    "transports/soft/b.cpp": ('#include "../../common/dapls_ib.hpp"', "a port includes"),
+    "osd/linux/up.cpp": ('#include "dapls_ib.hpp"', "osd/ includes"),
+    "include/dat2/up.h": ('#include "evd.hpp"', "include/ includes evd.hpp"),
+}
+
+
+def write_tree(root: pathlib.Path, files: dict[str, str], licensed: bool = True) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((f"// {SPDX}\n" if licensed else "") + text + "\n")
+
+
+def findings_with(files: dict[str, str], licensed: bool = True) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        write_tree(root, GOOD)
+        write_tree(root, files, licensed)
+        return [str(finding) for finding in check(root)]
+
+
+def expect(condition: bool, what: object) -> None:
+    if not condition:
+        sys.exit(f"self-test failed: {what}")
+
+
+def self_test() -> None:
+    expect(findings_with({}) == [], findings_with({}))
+    for name, (text, wanted) in BAD.items():
+        found = findings_with({name: text})
+        expect(len(found) == 1 and wanted in found[0], (name, found))
+        expect(found[0].startswith(f"{name}:2: "), found)
+    for name in ("common/none.cpp", "tools/none.py", "x/meson.build"):
+        found = findings_with({name: ""}, licensed=False)
+        expect(len(found) == 1 and "SPDX" in found[0], (name, found))
+    print(f"each of {len(BAD) + 3} violations was found, and nothing else")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=pathlib.Path, nargs="?", help="top of the source tree")
+    parser.add_argument("--self-test", action="store_true", help="see that violations are found")
+    options = parser.parse_args()
+    if options.self_test:
+        self_test()
+        return
+    if options.root is None:
+        parser.error("which source tree?")
+    findings = check(options.root)
+    for finding in findings:
+        print(finding)
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()
