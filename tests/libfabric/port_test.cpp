@@ -64,7 +64,7 @@ TEST_SUITE("adapter")
         CHECK(address->sin_family == AF_INET);
         CHECK(address->sin_addr.s_addr == htonl(INADDR_LOOPBACK));
         CHECK(attr.max_iov_per_dto == 4);
-        CHECK(attr.max_private_data_size == 248);
+        CHECK(attr.max_private_data_size == 240);
         CHECK(attr.max_eps >= 1000);
         CHECK(attr.max_dto_per_ep >= 1024);
         auto has = [&](const char *name, const char *value) {
@@ -128,7 +128,7 @@ TEST_SUITE("connections")
     TEST_CASE("private data travel both ways in their exact length")
     {
         node n;
-        for (std::size_t size : {0U, 1U, 48U, 248U}) {
+        for (std::size_t size : {0U, 1U, 48U, 240U}) {
             side a(n), b(n);
             door_bell bell(n);
             std::string question(size, 'q'), answer(size, 'a');
@@ -207,6 +207,28 @@ TEST_SUITE("connections")
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
     }
 
+    TEST_CASE("all 64 bits of a qualifier count, though a TCP port has 16")
+    {
+        node n;
+        side a(n), b(n), stranger(n);
+        door_bell probe(n); // a free port
+        const DAT_CONN_QUAL wide = 0x1234'5678'0000'0000 | probe.port;
+        probe.close();
+        service_point owner;
+        transport::listener l;
+        DAT_CONN_QUAL qualifier = wide;
+        REQUIRE(transport::dapls_ib_setup_conn_listener(*n.hca, l, owner, qualifier).ok());
+        CHECK(qualifier == wide);
+        REQUIRE(stranger.connect(n, wide ^ 0x1'0000'0000, "").ok());
+        CHECK(stranger.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        REQUIRE(a.connect(n, wide, "").ok());
+        auto came = owner.arrivals.take();
+        REQUIRE(came);
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        transport::dapls_ib_remove_conn_listener(l);
+    }
+
     TEST_CASE("listener qualifiers")
     {
         node n;
@@ -216,7 +238,7 @@ TEST_SUITE("connections")
         DAT_CONN_QUAL port = bell.port;
         CHECK(transport::dapls_ib_setup_conn_listener(*n.hca, l, other, port) ==
               status::error(DAT_CONN_QUAL_IN_USE));
-        port = 70000;
+        port = 0x10000; // no TCP port in it
         CHECK(transport::dapls_ib_setup_conn_listener(*n.hca, l, other, port) ==
               invalid_parameter(2));
         port = bell.port;

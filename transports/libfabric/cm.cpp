@@ -272,13 +272,12 @@ attempt *new_attempt(const hca &device, const connect_params &params)
     (void)to.assign(params.address);
     std::memcpy(&a->address, to.get(), osd::address::size_of(to.get()));
     // sockaddr_in and sockaddr_in6 have the port at the same place.
-    reinterpret_cast<sockaddr_in &>(a->address).sin_port =
-        htons(static_cast<std::uint16_t>(params.qualifier));
+    reinterpret_cast<sockaddr_in &>(a->address).sin_port = htons(port_of(params.qualifier));
     const std::uint64_t patience_us = std::min<std::uint64_t>(
         params.timeout_us, std::uint64_t{device.params.connect_retry_ms} * 1000);
     a->give_up_ns = osd::now_ns() + static_cast<std::int64_t>(patience_us) * 1000;
     a->delay_ms = first_delay_ms;
-    const cm_message message(cm_header::request, params.data);
+    const cm_message message(cm_header::request, params.data, params.qualifier);
     std::memcpy(a->bytes, message.bytes, message.size);
     a->size = message.size;
     return a;
@@ -311,7 +310,7 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
     hca &device = *q.device;
     if (params.address->sa_family != device.address.ss_family)
         return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
-    if (params.qualifier == 0 || params.qualifier > UINT16_MAX)
+    if (port_of(params.qualifier) == 0)
         return invalid_parameter(3);
     if (params.data.size > device.max_private_data)
         return invalid_parameter(5);

@@ -101,10 +101,11 @@ struct cm_header {
     std::uint8_t kind;
     std::uint8_t size_high; ///< of the private data that follow
     std::uint8_t size_low;
+    std::uint8_t qualifier[8]; ///< of a request, big-endian: the port number has 16 bits of it only
 
     std::size_t size() const { return std::size_t{size_high} << 8 | size_low; }
 };
-static_assert(sizeof(cm_header) == 8);
+static_assert(sizeof(cm_header) == 16);
 
 struct cm_message {
     static constexpr std::size_t max_data = 256;
@@ -112,8 +113,16 @@ struct cm_message {
     unsigned char bytes[sizeof(cm_header) + max_data];
     std::size_t size;
 
-    cm_message(cm_header::kind_t, const private_data &);
+    cm_message(cm_header::kind_t, const private_data &, DAT_CONN_QUAL qualifier = 0);
 };
+
+DAT_CONN_QUAL qualifier_of(const cm_header &);
+/// The TCP port that stands for a qualifier: its low 16 bits, as other DAT providers have it. 0
+/// when it has none.
+inline std::uint16_t port_of(DAT_CONN_QUAL qualifier)
+{
+    return static_cast<std::uint16_t>(qualifier);
+}
 
 /// The header of a message, or null when it is not from a port of this kind. `data` is set to the
 /// private data, or to nothing.

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t retirement_ms = 60'000;
 
 // sockaddr_in and sockaddr_in6 have the port at the same place.
-in_port_t &port_of(void *address)
+in_port_t &port_in(void *address)
 {
     return static_cast<sockaddr_in *>(address)->sin_port;
 }
@@ -36,9 +36,9 @@ void refuse(cr &request, cm_header::kind_t kind, const private_data &data)
 
 int listen_on(hca &device, passive &p, std::uint16_t port) OSD_REQUIRES(device.lock)
 {
-    port_of(device.info->src_addr) = htons(port);
+    port_in(device.info->src_addr) = htons(port);
     int error = fi_passive_ep(device.fabric, device.info, &p.fid, &p);
-    port_of(device.info->src_addr) = 0;
+    port_in(device.info->src_addr) = 0;
     if (error != 0)
         return error;
     error = fi_pep_bind(p.fid, &device.eq->fid, 0);
@@ -54,7 +54,7 @@ DAT_CONN_QUAL bound_port(passive &p)
     sockaddr_storage address{};
     std::size_t size = sizeof(address);
     (void)fi_getname(&p.fid->fid, &address, &size);
-    return ntohs(port_of(&address));
+    return ntohs(port_in(&address));
 }
 
 /// Lets the port go but keeps the passive endpoint, by moving its socket to an endpoint that is
@@ -82,8 +82,8 @@ void discard(passive &p)
 
 status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: cannot listen on port %u: %s", device.name,
-             static_cast<unsigned>(qualifier), fi_strerror(error));
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: cannot listen on port %u: %s", device.name, port_of(qualifier),
+             fi_strerror(error));
     if (error == EADDRINUSE)
         return status::error(DAT_CONN_QUAL_IN_USE);
     if (error == EACCES)
@@ -124,9 +124,9 @@ void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t da
     if (header == nullptr || header->kind != cm_header::request) {
         dapl_log(DAPL_DBG_TYPE_WARN, "%s: refused a request that is not from a DAPL libfabric port",
                  device.name);
-    } else if (p.owner != nullptr) {
+    } else if (p.owner != nullptr && qualifier_of(*header) == p.qualifier) {
         params.peer = static_cast<const DAT_SOCK_ADDR *>(event.info->dest_addr);
-        params.peer_port = ntohs(port_of(event.info->dest_addr));
+        params.peer_port = ntohs(port_in(event.info->dest_addr));
         service_point &owner = *p.owner;
         begin_upcall(device, &p);
         taken = dapls_cr_callback(owner, request, params);
@@ -143,7 +143,7 @@ void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t da
 status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service_point &owner,
                                                DAT_CONN_QUAL &qualifier)
 {
-    if (qualifier > UINT16_MAX)
+    if (qualifier != 0 && port_of(qualifier) == 0)
         return invalid_parameter(2);
     auto *p = new (std::nothrow) passive;
     if (p == nullptr)
@@ -151,14 +151,16 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
     p->device = &device;
     p->owner = &owner;
     osd::lock_guard hold(device.lock);
-    const int error = listen_on(device, *p, static_cast<std::uint16_t>(qualifier));
+    const int error = listen_on(device, *p, port_of(qualifier));
     if (error != 0) {
         delete p;
         return listen_error(device, qualifier, -error);
     }
     device.passives.push(*p);
     l.of = p;
-    qualifier = bound_port(*p);
+    if (qualifier == 0)
+        qualifier = bound_port(*p);
+    p->qualifier = qualifier;
     return success;
 }
 

@@ -12,7 +12,7 @@ constexpr std::uint8_t wire_version = 1;
 
 } // namespace
 
-cm_message::cm_message(cm_header::kind_t kind, const private_data &data)
+cm_message::cm_message(cm_header::kind_t kind, const private_data &data, DAT_CONN_QUAL qualifier)
     : size(sizeof(cm_header) + data.size)
 {
     cm_header header{};
@@ -21,9 +21,21 @@ cm_message::cm_message(cm_header::kind_t kind, const private_data &data)
     header.kind = kind;
     header.size_high = static_cast<std::uint8_t>(data.size >> 8);
     header.size_low = static_cast<std::uint8_t>(data.size);
+    for (std::uint8_t &byte : header.qualifier) {
+        byte = static_cast<std::uint8_t>(qualifier >> 56);
+        qualifier <<= 8;
+    }
     std::memcpy(bytes, &header, sizeof(header));
     if (data.size != 0)
         std::memcpy(bytes + sizeof(header), data.bytes, data.size);
+}
+
+DAT_CONN_QUAL qualifier_of(const cm_header &header)
+{
+    DAT_CONN_QUAL qualifier = 0;
+    for (const std::uint8_t byte : header.qualifier)
+        qualifier = qualifier << 8 | byte;
+    return qualifier;
 }
 
 const cm_header *parse_message(const void *bytes, std::size_t size, private_data &data)

@@ -139,7 +139,7 @@ struct qp : all_link, todo_link {
     std::uint32_t reads_posted = 0;
     iovec send_iov{};
     fi_msg send_msg{};
-    fi_rma_iov remote_iov{};
+    fi_rma_iov remote_iov[2]{}; ///< all but the last byte, and that one
     fi_msg_rma rma_msg{};
 
     // The receiving thread's.
@@ -186,6 +186,7 @@ struct passive : all_link {
     hca *device = nullptr;
     fid_pep *fid = nullptr;
     service_point *owner = nullptr; ///< null once the listener is gone
+    DAT_CONN_QUAL qualifier = 0;
     std::int64_t retired_ns = 0;
     std::uint32_t requests = 0;
 };
@@ -280,6 +281,18 @@ inline void *pointer(DAT_VADDR address)
 inline bool progress(cq &c)
 {
     return fi_cq_read(c.fid, nullptr, 0) != -FI_EAGAIN;
+}
+
+/// A consumer may spin on the last byte of what is written to it. One copy of a processor or kernel
+/// stores its bytes in any order, two copies do not change places: so the last byte is a segment of
+/// its own. Returns the number of segments.
+OSD_ALWAYS_INLINE std::size_t split_write(fi_rma_iov *out, const DAT_RMR_TRIPLET &remote,
+                                          std::size_t length)
+{
+    const std::size_t body = length > 1 ? length - 1 : length;
+    out[0] = {remote.virtual_address, body, remote.rmr_context};
+    out[1] = {remote.virtual_address + body, 1, remote.rmr_context};
+    return length > 1 ? 2 : 1;
 }
 
 struct types {
@@ -397,9 +410,7 @@ OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, const DAT_LM
         q.send_msg.context = &w;
         return fi_sendmsg(ep, &q.send_msg, fi_flags);
     }
-    q.remote_iov.addr = remote->virtual_address;
-    q.remote_iov.len = local.segment_length;
-    q.remote_iov.key = remote->rmr_context;
+    q.rma_msg.rma_iov_count = ofi::split_write(q.remote_iov, *remote, local.segment_length);
     q.rma_msg.context = &w;
     return fi_writemsg(ep, &q.rma_msg, fi_flags);
 }

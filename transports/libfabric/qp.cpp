@@ -60,8 +60,16 @@ ssize_t rdma_kept(qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
     // What moves nothing needs no right to move it.
     message.rma_iov_count = w.remote.len == 0 && q.device->tcp_like ? 0 : 1;
     message.context = &w;
-    if (w.operation == DAT_DTO_RDMA_WRITE)
+    if (w.operation == DAT_DTO_RDMA_WRITE) {
+        fi_rma_iov remote[2];
+        if (w.remote.len > 1) {
+            const DAT_RMR_TRIPLET target{w.remote.addr, 0,
+                                         static_cast<DAT_RMR_CONTEXT>(w.remote.key)};
+            message.rma_iov_count = split_write(remote, target, w.remote.len);
+            message.rma_iov = remote;
+        }
         return fi_writemsg(ep, &message, fi_flags);
+    }
     // Counted when it comes back, whether or not the consumer wants to know.
     w.order |= order_special;
     q.reads_posted = (q.reads_posted + 1) & order_mask;
@@ -327,8 +335,7 @@ void prepare_messages(qp &q)
     q.rma_msg.msg_iov = &q.send_iov;
     q.rma_msg.iov_count = 1;
     q.rma_msg.addr = FI_ADDR_UNSPEC;
-    q.rma_msg.rma_iov = &q.remote_iov;
-    q.rma_msg.rma_iov_count = 1;
+    q.rma_msg.rma_iov = q.remote_iov;
 }
 
 /// Ends everything that is under way for q. Nothing is handed to the consumer afterwards.
