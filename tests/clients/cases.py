@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What is run, with which options, and what each program must and must not print.
+
+Tags: `default` is what a plain run does, `smoke` its quick core, `short` all of `default` but the
+cases which move many gigabytes, `fft` the functional sets of dapltest, `later` what needs features
+that no port here claims yet.
+"""
+
+from runner import Case, Listen, Part, Prints
+
+SIDE_CHANNEL = Listen(15828)  # built into dtest, dtestcm and dtestx
+DTEST_PORTS = (15828, 45248)
+DAPLTEST_PORTS = (62000,)
+HOST = "127.0.0.1"
+
+# A DAT return code other than success, as dat_strerror spells it.
+DAT_ERROR = (
+    r"DAT_(ABORT|CONN_QUAL_IN_USE|INSUFFICIENT_RESOURCES|INTERNAL_ERROR|INTERRUPTED_CALL"
+    r"|INVALID_\w+|LENGTH_ERROR|MODEL_NOT_SUPPORTED|NOT_IMPLEMENTED|PRIVILEGES_VIOLATION"
+    r"|PROTECTION_VIOLATION|PROVIDER_\w+|QUEUE_EMPTY|QUEUE_FULL|TIMEOUT_EXPIRED|\w*_ERROR_\w+)"
+)
+# What dtest and its relatives say when something is wrong.
+DTEST_FORBIDDEN = (
+    DAT_ERROR,
+    r"FAILED|failed",
+    r"\bERR\b|ERROR|\bErr(or)?\b",
+    r"[Uu]nexpected|[Ii]nvalid|\bwrong\b",
+    r"Could( not|n't)|No valid data",
+)
+# The same for dapltest, whose every complaint has words of its own.
+DAPLTEST_FORBIDDEN = (
+    DAT_ERROR,
+    r"Test Error|Internal Error|Validation Error|\bERROR\b|\bError\b",
+    r"\berrors?:|\berror (awaiting|destroying|occurs)|\bfails?[: ]|\bfailed\b|\bFAIL",
+    r"[Mm]ismatch|MISMATCH",
+    r"bad (connection|disconnect) event|Resource Creation Failed|Connection Failed",
+    r"[Nn]o [Mm]emory|Cannot |USAGE:|unimplemented",
+    r"No completion seen|Secondary completion|Invalid endpoint completion",
+)
+
+
+# ---------------------------------------------------------------------------------------------
+# dtest
+# ---------------------------------------------------------------------------------------------
+
+MESSAGES = (
+    r"Message PingPong: \(\d+ x \d+\)",
+    r"RDMA READ DATA with SEND MSG",
+    r"RCV RDMA read buffer contains: (client|server) RDMA (read|write) data",
+)
+
+
+def dtest(adapter: str, name: str, options: str = "", required: tuple[str, ...] = MESSAGES,
+          tags: str = "default short", seconds: float = 180.0,
+          of_client: tuple[str, ...] = ()) -> Case:
+    """A dtest pair; both sides get the same options and print nearly the same."""
+    def part(role: tuple[str, ...], *more: str) -> Part:
+        return Part(
+            argv=("dtest", "-P", adapter, *role, *options.split()),
+            required=(r"^\d+ CONNECTED!", *required, *more,
+                      r"^\d+: DAPL Test Complete\. PASSED"),
+            forbidden=DTEST_FORBIDDEN,
+        )
+
+    # What each side finds in its buffer in the end: the other's text, if the other wrote any.
+    written = {"SERVER": "client", "CLIENT": "server"} if "-W" not in options.split() else {}
+    if "-u" in options.split():
+        written.pop("CLIENT", None)
+
+    def finds(side: str) -> tuple[str, ...]:
+        return ((rf"{side}: RDMA write buffer contains: {written[side]} RDMA write data",)
+                if side in written else ())
+
+    return Case(
+        name=name,
+        server=part(("-s",), *finds("SERVER")),
+        clients=(part(("-h", HOST), *finds("CLIENT"), *of_client),),
+        ready=SIDE_CHANNEL,
+        ports=DTEST_PORTS,
+        tags=frozenset(tags.split()),
+        seconds=seconds,
+        about=f"dtest {options}".strip(),
+    )
+
+
+def dtest_cases(adapter: str) -> list[Case]:
+    streaming = (r"RDMA WRITE (IMM )?DATA with SEND MSG", r"RDMA write \(bi-direction\): Total=")
+    pingpong = (r"RDMA write PingPong: \(\d+ x \d+\)",)
+    sweep = (r"PINGPONG with DATA CHECK", r"PingPong: \(\d+ x 1\)", r"PingPong: \(\d+ x 513\)")
+    return [
+        dtest(adapter, "dtest", tags="default short smoke"),
+        dtest(adapter, "dtest-p", "-p"),
+        dtest(adapter, "dtest-c", "-c", required=(r"Creating CNO", *MESSAGES)),
+        dtest(adapter, "dtest-w", "-w", required=streaming),
+        dtest(adapter, "dtest-W-a-D", "-W -a -D", required=sweep, tags="default", seconds=900),
+        dtest(adapter, "dtest-W-a-D-64k", "-W -a -D -b 65536", required=sweep, tags="default short"),
+        dtest(adapter, "dtest-B100", "-B 100"),
+        dtest(adapter, "dtest-b65536", "-b 65536", tags="default short smoke"),
+        dtest(adapter, "dtest-S1", "-S 1"),
+        dtest(adapter, "dtest-latency", "-W -p -b 64 -B 200", required=pingpong, tags="show"),
+        dtest(adapter, "dtest-bandwidth", "-w -u -p -b 1048576", tags="show",
+              required=(), of_client=(r"RDMA write \(uni-direction\): Total=",)),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------
+# dtestcm, dtestsrq, dtestx
+# ---------------------------------------------------------------------------------------------
+
+
+def dtestcm(adapter: str, name: str, connections: int, burst: int, tags: str) -> Case:
+    def part(role: tuple[str, ...], *required: str) -> Part:
+        return Part(
+            argv=("dtestcm", "-P", adapter, *role, "-c", str(connections), "-b", str(burst)),
+            required=(*required, r"DAPL Connection Test Complete\."),
+            forbidden=DTEST_FORBIDDEN,
+        )
+
+    return Case(
+        name=name,
+        server=part(("-s",), rf"ALL {connections} CONNECTED on Server!"),
+        clients=(part(("-h", HOST), rf"ALL {connections} CONNECTED on Client!",
+                      rf"Connections: .* CPS .* Num={connections}"),),
+        ready=SIDE_CHANNEL,
+        ports=DTEST_PORTS,
+        tags=frozenset(tags.split()),
+        seconds=300,
+        about=f"dtestcm -c {connections} -b {burst}",
+    )
+
+
+def dtestsrq(adapter: str, name: str, options: str) -> Case:
+    def part(role: tuple[str, ...], side: str) -> Part:
+        return Part(
+            argv=("dtestsrq", "-P", adapter, *role, *options.split()),
+            required=(rf"ALL \d+ CONNECTED on {side}!", r"DAPL RC (none )?SRQ Test Complete\."),
+            forbidden=DTEST_FORBIDDEN,
+        )
+
+    return Case(
+        name=name,
+        server=part(("-s",), "server"),
+        clients=(part(("-h", HOST), "client"),),
+        ready=Prints(r"server ready on port \d+"),
+        ports=DTEST_PORTS,
+        tags=frozenset({"later"}),
+        about=f"dtestsrq {options}",
+    )
+
+
+def dtestx(adapter: str) -> Case:
+    def part(role: tuple[str, ...]) -> Part:
+        return Part(
+            argv=("dtestx", "-P", adapter, *role),
+            required=(r"RDMA_WRITE_WITH_IMMEDIATE_DATA test - PASSED",
+                      r"IB extension test - immed/atomic test PASSED"),
+            forbidden=(*DTEST_FORBIDDEN, r"not supported"),
+            benign=(r"Skipping .* not supported by HW",),
+        )
+
+    return Case(
+        name="dtestx",
+        server=part(("-s",)),
+        clients=(part(("-h", HOST)),),
+        ready=SIDE_CHANNEL,
+        ports=DTEST_PORTS,
+        tags=frozenset({"later"}),
+        about="dtestx: immediate data and atomics",
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# dapltest
+# ---------------------------------------------------------------------------------------------
+
+
+def dapltest(adapter: str, name: str, options: tuple[str, ...], required: tuple[str, ...],
+             served: str, tags: str = "default short", seconds: float = 240.0) -> Case:
+    """A dapltest server, one client, and a second client which tells the server to quit."""
+    def client(more: tuple[str, ...], *wanted: str) -> Part:
+        return Part(
+            argv=("dapltest", *more),
+            required=(*wanted, r"DT_cs_Client: =+ End of Work -- Client Exiting"),
+            forbidden=DAPLTEST_FORBIDDEN,
+        )
+
+    work = (client(options, *required),) if options else ()
+    leave = client(("-T", "Q", "-s", HOST, "-D", adapter), r"Quit_Cmd\.device_name: ")
+    return Case(
+        name=name,
+        server=Part(
+            argv=("dapltest", "-T", "S", "-D", adapter),
+            required=(served, r"DT_cs_Server \(.*\): +Exiting\."),
+            forbidden=DAPLTEST_FORBIDDEN,
+        ),
+        clients=(*work, leave),
+        ready=Prints(r"Dapltest: Service Point Ready"),
+        ports=DAPLTEST_PORTS,
+        tags=frozenset(tags.split()),
+        seconds=seconds,
+        about=" ".join(("dapltest", *options)) if options else "dapltest -T S, then -T Q",
+    )
+
+
+def transaction(adapter: str, name: str, options: str, tags: str = "default short") -> Case:
+    return dapltest(
+        adapter, f"dapltest-T-{name}",
+        ("-T", "T", "-s", HOST, "-D", adapter, *options.split()),
+        required=(r"----- (Stats ---- : \d+ threads, \d+ EPs|Test completed successfully)",),
+        served=r"Server: Transaction Test Finished for this client",
+        tags=tags,
+    )
+
+
+def performance(adapter: str, operation: str, mode: str) -> Case:
+    iterations, size, segments = 1024, 4096, 2
+    word = {"b": "blocking", "p": "polling"}[mode]
+    return dapltest(
+        adapter, f"dapltest-P-{word}-{operation}",
+        ("-T", "P", "-s", HOST, "-D", adapter, "-i", str(iterations), "-m", mode, "-p", "16",
+         operation, str(size), str(segments)),
+        required=(rf"Mode +: {word}", rf"Number of Operations : {iterations}\b",
+                  rf"raw: {operation}, {iterations}, {size}, {segments},"),
+        served=r"Server: Finished performance test\.",
+        tags="default short",
+    )
+
+
+def limits(adapter: str, name: str, width: int) -> Case:
+    """Local: creates objects up to a maximum, with several adapters open at a time.
+
+    What may run out is the room for posted receives.
+    """
+    maximum = 20
+    counted = ("IAs opened", "PZs created", "CNOs created", "EVDs created", "EPs created",
+               "RSPs created", "PSPs created", "LMRs created")
+    return Case(
+        name=name,
+        clients=(Part(
+            argv=("dapltest", "-T", "L", "-D", adapter, "-m", str(maximum), "-w", str(width)),
+            required=(*(rf"LimitTest: {what}: {maximum}\b" for what in counted),
+                      r"recv buffers posted per EP: [1-9]",
+                      r"LimitTest: (LMR of 0x\w+ bytes OK|Largest LMR was 0x[1-9a-f]\w*)"),
+            forbidden=DAPLTEST_FORBIDDEN,
+            benign=(r"dat_ep_post_recv fails: DAT_(INSUFFICIENT_RESOURCES|QUEUE_FULL)",),
+        ),),
+        ports=DAPLTEST_PORTS,
+        tags=frozenset({"default", "short"}),
+        about=f"dapltest -T L -m {maximum} -w {width}",
+    )
+
+
+# The functional sets: how many cases each has. Its own verdict is not enough: it says PASS after
+# a call of its own failed on the way, and then prints which.
+FUNCTIONAL_SETS = {"pz": 3, "queryinfo": 18, "endpoint": 3, "connmgt": 2, "hwconn": 4, "mem": 5}
+
+
+def functional(adapter: str, feature: str, count: int, foreign_libdat2: bool) -> Case:
+    numbers = list(range(count))
+    if feature == "queryinfo" and foreign_libdat2:
+        # These hand an adapter's handle to a query of something else, which only we survive.
+        numbers = [number for number in numbers if number not in (13, 15, 17)]
+    picked = () if len(numbers) == count else tuple(f"case{number}" for number in numbers)
+    return Case(
+        name=f"dapltest-F-{feature}",
+        clients=(Part(
+            argv=("dapltest", "-T", "F", "-D", adapter, "-f", feature, *picked),
+            required=tuple(rf"case: {number}\n(?:(?!Function feature)[\s\S])*?"
+                           r"^Result: (PASS|UNSUPP)" for number in numbers),
+            forbidden=(r"Result: FAIL", r"failed in file", r"dat_ia_close fails",
+                       r"Destroy bpool fails", r"not get expected result",
+                       r"bad disconnect event", r"don't know this"),
+        ),),
+        ports=DAPLTEST_PORTS,
+        tags=frozenset({"fft"}),
+        about=f"dapltest -T F -f {feature}",
+    )
+
+
+def dapltest_cases(adapter: str, foreign_libdat2: bool) -> list[Case]:
+    sends = "client SR 256 server SR 256"
+    everything = ("client SR 1024 server SR 1024 client RW 4096 server RW 4096 "
+                  "client RR 1024 server RR 1024")
+    transactions = {
+        "SR": f"-i 100 -t 1 -w 1 {sends}",
+        "SR-segments": "-i 100 -V client SR 1024 3 server SR 1536 2",
+        "RW": f"-i 100 -V client RW 4096 1 server RW 2048 4 {sends}",
+        "RR": f"-i 100 client RR 4096 1 server RR 1024 2 {sends}",
+        "mix": f"-i 100 -V {everything}",
+        "big": "-i 20 -V client RW 65536 1 server RR 65536 1 client SR 16384 4 server SR 16384 4",
+        "poll": f"-i 100 -P -V {everything}",
+        "reap": f"-i 100 -V client SR 1024 3 -f server SR 2048 1 -f {sends}",
+        "rsp": f"-i 100 -r {sends}",
+        "1x8": f"-i 50 -t 1 -w 8 -V {everything}",
+        "4x8": f"-i 50 -t 4 -w 8 {sends}",
+        "4x8-mix": f"-i 20 -t 4 -w 8 -V {everything}",
+        "4x8-poll": f"-i 20 -t 4 -w 8 -P -V {everything}",
+    }
+    smoke = {"SR", "mix"}
+    cases = [transaction(adapter, name, options,
+                         "default short smoke" if name in smoke else "default short")
+             for name, options in transactions.items()]
+    cases += [performance(adapter, operation, mode)
+              for mode in ("b", "p") for operation in ("RW", "RR")]
+    cases += [limits(adapter, "dapltest-L", 1), limits(adapter, "dapltest-L-w8", 8)]
+    cases.append(dapltest(adapter, "dapltest-Q", (), (), r"Service Point Ready",
+                          tags="default short smoke"))
+    cases += [functional(adapter, feature, count, foreign_libdat2)
+              for feature, count in FUNCTIONAL_SETS.items()]
+    return cases
+
+
+def all_cases(adapter: str, foreign_libdat2: bool = False) -> list[Case]:
+    """Every case there is, in the order in which they are run."""
+    return [
+        *dtest_cases(adapter),
+        dtestcm(adapter, "dtestcm", 1000, 100, "default short"),
+        dtestcm(adapter, "dtestcm-50", 50, 10, "smoke"),
+        *dapltest_cases(adapter, foreign_libdat2),
+        dtestsrq(adapter, "dtestsrq-S0", "-S 0 -c 4 -B 10 -b 2048"),
+        dtestsrq(adapter, "dtestsrq", "-c 4 -B 10 -b 2048"),
+        dtestx(adapter),
+    ]

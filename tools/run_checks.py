@@ -1,0 +1,508 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Build and test everything, count, and say what failed.
+
+Without options: all parts once, in at most 20 minutes on two cores. The last line is
+"N passed, N failed", with ", N skipped" if there were any; the exit status follows it. Outputs are
+kept in .check/, a file for each step.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+WORK = ROOT / ".check"
+STATE = WORK / "full-state.json"
+FULL_LOG = WORK / "full.log"
+ADAPTER = "ofi-lo"
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+MESON = "/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson"
+SYSTEM_LIBDAT2 = [pathlib.Path(folder) for folder in
+                  (f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64")]
+STEP_SECONDS = 4 * 3600  # a step that takes longer hangs
+
+ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
+               and not os.environ.get("NO_COLOR"))
+
+
+# ---------------------------------------------------------------------------------------------
+# Builds
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """One way to configure the tree, and how its tests are run."""
+
+    options: tuple[str, ...] = ()
+    compiler: tuple[str, str] = ("gcc", "g++")
+    environment: tuple[tuple[str, str], ...] = ()
+    run_times: tuple[str, ...] = ()  # to preload into programs that are not ours
+    patience: int = 3  # factor on the tests' time limits; the machine may be busy
+    fixed_addresses: bool = False  # sanitizers' shadow memory has no room for every layout
+
+
+BUILDS = {
+    "gcc": Build(options=("-Dwerror=true",)),
+    "clang": Build(options=("-Dwerror=true",), compiler=("clang", "clang++")),
+    "asan": Build(
+        options=("-Db_sanitize=address,undefined", "-Dbenchmarks=false"),
+        environment=(
+            ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
+            ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
+        ),
+        run_times=("libasan.so", "libubsan.so"),
+        patience=8,
+        fixed_addresses=True,
+    ),
+    "tsan": Build(
+        options=("-Db_sanitize=thread", "-Dbenchmarks=false"),
+        environment=(
+            ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
+        ),
+        run_times=("libtsan.so",),
+        patience=15,
+        fixed_addresses=True,
+    ),
+}
+
+
+def build_dir(name: str) -> pathlib.Path:
+    return WORK / name
+
+
+def fixed(command: list[str], build: Build) -> list[str]:
+    """The command, without random addresses if the build needs that and the system lets us."""
+    prefix = ["setarch", os.uname().machine, "-R"]
+    if not build.fixed_addresses or not shutil.which("setarch"):
+        return command
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        return command
+    return [*prefix, *command]
+
+
+def compile_tree(step: "Running", name: str) -> None:
+    """Configure once, then bring the build up to date; counts as one check."""
+    build = BUILDS[name]
+    folder = build_dir(name)
+    if not (folder / "build.ninja").exists():
+        environment = {"CC": build.compiler[0], "CXX": build.compiler[1]}
+        if step.run([MESON, "setup", str(folder), str(ROOT), *build.options], environment) != 0:
+            raise StepFailed(f"{name}: meson setup")
+    if step.run(["ninja", "-C", str(folder)]) != 0:
+        raise StepFailed(f"{name}: build")
+    step.outcome.passed += 1
+
+
+# ---------------------------------------------------------------------------------------------
+# Steps
+# ---------------------------------------------------------------------------------------------
+
+
+class StepFailed(Exception):
+    """A step cannot go on; counts as one failure."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[str] = dataclasses.field(default_factory=list)
+
+    def fail(self, what: str) -> None:
+        self.failed += 1
+        self.failures.append(what)
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+class Running:
+    """A step while it runs: its log, its progress line, its counts."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.outcome = Outcome()
+        self.log = WORK / f"{name}.log"
+        self._began = time.monotonic()
+        self._shown = self._began
+        self._detail = ""
+        self.log.write_text("")
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def run(self, command: list[str], environment: dict[str, str] | None = None) -> int:
+        """Run a command with its output in the log; on a signal to us it is ended too."""
+        with self.log.open("ab") as log:
+            log.write(f"$ {' '.join(command)}\n".encode())
+            log.flush()
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})},
+                start_new_session=True)
+            try:
+                return self._watch(process)
+            finally:
+                end_group(process)
+
+    def _watch(self, process: subprocess.Popen) -> int:
+        while True:
+            try:
+                return process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                self._progress()
+            if self.seconds > STEP_SECONDS:
+                raise StepFailed(f"{self.name}: no end after {STEP_SECONDS / 3600:.0f} hours")
+
+    def _progress(self) -> None:
+        now = time.monotonic()
+        if ON_TERMINAL:
+            width = shutil.get_terminal_size().columns - 1
+            line = f"  {self.name}  {self.seconds:.0f} s  {last_line(self.log)}"
+            print(f"\r\x1b[K{line[:width]}", end="", flush=True)
+        elif now - self._shown > 15:
+            self._shown = now
+            print(f"  {self.name}: {self.seconds:.0f} s, {last_line(self.log)[:100]}", flush=True)
+
+
+def end_group(process: subprocess.Popen) -> None:
+    """Let nothing of a command stay behind when we are interrupted."""
+    if process.poll() is not None:
+        return
+    for what, wait in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, what)
+            process.wait(timeout=wait)
+            return
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def last_line(path: pathlib.Path) -> str:
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 2048))
+        lines = stream.read().decode(errors="replace").split("\n")
+    telling = (line.strip() for line in reversed(lines) if re.search(r"[0-9A-Za-z]", line))
+    return next(telling, "").replace(f"{ROOT}/", "")
+
+
+def meson_tests(step: Running, name: str, *more: str) -> None:
+    """Run a build's tests and count them from Meson's own record."""
+    compile_tree(step, name)
+    build = BUILDS[name]
+    command = [MESON, "test", "--no-rebuild", "-C", str(build_dir(name)), "--print-errorlogs",
+               "--timeout-multiplier", str(build.patience), *more]
+    record = build_dir(name) / "meson-logs/testlog.json"
+    record.unlink(missing_ok=True)
+    status = step.run(fixed(command, build), dict(build.environment))
+    counted = count_tests(step, record) if record.exists() else 0
+    if status != 0 and step.outcome.failed == 0:
+        raise StepFailed(f"{name}: meson test ended with status {status}")
+    if counted == 0:
+        raise StepFailed(f"{name}: there are no tests")
+
+
+def count_tests(step: Running, record: pathlib.Path) -> int:
+    lines = [line for line in record.read_text().splitlines() if line.strip()]
+    for line in lines:
+        test = json.loads(line)
+        if test["result"] in ("OK", "EXPECTEDFAIL"):
+            step.outcome.passed += 1
+        elif test["result"] == "SKIP":
+            step.outcome.skipped += 1
+        else:
+            step.outcome.fail(f"{test['name']}: {test['result'].lower()}")
+    return len(lines)
+
+
+def client_rounds(step: Running, name: str, whose: str, selection: str, rounds: int = 1) -> None:
+    """Debian's programs over our adapter, with the libdat2 of that build or the system's."""
+    compile_tree(step, name)
+    build, folder = BUILDS[name], build_dir(name)
+    libdat2 = folder / "dat"
+    if whose == "debian":
+        libdat2 = next((path for path in SYSTEM_LIBDAT2 if (path / "libdat2.so.2").exists()), None)
+        if libdat2 is None:
+            step.outcome.skipped += 1
+            return
+    results = WORK / f"{step.name}.json"
+    results.unlink(missing_ok=True)
+    command = [PYTHON, "tests/clients/run_clients.py", "--libdat2", str(libdat2),
+               "--dat-conf", str(folder / "transports/dat.conf"), "--adapter", ADAPTER,
+               "--select", selection, "--rounds", str(rounds), "--json", str(results),
+               *preloads(build, folder)]
+    status = step.run(fixed(command, build), dict(build.environment))
+    if status == 77:
+        step.outcome.skipped += 1
+        return
+    if not results.exists():
+        raise StepFailed(f"{step.name}: the client runner ended with status {status}")
+    for result in json.loads(results.read_text())["results"]:
+        if result["passed"]:
+            step.outcome.passed += 1
+        else:
+            step.outcome.fail(f"{result['name']}: {result['cause']}")
+
+
+def preloads(build: Build, folder: pathlib.Path) -> list[str]:
+    libraries = []
+    for library in build.run_times:
+        answer = subprocess.run([build.compiler[1], f"-print-file-name={library}"],
+                                capture_output=True, text=True, check=True)
+        libraries.append(answer.stdout.strip())
+    if libraries:
+        libraries += [str(path) for path in folder.glob("tests/clients/libkeep_loaded.so")]
+    return [word for library in libraries for word in ("--preload", library)]
+
+
+def licence_lines(step: Running) -> None:
+    """Every file says in its first lines under which licence it is."""
+    listed = git("ls-files", "-co", "--exclude-standard", "-z")
+    names = [name for name in listed.split("\0") if name]
+    if not names:  # not a checkout, or no git
+        step.outcome.skipped += 1
+        return
+    exempt = re.compile(r"(^|/)\.[^/]+$|^LICENSES/|\.(json|txt|csv|png)$")
+    without = [name for name in names
+               if not exempt.search(name) and (ROOT / name).is_file()
+               and b"SPDX-License-Identifier:" not in (ROOT / name).read_bytes()[:400]]
+    with step.log.open("a") as log:
+        log.writelines(f"no SPDX line: {name}\n" for name in without)
+    if without:
+        step.outcome.fail(f"no SPDX line in {', '.join(without[:8])}")
+    else:
+        step.outcome.passed += 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    name: str
+    about: str
+    run: Callable[[Running], None]
+    part: str = "default"  # quick: also of --quick; long: of --full only
+
+
+def steps() -> list[Step]:
+    """The one table of what is checked."""
+    def tests(name: str, *more: str) -> Callable[[Running], None]:
+        return lambda step: meson_tests(step, name, *more)
+
+    def clients(name: str, whose: str, selection: str, rounds: int = 1):
+        return lambda step: client_rounds(step, name, whose, selection, rounds)
+
+    table = [
+        Step("licences", "an SPDX line in every file", licence_lines, "quick"),
+        Step("gcc", "gcc, warnings are errors; all tests", tests("gcc"), "quick"),
+        Step("clients-ours", "Debian's DAT programs, our libdat2", clients("gcc", "ours", "@short")),
+        Step("clients-debian", "the same with Debian's libdat2", clients("gcc", "debian", "@short")),
+        Step("clang", "clang with -Wthread-safety compiles everything",
+             lambda step: compile_tree(step, "clang")),
+        Step("asan", "address and undefined-behaviour sanitizers; all tests", tests("asan")),
+        Step("asan-clients", "DAT programs on sanitized libraries",
+             clients("asan", "ours", "@smoke,dapltest-T-4x8-mix,dapltest-L")),
+        Step("tsan", "thread sanitizer; all tests but the foreign programs",
+             tests("tsan", "--no-suite", "clients")),
+        Step("clang-tests", "all tests, compiled by clang", tests("clang"), "long"),
+    ]
+    for whose in ("ours", "debian"):
+        table += [Step(f"rounds-{whose}-{number}", f"5 of 20 whole client rounds, libdat2: {whose}",
+                       clients("gcc", whose, "@default", 5), "long") for number in range(1, 5)]
+    table += [Step(f"repeat-{number}", "10 of 100 times all tests",
+                   tests("gcc", "--repeat", "10"), "long") for number in range(1, 11)]
+    table += [
+        Step("asan-repeat", "10 times all tests, sanitized", tests("asan", "--repeat", "10"), "long"),
+        Step("asan-rounds", "3 whole client rounds on sanitized libraries",
+             clients("asan", "ours", "@short", 3), "long"),
+        Step("tsan-repeat", "10 times all tests but clients, thread sanitizer",
+             tests("tsan", "--repeat", "10", "--no-suite", "clients"), "long"),
+    ]
+    return table
+
+
+# ---------------------------------------------------------------------------------------------
+# A run
+# ---------------------------------------------------------------------------------------------
+
+
+def tree_hash() -> str:
+    """The git tree of the files as they are now, committed or not; '' outside a checkout."""
+    objects = WORK / "objects"
+    objects.mkdir(parents=True, exist_ok=True)
+    index = WORK / "index"
+    index.unlink(missing_ok=True)
+    common = git("rev-parse", "--git-common-dir")
+    if not common:
+        return ""
+    environment = {
+        "GIT_INDEX_FILE": str(index),
+        "GIT_OBJECT_DIRECTORY": str(objects),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str((ROOT / common / "objects").resolve()),
+    }
+    git("add", "-A", environment=environment)
+    return git("write-tree", environment=environment)
+
+
+def git(*arguments: str, environment: dict[str, str] | None = None) -> str:
+    try:
+        answer = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True,
+                                env={**os.environ, **(environment or {})}, check=False)
+    except OSError:
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+class Record:
+    """What --full remembers: the steps that passed on this very tree, and a log of all."""
+
+    def __init__(self, restart: bool):
+        self._tree = tree_hash()
+        self._done: dict[str, list[int]] = {}
+        known = json.loads(STATE.read_text()) if STATE.exists() and not restart else {}
+        if self._tree and known.get("tree") == self._tree:
+            self._done = known["done"]
+        self._write(f"--- {now()}, commit {git('rev-parse', '--short', 'HEAD') or 'none'}, "
+                    f"tree {self._tree[:12] or 'unknown'}, "
+                    f"{len(self._done)} steps done before")
+
+    def done_before(self, name: str) -> Outcome | None:
+        return Outcome(*self._done[name]) if name in self._done else None
+
+    def note(self, step: Running) -> None:
+        outcome = step.outcome
+        if outcome.failed == 0:
+            self._done[step.name] = [outcome.passed, outcome.failed, outcome.skipped]
+            STATE.write_text(json.dumps({"tree": self._tree, "done": self._done}, indent=2) + "\n")
+        self._write(f"{now()}  {step.name:<18} {outcome}, {step.seconds:.0f} s")
+        for failure in outcome.failures:
+            self._write(f"    {failure}")
+
+    def close(self, line: str) -> None:
+        self._write(f"{now()}  {line}")
+
+    @staticmethod
+    def _write(line: str) -> None:
+        with FULL_LOG.open("a") as log:
+            log.write(line + "\n")
+
+
+def now() -> str:
+    return datetime.datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def colour(text: str, code: int) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if ON_TERMINAL else text
+
+
+def execute(step: Step) -> Running:
+    """Run one step and print its line; what failed is shown with the end of the log."""
+    running = Running(step.name)
+    if not ON_TERMINAL:
+        print(f"{step.name}: {step.about}", flush=True)
+    try:
+        step.run(running)
+    except StepFailed as failure:
+        running.outcome.fail(str(failure))
+    if ON_TERMINAL:
+        print("\r\x1b[K", end="")
+    outcome = running.outcome
+    print(f"{step.name:<18} {colour(str(outcome), 31 if outcome.failed else 32)}, "
+          f"{running.seconds:.0f} s", flush=True)
+    if outcome.failed:
+        for failure in outcome.failures[:20]:
+            print(f"    {failure}")
+        print(f"    the end of {running.log.relative_to(ROOT)}:")
+        lines = running.log.read_text(errors="replace").splitlines()
+        print("\n".join(f"    | {line[:200]}" for line in lines[-80:]), flush=True)
+    return running
+
+
+def run_steps(chosen: list[Step], record: Record | None) -> Outcome:
+    total = Outcome()
+    for step in chosen:
+        outcome = record.done_before(step.name) if record else None
+        if outcome:
+            print(f"{step.name:<18} {outcome}, done before on this tree", flush=True)
+        else:
+            running = execute(step)
+            outcome = running.outcome
+            if record:
+                record.note(running)
+        total.passed += outcome.passed
+        total.failed += outcome.failed
+        total.skipped += outcome.skipped
+        total.failures += [f"{step.name}: {failure}" for failure in outcome.failures]
+    return total
+
+
+def choose(options: argparse.Namespace) -> list[Step]:
+    table = steps()
+    if options.only:
+        unknown = set(options.only) - {step.name for step in table}
+        if unknown:
+            raise SystemExit(f"check: there is no step {', '.join(sorted(unknown))}; see --list")
+        return [step for step in table if step.name in options.only]
+    if options.full:
+        return table
+    return [step for step in table
+            if step.part == "quick" or (step.part == "default" and not options.quick)]
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="one build and its tests only")
+    how.add_argument("--full", action="store_true",
+                     help="also the long rounds, hours; goes on where it was stopped, "
+                     "unless a file has changed; writes .check/full.log")
+    how.add_argument("--only", action="append", metavar="STEP",
+                     help="this step only (may be repeated)")
+    parser.add_argument("--restart", action="store_true", help="with --full: forget what is done")
+    parser.add_argument("--list", action="store_true", help="list the steps and stop")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    chosen = choose(options)
+    if options.list:
+        for step in steps():
+            part = {"quick": "", "default": "", "long": "--full"}[step.part]
+            print(f"{step.name:<18} {part:<7} {step.about}")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    WORK.mkdir(exist_ok=True)
+    record = Record(options.restart) if options.full else None
+    began = time.monotonic()
+    total = run_steps(chosen, record)
+    print(f"\n{len(chosen)} steps, {time.monotonic() - began:.0f} s; logs are in .check/")
+    for failure in total.failures:
+        print(f"FAIL {failure}")
+    if record:
+        record.close(str(total))
+    print(total, flush=True)
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
