@@ -56,6 +56,15 @@ public:
         osd::lock_guard hold(lock_);
         return of.live();
     }
+    /// Whether some live object of a pool is as wanted.
+    template <class T, class Test>
+    bool any(pool<T> &of, Test &&test)
+    {
+        osd::lock_guard hold(lock_);
+        bool found = false;
+        of.for_each([&](T &each) { found = found || test(each); });
+        return found;
+    }
     status make_evd(DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
 
     /// What the consumer calls this adapter: an index of the registry's.

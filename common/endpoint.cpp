@@ -508,6 +508,21 @@ ep_objects endpoint::objects()
     return {zone_.get(), recv_evd_.get(), request_evd_.get(), connect_evd_.get()};
 }
 
+namespace {
+
+/// Whether a queue pair made for the one serves the other.
+bool same_qp(const DAT_EP_ATTR &a, const ep_objects &with_a, const DAT_EP_ATTR &b,
+             const ep_objects &with_b)
+{
+    return with_a.zone == with_b.zone && with_a.recv == with_b.recv &&
+           with_a.request == with_b.request && a.max_recv_dtos == b.max_recv_dtos &&
+           a.max_request_dtos == b.max_request_dtos && a.max_recv_iov == b.max_recv_iov &&
+           a.max_request_iov == b.max_request_iov && a.max_rdma_read_in == b.max_rdma_read_in &&
+           a.max_rdma_read_out == b.max_rdma_read_out;
+}
+
+} // namespace
+
 status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool zone_changes)
 {
     osd::lock_guard hold(control_);
@@ -517,10 +532,16 @@ status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool
                       (now == DAT_EP_STATE_RESERVED && !zone_changes);
     if (!open)
         return state_error();
-    if (!recv_idle()) // the queue pair is made anew; posted receives would be lost
-        return state_error();
     const DAT_EP_ATTR old_attr = attr_;
     const ep_objects old = this->objects();
+    if (has_qp_ && same_qp(old_attr, old, attr, objects)) {
+        osd::lock_guard state_hold(lock_);
+        attr_ = attr;
+        connect_evd_ = user_of<evd>(objects.connect);
+        return success;
+    }
+    if (!recv_idle()) // the queue pair is made anew; posted receives would be lost
+        return state_error();
     user_of<evd> keep_recv(old.recv), keep_request(old.request); // they adopt the old queues
     const auto take_over = [this](const DAT_EP_ATTR &a, const ep_objects &o) {
         attr_ = a;

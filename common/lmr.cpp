@@ -86,12 +86,26 @@ DAT_VADDR address_of(const lmr &region)
     return reinterpret_cast<std::uintptr_t>(region.params.address);
 }
 
-/// The regions are coherent: nothing to do but to look at the arguments.
-DAT_RETURN sync(DAT_IA_HANDLE ia_handle, const DAT_LMR_TRIPLET *segments, DAT_VLEN count)
+bool covers(const lmr &region, const DAT_LMR_TRIPLET &segment)
 {
-    if (from_handle<adapter>(ia_handle) == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
-    return (segments == nullptr && count != 0 ? invalid_parameter(2) : success).code();
+    const DAT_VADDR first = address_of(region);
+    return region.keys.local == segment.lmr_context && segment.virtual_address >= first &&
+           segment.virtual_address - first <= region.params.length &&
+           segment.segment_length <= region.params.length - (segment.virtual_address - first);
+}
+
+/// The regions are coherent: nothing to do but to look at the arguments.
+status sync(DAT_IA_HANDLE ia_handle, const DAT_LMR_TRIPLET *segments, DAT_VLEN count)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA);
+    if (segments == nullptr && count != 0)
+        return invalid_parameter(2);
+    for (DAT_VLEN i = 0; i < count; ++i)
+        if (!ia->any(ia->lmrs, [&](const lmr &region) { return covers(region, segments[i]); }))
+            return invalid_parameter(2);
+    return success;
 }
 
 } // namespace
@@ -163,13 +177,13 @@ DAT_RETURN dapl_lmr_free(DAT_LMR_HANDLE handle)
 DAT_RETURN dapl_lmr_sync_rdma_read(DAT_IA_HANDLE ia, const DAT_LMR_TRIPLET *segments,
                                    DAT_VLEN count)
 {
-    return sync(ia, segments, count);
+    return sync(ia, segments, count).code();
 }
 
 DAT_RETURN dapl_lmr_sync_rdma_write(DAT_IA_HANDLE ia, const DAT_LMR_TRIPLET *segments,
                                     DAT_VLEN count)
 {
-    return sync(ia, segments, count);
+    return sync(ia, segments, count).code();
 }
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -26,7 +26,9 @@ DAT_RETURN dapl_rmr_query(DAT_RMR_HANDLE handle, DAT_RMR_PARAM_MASK mask, DAT_RM
         check_query(found, DAT_INVALID_HANDLE_RMR, mask, DAT_RMR_FIELD_ALL, param);
     if (!checked.ok())
         return checked.code();
-    *param = {}; // unbound: no triplet, no privileges, no context
+    if ((mask & DAT_RMR_FIELD_LMR_TRIPLET) != 0)
+        return invalid_parameter(2).code(); // it is bound to nothing
+    *param = {};                            // unbound: no privileges, no context
     param->ia_handle = found->ia->consumer_handle();
     param->pz_handle = to_handle(&found->zone());
     param->rmr_scope = DAT_RMR_SCOPE_PZ;

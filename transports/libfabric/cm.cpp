@@ -335,7 +335,8 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
         return control_error(-error);
     }
     set_phase(device, q, phase::accepting);
-    if (!accept_on_endpoint(q, data)) {
+    // libfabric would establish a connection whose peer is gone, and only then notice.
+    if (hung_up(q) || !accept_on_endpoint(q, data)) {
         // The endpoint has the connection, so the request cannot be answered any more.
         end_attempt(device, q);
         conclude_later(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);

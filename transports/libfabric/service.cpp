@@ -254,7 +254,8 @@ qp *first_lost(hca &device) OSD_REQUIRES(device.lock)
 {
     const std::int64_t now = osd::now_ns();
     for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q)) {
-        if (!hung_up(*q)) {
+        const bool connected = phase_of(*q) == phase::live || phase_of(*q) == phase::closing;
+        if (!connected || !hung_up(*q)) {
             q->hung_up_ns = 0;
             continue;
         }

@@ -83,7 +83,7 @@ void shut_socket(qp &q)
 bool hung_up(qp &q)
 {
     osd::lock_guard hold(q.lock);
-    if (q.fid == nullptr || (q.state != phase::live && q.state != phase::closing))
+    if (q.fid == nullptr)
         return false;
     pollfd look{socket_of(q), POLLRDHUP, 0};
     return look.fd >= 0 && poll(&look, 1, 0) == 1;
