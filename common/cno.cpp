@@ -18,8 +18,8 @@ void cno::trigger(evd &by)
         if (!triggered_) {
             triggered_ = true;
             by_ = &by;
-            std::swap(agent, agent_); // fires once, until it is set again
         }
+        std::swap(agent, agent_); // called once until it is set again, whether or not anybody waits
         triggered_changed_.signal();
     }
     if (agent.proxy_agent_func != nullptr)

@@ -55,9 +55,9 @@ class Build:
 
 BUILDS = {
     "gcc": Build(options=("-Dwerror=true",)),
-    "clang": Build(options=("-Dwerror=true",), compiler=("clang", "clang++")),
+    "clang": Build(options=("-Dwerror=true", "-Dbuildtype=debug"), compiler=("clang", "clang++")),
     "asan": Build(
-        options=("-Db_sanitize=address,undefined", "-Dbenchmarks=false"),
+        options=("-Db_sanitize=address,undefined", "-Dbenchmarks=false", "-Dplain_variants=false"),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
             ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
@@ -67,7 +67,7 @@ BUILDS = {
         fixed_addresses=True,
     ),
     "tsan": Build(
-        options=("-Db_sanitize=thread", "-Dbenchmarks=false"),
+        options=("-Db_sanitize=thread", "-Dbenchmarks=false", "-Dplain_variants=false"),
         environment=(
             ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
         ),
@@ -208,6 +208,7 @@ def meson_tests(step: Running, name: str, *more: str) -> None:
     compile_tree(step, name)
     build = BUILDS[name]
     command = [MESON, "test", "--no-rebuild", "-C", str(build_dir(name)), "--print-errorlogs",
+               "--num-processes", "4",  # they mostly wait
                "--timeout-multiplier", str(build.patience), *more]
     record = build_dir(name) / "meson-logs/testlog.json"
     record.unlink(missing_ok=True)

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Consumer notification objects: one place to wait for several EVDs.
+#include "support.hpp"
+
+#include <csignal>
+#include <pthread.h>
+
+namespace conformance {
+namespace {
+
+DAT_HANDLE const nothing_yet = reinterpret_cast<DAT_HANDLE>(0x1230);
+
+struct cno_answer {
+    DAT_RETURN code;
+    DAT_EVD_HANDLE by;
+};
+
+cno_answer wait_cno(DAT_CNO_HANDLE cno, milliseconds time)
+{
+    cno_answer answer{DAT_SUCCESS, nothing_yet};
+    answer.code = dat_cno_wait(cno, microseconds(time), &answer.by);
+    return answer;
+}
+
+cno_answer poll_cno(DAT_CNO_HANDLE cno)
+{
+    return wait_cno(cno, milliseconds(0));
+}
+
+/// A thread in dat_cno_wait. Nothing tells from outside that it sleeps, so it gets time to.
+struct cno_waiter {
+    explicit cno_waiter(DAT_CNO_HANDLE cno)
+        : thread([this, cno] { answer = wait_cno(cno, patience); })
+    {
+        std::this_thread::sleep_for(milliseconds(50));
+    }
+    cno_answer answer{DAT_SUCCESS, nothing_yet};
+    helper_thread thread;
+};
+
+struct agent_calls {
+    std::atomic<int> number{0};
+    std::atomic<DAT_EVD_HANDLE> by{DAT_HANDLE_NULL};
+};
+
+void count_call(DAT_PVOID calls, DAT_EVD_HANDLE evd)
+{
+    static_cast<agent_calls *>(calls)->by = evd;
+    ++static_cast<agent_calls *>(calls)->number;
+}
+
+void on_signal(int) {}
+
+} // namespace
+
+TEST_CASE("CNO-01: create and query check their arguments")
+{
+    adapter ia;
+    CHECK(same_code(dat_cno_create(ia.handle, DAT_OS_WAIT_PROXY_AGENT_NULL, nullptr), bad_arg(3)));
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    DAT_CNO_PARAM param{};
+    CHECK(same_code(dat_cno_query(cno, DAT_CNO_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(
+        same_code(dat_cno_query(cno, static_cast<DAT_CNO_PARAM_MASK>(0x100), &param), bad_arg(2)));
+}
+
+TEST_CASE("CNO-02: query tells adapter and agent")
+{
+    adapter ia;
+    agent_calls calls;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    DAT_CNO_PARAM param{};
+    MUST(dat_cno_query(cno, DAT_CNO_FIELD_ALL, &param));
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(
+        (param.proxy_type == DAT_PROXY_TYPE_NONE || param.proxy.agent.proxy_agent_func == nullptr));
+    MUST(dat_cno_modify_agent(cno, DAT_OS_WAIT_PROXY_AGENT{&calls, count_call}));
+    MUST(dat_cno_query(cno, DAT_CNO_FIELD_ALL, &param));
+    CHECK(param.proxy_type == DAT_PROXY_TYPE_AGENT);
+    CHECK(param.proxy.agent.instance_data == &calls);
+    CHECK((param.proxy.agent.proxy_agent_func == count_call));
+}
+
+TEST_CASE("CNO-03: a wait that nobody triggers is QUEUE_EMPTY, bare, with a null EVD, in time")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    cno_answer answer = poll_cno(cno);
+    CHECK(same_code(answer.code, DAT_QUEUE_EMPTY));
+    CHECK(answer.by == DAT_HANDLE_NULL);
+    const auto begin = std::chrono::steady_clock::now();
+    answer = wait_cno(cno, milliseconds(200));
+    CHECK(same_code(answer.code, DAT_QUEUE_EMPTY));
+    CHECK(answer.by == DAT_HANDLE_NULL);
+    CHECK(std::chrono::steady_clock::now() - begin >= milliseconds(200));
+    CHECK(same_code(dat_cno_wait(cno, 0, nullptr), bad_arg(3)));
+}
+
+TEST_CASE("CNO-04: a trigger before the wait is not lost, and is consumed by one wait")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE first = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    const DAT_EVD_HANDLE second = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    MUST(post_software(first));
+    MUST(post_software(second));
+    const cno_answer answer = poll_cno(cno);
+    CHECK(same_code(answer.code, DAT_SUCCESS));
+    CHECK(answer.by == first);
+    CHECK(same_code(poll_cno(cno).code, DAT_QUEUE_EMPTY));
+}
+
+TEST_CASE("CNO-05: a sleeping waiter is woken by an event of any of its EVDs")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    for (unsigned flags :
+         {DAT_EVD_SOFTWARE_FLAG | 0u, DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG | 0u}) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 8, cno);
+        cno_waiter w(cno);
+        MUST(post_software(evd));
+        w.thread.join();
+        CHECK(same_code(w.answer.code, DAT_SUCCESS));
+        CHECK(w.answer.by == evd);
+    }
+}
+
+TEST_CASE("CNO-06: of several waiters a trigger releases one")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    cno_waiter one(cno);
+    cno_waiter two(cno);
+    cno_waiter three(cno);
+    for (int released = 1; released <= 3; ++released) {
+        MUST(post_software(evd));
+        const auto count = [&] {
+            return one.thread.finished() + two.thread.finished() + three.thread.finished();
+        };
+        CHECK(becomes_true([&] { return count() >= released; }));
+        std::this_thread::sleep_for(milliseconds(50));
+        CHECK(count() == released);
+    }
+    for (const cno_waiter *w : {&one, &two, &three}) {
+        CHECK(same_code(w->answer.code, DAT_SUCCESS));
+        CHECK(w->answer.by == evd);
+    }
+}
+
+TEST_CASE("CNO-07: the agent is called once, with the EVD, and again after it was set again")
+{
+    adapter ia;
+    agent_calls calls;
+    const DAT_OS_WAIT_PROXY_AGENT agent{&calls, count_call};
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    MUST(dat_cno_create(ia.handle, agent, &cno));
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 16, cno);
+    for (int expected = 1; expected <= 3; ++expected) {
+        MUST(post_software(evd));
+        CHECK(becomes_true([&] { return calls.number == expected; }, milliseconds(3000)));
+        CHECK(calls.by == evd);
+        MUST(post_software(evd));
+        std::this_thread::sleep_for(milliseconds(30));
+        CHECK(calls.number == expected);
+        (void)poll_cno(cno);
+        MUST(dat_cno_modify_agent(cno, agent));
+    }
+    MUST(dat_cno_modify_agent(cno, DAT_OS_WAIT_PROXY_AGENT_NULL));
+    MUST(post_software(evd));
+    std::this_thread::sleep_for(milliseconds(30));
+    CHECK(calls.number == 3);
+}
+
+TEST_CASE("CNO-08: an agent set again fires for the next event although nobody waits in the CNO")
+{
+    adapter ia;
+    agent_calls calls;
+    const DAT_OS_WAIT_PROXY_AGENT agent{&calls, count_call};
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    MUST(dat_cno_create(ia.handle, agent, &cno));
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 16, cno);
+    for (int expected = 1; expected <= 3; ++expected) {
+        DAT_EVENT event{};
+        MUST(post_software(evd));
+        CHECK(becomes_true([&] { return calls.number == expected; }, milliseconds(1000)));
+        MUST(dat_evd_dequeue(evd, &event));
+        MUST(dat_cno_modify_agent(cno, agent));
+    }
+}
+
+TEST_CASE("CNO-09: a CNO with an EVD or a waiter cannot be freed")
+{
+    adapter ia;
+    const DAT_RETURN in_use = bad_state(DAT_INVALID_STATE_CNO_IN_USE);
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    cno_waiter w(cno);
+    CHECK(same_code(dat_cno_free(cno), in_use));
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    MUST(post_software(evd));
+    w.thread.join();
+    CHECK(same_code(w.answer.code, DAT_SUCCESS));
+    CHECK(same_code(dat_cno_free(cno), in_use));
+    MUST(dat_evd_free(evd));
+    CHECK(same_code(dat_cno_free(cno), DAT_SUCCESS));
+}
+
+TEST_CASE("CNO-10: freeing the last EVD wakes the waiters with a null EVD")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE first = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    const DAT_EVD_HANDLE last = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    cno_waiter w(cno);
+    MUST(dat_evd_free(first));
+    std::this_thread::sleep_for(milliseconds(50));
+    CHECK_FALSE(w.thread.finished());
+    MUST(dat_evd_free(last));
+    w.thread.join();
+    CHECK(same_code(w.answer.code, DAT_SUCCESS));
+    CHECK(w.answer.by == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("CNO-11: a trigger of an EVD that was freed meanwhile does not name it")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE going = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    MUST(post_software(going));
+    MUST(dat_evd_free(going));
+    CHECK(poll_cno(cno).by != going);
+}
+
+TEST_CASE("CNO-12: a disabled EVD does not trigger; enabling it with events pending does")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    MUST(dat_evd_disable(evd));
+    MUST(post_software(evd));
+    CHECK(same_code(wait_cno(cno, milliseconds(30)).code, DAT_QUEUE_EMPTY));
+    MUST(dat_evd_enable(evd));
+    CHECK(same_code(wait_cno(cno, milliseconds(1000)).code, DAT_SUCCESS));
+}
+
+TEST_CASE("CNO-13: disabling an EVD does not keep events from its own waiter")
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, make_cno(ia));
+    MUST(dat_evd_disable(evd));
+    DAT_EVENT event{};
+    DAT_RETURN code = DAT_ABORT;
+    helper_thread waiter([&] { code = wait_event(evd, event); });
+    std::this_thread::sleep_for(milliseconds(50));
+    MUST(post_software(evd));
+    waiter.join();
+    CHECK(same_code(code, DAT_SUCCESS));
+}
+
+TEST_CASE("CNO-14: attaching a CNO to an EVD with events pending triggers it at once")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG);
+    MUST(post_software(evd));
+    MUST(dat_evd_modify_cno(evd, cno));
+    CHECK(poll_cno(cno).by == evd);
+    CHECK(same_code(dat_evd_modify_cno(evd, make_pz(ia)), bad_handle(DAT_INVALID_HANDLE_CNO)));
+    CHECK(same_code(dat_evd_modify_cno(evd, evd), bad_handle(DAT_INVALID_HANDLE_CNO)));
+    MUST(dat_evd_modify_cno(evd, DAT_HANDLE_NULL));
+    MUST(post_software(evd));
+    CHECK(same_code(poll_cno(cno).code, DAT_QUEUE_EMPTY));
+}
+
+TEST_CASE("CNO-15: an event that wakes a waiter of the EVD does not trigger the CNO")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    DAT_EVENT event{};
+    helper_thread waiter([&] { (void)wait_event(evd, event); });
+    CHECK(becomes_true([&] {
+        DAT_EVENT ignored{};
+        return dat_evd_dequeue(evd, &ignored) != DAT_QUEUE_EMPTY;
+    }));
+    MUST(post_software(evd));
+    waiter.join();
+    CHECK(same_code(wait_cno(cno, milliseconds(30)).code, DAT_QUEUE_EMPTY));
+}
+
+TEST_CASE("CNO-16: completions trigger it, time and again, once the EVD was emptied")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    end_options notified;
+    notified.cno = cno;
+    end to(ia, notified);
+    end from(ia);
+    listener at(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_accept(at.next_request(), to.ep, 0, nullptr));
+    CHECK(wait_cno(cno, patience).by == to.connect_evd);
+    await_established(from, to);
+    (void)poll_cno(cno);
+    for (std::uint64_t round = 0; round < 200; ++round) {
+        CAPTURE(round);
+        DAT_EVENT event{};
+        MUST(to.recv(0, 64, round));
+        MUST(from.send(0, 64));
+        // An earlier trigger may still be there: a trigger is a hint.
+        REQUIRE(becomes_true([&] {
+            if (dat_evd_dequeue(to.recv_evd, &event) == DAT_SUCCESS)
+                return true;
+            CHECK(same_code(wait_cno(cno, patience).code, DAT_SUCCESS));
+            return dat_evd_dequeue(to.recv_evd, &event) == DAT_SUCCESS;
+        }));
+        CHECK(event.event_data.dto_completion_event_data.user_cookie.as_64 == round);
+        CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
+    }
+}
+
+TEST_CASE("CNO-17: a completion that came before the CNO was attached triggers it")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    MUST(pair.passive.recv(0, 64));
+    MUST(pair.active.send(0, 64));
+    (void)next_dto(pair.active.request_evd);
+    MUST(dat_evd_modify_cno(pair.passive.recv_evd, cno));
+    CHECK(wait_cno(cno, patience).by == pair.passive.recv_evd);
+    MUST(dat_evd_modify_cno(pair.passive.recv_evd, DAT_HANDLE_NULL));
+}
+
+TEST_CASE("CNO-18: a signal ends a wait with INTERRUPTED_CALL, bare")
+{
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    ::sigaction(SIGUSR1, &action, nullptr);
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    cno_waiter w(cno);
+    CHECK(becomes_true(
+        [&] {
+            ::pthread_kill(w.thread.native(), SIGUSR1);
+            std::this_thread::sleep_for(milliseconds(20));
+            return w.thread.finished();
+        },
+        milliseconds(3000)));
+    if (!w.thread.finished())
+        MUST(post_software(evd));
+    w.thread.join();
+    CHECK(same_code(w.answer.code, DAT_INTERRUPTED_CALL));
+}
+
+TEST_CASE("CNO-19: descriptors for CNOs are MODEL_NOT_SUPPORTED")
+{
+    adapter ia;
+    DAT_FD fd = -1;
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+    if (auto *call = optional_call<decltype(dat_cno_fd_create)>("dat_cno_fd_create"))
+        CHECK(same_code(call(ia.handle, &fd, &cno), not_supported));
+    if (auto *call = optional_call<decltype(dat_cno_trigger)>("dat_cno_trigger"))
+        CHECK(same_code(call(make_cno(ia), &evd), not_supported));
+    CHECK(fd == -1);
+    CHECK(cno == DAT_HANDLE_NULL);
+}
+
+} // namespace conformance

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Connections: coming up, being refused, going down, and coming up again.
+#include "support.hpp"
+
+#include "peer.hpp"
+
+#include <netinet/in.h>
+
+namespace conformance {
+namespace {
+
+std::string bytes_of(const DAT_CONNECTION_EVENT_DATA &event)
+{
+    return std::string(static_cast<const char *>(event.private_data),
+                       static_cast<std::size_t>(event.private_data_size));
+}
+
+std::string pattern(std::size_t size)
+{
+    std::string made;
+    for (std::size_t i = 0; i < size; ++i)
+        made.push_back(static_cast<char>(i * 7 + 1));
+    return made;
+}
+
+DAT_RETURN accept(DAT_CR_HANDLE request, end &by, const std::string &data = {})
+{
+    return dat_cr_accept(request, by.ep, static_cast<DAT_COUNT>(data.size()),
+                         data.empty() ? nullptr : const_cast<char *>(data.data()));
+}
+
+std::size_t limit(const adapter &ia)
+{
+    return static_cast<std::size_t>(ia.provider.max_private_data_size);
+}
+
+/// Both ends reset, for another round.
+void reset_both(connected_pair &pair)
+{
+    MUST(dat_ep_reset(pair.active.ep));
+    MUST(dat_ep_reset(pair.passive.ep));
+}
+
+DAT_EP_PARAM param_of(DAT_EP_HANDLE ep)
+{
+    DAT_EP_PARAM param{};
+    MUST(dat_ep_query(ep, DAT_EP_FIELD_ALL, &param));
+    return param;
+}
+
+} // namespace
+
+TEST_CASE("CONN-01: connect checks its arguments, and leaves the endpoint unconnected")
+{
+    adapter ia;
+    end own(ia);
+    const DAT_CONN_QUAL q = unused_qualifier(ia);
+    std::string large = pattern(limit(ia) + 1);
+    const auto connect = [&](DAT_SOCK_ADDR *to, DAT_TIMEOUT timeout, DAT_COUNT size, void *data,
+                             DAT_QOS qos, unsigned flags) {
+        return dat_ep_connect(own.ep, to, q, timeout, size, data, qos,
+                              static_cast<DAT_CONNECT_FLAGS>(flags));
+    };
+    constexpr auto best = DAT_QOS_BEST_EFFORT;
+    CHECK(same_code(connect(nullptr, 1000, 0, nullptr, best, 0), bad_arg(2)));
+    CHECK(same_code(connect(ia.address(), 0, 0, nullptr, best, 0), bad_arg(4)));
+    CHECK(same_code(connect(ia.address(), 1000, -1, large.data(), best, 0), bad_arg(5)));
+    CHECK(same_code(
+        connect(ia.address(), 1000, static_cast<DAT_COUNT>(large.size()), large.data(), best, 0),
+        bad_arg(5)));
+    CHECK(same_code(connect(ia.address(), 1000, 4, nullptr, best, 0), bad_arg(6)));
+    if (ia.provider.dat_qos_supported == DAT_QOS_BEST_EFFORT)
+        CHECK(
+            same_code(connect(ia.address(), 1000, 0, nullptr, DAT_QOS_PREMIUM, 0), not_supported));
+    if (ia.provider.supports_multipath == DAT_FALSE)
+        CHECK(same_code(
+            connect(ia.address(), 1000, 0, nullptr, best, DAT_CONNECT_MULTIPATH_REQUIRED_FLAG),
+            not_supported));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(stays_empty(own.connect_evd, milliseconds(1)));
+}
+
+TEST_CASE("CONN-02: an address of a family that is none is INVALID_ADDRESS")
+{
+    adapter ia;
+    end own(ia);
+    sockaddr_storage address{};
+    address.ss_family = 200;
+    CHECK(same_type(own.connect(reinterpret_cast<DAT_SOCK_ADDR *>(&address), 4711),
+                    DAT_INVALID_ADDRESS));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+}
+
+TEST_CASE("CONN-03: both sides learn that they are connected, and of whom")
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    listener at(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    CHECK(from.state() == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
+    MUST(accept(at.next_request(), to));
+    for (end *side : {&from, &to}) {
+        const DAT_EVENT event = next_event(side->connect_evd);
+        CHECK(same_event(event.event_number, DAT_CONNECTION_EVENT_ESTABLISHED));
+        CHECK(event.evd_handle == side->connect_evd);
+        CHECK(event.event_data.connect_event_data.ep_handle == side->ep);
+        CHECK(event.event_data.connect_event_data.private_data_size == 0);
+        CHECK(side->state() == DAT_EP_STATE_CONNECTED);
+    }
+    const DAT_EP_PARAM param = param_of(from.ep);
+    REQUIRE(param.remote_ia_address_ptr != nullptr);
+    CHECK(param.remote_ia_address_ptr->sa_family == ia.address()->sa_family);
+    CHECK(param.remote_port_qual == at.qualifier);
+    CHECK(param_of(to.ep).remote_ia_address_ptr != nullptr);
+    CHECK(stays_empty(from.connect_evd, milliseconds(1)));
+    CHECK(stays_empty(to.connect_evd, milliseconds(1)));
+}
+
+TEST_CASE("CONN-04: private data arrives both ways, whole and with its exact length")
+{
+    adapter ia;
+    for (std::size_t size :
+         {std::size_t{0}, std::size_t{1}, std::size_t{48}, std::size_t{64}, limit(ia)}) {
+        CAPTURE(size);
+        end from(ia);
+        end to(ia);
+        listener at(ia);
+        const std::string question = pattern(size);
+        const std::string answer = pattern(limit(ia) - size);
+        MUST(from.connect(ia.address(), at.qualifier, patience, question));
+        const DAT_CR_HANDLE request = at.next_request();
+        DAT_CR_PARAM param{};
+        MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &param));
+        REQUIRE(param.private_data_size == static_cast<DAT_COUNT>(size));
+        CHECK(std::memcmp(param.private_data, question.data(), size) == 0);
+        MUST(accept(request, to, answer));
+        const auto active = next_connection(from.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        CHECK(bytes_of(active) == answer);
+        const auto passive = next_connection(to.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        CHECK(passive.private_data_size == 0);
+    }
+}
+
+TEST_CASE("CONN-05: a request that the consumer rejects is PEER_REJECTED, with its data")
+{
+    adapter ia;
+    for (std::size_t size : {std::size_t{0}, std::size_t{20}, limit(ia)}) {
+        CAPTURE(size);
+        end from(ia);
+        listener at(ia);
+        std::string why = pattern(size);
+        MUST(from.connect(ia.address(), at.qualifier));
+        MUST(dat_cr_reject(at.next_request(), static_cast<DAT_COUNT>(size),
+                           size == 0 ? nullptr : why.data()));
+        const auto event = next_connection(from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+        CHECK(event.ep_handle == from.ep);
+        CHECK(bytes_of(event) == why);
+        CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
+        CHECK(stays_empty(from.connect_evd, milliseconds(20)));
+    }
+}
+
+TEST_CASE("CONN-06: a qualifier that nobody listens on is NON_PEER_REJECTED")
+{
+    adapter ia;
+    end from(ia);
+    MUST(from.connect(ia.address(), unused_qualifier(ia)));
+    const auto event = next_connection(from.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    CHECK(event.ep_handle == from.ep);
+    CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(stays_empty(from.connect_evd, milliseconds(20)));
+}
+
+TEST_CASE("CONN-07: a listener that comes up a moment later is still found")
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    MUST(from.connect(ia.address(), qualifier));
+    std::this_thread::sleep_for(milliseconds(300));
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    MUST(dat_psp_create(ia.handle, qualifier, evd, DAT_PSP_CONSUMER_FLAG, &psp));
+    const DAT_EVENT event = next_event(evd, DAT_CONNECTION_REQUEST_EVENT);
+    MUST(accept(event.event_data.cr_arrival_event_data.cr_handle, to));
+    await_established(from, to);
+    MUST(dat_psp_free(psp));
+}
+
+TEST_CASE("CONN-08: a peer that never answers is TIMED_OUT, not before its time")
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    listener at(ia);
+    const auto begin = std::chrono::steady_clock::now();
+    MUST(from.connect(ia.address(), at.qualifier, milliseconds(200)));
+    const DAT_CR_HANDLE request = at.next_request();
+    const auto event = next_connection(from.connect_evd, DAT_CONNECTION_EVENT_TIMED_OUT);
+    CHECK(std::chrono::steady_clock::now() - begin >= milliseconds(200));
+    CHECK(event.ep_handle == from.ep);
+    CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
+    // An answer that comes too late.
+    MUST(accept(request, to));
+    (void)next_event(to.connect_evd); // which one is another case's matter
+    CHECK(becomes_true([&] { return to.state() == DAT_EP_STATE_DISCONNECTED; }));
+    (void)drain(to.connect_evd, milliseconds(20));
+    CHECK(stays_empty(from.connect_evd));
+    MUST(dat_ep_reset(from.ep));
+    MUST(dat_ep_reset(to.ep));
+    establish(from, to, at);
+    move_data(from, to);
+}
+
+TEST_CASE("CONN-09: a connection in time does not time out later")
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    listener at(ia);
+    MUST(from.connect(ia.address(), at.qualifier, milliseconds(400)));
+    MUST(accept(at.next_request(), to));
+    await_established(from, to);
+    CHECK(stays_empty(from.connect_evd, milliseconds(600)));
+    CHECK(from.state() == DAT_EP_STATE_CONNECTED);
+    move_data(from, to);
+}
+
+TEST_CASE("CONN-10: a disconnect by either side, graceful or abrupt, is one event on each")
+{
+    adapter ia;
+    for (bool active_ends : {true, false})
+        for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_GRACEFUL_FLAG, DAT_CLOSE_ABRUPT_FLAG}) {
+            CAPTURE(active_ends);
+            CAPTURE(how);
+            connected_pair pair(ia);
+            end &ending = active_ends ? pair.active : pair.passive;
+            MUST(ending.disconnect(how));
+            expect_disconnected(pair.active, pair.passive);
+            CHECK(same_code(pair.active.disconnect(how), DAT_SUCCESS));
+            CHECK(same_code(pair.passive.disconnect(how), DAT_SUCCESS));
+            CHECK(stays_empty(pair.active.connect_evd, milliseconds(20)));
+        }
+}
+
+TEST_CASE("CONN-11: both sides may disconnect at once")
+{
+    adapter one;
+    adapter other;
+    for (int round = 0; round < 20; ++round) {
+        connected_pair pair(one, other);
+        const auto how = round % 2 == 0 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG;
+        helper_thread there([&] { (void)pair.passive.disconnect(how); });
+        MUST(pair.active.disconnect(how));
+        there.join();
+        for (end *side : {&pair.active, &pair.passive})
+            CHECK(same_event(next_event(side->connect_evd).event_number,
+                             DAT_CONNECTION_EVENT_DISCONNECTED));
+        CHECK(stays_empty(pair.active.connect_evd, milliseconds(5)));
+        CHECK(stays_empty(pair.passive.connect_evd, milliseconds(5)));
+    }
+}
+
+TEST_CASE("CONN-12: graceful twice does nothing more; abrupt after graceful is a success")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    CHECK(same_code(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+    CHECK(same_code(pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+    expect_disconnected(pair.active, pair.passive);
+}
+
+TEST_CASE("CONN-13: a graceful disconnect finishes what was posted before")
+{
+    adapter ia;
+    for (int round = 0; round < 10; ++round) {
+        connected_pair pair(ia);
+        constexpr std::uint64_t messages = 8;
+        for (std::uint64_t i = 0; i < messages; ++i)
+            MUST(pair.passive.recv(i * 4096, 4096, i));
+        pair.active.memory.fill(0, 4096, 9);
+        for (std::uint64_t i = 0; i < messages; ++i)
+            MUST(pair.active.send(0, 4096, i));
+        MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+        for (std::uint64_t i = 0; i < messages; ++i) {
+            CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+            CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
+            CHECK(pair.passive.memory.holds(i * 4096, 4096, 9));
+        }
+        expect_disconnected(pair.active, pair.passive);
+    }
+}
+
+TEST_CASE("CONN-14: an attempt to connect can be abandoned")
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    listener at(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    const DAT_CR_HANDLE request = at.next_request();
+    CHECK(same_code(from.disconnect(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(stays_empty(from.connect_evd, milliseconds(50)));
+    MUST(dat_cr_reject(request, 0, nullptr));
+    MUST(dat_ep_reset(from.ep));
+    establish(from, to, at);
+}
+
+TEST_CASE("CONN-15: reset forgets the peer, keeps the attributes, and connects 20 times again")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    for (int round = 0; round < 20; ++round) {
+        CAPTURE(round);
+        move_data(pair.active, pair.passive, static_cast<unsigned>(round));
+        move_data(pair.passive, pair.active, static_cast<unsigned>(round));
+        MUST((round % 2 == 0 ? pair.active : pair.passive)
+                 .disconnect(round % 3 == 0 ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG));
+        next_connection(pair.active.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        next_connection(pair.passive.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        const DAT_EP_PARAM before = param_of(pair.active.ep);
+        reset_both(pair);
+        const DAT_EP_PARAM after = param_of(pair.active.ep);
+        CHECK(after.ep_state == DAT_EP_STATE_UNCONNECTED);
+        CHECK(after.remote_ia_address_ptr == nullptr);
+        CHECK(after.remote_port_qual == 0);
+        CHECK(after.recv_evd_handle == before.recv_evd_handle);
+        CHECK(after.ep_attr.max_recv_dtos == before.ep_attr.max_recv_dtos);
+        if (round % 2 == 0)
+            establish(pair.active, pair.passive);
+        else
+            establish(pair.passive, pair.active);
+    }
+}
+
+TEST_CASE("CONN-16: a refused endpoint must be reset before it can try again")
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    listener at(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_reject(at.next_request(), 0, nullptr));
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    CHECK(same_code(from.connect(ia.address(), at.qualifier),
+                    bad_state(DAT_INVALID_STATE_EP_DISCONNECTED)));
+    MUST(dat_ep_reset(from.ep));
+    establish(from, to, at);
+    move_data(from, to);
+}
+
+TEST_CASE("CONN-17: dup_connect goes where the other endpoint is connected to")
+{
+    adapter ia;
+    listener at(ia);
+    end model(ia);
+    end to(ia);
+    establish(model, to, at);
+    end copy(ia);
+    end copy_to(ia);
+    std::string data = pattern(10);
+    const auto dup = [&](DAT_EP_HANDLE ep, DAT_TIMEOUT timeout, DAT_COUNT size) {
+        return dat_ep_dup_connect(copy.ep, ep, timeout, size, data.data(), DAT_QOS_BEST_EFFORT);
+    };
+    CHECK(same_code(dup(model.ep, 0, 0), bad_arg(3)));
+    CHECK(same_code(dup(copy_to.ep, 1000, 0), bad_state(DAT_INVALID_STATE_EP_UNCONNECTED)));
+    MUST(dup(model.ep, microseconds(patience), 10));
+    const DAT_CR_HANDLE request = at.next_request();
+    DAT_CR_PARAM param{};
+    MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &param));
+    REQUIRE(param.private_data_size == 10);
+    CHECK(std::memcmp(param.private_data, data.data(), 10) == 0);
+    MUST(accept(request, copy_to));
+    await_established(copy, copy_to);
+    move_data(copy, copy_to);
+    CHECK(same_code(dup(model.ep, 1000, 0), bad_state(DAT_INVALID_STATE_EP_CONNECTED)));
+    CHECK(param_of(copy.ep).remote_port_qual == at.qualifier);
+}
+
+TEST_CASE("CONN-18: freeing a connected endpoint ends the connection for its peer")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    MUST(pair.active.free_ep());
+    const DAT_EVENT event = next_event(pair.passive.connect_evd);
+    CHECK(same_event(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED));
+    CHECK(stays_empty(pair.active.connect_evd));
+    CHECK(stays_empty(pair.passive.connect_evd));
+}
+
+TEST_CASE("CONN-19: endpoints can be freed at every stage of connecting")
+{
+    adapter ia;
+    listener at(ia);
+    for (int round = 0; round < 30; ++round) {
+        end from(ia);
+        end to(ia);
+        MUST(from.connect(ia.address(), at.qualifier));
+        if (round % 5 == 0) {
+            MUST(from.free_ep());
+            continue; // its request stays with the listener, or never comes
+        }
+        const DAT_CR_HANDLE request = at.next_request();
+        if (round % 5 == 1)
+            MUST(from.free_ep());
+        (void)accept(request, to);
+        if (round % 5 == 2)
+            MUST(to.free_ep());
+        if (round % 5 == 3)
+            MUST(from.free_ep());
+    }
+}
+
+TEST_CASE("CONN-20: two adapters can be the two sides")
+{
+    adapter one;
+    adapter other;
+    connected_pair pair(one, other);
+    move_data(pair.active, pair.passive);
+    move_data(pair.passive, pair.active);
+    MUST(pair.passive.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    expect_disconnected(pair.active, pair.passive);
+}
+
+TEST_CASE("CONN-21: many connections at once between two adapters, from many threads of one")
+{
+    adapter one;
+    adapter other;
+    listener at(other);
+    constexpr int number = 32;
+    std::vector<std::unique_ptr<end>> from;
+    std::vector<std::unique_ptr<end>> to;
+    for (int i = 0; i < number; ++i) {
+        from.push_back(std::make_unique<end>(one));
+        to.push_back(std::make_unique<end>(other));
+    }
+    std::atomic<int> failed{0};
+    {
+        std::vector<std::unique_ptr<helper_thread>> threads;
+        for (int t = 0; t < 4; ++t)
+            threads.push_back(std::make_unique<helper_thread>([&, t] {
+                for (int i = t; i < number; i += 4)
+                    failed += from[static_cast<std::size_t>(i)]->connect(
+                                  other.address(), at.qualifier) == DAT_SUCCESS
+                                  ? 0
+                                  : 1;
+            }));
+        for (auto &each : to)
+            MUST(accept(at.next_request(), *each));
+    }
+    CHECK(failed == 0);
+    for (int i = 0; i < number; ++i) {
+        const auto n = static_cast<std::size_t>(i);
+        next_connection(from[n]->connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        next_connection(to[n]->connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+}
+
+TEST_CASE("CONN-22: a peer that no way leads to is reported, at once or by event")
+{
+    adapter ia;
+    if (ia.address()->sa_family != AF_INET)
+        return;
+    end from(ia);
+    sockaddr_in nowhere{};
+    nowhere.sin_family = AF_INET;
+    nowhere.sin_addr.s_addr = htonl(0xc0000201); // 192.0.2.1 is nobody's
+    const DAT_RETURN code = from.connect(reinterpret_cast<DAT_SOCK_ADDR *>(&nowhere),
+                                         unused_qualifier(ia), milliseconds(1000));
+    if (code != DAT_SUCCESS) {
+        CHECK(same_type(code, DAT_INVALID_ADDRESS));
+        CHECK(from.state() == DAT_EP_STATE_UNCONNECTED);
+        return;
+    }
+    const DAT_EVENT event = next_event(from.connect_evd);
+    CHECK((event.event_number == DAT_CONNECTION_EVENT_UNREACHABLE ||
+           event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED ||
+           event.event_number == DAT_CONNECTION_EVENT_TIMED_OUT));
+    CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(stays_empty(from.connect_evd, milliseconds(20)));
+}
+
+} // namespace conformance

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Connection requests: what they tell, and how they are answered.
+#include "support.hpp"
+
+namespace conformance {
+namespace {
+
+/// A request that waits for its answer.
+struct pending_request {
+    explicit pending_request(adapter &ia, const std::string &data = {}) : from(ia), to(ia), at(ia)
+    {
+        MUST(from.connect(ia.address(), at.qualifier, patience, data));
+        request = at.next_request();
+    }
+    DAT_RETURN accept(const std::string &data = {})
+    {
+        return dat_cr_accept(request, to.ep, static_cast<DAT_COUNT>(data.size()),
+                             data.empty() ? nullptr : const_cast<char *>(data.data()));
+    }
+
+    end from;
+    end to;
+    listener at;
+    DAT_CR_HANDLE request = DAT_HANDLE_NULL;
+};
+
+std::string too_much(const adapter &ia)
+{
+    return std::string(static_cast<std::size_t>(ia.provider.max_private_data_size) + 1, 'x');
+}
+
+} // namespace
+
+TEST_CASE("CR-01: query tells the peer's address, the private data and no endpoint of its own")
+{
+    adapter ia;
+    pending_request pending(ia, "who asks");
+    DAT_CR_PARAM param{};
+    CHECK(same_code(dat_cr_query(pending.request, DAT_CR_FIELD_ALL, &param), DAT_SUCCESS));
+    REQUIRE(param.remote_ia_address_ptr != nullptr);
+    CHECK(param.remote_ia_address_ptr->sa_family == ia.address()->sa_family);
+    CHECK(param.local_ep_handle == DAT_HANDLE_NULL);
+    CHECK(param.private_data_size == 8);
+    REQUIRE(param.private_data != nullptr);
+    CHECK(std::memcmp(param.private_data, "who asks", 8) == 0);
+    CHECK(same_code(dat_cr_query(pending.request, DAT_CR_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_cr_query(pending.request, static_cast<DAT_CR_PARAM_MASK>(0x20), &param),
+                    bad_arg(2)));
+}
+
+TEST_CASE("CR-02: the private data can be edited in place and handed to accept")
+{
+    adapter ia;
+    pending_request pending(ia, "question");
+    DAT_CR_PARAM param{};
+    MUST(dat_cr_query(pending.request, DAT_CR_FIELD_ALL, &param));
+    std::memcpy(param.private_data, "answered", 8);
+    MUST(dat_cr_accept(pending.request, pending.to.ep, 8, param.private_data));
+    const auto event = next_connection(pending.from.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    REQUIRE(event.private_data_size == 8);
+    CHECK(std::memcmp(event.private_data, "answered", 8) == 0);
+}
+
+TEST_CASE("CR-03: accept checks endpoint and private data, and leaves the request for another try")
+{
+    adapter ia;
+    pending_request pending(ia);
+    const std::string large = too_much(ia);
+    CHECK(same_code(dat_cr_accept(pending.request, DAT_HANDLE_NULL, 0, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(same_code(dat_cr_accept(pending.request, pending.to.pz, 0, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(same_code(pending.accept(large), bad_arg(3)));
+    CHECK(same_code(dat_cr_accept(pending.request, pending.to.ep, -1, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_cr_accept(pending.request, pending.to.ep, 4, nullptr), bad_arg(4)));
+    CHECK(pending.to.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(same_code(pending.accept(), DAT_SUCCESS));
+    await_established(pending.from, pending.to);
+}
+
+TEST_CASE("CR-04: accept with an endpoint in another state is INVALID_STATE, and can be repeated")
+{
+    adapter ia;
+    pending_request pending(ia);
+    connected_pair busy(ia);
+    CHECK(same_type(dat_cr_accept(pending.request, busy.active.ep, 0, nullptr), DAT_INVALID_STATE));
+    CHECK(
+        same_type(dat_cr_accept(pending.request, pending.from.ep, 0, nullptr), DAT_INVALID_STATE));
+    move_data(busy.active, busy.passive);
+    CHECK(same_code(pending.accept(), DAT_SUCCESS));
+    await_established(pending.from, pending.to);
+}
+
+TEST_CASE("CR-05: accept with an endpoint that lacks zone or EVDs is INVALID_STATE")
+{
+    adapter ia;
+    pending_request pending(ia);
+    DAT_EP_HANDLE bare = DAT_HANDLE_NULL;
+    MUST(dat_ep_create(ia.handle, DAT_HANDLE_NULL, DAT_HANDLE_NULL, DAT_HANDLE_NULL,
+                       DAT_HANDLE_NULL, nullptr, &bare));
+    CHECK(same_type(dat_cr_accept(pending.request, bare, 0, nullptr), DAT_INVALID_STATE));
+    CHECK(state_of(bare) == DAT_EP_STATE_UNCONNECTED);
+    CHECK(same_code(pending.accept(), DAT_SUCCESS));
+}
+
+TEST_CASE("CR-06: an answered request is no handle any more")
+{
+    adapter ia;
+    pending_request pending(ia);
+    const DAT_RETURN stale = bad_handle(DAT_INVALID_HANDLE_CR);
+    end spare(ia);
+    MUST(pending.accept());
+    CHECK(same_code(dat_cr_accept(pending.request, spare.ep, 0, nullptr), stale));
+    CHECK(same_code(dat_cr_reject(pending.request, 0, nullptr), stale));
+    DAT_CR_PARAM param{};
+    CHECK(same_code(dat_cr_query(pending.request, DAT_CR_FIELD_ALL, &param), stale));
+    await_established(pending.from, pending.to);
+}
+
+TEST_CASE("CR-07: reject checks its private data")
+{
+    adapter ia;
+    pending_request pending(ia);
+    std::string large = too_much(ia);
+    CHECK(same_code(
+        dat_cr_reject(pending.request, static_cast<DAT_COUNT>(large.size()), large.data()),
+        bad_arg(2)));
+    CHECK(same_code(dat_cr_reject(pending.request, -1, nullptr), bad_arg(2)));
+    CHECK(same_code(dat_cr_reject(pending.request, 4, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_cr_reject(pending.request, 0, nullptr), DAT_SUCCESS));
+    next_connection(pending.from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+}
+
+TEST_CASE("CR-08: handing a request on is MODEL_NOT_SUPPORTED, and leaves it")
+{
+    adapter ia;
+    pending_request pending(ia);
+    listener other(ia);
+    CHECK(same_code(dat_cr_handoff(pending.request, other.qualifier), not_supported));
+    CHECK(same_code(pending.accept(), DAT_SUCCESS));
+    await_established(pending.from, pending.to);
+}
+
+TEST_CASE("CR-09: a request that finds its EVD full is refused, not by the peer")
+{
+    adapter ia;
+    listener at(ia, DAT_PSP_CONSUMER_FLAG, 2);
+    DAT_EVD_PARAM param{};
+    MUST(dat_evd_query(at.cr_evd, DAT_EVD_FIELD_ALL, &param));
+    std::vector<std::unique_ptr<end>> ends;
+    for (DAT_COUNT i = 0; i <= param.evd_qlen; ++i) {
+        ends.push_back(std::make_unique<end>(ia));
+        MUST(ends.back()->connect(ia.address(), at.qualifier));
+    }
+    int refused = 0;
+    CHECK(becomes_true([&] {
+        DAT_EVENT event{};
+        for (const auto &each : ends)
+            if (dat_evd_dequeue(each->connect_evd, &event) == DAT_SUCCESS) {
+                CHECK(same_event(event.event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED));
+                ++refused;
+            }
+        return refused != 0;
+    }));
+    CHECK(refused == 1);
+    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i)
+        MUST(dat_cr_reject(at.next_request(), 0, nullptr));
+    CHECK(stays_empty(at.cr_evd));
+}
+
+TEST_CASE("CR-10: an adapter closes with requests that nobody answered")
+{
+    adapter passive;
+    adapter active;
+    end from(active);
+    {
+        listener at(passive);
+        MUST(from.connect(passive.address(), at.qualifier));
+        (void)at.next_request();
+    }
+    CHECK(
+        same_code(passive.close(DAT_CLOSE_GRACEFUL_FLAG), bad_state(DAT_INVALID_STATE_IA_IN_USE)));
+    CHECK(same_code(passive.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+    const DAT_EVENT event = next_event(from.connect_evd);
+    CHECK(same_event(event.event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED));
+}
+
+TEST_CASE("CR-11: accept after the peer gave up is a success, then ACCEPT_COMPLETION_ERROR")
+{
+    adapter ia;
+    pending_request pending(ia);
+    MUST(pending.from.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    next_connection(pending.from.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    std::this_thread::sleep_for(milliseconds(50));
+    CHECK(same_code(pending.accept(), DAT_SUCCESS));
+    const auto event =
+        next_connection(pending.to.connect_evd, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+    CHECK(event.ep_handle == pending.to.ep);
+    CHECK(pending.to.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(stays_empty(pending.to.connect_evd));
+    MUST(dat_ep_reset(pending.to.ep));
+    MUST(dat_ep_reset(pending.from.ep));
+    establish(pending.from, pending.to);
+}
+
+TEST_CASE("CR-12: reject after the peer gave up is a success")
+{
+    adapter ia;
+    pending_request pending(ia);
+    MUST(pending.from.free_ep());
+    CHECK(same_code(dat_cr_reject(pending.request, 0, nullptr), DAT_SUCCESS));
+}
+
+} // namespace conformance

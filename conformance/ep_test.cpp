@@ -1,0 +1,666 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Endpoints: creating, querying, modifying, and what is legal in which state.
+#include "support.hpp"
+
+#include <optional>
+
+namespace conformance {
+namespace {
+
+DAT_EP_PARAM param_of(DAT_EP_HANDLE ep)
+{
+    DAT_EP_PARAM param{};
+    MUST(dat_ep_query(ep, DAT_EP_FIELD_ALL, &param));
+    return param;
+}
+
+/// What the adapter gives those who ask for nothing.
+DAT_EP_ATTR default_attr(adapter &ia)
+{
+    end own(ia);
+    return param_of(own.ep).ep_attr;
+}
+
+bool same_attr(const DAT_EP_ATTR &a, const DAT_EP_ATTR &b)
+{
+    return a.service_type == b.service_type && a.max_message_size == b.max_message_size &&
+           a.max_rdma_size == b.max_rdma_size && a.qos == b.qos &&
+           a.recv_completion_flags == b.recv_completion_flags &&
+           a.request_completion_flags == b.request_completion_flags &&
+           a.max_recv_dtos == b.max_recv_dtos && a.max_request_dtos == b.max_request_dtos &&
+           a.max_recv_iov == b.max_recv_iov && a.max_request_iov == b.max_request_iov;
+}
+
+/// An endpoint that keeps its RSP or request, in each of the states in turn.
+struct in_state {
+    explicit in_state(DAT_EP_STATE wanted);
+
+    adapter ia;
+    end ep;
+    end peer;
+    std::unique_ptr<listener> at;
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    DAT_EP_HANDLE subject = DAT_HANDLE_NULL;
+
+private:
+    void reserve();
+    void become_passive();
+    void become_tentative();
+};
+
+void in_state::reserve()
+{
+    DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    MUST(dat_rsp_create(ia.handle, unused_qualifier(ia), ep.ep, evd, &rsp));
+}
+
+void in_state::become_passive()
+{
+    reserve();
+    DAT_RSP_PARAM param{};
+    MUST(dat_rsp_query(rsp, DAT_RSP_FIELD_ALL, &param));
+    MUST(peer.connect(ia.address(), param.conn_qual));
+    (void)next_event(param.evd_handle, DAT_CONNECTION_REQUEST_EVENT);
+}
+
+void in_state::become_tentative()
+{
+    at = std::make_unique<listener>(ia, DAT_PSP_PROVIDER_FLAG);
+    MUST(peer.connect(ia.address(), at->qualifier));
+    DAT_CR_PARAM param{};
+    MUST(dat_cr_query(at->next_request(), DAT_CR_FIELD_ALL, &param));
+    subject = param.local_ep_handle;
+}
+
+in_state::in_state(DAT_EP_STATE wanted) : ep(ia), peer(ia), subject(ep.ep)
+{
+    switch (wanted) {
+    case DAT_EP_STATE_RESERVED:
+        reserve();
+        break;
+    case DAT_EP_STATE_PASSIVE_CONNECTION_PENDING:
+        become_passive();
+        break;
+    case DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING:
+        become_tentative();
+        break;
+    case DAT_EP_STATE_ACTIVE_CONNECTION_PENDING:
+        at = std::make_unique<listener>(ia);
+        MUST(ep.connect(ia.address(), at->qualifier));
+        (void)at->next_request();
+        break;
+    case DAT_EP_STATE_CONNECTED:
+        establish(ep, peer);
+        break;
+    case DAT_EP_STATE_DISCONNECTED:
+        establish(ep, peer);
+        MUST(ep.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+        next_connection(ep.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        break;
+    default:
+        break;
+    }
+}
+
+struct state_row {
+    DAT_EP_STATE state;
+    unsigned subtype;
+};
+
+/// All that a consumer can hold an endpoint in for as long as it takes to look.
+constexpr state_row steady_states[] = {
+    {DAT_EP_STATE_UNCONNECTED, DAT_INVALID_STATE_EP_UNCONNECTED},
+    {DAT_EP_STATE_RESERVED, DAT_INVALID_STATE_EP_RESERVED},
+    {DAT_EP_STATE_PASSIVE_CONNECTION_PENDING, DAT_INVALID_STATE_EP_PASSCONNPENDING},
+    {DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING, DAT_INVALID_STATE_EP_TENTCONNPENDING},
+    {DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_INVALID_STATE_EP_ACTCONNPENDING},
+    {DAT_EP_STATE_CONNECTED, DAT_INVALID_STATE_EP_CONNECTED},
+    {DAT_EP_STATE_DISCONNECTED, DAT_INVALID_STATE_EP_DISCONNECTED},
+};
+
+template <class... States>
+bool one_of(DAT_EP_STATE state, States... states)
+{
+    return ((state == states) || ...);
+}
+
+template <class Body>
+void in_every_state(Body &&body)
+{
+    for (const state_row &row : steady_states) {
+        CAPTURE(row.state);
+        in_state in(row.state);
+        REQUIRE(state_of(in.subject) == row.state);
+        body(in, row);
+    }
+}
+
+DAT_RETURN post_send(DAT_EP_HANDLE ep)
+{
+    return dat_ep_post_send(ep, 0, nullptr, DAT_DTO_COOKIE{}, DAT_COMPLETION_DEFAULT_FLAG);
+}
+
+} // namespace
+
+TEST_CASE("EP-01: create wants EVDs with the right streams")
+{
+    adapter ia;
+    end own(ia);
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    const auto create = [&](DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv, DAT_EVD_HANDLE request,
+                            DAT_EVD_HANDLE connect) {
+        return dat_ep_create(ia.handle, pz, recv, request, connect, nullptr, &ep);
+    };
+    const DAT_EVD_HANDLE dto = own.recv_evd;
+    const DAT_EVD_HANDLE conn = own.connect_evd;
+    CHECK(same_code(create(dto, dto, dto, conn), bad_handle(DAT_INVALID_HANDLE_PZ)));
+    CHECK(same_code(create(own.pz, conn, dto, conn), bad_handle(DAT_INVALID_HANDLE_EVD_RECV)));
+    CHECK(same_code(create(own.pz, dto, conn, conn), bad_handle(DAT_INVALID_HANDLE_EVD_REQUEST)));
+    CHECK(same_code(create(own.pz, dto, dto, dto), bad_handle(DAT_INVALID_HANDLE_EVD_CONN)));
+    CHECK(same_code(create(own.pz, own.pz, dto, conn), bad_handle(DAT_INVALID_HANDLE_EVD_RECV)));
+    CHECK(
+        same_code(dat_ep_create(ia.handle, own.pz, dto, dto, conn, nullptr, nullptr), bad_arg(7)));
+    CHECK(ep == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("EP-02: create refuses attributes that are illegal or above the adapter's limits")
+{
+    adapter ia;
+    end own(ia);
+    DAT_EP_ATTR attr = default_attr(ia);
+    SUBCASE("service type")
+    {
+        attr.service_type = static_cast<DAT_SERVICE_TYPE>(9);
+    }
+    SUBCASE("quality of service")
+    {
+        attr.qos = static_cast<DAT_QOS>(0x100);
+    }
+    SUBCASE("receives that are suppressed")
+    {
+        attr.recv_completion_flags = DAT_COMPLETION_SUPPRESS_FLAG;
+    }
+    SUBCASE("receives with a barrier")
+    {
+        attr.recv_completion_flags = DAT_COMPLETION_BARRIER_FENCE_FLAG;
+    }
+    SUBCASE("unknown completion flags")
+    {
+        attr.request_completion_flags = static_cast<DAT_COMPLETION_FLAGS>(0x1000);
+    }
+    SUBCASE("no receives, but an EVD for them")
+    {
+        attr.max_recv_dtos = 0;
+    }
+    SUBCASE("no requests, but an EVD for them")
+    {
+        attr.max_request_dtos = 0;
+    }
+    SUBCASE("negative receives")
+    {
+        attr.max_recv_dtos = -1;
+    }
+    SUBCASE("receives")
+    {
+        attr.max_recv_dtos = ia.attr.max_dto_per_ep + 1;
+    }
+    SUBCASE("requests")
+    {
+        attr.max_request_dtos = ia.attr.max_dto_per_ep + 1;
+    }
+    SUBCASE("receive segments")
+    {
+        attr.max_recv_iov = ia.attr.max_iov_segments_per_dto + 1;
+    }
+    SUBCASE("request segments")
+    {
+        attr.max_request_iov = ia.attr.max_iov_segments_per_dto + 1;
+    }
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_ep_create(ia.handle, own.pz, own.recv_evd, own.request_evd, own.connect_evd,
+                                  &attr, &ep),
+                    bad_arg(6)));
+    CHECK(ep == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("EP-03: posts of a kind without an EVD for it are refused at creation")
+{
+    adapter ia;
+    end own(ia);
+    const DAT_EP_ATTR attr = default_attr(ia);
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_ep_create(ia.handle, own.pz, DAT_HANDLE_NULL, own.request_evd,
+                                  own.connect_evd, &attr, &ep),
+                    bad_arg(6)));
+    CHECK(same_code(dat_ep_create(ia.handle, own.pz, own.recv_evd, DAT_HANDLE_NULL, own.connect_evd,
+                                  &attr, &ep),
+                    bad_arg(6)));
+}
+
+TEST_CASE("EP-04: query tells objects, state and addresses of a new endpoint")
+{
+    adapter ia;
+    end own(ia);
+    const DAT_EP_PARAM param = param_of(own.ep);
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(param.ep_state == DAT_EP_STATE_UNCONNECTED);
+    CHECK(param.pz_handle == own.pz);
+    CHECK(param.recv_evd_handle == own.recv_evd);
+    CHECK(param.request_evd_handle == own.request_evd);
+    CHECK(param.connect_evd_handle == own.connect_evd);
+    CHECK(param.srq_handle == DAT_HANDLE_NULL);
+    REQUIRE(param.local_ia_address_ptr != nullptr);
+    CHECK(param.local_ia_address_ptr->sa_family == ia.address()->sa_family);
+    CHECK(param.remote_ia_address_ptr == nullptr);
+    CHECK(param.remote_port_qual == 0);
+}
+
+TEST_CASE("EP-05: query tells attributes at least as large as those asked for")
+{
+    adapter ia;
+    DAT_EP_ATTR attr = default_attr(ia);
+    attr.max_recv_dtos = 7;
+    attr.max_request_dtos = 9;
+    attr.max_recv_iov = 1;
+    attr.max_request_iov = 2;
+    attr.max_message_size = 0;
+    attr.max_rdma_size = 0x10000;
+    end_options options;
+    options.attr = &attr;
+    end own(ia, options);
+    const DAT_EP_ATTR actual = param_of(own.ep).ep_attr;
+    CHECK(actual.max_recv_dtos >= 7);
+    CHECK(actual.max_request_dtos >= 9);
+    CHECK(actual.max_recv_iov >= 1);
+    CHECK(actual.max_request_iov >= 2);
+    CHECK(actual.max_message_size > 0);
+    CHECK(actual.max_rdma_size >= 0x10000);
+    CHECK(actual.service_type == DAT_SERVICE_TYPE_RC);
+    CHECK(actual.qos == DAT_QOS_BEST_EFFORT);
+}
+
+TEST_CASE("EP-06: the default attributes are within the adapter's limits")
+{
+    adapter ia;
+    const DAT_EP_ATTR attr = default_attr(ia);
+    CHECK(attr.max_recv_dtos > 0);
+    CHECK(attr.max_recv_dtos <= ia.attr.max_dto_per_ep);
+    CHECK(attr.max_request_dtos > 0);
+    CHECK(attr.max_request_dtos <= ia.attr.max_dto_per_ep);
+    CHECK(attr.max_request_iov > 0);
+    CHECK(attr.max_request_iov <= ia.attr.max_iov_segments_per_dto);
+    CHECK(attr.max_rdma_read_in <= ia.attr.max_rdma_read_per_ep_in);
+    CHECK(attr.max_rdma_read_out <= ia.attr.max_rdma_read_per_ep_out);
+    end_options options;
+    options.attr = &attr;
+    end own(ia, options);
+    CHECK(same_attr(param_of(own.ep).ep_attr, attr));
+}
+
+TEST_CASE("EP-07: query tells unknown bits and a missing structure")
+{
+    adapter ia;
+    end own(ia);
+    DAT_EP_PARAM param{};
+    CHECK(same_code(dat_ep_query(own.ep, DAT_EP_FIELD_ALL + 1, &param), bad_arg(2)));
+    CHECK(same_code(dat_ep_query(own.ep, DAT_EP_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_ep_query(own.ep, 0, &param), DAT_SUCCESS));
+}
+
+TEST_CASE("EP-08: get_status tells the state and whether anything is outstanding")
+{
+    adapter ia;
+    end own(ia);
+    DAT_EP_STATE state{};
+    DAT_BOOLEAN recv_idle{};
+    DAT_BOOLEAN request_idle{};
+    CHECK(same_code(dat_ep_get_status(own.ep, nullptr, nullptr, nullptr), DAT_SUCCESS));
+    MUST(dat_ep_get_status(own.ep, &state, &recv_idle, &request_idle));
+    CHECK(state == DAT_EP_STATE_UNCONNECTED);
+    CHECK(recv_idle == DAT_TRUE);
+    CHECK(request_idle == DAT_TRUE);
+    MUST(own.recv(0, 64));
+    MUST(own.recv(0, 64));
+    MUST(dat_ep_get_status(own.ep, nullptr, &recv_idle, &request_idle));
+    CHECK(recv_idle == DAT_FALSE);
+    CHECK(request_idle == DAT_TRUE);
+}
+
+TEST_CASE("EP-09: get_status is idle again once the completions were taken")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    move_data(pair.active, pair.passive);
+    DAT_BOOLEAN recv_idle{};
+    DAT_BOOLEAN request_idle{};
+    MUST(dat_ep_get_status(pair.active.ep, nullptr, &recv_idle, &request_idle));
+    CHECK(request_idle == DAT_TRUE);
+    MUST(dat_ep_get_status(pair.passive.ep, nullptr, &recv_idle, &request_idle));
+    CHECK(recv_idle == DAT_TRUE);
+}
+
+TEST_CASE("EP-10: modify refuses fields that never change, and bad values")
+{
+    adapter ia;
+    end own(ia);
+    DAT_EP_PARAM param = param_of(own.ep);
+    for (DAT_EP_PARAM_MASK field :
+         {DAT_EP_FIELD_IA_HANDLE, DAT_EP_FIELD_EP_STATE, DAT_EP_FIELD_COMM,
+          DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR, DAT_EP_FIELD_LOCAL_PORT_QUAL,
+          DAT_EP_FIELD_REMOTE_IA_ADDRESS_PTR, DAT_EP_FIELD_REMOTE_PORT_QUAL,
+          DAT_EP_FIELD_SRQ_HANDLE, DAT_EP_FIELD_ALL + 1}) {
+        CAPTURE(field);
+        CHECK(same_code(dat_ep_modify(own.ep, field, &param), bad_arg(2)));
+    }
+    CHECK(same_code(dat_ep_modify(own.ep, DAT_EP_FIELD_EP_ATTR_QOS, nullptr), bad_arg(3)));
+    param.ep_attr.max_recv_dtos = ia.attr.max_dto_per_ep + 1;
+    CHECK(same_code(dat_ep_modify(own.ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param), bad_arg(3)));
+    param.ep_attr.service_type = static_cast<DAT_SERVICE_TYPE>(9);
+    CHECK(same_code(dat_ep_modify(own.ep, DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE, &param), bad_arg(3)));
+}
+
+TEST_CASE("EP-11: modify changes all that is asked for")
+{
+    adapter ia;
+    end own(ia);
+    end other(ia);
+    DAT_EP_PARAM wanted = param_of(own.ep);
+    wanted.pz_handle = other.pz;
+    wanted.recv_evd_handle = other.recv_evd;
+    wanted.request_evd_handle = other.request_evd;
+    wanted.connect_evd_handle = other.connect_evd;
+    wanted.ep_attr.max_recv_dtos = 5;
+    wanted.ep_attr.max_request_iov = 1;
+    MUST(dat_ep_modify(own.ep,
+                       DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE |
+                           DAT_EP_FIELD_REQUEST_EVD_HANDLE | DAT_EP_FIELD_CONNECT_EVD_HANDLE |
+                           DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS |
+                           DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_IOV,
+                       &wanted));
+    const DAT_EP_PARAM now = param_of(own.ep);
+    CHECK(now.pz_handle == other.pz);
+    CHECK(now.recv_evd_handle == other.recv_evd);
+    CHECK(now.request_evd_handle == other.request_evd);
+    CHECK(now.connect_evd_handle == other.connect_evd);
+    CHECK(now.ep_attr.max_recv_dtos >= 5);
+    CHECK(now.ep_attr.max_request_iov >= 1);
+    // The EVDs it had are free now; its new ones are not.
+    CHECK(same_code(dat_evd_free(own.recv_evd), DAT_SUCCESS));
+    CHECK(same_code(dat_evd_free(own.connect_evd), DAT_SUCCESS));
+    MUST(other.free_ep());
+    CHECK(same_code(dat_evd_free(other.recv_evd), bad_state(DAT_INVALID_STATE_EVD_IN_USE)));
+    CHECK(same_code(dat_pz_free(other.pz), bad_state(DAT_INVALID_STATE_PZ_IN_USE)));
+    MUST(own.free_ep());
+}
+
+TEST_CASE("EP-12: modify that fails in one field changes none")
+{
+    adapter ia;
+    end own(ia);
+    end other(ia);
+    const DAT_EP_PARAM before = param_of(own.ep);
+    DAT_EP_PARAM wanted = before;
+    wanted.recv_evd_handle = other.recv_evd;
+    wanted.ep_attr.max_request_dtos = 3;
+    constexpr DAT_EP_PARAM_MASK two =
+        DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS;
+    wanted.connect_evd_handle = other.recv_evd; // no connection stream
+    CHECK(same_type(dat_ep_modify(own.ep, two | DAT_EP_FIELD_CONNECT_EVD_HANDLE, &wanted),
+                    DAT_INVALID_HANDLE));
+    wanted.ep_attr.max_recv_dtos = -1;
+    CHECK(same_code(dat_ep_modify(own.ep, two | DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &wanted),
+                    bad_arg(3)));
+    const DAT_EP_PARAM after = param_of(own.ep);
+    CHECK(after.recv_evd_handle == before.recv_evd_handle);
+    CHECK(after.connect_evd_handle == before.connect_evd_handle);
+    CHECK(same_attr(after.ep_attr, before.ep_attr));
+    end peer(ia);
+    establish(own, peer);
+    move_data(own, peer);
+    move_data(peer, own);
+}
+
+TEST_CASE("EP-13: an endpoint made of nothing becomes complete by modify, and connects")
+{
+    adapter ia;
+    end own(ia);
+    end parts(ia);
+    MUST(own.free_ep());
+    MUST(dat_ep_create(ia.handle, DAT_HANDLE_NULL, DAT_HANDLE_NULL, DAT_HANDLE_NULL,
+                       DAT_HANDLE_NULL, nullptr, &own.ep));
+    listener at(ia);
+    CHECK(same_code(own.connect(ia.address(), at.qualifier),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_CONN)));
+    DAT_EP_PARAM wanted{};
+    wanted.connect_evd_handle = own.connect_evd;
+    MUST(dat_ep_modify(own.ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &wanted));
+    CHECK(same_code(own.connect(ia.address(), at.qualifier),
+                    bad_state(DAT_INVALID_STATE_EP_NOTREADY)));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    wanted.pz_handle = own.pz;
+    wanted.recv_evd_handle = own.recv_evd;
+    wanted.request_evd_handle = own.request_evd;
+    wanted.ep_attr.max_recv_dtos = 4;
+    wanted.ep_attr.max_request_dtos = 4;
+    MUST(dat_ep_modify(own.ep,
+                       DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE |
+                           DAT_EP_FIELD_REQUEST_EVD_HANDLE | DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS |
+                           DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS,
+                       &wanted));
+    establish(own, parts, at);
+    move_data(own, parts);
+    move_data(parts, own);
+}
+
+TEST_CASE("EP-14: receives posted before a modify of something else stay posted")
+{
+    adapter ia;
+    end own(ia);
+    end peer(ia);
+    MUST(own.recv(0, 64, 11));
+    DAT_EP_PARAM wanted{};
+    wanted.connect_evd_handle = peer.connect_evd;
+    const DAT_RETURN code = dat_ep_modify(own.ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &wanted);
+    CHECK(same_code(code, DAT_SUCCESS));
+    if (code != DAT_SUCCESS)
+        return;
+    listener at(ia);
+    MUST(peer.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
+    next_connection(peer.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    next_connection(peer.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    MUST(peer.send(0, 64));
+    CHECK(next_dto(own.recv_evd).user_cookie.as_64 == 11);
+    MUST(own.free_ep());
+}
+
+TEST_CASE("EP-15: connect is legal for an unconnected endpoint only")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        if (row.state == DAT_EP_STATE_UNCONNECTED)
+            return;
+        const DAT_CONN_QUAL nowhere = unused_qualifier(in.ia);
+        if (row.state != DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING) // that one has no connect EVD
+            CHECK(same_code(dat_ep_connect(in.subject, in.ia.address(), nowhere, 1000, 0, nullptr,
+                                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG),
+                            bad_state(row.subtype)));
+        CHECK(state_of(in.subject) == row.state);
+    });
+}
+
+TEST_CASE("EP-16: rsp_create is legal for an unconnected endpoint only, and changes no other")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        if (row.state == DAT_EP_STATE_UNCONNECTED)
+            return;
+        DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+        const DAT_EVD_HANDLE evd = make_evd(in.ia, DAT_EVD_CR_FLAG);
+        CHECK(
+            same_code(dat_rsp_create(in.ia.handle, unused_qualifier(in.ia), in.subject, evd, &rsp),
+                      bad_state(row.subtype)));
+        CHECK(rsp == DAT_HANDLE_NULL);
+        CHECK(state_of(in.subject) == row.state);
+    });
+}
+
+TEST_CASE("EP-17: disconnect is INVALID_STATE before a connection was asked for")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        const bool legal = one_of(row.state, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
+                                  DAT_EP_STATE_CONNECTED, DAT_EP_STATE_DISCONNECTED);
+        const DAT_RETURN code = dat_ep_disconnect(in.subject, DAT_CLOSE_ABRUPT_FLAG);
+        CHECK(same_code(code, legal ? success : bad_state(row.subtype)));
+        if (!legal)
+            CHECK(state_of(in.subject) == row.state);
+    });
+}
+
+TEST_CASE("EP-18: disconnect refuses other flags")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    CHECK(same_code(pair.active.disconnect(static_cast<DAT_CLOSE_FLAGS>(2)), bad_arg(2)));
+    CHECK(pair.active.state() == DAT_EP_STATE_CONNECTED);
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("EP-19: reset is legal for an unconnected or disconnected endpoint only")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        const bool legal = one_of(row.state, DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_DISCONNECTED);
+        CHECK(same_code(dat_ep_reset(in.subject), legal ? success : bad_state(row.subtype)));
+        CHECK(state_of(in.subject) == (legal ? DAT_EP_STATE_UNCONNECTED : row.state));
+    });
+}
+
+TEST_CASE("EP-20: free is INVALID_STATE while an RSP or a request holds the endpoint")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        const bool held =
+            one_of(row.state, DAT_EP_STATE_RESERVED, DAT_EP_STATE_PASSIVE_CONNECTION_PENDING,
+                   DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+        CHECK(same_code(dat_ep_free(in.subject), held ? bad_state(row.subtype) : success));
+        if (held)
+            CHECK(state_of(in.subject) == row.state);
+        else
+            CHECK(same_code(dat_ep_free(in.subject), bad_handle(DAT_INVALID_HANDLE_EP)));
+    });
+}
+
+TEST_CASE("EP-21: send, write and read are INVALID_STATE unless connected or disconnected")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        const bool legal = one_of(row.state, DAT_EP_STATE_CONNECTED, DAT_EP_STATE_DISCONNECTED);
+        if (legal)
+            return;
+        const DAT_RMR_TRIPLET remote{};
+        const DAT_DTO_COOKIE cookie{};
+        CHECK(same_code(post_send(in.subject), bad_state(row.subtype)));
+        CHECK(same_code(dat_ep_post_rdma_write(in.subject, 0, nullptr, cookie, &remote,
+                                               DAT_COMPLETION_DEFAULT_FLAG),
+                        bad_state(row.subtype)));
+        CHECK(same_code(dat_ep_post_rdma_read(in.subject, 0, nullptr, cookie, &remote,
+                                              DAT_COMPLETION_DEFAULT_FLAG),
+                        bad_state(row.subtype)));
+    });
+}
+
+TEST_CASE("EP-22: receives can be posted in every state")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        if (row.state == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING)
+            return; // has no zone and no EVD yet
+        CHECK(same_code(in.ep.recv(0, 64, 3), DAT_SUCCESS));
+        if (row.state == DAT_EP_STATE_DISCONNECTED)
+            CHECK(next_dto(in.ep.recv_evd).status == DAT_DTO_ERR_FLUSHED);
+    });
+}
+
+TEST_CASE("EP-23: modify is INVALID_STATE once a connection is asked for")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        const bool legal = one_of(row.state, DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_RESERVED,
+                                  DAT_EP_STATE_PASSIVE_CONNECTION_PENDING,
+                                  DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+        if (row.state == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING)
+            return; // the specification and existing providers differ
+        DAT_EP_PARAM wanted{};
+        wanted.connect_evd_handle = in.peer.connect_evd;
+        CHECK(same_code(dat_ep_modify(in.subject, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &wanted),
+                        legal ? success : bad_state(row.subtype)));
+    });
+}
+
+TEST_CASE("EP-24: the zone can be modified while unconnected or tentative only")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        const bool legal =
+            one_of(row.state, DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+        DAT_EP_PARAM wanted{};
+        wanted.pz_handle = in.peer.pz;
+        CHECK(same_code(dat_ep_modify(in.subject, DAT_EP_FIELD_PZ_HANDLE, &wanted),
+                        legal ? success : bad_state(row.subtype)));
+    });
+}
+
+TEST_CASE("EP-25: query and get_status work in every state")
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        CHECK(param_of(in.subject).ep_state == row.state);
+        CHECK(param_of(in.subject).ia_handle == in.ia.handle);
+    });
+}
+
+TEST_CASE("EP-26: reset of an unconnected endpoint keeps its posted receives")
+{
+    adapter ia;
+    end own(ia);
+    end peer(ia);
+    MUST(own.recv(0, 64, 21));
+    MUST(dat_ep_reset(own.ep));
+    establish(peer, own);
+    MUST(peer.send(0, 64));
+    CHECK(next_dto(own.recv_evd).user_cookie.as_64 == 21);
+}
+
+TEST_CASE("EP-27: freeing an endpoint drops its receives, and no event names it afterwards")
+{
+    adapter ia;
+    end own(ia);
+    MUST(own.recv(0, 64));
+    MUST(own.recv(0, 64));
+    MUST(own.free_ep());
+    CHECK(stays_empty(own.recv_evd));
+    CHECK(stays_empty(own.connect_evd, milliseconds(1)));
+}
+
+TEST_CASE("EP-28: endpoints can be made and freed up to thousands of times")
+{
+    adapter ia;
+    for (int i = 0; i < 500; ++i)
+        end own(ia);
+    CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+}
+
+TEST_CASE("EP-29: an endpoint can do without receives, or without requests")
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    DAT_EP_ATTR attr = default_attr(ia);
+    attr.max_recv_dtos = 0;
+    MUST(from.free_ep());
+    MUST(dat_ep_create(ia.handle, from.pz, DAT_HANDLE_NULL, from.request_evd, from.connect_evd,
+                       &attr, &from.ep));
+    attr = default_attr(ia);
+    attr.max_request_dtos = 0;
+    MUST(to.free_ep());
+    MUST(dat_ep_create(ia.handle, to.pz, to.recv_evd, DAT_HANDLE_NULL, to.connect_evd, &attr,
+                       &to.ep));
+    establish(from, to);
+    move_data(from, to);
+    CHECK(from.recv(0, 64) != DAT_SUCCESS);
+    CHECK(to.send(0, 64) != DAT_SUCCESS);
+}
+
+} // namespace conformance

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Event dispatchers: creating, waiting, dequeuing, software events, overflow.
+#include "support.hpp"
+
+#include <csignal>
+#include <pthread.h>
+
+namespace conformance {
+namespace {
+
+/// Both kinds of queue that a provider may have: events of callbacks, and completions as well.
+constexpr unsigned both_kinds[] = {DAT_EVD_SOFTWARE_FLAG, DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG};
+
+constexpr unsigned streams[] = {DAT_EVD_SOFTWARE_FLAG,   DAT_EVD_CR_FLAG,       DAT_EVD_DTO_FLAG,
+                                DAT_EVD_CONNECTION_FLAG, DAT_EVD_RMR_BIND_FLAG, DAT_EVD_ASYNC_FLAG};
+
+DAT_RETURN try_evd(const adapter &ia, unsigned flags, DAT_COUNT qlen, DAT_EVD_HANDLE *out)
+{
+    return dat_evd_create(ia.handle, qlen, DAT_HANDLE_NULL, static_cast<DAT_EVD_FLAGS>(flags), out);
+}
+
+DAT_EVD_PARAM param_of(DAT_EVD_HANDLE evd)
+{
+    DAT_EVD_PARAM param{};
+    MUST(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
+    return param;
+}
+
+std::uintptr_t number_in(const DAT_EVENT &event)
+{
+    return reinterpret_cast<std::uintptr_t>(event.event_data.software_event_data.pointer);
+}
+
+/// A thread in dat_evd_wait, and what became of it.
+struct waiter {
+    explicit waiter(DAT_EVD_HANDLE evd, DAT_COUNT threshold = 1)
+        : thread([this, evd, threshold] {
+              code = dat_evd_wait(evd, microseconds(patience), threshold, &event, &more);
+          })
+    {
+        // There is no telling from outside that it sleeps, other than that others are refused.
+        DAT_EVENT ignored{};
+        becomes_true([&] { return dat_evd_dequeue(evd, &ignored) != DAT_QUEUE_EMPTY; });
+    }
+
+    DAT_EVENT event{};
+    DAT_COUNT more = -1;
+    DAT_RETURN code = DAT_SUCCESS;
+    helper_thread thread;
+};
+
+void on_signal(int) {}
+
+/// A handler that lets system calls be interrupted.
+void catch_signal()
+{
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    ::sigaction(SIGUSR1, &action, nullptr);
+}
+
+} // namespace
+
+TEST_CASE("EVD-01: create checks its arguments")
+{
+    adapter ia;
+    DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+    CHECK(same_code(try_evd(ia, DAT_EVD_SOFTWARE_FLAG, 0, &evd), bad_arg(2)));
+    CHECK(same_code(try_evd(ia, DAT_EVD_SOFTWARE_FLAG, -1, &evd), bad_arg(2)));
+    CHECK(same_code(try_evd(ia, 0, 8, &evd), bad_arg(4)));
+    CHECK(same_code(try_evd(ia, 0x2, 8, &evd), bad_arg(4)));
+    CHECK(same_code(try_evd(ia, DAT_EVD_DTO_FLAG | 0x40000000, 8, &evd), bad_arg(4)));
+    CHECK(same_code(try_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, nullptr), bad_arg(5)));
+    CHECK(same_code(dat_evd_create(ia.handle, 8, make_pz(ia), DAT_EVD_SOFTWARE_FLAG, &evd),
+                    bad_handle(DAT_INVALID_HANDLE_CNO)));
+    CHECK(evd == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("EVD-02: a queue longer than the adapter's limit is INSUFFICIENT_RESOURCES/TEVD")
+{
+    adapter ia;
+    if (ia.attr.max_evd_qlen == INT32_MAX)
+        return;
+    const DAT_COUNT too_long = ia.attr.max_evd_qlen + 1;
+    DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+    for (unsigned flags : both_kinds)
+        CHECK(same_code(try_evd(ia, flags, too_long, &evd),
+                        error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD)));
+    CHECK(evd == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("EVD-03: streams merge as the provider's matrix says")
+{
+    adapter ia;
+    const auto &matrix = ia.provider.evd_stream_merging_supported;
+    for (int i = 0; i < 6; ++i)
+        for (int j = 0; j < 6; ++j) {
+            CAPTURE(i);
+            CAPTURE(j);
+            CHECK(matrix[i][j] == matrix[j][i]);
+            DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+            const DAT_RETURN code = try_evd(ia, streams[i] | streams[j], 8, &evd);
+            CHECK(same_code(code, matrix[i][j] != DAT_FALSE ? success : bad_arg(4)));
+            if (code == DAT_SUCCESS)
+                MUST(dat_evd_free(evd));
+        }
+}
+
+TEST_CASE("EVD-04: query tells what create was given")
+{
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_PARAM param = param_of(make_evd(ia, flags, 37, cno));
+        CHECK(param.ia_handle == ia.handle);
+        CHECK(param.evd_qlen >= 37);
+        CHECK(param.cno_handle == cno);
+        CHECK(param.evd_flags == flags);
+        CHECK((param.evd_state & 0xf) == (DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE));
+    }
+    CHECK(param_of(make_evd(ia, DAT_EVD_CR_FLAG)).cno_handle == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("EVD-05: query follows enable, disable, set_ and clear_unwaitable, modify_cno")
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG);
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    for (int twice = 0; twice < 2; ++twice) {
+        MUST(dat_evd_disable(evd));
+        MUST(dat_evd_set_unwaitable(evd));
+        MUST(dat_evd_modify_cno(evd, cno));
+    }
+    CHECK((param_of(evd).evd_state & 0xf) == (DAT_EVD_STATE_DISABLED | DAT_EVD_STATE_UNWAITABLE));
+    CHECK(param_of(evd).cno_handle == cno);
+    for (int twice = 0; twice < 2; ++twice) {
+        MUST(dat_evd_enable(evd));
+        MUST(dat_evd_clear_unwaitable(evd));
+        MUST(dat_evd_modify_cno(evd, DAT_HANDLE_NULL));
+    }
+    CHECK((param_of(evd).evd_state & 0xf) == (DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE));
+    CHECK(param_of(evd).cno_handle == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("EVD-06: query tells unknown bits and a missing structure")
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG);
+    DAT_EVD_PARAM param{};
+    CHECK(same_code(dat_evd_query(evd, static_cast<DAT_EVD_PARAM_MASK>(0x20), &param), bad_arg(2)));
+    CHECK(same_code(dat_evd_query(evd, DAT_EVD_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_evd_query(evd, static_cast<DAT_EVD_PARAM_MASK>(0), &param), DAT_SUCCESS));
+}
+
+TEST_CASE("EVD-07: a wait whose timeout is 0 polls and answers TIMEOUT_EXPIRED, bare")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        DAT_EVENT event{};
+        DAT_COUNT more = -1;
+        CHECK(same_code(dat_evd_wait(evd, 0, 1, &event, &more), DAT_TIMEOUT_EXPIRED));
+        CHECK(more == 0);
+        MUST(post_software(evd, 5));
+        CHECK(same_code(dat_evd_wait(evd, 0, 1, &event, &more), DAT_SUCCESS));
+        CHECK(number_in(event) == 5);
+        CHECK(more == 0);
+    }
+}
+
+TEST_CASE("EVD-08: a wait of 200 ms does not return before 200 ms")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        DAT_EVENT event{};
+        DAT_COUNT more = -1;
+        const auto begin = std::chrono::steady_clock::now();
+        CHECK(same_code(dat_evd_wait(evd, 200'000, 1, &event, &more), DAT_TIMEOUT_EXPIRED));
+        CHECK(std::chrono::steady_clock::now() - begin >= milliseconds(200));
+        CHECK(more == 0);
+    }
+}
+
+TEST_CASE("EVD-09: wait checks threshold and pointers")
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8);
+    const DAT_COUNT qlen = param_of(evd).evd_qlen;
+    DAT_EVENT event{};
+    DAT_COUNT more = 0;
+    CHECK(same_code(dat_evd_wait(evd, 0, 0, &event, &more), bad_arg(3)));
+    CHECK(same_code(dat_evd_wait(evd, 0, -1, &event, &more), bad_arg(3)));
+    CHECK(same_code(dat_evd_wait(evd, 0, qlen + 1, &event, &more), bad_arg(3)));
+    CHECK(same_code(dat_evd_wait(evd, 0, qlen, &event, &more), DAT_TIMEOUT_EXPIRED));
+    CHECK(same_code(dat_evd_wait(evd, 0, 1, nullptr, &more), bad_arg(4)));
+    CHECK(same_code(dat_evd_wait(evd, 0, 1, &event, nullptr), bad_arg(5)));
+}
+
+TEST_CASE("EVD-10: dequeue on an empty EVD is QUEUE_EMPTY, bare")
+{
+    adapter ia;
+    for (unsigned flags : {DAT_EVD_SOFTWARE_FLAG | 0u, DAT_EVD_DTO_FLAG | 0u, DAT_EVD_CR_FLAG | 0u,
+                           DAT_EVD_CONNECTION_FLAG | 0u}) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        DAT_EVENT event{};
+        CHECK(same_code(dat_evd_dequeue(evd, &event), DAT_QUEUE_EMPTY));
+        CHECK(same_code(dat_evd_dequeue(evd, nullptr), bad_arg(2)));
+    }
+}
+
+TEST_CASE("EVD-11: software events come out as they went in, in order, with the EVD's handle")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 16);
+        for (std::uintptr_t i = 1; i <= 10; ++i)
+            MUST(post_software(evd, i));
+        for (std::uintptr_t i = 1; i <= 10; ++i) {
+            DAT_EVENT event{};
+            CHECK(same_code(dat_evd_dequeue(evd, &event), DAT_SUCCESS));
+            CHECK(same_event(event.event_number, DAT_SOFTWARE_EVENT));
+            CHECK(event.evd_handle == evd);
+            CHECK(number_in(event) == i);
+        }
+        DAT_EVENT event{};
+        CHECK(same_code(dat_evd_dequeue(evd, &event), DAT_QUEUE_EMPTY));
+    }
+}
+
+TEST_CASE("EVD-12: post_se refuses other events and EVDs without the software stream")
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG);
+    DAT_EVENT event = software_event(nullptr);
+    CHECK(same_code(dat_evd_post_se(make_evd(ia, DAT_EVD_DTO_FLAG), &event), bad_arg(1)));
+    CHECK(same_code(dat_evd_post_se(make_evd(ia, DAT_EVD_CR_FLAG), &event), bad_arg(1)));
+    CHECK(same_code(dat_evd_post_se(ia.async, &event), bad_arg(1)));
+    CHECK(same_code(dat_evd_post_se(evd, nullptr), bad_arg(2)));
+    event.event_number = DAT_CONNECTION_EVENT_ESTABLISHED;
+    CHECK(same_code(dat_evd_post_se(evd, &event), bad_arg(2)));
+    CHECK(stays_empty(evd, milliseconds(1)));
+}
+
+TEST_CASE("EVD-13: a full queue is QUEUE_FULL and no overflow; room comes back with a dequeue")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 5);
+        const DAT_COUNT qlen = param_of(evd).evd_qlen;
+        DAT_EVENT event{};
+        for (int round = 0; round < 3; ++round) {
+            for (DAT_COUNT i = 0; i < qlen; ++i)
+                CHECK(same_code(post_software(evd, 1), DAT_SUCCESS));
+            CHECK(same_code(post_software(evd, 2), error(DAT_QUEUE_FULL)));
+            MUST(dat_evd_dequeue(evd, &event));
+            CHECK(same_code(post_software(evd, 3), DAT_SUCCESS));
+            CHECK(same_code(post_software(evd, 4), error(DAT_QUEUE_FULL)));
+            const auto all = drain(evd, milliseconds(0));
+            CHECK(all.size() == static_cast<std::size_t>(qlen));
+            CHECK(number_in(all.back()) == 3);
+        }
+    }
+    CHECK(stays_empty(ia.async, milliseconds(20)));
+}
+
+TEST_CASE("EVD-14: nmore is the exact number left, after a success and after a timeout")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 16);
+        for (std::uintptr_t i = 0; i < 7; ++i)
+            MUST(post_software(evd, i));
+        DAT_EVENT event{};
+        DAT_COUNT more = -1;
+        CHECK(same_code(dat_evd_wait(evd, 0, 1, &event, &more), DAT_SUCCESS));
+        CHECK(more == 6);
+        CHECK(same_code(dat_evd_wait(evd, 0, 7, &event, &more), DAT_TIMEOUT_EXPIRED));
+        CHECK(more == 6);
+        CHECK(same_code(dat_evd_wait(evd, 0, 6, &event, &more), DAT_SUCCESS));
+        CHECK(number_in(event) == 1);
+        CHECK(more == 5);
+    }
+}
+
+TEST_CASE("EVD-15: a waiter with a threshold sleeps until that many events are there")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 16);
+        waiter w(evd, 3);
+        MUST(post_software(evd, 1));
+        MUST(post_software(evd, 2));
+        std::this_thread::sleep_for(a_while);
+        CHECK_FALSE(w.thread.finished());
+        MUST(post_software(evd, 3));
+        w.thread.join();
+        CHECK(same_code(w.code, DAT_SUCCESS));
+        CHECK(number_in(w.event) == 1);
+        CHECK(w.more == 2);
+    }
+}
+
+TEST_CASE("EVD-16: a sleeping waiter is woken by an event, time and again")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        for (std::uintptr_t round = 0; round < 50; ++round) {
+            waiter w(evd);
+            MUST(post_software(evd, round));
+            w.thread.join();
+            CHECK(same_code(w.code, DAT_SUCCESS));
+            CHECK(number_in(w.event) == round);
+        }
+    }
+}
+
+TEST_CASE("EVD-17: no event is lost between posters and a waiter")
+{
+    adapter ia;
+    constexpr std::uintptr_t each = 2000;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 8);
+        helper_thread poster([&] {
+            for (std::uintptr_t i = 0; i < each;)
+                i += post_software(evd, i) == DAT_SUCCESS ? 1 : 0;
+        });
+        std::uintptr_t expected = 0;
+        DAT_EVENT event{};
+        while (expected < each && wait_event(evd, event) == DAT_SUCCESS &&
+               number_in(event) == expected)
+            ++expected;
+        CHECK(expected == each);
+        if (expected != each) // lets the poster end
+            becomes_true([&] { return poster.finished() || (drain(evd, milliseconds(0)), false); });
+    }
+}
+
+TEST_CASE("EVD-18: beside a waiter, a second wait and a dequeue are INVALID_STATE")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        waiter w(evd);
+        DAT_EVENT event{};
+        DAT_COUNT more = 0;
+        CHECK(same_type(dat_evd_wait(evd, 0, 1, &event, &more), DAT_INVALID_STATE));
+        CHECK(same_type(dat_evd_dequeue(evd, &event), DAT_INVALID_STATE));
+        MUST(post_software(evd, 1));
+        w.thread.join();
+        CHECK(same_code(w.code, DAT_SUCCESS));
+        CHECK(same_code(dat_evd_dequeue(evd, &event), DAT_QUEUE_EMPTY));
+    }
+}
+
+TEST_CASE("EVD-19: an unwaitable EVD refuses waits and wakes its waiter, until it is cleared")
+{
+    adapter ia;
+    const DAT_RETURN unwaitable = bad_state(DAT_INVALID_STATE_EVD_UNWAITABLE);
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        waiter w(evd);
+        MUST(dat_evd_set_unwaitable(evd));
+        w.thread.join();
+        CHECK(same_code(w.code, unwaitable));
+        DAT_EVENT event{};
+        DAT_COUNT more = 0;
+        MUST(post_software(evd, 9));
+        CHECK(same_code(dat_evd_wait(evd, 0, 1, &event, &more), unwaitable));
+        CHECK(same_code(dat_evd_wait(evd, 1000, 1, &event, &more), unwaitable));
+        CHECK(same_code(dat_evd_dequeue(evd, &event), DAT_SUCCESS));
+        MUST(dat_evd_clear_unwaitable(evd));
+        CHECK(same_code(dat_evd_wait(evd, 0, 1, &event, &more), DAT_TIMEOUT_EXPIRED));
+    }
+}
+
+TEST_CASE("EVD-20: a signal ends a wait with INTERRUPTED_CALL, bare, and takes no event")
+{
+    catch_signal();
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        waiter w(evd);
+        CHECK(becomes_true(
+            [&] {
+                ::pthread_kill(w.thread.native(), SIGUSR1);
+                std::this_thread::sleep_for(milliseconds(20));
+                return w.thread.finished();
+            },
+            milliseconds(3000)));
+        if (!w.thread.finished())
+            MUST(post_software(evd, 1));
+        w.thread.join();
+        CHECK(same_code(w.code, DAT_INTERRUPTED_CALL));
+    }
+}
+
+TEST_CASE("EVD-21: an EVD with a waiter, or that something feeds, cannot be freed")
+{
+    adapter ia;
+    const DAT_RETURN in_use = bad_state(DAT_INVALID_STATE_EVD_IN_USE);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG);
+    waiter w(evd);
+    CHECK(same_code(dat_evd_free(evd), in_use));
+    MUST(post_software(evd, 1));
+    w.thread.join();
+    CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
+
+    end own(ia);
+    CHECK(same_code(dat_evd_free(own.recv_evd), in_use));
+    CHECK(same_code(dat_evd_free(own.request_evd), in_use));
+    CHECK(same_code(dat_evd_free(own.connect_evd), in_use));
+    MUST(own.free_ep());
+    CHECK(same_code(dat_evd_free(own.recv_evd), DAT_SUCCESS));
+
+    listener at(ia);
+    CHECK(same_code(dat_evd_free(at.cr_evd), in_use));
+    MUST(dat_psp_free(at.psp));
+    CHECK(same_code(dat_evd_free(at.cr_evd), DAT_SUCCESS));
+}
+
+TEST_CASE("EVD-22: an EVD is freed together with the events in it")
+{
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        MUST(post_software(evd, 1));
+        CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
+    }
+    CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+}
+
+TEST_CASE("EVD-23: resizing is MODEL_NOT_SUPPORTED, and leaves the EVD as it was")
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8);
+    const DAT_COUNT before = param_of(evd).evd_qlen;
+    MUST(post_software(evd, 1));
+    CHECK(same_code(dat_evd_resize(evd, 64), not_supported));
+    CHECK(param_of(evd).evd_qlen == before);
+    CHECK(same_code(post_software(evd, 2), DAT_SUCCESS));
+}
+
+TEST_CASE("EVD-24: a threshold counts completions, and nmore those behind the first")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    end &to = pair.passive;
+    constexpr DAT_COUNT messages = 6;
+    for (DAT_COUNT i = 0; i < messages; ++i)
+        MUST(to.recv(0, 16, static_cast<std::uint64_t>(i)));
+    waiter w(to.recv_evd, messages);
+    for (DAT_COUNT i = 0; i < messages; ++i)
+        MUST(pair.active.send(0, 16));
+    w.thread.join();
+    CHECK(same_code(w.code, DAT_SUCCESS));
+    CHECK(w.event.event_data.dto_completion_event_data.user_cookie.as_64 == 0);
+    CHECK(w.more == messages - 1);
+    for (std::uint64_t i = 1; i < messages; ++i)
+        CHECK(next_dto(to.recv_evd).user_cookie.as_64 == i);
+}
+
+TEST_CASE("EVD-25: completions and software events share one EVD")
+{
+    adapter ia;
+    if (ia.provider.evd_stream_merging_supported[0][2] == DAT_FALSE)
+        return;
+    end one(ia);
+    end other(ia);
+    const DAT_EVD_HANDLE merged = make_evd(ia, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG);
+    DAT_EP_PARAM change{};
+    change.recv_evd_handle = merged;
+    MUST(dat_ep_modify(other.ep, DAT_EP_FIELD_RECV_EVD_HANDLE, &change));
+    establish(one, other);
+    MUST(other.recv(0, 64, 7));
+    MUST(post_software(merged, 1));
+    MUST(one.send(0, 64));
+    int messages = 0;
+    int software = 0;
+    for (int i = 0; i < 2; ++i) {
+        const DAT_EVENT event = next_event(merged);
+        CHECK(event.evd_handle == merged);
+        ++(event.event_number == DAT_SOFTWARE_EVENT ? software : messages);
+    }
+    CHECK(messages == 1);
+    CHECK(software == 1);
+    MUST(other.free_ep());
+}
+
+TEST_CASE("EVD-26: an event of the provider's that finds no room is an EVD_OVERFLOW")
+{
+    adapter ia;
+    end one(ia);
+    end other(ia);
+    const DAT_EVD_HANDLE tiny = make_evd(ia, DAT_EVD_CONNECTION_FLAG, 1);
+    if (param_of(tiny).evd_qlen != 1) {
+        MESSAGE("the provider makes queues longer than asked");
+        return;
+    }
+    DAT_EP_PARAM change{};
+    change.connect_evd_handle = tiny;
+    MUST(dat_ep_modify(one.ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &change));
+    MUST(dat_ep_modify(other.ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &change));
+    listener at(ia);
+    MUST(one.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_accept(at.next_request(), other.ep, 0, nullptr));
+    const DAT_EVENT event = next_event(ia.async, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+    CHECK(event.evd_handle == ia.async);
+    CHECK(event.event_data.asynch_error_event_data.dat_handle == tiny);
+    CHECK(event.event_data.asynch_error_event_data.reason == DAT_EVD_OVERFLOW_ERROR);
+    MUST(one.free_ep());
+    MUST(other.free_ep());
+}
+
+TEST_CASE("EVD-27: a thread can wait while another posts and a third fills another EVD")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    end &from = pair.active;
+    end &to = pair.passive;
+    constexpr int messages = 500;
+    std::atomic<int> received{0};
+    MUST(to.recv(0, 64));
+    helper_thread receiver([&] {
+        DAT_EVENT event{};
+        while (received < messages && wait_event(to.recv_evd, event) == DAT_SUCCESS)
+            if (++received < messages)
+                (void)to.recv(0, 64);
+    });
+    for (int sent = 0; sent < messages; ++sent) {
+        MUST(becomes_true([&] { return received >= sent; }) ? DAT_SUCCESS : DAT_TIMEOUT_EXPIRED);
+        std::this_thread::sleep_for(std::chrono::microseconds(20)); // the next receive is posted
+        MUST(from.send(0, 64));
+        CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
+    }
+    receiver.join();
+    CHECK(received == messages);
+}
+
+} // namespace conformance

@@ -1,0 +1,630 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Coming and going: teardown while things fly, reopening, other processes, many endpoints.
+#include "support.hpp"
+
+#include "peer.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fstream>
+#include <set>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace conformance {
+namespace {
+
+// ------------------------------------------------------------------------- what a process holds
+
+std::size_t entries_in(const char *directory)
+{
+    std::size_t number = 0;
+    DIR *open = ::opendir(directory);
+    while (open != nullptr && ::readdir(open) != nullptr)
+        ++number;
+    if (open != nullptr)
+        ::closedir(open);
+    return number;
+}
+
+struct holdings {
+    std::size_t descriptors = entries_in("/proc/self/fd");
+    std::size_t threads = entries_in("/proc/self/task");
+    std::size_t mappings = 0;
+    std::size_t resident_kib = 0;
+};
+
+std::set<std::string> mapped_libraries()
+{
+    std::set<std::string> names;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (const auto at = line.find('/');
+            at != std::string::npos && line.find(".so") != std::string::npos)
+            names.insert(line.substr(at));
+    return names;
+}
+
+holdings what_we_hold()
+{
+    holdings now;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        ++now.mappings;
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.rfind("VmRSS:", 0) == 0)
+            now.resident_kib = std::strtoul(line.c_str() + 6, nullptr, 10);
+    return now;
+}
+
+/// A whole life: open, connect, move data, close, abruptly or after everything was freed.
+void live_once(bool graceful)
+{
+    adapter ia;
+    {
+        connected_pair pair(ia);
+        move_data(pair.active, pair.passive);
+        if (!graceful) {
+            MUST(ia.close(DAT_CLOSE_ABRUPT_FLAG));
+            return;
+        }
+    }
+    MUST(ia.close(DAT_CLOSE_GRACEFUL_FLAG));
+}
+
+// ----------------------------------------------------------------------------------------- peers
+
+/// Accepts one connection and keeps receives posted, until told to end.
+int obedient(peer_link &link)
+{
+    adapter ia;
+    end own(ia, {.bytes = 1 << 20});
+    listener at(ia);
+    for (std::uint64_t i = 0; i < 8; ++i)
+        MUST(own.recv(i * 64, 64, i));
+    link.send(offer_of(ia, at.qualifier, &own.memory));
+    MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
+    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    link.send(true);
+    (void)link.receive<char>();
+    return 0;
+}
+const role obedient_role("obedient", obedient);
+
+/// Listens and never answers.
+int mute(peer_link &link)
+{
+    adapter ia;
+    listener at(ia);
+    link.send(offer_of(ia, at.qualifier));
+    (void)at.next_request();
+    link.send(true);
+    (void)link.receive<char>();
+    return 0;
+}
+const role mute_role("mute", mute);
+
+/// Connects to where it is told.
+int caller(peer_link &link)
+{
+    adapter ia;
+    end own(ia);
+    offer there = link.receive<offer>();
+    MUST(own.connect(there.to(), there.qualifier));
+    link.send(true);
+    (void)link.receive<char>();
+    return 0;
+}
+const role caller_role("caller", caller);
+
+/// Connects, and writes and sends without end.
+int flood(peer_link &link)
+{
+    adapter ia;
+    end own(ia, {.bytes = 1 << 20});
+    offer there = link.receive<offer>();
+    MUST(own.connect(there.to(), there.qualifier));
+    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    link.send(true);
+    for (;;) {
+        there.memory.segment_length = 1 << 19;
+        MUST(own.write(0, 1 << 19, there.memory));
+        if (next_dto(own.request_evd).status != DAT_DTO_SUCCESS)
+            return 0;
+    }
+}
+const role flood_role("flood", flood);
+
+bool ends_connection(DAT_EVENT_NUMBER number)
+{
+    return number == DAT_CONNECTION_EVENT_DISCONNECTED || number == DAT_CONNECTION_EVENT_BROKEN;
+}
+
+/// In and out with a peer that dies; nothing of it may stay.
+struct to_peer {
+    explicit to_peer(const char *role_name) : peer(role_name), own(ia, {.bytes = 1 << 20})
+    {
+        there = peer.link->receive<offer>();
+        MUST(own.connect(there.to(), there.qualifier));
+    }
+    void await_connection()
+    {
+        next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        (void)peer.link->receive<bool>();
+    }
+    peer_process peer;
+    adapter ia;
+    end own;
+    offer there{};
+};
+
+} // namespace
+
+// --------------------------------------------------------------------------- closing adapters
+
+TEST_CASE("LIFE-01: an abrupt close takes everything along")
+{
+    adapter ia;
+    end alone(ia);
+    connected_pair pair(ia);
+    listener at(ia);
+    end asking(ia);
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    MUST(dat_rmr_create(alone.pz, &rmr));
+    MUST(dat_rsp_create(ia.handle, unused_qualifier(ia), alone.ep, at.cr_evd, &rsp));
+    MUST(asking.connect(ia.address(), at.qualifier));
+    (void)at.next_request();
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, make_cno(ia));
+    MUST(post_software(evd));
+    for (std::uint64_t i = 0; i < 8; ++i)
+        MUST(pair.passive.recv(0, 64, i));
+    MUST(pair.active.send(0, 64));
+    CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), bad_state(DAT_INVALID_STATE_IA_IN_USE)));
+    CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+}
+
+TEST_CASE("LIFE-02: threads that wait are sent home by an abrupt close")
+{
+    for (unsigned flags :
+         {DAT_EVD_SOFTWARE_FLAG | 0u, DAT_EVD_DTO_FLAG | 0u, DAT_EVD_CONNECTION_FLAG | 0u}) {
+        CAPTURE(flags);
+        adapter ia;
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        const DAT_CNO_HANDLE cno = make_cno(ia);
+        DAT_RETURN evd_code = DAT_SUCCESS;
+        DAT_RETURN cno_codes[] = {DAT_SUCCESS, DAT_SUCCESS};
+        DAT_EVENT event{};
+        helper_thread evd_waiter([&] { evd_code = wait_event(evd, event); });
+        const auto wait = [cno](DAT_RETURN &code) {
+            DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+            code = dat_cno_wait(cno, microseconds(patience), &by);
+        };
+        helper_thread one([&] { wait(cno_codes[0]); });
+        helper_thread two([&] { wait(cno_codes[1]); });
+        std::this_thread::sleep_for(milliseconds(50));
+        CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+        evd_waiter.join();
+        one.join();
+        two.join();
+        CHECK(same_code(evd_code, error(DAT_ABORT)));
+        CHECK(same_code(cno_codes[0], bad_state(DAT_INVALID_STATE_CNO_DEAD)));
+        CHECK(same_code(cno_codes[1], bad_state(DAT_INVALID_STATE_CNO_DEAD)));
+    }
+}
+
+TEST_CASE("LIFE-03: a close with transfers on their way")
+{
+    adapter other;
+    for (int round = 0; round < 20; ++round) {
+        adapter ia;
+        connected_pair pair(ia, other, {.bytes = 4 << 20});
+        constexpr std::size_t size = 4 << 20;
+        for (std::uint64_t i = 0; i < 4; ++i)
+            MUST(pair.active.write(0, size, pair.passive.memory.remote(0, size), i));
+        MUST(pair.passive.write(0, size, pair.active.memory.remote(0, size)));
+        MUST(pair.passive.read(0, size, pair.active.memory.remote(0, size)));
+        std::this_thread::sleep_for(std::chrono::microseconds(round * 200));
+        CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+        CHECK(ends_connection(next_event(pair.passive.connect_evd).event_number));
+        CHECK(drain(pair.passive.request_evd, milliseconds(30)).size() == 2);
+    }
+}
+
+TEST_CASE("LIFE-04: a close while connections come and go")
+{
+    adapter other;
+    listener at(other);
+    for (int round = 0; round < 20; ++round) {
+        end to(other);
+        adapter ia;
+        end from(ia);
+        MUST(from.connect(other.address(), at.qualifier));
+        const DAT_CR_HANDLE request = at.next_request();
+        helper_thread accepting([&] { (void)dat_cr_accept(request, to.ep, 0, nullptr); });
+        std::this_thread::sleep_for(std::chrono::microseconds(round * 30));
+        CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+        accepting.join();
+        CHECK(becomes_true([&] { return to.state() == DAT_EP_STATE_DISCONNECTED; }));
+    }
+}
+
+TEST_CASE("LIFE-05: endpoints freed with transfers on their way leave their memory alone")
+{
+    adapter ia;
+    adapter other;
+    for (int round = 0; round < 20; ++round) {
+        constexpr std::size_t size = 2 << 20;
+        connected_pair pair(ia, other, {.bytes = size});
+        for (std::uint64_t i = 0; i < 4; ++i) {
+            MUST(pair.passive.recv(0, size, i));
+            MUST(pair.active.send(0, size, i));
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(round * 100));
+        MUST((round % 2 == 0 ? pair.active : pair.passive).free_ep());
+        // Whoever still writes to it is found by the comparison.
+        auto &bytes = (round % 2 == 0 ? pair.active : pair.passive).memory.bytes;
+        std::fill(bytes.begin(), bytes.end(), std::uint8_t{0x77});
+        std::this_thread::sleep_for(milliseconds(2));
+        CHECK(std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t b) { return b == 0x77; }));
+    }
+}
+
+TEST_CASE("LIFE-06: what is freed while its callbacks are under way, from another thread")
+{
+    adapter ia;
+    adapter other;
+    for (int round = 0; round < 50; ++round) {
+        connected_pair pair(ia, other);
+        helper_thread cutting([&] { (void)pair.passive.disconnect(DAT_CLOSE_ABRUPT_FLAG); });
+        std::this_thread::sleep_for(std::chrono::microseconds(round * 10));
+        CHECK(same_code(pair.active.free_ep(), DAT_SUCCESS));
+    }
+}
+
+// ------------------------------------------------------------------------------------- reopening
+
+TEST_CASE("LIFE-07: the provider's library vanishes with its last adapter")
+{
+    const auto before = mapped_libraries();
+    for (const std::string &name : before) // of the cases before this one
+        CHECK_MESSAGE(name.find("libdapl") == std::string::npos, name);
+    std::set<std::string> during;
+    {
+        adapter one;
+        adapter two;
+        during = mapped_libraries();
+        MUST(one.close(DAT_CLOSE_ABRUPT_FLAG));
+        connected_pair pair(two); // the other one still works
+        move_data(pair.active, pair.passive);
+    }
+    std::set<std::string> provider;
+    for (const std::string &name : during)
+        if (name.find("libdapl") != std::string::npos && before.count(name) == 0)
+            provider.insert(name);
+    CHECK(!provider.empty());
+    for (const std::string &name : mapped_libraries())
+        CHECK(provider.count(name) == 0);
+}
+
+TEST_CASE("LIFE-08: 50 rounds of open, use and close grow nothing")
+{
+    for (int warm_up = 0; warm_up < 5; ++warm_up)
+        live_once(warm_up % 2 == 0);
+    const holdings before = what_we_hold();
+    for (int round = 0; round < 50; ++round)
+        live_once(round % 2 == 0);
+    const holdings after = what_we_hold();
+    MESSAGE("descriptors ", before.descriptors, " -> ", after.descriptors, ", threads ",
+            before.threads, " -> ", after.threads, ", mappings ", before.mappings, " -> ",
+            after.mappings, ", resident KiB ", before.resident_kib, " -> ", after.resident_kib);
+    CHECK(after.descriptors == before.descriptors);
+    CHECK(after.threads == before.threads);
+    if (instrumented())
+        return;
+    CHECK(after.mappings <= before.mappings + 4);
+    CHECK(after.resident_kib <= before.resident_kib + 2048);
+}
+
+TEST_CASE("LIFE-09: an open adapter has no more after 200 connections than after 20")
+{
+    adapter ia;
+    adapter other;
+    const auto connect = [&](int times) {
+        for (int i = 0; i < times; ++i) {
+            connected_pair pair(ia, other);
+            move_data(pair.active, pair.passive);
+        }
+    };
+    connect(20);
+    // What the other side still has to notice, it notices soon.
+    std::this_thread::sleep_for(a_while);
+    const holdings before = what_we_hold();
+    connect(200);
+    CHECK(becomes_true([&] { return what_we_hold().descriptors <= before.descriptors + 2; },
+                       milliseconds(3000)));
+    const holdings after = what_we_hold();
+    CHECK(after.threads == before.threads);
+    if (!instrumented())
+        CHECK(after.resident_kib <= before.resident_kib + 2048);
+}
+
+// --------------------------------------------------------------------------------- processes
+
+TEST_CASE("LIFE-10: a forked child that exits harms nothing")
+{
+    for (bool normally : {true, false}) {
+        CAPTURE(normally);
+        adapter ia;
+        connected_pair pair(ia);
+        move_data(pair.active, pair.passive);
+        std::fflush(nullptr);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            if (normally)
+                std::exit(0); // runs what a library does at the end
+            ::_exit(0);
+        }
+        const int status = await_child(child);
+        if (!instrumented())
+            CHECK(status == 0);
+        if (status == -1) {
+            ::kill(child, SIGKILL);
+            ::waitpid(child, nullptr, 0);
+        }
+        move_data(pair.active, pair.passive, 2);
+        move_data(pair.passive, pair.active, 3);
+        MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+        expect_disconnected(pair.active, pair.passive);
+    }
+}
+
+TEST_CASE("LIFE-11: two processes connect, move data both ways and part")
+{
+    to_peer t("obedient");
+    t.await_connection();
+    end &own = t.own;
+    own.memory.fill(0, 50000, 4);
+    t.there.memory.segment_length = 50000;
+    MUST(own.write(0, 50000, t.there.memory, 1));
+    MUST(own.read(100'000, 50000, t.there.memory, 2));
+    MUST(own.send(0, 64, 3));
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+        const auto done = next_dto(own.request_evd);
+        CHECK(done.user_cookie.as_64 == i);
+        CHECK(done.status == DAT_DTO_SUCCESS);
+    }
+    CHECK(own.memory.holds(100'000, 50000, 4));
+    t.peer.link->send('q');
+    CHECK(t.peer.await_exit() == 0);
+    CHECK(ends_connection(next_event(own.connect_evd).event_number));
+}
+
+TEST_CASE("LIFE-12: a peer killed while connected: the connection ends, all comes back once")
+{
+    to_peer t("obedient");
+    t.await_connection();
+    for (std::uint64_t i = 0; i < 8; ++i)
+        MUST(t.own.recv(0, 64, i));
+    t.peer.kill_hard();
+    CHECK(ends_connection(next_event(t.own.connect_evd).event_number));
+    CHECK(t.own.state() == DAT_EP_STATE_DISCONNECTED);
+    const auto flushed = drain(t.own.recv_evd);
+    CHECK(flushed.size() == 8);
+    for (const DAT_EVENT &event : flushed)
+        CHECK(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
+    CHECK(stays_empty(t.own.connect_evd));
+    CHECK(same_code(dat_ep_reset(t.own.ep), DAT_SUCCESS));
+    end fresh(t.ia);
+    establish(t.own, fresh);
+    move_data(t.own, fresh);
+}
+
+TEST_CASE("LIFE-13: a peer killed while we transfer to it: every request comes back once")
+{
+    for (int round = 0; round < 3; ++round) {
+        to_peer t("obedient");
+        t.await_connection();
+        constexpr std::size_t size = 1 << 20;
+        helper_thread killer([&] {
+            std::this_thread::sleep_for(milliseconds(5 + round * 10));
+            t.peer.kill_hard();
+        });
+        std::uint64_t posted = 0;
+        std::uint64_t completed = 0;
+        bool failed = false;
+        while (!failed) {
+            for (; posted < completed + 8; ++posted)
+                if (const DAT_RETURN code = posted % 2 == 0
+                                                ? t.own.write(0, size, t.there.memory, posted)
+                                                : t.own.read(0, size, t.there.memory, posted);
+                    code != DAT_SUCCESS) {
+                    CHECK(same_type(code, DAT_INVALID_STATE));
+                    break;
+                }
+            const auto done = next_dto(t.own.request_evd);
+            CHECK(done.user_cookie.as_64 == completed++);
+            failed = done.status != DAT_DTO_SUCCESS;
+        }
+        killer.join();
+        completed += drain(t.own.request_evd, milliseconds(300)).size();
+        CHECK(completed == posted);
+        CHECK(ends_connection(next_event(t.own.connect_evd).event_number));
+        CHECK(stays_empty(t.own.connect_evd, milliseconds(30)));
+        CHECK(same_code(t.own.free_ep(), DAT_SUCCESS));
+    }
+}
+
+TEST_CASE("LIFE-14: a peer killed while it writes to us: the connection ends")
+{
+    adapter ia;
+    end own(ia, {.bytes = 1 << 20});
+    listener at(ia);
+    peer_process peer("flood");
+    peer.link->send(offer_of(ia, at.qualifier, &own.memory));
+    MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
+    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    (void)peer.link->receive<bool>();
+    for (std::uint64_t i = 0; i < 4; ++i)
+        MUST(own.recv(0, 64, i));
+    std::this_thread::sleep_for(milliseconds(30));
+    peer.kill_hard();
+    CHECK(ends_connection(next_event(own.connect_evd).event_number));
+    CHECK(drain(own.recv_evd).size() == 4);
+    MUST(dat_ep_reset(own.ep));
+    end fresh(ia);
+    establish(fresh, own, at);
+    move_data(fresh, own);
+}
+
+TEST_CASE("LIFE-15: a peer killed before it answers: the attempt fails")
+{
+    to_peer t("mute");
+    (void)t.peer.link->receive<bool>();
+    CHECK(t.own.state() == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
+    t.peer.kill_hard();
+    const DAT_EVENT event = next_event(t.own.connect_evd);
+    CHECK((event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED ||
+           event.event_number == DAT_CONNECTION_EVENT_UNREACHABLE ||
+           event.event_number == DAT_CONNECTION_EVENT_TIMED_OUT));
+    CHECK(t.own.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(stays_empty(t.own.connect_evd));
+    CHECK(same_code(dat_ep_reset(t.own.ep), DAT_SUCCESS));
+}
+
+TEST_CASE("LIFE-16: a peer killed before we accept: success, then ACCEPT_COMPLETION_ERROR")
+{
+    adapter ia;
+    end own(ia);
+    listener at(ia);
+    peer_process peer("caller");
+    peer.link->send(offer_of(ia, at.qualifier));
+    const DAT_CR_HANDLE request = at.next_request();
+    (void)peer.link->receive<bool>();
+    peer.kill_hard();
+    std::this_thread::sleep_for(milliseconds(50));
+    CHECK(same_code(dat_cr_accept(request, own.ep, 0, nullptr), DAT_SUCCESS));
+    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+    CHECK(own.state() == DAT_EP_STATE_DISCONNECTED);
+    MUST(dat_ep_reset(own.ep));
+    end fresh(ia);
+    establish(fresh, own, at);
+}
+
+TEST_CASE("LIFE-17: a peer that writes around the end of the address space harms nobody")
+{
+    to_peer t("obedient");
+    t.await_connection();
+    t.there.memory.virtual_address = ~DAT_VADDR{0} - 31;
+    t.there.memory.segment_length = 64;
+    if (t.own.write(0, 64, t.there.memory) == DAT_SUCCESS)
+        (void)next_event(t.own.connect_evd);
+    std::this_thread::sleep_for(a_while);
+    t.peer.link->send('q');
+    CHECK(t.peer.await_exit() == 0);
+}
+
+// ---------------------------------------------------------------------------------------- many
+
+TEST_CASE("LIFE-18: 500 endpoints on one adapter connect to 500 of another, move data and close")
+{
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    allow_seconds(300);
+
+    constexpr std::size_t number = 500;
+    adapter one;
+    adapter other;
+    listener at(other, DAT_PSP_CONSUMER_FLAG, 1024);
+    end_options small;
+    small.bytes = 8192;
+    std::vector<std::unique_ptr<end>> from;
+    std::vector<std::unique_ptr<end>> to;
+    for (std::size_t i = 0; i < number; ++i) {
+        from.push_back(std::make_unique<end>(one, small));
+        to.push_back(std::make_unique<end>(other, small));
+        MUST(from.back()->connect(other.address(), at.qualifier, milliseconds(100'000),
+                                  std::to_string(i)));
+    }
+    std::vector<end *> partner(number);
+    for (std::size_t i = 0; i < number; ++i) {
+        const DAT_CR_HANDLE request = at.next_request();
+        DAT_CR_PARAM param{};
+        MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &param));
+        partner.at(std::stoul(std::string(static_cast<const char *>(param.private_data),
+                                          static_cast<std::size_t>(param.private_data_size)))) =
+            to[i].get();
+        MUST(dat_cr_accept(request, to[i]->ep, 0, nullptr));
+    }
+    for (std::size_t i = 0; i < number; ++i) {
+        REQUIRE(partner[i] != nullptr);
+        await_established(*from[i], *partner[i]);
+    }
+    for (std::size_t i = 0; i < number; ++i) {
+        move_data(*from[i], *partner[i], static_cast<unsigned>(i));
+        move_data(*partner[i], *from[i], static_cast<unsigned>(i) + 7);
+    }
+    for (std::size_t i = 0; i < number; i += 2)
+        MUST(from[i]->disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    for (std::size_t i = 0; i < number; i += 2)
+        next_connection(partner[i]->connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    from.clear();
+    to.clear();
+    at.free();
+    CHECK(same_code(one.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+    CHECK(same_code(other.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+}
+
+TEST_CASE("LIFE-19: every adapter of the registry is open at once and moves data")
+{
+    DAT_PROVIDER_INFO entries[64];
+    DAT_PROVIDER_INFO *pointers[64];
+    for (int i = 0; i < 64; ++i)
+        pointers[i] = &entries[i];
+    DAT_COUNT number = 0;
+    MUST(dat_registry_list_providers(64, &number, pointers));
+    struct opened {
+        std::unique_ptr<adapter> ia;
+        std::unique_ptr<connected_pair> pair;
+    };
+    std::vector<opened> all;
+    const settings ours = the_settings();
+    for (DAT_COUNT i = 0; i < std::min(number, 64); ++i) {
+        the_settings().ia = entries[i].ia_name;
+        the_settings().thread_safe = entries[i].is_thread_safe != DAT_FALSE;
+        CAPTURE(the_settings().ia);
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+        if (open_adapter(the_settings().ia, &async, &ia) != DAT_SUCCESS)
+            continue; // a device that this machine does not have
+        MUST(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+        opened each;
+        each.ia = std::make_unique<adapter>();
+        each.pair = std::make_unique<connected_pair>(*each.ia);
+        all.push_back(std::move(each));
+    }
+    the_settings() = ours;
+    for (unsigned round = 0; round < 20; ++round)
+        for (opened &each : all) {
+            move_data(each.pair->active, each.pair->passive, round);
+            move_data(each.pair->passive, each.pair->active, round + 1);
+        }
+    MESSAGE(all.size(), " adapters were open at once");
+    CHECK(!all.empty());
+    while (!all.empty()) { // those that are left keep working
+        all.front().pair.reset();
+        CHECK(same_code(all.front().ia->close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+        all.erase(all.begin());
+        for (opened &each : all)
+            move_data(each.pair->active, each.pair->passive, 5);
+    }
+}
+
+} // namespace conformance

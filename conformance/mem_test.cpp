@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Protection zones, local and remote memory regions.
+#include "support.hpp"
+
+namespace conformance {
+namespace {
+
+constexpr std::size_t size = 4096;
+
+/// lmr_create with everything right, to be spoilt one argument at a time.
+struct registration {
+    explicit registration(adapter &on) : ia(on), pz(make_pz(on)), bytes(size)
+    {
+        where.for_va = bytes.data();
+    }
+    DAT_RETURN create()
+    {
+        return dat_lmr_create(ia.handle, static_cast<DAT_MEM_TYPE>(type), where, length, pz,
+                              static_cast<DAT_MEM_PRIV_FLAGS>(rights),
+                              static_cast<DAT_VA_TYPE>(va_type), out, &lmr_context, &rmr_context,
+                              &registered, &address);
+    }
+
+    adapter &ia;
+    DAT_PZ_HANDLE pz;
+    std::vector<std::uint8_t> bytes;
+    unsigned type = DAT_MEM_TYPE_VIRTUAL; // illegal ones too, so no enumerations
+    DAT_REGION_DESCRIPTION where{};
+    DAT_VLEN length = size;
+    unsigned rights = DAT_MEM_PRIV_ALL_FLAG;
+    unsigned va_type = DAT_VA_TYPE_VA;
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+    DAT_LMR_HANDLE *out = &lmr;
+    DAT_LMR_CONTEXT lmr_context = 0;
+    DAT_RMR_CONTEXT rmr_context = 0;
+    DAT_VLEN registered = 0;
+    DAT_VADDR address = 0;
+};
+
+DAT_VADDR address_of(const void *where)
+{
+    return reinterpret_cast<DAT_VADDR>(where);
+}
+
+} // namespace
+
+TEST_CASE("MEM-01: zones check their arguments and tell their adapter")
+{
+    adapter ia;
+    CHECK(same_code(dat_pz_create(ia.handle, nullptr), bad_arg(2)));
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    DAT_PZ_PARAM param{};
+    CHECK(same_code(dat_pz_query(pz, DAT_PZ_FIELD_ALL, &param), DAT_SUCCESS));
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(same_code(dat_pz_query(pz, DAT_PZ_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_pz_query(pz, static_cast<DAT_PZ_PARAM_MASK>(2), &param), bad_arg(2)));
+    CHECK(same_code(dat_pz_free(pz), DAT_SUCCESS));
+}
+
+TEST_CASE("MEM-02: a zone that an EP, LMR or RMR refers to is PZ_IN_USE")
+{
+    adapter ia;
+    const DAT_RETURN in_use = bad_state(DAT_INVALID_STATE_PZ_IN_USE);
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
+    MUST(dat_rmr_create(pz, &rmr));
+    CHECK(same_code(dat_pz_free(pz), in_use));
+    MUST(dat_rmr_free(rmr));
+    {
+        region memory(ia, pz, 64);
+        CHECK(same_code(dat_pz_free(pz), in_use));
+    }
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    MUST(dat_ep_create(ia.handle, pz, DAT_HANDLE_NULL, DAT_HANDLE_NULL, DAT_HANDLE_NULL, nullptr,
+                       &ep));
+    CHECK(same_code(dat_pz_free(pz), in_use));
+    MUST(dat_ep_free(ep));
+    CHECK(same_code(dat_pz_free(pz), DAT_SUCCESS));
+}
+
+TEST_CASE("MEM-03: lmr_create checks its arguments")
+{
+    adapter ia;
+    registration r(ia);
+    DAT_RETURN expected = DAT_SUCCESS;
+    SUBCASE("memory type")
+    {
+        r.type = 7;
+        expected = bad_arg(2);
+    }
+    SUBCASE("privileges")
+    {
+        r.rights = 0x800;
+        expected = bad_arg(6);
+    }
+    SUBCASE("kind of address")
+    {
+        r.va_type = 9;
+        expected = bad_arg(7);
+    }
+    SUBCASE("out pointer")
+    {
+        r.out = nullptr;
+        expected = bad_arg(8);
+    }
+    SUBCASE("length 0")
+    {
+        r.length = 0;
+        expected = error(DAT_LENGTH_ERROR);
+    }
+    SUBCASE("source region")
+    {
+        r.type = DAT_MEM_TYPE_LMR;
+        r.where.for_lmr_handle = r.pz;
+        expected = bad_handle(DAT_INVALID_HANDLE_LMR);
+    }
+    SUBCASE("zone")
+    {
+        r.pz = DAT_HANDLE_NULL;
+        expected = bad_handle(DAT_INVALID_HANDLE_PZ);
+    }
+    CHECK(same_code(r.create(), expected));
+    CHECK(r.lmr == DAT_HANDLE_NULL);
+    CHECK(r.lmr_context == 0);
+    CHECK(r.address == 0);
+    CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), bad_state(DAT_INVALID_STATE_IA_IN_USE)));
+}
+
+TEST_CASE("MEM-04: zero-based and shared memory that are not offered are MODEL_NOT_SUPPORTED")
+{
+    adapter ia;
+    if (ia.attr.zb_supported == DAT_FALSE) {
+        registration r(ia);
+        r.va_type = DAT_VA_TYPE_ZB;
+        CHECK(same_code(r.create(), not_supported));
+    }
+    if ((ia.provider.lmr_mem_types_supported & DAT_MEM_TYPE_SHARED_VIRTUAL) == 0) {
+        registration r(ia);
+        r.type = DAT_MEM_TYPE_SHARED_VIRTUAL;
+        CHECK(same_code(r.create(), not_supported));
+    }
+}
+
+TEST_CASE("MEM-05: what is registered covers what was asked for, and query tells both")
+{
+    adapter ia;
+    registration r(ia);
+    MUST(r.create());
+    CHECK(r.address <= address_of(r.bytes.data()));
+    CHECK(r.address + r.registered >= address_of(r.bytes.data()) + size);
+    DAT_LMR_PARAM param{};
+    CHECK(same_code(dat_lmr_query(r.lmr, DAT_LMR_FIELD_ALL, &param), DAT_SUCCESS));
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(param.mem_type == DAT_MEM_TYPE_VIRTUAL);
+    CHECK(param.region_desc.for_va == r.bytes.data());
+    CHECK(param.length == size);
+    CHECK(param.pz_handle == r.pz);
+    CHECK(param.mem_priv == DAT_MEM_PRIV_ALL_FLAG);
+    CHECK(param.va_type == DAT_VA_TYPE_VA);
+    CHECK(param.lmr_context == r.lmr_context);
+    CHECK(param.rmr_context == r.rmr_context);
+    CHECK(param.registered_size == r.registered);
+    CHECK(param.registered_address == r.address);
+    CHECK(same_code(dat_lmr_query(r.lmr, DAT_LMR_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_lmr_query(r.lmr, static_cast<DAT_LMR_PARAM_MASK>(0x800), &param),
+                    bad_arg(2)));
+    CHECK(same_code(dat_lmr_free(r.lmr), DAT_SUCCESS));
+}
+
+TEST_CASE("MEM-06: without a remote privilege there is no remote context")
+{
+    adapter ia;
+    for (unsigned rights : {0x00u, 0x01u, 0x10u, 0x11u, 0x02u, 0x20u, 0x33u}) {
+        CAPTURE(rights);
+        registration r(ia);
+        r.rights = rights;
+        MUST(r.create());
+        if ((rights & 0x22) == 0)
+            CHECK(r.rmr_context == 0);
+        MUST(dat_lmr_free(r.lmr));
+    }
+}
+
+TEST_CASE("MEM-07: contexts, length and address of a new region may go untold")
+{
+    adapter ia;
+    registration r(ia);
+    CHECK(same_code(dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, r.where, size, r.pz, all_rights,
+                                   DAT_VA_TYPE_VA, &r.lmr, nullptr, nullptr, nullptr, nullptr),
+                    DAT_SUCCESS));
+    CHECK(same_code(dat_lmr_free(r.lmr), DAT_SUCCESS));
+}
+
+TEST_CASE("MEM-08: remote contexts of living regions differ")
+{
+    adapter ia;
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    std::vector<std::unique_ptr<region>> regions;
+    for (int i = 0; i < 64; ++i) {
+        regions.push_back(std::make_unique<region>(ia, pz, 128));
+        for (int j = 0; j < i; ++j)
+            CHECK(regions[static_cast<std::size_t>(j)]->rmr_context != regions.back()->rmr_context);
+    }
+}
+
+TEST_CASE("MEM-09: a region made from another moves the same memory")
+{
+    adapter ia;
+    if ((ia.provider.lmr_mem_types_supported & DAT_MEM_TYPE_LMR) == 0)
+        return;
+    connected_pair pair(ia);
+    registration r(ia);
+    r.pz = pair.passive.pz;
+    r.type = DAT_MEM_TYPE_LMR;
+    r.where.for_lmr_handle = pair.passive.memory.lmr;
+    r.length = pair.passive.memory.bytes.size();
+    MUST(r.create());
+    pair.active.memory.fill(0, size, 3);
+    const DAT_RMR_TRIPLET to{address_of(pair.passive.memory.bytes.data()), size, r.rmr_context};
+    MUST(pair.active.write(0, size, to));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(becomes_true([&] { return pair.passive.memory.holds(0, size, 3); }));
+    CHECK(same_code(dat_lmr_free(r.lmr), DAT_SUCCESS));
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("MEM-10: sync accepts segments of a region and refuses others")
+{
+    adapter ia;
+    end own(ia);
+    DAT_LMR_TRIPLET good = own.memory.local(16, 64);
+    CHECK(same_code(dat_lmr_sync_rdma_read(ia.handle, &good, 1), DAT_SUCCESS));
+    CHECK(same_code(dat_lmr_sync_rdma_write(ia.handle, &good, 1), DAT_SUCCESS));
+    CHECK(same_code(dat_lmr_sync_rdma_read(ia.handle, nullptr, 0), DAT_SUCCESS));
+    CHECK(same_type(dat_lmr_sync_rdma_read(ia.handle, nullptr, 1), DAT_INVALID_PARAMETER));
+    CHECK(same_type(dat_lmr_sync_rdma_write(ia.handle, nullptr, 1), DAT_INVALID_PARAMETER));
+    DAT_LMR_TRIPLET outside = own.memory.local(own.memory.bytes.size() - 8, 64);
+    CHECK(same_type(dat_lmr_sync_rdma_read(ia.handle, &outside, 1), DAT_INVALID_PARAMETER));
+    CHECK(same_type(dat_lmr_sync_rdma_write(ia.handle, &outside, 1), DAT_INVALID_PARAMETER));
+}
+
+TEST_CASE("MEM-11: an RMR that is not bound has no triplet to tell")
+{
+    adapter ia;
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_rmr_create(pz, nullptr), bad_arg(2)));
+    MUST(dat_rmr_create(pz, &rmr));
+    DAT_RMR_PARAM param{};
+    constexpr auto rest =
+        static_cast<DAT_RMR_PARAM_MASK>(DAT_RMR_FIELD_ALL & ~DAT_RMR_FIELD_LMR_TRIPLET);
+    CHECK(same_code(dat_rmr_query(rmr, rest, &param), DAT_SUCCESS));
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(param.pz_handle == pz);
+    CHECK(same_code(dat_rmr_query(rmr, rest, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_rmr_query(rmr, static_cast<DAT_RMR_PARAM_MASK>(0x80), &param), bad_arg(2)));
+    CHECK(same_code(dat_rmr_query(rmr, DAT_RMR_FIELD_LMR_TRIPLET, &param), bad_arg(2)));
+    CHECK(same_code(dat_rmr_free(rmr), DAT_SUCCESS));
+}
+
+TEST_CASE("MEM-12: binding is MODEL_NOT_SUPPORTED")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
+    MUST(dat_rmr_create(pair.active.pz, &rmr));
+    const DAT_LMR_TRIPLET part = pair.active.memory.local(0, 64);
+    const DAT_RMR_COOKIE cookie{};
+    DAT_RMR_CONTEXT context = 77;
+    CHECK(same_code(dat_rmr_bind(rmr, pair.active.memory.lmr, &part, DAT_MEM_PRIV_REMOTE_READ_FLAG,
+                                 DAT_VA_TYPE_VA, pair.active.ep, cookie,
+                                 DAT_COMPLETION_DEFAULT_FLAG, &context),
+                    not_supported));
+    CHECK(context == 77);
+    CHECK(stays_empty(pair.active.request_evd, milliseconds(1)));
+    MUST(dat_rmr_free(rmr));
+}
+
+TEST_CASE("MEM-13: regions can be registered and freed thousands of times")
+{
+    adapter ia;
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    for (int i = 0; i < 3000; ++i)
+        region memory(ia, pz, 4096);
+    MUST(dat_pz_free(pz));
+    CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+}
+
+} // namespace conformance

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A second process. It is this program again, started in a role, with a socket between the two for
+// what DAT peers agree on beforehand: addresses, qualifiers, memory.
+#pragma once
+
+#include "support.hpp"
+
+#include <sys/types.h>
+
+namespace conformance {
+
+/// The side channel. Both ends run the same program, so structures travel as they are.
+class peer_link {
+public:
+    explicit peer_link(int fd) : fd_(fd) {}
+    peer_link(const peer_link &) = delete;
+    peer_link &operator=(const peer_link &) = delete;
+    ~peer_link();
+
+    template <class T>
+    void send(const T &what)
+    {
+        send_bytes(&what, sizeof what);
+    }
+    template <class T>
+    T receive()
+    {
+        T what{};
+        receive_bytes(&what, sizeof what);
+        return what;
+    }
+    /// False once the other process is gone.
+    bool alive() const;
+
+private:
+    void send_bytes(const void *bytes, std::size_t size);
+    void receive_bytes(void *bytes, std::size_t size);
+
+    int fd_;
+};
+
+/// Where a peer listens, and what memory it lends.
+struct offer {
+    sockaddr_storage address;
+    DAT_CONN_QUAL qualifier;
+    DAT_RMR_TRIPLET memory;
+
+    DAT_SOCK_ADDR *to() { return reinterpret_cast<DAT_SOCK_ADDR *>(&address); }
+};
+offer offer_of(const adapter &ia, DAT_CONN_QUAL qualifier, const region *memory = nullptr);
+
+using role_function = int (*)(peer_link &);
+
+/// Makes a function known as what a peer can be.
+struct role {
+    role(const char *name, role_function work);
+
+    const char *name;
+    role_function work;
+    role *next;
+};
+
+/// Runs a role; its result is the exit status.
+int run_role(const std::string &name, int fd);
+
+class peer_process {
+public:
+    explicit peer_process(const char *role_name);
+    peer_process(const peer_process &) = delete;
+    peer_process &operator=(const peer_process &) = delete;
+    /// Ends it, the hard way if need be.
+    ~peer_process();
+
+    void kill_hard();
+    /// Its exit status, or -1 if it did not end in time or was killed.
+    int await_exit();
+
+    std::unique_ptr<peer_link> link;
+
+private:
+    [[noreturn]] void become(const char *role_name, int fd);
+
+    pid_t pid_ = -1;
+};
+
+/// The exit status of a child, or -1 if it did not end in time or was killed.
+int await_child(pid_t child, milliseconds time = patience);
+
+} // namespace conformance

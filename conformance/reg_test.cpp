@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The registry as consumers see it, messages, and calls that a provider does not offer.
+#include "support.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace conformance {
+namespace {
+
+std::vector<DAT_PROVIDER_INFO> listed()
+{
+    DAT_COUNT number = 0;
+    std::vector<DAT_PROVIDER_INFO> entries(64);
+    std::vector<DAT_PROVIDER_INFO *> pointers;
+    for (DAT_PROVIDER_INFO &entry : entries)
+        pointers.push_back(&entry);
+    MUST(dat_registry_list_providers(64, &number, pointers.data()));
+    entries.resize(static_cast<std::size_t>(std::min(number, 64)));
+    return entries;
+}
+
+bool is_ours(const DAT_PROVIDER_INFO &entry)
+{
+    return entry.ia_name == the_settings().ia &&
+           (entry.is_thread_safe != DAT_FALSE) == the_settings().thread_safe;
+}
+
+std::string major_of(DAT_RETURN code)
+{
+    const char *major = "?";
+    CHECK(same_code(dat_strerror(code, &major, nullptr), DAT_SUCCESS));
+    return major;
+}
+
+std::string minor_of(DAT_RETURN code)
+{
+    const char *minor = "?";
+    CHECK(same_code(dat_strerror(code, nullptr, &minor), DAT_SUCCESS));
+    return minor;
+}
+
+} // namespace
+
+TEST_CASE("REG-01: the list of providers holds the adapter under test")
+{
+    const auto entries = listed();
+    const auto found = std::find_if(entries.begin(), entries.end(), is_ours);
+    REQUIRE(found != entries.end());
+    CHECK(found->dapl_version_major == 2);
+    CHECK(found->dapl_version_minor == 0);
+}
+
+TEST_CASE("REG-02: the list of providers checks its arguments")
+{
+    DAT_COUNT number = -1;
+    DAT_PROVIDER_INFO entry{};
+    DAT_PROVIDER_INFO *list[] = {&entry};
+    DAT_PROVIDER_INFO *holes[] = {nullptr};
+    CHECK(same_code(dat_registry_list_providers(1, nullptr, list), bad_arg(2)));
+    CHECK(same_code(dat_registry_list_providers(1, &number, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_registry_list_providers(1, &number, holes), bad_arg(3)));
+}
+
+TEST_CASE("REG-03: with no room in the list the number of entries is told all the same")
+{
+    DAT_COUNT number = -1;
+    CHECK(same_code(dat_registry_list_providers(0, &number, nullptr), bad_arg(1)));
+    CHECK(number >= static_cast<DAT_COUNT>(listed().size()));
+    CHECK(number > 0);
+}
+
+TEST_CASE("REG-04: a list that is too short is filled as far as it goes")
+{
+    DAT_COUNT number = 0;
+    DAT_PROVIDER_INFO entries[2];
+    std::memset(entries, 0x5a, sizeof entries);
+    DAT_PROVIDER_INFO *list[] = {&entries[0], &entries[1]};
+    CHECK(same_code(dat_registry_list_providers(1, &number, list), DAT_SUCCESS));
+    CHECK(std::strlen(entries[0].ia_name) > 0);
+    CHECK(entries[1].ia_name[0] == 0x5a);
+}
+
+TEST_CASE("REG-05: strerror has the identifier of every type and subtype")
+{
+    CHECK(major_of(DAT_SUCCESS) == "DAT_SUCCESS");
+    CHECK(minor_of(DAT_SUCCESS).empty());
+    CHECK(major_of(error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED)) ==
+          "DAT_INVALID_STATE");
+    CHECK(minor_of(error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED)) ==
+          "DAT_INVALID_STATE_EP_CONNECTED");
+    CHECK(major_of(DAT_QUEUE_EMPTY) == "DAT_QUEUE_EMPTY");
+    CHECK(major_of(DAT_NOT_IMPLEMENTED) == "DAT_NOT_IMPLEMENTED");
+    CHECK(major_of(error(DAT_NOT_IMPLEMENTED)) == "DAT_NOT_IMPLEMENTED");
+    std::set<std::string> names;
+    for (unsigned type = DAT_ABORT; type <= DAT_COMM_NOT_SUPPORTED; type += DAT_ABORT)
+        CHECK(names.insert(major_of(error(type))).second);
+    for (unsigned sub = DAT_SUB_INTERRUPTED; sub <= DAT_THREAD_SAFETY_NOT_FOUND; ++sub)
+        CHECK(names.insert(minor_of(error(DAT_INVALID_STATE, sub))).second);
+}
+
+TEST_CASE("REG-06: strerror refuses unknown words and tolerates null pointers")
+{
+    const char *major = nullptr;
+    const char *minor = nullptr;
+    CHECK(DAT_GET_TYPE(dat_strerror(error(0x00180000), &major, &minor)) == DAT_INVALID_PARAMETER);
+    CHECK(DAT_GET_TYPE(dat_strerror(error(DAT_INVALID_STATE, 104), &major, &minor)) ==
+          DAT_INVALID_PARAMETER);
+    CHECK(same_code(dat_strerror(DAT_SUCCESS, nullptr, nullptr), DAT_SUCCESS));
+    CHECK(same_code(dat_strerror(error(DAT_ABORT), &major, nullptr), DAT_SUCCESS));
+    CHECK(same_code(dat_strerror(error(DAT_ABORT), nullptr, &minor), DAT_SUCCESS));
+}
+
+TEST_CASE("REG-07: an extension operation without extensions is NOT_IMPLEMENTED")
+{
+    adapter ia;
+    end own(ia);
+    if (ia.attr.extension_supported != DAT_EXTENSION_NONE) {
+        MESSAGE("this adapter has extensions");
+        return;
+    }
+    CHECK(same_code(dat_extension_op(own.ep, 0), error(DAT_NOT_IMPLEMENTED)));
+    CHECK(same_code(dat_extension_op(ia.handle, 4), error(DAT_NOT_IMPLEMENTED)));
+}
+
+TEST_CASE("REG-08: shared receive queues that are not offered are MODEL_NOT_SUPPORTED")
+{
+    adapter ia;
+    end own(ia);
+    if (ia.provider.srq_supported != DAT_FALSE) {
+        MESSAGE("this adapter has shared receive queues");
+        return;
+    }
+    DAT_SRQ_ATTR attr{16, 1, 0};
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_srq_create(ia.handle, own.pz, &attr, &srq), not_supported));
+    CHECK(srq == DAT_HANDLE_NULL);
+    CHECK(ia.attr.max_srqs == 0);
+    DAT_COUNT buffers = 0;
+    DAT_COUNT span = 0;
+    CHECK(same_code(dat_ep_recv_query(own.ep, &buffers, &span), not_supported));
+    CHECK(same_code(dat_ep_set_watermark(own.ep, 1, 2), not_supported));
+}
+
+TEST_CASE("REG-09: what DAT 2.0 added and the provider lacks is MODEL_NOT_SUPPORTED")
+{
+    adapter ia;
+    end own(ia);
+    const DAT_DTO_COOKIE cookie{};
+    DAT_HANDLE out = DAT_HANDLE_NULL;
+    DAT_COMM comm{};
+    DAT_CSP_PARAM csp{};
+    const DAT_RMR_TRIPLET remote{};
+    if (auto *call = optional_call<decltype(dat_csp_create)>("dat_csp_create"))
+        CHECK(same_code(call(ia.handle, &comm, ia.address(), make_evd(ia, DAT_EVD_CR_FLAG), &out),
+                        not_supported));
+    if (auto *call = optional_call<decltype(dat_csp_query)>("dat_csp_query"))
+        CHECK(same_type(call(DAT_HANDLE_NULL, DAT_CSP_FIELD_ALL, &csp), DAT_INVALID_HANDLE));
+    if (auto *call = optional_call<decltype(dat_csp_free)>("dat_csp_free"))
+        CHECK(same_type(call(DAT_HANDLE_NULL), DAT_INVALID_HANDLE));
+    if (auto *call = optional_call<decltype(dat_ep_common_connect)>("dat_ep_common_connect"))
+        CHECK(same_code(call(own.ep, ia.address(), 1000, 0, nullptr), not_supported));
+    if (auto *call = optional_call<decltype(dat_rmr_create_for_ep)>("dat_rmr_create_for_ep"))
+        CHECK(same_code(call(own.pz, &out), not_supported));
+    if (auto *call = optional_call<decltype(dat_ep_post_send_with_invalidate)>(
+            "dat_ep_post_send_with_invalidate"))
+        CHECK(same_code(call(own.ep, 0, nullptr, cookie, DAT_COMPLETION_DEFAULT_FLAG, DAT_FALSE, 0),
+                        not_supported));
+    if (auto *call =
+            optional_call<decltype(dat_ep_post_rdma_read_to_rmr)>("dat_ep_post_rdma_read_to_rmr"))
+        CHECK(same_code(call(own.ep, &remote, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG),
+                        not_supported));
+    CHECK(out == DAT_HANDLE_NULL);
+}
+
+} // namespace conformance

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Service points: public ones, and those reserved for one endpoint.
+#include "support.hpp"
+
+namespace conformance {
+namespace {
+
+DAT_RETURN try_psp(const adapter &ia, DAT_CONN_QUAL qualifier, DAT_EVD_HANDLE evd,
+                   DAT_PSP_HANDLE *psp, DAT_PSP_FLAGS flags = DAT_PSP_CONSUMER_FLAG)
+{
+    return dat_psp_create(ia.handle, qualifier, evd, flags, psp);
+}
+
+/// An RSP that holds an endpoint.
+struct reservation {
+    explicit reservation(adapter &on)
+        : ia(on), own(on), cr_evd(make_evd(on, DAT_EVD_CR_FLAG)), qualifier(unused_qualifier(on))
+    {
+        MUST(dat_rsp_create(on.handle, qualifier, own.ep, cr_evd, &rsp));
+    }
+    ~reservation()
+    {
+        if (rsp != DAT_HANDLE_NULL)
+            (void)dat_rsp_free(rsp);
+        (void)own.free_ep();
+        (void)dat_evd_free(cr_evd);
+    }
+    DAT_CR_ARRIVAL_EVENT_DATA next_arrival()
+    {
+        return next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
+    }
+
+    adapter &ia;
+    end own;
+    DAT_EVD_HANDLE cr_evd;
+    DAT_CONN_QUAL qualifier;
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+};
+
+} // namespace
+
+TEST_CASE("SP-01: psp_create and psp_create_any check their arguments")
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    const DAT_EVD_HANDLE dto = make_evd(ia, DAT_EVD_DTO_FLAG);
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    const auto bad_flag = static_cast<DAT_PSP_FLAGS>(2);
+    const DAT_RETURN bad_evd = bad_handle(DAT_INVALID_HANDLE_EVD_CR);
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL any = 77;
+    CHECK(same_code(try_psp(ia, qualifier, DAT_HANDLE_NULL, &psp), bad_evd));
+    CHECK(same_code(try_psp(ia, qualifier, dto, &psp), bad_evd));
+    CHECK(same_code(try_psp(ia, qualifier, evd, &psp, bad_flag), bad_arg(4)));
+    CHECK(same_code(try_psp(ia, qualifier, evd, nullptr), bad_arg(5)));
+    CHECK(same_code(dat_psp_create_any(ia.handle, nullptr, evd, DAT_PSP_CONSUMER_FLAG, &psp),
+                    bad_arg(2)));
+    CHECK(
+        same_code(dat_psp_create_any(ia.handle, &any, dto, DAT_PSP_CONSUMER_FLAG, &psp), bad_evd));
+    CHECK(same_code(dat_psp_create_any(ia.handle, &any, evd, bad_flag, &psp), bad_arg(4)));
+    CHECK(same_code(dat_psp_create_any(ia.handle, &any, evd, DAT_PSP_CONSUMER_FLAG, nullptr),
+                    bad_arg(5)));
+    CHECK(psp == DAT_HANDLE_NULL);
+    CHECK(any == 77);
+    CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS)); // nothing kept it
+}
+
+TEST_CASE("SP-02: query tells what a PSP was made with")
+{
+    adapter ia;
+    listener at(ia, DAT_PSP_PROVIDER_FLAG);
+    DAT_PSP_PARAM param{};
+    CHECK(same_code(dat_psp_query(at.psp, DAT_PSP_FIELD_ALL, &param), DAT_SUCCESS));
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(param.conn_qual == at.qualifier);
+    CHECK(param.evd_handle == at.cr_evd);
+    CHECK(param.psp_flags == DAT_PSP_PROVIDER_FLAG);
+    CHECK(same_code(dat_psp_query(at.psp, DAT_PSP_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_psp_query(at.psp, static_cast<DAT_PSP_PARAM_MASK>(0x10), &param),
+                    bad_arg(2)));
+}
+
+TEST_CASE("SP-03: a qualifier that is taken is CONN_QUAL_IN_USE, and free again afterwards")
+{
+    adapter ia;
+    adapter other;
+    const DAT_RETURN taken = error(DAT_CONN_QUAL_IN_USE);
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    end own(ia);
+    auto at = std::make_unique<listener>(ia);
+    const DAT_CONN_QUAL qualifier = at->qualifier;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    CHECK(same_code(try_psp(ia, qualifier, evd, &psp), taken));
+    CHECK(same_code(try_psp(other, qualifier, make_evd(other, DAT_EVD_CR_FLAG), &psp), taken));
+    CHECK(same_code(dat_rsp_create(ia.handle, qualifier, own.ep, evd, &rsp), taken));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(psp == DAT_HANDLE_NULL);
+    CHECK(rsp == DAT_HANDLE_NULL);
+    at.reset();
+    CHECK(same_code(try_psp(ia, qualifier, evd, &psp), DAT_SUCCESS));
+    CHECK(same_code(dat_psp_free(psp), DAT_SUCCESS));
+}
+
+TEST_CASE("SP-04: create_any picks a different free qualifier each time")
+{
+    adapter ia;
+    listener one(ia);
+    listener two(ia);
+    listener three(ia);
+    CHECK(one.qualifier != two.qualifier);
+    CHECK(two.qualifier != three.qualifier);
+    CHECK(one.qualifier != three.qualifier);
+    end from(ia);
+    end to(ia);
+    establish(from, to, two);
+    move_data(from, to);
+}
+
+TEST_CASE("SP-05: a PSP takes any number of requests, and says which it is")
+{
+    adapter ia;
+    listener at(ia);
+    std::vector<std::unique_ptr<end>> ends;
+    for (int i = 0; i < 5; ++i) {
+        ends.push_back(std::make_unique<end>(ia));
+        MUST(ends.back()->connect(ia.address(), at.qualifier));
+    }
+    for (int i = 0; i < 5; ++i) {
+        const DAT_CR_ARRIVAL_EVENT_DATA arrival = at.next_arrival();
+        CHECK(arrival.sp_handle.psp_handle == at.psp);
+        CHECK(arrival.conn_qual == at.qualifier);
+        CHECK(arrival.cr_handle != DAT_HANDLE_NULL);
+        CHECK(arrival.local_ia_address_ptr != nullptr);
+        CHECK(arrival.truncate_flag == DAT_FALSE);
+        MUST(dat_cr_reject(arrival.cr_handle, 0, nullptr));
+    }
+    for (const auto &each : ends)
+        next_connection(each->connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+}
+
+TEST_CASE("SP-06: a request that arrived can still be accepted after its PSP was freed")
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    auto at = std::make_unique<listener>(ia);
+    MUST(from.connect(ia.address(), at->qualifier));
+    const DAT_CR_HANDLE request = at->next_request();
+    MUST(dat_psp_free(at->psp));
+    DAT_CR_PARAM param{};
+    CHECK(same_code(dat_cr_query(request, DAT_CR_FIELD_ALL, &param), DAT_SUCCESS));
+    MUST(dat_cr_accept(request, to.ep, 0, nullptr));
+    await_established(from, to);
+    move_data(from, to);
+}
+
+TEST_CASE("SP-07: a PSP that makes endpoints gives each request one, to be completed first")
+{
+    adapter ia;
+    listener at(ia, DAT_PSP_PROVIDER_FLAG);
+    end from(ia);
+    end parts(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    const DAT_CR_HANDLE request = at.next_request();
+    DAT_CR_PARAM cr{};
+    MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &cr));
+    const DAT_EP_HANDLE made = cr.local_ep_handle;
+    REQUIRE(made != DAT_HANDLE_NULL);
+    CHECK(state_of(made) == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    CHECK(same_type(dat_cr_accept(request, DAT_HANDLE_NULL, 0, nullptr), DAT_INVALID_STATE));
+    CHECK(
+        same_code(dat_cr_accept(request, parts.ep, 0, nullptr), bad_handle(DAT_INVALID_HANDLE_EP)));
+    DAT_EP_PARAM wanted{};
+    wanted.pz_handle = parts.pz;
+    wanted.recv_evd_handle = parts.recv_evd;
+    wanted.request_evd_handle = parts.request_evd;
+    wanted.connect_evd_handle = parts.connect_evd;
+    MUST(dat_ep_modify(made,
+                       DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE |
+                           DAT_EP_FIELD_REQUEST_EVD_HANDLE | DAT_EP_FIELD_CONNECT_EVD_HANDLE,
+                       &wanted));
+    MUST(dat_cr_accept(request, DAT_HANDLE_NULL, 0, nullptr));
+    MUST(parts.free_ep());
+    parts.ep = made;
+    await_established(from, parts);
+    move_data(from, parts);
+    move_data(parts, from);
+}
+
+TEST_CASE("SP-08: rejecting a request destroys the endpoint that was made for it")
+{
+    adapter ia;
+    listener at(ia, DAT_PSP_PROVIDER_FLAG);
+    end from(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    const DAT_CR_HANDLE request = at.next_request();
+    DAT_CR_PARAM cr{};
+    MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &cr));
+    MUST(dat_cr_reject(request, 0, nullptr));
+    CHECK(same_code(dat_ep_get_status(cr.local_ep_handle, nullptr, nullptr, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+}
+
+TEST_CASE("SP-09: rsp_create checks its arguments and leaves the endpoint unconnected")
+{
+    adapter ia;
+    end own(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_rsp_create(ia.handle, qualifier, DAT_HANDLE_NULL, evd, &rsp),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(same_code(dat_rsp_create(ia.handle, qualifier, own.ep, DAT_HANDLE_NULL, &rsp),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_CR)));
+    CHECK(same_code(dat_rsp_create(ia.handle, qualifier, own.ep, own.recv_evd, &rsp),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_CR)));
+    CHECK(same_code(dat_rsp_create(ia.handle, qualifier, own.ep, evd, nullptr), bad_arg(5)));
+    CHECK(rsp == DAT_HANDLE_NULL);
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+}
+
+TEST_CASE("SP-10: an RSP reserves its endpoint, tells it, and gives it back")
+{
+    adapter ia;
+    reservation r(ia);
+    CHECK(r.own.state() == DAT_EP_STATE_RESERVED);
+    DAT_RSP_PARAM param{};
+    CHECK(same_code(dat_rsp_query(r.rsp, DAT_RSP_FIELD_ALL, &param), DAT_SUCCESS));
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(param.conn_qual == r.qualifier);
+    CHECK(param.evd_handle == r.cr_evd);
+    CHECK(param.ep_handle == r.own.ep);
+    CHECK(same_code(dat_rsp_query(r.rsp, DAT_RSP_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(
+        same_code(dat_rsp_query(r.rsp, static_cast<DAT_RSP_PARAM_MASK>(0x10), &param), bad_arg(2)));
+    MUST(dat_rsp_free(r.rsp));
+    r.rsp = DAT_HANDLE_NULL;
+    CHECK(r.own.state() == DAT_EP_STATE_UNCONNECTED);
+    end peer(ia);
+    establish(r.own, peer);
+}
+
+TEST_CASE("SP-11: the one request of an RSP brings its endpoint, and accept takes no other")
+{
+    adapter ia;
+    reservation r(ia);
+    end from(ia);
+    MUST(from.connect(ia.address(), r.qualifier));
+    const DAT_CR_ARRIVAL_EVENT_DATA arrival = r.next_arrival();
+    CHECK(arrival.sp_handle.rsp_handle == r.rsp);
+    CHECK(arrival.conn_qual == r.qualifier);
+    CHECK(r.own.state() == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
+    DAT_CR_PARAM cr{};
+    MUST(dat_cr_query(arrival.cr_handle, DAT_CR_FIELD_ALL, &cr));
+    CHECK(cr.local_ep_handle == r.own.ep);
+    CHECK(same_code(dat_cr_accept(arrival.cr_handle, r.own.ep, 0, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    MUST(dat_cr_accept(arrival.cr_handle, DAT_HANDLE_NULL, 0, nullptr));
+    await_established(from, r.own);
+    move_data(from, r.own);
+}
+
+TEST_CASE("SP-12: after its one request an RSP takes no other")
+{
+    adapter ia;
+    reservation r(ia);
+    end first(ia);
+    end second(ia);
+    MUST(first.connect(ia.address(), r.qualifier));
+    const DAT_CR_HANDLE request = r.next_arrival().cr_handle;
+    MUST(second.connect(ia.address(), r.qualifier));
+    next_connection(second.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    CHECK(stays_empty(r.cr_evd, milliseconds(1)));
+    MUST(dat_cr_accept(request, DAT_HANDLE_NULL, 0, nullptr));
+    await_established(first, r.own);
+}
+
+TEST_CASE("SP-13: rejecting the request of an RSP makes its endpoint unconnected again")
+{
+    adapter ia;
+    reservation r(ia);
+    end from(ia);
+    MUST(from.connect(ia.address(), r.qualifier));
+    MUST(dat_cr_reject(r.next_arrival().cr_handle, 0, nullptr));
+    CHECK(r.own.state() == DAT_EP_STATE_UNCONNECTED);
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    MUST(dat_ep_reset(from.ep));
+    establish(from, r.own);
+    move_data(r.own, from);
+}
+
+TEST_CASE("SP-14: an RSP freed after its request leaves the endpoint to the request")
+{
+    adapter ia;
+    reservation r(ia);
+    end from(ia);
+    MUST(from.connect(ia.address(), r.qualifier));
+    const DAT_CR_HANDLE request = r.next_arrival().cr_handle;
+    MUST(dat_rsp_free(r.rsp));
+    r.rsp = DAT_HANDLE_NULL;
+    CHECK(r.own.state() == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
+    MUST(dat_cr_accept(request, DAT_HANDLE_NULL, 0, nullptr));
+    await_established(from, r.own);
+    move_data(from, r.own);
+}
+
+TEST_CASE("SP-15: service points come and go hundreds of times on one qualifier")
+{
+    adapter ia;
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    for (int i = 0; i < 200; ++i) {
+        DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+        MUST(try_psp(ia, qualifier, evd, &psp));
+        MUST(dat_psp_free(psp));
+    }
+    CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
+}
+
+TEST_CASE("SP-16: a PSP freed while requests arrive harms nobody")
+{
+    adapter ia;
+    adapter other;
+    for (int round = 0; round < 20; ++round) {
+        end from(other);
+        auto at = std::make_unique<listener>(ia);
+        MUST(from.connect(ia.address(), at->qualifier, milliseconds(1500)));
+        if (round % 2 != 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(round * 50));
+        const DAT_EVD_HANDLE evd = at->cr_evd;
+        MUST(dat_psp_free(at->psp));
+        DAT_EVENT event{};
+        if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS)
+            MUST(dat_cr_reject(event.event_data.cr_arrival_event_data.cr_handle, 0, nullptr));
+        const DAT_EVENT answer = next_event(from.connect_evd);
+        CHECK((answer.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED ||
+               answer.event_number == DAT_CONNECTION_EVENT_PEER_REJECTED ||
+               answer.event_number == DAT_CONNECTION_EVENT_TIMED_OUT));
+    }
+}
+
+TEST_CASE("SP-17: a qualifier is taken as it is, or refused; never cut short")
+{
+    adapter ia;
+    end from(ia);
+    listener at(ia);
+    const DAT_CONN_QUAL large = at.qualifier + (DAT_CONN_QUAL{1} << 32);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    const DAT_RETURN created = try_psp(ia, large, evd, &psp);
+        if (created != DAT_SUCCESS) // it has no such qualifiers, or has them and they share something
+        CHECK((DAT_GET_TYPE(created) == DAT_INVALID_PARAMETER ||
+               DAT_GET_TYPE(created) == DAT_CONN_QUAL_IN_USE));
+    else
+        MUST(dat_psp_free(psp));
+    if (from.connect(ia.address(), large) == DAT_SUCCESS)
+        next_connection(from.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    CHECK(stays_empty(at.cr_evd));
+}
+
+} // namespace conformance
