@@ -350,7 +350,7 @@ TEST_CASE("SP-17: a qualifier is taken as it is, or refused; never cut short")
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
     const DAT_RETURN created = try_psp(ia, large, evd, &psp);
-        if (created != DAT_SUCCESS) // it has no such qualifiers, or has them and they share something
+    if (created != DAT_SUCCESS) // it has no such qualifiers, or has them and they share something
         CHECK((DAT_GET_TYPE(created) == DAT_INVALID_PARAMETER ||
                DAT_GET_TYPE(created) == DAT_CONN_QUAL_IN_USE));
     else

@@ -456,6 +456,26 @@ DAT_RETURN end::disconnect(DAT_CLOSE_FLAGS how)
 
 // ------------------------------------------------------------------------------------ connecting
 
+/// Not one of those that providers and systems give out by themselves: such a one could be given to
+/// somebody else by the time it is used. Other processes run the same cases at the same time.
+DAT_CONN_QUAL unused_qualifier(adapter &ia)
+{
+    static std::atomic<unsigned> used{0};
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG, 1);
+    const auto first = static_cast<unsigned>(::getpid()) * 977;
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL qualifier = 0;
+    DAT_RETURN code = DAT_CONN_QUAL_IN_USE;
+    for (int tries = 0; tries < 1000 && DAT_GET_TYPE(code) == DAT_CONN_QUAL_IN_USE; ++tries) {
+        qualifier = 10'000 + (first + used++) % 20'000;
+        code = dat_psp_create(ia.handle, qualifier, evd, DAT_PSP_CONSUMER_FLAG, &psp);
+    }
+    MUST(code);
+    MUST(dat_psp_free(psp));
+    MUST(dat_evd_free(evd));
+    return qualifier;
+}
+
 listener::listener(adapter &on, DAT_PSP_FLAGS flags, DAT_COUNT qlen)
     : ia(on), cr_evd(make_evd(on, DAT_EVD_CR_FLAG, qlen))
 {
@@ -474,11 +494,6 @@ void listener::free()
 DAT_CR_ARRIVAL_EVENT_DATA listener::next_arrival()
 {
     return next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
-}
-
-DAT_CONN_QUAL unused_qualifier(adapter &ia)
-{
-    return listener(ia).qualifier;
 }
 
 void await_established(end &one, end &other)
