@@ -838,7 +838,7 @@ std::size_t late_bytes(const volatile std::uint8_t *memory, std::uint8_t round)
     for (unsigned spins = 0; memory[spin_size - 1] != round; ++spins)
         if (spins % 4096 == 0 && std::chrono::steady_clock::now() > until)
             GIVE_UP("the last byte never came");
-    std::atomic_thread_fence(std::memory_order_acquire);
+    std::atomic_signal_fence(std::memory_order_acquire); // the case is about the writer's order
     std::size_t late = 0;
     for (std::size_t i = 0; i < spin_size; ++i)
         late += memory[i] == round ? 0 : 1;

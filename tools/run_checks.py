@@ -57,7 +57,8 @@ BUILDS = {
     "gcc": Build(options=("-Dwerror=true",)),
     "clang": Build(options=("-Dwerror=true", "-Dbuildtype=debug"), compiler=("clang", "clang++")),
     "asan": Build(
-        options=("-Db_sanitize=address,undefined", "-Dbenchmarks=false", "-Dplain_variants=false"),
+        options=("-Db_sanitize=address,undefined", "-Doptimization=1",
+                 "-Dbenchmarks=false", "-Dplain_variants=false"),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
             ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
@@ -67,7 +68,8 @@ BUILDS = {
         fixed_addresses=True,
     ),
     "tsan": Build(
-        options=("-Db_sanitize=thread", "-Dbenchmarks=false", "-Dplain_variants=false"),
+        options=("-Db_sanitize=thread", "-Doptimization=1",
+                 "-Dbenchmarks=false", "-Dplain_variants=false"),
         environment=(
             ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
         ),
