@@ -317,11 +317,11 @@ def steps() -> list[Step]:
         Step("clients-debian", "the same with Debian's libdat2", clients("gcc", "debian", "@short")),
         Step("clang", "clang with -Wthread-safety compiles everything",
              lambda step: compile_tree(step, "clang")),
-        Step("asan", "address and undefined-behaviour sanitizers; all tests", tests("asan")),
+                Step("asan", "address and undefined-behaviour sanitizers; all tests", tests("asan")),
         Step("asan-clients", "DAT programs on sanitized libraries",
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix,dapltest-L")),
-        Step("tsan", "thread sanitizer; all tests but the foreign programs",
-             tests("tsan", "--no-suite", "clients")),
+                Step("tsan", "thread sanitizer; unit and port tests",
+             tests("tsan", "--no-suite", "clients", "--no-suite", "conformance")),
         Step("clang-tests", "all tests, compiled by clang", tests("clang"), "long"),
     ]
     for whose in ("ours", "debian"):
@@ -333,8 +333,11 @@ def steps() -> list[Step]:
         Step("asan-repeat", "10 times all tests, sanitized", tests("asan", "--repeat", "10"), "long"),
         Step("asan-rounds", "3 whole client rounds on sanitized libraries",
              clients("asan", "ours", "@short", 3), "long"),
-        Step("tsan-repeat", "10 times all tests but clients, thread sanitizer",
-             tests("tsan", "--repeat", "10", "--no-suite", "clients"), "long"),
+                Step("tsan-conformance", "black-box cases, thread sanitizer",
+             tests("tsan", "--suite", "conformance"), "long"),
+        Step("tsan-repeat", "10 times unit and port tests, thread sanitizer",
+             tests("tsan", "--repeat", "10", "--no-suite", "clients", "--no-suite", "conformance"),
+             "long"),
     ]
     return table
 
