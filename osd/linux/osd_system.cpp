@@ -32,20 +32,25 @@ void library_close(void *library)
     dlclose(library);
 }
 
-const char *environment(const char *name)
+const char *library_advice()
 {
-    return secure_getenv(name);
+    return "ldd shows what it lacks, dat.conf where it is looked for";
 }
 
-std::uint64_t environment_number(const char *name, std::uint64_t fallback)
+char *environment(const char *name)
 {
-    const char *text = environment(name);
-    if (text == nullptr || *text < '0' || *text > '9') // strtoull takes blanks and signs
-        return fallback;
-    char *end = nullptr;
-    errno = 0;
-    const unsigned long long value = std::strtoull(text, &end, 0);
-    return errno != 0 || *end != '\0' ? fallback : value;
+    const char *value = secure_getenv(name);
+    return value != nullptr ? strdup(value) : nullptr;
+}
+
+bool config_path(unsigned choice, const char *name, char *path, std::size_t size)
+{
+    const char *const folders[] = {OSD_SYSCONFDIR, "/etc"};
+    const bool etc_only = std::strcmp(OSD_SYSCONFDIR, "/etc") == 0;
+    if (choice >= (etc_only ? 1 : 2))
+        return false;
+    const int length = std::snprintf(path, size, "%s/%s", folders[choice], name);
+    return static_cast<std::size_t>(length) < size;
 }
 
 namespace {
@@ -103,6 +108,8 @@ void log_line(unsigned destinations, const char *identity, const char *text)
     }
     if ((destinations & log_syslog) != 0)
         syslog(LOG_USER | LOG_DEBUG, "%s: %s", identity, text);
+    if ((destinations & log_stderr) != 0)
+        std::fprintf(stderr, "%s: %s\n", identity, text);
 }
 
 } // namespace osd

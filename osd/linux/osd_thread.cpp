@@ -23,7 +23,7 @@ bool thread::start(const char *name, void (*body)(void *), void *argument)
     return running_;
 }
 
-void *thread::enter(void *self)
+native::thread_result thread::enter(void *self)
 {
     auto *me = static_cast<thread *>(self);
     me->self_.store(pthread_self());
@@ -36,7 +36,7 @@ void thread::join()
 {
     if (running_)
         pthread_join(native_, nullptr);
-    self_.store(pthread_t{});
+    self_.store(native::thread_id{});
     running_ = false;
 }
 

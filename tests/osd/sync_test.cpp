@@ -6,8 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <csignal>
-#include <pthread.h>
 #include <thread>
 #include <vector>
 
@@ -24,38 +22,6 @@ void sleep_ms(int ms)
 std::int64_t ms_since(std::int64_t start)
 {
     return (osd::now_ns() - start) / 1'000'000;
-}
-
-extern "C" void ignore_signal(int) {}
-
-/// SIGUSR1 interrupts system calls and does nothing else.
-struct interrupting_signal {
-    interrupting_signal()
-    {
-        struct sigaction action {};
-        action.sa_handler = ignore_signal;
-        sigaction(SIGUSR1, &action, &before);
-    }
-    ~interrupting_signal() { sigaction(SIGUSR1, &before, nullptr); }
-    struct sigaction before {};
-};
-
-/// Runs a wait on a thread of its own and sends it signals until it returns.
-template <class Wait>
-wait_result signalled(Wait &&wait)
-{
-    std::atomic<bool> done{false};
-    wait_result result{};
-    std::thread waiter([&] {
-        result = wait();
-        done = true;
-    });
-    while (!done) {
-        sleep_ms(5);
-        pthread_kill(waiter.native_handle(), SIGUSR1);
-    }
-    waiter.join();
-    return result;
 }
 
 /// What the annotations are for; compiled with -Wthread-safety where there is one.
@@ -168,17 +134,6 @@ TEST_CASE("a wait object wakes a sleeper, who sleeps without a deadline")
     sleeper.join();
 }
 
-TEST_CASE("a signal handler that runs in the waiter is told; a wake after it is kept")
-{
-    const interrupting_signal installed;
-    osd::wait_object w;
-    CHECK_EQ(signalled([&] { return w.wait(deadline::never()); }), wait_result::interrupted);
-    CHECK_EQ(signalled([&] { return w.wait(deadline::after_us(10'000'000)); }),
-             wait_result::interrupted);
-    w.wake();
-    CHECK_EQ(w.wait(deadline::passed()), wait_result::woken);
-}
-
 TEST_CASE("no wake of a wait object is lost")
 {
     // What a producer stored before its wake is seen by a waiter that was woken. A waiter that
@@ -266,18 +221,6 @@ TEST_CASE("a condition times out, with its mutex held again")
     CHECK(ms_since(start) >= 20);
     std::thread([&] { CHECK_FALSE(m.try_lock()); }).join();
     m.unlock();
-}
-
-TEST_CASE("a signal handler that runs in a condition's waiter is told")
-{
-    const interrupting_signal installed;
-    osd::mutex m;
-    osd::condition changed;
-    const auto wait = [&] {
-        osd::lock_guard hold(m);
-        return changed.wait(m, deadline::never());
-    };
-    CHECK_EQ(signalled(wait), wait_result::interrupted);
 }
 
 TEST_CASE("a broadcast wakes every waiter of a condition, a signal at least one")

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Environment, files, shared libraries, the log.
+#include "host.hpp"
 #include "osd_system.hpp"
+#include "scratch.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <memory>
 #include <string>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace {
@@ -20,33 +19,9 @@ constexpr std::uint64_t fallback = 4711;
 
 std::uint64_t number(const char *text)
 {
-    setenv("OSD_TEST_NUMBER", text, 1);
+    host::set_variable("OSD_TEST_NUMBER", text);
     return osd::environment_number("OSD_TEST_NUMBER", fallback);
 }
-
-struct scratch {
-    scratch() { REQUIRE_NE(mkdtemp(path), nullptr); }
-    ~scratch()
-    {
-        unlink(in("file").c_str());
-        unlink(in("fifo").c_str());
-        rmdir(path);
-    }
-    std::string in(const char *name) const { return std::string(path) + "/" + name; }
-    void write(const std::string &text) const
-    {
-        FILE *f = std::fopen(in("file").c_str(), "w");
-        REQUIRE_NE(f, nullptr);
-        std::fwrite(text.data(), 1, text.size(), f);
-        std::fclose(f);
-    }
-    char path[32] = "/tmp/osd_test_XXXXXX";
-};
-
-struct freed {
-    void operator()(char *text) const { std::free(text); }
-};
-using text = std::unique_ptr<char, freed>;
 
 } // namespace
 
@@ -70,7 +45,7 @@ TEST_CASE("what is not wholly a number is as if unset")
         CAPTURE(bad);
         CHECK_EQ(number(bad), fallback);
     }
-    unsetenv("OSD_TEST_NUMBER");
+    host::set_variable("OSD_TEST_NUMBER", nullptr);
     CHECK_EQ(osd::environment_number("OSD_TEST_NUMBER", fallback), fallback);
 }
 
@@ -84,10 +59,14 @@ TEST_CASE("a negative number is as if unset, whatever stands before it")
 
 TEST_CASE("a variable that is not there is null")
 {
-    unsetenv("OSD_TEST_TEXT");
+    host::set_variable("OSD_TEST_TEXT", nullptr);
     CHECK_EQ(osd::environment("OSD_TEST_TEXT"), nullptr);
-    setenv("OSD_TEST_TEXT", "here", 1);
-    CHECK_EQ(std::strcmp(osd::environment("OSD_TEST_TEXT"), "here"), 0);
+    for (const char *value : {"here", ""}) {
+        host::set_variable("OSD_TEST_TEXT", value);
+        const text got(osd::environment("OSD_TEST_TEXT"));
+        REQUIRE_NE(got.get(), nullptr);
+        CHECK_EQ(std::string(got.get()), value);
+    }
 }
 
 TEST_CASE("a file is read whole and ends in a null")
@@ -121,21 +100,11 @@ TEST_CASE("a file that is missing, too large, a directory or a device is refused
     CHECK_NE(errno, 0);
     const text whole(osd::read_file(dir.in("file").c_str(), 11, &size));
     CHECK_NE(whole.get(), nullptr);
-    for (const char *path : {dir.path, "/dev/null", "/dev/zero"}) {
+    for (const std::string &path : {dir.in(""), std::string(host::device)}) {
         errno = 0;
-        CHECK_EQ(osd::read_file(path, 1000, &size), nullptr);
+        CHECK_EQ(osd::read_file(path.c_str(), 1000, &size), nullptr);
         CHECK_NE(errno, 0);
     }
-}
-
-TEST_CASE("a fifo that nobody writes to does not hang")
-{
-    const scratch dir;
-    REQUIRE_EQ(mkfifo(dir.in("fifo").c_str(), 0600), 0);
-    std::size_t size = 0;
-    alarm(20); // better a dead test than a hanging one
-    CHECK_EQ(osd::read_file(dir.in("fifo").c_str(), 1000, &size), nullptr);
-    alarm(0);
 }
 
 TEST_CASE("reading files leaves no descriptor open")
@@ -147,7 +116,7 @@ TEST_CASE("reading files leaves no descriptor open")
     close(before);
     for (int i = 0; i < 10; ++i) {
         text(osd::read_file(dir.in("file").c_str(), 10, &size)).reset();
-        (void)osd::read_file(dir.path, 10, &size);
+        (void)osd::read_file(dir.in("").c_str(), 10, &size);
         (void)osd::read_file(dir.in("file").c_str(), 0, &size);
     }
     const int after = dup(0);
@@ -161,11 +130,22 @@ TEST_CASE("a library that is not there: null, and the text of the failure, cut t
     CHECK_EQ(osd::library_open("/nowhere/libnone.so", error, sizeof error), nullptr);
     CHECK_EQ(error[7], '\0');
     CHECK_NE(std::strlen(error), 0);
-    void *self = osd::library_open(nullptr, error, sizeof error);
-    REQUIRE_NE(self, nullptr);
-    CHECK_NE(osd::library_symbol(self, "malloc"), nullptr);
-    CHECK_EQ(osd::library_symbol(self, "osd_test_no_such_symbol"), nullptr);
-    osd::library_close(self);
+    void *there = osd::library_open(host::library, error, sizeof error);
+    REQUIRE_NE(there, nullptr);
+    CHECK_NE(osd::library_symbol(there, host::library_symbol), nullptr);
+    CHECK_EQ(osd::library_symbol(there, "osd_test_no_such_symbol"), nullptr);
+    osd::library_close(there);
+}
+
+TEST_CASE("the system keeps its configuration in one or more places, none of them twice")
+{
+    char first[300], other[300], small[8];
+    REQUIRE(osd::config_path(0, "dat.conf", first, sizeof first));
+    CHECK(std::string(first).ends_with("dat.conf"));
+    if (osd::config_path(1, "dat.conf", other, sizeof other))
+        CHECK_NE(std::string(first), other);
+    CHECK_FALSE(osd::config_path(2, "dat.conf", other, sizeof other));
+    CHECK_FALSE(osd::config_path(0, "dat.conf", small, sizeof small));
 }
 
 TEST_CASE("a log line comes whole, with its identity")
@@ -183,7 +163,7 @@ TEST_CASE("a log line comes whole, with its identity")
     std::size_t size = 0;
     const text got(osd::read_file(dir.in("file").c_str(), 1000, &size));
     REQUIRE_NE(got.get(), nullptr);
-    CHECK_EQ(std::string(got.get()), "who: what 100%s\n");
+    CHECK_EQ(std::string(got.get()), std::string("who: what 100%s") + host::line_end);
 }
 
 TEST_SUITE_END();

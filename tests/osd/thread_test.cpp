@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Service threads.
+#include "host.hpp"
 #include "osd_thread.hpp"
 
 #include <doctest/doctest.h>
 
-#include <atomic>
-#include <csignal>
-#include <cstring>
-#include <pthread.h>
 #include <string>
-#include <unistd.h>
 
 namespace {
 
 struct report {
     osd::thread *self = nullptr;
-    sigset_t blocked{};
-    char name[16] = {};
+    std::string name;
     bool current = false;
     long id = 0;
 };
@@ -24,8 +19,7 @@ struct report {
 void look_around(void *argument)
 {
     auto *r = static_cast<report *>(argument);
-    pthread_sigmask(SIG_BLOCK, nullptr, &r->blocked);
-    pthread_getname_np(pthread_self(), r->name, sizeof r->name);
+    r->name = host::thread_name();
     r->current = r->self != nullptr && r->self->is_current();
     r->id = osd::thread_id();
 }
@@ -43,24 +37,10 @@ report run(const char *name)
 
 TEST_SUITE_BEGIN("thread");
 
-TEST_CASE("a service thread runs with all signals blocked; the starter's mask stays")
-{
-    sigset_t before, after;
-    pthread_sigmask(SIG_BLOCK, nullptr, &before);
-    const report r = run("signals");
-    pthread_sigmask(SIG_BLOCK, nullptr, &after);
-    for (const int number :
-         {SIGHUP, SIGINT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGCHLD, SIGPIPE}) {
-        CAPTURE(number);
-        CHECK_EQ(sigismember(&r.blocked, number), 1);
-        CHECK_EQ(sigismember(&after, number), sigismember(&before, number));
-    }
-}
-
 TEST_CASE("a service thread bears its name, cut to 15 characters")
 {
-    CHECK_EQ(std::string(run("dapl-timer").name), "dapl-timer");
-    CHECK_EQ(std::string(run("a-name-that-is-too-long").name), "a-name-that-is-");
+    CHECK_EQ(run("dapl-timer").name, "dapl-timer");
+    CHECK_EQ(run("a-name-that-is-too-long").name, "a-name-that-is-");
 }
 
 TEST_CASE("join may be called without a thread, and twice; a thread starts again after it")
@@ -97,8 +77,8 @@ TEST_CASE("a thread knows itself from its first instruction")
 
 TEST_CASE("process and thread ids are those of the system")
 {
-    CHECK_EQ(osd::process_id(), static_cast<long>(getpid()));
-    CHECK_EQ(osd::thread_id(), static_cast<long>(gettid()));
+    CHECK_EQ(osd::process_id(), host::process_id());
+    CHECK_EQ(osd::thread_id(), host::thread_id());
 }
 
 TEST_SUITE_END();

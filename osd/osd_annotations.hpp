@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Names for clang's thread-safety analysis (-Wthread-safety); nothing elsewhere.
+// What is said about functions and data beyond the language: locks, visibility, inlining.
 #pragma once
+
+#include "native_annotations.hpp"
+
+// For clang's thread-safety analysis (-Wthread-safety); nothing elsewhere.
 
 #if defined(__clang__)
 #define OSD_ATTRIBUTE(x) __attribute__((x))
@@ -18,8 +22,6 @@
 #define OSD_TRY_ACQUIRE(...) OSD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define OSD_UNCHECKED OSD_ATTRIBUTE(no_thread_safety_analysis)
 
-/// Visible outside the shared library.
-#define OSD_EXPORT __attribute__((visibility("default")))
 /// The hot path: inlined even where the compiler would rather not.
 #define OSD_ALWAYS_INLINE inline __attribute__((always_inline))
 #define OSD_COLD __attribute__((noinline, cold))

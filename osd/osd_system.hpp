@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Shared libraries, environment, files and log destinations, Linux.
+// Shared libraries, environment, files and log destinations.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +7,30 @@
 
 namespace osd {
 
-/// A shared library opened at run time. The text of a failure lands in `error`.
+/// A shared library opened at run time, from a path or by a name that the system's loader finds.
+/// The text of a failure lands in `error`.
 void *library_open(const char *path, char *error, std::size_t error_size);
 void *library_symbol(void *library, const char *name);
 void library_close(void *library);
+/// What tells the user of this system why a library does not load.
+const char *library_advice();
 
-/// The value of an environment variable, or null; always null in a set-user-id program.
-const char *environment(const char *name);
+/// The value of an environment variable, to be released with std::free, or null; always null in a
+/// set-user-id program.
+char *environment(const char *name);
 /// The same as a number (decimal, 0x…, 0…); `fallback` when unset or not wholly a number.
 std::uint64_t environment_number(const char *name, std::uint64_t fallback);
+
+/// Where the system's administrator keeps the file `name`. There may be several places: they are
+/// numbered from 0, the first to be looked at; false when there are no more.
+bool config_path(unsigned choice, const char *name, char *path, std::size_t size);
 
 /// The whole file as a null-terminated buffer to be released with std::free, or null with errno
 /// set. Refuses anything that is not a regular file or is larger than `limit` bytes.
 char *read_file(const char *path, std::size_t limit, std::size_t *size);
 
-enum log_destination : unsigned { log_stdout = 1, log_syslog = 2 };
+/// The log of the system, for what it has instead of syslog.
+enum log_destination : unsigned { log_stdout = 1, log_syslog = 2, log_stderr = 4 };
 /// Writes one line, whole, to each destination in the mask.
 void log_line(unsigned destinations, const char *identity, const char *text);
 

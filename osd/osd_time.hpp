@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Monotonic time and deadlines, Linux.
+// Monotonic time and deadlines.
 #pragma once
+
+#include "native_clock.hpp"
 
 #include <cstdint>
 #include <ctime>
@@ -10,9 +12,7 @@ namespace osd {
 /// Nanoseconds of the monotonic clock.
 inline std::int64_t now_ns()
 {
-    timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+    return native::now_ns();
 }
 
 /// A point in monotonic time after which a wait gives up, or never.
@@ -38,7 +38,7 @@ public:
     constexpr std::int64_t at_ns() const { return at_ns_; }
     friend constexpr bool operator<(deadline a, deadline b) { return a.at_ns_ < b.at_ns_; }
 
-    /// Absolute CLOCK_MONOTONIC time, for system calls.
+    /// The same on the clock of now_ns(), for system calls that take an absolute time.
     constexpr timespec as_timespec() const
     {
         const std::int64_t at = at_ns_ < 0 ? 0 : at_ns_;

@@ -1,38 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "osd_sync.hpp"
 
-#include <cerrno>
-#include <climits>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "native_futex.hpp"
 
 namespace osd {
-namespace {
-
-std::uint32_t *address_of(std::atomic<std::uint32_t> &word)
-{
-    static_assert(sizeof(word) == sizeof(std::uint32_t));
-    return reinterpret_cast<std::uint32_t *>(&word);
-}
-
-/// Sleeps while `word` holds `expected`. The deadline is absolute on CLOCK_MONOTONIC.
-wait_result futex_wait(std::atomic<std::uint32_t> &word, std::uint32_t expected, deadline until)
-{
-    const timespec at = until.as_timespec();
-    const long rc = syscall(SYS_futex, address_of(word), FUTEX_WAIT_BITSET_PRIVATE, expected,
-                            until.is_never() ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
-    if (rc == 0 || errno == EAGAIN)
-        return wait_result::woken;
-    return errno == ETIMEDOUT ? wait_result::timed_out : wait_result::interrupted;
-}
-
-void futex_wake(std::atomic<std::uint32_t> &word, int count)
-{
-    syscall(SYS_futex, address_of(word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
-}
-
-} // namespace
 
 wait_result wait_object::wait(deadline until)
 {
@@ -49,14 +20,14 @@ wait_result wait_object::wait(deadline until)
                 return wait_result::woken;
             return result;
         }
-        result = futex_wait(state_, sleeping, until);
+        result = native::futex_wait(state_, sleeping, until);
     }
 }
 
 void wait_object::wake()
 {
     if (state_.exchange(signalled, std::memory_order_release) == sleeping)
-        futex_wake(state_, 1);
+        native::futex_wake_one(state_);
 }
 
 wait_result condition::wait(mutex &held, deadline until)
@@ -64,7 +35,7 @@ wait_result condition::wait(mutex &held, deadline until)
     const std::uint32_t seen = sequence_.load(std::memory_order_relaxed);
     ++waiters_;
     held.unlock();
-    const wait_result result = futex_wait(sequence_, seen, until);
+    const wait_result result = native::futex_wait(sequence_, seen, until);
     held.lock();
     --waiters_;
     return result;
@@ -74,14 +45,14 @@ void condition::signal()
 {
     sequence_.fetch_add(1, std::memory_order_relaxed);
     if (waiters_ != 0)
-        futex_wake(sequence_, 1);
+        native::futex_wake_one(sequence_);
 }
 
 void condition::broadcast()
 {
     sequence_.fetch_add(1, std::memory_order_relaxed);
     if (waiters_ != 0)
-        futex_wake(sequence_, INT_MAX);
+        native::futex_wake_all(sequence_);
 }
 
 } // namespace osd

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Locks and wait objects, Linux. The contract is in osd/README.md; osd/windows has the same names.
+// Locks and wait objects.
 #pragma once
 
+#include "native_mutex.hpp"
 #include "osd_annotations.hpp"
 #include "osd_time.hpp"
 
 #include <atomic>
 #include <cstdint>
-#include <pthread.h>
 
 namespace osd {
 
@@ -17,14 +17,13 @@ public:
     mutex() = default;
     mutex(const mutex &) = delete;
     mutex &operator=(const mutex &) = delete;
-    ~mutex() { pthread_mutex_destroy(&native_); }
 
-    void lock() OSD_ACQUIRE() { pthread_mutex_lock(&native_); }
-    void unlock() OSD_RELEASE() { pthread_mutex_unlock(&native_); }
-    bool try_lock() OSD_TRY_ACQUIRE(true) { return pthread_mutex_trylock(&native_) == 0; }
+    void lock() OSD_ACQUIRE() { native_.lock(); }
+    void unlock() OSD_RELEASE() { native_.unlock(); }
+    bool try_lock() OSD_TRY_ACQUIRE(true) OSD_UNCHECKED { return native_.try_lock(); }
 
 private:
-    pthread_mutex_t native_ = PTHREAD_MUTEX_INITIALIZER;
+    native::mutex native_;
 };
 
 class OSD_SCOPED_CAPABILITY lock_guard {
@@ -48,7 +47,7 @@ enum class wait_result { woken, timed_out, interrupted };
 /// nobody sleeps.
 class wait_object {
 public:
-    /// Returns `interrupted` when a signal handler ran in the waiting thread.
+    /// Returns `interrupted` when a signal handler ran in the waiting thread, where there are any.
     wait_result wait(deadline until);
     void wake();
 

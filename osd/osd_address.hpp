@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Socket addresses, Linux.
+// Socket addresses.
 #pragma once
 
+#include "native_socket.hpp"
+
 #include <cstring>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 namespace osd {
 

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What only Linux has: signals and fifos.
+#include "osd_sync.hpp"
+#include "osd_system.hpp"
+#include "osd_thread.hpp"
+#include "scratch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+using osd::deadline;
+using osd::wait_result;
+
+extern "C" void ignore_signal(int) {}
+
+/// SIGUSR1 interrupts system calls and does nothing else.
+struct interrupting_signal {
+    interrupting_signal()
+    {
+        struct sigaction action {};
+        action.sa_handler = ignore_signal;
+        sigaction(SIGUSR1, &action, &before);
+    }
+    ~interrupting_signal() { sigaction(SIGUSR1, &before, nullptr); }
+    struct sigaction before {};
+};
+
+/// Runs a wait on a thread of its own and sends it signals until it returns.
+template <class Wait>
+wait_result signalled(Wait &&wait)
+{
+    std::atomic<bool> done{false};
+    wait_result result{};
+    std::thread waiter([&] {
+        result = wait();
+        done = true;
+    });
+    while (!done) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        pthread_kill(waiter.native_handle(), SIGUSR1);
+    }
+    waiter.join();
+    return result;
+}
+
+void tell_mask(void *mask)
+{
+    pthread_sigmask(SIG_BLOCK, nullptr, static_cast<sigset_t *>(mask));
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("a signal handler that runs in the waiter is told; a wake after it is kept")
+{
+    const interrupting_signal installed;
+    osd::wait_object w;
+    CHECK_EQ(signalled([&] { return w.wait(deadline::never()); }), wait_result::interrupted);
+    CHECK_EQ(signalled([&] { return w.wait(deadline::after_us(10'000'000)); }),
+             wait_result::interrupted);
+    w.wake();
+    CHECK_EQ(w.wait(deadline::passed()), wait_result::woken);
+}
+
+TEST_CASE("a signal handler that runs in a condition's waiter is told")
+{
+    const interrupting_signal installed;
+    osd::mutex m;
+    osd::condition changed;
+    const auto wait = [&] {
+        osd::lock_guard hold(m);
+        return changed.wait(m, deadline::never());
+    };
+    CHECK_EQ(signalled(wait), wait_result::interrupted);
+}
+
+TEST_CASE("a service thread runs with all signals blocked; the starter's mask stays")
+{
+    sigset_t before, after;
+    pthread_sigmask(SIG_BLOCK, nullptr, &before);
+    sigset_t blocked;
+    osd::thread t;
+    REQUIRE(t.start("signals", tell_mask, &blocked));
+    t.join();
+    pthread_sigmask(SIG_BLOCK, nullptr, &after);
+    for (const int number :
+         {SIGHUP, SIGINT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGCHLD, SIGPIPE}) {
+        CAPTURE(number);
+        CHECK_EQ(sigismember(&blocked, number), 1);
+        CHECK_EQ(sigismember(&after, number), sigismember(&before, number));
+    }
+}
+
+TEST_CASE("a fifo that nobody writes to does not hang")
+{
+    const scratch dir;
+    REQUIRE_EQ(mkfifo(dir.in("fifo").c_str(), 0600), 0);
+    std::size_t size = 0;
+    alarm(20); // better a dead test than a hanging one
+    CHECK_EQ(osd::read_file(dir.in("fifo").c_str(), 1000, &size), nullptr);
+    alarm(0);
+}
+
+TEST_SUITE_END();
