@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <memory>
 
 namespace dat {
 namespace {
@@ -55,16 +56,23 @@ bool read_installed(config &loaded, const char *path, std::size_t &size)
     return false;
 }
 
+struct freed {
+    void operator()(char *text) const { std::free(text); }
+};
+
 bool read_first(config &loaded, std::size_t &size)
 {
     for (const char *variable : {"DAT_OVERRIDE", "DAT_CONF"}) {
-        const char *path = osd::environment(variable);
+        const std::unique_ptr<char, freed> path(osd::environment(variable));
         if (path != nullptr && *path != '\0')
-            return read_chosen(loaded, path, variable, size);
+            return read_chosen(loaded, path.get(), variable, size);
     }
-    return read_installed(loaded, DAT_SYSCONFDIR "/dat.conf", size) ||
-           (std::strcmp(DAT_SYSCONFDIR, "/etc") != 0 &&
-            read_installed(loaded, "/etc/dat.conf", size));
+    char path[sizeof loaded.path];
+    for (unsigned choice = 0; osd::config_path(choice, "dat.conf", path, sizeof path); ++choice) {
+        if (read_installed(loaded, path, size))
+            return true;
+    }
+    return false;
 }
 
 verdict judge(const config_line &line)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "config_reader.hpp"
 
+#include "osd_annotations.hpp"
+
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -62,7 +64,7 @@ public:
     bool interpret(config_line &line);
 
 private:
-    __attribute__((format(printf, 2, 3))) bool refuse(const char *format, ...);
+    bool refuse(const char *format, ...) OSD_PRINTF(2, 3);
     bool expected(int index, const char *what);
     bool split_fields();
     bool take_field();

@@ -41,10 +41,7 @@ constinit setting destinations("DAT_DBG_DEST", 0);
 void write_line(const char *text)
 {
     const unsigned chosen = destinations.value() & (osd::log_stdout | osd::log_syslog);
-    if (chosen != 0)
-        osd::log_line(chosen, "libdat2", text);
-    else
-        std::fprintf(stderr, "libdat2: %s\n", text);
+    osd::log_line(chosen != 0 ? chosen : osd::log_stderr, "libdat2", text);
 }
 
 } // namespace

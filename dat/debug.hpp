@@ -2,6 +2,8 @@
 // The registry's own messages: DAT_DBG_TYPE says which, DAT_DBG_DEST says where.
 #pragma once
 
+#include "osd_annotations.hpp"
+
 namespace dat {
 
 /// The bits of DAT_DBG_TYPE.
@@ -17,6 +19,6 @@ enum class topic : unsigned {
 bool logging(topic about);
 
 /// One line, whole, to standard error or to where DAT_DBG_DEST points.
-void log(topic about, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log(topic about, const char *format, ...) OSD_PRINTF(2, 3);
 
 } // namespace dat

@@ -59,7 +59,7 @@ bool registry::start_provider(config_entry &entry)
     log(topic::providers, "adapter '%s': loading %s", entry.key.ia_name, entry.library_path);
     entry.library = osd::library_open(entry.library_path, why, sizeof why);
     if (entry.library == nullptr)
-        return refuse(entry, why, "ldd shows what it lacks, dat.conf where it is looked for");
+        return refuse(entry, why, osd::library_advice());
 
     auto init = symbol<DAT_PROVIDER_INIT_FUNC>(entry.library, DAT_PROVIDER_INIT_FUNC_STR);
     entry.fini = symbol<DAT_PROVIDER_FINI_FUNC>(entry.library, DAT_PROVIDER_FINI_FUNC_STR);

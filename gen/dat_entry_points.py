@@ -10,6 +10,8 @@ import tomllib
 
 import jinja2
 
+import rendering
+
 # A first parameter of this type is no handle of one object: what a bad one is answered with.
 SUBTYPES = {"DAT_HANDLE": "DAT_INVALID_HANDLE1", "DAT_EVD_HANDLE": "DAT_INVALID_HANDLE_EVD_REQUEST"}
 LAST_SLOT = 80
@@ -74,15 +76,8 @@ def errors(table: dict) -> dict:
 
 
 def render(table: dict, template: pathlib.Path) -> str:
-    environment = jinja2.Environment(
-        block_start_string="/*%", block_end_string="%*/",
-        variable_start_string="/*{", variable_end_string="}*/",
-        comment_start_string="/*#", comment_end_string="#*/",
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     content = api(table) if "dispatched" in table else errors(table)
-    return environment.from_string(template.read_text()).render(template=template.name, **content)
+    return rendering.render(template, **content)
 
 
 def main() -> int:
@@ -97,8 +92,7 @@ def main() -> int:
         print(f"{options.table}: {error}", file=sys.stderr)
         return 1
     except jinja2.TemplateError as error:
-        line = getattr(error, "lineno", None)
-        print(f"{options.template}:{line or '?'}: {error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1
     return 0
 

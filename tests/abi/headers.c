@@ -4,8 +4,13 @@
  * source must compile and must reach the right slot with the right arguments.
  * Written so that it also compiles with the reference headers.
  */
-#include <netinet/in.h>
+#define EXPORT_DAT_SYMBOLS /* a provider says so, where it makes a difference */
+
+#if defined(ABI_REFERENCE_HEADERS)
+#include <netinet/in.h> /* which they leave to their users */
+#endif
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <dat2/udat.h>

@@ -1,23 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "scenario.hpp"
 
+#include "host.hpp"
+#include "osd_annotations.hpp"
+#include "osd_thread.hpp"
+
+#include <atomic>
 #include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <sstream>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <system_error>
 
 namespace scenario {
 namespace {
 
-int failure_fd = 2;
 bool leaks_are_ignored = false;
 
+/// A file of its own for every run.
+std::string fresh_path()
+{
+    static std::atomic<unsigned> count{0};
+    const std::string name =
+        "dat-test-" + std::to_string(osd::process_id()) + "-" + std::to_string(++count);
+    return (std::filesystem::temp_directory_path() / name).string();
+}
+
 struct temporary_file {
-    temporary_file() { close(mkstemp(path)); }
-    ~temporary_file() { unlink(path); }
+    temporary_file() { write(""); }
+    ~temporary_file()
+    {
+        std::error_code ignored; // what a killed child still holds stays
+        std::filesystem::remove(path, ignored);
+    }
     temporary_file(const temporary_file &) = delete;
     temporary_file &operator=(const temporary_file &) = delete;
 
@@ -28,11 +44,11 @@ struct temporary_file {
     std::string read() const
     {
         std::ostringstream all;
-        all << std::ifstream(path, std::ios::binary).rdbuf();
+        all << std::ifstream(path).rdbuf();
         return all.str();
     }
 
-    char path[32] = "/tmp/dat-test-XXXXXX";
+    const std::string path = fresh_path();
 };
 
 std::string replaced(std::string text, const std::string &from, const std::string &to)
@@ -42,31 +58,21 @@ std::string replaced(std::string text, const std::string &from, const std::strin
     return text;
 }
 
-void redirect(const temporary_file &file, int fd)
-{
-    FILE *stream = std::fopen(file.path, "a");
-    dup2(fileno(stream), fd);
-    std::fclose(stream);
-}
-
 outcome run_child(const environment &variables, void (*body)())
 {
-    temporary_file messages, output, failures;
+    const temporary_file messages, output, failures;
+    environment all = variables;
+    all["DAT_TEST_FAILURES"] = failures.path;
     std::fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-        for (const auto &[name, value] : variables)
-            setenv(name.c_str(), value.c_str(), 1);
-        FILE *stream = std::fopen(failures.path, "a");
-        failure_fd = fileno(stream);
-        redirect(messages, 2);
-        redirect(output, 1);
-        body();
-        std::exit(0);
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
+    const int status = host::run_child(body, all, output.path, messages.path);
     return {status, messages.read(), output.read(), failures.read()};
+}
+
+/// In the child. Forked ones of it write to the same file.
+void tell(const std::string &failure)
+{
+    const char *path = std::getenv("DAT_TEST_FAILURES");
+    std::ofstream(path, std::ios::app) << failure + "\n" << std::flush;
 }
 
 } // namespace
@@ -107,29 +113,22 @@ unsigned lines_with(const std::string &text, const std::string &part)
 void expect(bool holds, const char *file, int line, const char *what)
 {
     if (!holds)
-        dprintf(failure_fd, "%s:%d: %s\n", file, line, what);
+        tell(std::string(file) + ":" + std::to_string(line) + ": " + what);
 }
 
 void expect_equal(unsigned long have, unsigned long want, const char *file, int line,
                   const char *what)
 {
-    if (have != want)
-        dprintf(failure_fd, "%s:%d: %s: 0x%lx, not 0x%lx\n", file, line, what, have, want);
+    if (have == want)
+        return;
+    std::ostringstream numbers;
+    numbers << std::hex << ": 0x" << have << ", not 0x" << want;
+    tell(std::string(file) + ":" + std::to_string(line) + ": " + what + numbers.str());
 }
 
 void ignore_leaks()
 {
     leaks_are_ignored = true;
-}
-
-bool is_mapped(const std::string &file)
-{
-    std::ifstream maps("/proc/self/maps");
-    for (std::string one; std::getline(maps, one);) {
-        if (one.find(file) != std::string::npos)
-            return true;
-    }
-    return false;
 }
 
 namespace {
@@ -157,14 +156,14 @@ unsigned seen(const std::string &what, const std::string &name)
 } // namespace scenario
 
 /// The stub finds it in the test program.
-extern "C" __attribute__((visibility("default"))) void stub_saw(const char *what, const char *name)
+extern "C" OSD_EXPORT void stub_saw(const char *what, const char *name)
 {
     std::lock_guard guard(scenario::tally::the().lock);
     ++scenario::tally::the().counts[std::string(what) + " " + name];
 }
 
 /// The leak sanitizer asks.
-extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off()
+extern "C" OSD_EXPORT int __lsan_is_turned_off()
 {
     return scenario::leaks_are_ignored;
 }

@@ -8,7 +8,7 @@
 namespace scenario {
 
 struct outcome {
-    int status;           ///< as waitpid says; 0: returned and exited normally
+    int status;           ///< 0: returned and exited normally
     std::string messages; ///< what was written to standard error
     std::string output;   ///< to standard output
     std::string failures; ///< EXPECTs that did not hold
@@ -35,8 +35,8 @@ void expect_equal(unsigned long have, unsigned long want, const char *file, int 
 /// For a child forked while threads run: their memory counts as lost in the child.
 void ignore_leaks();
 
-/// Whether a file of that name is mapped into this process.
-bool is_mapped(const std::string &file);
+/// Whether a library whose path contains `part` is in this process.
+bool is_mapped(const std::string &part);
 /// How often the stub reported `what` for the adapter.
 unsigned seen(const std::string &what, const std::string &name);
 

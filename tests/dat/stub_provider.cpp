@@ -14,6 +14,10 @@
 // Built as it is and with
 //   STUB_WITHOUT_INIT, STUB_WITHOUT_FINI  the symbol is missing
 //   STUB_REGISTERS_EARLY                  the constructor registers "early", init nothing
+#define EXPORT_DAT_SYMBOLS
+#include "osd_annotations.hpp"
+#include "stub_saw.hpp"
+
 #include <cstdarg>
 #include <cstddef>
 #include <cstdlib>
@@ -21,11 +25,6 @@
 #include <dat2/dat_registry.h>
 #include <dat2/udat.h>
 #include <pthread.h>
-
-#define STUB_EXPORT __attribute__((visibility("default")))
-
-/// The test program counts with it; programs that do not care lack it.
-extern "C" __attribute__((weak)) void stub_saw(const char *what, const char *name);
 
 namespace {
 
@@ -59,12 +58,6 @@ public:
     guard(const guard &) = delete;
     guard &operator=(const guard &) = delete;
 };
-
-void saw(const char *what, const char *name)
-{
-    if (stub_saw != nullptr)
-        stub_saw(what, name);
-}
 
 DAT_RETURN failure(unsigned type, unsigned subtype)
 {
@@ -332,12 +325,12 @@ __attribute__((destructor)) void depart()
 
 } // namespace
 
-extern "C" STUB_EXPORT void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *)
+extern "C" OSD_EXPORT void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *)
 {
     saw("init", info->ia_name);
 }
 
-extern "C" STUB_EXPORT void dat_provider_fini(const DAT_PROVIDER_INFO *info)
+extern "C" OSD_EXPORT void dat_provider_fini(const DAT_PROVIDER_INFO *info)
 {
     saw("fini", info->ia_name);
 }
@@ -345,14 +338,14 @@ extern "C" STUB_EXPORT void dat_provider_fini(const DAT_PROVIDER_INFO *info)
 #else
 
 #ifndef STUB_WITHOUT_INIT
-extern "C" STUB_EXPORT void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *instance)
+extern "C" OSD_EXPORT void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *instance)
 {
     start(info, instance);
 }
 #endif
 
 #ifndef STUB_WITHOUT_FINI
-extern "C" STUB_EXPORT void dat_provider_fini(const DAT_PROVIDER_INFO *info)
+extern "C" OSD_EXPORT void dat_provider_fini(const DAT_PROVIDER_INFO *info)
 {
     stop(info);
 }

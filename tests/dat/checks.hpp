@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What is expected of most scenarios.
+#pragma once
+
+#include "scenario.hpp"
+
+#include <doctest/doctest.h>
+
+namespace scenario {
+
+/// A scenario whose every EXPECT held, that ended well and said nothing nobody asked for.
+inline void check_quiet(const outcome &result)
+{
+    CHECK(result.failures == "");
+    CHECK(result.status == 0);
+    CHECK(result.messages == "");
+    CHECK(result.output == "");
+}
+
+/// The same, but with exactly these lines on standard error.
+inline void check_says(const outcome &result, const std::string &messages)
+{
+    CHECK(result.failures == "");
+    CHECK(result.status == 0);
+    CHECK(result.messages == messages);
+}
+
+} // namespace scenario
