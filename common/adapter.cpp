@@ -110,8 +110,8 @@ bool adapter::consumer_objects_left()
 {
     osd::lock_guard hold(lock_);
     const std::size_t own_evds = owns_async_evd_ ? 1 : 0;
-    return pzs.live() + lmrs.live() + rmrs.live() + cnos.live() + eps.live() + sps.live() +
-               crs.live() + evds.live() >
+    return pzs.live() + lmrs.live() + rmrs.live() + cnos.live() + srqs.live() + eps.live() +
+               sps.live() + crs.live() + evds.live() >
            own_evds;
 }
 
@@ -140,6 +140,7 @@ void adapter::tear_down()
     crs.for_each([this](cr &request) { request.refuse(), destroy(crs, request); });
     eps.for_each([this](endpoint &ep) { ep.shut_down(), destroy(eps, ep); });
     timers.stop();
+    srqs.for_each([this](shared_recv_queue &srq) { srq.release(), destroy(srqs, srq); });
     lmrs.for_each([this](lmr &region) {
         transport::dapls_ib_mr_deregister(region.mr);
         destroy(lmrs, region);
@@ -277,7 +278,9 @@ void adapter::fill(DAT_IA_ATTR &out) const
     out.max_rdma_read_out = attr.max_rdma_read_per_ep_out;
     out.max_rdma_read_per_ep_in_guaranteed = DAT_TRUE;
     out.max_rdma_read_per_ep_out_guaranteed = DAT_TRUE;
-    out.extension_supported = DAT_EXTENSION_NONE;
+    const bool extended = attr.immediate_data || attr.atomics;
+    out.extension_supported = extended ? DAT_EXTENSION_IB : DAT_EXTENSION_NONE;
+    out.extension_version = extended ? DAT_IB_EXTENSION_VERSION : 0;
 }
 
 namespace {
@@ -315,6 +318,7 @@ void adapter::fill(DAT_PROVIDER_ATTR &out) const
     out.pz_support = DAT_PZ_UNIQUE;
     out.optimal_buffer_alignment = DAT_OPTIMAL_ALIGNMENT;
     out.dto_async_return_guaranteed = DAT_TRUE;
+    out.srq_supported = claims.srq && attr.max_srqs != 0 ? DAT_TRUE : DAT_FALSE;
     out.rmr_scope_supported = DAT_RMR_SCOPE_PZ;
     out.ha_loadbalancing = DAT_HA_LB_NONE;
     out.num_provider_specific_attr = attr.num_named_attrs;

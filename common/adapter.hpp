@@ -11,6 +11,7 @@
 #include "pz.hpp"
 #include "rmr.hpp"
 #include "service_point.hpp"
+#include "shared_recv_queue.hpp"
 #include "timer.hpp"
 
 namespace dapl::DAPL_TRANSPORT {
@@ -85,6 +86,7 @@ public:
     pool<rmr> rmrs;
     pool<cno> cnos;
     pool<evd> evds;
+    pool<shared_recv_queue> srqs;
     pool<endpoint> eps;
     pool<service_point> sps;
     pool<cr> crs;

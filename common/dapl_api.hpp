@@ -7,6 +7,8 @@
 #include "object.hpp"
 #include "osd_time.hpp"
 
+#include <cstdarg>
+
 namespace dapl::DAPL_TRANSPORT {
 
 inline osd::deadline deadline_of(DAT_TIMEOUT timeout_us)
@@ -67,6 +69,9 @@ DAT_RETURN dapl_evd_dequeue(DAT_EVD_HANDLE, DAT_EVENT *);
 
 DAT_RETURN dapl_ep_create(DAT_IA_HANDLE, DAT_PZ_HANDLE, DAT_EVD_HANDLE, DAT_EVD_HANDLE,
                           DAT_EVD_HANDLE, const DAT_EP_ATTR *, DAT_EP_HANDLE *);
+DAT_RETURN dapl_ep_create_with_srq(DAT_IA_HANDLE, DAT_PZ_HANDLE, DAT_EVD_HANDLE, DAT_EVD_HANDLE,
+                                   DAT_EVD_HANDLE, DAT_SRQ_HANDLE, const DAT_EP_ATTR *,
+                                   DAT_EP_HANDLE *);
 DAT_RETURN dapl_ep_query(DAT_EP_HANDLE, DAT_EP_PARAM_MASK, DAT_EP_PARAM *);
 DAT_RETURN dapl_ep_modify(DAT_EP_HANDLE, DAT_EP_PARAM_MASK, const DAT_EP_PARAM *);
 DAT_RETURN dapl_ep_connect(DAT_EP_HANDLE, DAT_IA_ADDRESS_PTR, DAT_CONN_QUAL, DAT_TIMEOUT, DAT_COUNT,
@@ -113,9 +118,20 @@ DAT_RETURN dapl_rsp_create(DAT_IA_HANDLE, DAT_CONN_QUAL, DAT_EP_HANDLE, DAT_EVD_
 DAT_RETURN dapl_rsp_query(DAT_RSP_HANDLE, DAT_RSP_PARAM_MASK, DAT_RSP_PARAM *);
 DAT_RETURN dapl_rsp_free(DAT_RSP_HANDLE);
 
+DAT_RETURN dapl_srq_create(DAT_IA_HANDLE, DAT_PZ_HANDLE, DAT_SRQ_ATTR *, DAT_SRQ_HANDLE *);
+DAT_RETURN dapl_srq_query(DAT_SRQ_HANDLE, DAT_SRQ_PARAM_MASK, DAT_SRQ_PARAM *);
+DAT_RETURN dapl_srq_resize(DAT_SRQ_HANDLE, DAT_COUNT);
+DAT_RETURN dapl_srq_set_lw(DAT_SRQ_HANDLE, DAT_COUNT);
+DAT_RETURN dapl_srq_free(DAT_SRQ_HANDLE);
+template <class Safety>
+DAT_RETURN dapl_srq_post_recv(DAT_SRQ_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE);
+
 DAT_RETURN dapl_pz_create(DAT_IA_HANDLE, DAT_PZ_HANDLE *);
 DAT_RETURN dapl_pz_query(DAT_PZ_HANDLE, DAT_PZ_PARAM_MASK, DAT_PZ_PARAM *);
 DAT_RETURN dapl_pz_free(DAT_PZ_HANDLE);
+
+template <class Safety>
+DAT_RETURN dapl_extension_op(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
 
 /// The two promises about threads, chosen by the line of dat.conf that opened the adapter.
 struct one_thread_per_object {

@@ -24,7 +24,7 @@ enum debug_type : unsigned {
 extern unsigned debug_mask; // set once, before the first adapter opens
 
 void debug_init();
-void debug_line(const char *format, ...) OSD_COLD __attribute__((format(printf, 1, 2)));
+void debug_line(const char *format, ...) OSD_COLD OSD_PRINTF(1, 2);
 
 } // namespace dapl::DAPL_TRANSPORT
 

@@ -26,13 +26,15 @@
 //   upcall     Called by the port, from any thread, holding no lock of the port that a control
 //              or hot operation takes. Never blocks for long. The consumer's code may run inside.
 //
-// Statuses are DAT return codes (class included). An operation that fails leaves its object as it
-// was before the call; whoever first decides that something failed logs it, once.
+// Statuses are DAT return codes (class included); numbers of arguments in them are those of the DAT
+// call behind the operation, because the consumer sees them. An operation that fails leaves its
+// object as it was before the call; whoever first decides that something failed logs it, once.
 #pragma once
 
 #include "dapl_status.hpp"
 #include "osd_sync.hpp"
 
+#include <dat2/dat_ib_extensions.h>
 #include <dat2/udat.h>
 
 #include <cstddef>
@@ -52,19 +54,27 @@ namespace dapl::DAPL_TRANSPORT {
 // ------------------------------------------------------------------------------------ features
 
 /// What a port promises (its port.toml says which; each can be switched off at build time).
-/// Unclaimed means: the common layer does without, or answers "model not supported".
+/// Unclaimed means: the common layer does without, or answers "model not supported". [port]:
+/// decided inside the port, the common layer does not look.
 struct features {
-    bool cq_wait = false; ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool cq_wait = false;        ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool immediate_data = false; ///< post_extended: RDMA writes that carry 32 bits to a receive
+    bool atomics = false;        ///< post_extended: fetch-and-add, compare-and-swap
+    bool direct_post = false;    ///< [port] DAT triplets go to the device as they are
+    bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
+    bool inline_send = false;    ///< [port] short messages travel inside the work request
+    bool srq = false;            ///< shared receive queues: srq_*, post_srq_recv, qp_alloc_srq
 };
 
 // ---------------------------------------------------------------------------- words of the trade
 
 // Objects of the common layer. A port keeps references to hand them back in upcalls.
-class adapter;       ///< an open IA
-class endpoint;      ///< an EP, owner of a qp
-class evd;           ///< an event dispatcher, owner of a cq
-class service_point; ///< a PSP or RSP, owner of a listener
-struct work_queue;   ///< the posted operations of one direction of an endpoint
+class adapter;           ///< an open IA
+class endpoint;          ///< an EP, owner of a qp
+class evd;               ///< an event dispatcher, owner of a cq
+class service_point;     ///< a PSP or RSP, owner of a listener
+class shared_recv_queue; ///< an SRQ, owner of a port's srq
+struct work_queue;       ///< the posted operations of one direction of an endpoint
 
 /// Bytes that travel with connection requests and their answers. The memory is the caller's and
 /// valid during the call.
@@ -106,7 +116,9 @@ struct hca_attr {
     DAT_VLEN max_mr_size = 0;                    ///< bytes
     DAT_UINT32 max_message_size = 0;             ///< bytes
     DAT_UINT32 max_rdma_size = 0;                ///< bytes
-    DAT_COUNT max_private_data_size = 0;         ///< bytes, in each direction; at least 64
+    DAT_COUNT max_private_data_size = 0;         ///< bytes, in each direction; DAT wants 64
+    bool immediate_data = false;                 ///< [immediate_data] this device can
+    bool atomics = false;                        ///< [atomics] this device can
     const DAT_NAMED_ATTR *named_attrs = nullptr; ///< shown as provider_specific_attr
     DAT_COUNT num_named_attrs = 0;
 };
@@ -132,17 +144,33 @@ struct qp_params {
     DAT_COUNT max_send_iov;
     DAT_COUNT max_rdma_read_in;
     DAT_COUNT max_rdma_read_out;
+    work_queue *receiver; ///< [srq] stands for this qp in completions of shared receives
+};
+
+/// What a shared receive queue is made with. The numbers are within hca_attr.
+struct srq_params {
+    shared_recv_queue *owner; ///< for upcalls
+    DAT_COUNT max_recv;
+    DAT_COUNT max_recv_iov;
 };
 
 /// A posted operation. The common layer fills it before it posts, and owns it again once the
-/// completion was polled. It stays at its address from post to completion. A port that needs
+/// completion was polled; one whose success is suppressed, once anything posted later on the same
+/// queue was polled or the qp is freed. Until then it stays at its address. A port that needs
 /// memory per operation derives its `wr` from this one.
 struct work_request {
     DAT_DTO_COOKIE cookie;
     work_queue *queue;   ///< where it was posted
     DAT_UINT32 length;   ///< bytes, sum of the local segments
     DAT_UINT32 sequence; ///< number in its queue, in post order
-    DAT_DTOS operation;  ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE
+    DAT_DTOS operation;  ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE; or extended
+};
+
+/// What an extended operation takes besides its segments.
+struct extended_operands {
+    DAT_UINT32 immediate;      ///< DAT_IB_DTO_RDMA_WRITE_IMMED: arrives as this number
+    DAT_UINT64 add_or_compare; ///< DAT_IB_DTO_FETCH_ADD: added; _CMP_SWAP: compared with
+    DAT_UINT64 swap;           ///< DAT_IB_DTO_CMP_SWAP: stored if equal
 };
 
 /// A finished operation, as polled from a CQ.
@@ -150,6 +178,11 @@ struct completion {
     work_request *wr;
     DAT_UINT32 length; ///< bytes received; read for DAT_DTO_RECEIVE only
     DAT_DTO_COMPLETION_STATUS status;
+    bool has_immediate;   ///< [immediate_data] a write with immediate data took the receive
+    DAT_UINT32 immediate; ///< [immediate_data] what it carried
+    /// [srq] For a receive that was posted with post_srq_recv: qp_params::receiver of the qp that
+    /// took it; null when that qp was freed since.
+    work_queue *receiver;
 };
 
 struct connect_params {
@@ -173,12 +206,27 @@ enum class reject_reason {
 
 // ---------------------------------------------------------------------------------- operations
 
+/// A port without shared receive queues names no type for them.
+template <class Types>
+concept names_srq = requires
+{
+    typename Types::srq;
+};
+template <class Types>
+struct srq_of {
+    struct type {};
+};
+template <names_srq Types>
+struct srq_of<Types> {
+    using type = typename Types::srq;
+};
+
 /// Base of every port: its types, and "model not supported" for each optional operation. The
 /// required operations stand below as comments, with their signatures; check_transport, at the
 /// end, names at compile time what is missing or mistyped.
 ///
 /// Types a port shall name: hca, pd, mr, cq, qp, wr (work_request or derived from it), cr,
-/// listener.
+/// listener; with the feature of that name also srq.
 template <class Types>
 struct dapls_ib : Types {
     using typename Types::cq;
@@ -189,6 +237,7 @@ struct dapls_ib : Types {
     using typename Types::pd;
     using typename Types::qp;
     using typename Types::wr;
+    using srq = typename srq_of<Types>::type;
 
     // --- HCA ---
 
@@ -261,6 +310,39 @@ struct dapls_ib : Types {
     // status dapls_ib_qp_reset(qp &)
     //   After a disconnect: back to the state that qp_alloc left. Otherwise as qp_free.
 
+    // --- shared receive queue ---
+
+    /// [srq] Control.
+    static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &) { return not_supported; }
+
+    /// [srq] No qp refers to it. Fence. Receives that no qp has taken do not come back.
+    static void dapls_ib_srq_free(srq &) {}
+
+    /// [srq] Control, also beside hot operations of this srq.
+    static status dapls_ib_srq_resize(srq &, DAT_COUNT /*max_recv*/) { return not_supported; }
+
+    /// [srq] Asks for one dapl_srq_limit_callback when fewer receives than this are left; 0 asks
+    /// for none. Control.
+    static status dapls_ib_srq_set_limit(srq &, DAT_COUNT /*low_watermark*/)
+    {
+        return not_supported;
+    }
+
+    /// [srq] Hot. One thread at a time per srq. Otherwise as post_recv.
+    static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT /*segments*/,
+                                         const DAT_LMR_TRIPLET *)
+    {
+        return not_supported;
+    }
+
+    /// [srq] As qp_alloc, for a qp that takes its receives from the srq. It is never reset: the
+    /// common layer frees it and makes a new one.
+    static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq * /*recv_cq*/, cq * /*send_cq*/,
+                                        const qp_params &)
+    {
+        return not_supported;
+    }
+
     // --- data ---
 
     // status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
@@ -272,6 +354,16 @@ struct dapls_ib : Types {
 
     // status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
     //   In every state of the qp. Otherwise as post_send.
+
+    /// [immediate_data, atomics] Posts wr.operation: DAT_IB_DTO_RDMA_WRITE_IMMED, _FETCH_ADD or
+    /// _CMP_SWAP, the latter two with one local segment of 8 bytes and a remote address aligned to
+    /// 8. Otherwise as post_send.
+    static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT /*segments*/,
+                                         const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
+                                         const extended_operands &, DAT_COMPLETION_FLAGS)
+    {
+        return not_supported;
+    }
 
     // --- connection ---
 
@@ -285,7 +377,8 @@ struct dapls_ib : Types {
 
     // status dapls_ib_connect(qp &, const connect_params &)
     //   Starts connecting. Success obliges the port to exactly one dapl_evd_connection_callback:
-    //   ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or TIMED_OUT. Control; does not
+    //   ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or TIMED_OUT. Receives posted
+    //   before an attempt that fails come back flushed before that callback. Control; does not
     //   wait for the peer. DAT_INVALID_ADDRESS for an address of the wrong kind.
 
     // status dapls_ib_accept_connection(cr &, qp &, const private_data &)
@@ -321,6 +414,9 @@ void dapl_evd_connection_callback(endpoint &, DAT_EVENT_NUMBER, const private_da
 /// A completion was added to the CQ of this EVD after completion_notify.
 void dapl_evd_dto_callback(evd &);
 
+/// [srq] Fewer receives are left than srq_set_limit named.
+void dapl_srq_limit_callback(shared_recv_queue &);
+
 /// The CQ lost completions and is unusable.
 void dapl_evd_cq_async_error_callback(evd &);
 
@@ -341,6 +437,7 @@ struct check_transport {
     using cq = typename T::cq;
     using qp = typename T::qp;
     using wr = typename T::wr;
+    using srq = typename T::srq;
     using cr = typename T::cr;
     using listener = typename T::listener;
 
@@ -369,9 +466,20 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_qp_alloc, status (*)(pd &, qp &, cq *, cq *, const qp_params &));
     DAPLS_IB_OP(dapls_ib_qp_free, void (*)(qp &));
     DAPLS_IB_OP(dapls_ib_qp_reset, status (*)(qp &));
+    DAPLS_IB_OP(dapls_ib_srq_alloc, status (*)(pd &, srq &, const srq_params &));
+    DAPLS_IB_OP(dapls_ib_srq_free, void (*)(srq &));
+    DAPLS_IB_OP(dapls_ib_srq_resize, status (*)(srq &, DAT_COUNT));
+    DAPLS_IB_OP(dapls_ib_srq_set_limit, status (*)(srq &, DAT_COUNT));
+    DAPLS_IB_OP(dapls_ib_post_srq_recv,
+                status (*)(srq &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
+    DAPLS_IB_OP(dapls_ib_qp_alloc_srq,
+                status (*)(pd &, qp &, srq &, cq *, cq *, const qp_params &));
     DAPLS_IB_OP(dapls_ib_post_send, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
                                                const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS));
     DAPLS_IB_OP(dapls_ib_post_recv, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
+    DAPLS_IB_OP(dapls_ib_post_extended,
+                status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
+                           const extended_operands &, DAT_COMPLETION_FLAGS));
     DAPLS_IB_OP(dapls_ib_setup_conn_listener,
                 status (*)(hca &, listener &, service_point &, DAT_CONN_QUAL &));
     DAPLS_IB_OP(dapls_ib_remove_conn_listener, void (*)(listener &));

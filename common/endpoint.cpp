@@ -14,7 +14,8 @@ namespace dapl::DAPL_TRANSPORT {
 endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR &attr,
                    const ep_objects &objects, DAT_EP_STATE first)
     : object(vector, mark::ep, owner), state_(first), attr_(attr), zone_(objects.zone),
-      recv_evd_(objects.recv), request_evd_(objects.request), connect_evd_(objects.connect)
+      recv_evd_(objects.recv), request_evd_(objects.request), connect_evd_(objects.connect),
+      shared_(objects.shared)
 {
     connect_timeout_.ep = failure_.ep = this;
     connect_timeout_.expired = [](timer_record &record) {
@@ -39,19 +40,13 @@ status endpoint::attach_qp()
     if (!zone_)
         return success;
     send_queue_ = request_evd_ ? work_queue::create(this, attr_.max_request_dtos) : nullptr;
-    recv_queue_ = recv_evd_ ? work_queue::create(this, attr_.max_recv_dtos) : nullptr;
-    status answer = out_of_memory;
-    if ((send_queue_ != nullptr || !request_evd_) && (recv_queue_ != nullptr || !recv_evd_)) {
-        const qp_params params{this,
-                               recv_evd_ ? attr_.max_recv_dtos : 0,
-                               request_evd_ ? attr_.max_request_dtos : 0,
-                               attr_.max_recv_iov,
-                               attr_.max_request_iov,
-                               attr_.max_rdma_read_in,
-                               attr_.max_rdma_read_out};
-        answer = transport::dapls_ib_qp_alloc(zone_->pd, qp_, recv_evd_ ? recv_evd_->cq() : nullptr,
-                                              request_evd_ ? request_evd_->cq() : nullptr, params);
-    }
+    if (shared_)
+        recv_queue_ = work_queue::create_drawing(this, *shared_->receives());
+    else
+        recv_queue_ = recv_evd_ ? work_queue::create(this, attr_.max_recv_dtos) : nullptr;
+    const bool complete =
+        (send_queue_ != nullptr || !request_evd_) && (recv_queue_ != nullptr || !recv_evd_);
+    const status answer = complete ? alloc_qp() : out_of_memory;
     has_qp_ = answer.ok();
     if (!has_qp_) {
         delete std::exchange(send_queue_, nullptr);
@@ -61,6 +56,25 @@ status endpoint::attach_qp()
     max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
     max_recv_iov_ = static_cast<std::uint32_t>(attr_.max_recv_iov);
     return success;
+}
+
+status endpoint::alloc_qp()
+{
+    const bool own_recvs = recv_evd_ && !shared_;
+    const qp_params params{this,
+                           own_recvs ? attr_.max_recv_dtos : 0,
+                           request_evd_ ? attr_.max_request_dtos : 0,
+                           attr_.max_recv_iov,
+                           attr_.max_request_iov,
+                           attr_.max_rdma_read_in,
+                           attr_.max_rdma_read_out,
+                           shared_ ? recv_queue_ : nullptr};
+    transport::cq *recv_cq = recv_evd_ ? recv_evd_->cq() : nullptr;
+    transport::cq *send_cq = request_evd_ ? request_evd_->cq() : nullptr;
+    if (shared_)
+        return transport::dapls_ib_qp_alloc_srq(zone_->pd, qp_, shared_->port_srq, recv_cq, send_cq,
+                                                params);
+    return transport::dapls_ib_qp_alloc(zone_->pd, qp_, recv_cq, send_cq, params);
 }
 
 void endpoint::detach_qp()
@@ -80,18 +94,28 @@ void endpoint::detach_qp()
 
 status endpoint::reset_qp()
 {
+    if (shared_) { // what it took from the SRQ and is not polled yet shall name nobody
+        detach_qp();
+        return attach_qp();
+    }
     if (!has_qp_)
         return success;
     osd::lock_guard no_sends(send_lock_);
     osd::lock_guard no_recvs(recv_lock_);
     quiesce();
-    const status clean = transport::dapls_ib_qp_reset(qp_);
+    spare_queue sends;
+    spare_queue recvs;
+    // Memory first: nothing undoes the port's reset.
+    status answer = out_of_memory;
+    if (prepare(sends, send_queue_) && prepare(recvs, recv_queue_))
+        answer = transport::dapls_ib_qp_reset(qp_);
     ia->timers.cancel(failure_);
-    const bool renewed = clean.ok() &&
-                         renew(send_queue_, request_evd_.get(), attr_.max_request_dtos) &&
-                         renew(recv_queue_, recv_evd_.get(), attr_.max_recv_dtos);
+    if (answer.ok()) {
+        renew(send_queue_, request_evd_.get(), std::move(sends));
+        renew(recv_queue_, recv_evd_.get(), std::move(recvs));
+    }
     own_queues(this);
-    return clean.ok() && !renewed ? out_of_memory : clean;
+    return answer;
 }
 
 /// Before a fence: no completion that fails and no timeout acts on the queue pair any more.
@@ -113,17 +137,22 @@ void endpoint::own_queues(endpoint *owner)
     }
 }
 
-/// After a reset no completion of earlier operations may surface.
-bool endpoint::renew(work_queue *&queue, evd *completions, DAT_COUNT limit)
+/// A queue to take the place of this one, if it is not idle. False when out of memory.
+bool endpoint::prepare(spare_queue &spare, const work_queue *queue)
 {
     if (queue == nullptr || queue->idle())
         return true;
-    work_queue *fresh = work_queue::create(nullptr, limit);
-    if (fresh == nullptr)
-        return false;
+    spare.reset(work_queue::create(nullptr, static_cast<DAT_COUNT>(queue->limit)));
+    return spare != nullptr;
+}
+
+/// After a reset no completion of earlier operations may surface.
+void endpoint::renew(work_queue *&queue, evd *completions, spare_queue &&spare)
+{
+    if (spare == nullptr)
+        return;
     orphan(queue, completions);
-    queue = fresh;
-    return true;
+    queue = spare.release();
 }
 
 /// The EVD may still poll completions of this queue: it takes the memory over.
@@ -131,10 +160,10 @@ void endpoint::orphan(work_queue *&queue, evd *completions)
 {
     if (queue == nullptr)
         return;
-    if (queue->idle())
-        delete queue;
-    else
+    if (queue->is_named())
         completions->adopt(queue);
+    else
+        delete queue;
     queue = nullptr;
 }
 
@@ -154,15 +183,17 @@ status endpoint::state_error() const
     return status::error(DAT_INVALID_STATE, subtypes[state()]);
 }
 
-status endpoint::not_postable() const
+/// What else may be in the way of a post than what was seen: there is no queue pair.
+status endpoint::unfit_or(status seen) const
 {
-    return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
+    return has_qp_ ? seen : status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
 }
 
-/// An endpoint without a queue pair takes none.
-status endpoint::too_many_segments() const
+/// Or the endpoint has no receives of its own.
+status endpoint::unfit_for_recvs_or(status seen) const
 {
-    return has_qp_ ? invalid_parameter(2) : not_postable();
+    return shared_ ? status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE)
+                   : unfit_or(seen);
 }
 
 DAT_UINT64 sum_of_lengths(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
@@ -427,17 +458,30 @@ void endpoint::leave(DAT_EVENT_NUMBER event, const private_data &data)
 {
     user_of<evd> target; // stays while it is told, whatever becomes of ours
     bool stored = false;
+    bool connection_ended = false;
     {
         osd::lock_guard hold(lock_);
+        const DAT_EP_STATE before = state();
         if (!enter_state_after(event, data)) {
             dapl_log(DAPL_DBG_TYPE_CM, "EP %p: connection event 0x%x in state %d is dropped",
-                     to_handle(this), event, state());
+                     to_handle(this), event, before);
             return;
         }
+        connection_ended =
+            before == DAT_EP_STATE_CONNECTED || before == DAT_EP_STATE_DISCONNECT_PENDING;
         target = user_of<evd>(connect_evd_.get());
         stored = store_event(target.get(), event, data);
     }
     announce(target.get(), stored);
+    if (shared_ && connection_ended)
+        last_receive_taken();
+}
+
+/// Consumers wait for this before they free an endpoint that draws from an SRQ: from now on it
+/// takes no receive.
+void endpoint::last_receive_taken()
+{
+    ia->async_error(DAT_ASYNC_ERROR_EP_BROKEN, to_handle(this), DAT_EP_TRANSFER_TO_ERROR);
 }
 
 void endpoint::announce(evd *target, bool stored)
@@ -486,6 +530,8 @@ evd *endpoint::failure_to_announce()
         target = user_of<evd>(connect_evd_.get());
         stored = failure_stored_;
     }
+    if (shared_)
+        last_receive_taken();
     return to_notify(std::move(target), stored);
 }
 
@@ -505,7 +551,7 @@ void dapl_evd_qp_async_error_callback(endpoint &ep)
 ep_objects endpoint::objects()
 {
     osd::lock_guard hold(lock_);
-    return {zone_.get(), recv_evd_.get(), request_evd_.get(), connect_evd_.get()};
+    return {zone_.get(), recv_evd_.get(), request_evd_.get(), connect_evd_.get(), shared_.get()};
 }
 
 namespace {
@@ -571,6 +617,7 @@ void endpoint::fill(DAT_EP_PARAM &out)
     out.recv_evd_handle = recv_evd_ ? to_handle(recv_evd_.get()) : DAT_HANDLE_NULL;
     out.request_evd_handle = request_evd_ ? to_handle(request_evd_.get()) : DAT_HANDLE_NULL;
     out.ep_attr = attr_;
+    out.srq_handle = shared_ ? to_handle(shared_.get()) : DAT_HANDLE_NULL;
     osd::lock_guard hold(lock_);
     out.connect_evd_handle = connect_evd_ ? to_handle(connect_evd_.get()) : DAT_HANDLE_NULL;
     out.ep_state = state();

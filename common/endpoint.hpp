@@ -10,6 +10,7 @@
 #include "evd.hpp"
 #include "osd_address.hpp"
 #include "pz.hpp"
+#include "shared_recv_queue.hpp"
 #include "timer.hpp"
 
 namespace dapl::DAPL_TRANSPORT {
@@ -26,12 +27,24 @@ struct connect_request {
     private_data data;
 };
 
+/// An operation of the IB extension, as the consumer gave it.
+struct extended_request {
+    DAT_IB_DTOS operation;
+    DAT_COUNT segments;
+    const DAT_LMR_TRIPLET *local;
+    const DAT_RMR_TRIPLET *remote;
+    extended_operands operands;
+    DAT_DTO_COOKIE cookie;
+    DAT_COMPLETION_FLAGS flags;
+};
+
 /// The objects an endpoint works with. Null is allowed until it connects.
 struct ep_objects {
     pz *zone = nullptr;
     evd *recv = nullptr;
     evd *request = nullptr;
     evd *connect = nullptr;
+    shared_recv_queue *shared = nullptr; ///< where its receives come from; never changes
 };
 
 class endpoint : public object {
@@ -76,6 +89,8 @@ public:
                         const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                         DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
     template <class Safety>
+    status post_extended(const extended_request &wanted) OSD_UNCHECKED;
+    template <class Safety>
     status post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
                      DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
 
@@ -94,7 +109,9 @@ private:
     status attach_qp();
     void detach_qp();
     status reset_qp();
-    static bool renew(work_queue *&queue, evd *completions, DAT_COUNT limit);
+    using spare_queue = std::unique_ptr<work_queue>;
+    static bool prepare(spare_queue &spare, const work_queue *queue);
+    static void renew(work_queue *&queue, evd *completions, spare_queue &&spare);
     void own_queues(endpoint *owner);
     void quiesce();
     status ready_to_connect() OSD_EXCLUDES(lock_);
@@ -107,8 +124,16 @@ private:
     bool has_connect_evd() OSD_EXCLUDES(lock_);
     void note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
     void start_timer(DAT_TIMEOUT timeout_us);
-    status not_postable() const OSD_COLD;
-    status too_many_segments() const OSD_COLD;
+    template <bool rdma>
+    status check_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                         const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
+                         int flags_position);
+    template <class Post>
+    status post(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie, Post &&post_it);
+    status unfit_or(status seen) const OSD_COLD;
+    status unfit_for_recvs_or(status seen) const OSD_COLD;
+    status alloc_qp();
+    void last_receive_taken();
 
     // What posting reads comes first.
     std::atomic<DAT_EP_STATE> state_;
@@ -128,6 +153,7 @@ private:
     user_of<evd> recv_evd_;
     user_of<evd> request_evd_;
     user_of<evd> connect_evd_ OSD_GUARDED_BY(lock_); ///< possibly of another open adapter
+    const user_of<shared_recv_queue> shared_;
 
     struct timer : timer_record {
         endpoint *ep;
@@ -161,27 +187,46 @@ OSD_ALWAYS_INLINE DAT_UINT64 total_length(DAT_COUNT segments, const DAT_LMR_TRIP
     return segments == 1 ? local->segment_length : sum_of_lengths(segments, local);
 }
 
-template <class Safety>
-class post_guard {
-public:
-    explicit post_guard(osd::mutex &m) OSD_UNCHECKED : mutex_(m)
-    {
-        if constexpr (Safety::locks)
-            mutex_.lock();
+/// What is wrong with a request, by the positions in the DAT calls: segments 2, local 3, remote 5
+/// for RDMA, flags last.
+template <bool rdma>
+OSD_ALWAYS_INLINE status endpoint::check_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                                 const DAT_RMR_TRIPLET *remote,
+                                                 DAT_COMPLETION_FLAGS flags, int flags_position)
+{
+    if (static_cast<std::uint32_t>(segments) > max_request_iov_) [[unlikely]]
+        return unfit_or(invalid_parameter(2));
+    if (local == nullptr && segments != 0) [[unlikely]]
+        return invalid_parameter(3);
+    if (rdma && remote == nullptr) [[unlikely]]
+        return invalid_parameter(5);
+    if ((static_cast<unsigned>(flags) & ~request_flags) != 0) [[unlikely]]
+        return invalid_parameter(flags_position);
+    const DAT_EP_STATE now = state_.load(std::memory_order_acquire);
+    if (now != DAT_EP_STATE_CONNECTED) [[unlikely]] {
+        if (now != DAT_EP_STATE_DISCONNECTED || !has_qp_)
+            return state_error();
     }
-    post_guard(const post_guard &) = delete;
-    post_guard &operator=(const post_guard &) = delete;
-    ~post_guard() OSD_UNCHECKED
-    {
-        if constexpr (Safety::locks)
-            mutex_.unlock();
-    }
+    return success;
+}
 
-private:
-    osd::mutex &mutex_;
-};
+/// Takes a work request, fills it, and lets the port post it.
+template <class Post>
+OSD_ALWAYS_INLINE status endpoint::post(DAT_DTOS operation, DAT_UINT64 length,
+                                        DAT_DTO_COOKIE cookie, Post &&post_it)
+{
+    transport::wr *wr = send_queue_ == nullptr ? nullptr : send_queue_->take();
+    if (wr == nullptr) [[unlikely]]
+        return out_of_memory;
+    wr->cookie = cookie;
+    wr->length = static_cast<DAT_UINT32>(length);
+    wr->operation = operation;
+    const status posted = post_it(*wr);
+    if (!posted.ok()) [[unlikely]]
+        send_queue_->put_back(*wr);
+    return posted;
+}
 
-/// Positions in the DAT calls: segments 2, local 3, remote 5 for RDMA, flags last.
 template <class Safety, DAT_DTOS operation>
 OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                                 const DAT_RMR_TRIPLET *remote,
@@ -189,37 +234,42 @@ OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LM
 {
     constexpr bool rdma = operation != DAT_DTO_SEND;
     post_guard<Safety> hold(send_lock_);
-
-    if (static_cast<std::uint32_t>(segments) > max_request_iov_) [[unlikely]]
-        return too_many_segments();
-    if (local == nullptr && segments != 0) [[unlikely]]
-        return invalid_parameter(3);
-    if (rdma && remote == nullptr) [[unlikely]]
-        return invalid_parameter(5);
-    if ((static_cast<unsigned>(flags) & ~request_flags) != 0) [[unlikely]]
-        return invalid_parameter(rdma ? 6 : 5);
-    const DAT_EP_STATE now = state_.load(std::memory_order_acquire);
-    if (now != DAT_EP_STATE_CONNECTED) [[unlikely]] {
-        if (now != DAT_EP_STATE_DISCONNECTED || !has_qp_)
-            return state_error();
-    }
+    const status checked = check_request<rdma>(segments, local, remote, flags, rdma ? 6 : 5);
+    if (!checked.ok()) [[unlikely]]
+        return checked;
     const DAT_UINT64 length = total_length(segments, local);
     const DAT_UINT64 most = operation == DAT_DTO_RDMA_WRITE ? remote->segment_length : 0xffffffff;
     const DAT_UINT64 least = operation == DAT_DTO_RDMA_READ ? remote->segment_length : 0;
     if (length > most || length < least) [[unlikely]]
         return status::error(DAT_LENGTH_ERROR);
+    return post(operation, length, cookie, [&](transport::wr &wr) {
+        return transport::dapls_ib_post_send(qp_, wr, segments, local, rdma ? remote : nullptr,
+                                             flags);
+    });
+}
 
-    transport::wr *wr = send_queue_ == nullptr ? nullptr : send_queue_->take();
-    if (wr == nullptr) [[unlikely]]
-        return out_of_memory;
-    wr->cookie = cookie;
-    wr->length = static_cast<DAT_UINT32>(length);
-    wr->operation = operation;
-    const status posted =
-        transport::dapls_ib_post_send(qp_, *wr, segments, local, rdma ? remote : nullptr, flags);
-    if (!posted.ok()) [[unlikely]]
-        send_queue_->put_back(*wr);
-    return posted;
+/// Atomics take one local segment of the size of their word, and a word that is aligned.
+template <class Safety>
+status endpoint::post_extended(const extended_request &wanted)
+{
+    constexpr DAT_UINT64 word = sizeof(DAT_UINT64);
+    const bool write = wanted.operation == DAT_IB_DTO_RDMA_WRITE_IMMED;
+    post_guard<Safety> hold(send_lock_);
+    const status checked = check_request<true>(wanted.segments, wanted.local, wanted.remote,
+                                               wanted.flags, write ? 7 : 6);
+    if (!checked.ok())
+        return checked;
+    const DAT_UINT64 length = total_length(wanted.segments, wanted.local);
+    if (write ? length > wanted.remote->segment_length
+              : length != word || wanted.remote->segment_length < word)
+        return status::error(DAT_LENGTH_ERROR);
+    if (!write && wanted.remote->virtual_address % word != 0)
+        return invalid_parameter(5);
+    return post(
+        static_cast<DAT_DTOS>(wanted.operation), length, wanted.cookie, [&](transport::wr &wr) {
+            return transport::dapls_ib_post_extended(qp_, wr, wanted.segments, wanted.local,
+                                                     wanted.remote, wanted.operands, wanted.flags);
+        });
 }
 
 template <class Safety>
@@ -228,7 +278,7 @@ OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_T
 {
     post_guard<Safety> hold(recv_lock_);
     if (static_cast<std::uint32_t>(segments) > max_recv_iov_) [[unlikely]]
-        return too_many_segments();
+        return unfit_for_recvs_or(invalid_parameter(2));
     if (local == nullptr && segments != 0) [[unlikely]]
         return invalid_parameter(3);
     if ((static_cast<unsigned>(flags) & ~recv_flags) != 0) [[unlikely]]
@@ -236,7 +286,7 @@ OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_T
 
     transport::wr *wr = recv_queue_ == nullptr ? nullptr : recv_queue_->take();
     if (wr == nullptr) [[unlikely]]
-        return has_qp_ ? out_of_memory : not_postable();
+        return unfit_for_recvs_or(out_of_memory);
     wr->cookie = cookie;
     wr->operation = DAT_DTO_RECEIVE;
     const status posted = transport::dapls_ib_post_recv(qp_, *wr, segments, local);

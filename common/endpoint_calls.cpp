@@ -90,33 +90,36 @@ status find_objects(const adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
 
 // ---------------------------------------------------------------------------- create and modify
 
+/// `position` is that of the attributes in the call.
 status attr_for_create(const adapter &ia, const DAT_EP_ATTR *given, const ep_objects &objects,
-                       DAT_EP_ATTR &attr)
+                       int position, DAT_EP_ATTR &attr)
 {
     attr = default_ep_attr(ia.attr);
     if (given == nullptr) {
-        if (objects.recv == nullptr)
+        if (objects.recv == nullptr || objects.shared != nullptr)
             attr.max_recv_dtos = 0;
         if (objects.request == nullptr)
             attr.max_request_dtos = 0;
         return success;
     }
-    const bool matches = counts_match(given->max_recv_dtos, objects.recv != nullptr) &&
-                         counts_match(given->max_request_dtos, objects.request != nullptr);
+    const bool own_recvs = objects.recv != nullptr && objects.shared == nullptr;
+    const bool matches =
+        (objects.shared != nullptr || counts_match(given->max_recv_dtos, own_recvs)) &&
+        counts_match(given->max_request_dtos, objects.request != nullptr);
     if (!matches || !fits(*given, ia.attr))
-        return invalid_parameter(6);
+        return invalid_parameter(position);
     attr = completed(*given, ia.attr);
     return success;
 }
 
-status create_ep(adapter &ia, const ep_objects &objects, const DAT_EP_ATTR *given,
+status create_ep(adapter &ia, const ep_objects &objects, const DAT_EP_ATTR *given, int position,
                  DAT_EP_HANDLE *out)
 {
     DAT_EP_ATTR attr;
-    if (const status checked = attr_for_create(ia, given, objects, attr); !checked.ok())
+    if (const status checked = attr_for_create(ia, given, objects, position, attr); !checked.ok())
         return checked;
     if (out == nullptr)
-        return invalid_parameter(7);
+        return invalid_parameter(position + 1);
     if (ia.live(ia.eps) >= static_cast<std::size_t>(ia.attr.max_eps))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
     endpoint *made = ia.make(ia.eps, attr, objects, DAT_EP_STATE_UNCONNECTED);
@@ -128,6 +131,20 @@ status create_ep(adapter &ia, const ep_objects &objects, const DAT_EP_ATTR *give
     else
         ia.destroy(ia.eps, *made);
     return ready;
+}
+
+/// Receives of the queue are in its zone, and complete in an EVD of the endpoint's.
+status create_ep_with_srq(adapter &ia, ep_objects &objects, DAT_SRQ_HANDLE srq,
+                          const DAT_EP_ATTR *given, DAT_EP_HANDLE *out)
+{
+    objects.shared = from_handle<shared_recv_queue>(srq);
+    if (objects.shared == nullptr || objects.shared->ia != &ia)
+        return invalid_handle(DAT_INVALID_HANDLE_SRQ);
+    if (objects.zone != &objects.shared->zone())
+        return invalid_parameter(2);
+    if (objects.recv == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_RECV);
+    return create_ep(ia, objects, given, 7, out);
 }
 
 constexpr DAT_EP_PARAM_MASK never_modifiable =
@@ -236,7 +253,21 @@ DAT_RETURN dapl_ep_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE zone, DAT_EVD_H
         return invalid_handle(DAT_INVALID_HANDLE_IA).code();
     ep_objects objects;
     const status found = find_objects(*ia, zone, recv, request, connect, objects);
-    return found.ok() ? create_ep(*ia, objects, attr, out).code() : found.code();
+    return found.ok() ? create_ep(*ia, objects, attr, 6, out).code() : found.code();
+}
+
+DAT_RETURN dapl_ep_create_with_srq(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
+                                   DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect,
+                                   DAT_SRQ_HANDLE srq, const DAT_EP_ATTR *attr, DAT_EP_HANDLE *out)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
+    if (!claims.srq || ia->attr.max_srqs == 0)
+        return not_supported.code();
+    ep_objects objects;
+    const status found = find_objects(*ia, zone, recv, request, connect, objects);
+    return found.ok() ? create_ep_with_srq(*ia, objects, srq, attr, out).code() : found.code();
 }
 
 DAT_RETURN dapl_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP_PARAM *param)

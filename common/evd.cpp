@@ -7,6 +7,7 @@
 #include "osd_thread.hpp"
 
 #include <climits>
+#include <cstring>
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -71,9 +72,29 @@ bool evd::dequeue_stored(DAT_EVENT &event)
     return taken;
 }
 
+/// The queue that stands for the endpoint: of a shared receive, that of who took it. Null when it
+/// is gone.
+work_queue *evd::queue_of(const completion &done)
+{
+    if constexpr (claims.srq)
+        if (done.wr->queue->shared)
+            return done.receiver;
+    return done.wr->queue;
+}
+
+/// The work request may be used again.
+void evd::retire(const completion &done)
+{
+    if (done.wr->queue->shared)
+        static_cast<shared_work_queue *>(done.wr->queue)->give_back(*done.wr);
+    else
+        done.wr->queue->retire(*done.wr);
+}
+
 bool evd::is_orphaned(const completion &done)
 {
-    return done.wr->queue->owner.load(std::memory_order_relaxed) == nullptr;
+    const work_queue *queue = queue_of(done);
+    return queue == nullptr || queue->owner.load(std::memory_order_relaxed) == nullptr;
 }
 
 /// Counts what is there, moving completions to staged_ until `wanted` is reached.
@@ -83,8 +104,10 @@ DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
     completion done;
     while (have < wanted && has_cq_ && staged_.room() != 0 &&
            transport::dapls_ib_completion_poll(cq_, done)) {
-        if (is_orphaned(done))
+        if (is_orphaned(done)) {
+            retire(done);
             continue;
+        }
         staged_.push(done);
         stored_.fetch_add(1);
         ++have;
@@ -92,15 +115,47 @@ DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
     return have;
 }
 
-/// A completion that is no plain success: of an orphan, which is dropped, or a failure, which also
-/// breaks a connection that still stands.
-bool evd::convert_failure(const completion &done, DAT_EVENT &event)
+namespace {
+
+/// What an extended operation tells besides: which it was, how it went, and immediate data. The
+/// end of the operation that took a receive is an extended event of its own kind.
+void add_extension(const completion &done, DAT_EVENT &event)
 {
-    work_queue &queue = *done.wr->queue;
-    osd::lock_guard hold(queue.owner_lock);
-    endpoint *ep = queue.owner.load(std::memory_order_relaxed);
+    auto &dto = event.event_data.dto_completion_event_data;
+    const bool received = claims.immediate_data && dto.operation == DAT_DTO_RECEIVE &&
+                          done.status == DAT_DTO_SUCCESS && done.has_immediate;
+    if (dto.operation <= DAT_DTO_RECEIVE && !received)
+        return;
+    DAT_IB_EXTENSION_EVENT_DATA more{};
+    if (received) {
+        dto.operation = static_cast<DAT_DTOS>(DAT_IB_DTO_RECV_IMMED);
+        more.type = DAT_IB_RDMA_WRITE_IMMED_DATA;
+        more.val.immed.data = done.immediate;
+    } else {
+        const auto which = static_cast<int>(dto.operation);
+        more.type = which == DAT_IB_DTO_FETCH_ADD  ? DAT_IB_FETCH_AND_ADD
+                    : which == DAT_IB_DTO_CMP_SWAP ? DAT_IB_CMP_AND_SWAP
+                                                   : DAT_IB_RDMA_WRITE_IMMED;
+    }
+    more.status = done.status == DAT_DTO_SUCCESS ? DAT_OP_SUCCESS : DAT_IB_OP_ERR;
+    event.event_number = static_cast<DAT_EVENT_NUMBER>(DAT_IB_DTO_EVENT);
+    static_assert(sizeof more == sizeof event.event_extension_data);
+    std::memcpy(event.event_extension_data, &more, sizeof more);
+}
+
+} // namespace
+
+/// A completion that is no plain success: of an orphan, which is dropped; an extended one; or a
+/// failure, which also breaks a connection that still stands.
+bool evd::convert_unusual(const completion &done, DAT_EVENT &event)
+{
+    work_queue *queue = queue_of(done);
+    if (queue == nullptr)
+        return retire(done), false;
+    osd::lock_guard hold(queue->owner_lock);
+    endpoint *ep = queue->owner.load(std::memory_order_relaxed);
     if (ep == nullptr)
-        return false;
+        return retire(done), false;
 
     event.event_number = DAT_DTO_COMPLETION_EVENT;
     event.evd_handle = to_handle(this);
@@ -110,8 +165,11 @@ bool evd::convert_failure(const completion &done, DAT_EVENT &event)
     dto.status = done.status;
     dto.operation = done.wr->operation;
     dto.transfered_length = 0;
+    if (done.status == DAT_DTO_SUCCESS)
+        dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? done.length : done.wr->length;
     dto.rmr_context = 0;
-    queue.retire(*done.wr);
+    add_extension(done, event);
+    retire(done);
     if (done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED) {
         dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: operation %d failed, DTO status %d",
                  to_handle(ep), dto.operation, dto.status);
@@ -365,9 +423,12 @@ constexpr unsigned known_streams = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_CR_FLAG | DAT
                                    DAT_EVD_CONNECTION_FLAG | DAT_EVD_RMR_BIND_FLAG |
                                    DAT_EVD_ASYNC_FLAG;
 
-/// Streams that may share an EVD, as adapter::stream_merging tells the consumer.
+/// Streams that may share an EVD, as adapter::stream_merging tells the consumer. Completions of
+/// extended operations come with the others, asked for or not.
 bool mergeable(unsigned streams)
 {
+    if constexpr (claims.immediate_data || claims.atomics)
+        streams &= ~unsigned{DAT_IB_EVD_EXTENSION_FLAG};
     if (streams == 0 || has_unknown_bits(streams, known_streams))
         return false;
     const bool completions = (streams & DAT_EVD_DTO_FLAG) != 0;

@@ -79,7 +79,10 @@ private:
     bool take_completion(DAT_EVENT &event);
     bool take_stored(DAT_EVENT &event) OSD_COLD;
     bool convert(const completion &done, DAT_EVENT &event);
-    bool convert_failure(const completion &done, DAT_EVENT &event) OSD_COLD;
+    static bool is_plain(const completion &done);
+    bool convert_unusual(const completion &done, DAT_EVENT &event) OSD_COLD;
+    static work_queue *queue_of(const completion &done);
+    static void retire(const completion &done);
     static bool is_orphaned(const completion &done);
     DAT_COUNT count_up_to(DAT_COUNT wanted);
     status wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
@@ -127,12 +130,27 @@ OSD_ALWAYS_INLINE bool evd::claim_for_dequeue()
     return contend(claim::dequeuing);
 }
 
+/// A success of one of the four operations that every transport has.
+OSD_ALWAYS_INLINE bool evd::is_plain(const completion &done)
+{
+    if constexpr (claims.immediate_data || claims.atomics)
+        if (done.wr->operation > DAT_DTO_RECEIVE)
+            return false;
+    if constexpr (claims.immediate_data)
+        if (done.has_immediate)
+            return false;
+    if constexpr (claims.srq)
+        if (done.wr->queue->shared)
+            return false;
+    return done.status == DAT_DTO_SUCCESS;
+}
+
 OSD_ALWAYS_INLINE bool evd::convert(const completion &done, DAT_EVENT &event)
 {
     work_queue &queue = *done.wr->queue;
     endpoint *ep = queue.owner.load(std::memory_order_relaxed);
-    if (done.status != DAT_DTO_SUCCESS || ep == nullptr) [[unlikely]]
-        return convert_failure(done, event);
+    if (!is_plain(done) || ep == nullptr) [[unlikely]]
+        return convert_unusual(done, event);
 
     auto &dto = event.event_data.dto_completion_event_data;
     event.event_number = DAT_DTO_COMPLETION_EVENT;

@@ -50,7 +50,10 @@ struct lmr_request {
 
 status check_request(const adapter &ia, const lmr_request &wanted, mr_params &bounds)
 {
-    if (has_unknown_bits(wanted.privileges, DAT_MEM_PRIV_ALL_FLAG))
+    unsigned known = DAT_MEM_PRIV_ALL_FLAG;
+    if (ia.attr.atomics)
+        known |= DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
+    if (has_unknown_bits(wanted.privileges, known))
         return invalid_parameter(6);
     if (wanted.va_type != DAT_VA_TYPE_VA)
         return wanted.va_type == DAT_VA_TYPE_ZB ? not_supported : invalid_parameter(7);

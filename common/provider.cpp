@@ -61,11 +61,6 @@ struct unsupported<DAT_RETURN (*)(Arguments...)> {
 
 #define NOT_SUPPORTED(slot) unsupported<decltype(DAT_PROVIDER::slot)>::call
 
-DAT_RETURN extended_op(DAT_HANDLE, DAT_EXTENDED_OP, va_list)
-{
-    return status::error(DAT_NOT_IMPLEMENTED).code();
-}
-
 template <class Safety>
 constexpr DAT_PROVIDER vector_for()
 {
@@ -129,15 +124,15 @@ constexpr DAT_PROVIDER vector_for()
     v.evd_clear_unwaitable_func = dapl_evd_clear_unwaitable;
     v.lmr_sync_rdma_read_func = dapl_lmr_sync_rdma_read;
     v.lmr_sync_rdma_write_func = dapl_lmr_sync_rdma_write;
-    v.ep_create_with_srq_func = NOT_SUPPORTED(ep_create_with_srq_func);
+    v.ep_create_with_srq_func = dapl_ep_create_with_srq;
     v.ep_recv_query_func = NOT_SUPPORTED(ep_recv_query_func);
     v.ep_set_watermark_func = NOT_SUPPORTED(ep_set_watermark_func);
-    v.srq_create_func = NOT_SUPPORTED(srq_create_func);
-    v.srq_free_func = NOT_SUPPORTED(srq_free_func);
-    v.srq_post_recv_func = NOT_SUPPORTED(srq_post_recv_func);
-    v.srq_query_func = NOT_SUPPORTED(srq_query_func);
-    v.srq_resize_func = NOT_SUPPORTED(srq_resize_func);
-    v.srq_set_lw_func = NOT_SUPPORTED(srq_set_lw_func);
+    v.srq_create_func = dapl_srq_create;
+    v.srq_free_func = dapl_srq_free;
+    v.srq_post_recv_func = dapl_srq_post_recv<Safety>;
+    v.srq_query_func = dapl_srq_query;
+    v.srq_resize_func = dapl_srq_resize;
+    v.srq_set_lw_func = dapl_srq_set_lw;
     v.csp_create_func = NOT_SUPPORTED(csp_create_func);
     v.csp_query_func = NOT_SUPPORTED(csp_query_func);
     v.csp_free_func = NOT_SUPPORTED(csp_free_func);
@@ -148,7 +143,7 @@ constexpr DAT_PROVIDER vector_for()
     v.cno_fd_create_func = NOT_SUPPORTED(cno_fd_create_func);
     v.cno_trigger_func = NOT_SUPPORTED(cno_trigger_func);
     v.ia_ha_related_func = NOT_SUPPORTED(ia_ha_related_func);
-    v.handle_extendedop_func = extended_op;
+    v.handle_extendedop_func = dapl_extension_op<Safety>;
     return v;
 }
 
@@ -271,5 +266,6 @@ void dat_provider_fini(const DAT_PROVIDER_INFO *info)
 
 DAT_RETURN dapl_extensions(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments)
 {
-    return dapl::DAPL_TRANSPORT::extended_op(handle, op, arguments);
+    using namespace dapl::DAPL_TRANSPORT;
+    return dapl_extension_op<any_thread>(handle, op, arguments);
 }

@@ -4,9 +4,6 @@
 #include "dapl_api.hpp"
 #include "dapl_debug.hpp"
 
-#include <algorithm>
-#include <cstring>
-
 namespace dapl::DAPL_TRANSPORT {
 
 status service_point::listen(DAT_CONN_QUAL wanted)

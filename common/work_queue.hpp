@@ -12,6 +12,29 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
+class shared_work_queue;
+
+/// Keeps other posts out, on an adapter whose consumer did not promise to do so.
+template <class Safety>
+class post_guard {
+public:
+    explicit post_guard(osd::mutex &m) OSD_UNCHECKED : mutex_(m)
+    {
+        if constexpr (Safety::locks)
+            mutex_.lock();
+    }
+    post_guard(const post_guard &) = delete;
+    post_guard &operator=(const post_guard &) = delete;
+    ~post_guard() OSD_UNCHECKED
+    {
+        if constexpr (Safety::locks)
+            mutex_.unlock();
+    }
+
+private:
+    osd::mutex &mutex_;
+};
+
 /// A ring of work requests in post order. It outlives its endpoint for as long as completions of
 /// it may still be polled: an orphan has no owner, and its completions are dropped.
 struct work_queue {
@@ -28,6 +51,9 @@ struct work_queue {
             queue->slots[i].queue = queue;
         return queue;
     }
+    /// For an endpoint that draws from a shared queue: what stands for it in completions.
+    static work_queue *create_drawing(endpoint *owner, shared_work_queue &from);
+    ~work_queue();
 
     bool idle() const
     {
@@ -57,7 +83,12 @@ struct work_queue {
         retired.store(done.sequence + 1, std::memory_order_release);
     }
 
+    /// While it may be named in completions it must not be deleted, though it is idle.
+    bool is_named() const { return draws_from != nullptr || !idle(); }
+
     std::atomic<endpoint *> owner;
+    const bool shared;                       ///< a shared_work_queue
+    shared_work_queue *draws_from = nullptr; ///< has no requests of its own
     osd::mutex owner_lock; ///< held while somebody acts on the owner because of a failure
     work_queue *next_orphan = nullptr;
     const std::uint32_t limit;
@@ -66,10 +97,128 @@ struct work_queue {
     std::atomic<std::uint32_t> posted{0};              ///< written by the thread that posts
     alignas(64) std::atomic<std::uint32_t> retired{0}; ///< written by the thread that polls
 
-private:
-    work_queue(endpoint *ep, std::uint32_t limit_, std::unique_ptr<transport::wr[]> &&slots_)
-        : owner(ep), limit(limit_), mask(std::bit_ceil(limit_) - 1), slots(std::move(slots_))
+protected:
+    work_queue(endpoint *ep, std::uint32_t limit_, std::unique_ptr<transport::wr[]> &&slots_,
+               bool is_shared = false)
+        : owner(ep), shared(is_shared), limit(limit_), mask(std::bit_ceil(limit_) - 1),
+          slots(std::move(slots_))
     {}
 };
+
+/// The receives of an SRQ. They are taken in any order, by any endpoint, and given back by whoever
+/// polls; one thread at a time posts. It lives as long as the SRQ and as completions of its
+/// receives may still be polled: each holder lets go of it.
+class shared_work_queue : public work_queue {
+    struct slot : transport::wr {
+        slot *next = nullptr;
+    };
+    struct chunk {
+        std::unique_ptr<slot[]> slots;
+        chunk *next;
+    };
+
+public:
+    /// Null when out of memory.
+    static shared_work_queue *create(DAT_COUNT limit)
+    {
+        auto *queue = new (std::nothrow) shared_work_queue;
+        if (queue == nullptr || queue->reserve(limit)) {
+            if (queue != nullptr)
+                queue->set_limit(limit);
+            return queue;
+        }
+        delete queue;
+        return nullptr;
+    }
+
+    void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
+    void let_go()
+    {
+        if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+            delete this;
+    }
+
+    /// Makes room for that many requests in all. False when out of memory.
+    bool reserve(DAT_COUNT count)
+    {
+        const auto more = static_cast<std::int64_t>(count) - reserved_;
+        if (more <= 0)
+            return true;
+        std::unique_ptr<slot[]> fresh(new (std::nothrow) slot[static_cast<std::size_t>(more)]());
+        auto *link = fresh == nullptr ? nullptr : new (std::nothrow) chunk{nullptr, chunks_};
+        if (link == nullptr)
+            return false;
+        for (std::int64_t i = 0; i < more; ++i) {
+            fresh[static_cast<std::size_t>(i)].queue = this;
+            put(fresh[static_cast<std::size_t>(i)]);
+        }
+        link->slots = std::move(fresh);
+        chunks_ = link;
+        reserved_ = count;
+        return true;
+    }
+    void set_limit(DAT_COUNT most) { most_.store(most, std::memory_order_relaxed); }
+    DAT_COUNT outstanding() const { return outstanding_.load(std::memory_order_relaxed); }
+
+    /// A request to fill, or null when all are posted.
+    transport::wr *take_any()
+    {
+        if (outstanding() >= most_.load(std::memory_order_relaxed))
+            return nullptr;
+        if (free_ == nullptr)
+            free_ = returned_.exchange(nullptr, std::memory_order_acquire);
+        if (free_ == nullptr)
+            return nullptr;
+        slot *taken = std::exchange(free_, free_->next);
+        outstanding_.fetch_add(1, std::memory_order_relaxed);
+        return taken;
+    }
+    /// Any thread.
+    void give_back(work_request &done)
+    {
+        put(static_cast<slot &>(static_cast<transport::wr &>(done)));
+        outstanding_.fetch_sub(1, std::memory_order_relaxed);
+    }
+
+private:
+    shared_work_queue() : work_queue(nullptr, 1, nullptr, true) {}
+    ~shared_work_queue()
+    {
+        while (chunks_ != nullptr)
+            delete std::exchange(chunks_, chunks_->next);
+    }
+
+    void put(slot &unused)
+    {
+        unused.next = returned_.load(std::memory_order_relaxed);
+        while (!returned_.compare_exchange_weak(unused.next, &unused, std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+        }
+    }
+
+    chunk *chunks_ = nullptr;
+    slot *free_ = nullptr; ///< of the thread that posts
+    DAT_COUNT reserved_ = 0;
+    std::atomic<DAT_COUNT> most_{0};
+    std::atomic<std::uint32_t> holders_{1};
+    alignas(64) std::atomic<slot *> returned_{nullptr};
+    std::atomic<DAT_COUNT> outstanding_{0};
+};
+
+inline work_queue *work_queue::create_drawing(endpoint *owner, shared_work_queue &from)
+{
+    auto *queue = new (std::nothrow) work_queue(owner, 0, nullptr);
+    if (queue == nullptr)
+        return nullptr;
+    queue->draws_from = &from;
+    from.hold();
+    return queue;
+}
+
+inline work_queue::~work_queue()
+{
+    if (draws_from != nullptr)
+        draws_from->let_go();
+}
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -279,6 +279,26 @@ TEST_CASE("a reset that fails leaves the endpoint DISCONNECTED; the next one wor
     CHECK(c.drain(s.request).empty());
 }
 
+TEST_CASE("a reset without memory for either queue leaves the endpoint as it was")
+{
+    for (int skip : {0, 1, 2, 3}) {
+        CAPTURE(skip);
+        consumer c;
+        station s(c);
+        s.connect_by_hand();
+        must(c.post_recv(s.ep));
+        must(c.post_send(s.ep));
+        REQUIRE(complete_send(s.port()));
+        REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
+        wraps::fail_allocation(skip);
+        CHECK_EQ(DAT_GET_TYPE(c.v.ep_reset_func(s.ep)), DAT_INSUFFICIENT_RESOURCES);
+        wraps::fail_allocation(-1);
+        CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+        CHECK_EQ(lab::calls(lab::op::qp_reset), 0);
+        CHECK_EQ(c.drain(s.request).size(), 1);
+    }
+}
+
 TEST_CASE("a connect refused as unreachable succeeds and is told by an event")
 {
     consumer c;
@@ -287,6 +307,31 @@ TEST_CASE("a connect refused as unreachable succeeds and is told by an event")
     CHECK_EQ(c.connect(s.ep, 1, 1'000'000), DAT_SUCCESS);
     CHECK_EQ(s.connect_event(), DAT_CONNECTION_EVENT_UNREACHABLE);
     CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+}
+
+TEST_CASE("no memory for an SRQ, its port, or an endpoint on it: nothing stays behind" *
+          doctest::skip(!port_features.srq))
+{
+    for (int skip = 0; skip < 12; ++skip) {
+        CAPTURE(skip);
+        consumer c;
+        const DAT_PZ_HANDLE pz = c.make_pz();
+        const DAT_EVD_HANDLE dto = c.make_evd(DAT_EVD_DTO_FLAG, 64);
+        DAT_SRQ_ATTR attr{4, 1, 0};
+        DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        wraps::fail_allocation(skip);
+        DAT_RETURN code = c.v.srq_create_func(c.ia, pz, &attr, &srq);
+        if (code == DAT_SUCCESS)
+            code = c.v.ep_create_with_srq_func(c.ia, pz, dto, dto, nullptr, srq, nullptr, &ep);
+        CHECK_EQ(code == DAT_SUCCESS, !wraps::allocation_failed());
+        wraps::fail_allocation(-1);
+    }
+    consumer c;
+    DAT_SRQ_ATTR attr{4, 1, 0};
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    lab::fail(lab::op::srq_alloc, error_code(DAT_INTERNAL_ERROR));
+    CHECK_EQ(c.v.srq_create_func(c.ia, c.make_pz(), &attr, &srq), error_code(DAT_INTERNAL_ERROR));
 }
 
 TEST_SUITE_END();

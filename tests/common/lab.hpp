@@ -60,6 +60,8 @@ enum class op {
     qp_alloc,
     qp_free,
     qp_reset,
+    srq_alloc,
+    srq_resize,
     post_send,
     post_recv,
     listen,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "port.hpp"
 
+#include "osd_address.hpp"
+
 #include <cstring>
-#include <netinet/in.h>
+#include <utility>
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -60,6 +62,12 @@ bool posted_list::push(types::wr &wr)
         return false;
     ring[tail++ % size] = &wr;
     return true;
+}
+
+std::uint32_t posted_list::size_now()
+{
+    const std::lock_guard hold(lock);
+    return tail - head;
 }
 
 bool posted_list::empty()
@@ -136,7 +144,8 @@ enum class outcome { none, silent, stored, lost };
 
 /// The oldest of the list completes. Completions of one list come in post order.
 outcome finish_oldest(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_STATUS how,
-                      DAT_UINT32 length)
+                      DAT_UINT32 length, const DAT_UINT32 *immediate = nullptr,
+                      work_queue *taker = nullptr)
 {
     types::wr *wr = list.pop();
     if (wr == nullptr)
@@ -145,7 +154,9 @@ outcome finish_oldest(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_ST
                         (wr->flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
     if (silent)
         return outcome::silent;
-    return queue->store({wr, length, how}) ? outcome::stored : outcome::lost;
+    return queue->store({wr, length, how, immediate != nullptr, immediate ? *immediate : 0, taker})
+               ? outcome::stored
+               : outcome::lost;
 }
 
 void tell(types::cq *queue, outcome what)
@@ -156,12 +167,13 @@ void tell(types::cq *queue, outcome what)
         dapl_evd_cq_async_error_callback(*queue->owner);
 }
 
-bool complete(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_STATUS how, DAT_UINT32 length)
+bool complete(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_STATUS how, DAT_UINT32 length,
+              const DAT_UINT32 *immediate = nullptr)
 {
     outcome what{};
     {
         const std::lock_guard hold(list.order);
-        what = finish_oldest(list, queue, how, length);
+        what = finish_oldest(list, queue, how, length, immediate);
     }
     tell(queue, what);
     return what != outcome::none;
@@ -195,6 +207,33 @@ bool complete_send(qp &pair, DAT_DTO_COMPLETION_STATUS how)
 bool complete_recv(qp &pair, DAT_DTO_COMPLETION_STATUS how, DAT_UINT32 length)
 {
     return complete(pair.recvs, pair.recv_cq, how, length);
+}
+
+bool complete_shared_recv(qp &pair, DAT_UINT32 length)
+{
+    outcome what{};
+    {
+        posted_list &posted = pair.shared->posted;
+        const std::lock_guard hold(posted.order);
+        what = finish_oldest(posted, pair.recv_cq, DAT_DTO_SUCCESS, length, nullptr, pair.receiver);
+        if (posted.size_now() < static_cast<std::uint32_t>(pair.shared->limit)) {
+            pair.shared->limit = 0;
+            dapl_srq_limit_callback(*pair.shared->owner);
+        }
+    }
+    tell(pair.recv_cq, what);
+    return what != outcome::none;
+}
+
+bool complete_recv_immediate(qp &pair, DAT_UINT32 length, DAT_UINT32 immediate)
+{
+    return complete(pair.recvs, pair.recv_cq, DAT_DTO_SUCCESS, length, &immediate);
+}
+
+const extended_operands &latest_operands(qp &pair)
+{
+    const std::lock_guard hold(pair.sends.lock);
+    return pair.sends.ring[(pair.sends.tail - 1) % pair.sends.size]->operands;
 }
 
 void flush(qp &pair)
@@ -248,6 +287,10 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_message_size = 0x7fffffff;
     attr.max_rdma_size = 0x7fffffff;
     attr.max_private_data_size = 64;
+    attr.max_srqs = port_features.srq ? 8 : 0;
+    attr.max_recv_per_srq = 1024;
+    attr.immediate_data = port_features.immediate_data;
+    attr.atomics = port_features.atomics;
 }
 
 status transport::dapls_ib_pd_alloc(hca &device, pd &zone)
@@ -405,6 +448,36 @@ status transport::dapls_ib_qp_alloc(pd &zone, qp &pair, cq *recv_cq, cq *send_cq
     return success;
 }
 
+status transport::dapls_ib_qp_alloc_srq(pd &zone, qp &pair, srq &from, cq *recv_cq, cq *send_cq,
+                                        const qp_params &params)
+{
+    from.life.check("srq");
+    const status made = dapls_ib_qp_alloc(zone, pair, recv_cq, send_cq, params);
+    if (!made.ok())
+        return made;
+    pair.shared = &from;
+    pair.receiver = params.receiver;
+    ++from.users;
+    return success;
+}
+
+namespace {
+
+/// From now on completions of what it took from its shared queue name nobody.
+void leave_shared(qp &pair)
+{
+    if (pair.shared == nullptr)
+        return;
+    types::cq &queue = *pair.recv_cq;
+    const std::lock_guard hold(queue.lock);
+    for (std::uint32_t at = queue.head.load(); at != queue.tail.load(); ++at)
+        if (completion &done = queue.ring[at % queue.depth]; done.receiver == pair.receiver)
+            done.receiver = nullptr;
+    --std::exchange(pair.shared, nullptr)->users;
+}
+
+} // namespace
+
 void transport::dapls_ib_qp_free(qp &pair)
 {
     pair.life.check("qp");
@@ -415,6 +488,7 @@ void transport::dapls_ib_qp_free(qp &pair)
     pair.door->close_and_wait();
     end_peer(separate(pair), DAT_CONNECTION_EVENT_DISCONNECTED);
     drop_posted(pair);
+    leave_shared(pair);
     --pair.zone->users;
     count_user(pair.recv_cq, -1);
     count_user(pair.send_cq, -1);
@@ -434,6 +508,66 @@ status transport::dapls_ib_qp_reset(qp &pair)
     pair.now = phase::fresh;
     pair.door->open();
     return success;
+}
+
+// --------------------------------------------------------------------------- shared receive queue
+
+status transport::dapls_ib_srq_alloc(pd &zone, srq &queue, const srq_params &params)
+{
+    zone.life.check("pd");
+    if (const status answer = begin(op::srq_alloc); !answer.ok())
+        return answer;
+    queue.life.begin("srq");
+    queue.owner = params.owner;
+    queue.zone = &zone;
+    ++zone.users;
+    queue.posted.allocate(params.max_recv);
+    return success;
+}
+
+void transport::dapls_ib_srq_free(srq &queue)
+{
+    if (queue.users.load() != 0)
+        lab::violation("an srq is freed while a qp refers to it");
+    --queue.zone->users;
+    queue.life.end("srq");
+}
+
+status transport::dapls_ib_srq_resize(srq &queue, DAT_COUNT max_recv)
+{
+    queue.life.check("srq");
+    if (const status answer = begin(op::srq_resize); !answer.ok())
+        return answer;
+    posted_list moved;
+    moved.allocate(max_recv);
+    while (types::wr *wr = queue.posted.pop())
+        if (!moved.push(*wr))
+            lab::violation("an srq is made too small for what is posted");
+    const std::lock_guard hold(queue.posted.lock);
+    queue.posted.ring = std::move(moved.ring);
+    queue.posted.size = moved.size;
+    queue.posted.head = moved.head;
+    queue.posted.tail = moved.tail;
+    return success;
+}
+
+status transport::dapls_ib_srq_set_limit(srq &queue, DAT_COUNT low_watermark)
+{
+    queue.life.check("srq");
+    queue.limit = low_watermark;
+    return success;
+}
+
+status transport::dapls_ib_post_srq_recv(srq &queue, wr &request, DAT_COUNT,
+                                         const DAT_LMR_TRIPLET *)
+{
+    queue.life.check("srq");
+    if (const status answer = begin(op::post_recv); !answer.ok())
+        return answer;
+    request.flags = DAT_COMPLETION_DEFAULT_FLAG;
+    return queue.posted.push(request)
+               ? success
+               : status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
 }
 
 // ------------------------------------------------------------------------------------------ data
@@ -457,6 +591,16 @@ status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT, const DAT
     if (lab::loopback.load(std::memory_order_relaxed) && peer != nullptr)
         deliver(pair, *peer);
     return success;
+}
+
+status transport::dapls_ib_post_extended(qp &pair, wr &request, DAT_COUNT segments,
+                                         const DAT_LMR_TRIPLET *local,
+                                         const DAT_RMR_TRIPLET *remote,
+                                         const extended_operands &operands,
+                                         DAT_COMPLETION_FLAGS flags)
+{
+    request.operands = operands;
+    return dapls_ib_post_send(pair, request, segments, local, remote, flags);
 }
 
 status transport::dapls_ib_post_recv(qp &pair, wr &request, DAT_COUNT, const DAT_LMR_TRIPLET *)

@@ -78,7 +78,9 @@ struct types {
     using qp = dapl::DAPL_TRANSPORT::qp;
     struct wr : work_request {
         DAT_COMPLETION_FLAGS flags;
+        extended_operands operands;
     };
+    struct srq;
     struct cr {
         std::unique_ptr<request_token> token;
     };
@@ -107,7 +109,17 @@ struct posted_list {
     bool push(types::wr &wr);
     types::wr *pop();
     bool empty();
+    std::uint32_t size_now();
     DAT_UINT32 oldest_length();
+};
+
+struct types::srq {
+    alive life;
+    shared_recv_queue *owner = nullptr;
+    types::pd *zone = nullptr;
+    std::atomic<int> users{0};
+    posted_list posted;
+    DAT_COUNT limit = 0;
 };
 
 struct qp {
@@ -125,6 +137,8 @@ struct qp {
     std::atomic<bool> receiving{false};
     posted_list sends;
     posted_list recvs;
+    types::srq *shared = nullptr;
+    work_queue *receiver = nullptr;
     qp *next = nullptr;
 };
 
@@ -169,6 +183,16 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
                                      const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS);
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
+    static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &);
+    static void dapls_ib_srq_free(srq &);
+    static status dapls_ib_srq_resize(srq &, DAT_COUNT max_recv);
+    static status dapls_ib_srq_set_limit(srq &, DAT_COUNT low_watermark);
+    static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
+    static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq *recv_cq, cq *send_cq,
+                                        const qp_params &);
+    static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
+                                         const DAT_RMR_TRIPLET *, const extended_operands &,
+                                         DAT_COMPLETION_FLAGS);
 };
 
 // ------------------------------------------------------------------- what the test does by hand
@@ -182,6 +206,12 @@ bool fire_hca_error(types::hca &);
 /// The oldest posted operation of a direction comes back. False when there is none.
 bool complete_send(qp &, DAT_DTO_COMPLETION_STATUS = DAT_DTO_SUCCESS);
 bool complete_recv(qp &, DAT_DTO_COMPLETION_STATUS = DAT_DTO_SUCCESS, DAT_UINT32 length = 0);
+/// A write with immediate data takes the oldest receive.
+bool complete_recv_immediate(qp &, DAT_UINT32 length, DAT_UINT32 immediate);
+/// This one takes the oldest receive of its shared queue.
+bool complete_shared_recv(qp &, DAT_UINT32 length = 0);
+/// What the latest posted request was given.
+const extended_operands &latest_operands(qp &);
 /// Everything posted comes back as flushed.
 void flush(qp &);
 /// A request arrives at the qualifier. Null token pointer: refused or nobody listens.

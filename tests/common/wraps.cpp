@@ -52,6 +52,8 @@ void *__real__Znwm(std::size_t size);
 void *__real__Znam(std::size_t size);
 void *__real__ZnwmRKSt9nothrow_t(std::size_t size, const std::nothrow_t &tag);
 void *__real__ZnamRKSt9nothrow_t(std::size_t size, const std::nothrow_t &tag);
+void *__real__ZnwmSt11align_val_tRKSt9nothrow_t(std::size_t size, std::align_val_t alignment,
+                                                const std::nothrow_t &tag);
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
 void *__wrap_malloc(std::size_t size);
@@ -60,6 +62,8 @@ void *__wrap__Znwm(std::size_t size);
 void *__wrap__Znam(std::size_t size);
 void *__wrap__ZnwmRKSt9nothrow_t(std::size_t size, const std::nothrow_t &tag);
 void *__wrap__ZnamRKSt9nothrow_t(std::size_t size, const std::nothrow_t &tag);
+void *__wrap__ZnwmSt11align_val_tRKSt9nothrow_t(std::size_t size, std::align_val_t alignment,
+                                                const std::nothrow_t &tag);
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
@@ -98,6 +102,12 @@ void *__wrap__ZnwmRKSt9nothrow_t(std::size_t size, const std::nothrow_t &tag)
 void *__wrap__ZnamRKSt9nothrow_t(std::size_t size, const std::nothrow_t &tag)
 {
     return fails() ? nullptr : __real__ZnamRKSt9nothrow_t(size, tag);
+}
+
+void *__wrap__ZnwmSt11align_val_tRKSt9nothrow_t(std::size_t size, std::align_val_t alignment,
+                                                const std::nothrow_t &tag)
+{
+    return fails() ? nullptr : __real__ZnwmSt11align_val_tRKSt9nothrow_t(size, alignment, tag);
 }
 
 } // extern "C"

@@ -6,11 +6,14 @@ Arrows of #include point downwards only:
 
     dat/          the public headers, osd, itself; nothing of common/ or transports/
     common/       the public headers, osd, itself, the port's port.hpp; no port by name
-    transports/x  the contract's four headers, the public headers, osd, itself
+    transports/x  the contract's headers, the public headers, osd, itself
     include/      itself
-    osd/<os>/     itself; the only place for headers of the operating system beside the ports
+    osd/          itself and, as native_*.hpp, the folder of each system
+    osd/<os>/     itself and osd/; the only place for headers of the operating system beside the
+                  ports. Each system has the same files.
 
-Every source file says under which license it comes, in its first lines.
+Every source file says under which license it comes, in its first lines: the project's, or in the
+folder of a port its owner's.
 """
 
 import argparse
@@ -25,9 +28,11 @@ LICENSED = SOURCES | {".py", ".toml", ".in", ".j2", ".map", ".sh"}
 LICENSED_NAMES = {"meson.build", "meson_options.txt"}
 # Written by the build, from the port.toml of a port, or by the port itself.
 FROM_THE_PORT = {"port.hpp"}
-CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "port_features.hpp"}
+CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
+            "port_features.hpp"}
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
 SPDX_LINES = 2  # a #! line may come first
+SPDX_OF_A_PORT = "SPDX-License-Identifier: "  # a port is whose it is
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)
 STANDARD = re.compile(r"^[a-z_]+$")  # <atomic>, <cstdint>
@@ -184,11 +189,25 @@ def check_includes(tree: Tree) -> list[Finding]:
         own = tree.headers(f"transports/{port}")
         findings += check_folder(
             tree, f"transports/{port}", lambda i, own=own: tree.wrong_in_port(i, own))
-    for os in ("linux", "windows"):
-        own = tree.headers(f"osd/{os}")
-        findings += check_folder(tree, f"osd/{os}", lambda i, own=own: tree.wrong_in_osd(i, own))
-    return findings + check_port_names(tree)
+    own = tree.headers("osd")
+    findings += check_folder(tree, "osd", lambda i: tree.wrong_in_osd(i, own))
+    return findings + check_systems(tree) + check_port_names(tree)
 
+
+def check_systems(tree: Tree) -> list[Finding]:
+    """What one operating system has, each has; the headers of the contract are for all of them."""
+    folders = [path for path in sorted((tree.root / "osd").glob("*/")) if path.is_dir()]
+    names = {folder: {path.name for path in folder.iterdir() if path.suffix in SOURCES}
+             for folder in folders}
+    every = set().union(*names.values())
+    findings = [Finding((folder / name).relative_to(tree.root), 1, "another system has this file")
+                for folder in folders for name in sorted(every - names[folder])]
+    for path in sorted((tree.root / "osd").glob("*.?pp")):
+        for include in includes_of(path.read_text()):
+            if not include.quoted and not is_standard(include.name):
+                findings.append(Finding(path.relative_to(tree.root), include.line,
+                                        f"the contract includes <{include.name}>"))
+    return findings
 
 
 def is_built(path: pathlib.PurePath) -> bool:
@@ -204,7 +223,8 @@ def check_licenses(tree: Tree) -> list[Finding]:
         if not wanted or is_built(where) or not path.is_file():
             continue
         first = path.read_text(errors="replace").splitlines()[:SPDX_LINES]
-        if not any(SPDX in line for line in first):
+        line_of = SPDX_OF_A_PORT if where.parts[0] == "transports" and len(where.parts) > 2 else SPDX
+        if not any(line_of in line for line in first):
             findings.append(Finding(where, 1, "no SPDX line at the top"))
     return findings
 
@@ -219,8 +239,11 @@ def check(root: pathlib.Path) -> list[Finding]:
 GOOD = {
     "include/dat2/udat.h": "#include <stdint.h>\n#include <dat2/dat.h>",
     "include/dat2/dat.h": "#include <sys/socket.h>",
-    "osd/linux/osd_sync.hpp": "#include <pthread.h>\n#include <atomic>",
-    "osd/linux/osd_sync.cpp": '#include "osd_sync.hpp"\n#include <unistd.h>',
+    "osd/osd_sync.hpp": '#include "native_mutex.hpp"\n#include <atomic>',
+    "osd/linux/native_mutex.hpp": "#include <pthread.h>",
+    "osd/linux/osd_thread.cpp": '#include "osd_sync.hpp"\n#include <unistd.h>',
+    "osd/windows/native_mutex.hpp": "#include <windows.h>",
+    "osd/windows/osd_thread.cpp": '#include "osd_sync.hpp"',
     "common/dapls_ib.hpp": '#include "osd_sync.hpp"\n#include <dat2/udat.h>',
     "common/evd.hpp": '#include "dapls_ib.hpp"\n#include <cstdint>',
     "common/transport.hpp": '#include "port.hpp"\n// #include <unistd.h>\n/*\n#include "x"\n*/',
@@ -240,7 +263,8 @@ BAD = {  # path: text, part of what is to be found
     "dat/config.cpp": ("#include <fcntl.h>", "dat/ includes <fcntl.h>"),
     "transports/soft/a.cpp": ('#include "evd.hpp"', 'a port includes "evd.hpp"'),
     "transports/soft/b.cpp": ('#include "../../common/dapls_ib.hpp"', "a port includes"),
-    "osd/linux/up.cpp": ('#include "dapls_ib.hpp"', "osd/ includes"),
+    "osd/linux/osd_thread.cpp": ('#include "dapls_ib.hpp"', "osd/ includes"),
+    "osd/osd_time.hpp": ("#include <sys/time.h>", "the contract includes <sys/time.h>"),
     "include/dat2/up.h": ('#include "evd.hpp"', "include/ includes evd.hpp"),
 }
 
@@ -271,10 +295,12 @@ def self_test() -> None:
         found = findings_with({name: text})
         expect(len(found) == 1 and wanted in found[0], (name, found))
         expect(found[0].startswith(f"{name}:2: "), found)
+    found = findings_with({"osd/linux/native_new.hpp": ""})
+    expect(len(found) == 1 and "osd/windows/native_new.hpp:1: another system" in found[0], found)
     for name in ("common/none.cpp", "tools/none.py", "x/meson.build"):
         found = findings_with({name: ""}, licensed=False)
         expect(len(found) == 1 and "SPDX" in found[0], (name, found))
-    print(f"each of {len(BAD) + 3} violations was found, and nothing else")
+    print(f"each of {len(BAD) + 4} violations was found, and nothing else")
 
 
 def main() -> None:

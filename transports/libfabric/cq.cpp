@@ -96,7 +96,7 @@ void take_consumers_batch(cq &c) OSD_REQUIRES(c.lock)
 void shut_out_consumer(cq &c) OSD_REQUIRES(c.lock)
 {
     c.detour.store(1, std::memory_order_release);
-    fence_all_threads();
+    osd::fence_all_threads();
     c.consumer.wait_until_empty();
 }
 

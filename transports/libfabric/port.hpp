@@ -7,13 +7,13 @@
 //   qp::lock       the way of a posted operation that cannot go straight to libfabric
 //   cq::lock       completions set aside; taken instead of the door by all but the consumer
 // They are taken in this order. None is held during an upcall, none is taken on the fast paths:
-// those pass doors (fence.hpp), which the slow paths shut when they need to be alone.
+// those pass doors (osd_fence.hpp), which the slow paths shut when they need to be alone.
 #pragma once
 
-#include "chain.hpp"
+#include "dapl_chain.hpp"
 #include "dapls_ib.hpp"
-#include "fence.hpp"
 #include "osd_annotations.hpp"
+#include "osd_fence.hpp"
 #include "osd_sync.hpp"
 #include "osd_thread.hpp"
 #include "params.hpp"
@@ -79,7 +79,7 @@ struct watch_state {
 
 struct cq : all_link, todo_link {
     // The consumer's, inside the door.
-    door consumer;
+    osd::door consumer;
     /// Not zero: completions may have been set aside, or somebody wants to be alone. Take the lock.
     std::atomic<std::uint32_t> detour{0};
     fid_cq *fid = nullptr;
@@ -135,7 +135,7 @@ struct qp : all_link, todo_link {
     cq *recv_cq = nullptr;
 
     // The sending thread's, inside its door. The messages are prepared but for what changes.
-    door send_door;
+    osd::door send_door;
     std::uint32_t reads_posted = 0;
     iovec send_iov{};
     fi_msg send_msg{};
@@ -143,7 +143,7 @@ struct qp : all_link, todo_link {
     fi_msg_rma rma_msg{};
 
     // The receiving thread's.
-    door recv_door;
+    osd::door recv_door;
 
     // Of who takes completions from send_cq.
     std::atomic<std::uint32_t> reads_done{0};

@@ -264,7 +264,7 @@ namespace {
 void shut_doors(qp &q) OSD_REQUIRES(q.lock)
 {
     q.ep.store(nullptr, std::memory_order_release);
-    fence_all_threads();
+    osd::fence_all_threads();
     q.send_door.wait_until_empty();
     q.recv_door.wait_until_empty();
 }

@@ -2,7 +2,7 @@
 // Lists whose links are members of what is listed, so that listing never allocates.
 #pragma once
 
-namespace dapl::libfabric::ofi {
+namespace dapl::DAPL_TRANSPORT {
 
 /// First in, first out, singly linked through T::next.
 template <class T>
@@ -92,4 +92,4 @@ private:
     link head_;
 };
 
-} // namespace dapl::libfabric::ofi
+} // namespace dapl::DAPL_TRANSPORT

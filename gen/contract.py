@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The transport contract, read from its header and from its table.
+
+The header common/dapls_ib.hpp is what binds; the table dapls_ib.toml says in addition what a
+compiler does not need to know. `differences` holds one against the other.
+"""
+
+import dataclasses
+import pathlib
+import re
+import tomllib
+
+import port_features
+
+# Who calls, from where. The header says it in the text of each operation, by one of these words.
+THREAD_WORDS = {
+    "control": "control",
+    "hot": "hot",
+    "fence": "fence",
+    "any": "any thread",
+    "waiter": "one thread at a time",
+    "upcall": "upcall",
+}
+NEVER_BLOCKS = {"hot", "any", "upcall"}
+OPERATION_KEYS = {"brief", "group", "thread", "may_block", "features", "rules", "signature"}
+UPCALL_KEYS = {"brief", "rules", "signature"}
+GROUP_KEYS = {"title", "file", "next", "tests"}
+
+
+class ContractError(Exception):
+    """Header or table cannot be read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Declared:
+    """An operation or upcall as the header declares it."""
+
+    name: str
+    returns: str
+    parameters: tuple[str, ...]  # as written, with names where there are any
+    text: tuple[str, ...]  # the comment, without its marks
+    group: str  # title of the part of the header it stands in; '' for upcalls
+    features: tuple[str, ...]  # that need it; () when it concerns every port
+
+    @property
+    def signature(self) -> str:
+        types = (without_name(parameter) for parameter in self.parameters)
+        return f"{self.returns} ({', '.join(types)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """The whole header."""
+
+    version: int
+    features: dict[str, str]  # name and comment
+    types: tuple[str, ...]  # that every port names
+    optional_types: tuple[str, ...]  # that a port names when it has operations for them
+    groups: tuple[str, ...]
+    operations: dict[str, Declared]
+    checked: dict[str, str]  # signatures that check_transport asserts
+    upcalls: dict[str, Declared]
+    words: tuple[str, ...]  # the comment at the top that explains the thread words
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """An operation of the contract: header and table together."""
+
+    name: str
+    brief: str
+    group: str
+    thread: str
+    may_block: bool
+    features: tuple[str, ...]
+    rules: tuple[str, ...]
+    declared: Declared
+
+    @property
+    def required(self) -> bool:
+        return not self.features
+
+
+# ------------------------------------------------------------------------------------ C++, a bit
+
+
+def normal(text: str) -> str:
+    """One space where C++ needs one, none elsewhere, comments gone."""
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
+    text = re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r"\s*([&*])\s*", r" \1", text)
+    text = re.sub(r"\* (?=[&*])", "*", text)
+    text = re.sub(r"\s*,\s*", ", ", text)
+    return re.sub(r"([&*])(?=\w)", r"\1", text)
+
+
+def split_parameters(text: str) -> tuple[str, ...]:
+    """At the commas that are in no bracket of their own."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return tuple(normal(part) for part in parts if part.strip())
+
+
+def without_name(parameter: str) -> str:
+    """The type of a parameter: `DAT_COUNT &depth` is `DAT_COUNT &`, `const cq &` is itself."""
+    found = re.fullmatch(r"(.*?)([A-Za-z_]\w*)", parameter)
+    if found is None:
+        return parameter
+    before = re.sub(r"\b(const|volatile|struct|enum|class|unsigned|signed)\b", "", found[1])
+    named = before.strip() != "" and not before.rstrip().endswith("::")
+    return found[1].strip() if named else parameter
+
+
+def declaration(text: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return type, name and parameters of one function declaration."""
+    pattern = r"\s*(?:static |inline |constexpr )*(.+?)\b(dapls?_\w+)\s*\((.*)\)"
+    found = re.match(pattern, text, re.S)
+    if found is None:
+        raise ContractError(f"cannot read the declaration '{normal(text)}'")
+    parameters = re.sub(r"/\*\s*(\w+)\s*\*/", r"\1", found[3])  # names of what is not used
+    return normal(found[1]), found[2], split_parameters(parameters)
+
+
+def up_to_closing(text: str, opening: int) -> int:
+    """Where the round bracket that opens at this place is closed, exclusive."""
+    depth = 0
+    for place in range(opening, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    raise ContractError(f"a bracket stays open in '{normal(text[opening:opening + 80])}…'")
+
+
+# --------------------------------------------------------------------------------- the header
+
+
+def body_of(text: str, opening: str, closing: str = "\n};") -> str:
+    found = re.search(opening + r"(.*?)" + closing, text, re.S)
+    if found is None:
+        raise ContractError(f"there is no '{opening}' in the header")
+    return found[1]
+
+
+def feature_tags(comment: list[str]) -> tuple[tuple[str, ...], list[str]]:
+    """`[a, b] Text` names the features that need an operation."""
+    found = re.match(r"\[([\w, ]+)\]\s*(.*)", comment[0]) if comment else None
+    if found is None:
+        return (), comment
+    rest = [found[2], *comment[1:]] if found[2] else comment[1:]
+    return tuple(re.split(r",\s*", found[1])), rest
+
+
+def comment_block(block: list[str]) -> tuple[list[str], list[str]]:
+    """The declarations of a `//` block, and what is said about them."""
+    lines = [re.sub(r"^\s*// ?", "", line) for line in block]
+    declarations = []
+    while lines and re.match(r"\S.*\bdapls_ib_\w+\(", lines[0]):
+        text = lines.pop(0)
+        while text.count("(") > text.count(")") and lines:
+            text += " " + lines.pop(0).strip()
+        declarations.append(text)
+    return declarations, [line.strip() for line in lines]
+
+
+def required_operations(block: list[str], group: str) -> list[Declared]:
+    declarations, text = comment_block(block)
+    return [Declared(name, returns, parameters, tuple(text), group, ())
+            for returns, name, parameters in map(declaration, declarations)]
+
+
+def optional_operation(comment: list[str], code: str, group: str) -> Declared:
+    tags, text = feature_tags([re.sub(r"^\s*/// ?", "", line).strip() for line in comment])
+    returns, name, parameters = declaration(code[:up_to_closing(code, code.index("("))])
+    if not tags:
+        raise ContractError(f"{name}: has a body in the header, so it is optional; its comment"
+                            " shall begin with the features that need it: /// [feature] …")
+    return Declared(name, returns, parameters, tuple(text), group, tags)
+
+
+def read_operations(body: str) -> tuple[list[str], list[Declared]]:
+    """Required operations stand in `//` comments, optional ones as functions below `///`."""
+    groups: list[str] = []
+    found: list[Declared] = []
+    lines = body.split("\n")
+    place = 0
+    while place < len(lines):
+        start = place
+        line = lines[place].strip()
+        title = re.fullmatch(r"// --- (.+?) ---", line)
+        prefix = "///" if line.startswith("///") else "//"
+        while place < len(lines) and lines[place].strip().startswith(prefix):
+            place += 1
+        place = max(place, start + 1)
+        if title:
+            groups.append(title[1])
+            place = start + 1
+        elif prefix == "///" and "static" in lines[place]:
+            code = "\n".join(lines[place:])
+            found.append(optional_operation(lines[start:place], code, groups[-1]))
+        elif line.startswith("//") and groups:
+            found += required_operations(lines[start:place], groups[-1])
+    return groups, found
+
+
+def read_upcalls(part: str) -> list[Declared]:
+    found = []
+    pattern = r"((?:^///[^\n]*\n)+)(?:template <[^\n]*>\n)?(^[^/\n][^;{]*?\bdapls?_\w+\([^;]*\));"
+    for match in re.finditer(pattern, part, re.M):
+        comment = [re.sub(r"^/// ?", "", line) for line in match[1].strip().split("\n")]
+        tags, text = feature_tags(comment)
+        returns, name, parameters = declaration(match[2])
+        found.append(Declared(name, returns, parameters, tuple(text), "", tags))
+    return found
+
+
+def read_checks(text: str) -> dict[str, str]:
+    checks = {}
+    for match in re.finditer(r"^\s*DAPLS_IB_OP\((?=dapls)", text, re.M):
+        inside = text[match.end():up_to_closing(text, match.end() - 1) - 1]
+        name, _, wanted = inside.partition(",")
+        found = re.match(r"(.*?)\(\*\)\((.*)\)$", normal(wanted).replace("( *)", "(*)"))
+        if found is None:
+            raise ContractError(f"cannot read DAPLS_IB_OP({normal(inside)})")
+        types = ", ".join(without_name(each) for each in split_parameters(found[2]))
+        checks[name.strip()] = f"{normal(found[1])} ({types})"
+    return checks
+
+
+def by_name(declared: list[Declared]) -> dict[str, Declared]:
+    names = {}
+    for each in declared:
+        if each.name in names:
+            raise ContractError(f"the header declares {each.name} twice")
+        names[each.name] = each
+    return names
+
+
+def read_header(path: pathlib.Path) -> Header:
+    text = path.read_text()
+    version = re.search(r"^#define DAPLS_IB_VERSION (\d+)", text, re.M)
+    if version is None:
+        raise ContractError(f"{path}: DAPLS_IB_VERSION is not defined")
+    struct = body_of(text, r"struct dapls_ib : Types \{")
+    groups, operations = read_operations(struct)
+    upcalls = body_of(text, r"\n// -+ upcalls\n", r"\n// -{20,} ")
+    flags = body_of(text, r"struct features \{")
+    comments = dict(re.findall(r"bool (\w+) = false;\s*///< ([^\n]*)", flags))
+    words = body_of(text, r"// Words used below\n", r"\n//\n")
+    return Header(
+        version=int(version[1]),
+        features={name: comments.get(name, "") for name in port_features.known_features(path)},
+        types=tuple(re.findall(r"using typename Types::(\w+);", struct)),
+        optional_types=tuple(re.findall(r"using (\w+) = typename \w+<Types>::type;", struct)),
+        groups=tuple(groups),
+        operations=by_name(operations),
+        checked=read_checks(text),
+        upcalls=by_name(read_upcalls(upcalls)),
+        words=tuple(re.sub(r"^// ?", "", line) for line in words.split("\n")),
+    )
+
+
+def thread_word(declared: Declared, header: Header) -> str | None:
+    """Which thread word the header's text says, following `Otherwise as post_send`."""
+    text = " ".join(declared.text)
+    for word in ("Control", "Hot", "Fence"):
+        if re.search(rf"(?:^|[.;:] ){word}\b", text):
+            return word.lower()
+    other = re.search(r"(?:^|[.;:] )(?:Otherwise a|A)s (?:dapls_ib_)?(\w+)", text)
+    if other and f"dapls_ib_{other[1]}" in header.operations:
+        return thread_word(header.operations[f"dapls_ib_{other[1]}"], header)
+    if re.search(r"\bAny thread\b", text):
+        return "any"
+    return "waiter" if "One thread at a time" in text else None
+
+
+# ------------------------------------------------------------------------------------ the table
+
+
+def read_table(path: pathlib.Path) -> dict:
+    try:
+        with path.open("rb") as stream:
+            table = tomllib.load(stream)
+    except tomllib.TOMLDecodeError as error:
+        raise ContractError(f"{path}: {error}") from error
+    for part in ("version", "groups", "operations", "upcalls"):
+        if part not in table:
+            raise ContractError(f"{path}: there is no '{part}'")
+    return table
+
+
+def wrong_keys(what: str, entry: dict, wanted: set[str]) -> list[str]:
+    return ([f"{what}: the table says nothing about '{key}'" for key in sorted(wanted - set(entry))]
+            + [f"{what}: the table has an unknown '{key}'" for key in sorted(set(entry) - wanted)])
+
+
+def row_differences(name: str, row: dict, declared: Declared, header: Header,
+                    groups: dict) -> list[str]:
+    found = []
+
+    def compare(what: str, ours: object, theirs: object) -> None:
+        if ours != theirs:
+            found.append(f"{name}: {what} is '{ours}' in the table, '{theirs}' in the header")
+
+    compare("signature", row["signature"], declared.signature)
+    compare("signature", row["signature"], header.checked.get(name, "not in check_transport"))
+    compare("group", groups.get(row["group"], {}).get("title", row["group"]), declared.group)
+    compare("what needs it", ", ".join(row["features"]) or "every port",
+            ", ".join(declared.features) or "every port")
+    word = thread_word(declared, header)
+    if word is None:
+        found.append(f"{name}: the header's text has no thread word; it shall say one of "
+                     "Control, Hot, Fence, Any thread, One thread at a time")
+    else:
+        compare("thread word", row["thread"], word)
+    if row["may_block"] and (row["thread"] in NEVER_BLOCKS
+                             or "Shall not block" in " ".join(declared.text)):
+        found.append(f"{name}: may_block is true in the table, but by the header it shall not")
+    found += [f"{name}: the header has no feature '{feature}'"
+              for feature in declared.features if feature not in header.features]
+    return found
+
+
+def set_differences(what: str, table: dict, header: dict) -> list[str]:
+    return ([f"{name}: is {what} of the header, but not in the table"
+             for name in header if name not in table]
+            + [f"{name}: is {what} of the table, but not in the header"
+               for name in table if name not in header])
+
+
+def check_differences(header: Header) -> list[str]:
+    """Between the two places where the header itself has each operation."""
+    return ([f"{name}: is declared, but not in check_transport"
+             for name in header.operations if name not in header.checked]
+            + [f"{name}: is in check_transport, but not declared"
+               for name in header.checked if name not in header.operations])
+
+
+def upcall_differences(name: str, row: dict, declared: Declared) -> list[str]:
+    if row["signature"] == declared.signature:
+        return []
+    return [f"{name}: signature is '{row['signature']}' in the table, "
+            f"'{declared.signature}' in the header"]
+
+
+def all_row_differences(header: Header, table: dict) -> list[str]:
+    found = []
+    for name, group in table["groups"].items():
+        found += wrong_keys(f"group {name}", group, GROUP_KEYS)
+    for name, row in table["operations"].items():
+        wrong = wrong_keys(name, row, OPERATION_KEYS)
+        if not wrong and name in header.operations:
+            wrong = row_differences(name, row, header.operations[name], header, table["groups"])
+        found += wrong
+    for name, row in table["upcalls"].items():
+        wrong = wrong_keys(name, row, UPCALL_KEYS)
+        if not wrong and name in header.upcalls:
+            wrong = upcall_differences(name, row, header.upcalls[name])
+        found += wrong
+    return found
+
+
+def row_to_add(declared: Declared, header: Header, groups: dict[str, str]) -> str:
+    """A row for an operation that the table lacks; brief and rules are left to the author."""
+    kind = "upcalls" if declared.name in header.upcalls else "operations"
+    lines = [f"[{kind}.{declared.name}]", 'brief = "…"']
+    if kind == "operations":
+        thread = thread_word(declared, header) or "control"
+        blocks = thread not in NEVER_BLOCKS and "Shall not block" not in " ".join(declared.text)
+        features = ", ".join(f'"{feature}"' for feature in declared.features)
+        lines += [f'group = "{groups.get(declared.group, "…")}"', f'thread = "{thread}"',
+                  f"may_block = {str(blocks).lower()}", f"features = [{features}]"]
+    lines += ["rules = []", f'signature = "{declared.signature}"']
+    return "add to the table:" + "".join(f"\n    {line}" for line in lines)
+
+
+def differences(header: Header, table: dict) -> list[str]:
+    """What header and table do not agree about, a line each, and rows that are missing."""
+    found = []
+    if table["version"] != header.version:
+        found.append(f"version: {table['version']} in the table, {header.version} in the header")
+    titles = {group.get("title"): name for name, group in table["groups"].items()}
+    found += set_differences("a group", titles, dict.fromkeys(header.groups))
+    found += set_differences("an operation", table["operations"], header.operations)
+    found += set_differences("an upcall", table["upcalls"], header.upcalls)
+    found += check_differences(header)
+    found += all_row_differences(header, table)
+    listed = {**table["operations"], **table["upcalls"]}
+    found += [row_to_add(each, header, titles)
+              for name, each in {**header.operations, **header.upcalls}.items()
+              if name not in listed]
+    return found
+
+
+def operations(header: Header, table: dict) -> list[Operation]:
+    """What header and table say together, in the table's order. Both shall agree."""
+    wrong = differences(header, table)
+    if wrong:
+        raise ContractError("the contract and its table disagree:\n  " + "\n  ".join(wrong))
+    return [
+        Operation(name, row["brief"], row["group"], row["thread"], row["may_block"],
+                  tuple(row["features"]), tuple(row["rules"]), header.operations[name])
+        for name, row in table["operations"].items()
+    ]
