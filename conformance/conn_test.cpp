@@ -50,7 +50,8 @@ DAT_EP_PARAM param_of(DAT_EP_HANDLE ep)
 
 } // namespace
 
-TEST_CASE("CONN-01: connect checks its arguments, and leaves the endpoint unconnected")
+TEST_CASE("CONN-01: connect checks its arguments, and leaves the endpoint unconnected" *
+          hint("move the endpoint to ACTIVE_CONNECTION_PENDING before they check the arguments"))
 {
     adapter ia;
     end own(ia);
@@ -80,7 +81,8 @@ TEST_CASE("CONN-01: connect checks its arguments, and leaves the endpoint unconn
     CHECK(stays_empty(own.connect_evd, milliseconds(1)));
 }
 
-TEST_CASE("CONN-02: an address of a family that is none is INVALID_ADDRESS")
+TEST_CASE("CONN-02: an address of a family that is none is INVALID_ADDRESS" *
+          hint("pass the address on unread, so the failure comes as an event or as INTERNAL_ERROR"))
 {
     adapter ia;
     end own(ia);
@@ -91,7 +93,8 @@ TEST_CASE("CONN-02: an address of a family that is none is INVALID_ADDRESS")
     CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
 }
 
-TEST_CASE("CONN-03: both sides learn that they are connected, and of whom")
+TEST_CASE("CONN-03: both sides learn that they are connected, and of whom" *
+          hint("report one side only, or leave remote address and port empty in dat_ep_query"))
 {
     adapter ia;
     end from(ia);
@@ -117,11 +120,15 @@ TEST_CASE("CONN-03: both sides learn that they are connected, and of whom")
     CHECK(stays_empty(to.connect_evd, milliseconds(1)));
 }
 
-TEST_CASE("CONN-04: private data arrives both ways, whole and with its exact length")
+TEST_CASE("CONN-04: private data arrives both ways, whole and with its exact length" *
+          hint("deliver private data padded to the transport's fixed size, or lose that of the "
+               "accepting side"))
 {
     adapter ia;
     for (std::size_t size :
          {std::size_t{0}, std::size_t{1}, std::size_t{48}, std::size_t{64}, limit(ia)}) {
+        if (size > limit(ia))
+            continue; // InfiniBand has less than DAT asks for; IA-06 tells
         CAPTURE(size);
         end from(ia);
         end to(ia);
@@ -142,7 +149,8 @@ TEST_CASE("CONN-04: private data arrives both ways, whole and with its exact len
     }
 }
 
-TEST_CASE("CONN-05: a request that the consumer rejects is PEER_REJECTED, with its data")
+TEST_CASE("CONN-05: a request that the consumer rejects is PEER_REJECTED, with its data" *
+          hint("report NON_PEER_REJECTED, or drop the private data of the rejection"))
 {
     adapter ia;
     for (std::size_t size : {std::size_t{0}, std::size_t{20}, limit(ia)}) {
@@ -161,7 +169,8 @@ TEST_CASE("CONN-05: a request that the consumer rejects is PEER_REJECTED, with i
     }
 }
 
-TEST_CASE("CONN-06: a qualifier that nobody listens on is NON_PEER_REJECTED")
+TEST_CASE("CONN-06: a qualifier that nobody listens on is NON_PEER_REJECTED" *
+          hint("report the transport's refusal as PEER_REJECTED or UNREACHABLE"))
 {
     adapter ia;
     end from(ia);
@@ -172,7 +181,8 @@ TEST_CASE("CONN-06: a qualifier that nobody listens on is NON_PEER_REJECTED")
     CHECK(stays_empty(from.connect_evd, milliseconds(20)));
 }
 
-TEST_CASE("CONN-07: a listener that comes up a moment later is still found")
+TEST_CASE("CONN-07: a listener that comes up a moment later is still found" *
+          hint("give up after the first refusal instead of trying for the connect timeout"))
 {
     adapter ia;
     end from(ia);
@@ -189,7 +199,8 @@ TEST_CASE("CONN-07: a listener that comes up a moment later is still found")
     MUST(dat_psp_free(psp));
 }
 
-TEST_CASE("CONN-08: a peer that never answers is TIMED_OUT, not before its time")
+TEST_CASE("CONN-08: a peer that never answers is TIMED_OUT, not before its time" *
+          hint("ignore the timeout argument and use the transport's own"))
 {
     adapter ia;
     end from(ia);
@@ -214,7 +225,8 @@ TEST_CASE("CONN-08: a peer that never answers is TIMED_OUT, not before its time"
     move_data(from, to);
 }
 
-TEST_CASE("CONN-09: a connection in time does not time out later")
+TEST_CASE("CONN-09: a connection in time does not time out later" *
+          hint("leave the connect timer armed once the connection is established"))
 {
     adapter ia;
     end from(ia);
@@ -228,7 +240,8 @@ TEST_CASE("CONN-09: a connection in time does not time out later")
     move_data(from, to);
 }
 
-TEST_CASE("CONN-10: a disconnect by either side, graceful or abrupt, is one event on each")
+TEST_CASE("CONN-10: a disconnect by either side, graceful or abrupt, is one event on each" *
+          hint("report DISCONNECTED twice, or only to the side that did not ask"))
 {
     adapter ia;
     for (bool active_ends : {true, false})
@@ -245,7 +258,8 @@ TEST_CASE("CONN-10: a disconnect by either side, graceful or abrupt, is one even
         }
 }
 
-TEST_CASE("CONN-11: both sides may disconnect at once")
+TEST_CASE("CONN-11: both sides may disconnect at once" *
+          hint("deadlock or report BROKEN when the two disconnects cross"))
 {
     adapter one;
     adapter other;
@@ -263,7 +277,8 @@ TEST_CASE("CONN-11: both sides may disconnect at once")
     }
 }
 
-TEST_CASE("CONN-12: graceful twice does nothing more; abrupt after graceful is a success")
+TEST_CASE("CONN-12: graceful twice does nothing more; abrupt after graceful is a success" *
+          hint("answer INVALID_STATE to a second disconnect, or make two events of it"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -273,7 +288,8 @@ TEST_CASE("CONN-12: graceful twice does nothing more; abrupt after graceful is a
     expect_disconnected(pair.active, pair.passive);
 }
 
-TEST_CASE("CONN-13: a graceful disconnect finishes what was posted before")
+TEST_CASE("CONN-13: a graceful disconnect finishes what was posted before" *
+          hint("flush what is posted on a graceful disconnect, too"))
 {
     adapter ia;
     for (int round = 0; round < 10; ++round) {
@@ -294,7 +310,8 @@ TEST_CASE("CONN-13: a graceful disconnect finishes what was posted before")
     }
 }
 
-TEST_CASE("CONN-14: an attempt to connect can be abandoned")
+TEST_CASE("CONN-14: an attempt to connect can be abandoned" *
+          hint("refuse a disconnect before ESTABLISHED, or report ESTABLISHED after it"))
 {
     adapter ia;
     end from(ia);
@@ -311,7 +328,10 @@ TEST_CASE("CONN-14: an attempt to connect can be abandoned")
     establish(from, to, at);
 }
 
-TEST_CASE("CONN-15: reset forgets the peer, keeps the attributes, and connects 20 times again")
+TEST_CASE(
+    "CONN-15: reset forgets the peer, keeps the attributes, and connects 20 times again" *
+    hint(
+        "reuse the old queue pair in a state that cannot connect, or reset the attributes as well"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -338,7 +358,9 @@ TEST_CASE("CONN-15: reset forgets the peer, keeps the attributes, and connects 2
     }
 }
 
-TEST_CASE("CONN-16: a refused endpoint must be reset before it can try again")
+TEST_CASE(
+    "CONN-16: a refused endpoint must be reset before it can try again" *
+    hint("leave the endpoint unconnected after a refusal, although its queue pair is used up"))
 {
     adapter ia;
     end from(ia);
@@ -354,7 +376,8 @@ TEST_CASE("CONN-16: a refused endpoint must be reset before it can try again")
     move_data(from, to);
 }
 
-TEST_CASE("CONN-17: dup_connect goes where the other endpoint is connected to")
+TEST_CASE("CONN-17: dup_connect goes where the other endpoint is connected to" *
+          hint("copy the remote address but not the qualifier"))
 {
     adapter ia;
     listener at(ia);
@@ -382,7 +405,8 @@ TEST_CASE("CONN-17: dup_connect goes where the other endpoint is connected to")
     CHECK(param_of(copy.ep).remote_port_qual == at.qualifier);
 }
 
-TEST_CASE("CONN-18: freeing a connected endpoint ends the connection for its peer")
+TEST_CASE("CONN-18: freeing a connected endpoint ends the connection for its peer" *
+          hint("destroy the queue pair without a disconnect, so the peer waits for a timeout"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -393,7 +417,8 @@ TEST_CASE("CONN-18: freeing a connected endpoint ends the connection for its pee
     CHECK(stays_empty(pair.passive.connect_evd));
 }
 
-TEST_CASE("CONN-19: endpoints can be freed at every stage of connecting")
+TEST_CASE("CONN-19: endpoints can be freed at every stage of connecting" *
+          hint("let the callbacks of a pending connection reach the freed endpoint"))
 {
     adapter ia;
     listener at(ia);
@@ -416,7 +441,8 @@ TEST_CASE("CONN-19: endpoints can be freed at every stage of connecting")
     }
 }
 
-TEST_CASE("CONN-20: two adapters can be the two sides")
+TEST_CASE("CONN-20: two adapters can be the two sides" *
+          hint("keep state of the connection manager that is global to the process"))
 {
     adapter one;
     adapter other;
@@ -427,7 +453,9 @@ TEST_CASE("CONN-20: two adapters can be the two sides")
     expect_disconnected(pair.active, pair.passive);
 }
 
-TEST_CASE("CONN-21: many connections at once between two adapters, from many threads of one")
+TEST_CASE(
+    "CONN-21: many connections at once between two adapters, from many threads of one" *
+    hint("bound the listen backlog too tightly, or lose requests that arrive at the same time"))
 {
     adapter one;
     adapter other;
@@ -461,7 +489,8 @@ TEST_CASE("CONN-21: many connections at once between two adapters, from many thr
     }
 }
 
-TEST_CASE("CONN-22: a peer that no way leads to is reported, at once or by event")
+TEST_CASE("CONN-22: a peer that no way leads to is reported, at once or by event" *
+          hint("block in dat_ep_connect for the transport's own timeout, or never report it"))
 {
     adapter ia;
     if (ia.address()->sa_family != AF_INET)

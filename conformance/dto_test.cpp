@@ -126,7 +126,8 @@ end_options large_ends()
 
 } // namespace
 
-TEST_CASE("DTO-01: a message arrives whole, with cookies and lengths on both sides")
+TEST_CASE("DTO-01: a message arrives whole, with cookies and lengths on both sides" *
+          hint("mix up the cookies, or report the length posted instead of the one received"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -144,7 +145,8 @@ TEST_CASE("DTO-01: a message arrives whole, with cookies and lengths on both sid
     }
 }
 
-TEST_CASE("DTO-02: the completion names endpoint and EVD")
+TEST_CASE("DTO-02: the completion names endpoint and EVD" *
+          hint("leave endpoint or EVD of the event unset"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -158,7 +160,8 @@ TEST_CASE("DTO-02: the completion names endpoint and EVD")
     CHECK(received.event_data.dto_completion_event_data.ep_handle == pair.passive.ep);
 }
 
-TEST_CASE("DTO-03: empty messages, with no segment or with one of length 0")
+TEST_CASE("DTO-03: empty messages, with no segment or with one of length 0" *
+          hint("refuse zero segments, or post a segment of length 0 that the device cannot take"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -182,7 +185,8 @@ TEST_CASE("DTO-03: empty messages, with no segment or with one of length 0")
     expect_success(pair.active.request_evd, DAT_DTO_RDMA_WRITE, 7, 0);
 }
 
-TEST_CASE("DTO-04: as many segments as the endpoint allows are gathered and scattered")
+TEST_CASE("DTO-04: as many segments as the endpoint allows are gathered and scattered" *
+          hint("advertise more segments than the queue pair is created with"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -200,7 +204,8 @@ TEST_CASE("DTO-04: as many segments as the endpoint allows are gathered and scat
     CHECK(pair.passive.memory.holds(0, total, 4));
 }
 
-TEST_CASE("DTO-05: segments are taken in the order given")
+TEST_CASE("DTO-05: segments are taken in the order given" *
+          hint("build the scatter list in another order, or sort it by address"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -217,7 +222,8 @@ TEST_CASE("DTO-05: segments are taken in the order given")
     CHECK(std::memcmp(got + 100, pair.active.memory.bytes.data(), 200) == 0);
 }
 
-TEST_CASE("DTO-06: posts check their arguments, and nothing completes")
+TEST_CASE("DTO-06: posts check their arguments, and nothing completes" *
+          hint("check arguments after a slot was taken, so that a refused post completes later"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -259,7 +265,8 @@ TEST_CASE("DTO-06: posts check their arguments, and nothing completes")
     move_data(pair.active, pair.passive);
 }
 
-TEST_CASE("DTO-07: RDMA segments whose lengths do not fit are LENGTH_ERROR")
+TEST_CASE("DTO-07: RDMA segments whose lengths do not fit are LENGTH_ERROR" *
+          hint("leave the length check to the device, which breaks the connection"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -275,7 +282,8 @@ TEST_CASE("DTO-07: RDMA segments whose lengths do not fit are LENGTH_ERROR")
     CHECK(done.user_cookie.as_64 == 2);
 }
 
-TEST_CASE("DTO-08: an RDMA write puts memory there and nothing beside it")
+TEST_CASE("DTO-08: an RDMA write puts memory there and nothing beside it" *
+          hint("add the offset of the segment twice, or round the length up"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -295,7 +303,8 @@ TEST_CASE("DTO-08: an RDMA write puts memory there and nothing beside it")
     CHECK(stays_empty(pair.passive.request_evd, milliseconds(1)));
 }
 
-TEST_CASE("DTO-09: an RDMA read fetches memory while the peer makes no call")
+TEST_CASE("DTO-09: an RDMA read fetches memory while the peer makes no call" *
+          hint("need progress by the target's calls: no thread drives the connection there"))
 {
     adapter ia;
     adapter other;
@@ -314,7 +323,8 @@ TEST_CASE("DTO-09: an RDMA read fetches memory while the peer makes no call")
     }
 }
 
-TEST_CASE("DTO-10: RDMA gathers and scatters its local segments")
+TEST_CASE("DTO-10: RDMA gathers and scatters its local segments" *
+          hint("use the first local segment only"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -339,7 +349,8 @@ TEST_CASE("DTO-10: RDMA gathers and scatters its local segments")
     CHECK(pair.active.memory.holds(4096, reads * 100, 3));
 }
 
-TEST_CASE("DTO-11: what an RDMA write wrote is there when a later message is received")
+TEST_CASE("DTO-11: what an RDMA write wrote is there when a later message is received" *
+          hint("let a send overtake an earlier write, on another path or queue"))
 {
     adapter ia;
     adapter other;
@@ -358,7 +369,8 @@ TEST_CASE("DTO-11: what an RDMA write wrote is there when a later message is rec
     }
 }
 
-TEST_CASE("DTO-12: a suppressed success is silent, and later completions prove it")
+TEST_CASE("DTO-12: a suppressed success is silent, and later completions prove it" *
+          hint("report suppressed successes, or leak the slots that they held"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -374,7 +386,8 @@ TEST_CASE("DTO-12: a suppressed success is silent, and later completions prove i
     CHECK(stays_empty(from.request_evd, milliseconds(20)));
 }
 
-TEST_CASE("DTO-13: the requests of an endpoint complete in the order posted, reads among them")
+TEST_CASE("DTO-13: the requests of an endpoint complete in the order posted, reads among them" *
+          hint("report reads out of order, when their data arrives"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -400,7 +413,8 @@ TEST_CASE("DTO-13: the requests of an endpoint complete in the order posted, rea
     }
 }
 
-TEST_CASE("DTO-14: messages arrive in the order sent, into the receives in the order posted")
+TEST_CASE("DTO-14: messages arrive in the order sent, into the receives in the order posted" *
+          hint("use several paths or buffers without ordering them"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -422,7 +436,8 @@ TEST_CASE("DTO-14: messages arrive in the order sent, into the receives in the o
     }
 }
 
-TEST_CASE("DTO-15: more requests than the endpoint takes are INSUFFICIENT_RESOURCES")
+TEST_CASE("DTO-15: more requests than the endpoint takes are INSUFFICIENT_RESOURCES" *
+          hint("block, overflow the queue, or answer INTERNAL_ERROR"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -440,7 +455,8 @@ TEST_CASE("DTO-15: more requests than the endpoint takes are INSUFFICIENT_RESOUR
     CHECK(stays_empty(from.request_evd, milliseconds(20)));
 }
 
-TEST_CASE("DTO-16: more receives than the endpoint takes are INSUFFICIENT_RESOURCES")
+TEST_CASE("DTO-16: more receives than the endpoint takes are INSUFFICIENT_RESOURCES" *
+          hint("block, overflow the queue, or answer INTERNAL_ERROR"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -455,7 +471,8 @@ TEST_CASE("DTO-16: more receives than the endpoint takes are INSUFFICIENT_RESOUR
     CHECK(same_type(to.recv(0, 64), DAT_INSUFFICIENT_RESOURCES));
 }
 
-TEST_CASE("DTO-17: a message too long for its receive is LOCAL_LENGTH, and breaks both sides")
+TEST_CASE("DTO-17: a message too long for its receive is LOCAL_LENGTH, and breaks both sides" *
+          hint("deliver a truncated message as success, or keep the connection"))
 {
     adapter ia;
     for (std::size_t size : {std::size_t{64}, std::size_t{30000}}) {
@@ -473,7 +490,8 @@ TEST_CASE("DTO-17: a message too long for its receive is LOCAL_LENGTH, and break
     }
 }
 
-TEST_CASE("DTO-18: the sender of a message too long for its receive learns of it as an error")
+TEST_CASE("DTO-18: the sender of a message too long for its receive learns of it as an error" *
+          hint("complete a send when it left, and never report the error"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -488,7 +506,8 @@ TEST_CASE("DTO-18: the sender of a message too long for its receive learns of it
         CHECK(sent.status != DAT_DTO_SUCCESS);
 }
 
-TEST_CASE("DTO-19: RDMA to memory that is not lent fails, and breaks the connection")
+TEST_CASE("DTO-19: RDMA to memory that is not lent fails, and breaks the connection" *
+          hint("write it nevertheless, or report no error because completion is local"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -532,7 +551,8 @@ TEST_CASE("DTO-19: RDMA to memory that is not lent fails, and breaks the connect
     CHECK(there.bytes == before);
 }
 
-TEST_CASE("DTO-20: RDMA beyond the rights of the region fails")
+TEST_CASE("DTO-20: RDMA beyond the rights of the region fails" *
+          hint("register all memory with all rights and check nothing"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -556,7 +576,8 @@ TEST_CASE("DTO-20: RDMA beyond the rights of the region fails")
     CHECK(lent.bytes == before);
 }
 
-TEST_CASE("DTO-21: the context of a freed region is dead")
+TEST_CASE("DTO-21: the context of a freed region is dead" *
+          hint("reuse or cache registrations, so the old context still works"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -572,7 +593,8 @@ TEST_CASE("DTO-21: the context of a freed region is dead")
     CHECK(lent->bytes == before);
 }
 
-TEST_CASE("DTO-22: a local segment that is not in its region never succeeds")
+TEST_CASE("DTO-22: a local segment that is not in its region never succeeds" *
+          hint("do not look at the local context: the data moves from memory outside the region"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -598,7 +620,8 @@ TEST_CASE("DTO-22: a local segment that is not in its region never succeeds")
         MESSAGE("this transport does not look at local contexts");
 }
 
-TEST_CASE("DTO-23: all that is posted comes back once when the connection ends, on both sides")
+TEST_CASE("DTO-23: all that is posted comes back once when the connection ends, on both sides" *
+          hint("lose what the device flushes after the disconnect event, or report it twice"))
 {
     adapter ia;
     for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
@@ -618,7 +641,8 @@ TEST_CASE("DTO-23: all that is posted comes back once when the connection ends, 
     }
 }
 
-TEST_CASE("DTO-24: requests on their way come back once when the connection is cut")
+TEST_CASE("DTO-24: requests on their way come back once when the connection is cut" *
+          hint("drop requests under way when the connection is cut"))
 {
     adapter ia;
     adapter other;
@@ -641,7 +665,8 @@ TEST_CASE("DTO-24: requests on their way come back once when the connection is c
     }
 }
 
-TEST_CASE("DTO-25: suppressed requests come back when they are flushed")
+TEST_CASE("DTO-25: suppressed requests come back when they are flushed" *
+          hint("drop the error completions of suppressed requests together with the successes"))
 {
     adapter ia;
     adapter other;
@@ -664,7 +689,8 @@ TEST_CASE("DTO-25: suppressed requests come back when they are flushed")
     CHECK(last == number - 1);
 }
 
-TEST_CASE("DTO-26: what is posted to a disconnected endpoint completes as flushed")
+TEST_CASE("DTO-26: what is posted to a disconnected endpoint completes as flushed" *
+          hint("refuse the post, or accept it and never complete it"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -682,7 +708,8 @@ TEST_CASE("DTO-26: what is posted to a disconnected endpoint completes as flushe
     }
 }
 
-TEST_CASE("DTO-27: after ep_free and after ep_reset no completion comes any more")
+TEST_CASE("DTO-27: after ep_free and after ep_reset no completion comes any more" *
+          hint("deliver completions that were polled before the endpoint went"))
 {
     adapter ia;
     for (bool resets : {false, true}) {
@@ -712,7 +739,8 @@ TEST_CASE("DTO-27: after ep_free and after ep_reset no completion comes any more
     }
 }
 
-TEST_CASE("DTO-28: receives posted before connecting take the first messages")
+TEST_CASE("DTO-28: receives posted before connecting take the first messages" *
+          hint("drop or reorder receives that were posted before the queue pair was connected"))
 {
     adapter ia;
     end from(ia);
@@ -726,7 +754,8 @@ TEST_CASE("DTO-28: receives posted before connecting take the first messages")
         expect_success(to.recv_evd, DAT_DTO_RECEIVE, i, 64);
 }
 
-TEST_CASE("DTO-29: a message that finds no receive waits for one, or ends the connection")
+TEST_CASE("DTO-29: a message that finds no receive waits for one, or ends the connection" *
+          hint("drop the message silently"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -742,7 +771,8 @@ TEST_CASE("DTO-29: a message that finds no receive waits for one, or ends the co
     }
 }
 
-TEST_CASE("DTO-30: sends and receives can complete in one EVD")
+TEST_CASE("DTO-30: sends and receives can complete in one EVD" *
+          hint("tell sends and receives apart by their EVD"))
 {
     adapter ia;
     end_options options;
@@ -763,7 +793,9 @@ TEST_CASE("DTO-30: sends and receives can complete in one EVD")
     }
 }
 
-TEST_CASE("DTO-31: large transfers arrive whole, by message, write and read")
+TEST_CASE(
+    "DTO-31: large transfers arrive whole, by message, write and read" *
+    hint("cut transfers at the transport's largest message without splitting or refusing them"))
 {
     adapter ia;
     adapter other;
@@ -787,7 +819,8 @@ TEST_CASE("DTO-31: large transfers arrive whole, by message, write and read")
     CHECK(from.memory.holds(0, size, 3));
 }
 
-TEST_CASE("DTO-32: both directions at once, thousands of messages, none lost or changed")
+TEST_CASE("DTO-32: both directions at once, thousands of messages, none lost or changed" *
+          hint("run out of buffers or credits under load and then lose or repeat messages"))
 {
     adapter ia;
     adapter other;
@@ -871,7 +904,8 @@ const role spin_role("spin", spin);
 
 } // namespace
 
-TEST_CASE("DTO-33: a consumer that only spins on memory sees what is written, in one process")
+TEST_CASE("DTO-33: a consumer that only spins on memory sees what is written, in one process" *
+          hint("need calls of the consumer for progress: spinning on memory never sees the data"))
 {
     adapter ia;
     adapter other;
@@ -887,7 +921,8 @@ TEST_CASE("DTO-33: a consumer that only spins on memory sees what is written, in
     report_late(late, rounds);
 }
 
-TEST_CASE("DTO-34: a consumer that only spins on memory sees what is written, in two processes")
+TEST_CASE("DTO-34: a consumer that only spins on memory sees what is written, in two processes" *
+          hint("need calls of the consumer for progress: spinning on memory never sees the data"))
 {
     adapter ia;
     end own(ia);
@@ -911,7 +946,8 @@ TEST_CASE("DTO-34: a consumer that only spins on memory sees what is written, in
     report_late(late, rounds);
 }
 
-TEST_CASE("DTO-35: solicited and fenced requests complete as others do")
+TEST_CASE("DTO-35: solicited and fenced requests complete as others do" *
+          hint("pass flags on that the transport refuses"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -925,7 +961,8 @@ TEST_CASE("DTO-35: solicited and fenced requests complete as others do")
     CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
 }
 
-TEST_CASE("DTO-36: a fenced request sees what an earlier read has brought")
+TEST_CASE("DTO-36: a fenced request sees what an earlier read has brought" *
+          hint("ignore the fence on a transport that reorders after reads"))
 {
     adapter ia;
     adapter other;
@@ -944,7 +981,8 @@ TEST_CASE("DTO-36: a fenced request sees what an earlier read has brought")
     }
 }
 
-TEST_CASE("DTO-37: one thread may send while another posts receives on the same endpoint")
+TEST_CASE("DTO-37: one thread may send while another posts receives on the same endpoint" *
+          hint("share one lock-free slot counter between sends and receives"))
 {
     adapter ia;
     adapter other;
@@ -979,10 +1017,11 @@ TEST_CASE("DTO-37: one thread may send while another posts receives on the same 
     CHECK(failures == 0);
 }
 
-TEST_CASE("DTO-38: on a thread-safe adapter many threads post to one endpoint and share an EVD")
+TEST_CASE("DTO-38: on a thread-safe adapter many threads post to one endpoint and share an EVD" *
+          hint("leave out the locks on the thread-safe line as well") * needs("threadsafe"))
 {
     if (!the_settings().thread_safe)
-        return;
+        NOT_CLAIMED("thread safety on this line of dat.conf; see --threadsafe");
     adapter ia;
     connected_pair pair(ia);
     end &from = pair.active;

@@ -142,7 +142,8 @@ DAT_RETURN post_send(DAT_EP_HANDLE ep)
 
 } // namespace
 
-TEST_CASE("EP-01: create wants EVDs with the right streams")
+TEST_CASE("EP-01: create wants EVDs with the right streams" *
+          hint("check that an EVD is there but not its stream flags"))
 {
     adapter ia;
     end own(ia);
@@ -163,7 +164,8 @@ TEST_CASE("EP-01: create wants EVDs with the right streams")
     CHECK(ep == DAT_HANDLE_NULL);
 }
 
-TEST_CASE("EP-02: create refuses attributes that are illegal or above the adapter's limits")
+TEST_CASE("EP-02: create refuses attributes that are illegal or above the adapter's limits" *
+          hint("clip attributes to the limits silently, or pass illegal ones to the device"))
 {
     adapter ia;
     end own(ia);
@@ -223,7 +225,8 @@ TEST_CASE("EP-02: create refuses attributes that are illegal or above the adapte
     CHECK(ep == DAT_HANDLE_NULL);
 }
 
-TEST_CASE("EP-03: posts of a kind without an EVD for it are refused at creation")
+TEST_CASE("EP-03: posts of a kind without an EVD for it are refused at creation" *
+          hint("create the endpoint and crash at the first completion without an EVD"))
 {
     adapter ia;
     end own(ia);
@@ -237,7 +240,8 @@ TEST_CASE("EP-03: posts of a kind without an EVD for it are refused at creation"
                     bad_arg(6)));
 }
 
-TEST_CASE("EP-04: query tells objects, state and addresses of a new endpoint")
+TEST_CASE("EP-04: query tells objects, state and addresses of a new endpoint" *
+          hint("leave fields uninitialised, or report an address before there is a connection"))
 {
     adapter ia;
     end own(ia);
@@ -255,7 +259,8 @@ TEST_CASE("EP-04: query tells objects, state and addresses of a new endpoint")
     CHECK(param.remote_port_qual == 0);
 }
 
-TEST_CASE("EP-05: query tells attributes at least as large as those asked for")
+TEST_CASE("EP-05: query tells attributes at least as large as those asked for" *
+          hint("report what was asked for rather than what was made, or less than asked for"))
 {
     adapter ia;
     DAT_EP_ATTR attr = default_attr(ia);
@@ -279,7 +284,8 @@ TEST_CASE("EP-05: query tells attributes at least as large as those asked for")
     CHECK(actual.qos == DAT_QOS_BEST_EFFORT);
 }
 
-TEST_CASE("EP-06: the default attributes are within the adapter's limits")
+TEST_CASE("EP-06: the default attributes are within the adapter's limits" *
+          hint("have defaults of the code that the device cannot keep"))
 {
     adapter ia;
     const DAT_EP_ATTR attr = default_attr(ia);
@@ -297,7 +303,8 @@ TEST_CASE("EP-06: the default attributes are within the adapter's limits")
     CHECK(same_attr(param_of(own.ep).ep_attr, attr));
 }
 
-TEST_CASE("EP-07: query tells unknown bits and a missing structure")
+TEST_CASE("EP-07: query tells unknown bits and a missing structure" *
+          hint("ignore unknown mask bits, or dereference the null structure"))
 {
     adapter ia;
     end own(ia);
@@ -307,7 +314,8 @@ TEST_CASE("EP-07: query tells unknown bits and a missing structure")
     CHECK(same_code(dat_ep_query(own.ep, 0, &param), DAT_SUCCESS));
 }
 
-TEST_CASE("EP-08: get_status tells the state and whether anything is outstanding")
+TEST_CASE("EP-08: get_status tells the state and whether anything is outstanding" *
+          hint("report counts, or the inverse, in the idle flags"))
 {
     adapter ia;
     end own(ia);
@@ -326,7 +334,9 @@ TEST_CASE("EP-08: get_status tells the state and whether anything is outstanding
     CHECK(request_idle == DAT_TRUE);
 }
 
-TEST_CASE("EP-09: get_status is idle again once the completions were taken")
+TEST_CASE(
+    "EP-09: get_status is idle again once the completions were taken" *
+    hint("never lower their count of outstanding requests, or do so when staged rather than taken"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -339,7 +349,8 @@ TEST_CASE("EP-09: get_status is idle again once the completions were taken")
     CHECK(recv_idle == DAT_TRUE);
 }
 
-TEST_CASE("EP-10: modify refuses fields that never change, and bad values")
+TEST_CASE("EP-10: modify refuses fields that never change, and bad values" *
+          hint("check state before field, or change what cannot be changed"))
 {
     adapter ia;
     end own(ia);
@@ -359,7 +370,8 @@ TEST_CASE("EP-10: modify refuses fields that never change, and bad values")
     CHECK(same_code(dat_ep_modify(own.ep, DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE, &param), bad_arg(3)));
 }
 
-TEST_CASE("EP-11: modify changes all that is asked for")
+TEST_CASE("EP-11: modify changes all that is asked for" *
+          hint("accept the call and store only some of the fields"))
 {
     adapter ia;
     end own(ia);
@@ -393,7 +405,8 @@ TEST_CASE("EP-11: modify changes all that is asked for")
     MUST(own.free_ep());
 }
 
-TEST_CASE("EP-12: modify that fails in one field changes none")
+TEST_CASE("EP-12: modify that fails in one field changes none" *
+          hint("apply fields one after another and stop at the bad one"))
 {
     adapter ia;
     end own(ia);
@@ -420,7 +433,9 @@ TEST_CASE("EP-12: modify that fails in one field changes none")
     move_data(peer, own);
 }
 
-TEST_CASE("EP-13: an endpoint made of nothing becomes complete by modify, and connects")
+TEST_CASE(
+    "EP-13: an endpoint made of nothing becomes complete by modify, and connects" *
+    hint("create the queue pair at dat_ep_create only, and never make it complete afterwards"))
 {
     adapter ia;
     end own(ia);
@@ -452,7 +467,8 @@ TEST_CASE("EP-13: an endpoint made of nothing becomes complete by modify, and co
     move_data(parts, own);
 }
 
-TEST_CASE("EP-14: receives posted before a modify of something else stay posted")
+TEST_CASE("EP-14: receives posted before a modify of something else stay posted" *
+          hint("make a new queue pair on modify and lose the receives posted to the old one"))
 {
     adapter ia;
     end own(ia);
@@ -474,7 +490,8 @@ TEST_CASE("EP-14: receives posted before a modify of something else stay posted"
     MUST(own.free_ep());
 }
 
-TEST_CASE("EP-15: connect is legal for an unconnected endpoint only")
+TEST_CASE("EP-15: connect is legal for an unconnected endpoint only" *
+          hint("check the state of their queue pair but not of the endpoint"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         if (row.state == DAT_EP_STATE_UNCONNECTED)
@@ -488,7 +505,8 @@ TEST_CASE("EP-15: connect is legal for an unconnected endpoint only")
     });
 }
 
-TEST_CASE("EP-16: rsp_create is legal for an unconnected endpoint only, and changes no other")
+TEST_CASE("EP-16: rsp_create is legal for an unconnected endpoint only, and changes no other" *
+          hint("change the state before all arguments are checked"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         if (row.state == DAT_EP_STATE_UNCONNECTED)
@@ -503,7 +521,8 @@ TEST_CASE("EP-16: rsp_create is legal for an unconnected endpoint only, and chan
     });
 }
 
-TEST_CASE("EP-17: disconnect is INVALID_STATE before a connection was asked for")
+TEST_CASE("EP-17: disconnect is INVALID_STATE before a connection was asked for" *
+          hint("treat disconnect of an unconnected endpoint as success"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         const bool legal = one_of(row.state, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
@@ -515,7 +534,7 @@ TEST_CASE("EP-17: disconnect is INVALID_STATE before a connection was asked for"
     });
 }
 
-TEST_CASE("EP-18: disconnect refuses other flags")
+TEST_CASE("EP-18: disconnect refuses other flags" * hint("take every other flag as abrupt"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -524,7 +543,8 @@ TEST_CASE("EP-18: disconnect refuses other flags")
     move_data(pair.active, pair.passive);
 }
 
-TEST_CASE("EP-19: reset is legal for an unconnected or disconnected endpoint only")
+TEST_CASE("EP-19: reset is legal for an unconnected or disconnected endpoint only" *
+          hint("reset a connected endpoint and cut its connection silently"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         const bool legal = one_of(row.state, DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_DISCONNECTED);
@@ -533,7 +553,8 @@ TEST_CASE("EP-19: reset is legal for an unconnected or disconnected endpoint onl
     });
 }
 
-TEST_CASE("EP-20: free is INVALID_STATE while an RSP or a request holds the endpoint")
+TEST_CASE("EP-20: free is INVALID_STATE while an RSP or a request holds the endpoint" *
+          hint("free the endpoint below an RSP or a pending request"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         const bool held =
@@ -547,7 +568,8 @@ TEST_CASE("EP-20: free is INVALID_STATE while an RSP or a request holds the endp
     });
 }
 
-TEST_CASE("EP-21: send, write and read are INVALID_STATE unless connected or disconnected")
+TEST_CASE("EP-21: send, write and read are INVALID_STATE unless connected or disconnected" *
+          hint("post to a queue pair that is not connected, and answer what the device does"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         const bool legal = one_of(row.state, DAT_EP_STATE_CONNECTED, DAT_EP_STATE_DISCONNECTED);
@@ -565,7 +587,8 @@ TEST_CASE("EP-21: send, write and read are INVALID_STATE unless connected or dis
     });
 }
 
-TEST_CASE("EP-22: receives can be posted in every state")
+TEST_CASE("EP-22: receives can be posted in every state" *
+          hint("refuse receives before the connection, or after it"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         if (row.state == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING)
@@ -576,7 +599,8 @@ TEST_CASE("EP-22: receives can be posted in every state")
     });
 }
 
-TEST_CASE("EP-23: modify is INVALID_STATE once a connection is asked for")
+TEST_CASE("EP-23: modify is INVALID_STATE once a connection is asked for" *
+          hint("allow changes while the connection uses them"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         const bool legal = one_of(row.state, DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_RESERVED,
@@ -591,7 +615,8 @@ TEST_CASE("EP-23: modify is INVALID_STATE once a connection is asked for")
     });
 }
 
-TEST_CASE("EP-24: the zone can be modified while unconnected or tentative only")
+TEST_CASE("EP-24: the zone can be modified while unconnected or tentative only" *
+          hint("allow the zone to change below posted receives or a connection"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         const bool legal =
@@ -603,7 +628,8 @@ TEST_CASE("EP-24: the zone can be modified while unconnected or tentative only")
     });
 }
 
-TEST_CASE("EP-25: query and get_status work in every state")
+TEST_CASE("EP-25: query and get_status work in every state" *
+          hint("take a lock that is held while connecting, or refuse by state"))
 {
     in_every_state([](in_state &in, const state_row &row) {
         CHECK(param_of(in.subject).ep_state == row.state);
@@ -611,7 +637,8 @@ TEST_CASE("EP-25: query and get_status work in every state")
     });
 }
 
-TEST_CASE("EP-26: reset of an unconnected endpoint keeps its posted receives")
+TEST_CASE("EP-26: reset of an unconnected endpoint keeps its posted receives" *
+          hint("flush or lose receives on a reset that has nothing to reset"))
 {
     adapter ia;
     end own(ia);
@@ -623,7 +650,8 @@ TEST_CASE("EP-26: reset of an unconnected endpoint keeps its posted receives")
     CHECK(next_dto(own.recv_evd).user_cookie.as_64 == 21);
 }
 
-TEST_CASE("EP-27: freeing an endpoint drops its receives, and no event names it afterwards")
+TEST_CASE("EP-27: freeing an endpoint drops its receives, and no event names it afterwards" *
+          hint("deliver flush completions after the endpoint was freed"))
 {
     adapter ia;
     end own(ia);
@@ -634,7 +662,8 @@ TEST_CASE("EP-27: freeing an endpoint drops its receives, and no event names it 
     CHECK(stays_empty(own.connect_evd, milliseconds(1)));
 }
 
-TEST_CASE("EP-28: endpoints can be made and freed up to thousands of times")
+TEST_CASE("EP-28: endpoints can be made and freed up to thousands of times" *
+          hint("leak device objects, or free them later than they are made"))
 {
     adapter ia;
     for (int i = 0; i < 500; ++i)
@@ -642,7 +671,8 @@ TEST_CASE("EP-28: endpoints can be made and freed up to thousands of times")
     CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
 }
 
-TEST_CASE("EP-29: an endpoint can do without receives, or without requests")
+TEST_CASE("EP-29: an endpoint can do without receives, or without requests" *
+          hint("insist on both directions, or crash when a queue has length 0"))
 {
     adapter ia;
     end from(ia);

@@ -272,14 +272,16 @@ void expect_refused(const handle_call &refused, DAT_HANDLE handle)
 
 } // namespace
 
-TEST_CASE("HANDLE-01: a null handle is INVALID_HANDLE for every call")
+TEST_CASE("HANDLE-01: a null handle is INVALID_HANDLE for every call" *
+          hint("dereference the handle before they look at it"))
 {
     zoo z;
     for (const handle_call &each : all_calls(z))
         expect_refused(each, DAT_HANDLE_NULL);
 }
 
-TEST_CASE("HANDLE-02: a small integer is INVALID_HANDLE, the index of an adapter too")
+TEST_CASE("HANDLE-02: a small integer is INVALID_HANDLE, the index of an adapter too" *
+          hint("take an adapter's index for a pointer"))
 {
     zoo z;
     const auto index = reinterpret_cast<std::uintptr_t>(z.ia.handle);
@@ -292,7 +294,8 @@ TEST_CASE("HANDLE-02: a small integer is INVALID_HANDLE, the index of an adapter
         }
 }
 
-TEST_CASE("HANDLE-03: a handle of another type is INVALID_HANDLE")
+TEST_CASE("HANDLE-03: a handle of another type is INVALID_HANDLE" *
+          hint("look at no type mark in the object"))
 {
     zoo z;
     for (const handle_call &each : all_calls(z))
@@ -303,7 +306,8 @@ TEST_CASE("HANDLE-03: a handle of another type is INVALID_HANDLE")
         }
 }
 
-TEST_CASE("HANDLE-04: a handle whose object was freed is INVALID_HANDLE")
+TEST_CASE("HANDLE-04: a handle whose object was freed is INVALID_HANDLE" *
+          hint("give the memory back to malloc, where the mark is soon gone or unreadable"))
 {
     zoo z;
     const auto calls = all_calls(z);
@@ -330,7 +334,8 @@ TEST_CASE("HANDLE-04: a handle whose object was freed is INVALID_HANDLE")
             expect_refused(each, stale.at(each.wants));
 }
 
-TEST_CASE("HANDLE-05: a closed adapter is INVALID_HANDLE")
+TEST_CASE("HANDLE-05: a closed adapter is INVALID_HANDLE" *
+          hint("unload or free the adapter while its handle can still be dispatched"))
 {
     adapter ia;
     adapter other; // keeps the library in memory
@@ -341,7 +346,9 @@ TEST_CASE("HANDLE-05: a closed adapter is INVALID_HANDLE")
     CHECK(same_code(dat_ia_close(stale, DAT_CLOSE_ABRUPT_FLAG), bad_handle(DAT_INVALID_HANDLE_IA)));
 }
 
-TEST_CASE("HANDLE-06: the type of every object is told, that of the adapter's index too")
+TEST_CASE("HANDLE-06: the type of every object is told, that of the adapter's index too" *
+          hint("know only the types that an older edition had, or answer for the provider's object "
+               "instead"))
 {
     zoo z;
     for (const auto &object : z.objects) {
@@ -355,7 +362,8 @@ TEST_CASE("HANDLE-06: the type of every object is told, that of the adapter's in
     }
 }
 
-TEST_CASE("HANDLE-07: every object carries a context, at first zero")
+TEST_CASE("HANDLE-07: every object carries a context, at first zero" *
+          hint("keep contexts for some types only: CNO and SRQ are often forgotten"))
 {
     zoo z;
     for (const auto &object : z.objects) {
@@ -380,7 +388,8 @@ TEST_CASE("HANDLE-07: every object carries a context, at first zero")
     }
 }
 
-TEST_CASE("HANDLE-08: context and type of what is no handle are INVALID_HANDLE")
+TEST_CASE("HANDLE-08: context and type of what is no handle are INVALID_HANDLE" *
+          hint("read a context from whatever the pointer points to"))
 {
     adapter ia;
     const DAT_PZ_HANDLE stale = make_pz(ia);
@@ -395,7 +404,8 @@ TEST_CASE("HANDLE-08: context and type of what is no handle are INVALID_HANDLE")
     }
 }
 
-TEST_CASE("HANDLE-09: the context of a new object in the place of a freed one is zero again")
+TEST_CASE("HANDLE-09: the context of a new object in the place of a freed one is zero again" *
+          hint("reuse a slot without clearing the context of the object before"))
 {
     adapter ia;
     for (int round = 0; round < 100; ++round) {
@@ -409,7 +419,8 @@ TEST_CASE("HANDLE-09: the context of a new object in the place of a freed one is
     }
 }
 
-TEST_CASE("HANDLE-10: an object of another adapter is INVALID_HANDLE")
+TEST_CASE("HANDLE-10: an object of another adapter is INVALID_HANDLE" *
+          hint("check the type but not which adapter the object belongs to"))
 {
     adapter ia;
     adapter other;

@@ -10,7 +10,8 @@ const DAT_HANDLE untouched = reinterpret_cast<DAT_HANDLE>(0xabcdef0);
 
 } // namespace
 
-TEST_CASE("IA-01: open wants a name of at most 255 characters")
+TEST_CASE("IA-01: open wants a name of at most 255 characters" *
+          hint("copy the name into a fixed buffer without a look at its length"))
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
     DAT_IA_HANDLE ia = untouched;
@@ -21,7 +22,8 @@ TEST_CASE("IA-01: open wants a name of at most 255 characters")
     CHECK(ia == untouched);
 }
 
-TEST_CASE("IA-02: open checks its pointers and the queue length, and leaves OUT values alone")
+TEST_CASE("IA-02: open checks its pointers and the queue length, and leaves OUT values alone" *
+          hint("write the OUT handles before the open has succeeded"))
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
     DAT_IA_HANDLE ia = untouched;
@@ -34,7 +36,8 @@ TEST_CASE("IA-02: open checks its pointers and the queue length, and leaves OUT 
     CHECK(ia == untouched);
 }
 
-TEST_CASE("IA-03: what is no asynchronous EVD is INVALID_HANDLE/EVD_ASYNC")
+TEST_CASE("IA-03: what is no asynchronous EVD is INVALID_HANDLE/EVD_ASYNC" *
+          hint("take any EVD of the consumer's for the asynchronous one"))
 {
     adapter other;
     DAT_IA_HANDLE ia = untouched;
@@ -51,7 +54,8 @@ TEST_CASE("IA-03: what is no asynchronous EVD is INVALID_HANDLE/EVD_ASYNC")
     }
 }
 
-TEST_CASE("IA-04: an unknown name or version is PROVIDER_NOT_FOUND/NAME_NOT_REGISTERED")
+TEST_CASE("IA-04: an unknown name or version is PROVIDER_NOT_FOUND/NAME_NOT_REGISTERED" *
+          hint("belong to a registry that matches names by prefix, or ignores the version"))
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
     DAT_IA_HANDLE ia = untouched;
@@ -63,7 +67,8 @@ TEST_CASE("IA-04: an unknown name or version is PROVIDER_NOT_FOUND/NAME_NOT_REGI
     CHECK(ia == untouched);
 }
 
-TEST_CASE("IA-05: the adapter tells its name, address and limits")
+TEST_CASE("IA-05: the adapter tells its name, address and limits" *
+          hint("leave attributes zero or uninitialised, the address above all"))
 {
     adapter ia;
     const DAT_IA_ATTR &attr = ia.attr;
@@ -91,7 +96,8 @@ TEST_CASE("IA-05: the adapter tells its name, address and limits")
     CHECK((attr.num_vendor_attr == 0 || attr.vendor_attr != nullptr));
 }
 
-TEST_CASE("IA-06: the provider goes by the adapter's name, version 2.0 and the line's threads")
+TEST_CASE("IA-06: the provider goes by the adapter's name, version 2.0 and the line's threads" *
+          hint("register under one name and report another: the registry then cannot close them"))
 {
     adapter ia;
     const DAT_PROVIDER_ATTR &provider = ia.provider;
@@ -109,7 +115,8 @@ TEST_CASE("IA-06: the provider goes by the adapter's name, version 2.0 and the l
     }
 }
 
-TEST_CASE("IA-07: every boolean of the attributes is one, whatever the buffer held")
+TEST_CASE("IA-07: every boolean of the attributes is one, whatever the buffer held" *
+          hint("fill the structure field by field and forget some"))
 {
     adapter ia;
     alignas(DAT_PROVIDER_ATTR) unsigned char buffer[sizeof(DAT_PROVIDER_ATTR)];
@@ -130,7 +137,8 @@ TEST_CASE("IA-07: every boolean of the attributes is one, whatever the buffer he
     CHECK(p.ha_loadbalancing <= 2);
 }
 
-TEST_CASE("IA-08: query tells masks with unknown bits and masks without a structure")
+TEST_CASE("IA-08: query tells masks with unknown bits and masks without a structure" *
+          hint("ignore unknown mask bits, or dereference the null structure"))
 {
     adapter ia;
     DAT_IA_ATTR attr{};
@@ -144,7 +152,8 @@ TEST_CASE("IA-08: query tells masks with unknown bits and masks without a struct
                     bad_arg(6)));
 }
 
-TEST_CASE("IA-09: query works without anything asked, and names the asynchronous EVD")
+TEST_CASE("IA-09: query works without anything asked, and names the asynchronous EVD" *
+          hint("insist on all three OUT arguments"))
 {
     adapter ia;
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
@@ -156,7 +165,8 @@ TEST_CASE("IA-09: query works without anything asked, and names the asynchronous
     CHECK(async != DAT_HANDLE_NULL);
 }
 
-TEST_CASE("IA-10: the asynchronous EVD can be queried and waited on, but not freed")
+TEST_CASE("IA-10: the asynchronous EVD can be queried and waited on, but not freed" *
+          hint("let the consumer free the EVD that the adapter owns"))
 {
     adapter ia;
     DAT_EVD_PARAM param{};
@@ -168,7 +178,8 @@ TEST_CASE("IA-10: the asynchronous EVD can be queried and waited on, but not fre
     CHECK(same_code(dat_evd_free(ia.async), bad_state(DAT_INVALID_STATE_EVD_IN_USE)));
 }
 
-TEST_CASE("IA-11: close refuses other flags and leaves the adapter open")
+TEST_CASE("IA-11: close refuses other flags and leaves the adapter open" *
+          hint("take every other flag as abrupt, and close"))
 {
     adapter ia;
     CHECK(same_code(ia.close(static_cast<DAT_CLOSE_FLAGS>(2)), bad_arg(2)));
@@ -177,7 +188,8 @@ TEST_CASE("IA-11: close refuses other flags and leaves the adapter open")
     CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
 }
 
-TEST_CASE("IA-12: a graceful close is refused while an object of any type is left")
+TEST_CASE("IA-12: a graceful close is refused while an object of any type is left" *
+          hint("count some types of objects only"))
 {
     adapter ia;
     const DAT_RETURN in_use = bad_state(DAT_INVALID_STATE_IA_IN_USE);
@@ -215,7 +227,8 @@ TEST_CASE("IA-12: a graceful close is refused while an object of any type is lef
     CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
 }
 
-TEST_CASE("IA-13: a graceful close succeeds once everything of a connection was freed")
+TEST_CASE("IA-13: a graceful close succeeds once everything of a connection was freed" *
+          hint("keep references after their objects are gone, so a clean adapter does not close"))
 {
     adapter ia;
     {
@@ -225,7 +238,8 @@ TEST_CASE("IA-13: a graceful close succeeds once everything of a connection was 
     CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
 }
 
-TEST_CASE("IA-14: one adapter can be opened twice at once, each instance with its own objects")
+TEST_CASE("IA-14: one adapter can be opened twice at once, each instance with its own objects" *
+          hint("keep one adapter per device, so the second close closes both"))
 {
     adapter one;
     adapter two;
@@ -238,7 +252,8 @@ TEST_CASE("IA-14: one adapter can be opened twice at once, each instance with it
     CHECK(param.ia_handle == two.handle);
 }
 
-TEST_CASE("IA-15: an instance can share the asynchronous EVD of another")
+TEST_CASE("IA-15: an instance can share the asynchronous EVD of another" *
+          hint("always make their own asynchronous EVD and ignore the one passed in"))
 {
     adapter owner;
     {

@@ -167,7 +167,8 @@ struct to_peer {
 
 // --------------------------------------------------------------------------- closing adapters
 
-TEST_CASE("LIFE-01: an abrupt close takes everything along")
+TEST_CASE("LIFE-01: an abrupt close takes everything along" *
+          hint("free objects in an order in which one still needs another"))
 {
     adapter ia;
     end alone(ia);
@@ -189,7 +190,8 @@ TEST_CASE("LIFE-01: an abrupt close takes everything along")
     CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
 }
 
-TEST_CASE("LIFE-02: threads that wait are sent home by an abrupt close")
+TEST_CASE("LIFE-02: threads that wait are sent home by an abrupt close" *
+          hint("leave waiters asleep on an object that no longer exists"))
 {
     for (unsigned flags :
          {DAT_EVD_SOFTWARE_FLAG | 0u, DAT_EVD_DTO_FLAG | 0u, DAT_EVD_CONNECTION_FLAG | 0u}) {
@@ -207,7 +209,8 @@ TEST_CASE("LIFE-02: threads that wait are sent home by an abrupt close")
         };
         helper_thread one([&] { wait(cno_codes[0]); });
         helper_thread two([&] { wait(cno_codes[1]); });
-        std::this_thread::sleep_for(milliseconds(50));
+        for (const helper_thread *waiter : {&evd_waiter, &one, &two})
+            waiter->await_asleep();
         CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
         evd_waiter.join();
         one.join();
@@ -218,7 +221,8 @@ TEST_CASE("LIFE-02: threads that wait are sent home by an abrupt close")
     }
 }
 
-TEST_CASE("LIFE-03: a close with transfers on their way")
+TEST_CASE("LIFE-03: a close with transfers on their way" *
+          hint("free memory and queues while the device still writes to them"))
 {
     adapter other;
     for (int round = 0; round < 20; ++round) {
@@ -236,7 +240,8 @@ TEST_CASE("LIFE-03: a close with transfers on their way")
     }
 }
 
-TEST_CASE("LIFE-04: a close while connections come and go")
+TEST_CASE("LIFE-04: a close while connections come and go" *
+          hint("let events of the connection manager arrive after the adapter is gone"))
 {
     adapter other;
     listener at(other);
@@ -254,7 +259,8 @@ TEST_CASE("LIFE-04: a close while connections come and go")
     }
 }
 
-TEST_CASE("LIFE-05: endpoints freed with transfers on their way leave their memory alone")
+TEST_CASE("LIFE-05: endpoints freed with transfers on their way leave their memory alone" *
+          hint("give up an endpoint without stopping its transfers first"))
 {
     adapter ia;
     adapter other;
@@ -275,7 +281,8 @@ TEST_CASE("LIFE-05: endpoints freed with transfers on their way leave their memo
     }
 }
 
-TEST_CASE("LIFE-06: what is freed while its callbacks are under way, from another thread")
+TEST_CASE("LIFE-06: what is freed while its callbacks are under way, from another thread" *
+          hint("have no fence between freeing an object and its callbacks"))
 {
     adapter ia;
     adapter other;
@@ -289,7 +296,9 @@ TEST_CASE("LIFE-06: what is freed while its callbacks are under way, from anothe
 
 // ------------------------------------------------------------------------------------- reopening
 
-TEST_CASE("LIFE-07: the provider's library vanishes with its last adapter")
+TEST_CASE("LIFE-07: the provider's library vanishes with its last adapter" *
+          hint("leave a thread, a thread-local destructor or an extra reference, which keep the "
+               "library in memory"))
 {
     const auto before = mapped_libraries();
     for (const std::string &name : before) // of the cases before this one
@@ -312,7 +321,8 @@ TEST_CASE("LIFE-07: the provider's library vanishes with its last adapter")
         CHECK(provider.count(name) == 0);
 }
 
-TEST_CASE("LIFE-08: 50 rounds of open, use and close grow nothing")
+TEST_CASE("LIFE-08: 50 rounds of open, use and close grow nothing" *
+          hint("leak a descriptor, a thread or memory in each open and close"))
 {
     for (int warm_up = 0; warm_up < 5; ++warm_up)
         live_once(warm_up % 2 == 0);
@@ -331,7 +341,8 @@ TEST_CASE("LIFE-08: 50 rounds of open, use and close grow nothing")
     CHECK(after.resident_kib <= before.resident_kib + 2048);
 }
 
-TEST_CASE("LIFE-09: an open adapter has no more after 200 connections than after 20")
+TEST_CASE("LIFE-09: an open adapter has no more after 200 connections than after 20" *
+          hint("keep something of every connection until the adapter closes"))
 {
     adapter ia;
     adapter other;
@@ -356,7 +367,8 @@ TEST_CASE("LIFE-09: an open adapter has no more after 200 connections than after
 
 // --------------------------------------------------------------------------------- processes
 
-TEST_CASE("LIFE-10: a forked child that exits harms nothing")
+TEST_CASE("LIFE-10: a forked child that exits harms nothing" *
+          hint("close the parent's connections in an exit handler of the child"))
 {
     for (bool normally : {true, false}) {
         CAPTURE(normally);
@@ -384,7 +396,8 @@ TEST_CASE("LIFE-10: a forked child that exits harms nothing")
     }
 }
 
-TEST_CASE("LIFE-11: two processes connect, move data both ways and part")
+TEST_CASE("LIFE-11: two processes connect, move data both ways and part" *
+          hint("pass addresses or contexts that mean something in one process only"))
 {
     to_peer t("obedient");
     t.await_connection();
@@ -405,7 +418,8 @@ TEST_CASE("LIFE-11: two processes connect, move data both ways and part")
     CHECK(ends_connection(next_event(own.connect_evd).event_number));
 }
 
-TEST_CASE("LIFE-12: a peer killed while connected: the connection ends, all comes back once")
+TEST_CASE("LIFE-12: a peer killed while connected: the connection ends, all comes back once" *
+          hint("wait for the peer's goodbye and never notice that it is gone"))
 {
     to_peer t("obedient");
     t.await_connection();
@@ -425,7 +439,8 @@ TEST_CASE("LIFE-12: a peer killed while connected: the connection ends, all come
     move_data(t.own, fresh);
 }
 
-TEST_CASE("LIFE-13: a peer killed while we transfer to it: every request comes back once")
+TEST_CASE("LIFE-13: a peer killed while we transfer to it: every request comes back once" *
+          hint("lose requests whose acknowledgement never comes, or report them twice"))
 {
     for (int round = 0; round < 3; ++round) {
         to_peer t("obedient");
@@ -460,7 +475,8 @@ TEST_CASE("LIFE-13: a peer killed while we transfer to it: every request comes b
     }
 }
 
-TEST_CASE("LIFE-14: a peer killed while it writes to us: the connection ends")
+TEST_CASE("LIFE-14: a peer killed while it writes to us: the connection ends" *
+          hint("notice a dead peer only when they send something themselves"))
 {
     adapter ia;
     end own(ia, {.bytes = 1 << 20});
@@ -482,7 +498,8 @@ TEST_CASE("LIFE-14: a peer killed while it writes to us: the connection ends")
     move_data(fresh, own);
 }
 
-TEST_CASE("LIFE-15: a peer killed before it answers: the attempt fails")
+TEST_CASE("LIFE-15: a peer killed before it answers: the attempt fails" *
+          hint("wait for ever for the answer of a dead peer"))
 {
     to_peer t("mute");
     (void)t.peer.link->receive<bool>();
@@ -497,7 +514,8 @@ TEST_CASE("LIFE-15: a peer killed before it answers: the attempt fails")
     CHECK(same_code(dat_ep_reset(t.own.ep), DAT_SUCCESS));
 }
 
-TEST_CASE("LIFE-16: a peer killed before we accept: success, then ACCEPT_COMPLETION_ERROR")
+TEST_CASE("LIFE-16: a peer killed before we accept: success, then ACCEPT_COMPLETION_ERROR" *
+          hint("report ESTABLISHED, or nothing at all, after the accept of a dead peer's request"))
 {
     adapter ia;
     end own(ia);
@@ -516,7 +534,8 @@ TEST_CASE("LIFE-16: a peer killed before we accept: success, then ACCEPT_COMPLET
     establish(fresh, own, at);
 }
 
-TEST_CASE("LIFE-17: a peer that writes around the end of the address space harms nobody")
+TEST_CASE("LIFE-17: a peer that writes around the end of the address space harms nobody" *
+          hint("add address and length without a look at the overflow"))
 {
     to_peer t("obedient");
     t.await_connection();
@@ -531,7 +550,9 @@ TEST_CASE("LIFE-17: a peer that writes around the end of the address space harms
 
 // ---------------------------------------------------------------------------------------- many
 
-TEST_CASE("LIFE-18: 500 endpoints on one adapter connect to 500 of another, move data and close")
+TEST_CASE(
+    "LIFE-18: 500 endpoints on one adapter connect to 500 of another, move data and close" *
+    hint("use a descriptor or a thread for each endpoint, or search lists that grow with them"))
 {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -582,7 +603,8 @@ TEST_CASE("LIFE-18: 500 endpoints on one adapter connect to 500 of another, move
     CHECK(same_code(other.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
 }
 
-TEST_CASE("LIFE-19: every adapter of the registry is open at once and moves data")
+TEST_CASE("LIFE-19: every adapter of the registry is open at once and moves data" *
+          hint("export symbols that clash with those of another provider in the process"))
 {
     DAT_PROVIDER_INFO entries[64];
     DAT_PROVIDER_INFO *pointers[64];

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// dapl-conformance: black-box cases over the DAT C API, for any adapter.
-//
-//   dapl-conformance [--ia NAME] [--threadsafe] [--promise WHAT]... [options of doctest]
-//
-// WHAT a transport may promise beyond DAT; without, the cases report what they saw:
-//   acknowledged      a request completes once the peer has taken or refused it
-//   final_byte_last   the last byte of an RDMA write becomes visible after all others
-//   local_protection  the contexts of local segments are checked
+// dapl-conformance: black-box cases over the DAT C API, for any adapter, and their scorecard.
+// docs/man/dapl-conformance.1.md says how it is used.
 #define DOCTEST_CONFIG_IMPLEMENT
+#define DOCTEST_CONFIG_NO_POSIX_SIGNALS // a crash is for the parent to see, or for a debugger
 #include "support.hpp"
 
 #include "peer.hpp"
+#include "scorecard.hpp"
 
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <dlfcn.h>
+#include <sched.h>
 #include <unistd.h>
 
 // Read by the address sanitizer. What providers bring along (libfabric's plug-ins) leaks when it is
@@ -28,35 +30,61 @@ extern "C" const char *__asan_default_options()
 namespace conformance {
 namespace {
 
-// ------------------------------------------------------------------------------------- watchdog
+// -------------------------------------------------------------------------------------- in-process
 
 constexpr unsigned case_seconds = 120;
 const char *volatile running_case = "(none)";
 
 /// Only what a signal handler may do.
-void on_alarm(int)
+void say_case(const char *what)
 {
-    constexpr char text[] = "\nwatchdog: this case hangs: ";
     const char *name = running_case;
-    (void)!::write(STDERR_FILENO, text, sizeof text - 1);
+    (void)!::write(STDERR_FILENO, what, std::strlen(what));
     (void)!::write(STDERR_FILENO, name, std::strlen(name));
     (void)!::write(STDERR_FILENO, "\n", 1);
+}
+
+void on_alarm(int)
+{
+    say_case("\nwatchdog: this case hangs: ");
     std::abort();
+}
+
+void on_crash(int signal)
+{
+    say_case("\ncrashed in this case: ");
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+}
+
+void watch_crashes()
+{
+    if (instrumented()) // sanitizers have more to say
+        return;
+    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+        std::signal(signal, on_crash);
 }
 
 /// A case that hangs ends the program with its name, instead of the patience of whoever waits.
 struct watchdog : doctest::IReporter {
-    explicit watchdog(const doctest::ContextOptions &) { std::signal(SIGALRM, on_alarm); }
+    explicit watchdog(const doctest::ContextOptions &) {}
 
+    void test_run_start() override
+    {
+        if (!the_settings().in_process)
+            return;
+        std::signal(SIGALRM, on_alarm);
+        watch_crashes();
+    }
     void test_case_start(const doctest::TestCaseData &data) override
     {
         running_case = data.m_name;
-        ::alarm(case_seconds);
+        if (the_settings().in_process)
+            ::alarm(case_seconds);
     }
     void test_case_end(const doctest::CurrentTestCaseStats &) override { ::alarm(0); }
 
     void report_query(const doctest::QueryData &) override {}
-    void test_run_start() override {}
     void test_run_end(const doctest::TestRunStats &) override {}
     void test_case_reenter(const doctest::TestCaseData &) override {}
     void test_case_exception(const doctest::TestCaseException &) override {}
@@ -68,44 +96,100 @@ struct watchdog : doctest::IReporter {
 };
 DOCTEST_REGISTER_LISTENER("watchdog", 1, watchdog);
 
-// -------------------------------------------------------------------------------------- options
+// ----------------------------------------------------------------------------------------- options
 
-struct peer_options {
-    std::string role;
-    int fd = -1;
+enum exit_status { all_well = 0, something_failed = 1, wrong_usage = 2, no_device = 3, skip = 77 };
+
+struct options {
+    std::vector<std::string> cases;
+    std::vector<std::string> keep_loaded;
+    std::string waivers_file;
+    std::string json;
+    std::string html;
+    double seconds = case_seconds;
+    unsigned jobs = 0;
+    bool list = false;
+    bool skip_missing = false;
+    bool open_first = false;
+    std::string peer_role;
+    int peer_fd = -1;
 };
 
-[[noreturn]] void lacks_value(const char *option)
+constexpr const char *footer =
+    "Exit status: 0 nothing failed; 1 failures, unexpected passes or errors; 2 wrong usage;\n"
+    "3 the adapter cannot be opened here (77 with --skip-missing).\n"
+    "With --in-process, further options are those of doctest.";
+
+void describe(CLI::App &app, options &o)
 {
-    std::fprintf(stderr, "dapl-conformance: %s needs a value\n", option);
-    std::exit(2);
+    settings &ours = the_settings();
+    app.add_option("--ia", ours.ia, "the adapter to judge, by its name in dat.conf")
+        ->envname("DAPL_CONFORMANCE_IA");
+    app.add_flag("--threadsafe", ours.thread_safe, "its thread-safe line");
+    app.add_option("--case", o.cases,
+                   "only cases whose id or name matches this pattern (repeatable): 'EVD-*'")
+        ->allow_extra_args(false);
+    app.add_flag("--list", o.list, "list the cases and stop");
+    app.add_option("--jobs", o.jobs, "so many cases at a time (default: two per processor)")
+        ->check(CLI::Range(1, 1024));
+    app.add_option("--timeout", o.seconds, "seconds after which a case, or opening, hangs")
+        ->check(CLI::Range(0.1, 1e6))
+        ->capture_default_str();
+    app.add_option("--promise", ours.promises,
+                   "beyond DAT, check also (repeatable): acknowledged, a request completes once "
+                   "the peer has taken or refused it; final_byte_last, the last byte of an RDMA "
+                   "write becomes visible after all others; local_protection, contexts of local "
+                   "segments are checked")
+        ->check(CLI::IsMember({"acknowledged", "final_byte_last", "local_protection"}))
+        ->allow_extra_args(false);
+    app.add_option("--keep-loaded", o.keep_loaded,
+                   "load this library first and keep it (repeatable): a provider that needs it "
+                   "opens faster")
+        ->allow_extra_args(false);
+    app.add_flag("--open-first", o.open_first,
+                 "open and close the adapter once before the cases, in the process that they are "
+                 "copies of: for libraries that are slow to set themselves up, and bear a fork");
+    app.add_option("--waivers", o.waivers_file, "known failures, a JSON file")
+        ->check(CLI::ExistingFile);
+    app.add_option("--json", o.json, "write the scorecard to this file");
+    app.add_option("--html", o.html, "write it to this file as a page to read");
+    app.add_flag("--skip-missing", o.skip_missing, "exit with 77 where there is no device");
+    app.add_flag("--in-process", ours.in_process,
+                 "run the cases by doctest in this process: for debuggers and sanitizers");
+    app.add_option("--peer", o.peer_role)->group("");
+    app.add_option("--fd", o.peer_fd)->group("");
+    app.footer(footer);
+    app.allow_extras();
 }
 
-/// Takes our own options; all others are doctest's.
-peer_options take_options(int argc, char **argv)
+[[noreturn]] void misused(const std::string &what)
 {
-    peer_options peer;
-    settings &ours = the_settings();
-    const char *from_environment = std::getenv("DAPL_CONFORMANCE_IA");
-    ours.ia = from_environment != nullptr ? from_environment : "ofi-lo";
-    for (int i = 1; i < argc; ++i) {
-        const std::string option = argv[i];
-        const auto value = [&]() -> const char * {
-            return i + 1 < argc ? argv[++i] : (lacks_value(option.c_str()), nullptr);
-        };
-        if (option == "--ia")
-            ours.ia = value();
-        else if (option == "--promise")
-            ours.promises.emplace_back(value());
-        else if (option == "--threadsafe")
-            ours.thread_safe = true;
-        else if (option == "--peer")
-            peer.role = value();
-        else if (option == "--fd")
-            peer.fd = std::atoi(value());
-    }
-    return peer;
+    std::fprintf(stderr, "dapl-conformance: %s\nRun with --help for more information.\n",
+                 what.c_str());
+    std::exit(wrong_usage);
 }
+
+/// Parses; ends the program for --help and for what is wrong.
+void parse(CLI::App &app, int argc, char **argv)
+{
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &e) {
+        if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
+            std::exit(app.exit(e));
+        misused(e.what());
+    }
+    if (const auto rest = app.remaining(); !rest.empty() && !the_settings().in_process)
+        misused("there is no option " + rest.front());
+}
+
+void keep_loaded(const std::string &library)
+{
+    if (::dlopen(library.c_str(), RTLD_NOW) == nullptr)
+        misused(std::string("--keep-loaded: ") + ::dlerror());
+}
+
+// ------------------------------------------------------------------------------------------- ways
 
 /// A sanitizer's verdict at exit would take the place of the role's.
 [[noreturn]] void leave_peer(int result)
@@ -115,14 +199,181 @@ peer_options take_options(int argc, char **argv)
     std::exit(result);
 }
 
+int list(const std::vector<rule> &rules)
+{
+    for (const rule &each : rules)
+        std::printf("%-10s %s%s\n", each.id.c_str(), each.text.c_str(),
+                    each.needs.empty() ? "" : (" [" + each.needs + "]").c_str());
+    return all_well;
+}
+
+/// In one filter of doctest, commas separate.
+std::string doctest_filter(const std::vector<rule> &chosen)
+{
+    std::string filter;
+    for (const rule &each : chosen)
+        filter += (filter.empty() ? "" : ",") + each.id + ": *";
+    return filter;
+}
+
+int run_in_process(const options &o, const std::vector<rule> &chosen, int argc, char **argv)
+{
+    doctest::Context context(argc, argv);
+    if (!o.cases.empty())
+        context.addFilter("test-case", doctest_filter(chosen).c_str());
+    return context.run();
+}
+
+std::string today(const char *form)
+{
+    const std::time_t now = std::time(nullptr);
+    char text[64];
+    std::strftime(text, sizeof text, form, std::localtime(&now));
+    return text;
+}
+
+waivers waivers_of(const options &o, const std::vector<rule> &rules)
+{
+    if (o.waivers_file.empty())
+        return {};
+    const waivers known = read_waivers(o.waivers_file, today("%Y-%m-%d"));
+    for (const auto &each : known)
+        if (std::none_of(rules.begin(), rules.end(),
+                         [&](const rule &one) { return one.id == each.first; }))
+            throw std::runtime_error(o.waivers_file + ": there is no case " + each.first);
+    return known;
+}
+
+unsigned jobs_of(const options &o)
+{
+    cpu_set_t usable;
+    if (o.jobs != 0 || ::sched_getaffinity(0, sizeof usable, &usable) != 0)
+        return std::max(o.jobs, 1u);
+    return 2 * static_cast<unsigned>(CPU_COUNT(&usable));
+}
+
+void write_reports(const options &o, const scorecard &card)
+{
+    if (!o.json.empty())
+        write_json(card, o.json);
+    if (!o.html.empty())
+        write_html(card, o.html);
+}
+
+/// The cases that take longest are the last ones of the catalogue, so these are begun first.
+int judge_all(const options &o, const waivers &known, const std::vector<rule> &chosen,
+              terminal &screen, scorecard &card)
+{
+    card.results.resize(chosen.size());
+    std::size_t done = 0;
+    tally so_far;
+    std::vector<child_task> tasks;
+    for (std::size_t i = chosen.size(); i-- > 0;) {
+        child_task task;
+        task.work = [&rule = chosen[i], &allowed = card.on.keeps] { run_case(rule, allowed); };
+        task.done = [&, i](const child_end &end) {
+            card.results[i] = judge_end(chosen[i], end, known);
+            ++so_far[card.results[i].what];
+            ++done;
+        };
+        task.seconds = o.seconds;
+        task.alone = chosen[i].alone;
+        tasks.push_back(std::move(task));
+    }
+    const int signal = run_children(std::move(tasks), jobs_of(o), [&](unsigned running) {
+        screen.progress(done, chosen.size(), so_far, running);
+    });
+    screen.clear_progress();
+    return signal;
+}
+
+int give_up_on_device(const options &o, const terminal &screen, const scorecard &card)
+{
+    screen.show_absence(card);
+    write_reports(o, card);
+    if (card.on.is != device::state::absent)
+        return something_failed;
+    return o.skip_missing ? skip : no_device;
+}
+
+scorecard new_card()
+{
+    scorecard card;
+    card.adapter = the_settings().ia;
+    card.thread_safe = the_settings().thread_safe;
+    card.libdat2 = libdat2_path();
+    card.date = today("%Y-%m-%d %H:%M:%S %z");
+    return card;
+}
+
+/// What its libraries set up once and for all is there in each child then. A thread would not be.
+void open_first()
+{
+    const std::size_t before = what_is_held().threads.size(); // a sanitizer may have one
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+    if (open_adapter(the_settings().ia, &async, &ia) == DAT_SUCCESS)
+        (void)dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG);
+    if (!becomes_true([&] { return what_is_held().threads.size() <= before; }, milliseconds(2000)))
+        throw std::runtime_error("--open-first: a library keeps a thread, so processes cannot be "
+                                 "copied; leave it out");
+}
+
+int run_judged(const options &o, const waivers &known, const std::vector<rule> &chosen)
+{
+    const scratch folder;
+    terminal screen(stdout);
+    scorecard card = new_card();
+    const auto began = std::chrono::steady_clock::now();
+    card.on = probe_device(o.seconds);
+    if (card.on.signal != 0)
+        return 128 + card.on.signal;
+    if (card.on.is != device::state::open)
+        return give_up_on_device(o, screen, card);
+    if (o.open_first)
+        open_first();
+    if (const int signal = judge_all(o, known, chosen, screen, card); signal != 0)
+        return 128 + signal;
+    card.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    screen.show(card);
+    write_reports(o, card);
+    return card.count().bad() != 0 ? something_failed : all_well;
+}
+
+int run(const options &o, int argc, char **argv)
+{
+    const std::vector<rule> rules = all_rules();
+    const std::vector<rule> chosen = select(rules, o.cases);
+    if (chosen.empty())
+        misused("no case matches; --list shows them all");
+    if (o.list)
+        return list(chosen);
+    if (the_settings().ia.empty())
+        misused("--ia is missing: the adapter to judge, by its name in dat.conf");
+    const waivers known = waivers_of(o, rules);
+    for (const std::string &library : o.keep_loaded)
+        keep_loaded(library);
+    if (the_settings().in_process)
+        return run_in_process(o, chosen, argc, argv);
+    return run_judged(o, known, chosen);
+}
+
 } // namespace
 } // namespace conformance
 
 int main(int argc, char **argv)
 {
-    const auto peer = conformance::take_options(argc, argv);
-    if (!peer.role.empty())
-        conformance::leave_peer(conformance::run_role(peer.role, peer.fd));
-    doctest::Context context(argc, argv);
-    return context.run();
+    conformance::options o;
+    CLI::App app{"Judges a DAT adapter: a scorecard of black-box cases over the DAT 2.0 API",
+                 "dapl-conformance"};
+    conformance::describe(app, o);
+    conformance::parse(app, argc, argv);
+    if (!o.peer_role.empty())
+        conformance::leave_peer(conformance::run_role(o.peer_role, o.peer_fd));
+    try {
+        return conformance::run(o, argc, argv);
+    } catch (const std::runtime_error &e) {
+        std::fprintf(stderr, "dapl-conformance: %s\n", e.what());
+        return conformance::wrong_usage;
+    }
 }

@@ -39,7 +39,8 @@ struct reservation {
 
 } // namespace
 
-TEST_CASE("SP-01: psp_create and psp_create_any check their arguments")
+TEST_CASE("SP-01: psp_create and psp_create_any check their arguments" *
+          hint("check the handle only, or store the PSP before all is checked"))
 {
     adapter ia;
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
@@ -65,7 +66,8 @@ TEST_CASE("SP-01: psp_create and psp_create_any check their arguments")
     CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS)); // nothing kept it
 }
 
-TEST_CASE("SP-02: query tells what a PSP was made with")
+TEST_CASE("SP-02: query tells what a PSP was made with" *
+          hint("forget qualifier or flags of a PSP made by create_any"))
 {
     adapter ia;
     listener at(ia, DAT_PSP_PROVIDER_FLAG);
@@ -80,7 +82,8 @@ TEST_CASE("SP-02: query tells what a PSP was made with")
                     bad_arg(2)));
 }
 
-TEST_CASE("SP-03: a qualifier that is taken is CONN_QUAL_IN_USE, and free again afterwards")
+TEST_CASE("SP-03: a qualifier that is taken is CONN_QUAL_IN_USE, and free again afterwards" *
+          hint("answer INTERNAL_ERROR for a port that is taken, or keep it after the PSP is freed"))
 {
     adapter ia;
     adapter other;
@@ -102,7 +105,8 @@ TEST_CASE("SP-03: a qualifier that is taken is CONN_QUAL_IN_USE, and free again 
     CHECK(same_code(dat_psp_free(psp), DAT_SUCCESS));
 }
 
-TEST_CASE("SP-04: create_any picks a different free qualifier each time")
+TEST_CASE("SP-04: create_any picks a different free qualifier each time" *
+          hint("always offer the same qualifier, or one that is taken"))
 {
     adapter ia;
     listener one(ia);
@@ -117,7 +121,8 @@ TEST_CASE("SP-04: create_any picks a different free qualifier each time")
     move_data(from, to);
 }
 
-TEST_CASE("SP-05: a PSP takes any number of requests, and says which it is")
+TEST_CASE("SP-05: a PSP takes any number of requests, and says which it is" *
+          hint("take one request and then stop, or report the wrong service point"))
 {
     adapter ia;
     listener at(ia);
@@ -139,7 +144,8 @@ TEST_CASE("SP-05: a PSP takes any number of requests, and says which it is")
         next_connection(each->connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
 }
 
-TEST_CASE("SP-06: a request that arrived can still be accepted after its PSP was freed")
+TEST_CASE("SP-06: a request that arrived can still be accepted after its PSP was freed" *
+          hint("destroy pending requests together with their listener"))
 {
     adapter ia;
     end from(ia);
@@ -155,7 +161,8 @@ TEST_CASE("SP-06: a request that arrived can still be accepted after its PSP was
     move_data(from, to);
 }
 
-TEST_CASE("SP-07: a PSP that makes endpoints gives each request one, to be completed first")
+TEST_CASE("SP-07: a PSP that makes endpoints gives each request one, to be completed first" *
+          hint("do not know DAT_PSP_PROVIDER_FLAG, or make an endpoint that is not TENTATIVE"))
 {
     adapter ia;
     listener at(ia, DAT_PSP_PROVIDER_FLAG);
@@ -188,7 +195,8 @@ TEST_CASE("SP-07: a PSP that makes endpoints gives each request one, to be compl
     move_data(parts, from);
 }
 
-TEST_CASE("SP-08: rejecting a request destroys the endpoint that was made for it")
+TEST_CASE("SP-08: rejecting a request destroys the endpoint that was made for it" *
+          hint("leave the endpoint of a rejected request behind"))
 {
     adapter ia;
     listener at(ia, DAT_PSP_PROVIDER_FLAG);
@@ -203,7 +211,8 @@ TEST_CASE("SP-08: rejecting a request destroys the endpoint that was made for it
     next_connection(from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
 }
 
-TEST_CASE("SP-09: rsp_create checks its arguments and leaves the endpoint unconnected")
+TEST_CASE("SP-09: rsp_create checks its arguments and leaves the endpoint unconnected" *
+          hint("reserve the endpoint before all arguments are checked"))
 {
     adapter ia;
     end own(ia);
@@ -221,7 +230,8 @@ TEST_CASE("SP-09: rsp_create checks its arguments and leaves the endpoint unconn
     CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
 }
 
-TEST_CASE("SP-10: an RSP reserves its endpoint, tells it, and gives it back")
+TEST_CASE("SP-10: an RSP reserves its endpoint, tells it, and gives it back" *
+          hint("do not change the endpoint's state, or do not give it back when the RSP goes"))
 {
     adapter ia;
     reservation r(ia);
@@ -242,7 +252,8 @@ TEST_CASE("SP-10: an RSP reserves its endpoint, tells it, and gives it back")
     establish(r.own, peer);
 }
 
-TEST_CASE("SP-11: the one request of an RSP brings its endpoint, and accept takes no other")
+TEST_CASE("SP-11: the one request of an RSP brings its endpoint, and accept takes no other" *
+          hint("bring no endpoint with the request, or let accept take another"))
 {
     adapter ia;
     reservation r(ia);
@@ -262,7 +273,8 @@ TEST_CASE("SP-11: the one request of an RSP brings its endpoint, and accept take
     move_data(from, r.own);
 }
 
-TEST_CASE("SP-12: after its one request an RSP takes no other")
+TEST_CASE("SP-12: after its one request an RSP takes no other" *
+          hint("keep listening after the one request"))
 {
     adapter ia;
     reservation r(ia);
@@ -277,7 +289,8 @@ TEST_CASE("SP-12: after its one request an RSP takes no other")
     await_established(first, r.own);
 }
 
-TEST_CASE("SP-13: rejecting the request of an RSP makes its endpoint unconnected again")
+TEST_CASE("SP-13: rejecting the request of an RSP makes its endpoint unconnected again" *
+          hint("leave the endpoint pending, or free it, when its request is rejected"))
 {
     adapter ia;
     reservation r(ia);
@@ -291,7 +304,8 @@ TEST_CASE("SP-13: rejecting the request of an RSP makes its endpoint unconnected
     move_data(r.own, from);
 }
 
-TEST_CASE("SP-14: an RSP freed after its request leaves the endpoint to the request")
+TEST_CASE("SP-14: an RSP freed after its request leaves the endpoint to the request" *
+          hint("reset the endpoint although a request holds it"))
 {
     adapter ia;
     reservation r(ia);
@@ -306,7 +320,8 @@ TEST_CASE("SP-14: an RSP freed after its request leaves the endpoint to the requ
     move_data(from, r.own);
 }
 
-TEST_CASE("SP-15: service points come and go hundreds of times on one qualifier")
+TEST_CASE("SP-15: service points come and go hundreds of times on one qualifier" *
+          hint("leave a port in use for a while after it was closed"))
 {
     adapter ia;
     const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
@@ -319,7 +334,8 @@ TEST_CASE("SP-15: service points come and go hundreds of times on one qualifier"
     CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
 }
 
-TEST_CASE("SP-16: a PSP freed while requests arrive harms nobody")
+TEST_CASE("SP-16: a PSP freed while requests arrive harms nobody" *
+          hint("let a request arrive for a listener that is already freed"))
 {
     adapter ia;
     adapter other;
@@ -341,7 +357,8 @@ TEST_CASE("SP-16: a PSP freed while requests arrive harms nobody")
     }
 }
 
-TEST_CASE("SP-17: a qualifier is taken as it is, or refused; never cut short")
+TEST_CASE("SP-17: a qualifier is taken as it is, or refused; never cut short" *
+          hint("cut a 64-bit qualifier down to the port's 16 bits"))
 {
     adapter ia;
     end from(ia);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <fstream>
 #include <unistd.h>
 
 namespace conformance {
@@ -23,9 +24,45 @@ settings &the_settings()
     return instance;
 }
 
+// ------------------------------------------------------------------------------- about a case
+
+namespace {
+
+judge *watching_judge = nullptr;
+last_step own_step{nullptr};
+last_step *step_place = &own_step;
+
+} // namespace
+
+void set_judge(judge *watching)
+{
+    watching_judge = watching;
+}
+
+void tell_not_claimed(const std::string &what)
+{
+    if (watching_judge != nullptr)
+        watching_judge->not_claimed(what);
+    else
+        MESSAGE("this adapter does not claim ", what);
+}
+
 void allow_seconds(unsigned seconds)
 {
-    ::alarm(seconds);
+    if (watching_judge != nullptr)
+        watching_judge->allow_seconds(seconds);
+    else
+        ::alarm(seconds);
+}
+
+void note_steps_in(last_step *place)
+{
+    step_place = place;
+}
+
+void note(const step &next)
+{
+    step_place->store(&next, std::memory_order_relaxed);
 }
 
 // --------------------------------------------------------------------------------------- codes
@@ -92,6 +129,15 @@ verdict same_code(DAT_RETURN actual, DAT_RETURN expected)
     return {actual == expected, "got " + code_name(actual) + ", want " + code_name(expected)};
 }
 
+bool refused(DAT_RETURN code)
+{
+    if (code == DAT_SUCCESS)
+        return false;
+    const bool proper = code == not_supported || code == error(DAT_NOT_IMPLEMENTED);
+    CHECK_MESSAGE(proper, "refused with ", code_name(code), ", want ", code_name(not_supported));
+    return true;
+}
+
 verdict same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected)
 {
     const bool same = (actual & DAT_CLASS_ERROR) != 0 && DAT_GET_TYPE(actual) == expected;
@@ -125,10 +171,10 @@ void give_up(const std::string &why, const char *file, int line)
     std::abort(); // the line above throws
 }
 
-void must_succeed(DAT_RETURN code, const char *call, const char *file, int line)
+void must_succeed(DAT_RETURN code, const step &at)
 {
     if (code != DAT_SUCCESS)
-        give_up(std::string(call) + ": " + code_name(code), file, line);
+        give_up(std::string(at.call) + ": " + code_name(code), at.file, at.line);
 }
 
 void *find_symbol(const char *name)
@@ -288,7 +334,9 @@ DAT_EP_STATE state_of(DAT_EP_HANDLE ep)
 
 helper_thread::helper_thread(std::function<void()> work)
     : finished_(std::make_shared<std::atomic<bool>>(false)),
-      thread_([finished = finished_, work = std::move(work)] {
+      id_(std::make_shared<std::atomic<long>>(0)),
+      thread_([finished = finished_, id = id_, work = std::move(work)] {
+          *id = ::gettid();
           work();
           *finished = true;
       })
@@ -303,6 +351,25 @@ void helper_thread::join()
 {
     if (thread_.joinable())
         thread_.join();
+}
+
+bool helper_thread::asleep() const
+{
+    std::ifstream file("/proc/self/task/" + std::to_string(*id_) + "/stat");
+    std::string stat;
+    std::getline(file, stat);
+    const std::size_t name_end = stat.rfind(')');
+    return name_end != std::string::npos && stat.compare(name_end, 3, ") S") == 0;
+}
+
+void helper_thread::await_asleep() const
+{
+    for (int found = 0; found < 2;) {
+        if (!becomes_true([this] { return *id_ != 0 && asleep(); }))
+            GIVE_UP("a thread that was to wait does not sleep");
+        ++found;
+        std::this_thread::sleep_for(milliseconds(10));
+    }
 }
 
 // ---------------------------------------------------------------------------------------- memory

@@ -25,6 +25,7 @@ namespace conformance {
 struct settings {
     std::string ia;
     bool thread_safe = false;
+    bool in_process = false;
     /// What a transport may promise beyond DAT; an observation becomes a check.
     std::vector<std::string> promises;
 
@@ -54,8 +55,46 @@ constexpr bool instrumented()
 #endif
 }
 
+// ------------------------------------------------------------------------------- about a case
+
+/// What a typical port that fails this case does; shown when it fails.
+using hint = doctest::description;
+/// What the case needs, in words separated by spaces. Of a capability that the adapter does not
+/// claim, the case checks the refusal, and says NOT_CLAIMED. The word `alone` is for the runner: no
+/// other case runs beside this one.
+using needs = doctest::test_suite;
+
+/// Who watches the running case from outside; there is nobody when it runs in-process.
+struct judge {
+    virtual void not_claimed(const std::string &what) = 0;
+    virtual void allow_seconds(unsigned seconds) = 0;
+
+protected:
+    ~judge() = default;
+};
+void set_judge(judge *watching);
+
+/// Ends the case: the adapter does not have this, and said so properly.
+#define NOT_CLAIMED(what)                                                                          \
+    do {                                                                                           \
+        ::conformance::tell_not_claimed(what);                                                     \
+        return;                                                                                    \
+    } while (false)
+void tell_not_claimed(const std::string &what);
+
 /// Gives the running case this many seconds in all before it counts as hanging.
 void allow_seconds(unsigned seconds);
+
+/// A call that a case is about to make.
+struct step {
+    const char *call;
+    const char *file;
+    int line;
+};
+using last_step = std::atomic<const step *>;
+/// Steps are noted there from now on: in memory that outlives a crash.
+void note_steps_in(last_step *place);
+void note(const step &next);
 
 // --------------------------------------------------------------------------------------- codes
 
@@ -92,16 +131,23 @@ doctest::String toString(const verdict &compared);
 
 /// The whole word: class, type and subtype.
 verdict same_code(DAT_RETURN actual, DAT_RETURN expected);
+/// True, once it was checked, if this is the proper refusal of what an adapter need not have.
+bool refused(DAT_RETURN code);
 /// An error of this type, classed, whatever its subtype.
 verdict same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected);
 verdict same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected);
 
 /// Ends the case, or the process if it is a peer.
 [[noreturn]] void give_up(const std::string &why, const char *file, int line);
-void must_succeed(DAT_RETURN code, const char *call, const char *file, int line);
+void must_succeed(DAT_RETURN code, const step &at);
 
 /// For calls that prepare what a case is about.
-#define MUST(...) ::conformance::must_succeed((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)
+#define MUST(...)                                                                                  \
+    do {                                                                                           \
+        static constexpr ::conformance::step must_step{#__VA_ARGS__, __FILE__, __LINE__};          \
+        ::conformance::note(must_step);                                                            \
+        ::conformance::must_succeed((__VA_ARGS__), must_step);                                     \
+    } while (false)
 #define GIVE_UP(why) ::conformance::give_up((why), __FILE__, __LINE__)
 
 /// Peers have no doctest to report to.
@@ -167,10 +213,16 @@ public:
     ~helper_thread();
     void join();
     bool finished() const { return *finished_; }
+    /// Until it sleeps in the kernel, as far as can be seen from outside: its work has begun, and
+    /// it was found asleep twice.
+    void await_asleep() const;
     pthread_t native() { return thread_.native_handle(); }
 
 private:
+    bool asleep() const;
+
     std::shared_ptr<std::atomic<bool>> finished_;
+    std::shared_ptr<std::atomic<long>> id_; ///< the system's, once it runs
     std::thread thread_;
 };
 

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "device.hpp"
+
+#include "runner.hpp"
+#include "support.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace conformance {
+namespace {
+
+using nlohmann::json;
+
+std::string safety(bool is_thread_safe)
+{
+    return is_thread_safe ? "threadsafe" : "nonthreadsafe";
+}
+
+// ------------------------------------------------------------------------------------ why it is
+// not
+
+std::vector<DAT_PROVIDER_INFO> registered()
+{
+    std::vector<DAT_PROVIDER_INFO> entries(256);
+    std::vector<DAT_PROVIDER_INFO *> pointers;
+    for (DAT_PROVIDER_INFO &each : entries)
+        pointers.push_back(&each);
+    DAT_COUNT number = 0;
+    if (dat_registry_list_providers(static_cast<DAT_COUNT>(entries.size()), &number,
+                                    pointers.data()) != DAT_SUCCESS)
+        number = 0;
+    entries.resize(std::min(entries.size(), static_cast<std::size_t>(number)));
+    return entries;
+}
+
+/// As the registry looks for it, the folder of the system excepted, which differs by registry.
+std::string registry_file()
+{
+    for (const char *variable : {"DAT_OVERRIDE", "DAT_CONF"})
+        if (const char *path = std::getenv(variable); path != nullptr && *path != '\0')
+            return path;
+    for (const char *path : {"/etc/dat.conf", "/etc/rdma/dat.conf"})
+        if (std::ifstream(path).good())
+            return path;
+    return "/etc/dat.conf";
+}
+
+/// The library that the line of this adapter names; the fifth word of the line.
+std::string library_of(const settings &wanted)
+{
+    std::ifstream file(registry_file());
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream words(line);
+        std::string name, version, threads, is_default, library;
+        words >> name >> version >> threads >> is_default >> library;
+        if (name == wanted.ia && threads == safety(wanted.thread_safe))
+            return library;
+    }
+    return "";
+}
+
+std::string not_registered(const std::vector<DAT_PROVIDER_INFO> &known, const settings &wanted)
+{
+    if (known.empty() && !std::ifstream(registry_file()).good())
+        return "no adapter is registered: " + registry_file() + " cannot be read";
+    std::set<std::string> names;
+    for (const DAT_PROVIDER_INFO &each : known)
+        names.insert(each.ia_name);
+    std::string text = "no adapter " + wanted.ia + " is registered (" + registry_file() + "); ";
+    if (names.count(wanted.ia) != 0)
+        return text + "there is one that is " + safety(!wanted.thread_safe) +
+               (wanted.thread_safe ? ": leave out --threadsafe" : ": use --threadsafe");
+    if (names.empty())
+        return text + "no adapter is";
+    text += "there are: ";
+    for (const std::string &name : names)
+        text += (name == *names.begin() ? "" : ", ") + name;
+    return text;
+}
+
+/// Of an adapter that the registry knows and still cannot open.
+std::string explain(DAT_RETURN code)
+{
+    const settings &wanted = the_settings();
+    const auto known = registered();
+    const bool listed = std::any_of(known.begin(), known.end(), [&](const DAT_PROVIDER_INFO &each) {
+        return wanted.ia == each.ia_name &&
+               (each.is_thread_safe != DAT_FALSE) == wanted.thread_safe;
+    });
+    if (!listed)
+        return not_registered(known, wanted);
+    const std::string library = library_of(wanted);
+    if (!library.empty() && ::dlopen(library.c_str(), RTLD_NOW) == nullptr)
+        return "the library " + library + " of adapter " + wanted.ia +
+               " cannot be loaded: " + ::dlerror();
+    return "adapter " + wanted.ia + " is registered" +
+           (library.empty() ? "" : " and its library " + library + " can be loaded") +
+           ", but dat_ia_open answers " + code_name(code) + ": is the device there, and up?";
+}
+
+// ------------------------------------------------------------------------------------- what it
+// says
+
+std::string yes_or_no(DAT_BOOLEAN value)
+{
+    return value != DAT_FALSE ? "yes" : "no";
+}
+
+json attributes_of(const DAT_IA_ATTR &ia, const DAT_PROVIDER_ATTR &provider)
+{
+    json all = json::array();
+    const auto add = [&](const char *name, const std::string &value) {
+        all.push_back({name, value});
+    };
+    const auto bounded = [](const char *text, std::size_t room) {
+        return std::string(text, ::strnlen(text, room));
+    };
+    add("adapter", bounded(ia.adapter_name, sizeof ia.adapter_name));
+    add("vendor", bounded(ia.vendor_name, sizeof ia.vendor_name));
+    add("provider", bounded(provider.provider_name, sizeof provider.provider_name));
+    add("DAPL version", std::to_string(provider.dapl_version_major) + "." +
+                            std::to_string(provider.dapl_version_minor));
+    add("thread-safe", yes_or_no(provider.is_thread_safe));
+    add("shared receive queues", yes_or_no(provider.srq_supported));
+    add("zero-based addressing", yes_or_no(ia.zb_supported));
+    add("extensions", ia.extension_supported == DAT_EXTENSION_NONE ? "none" : "yes");
+    add("endpoints", std::to_string(ia.max_eps));
+    add("requests per endpoint", std::to_string(ia.max_dto_per_ep));
+    add("segments per request", std::to_string(ia.max_iov_segments_per_dto));
+    add("EVDs", std::to_string(ia.max_evds));
+    add("events per EVD", std::to_string(ia.max_evd_qlen));
+    add("regions", std::to_string(ia.max_lmrs));
+    add("private data", std::to_string(provider.max_private_data_size) + " bytes");
+    return all;
+}
+
+/// In the child.
+void open_and_tell()
+{
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+    DAT_RETURN code = open_adapter(the_settings().ia, &async, &ia);
+    if (code != DAT_SUCCESS) {
+        tell(json{{"absent", explain(code)}}.dump());
+        std::_Exit(0);
+    }
+    DAT_IA_ATTR attr{};
+    DAT_PROVIDER_ATTR provider{};
+    code = dat_ia_query(ia, nullptr, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider);
+    if (code == DAT_SUCCESS)
+        tell(json{{"attributes", attributes_of(attr, provider)}}.dump(
+            -1, ' ', false, json::error_handler_t::replace));
+    (void)dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG);
+}
+
+std::size_t over(std::size_t value, std::size_t base)
+{
+    return value > base ? value - base : 0;
+}
+
+/// What the first time leaves behind and the second does not leave once more is kept on purpose.
+void open_twice()
+{
+    const belongings before = what_is_held();
+    open_and_tell();
+    const belongings once = what_is_held();
+    open_and_tell();
+    const belongings twice = what_is_held();
+    const auto kept = [](std::size_t a, std::size_t b, std::size_t c) {
+        return over(over(b, a), over(c, b));
+    };
+    tell(json{{"descriptors",
+               kept(before.descriptors.size(), once.descriptors.size(), twice.descriptors.size())},
+              {"threads", kept(before.threads.size(), once.threads.size(), twice.threads.size())}}
+             .dump());
+}
+
+void take(device &found, const json &what)
+{
+    if (what.contains("absent")) {
+        found.is = device::state::absent;
+        found.reason = what["absent"];
+    } else if (what.contains("attributes")) {
+        found.attributes = what["attributes"].get<decltype(found.attributes)>();
+    } else if (what.contains("threads")) {
+        found.is = device::state::open;
+        found.keeps = {what["descriptors"], what["threads"]};
+    }
+}
+
+device judge_probe(const child_end &end)
+{
+    device found;
+    found.output = end.output;
+    for (const std::string &line : end.lines)
+        if (const json what = json::parse(line, nullptr, false); !what.is_discarded())
+            take(found, what);
+    if (!end.trouble.empty()) {
+        found.reason = end.trouble;
+    } else if (end.late) {
+        std::ostringstream text;
+        text << "opening adapter " << the_settings().ia << " has not ended after " << end.allowed
+             << " seconds";
+        found.is = device::state::absent;
+        found.reason = text.str();
+    } else if (found.is == device::state::unknown || !end.death().empty()) {
+        found.is = device::state::broken;
+        found.reason = "the process that opens and closes adapter " + the_settings().ia +
+                       " ends early: " + (end.death().empty() ? "exit status 0" : end.death());
+    }
+    return found;
+}
+
+} // namespace
+
+device probe_device(double seconds)
+{
+    device found;
+    child_task task;
+    task.work = open_twice;
+    task.done = [&](const child_end &end) { found = judge_probe(end); };
+    task.seconds = seconds;
+    std::vector<child_task> tasks;
+    tasks.push_back(std::move(task));
+    found.signal = run_children(std::move(tasks), 1, [](unsigned) {});
+    return found;
+}
+
+std::string libdat2_path()
+{
+    Dl_info where{};
+    if (::dladdr(reinterpret_cast<void *>(&dat_ia_openv), &where) == 0 ||
+        where.dli_fname == nullptr)
+        return "unknown";
+    return where.dli_fname;
+}
+
+} // namespace conformance

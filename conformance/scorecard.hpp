@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What became of the cases, and how a terminal shows it.
+#pragma once
+
+#include "catalogue.hpp"
+#include "device.hpp"
+#include "runner.hpp"
+#include "waivers.hpp"
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace conformance {
+
+enum class outcome {
+    passed,
+    failed,
+    not_claimed,     ///< the adapter does not have what it needs, and says so properly
+    waived,          ///< it fails, which is known
+    unexpected_pass, ///< it passes although it is waived
+    error,           ///< we could not judge it
+};
+inline constexpr std::size_t outcomes = 6;
+/// As the summary and the reports have it.
+const char *name_of(outcome what);
+
+struct result {
+    rule about;
+    outcome what = outcome::error;
+    std::string reason;
+    std::string where;               ///< file and line of the check, if it was one
+    std::vector<std::string> others; ///< further failed checks
+    std::vector<std::string> notes;
+    std::string output; ///< what was written while it ran
+    double seconds = 0;
+};
+
+/// Judges what became of the child that ran a case.
+result judge_end(const rule &about, const child_end &end, const waivers &known);
+
+struct tally {
+    std::array<unsigned, outcomes> numbers{};
+
+    unsigned &operator[](outcome what) { return numbers[static_cast<std::size_t>(what)]; }
+    unsigned operator[](outcome what) const { return numbers[static_cast<std::size_t>(what)]; }
+    unsigned total() const;
+    /// Failures, unexpected passes and errors.
+    unsigned bad() const;
+    /// "228 passed, 0 failed, 2 not claimed, 0 waived, 0 errors"; in short without the zeros.
+    std::string text(bool in_short = false) const;
+};
+
+struct scorecard {
+    std::string adapter;
+    bool thread_safe = false;
+    std::string libdat2;
+    std::string date;
+    device on;
+    double seconds = 0;
+    std::vector<result> results; ///< in the order of the catalogue
+
+    tally count() const;
+    tally count(const std::string &group) const;
+    std::vector<std::string> groups() const;
+};
+
+class terminal {
+public:
+    explicit terminal(std::FILE *out);
+
+    void progress(std::size_t done, std::size_t all, const tally &so_far, unsigned running);
+    void clear_progress();
+    void show(const scorecard &card) const;
+    void show_absence(const scorecard &card) const;
+
+private:
+    std::string painted(const std::string &text, int colour) const;
+    void paragraph(const std::string &label, const std::string &text, int colour = 0) const;
+    void show_header(const scorecard &card) const;
+    void show_groups(const scorecard &card) const;
+    void show_results(const scorecard &card, outcome what) const;
+    void show_result(const result &each) const;
+    void show_output(const std::string &output) const;
+
+    std::FILE *out_;
+    bool live_;
+    bool colours_;
+    double shown_ = 0;
+};
+
+void write_json(const scorecard &card, const std::string &path);
+void write_html(const scorecard &card, const std::string &path);
+
+} // namespace conformance

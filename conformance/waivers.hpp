@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Failures that are known and accepted for a while. The file is a JSON array of objects:
+//   {"case": "EVD-08", "reason": "...", "link": "https://...", "until": "2027-01-31"}
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace conformance {
+
+struct waiver {
+    std::string reason;
+    std::string link;
+    std::string until; ///< the last day on which it waives
+    bool expired = false;
+};
+
+/// By rule id.
+using waivers = std::map<std::string, waiver>;
+
+/// `today` is a date as in the file. Throws std::runtime_error with what is wrong, and where.
+waivers read_waivers(const std::string &path, const std::string &today);
+
+} // namespace conformance

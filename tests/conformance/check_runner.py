@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a broken provider does becomes the outcome of its case, and of no other."""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+OPTIONS = argparse.Namespace()
+
+# The broken provider is right in all of these, unless it is asked to break MEM-01.
+CASES = ["IA-04", "IA-06", "MEM-01", "REG-01", "REG-06"]
+VICTIM = "MEM-01"
+FAULTS = ["sound", "crash", "hang", "exit", "descriptor", "thread", "code", "child", "late_crash",
+          "open_fails", "open_hangs", "open_crashes", "open_sleeps"]
+
+
+class Run:
+    """One run of the program, its scorecard read."""
+
+    def __init__(self, folder: pathlib.Path, *arguments: str):
+        self.path = folder / "card.json"
+        self.path.unlink(missing_ok=True)
+        command = [OPTIONS.program, "--json", str(self.path), *arguments]
+        environment = {**os.environ, "DAT_OVERRIDE": str(folder / "dat.conf"),
+                       "TMPDIR": str(folder)}
+        for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):  # a signal is wanted
+            environment[sanitizer] = ":".join(filter(None, [environment.get(sanitizer),
+                                                            "handle_segv=0"]))
+        began = time.monotonic()
+        process = subprocess.run(command, capture_output=True, text=True, env=environment,
+                                 timeout=240, check=False)
+        self.seconds = time.monotonic() - began
+        self.status, self.output = process.returncode, process.stdout + process.stderr
+        self.card = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.results = {each["rule"]: each for each in self.card.get("results", [])}
+
+
+class RunnerTest(unittest.TestCase):
+    def setUp(self):
+        keep = tempfile.TemporaryDirectory(prefix="conformance-")
+        self.addCleanup(keep.cleanup)
+        self.folder = pathlib.Path(keep.name)
+        lines = [f'{fault} u2.0 nonthreadsafe default {OPTIONS.provider} broken.1.0 "{fault}" " "\n'
+                 for fault in FAULTS]
+        lines.append('gone u2.0 nonthreadsafe default /nowhere/libgone.so broken.1.0 " " " "\n')
+        (self.folder / "dat.conf").write_text("".join(lines))
+
+    def judge(self, fault: str, *more: str) -> Run:
+        cases = [word for case in CASES for word in ("--case", case)]
+        return Run(self.folder, "--ia", fault, *cases, *more)
+
+    def expect_victim(self, run: Run, reason: str) -> None:
+        """The one case fails, for this reason; the others are judged; all of it is told."""
+        self.assertEqual(run.status, 1, run.output)
+        self.assertEqual(list(run.results), CASES_IN_ORDER, run.output)
+        for rule, result in run.results.items():
+            self.assertEqual(result["outcome"], "failed" if rule == VICTIM else "passed", result)
+        self.assertRegex(run.results[VICTIM]["reason"], reason)
+        self.assertTrue(run.results[VICTIM]["hint"])
+        self.assertIn("4 passed, 1 failed, 0 not claimed, 0 waived, 0 errors", run.output)
+        self.assertIn(VICTIM, run.output)
+
+    def expect_absent(self, run: Run, reason: str, status: int = 3) -> None:
+        self.assertEqual(run.status, status, run.output)
+        self.assertRegex(run.card["device"]["reason"], reason)
+        self.assertEqual(run.results, {})
+        self.assertRegex(re.sub(r"\s+", " ", run.output), reason)
+
+    # ------------------------------------------------------------------------------------- outcomes
+
+    def test_a_sound_provider_passes(self):
+        run = self.judge("sound")
+        self.assertEqual(run.status, 0, run.output)
+        self.assertEqual({each["outcome"] for each in run.results.values()}, {"passed"})
+
+    def test_a_crash_is_named(self):
+        self.expect_victim(self.judge("crash"), r"crashes: SIGSEGV .*dat_pz_create")
+
+    def test_a_hang_ends_at_the_deadline(self):
+        run = self.judge("hang", "--timeout", "3")
+        self.expect_victim(run, r"hangs: no end after 3 seconds.*dat_pz_create")
+        self.assertLess(run.seconds, 60)
+
+    def test_a_provider_that_exits(self):
+        self.expect_victim(self.judge("exit"), r"ends in the middle .* exit status 0")
+
+    def test_a_leaked_descriptor(self):
+        self.expect_victim(self.judge("descriptor"), r"leaves 1 descriptor behind: /dev/null")
+
+    def test_a_leaked_thread(self):
+        self.expect_victim(self.judge("thread"), r"leaves [12] threads? behind: .*forgotten")
+
+    def test_a_wrong_code(self):
+        self.expect_victim(self.judge("code"), r"got DAT_SUCCESS, want DAT_INVALID_PARAMETER")
+
+    def test_a_crash_when_the_process_ends(self):
+        self.expect_victim(self.judge("late_crash"), r"crashes when the process ends: SIGSEGV")
+
+    def test_one_at_a_time_is_the_same(self):
+        self.expect_victim(self.judge("crash", "--jobs", "1"), r"crashes: SIGSEGV")
+
+    def test_nothing_stays_behind(self):
+        run = self.judge("child")
+        self.assertEqual(run.status, 0, run.output)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
+                         ["card.json", "dat.conf"])
+        provider = str(OPTIONS.provider).encode()
+        for maps in pathlib.Path("/proc").glob("[0-9]*/maps"):
+            try:
+                self.assertNotIn(provider, maps.read_bytes(), maps)
+            except OSError:
+                pass  # it has ended
+
+    # --------------------------------------------------------------------------------------- devices
+
+    def test_an_unknown_adapter(self):
+        run = Run(self.folder, "--ia", "nobody")
+        self.expect_absent(run, r"no adapter nobody is registered .* there are: .*sound")
+        self.assertLess(run.seconds, 20)
+        self.assertEqual(Run(self.folder, "--ia", "nobody", "--skip-missing").status, 77)
+
+    def test_the_other_line_is_named(self):
+        self.expect_absent(Run(self.folder, "--ia", "sound", "--threadsafe"),
+                           r"nonthreadsafe: leave out --threadsafe")
+
+    def test_a_missing_library(self):
+        self.expect_absent(Run(self.folder, "--ia", "gone"),
+                           r"/nowhere/libgone.so .* cannot be loaded: .*No such file")
+
+    def test_an_absent_device(self):
+        self.expect_absent(Run(self.folder, "--ia", "open_fails"),
+                           r"dat_ia_open answers DAT_INSUFFICIENT_RESOURCES")
+
+    def test_a_device_that_does_not_answer(self):
+        run = Run(self.folder, "--ia", "open_hangs", "--timeout", "2")
+        self.expect_absent(run, r"has not ended after 2 seconds")
+        self.assertLess(run.seconds, 30)
+
+    def test_a_provider_that_dies_of_being_opened_has_failed(self):
+        self.expect_absent(Run(self.folder, "--ia", "open_crashes"), r"ends early: SIGSEGV", 1)
+
+    def test_a_slow_device_is_judged(self):
+        run = self.judge("open_sleeps")
+        self.assertEqual(run.status, 0, run.output)
+
+    # --------------------------------------------------------------------------------------- waivers
+
+    def waive(self, **changes: str) -> str:
+        path = self.folder / "waivers"
+        entry = {"case": VICTIM, "reason": "known", "link": "https://example.org/1",
+                 "until": "2999-12-31", **changes}
+        path.write_text(json.dumps([entry]))
+        return str(path)
+
+    def test_a_waived_failure(self):
+        run = self.judge("crash", "--waivers", self.waive())
+        self.assertEqual(run.status, 0, run.output)
+        self.assertEqual(run.results[VICTIM]["outcome"], "waived")
+        self.assertIn("https://example.org/1", run.output)
+
+    def test_a_waiver_ends(self):
+        yesterday = datetime.date.today() - datetime.timedelta(days=2)
+        self.expect_victim(self.judge("crash", "--waivers", self.waive(until=str(yesterday))),
+                           "crashes")
+
+    def test_a_waived_case_that_passes(self):
+        run = self.judge("sound", "--waivers", self.waive())
+        self.assertEqual(run.status, 1, run.output)
+        self.assertEqual(run.results[VICTIM]["outcome"], "unexpected pass")
+
+    def test_a_waiver_must_be_whole(self):
+        for changes, said in (({"until": "soon"}, "is no date"), ({"link": ""}, 'lacks "link"'),
+                              ({"case": "MEM-99"}, "there is no case MEM-99")):
+            run = self.judge("sound", "--waivers", self.waive(**changes))
+            self.assertEqual(run.status, 2, run.output)
+            self.assertIn(said, run.output)
+
+    # --------------------------------------------------------------------------------------- options
+
+    def test_wrong_usage(self):
+        for arguments in (["--nonsense"], [], ["--ia"], ["--ia", "sound", "--case", "XYZ-*"],
+                          ["--ia", "sound", "--timeout", "never"], ["--ia", "sound", "--jobs", "0"],
+                          ["--ia", "sound", "--promise", "gold"]):
+            run = Run(self.folder, *arguments)
+            self.assertEqual(run.status, 2, (arguments, run.output))
+            self.assertIn("dapl-conformance: ", run.output)
+
+    def test_every_case_has_an_id_of_its_own(self):
+        ids = [line.split()[0] for line in Run(self.folder, "--list").output.splitlines()]
+        self.assertGreaterEqual(len(ids), 230)
+        self.assertEqual(len(ids), len(set(ids)))
+        for name in ids:
+            self.assertRegex(name, r"^[A-Z]+-[0-9]{2}$")
+
+    def test_every_case_has_a_hint(self):
+        source = pathlib.Path(OPTIONS.source)
+        text = "".join(path.read_text() for path in source.glob("*_test.cpp"))
+        cases = re.findall(r'TEST_CASE\(\s*"([A-Z]+-[0-9]+): (.*?)\)\n\{', text, re.DOTALL)
+        self.assertGreaterEqual(len(cases), 230)
+        self.assertEqual([name for name, rest in cases if "hint(" not in rest], [])
+
+    def test_in_process(self):
+        run = Run(self.folder, "--ia", "sound", "--case", "MEM-01", "--in-process", "--success")
+        self.assertEqual(run.status, 0, run.output)
+        self.assertRegex(run.output, r"test cases: +1 \| +1 passed")
+
+    def test_the_page_stands_alone(self):
+        page = self.folder / "card.html"
+        self.judge("code", "--html", str(page))
+        text = page.read_text()
+        self.assertIn("MEM-01", text)
+        self.assertNotRegex(text, r'(src|href)="')
+
+    def test_no_colour_in_a_file(self):
+        self.assertNotIn("\x1b", self.judge("code").output)
+
+    def test_it_needs_no_symbol_that_only_one_libdat2_has(self):
+        """Every registry in use exports at least the calls of the table."""
+        known = pathlib.Path(OPTIONS.system_libdat2)
+        if not known.exists():
+            self.skipTest(f"there is no {known}")
+        wanted = {name for name in symbols("--undefined-only", OPTIONS.program)
+                  if name.startswith("dat")}
+        self.assertTrue(wanted)
+        self.assertEqual(wanted - symbols("--defined-only", known), set())
+
+
+CASES_IN_ORDER = ["REG-01", "REG-06", "IA-04", "IA-06", "MEM-01"]
+
+
+def symbols(which: str, path) -> set[str]:
+    answer = subprocess.run(["nm", "-D", which, str(path)], capture_output=True, text=True,
+                            check=True)
+    return {line.split()[-1].split("@")[0] for line in answer.stdout.splitlines()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--provider", required=True)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--system-libdat2", default="/nonexistent")
+    parser.parse_known_args(namespace=OPTIONS)
+    rest = parser.parse_known_args()[1]
+    program = unittest.main(argv=[sys.argv[0], *rest], exit=False)
+    return 0 if program.result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
