@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""List the sources of the kit that a port is compiled with, for a build outside the tree."""
+
+import argparse
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--os", required=True, help="folder of osd/")
+    folders = ("common", "osd", f"osd/{parser.parse_args().os}")
+    paths = [path for folder in folders for path in sorted((ROOT / folder).glob("*.cpp"))]
+    print("\n".join(str(path) for path in paths))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""How far a port has come: what is still a skeleton, what it claims, what is next."""
+
+import dataclasses
+import pathlib
+import re
+import tomllib
+
+import contract
+from skeleton import MARK, Kit, PortError, place_of
+
+SOURCES = {".cpp", ".hpp", ".cc", ".h"}
+
+# States of an operation in a port.
+SKELETON = "skeleton"  # carries the mark
+WRITTEN = "written"
+MISSING = "missing"  # required or claimed, and nowhere to be seen
+UNCLAIMED = "unclaimed"  # no feature that needs it is claimed
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """A port as it stands."""
+
+    name: str
+    folder: pathlib.Path
+    contract: int
+    wanted_contract: int
+    claims: dict[str, bool]
+    states: dict[str, str]  # by operation
+    next_step: str
+
+    def count(self, state: str) -> int:
+        return list(self.states.values()).count(state)
+
+
+def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pathlib.Path:
+    """The port's folder: the one named, one of the kit, or the current one."""
+    if directory is not None or name is None:
+        folder = directory or pathlib.Path.cwd()
+    elif not kit.is_installed and (name in kit.ports() or (kit.transports / name).is_dir()):
+        folder = kit.transports / name
+    else:
+        known = f"; there are: {', '.join(kit.ports())}" if kit.ports() else ""
+        raise PortError(f"there is no port '{name}'{known}")
+    if not (folder / "port.toml").exists():
+        raise PortError(f"{folder} is no port: it has no port.toml")
+    return folder
+
+
+def read_profile(folder: pathlib.Path) -> dict:
+    path = folder / "port.toml"
+    try:
+        profile = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise PortError(f"{path}: {error}") from error
+    if not isinstance(profile.get("port", {}).get("name"), str):
+        raise PortError(f"{path} says no name: [port] name = …")
+    return profile
+
+
+def text_of(folder: pathlib.Path) -> str:
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in SOURCES)
+    return "\n".join(path.read_text(errors="replace") for path in paths)
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+
+
+def state_of(operation: contract.Operation, claims: dict[str, bool], marked: set[str],
+             code: set[str]) -> str:
+    if operation.name in marked:
+        return SKELETON
+    if operation.name in code:
+        return WRITTEN
+    needed = operation.required or any(claims.get(each, False) for each in operation.features)
+    return MISSING if needed else UNCLAIMED
+
+
+def group_step(kit: Kit, states: dict[str, str], adapter: str) -> str | None:
+    """The first group of the table that is not done, and how to try it."""
+    for name, group in kit.groups.items():
+        todo = [each.name for each in kit.operations
+                if each.group == name and states[each.name] in (SKELETON, MISSING)]
+        if todo:
+            cases = " ".join(f"--case '{case}'" for case in group["tests"])
+            return (f"{group['next']} To be written: {', '.join(todo)}. "
+                    f"To try it: dapl-conformance --ia {adapter} {cases}")
+    return None
+
+
+def next_step(kit: Kit, profile: dict, states: dict[str, str], claims: dict[str, bool]) -> str:
+    port = profile["port"]
+    adapter = next(iter(profile.get("adapters", {})), f"{port['name']}-lo")
+    step = group_step(kit, states, adapter)
+    if step is not None:
+        return step
+    if port.get("contract") != kit.header.version:
+        return (f"The port was written for version {port.get('contract')} of the contract, which"
+                f" is now at {kit.header.version}: see its change log.")
+    unclaimed = [name for name, claimed in claims.items() if not claimed]
+    if unclaimed:
+        return (f"All that is claimed is written: run dapl-conformance --ia {adapter}. Features"
+                f" that could be claimed: {', '.join(unclaimed)}.")
+    return f"All is written: run dapl-conformance --ia {adapter}."
+
+
+def read_status(kit: Kit, folder: pathlib.Path) -> Status:
+    profile = read_profile(folder)
+    port = profile["port"]
+    told = profile.get("features", {})
+    unknown = [name for name in told if name not in kit.header.features]
+    if unknown:
+        raise PortError(f"{folder / 'port.toml'}: there is no feature '{unknown[0]}'; there are:"
+                        f" {', '.join(kit.header.features)}")
+    claims = {name: told.get(name, False) is True for name in kit.header.features}
+    text = text_of(folder)
+    marked = set(re.findall(re.escape(MARK) + r"\W*(dapls_ib_\w+)", text))
+    code = set(re.findall(r"\b(dapls_ib_\w+)\s*\(", without_comments(text)))
+    states = {each.name: state_of(each, claims, marked, code) for each in kit.operations}
+    return Status(port["name"], folder, port.get("contract", 0), kit.header.version, claims, states,
+                  next_step(kit, profile, states, claims))
+
+
+def as_json(kit: Kit, status: Status) -> dict:
+    return {
+        "name": status.name,
+        "folder": str(status.folder),
+        "contract": {"port": status.contract, "kit": status.wanted_contract},
+        "features": status.claims,
+        "operations": {
+            each.name: {"state": status.states[each.name], "group": each.group,
+                        "features": list(each.features), "rules": list(each.rules)}
+            for each in kit.operations},
+        "counts": {state: status.count(state)
+                   for state in (WRITTEN, SKELETON, MISSING, UNCLAIMED)},
+        "next": status.next_step,
+    }
+
+
+def as_text(kit: Kit, status: Status) -> str:
+    lines = [f"{status.name}: {status.count(WRITTEN)} of"
+             f" {len(kit.operations) - status.count(UNCLAIMED)} operations written"]
+    for name, group in kit.groups.items():
+        members = [each for each in kit.operations if each.group == name]
+        todo = [each for each in members if status.states[each.name] in (SKELETON, MISSING)]
+        unused = all(status.states[each.name] == UNCLAIMED for each in members)
+        lines.append(f"  {group['title']}"
+                     f"{'' if todo else ': not claimed' if unused else ': done'}")
+        lines += [f"    {status.states[each.name]:<10} {each.name:<30} {place_of(kit, each)}"
+                  for each in todo]
+    if status.contract != status.wanted_contract:
+        lines.append(f"  written for version {status.contract} of the contract, which is at"
+                     f" {status.wanted_contract}")
+    claimed = [name for name, on in status.claims.items() if on]
+    unclaimed = [name for name, on in status.claims.items() if not on]
+    lines.append(f"  claimed:     {', '.join(claimed) or 'nothing'}")
+    lines.append(f"  not claimed: {', '.join(unclaimed) or 'nothing'}")
+    lines.append(f"next: {status.next_step}")
+    return "\n".join(lines)

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A new port: its name, its files, and where they go."""
+
+import dataclasses
+import pathlib
+import re
+import shutil
+import tempfile
+import textwrap
+
+import contract
+import contract_reference
+import rendering
+
+MARK = "TODO(port)"  # what `status` looks for
+HOT_FILE = "port.hpp"
+MAX_NAME = 32
+
+CPP_KEYWORDS = set("""
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+    char32_t class compl concept const consteval constexpr constinit const_cast continue co_await
+    co_return co_yield decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq private protected public register reinterpret_cast requires return
+    short signed sizeof static static_assert static_cast struct switch template this thread_local
+    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
+    xor xor_eq
+    """.split())
+# Namespaces and folders of the kit, macros of the C library and of compilers, names that a file
+# system keeps for itself. The name of a port is the name of its namespace and of its folder.
+RESERVED = set("""
+    common conformance dapl dat dats docs gen include meson osd std tests tools transport transports
+    assert errno linux main major makedev minor offsetof stderr stdin stdout unix
+    aux con nul prn com1 com2 com3 com4 lpt1 lpt2 lpt3 lpt4
+    """.split())
+
+
+class PortError(Exception):
+    """A port cannot be made or found; the message says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """What a port is to be called, whose it is, what it claims."""
+
+    name: str
+    vendor: str
+    licence: str
+    claims: tuple[str, ...] = ()
+
+
+class Kit:
+    """A source tree or an installed kit; both are laid out in the same way."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root.resolve()
+        self.header_path = self.root / "common/dapls_ib.hpp"
+        self.table_path = self.root / "gen/dapls_ib.toml"
+        self.templates = self.root / "transports/template"
+        self.transports = self.root / "transports"
+        self.list_path = self.transports / "meson.build"
+        for needed in (self.header_path, self.table_path, self.templates):
+            if not needed.exists():
+                raise PortError(f"{self.root} is no port kit: it has no"
+                                f" {needed.relative_to(self.root)}")
+        self.header = contract.read_header(self.header_path)
+        self.table = contract.read_table(self.table_path)
+        self.groups: dict[str, dict] = self.table["groups"]
+        self.operations = contract.operations(self.header, self.table)
+
+    @property
+    def is_installed(self) -> bool:
+        """An installed kit is not written to: its ports are elsewhere."""
+        return not self.list_path.exists()
+
+    def ports(self) -> list[str]:
+        return [] if self.is_installed else ports_in(self.list_path)
+
+
+def find_kit(given: pathlib.Path | None) -> Kit:
+    """The kit that was asked for, the one around the current folder, or our own."""
+    if given is not None:
+        if not given.is_dir():
+            raise PortError(f"there is no folder {given}")
+        return Kit(given)
+    here = pathlib.Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "common/dapls_ib.hpp").exists() and (folder / "gen/dapls_ib.toml").exists():
+            return Kit(folder)
+    return Kit(pathlib.Path(__file__).resolve().parents[1])
+
+
+# -------------------------------------------------------------------------------------- names
+
+
+def check_name(name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise PortError(f"'{name}' is no name for a port: it shall be lower-case letters, digits"
+                        " and underscores, and begin with a letter")
+    if name.endswith("_") or "__" in name:
+        raise PortError(f"'{name}' is no name for a port: underscores shall stand alone, between"
+                        " others")
+    if len(name) > MAX_NAME:
+        raise PortError(f"'{name}' is no name for a port: {len(name)} characters, at most"
+                        f" {MAX_NAME} are allowed")
+    if name in CPP_KEYWORDS:
+        raise PortError(f"'{name}' is no name for a port: it is a word of C++, and the port becomes"
+                        " a namespace")
+    if name in RESERVED:
+        raise PortError(f"'{name}' is no name for a port: it is reserved")
+
+
+def check_text(what: str, text: str) -> None:
+    if not text.strip() or not text.isprintable() or re.search(r'["\\`|<>]|\*/|/\*', text):
+        raise PortError(f"the {what} shall be plain text on one line, without quotes, backslashes,"
+                        f" or the signs < > | `; '{text}' is not")
+
+
+def check_port(kit: Kit, port: Port) -> None:
+    check_name(port.name)
+    check_text("vendor", port.vendor)
+    check_text("licence", port.licence)
+    for claim in port.claims:
+        if claim not in kit.header.features:
+            raise PortError(f"there is no feature '{claim}'; there are:"
+                            f" {', '.join(kit.header.features)}")
+
+
+# ------------------------------------------------------------------------------------- the text
+
+
+def anonymous(parameter: str) -> str:
+    """A parameter of a function that does not use it."""
+    kind = contract.without_name(parameter)
+    name = parameter[len(kind):].strip()
+    return f"{kind} /*{name}*/" if name else kind
+
+
+def head(operation: contract.Operation, scope: str, names: bool) -> str:
+    declared = operation.declared
+    parameters = declared.parameters if names else map(anonymous, declared.parameters)
+    return f"{declared.returns} {scope}{operation.name}({', '.join(parameters)})"
+
+
+def indented(text: str, by: str) -> str:
+    return "\n".join(by + line if line else line for line in text.split("\n"))
+
+
+def in_class(operation: contract.Operation) -> str:
+    text = contract_reference.wrapped("static " + head(operation, "", True) + ";", 96)
+    return indented(text, "    ")
+
+
+def body(operation: contract.Operation) -> str:
+    answers = {"status": "return not_supported;", "void": "", "bool": "return false;"}
+    return answers.get(operation.declared.returns, "return {};")
+
+
+def stub(operation: contract.Operation) -> str:
+    """A definition in a .cpp file, as clang-format has it."""
+    text = contract_reference.wrapped(head(operation, "transport::", False))
+    answer = body(operation)
+    return f"{text}\n{{\n    {answer}\n}}" if answer else f"{text} {{}}"
+
+
+def inline_stub(operation: contract.Operation) -> str:
+    """A definition in the class; on one line if it fits there."""
+    text = contract_reference.wrapped("static " + head(operation, "", False), 96)
+    answer = body(operation)
+    short = f"{text} {{ {answer} }}" if answer else f"{text} {{}}"
+    if "\n" in short or len(short) > 96:
+        short = f"{text}\n{{\n    {answer}\n}}"
+    return indented(short, "    ")
+
+
+def what_is_wanted(operation: contract.Operation, by: str) -> str:
+    """The comment above a skeleton; its first line is what `status` looks for."""
+    blocks = "may block" if operation.may_block else "does not block"
+    rules = f"; shown by {', '.join(operation.rules)}" if operation.rules else ""
+    told = f"({operation.thread}, {blocks}{rules})"
+    lines = [f"{MARK} {operation.name}: {operation.brief}", *operation.declared.text,
+             *textwrap.wrap(told, 92, break_on_hyphens=False)]
+    return "\n".join(f"{by}// {line}".rstrip() for line in lines)
+
+
+def place_of(kit: Kit, operation: contract.Operation) -> str:
+    """The file of a skeleton in which an operation stands."""
+    return HOT_FILE if operation.thread == "hot" else kit.groups[operation.group]["file"]
+
+
+def steps(kit: Kit, operations: list[contract.Operation]) -> list[dict]:
+    """The groups of some operations, each with the files in which these stand."""
+    found = []
+    for name, group in kit.groups.items():
+        files = {place_of(kit, each) for each in operations if each.group == name}
+        if files:
+            found.append({**group, "files": sorted(files)})
+    return found
+
+
+def types_of(kit: Kit, operations: list[contract.Operation]) -> list[str]:
+    """The types that a port with these operations names."""
+    used = {word for each in operations
+            for word in re.findall(r"\w+", " ".join(each.declared.parameters))}
+    return [*kit.header.types, *(name for name in kit.header.optional_types if name in used)]
+
+
+def wanted(kit: Kit, port: Port) -> list[contract.Operation]:
+    """What the skeleton has: all that is required, and what the claims ask for."""
+    return [operation for operation in kit.operations
+            if operation.required or set(operation.features) & set(port.claims)]
+
+
+def sources(kit: Kit, operations: list[contract.Operation]) -> dict[str, list[contract.Operation]]:
+    """Which slow operations stand in which file."""
+    files: dict[str, list[contract.Operation]] = {}
+    for operation in operations:
+        if operation.thread != "hot":
+            files.setdefault(place_of(kit, operation), []).append(operation)
+    return dict(sorted(files.items()))
+
+
+def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
+    """The files of a new port, by name."""
+    operations = wanted(kit, port)
+    by_file = sources(kit, operations)
+    common = {
+        "port": port, "version": kit.header.version, "types": types_of(kit, operations),
+        "features": kit.header.features, "groups": kit.groups, "sources": list(by_file),
+        "steps": steps(kit, operations),
+        "alone": alone, "status_of": "" if alone else f" {port.name}",
+        "in_class": in_class, "stub": stub, "inline_stub": inline_stub,
+        "what_is_wanted": what_is_wanted,
+    }
+    templates = {name: f"{name}.j2" for name in ("port.hpp", "port.toml", "README.md")}
+    templates["meson.build"] = "project.meson.build.j2" if alone else "meson.build.j2"
+    files = {name: rendering.render(kit.templates / template, operations=operations, **common)
+             for name, template in templates.items()}
+    for name, some in by_file.items():
+        own = kit.templates / f"{name}.j2"
+        template = own if own.exists() else kit.templates / "operations.cpp.j2"
+        titles = dict.fromkeys(kit.groups[each.group]["title"] for each in some)
+        title = " and ".join(titles)
+        files[name] = rendering.render(template, operations=some,
+                                       title=title[0].upper() + title[1:], **common)
+    return dict(sorted(files.items()))
+
+
+# ---------------------------------------------------------------------------------- the ports list
+
+LIST = re.compile(r"^ports = \[\n((?:  '\w+',\n)*)\]$", re.M)
+
+
+def ports_in(path: pathlib.Path) -> list[str]:
+    return re.findall(r"'(\w+)'", list_of(path, path.read_text())[1])
+
+
+def list_of(path: pathlib.Path, text: str) -> re.Match[str]:
+    found = LIST.search(text)
+    if found is None:
+        raise PortError(f"{path} has no list 'ports = [' with a line for each port")
+    return found
+
+
+def with_port(path: pathlib.Path, name: str) -> str:
+    """The text of the file with one more line, where it sorts."""
+    text = path.read_text()
+    found = list_of(path, text)
+    lines = found[1].splitlines(keepends=True)
+    line = f"  '{name}',\n"
+    place = next((i for i, other in enumerate(lines) if other > line), len(lines))
+    lines.insert(place, line)
+    return text[:found.start(1)] + "".join(lines) + text[found.end(1):]
+
+
+# ------------------------------------------------------------------------------------- writing
+
+
+def replace_text(path: pathlib.Path, text: str) -> None:
+    """Change a file whole or not at all."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.",
+                                     delete=False) as stream:
+        new = pathlib.Path(stream.name)
+        try:
+            stream.write(text)
+            stream.close()
+            shutil.copymode(path, new)
+            new.replace(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+
+
+def write_folder(folder: pathlib.Path, files: dict[str, str]) -> None:
+    """Make a folder whole or not at all: it is written beside its place, then moved there."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as beside:
+        new = pathlib.Path(beside) / folder.name
+        new.mkdir()
+        for name, text in files.items():
+            (new / name).write_text(text)
+        new.replace(folder)
+
+
+def check_free(kit: Kit, name: str) -> None:
+    if name in kit.ports():
+        raise PortError(f"there is a port '{name}' already, in {kit.list_path}")
+    if (kit.transports / name).exists():
+        raise PortError(f"there is a folder {kit.transports / name} already")
+
+
+def add_to_tree(kit: Kit, port: Port, files: dict[str, str]) -> None:
+    """The folder first, the line last: a tree without the line still builds."""
+    folder = kit.transports / port.name
+    changed = with_port(kit.list_path, port.name)
+    write_folder(folder, files)
+    try:
+        replace_text(kit.list_path, changed)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+
+
+def check_empty(folder: pathlib.Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise PortError(f"{folder} is there already, and is no empty folder")
+    if not folder.parent.is_dir():
+        raise PortError(f"there is no folder {folder.parent}")

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The contract's header, its table and its reference page say the same.
+
+The first class holds the real files against each other. The others see that a difference would be
+found, on copies with one thing changed.
+"""
+
+import copy
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "gen"))
+sys.dont_write_bytecode = True
+
+import contract  # noqa: E402
+import contract_reference  # noqa: E402
+
+HEADER = ROOT / "common/dapls_ib.hpp"
+TABLE = ROOT / "gen/dapls_ib.toml"
+PAGE = ROOT / "docs/contract.md"
+
+
+def conformance_rules() -> set[str]:
+    """Ids of the cases there are; case families may be listed in a catalogue as well."""
+    text = "".join(path.read_text() for path in (ROOT / "conformance").glob("*.cpp"))
+    return set(re.findall(r"\b([A-Z]+-\d\d)\b", text))
+
+
+class RealFiles(unittest.TestCase):
+    def test_header_and_table_agree(self) -> None:
+        found = contract.differences(contract.read_header(HEADER), contract.read_table(TABLE))
+        self.assertFalse(found, "common/dapls_ib.hpp and gen/dapls_ib.toml disagree:\n  "
+                         + "\n  ".join(found))
+
+    def test_reference_is_up_to_date(self) -> None:
+        text = contract_reference.reference(HEADER, TABLE)
+        self.assertTrue(PAGE.exists() and PAGE.read_text() == text,
+                        "docs/contract.md is out of date; run: python3 gen/contract_reference.py")
+
+    def test_rules_exist(self) -> None:
+        table = contract.read_table(TABLE)
+        rows = {**table["operations"], **table["upcalls"]}
+        there = conformance_rules()
+        unknown = [f"{name}: {rule}" for name, row in rows.items() for rule in row["rules"]
+                   if rule not in there]
+        self.assertFalse(unknown, "the table names cases that dapl-conformance does not have:\n  "
+                         + "\n  ".join(unknown))
+
+    def test_every_required_operation_has_a_rule(self) -> None:
+        rows = contract.read_table(TABLE)["operations"]
+        self.assertEqual([name for name, row in rows.items()
+                          if not row["features"] and not row["rules"]], [])
+
+
+def header_with(old: str, new: str) -> contract.Header:
+    """The header with one text replaced, which has to be there."""
+    text = HEADER.read_text()
+    if old not in text:
+        raise AssertionError(f"the header has no '{old}' to change; change the test")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / HEADER.name
+        path.write_text(text.replace(old, new))
+        return contract.read_header(path)
+
+
+class Differences(unittest.TestCase):
+    def setUp(self) -> None:
+        self.header = contract.read_header(HEADER)
+        self.table = copy.deepcopy(contract.read_table(TABLE))
+        self.row = self.table["operations"]["dapls_ib_cq_alloc"]
+
+    def expect(self, wanted: str, header: contract.Header | None = None) -> None:
+        found = contract.differences(header or self.header, self.table)
+        self.assertTrue(any(wanted in line for line in found), f"no '{wanted}' in {found}")
+
+    def test_operation_missing_in_the_table(self) -> None:
+        del self.table["operations"]["dapls_ib_cq_alloc"]
+        self.expect("dapls_ib_cq_alloc: is an operation of the header, but not in the table")
+        self.expect('signature = "status (hca &, cq &, evd &, DAT_COUNT &)"')  # the row to add
+
+    def test_operation_missing_in_the_header(self) -> None:
+        self.table["operations"]["dapls_ib_fly"] = self.row
+        self.expect("dapls_ib_fly: is an operation of the table, but not in the header")
+
+    def test_signature(self) -> None:
+        self.row["signature"] = "status (hca &, cq &, evd &, DAT_COUNT)"
+        self.expect("dapls_ib_cq_alloc: signature is 'status (hca &, cq &, evd &, DAT_COUNT)' in"
+                    " the table, 'status (hca &, cq &, evd &, DAT_COUNT &)' in the header")
+
+    def test_return_type(self) -> None:
+        self.row["signature"] = self.row["signature"].replace("status", "void")
+        self.expect("dapls_ib_cq_alloc: signature is 'void")
+
+    def test_signature_in_the_comment_only(self) -> None:
+        self.expect("dapls_ib_cq_free: signature", header_with("dapls_ib_cq_free(cq &)\n",
+                                                               "dapls_ib_cq_free(qp &)\n"))
+
+    def test_signature_in_the_check_only(self) -> None:
+        self.expect("dapls_ib_cq_free: signature", header_with(
+            "DAPLS_IB_OP(dapls_ib_cq_free, void (*)(cq &))",
+            "DAPLS_IB_OP(dapls_ib_cq_free, void (*)(qp &))"))
+
+    def test_not_in_the_check(self) -> None:
+        self.expect("dapls_ib_cq_free: is declared, but not in check_transport", header_with(
+            "    DAPLS_IB_OP(dapls_ib_cq_free, void (*)(cq &));\n", ""))
+
+    def test_thread_word(self) -> None:
+        self.row["thread"] = "hot"
+        self.expect("dapls_ib_cq_alloc: thread word is 'hot' in the table, 'control' in the header")
+
+    def test_no_thread_word(self) -> None:
+        self.expect("dapls_ib_mr_deregister: the header's text has no thread word", header_with(
+            "remote key is dead. Control.", "remote key is dead."))
+
+    def test_required_or_not(self) -> None:
+        self.row["features"] = ["cq_wait"]
+        self.expect("dapls_ib_cq_alloc: what needs it is 'cq_wait' in the table, 'every port' in")
+        self.table["operations"]["dapls_ib_cq_wait"]["features"] = []
+        self.expect("dapls_ib_cq_wait: what needs it is 'every port' in the table, 'cq_wait' in")
+
+    def test_unknown_feature(self) -> None:
+        self.expect("dapls_ib_cq_wait: the header has no feature 'naps'",
+                    header_with("/// [cq_wait] Sleeps", "/// [naps] Sleeps"))
+
+    def test_group(self) -> None:
+        self.row["group"] = "qp"
+        self.expect("dapls_ib_cq_alloc: group is 'queue pair' in the table, 'completion queue' in")
+
+    def test_hot_operations_do_not_block(self) -> None:
+        self.table["operations"]["dapls_ib_post_send"]["may_block"] = True
+        self.expect("dapls_ib_post_send: may_block")
+
+    def test_upcalls(self) -> None:
+        self.table["upcalls"]["dapl_evd_dto_callback"]["signature"] = "void (endpoint &)"
+        self.expect("dapl_evd_dto_callback: signature is 'void (endpoint &)' in the table")
+        del self.table["upcalls"]["dapls_cr_callback"]
+        self.expect("dapls_cr_callback: is an upcall of the header, but not in the table")
+
+    def test_version(self) -> None:
+        self.table["version"] += 1
+        self.expect("version: ")
+
+    def test_rows_are_complete(self) -> None:
+        del self.row["brief"]
+        self.row["speed"] = "high"
+        self.expect("dapls_ib_cq_alloc: the table says nothing about 'brief'")
+        self.expect("dapls_ib_cq_alloc: the table has an unknown 'speed'")
+
+    def test_optional_operations_name_their_feature(self) -> None:
+        with self.assertRaisesRegex(contract.ContractError, "dapls_ib_cq_wait: .*feature"):
+            header_with("/// [cq_wait] Sleeps", "/// Sleeps")
+
+
+class Types(unittest.TestCase):
+    def test_names_are_taken_off(self) -> None:
+        for parameter, kind in {
+            "DAT_COUNT &depth": "DAT_COUNT &", "const cq &": "const cq &", "cq *send_cq": "cq *",
+            "osd::deadline": "osd::deadline", "osd::deadline until": "osd::deadline",
+            "DAT_COUNT segments": "DAT_COUNT", "const DAT_LMR_TRIPLET *": "const DAT_LMR_TRIPLET *",
+            "const hca": "const hca", "bool": "bool",
+        }.items():
+            self.assertEqual(contract.without_name(parameter), kind)
+
+    def test_white_space_does_not_matter(self) -> None:
+        self.assertEqual(contract.split_parameters("cq&a,\n  const  qp & /*b*/, f<a, b> *c"),
+                         ("cq &a", "const qp &", "f<a, b> *c"))
+
+
+if __name__ == "__main__":
+    unittest.main()

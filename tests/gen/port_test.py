@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""dapl-port without a build: what it writes, what it refuses, what it tells."""
+
+import difflib
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+
+from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run  # noqa: E402
+
+sys.path.insert(0, str(ROOT / "gen"))
+import skeleton  # noqa: E402
+
+BAD_NAMES = {  # and a part of the answer
+    "Acme": "lower-case", "ACME": "lower-case", "acme-2": "lower-case", "2acme": "begin with",
+    "": "lower-case", "acme.x": "lower-case", "../acme": "lower-case", "acme/x": "lower-case",
+    "acmé": "lower-case", "acme net": "lower-case", "_acme": "begin with",
+    "acme_": "underscores", "ac__me": "underscores", "a" * 33: "33 characters",
+    "class": "word of C++", "co_await": "word of C++", "template": "word of C++",
+    "auto": "word of C++", "osd": "reserved", "common": "reserved", "std": "reserved",
+    "linux": "reserved", "con": "reserved",
+}
+
+
+class WithTree(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.tree = copy_tree(pathlib.Path(temporary.name) / "tree", KIT_PARTS)
+        self.before = contents(self.tree)
+
+    def port(self, *arguments: object) -> str:
+        done = dapl_port(self.tree, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def refused(self, *arguments: object) -> str:
+        """A refusal is one line without a trace, and changes nothing."""
+        done = dapl_port(self.tree, *arguments)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual(contents(self.tree), self.before)
+        self.assertEqual([path for path in self.tree.rglob(".*")], [])
+        return done.stderr
+
+
+class New(WithTree):
+    def test_one_folder_and_one_line(self) -> None:
+        self.port("new", "acme", "--vendor", "Acme Networks")
+        after = contents(self.tree)
+        changed = [name for name, text in self.before.items() if after[name] != text]
+        added = [name for name in after if name not in self.before]
+        self.assertEqual(changed, ["transports/meson.build"])
+        lines = list(difflib.ndiff(self.before[changed[0]].splitlines(),
+                                   after[changed[0]].splitlines()))
+        self.assertEqual([line for line in lines if line[0] != " "], ["+   'acme',"])
+        self.assertEqual({str(pathlib.PurePath(name).parent) for name in added},
+                         {"transports/acme"})
+        self.assertEqual([path for path in self.tree.rglob(".*")], [])
+
+    def test_list_stays_sorted(self) -> None:
+        for name in ("zebra", "acme", "libfabric2", "m"):
+            self.port("new", name)
+        names = [line.split()[0] for line in self.port("list").splitlines()]
+        self.assertEqual(names, sorted(names))
+        self.assertLessEqual({"zebra", "acme", "libfabric", "libfabric2", "m"}, set(names))
+
+    def test_every_file_says_whose_it_is(self) -> None:
+        self.port("new", "acme_x", "--vendor", "Acme Networks")
+        self.port("new", "acme_y", "--licence", "GPL-2.0-only OR BSD-2-Clause")
+        for name, licence in {"acme_x": "LicenseRef-Acme-x",
+                              "acme_y": "GPL-2.0-only OR BSD-2-Clause"}.items():
+            for path in (self.tree / "transports" / name).iterdir():
+                lines = path.read_text().splitlines()
+                self.assertIn(f"SPDX-License-Identifier: {licence}", lines[0], path)
+                self.assertNotIn("SPDX", "".join(lines[1:]).replace(licence, ""), path)
+
+    def test_lines_are_short(self) -> None:
+        features = ",".join(self.features())
+        self.port("new", "a" * 32, "--claims", features)
+        for path in (self.tree / "transports" / ("a" * 32)).glob("*.?pp"):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if "SPDX" not in line and "a" * 32 not in line:
+                    self.assertLessEqual(len(line), 100, f"{path.name}:{number}")
+
+    def features(self) -> dict[str, bool]:
+        return json.loads(self.port("status", "libfabric", "--json"))["features"]
+
+    def test_claims(self) -> None:
+        self.port("new", "acme", "--claims", "cq_wait")
+        told = json.loads(self.port("status", "acme", "--json"))
+        self.assertEqual([name for name, on in told["features"].items() if on], ["cq_wait"])
+        self.assertEqual(told["operations"]["dapls_ib_cq_wait"]["state"], "skeleton")
+        self.assertIn("there is no feature 'naps'; there are: cq_wait",
+                      dapl_port(self.tree, "new", "b", "--claims", "naps").stderr)
+
+    def test_dry_run_writes_nothing(self) -> None:
+        told = self.port("new", "acme", "--dry-run")
+        self.assertIn("port.hpp", told)
+        self.assertIn("+  'acme',", told)
+        self.assertEqual(contents(self.tree), self.before)
+
+    def test_bad_names(self) -> None:
+        for name, answer in BAD_NAMES.items():
+            with self.subTest(name=name), self.assertRaisesRegex(skeleton.PortError, answer):
+                skeleton.check_name(name)
+        for name in ("Acme", "../acme", "class"):
+            self.assertIn(BAD_NAMES[name], self.refused("new", "--", name))
+
+    def test_bad_vendors(self) -> None:
+        for vendor in ("a\nb", 'a "b"', "a\\", "a */ b", " ", "a|b"):
+            with self.subTest(vendor=vendor), self.assertRaisesRegex(skeleton.PortError, "vendor"):
+                skeleton.check_text("vendor", vendor)
+        self.assertIn("vendor", self.refused("new", "acme", "--vendor", "a\nb"))
+
+    def test_folder_that_is_there(self) -> None:
+        (self.tree / "transports/acme").mkdir()
+        (self.tree / "transports/acme/precious").write_text("mine\n")
+        self.before = contents(self.tree)
+        self.assertIn("there is a folder", self.refused("new", "acme"))
+
+    def test_port_that_is_there(self) -> None:
+        self.port("new", "acme")
+        self.before = contents(self.tree)
+        for name in ("acme", "libfabric"):
+            self.assertIn(f"there is a port '{name}' already", self.refused("new", name))
+
+    def test_no_kit(self) -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            self.assertIn("is no port kit", self.refused("new", "acme", "--kit", empty))
+            self.assertIn("there is no folder", self.refused("new", "acme", "--kit", empty + "/x"))
+
+    def test_kit_from_elsewhere(self) -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            done = run(sys.executable, self.tree / "gen/dapl-port", "new", "acme",
+                       cwd=pathlib.Path(empty))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(os.listdir(empty), [])
+        self.assertTrue((self.tree / "transports/acme/port.hpp").exists())
+
+    def test_no_list(self) -> None:
+        (self.tree / "transports/meson.build").write_text("ports = ['libfabric']\n")
+        self.before = contents(self.tree)
+        self.assertIn("no list 'ports = ['", self.refused("new", "acme"))
+
+    def test_broken_template(self) -> None:
+        template = self.tree / "transports/template/hca.cpp.j2"
+        template.write_text(template.read_text() + "/*{ nothing }*/\n")
+        self.before = contents(self.tree)
+        self.assertIn("hca.cpp.j2", self.refused("new", "acme"))
+
+    @unittest.skipIf(os.geteuid() == 0, "root may write everywhere")
+    def test_folder_without_permission(self) -> None:
+        self.tree.joinpath("transports").chmod(0o555)
+        self.assertIn("Permission denied", self.refused("new", "acme"))
+        self.tree.joinpath("transports").chmod(0o755)
+
+    def test_line_that_cannot_be_added(self) -> None:
+        """Whatever fails last, nothing is left of what came before."""
+        sabotage = ("import sys; sys.path.insert(0, 'gen'); import skeleton, runpy\n"
+                    "def fail(*_): raise OSError(28, 'No space left on device', 'there')\n"
+                    "skeleton.replace_text = fail\n"
+                    "sys.argv = ['dapl-port', 'new', 'acme']\n"
+                    "runpy.run_path('gen/dapl-port', run_name='__main__')\n")
+        done = run(sys.executable, "-c", sabotage, cwd=self.tree)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there: No space left on device", done.stderr)
+        self.assertEqual(contents(self.tree), self.before)
+        self.assertFalse((self.tree / "transports/acme").exists())
+
+    def test_help(self) -> None:
+        self.assertIn("dapl-port new acme", self.port("--help"))
+        for command in ("new", "status", "list"):
+            self.assertIn("--kit", self.port(command, "--help"))
+        self.assertNotEqual(dapl_port(self.tree).returncode, 0)
+
+
+class Alone(WithTree):
+    def setUp(self) -> None:
+        super().setUp()
+        self.folder = self.tree.parent / "alone"
+
+    def test_a_folder_of_its_own(self) -> None:
+        self.port("new", "acme", "--directory", self.folder)
+        self.assertEqual(contents(self.tree), self.before)
+        self.assertIn("project(", (self.folder / "meson.build").read_text())
+        self.assertEqual(sorted(os.listdir(self.tree.parent)), ["alone", "tree"])
+        told = json.loads(self.port("status", "--directory", self.folder, "--json"))
+        self.assertEqual(told["name"], "acme")
+
+    def test_an_empty_folder(self) -> None:
+        self.folder.mkdir()
+        self.port("new", "acme", "--directory", self.folder)
+        self.assertTrue((self.folder / "port.hpp").exists())
+
+    def test_a_folder_that_is_not_empty(self) -> None:
+        self.folder.mkdir()
+        (self.folder / "precious").write_text("mine\n")
+        self.assertIn("no empty folder", self.refused("new", "acme", "--directory", self.folder))
+        self.assertEqual(os.listdir(self.folder), ["precious"])
+
+    def test_a_folder_nowhere(self) -> None:
+        self.assertIn("there is no folder",
+                      self.refused("new", "acme", "--directory", self.folder / "x/y"))
+
+
+class Status(WithTree):
+    def status(self) -> dict:
+        return json.loads(self.port("status", "acme", "--json"))
+
+    def test_a_new_port(self) -> None:
+        self.port("new", "acme")
+        told = self.status()
+        states = {row["state"] for row in told["operations"].values()}
+        self.assertEqual(states, {"skeleton", "unclaimed"})
+        self.assertFalse(any(told["features"].values()))
+        self.assertIn("dapls_ib_open_hca", told["next"])
+        self.assertIn("IA-*", told["next"])
+        text = self.port("status", "acme")
+        self.assertIn("skeleton   dapls_ib_post_send             port.hpp", text)
+        self.assertIn("next: Open the device", text)
+
+    def test_progress(self) -> None:
+        self.port("new", "acme")
+        hca = self.tree / "transports/acme/hca.cpp"
+        hca.write_text(hca.read_text().replace("TODO(port)", "done:"))
+        told = self.status()
+        self.assertEqual(told["operations"]["dapls_ib_open_hca"]["state"], "written")
+        self.assertEqual(told["counts"]["written"], 3)
+        self.assertIn("dapls_ib_pd_alloc", told["next"])
+
+    def test_missing_operations(self) -> None:
+        self.port("new", "acme")
+        profile = self.tree / "transports/acme/port.toml"
+        profile.write_text(profile.read_text().replace("cq_wait = false", "cq_wait = true"))
+        (self.tree / "transports/acme/cm.cpp").unlink()
+        header = self.tree / "transports/acme/port.hpp"
+        header.write_text(header.read_text().replace("dapls_ib_connect(", "connect("))
+        told = self.status()["operations"]
+        self.assertEqual(told["dapls_ib_cq_wait"]["state"], "missing")
+        self.assertEqual(told["dapls_ib_connect"]["state"], "missing")
+
+    def test_a_written_port(self) -> None:
+        told = json.loads(self.port("status", "libfabric", "--json"))
+        self.assertEqual((told["counts"]["skeleton"], told["counts"]["missing"]), (0, 0))
+        self.assertTrue(told["features"]["cq_wait"])
+
+    def test_from_inside_the_folder(self) -> None:
+        self.port("new", "acme")
+        done = run(sys.executable, "../../gen/dapl-port", "status",
+                   cwd=self.tree / "transports/acme")
+        self.assertIn("acme: 0 of", done.stdout)
+
+    def test_another_version_of_the_contract(self) -> None:
+        self.port("new", "acme")
+        profile = self.tree / "transports/acme/port.toml"
+        profile.write_text(re.sub(r"contract = \d+", "contract = 0", profile.read_text()))
+        self.assertIn("written for version 0 of the contract", self.port("status", "acme"))
+
+    def test_no_such_port(self) -> None:
+        self.assertIn("there is no port 'nobody'; there are: ", self.refused("status", "nobody"))
+        self.assertIn("is no port: it has no port.toml", self.refused("status"))
+
+    def test_profiles_that_cannot_be_read(self) -> None:
+        self.port("new", "acme")
+        profile = self.tree / "transports/acme/port.toml"
+        good = profile.read_text()
+        for text, answer in (("[port", "port.toml: "), ("[features]", "says no name"),
+                             (good.replace("cq_wait", "naps"), "no feature 'naps'")):
+            profile.write_text(text)
+            self.before = contents(self.tree)
+            self.assertIn(answer, self.refused("status", "acme"))
+
+    def test_list(self) -> None:
+        self.port("new", "acme")
+        self.assertRegex(self.port("list"), r"(?m)^acme +\d+ to be written +claims nothing$")
+        self.assertRegex(self.port("list"), r"(?m)^libfabric +written +claims cq_wait")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Throw-away copies of the source tree, and programs run in them."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MESON = "/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson"
+LARGEST = 1 << 20  # no source is larger; what is, was left there by something else
+
+# What a port is made from, without anything to build.
+KIT_PARTS = ("common", "gen", "transports")
+
+
+def is_no_source(folder: str, names: list[str]) -> set[str]:
+    """Build trees, caches, large files: names that copytree shall leave out."""
+    where = pathlib.Path(folder)
+    return {name for name in names
+            if name.startswith((".", "build")) or name == "__pycache__"
+            or (where / name / "meson-private").exists()
+            or ((where / name).is_file() and (where / name).stat().st_size > LARGEST)}
+
+
+def copy_tree(to: pathlib.Path, parts: tuple[str, ...] | None = None) -> pathlib.Path:
+    """Copy the source tree, or some of its folders."""
+    if parts is None:
+        return pathlib.Path(shutil.copytree(ROOT, to, ignore=is_no_source))
+    for part in parts:
+        shutil.copytree(ROOT / part, to / part, ignore=is_no_source)
+    return to
+
+
+def contents(tree: pathlib.Path) -> dict[str, str]:
+    """Every file of a tree, by path."""
+    return {str(path.relative_to(tree)): path.read_text(errors="replace")
+            for path in sorted(tree.rglob("*"))
+            if path.is_file() and "__pycache__" not in path.parts}
+
+
+def run(*command: object, cwd: pathlib.Path | None = None,
+        **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(word) for word in command], cwd=cwd, text=True, check=False,
+                          stdin=subprocess.DEVNULL, capture_output=True,
+                          env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment})
+
+
+def dapl_port(kit: pathlib.Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The dapl-port of a tree, on that tree."""
+    return run(sys.executable, kit / "gen/dapl-port", *arguments, cwd=kit)
