@@ -1,0 +1,623 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Connections: the active side, the answer of the passive one, and their end.
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+#include "osd_address.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace dapl::verbs {
+
+using namespace vrb;
+
+namespace {
+
+constexpr std::uint32_t first_delay_ms = 5;
+constexpr std::uint32_t longest_delay_ms = 100;
+constexpr std::int64_t closing_tick_ns = 200'000;
+constexpr DAT_EVENT_NUMBER no_verdict{};
+
+// Reasons of an InfiniBand reject.
+constexpr int nobody_listens = 8;
+constexpr int stale_connection = 10; // the number of a queue pair came back into use too early
+
+void tell(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
+    OSD_REQUIRES(device.lock)
+{
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: connection event 0x%x", device.name,
+             static_cast<void *>(&q), static_cast<unsigned>(event));
+    begin_upcall(device, &q);
+    dapl_evd_connection_callback(*q.params.owner, event, data);
+    end_upcall(device); // q may be gone
+}
+
+void conclude_later(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
+{
+    q.verdict = event;
+    schedule(device, q, 0);
+}
+
+/// Ends what q has, and tells how; at once when this is the service thread.
+void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
+    OSD_REQUIRES(device.lock)
+{
+    let_go(device, q);
+    tear_down(device, q);
+    static_cast<todo_link &>(q).unlink();
+    if (device.service.is_current())
+        tell(device, q, event, data);
+    else
+        conclude_later(device, q, event);
+}
+
+// ------------------------------------------------------------------------------- the queue pair
+
+/// RDMA reads of a connection: those of the peer here, and ours there.
+struct read_depths {
+    std::uint8_t in;
+    std::uint8_t out;
+};
+
+read_depths wanted_reads(const qp &q)
+{
+    return {static_cast<std::uint8_t>(std::min(q.params.max_rdma_read_in, 254)),
+            static_cast<std::uint8_t>(std::min(q.params.max_rdma_read_out, 254))};
+}
+
+/// What both sides can do. An iWARP peer that says nothing has no number to say.
+read_depths agreed_reads(const qp &q, std::uint8_t peer_wants, std::uint8_t peer_lets)
+{
+    read_depths reads = wanted_reads(q);
+    const bool silent = q.device->iwarp && peer_wants == 0 && peer_lets == 0;
+    if (!silent)
+        reads = {std::min(reads.in, peer_wants), std::min(reads.out, peer_lets)};
+    return reads;
+}
+
+int move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depths &reads)
+{
+    constexpr int bits_of_the_kernel = 0xf << 21; // some kernels let them out; verbs does not know
+    const tuning &tuned = q.device->tuned;
+    ibv_qp_attr attr{};
+    int mask = 0;
+    attr.qp_state = state;
+    if (rdma_init_qp_attr(id, &attr, &mask) != 0)
+        return errno;
+    mask &= ~bits_of_the_kernel;
+    attr.qp_access_flags =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    attr.max_dest_rd_atomic = reads.in;
+    attr.max_rd_atomic = reads.out;
+    attr.min_rnr_timer = static_cast<std::uint8_t>(tuned.rnr_timer);
+    attr.rnr_retry = static_cast<std::uint8_t>(tuned.rnr_retry);
+    attr.retry_cnt = static_cast<std::uint8_t>(tuned.ack_retry);
+    if (tuned.ack_timer != 0)
+        attr.timeout = static_cast<std::uint8_t>(tuned.ack_timer);
+    osd::lock_guard hold(q.lock);
+    return ibv_modify_qp(q.own, &attr, mask);
+}
+
+/// Makes the queue pair ready for what the connection manager agreed on. With iWARP the kernel does
+/// that itself.
+int ready_queue_pair(qp &q, rdma_cm_id *id, const read_depths &reads)
+{
+    if (q.device->iwarp)
+        return 0;
+    int error = move_queue_pair(q, id, IBV_QPS_INIT, reads);
+    if (error == 0)
+        error = move_queue_pair(q, id, IBV_QPS_RTR, reads);
+    if (error == 0)
+        error = move_queue_pair(q, id, IBV_QPS_RTS, reads);
+    if (error != 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the queue pair does not take the connection: %s",
+                 q.device->name, std::strerror(error));
+    return error;
+}
+
+rdma_conn_param parameters(qp &q, const read_depths &reads, const cm_message &message)
+{
+    rdma_conn_param out{};
+    out.private_data = message.bytes;
+    out.private_data_len = message.size;
+    out.responder_resources = reads.in;
+    out.initiator_depth = reads.out;
+    out.flow_control = message.flow_control;
+    out.retry_count = static_cast<std::uint8_t>(q.device->tuned.ack_retry);
+    out.rnr_retry_count = static_cast<std::uint8_t>(q.device->tuned.rnr_retry);
+    osd::lock_guard hold(q.lock);
+    out.qp_num = q.own->qp_num;
+    return out;
+}
+
+// ------------------------------------------------------------------------------- attempts
+
+/// Starts from the beginning: looks for the peer's address. An errno, or 0.
+int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    auto *c = new (std::nothrow) connection;
+    if (c == nullptr)
+        return ENOMEM;
+    c->device = &device;
+    if (rdma_create_id(device.channel, &c->id, c, RDMA_PS_TCP) != 0) {
+        delete c;
+        return errno;
+    }
+    device.connections.push(*c);
+    c->of = &q;
+    c->retries = device.tuned.arp_retry;
+    q.link_up = c;
+    auto tos = static_cast<std::uint8_t>(device.tuned.type_of_service);
+    if (tos != 0)
+        (void)rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
+    sockaddr_storage from = device.address;
+    const auto timeout = static_cast<int>(device.tuned.arp_timeout_ms);
+    return rdma_resolve_addr(c->id, plain(from), plain(q.trying->address), timeout) == 0 ? 0
+                                                                                         : errno;
+}
+
+bool lacks_resources(int error)
+{
+    return error == ENOMEM || error == EMFILE || error == ENFILE || error == ENOBUFS;
+}
+
+DAT_EVENT_NUMBER event_for(int error)
+{
+    switch (error) {
+    case ETIMEDOUT:
+        return DAT_CONNECTION_EVENT_TIMED_OUT;
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case EPROTO:
+        return DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
+    default:
+        return DAT_CONNECTION_EVENT_UNREACHABLE;
+    }
+}
+
+/// Nobody listens there, or not yet: programs that exchange their addresses first may be early.
+bool try_again(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    attempt &a = *q.trying;
+    const std::int64_t next = ns_from_now(a.delay_ms);
+    if (next > a.give_up_ns)
+        return false;
+    a.delay_ms = std::min(2 * a.delay_ms, longest_delay_ms);
+    close_connection(device, *std::exchange(q.link_up, nullptr));
+    schedule(device, q, next);
+    return true;
+}
+
+/// A step of the attempt was refused by the system.
+void step_failed(hca &device, qp &q, const char *step, int error) OSD_REQUIRES(device.lock)
+{
+    if (error == ECONNREFUSED && try_again(device, q))
+        return;
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: %s: %s", device.name, static_cast<void *>(&q), step,
+             std::strerror(error));
+    conclude(device, q, event_for(error), {});
+}
+
+bool is_our_device(const hca &device, const rdma_cm_id *id)
+{
+    return id->verbs != nullptr &&
+           std::strcmp(ibv_get_device_name(id->verbs->device), device.name) == 0;
+}
+
+void address_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
+{
+    const auto timeout = static_cast<int>(device.tuned.route_timeout_ms);
+    c.retries = device.tuned.route_retry;
+    if (!is_our_device(device, c.id)) {
+        dapl_log(DAPL_DBG_TYPE_CM, "%s: the way to the peer is by another device", device.name);
+        conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
+    } else if (rdma_resolve_route(c.id, timeout) != 0) {
+        step_failed(device, q, "no route", errno);
+    }
+}
+
+void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
+{
+    const cm_message message = request_message(device, q.trying->bytes, q.trying->size);
+    rdma_conn_param wanted = parameters(q, wanted_reads(q), message);
+    if (rdma_connect(c.id, &wanted) != 0)
+        step_failed(device, q, "connecting", errno);
+}
+
+/// Addresses and routes are asked for by messages that may be lost.
+void not_found(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
+{
+    const bool route = event.type == RDMA_CM_EVENT_ROUTE_ERROR;
+    if (event.status == -ETIMEDOUT && c.retries-- > 0) {
+        sockaddr_storage from = device.address;
+        const int error =
+            route ? rdma_resolve_route(c.id, static_cast<int>(device.tuned.route_timeout_ms))
+                  : rdma_resolve_addr(c.id, plain(from), plain(q.trying->address),
+                                      static_cast<int>(device.tuned.arp_timeout_ms));
+        if (error == 0)
+            return;
+    }
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: no %s to the peer: %s", device.name,
+             route ? "route" : "address that leads", std::strerror(std::abs(event.status)));
+    conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
+}
+
+void rejected(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
+{
+    private_data data;
+    const reject_reason *reason = read_reject(event, data);
+    const bool early = device.iwarp
+                           ? event.status == -ECONNREFUSED
+                           : event.status == nobody_listens || event.status == stale_connection;
+    if (reason == nullptr && early && try_again(device, q))
+        return;
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: rejected, status %d", device.name,
+             static_cast<void *>(&q), event.status);
+    if (reason != nullptr && *reason == reject_reason::consumer)
+        conclude(device, q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
+    else
+        conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
+}
+
+void go_live(hca &device, qp &q, const private_data &data) OSD_REQUIRES(device.lock)
+{
+    delete std::exchange(q.trying, nullptr);
+    set_phase(q, phase::live);
+    tell(device, q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
+}
+
+/// Our answer is on its way to the peer, which should have it before anything else.
+void accepted(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    if (device.settle_ms == 0) {
+        go_live(device, q, {});
+        return;
+    }
+    q.settling = true;
+    schedule(device, q, ns_from_now(device.settle_ms));
+}
+
+/// The answer of an InfiniBand peer. It waits for our word that the connection stands.
+void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
+{
+    const read_depths reads = agreed_reads(q, event.reads_in, event.reads_out);
+    if (ready_queue_pair(q, c.id, reads) == 0 && rdma_establish(c.id) == 0) {
+        go_live(device, q, read_accept(device, event));
+        return;
+    }
+    (void)rdma_reject(c.id, nullptr, 0);
+    conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
+}
+
+// ------------------------------------------------------------------------------- the end
+
+void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    const bool ours = phase_of(q) == phase::closing;
+    let_go(device, q);    // confirms the peer's wish, if it had one
+    tear_down(device, q); // its completions tell whether something failed
+    static_cast<todo_link &>(q).unlink();
+    const bool broken = !ours && q.broken;
+    tell(device, q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED, {});
+}
+
+/// The connection stood already, so that is told before its end.
+void end_early(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    q.settling = false;
+    q.lost = true;
+    static_cast<todo_link &>(q).unlink();
+    schedule(device, q, 0);
+    go_live(device, q, {});
+}
+
+/// The connection, or the way to it, came to its end.
+void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
+{
+    switch (phase_of(q)) {
+    case phase::connecting:
+        if (event.type == RDMA_CM_EVENT_REJECTED)
+            rejected(device, q, event);
+        else if (event.type == RDMA_CM_EVENT_UNREACHABLE)
+            conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
+        else
+            conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
+        break;
+    case phase::accepting:
+        if (q.settling)
+            end_early(device, q);
+        else
+            conclude(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, {});
+        break;
+    case phase::live:
+    case phase::closing:
+        connection_lost(device, q);
+        break;
+    case phase::idle:
+    case phase::dead:
+        break;
+    }
+}
+
+// ------------------------------------------------------------------------------- events
+
+/// An event for a connection that has no queue pair.
+void late_event(hca &device, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
+{
+    if (c.leaving)
+        close_connection(device, c);
+    else if (event.type != RDMA_CM_EVENT_ESTABLISHED)
+        c.gone = true; // a request whose sender gave up before it was answered
+}
+
+void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
+{
+    if (c.of == nullptr) {
+        late_event(device, c, event);
+        return;
+    }
+    qp &q = *c.of;
+    switch (event.type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        address_found(device, q, c);
+        break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        route_found(device, q, c);
+        break;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        not_found(device, q, c, event);
+        break;
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+        answered(device, q, c, event);
+        break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+        if (phase_of(q) == phase::connecting)
+            go_live(device, q, read_accept(device, event));
+        else if (phase_of(q) == phase::accepting)
+            accepted(device, q);
+        break;
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_DISCONNECTED:
+        ended(device, q, event);
+        break;
+    default:
+        break;
+    }
+}
+
+cm_event copy_of(const rdma_cm_event &raw)
+{
+    cm_event event;
+    event.type = raw.event;
+    event.status = raw.status;
+    event.id = raw.id;
+    event.listener = raw.listen_id != nullptr ? raw.listen_id->context : nullptr;
+    switch (raw.event) {
+    case RDMA_CM_EVENT_CONNECT_REQUEST:
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+    case RDMA_CM_EVENT_ESTABLISHED:
+    case RDMA_CM_EVENT_REJECTED:
+        event.reads_in = raw.param.conn.responder_resources;
+        event.reads_out = raw.param.conn.initiator_depth;
+        event.flow_control = raw.param.conn.flow_control != 0;
+        event.size = raw.param.conn.private_data == nullptr ? 0 : raw.param.conn.private_data_len;
+        break;
+    default:
+        break;
+    }
+    if (event.size != 0)
+        std::memcpy(event.bytes, raw.param.conn.private_data, event.size);
+    return event;
+}
+
+} // namespace
+
+namespace vrb {
+
+bool take_cm_event(hca &device)
+{
+    rdma_cm_event *raw = nullptr;
+    if (rdma_get_cm_event(device.channel, &raw) != 0)
+        return false;
+    // Given back at once: destroying an identifier waits for its events.
+    const cm_event event = copy_of(*raw);
+    rdma_ack_cm_event(raw);
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: id %p: %s, status %d", device.name,
+             static_cast<void *>(event.id), rdma_event_str(event.type), event.status);
+    switch (event.type) {
+    case RDMA_CM_EVENT_CONNECT_REQUEST:
+        connection_request(device, event);
+        break;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        tell_device_failed(device);
+        break;
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+        break;
+    default:
+        connection_event(device, *static_cast<connection *>(event.id->context), event);
+        break;
+    }
+    return true;
+}
+
+void close_connection(hca &, connection &c)
+{
+    static_cast<all_link &>(c).unlink();
+    rdma_destroy_id(c.id);
+    delete &c;
+}
+
+void let_go(hca &device, qp &q)
+{
+    delete std::exchange(q.trying, nullptr);
+    q.verdict = no_verdict;
+    q.settling = q.lost = false;
+    connection *c = std::exchange(q.link_up, nullptr);
+    if (c == nullptr)
+        return;
+    c->of = nullptr;
+    const phase state = phase_of(q);
+    const bool stood = state == phase::live || state == phase::closing;
+    c->leaving = stood && rdma_disconnect(c->id) == 0; // stays until the peer has confirmed it
+    if (!c->leaving)
+        close_connection(device, *c);
+}
+
+namespace {
+
+void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    if (!last_word_is_back(q) && osd::now_ns() < q.close_by_ns)
+        schedule(device, q, osd::now_ns() + closing_tick_ns);
+    else
+        conclude(device, q, DAT_CONNECTION_EVENT_DISCONNECTED, {});
+}
+
+} // namespace
+
+void attend(hca &device, qp &q)
+{
+    if (q.verdict != no_verdict) {
+        tell(device, q, std::exchange(q.verdict, no_verdict), {});
+    } else if (q.trying != nullptr) {
+        const int error = start_attempt(device, q);
+        if (error != 0)
+            step_failed(device, q, "no address of the peer", error);
+    } else if (std::exchange(q.settling, false)) {
+        go_live(device, q, {});
+    } else if (std::exchange(q.lost, false)) {
+        connection_lost(device, q);
+    } else if (phase_of(q) == phase::closing) {
+        attend_closing(device, q);
+    }
+}
+
+} // namespace vrb
+
+// ------------------------------------------------------------------------------- operations
+
+namespace {
+
+attempt *new_attempt(const hca &device, const connect_params &params)
+{
+    auto *a = new (std::nothrow) attempt{};
+    if (a == nullptr)
+        return nullptr;
+    std::memcpy(&a->address, params.address, osd::address::size_of(params.address));
+    port_in(a->address) = htons(port_of(params.qualifier));
+    const std::uint64_t patience_us = std::min<std::uint64_t>(
+        params.timeout_us, std::uint64_t{device.params.connect_retry_ms} * 1000);
+    a->give_up_ns = osd::now_ns() + static_cast<std::int64_t>(patience_us) * 1000;
+    a->delay_ms = first_delay_ms;
+    a->size = params.data.size;
+    if (a->size != 0)
+        std::memcpy(a->bytes, params.data.bytes, a->size);
+    return a;
+}
+
+status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    set_phase(q, phase::connecting);
+    const int error = start_attempt(device, q);
+    if (error != 0 && lacks_resources(error)) {
+        let_go(device, q);
+        set_phase(q, phase::idle);
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: cannot connect: %s", device.name, std::strerror(error));
+        return control_error(error);
+    }
+    if (error != 0)
+        step_failed(device, q, "no address of the peer", error);
+    return success;
+}
+
+/// False when the request cannot be answered any more.
+bool answer(qp &q, connection &c, const private_data &data)
+{
+    const read_depths reads = agreed_reads(q, c.peer_reads_out, c.peer_reads_in);
+    if (c.gone || ready_queue_pair(q, c.id, reads) != 0)
+        return false;
+    const cm_message message = accept_message(*q.device, data);
+    rdma_conn_param agreed = parameters(q, reads, message);
+    if (rdma_accept(c.id, &agreed) == 0)
+        return true;
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: a request could not be accepted, its sender is gone: %s",
+             q.device->name, std::strerror(errno));
+    return false;
+}
+
+} // namespace
+
+status transport::dapls_ib_connect(qp &q, const connect_params &params)
+{
+    hca &device = *q.device;
+    if (params.address->sa_family != device.address.ss_family)
+        return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
+    if (port_of(params.qualifier) == 0)
+        return invalid_parameter(3);
+    if (params.data.size > device.max_private_data)
+        return invalid_parameter(5);
+    attempt *a = new_attempt(device, params);
+    if (a == nullptr)
+        return out_of_memory;
+    osd::lock_guard hold(device.lock);
+    q.trying = a;
+    return begin_attempt(device, q);
+}
+
+status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_data &data)
+{
+    hca &device = *q.device;
+    if (data.size > device.max_private_data)
+        return invalid_parameter(3);
+    osd::lock_guard hold(device.lock);
+    connection &c = *std::exchange(request.from, nullptr);
+    c.of = &q;
+    q.link_up = &c;
+    set_phase(q, phase::accepting);
+    if (!answer(q, c, data)) {
+        let_go(device, q);
+        tear_down(device, q);
+        conclude_later(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+    }
+    return success;
+}
+
+void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
+{
+    hca &device = *q.device;
+    osd::lock_guard hold(device.lock);
+    const phase state = phase_of(q);
+    const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
+    if (state != phase::live && (state != phase::closing || graceful))
+        return;
+    if (graceful && say_last_word(q)) {
+        q.close_by_ns = ns_from_now(device.params.linger_ms);
+        set_phase(q, phase::closing);
+        schedule(device, q, 0);
+        return;
+    }
+    let_go(device, q);
+    tear_down(device, q);
+    conclude_later(device, q, DAT_CONNECTION_EVENT_DISCONNECTED);
+}
+
+void transport::dapls_ib_disconnect_clean(qp &q)
+{
+    hca &device = *q.device;
+    osd::lock_guard hold(device.lock);
+    let_go(device, q);
+    if (phase_of(q) != phase::dead)
+        tear_down(device, q);
+    static_cast<todo_link &>(q).unlink();
+}
+
+} // namespace dapl::verbs

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace dapl::verbs {
+
+using namespace vrb;
+
+namespace {
+
+/// Room for the operations of the port's own, one for each queue pair that is being disconnected.
+constexpr DAT_COUNT spare_room = 16;
+
+wr &request_of(const ibv_wc &entry)
+{
+    return *reinterpret_cast<wr *>(entry.wr_id);
+}
+
+void note(wr &w, const ibv_wc &entry)
+{
+    w.finished = true;
+    w.done_length = entry.byte_len;
+    w.done_status = entry.status == IBV_WC_SUCCESS ? DAT_DTO_SUCCESS : failure_of(w, entry.status);
+}
+
+void set_aside(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
+{
+    wr &w = request_of(entry);
+    note(w, entry);
+    if (w.queue != nullptr)
+        c.aside.push(w);
+}
+
+/// Whether the consumer's batch holds something, taking the next from the device if need be.
+bool fill_batch(cq &c)
+{
+    if (c.head != c.count)
+        return true;
+    const int got = ibv_poll_cq(c.fid, cq::batch, c.taken);
+    c.head = 0;
+    c.count = got > 0 ? static_cast<std::uint32_t>(got) : 0;
+    return got > 0;
+}
+
+void shut_out_consumer(cq &c) OSD_REQUIRES(c.lock)
+{
+    c.detour.store(1);
+    osd::fence_all_threads();
+    c.consumer.wait_until_empty();
+}
+
+/// Somebody sleeps on this CQ and there is something for him.
+void announce(cq &c)
+{
+    if (c.waiting.load())
+        wake_cq(c);
+    if (c.notify.load()) {
+        c.announced.store(true);
+        c.device->announcing.store(true);
+        kick(*c.device);
+    }
+}
+
+bool holds_any(cq &c)
+{
+    c.consumer.enter();
+    if (c.detour.load() == 0) {
+        const bool any = fill_batch(c);
+        c.consumer.leave();
+        return any;
+    }
+    c.consumer.leave();
+    osd::lock_guard hold(c.lock);
+    return !c.aside.empty() || fill_batch(c);
+}
+
+osd::wait_result sleep_on(cq &c, osd::deadline until)
+{
+    pollfd sources[2] = {{c.channel->fd, POLLIN, 0}, {c.wake, POLLIN, 0}};
+    timespec left{};
+    if (!until.is_never()) {
+        const std::int64_t ns = until.at_ns() < 0 ? 0 : until.at_ns() - osd::now_ns();
+        if (ns > 0)
+            left = {static_cast<std::time_t>(ns / 1'000'000'000),
+                    static_cast<long>(ns % 1'000'000'000)};
+    }
+    const int ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr);
+    if (ready < 0)
+        return errno == EINTR ? osd::wait_result::interrupted : osd::wait_result::woken;
+    if (sources[1].revents != 0) {
+        eventfd_t ignored;
+        (void)eventfd_read(c.wake, &ignored);
+    }
+    if (sources[0].revents != 0 && take_cq_event(c))
+        c.event_left = false;
+    return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
+}
+
+bool make_channel(hca &device, cq &c)
+{
+    c.channel = ibv_create_comp_channel(device.verbs);
+    if (c.channel == nullptr)
+        return false;
+    const int flags = fcntl(c.channel->fd, F_GETFL);
+    return fcntl(c.channel->fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+bool make_wake(cq &c)
+{
+    if constexpr (port_features.cq_wait)
+        c.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return !port_features.cq_wait || c.wake >= 0;
+}
+
+} // namespace
+
+namespace vrb {
+
+DAT_DTO_COMPLETION_STATUS failure_of(const wr &w, ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_WR_FLUSH_ERR:
+        return DAT_DTO_ERR_FLUSHED;
+    case IBV_WC_LOC_LEN_ERR:
+        return DAT_DTO_ERR_LOCAL_LENGTH;
+    case IBV_WC_LOC_QP_OP_ERR: // rxe's word for a message that is longer than the receive
+        return w.operation == DAT_DTO_RECEIVE ? DAT_DTO_ERR_LOCAL_LENGTH : DAT_DTO_ERR_LOCAL_EP;
+    case IBV_WC_LOC_EEC_OP_ERR:
+        return DAT_DTO_ERR_LOCAL_EP;
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+        return DAT_DTO_ERR_LOCAL_PROTECTION;
+    case IBV_WC_BAD_RESP_ERR:
+        return DAT_DTO_ERR_BAD_RESPONSE;
+    case IBV_WC_REM_ACCESS_ERR:
+        return DAT_DTO_ERR_REMOTE_ACCESS;
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_REM_ABORT_ERR:
+    case IBV_WC_REM_INV_RD_REQ_ERR:
+        return DAT_DTO_ERR_REMOTE_RESPONDER;
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+        return DAT_DTO_ERR_RECEIVER_NOT_READY;
+    case IBV_WC_MW_BIND_ERR:
+        return DAT_RMR_OPERATION_FAILED;
+    default:
+        return DAT_DTO_ERR_TRANSPORT;
+    }
+}
+
+bool poll_aside(cq &c, completion &done)
+{
+    osd::lock_guard hold(c.lock);
+    for (;;) {
+        wr *w = nullptr;
+        if (c.head != c.count) {
+            const ibv_wc &entry = c.taken[c.head++];
+            w = &request_of(entry);
+            note(*w, entry);
+        } else if (!c.aside.empty()) {
+            w = c.aside.pop();
+        } else {
+            c.detour.store(0, std::memory_order_release);
+            if (!fill_batch(c))
+                return false;
+            continue;
+        }
+        if (w->queue == nullptr)
+            continue;
+        done.wr = w;
+        done.length = w->done_length;
+        done.status = w->done_status;
+        return true;
+    }
+}
+
+bool harvest(cq &c, std::uint32_t qp_num)
+{
+    bool failed = false;
+    bool any = false;
+    {
+        osd::lock_guard hold(c.lock);
+        shut_out_consumer(c);
+        while (fill_batch(c)) {
+            const ibv_wc &entry = c.taken[c.head++];
+            failed |= entry.qp_num == qp_num && entry.status != IBV_WC_SUCCESS &&
+                      entry.status != IBV_WC_WR_FLUSH_ERR;
+            set_aside(c, entry);
+        }
+        any = !c.aside.empty();
+        if (!any)
+            c.detour.store(0, std::memory_order_release);
+    }
+    if (any)
+        announce(c);
+    return failed;
+}
+
+void flush(cq &c, fifo<wr> &operations)
+{
+    if (operations.empty())
+        return;
+    {
+        osd::lock_guard hold(c.lock);
+        while (wr *w = operations.pop()) {
+            w->finished = true;
+            w->done_length = 0;
+            w->done_status = DAT_DTO_ERR_FLUSHED;
+            c.aside.push(*w);
+        }
+        c.detour.store(1); // ordered before the look at who waits
+    }
+    announce(c);
+}
+
+bool take_cq_event(cq &c)
+{
+    ibv_cq *source = nullptr;
+    void *context = nullptr;
+    if (ibv_get_cq_event(c.channel, &source, &context) != 0)
+        return false;
+    c.unacked.fetch_add(1, std::memory_order_relaxed);
+    return true;
+}
+
+void notify_cq(cq &c)
+{
+    c.notify.store(true);
+    arm_service(c);
+    if (ibv_req_notify_cq(c.fid, 0) != 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ cannot be armed: %s", c.device->name,
+                 std::strerror(errno));
+}
+
+osd::wait_result wait_for_cq(cq &c, osd::deadline until)
+{
+    if (c.event_left) // or they would pile up, one for each wait that did not sleep
+        while (take_cq_event(c)) {
+        }
+    c.event_left = true;
+    c.waiting.store(true); // ordered before the look for completions that were set aside
+    osd::wait_result result = osd::wait_result::woken;
+    if (ibv_req_notify_cq(c.fid, 0) == 0 && !holds_any(c))
+        result = sleep_on(c, until);
+    c.waiting.store(false);
+    return result;
+}
+
+void wake_cq(cq &c)
+{
+    (void)eventfd_write(c.wake, 1);
+}
+
+status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
+{
+    c.device = &device;
+    c.owner = owner;
+    const DAT_COUNT wanted = std::min(device.limits.max_cqe - spare_room, depth) + spare_room;
+    if (make_channel(device, c) && make_wake(c))
+        c.fid = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
+    if (c.fid == nullptr || !watch(c)) {
+        const int error = errno;
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no completion queue of %d entries: %s", device.name,
+                 wanted, std::strerror(error));
+        close_cq(c);
+        return control_error(error);
+    }
+    depth = std::max(depth, c.fid->cqe - spare_room);
+    return success;
+}
+
+void close_cq(cq &c)
+{
+    if (c.fid != nullptr) {
+        ibv_ack_cq_events(c.fid, c.unacked.exchange(0)); // destroying it waits for them
+        const int error = ibv_destroy_cq(c.fid);
+        if (error != 0)
+            dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ was not destroyed: %s", c.device->name,
+                     std::strerror(error));
+    }
+    if (c.channel != nullptr)
+        (void)ibv_destroy_comp_channel(c.channel);
+    if (c.wake >= 0)
+        close(c.wake);
+    c.fid = nullptr;
+    c.channel = nullptr;
+    c.wake = -1;
+}
+
+} // namespace vrb
+
+status transport::dapls_ib_cq_alloc(hca &device, cq &c, evd &owner, DAT_COUNT &depth)
+{
+    return open_cq(device, c, &owner, depth);
+}
+
+void transport::dapls_ib_cq_free(cq &c)
+{
+    if (c.device->foreign())
+        return;
+    unwatch(c);
+    close_cq(c);
+}
+
+} // namespace dapl::verbs

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
+
+namespace dapl::verbs {
+
+using namespace vrb;
+
+namespace {
+
+constexpr DAT_UINT32 max_transfer = 0x80000000;
+constexpr std::uint32_t siw_vendor = 0x626d74;
+/// siw takes a message that arrives together with the answer to its request for an error, and has
+/// no way of telling the peer when it is ready.
+constexpr std::uint32_t siw_settle_ms = 5;
+
+bool unblock(int fd)
+{
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+// ------------------------------------------------------------------------------------ opening
+
+/// librdmacm does not close the devices that it has opened when it is unloaded: each round of open
+/// and close would leave descriptors behind. So it stays.
+void keep_connection_manager()
+{
+    void *library = dlopen("librdmacm.so.1", RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    if (library != nullptr)
+        dlclose(library);
+}
+
+status open_channel(hca &device)
+{
+    keep_connection_manager();
+    device.channel = rdma_create_event_channel();
+    if (device.channel != nullptr && unblock(device.channel->fd))
+        return success;
+    dapl_log(DAPL_DBG_TYPE_ERR,
+             "\"%s\": no RDMA connection manager: %s; is a device there (\"rdma link\") and the "
+             "module rdma_ucm loaded?",
+             device.params.device, std::strerror(errno));
+    return status::error(DAT_INTERNAL_ERROR);
+}
+
+ibv_context *open_by_name(const char *name)
+{
+    int count = 0;
+    ibv_device **list = ibv_get_device_list(&count);
+    if (list == nullptr)
+        return nullptr;
+    ibv_context *opened = nullptr;
+    for (int i = 0; i < count && opened == nullptr; ++i)
+        if (std::strcmp(ibv_get_device_name(list[i]), name) == 0)
+            opened = ibv_open_device(list[i]);
+    ibv_free_device_list(list);
+    return opened;
+}
+
+void note_kind(hca &device)
+{
+    device.iwarp = device.verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+    device.max_private_data = device.iwarp ? iwarp_data_size : ib_data_size;
+    // iWARP reads are writes by the peer. The software device knows better.
+    const bool siw = device.iwarp && device.limits.vendor_id == siw_vendor;
+    device.read_sink_is_remote = device.iwarp && !siw;
+    device.settle_ms = siw ? siw_settle_ms : 0;
+    if (device.params.settle_ms != UINT32_MAX)
+        device.settle_ms = device.params.settle_ms;
+}
+
+status open_verbs(hca &device)
+{
+    device.verbs = open_by_name(device.name);
+    if (device.verbs == nullptr || ibv_query_device(device.verbs, &device.limits) != 0 ||
+        ibv_query_port(device.verbs, device.port_number, &device.port_limits) != 0 ||
+        !unblock(device.verbs->async_fd)) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device does not open: %s", device.name,
+                 std::strerror(errno));
+        return status::error(DAT_INTERNAL_ERROR);
+    }
+    note_kind(device);
+    if (!start_service(device))
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+    DAT_COUNT depth = 16;
+    return open_cq(device, device.spare, nullptr, depth);
+}
+
+void close_connections(hca &device)
+{
+    osd::lock_guard hold(device.lock);
+    device.stopping = false;
+    while (connection *c = device.connections.front())
+        close_connection(device, *c);
+    while (passive *p = device.passives.front())
+        close_passive(device, *p);
+}
+
+void close_everything(hca &device)
+{
+    if (device.spare.fid != nullptr)
+        transport::dapls_ib_cq_free(device.spare);
+    stop_service(device);
+    close_connections(device);
+    if (device.verbs != nullptr && ibv_close_device(device.verbs) != 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device was not closed: %s", device.name,
+                 std::strerror(errno));
+    if (device.channel != nullptr)
+        rdma_destroy_event_channel(device.channel);
+    device.verbs = nullptr;
+    device.channel = nullptr;
+}
+
+// ------------------------------------------------------------------------------------ identity
+
+void add_attr(hca &device, const char *name, const char *value)
+{
+    device.named_attrs[device.num_named_attrs++] = {name, value};
+}
+
+const char *link_layer(const hca &device)
+{
+    if (device.iwarp)
+        return "IWARP";
+    return device.port_limits.link_layer == IBV_LINK_LAYER_ETHERNET ? "ROCE" : "IB";
+}
+
+void name_attributes(hca &device)
+{
+    std::snprintf(device.vendor, sizeof(device.vendor), "0x%x", device.limits.vendor_id);
+    std::snprintf(device.mtu, sizeof(device.mtu), "%d", 128 << device.port_limits.active_mtu);
+    std::snprintf(device.port, sizeof(device.port), "%d", device.port_number);
+    device.num_named_attrs = 0;
+    add_attr(device, "DAT_IB_PROVIDER_NAME", link_layer(device));
+    add_attr(device, "DAT_IB_DEVICE_NAME", device.name);
+    add_attr(device, "DAT_IB_CONNECTIVITY_MODE", "DIRECT");
+    add_attr(device, "DAT_IB_RDMA_READ", device.limits.max_qp_rd_atom > 0 ? "TRUE" : "FALSE");
+    add_attr(device, "DAT_IB_TRANSPORT_MTU", device.mtu);
+    add_attr(device, "DAT_IB_PORT_NUMBER", device.port);
+    add_attr(device, "DAT_IB_PORT_STATUS",
+             device.port_limits.state == IBV_PORT_ACTIVE ? "PORT_ACTIVE" : "PORT_DOWN");
+    add_attr(device, "DAT_IB_IMMED_DATA", "FALSE");
+    add_attr(device, "DAT_IB_FETCH_AND_ADD", "FALSE");
+    add_attr(device, "DAT_IB_CMP_AND_SWAP", "FALSE");
+}
+
+DAT_COUNT as_count(std::int64_t n)
+{
+    return static_cast<DAT_COUNT>(std::clamp<std::int64_t>(n, 0, INT32_MAX));
+}
+
+/// Reads that travel with a connection request in eight bits, where all ones mean something else.
+DAT_COUNT as_reads(int n)
+{
+    return std::clamp(n, 0, 254);
+}
+
+} // namespace
+
+namespace vrb {
+
+status control_error(int error)
+{
+    switch (error) {
+    case ENOMEM:
+        return out_of_memory;
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case EAGAIN:
+    case ENOSPC:
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+    case EACCES:
+        return status::error(DAT_PRIVILEGES_VIOLATION);
+    case EFAULT:
+    case EPERM:
+        return status::error(DAT_PROTECTION_VIOLATION);
+    default:
+        return status::error(DAT_INTERNAL_ERROR);
+    }
+}
+
+} // namespace vrb
+
+status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
+{
+    device.owner = params.owner;
+    device.process = osd::process_id();
+    device.params = {};
+    device.address = {};
+    device.tuned = read_tuning();
+    status opened = read_params(params.params, device.params);
+    if (opened.ok())
+        opened = open_channel(device);
+    if (opened.ok())
+        opened = find_interface(device);
+    if (opened.ok())
+        opened = open_verbs(device);
+    if (!opened.ok()) {
+        close_everything(device);
+        return opened;
+    }
+    name_attributes(device);
+    return success;
+}
+
+void transport::dapls_ib_close_hca(hca &device)
+{
+    if (!device.foreign())
+        close_everything(device);
+}
+
+void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
+{
+    const ibv_device_attr &limits = device.limits;
+    attr = {};
+    attr.address = reinterpret_cast<const DAT_SOCK_ADDR *>(&device.address);
+    attr.hca_name = device.name;
+    attr.vendor_name = device.vendor;
+    attr.hardware_version_major = limits.hw_ver;
+    char *dot = nullptr;
+    attr.firmware_version_major = static_cast<DAT_UINT32>(std::strtoul(limits.fw_ver, &dot, 10));
+    attr.firmware_version_minor =
+        *dot == '.' ? static_cast<DAT_UINT32>(std::strtoul(dot + 1, nullptr, 10)) : 0;
+    attr.max_eps = as_count(limits.max_qp);
+    attr.max_dto_per_ep = as_count(limits.max_qp_wr - 1); // and the last word
+    attr.max_rdma_read_per_ep_in = as_reads(limits.max_qp_rd_atom);
+    attr.max_rdma_read_per_ep_out = as_reads(limits.max_qp_init_rd_atom);
+    attr.max_cqs = as_count(limits.max_cq);
+    attr.max_cq_depth = as_count(limits.max_cqe);
+    attr.max_iov_per_dto = std::min(as_count(limits.max_sge), max_iov);
+    attr.max_iov_per_rdma_read = limits.max_sge_rd > 0
+                                     ? std::min(as_count(limits.max_sge_rd), attr.max_iov_per_dto)
+                                     : attr.max_iov_per_dto;
+    attr.max_iov_per_rdma_write = attr.max_iov_per_dto;
+    attr.max_mrs = as_count(limits.max_mr);
+    attr.max_pds = as_count(limits.max_pd);
+    attr.max_mr_size = limits.max_mr_size;
+    attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);
+    attr.max_rdma_size = attr.max_message_size;
+    attr.max_private_data_size = as_count(static_cast<std::int64_t>(device.max_private_data));
+    attr.named_attrs = device.named_attrs;
+    attr.num_named_attrs = device.num_named_attrs;
+}
+
+} // namespace dapl::verbs

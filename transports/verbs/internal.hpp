@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the source files of this port share beside port.hpp.
+#pragma once
+
+#include "port.hpp"
+
+namespace dapl::verbs::vrb {
+
+// --- hca.cpp
+
+/// The DAT code for the errno of a control operation.
+status control_error(int error);
+
+// --- interface.cpp
+
+/// Finds the address that the parameters name, and the RDMA device behind it.
+status find_interface(hca &device);
+
+// --- cq.cpp
+
+status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth);
+void close_cq(cq &c);
+/// Takes all finished operations out of the device and out of the consumer's batch and sets them
+/// aside, so that no later look at this CQ needs the queue pairs they belong to.
+/// True when an operation of the queue pair with this number was among them that failed by itself.
+bool harvest(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
+/// Sets these operations aside as flushed; they are not, or no longer, the device's.
+void flush(cq &c, fifo<wr> &operations) OSD_EXCLUDES(c.lock);
+/// The channel of this CQ has an event, or not: takes it.
+bool take_cq_event(cq &c);
+
+// --- qp.cpp
+
+phase phase_of(qp &q) OSD_EXCLUDES(q.lock);
+void set_phase(qp &q, phase state) OSD_EXCLUDES(q.lock);
+/// Ends what the device does for q, and brings back what was posted.
+void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// Posts an operation behind all others, whose return shows that they are done; false when that is
+/// not possible.
+bool say_last_word(qp &q) OSD_EXCLUDES(q.lock);
+/// Everything posted before the last word has come back, or has failed to.
+bool last_word_is_back(qp &q) OSD_EXCLUDES(q.lock);
+
+// --- service.cpp
+
+bool start_service(hca &device);
+void stop_service(hca &device);
+void kick(hca &device);
+void tell_device_failed(hca &device) OSD_REQUIRES(device.lock);
+/// Has the service thread look at this queue pair at the given time.
+void schedule(hca &device, qp &q, std::int64_t due_ns) OSD_REQUIRES(device.lock);
+/// Waits until no upcall for `object`, which cannot get a new one, is under way.
+void wait_quiet(hca &device, const void *object) OSD_REQUIRES(device.lock);
+/// Makes the service thread watch the channel of c until it has told its owner once.
+void arm_service(cq &c);
+bool watch(cq &c);
+void unwatch(cq &c);
+
+// An upcall stands between these two. It is made without the lock, and wait_quiet sees it. After it
+// the object may be gone.
+void begin_upcall(hca &device, const void *object) OSD_RELEASE(device.lock);
+void end_upcall(hca &device) OSD_ACQUIRE(device.lock);
+
+// --- cm.cpp
+
+/// Reads one event from the channel; false when there is none.
+bool take_cm_event(hca &device) OSD_REQUIRES(device.lock);
+/// Timers and verdicts of a queue pair that schedule() was called for.
+void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// Lets go of the connection, or of the attempt at one; tells nobody.
+void let_go(hca &device, qp &q) OSD_REQUIRES(device.lock);
+void close_connection(hca &device, connection &c) OSD_REQUIRES(device.lock);
+
+// --- listener.cpp
+
+/// What an event brought, after the event was given back.
+struct cm_event {
+    rdma_cm_event_type type{};
+    int status = 0;
+    rdma_cm_id *id = nullptr;
+    void *listener = nullptr;
+    std::uint8_t reads_in = 0;  ///< RDMA reads that the peer wants to have under way here
+    std::uint8_t reads_out = 0; ///< that it lets us have under way there
+    bool flow_control = false;
+    std::size_t size = 0;
+    unsigned char bytes[256];
+};
+
+void connection_request(hca &device, const cm_event &event) OSD_REQUIRES(device.lock);
+void close_passive(hca &device, passive &p) OSD_REQUIRES(device.lock);
+
+// --- message.cpp: how private data travel
+//
+// iWARP carries them with their length. InfiniBand pads them with zeros to what a message holds: 56
+// bytes for a request. So there
+//   a request   with fewer bytes has their number in the last, and says so by asking for no flow
+//               control, a bit that has no other use; one with all 56 is as it is
+//   an accept   has the number in the byte behind the 56
+// On both a reject begins with a header that tells a consumer's from the port's: a connection
+// manager makes rejects of its own, without any data, as when a process ends.
+
+inline constexpr std::size_t ib_data_size = 56;
+inline constexpr std::size_t iwarp_data_size = 240;
+
+struct cm_message {
+    unsigned char bytes[256] = {};
+    std::uint8_t size = 0;
+    bool flow_control = true;
+};
+
+cm_message request_message(const hca &device, const void *bytes, std::size_t size);
+cm_message accept_message(const hca &device, const private_data &data);
+cm_message reject_message(reject_reason reason, const private_data &data);
+private_data read_request(const hca &device, const cm_event &event);
+private_data read_accept(const hca &device, const cm_event &event);
+/// Null when no port of this kind rejected.
+const reject_reason *read_reject(const cm_event &event, private_data &data);
+
+/// The port number that stands for a qualifier: its low 16 bits, as other DAT providers have it. 0
+/// when it has none.
+inline std::uint16_t port_of(DAT_CONN_QUAL qualifier)
+{
+    return static_cast<std::uint16_t>(qualifier);
+}
+
+/// sockaddr_in and sockaddr_in6 have the port at the same place.
+inline in_port_t &port_in(sockaddr_storage &address)
+{
+    return reinterpret_cast<sockaddr_in &>(address).sin_port;
+}
+
+inline sockaddr *plain(sockaddr_storage &address)
+{
+    return reinterpret_cast<sockaddr *>(&address);
+}
+
+inline std::int64_t ns_from_now(std::uint32_t ms)
+{
+    return osd::now_ns() + std::int64_t{ms} * 1'000'000;
+}
+
+} // namespace dapl::verbs::vrb

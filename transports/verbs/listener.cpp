@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Listeners and the requests that come in on them.
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace dapl::verbs {
+
+using namespace vrb;
+
+namespace {
+
+constexpr int backlog = 1024; ///< requests that nobody has answered yet
+
+void refuse(hca &device, connection &c, reject_reason reason, const private_data &data)
+    OSD_REQUIRES(device.lock)
+{
+    const cm_message message = reject_message(reason, data);
+    if (!c.gone && rdma_reject(c.id, message.bytes, message.size) != 0)
+        dapl_log(DAPL_DBG_TYPE_CM, "%s: a request could not be refused, its sender is gone: %s",
+                 device.name, std::strerror(errno));
+    close_connection(device, c);
+}
+
+int listen_on(hca &device, passive &p, std::uint16_t port)
+{
+    if (rdma_create_id(device.channel, &p.id, static_cast<passive *>(&p), RDMA_PS_TCP) != 0) {
+        p.id = nullptr;
+        return errno;
+    }
+    sockaddr_storage address = device.address;
+    port_in(address) = htons(port);
+    if (rdma_bind_addr(p.id, plain(address)) == 0 && rdma_listen(p.id, backlog) == 0)
+        return 0;
+    const int error = errno;
+    rdma_destroy_id(p.id);
+    return error;
+}
+
+status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
+{
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: cannot listen on port %u: %s", device.name, port_of(qualifier),
+             std::strerror(error));
+    if (error == EADDRINUSE)
+        return status::error(DAT_CONN_QUAL_IN_USE);
+    return control_error(error);
+}
+
+connection *new_request(hca &device, const cm_event &event)
+{
+    auto *c = new (std::nothrow) connection;
+    if (c == nullptr)
+        return nullptr;
+    c->device = &device;
+    c->id = event.id;
+    c->id->context = c;
+    c->peer_reads_in = event.reads_out;
+    c->peer_reads_out = event.reads_in;
+    return c;
+}
+
+/// True when the service point took the request.
+bool hand_up(hca &device, connection &c, passive &p, const cm_event &event)
+    OSD_REQUIRES(device.lock)
+{
+    cr_params params{};
+    params.peer = rdma_get_peer_addr(c.id);
+    params.peer_port = ntohs(rdma_get_dst_port(c.id));
+    params.data = read_request(device, event);
+    cr request(&c);
+    service_point &owner = *p.owner;
+    begin_upcall(device, &p);
+    const bool taken = dapls_cr_callback(owner, request, params);
+    end_upcall(device);
+    return taken;
+}
+
+} // namespace
+
+namespace vrb {
+
+void connection_request(hca &device, const cm_event &event)
+{
+    connection *c = new_request(device, event);
+    if (c == nullptr) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no memory for a connection request", device.name);
+        (void)rdma_reject(event.id, nullptr, 0);
+        rdma_destroy_id(event.id);
+        return;
+    }
+    device.connections.push(*c);
+    if (!hand_up(device, *c, *static_cast<passive *>(event.listener), event))
+        refuse(device, *c, reject_reason::non_consumer, {});
+}
+
+void close_passive(hca &, passive &p)
+{
+    static_cast<all_link &>(p).unlink();
+    rdma_destroy_id(p.id);
+    delete &p;
+}
+
+} // namespace vrb
+
+status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service_point &owner,
+                                               DAT_CONN_QUAL &qualifier)
+{
+    if (qualifier != 0 && port_of(qualifier) == 0)
+        return invalid_parameter(2);
+    auto *p = new (std::nothrow) passive;
+    if (p == nullptr)
+        return out_of_memory;
+    p->device = &device;
+    p->owner = &owner;
+    osd::lock_guard hold(device.lock);
+    const int error = listen_on(device, *p, port_of(qualifier));
+    if (error != 0) {
+        delete p;
+        return listen_error(device, qualifier, error);
+    }
+    device.passives.push(*p);
+    l.of = p;
+    if (qualifier == 0)
+        qualifier = ntohs(rdma_get_src_port(p->id));
+    return success;
+}
+
+void transport::dapls_ib_remove_conn_listener(listener &l)
+{
+    passive &p = *l.of;
+    hca &device = *p.device;
+    l.of = nullptr;
+    if (device.foreign())
+        return;
+    osd::lock_guard hold(device.lock);
+    wait_quiet(device, &p);
+    close_passive(device, p); // what came in but was not read yet is refused by the kernel
+}
+
+void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
+                                           const private_data &data)
+{
+    hca &device = *request.from->device;
+    osd::lock_guard hold(device.lock);
+    refuse(device, *request.from, reason, data);
+    request.from = nullptr;
+}
+
+} // namespace dapl::verbs

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Adapter parameters, the ia_params of a dat.conf line: README.md has the grammar.
+#pragma once
+
+#include "dapl_status.hpp"
+
+#include <cstdint>
+
+namespace dapl::verbs::vrb {
+
+struct adapter_params {
+    char device[64] = {};     ///< name of an RDMA device or a network interface, or an address
+    std::uint32_t port = 0;   ///< of the device; 0: any
+    std::uint32_t family = 4; ///< of the address to take where there are both kinds
+    std::uint32_t connect_retry_ms = 2000;
+    std::uint32_t linger_ms = 2000;
+    std::uint32_t settle_ms = UINT32_MAX; ///< the device's own
+};
+
+/// Reads `text` into `params`; logs what is wrong with it.
+status read_params(const char *text, adapter_params &params);
+
+} // namespace dapl::verbs::vrb

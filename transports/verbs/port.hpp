@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The verbs port: reliable connections of libibverbs, set up by librdmacm.
+//
+// Who may touch what
+//   hca::lock      connection management: event channel, connections, phases, lists of the hca
+//   qp::lock       posting after the connection ended
+//   cq::lock       completions set aside; taken instead of the door by all but the consumer
+// They are taken in this order. None is held during an upcall, none is taken on the fast paths:
+// those pass doors (osd_fence.hpp), which the slow paths shut when they need to be alone.
+#pragma once
+
+#include "dapl_chain.hpp"
+#include "dapls_ib.hpp"
+#include "osd_annotations.hpp"
+#include "osd_fence.hpp"
+#include "osd_sync.hpp"
+#include "osd_thread.hpp"
+#include "params.hpp"
+#include "port_features.hpp"
+#include "tuning.hpp"
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+
+static_assert(DAPLS_IB_VERSION == 1, "the verbs port was written for version 1");
+
+namespace dapl::verbs::vrb {
+
+struct cq;
+struct hca;
+struct qp;
+struct passive;
+
+/// Scatter/gather entries of one operation, whatever more a device has.
+inline constexpr DAT_COUNT max_iov = 32;
+
+// A DAT triplet has the layout of a scatter/gather entry, so that none need be built.
+static_assert(sizeof(DAT_LMR_TRIPLET) == sizeof(ibv_sge));
+static_assert(offsetof(DAT_LMR_TRIPLET, virtual_address) == offsetof(ibv_sge, addr));
+static_assert(offsetof(DAT_LMR_TRIPLET, segment_length) == offsetof(ibv_sge, length));
+static_assert(offsetof(DAT_LMR_TRIPLET, lmr_context) == offsetof(ibv_sge, lkey));
+static_assert(sizeof(ibv_sge::addr) == sizeof(DAT_LMR_TRIPLET::virtual_address));
+static_assert(sizeof(ibv_sge::length) == sizeof(DAT_LMR_TRIPLET::segment_length));
+
+struct wr : work_request {
+    wr *previous;  ///< posted before this one to the same queue
+    bool finished; ///< taken from the device
+
+    // While it is set aside: finished but not polled.
+    wr *next;
+    DAT_UINT32 done_length;
+    DAT_DTO_COMPLETION_STATUS done_status;
+};
+
+/// Tells a ring which of an object's links is its own.
+struct all_link : link {};
+struct todo_link : link {};
+
+struct cq : all_link {
+    // The consumer's, inside the door.
+    osd::door consumer;
+    /// Not zero: completions may have been set aside, or somebody wants to be alone. Take the lock.
+    std::atomic<std::uint32_t> detour{0};
+    ibv_cq *fid = nullptr;
+    std::uint32_t head = 0;
+    std::uint32_t count = 0;
+    static constexpr int batch = port_features.batched_poll ? 16 : 1;
+    ibv_wc taken[batch];
+
+    osd::mutex lock;
+    fifo<wr> aside OSD_GUARDED_BY(lock); ///< finished, older than all that the device still has
+
+    hca *device = nullptr;
+    evd *owner = nullptr;
+    ibv_comp_channel *channel = nullptr;
+    int wake = -1;                         ///< eventfd that ends cq_wait
+    bool event_left = false;               ///< of the waiter: it armed the CQ and did not sleep
+    std::atomic<bool> waiting{false};      ///< the consumer is inside cq_wait
+    std::atomic<bool> notify{false};       ///< a dapl_evd_dto_callback is wanted
+    std::atomic<bool> announced{false};    ///< for notify: completions were set aside
+    std::atomic<std::uint32_t> unacked{0}; ///< events taken from the channel
+};
+
+enum class phase : std::uint8_t {
+    idle,       ///< as made: takes receives
+    connecting, ///< has an attempt
+    accepting,
+    live,
+    closing, ///< graceful disconnect: waits for what was posted to finish
+    dead,    ///< what is posted comes back flushed
+};
+
+/// An rdma_cm identifier that stands, or is to stand, for a connection.
+struct connection : all_link {
+    hca *device = nullptr;
+    rdma_cm_id *id = nullptr;
+    qp *of = nullptr; ///< null before a request is answered, and when the qp let go of it
+    std::uint8_t peer_reads_in = 0; ///< RDMA reads that we may have under way at the peer
+    std::uint8_t peer_reads_out = 0;
+    std::uint32_t retries = 0; ///< of a question for address or route
+    bool gone = false;         ///< the peer gave up meanwhile
+    bool leaving = false;      ///< disconnected by us; stays until the peer has answered
+};
+
+/// What is needed to repeat a connection request.
+struct attempt {
+    sockaddr_storage address;
+    std::int64_t give_up_ns;
+    std::int64_t next_try_ns;
+    std::uint32_t delay_ms;
+    std::size_t size;
+    unsigned char bytes[256];
+};
+
+struct qp : all_link, todo_link {
+    // The sending thread's, inside its door. A null pointer: take the slow path, under the lock.
+    osd::door send_door;
+    std::atomic<ibv_qp *> fid{nullptr};
+    wr *last_send = nullptr;
+    std::uint32_t max_inline = 0;
+
+    // The receiving thread's.
+    osd::door recv_door;
+    wr *last_recv = nullptr;
+
+    osd::mutex lock;
+    ibv_qp *own OSD_GUARDED_BY(lock) = nullptr; ///< what `fid` is while posting goes straight to it
+    hca *device = nullptr;
+    ibv_pd *domain = nullptr;
+    cq *send_cq = nullptr;
+    cq *recv_cq = nullptr;
+    qp_params params{};
+    phase state = phase::idle; ///< written with hca::lock and qp::lock held
+    connection *link_up = nullptr;
+    attempt *trying = nullptr;    ///< in phase connecting
+    DAT_EVENT_NUMBER verdict{};   ///< upcall the service thread owes, or none
+    std::int64_t due_ns = 0;      ///< in hca::todo: when to look at this
+    std::int64_t close_by_ns = 0; ///< in phase closing
+    bool broken = false;          ///< an operation failed otherwise than by the disconnect
+    bool settling = false;        ///< in phase accepting: established, but not told yet
+    bool lost = false;            ///< ended while that was told
+    bool last_word_said = false;
+    wr last_word{}; ///< in phase closing: when it is back, so is everything posted before
+};
+
+struct pd {
+    hca *device = nullptr;
+    ibv_pd *fid = nullptr;
+};
+
+struct mr {
+    hca *device = nullptr;
+    ibv_mr *fid = nullptr;
+};
+
+/// What listens. Requests that came in live without it.
+struct passive : all_link {
+    hca *device = nullptr;
+    rdma_cm_id *id = nullptr;
+    service_point *owner = nullptr;
+};
+
+struct listener {
+    passive *of = nullptr;
+};
+
+/// A connection request on its way from upcall to answer.
+struct cr {
+    connection *from = nullptr;
+
+    explicit cr(connection *c) : from(c) {}
+    cr() = default;
+    cr(cr &&other) noexcept : from(other.from) { other.from = nullptr; }
+    cr &operator=(cr &&other) noexcept
+    {
+        from = other.from;
+        other.from = nullptr;
+        return *this;
+    }
+};
+
+struct hca {
+    adapter_params params;
+    tuning tuned;
+    sockaddr_storage address{};
+    char name[64] = {};
+    char interface[64] = {};
+    char vendor[32] = {};
+    char mtu[16] = {};
+    char port[8] = {};
+    DAT_NAMED_ATTR named_attrs[12] = {};
+    DAT_COUNT num_named_attrs = 0;
+    adapter *owner = nullptr;
+    long process = 0; ///< that opened it; in a forked child everything is left alone
+
+    ibv_context *verbs = nullptr;
+    rdma_event_channel *channel = nullptr;
+    ibv_device_attr limits{};
+    ibv_port_attr port_limits{};
+    std::uint8_t port_number = 1;
+    bool iwarp = false;
+    std::uint32_t settle_ms = 0;      ///< an accepting side keeps still for so long
+    bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
+    std::size_t max_private_data = 0;
+    ibv_cq *spare_cq = nullptr; ///< for queue pairs that lack one; verbs wants two
+    cq spare;
+
+    // The service thread sleeps on `epoll`: the channels, the async events, and `kick`.
+    osd::thread service;
+    int epoll = -1;
+    int kick = -1;
+    std::atomic<bool> kicked{false};
+
+    osd::mutex lock;
+    osd::condition quiet;                            ///< `busy` changed while somebody waits
+    const void *busy OSD_GUARDED_BY(lock) = nullptr; ///< what an upcall is under way for
+    bool stopping OSD_GUARDED_BY(lock) = false;
+    bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and that was told
+    ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
+    ring<qp, all_link> qps OSD_GUARDED_BY(lock);
+    ring<qp, todo_link> todo OSD_GUARDED_BY(lock); ///< queue pairs with a timer or a verdict
+    ring<connection, all_link> connections OSD_GUARDED_BY(lock);
+    ring<passive, all_link> passives OSD_GUARDED_BY(lock);
+    std::atomic<bool> announcing{false}; ///< some CQ's `announced` is set
+
+    bool foreign() const { return process != osd::process_id(); }
+};
+
+// Slow halves of the hot operations.
+bool poll_aside(cq &, completion &);
+status send_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
+                  DAT_COMPLETION_FLAGS) OSD_COLD;
+status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *) OSD_COLD;
+status refused_post(int error) OSD_COLD;
+void notify_cq(cq &);
+osd::wait_result wait_for_cq(cq &, osd::deadline);
+void wake_cq(cq &);
+DAT_DTO_COMPLETION_STATUS failure_of(const wr &, ibv_wc_status) OSD_COLD;
+/// The scatter/gather list of an operation; built in `built` where the port may not take the
+/// consumer's.
+OSD_ALWAYS_INLINE ibv_sge *gather(ibv_sge *built, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+{
+    if constexpr (port_features.direct_post)
+        return reinterpret_cast<ibv_sge *>(const_cast<DAT_LMR_TRIPLET *>(local));
+    for (DAT_COUNT i = 0; i < segments; ++i)
+        built[i] = {local[i].virtual_address, local[i].segment_length, local[i].lmr_context};
+    return built;
+}
+
+inline constexpr std::size_t built_entries = port_features.direct_post ? 1 : max_iov;
+
+struct types {
+    using hca = vrb::hca;
+    using pd = vrb::pd;
+    using mr = vrb::mr;
+    using cq = vrb::cq;
+    using qp = vrb::qp;
+    using wr = vrb::wr;
+    using cr = vrb::cr;
+    using listener = vrb::listener;
+};
+
+} // namespace dapl::verbs::vrb
+
+namespace dapl::verbs {
+
+struct transport : dapls_ib<vrb::types> {
+    static constexpr features claims = port_features;
+
+    static status dapls_ib_open_hca(hca &, const hca_open_params &);
+    static void dapls_ib_close_hca(hca &);
+    static void dapls_ib_query_hca(const hca &, hca_attr &);
+
+    static status dapls_ib_pd_alloc(hca &, pd &);
+    static void dapls_ib_pd_free(pd &);
+
+    static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &);
+    static void dapls_ib_mr_deregister(mr &);
+
+    static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
+    static void dapls_ib_cq_free(cq &);
+    static bool dapls_ib_completion_poll(cq &, completion &);
+    static void dapls_ib_completion_notify(cq &c) { vrb::notify_cq(c); }
+    static osd::wait_result dapls_ib_cq_wait(cq &c, osd::deadline until)
+    {
+        return vrb::wait_for_cq(c, until);
+    }
+    static void dapls_ib_cq_wakeup(cq &c) { vrb::wake_cq(c); }
+
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
+    static void dapls_ib_qp_free(qp &);
+    static status dapls_ib_qp_reset(qp &);
+
+    static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                     const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
+
+    static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
+    static void dapls_ib_remove_conn_listener(listener &);
+    static status dapls_ib_connect(qp &, const connect_params &);
+    static status dapls_ib_accept_connection(cr &, qp &, const private_data &);
+    static void dapls_ib_reject_connection(cr &, reject_reason, const private_data &);
+    static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS);
+    static void dapls_ib_disconnect_clean(qp &);
+
+private:
+    static unsigned send_flags(const qp &, const wr &, DAT_COMPLETION_FLAGS);
+    static bool poll_slowly(cq &, completion &);
+};
+
+OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
+{
+    c.consumer.enter();
+    if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
+        return poll_slowly(c, done);
+    if (c.head == c.count) {
+        const int got = ibv_poll_cq(c.fid, vrb::cq::batch, c.taken);
+        if (got <= 0) {
+            c.consumer.leave();
+            return false;
+        }
+        c.head = 0;
+        c.count = static_cast<std::uint32_t>(got);
+    }
+    const ibv_wc &entry = c.taken[c.head];
+    auto *request = reinterpret_cast<wr *>(entry.wr_id);
+    if (request->queue == nullptr) [[unlikely]] // the port's own
+        return poll_slowly(c, done);
+    ++c.head;
+    request->finished = true;
+    done.wr = request;
+    done.length = entry.byte_len;
+    done.status =
+        entry.status == IBV_WC_SUCCESS ? DAT_DTO_SUCCESS : vrb::failure_of(*request, entry.status);
+    c.consumer.leave();
+    return true;
+}
+
+inline bool transport::poll_slowly(cq &c, completion &done)
+{
+    c.consumer.leave();
+    return vrb::poll_aside(c, done);
+}
+
+OSD_ALWAYS_INLINE unsigned transport::send_flags(const qp &q, const wr &w,
+                                                 DAT_COMPLETION_FLAGS flags)
+{
+    unsigned out = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : IBV_SEND_SIGNALED;
+    if (flags != DAT_COMPLETION_DEFAULT_FLAG) [[unlikely]] {
+        if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
+            out |= IBV_SEND_SOLICITED;
+        if ((flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0)
+            out |= IBV_SEND_FENCE;
+    }
+    if constexpr (port_features.inline_send)
+        if (w.operation != DAT_DTO_RDMA_READ && w.length - 1 < q.max_inline) // no empty message
+            out |= IBV_SEND_INLINE;
+    return out;
+}
+
+OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT segments,
+                                                       const DAT_LMR_TRIPLET *local,
+                                                       const DAT_RMR_TRIPLET *remote,
+                                                       DAT_COMPLETION_FLAGS flags)
+{
+    const bool odd_read = w.operation == DAT_DTO_RDMA_READ && w.length != remote->segment_length;
+    q.send_door.enter();
+    ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
+    if (fid == nullptr || odd_read) [[unlikely]] {
+        q.send_door.leave();
+        return vrb::send_aside(q, w, segments, local, remote, flags);
+    }
+    ibv_sge built[vrb::built_entries];
+    ibv_send_wr request; // what is not set below is not looked at
+    request.wr_id = reinterpret_cast<std::uint64_t>(&w);
+    request.next = nullptr;
+    request.sg_list = vrb::gather(built, segments, local);
+    request.num_sge = segments;
+    request.send_flags = send_flags(q, w, flags);
+    request.opcode = IBV_WR_SEND;
+    if (w.operation != DAT_DTO_SEND) {
+        request.opcode = w.operation == DAT_DTO_RDMA_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+        request.wr.rdma.remote_addr = remote->virtual_address;
+        request.wr.rdma.rkey = remote->rmr_context;
+    }
+    w.finished = false;
+    w.previous = q.last_send;
+    q.last_send = &w;
+    ibv_send_wr *bad;
+    const int error = ibv_post_send(fid, &request, &bad);
+    if (error != 0) [[unlikely]]
+        q.last_send = w.previous;
+    q.send_door.leave();
+    return error == 0 ? success : vrb::refused_post(error);
+}
+
+OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT segments,
+                                                       const DAT_LMR_TRIPLET *local)
+{
+    q.recv_door.enter();
+    ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
+    if (fid == nullptr) [[unlikely]] {
+        q.recv_door.leave();
+        return vrb::recv_aside(q, w, segments, local);
+    }
+    ibv_sge built[vrb::built_entries];
+    ibv_recv_wr request;
+    request.wr_id = reinterpret_cast<std::uint64_t>(&w);
+    request.next = nullptr;
+    request.sg_list = vrb::gather(built, segments, local);
+    request.num_sge = segments;
+    w.finished = false;
+    w.previous = q.last_recv;
+    q.last_recv = &w;
+    ibv_recv_wr *bad;
+    const int error = ibv_post_recv(fid, &request, &bad);
+    if (error != 0) [[unlikely]]
+        q.last_recv = w.previous;
+    q.recv_door.leave();
+    return error == 0 ? success : vrb::refused_post(error);
+}
+
+} // namespace dapl::verbs

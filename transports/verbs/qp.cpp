@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace dapl::verbs {
+
+using namespace vrb;
+
+namespace {
+
+// ------------------------------------------------------------------------- the device's queue pair
+
+std::uint32_t at_least_one(DAT_COUNT n)
+{
+    return static_cast<std::uint32_t>(std::max(n, 1));
+}
+
+ibv_qp *make_fid(qp &q, std::uint32_t max_inline)
+{
+    ibv_qp_init_attr attr{};
+    attr.qp_context = &q;
+    attr.send_cq = q.send_cq->fid;
+    attr.recv_cq = q.recv_cq->fid;
+    attr.qp_type = IBV_QPT_RC;
+    attr.cap.max_send_wr = at_least_one(q.params.max_send) + 1; // the last word
+    attr.cap.max_recv_wr = at_least_one(q.params.max_recv);
+    attr.cap.max_send_sge = at_least_one(q.params.max_send_iov);
+    attr.cap.max_recv_sge = at_least_one(q.params.max_recv_iov);
+    attr.cap.max_inline_data = max_inline;
+    ibv_qp *fid = ibv_create_qp(q.domain, &attr);
+    q.max_inline = fid == nullptr ? 0 : attr.cap.max_inline_data;
+    return fid;
+}
+
+/// Receives can be posted from this state on.
+int to_init(const hca &device, ibv_qp *fid)
+{
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = device.port_number;
+    attr.qp_access_flags =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    int mask = IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    if (!device.iwarp)
+        mask |= IBV_QP_PKEY_INDEX;
+    return ibv_modify_qp(fid, &attr, mask);
+}
+
+status make_queue_pair(hca &device, qp &q)
+{
+    ibv_qp *fid = nullptr;
+    if constexpr (port_features.inline_send)
+        fid = make_fid(q, device.tuned.max_inline);
+    if (fid == nullptr)
+        fid = make_fid(q, 0);
+    int error = fid == nullptr ? errno : to_init(device, fid);
+    if (error == 0) {
+        osd::lock_guard hold(q.lock);
+        q.own = fid;
+        q.state = phase::idle;
+        q.broken = false;
+        q.fid.store(fid, std::memory_order_release);
+        return success;
+    }
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no queue pair for %d sends and %d receives: %s", device.name,
+             q.params.max_send, q.params.max_recv, std::strerror(error));
+    if (fid != nullptr)
+        ibv_destroy_qp(fid);
+    return control_error(error);
+}
+
+// ------------------------------------------------------------------------------------ posting
+
+/// Makes the entries no longer in sum than `limit`.
+int clip(ibv_sge *out, DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_UINT64 limit)
+{
+    int used = 0;
+    for (DAT_COUNT i = 0; i < segments && limit != 0; ++i) {
+        const auto length =
+            static_cast<std::uint32_t>(std::min<DAT_UINT64>(local[i].segment_length, limit));
+        out[used++] = {local[i].virtual_address, length, local[i].lmr_context};
+        limit -= length;
+    }
+    return used;
+}
+
+ibv_wr_opcode opcode_of(const wr &w)
+{
+    switch (w.operation) {
+    case DAT_DTO_RDMA_READ:
+        return IBV_WR_RDMA_READ;
+    case DAT_DTO_RDMA_WRITE:
+        return IBV_WR_RDMA_WRITE;
+    default:
+        return IBV_WR_SEND;
+    }
+}
+
+unsigned flags_of(DAT_COMPLETION_FLAGS flags)
+{
+    unsigned out = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : IBV_SEND_SIGNALED;
+    if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
+        out |= IBV_SEND_SOLICITED;
+    if ((flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0)
+        out |= IBV_SEND_FENCE;
+    return out;
+}
+
+void flush_one(cq &c, wr &w)
+{
+    fifo<wr> alone;
+    alone.push(w);
+    flush(c, alone);
+}
+
+/// Sets aside what was posted and has not come back, in its order. Operations know their
+/// predecessor: the last is where the search begins.
+void flush_rest(cq &c, wr *last)
+{
+    wr *oldest_first = nullptr;
+    while (last != nullptr && !last->finished) {
+        last->next = oldest_first;
+        oldest_first = last;
+        // A predecessor that is back may have been used anew.
+        const bool right =
+            last->previous != nullptr && last->previous->sequence == last->sequence - 1;
+        last = right ? last->previous : nullptr;
+    }
+    fifo<wr> in_order;
+    while (oldest_first != nullptr) {
+        wr *w = oldest_first;
+        oldest_first = w->next;
+        in_order.push(*w);
+    }
+    flush(c, in_order);
+}
+
+/// No operation is on its way to the device any more, and none sets out without the lock.
+void shut_doors(qp &q) OSD_REQUIRES(q.lock)
+{
+    q.fid.store(nullptr);
+    osd::fence_all_threads();
+    q.send_door.wait_until_empty();
+    q.recv_door.wait_until_empty();
+}
+
+void harvest_both(qp &q, std::uint32_t number)
+{
+    q.broken |= harvest(*q.send_cq, number);
+    if (q.recv_cq != q.send_cq)
+        q.broken |= harvest(*q.recv_cq, number);
+}
+
+/// A device may forget the completions of a queue pair that is destroyed: the good ones are saved
+/// before. Some do not flush what is posted after a failure: so it is destroyed at once, and what
+/// then has not come back never will.
+void destroy_fid(qp &q) OSD_REQUIRES(q.lock)
+{
+    shut_doors(q);
+    const std::uint32_t number = q.own->qp_num;
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    (void)ibv_modify_qp(q.own, &attr, IBV_QP_STATE); // it may be there already
+    harvest_both(q, number);
+    const int error = ibv_destroy_qp(q.own);
+    if (error != 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a queue pair was not destroyed: %s", q.device->name,
+                 std::strerror(error));
+    q.own = nullptr;
+    harvest_both(q, number);
+}
+
+void forget_rest(qp &q) OSD_REQUIRES(q.lock)
+{
+    q.last_send = q.last_recv = nullptr;
+    q.last_word_said = false;
+    q.last_word.finished = false;
+}
+
+/// Ends everything that is under way for q. What has not come back does not come back.
+void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    let_go(device, q);
+    {
+        osd::lock_guard hold(q.lock);
+        if (q.own != nullptr)
+            destroy_fid(q);
+        forget_rest(q);
+        q.state = phase::dead;
+    }
+    static_cast<todo_link &>(q).unlink();
+    wait_quiet(device, &q);
+}
+
+} // namespace
+
+namespace vrb {
+
+status refused_post(int error)
+{
+    error = std::abs(error); // some drivers have the sign of the kernel
+    if (error == ENOMEM || error == EAGAIN || error == ENOSPC)
+        return out_of_memory;
+    dapl_log(DAPL_DBG_TYPE_ERR, "the device refused an operation: %s", std::strerror(error));
+    return error == EINVAL ? invalid_parameter(2) : status::error(DAT_INTERNAL_ERROR);
+}
+
+status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                  const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.own == nullptr) {
+        flush_one(*q.send_cq, w);
+        return success;
+    }
+    const bool read = w.operation == DAT_DTO_RDMA_READ;
+    ibv_sge entries[max_iov];
+    ibv_send_wr request{};
+    request.wr_id = reinterpret_cast<std::uint64_t>(&w);
+    request.sg_list = entries;
+    request.num_sge = clip(entries, segments, local, read ? remote->segment_length : UINT64_MAX);
+    request.opcode = opcode_of(w);
+    request.send_flags = flags_of(flags);
+    if (remote != nullptr) {
+        request.wr.rdma.remote_addr = remote->virtual_address;
+        request.wr.rdma.rkey = remote->rmr_context;
+    }
+    w.finished = false;
+    w.previous = q.last_send;
+    ibv_send_wr *bad = nullptr;
+    const int error = ibv_post_send(q.own, &request, &bad);
+    if (error != 0)
+        return refused_post(error);
+    q.last_send = &w;
+    return success;
+}
+
+status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.own == nullptr) {
+        flush_one(*q.recv_cq, w);
+        return success;
+    }
+    ibv_sge entries[max_iov];
+    ibv_recv_wr request{};
+    request.wr_id = reinterpret_cast<std::uint64_t>(&w);
+    request.sg_list = entries;
+    request.num_sge = clip(entries, segments, local, UINT64_MAX);
+    w.finished = false;
+    w.previous = q.last_recv;
+    ibv_recv_wr *bad = nullptr;
+    const int error = ibv_post_recv(q.own, &request, &bad);
+    if (error != 0)
+        return refused_post(error);
+    q.last_recv = &w;
+    return success;
+}
+
+phase phase_of(qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    return q.state;
+}
+
+void set_phase(qp &q, phase state)
+{
+    osd::lock_guard hold(q.lock);
+    q.state = state;
+}
+
+void tear_down(hca &, qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.own != nullptr)
+        destroy_fid(q);
+    flush_rest(*q.send_cq, q.last_send);
+    flush_rest(*q.recv_cq, q.last_recv);
+    forget_rest(q);
+    q.state = phase::dead;
+}
+
+bool say_last_word(qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.last_word_said)
+        return true;
+    shut_doors(q);
+    ibv_send_wr request{};
+    request.wr_id = reinterpret_cast<std::uint64_t>(&q.last_word);
+    request.opcode = IBV_WR_RDMA_WRITE; // of nothing: no key, no place
+    request.send_flags = IBV_SEND_SIGNALED;
+    ibv_send_wr *bad = nullptr;
+    q.last_word.finished = false;
+    q.last_word_said = ibv_post_send(q.own, &request, &bad) == 0;
+    return q.last_word_said;
+}
+
+bool last_word_is_back(qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    q.broken |= harvest(*q.send_cq, q.own->qp_num);
+    if (!q.last_word.finished)
+        return false;
+    if (q.last_word.done_status == DAT_DTO_SUCCESS && q.last_send != nullptr)
+        q.last_send->finished = true; // though its success may be one that nobody wants to know
+    return true;
+}
+
+} // namespace vrb
+
+status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
+                                    const qp_params &params)
+{
+    hca &device = *domain.device;
+    q.device = &device;
+    q.domain = domain.fid;
+    q.send_cq = send_cq != nullptr ? send_cq : &device.spare;
+    q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
+    q.params = params;
+    q.verdict = {};
+    const status made = make_queue_pair(device, q);
+    if (!made.ok())
+        return made;
+    osd::lock_guard hold(device.lock);
+    device.qps.push(q);
+    return success;
+}
+
+void transport::dapls_ib_qp_free(qp &q)
+{
+    hca &device = *q.device;
+    if (device.foreign())
+        return;
+    osd::lock_guard hold(device.lock);
+    quit(device, q);
+    static_cast<all_link &>(q).unlink();
+}
+
+status transport::dapls_ib_qp_reset(qp &q)
+{
+    hca &device = *q.device;
+    {
+        osd::lock_guard hold(device.lock);
+        quit(device, q);
+    }
+    return make_queue_pair(device, q);
+}
+
+} // namespace dapl::verbs
