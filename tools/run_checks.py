@@ -10,6 +10,7 @@ kept in .check/, a file for each step.
 import argparse
 import dataclasses
 import datetime
+import fnmatch
 import json
 import os
 import pathlib
@@ -30,6 +31,13 @@ PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.execu
 MESON = "/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson"
 SYSTEM_LIBDAT2 = [pathlib.Path(folder) for folder in
                   (f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64")]
+CROSS_FILES = ROOT / "osd/windows"
+WINE = (
+    ("WINEPREFIX", str(WORK / "wine")),
+    ("WINEDEBUG", "-all"),
+    ("WINEDLLOVERRIDES", "mscoree,mshtml="),  # else it asks whether to download them
+)
+WITHOUT_MACHINE = ("--no-suite", "vm")  # the virtual machine is the same for every build
 STEP_SECONDS = 4 * 3600  # a step that takes longer hangs
 
 ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
@@ -77,6 +85,16 @@ BUILDS = {
         patience=15,
         fixed_addresses=True,
     ),
+    "windows": Build(
+        options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini",),
+        environment=WINE,
+    ),
+    "windows-threads": Build(
+        options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini",
+                 f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini",
+                 "-Dplain_variants=false", "-Doptimization=1"),
+        environment=WINE,
+    ),
 }
 
 
@@ -99,7 +117,8 @@ def compile_tree(step: "Running", name: str) -> None:
     build = BUILDS[name]
     folder = build_dir(name)
     if not (folder / "build.ninja").exists():
-        environment = {"CC": build.compiler[0], "CXX": build.compiler[1]}
+        environment = {**dict(build.environment),
+                       "CC": build.compiler[0], "CXX": build.compiler[1]}
         if step.run([MESON, "setup", str(folder), str(ROOT), *build.options], environment) != 0:
             raise StepFailed(f"{name}: meson setup")
     if step.run(["ninja", "-C", str(folder)]) != 0:
@@ -138,11 +157,16 @@ class Running:
     def __init__(self, name: str):
         self.name = name
         self.outcome = Outcome()
+        self.skipped_because: list[str] = []
         self.log = WORK / f"{name}.log"
         self._began = time.monotonic()
         self._shown = self._began
         self._detail = ""
         self.log.write_text("")
+
+    def skip(self, reason: str) -> None:
+        self.outcome.skipped += 1
+        self.skipped_because.append(reason)
 
     @property
     def seconds(self) -> float:
@@ -210,7 +234,7 @@ def meson_tests(step: Running, name: str, *more: str) -> None:
     compile_tree(step, name)
     build = BUILDS[name]
     command = [MESON, "test", "--no-rebuild", "-C", str(build_dir(name)), "--print-errorlogs",
-               "--num-processes", "4",  # they mostly wait
+               "--num-processes", "6",  # they mostly wait
                "--timeout-multiplier", str(build.patience), *more]
     record = build_dir(name) / "meson-logs/testlog.json"
     record.unlink(missing_ok=True)
@@ -275,6 +299,20 @@ def preloads(build: Build, folder: pathlib.Path) -> list[str]:
     return [word for library in libraries for word in ("--preload", library)]
 
 
+def windows(step: Running) -> None:
+    """Cross-build what there is for Windows, and run its tests by Wine."""
+    programs = ("x86_64-w64-mingw32-g++-win32", "x86_64-w64-mingw32-g++-posix",
+                "/usr/lib/wine/wine64")
+    missing = [program for program in programs if not shutil.which(program)]
+    if os.uname().machine != "x86_64":
+        missing.append("a processor of the x86_64 kind")
+    if missing:
+        step.skip(f"missing: {', '.join(missing)}")
+        return
+    meson_tests(step, "windows")
+    meson_tests(step, "windows-threads")
+
+
 def licence_lines(step: Running) -> None:
     """Every file says in its first lines under which licence it is."""
     listed = git("ls-files", "-co", "--exclude-standard", "-z")
@@ -317,27 +355,31 @@ def steps() -> list[Step]:
         Step("clients-debian", "the same with Debian's libdat2", clients("gcc", "debian", "@short")),
         Step("clang", "clang with -Wthread-safety compiles everything",
              lambda step: compile_tree(step, "clang")),
-                Step("asan", "address and undefined-behaviour sanitizers; all tests", tests("asan")),
+        Step("asan", "address and undefined-behaviour sanitizers; all tests", tests("asan", *WITHOUT_MACHINE)),
         Step("asan-clients", "DAT programs on sanitized libraries",
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix,dapltest-L")),
-                Step("tsan", "thread sanitizer; unit and port tests",
-             tests("tsan", "--no-suite", "clients", "--no-suite", "conformance")),
-        Step("clang-tests", "all tests, compiled by clang", tests("clang"), "long"),
+        Step("tsan", "thread sanitizer; unit and port tests",
+             tests("tsan", *WITHOUT_MACHINE, "--no-suite", "clients",
+                   "--no-suite", "conformance")),
+        Step("clang-tests", "all tests, compiled by clang", tests("clang", *WITHOUT_MACHINE), "long"),
     ]
+    # Several programs that start together now and then hang in Wine when its server does not run.
+    table.append(Step("windows", "libraries for Windows; their tests, run by Wine", windows, "long"))
     for whose in ("ours", "debian"):
         table += [Step(f"rounds-{whose}-{number}", f"5 of 20 whole client rounds, libdat2: {whose}",
                        clients("gcc", whose, "@default", 5), "long") for number in range(1, 5)]
     table += [Step(f"repeat-{number}", "10 of 100 times all tests",
-                   tests("gcc", "--repeat", "10"), "long") for number in range(1, 11)]
+                   tests("gcc", "--repeat", "10", *WITHOUT_MACHINE), "long") for number in range(1, 11)]
     table += [
-        Step("asan-repeat", "10 times all tests, sanitized", tests("asan", "--repeat", "10"), "long"),
+        Step("asan-repeat", "10 times all tests, sanitized",
+             tests("asan", "--repeat", "10", *WITHOUT_MACHINE), "long"),
         Step("asan-rounds", "3 whole client rounds on sanitized libraries",
              clients("asan", "ours", "@short", 3), "long"),
-                Step("tsan-conformance", "black-box cases, thread sanitizer",
+        Step("tsan-conformance", "black-box cases, thread sanitizer",
              tests("tsan", "--suite", "conformance"), "long"),
         Step("tsan-repeat", "10 times unit and port tests, thread sanitizer",
-             tests("tsan", "--repeat", "10", "--no-suite", "clients", "--no-suite", "conformance"),
-             "long"),
+             tests("tsan", "--repeat", "10", *WITHOUT_MACHINE, "--no-suite", "clients",
+                   "--no-suite", "conformance"), "long"),
     ]
     return table
 
@@ -430,6 +472,8 @@ def execute(step: Step) -> Running:
     outcome = running.outcome
     print(f"{step.name:<18} {colour(str(outcome), 31 if outcome.failed else 32)}, "
           f"{running.seconds:.0f} s", flush=True)
+    for reason in running.skipped_because:
+        print(f"    skipped, {reason}", flush=True)
     if outcome.failed:
         for failure in outcome.failures[:20]:
             print(f"    {failure}")
@@ -460,10 +504,11 @@ def run_steps(chosen: list[Step], record: Record | None) -> Outcome:
 def choose(options: argparse.Namespace) -> list[Step]:
     table = steps()
     if options.only:
-        unknown = set(options.only) - {step.name for step in table}
-        if unknown:
-            raise SystemExit(f"check: there is no step {', '.join(sorted(unknown))}; see --list")
-        return [step for step in table if step.name in options.only]
+        for pattern in options.only:
+            if not fnmatch.filter([step.name for step in table], pattern):
+                raise SystemExit(f"check: there is no step {pattern}; see --list")
+        return [step for step in table
+                if any(fnmatch.fnmatchcase(step.name, pattern) for pattern in options.only)]
     if options.full:
         return table
     return [step for step in table
@@ -478,8 +523,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     how.add_argument("--full", action="store_true",
                      help="also the long rounds, hours; goes on where it was stopped, "
                      "unless a file has changed; writes .check/full.log")
-    how.add_argument("--only", action="append", metavar="STEP",
-                     help="this step only (may be repeated)")
+    parser.add_argument("--only", action="append", metavar="STEP",
+                        help="this step only, or those of a pattern (may be repeated); with "
+                        "--full it goes on and is logged as that does")
     parser.add_argument("--restart", action="store_true", help="with --full: forget what is done")
     parser.add_argument("--list", action="store_true", help="list the steps and stop")
     return parser.parse_args(arguments)
