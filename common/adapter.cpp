@@ -130,8 +130,11 @@ status adapter::close(DAT_CLOSE_FLAGS how)
 /// Top down: who waits goes home, who listens stops, then everything in the order of its uses.
 void adapter::tear_down()
 {
-    evds.for_each([](evd &e) { e.abort_waiter(); });
-    cnos.for_each([](cno &c) { c.kill(); });
+    bool sent_home = false;
+    evds.for_each([&](evd &e) { sent_home |= e.abort_waiter(); });
+    cnos.for_each([&](cno &c) { sent_home |= c.kill(); });
+    if (sent_home)
+        outlive_leaving_threads();
     rmrs.for_each([this](rmr &r) { destroy(rmrs, r); });
     sps.for_each([this](service_point &sp) {
         sp.stop_listening();

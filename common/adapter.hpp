@@ -107,6 +107,10 @@ private:
     adapter *next_open_ = nullptr;
 };
 
+/// Threads that were sent home may still execute their last instructions here when the registry
+/// unloads the library. Keeps it in memory until it is loaded once more.
+void outlive_leaving_threads();
+
 status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
                     DAT_IA_HANDLE *out);
 

@@ -86,13 +86,15 @@ bool cno::has_waiters()
     return waiters_ != 0;
 }
 
-void cno::kill()
+bool cno::kill()
 {
     osd::lock_guard hold(lock_);
+    const bool had_waiters = waiters_ != 0;
     dead_ = true;
     triggered_changed_.broadcast();
     while (waiters_ != 0)
         (void)triggered_changed_.wait(lock_, osd::deadline::never());
+    return had_waiters;
 }
 
 namespace {

@@ -33,8 +33,9 @@ public:
     /// waiters.
     void forget(evd &gone) OSD_EXCLUDES(lock_);
     bool has_waiters() OSD_EXCLUDES(lock_);
-    /// Sends every waiter home with CNO_DEAD and returns when the last has left.
-    void kill() OSD_EXCLUDES(lock_);
+    /// Sends every waiter home with CNO_DEAD and returns when the last has left; false when there
+    /// was none.
+    bool kill() OSD_EXCLUDES(lock_);
 
 private:
     std::atomic<std::uint32_t> pins_{0};

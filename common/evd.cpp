@@ -288,10 +288,13 @@ void evd::set_waitable(bool waitable)
         wake();
 }
 
-void evd::abort_waiter()
+bool evd::abort_waiter()
 {
-    for (aborted_.store(true); has_waiter(); osd::yield())
+    aborted_.store(true);
+    const bool had_waiter = has_waiter();
+    for (; has_waiter(); osd::yield())
         wake();
+    return had_waiter;
 }
 
 // ----------------------------------------------------------------------------------- producing

@@ -40,8 +40,8 @@ public:
     void set_enabled(bool enabled);
     void set_cno(cno *target);
     bool has_waiter() const { return claim_.load(std::memory_order_acquire) == claim::waiting; }
-    /// Sends the waiter home with DAT_ABORT and returns when it has left.
-    void abort_waiter();
+    /// Sends the waiter home with DAT_ABORT and returns when it has left; false when there was none.
+    bool abort_waiter();
 
     // --- the producers' side ---
 

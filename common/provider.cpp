@@ -3,11 +3,13 @@
 // adapter line of dat.conf.
 #include "dapl_api.hpp"
 #include "dapl_debug.hpp"
+#include "osd_system.hpp"
 #include "osd_thread.hpp"
 
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 extern "C" {
 OSD_EXPORT void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params);
@@ -21,6 +23,7 @@ namespace {
 
 osd::mutex lines_lock;
 provider_line *lines OSD_GUARDED_BY(lines_lock) = nullptr;
+void *kept_loaded OSD_GUARDED_BY(lines_lock) = nullptr;
 long loaded_by = 0; // process; a forked child owns nothing of ours
 
 bool same_line(const DAT_PROVIDER_INFO &a, const DAT_PROVIDER_INFO &b)
@@ -206,6 +209,18 @@ void remove_line(const DAT_PROVIDER_INFO &info)
     free_line(gone);
 }
 
+/// The registry has loaded us again, so the code of whoever left last time is safe anyhow.
+void end_keeping_loaded()
+{
+    void *kept = nullptr;
+    {
+        osd::lock_guard hold(lines_lock);
+        std::swap(kept, kept_loaded);
+    }
+    if (kept != nullptr)
+        osd::library_close(kept);
+}
+
 object *any_object(DAT_HANDLE handle)
 {
     if (!could_be_handle(handle))
@@ -215,6 +230,13 @@ object *any_object(DAT_HANDLE handle)
 }
 
 } // namespace
+
+void outlive_leaving_threads()
+{
+    osd::lock_guard hold(lines_lock);
+    if (kept_loaded == nullptr)
+        kept_loaded = osd::library_hold(&lines);
+}
 
 DAT_RETURN dapl_set_consumer_context(DAT_HANDLE handle, DAT_CONTEXT context)
 {
@@ -254,6 +276,7 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
     using namespace dapl::DAPL_TRANSPORT;
     debug_init();
     loaded_by = osd::process_id();
+    end_keeping_loaded();
     register_line(*info, params);
 }
 

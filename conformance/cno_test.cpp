@@ -49,8 +49,6 @@ void count_call(DAT_PVOID calls, DAT_EVD_HANDLE evd)
     ++static_cast<agent_calls *>(calls)->number;
 }
 
-void on_signal(int) {}
-
 } // namespace
 
 TEST_CASE("CNO-01: create and query check their arguments" *
@@ -360,9 +358,7 @@ TEST_CASE("CNO-17: a completion that came before the CNO was attached triggers i
 TEST_CASE("CNO-18: a signal ends a wait with INTERRUPTED_CALL, bare" *
           hint("restart the wait after EINTR, or set the error class on INTERRUPTED_CALL"))
 {
-    struct sigaction action {};
-    action.sa_handler = on_signal;
-    ::sigaction(SIGUSR1, &action, nullptr);
+    catch_signal();
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);

@@ -41,13 +41,6 @@ void reset_both(connected_pair &pair)
     MUST(dat_ep_reset(pair.passive.ep));
 }
 
-DAT_EP_PARAM param_of(DAT_EP_HANDLE ep)
-{
-    DAT_EP_PARAM param{};
-    MUST(dat_ep_query(ep, DAT_EP_FIELD_ALL, &param));
-    return param;
-}
-
 } // namespace
 
 TEST_CASE("CONN-01: connect checks its arguments, and leaves the endpoint unconnected" *
@@ -111,11 +104,11 @@ TEST_CASE("CONN-03: both sides learn that they are connected, and of whom" *
         CHECK(event.event_data.connect_event_data.private_data_size == 0);
         CHECK(side->state() == DAT_EP_STATE_CONNECTED);
     }
-    const DAT_EP_PARAM param = param_of(from.ep);
+    const DAT_EP_PARAM param = ep_param(from.ep);
     REQUIRE(param.remote_ia_address_ptr != nullptr);
     CHECK(param.remote_ia_address_ptr->sa_family == ia.address()->sa_family);
     CHECK(param.remote_port_qual == at.qualifier);
-    CHECK(param_of(to.ep).remote_ia_address_ptr != nullptr);
+    CHECK(ep_param(to.ep).remote_ia_address_ptr != nullptr);
     CHECK(stays_empty(from.connect_evd, milliseconds(1)));
     CHECK(stays_empty(to.connect_evd, milliseconds(1)));
 }
@@ -343,9 +336,9 @@ TEST_CASE(
                  .disconnect(round % 3 == 0 ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG));
         next_connection(pair.active.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
         next_connection(pair.passive.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
-        const DAT_EP_PARAM before = param_of(pair.active.ep);
+        const DAT_EP_PARAM before = ep_param(pair.active.ep);
         reset_both(pair);
-        const DAT_EP_PARAM after = param_of(pair.active.ep);
+        const DAT_EP_PARAM after = ep_param(pair.active.ep);
         CHECK(after.ep_state == DAT_EP_STATE_UNCONNECTED);
         CHECK(after.remote_ia_address_ptr == nullptr);
         CHECK(after.remote_port_qual == 0);
@@ -402,7 +395,7 @@ TEST_CASE("CONN-17: dup_connect goes where the other endpoint is connected to" *
     await_established(copy, copy_to);
     move_data(copy, copy_to);
     CHECK(same_code(dup(model.ep, 1000, 0), bad_state(DAT_INVALID_STATE_EP_CONNECTED)));
-    CHECK(param_of(copy.ep).remote_port_qual == at.qualifier);
+    CHECK(ep_param(copy.ep).remote_port_qual == at.qualifier);
 }
 
 TEST_CASE("CONN-18: freeing a connected endpoint ends the connection for its peer" *

@@ -11,20 +11,6 @@
 namespace conformance {
 namespace {
 
-DAT_DTO_COOKIE cookie_of(std::uint64_t value)
-{
-    DAT_DTO_COOKIE cookie{};
-    cookie.as_64 = value;
-    return cookie;
-}
-
-DAT_EP_PARAM param_of(const end &side)
-{
-    DAT_EP_PARAM param{};
-    MUST(dat_ep_query(side.ep, DAT_EP_FIELD_ALL, &param));
-    return param;
-}
-
 std::vector<DAT_LMR_TRIPLET> slices(const region &memory, std::size_t offset, std::size_t each,
                                     std::size_t number)
 {
@@ -61,11 +47,6 @@ void expect_success(DAT_EVD_HANDLE evd, DAT_DTOS operation, std::uint64_t cookie
 bool acknowledged()
 {
     return the_settings().promised("acknowledged");
-}
-
-bool ends_connection(DAT_EVENT_NUMBER number)
-{
-    return number == DAT_CONNECTION_EVENT_BROKEN || number == DAT_CONNECTION_EVENT_DISCONNECTED;
 }
 
 /// Both sides learn once that the connection was broken. `failing` is the side whose operation
@@ -190,7 +171,7 @@ TEST_CASE("DTO-04: as many segments as the endpoint allows are gathered and scat
 {
     adapter ia;
     connected_pair pair(ia);
-    const DAT_EP_ATTR attr = param_of(pair.active).ep_attr;
+    const DAT_EP_ATTR attr = ep_param(pair.active.ep).ep_attr;
     const auto out = static_cast<std::size_t>(attr.max_request_iov);
     const auto in = static_cast<std::size_t>(attr.max_recv_iov);
     const std::size_t total = out * 96;
@@ -209,7 +190,7 @@ TEST_CASE("DTO-05: segments are taken in the order given" *
 {
     adapter ia;
     connected_pair pair(ia);
-    if (param_of(pair.active).ep_attr.max_request_iov < 2)
+    if (ep_param(pair.active.ep).ep_attr.max_request_iov < 2)
         return;
     pair.active.memory.fill(0, 300, 6);
     std::vector<DAT_LMR_TRIPLET> from{pair.active.memory.local(200, 100),
@@ -228,7 +209,7 @@ TEST_CASE("DTO-06: posts check their arguments, and nothing completes" *
     adapter ia;
     connected_pair pair(ia);
     end &by = pair.active;
-    const DAT_EP_ATTR attr = param_of(by).ep_attr;
+    const DAT_EP_ATTR attr = ep_param(by.ep).ep_attr;
     const auto too_many =
         static_cast<std::size_t>(std::max(attr.max_request_iov, attr.max_recv_iov)) + 1;
     auto iov = slices(by.memory, 0, 8, too_many);
@@ -328,7 +309,7 @@ TEST_CASE("DTO-10: RDMA gathers and scatters its local segments" *
 {
     adapter ia;
     connected_pair pair(ia);
-    const DAT_EP_ATTR attr = param_of(pair.active).ep_attr;
+    const DAT_EP_ATTR attr = ep_param(pair.active.ep).ep_attr;
     const auto writes =
         static_cast<std::size_t>(std::min(attr.max_request_iov, attr.max_rdma_write_iov));
     const auto reads =
@@ -375,7 +356,7 @@ TEST_CASE("DTO-12: a suppressed success is silent, and later completions prove i
     adapter ia;
     connected_pair pair(ia);
     end &from = pair.active;
-    const DAT_COUNT depth = param_of(from).ep_attr.max_request_dtos;
+    const DAT_COUNT depth = ep_param(from.ep).ep_attr.max_request_dtos;
     for (int round = 0; round < 20; ++round) {
         for (DAT_COUNT i = 1; i < depth; ++i)
             MUST(from.write(0, 64, pair.passive.memory.remote(0, 64), 7,
@@ -420,7 +401,7 @@ TEST_CASE("DTO-14: messages arrive in the order sent, into the receives in the o
     connected_pair pair(ia);
     end &from = pair.active;
     end &to = pair.passive;
-    const auto depth = static_cast<std::uint64_t>(param_of(to).ep_attr.max_recv_dtos);
+    const auto depth = static_cast<std::uint64_t>(ep_param(to.ep).ep_attr.max_recv_dtos);
     for (int round = 0; round < 20; ++round) {
         for (std::uint64_t i = 0; i < depth; ++i)
             MUST(to.recv(i * 64, 64, i));
@@ -442,7 +423,7 @@ TEST_CASE("DTO-15: more requests than the endpoint takes are INSUFFICIENT_RESOUR
     adapter ia;
     connected_pair pair(ia);
     end &from = pair.active;
-    const DAT_COUNT depth = param_of(from).ep_attr.max_request_dtos;
+    const DAT_COUNT depth = ep_param(from.ep).ep_attr.max_request_dtos;
     const DAT_RMR_TRIPLET there = pair.passive.memory.remote(0, 64);
     for (int round = 0; round < 3; ++round) {
         for (DAT_COUNT i = 0; i < depth; ++i)
@@ -461,7 +442,7 @@ TEST_CASE("DTO-16: more receives than the endpoint takes are INSUFFICIENT_RESOUR
     adapter ia;
     connected_pair pair(ia);
     end &to = pair.passive;
-    const DAT_COUNT depth = param_of(to).ep_attr.max_recv_dtos;
+    const DAT_COUNT depth = ep_param(to.ep).ep_attr.max_recv_dtos;
     for (DAT_COUNT i = 0; i < depth; ++i)
         CHECK(same_code(to.recv(0, 64), DAT_SUCCESS));
     CHECK(same_type(to.recv(0, 64), DAT_INSUFFICIENT_RESOURCES));
@@ -627,7 +608,8 @@ TEST_CASE("DTO-23: all that is posted comes back once when the connection ends, 
     for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
         CAPTURE(how);
         connected_pair pair(ia);
-        const auto depth = static_cast<std::uint64_t>(param_of(pair.active).ep_attr.max_recv_dtos);
+        const auto depth =
+            static_cast<std::uint64_t>(ep_param(pair.active.ep).ep_attr.max_recv_dtos);
         for (std::uint64_t i = 0; i < depth; ++i) {
             MUST(pair.active.recv(0, 64, i));
             MUST(pair.passive.recv(0, 64, i));

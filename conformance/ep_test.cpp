@@ -7,18 +7,11 @@
 namespace conformance {
 namespace {
 
-DAT_EP_PARAM param_of(DAT_EP_HANDLE ep)
-{
-    DAT_EP_PARAM param{};
-    MUST(dat_ep_query(ep, DAT_EP_FIELD_ALL, &param));
-    return param;
-}
-
 /// What the adapter gives those who ask for nothing.
 DAT_EP_ATTR default_attr(adapter &ia)
 {
     end own(ia);
-    return param_of(own.ep).ep_attr;
+    return ep_param(own.ep).ep_attr;
 }
 
 bool same_attr(const DAT_EP_ATTR &a, const DAT_EP_ATTR &b)
@@ -245,7 +238,7 @@ TEST_CASE("EP-04: query tells objects, state and addresses of a new endpoint" *
 {
     adapter ia;
     end own(ia);
-    const DAT_EP_PARAM param = param_of(own.ep);
+    const DAT_EP_PARAM param = ep_param(own.ep);
     CHECK(param.ia_handle == ia.handle);
     CHECK(param.ep_state == DAT_EP_STATE_UNCONNECTED);
     CHECK(param.pz_handle == own.pz);
@@ -273,7 +266,7 @@ TEST_CASE("EP-05: query tells attributes at least as large as those asked for" *
     end_options options;
     options.attr = &attr;
     end own(ia, options);
-    const DAT_EP_ATTR actual = param_of(own.ep).ep_attr;
+    const DAT_EP_ATTR actual = ep_param(own.ep).ep_attr;
     CHECK(actual.max_recv_dtos >= 7);
     CHECK(actual.max_request_dtos >= 9);
     CHECK(actual.max_recv_iov >= 1);
@@ -300,7 +293,7 @@ TEST_CASE("EP-06: the default attributes are within the adapter's limits" *
     end_options options;
     options.attr = &attr;
     end own(ia, options);
-    CHECK(same_attr(param_of(own.ep).ep_attr, attr));
+    CHECK(same_attr(ep_param(own.ep).ep_attr, attr));
 }
 
 TEST_CASE("EP-07: query tells unknown bits and a missing structure" *
@@ -354,7 +347,7 @@ TEST_CASE("EP-10: modify refuses fields that never change, and bad values" *
 {
     adapter ia;
     end own(ia);
-    DAT_EP_PARAM param = param_of(own.ep);
+    DAT_EP_PARAM param = ep_param(own.ep);
     for (DAT_EP_PARAM_MASK field :
          {DAT_EP_FIELD_IA_HANDLE, DAT_EP_FIELD_EP_STATE, DAT_EP_FIELD_COMM,
           DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR, DAT_EP_FIELD_LOCAL_PORT_QUAL,
@@ -376,7 +369,7 @@ TEST_CASE("EP-11: modify changes all that is asked for" *
     adapter ia;
     end own(ia);
     end other(ia);
-    DAT_EP_PARAM wanted = param_of(own.ep);
+    DAT_EP_PARAM wanted = ep_param(own.ep);
     wanted.pz_handle = other.pz;
     wanted.recv_evd_handle = other.recv_evd;
     wanted.request_evd_handle = other.request_evd;
@@ -389,7 +382,7 @@ TEST_CASE("EP-11: modify changes all that is asked for" *
                            DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS |
                            DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_IOV,
                        &wanted));
-    const DAT_EP_PARAM now = param_of(own.ep);
+    const DAT_EP_PARAM now = ep_param(own.ep);
     CHECK(now.pz_handle == other.pz);
     CHECK(now.recv_evd_handle == other.recv_evd);
     CHECK(now.request_evd_handle == other.request_evd);
@@ -411,7 +404,7 @@ TEST_CASE("EP-12: modify that fails in one field changes none" *
     adapter ia;
     end own(ia);
     end other(ia);
-    const DAT_EP_PARAM before = param_of(own.ep);
+    const DAT_EP_PARAM before = ep_param(own.ep);
     DAT_EP_PARAM wanted = before;
     wanted.recv_evd_handle = other.recv_evd;
     wanted.ep_attr.max_request_dtos = 3;
@@ -423,7 +416,7 @@ TEST_CASE("EP-12: modify that fails in one field changes none" *
     wanted.ep_attr.max_recv_dtos = -1;
     CHECK(same_code(dat_ep_modify(own.ep, two | DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &wanted),
                     bad_arg(3)));
-    const DAT_EP_PARAM after = param_of(own.ep);
+    const DAT_EP_PARAM after = ep_param(own.ep);
     CHECK(after.recv_evd_handle == before.recv_evd_handle);
     CHECK(after.connect_evd_handle == before.connect_evd_handle);
     CHECK(same_attr(after.ep_attr, before.ep_attr));
@@ -632,8 +625,8 @@ TEST_CASE("EP-25: query and get_status work in every state" *
           hint("take a lock that is held while connecting, or refuse by state"))
 {
     in_every_state([](in_state &in, const state_row &row) {
-        CHECK(param_of(in.subject).ep_state == row.state);
-        CHECK(param_of(in.subject).ia_handle == in.ia.handle);
+        CHECK(ep_param(in.subject).ep_state == row.state);
+        CHECK(ep_param(in.subject).ia_handle == in.ia.handle);
     });
 }
 

@@ -19,7 +19,7 @@ DAT_RETURN try_evd(const adapter &ia, unsigned flags, DAT_COUNT qlen, DAT_EVD_HA
     return dat_evd_create(ia.handle, qlen, DAT_HANDLE_NULL, static_cast<DAT_EVD_FLAGS>(flags), out);
 }
 
-DAT_EVD_PARAM param_of(DAT_EVD_HANDLE evd)
+DAT_EVD_PARAM evd_param(DAT_EVD_HANDLE evd)
 {
     DAT_EVD_PARAM param{};
     MUST(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
@@ -48,16 +48,6 @@ struct waiter {
     DAT_RETURN code = DAT_SUCCESS;
     helper_thread thread;
 };
-
-void on_signal(int) {}
-
-/// A handler that lets system calls be interrupted.
-void catch_signal()
-{
-    struct sigaction action {};
-    action.sa_handler = on_signal;
-    ::sigaction(SIGUSR1, &action, nullptr);
-}
 
 } // namespace
 
@@ -115,14 +105,14 @@ TEST_CASE("EVD-04: query tells what create was given" *
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
     for (unsigned flags : both_kinds) {
-        const DAT_EVD_PARAM param = param_of(make_evd(ia, flags, 37, cno));
+        const DAT_EVD_PARAM param = evd_param(make_evd(ia, flags, 37, cno));
         CHECK(param.ia_handle == ia.handle);
         CHECK(param.evd_qlen >= 37);
         CHECK(param.cno_handle == cno);
         CHECK(param.evd_flags == flags);
         CHECK((param.evd_state & 0xf) == (DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE));
     }
-    CHECK(param_of(make_evd(ia, DAT_EVD_CR_FLAG)).cno_handle == DAT_HANDLE_NULL);
+    CHECK(evd_param(make_evd(ia, DAT_EVD_CR_FLAG)).cno_handle == DAT_HANDLE_NULL);
 }
 
 TEST_CASE("EVD-05: query follows enable, disable, set_ and clear_unwaitable, modify_cno" *
@@ -136,15 +126,15 @@ TEST_CASE("EVD-05: query follows enable, disable, set_ and clear_unwaitable, mod
         MUST(dat_evd_set_unwaitable(evd));
         MUST(dat_evd_modify_cno(evd, cno));
     }
-    CHECK((param_of(evd).evd_state & 0xf) == (DAT_EVD_STATE_DISABLED | DAT_EVD_STATE_UNWAITABLE));
-    CHECK(param_of(evd).cno_handle == cno);
+    CHECK((evd_param(evd).evd_state & 0xf) == (DAT_EVD_STATE_DISABLED | DAT_EVD_STATE_UNWAITABLE));
+    CHECK(evd_param(evd).cno_handle == cno);
     for (int twice = 0; twice < 2; ++twice) {
         MUST(dat_evd_enable(evd));
         MUST(dat_evd_clear_unwaitable(evd));
         MUST(dat_evd_modify_cno(evd, DAT_HANDLE_NULL));
     }
-    CHECK((param_of(evd).evd_state & 0xf) == (DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE));
-    CHECK(param_of(evd).cno_handle == DAT_HANDLE_NULL);
+    CHECK((evd_param(evd).evd_state & 0xf) == (DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE));
+    CHECK(evd_param(evd).cno_handle == DAT_HANDLE_NULL);
 }
 
 TEST_CASE("EVD-06: query tells unknown bits and a missing structure" *
@@ -195,7 +185,7 @@ TEST_CASE("EVD-09: wait checks threshold and pointers" *
 {
     adapter ia;
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8);
-    const DAT_COUNT qlen = param_of(evd).evd_qlen;
+    const DAT_COUNT qlen = evd_param(evd).evd_qlen;
     DAT_EVENT event{};
     DAT_COUNT more = 0;
     CHECK(same_code(dat_evd_wait(evd, 0, 0, &event, &more), bad_arg(3)));
@@ -262,7 +252,7 @@ TEST_CASE(
     adapter ia;
     for (unsigned flags : both_kinds) {
         const DAT_EVD_HANDLE evd = make_evd(ia, flags, 5);
-        const DAT_COUNT qlen = param_of(evd).evd_qlen;
+        const DAT_COUNT qlen = evd_param(evd).evd_qlen;
         DAT_EVENT event{};
         for (int round = 0; round < 3; ++round) {
             for (DAT_COUNT i = 0; i < qlen; ++i)
@@ -464,17 +454,17 @@ TEST_CASE("EVD-23: an EVD is resized with its events, or that is MODEL_NOT_SUPPO
 {
     adapter ia;
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8);
-    const DAT_COUNT before = param_of(evd).evd_qlen;
+    const DAT_COUNT before = evd_param(evd).evd_qlen;
     MUST(post_software(evd, 1));
     const bool resized = !refused(dat_evd_resize(evd, 64));
     CHECK(same_code(post_software(evd, 2), DAT_SUCCESS));
     for (std::uintptr_t number : {1, 2})
         CHECK(number_in(next_event(evd)) == number);
     if (resized) {
-        CHECK(param_of(evd).evd_qlen >= 64);
+        CHECK(evd_param(evd).evd_qlen >= 64);
         return;
     }
-    CHECK(param_of(evd).evd_qlen == before);
+    CHECK(evd_param(evd).evd_qlen == before);
     NOT_CLAIMED("resizing EVDs");
 }
 
@@ -533,7 +523,7 @@ TEST_CASE("EVD-26: an event of the provider's that finds no room is an EVD_OVERF
     end one(ia);
     end other(ia);
     const DAT_EVD_HANDLE tiny = make_evd(ia, DAT_EVD_CONNECTION_FLAG, 1);
-    if (param_of(tiny).evd_qlen != 1) {
+    if (evd_param(tiny).evd_qlen != 1) {
         MESSAGE("the provider makes queues longer than asked");
         return;
     }

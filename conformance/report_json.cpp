@@ -9,11 +9,11 @@
 namespace conformance {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-json record_of(const result &each)
+ordered_json record_of(const result &each)
 {
-    json record{
+    ordered_json record{
         {"rule", each.about.id},         {"case", each.about.text}, {"group", each.about.group()},
         {"outcome", name_of(each.what)}, {"reason", each.reason},   {"seconds", each.seconds},
     };
@@ -32,22 +32,22 @@ json record_of(const result &each)
     return record;
 }
 
-json counts_of(const tally &counted)
+ordered_json counts_of(const tally &counted)
 {
-    json counts;
+    ordered_json counts;
     for (std::size_t i = 0; i < outcomes; ++i)
         counts[name_of(static_cast<outcome>(i))] = counted.numbers[i];
     return counts;
 }
 
-json device_of(const device &on)
+ordered_json device_of(const device &on)
 {
-    json made{{"judged", on.is == device::state::open}};
+    ordered_json made{{"judged", on.is == device::state::open}};
     if (!on.reason.empty())
         made["reason"] = on.reason;
     if (!on.reason.empty() && !on.output.empty())
         made["output"] = on.output;
-    json attributes = json::object();
+    ordered_json attributes = ordered_json::object();
     for (const auto &[name, value] : on.attributes)
         attributes[name] = value;
     made["attributes"] = attributes;
@@ -58,10 +58,10 @@ json device_of(const device &on)
 
 void write_json(const scorecard &card, const std::string &path)
 {
-    json results = json::array();
+    ordered_json results = ordered_json::array();
     for (const result &each : card.results)
         results.push_back(record_of(each));
-    const json all{
+    const ordered_json all{
         {"adapter", card.adapter},
         {"thread_safe", card.thread_safe},
         {"date", card.date},
@@ -72,7 +72,7 @@ void write_json(const scorecard &card, const std::string &path)
         {"results", results},
     };
     std::ofstream file(path);
-    file << all.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+    file << all.dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
     if (!file.flush())
         throw std::runtime_error(path + ": cannot be written");
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -260,6 +261,13 @@ DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time)
     return code;
 }
 
+void catch_signal()
+{
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGUSR1, &action, nullptr);
+}
+
 DAT_EVENT next_event(DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event{};
@@ -273,6 +281,11 @@ DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected)
     if (event.event_number != expected)
         GIVE_UP(same_event(event.event_number, expected).text);
     return event;
+}
+
+bool ends_connection(DAT_EVENT_NUMBER number)
+{
+    return number == DAT_CONNECTION_EVENT_DISCONNECTED || number == DAT_CONNECTION_EVENT_BROKEN;
 }
 
 DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected)
@@ -476,7 +489,12 @@ DAT_RETURN end::connect(DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier, millise
                           DAT_CONNECT_DEFAULT_FLAG);
 }
 
-namespace {
+DAT_EP_PARAM ep_param(DAT_EP_HANDLE ep)
+{
+    DAT_EP_PARAM param{};
+    MUST(dat_ep_query(ep, DAT_EP_FIELD_ALL, &param));
+    return param;
+}
 
 DAT_DTO_COOKIE cookie_of(std::uint64_t value)
 {
@@ -484,8 +502,6 @@ DAT_DTO_COOKIE cookie_of(std::uint64_t value)
     cookie.as_64 = value;
     return cookie;
 }
-
-} // namespace
 
 DAT_RETURN end::recv(std::size_t offset, std::size_t length, std::uint64_t cookie)
 {

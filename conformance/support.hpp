@@ -188,10 +188,14 @@ DAT_PZ_HANDLE make_pz(const adapter &ia);
 
 // ---------------------------------------------------------------------------------------- events
 
+/// From now on SIGUSR1 interrupts system calls and does no more.
+void catch_signal();
 /// Waits, a signal notwithstanding.
 DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time = patience);
 DAT_EVENT next_event(DAT_EVD_HANDLE evd);
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
+/// One of the two that end a connection.
+bool ends_connection(DAT_EVENT_NUMBER number);
 DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
 DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd);
 /// Nothing comes for a while.
@@ -293,6 +297,9 @@ public:
     region memory;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
 };
+
+DAT_EP_PARAM ep_param(DAT_EP_HANDLE ep);
+DAT_DTO_COOKIE cookie_of(std::uint64_t value);
 
 /// A PSP on a qualifier that was free.
 class listener {

@@ -12,6 +12,8 @@ namespace osd {
 void *library_open(const char *path, char *error, std::size_t error_size);
 void *library_symbol(void *library, const char *name);
 void library_close(void *library);
+/// Keeps the library that `address` lies in loaded until library_close; null where that fails.
+void *library_hold(const void *address);
 /// What tells the user of this system why a library does not load.
 const char *library_advice();
 

@@ -32,6 +32,14 @@ void library_close(void *library)
     dlclose(library);
 }
 
+void *library_hold(const void *address)
+{
+    Dl_info found;
+    if (dladdr(address, &found) == 0)
+        return nullptr;
+    return dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
 const char *library_advice()
 {
     return "ldd shows what it lacks, dat.conf where it is looked for";

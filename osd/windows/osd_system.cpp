@@ -105,6 +105,15 @@ void library_close(void *library)
     FreeLibrary(static_cast<HMODULE>(library));
 }
 
+void *library_hold(const void *address)
+{
+    HMODULE library = nullptr;
+    if (!GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS,
+                            static_cast<const wchar_t *>(address), &library))
+        return nullptr;
+    return library;
+}
+
 const char *library_advice()
 {
     return "what it needs must lie in its folder, the program's or the system's";

@@ -12,8 +12,6 @@ void await_waiter(DAT_EVD_HANDLE handle)
         std::this_thread::yield();
 }
 
-constexpr unsigned merged = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG;
-
 /// A connected endpoint whose completions and software events share one EVD.
 struct merged_station {
     explicit merged_station(line which = line::nonthreadsafe, DAT_COUNT qlen = 16)

@@ -9,7 +9,7 @@ using namespace test;
 
 namespace {
 
-constexpr bool claimed = port_features.immediate_data && port_features.atomics;
+constexpr bool extensions_claimed = port_features.immediate_data && port_features.atomics;
 constexpr DAT_COMPLETION_FLAGS normally = DAT_COMPLETION_DEFAULT_FLAG;
 
 /// As the registry calls the vector.
@@ -21,13 +21,6 @@ DAT_RETURN extended(const consumer &c, DAT_HANDLE handle, int op, ...)
         c.v.handle_extendedop_func(handle, static_cast<DAT_EXTENDED_OP>(op), arguments);
     va_end(arguments);
     return code;
-}
-
-DAT_DTO_COOKIE cookie(DAT_UINT64 number)
-{
-    DAT_DTO_COOKIE out;
-    out.as_64 = number;
-    return out;
 }
 
 struct words {
@@ -69,8 +62,8 @@ TEST_CASE("the adapter offers the extension if, and only if, the device can")
     consumer c;
     DAT_IA_ATTR attr;
     must(c.v.ia_query_func(c.ia, nullptr, DAT_IA_FIELD_ALL, &attr, 0, nullptr));
-    CHECK_EQ(attr.extension_supported, claimed ? DAT_EXTENSION_IB : DAT_EXTENSION_NONE);
-    CHECK_EQ(attr.extension_version, claimed ? DAT_IB_EXTENSION_VERSION : 0);
+    CHECK_EQ(attr.extension_supported, extensions_claimed ? DAT_EXTENSION_IB : DAT_EXTENSION_NONE);
+    CHECK_EQ(attr.extension_version, extensions_claimed ? DAT_IB_EXTENSION_VERSION : 0);
 }
 
 TEST_CASE("an operation that the port does not claim, or nobody knows, is NOT_IMPLEMENTED")
@@ -80,11 +73,11 @@ TEST_CASE("an operation that the port does not claim, or nobody knows, is NOT_IM
     words w;
     CHECK_EQ(extended(c, s.ep, DAT_IB_UD_SEND_OP), error_code(DAT_NOT_IMPLEMENTED));
     CHECK_EQ(extended(c, s.ep, 12345), error_code(DAT_NOT_IMPLEMENTED));
-    if (!claimed)
+    if (!extensions_claimed)
         CHECK_EQ(fetch_add(c, s.ep, w, 1), error_code(DAT_NOT_IMPLEMENTED));
 }
 
-TEST_CASE("extended operations check what they are given" * doctest::skip(!claimed))
+TEST_CASE("extended operations check what they are given" * doctest::skip(!extensions_claimed))
 {
     consumer c;
     station s(c);
@@ -103,7 +96,7 @@ TEST_CASE("extended operations check what they are given" * doctest::skip(!claim
 }
 
 TEST_CASE("operands reach the port, and each end is told by an event of its kind" *
-          doctest::skip(!claimed))
+          doctest::skip(!extensions_claimed))
 {
     consumer c;
     station s(c);
@@ -130,7 +123,8 @@ TEST_CASE("operands reach the port, and each end is told by an event of its kind
         CHECK_EQ(extension_of(event).status, DAT_OP_SUCCESS);
 }
 
-TEST_CASE("a receive that a write took carries its immediate data" * doctest::skip(!claimed))
+TEST_CASE("a receive that a write took carries its immediate data" *
+          doctest::skip(!extensions_claimed))
 {
     consumer c;
     station s(c);
@@ -149,7 +143,7 @@ TEST_CASE("a receive that a write took carries its immediate data" * doctest::sk
 }
 
 TEST_CASE("an extended operation that fails says so twice, and breaks the connection" *
-          doctest::skip(!claimed))
+          doctest::skip(!extensions_claimed))
 {
     consumer c;
     station s(c);
@@ -178,7 +172,8 @@ TEST_CASE("memory for atomics is registered where the device has them")
         static_cast<DAT_MEM_PRIV_FLAGS>(unsigned{DAT_MEM_PRIV_ALL_FLAG} |
                                         unsigned{DAT_IB_MEM_PRIV_REMOTE_ATOMIC}),
         DAT_VA_TYPE_VA, &made, nullptr, nullptr, nullptr, nullptr);
-    CHECK_EQ(code, claimed ? success.code() : error_code(DAT_INVALID_PARAMETER, DAT_INVALID_ARG6));
+    CHECK_EQ(code, extensions_claimed ? success.code()
+                                      : error_code(DAT_INVALID_PARAMETER, DAT_INVALID_ARG6));
 }
 
 TEST_SUITE_END();

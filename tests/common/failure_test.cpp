@@ -10,8 +10,6 @@ using namespace test;
 
 namespace {
 
-constexpr DAT_CONN_QUAL here = 5;
-
 /// Makes one of everything, as far as it goes; takes it down again gracefully.
 class everything {
 public:

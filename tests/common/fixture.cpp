@@ -77,6 +77,13 @@ const DAT_PROVIDER &provider(line which)
                                                     : "programmable-lo/plain");
 }
 
+DAT_DTO_COOKIE cookie(DAT_UINT64 number)
+{
+    DAT_DTO_COOKIE out;
+    out.as_64 = number;
+    return out;
+}
+
 void must(DAT_RETURN code)
 {
     REQUIRE_EQ(code, DAT_SUCCESS);

@@ -38,6 +38,11 @@ constexpr DAT_EVD_FLAGS flags(unsigned bits)
     return static_cast<DAT_EVD_FLAGS>(bits);
 }
 
+DAT_DTO_COOKIE cookie(DAT_UINT64 number);
+
+constexpr unsigned merged = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG; ///< streams of an EVD
+constexpr DAT_CONN_QUAL here = 5;
+
 struct wait_answer {
     DAT_RETURN code;
     DAT_EVENT event;

@@ -8,8 +8,6 @@ using namespace test;
 
 namespace {
 
-constexpr DAT_CONN_QUAL here = 5;
-
 struct service {
     explicit service(DAT_COUNT qlen = 8) : requests(c.make_evd(DAT_EVD_CR_FLAG, qlen)), s(c) {}
 

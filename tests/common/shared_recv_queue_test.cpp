@@ -7,15 +7,8 @@ using namespace test;
 
 namespace {
 
-constexpr bool claimed = port_features.srq;
-constexpr DAT_RETURN refused = error_code(DAT_MODEL_NOT_SUPPORTED);
-
-DAT_DTO_COOKIE cookie(DAT_UINT64 number)
-{
-    DAT_DTO_COOKIE out;
-    out.as_64 = number;
-    return out;
-}
+constexpr bool srq_claimed = port_features.srq;
+constexpr DAT_RETURN srq_refused = error_code(DAT_MODEL_NOT_SUPPORTED);
 
 /// An SRQ, and endpoints that draw from it; all receives complete in one EVD.
 struct pond {
@@ -67,19 +60,19 @@ DAT_EP_HANDLE ep_of(const DAT_EVENT &event)
 
 TEST_SUITE_BEGIN("shared_recv_queue");
 
-TEST_CASE("a port without shared receive queues refuses them" * doctest::skip(claimed))
+TEST_CASE("a port without shared receive queues refuses them" * doctest::skip(srq_claimed))
 {
     consumer c;
     DAT_SRQ_ATTR attr{4, 1, 0};
     DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-    CHECK_EQ(c.v.srq_create_func(c.ia, c.make_pz(), &attr, &srq), refused);
+    CHECK_EQ(c.v.srq_create_func(c.ia, c.make_pz(), &attr, &srq), srq_refused);
     CHECK_EQ(c.v.ep_create_with_srq_func(c.ia, c.make_pz(), nullptr, nullptr, nullptr, nullptr,
                                          nullptr, &ep),
-             refused);
+             srq_refused);
 }
 
-TEST_CASE("create looks at its arguments" * doctest::skip(!claimed))
+TEST_CASE("create looks at its arguments" * doctest::skip(!srq_claimed))
 {
     consumer c;
     const DAT_PZ_HANDLE pz = c.make_pz();
@@ -108,7 +101,7 @@ TEST_CASE("create looks at its arguments" * doctest::skip(!claimed))
 }
 
 TEST_CASE("an endpoint on an SRQ: zone and EVD must fit, it takes no receives of its own" *
-          doctest::skip(!claimed))
+          doctest::skip(!srq_claimed))
 {
     consumer c;
     pond p(c);
@@ -132,7 +125,7 @@ TEST_CASE("an endpoint on an SRQ: zone and EVD must fit, it takes no receives of
 }
 
 TEST_CASE("a receive completes at the endpoint that took it, and its place is free again" *
-          doctest::skip(!claimed))
+          doctest::skip(!srq_claimed))
 {
     consumer c;
     pond p(c);
@@ -155,7 +148,7 @@ TEST_CASE("a receive completes at the endpoint that took it, and its place is fr
 }
 
 TEST_CASE("what a freed or reset endpoint took surfaces no more, and its place is free" *
-          doctest::skip(!claimed))
+          doctest::skip(!srq_claimed))
 {
     for (const bool staged : {false, true})
         for (const bool reset : {false, true}) {
@@ -187,7 +180,8 @@ TEST_CASE("what a freed or reset endpoint took surfaces no more, and its place i
         }
 }
 
-TEST_CASE("an SRQ may go while completions of its receives are unpolled" * doctest::skip(!claimed))
+TEST_CASE("an SRQ may go while completions of its receives are unpolled" *
+          doctest::skip(!srq_claimed))
 {
     consumer c;
     pond p(c);
@@ -202,7 +196,7 @@ TEST_CASE("an SRQ may go while completions of its receives are unpolled" * docte
 }
 
 TEST_CASE("resize: up and down, not below what is posted or the low watermark" *
-          doctest::skip(!claimed))
+          doctest::skip(!srq_claimed))
 {
     consumer c;
     pond p(c);
@@ -227,7 +221,8 @@ TEST_CASE("resize: up and down, not below what is posted or the low watermark" *
     CHECK_EQ(DAT_GET_TYPE(p.post(2)), DAT_INSUFFICIENT_RESOURCES);
 }
 
-TEST_CASE("the low watermark is one asynchronous event for each arming" * doctest::skip(!claimed))
+TEST_CASE("the low watermark is one asynchronous event for each arming" *
+          doctest::skip(!srq_claimed))
 {
     consumer c;
     pond p(c);
@@ -248,7 +243,7 @@ TEST_CASE("the low watermark is one asynchronous event for each arming" * doctes
 }
 
 TEST_CASE("after its disconnect an endpoint says that it takes no receive any more" *
-          doctest::skip(!claimed))
+          doctest::skip(!srq_claimed))
 {
     consumer c;
     pond p(c);

@@ -9,8 +9,6 @@ using namespace test;
 
 namespace {
 
-constexpr unsigned merged = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG;
-
 /// Takes `total` events with waits that vary in threshold and timeout. A wait without end that
 /// hangs is a lost wake-up; the watchdog of `finishes` sees it.
 struct taker {
