@@ -281,9 +281,8 @@ void adapter::fill(DAT_IA_ATTR &out) const
     out.max_rdma_read_out = attr.max_rdma_read_per_ep_out;
     out.max_rdma_read_per_ep_in_guaranteed = DAT_TRUE;
     out.max_rdma_read_per_ep_out_guaranteed = DAT_TRUE;
-    const bool extended = attr.immediate_data || attr.atomics;
-    out.extension_supported = extended ? DAT_EXTENSION_IB : DAT_EXTENSION_NONE;
-    out.extension_version = extended ? DAT_IB_EXTENSION_VERSION : 0;
+    out.extension_supported = attr.has_extension() ? DAT_EXTENSION_IB : DAT_EXTENSION_NONE;
+    out.extension_version = attr.has_extension() ? DAT_IB_EXTENSION_VERSION : 0;
 }
 
 namespace {

@@ -121,6 +121,8 @@ struct hca_attr {
     bool atomics = false;                        ///< [atomics] this device can
     const DAT_NAMED_ATTR *named_attrs = nullptr; ///< shown as provider_specific_attr
     DAT_COUNT num_named_attrs = 0;
+
+    bool has_extension() const { return immediate_data || atomics; }
 };
 
 struct mr_params {

@@ -50,14 +50,16 @@ struct lmr_request {
 
 status check_request(const adapter &ia, const lmr_request &wanted, mr_params &bounds)
 {
+    // Programs ask for the right of atomics and then look which operations there are.
+    const unsigned without = ia.attr.atomics ? 0u : unsigned{DAT_IB_MEM_PRIV_REMOTE_ATOMIC};
     unsigned known = DAT_MEM_PRIV_ALL_FLAG;
-    if (ia.attr.atomics)
+    if (ia.attr.has_extension())
         known |= DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
     if (has_unknown_bits(wanted.privileges, known))
         return invalid_parameter(6);
     if (wanted.va_type != DAT_VA_TYPE_VA)
         return wanted.va_type == DAT_VA_TYPE_ZB ? not_supported : invalid_parameter(7);
-    bounds.privileges = wanted.privileges;
+    bounds.privileges = static_cast<DAT_MEM_PRIV_FLAGS>(wanted.privileges & ~without);
     const status located = locate(ia, wanted.type, wanted.region, wanted.length, bounds);
     return located.ok() ? check_bounds(bounds, ia.attr.max_mr_size) : located;
 }

@@ -29,6 +29,8 @@ constexpr group groups[] = {
     {"CR", "connection requests"},
     {"CONN", "connecting and parting"},
     {"DTO", "moving data"},
+    {"SRQ", "shared receive queues"},
+    {"EXT", "immediate data, atomics"},
     {"LIFE", "teardown, reopening, processes"},
 };
 

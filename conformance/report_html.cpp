@@ -37,7 +37,9 @@ code, pre, .id { font-family: ui-monospace, monospace; font-size: .86em; }
 .filters label { display: flex; align-items: center; gap: .45rem; padding: .25rem .8rem;
   border: 1px solid var(--line); border-radius: 2rem; background: var(--card); cursor: pointer; }
 .filters input { position: absolute; opacity: 0; }
-.filters label:has(input:not(:checked)) { opacity: .45; }
+.filters label:has(input:not(:checked)) { color: var(--soft); border-style: dashed; }
+.filters label:has(input:not(:checked)) .dot { background: none;
+  box-shadow: inset 0 0 0 2px var(--mine); }
 .filters label:has(:focus-visible) { outline: 2px solid var(--text); }
 section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
   margin: 0 0 1rem; overflow: hidden; }
@@ -63,10 +65,13 @@ dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr))
   gap: .2rem 1.5rem; padding: 0 1rem 1rem; }
 dl div { display: flex; justify-content: space-between; gap: 1rem; }
 dd { margin: 0; text-align: right; overflow-wrap: anywhere; }
+time { white-space: nowrap; }
 .hidden { display: none; }
-@media (max-width: 40rem) { .more { padding-left: 1rem; }
-  .case > summary, .case > .row { grid-template-columns: .6rem 1fr auto; }
-  .case .text { grid-column: 2 / -1; } }
+@media (max-width: 40rem) { body { padding: 1.4rem .8rem 3rem; } .more { padding-left: 2.4rem; }
+  header { flex-wrap: wrap; row-gap: 0; } header .soft { margin-left: 0; flex-basis: 100%; text-align: left; }
+  .case > summary, .case > .row { grid-template-columns: .6rem 1fr auto; row-gap: .1rem; }
+  .case .what { grid-area: 1 / 3; } .case .text { grid-area: 2 / 2 / auto / -1; } }
+@media print { body { max-width: none; padding: 0; } .filters { display: none; } }
 )";
 
 constexpr const char *script = R"(
@@ -78,6 +83,7 @@ function filter() {
     s.classList.toggle('hidden', !s.querySelector('.case:not(.hidden)'));
 }
 for (const b of boxes) b.addEventListener('change', filter);
+filter();
 )";
 
 std::string escaped(const std::string &text)
@@ -125,6 +131,14 @@ std::string notable(double seconds)
     return seconds < 0.5 ? "" : seconds_of(seconds);
 }
 
+/// So many failures are shown in full from the start.
+constexpr unsigned few = 5;
+
+bool is_bad(outcome what)
+{
+    return what == outcome::failed || what == outcome::unexpected_pass || what == outcome::error;
+}
+
 class page {
 public:
     explicit page(const scorecard &card) : card_(card), counted_(card.count()) {}
@@ -170,7 +184,8 @@ void page::head()
          << title << "</title>\n<style>" << style << "</style>\n</head>\n<body>\n<h1>" << title
          << "</h1>\n<div class=\"soft\">dapl-conformance, "
          << (card_.thread_safe ? "thread-safe" : "one thread per object") << ", "
-         << escaped(card_.date) << ", " << seconds_of(card_.seconds) << "</div>\n";
+         << "<time>" << escaped(card_.date) << "</time>"
+         << (card_.results.empty() ? "" : ", " + seconds_of(card_.seconds)) << "</div>\n";
 }
 
 void page::bar()
@@ -184,12 +199,14 @@ void page::bar()
     out_ << "</div>\n";
 }
 
+/// What is wrong comes first: what passed is shown when it is asked for.
 void page::filters()
 {
     out_ << "<fieldset class=\"filters\" aria-label=\"Show\">\n";
     each_outcome([&](outcome what, unsigned number) {
-        out_ << "<label class=\"" << class_of(what)
-             << "\"><input type=\"checkbox\" checked value=\"" << class_of(what)
+        const bool shown = what != outcome::passed || counted_.bad() == 0;
+        out_ << "<label class=\"" << class_of(what) << "\"><input type=\"checkbox\""
+             << (shown ? " checked" : "") << " value=\"" << class_of(what)
              << "\"><span class=\"dot\"></span>" << number << " " << name_of(what) << "</label>\n";
     });
     out_ << "</fieldset>\n";
@@ -234,8 +251,9 @@ void page::one(const result &each)
              << "</div></div>\n";
         return;
     }
-    out_ << "<details class=\"case " << class_of(each.what) << "\"><summary>" << columns
-         << "</summary>\n";
+    const bool open = is_bad(each.what) && counted_.bad() <= few;
+    out_ << "<details class=\"case " << class_of(each.what) << "\"" << (open ? " open" : "")
+         << "><summary>" << columns << "</summary>\n";
     details(each);
     out_ << "</details>\n";
 }

@@ -161,6 +161,16 @@ status side::rdma(DAT_DTOS operation, void *data, DAT_COUNT size, const DAT_RMR_
     return post(operation, {segment(data, size)}, &remote, cookie, flags);
 }
 
+status side::write_immediate(void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &remote,
+                             DAT_UINT32 immediate, DAT_UINT64 cookie, int flags)
+{
+    transport::wr &w = sends[next_send % sends.size()];
+    std::vector<DAT_LMR_TRIPLET> local{segment(data, size)};
+    fill(w, static_cast<DAT_DTOS>(DAT_IB_DTO_RDMA_WRITE_IMMED), next_send++, cookie, local);
+    return transport::dapls_ib_post_extended(qp, w, 1, local.data(), &remote, {immediate, 0, 0},
+                                             static_cast<DAT_COMPLETION_FLAGS>(flags));
+}
+
 status side::recv(std::vector<DAT_LMR_TRIPLET> local, DAT_UINT64 cookie)
 {
     transport::wr &w = recvs[next_recv % recvs.size()];
@@ -180,6 +190,9 @@ side::result side::done(transport::cq &c, ms patience)
     while (!transport::dapls_ib_completion_poll(c, found))
         if (std::chrono::steady_clock::now() > until)
             return {};
+    immediate.reset();
+    if (transport::claims.immediate_data && found.has_immediate)
+        immediate = found.immediate;
     return {found.wr->cookie.as_64, static_cast<int>(found.status), found.length};
 }
 

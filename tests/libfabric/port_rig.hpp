@@ -124,6 +124,8 @@ struct side {
                 DAT_UINT64 cookie, int flags = 0);
     status post(DAT_DTOS operation, std::vector<DAT_LMR_TRIPLET> local,
                 const DAT_RMR_TRIPLET *remote, DAT_UINT64 cookie, int flags = 0);
+    status write_immediate(void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &remote,
+                           DAT_UINT32 immediate, DAT_UINT64 cookie, int flags = 0);
     status recv(void *data, DAT_COUNT size, DAT_UINT64 cookie);
     status recv(std::vector<DAT_LMR_TRIPLET> local, DAT_UINT64 cookie);
 
@@ -133,6 +135,7 @@ struct side {
         DAT_UINT32 length = 0;
         bool operator==(const result &) const = default;
     };
+    std::optional<DAT_UINT32> immediate; ///< of the last completion
     /// Polls for the next completion.
     result done(transport::cq &, ms patience = 5s);
     result sent(ms patience = 5s) { return done(send_cq, patience); }

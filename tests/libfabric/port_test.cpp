@@ -75,7 +75,8 @@ TEST_SUITE("adapter")
                                });
         };
         CHECK(has("DAT_IB_RDMA_READ", "TRUE"));
-        CHECK(has("DAT_IB_IMMED_DATA", "FALSE"));
+        CHECK(attr.immediate_data == transport::claims.immediate_data);
+        CHECK(has(DAT_IB_ATTR_IMMED_DATA, attr.immediate_data ? "TRUE" : "FALSE"));
         CHECK(has("DAT_IB_TRANSPORT_MTU", "65536"));
     }
 
@@ -525,6 +526,31 @@ TEST_SUITE("data")
         REQUIRE(p.a.send("end", 3, 5).ok()); // back on the fast path
         CHECK(p.a.sent().cookie == 5);
         CHECK(p.b.received().length == 3);
+    }
+
+    TEST_CASE("a write with immediate data takes a receive, in turn with messages" *
+              doctest::skip(!transport::claims.immediate_data))
+    {
+        node n;
+        region target(n, 64, all_rights);
+        connected_pair p(n);
+        char in[3][8] = {};
+        for (DAT_UINT64 i = 0; i < 3; ++i)
+            REQUIRE(p.b.recv(in[i], 8, i).ok());
+        char text[] = "written";
+        REQUIRE(p.a.write_immediate(text, 8, target.at(0, 8), 0xfedc1234, 1).ok());
+        REQUIRE(p.a.send("sent", 5, 2).ok());
+        REQUIRE(p.a.write_immediate(text, 0, target.at(0, 0), 7, 3, suppress).ok());
+        CHECK(p.b.received() == result{0, DAT_DTO_SUCCESS, 8});
+        CHECK(p.b.immediate == 0xfedc1234);
+        CHECK(std::memcmp(target.bytes.data(), text, sizeof text) == 0);
+        CHECK(p.b.received() == result{1, DAT_DTO_SUCCESS, 5});
+        CHECK(!p.b.immediate);
+        CHECK(p.b.received() == result{2, DAT_DTO_SUCCESS, 0});
+        CHECK(p.b.immediate == 7);
+        CHECK(p.a.sent() == result{1, DAT_DTO_SUCCESS, 0});
+        CHECK(p.a.sent() == result{2, DAT_DTO_SUCCESS, 0});
+        CHECK(p.a.sent(50ms) == result{});
     }
 
     TEST_CASE("suppressed successes do not show, failures do")

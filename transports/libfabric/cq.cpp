@@ -48,20 +48,33 @@ void finish_request(cq &c, wr &w) OSD_REQUIRES(c.lock)
         release_later(*q.device);
 }
 
-void finish(cq &c, void *context, std::uint64_t flags, std::size_t length, int error)
-    OSD_REQUIRES(c.lock)
+/// A message without bytes tells of the write before it: how long that was, and its immediate data.
+void take_immediate(wr &w, std::uint64_t data)
 {
+    w.done_immediate = true;
+    w.done_length = static_cast<DAT_UINT32>(data >> 32);
+    w.remote_data = data;
+}
+
+void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock)
+{
+    void *const context = entry.op_context;
+    const std::uint64_t flags = entry.flags;
     if (context == nullptr || (flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0)
         return; // of a peer that is none of ours
     wr &w = *static_cast<wr *>(context);
-    w.done_length = static_cast<DAT_UINT32>(length);
+    w.done_length = static_cast<DAT_UINT32>(entry.len);
     w.done_status = error == 0 ? DAT_DTO_SUCCESS : dto_status(error);
     if (w.done_status != DAT_DTO_SUCCESS && w.done_status != DAT_DTO_ERR_FLUSHED)
         w.home->broken.store(true, std::memory_order_relaxed);
-    if (w.operation == DAT_DTO_RECEIVE)
+    w.done_immediate = false;
+    if (w.operation == DAT_DTO_RECEIVE) {
+        if (error == 0 && (flags & FI_REMOTE_CQ_DATA) != 0)
+            take_immediate(w, entry.data);
         c.aside.push(w);
-    else
+    } else {
         finish_request(c, w);
+    }
 }
 
 bool take_error(cq &c) OSD_REQUIRES(c.lock)
@@ -69,28 +82,26 @@ bool take_error(cq &c) OSD_REQUIRES(c.lock)
     fi_cq_err_entry entry{};
     if (fi_cq_readerr(c.fid, &entry, 0) <= 0)
         return false;
-    finish(c, entry.op_context, entry.flags, entry.len, entry.err);
+    finish(c, {entry.op_context, entry.flags, entry.len, nullptr, entry.data}, entry.err);
     return true;
 }
 
 /// Moves one batch, successes or a failure, out of libfabric.
 bool take_batch(cq &c) OSD_REQUIRES(c.lock)
 {
-    fi_cq_msg_entry entries[cq::batch];
+    fi_cq_data_entry entries[cq::batch];
     const ssize_t got = fi_cq_read(c.fid, entries, cq::batch);
     if (got == -FI_EAVAIL)
         return take_error(c);
     for (ssize_t i = 0; i < got; ++i)
-        finish(c, entries[i].op_context, entries[i].flags, entries[i].len, 0);
+        finish(c, entries[i], 0);
     return got > 0;
 }
 
 void take_consumers_batch(cq &c) OSD_REQUIRES(c.lock)
 {
-    for (; c.head != c.count; ++c.head) {
-        const fi_cq_msg_entry &entry = c.taken[c.head];
-        finish(c, entry.op_context, entry.flags, entry.len, 0);
-    }
+    for (; c.head != c.count; ++c.head)
+        finish(c, c.taken[c.head], 0);
 }
 
 void shut_out_consumer(cq &c) OSD_REQUIRES(c.lock)
@@ -146,6 +157,7 @@ void flush(cq &c, fifo<wr> &operations)
         while (wr *w = operations.pop()) {
             w->done_status = DAT_DTO_ERR_FLUSHED;
             w->done_length = 0;
+            w->done_immediate = false;
             c.aside.push(*w);
         }
         c.detour.store(1, std::memory_order_release);
@@ -177,9 +189,13 @@ bool poll_aside(cq &c, completion &done)
         else if (!take_batch(c))
             break;
     }
-    const wr *w = c.aside.front();
+    wr *w = c.aside.pop();
     if (w != nullptr) {
-        done = {c.aside.pop(), w->done_length, w->done_status};
+        done.wr = w;
+        done.length = w->done_length;
+        done.status = w->done_status;
+        done.has_immediate = w->done_immediate;
+        done.immediate = static_cast<DAT_UINT32>(w->remote_data);
     }
     c.detour.store(c.aside.empty() ? 0 : 1, std::memory_order_release);
     return w != nullptr;
@@ -314,7 +330,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
 {
     fi_cq_attr attr{};
     attr.size = static_cast<std::size_t>(depth);
-    attr.format = FI_CQ_FORMAT_MSG;
+    attr.format = FI_CQ_FORMAT_DATA;
     attr.wait_obj = FI_WAIT_FD;
     const int error = fi_cq_open(device.domain, &attr, &c.fid, &c);
     if (error != 0) {

@@ -163,6 +163,8 @@ status find_provider(hca &device)
                  device.name, provider);
         return status::error(DAT_INTERNAL_ERROR);
     }
+    device.immediate_data =
+        transport::claims.immediate_data && device.info->domain_attr->cq_data_size >= 8;
     device.max_recv = largest_queue([&](std::size_t n) { return query(device, 0, n); });
     device.max_tx_size = largest_queue([&](std::size_t n) { return query(device, n, 0); });
     // tcp queues what the socket does not take, without a limit.
@@ -253,9 +255,9 @@ void name_attributes(hca &device)
     add_attr(device, "DAT_IB_TRANSPORT_MTU", device.mtu);
     add_attr(device, "DAT_IB_PORT_NUMBER", "1");
     add_attr(device, "DAT_IB_PORT_STATUS", "PORT_ACTIVE");
-    add_attr(device, "DAT_IB_IMMED_DATA", "FALSE");
-    add_attr(device, "DAT_IB_FETCH_AND_ADD", "FALSE");
-    add_attr(device, "DAT_IB_CMP_AND_SWAP", "FALSE");
+    add_attr(device, DAT_IB_ATTR_IMMED_DATA, device.immediate_data ? "TRUE" : "FALSE");
+    add_attr(device, DAT_IB_ATTR_FETCH_AND_ADD, "FALSE");
+    add_attr(device, DAT_IB_ATTR_CMP_AND_SWAP, "FALSE");
 }
 
 DAT_COUNT as_count(std::size_t n)
@@ -370,6 +372,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
         std::min<std::size_t>(device.info->ep_attr->max_msg_size, max_transfer));
     attr.max_rdma_size = attr.max_message_size;
     attr.max_private_data_size = as_count(device.max_private_data);
+    attr.immediate_data = device.immediate_data;
     attr.named_attrs = device.named_attrs;
     attr.num_named_attrs = device.num_named_attrs;
 }

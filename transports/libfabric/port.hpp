@@ -48,11 +48,14 @@ inline constexpr std::uint32_t order_special = 0x80000000;
 struct wr : work_request {
     qp *home;
     std::uint32_t order; ///< requests only
+    /// What announces a write with immediate data, and is found in the receive it takes.
+    std::uint64_t remote_data;
 
     // While the operation is set aside: not yet posted to libfabric, or finished but not polled.
     wr *next;
     DAT_UINT32 done_length;
     DAT_DTO_COMPLETION_STATUS done_status;
+    bool done_immediate; ///< a receive: taken by a write with immediate data
     bool suppressed;
     bool fence; ///< posted with DAT_COMPLETION_BARRIER_FENCE_FLAG
     std::uint8_t segments;
@@ -86,7 +89,7 @@ struct cq : all_link, todo_link {
     std::uint32_t head = 0;
     std::uint32_t count = 0;
     static constexpr std::uint32_t batch = 8; ///< taken from libfabric at a time
-    fi_cq_msg_entry taken[batch];
+    fi_cq_data_entry taken[batch];
 
     enum : std::uint32_t {
         waiting = 1, ///< the consumer is inside cq_wait
@@ -235,7 +238,8 @@ struct hca {
     std::size_t max_send = 0;
     std::size_t max_tx_size = 0; ///< what libfabric takes for a limit, though it may not be one
     std::size_t max_private_data = 0;
-    bool tcp_like = false; ///< the provider's ways are those of tcp
+    bool immediate_data = false; ///< messages can carry the 8 bytes that we need for it
+    bool tcp_like = false;       ///< the provider's ways are those of tcp
 
     // The service thread sleeps on `epoll`: the event queue, `kick`, and the CQs it watches.
     osd::thread service;
@@ -266,6 +270,8 @@ bool poll_aside(cq &, completion &);
 status send_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
                   DAT_COMPLETION_FLAGS);
 status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
+status post_write_immediate(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
+                            DAT_UINT32 immediate, DAT_COMPLETION_FLAGS);
 status refused_post(ssize_t error) OSD_COLD;
 status open_cq(hca &, cq &, evd *owner, DAT_COUNT depth);
 void notify_cq(cq &);
@@ -341,6 +347,14 @@ struct transport : dapls_ib<ofi::types> {
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
 
+    static status dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
+                                         const DAT_LMR_TRIPLET *local,
+                                         const DAT_RMR_TRIPLET *remote,
+                                         const extended_operands &with, DAT_COMPLETION_FLAGS flags)
+    {
+        return ofi::post_write_immediate(q, w, segments, local, remote, with.immediate, flags);
+    }
+
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
     static void dapls_ib_remove_conn_listener(listener &);
     static status dapls_ib_connect(qp &, const connect_params &);
@@ -350,17 +364,17 @@ struct transport : dapls_ib<ofi::types> {
     static void dapls_ib_disconnect_clean(qp &);
 
 private:
-    static bool plain(const fi_cq_msg_entry &);
+    static bool plain(const fi_cq_data_entry &);
     static bool poll_slowly(cq &, completion &);
     static ssize_t post(qp &, fid_ep *, wr &, const DAT_LMR_TRIPLET &, const DAT_RMR_TRIPLET *,
                         std::uint64_t fi_flags);
 };
 
 /// True for a completion that may be given to the consumer as it is.
-OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_msg_entry &entry)
+OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_data_entry &entry)
 {
     if ((entry.flags & FI_RECV) != 0)
-        return true;
+        return (entry.flags & FI_REMOTE_CQ_DATA) == 0;
     const auto *request = static_cast<const wr *>(entry.op_context);
     return request != nullptr && // a peer can make completions that are nobody's
            request->order == request->home->reads_done.load(std::memory_order_relaxed);
@@ -382,13 +396,14 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
         c.head = 0;
         c.count = static_cast<std::uint32_t>(got);
     }
-    const fi_cq_msg_entry &entry = c.taken[c.head];
+    const fi_cq_data_entry &entry = c.taken[c.head];
     if (!plain(entry)) [[unlikely]]
         return poll_slowly(c, done);
     ++c.head;
     done.wr = static_cast<wr *>(entry.op_context);
     done.length = static_cast<DAT_UINT32>(entry.len);
     done.status = DAT_DTO_SUCCESS;
+    done.has_immediate = false;
     c.consumer.leave();
     return true;
 }

@@ -51,7 +51,7 @@ ssize_t send_kept(fid_ep *ep, wr &w, std::uint64_t fi_flags)
     return fi_sendmsg(ep, &message, fi_flags);
 }
 
-ssize_t rdma_kept(qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
+fi_msg_rma rdma_message(const qp &q, const wr &w, void *context)
 {
     fi_msg_rma message{};
     message.msg_iov = w.iov;
@@ -59,17 +59,25 @@ ssize_t rdma_kept(qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
     message.rma_iov = &w.remote;
     // What moves nothing needs no right to move it.
     message.rma_iov_count = w.remote.len == 0 && q.device->tcp_like ? 0 : 1;
-    message.context = &w;
-    if (w.operation == DAT_DTO_RDMA_WRITE) {
-        fi_rma_iov remote[2];
-        if (w.remote.len > 1) {
-            const DAT_RMR_TRIPLET target{w.remote.addr, 0,
-                                         static_cast<DAT_RMR_CONTEXT>(w.remote.key)};
-            message.rma_iov_count = split_write(remote, target, w.remote.len);
-            message.rma_iov = remote;
-        }
-        return fi_writemsg(ep, &message, fi_flags);
+    message.context = context;
+    return message;
+}
+
+ssize_t write_kept(const qp &q, fid_ep *ep, const wr &w, void *context, std::uint64_t fi_flags)
+{
+    fi_msg_rma message = rdma_message(q, w, context);
+    fi_rma_iov remote[2];
+    if (w.remote.len > 1) {
+        const DAT_RMR_TRIPLET target{w.remote.addr, 0, static_cast<DAT_RMR_CONTEXT>(w.remote.key)};
+        message.rma_iov_count = split_write(remote, target, w.remote.len);
+        message.rma_iov = remote;
     }
+    return fi_writemsg(ep, &message, fi_flags);
+}
+
+ssize_t read_kept(qp &q, fid_ep *ep, wr &w)
+{
+    const fi_msg_rma message = rdma_message(q, w, &w);
     // Counted when it comes back, whether or not the consumer wants to know.
     w.order |= order_special;
     q.reads_posted = (q.reads_posted + 1) & order_mask;
@@ -79,12 +87,34 @@ ssize_t rdma_kept(qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
     return error;
 }
 
+/// A silent write, and a message without bytes that takes the receive. libfabric's own immediate
+/// data of a write takes none, and does not say whose it is.
+ssize_t write_immediate_kept(const qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
+{
+    const ssize_t error = w.remote.len == 0 ? 0 : write_kept(q, ep, w, nullptr, 0);
+    if (error != 0)
+        return error;
+    fi_msg announcement{};
+    announcement.context = &w;
+    announcement.data = w.remote_data;
+    return fi_sendmsg(ep, &announcement, fi_flags | FI_REMOTE_CQ_DATA);
+}
+
 /// Posts an operation that was kept. The caller is the only one to post requests to q.
 ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
 {
     w.order = q.reads_posted;
     const std::uint64_t fi_flags = w.suppressed ? 0 : FI_COMPLETION;
-    return w.operation == DAT_DTO_SEND ? send_kept(ep, w, fi_flags) : rdma_kept(q, ep, w, fi_flags);
+    switch (static_cast<int>(w.operation)) {
+    case DAT_DTO_SEND:
+        return send_kept(ep, w, fi_flags);
+    case DAT_DTO_RDMA_WRITE:
+        return write_kept(q, ep, w, &w, fi_flags);
+    case DAT_DTO_RDMA_READ:
+        return read_kept(q, ep, w);
+    default:
+        return write_immediate_kept(q, ep, w, fi_flags);
+    }
 }
 
 ssize_t recv_kept(fid_ep *ep, wr &w)
@@ -147,6 +177,15 @@ status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     }
     const ssize_t error = post_kept(q, q.fid, w);
     return error == 0 ? success : refused_post(error);
+}
+
+status post_write_immediate(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                            const DAT_RMR_TRIPLET *remote, DAT_UINT32 immediate,
+                            DAT_COMPLETION_FLAGS flags)
+{
+    w.remote_data = std::uint64_t{w.length} << 32 | immediate;
+    q.recv_cq->posting.store(1, std::memory_order_relaxed);
+    return send_aside(q, w, segments, local, remote, flags);
 }
 
 status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)

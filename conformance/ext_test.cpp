@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The IB extension: RDMA writes with immediate data, and atomics.
+#include "support.hpp"
+
+#include <dat2/dat_ib_extensions.h>
+
+#include <cstring>
+
+namespace conformance {
+
+namespace {
+
+bool offers(const adapter &ia, const char *attribute)
+{
+    for (DAT_COUNT i = 0; i < ia.provider.num_provider_specific_attr; ++i) {
+        const DAT_NAMED_ATTR &each = ia.provider.provider_specific_attr[i];
+        if (std::strcmp(each.name, attribute) == 0)
+            return std::strcmp(each.value, "TRUE") == 0;
+    }
+    return false;
+}
+
+#define NEED_EXTENSION(ia, attribute, what)                                                        \
+    do {                                                                                           \
+        if (!offers(ia, attribute))                                                                \
+            NOT_CLAIMED(what);                                                                     \
+    } while (false)
+#define NEED_IMMEDIATE(ia) NEED_EXTENSION(ia, DAT_IB_ATTR_IMMED_DATA, "immediate data")
+#define NEED_FETCH_ADD(ia) NEED_EXTENSION(ia, DAT_IB_ATTR_FETCH_AND_ADD, "fetch-and-add")
+#define NEED_CMP_SWAP(ia) NEED_EXTENSION(ia, DAT_IB_ATTR_CMP_AND_SWAP, "compare-and-swap")
+
+DAT_RETURN write_immediate(end &by, std::size_t offset, std::size_t length, DAT_RMR_TRIPLET to,
+                           DAT_UINT32 data, std::uint64_t cookie = 0,
+                           DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG)
+{
+    DAT_LMR_TRIPLET local = by.memory.local(offset, length);
+    return dat_ib_post_rdma_write_immed(by.ep, 1, &local, cookie_of(cookie), &to, data, flags);
+}
+
+DAT_RETURN fetch_add(end &by, std::size_t result, DAT_RMR_TRIPLET word, std::uint64_t add,
+                     std::uint64_t cookie = 0)
+{
+    DAT_LMR_TRIPLET local = by.memory.local(result, 8);
+    return dat_ib_post_fetch_and_add(by.ep, add, &local, cookie_of(cookie), &word,
+                                     DAT_COMPLETION_DEFAULT_FLAG);
+}
+
+DAT_RETURN compare_swap(end &by, std::size_t result, DAT_RMR_TRIPLET word, std::uint64_t compare,
+                        std::uint64_t swap, std::uint64_t cookie = 0)
+{
+    DAT_LMR_TRIPLET local = by.memory.local(result, 8);
+    return dat_ib_post_cmp_and_swap(by.ep, compare, swap, &local, cookie_of(cookie), &word,
+                                    DAT_COMPLETION_DEFAULT_FLAG);
+}
+
+/// The next event, which shall be the extension's, of this type.
+struct extended_event {
+    DAT_DTO_COMPLETION_EVENT_DATA dto;
+    DAT_IB_EXTENSION_EVENT_DATA more;
+};
+extended_event next_extended(DAT_EVD_HANDLE evd, DAT_IB_EXT_TYPE type, DAT_IB_DTOS operation)
+{
+    const DAT_EVENT event = next_event(evd, static_cast<DAT_EVENT_NUMBER>(DAT_IB_DTO_EVENT));
+    extended_event out{event.event_data.dto_completion_event_data, {}};
+    std::memcpy(&out.more, event.event_extension_data, sizeof out.more);
+    CHECK(out.more.type == type);
+    CHECK(static_cast<int>(out.dto.operation) == operation);
+    return out;
+}
+
+void expect_done(const extended_event &event, std::uint64_t cookie)
+{
+    CHECK(event.dto.status == DAT_DTO_SUCCESS);
+    CHECK(event.more.status == DAT_OP_SUCCESS);
+    CHECK(event.dto.user_cookie.as_64 == cookie);
+}
+
+/// An end whose memory others may change by atomics.
+struct counter {
+    explicit counter(end &at) : memory(at.ia, at.pz, 64, rights()) {}
+
+    static DAT_MEM_PRIV_FLAGS rights()
+    {
+        return static_cast<DAT_MEM_PRIV_FLAGS>(unsigned{DAT_MEM_PRIV_ALL_FLAG} |
+                                               unsigned{DAT_IB_MEM_PRIV_REMOTE_ATOMIC});
+    }
+    void set(std::uint64_t value) { std::memcpy(memory.bytes.data(), &value, sizeof value); }
+    std::uint64_t get() const { return word_at(memory, 0); }
+    DAT_RMR_TRIPLET remote() const { return memory.remote(0, 8); }
+    static std::uint64_t word_at(const region &where, std::size_t offset)
+    {
+        std::uint64_t value = 0;
+        std::memcpy(&value, where.bytes.data() + offset, sizeof value);
+        return value;
+    }
+
+    region memory;
+};
+
+} // namespace
+
+TEST_CASE("EXT-01: what the adapter's attributes do not name is refused" * needs("extensions") *
+          hint("answer success, and post nothing"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    if (ia.attr.extension_supported == DAT_EXTENSION_NONE)
+        NOT_CLAIMED("extensions"); // REG-07 has the refusals
+    CHECK(ia.attr.extension_supported == DAT_EXTENSION_IB);
+    CHECK(ia.attr.extension_version > 0);
+    const DAT_RMR_TRIPLET to = pair.passive.memory.remote(0, 8);
+    if (!offers(ia, DAT_IB_ATTR_IMMED_DATA))
+        CHECK(refused(write_immediate(pair.active, 0, 8, to, 1)));
+    if (!offers(ia, DAT_IB_ATTR_FETCH_AND_ADD))
+        CHECK(refused(fetch_add(pair.active, 0, to, 1)));
+    if (!offers(ia, DAT_IB_ATTR_CMP_AND_SWAP))
+        CHECK(refused(compare_swap(pair.active, 0, to, 1, 2)));
+    CHECK(refused(dat_extension_op(pair.active.ep, 0x4321)));
+    CHECK(stays_empty(pair.active.request_evd));
+}
+
+TEST_CASE("EXT-02: a write with immediate data places its bytes, then takes a receive" *
+          needs("immediate_data") *
+          hint("deliver the immediate data in the network's byte order, or a plain receive event"))
+{
+    adapter ia;
+    NEED_IMMEDIATE(ia);
+    connected_pair pair(ia);
+    std::uint64_t cookie = 10;
+    for (const std::size_t size : {std::size_t{8}, std::size_t{64}, std::size_t{32768}}) {
+        CAPTURE(size);
+        pair.active.memory.fill(0, size, static_cast<unsigned>(size));
+        MUST(pair.passive.recv(60'000, 16, cookie + 1));
+        MUST(write_immediate(pair.active, 0, size, pair.passive.memory.remote(0, size), 0x01020304,
+                             cookie));
+        const auto sent = next_extended(pair.active.request_evd, DAT_IB_RDMA_WRITE_IMMED,
+                                        DAT_IB_DTO_RDMA_WRITE_IMMED);
+        expect_done(sent, cookie);
+        CHECK(sent.dto.transfered_length == size);
+        const auto got = next_extended(pair.passive.recv_evd, DAT_IB_RDMA_WRITE_IMMED_DATA,
+                                       DAT_IB_DTO_RECV_IMMED);
+        expect_done(got, cookie + 1);
+        CHECK(got.more.val.immed.data == 0x01020304);
+        CHECK(got.dto.ep_handle == pair.passive.ep);
+        CHECK(pair.passive.memory.holds(0, size, static_cast<unsigned>(size)));
+        cookie += 2;
+    }
+}
+
+TEST_CASE("EXT-03: immediate data and messages take receives in the order they were sent" *
+          needs("immediate_data") *
+          hint("complete writes with immediate data on a path of their own"))
+{
+    adapter ia;
+    NEED_IMMEDIATE(ia);
+    connected_pair pair(ia);
+    constexpr std::uint64_t number = 15; // an endpoint has room for 16 receives at least
+    for (std::uint64_t i = 0; i < number; ++i)
+        MUST(pair.passive.recv(i * 64, 64, i));
+    for (std::uint64_t i = 0; i < number; ++i)
+        MUST(i % 3 == 0
+                 ? pair.active.send(0, 32, i)
+                 : write_immediate(pair.active, 0, 16, pair.passive.memory.remote(32'768, 16),
+                                   static_cast<DAT_UINT32>(1000 + i), i));
+    for (std::uint64_t i = 0; i < number; ++i) {
+        CAPTURE(i);
+        if (i % 3 == 0) {
+            CHECK(next_dto(pair.active.request_evd).user_cookie.as_64 == i);
+            CHECK(next_dto(pair.passive.recv_evd).user_cookie.as_64 == i);
+            continue;
+        }
+        expect_done(next_extended(pair.active.request_evd, DAT_IB_RDMA_WRITE_IMMED,
+                                  DAT_IB_DTO_RDMA_WRITE_IMMED),
+                    i);
+        const auto got = next_extended(pair.passive.recv_evd, DAT_IB_RDMA_WRITE_IMMED_DATA,
+                                       DAT_IB_DTO_RECV_IMMED);
+        expect_done(got, i);
+        CHECK(got.more.val.immed.data == 1000 + i);
+    }
+}
+
+TEST_CASE("EXT-04: a write with immediate data may be silent at its end, not at the other" *
+          needs("immediate_data") * hint("suppress the target's event with the initiator's"))
+{
+    adapter ia;
+    NEED_IMMEDIATE(ia);
+    connected_pair pair(ia);
+    MUST(pair.passive.recv(0, 8, 1));
+    MUST(write_immediate(pair.active, 0, 8, pair.passive.memory.remote(64, 8), 5, 2,
+                         DAT_COMPLETION_SUPPRESS_FLAG));
+    const auto got =
+        next_extended(pair.passive.recv_evd, DAT_IB_RDMA_WRITE_IMMED_DATA, DAT_IB_DTO_RECV_IMMED);
+    CHECK(got.more.val.immed.data == 5);
+    CHECK(stays_empty(pair.active.request_evd));
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("EXT-05: a write with immediate data checks its arguments" * needs("immediate_data") *
+          hint("write beyond the remote segment"))
+{
+    adapter ia;
+    NEED_IMMEDIATE(ia);
+    end lonely(ia);
+    CHECK(
+        same_type(write_immediate(lonely, 0, 8, lonely.memory.remote(0, 8), 1), DAT_INVALID_STATE));
+    connected_pair pair(ia);
+    CHECK(same_type(write_immediate(pair.active, 0, 9, pair.passive.memory.remote(0, 8), 1),
+                    DAT_LENGTH_ERROR));
+    DAT_LMR_TRIPLET local = pair.active.memory.local(0, 8);
+    DAT_RMR_TRIPLET remote = pair.passive.memory.remote(0, 8);
+    CHECK(same_type(dat_ib_post_rdma_write_immed(ia.handle, 1, &local, cookie_of(0), &remote, 1,
+                                                 DAT_COMPLETION_DEFAULT_FLAG),
+                    DAT_INVALID_HANDLE));
+    CHECK(stays_empty(pair.active.request_evd, milliseconds(30)));
+}
+
+TEST_CASE("EXT-06: after a disconnect, a write with immediate data comes back flushed" *
+          needs("immediate_data") * hint("refuse it, or lose it"))
+{
+    adapter ia;
+    NEED_IMMEDIATE(ia);
+    connected_pair pair(ia);
+    MUST(pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    next_connection(pair.active.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    MUST(write_immediate(pair.active, 0, 8, pair.passive.memory.remote(0, 8), 1, 77));
+    const auto back = next_extended(pair.active.request_evd, DAT_IB_RDMA_WRITE_IMMED,
+                                    DAT_IB_DTO_RDMA_WRITE_IMMED);
+    CHECK(back.dto.status == DAT_DTO_ERR_FLUSHED);
+    CHECK(back.dto.user_cookie.as_64 == 77);
+    CHECK(back.more.status == DAT_IB_OP_ERR);
+}
+
+TEST_CASE("EXT-07: fetch-and-add answers what was there, and adds" * needs("atomics") *
+          hint("answer the sum, or swap the bytes of the words"))
+{
+    adapter ia;
+    NEED_FETCH_ADD(ia);
+    connected_pair pair(ia);
+    counter shared(pair.passive);
+    std::uint64_t expected = 0xfffffffffffffff0;
+    shared.set(expected);
+    for (const std::uint64_t add : {std::uint64_t{1}, std::uint64_t{0x0102030405060708},
+                                    std::uint64_t{0}, ~std::uint64_t{0}}) {
+        MUST(fetch_add(pair.active, 0, shared.remote(), add, add));
+        expect_done(
+            next_extended(pair.active.request_evd, DAT_IB_FETCH_AND_ADD, DAT_IB_DTO_FETCH_ADD),
+            add);
+        CHECK(counter::word_at(pair.active.memory, 0) == expected);
+        expected += add;
+        CHECK(shared.get() == expected);
+    }
+}
+
+TEST_CASE("EXT-08: compare-and-swap stores where the comparison holds only" * needs("atomics") *
+          hint("store always, or mix up the two operands"))
+{
+    adapter ia;
+    NEED_CMP_SWAP(ia);
+    connected_pair pair(ia);
+    counter shared(pair.passive);
+    shared.set(5);
+    MUST(compare_swap(pair.active, 0, shared.remote(), 4, 9, 1));
+    expect_done(next_extended(pair.active.request_evd, DAT_IB_CMP_AND_SWAP, DAT_IB_DTO_CMP_SWAP),
+                1);
+    CHECK(counter::word_at(pair.active.memory, 0) == 5);
+    CHECK(shared.get() == 5);
+    MUST(compare_swap(pair.active, 0, shared.remote(), 5, 9, 2));
+    expect_done(next_extended(pair.active.request_evd, DAT_IB_CMP_AND_SWAP, DAT_IB_DTO_CMP_SWAP),
+                2);
+    CHECK(counter::word_at(pair.active.memory, 0) == 5);
+    CHECK(shared.get() == 9);
+}
+
+TEST_CASE("EXT-09: what two endpoints add at the same time is all counted" * needs("atomics") *
+          hint("read, add and write without holding the word"))
+{
+    adapter ia;
+    NEED_FETCH_ADD(ia);
+    connected_pair one(ia);
+    end_options options;
+    options.qlen = 512;
+    connected_pair two(ia, options);
+    counter shared(one.passive);
+    // Of another zone, the word has a key of its own.
+    DAT_LMR_HANDLE again = DAT_HANDLE_NULL;
+    DAT_LMR_CONTEXT local = 0;
+    DAT_RMR_CONTEXT key = 0;
+    DAT_REGION_DESCRIPTION where{};
+    where.for_va = shared.memory.bytes.data();
+    MUST(dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, where, 64, two.passive.pz,
+                        counter::rights(), DAT_VA_TYPE_VA, &again, &local, &key, nullptr, nullptr));
+    DAT_RMR_TRIPLET other = shared.remote();
+    other.rmr_context = key;
+    constexpr int number = 200;
+    for (int i = 0; i < number; ++i) {
+        MUST(fetch_add(one.active, 0, shared.remote(), 1));
+        MUST(fetch_add(two.active, 0, other, 1));
+        for (end *by : {&one.active, &two.active})
+            expect_done(next_extended(by->request_evd, DAT_IB_FETCH_AND_ADD, DAT_IB_DTO_FETCH_ADD),
+                        0);
+    }
+    CHECK(shared.get() == 2 * number);
+    MUST(dat_lmr_free(again));
+}
+
+TEST_CASE("EXT-10: atomics check length and alignment" * needs("atomics") *
+          hint("let the device change half a word"))
+{
+    adapter ia;
+    NEED_FETCH_ADD(ia);
+    connected_pair pair(ia);
+    counter shared(pair.passive);
+    shared.set(1);
+    CHECK(
+        same_type(fetch_add(pair.active, 0, shared.memory.remote(4, 8), 1), DAT_INVALID_PARAMETER));
+    CHECK(same_type(fetch_add(pair.active, 0, shared.memory.remote(0, 4), 1), DAT_LENGTH_ERROR));
+    CHECK(stays_empty(pair.active.request_evd, milliseconds(30)));
+    CHECK(shared.get() == 1);
+}
+
+TEST_CASE("EXT-11: memory without the right is out of reach of atomics" * needs("atomics") *
+          hint("give every region the right, or check it nowhere"))
+{
+    adapter ia;
+    NEED_FETCH_ADD(ia);
+    connected_pair pair(ia);
+    std::memset(pair.passive.memory.bytes.data(), 0, 8);
+    MUST(fetch_add(pair.active, 0, pair.passive.memory.remote(0, 8), 1));
+    const auto back =
+        next_extended(pair.active.request_evd, DAT_IB_FETCH_AND_ADD, DAT_IB_DTO_FETCH_ADD);
+    CHECK(back.dto.status != DAT_DTO_SUCCESS);
+    CHECK(back.more.status == DAT_IB_OP_ERR);
+    CHECK(ends_connection(next_event(pair.active.connect_evd).event_number));
+    CHECK(counter::word_at(pair.passive.memory, 0) == 0);
+}
+
+} // namespace conformance

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Shared receive queues: receives that several endpoints draw from.
+#include "support.hpp"
+
+#include <set>
+
+namespace conformance {
+
+namespace {
+
+constexpr DAT_COUNT depth = 32;
+constexpr std::size_t slot = 256; ///< bytes of memory for each receive
+
+bool offered(const adapter &ia)
+{
+    return ia.provider.srq_supported != DAT_FALSE;
+}
+
+/// For cases that need what the adapter does not have: REG-08 checks the refusal.
+#define NEED_SRQ(ia)                                                                               \
+    do {                                                                                           \
+        if (!offered(ia))                                                                          \
+            NOT_CLAIMED("shared receive queues");                                                  \
+    } while (false)
+
+/// A queue with zone and memory of its own; the cookie of a receive is its place there.
+class shared_pool {
+public:
+    explicit shared_pool(adapter &on, DAT_COUNT max_recv = depth)
+        : ia(on), pz(make_pz(on)), memory(on, pz, 2 * static_cast<std::size_t>(depth) * slot)
+    {
+        DAT_SRQ_ATTR attr{max_recv, 1, DAT_SRQ_LW_DEFAULT};
+        MUST(dat_srq_create(ia.handle, pz, &attr, &srq));
+    }
+    shared_pool(const shared_pool &) = delete;
+    shared_pool &operator=(const shared_pool &) = delete;
+    ~shared_pool()
+    {
+        if (!ia.is_open())
+            return;
+        (void)dat_srq_free(srq);
+        memory.free();
+        (void)dat_pz_free(pz);
+    }
+
+    DAT_RETURN post(std::uint64_t place)
+    {
+        DAT_LMR_TRIPLET local = memory.local(place * slot, slot);
+        return dat_srq_post_recv(srq, 1, &local, cookie_of(place));
+    }
+    void post_some(std::uint64_t first, std::uint64_t number)
+    {
+        for (std::uint64_t i = 0; i < number; ++i)
+            MUST(post(first + i));
+    }
+    DAT_SRQ_PARAM param() const
+    {
+        DAT_SRQ_PARAM found{};
+        MUST(dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &found));
+        return found;
+    }
+
+    adapter &ia;
+    DAT_PZ_HANDLE pz;
+    region memory;
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+};
+
+/// An endpoint that draws from the pool, connected to one that does not.
+class customer {
+public:
+    explicit customer(shared_pool &of)
+        : ia(of.ia), recv_evd(make_evd(ia, DAT_EVD_DTO_FLAG, 2 * depth)),
+          request_evd(make_evd(ia, DAT_EVD_DTO_FLAG)),
+          connect_evd(make_evd(ia, DAT_EVD_CONNECTION_FLAG)), peer(ia)
+    {
+        MUST(dat_ep_create_with_srq(ia.handle, of.pz, recv_evd, request_evd, connect_evd, of.srq,
+                                    nullptr, &ep));
+        connect();
+    }
+    customer(const customer &) = delete;
+    customer &operator=(const customer &) = delete;
+    ~customer()
+    {
+        if (!ia.is_open())
+            return;
+        (void)free_ep();
+        for (DAT_EVD_HANDLE evd : {recv_evd, request_evd, connect_evd})
+            (void)dat_evd_free(evd);
+    }
+
+    void connect()
+    {
+        listener at(ia);
+        MUST(peer.connect(ia.address(), at.qualifier));
+        MUST(dat_cr_accept(at.next_request(), ep, 0, nullptr));
+        next_connection(peer.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        next_connection(connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    DAT_RETURN free_ep()
+    {
+        const DAT_RETURN code = ep == DAT_HANDLE_NULL ? success : dat_ep_free(ep);
+        if (code == DAT_SUCCESS)
+            ep = DAT_HANDLE_NULL;
+        return code;
+    }
+    /// What the peer sends arrives in a receive of the pool; which, is the answer.
+    std::uint64_t take_one(const shared_pool &of, unsigned seed)
+    {
+        peer.memory.fill(0, slot, seed);
+        MUST(peer.send(0, slot));
+        CHECK(next_dto(peer.request_evd).status == DAT_DTO_SUCCESS);
+        const auto got = next_dto(recv_evd);
+        CHECK(got.status == DAT_DTO_SUCCESS);
+        CHECK(got.operation == DAT_DTO_RECEIVE);
+        CHECK(got.transfered_length == slot);
+        CHECK(got.ep_handle == ep);
+        CHECK(of.memory.holds(got.user_cookie.as_64 * slot, slot, seed));
+        return got.user_cookie.as_64;
+    }
+
+    adapter &ia;
+    DAT_EVD_HANDLE recv_evd;
+    DAT_EVD_HANDLE request_evd;
+    DAT_EVD_HANDLE connect_evd;
+    end peer;
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+};
+
+} // namespace
+
+TEST_CASE("SRQ-01: create checks its arguments" * needs("srq") *
+          hint("pass sizes of zero, or beyond the adapter's limit, on to the device"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    DAT_SRQ_ATTR attr{16, 1, DAT_SRQ_LW_DEFAULT};
+    CHECK(same_code(dat_srq_create(DAT_HANDLE_NULL, pz, &attr, &srq),
+                    bad_handle(DAT_INVALID_HANDLE_IA)));
+    CHECK(same_code(dat_srq_create(ia.handle, DAT_HANDLE_NULL, &attr, &srq),
+                    bad_handle(DAT_INVALID_HANDLE_PZ)));
+    CHECK(same_code(dat_srq_create(ia.handle, pz, nullptr, &srq), bad_arg(3)));
+    CHECK(same_code(dat_srq_create(ia.handle, pz, &attr, nullptr), bad_arg(4)));
+    for (const DAT_SRQ_ATTR &wrong :
+         {DAT_SRQ_ATTR{0, 1, 0}, DAT_SRQ_ATTR{-1, 1, 0}, DAT_SRQ_ATTR{16, 0, 0},
+          DAT_SRQ_ATTR{16, 1, 17}, DAT_SRQ_ATTR{16, 1, -1},
+          DAT_SRQ_ATTR{ia.attr.max_recv_per_srq + 1, 1, 0}}) {
+        CAPTURE(wrong.max_recv_dtos);
+        CAPTURE(wrong.low_watermark);
+        DAT_SRQ_ATTR given = wrong;
+        CHECK(same_code(dat_srq_create(ia.handle, pz, &given, &srq), bad_arg(3)));
+    }
+    CHECK(srq == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("SRQ-02: a query answers what the queue was made with, and how much is posted" *
+          needs("srq") * hint("count receives that were taken already"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    CHECK(all.param().ia_handle == ia.handle);
+    CHECK(all.param().pz_handle == all.pz);
+    CHECK(all.param().srq_state == DAT_SRQ_STATE_OPERATIONAL);
+    CHECK(all.param().max_recv_dtos >= depth);
+    CHECK(all.param().low_watermark == DAT_SRQ_LW_DEFAULT);
+    all.post_some(0, 5);
+    const DAT_COUNT outstanding = all.param().outstanding_dto_count;
+    CHECK((outstanding == 5 || outstanding == DAT_VALUE_UNKNOWN));
+    DAT_SRQ_PARAM param{};
+    CHECK(same_code(dat_srq_query(all.srq, DAT_SRQ_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(same_code(dat_srq_query(all.srq, static_cast<DAT_SRQ_PARAM_MASK>(0x100), &param),
+                    bad_arg(2)));
+}
+
+TEST_CASE("SRQ-03: endpoints draw from one queue, and each event names who took the receive" *
+          needs("srq") *
+          hint("report the endpoint of the work request, not that of the completion"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    customer two(all);
+    all.post_some(0, 8);
+    std::set<std::uint64_t> taken;
+    for (unsigned i = 0; i < 8; ++i)
+        taken.insert((i % 3 == 0 ? one : two).take_one(all, i));
+    CHECK(taken.size() == 8);
+    CHECK(stays_empty(one.recv_evd, milliseconds(1)));
+    CHECK(stays_empty(two.recv_evd, milliseconds(1)));
+}
+
+TEST_CASE("SRQ-04: receives can be posted again and again" * needs("srq") *
+          hint("run out of work requests, because shared ones come back out of order"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    customer two(all);
+    all.post_some(0, depth);
+    for (unsigned i = 0; i < 10 * depth; ++i)
+        MUST(all.post((i % 2 == 0 ? one : two).take_one(all, i)));
+}
+
+TEST_CASE("SRQ-05: a full queue is INSUFFICIENT_RESOURCES, and loses nothing" * needs("srq") *
+          hint("overwrite the oldest receive, or count against the wrong limit"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    std::uint64_t posted = 0;
+    DAT_RETURN code = DAT_SUCCESS;
+    while (posted < 2 * depth && (code = all.post(posted)) == DAT_SUCCESS)
+        ++posted;
+    CHECK(posted >= depth); // a device may have given more
+    if (posted < 2 * depth)
+        CHECK(same_type(code, DAT_INSUFFICIENT_RESOURCES));
+    for (unsigned i = 0; i < depth; ++i)
+        (void)one.take_one(all, i);
+}
+
+TEST_CASE("SRQ-06: an endpoint with a shared queue has no receives of its own" * needs("srq") *
+          hint("post the receive to a queue that the device does not look at"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    DAT_LMR_TRIPLET local = all.memory.local(0, slot);
+    CHECK(same_code(dat_ep_post_recv(one.ep, 1, &local, cookie_of(0), DAT_COMPLETION_DEFAULT_FLAG),
+                    bad_state(DAT_INVALID_STATE_SRQ_IN_USE)));
+    CHECK(ep_param(one.ep).srq_handle == all.srq);
+}
+
+TEST_CASE("SRQ-07: a queue that an endpoint uses is not freed, nor its zone" * needs("srq") *
+          hint("free the queue below a connected endpoint"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    {
+        customer one(all);
+        CHECK(same_code(dat_srq_free(all.srq), bad_state(DAT_INVALID_STATE_SRQ_IN_USE)));
+        all.post_some(0, 1);
+        (void)one.take_one(all, 1);
+    }
+    CHECK(same_code(dat_pz_free(all.pz), bad_state(DAT_INVALID_STATE_PZ_IN_USE)));
+    all.post_some(0, 3); // discarded
+    const DAT_SRQ_HANDLE stale = all.srq;
+    MUST(dat_srq_free(all.srq));
+    CHECK(same_code(dat_srq_free(stale), bad_handle(DAT_INVALID_HANDLE_SRQ)));
+    CHECK(same_code(all.post(0), bad_handle(DAT_INVALID_HANDLE_SRQ)));
+}
+
+TEST_CASE("SRQ-08: a resize keeps what is posted, and refuses to go below it" * needs("srq") *
+          hint("lose receives when the queue moves"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia, depth / 2);
+    customer one(all);
+    all.post_some(0, depth / 2);
+    CHECK(same_code(dat_srq_resize(all.srq, 0), bad_arg(2)));
+    const DAT_RETURN code = dat_srq_resize(all.srq, depth);
+    if (refused(code))
+        NOT_CLAIMED("resizing of shared receive queues");
+    MUST(code);
+    CHECK(all.param().max_recv_dtos >= depth);
+    all.post_some(depth / 2, depth / 2);
+    CHECK(same_type(dat_srq_resize(all.srq, depth / 2), DAT_INVALID_STATE));
+    std::set<std::uint64_t> taken;
+    for (unsigned i = 0; i < depth; ++i)
+        taken.insert(one.take_one(all, i));
+    CHECK(taken.size() == depth);
+    MUST(dat_srq_resize(all.srq, depth / 2));
+}
+
+TEST_CASE("SRQ-09: falling below the low watermark is told once for each arming" * needs("srq") *
+          hint("tell it with every receive that is taken, or never a second time"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    all.post_some(0, 8);
+    CHECK(same_code(dat_srq_set_lw(all.srq, depth * 1000), bad_arg(2)));
+    for (int round = 0; round < 2; ++round) {
+        const DAT_RETURN code = dat_srq_set_lw(all.srq, 4);
+        if (refused(code))
+            NOT_CLAIMED("watermarks of shared receive queues");
+        MUST(code);
+        CHECK(stays_empty(ia.async, milliseconds(30)));
+        std::vector<std::uint64_t> taken;
+        for (unsigned i = 0; i < 6; ++i)
+            taken.push_back(one.take_one(all, i));
+        const auto told = next_event(ia.async).event_data.asynch_error_event_data;
+        CHECK(told.dat_handle == all.srq);
+        CHECK(told.reason == DAT_SRQ_LOW_WATERMARK_EVENT);
+        CHECK(stays_empty(ia.async));
+        for (const std::uint64_t place : taken)
+            MUST(all.post(place));
+    }
+}
+
+TEST_CASE("SRQ-10: a connection that ends leaves the shared receives to the others" * needs("srq") *
+          hint("flush the shared queue with the endpoint"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    customer two(all);
+    all.post_some(0, 4);
+    MUST(dat_ep_disconnect(one.ep, DAT_CLOSE_ABRUPT_FLAG));
+    CHECK(same_event(next_event(one.connect_evd).event_number, DAT_CONNECTION_EVENT_DISCONNECTED));
+    CHECK(ends_connection(next_event(one.peer.connect_evd).event_number));
+    CHECK(stays_empty(one.recv_evd));
+    for (unsigned i = 0; i < 4; ++i)
+        (void)two.take_one(all, i);
+}
+
+TEST_CASE("SRQ-11: an endpoint is reset and connects again with the same shared queue" *
+          needs("srq") * hint("make the new queue pair without the shared queue"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    all.post_some(0, 8);
+    for (unsigned round = 0; round < 3; ++round) {
+        (void)one.take_one(all, round);
+        MUST(dat_ep_disconnect(one.ep, DAT_CLOSE_ABRUPT_FLAG));
+        next_connection(one.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(ends_connection(next_event(one.peer.connect_evd).event_number));
+        MUST(dat_ep_reset(one.ep));
+        MUST(dat_ep_reset(one.peer.ep));
+        one.connect();
+    }
+    (void)one.take_one(all, 9);
+}
+
+TEST_CASE("SRQ-12: a message too long for its receive ends one connection only" * needs("srq") *
+          hint("put the shared queue in error, and all its endpoints with it"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    customer two(all);
+    all.post_some(0, 2);
+    MUST(one.peer.send(0, slot + 1));
+    CHECK(ends_connection(next_event(one.connect_evd).event_number));
+    CHECK(ends_connection(next_event(one.peer.connect_evd).event_number));
+    all.post_some(2, 2);
+    (void)two.take_one(all, 7);
+    CHECK(all.param().srq_state == DAT_SRQ_STATE_OPERATIONAL);
+}
+
+TEST_CASE("SRQ-13: endpoint and shared queue are of one zone, unless the adapter says otherwise" *
+          needs("srq") * hint("look at the zone of neither"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    end own(ia);
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    const auto create = [&](DAT_PZ_HANDLE pz, DAT_SRQ_HANDLE srq, DAT_EP_HANDLE *out) {
+        return dat_ep_create_with_srq(ia.handle, pz, own.recv_evd, own.request_evd, own.connect_evd,
+                                      srq, nullptr, out);
+    };
+    CHECK(same_code(create(all.pz, DAT_HANDLE_NULL, &ep), bad_handle(DAT_INVALID_HANDLE_SRQ)));
+    CHECK(same_code(create(all.pz, own.ep, &ep), bad_handle(DAT_INVALID_HANDLE_SRQ)));
+    CHECK(same_code(create(all.pz, all.srq, nullptr), bad_arg(8)));
+    if (ia.provider.srq_ep_pz_difference_supported == DAT_FALSE)
+        CHECK(same_type(create(own.pz, all.srq, &ep), DAT_INVALID_PARAMETER));
+    CHECK(ep == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("SRQ-14: an adapter closes gracefully without shared queues only, abruptly with them" *
+          needs("srq") * hint("forget the shared queues among what keeps an adapter in use"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), bad_state(DAT_INVALID_STATE_IA_IN_USE)));
+    customer one(all);
+    all.post_some(0, 4);
+    CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), success));
+}
+
+} // namespace conformance
