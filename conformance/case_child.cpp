@@ -72,6 +72,9 @@ std::string contexts()
     return text.empty() ? text : text + "]";
 }
 
+struct declined {};
+bool the_case_declined = false;
+
 struct telling_reporter : doctest::IReporter {
     explicit telling_reporter(const doctest::ContextOptions &) {}
 
@@ -89,7 +92,8 @@ struct telling_reporter : doctest::IReporter {
     }
     void test_case_exception(const doctest::TestCaseException &data) override
     {
-        tell_failure(std::string("an exception: ") + data.error_string.c_str(), "");
+        if (!the_case_declined) // which the judge was told
+            tell_failure(std::string("an exception: ") + data.error_string.c_str(), "");
     }
 
     void report_query(const doctest::QueryData &) override {}
@@ -106,6 +110,12 @@ DOCTEST_REGISTER_REPORTER("telling", 1, telling_reporter);
 
 struct telling_judge final : judge {
     void not_claimed(const std::string &what) override { tell_json({{"not_claimed", what}}); }
+    [[noreturn]] void decline(const std::string &call) override
+    {
+        the_case_declined = true;
+        not_claimed(call);
+        throw declined{};
+    }
     void allow_seconds(unsigned seconds) override { tell_allowed(seconds); }
 };
 

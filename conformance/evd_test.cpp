@@ -85,6 +85,7 @@ TEST_CASE("EVD-03: streams merge as the provider's matrix says" *
           hint("claim merges in the matrix that dat_evd_create refuses, or the reverse"))
 {
     adapter ia;
+    (void)make_evd(ia, DAT_EVD_DTO_FLAG);
     const auto &matrix = ia.provider.evd_stream_merging_supported;
     for (int i = 0; i < 6; ++i)
         for (int j = 0; j < 6; ++j) {

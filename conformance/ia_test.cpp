@@ -74,6 +74,8 @@ TEST_CASE("IA-05: the adapter tells its name, address and limits" *
     const DAT_IA_ATTR &attr = ia.attr;
     CHECK(std::strlen(attr.adapter_name) > 0);
     CHECK(std::strlen(attr.vendor_name) > 0);
+    if (attr.max_eps == 0)
+        (void)make_pz(ia); // an adapter without endpoints has no zones, and needs no limits
     REQUIRE(attr.ia_address_ptr != nullptr);
     const int family = attr.ia_address_ptr->sa_family;
     CHECK((family == AF_INET || family == AF_INET6));

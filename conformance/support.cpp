@@ -172,8 +172,21 @@ void give_up(const std::string &why, const char *file, int line)
     std::abort(); // the line above throws
 }
 
+namespace {
+
+/// The name of the function in "MUST(dat_pz_create(ia, &pz))".
+std::string callee(const step &at)
+{
+    const std::string call = at.call;
+    return call.substr(0, call.find('('));
+}
+
+} // namespace
+
 void must_succeed(DAT_RETURN code, const step &at)
 {
+    if (code == not_supported && watching_judge != nullptr)
+        watching_judge->decline(callee(at));
     if (code != DAT_SUCCESS)
         give_up(std::string(at.call) + ": " + code_name(code), at.file, at.line);
 }

@@ -67,6 +67,8 @@ using needs = doctest::test_suite;
 /// Who watches the running case from outside; there is nobody when it runs in-process.
 struct judge {
     virtual void not_claimed(const std::string &what) = 0;
+    /// Ends the case, by an exception: a call that it cannot do without is not supported.
+    [[noreturn]] virtual void decline(const std::string &call) = 0;
     virtual void allow_seconds(unsigned seconds) = 0;
 
 protected:
@@ -141,7 +143,8 @@ verdict same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected);
 [[noreturn]] void give_up(const std::string &why, const char *file, int line);
 void must_succeed(DAT_RETURN code, const step &at);
 
-/// For calls that prepare what a case is about.
+/// For calls that prepare what a case is about. Where one is not supported, the case is not
+/// claimed.
 #define MUST(...)                                                                                  \
     do {                                                                                           \
         static constexpr ::conformance::step must_step{#__VA_ARGS__, __FILE__, __LINE__};          \

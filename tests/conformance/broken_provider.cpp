@@ -3,6 +3,7 @@
 // word in the instance data of dat.conf chooses:
 //   crash, hang, exit      in dat_pz_create
 //   descriptor, thread     dat_pz_create leaves one behind
+//   unsupported            dat_pz_create is MODEL_NOT_SUPPORTED
 //   code                   dat_pz_create succeeds where it should refuse
 //   child                  dat_pz_create leaves a process behind, which ignores hangups
 //   late_crash             when the process ends, if a zone was ever made
@@ -128,6 +129,8 @@ DAT_RETURN pz_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE *pz)
 {
     if (pz == nullptr)
         return has("code") ? DAT_RETURN{DAT_SUCCESS} : bad_arg(2);
+    if (has("unsupported"))
+        return DAT_CLASS_ERROR | DAT_MODEL_NOT_SUPPORTED;
     if (has("crash"))
         crash();
     if (has("hang"))

@@ -19,8 +19,8 @@ OPTIONS = argparse.Namespace()
 # The broken provider is right in all of these, unless it is asked to break MEM-01.
 CASES = ["IA-04", "IA-06", "MEM-01", "REG-01", "REG-06"]
 VICTIM = "MEM-01"
-FAULTS = ["sound", "crash", "hang", "exit", "descriptor", "thread", "code", "child", "late_crash",
-          "open_fails", "open_hangs", "open_crashes", "open_sleeps"]
+FAULTS = ["sound", "crash", "hang", "exit", "descriptor", "thread", "code", "unsupported",
+          "child", "late_crash", "open_fails", "open_hangs", "open_crashes", "open_sleeps"]
 
 
 class Run:
@@ -101,6 +101,13 @@ class RunnerTest(unittest.TestCase):
 
     def test_a_wrong_code(self):
         self.expect_victim(self.judge("code"), r"got DAT_SUCCESS, want DAT_INVALID_PARAMETER")
+
+    def test_a_call_that_is_not_supported(self):
+        run = self.judge("unsupported")
+        self.assertEqual(run.status, 0, run.output)
+        self.assertEqual(run.results[VICTIM]["outcome"], "not claimed")
+        self.assertEqual(run.results[VICTIM]["reason"], "dat_pz_create")
+        self.assertIn("4 passed, 0 failed, 1 not claimed", run.output)
 
     def test_a_crash_when_the_process_ends(self):
         self.expect_victim(self.judge("late_crash"), r"crashes when the process ends: SIGSEGV")
@@ -219,6 +226,16 @@ class RunnerTest(unittest.TestCase):
         text = page.read_text()
         self.assertIn("MEM-01", text)
         self.assertNotRegex(text, r'(src|href)="')
+
+    def test_the_page_begins_with_what_failed(self):
+        page = self.folder / "card.html"
+        self.judge("code", "--html", str(page))
+        text = page.read_text()
+        self.assertIn('<details class="case failed" open>', text)
+        self.assertIn('<input type="checkbox" checked value="failed">', text)
+        self.assertIn('<input type="checkbox" value="passed">', text)
+        self.judge("sound", "--html", str(page))
+        self.assertIn('<input type="checkbox" checked value="passed">', page.read_text())
 
     def test_no_colour_in_a_file(self):
         self.assertNotIn("\x1b", self.judge("code").output)
