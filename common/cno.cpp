@@ -18,12 +18,37 @@ void cno::trigger(evd &by)
         if (!triggered_) {
             triggered_ = true;
             by_ = &by;
+            descriptor_.raise();
         }
         std::swap(agent, agent_); // called once until it is set again, whether or not anybody waits
         triggered_changed_.signal();
     }
     if (agent.proxy_agent_func != nullptr)
         agent.proxy_agent_func(agent.instance_data, to_handle(&by));
+}
+
+status cno::open_descriptor()
+{
+    if (!osd::event_descriptor::exists)
+        return not_supported;
+    return descriptor_.open() ? success
+                              : status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+}
+
+void cno::take(DAT_EVD_HANDLE *triggered_by)
+{
+    triggered_ = false;
+    descriptor_.lower();
+    *triggered_by = by_ == nullptr ? DAT_HANDLE_NULL : to_handle(by_);
+}
+
+status cno::take_trigger(DAT_EVD_HANDLE *triggered_by)
+{
+    osd::lock_guard hold(lock_);
+    if (!triggered_)
+        return queue_empty;
+    take(triggered_by);
+    return success;
 }
 
 status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
@@ -42,8 +67,7 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
         triggered_changed_.broadcast(); // kill() waits for the last one
         answer = status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_DEAD);
     } else if (triggered_) {
-        triggered_ = false;
-        *triggered_by = by_ == nullptr ? DAT_HANDLE_NULL : to_handle(by_);
+        take(triggered_by);
     } else {
         *triggered_by = DAT_HANDLE_NULL;
         answer = result == osd::wait_result::timed_out ? queue_empty : interrupted_call;
@@ -63,10 +87,17 @@ void cno::modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent)
     agent_ = agent;
 }
 
-DAT_OS_WAIT_PROXY_AGENT cno::agent()
+void cno::fill(DAT_CNO_PARAM &out)
 {
     osd::lock_guard hold(lock_);
-    return agent_;
+    out.ia_handle = ia->consumer_handle();
+    if (descriptor_.is_open()) {
+        out.proxy_type = DAT_PROXY_TYPE_FD;
+        out.proxy.fd = descriptor_.get();
+    } else {
+        out.proxy_type = DAT_PROXY_TYPE_AGENT;
+        out.proxy.agent = agent_;
+    }
 }
 
 void cno::forget(evd &gone)
@@ -76,6 +107,7 @@ void cno::forget(evd &gone)
         by_ = nullptr;
     if (!in_use(*this) && waiters_ != 0) {
         triggered_ = true;
+        descriptor_.raise();
         triggered_changed_.broadcast();
     }
 }
@@ -113,7 +145,44 @@ status make_cno(DAT_IA_HANDLE ia_handle, const DAT_OS_WAIT_PROXY_AGENT &agent, D
     return success;
 }
 
+status make_polled_cno(DAT_IA_HANDLE ia_handle, DAT_FD *fd, DAT_CNO_HANDLE *out)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA);
+    if (fd == nullptr)
+        return invalid_parameter(2);
+    if (out == nullptr)
+        return invalid_parameter(3);
+    cno *made = ia->make(ia->cnos, DAT_OS_WAIT_PROXY_AGENT{});
+    if (made == nullptr)
+        return out_of_memory;
+    const status opened = made->open_descriptor();
+    if (!opened.ok()) {
+        ia->destroy(ia->cnos, *made);
+        return opened;
+    }
+    *fd = made->descriptor();
+    *out = to_handle(made);
+    return success;
+}
+
 } // namespace
+
+DAT_RETURN dapl_cno_fd_create(DAT_IA_HANDLE ia, DAT_FD *fd, DAT_CNO_HANDLE *out)
+{
+    return make_polled_cno(ia, fd, out).code();
+}
+
+DAT_RETURN dapl_cno_trigger(DAT_CNO_HANDLE handle, DAT_EVD_HANDLE *triggered_by)
+{
+    cno *c = from_handle<cno>(handle);
+    if (c == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
+    if (triggered_by == nullptr)
+        return invalid_parameter(2).code();
+    return c->take_trigger(triggered_by).code();
+}
 
 DAT_RETURN dapl_cno_create(DAT_IA_HANDLE ia, DAT_OS_WAIT_PROXY_AGENT agent, DAT_CNO_HANDLE *out)
 {
@@ -138,9 +207,7 @@ DAT_RETURN dapl_cno_query(DAT_CNO_HANDLE handle, DAT_CNO_PARAM_MASK mask, DAT_CN
         return invalid_parameter(2).code();
     if (param == nullptr)
         return invalid_parameter(3).code();
-    param->ia_handle = c->ia->consumer_handle();
-    param->proxy_type = DAT_PROXY_TYPE_AGENT;
-    param->proxy.agent = c->agent();
+    c->fill(*param);
     return DAT_SUCCESS;
 }
 

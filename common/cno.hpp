@@ -3,6 +3,7 @@
 #pragma once
 
 #include "object.hpp"
+#include "osd_descriptor.hpp"
 #include "osd_sync.hpp"
 
 namespace dapl::DAPL_TRANSPORT {
@@ -25,9 +26,14 @@ public:
     void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
     /// Returns when no trigger is under way. No new one can come: no EVD refers to the CNO.
     void await_unpinned();
+    /// Gives it a descriptor that is readable while a trigger is pending.
+    status open_descriptor();
+    int descriptor() const { return descriptor_.get(); }
+    /// Takes a pending trigger; `queue_empty` when there is none.
+    status take_trigger(DAT_EVD_HANDLE *triggered_by) OSD_EXCLUDES(lock_);
     status wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by) OSD_EXCLUDES(lock_);
     void modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent) OSD_EXCLUDES(lock_);
-    DAT_OS_WAIT_PROXY_AGENT agent() OSD_EXCLUDES(lock_);
+    void fill(DAT_CNO_PARAM &out) OSD_EXCLUDES(lock_);
 
     /// An EVD has left: a pending trigger no longer names it. The last one to leave wakes the
     /// waiters.
@@ -38,11 +44,14 @@ public:
     bool kill() OSD_EXCLUDES(lock_);
 
 private:
+    void take(DAT_EVD_HANDLE *triggered_by) OSD_REQUIRES(lock_);
+
     std::atomic<std::uint32_t> pins_{0};
     osd::mutex lock_;
     osd::condition triggered_changed_;
     bool triggered_ OSD_GUARDED_BY(lock_) = false;
     bool dead_ OSD_GUARDED_BY(lock_) = false;
+    osd::event_descriptor descriptor_; ///< raised and lowered with triggered_
     evd *by_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t waiters_ OSD_GUARDED_BY(lock_) = 0;
     DAT_OS_WAIT_PROXY_AGENT agent_ OSD_GUARDED_BY(lock_);

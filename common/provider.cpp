@@ -143,8 +143,8 @@ constexpr DAT_PROVIDER vector_for()
     v.rmr_create_for_ep_func = NOT_SUPPORTED(rmr_create_for_ep_func);
     v.ep_post_send_with_invalidate_func = NOT_SUPPORTED(ep_post_send_with_invalidate_func);
     v.ep_post_rdma_read_to_rmr_func = NOT_SUPPORTED(ep_post_rdma_read_to_rmr_func);
-    v.cno_fd_create_func = NOT_SUPPORTED(cno_fd_create_func);
-    v.cno_trigger_func = NOT_SUPPORTED(cno_trigger_func);
+    v.cno_fd_create_func = dapl_cno_fd_create;
+    v.cno_trigger_func = dapl_cno_trigger;
     v.ia_ha_related_func = NOT_SUPPORTED(ia_ha_related_func);
     v.handle_extendedop_func = dapl_extension_op<Safety>;
     return v;

@@ -3,7 +3,10 @@
 #include "support.hpp"
 
 #include <csignal>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 namespace conformance {
 namespace {
@@ -388,13 +391,91 @@ TEST_CASE("CNO-19: a CNO has a descriptor, or that is MODEL_NOT_SUPPORTED" *
         if (!refused(call(ia.handle, &fd, &cno))) {
             CHECK(fd >= 0);
             CHECK(same_code(dat_cno_free(cno), DAT_SUCCESS));
-            return;
+            return; // CNO-20 and CNO-21 use one
         }
     if (auto *call = optional_call<decltype(dat_cno_trigger)>("dat_cno_trigger"))
         CHECK(same_code(call(make_cno(ia), &evd), not_supported));
     CHECK(fd == -1);
     CHECK(cno == DAT_HANDLE_NULL);
     NOT_CLAIMED("descriptors for CNOs");
+}
+
+namespace {
+
+/// A CNO with a descriptor, and an EVD that triggers it; or neither.
+struct polled {
+    explicit polled(adapter &ia)
+        : trigger(optional_call<decltype(dat_cno_trigger)>("dat_cno_trigger"))
+    {
+        auto *create = optional_call<decltype(dat_cno_fd_create)>("dat_cno_fd_create");
+        if (create == nullptr || trigger == nullptr || refused(create(ia.handle, &fd, &cno)))
+            return;
+        evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    }
+    void post() const
+    {
+        DAT_EVENT event{};
+        event.event_number = DAT_SOFTWARE_EVENT;
+        MUST(dat_evd_post_se(evd, &event));
+    }
+    void take_event() const { (void)next_event(evd, DAT_SOFTWARE_EVENT); }
+    bool readable(milliseconds time = milliseconds(0)) const
+    {
+        pollfd asked{fd, POLLIN, 0};
+        return ::poll(&asked, 1, static_cast<int>(time.count())) == 1;
+    }
+
+    decltype(dat_cno_trigger) *trigger;
+    DAT_FD fd = -1;
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+};
+
+} // namespace
+
+TEST_CASE("CNO-20: a descriptor is readable from a trigger until it is taken" * needs("cno_fd") *
+          hint("leave the descriptor readable, or never make it so again"))
+{
+    adapter ia;
+    polled on(ia);
+    if (on.cno == DAT_HANDLE_NULL)
+        NOT_CLAIMED("descriptors for CNOs");
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    for (int round = 0; round < 3; ++round) {
+        CHECK(!on.readable());
+        CHECK(same_code(on.trigger(on.cno, &by), DAT_QUEUE_EMPTY));
+        on.post();
+        CHECK(on.readable(patience));
+        CHECK(same_code(on.trigger(on.cno, &by), success));
+        CHECK(by == on.evd);
+        on.take_event();
+    }
+}
+
+TEST_CASE("CNO-21: epoll wakes for an event that comes meanwhile" * needs("cno_fd") *
+          hint("make the descriptor readable without waking those who poll it"))
+{
+    adapter ia;
+    polled on(ia);
+    if (on.cno == DAT_HANDLE_NULL)
+        NOT_CLAIMED("descriptors for CNOs");
+    const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
+    epoll_event wanted{EPOLLIN, {}};
+    CHECK(::epoll_ctl(epoll, EPOLL_CTL_ADD, on.fd, &wanted) == 0);
+    for (int round = 0; round < 20; ++round) {
+        int woken = 0;
+        epoll_event found{};
+        helper_thread sleeper(
+            [&] { woken = ::epoll_wait(epoll, &found, 1, static_cast<int>(patience.count())); });
+        sleeper.await_asleep();
+        on.post();
+        sleeper.join();
+        CHECK(woken == 1);
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        CHECK(same_code(on.trigger(on.cno, &by), success));
+        on.take_event();
+    }
+    ::close(epoll);
 }
 
 } // namespace conformance

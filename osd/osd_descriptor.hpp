@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What a program polls to learn that something happened.
+#pragma once
+
+#include "native_descriptor.hpp"
+
+namespace osd {
+
+/// Readable between raise() and lower(). Whoever polls it does not read from it.
+class event_descriptor {
+public:
+    event_descriptor() = default;
+    event_descriptor(const event_descriptor &) = delete;
+    event_descriptor &operator=(const event_descriptor &) = delete;
+    ~event_descriptor();
+
+    static constexpr bool exists = native_descriptors_exist; ///< on this system
+
+    /// False where the system has no more of them, or none at all.
+    bool open();
+    bool is_open() const { return fd_ >= 0; }
+    int get() const { return fd_; }
+
+    // Nothing happens to one that is not open.
+    void raise();
+    void lower();
+
+private:
+    int fd_ = -1;
+};
+
+} // namespace osd

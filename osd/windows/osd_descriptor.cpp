@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "osd_descriptor.hpp"
+
+namespace osd {
+
+event_descriptor::~event_descriptor() = default;
+
+bool event_descriptor::open()
+{
+    return false;
+}
+
+void event_descriptor::raise() {}
+
+void event_descriptor::lower() {}
+
+} // namespace osd
