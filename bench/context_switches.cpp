@@ -4,12 +4,12 @@
 // costs, in the waiting thread and in its whole process, and how long it takes. Adapters are
 // measured in turn in one run: a port whose driver can wait (feature cq_wait) needs one switch, the
 // same port without it needs a second one, in the thread that passes the news on.
+#include "command_line.hpp"
 #include "dat_link.hpp"
 #include "json.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
 #include <sys/resource.h>
@@ -198,18 +198,16 @@ int run(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    CLI::App app{"Context switches per wake-up of a thread that is blocked in dat_evd_wait"};
-    app.add_option("adapters", o.adapters, "adapter names in dat.conf")->capture_default_str();
-    app.add_option("--rounds", o.rounds, "rounds per adapter, in turn")
-        ->check(CLI::Range(1u, 10'000u))
-        ->capture_default_str();
-    app.add_option("--wakeups", o.wakeups, "wake-ups per round")
-        ->check(CLI::Range(1u, 100'000u))
-        ->capture_default_str();
-    app.add_option("--limit", o.max_switches,
-                   "exit with 1 when the first adapter's process needs more switches than this");
-    app.add_option("--json", o.json, "write the results to this file (- is standard output)");
-    CLI11_PARSE(app, argc, argv);
+    command_line line("context-switches",
+                      "Context switches per wake-up of a thread that is blocked in dat_evd_wait");
+    line.positionals("adapters", o.adapters, "adapter names in dat.conf");
+    line.number("--rounds", o.rounds, 1u, 10'000u, "rounds per adapter, in turn");
+    line.number("--wakeups", o.wakeups, 1u, 100'000u, "wake-ups per round");
+    line.number("--limit", o.max_switches, 0.0, 1e6,
+                "exit with 1 when the first adapter's process needs more switches than this");
+    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
+    if (const auto status = line.parse(argc, argv))
+        return *status;
     try {
         return run(o);
     } catch (const std::exception &e) {

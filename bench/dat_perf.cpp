@@ -3,15 +3,17 @@
 // dat-perf: latency, bandwidth, message rate and connection rate of an interface adapter, through
 // the DAT C API alone. The leading side decides what is measured and tells the other one over a
 // socket; see docs/man/dat-perf.1.md.
+#include "command_line.hpp"
 #include "dat_link.hpp"
 #include "json.hpp"
+#include "plot.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <unistd.h>
 
 namespace {
@@ -19,13 +21,30 @@ namespace {
 using namespace bench;
 
 struct options {
-    std::string adapter, host, json;
+    std::string adapter, host, json, svg;
     std::vector<std::string> tests = {"latency", "bandwidth", "rate", "connections"};
-    std::vector<std::uint32_t> sizes = {64, 1024, 8192, 65536, 1 << 20};
+    std::vector<std::uint32_t> sizes; ///< chosen by settle() if they are not given
     std::uint32_t size = 64, window = 16;
-    unsigned short port = 18515;
+    std::uint16_t port = 18515;
     double duration = 0.3, wait = 300, limit = 20;
-    bool server = false, quick = false;
+    bool server = false, quick = false, sweep = false;
+
+    void settle()
+    {
+        sweep = sweep || !svg.empty();
+        if (!sizes.empty())
+            return;
+        if (sweep)
+            for (std::uint32_t each = 1; each <= 1 << 20; each *= 4)
+                sizes.push_back(each);
+        else
+            sizes = {64, 1024, 8192, 65536, 1 << 20};
+    }
+    /// Of latency and rate.
+    std::vector<std::uint32_t> small_sizes() const
+    {
+        return sweep ? sizes : std::vector<std::uint32_t>{size};
+    }
 
     bool wants(const char *test) const
     {
@@ -92,15 +111,12 @@ void follow(channel &leader, const std::string &adapter_name, double leader_time
 
 // -------------------------------------------------------------------------------------- the leader
 
-/// "64 B", "8 KiB", "1 MiB".
-std::string size_text(std::uint32_t size)
-{
-    if (size >= 1 << 20 && size % (1 << 20) == 0)
-        return std::to_string(size >> 20) + " MiB";
-    if (size >= 1024 && size % 1024 == 0)
-        return std::to_string(size >> 10) + " KiB";
-    return std::to_string(size) + " B";
-}
+/// One figure of a test, for the plot.
+struct measurement {
+    std::string test, how;
+    std::uint32_t size;
+    double value;
+};
 
 /// Says on a terminal what is being measured, and takes it back.
 class progress_line {
@@ -146,22 +162,25 @@ public:
     void run();
     void finish() { peer_.send(command{pattern::finish, 0, 0, 0}); }
     const std::vector<json_object> &results() const { return results_; }
+    const std::vector<measurement> &measurements() const { return measurements_; }
 
 private:
     using batch = std::function<void(std::uint32_t count, std::vector<double> &samples)>;
 
     void run_quick();
-    void run_latency();
+    void run_latency(std::uint32_t size);
     void run_bandwidth();
-    void run_rate();
+    void run_rate(std::uint32_t size);
     void run_connections();
     bool usable(std::uint32_t size, std::uint32_t limit, const char *what);
 
-    void latency(const char *name, pattern what);
+    void latency(const char *name, pattern what, std::uint32_t size);
     double bandwidth(const char *name, pattern what, std::uint32_t size);
-    void batch_latency(pattern what, std::uint32_t count, std::vector<double> &samples_us);
+    void batch_latency(pattern what, std::uint32_t size, std::uint32_t count,
+                       std::vector<double> &samples_us);
     seconds stream_once(pattern what, std::uint32_t size, std::uint32_t count);
     double bytes_per_second(pattern what, std::uint32_t size);
+    double measure_stream(pattern what, std::uint32_t size);
     std::vector<double> connect_many(std::uint32_t count);
 
     void ask(pattern what, std::uint32_t size, std::uint32_t count)
@@ -169,9 +188,14 @@ private:
         announce(peer_, {what, size, count, 0}, seconds(o_.limit));
         p_.progress();
     }
-    json_object &result(const char *test, const char *how)
+    json_object &result(const char *test, const char *how, std::uint32_t size, const char *unit,
+                        double value)
     {
-        return results_.emplace_back().set("test", test).set("how", how);
+        measurements_.push_back({test, how, size, value});
+        json_object &added = results_.emplace_back().set("test", test).set("how", how);
+        if (size != 0)
+            added.set("size", size);
+        return added.set("unit", unit).set("value", value);
     }
 
     const options &o_;
@@ -182,6 +206,8 @@ private:
     progress_line progress_;
     invitation to_{};
     std::vector<json_object> results_;
+    std::vector<measurement> measurements_;
+    std::map<std::pair<pattern, std::uint32_t>, double> streams_; ///< measured already
 };
 
 void leader::run()
@@ -190,18 +216,20 @@ void leader::run()
         return run_quick();
     std::printf("%s\n", o_.adapter.c_str());
     if (o_.wants("latency"))
-        run_latency();
+        for (const std::uint32_t size : o_.small_sizes())
+            run_latency(size);
     if (o_.wants("bandwidth"))
         run_bandwidth();
     if (o_.wants("rate"))
-        run_rate();
+        for (const std::uint32_t size : o_.small_sizes())
+            run_rate(size);
     if (o_.wants("connections"))
         run_connections();
 }
 
 void leader::run_quick()
 {
-    latency("send, polling", pattern::ping_pong);
+    latency("send, polling", pattern::ping_pong, o_.size);
     const std::uint32_t size = std::min(o_.largest(), adapter_.attr().max_rdma_size);
     const double rate = bandwidth("RDMA write", pattern::write_stream, size);
     std::printf("bandwidth  RDMA write     %8s  %8.2f GB/s\n", size_text(size).c_str(), rate / 1e9);
@@ -210,44 +238,42 @@ void leader::run_quick()
 // --- latency
 
 /// One sample is half a round trip.
-void leader::batch_latency(pattern what, std::uint32_t count, std::vector<double> &samples_us)
+void leader::batch_latency(pattern what, std::uint32_t size, std::uint32_t count,
+                           std::vector<double> &samples_us)
 {
     if (what == pattern::write_pong)
-        clear_mark(link_, o_.size);
-    ask(what, o_.size, count);
+        clear_mark(link_, size);
+    ask(what, size, count);
     auto before = clock::now();
     for (std::uint32_t n = 0; n < count; ++n) {
         if (what == pattern::ping_pong)
-            ping(link_, o_.size, p_);
+            ping(link_, size, p_);
         else if (what == pattern::blocking)
-            ping_blocking(link_, o_.size, p_);
+            ping_blocking(link_, size, p_);
         else
-            write_ping(link_, o_.size, n, p_);
+            write_ping(link_, size, n, p_);
         const auto now = clock::now();
         samples_us.push_back(seconds(now - before).count() * 1e6 / 2);
         before = now;
     }
 }
 
-void leader::latency(const char *name, pattern what)
+void leader::latency(const char *name, pattern what, std::uint32_t size)
 {
-    progress_.show(std::string("latency, ") + name);
+    progress_.show(std::string("latency, ") + name + ", " + size_text(size));
     std::vector<double> samples;
-    batch_latency(what, 20, samples); // warms up
+    batch_latency(what, size, 20, samples); // warms up
     samples.clear();
     const auto end =
         clock::now() + std::chrono::duration_cast<clock::duration>(seconds(o_.duration));
     do {
-        batch_latency(what, 200, samples);
+        batch_latency(what, size, size < 65536 ? 200 : 20, samples);
     } while (clock::now() < end);
     progress_.clear();
     const double best = quantile(samples, 0), p99 = quantile(samples, 0.99);
     std::printf("latency    %-14s %8s  %8.2f us   (best %.2f, 99 %% below %.2f, %zu round trips)\n",
-                name, size_text(o_.size).c_str(), median(samples), best, p99, samples.size());
-    result("latency", name)
-        .set("size", o_.size)
-        .set("unit", "us")
-        .set("value", median(samples))
+                name, size_text(size).c_str(), median(samples), best, p99, samples.size());
+    result("latency", name, size, "us", median(samples))
         .set("best", best)
         .set("quantile_99", p99)
         .set("samples", static_cast<double>(samples.size()));
@@ -262,14 +288,14 @@ bool leader::usable(std::uint32_t size, std::uint32_t limit, const char *what)
     return false;
 }
 
-void leader::run_latency()
+void leader::run_latency(std::uint32_t size)
 {
-    if (usable(o_.size, adapter_.attr().max_message_size, "latency    send")) {
-        latency("send, polling", pattern::ping_pong);
-        latency("send, waiting", pattern::blocking);
+    if (usable(size, adapter_.attr().max_message_size, "latency    send")) {
+        latency("send, polling", pattern::ping_pong, size);
+        latency("send, waiting", pattern::blocking, size);
     }
-    if (usable(o_.size, adapter_.attr().max_rdma_size, "latency    RDMA write"))
-        latency("RDMA write", pattern::write_pong);
+    if (usable(size, adapter_.attr().max_rdma_size, "latency    RDMA write"))
+        latency("RDMA write", pattern::write_pong, size);
 }
 
 // --- bandwidth and rate
@@ -287,8 +313,17 @@ seconds leader::stream_once(pattern what, std::uint32_t size, std::uint32_t coun
     }
 }
 
-/// The median over batches whose length is found by trying.
+/// Bandwidth and rate may ask for the same stream.
 double leader::bytes_per_second(pattern what, std::uint32_t size)
+{
+    const auto [known, is_new] = streams_.try_emplace({what, size}, 0.0);
+    if (is_new)
+        known->second = measure_stream(what, size);
+    return known->second;
+}
+
+/// The median over batches whose length is found by trying.
+double leader::measure_stream(pattern what, std::uint32_t size)
 {
     stream_once(what, size, o_.window);
     const double trial = stream_once(what, size, 64).count() / 64;
@@ -308,7 +343,7 @@ double leader::bandwidth(const char *name, pattern what, std::uint32_t size)
     progress_.show(std::string("bandwidth, ") + name + ", " + size_text(size));
     const double rate = bytes_per_second(what, size);
     progress_.clear();
-    result("bandwidth", name).set("size", size).set("unit", "B/s").set("value", rate);
+    result("bandwidth", name, size, "B/s", rate);
     return rate;
 }
 
@@ -327,22 +362,22 @@ void leader::run_bandwidth()
             if (!usable(size, w.limit, "bandwidth"))
                 continue;
             const double rate = bandwidth(w.name, w.what, size);
-            std::printf("bandwidth  %-14s %8s  %8.3f GB/s\n", w.name, size_text(size).c_str(),
-                        rate / 1e9);
+            std::printf("bandwidth  %-14s %8s  %11s\n", w.name, size_text(size).c_str(),
+                        value_text(rate, "B/s").c_str());
         }
     }
 }
 
-void leader::run_rate()
+void leader::run_rate(std::uint32_t size)
 {
-    if (!usable(o_.size, adapter_.attr().max_message_size, "rate"))
+    if (!usable(size, adapter_.attr().max_message_size, "rate"))
         return;
-    progress_.show("message rate");
-    const double rate = bytes_per_second(pattern::message_stream, o_.size) / o_.size;
+    progress_.show("message rate, " + size_text(size));
+    const double rate = bytes_per_second(pattern::message_stream, size) / size;
     progress_.clear();
-    std::printf("rate       %-14s %8s  %8.3f M messages/s\n", "send", size_text(o_.size).c_str(),
-                rate / 1e6);
-    result("rate", "send").set("size", o_.size).set("unit", "1/s").set("value", rate);
+    std::printf("rate       %-14s %8s  %11s\n", "send", size_text(size).c_str(),
+                value_text(rate, "messages/s").c_str());
+    result("rate", "send", size, "1/s", rate);
 }
 
 // --- connections
@@ -378,10 +413,58 @@ void leader::run_connections()
     progress_.clear();
     std::printf("connecting %-14s %8s  %8.1f us   (%.0f connections made and ended per second)\n",
                 "one by one", "", median(samples), median(rates));
-    result("connections", "one by one")
-        .set("unit", "us")
-        .set("value", median(samples))
-        .set("per_second", median(rates));
+    result("connections", "one by one", 0, "us", median(samples)).set("per_second", median(rates));
+    measurements_.push_back({"connection rate", "", 0, median(rates)});
+}
+
+// ---------------------------------------------------------------------------------------- the plot
+
+plot::panel panel_of(const std::vector<measurement> &all, const std::string &test,
+                     const char *title, const char *unit, double scale)
+{
+    plot::panel panel;
+    panel.title = title;
+    panel.unit = unit;
+    for (const measurement &each : all) {
+        if (each.test != test || each.value <= 0)
+            continue;
+        auto of_name = [&](const plot::curve &known) { return known.name == each.how; };
+        auto curve = std::find_if(panel.curves.begin(), panel.curves.end(), of_name);
+        if (curve == panel.curves.end())
+            curve = panel.curves.insert(curve, plot::curve{each.how, {}});
+        curve->points.push_back({double(each.size), each.value * scale});
+    }
+    return panel;
+}
+
+plot::panel connections_of(const std::vector<measurement> &all)
+{
+    plot::panel panel;
+    panel.title = "Connections, one after another";
+    for (const measurement &each : all) {
+        if (each.test == "connections")
+            panel.notes.push_back({value_text(each.value * 1e-6, "s"),
+                                   "from dat_ep_connect to the established event"});
+        else if (each.test == "connection rate")
+            panel.notes.push_back(
+                {value_text(each.value, "/s"), "made, connected, disconnected and freed"});
+    }
+    return panel;
+}
+
+plot::figure figure_of(const options &o, const std::vector<measurement> &all)
+{
+    plot::figure figure;
+    figure.title = o.adapter;
+    figure.subtitle = "dat-perf, " + std::string(o.host.empty() ? "both sides on one host"
+                                                                : "client of " + o.host);
+    figure.panels = {
+        panel_of(all, "latency", "Latency: half a round trip", "s", 1e-6),
+        panel_of(all, "bandwidth", "Bandwidth, one way", "B/s", 1),
+        panel_of(all, "rate", "Messages per second, one way", "/s", 1),
+        connections_of(all),
+    };
+    return figure;
 }
 
 // -------------------------------------------------------------------------------------------- main
@@ -393,6 +476,8 @@ void lead(channel &peer, const options &o)
     l.finish();
     if (!o.json.empty())
         write_json(o.json, json_object().set("adapter", o.adapter).set("results", l.results()));
+    if (!o.svg.empty())
+        plot::write_svg(o.svg, figure_of(o, l.measurements()));
 }
 
 void run_forked(const options &o)
@@ -418,45 +503,36 @@ void run(const options &o)
     }
 }
 
-void describe(CLI::App &app, options &o)
+constexpr std::uint32_t largest_size = 1u << 30;
+
+void describe(command_line &line, options &o)
 {
-    app.add_option("adapter", o.adapter, "adapter name in dat.conf; dat-info lists them")
-        ->required();
-    auto *server = app.add_flag("--server", o.server, "be the passive side for one client");
-    app.add_option("--client", o.host, "measure against the server on this host")->excludes(server);
-    app.add_option("--port", o.port, "TCP port on which the two sides agree")
-        ->capture_default_str();
-    app.add_flag("--quick", o.quick, "one latency and one bandwidth, in under three seconds");
-    app.add_option("--tests", o.tests, "latency, bandwidth, rate, connections")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->check(CLI::IsMember({"latency", "bandwidth", "rate", "connections"}))
-        ->capture_default_str();
-    const auto valid_size = CLI::Range(1u, 1u << 30);
-    app.add_option("--size", o.size, "bytes per message of latency and rate")
-        ->transform(CLI::AsSizeValue(false))
-        ->check(valid_size)
-        ->capture_default_str();
-    app.add_option("--sizes", o.sizes, "message sizes of bandwidth")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->transform(CLI::AsSizeValue(false))
-        ->check(valid_size)
-        ->capture_default_str();
-    app.add_option("--window", o.window, "RDMA operations under way at a time")
-        ->check(CLI::Range(1u, stream_window))
-        ->capture_default_str();
-    app.add_option("--duration", o.duration, "seconds per measurement")
-        ->check(CLI::Range(0.01, 3600.0))
-        ->capture_default_str();
-    app.add_option("--wait", o.wait, "seconds that --server waits for its client")
-        ->check(CLI::Range(0.1, 1e6))
-        ->capture_default_str();
-    app.add_option("--timeout", o.limit, "give up when nothing happens for this many seconds")
-        ->check(CLI::Range(0.1, 1e6))
-        ->capture_default_str();
-    app.add_option("--json", o.json, "write the results to this file (- is standard output)");
-    app.footer("Without --server and --client both sides run here, in two processes.");
+    line.positional("adapter", o.adapter, "adapter name in dat.conf; dat-info lists them",
+                    command_line::presence::required);
+    line.flag("--server", o.server, "be the passive side for one client");
+    line.text("--client", "HOST", o.host, "measure against the server on this host");
+    line.exclude("--client", "--server");
+    line.number<std::uint16_t>("--port", o.port, 1, 65535, "TCP port on which the two sides agree");
+    line.flag("--quick", o.quick, "one latency and one bandwidth, in under three seconds");
+    line.choices("--tests", o.tests, {"latency", "bandwidth", "rate", "connections"},
+                 "some of latency, bandwidth, rate, connections");
+    line.size("--size", o.size, largest_size, "message size of latency and rate");
+    line.sizes("--sizes", o.sizes, largest_size,
+               "message sizes of bandwidth, and with --sweep of all (default 64,1K,8K,64K,1M; "
+               "with --sweep 1,4,16 and so on up to 1M)");
+    line.flag("--sweep", o.sweep, "latency and rate over --sizes, too; takes half a minute");
+    line.exclude("--sweep", "--quick");
+    line.number("--window", o.window, 1u, stream_window, "RDMA operations under way at a time");
+    line.number("--duration", o.duration, 0.01, 3600.0, "seconds per measurement");
+    line.number("--wait", o.wait, 0.1, 1e6, "seconds that --server waits for its client");
+    line.number("--timeout", o.limit, 0.1, 1e6,
+                "give up when nothing happens for this many seconds");
+    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
+    line.text("--svg", "FILE", o.svg, "plot them over the message size; includes --sweep");
+    line.exclude("--svg", "--quick");
+    line.footer(
+        "Without --server and --client both sides run here, in two processes.\n"
+        "Exit status: 0 all was measured; 1 something failed, and was said; 2 wrong usage.");
 }
 
 } // namespace
@@ -464,9 +540,12 @@ void describe(CLI::App &app, options &o)
 int main(int argc, char **argv)
 {
     options o;
-    CLI::App app{"Latency, bandwidth, message rate and connection rate of a DAT adapter"};
-    describe(app, o);
-    CLI11_PARSE(app, argc, argv);
+    command_line line("dat-perf",
+                      "Latency, bandwidth, message rate and connection rate of a DAT adapter");
+    describe(line, o);
+    if (const auto status = line.parse(argc, argv))
+        return *status;
+    o.settle();
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     try {
         run(o);

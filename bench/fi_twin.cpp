@@ -2,13 +2,13 @@
 //
 // fi-twin: what libfabric does by itself on the path that the libfabric port takes. `overhead`
 // runs the same twin beside DAT; this program is for looking at it alone, under a profiler.
+#include "command_line.hpp"
 #include "failure.hpp"
 #include "fi_link.hpp"
 #include "json.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 namespace {
@@ -91,20 +91,16 @@ void lead(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    CLI::App app{"What libfabric does by itself on the path that the libfabric port takes"};
-    app.add_option("--provider", o.provider, "libfabric provider")->capture_default_str();
-    app.add_option("--node", o.node, "address on this host")->capture_default_str();
-    app.add_option("--size", o.size, "bytes per message")
-        ->check(CLI::Range(1u, big))
-        ->capture_default_str();
-    app.add_option("--batches", o.batches, "batches of round trips")
-        ->check(CLI::Range(1u, 100'000u))
-        ->capture_default_str();
-    app.add_option("--iterations", o.iterations, "round trips per batch")
-        ->check(CLI::Range(1u, 10'000'000u))
-        ->capture_default_str();
-    app.add_option("--json", o.json, "write the results to this file (- is standard output)");
-    CLI11_PARSE(app, argc, argv);
+    command_line line("fi-twin",
+                      "What libfabric does by itself on the path that the libfabric port takes");
+    line.text("--provider", "NAME", o.provider, "libfabric provider");
+    line.text("--node", "ADDRESS", o.node, "address on this host");
+    line.size("--size", o.size, big, "size of a message");
+    line.number("--batches", o.batches, 1u, 100'000u, "batches of round trips");
+    line.number("--iterations", o.iterations, 1u, 10'000'000u, "round trips per batch");
+    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
+    if (const auto status = line.parse(argc, argv))
+        return *status;
     try {
         lead(o);
     } catch (const std::exception &e) {

@@ -6,9 +6,9 @@
 // While a call is counted nothing else of this thread is; other threads never are. Between the
 // calls the transport is given the time and the polls it needs, so that the completion is already
 // there when a dequeue is counted.
+#include "command_line.hpp"
 #include "dat_link.hpp"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <unistd.h>
 #include <valgrind/callgrind.h>
@@ -160,12 +160,12 @@ int main(int argc, char **argv)
 {
     std::string adapter = "ofi-lo";
     unsigned count = 100;
-    CLI::App app{"Run by `instructions` under callgrind; prints phases, calls and odd outcomes"};
-    app.add_option("adapter", adapter, "adapter name in dat.conf")->capture_default_str();
-    app.add_option("--count", count, "calls per phase")
-        ->check(CLI::Range(10u, 100'000u))
-        ->capture_default_str();
-    CLI11_PARSE(app, argc, argv);
+    command_line line("instructions-probe",
+                      "Run by `instructions` under callgrind; prints phases, calls, odd outcomes");
+    line.positional("adapter", adapter, "adapter name in dat.conf");
+    line.number("--count", count, 10u, 100'000u, "calls per phase");
+    if (const auto status = line.parse(argc, argv))
+        return *status;
     try {
         patience p(seconds(60));
         probe(adapter, count, p).run();

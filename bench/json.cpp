@@ -13,18 +13,67 @@ namespace bench {
 
 namespace {
 
+/// How many bytes the character at the front has; 0 where that is no UTF-8.
+std::size_t character_length(std::string_view text)
+{
+    struct form {
+        unsigned char first, last; // of the first byte
+        unsigned char least, most; // of the second one
+        std::size_t length;
+    };
+    constexpr form forms[] = {
+        {0x00, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    for (const form &each : forms) {
+        if (byte(0) < each.first || byte(0) > each.last)
+            continue;
+        if (text.size() < each.length)
+            return 0;
+        if (each.length > 1 && (byte(1) < each.least || byte(1) > each.most))
+            return 0;
+        for (std::size_t i = 2; i < each.length; ++i)
+            if ((byte(i) & 0xc0) != 0x80)
+                return 0;
+        return each.length;
+    }
+    return 0;
+}
+
+/// Whatever a provider says of itself becomes a string of JSON.
 std::string quoted(std::string_view value)
 {
     std::string text = "\"";
-    for (const char c : value) {
-        if (c == '"' || c == '\\')
-            text += '\\';
-        if (static_cast<unsigned char>(c) >= 0x20)
-            text += c;
-        else
-            text += ' ';
+    while (!value.empty()) {
+        const std::size_t length = character_length(value);
+        char escape[8];
+        if (length == 0) {
+            text += "\\ufffd";
+        } else if (static_cast<unsigned char>(value[0]) < 0x20) {
+            std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(value[0]));
+            text += escape;
+        } else {
+            if (value[0] == '"' || value[0] == '\\')
+                text += '\\';
+            text += value.substr(0, length);
+        }
+        value.remove_prefix(length == 0 ? 1 : length);
     }
     return text + '"';
+}
+
+template <class Value, class ToText>
+std::string list_of(const std::vector<Value> &values, const char *separator, ToText to_text)
+{
+    std::string text = "[";
+    for (const Value &value : values) {
+        if (text.size() > 1)
+            text += separator;
+        text += to_text(value);
+    }
+    return text + "]";
 }
 
 } // namespace
@@ -57,13 +106,32 @@ json_object &json_object::set(std::string_view key, const json_object &value)
 
 json_object &json_object::set(std::string_view key, const std::vector<json_object> &values)
 {
-    std::string text = "[";
-    for (const json_object &value : values) {
-        if (text.size() > 1)
-            text += ",\n  ";
-        text += value.text();
-    }
-    return add(key, text + "]");
+    return add(key, list_of(values, ",\n  ", [](const json_object &each) { return each.text(); }));
+}
+
+json_object &json_object::set(std::string_view key, const std::vector<std::string> &values)
+{
+    return add(key, list_of(values, ", ", quoted));
+}
+
+json_object &json_object::set(std::string_view key, bool value)
+{
+    return add(key, value ? "true" : "false");
+}
+
+json_object &json_object::set(std::string_view key, std::uint64_t value)
+{
+    return add(key, std::to_string(value));
+}
+
+json_object &json_object::set(std::string_view key, std::int64_t value)
+{
+    return add(key, std::to_string(value));
+}
+
+json_object &json_object::set_null(std::string_view key)
+{
+    return add(key, "null");
 }
 
 void write_json(const std::string &path, const json_object &result)

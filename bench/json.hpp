@@ -3,6 +3,7 @@
 // Just enough JSON to write results: objects and lists, in the order they are filled.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,14 @@ namespace bench {
 class json_object {
 public:
     json_object &set(std::string_view key, double value);
+    json_object &set(std::string_view key, bool value);
+    json_object &set(std::string_view key, std::uint64_t value);
+    json_object &set(std::string_view key, std::int64_t value);
+    json_object &set(std::string_view key, int value) { return set(key, std::int64_t{value}); }
+    json_object &set(std::string_view key, std::uint32_t value)
+    {
+        return set(key, std::uint64_t{value});
+    }
     json_object &set(std::string_view key, std::string_view value);
     json_object &set(std::string_view key, const char *value)
     {
@@ -19,6 +28,8 @@ public:
     }
     json_object &set(std::string_view key, const json_object &value);
     json_object &set(std::string_view key, const std::vector<json_object> &values);
+    json_object &set(std::string_view key, const std::vector<std::string> &values);
+    json_object &set_null(std::string_view key);
 
     std::string text() const { return "{" + members_ + "}"; }
 

@@ -4,6 +4,7 @@
 // each, one through DAT and one straight through libfabric, and use them in turn for short batches,
 // so that whatever disturbs the machine disturbs both. The answer is the median of the ratios of
 // neighbouring batches.
+#include "command_line.hpp"
 #include "dat_link.hpp"
 #include "fi_link.hpp"
 #include "json.hpp"
@@ -11,7 +12,6 @@
 #include "statistics.hpp"
 #include "traffic.hpp"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 
@@ -263,32 +263,24 @@ int run(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    CLI::App app{"What the DAPL layer costs on top of libfabric: both in one run, batch by batch"};
-    app.add_option("adapter", o.adapter, "adapter name in dat.conf")->capture_default_str();
-    app.add_option("--tests", o.tests, "latency, rate, bandwidth")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->check(CLI::IsMember({"latency", "rate", "bandwidth"}))
-        ->capture_default_str();
-    app.add_option("--size", o.size, "bytes per message of latency and rate")
-        ->check(CLI::Range(1u, big))
-        ->capture_default_str();
-    app.add_option("--batches", o.batches, "pairs of batches")
-        ->check(CLI::Range(1u, 100'000u))
-        ->capture_default_str();
-    app.add_option("--iterations", o.iterations, "round trips per batch")
-        ->check(CLI::Range(1u, 1'000'000u))
-        ->capture_default_str();
-    app.add_option("--warmup", o.warmup, "round trips before each batch that do not count")
-        ->check(CLI::Range(0u, 1'000'000u))
-        ->capture_default_str();
-    app.add_option("--fi-provider", o.provider, "libfabric provider of the twin")
-        ->capture_default_str();
-    app.add_option("--fi-node", o.node, "address of the twin")->capture_default_str();
-    app.add_option("--limit", o.max_ratio, "exit with 1 when a median ratio is above this");
-    app.add_flag("!--no-pin", o.pin, "leave the processes where the scheduler puts them");
-    app.add_option("--json", o.json, "write the results to this file (- is standard output)");
-    CLI11_PARSE(app, argc, argv);
+    command_line line("overhead",
+                      "What the DAPL layer costs on top of libfabric: both in one run, batch by "
+                      "batch");
+    line.positional("adapter", o.adapter, "adapter name in dat.conf");
+    line.choices("--tests", o.tests, {"latency", "rate", "bandwidth"},
+                 "some of latency, rate, bandwidth");
+    line.size("--size", o.size, big, "size of a message of latency and rate");
+    line.number("--batches", o.batches, 1u, 100'000u, "pairs of batches");
+    line.number("--iterations", o.iterations, 1u, 1'000'000u, "round trips per batch");
+    line.number("--warmup", o.warmup, 0u, 1'000'000u,
+                "round trips before each batch that do not count");
+    line.text("--fi-provider", "NAME", o.provider, "libfabric provider of the twin");
+    line.text("--fi-node", "ADDRESS", o.node, "address of the twin");
+    line.number("--limit", o.max_ratio, 0.0, 1e6, "exit with 1 when a median ratio is above this");
+    line.negative_flag("--no-pin", o.pin, "leave the processes where the scheduler puts them");
+    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
+    if (const auto status = line.parse(argc, argv))
+        return *status;
     try {
         return run(o);
     } catch (const std::exception &e) {

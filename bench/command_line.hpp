@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The command line of a program: what it takes, where that goes, and its --help. The parser behind
+// it is expensive to compile, so it is known to command_line.cpp alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+/// The exit status of a program that was called wrongly.
+constexpr int wrong_usage = 2;
+
+class command_line {
+public:
+    command_line(const std::string &program, const std::string &description);
+    ~command_line();
+    command_line(const command_line &) = delete;
+
+    // What the values hold beforehand is the default, and shown as such unless it is empty or 0.
+    // The values must live until parse() is done. `metavar` stands for the value in --help.
+
+    enum class presence { optional, required };
+    void positional(const char *name, std::string &value, const char *help,
+                    presence wanted = presence::optional);
+    void positionals(const char *name, std::vector<std::string> &values, const char *help);
+
+    void text(const char *name, const char *metavar, std::string &value, const char *help);
+    template <class Number>
+    void number(const char *name, Number &value, Number least, Number most, const char *help);
+    /// Bytes: 64, 8K, 1M.
+    void size(const char *name, std::uint32_t &value, std::uint32_t most, const char *help);
+    /// The same, several of them, separated by commas.
+    void sizes(const char *name, std::vector<std::uint32_t> &values, std::uint32_t most,
+               const char *help);
+    /// Some of a set of words, separated by commas.
+    void choices(const char *name, std::vector<std::string> &values,
+                 const std::vector<std::string> &allowed, const char *help);
+    void flag(const char *name, bool &value, const char *help);
+    /// Turns off what is on by default.
+    void negative_flag(const char *name, bool &value, const char *help);
+
+    /// The two are not given together.
+    void exclude(const char *name, const char *other);
+    /// Shown under the options.
+    void footer(const std::string &text);
+
+    /// Fills in the values. A result is the exit status with which the program ends now: it has
+    /// been asked for --help or --version, or was called wrongly and has been told so.
+    [[nodiscard]] std::optional<int> parse(int argc, const char *const *argv);
+
+private:
+    struct parser;
+    std::unique_ptr<parser> parser_;
+};
+
+extern template void command_line::number(const char *, std::uint32_t &, std::uint32_t,
+                                          std::uint32_t, const char *);
+extern template void command_line::number(const char *, std::uint16_t &, std::uint16_t,
+                                          std::uint16_t, const char *);
+extern template void command_line::number(const char *, double &, double, double, const char *);
+
+} // namespace bench

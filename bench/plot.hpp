@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Plots over message sizes, as one SVG file that needs nothing beside it: both axes logarithmic,
+// readable on light and on dark.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+/// "64 B", "8 KiB", "1 MiB".
+std::string size_text(std::uint32_t size);
+/// "2.5 µs" of 2.5e-6 and "s".
+std::string value_text(double value, const std::string &unit);
+
+} // namespace bench
+
+namespace bench::plot {
+
+struct point {
+    double size;  ///< bytes, at least 1
+    double value; ///< above 0
+};
+
+struct curve {
+    std::string name; ///< the same name has the same colour in all panels
+    std::vector<point> points;
+};
+
+/// A figure that does not depend on the message size: "85 µs", "from call to event".
+struct note {
+    std::string value, caption;
+};
+
+struct panel {
+    std::string title;
+    std::string unit; ///< of the values: "s" is shown as µs where that is what they are
+    std::vector<curve> curves;
+    std::vector<note> notes; ///< instead of curves
+};
+
+struct figure {
+    std::string title, subtitle;
+    std::vector<panel> panels; ///< those without curves or notes are left out
+};
+
+std::string svg(const figure &shown);
+
+/// Throws a failure.
+void write_svg(const std::string &path, const figure &shown);
+
+} // namespace bench::plot

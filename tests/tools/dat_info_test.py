@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""dat-info over adapters that open and adapters that do not, for each reason there is."""
+
+import argparse
+import json
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+OPTIONS = argparse.Namespace()
+ADAPTER = "ofi-lo"
+
+
+class Run:
+    """One run of the program."""
+
+    def __init__(self, conf: pathlib.Path | None, *arguments: str, **changes: str | None):
+        environment = {key: value for key, value in os.environ.items()
+                       if key not in ("DAT_OVERRIDE", "DAT_CONF", "DAT_DBG_TYPE", "DAPL_DBG_TYPE",
+                                      "NO_COLOR")}
+        if conf is not None:
+            environment["DAT_OVERRIDE"] = str(conf)
+        for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):  # a signal is wanted
+            environment[sanitizer] = ":".join(filter(None, [environment.get(sanitizer),
+                                                            "handle_segv=0"]))
+        environment.update(changes)
+        began = time.monotonic()
+        process = subprocess.run([OPTIONS.program, *arguments], capture_output=True, text=True,
+                                 env=environment, timeout=100, check=False)
+        self.seconds = time.monotonic() - began
+        self.status, self.output = process.returncode, process.stdout + process.stderr
+        self.words = re.sub(r"\s+", " ", self.output)  # as if it were not wrapped
+        self.data = json.loads(process.stdout) if "--json" in arguments else {}
+        self.adapters = {each["name"]: each for each in self.data.get("adapters", [])}
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self) -> None:
+        keep = tempfile.TemporaryDirectory(prefix="dat-info-")
+        self.addCleanup(keep.cleanup)
+        self.folder = pathlib.Path(keep.name)
+        self.conf = self.folder / "dat.conf"
+
+    def write(self, *lines: str) -> pathlib.Path:
+        self.conf.write_text("".join(each + "\n" for each in lines))
+        return self.conf
+
+    def provider(self, name: str, fault: str = "sound", safety: str = "nonthreadsafe") -> str:
+        return (f'{name} u2.0 {safety} default {OPTIONS.broken_provider} broken.1.0 "{fault}" ""')
+
+
+class Opens(WithFolder):
+    def need_adapter(self) -> None:
+        if f"\n{ADAPTER} " not in pathlib.Path(OPTIONS.dat_conf).read_text():
+            self.skipTest(f"the build has no {ADAPTER}")
+
+    def test_the_adapter_of_the_build(self) -> None:
+        self.need_adapter()
+        run = Run(OPTIONS.dat_conf, "--adapter", ADAPTER)
+        self.assertEqual(run.status, 0, run.output)
+        self.assertIn("named by DAT_OVERRIDE", run.output)
+        for line in (rf"{ADAPTER} +both +127.0.0.1 +opens", r"max_eps +[1-9]\d*\b",
+                     r"max_message_size +\d+ bytes", r"provider_name +" + ADAPTER,
+                     r"DAT_IB_TRANSPORT_MTU +\d+", r"max_recv_dtos +[1-9]", r"2 of 2 entries open"):
+            self.assertRegex(run.output, line)
+        # the second line of the adapter is told by what differs
+        self.assertRegex(run.output, r"threadsafe differs\n +is_thread_safe +yes")
+        self.assertEqual(run.output.count("max_eps"), 1)
+        self.assertNotIn("\x1b", run.output)
+
+    def test_its_attributes_as_data(self) -> None:
+        self.need_adapter()
+        run = Run(OPTIONS.dat_conf, "--adapter", ADAPTER, "--json")
+        one, two = run.data["adapters"]
+        self.assertEqual([one["thread_safe"], two["thread_safe"]], [False, True])
+        self.assertTrue(one["opens"])
+        self.assertEqual(one["attributes"]["adapter"]["ia_address"], "127.0.0.1")
+        self.assertGreater(one["attributes"]["adapter"]["max_eps"], 0)
+        self.assertIs(one["attributes"]["provider"]["is_thread_safe"], False)
+        self.assertIn("max_request_dtos", one["attributes"]["endpoint"])
+        self.assertTrue(one["attributes"]["provider named"])
+        self.assertEqual(run.data["registry"]["path"], str(OPTIONS.dat_conf))
+
+    def test_through_the_libdat2_of_the_system(self) -> None:
+        self.need_adapter()
+        library = pathlib.Path(OPTIONS.system_libdat2)
+        if not library.exists():
+            self.skipTest(f"there is no {library}")
+        run = Run(OPTIONS.dat_conf, "--adapter", ADAPTER, LD_LIBRARY_PATH=str(library.parent))
+        self.assertEqual(run.status, 0, run.output)
+        self.assertIn(f"libdat2   {library.parent}", run.output)
+        self.assertIn("2 of 2 entries open", run.output)
+        run = Run(None, DAT_CONF="/nowhere/dat.conf", LD_LIBRARY_PATH=str(library.parent))
+        self.assertIn("does not look at DAT_CONF", run.words)
+
+    def test_it_needs_no_symbol_that_only_one_libdat2_has(self) -> None:
+        library = pathlib.Path(OPTIONS.system_libdat2)
+        if not library.exists():
+            self.skipTest(f"there is no {library}")
+        wanted = {name for name in symbols("--undefined-only", OPTIONS.program)
+                  if name.startswith("dat")}
+        self.assertTrue(wanted)
+        self.assertEqual(wanted - symbols("--defined-only", library), set())
+
+    def test_verbose_shows_what_is_said(self) -> None:
+        run = Run(self.write(self.provider("fine")), "--verbose")
+        self.assertEqual(run.status, 0, run.output)
+        self.assertRegex(run.output, r"said .*loading .*broken_provider")
+        self.assertRegex(run.output, r"note .*limits of endpoints are not known: dat_evd_create")
+
+    def test_colours_on_a_terminal_only(self) -> None:
+        conf = self.write(self.provider("fine"))
+        for changes, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+            seen = on_terminal(conf, changes)
+            self.assertIn("opens", seen)
+            self.assertEqual("\x1b[" in seen, coloured, seen)
+
+
+class DoesNotOpen(WithFolder):
+    def reason(self, run: Run, name: str, state: str, reason: str, advice: str) -> None:
+        found = run.adapters[name]
+        self.assertEqual(found["state"], state, found)
+        self.assertRegex(found["reason"], reason)
+        self.assertRegex(found["advice"], advice)
+
+    def test_each_is_judged_whatever_the_others_do(self) -> None:
+        conf = self.write(*(self.provider(name, name) for name in (
+            "open_fails", "open_hangs", "open_crashes", "open_sleeps")), self.provider("sound"))
+        run = Run(conf, "--json", "--timeout", "3")
+        self.assertEqual(run.status, 0, run.output)
+        self.reason(run, "open_fails", "does not open", "answers DAT_INSUFFICIENT_RESOURCES",
+                    f"seventh field of {conf}:1$")
+        self.reason(run, "open_hangs", "hangs", "no end after 3 seconds, in dat_ia_open",
+                    "--timeout")
+        self.reason(run, "open_crashes", "crashes", "SIGSEGV in dat_ia_open", "fault of the provi")
+        self.assertTrue(run.adapters["open_sleeps"]["opens"])
+        self.assertTrue(run.adapters["sound"]["opens"])
+        self.assertLess(run.seconds, 30)
+
+    def test_a_provider_that_ends_the_program(self) -> None:
+        run = Run(self.write(self.provider("leaves", "exit")), "--json")
+        self.assertEqual(run.status, 1, run.output)
+        self.reason(run, "leaves", "ends the program", "with status 0 in dat_pz_create", "guest")
+
+    def test_a_missing_library(self) -> None:
+        conf = self.write("# comment", 'gone u2.0 nonthreadsafe default /nowhere/libgone.so.2 '
+                          'x.1.0 "eth0 0" ""', 'none u2.0 nonthreadsafe default libnone.so.2 '
+                          'x.1.0 "" ""')
+        run = Run(conf, "--json")
+        self.assertEqual(run.status, 1, run.output)
+        self.reason(run, "gone", "does not open", "/nowhere/libgone.so.2: cannot open shared",
+                    rf"install the library there, or correct the fifth field of {conf}:2")
+        self.reason(run, "none", "does not open", "libnone.so.2: cannot open shared",
+                    rf"package of that library.* LD_LIBRARY_PATH.*{conf}:3")
+        text = Run(conf)
+        self.assertIn(f"{conf}:2: /nowhere/libgone.so.2, parameters \"eth0 0\"", text.words)
+        self.assertIn("0 of 2 entries open", text.output)
+        self.assertEqual(text.output.count("cannot open"), 2)  # not repeated by the registry
+
+    def test_what_a_library_lacks(self) -> None:
+        source = self.folder / "lib.c"
+        source.write_text("int needed(void); int f(void) { return needed(); }\n")
+        (self.folder / "needed.c").write_text("int needed(void) { return 1; }\n")
+        compiler = os.environ.get("CC", "cc").split()
+        flags = ["-shared", "-fPIC", "-o"]
+        needed, library = self.folder / "libneeded.so", self.folder / "liblacks.so"
+        subprocess.run([*compiler, self.folder / "needed.c", *flags, needed,
+                        "-Wl,-soname,libneeded.so"], check=True)
+        subprocess.run([*compiler, source, *flags, library, needed, "-Wl,--no-as-needed"],
+                       check=True)
+        no_provider = self.folder / "libnoprovider.so"
+        os.rename(needed, no_provider)
+        conf = self.write(f'lacks u2.0 nonthreadsafe default {library} x.1.0 "" ""',
+                          f'wrong u2.0 nonthreadsafe default {no_provider} x.1.0 "" ""')
+        run = Run(conf, "--json")
+        self.reason(run, "lacks", "does not open", "libneeded.so: cannot open shared",
+                    f"install libneeded.so, which {library} needs; `ldd ")
+        self.reason(run, "wrong", "does not open", "has no symbol dat_provider_init",
+                    f"no provider of DAT 2.0: name one in the fifth field of {conf}:2")
+
+    def test_a_device_that_is_not_there(self) -> None:
+        run = Run(self.write(self.provider("absent", "open_fails")), "--json")
+        self.reason(run, "absent", "does not open", 'parameters "open_fails" name no device',
+                    "bring the device up .*network interfaces: .*lo")
+
+
+class Registry(WithFolder):
+    def test_a_malformed_line(self) -> None:
+        conf = self.write(self.provider("fine"), "odd u2.0 sometimes default x.so x.1.0 \"\" \"\"",
+                          "short u2.0")
+        run = Run(conf)
+        self.assertEqual(run.status, 0, run.output)
+        self.assertIn(f"{conf}:2: field 3, the thread safety: expected threadsafe or nonthreadsafe,"
+                      " found 'sometimes'; the line is ignored", run.words)
+        self.assertIn(f"{conf}:3: expected 8 fields, found 2", run.words)
+        self.assertEqual(run.output.count("sometimes"), 1)  # said once, not by each child
+        run = Run(conf, "--adapter", "odd")
+        self.assertEqual(run.status, 3, run.output)
+        self.assertIn(f"{conf}:2 is about it, but is malformed", run.words)
+
+    def test_lines_for_others(self) -> None:
+        kernel = self.provider("inside").replace(" u2.0 ", " k2.0 ")
+        other = self.provider("spare").replace(" default ", " nondefault ")
+        old = self.provider("old").replace(" u2.0 ", " u1.2 ")
+        conf = self.write(self.provider("fine"), kernel, other, old)
+        run = Run(conf)
+        self.assertEqual(run.status, 0, run.output)
+        self.assertIn("2 lines are for the kernel or nondefault", run.words)
+        self.assertIn("programs of DAT 1.2", run.words)
+        self.assertIn(f"{conf}:2: inside is ignored, because it is for the kernel",
+                      Run(conf, "--verbose").words)
+        run = Run(conf, "--adapter", "spare")
+        self.assertEqual(run.status, 3, run.output)
+        self.assertIn(f"{conf}:3 has it, but not for programs of DAT 2.0: u2.0 nonthreadsafe "
+                      "nondefault", run.words)
+
+    def test_names_that_are_no_text(self) -> None:
+        line = self.provider("bad").replace("bad ", "b\xe4d\x01 ")
+        self.conf.write_bytes(line.encode("latin-1") + b"\n")
+        run = Run(self.conf, "--json")
+        self.assertEqual([each["name"] for each in run.data["adapters"]], ["b\ufffdd\x01"])
+
+    def test_an_unknown_name(self) -> None:
+        run = Run(self.write(self.provider("fine"), self.provider("good")), "--adapter", "nobody")
+        self.assertEqual(run.status, 3, run.output)
+        self.assertIn("there is no adapter nobody", run.output)
+        self.assertIn("fine, good", run.output)
+
+    def test_a_file_that_cannot_be_read(self) -> None:
+        run = Run(self.folder / "none.conf")
+        self.assertEqual(run.status, 3, run.output)
+        self.assertIn("none.conf, named by DAT_OVERRIDE, cannot be read: No such file", run.words)
+        self.assertIn("correct or unset DAT_OVERRIDE", run.words)
+
+    def test_the_second_variable(self) -> None:
+        run = Run(None, DAT_CONF=str(self.write(self.provider("fine"))))
+        self.assertEqual(run.status, 0, run.output)
+        self.assertIn("named by DAT_CONF", run.output)
+
+    def test_an_empty_file(self) -> None:
+        run = Run(self.write("# nothing"))
+        self.assertEqual(run.status, 3, run.output)
+        self.assertIn("has no adapter in it", run.output)
+
+    def test_the_file_of_the_system(self) -> None:
+        """There is one or there is none; either is said, and where it is looked for."""
+        run = Run(None, "--json")
+        path = run.data["registry"]["path"]
+        self.assertIsNone(run.data["registry"]["named_by"])
+        if path is None:
+            self.assertEqual(run.status, 3)
+            self.assertIn("there is no dat.conf, so there is no adapter", run.data["trouble"])
+            self.assertRegex(" ".join(run.data["trouble"]), "/etc/dat.conf: No such file")
+        else:
+            self.assertRegex(path, "/dat.conf$")
+
+    def test_no_file_at_all(self) -> None:
+        empty = self.folder / "etc"
+        empty.mkdir()
+        hide = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+                f'mount --bind {empty} /etc && exec "$0" "$@"']
+        if subprocess.run([*hide, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no mount namespace to hide /etc in")
+        environment = {key: value for key, value in os.environ.items()
+                       if key not in ("DAT_OVERRIDE", "DAT_CONF")}
+        done = subprocess.run([*hide, OPTIONS.program], capture_output=True, text=True,
+                              env=environment, check=False)
+        if "named by" in done.stdout or "the system's" in done.stdout:
+            self.skipTest("this build has a dat.conf in its own sysconfdir")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("there is no dat.conf, so there is no adapter", done.stdout)
+        self.assertIn("neither DAT_OVERRIDE nor DAT_CONF is set", done.stdout)
+        self.assertIn("/etc/dat.conf: No such file or directory", done.stdout)
+
+
+class Usage(unittest.TestCase):
+    def test_wrong_usage(self) -> None:
+        for arguments in (["--nonsense"], ["--timeout", "0"], ["--adapter"], ["stray"]):
+            run = Run(None, *arguments)
+            self.assertEqual(run.status, 2, (arguments, run.output))
+            self.assertTrue(run.output.startswith("dat-info: "), run.output)
+
+    def test_help_and_version(self) -> None:
+        self.assertEqual(Run(None, "--help").status, 0)
+        self.assertRegex(Run(None, "--version").output, r"^dat-info \d+\.\d+\.\d+\n$")
+
+
+def on_terminal(conf: pathlib.Path, changes: dict[str, str]) -> str:
+    """What the program writes to a terminal."""
+    ours, its = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    environment.update(changes, DAT_OVERRIDE=str(conf), TERM="xterm")
+    subprocess.run([OPTIONS.program], stdout=its, stderr=its, env=environment, check=False)
+    os.close(its)
+    seen = b""
+    try:
+        while part := os.read(ours, 4096):
+            seen += part
+    except OSError:  # its end is closed
+        pass
+    os.close(ours)
+    return seen.decode()
+
+
+def symbols(which: str, path) -> set[str]:
+    answer = subprocess.run(["nm", "-D", which, str(path)], capture_output=True, text=True,
+                            check=True)
+    return {line.split()[-1].split("@")[0] for line in answer.stdout.splitlines()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--broken-provider", required=True)
+    parser.add_argument("--dat-conf", required=True)
+    parser.add_argument("--system-libdat2", default="/nonexistent")
+    rest = parser.parse_known_args(namespace=OPTIONS)[1]
+    program = unittest.main(argv=[sys.argv[0], *rest], exit=False)
+    return 0 if program.result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

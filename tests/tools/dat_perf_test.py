@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""dat-perf: what it writes, and how it ends. How fast anything is, no test can say."""
+
+import argparse
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+OPTIONS = argparse.Namespace()
+ADAPTER = "ofi-lo"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "DAT_OVERRIDE": str(OPTIONS.dat_conf)}
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([OPTIONS.program, *map(str, arguments)], capture_output=True, text=True,
+                          env=environment(), timeout=150, check=False)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Measures(unittest.TestCase):
+    def setUp(self) -> None:
+        if f"\n{ADAPTER} " not in pathlib.Path(OPTIONS.dat_conf).read_text():
+            self.skipTest(f"the build has no {ADAPTER}")
+        keep = tempfile.TemporaryDirectory(prefix="dat-perf-")
+        self.addCleanup(keep.cleanup)
+        self.folder = pathlib.Path(keep.name)
+
+    def test_a_sweep_as_data_and_as_a_plot(self) -> None:
+        data, plot = self.folder / "out.json", self.folder / "out.svg"
+        done = run(ADAPTER, "--sizes", "1,4K", "--duration", "0.02", "--json", data, "--svg", plot)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        results = json.loads(data.read_text())["results"]
+        got = {(each["test"], each["how"], each.get("size")) for each in results}
+        wanted = {("connections", "one by one", None)}
+        for size in (1, 4096):
+            wanted |= {("latency", how, size)
+                       for how in ("send, polling", "send, waiting", "RDMA write")}
+            wanted |= {("bandwidth", how, size) for how in ("send", "RDMA write", "RDMA read")}
+            wanted.add(("rate", "send", size))
+        self.assertEqual(got, wanted)
+        for each in results:
+            self.assertGreater(each["value"], 0, each)
+        self.check_plot(plot)
+
+    def check_plot(self, plot: pathlib.Path) -> None:
+        root = xml.etree.ElementTree.parse(plot).getroot()
+        self.assertEqual(root.tag, SVG + "svg")
+        words = [each.text for each in root.iter(SVG + "text")]
+        for word in (ADAPTER, "Latency: half a round trip", "Bandwidth, one way",
+                     "Messages per second, one way", "message size", "1 B", "4 KiB",
+                     "send, polling", "RDMA read"):
+            self.assertIn(word, words)
+        self.assertTrue(any(word.endswith("B/s") for word in words), words)
+        self.assertTrue(any(word.endswith(" \u00b5s") for word in words), words)
+        text = plot.read_text()
+        self.assertIn("prefers-color-scheme: dark", text)
+        self.assertNotIn("nan", text)
+        self.assertNotIn("inf", text.replace("info", ""))
+        self.assertNotIn("url(", text)  # nothing from elsewhere
+        self.assertNotIn("href", text)
+
+    def test_two_processes(self) -> None:
+        port = free_port()
+        with subprocess.Popen([OPTIONS.program, "--server", "--port", str(port), ADAPTER],
+                              env=environment(), stderr=subprocess.DEVNULL) as server:
+            done = run("--client", "127.0.0.1", "--port", port, "--tests", "latency,rate",
+                       "--duration", "0.02", ADAPTER)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(server.wait(30), 0)
+        self.assertIn("messages/s", done.stdout)
+
+
+class Ends(unittest.TestCase):
+    def test_wrong_usage(self) -> None:
+        for arguments in ([], ["--nonsense", ADAPTER], ["--size", "0", ADAPTER],
+                          ["--size", "many", ADAPTER], ["--tests", "speed", ADAPTER],
+                          ["--server", "--client", "host", ADAPTER], ["--port", "70000", ADAPTER],
+                          ["--quick", "--sweep", ADAPTER], ["one", "two"]):
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 2, (arguments, done.stderr))
+            self.assertTrue(done.stderr.startswith("dat-perf: "), done.stderr)
+
+    def test_an_unknown_adapter(self) -> None:
+        done = run("nobody")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("DAT_PROVIDER_NOT_FOUND", done.stderr)
+
+    def test_help_and_version(self) -> None:
+        self.assertIn("--svg FILE", run("--help").stdout)
+        self.assertRegex(run("--version").stdout, r"^dat-perf \d")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--dat-conf", required=True)
+    rest = parser.parse_known_args(namespace=OPTIONS)[1]
+    program = unittest.main(argv=[sys.argv[0], *rest], exit=False)
+    return 0 if program.result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

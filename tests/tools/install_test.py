@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What `meson install` puts where, and that it works there."""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+OPTIONS = argparse.Namespace()
+MESON = "/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson"
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        keep = tempfile.TemporaryDirectory(prefix="installed-")
+        cls.addClassCleanup(keep.cleanup)
+        cls.root = pathlib.Path(keep.name)
+        done = subprocess.run([MESON, "install", "-C", OPTIONS.build, "--destdir", cls.root,
+                               "--no-rebuild", "--quiet"], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            raise AssertionError(done.stdout + done.stderr)
+
+    def place(self, folder: str) -> pathlib.Path:
+        """A folder of the installation, wherever it was configured to be."""
+        return self.root / (pathlib.Path(OPTIONS.prefix) / folder).relative_to("/")
+
+    def test_programs(self) -> None:
+        for name in [*OPTIONS.program, "dapl-port"]:
+            self.assertTrue(os.access(self.place(OPTIONS.bindir) / name, os.X_OK), name)
+
+    def test_libraries(self) -> None:
+        for name in ["libdat2.so.2", "libdat2.so", *OPTIONS.library]:
+            self.assertTrue((self.place(OPTIONS.libdir) / name).exists(), name)
+
+    def test_pages(self) -> None:
+        for name in OPTIONS.page:
+            page = self.place(OPTIONS.mandir) / f"man{name[-1]}" / name
+            self.assertTrue(page.exists(), page)
+
+    def test_pkg_config_files(self) -> None:
+        folders = [self.place(OPTIONS.libdir) / "pkgconfig",
+                   self.place(OPTIONS.datadir) / "pkgconfig"]
+        environment = {**os.environ, "PKG_CONFIG_PATH": ":".join(map(str, folders))}
+        for name in ("dat2", "dapl-kit"):
+            done = subprocess.run(["pkg-config", "--validate", name], capture_output=True,
+                                  text=True, env=environment, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_headers_and_registry_file(self) -> None:
+        self.assertTrue((self.place("include") / "dat2/udat.h").exists())
+        self.assertTrue((self.place(OPTIONS.sysconfdir) / "dat.conf").exists())
+
+    def test_programs_run_there(self) -> None:
+        """With the library beside them, nothing of the build tree is needed."""
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(self.place(OPTIONS.libdir))}
+        for name in [*OPTIONS.program, "dapl-port"]:
+            done = subprocess.run([self.place(OPTIONS.bindir) / name, "--help"],
+                                  capture_output=True, text=True, env=environment, cwd=self.root,
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(name, done.stdout)
+        for name in OPTIONS.program:
+            dynamic = subprocess.run(["readelf", "-d", self.place(OPTIONS.bindir) / name],
+                                     capture_output=True, text=True, check=True).stdout
+            self.assertNotIn(OPTIONS.build, dynamic, name)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for one in ("build", "prefix", "bindir", "libdir", "mandir", "datadir", "sysconfdir"):
+        parser.add_argument("--" + one, required=True)
+    for several in ("program", "library", "page"):
+        parser.add_argument("--" + several, action="append", default=[])
+    rest = parser.parse_known_args(namespace=OPTIONS)[1]
+    program = unittest.main(argv=[sys.argv[0], *rest], exit=False)
+    return 0 if program.result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

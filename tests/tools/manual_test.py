@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The manual pages say what the programs take and what the sources read, and man can show them."""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+OPTIONS = argparse.Namespace()
+OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
+COMMANDS = {"dapl-port": ["new", "status", "list"]}
+
+# What names a variable of the environment in the sources: where one is read, and in the files that
+# do so every literal that is a name of ours.
+READS = re.compile(r'(?:getenv|environment|environment_number|envname|setting \w+)\("(\w+)"')
+ROOMS = ("dat", "common", "osd", "transports", "conformance", "bench", "tools")
+OURS = re.compile(r'"((?:DAT|DAPL)_[A-Z_]+)"')
+
+
+def help_of(program: str) -> str:
+    commands = [[]] + [[each] for each in COMMANDS.get(pathlib.Path(program).name, [])]
+    return "".join(subprocess.run([program, *each, "--help"], capture_output=True, text=True,
+                                  check=True).stdout for each in commands)
+
+
+def page_source(name: str) -> str:
+    return next((OPTIONS.source / "docs/man").glob(f"{name}.[1-9].md")).read_text()
+
+
+def bold(text: str) -> set[str]:
+    return set(re.findall(r"\*\*([^*\s]+)\*\*", text.replace("\\*", "")))
+
+
+class Manual(unittest.TestCase):
+    def test_options(self) -> None:
+        """Every option of a program's --help is in its page, and no other."""
+        self.assertTrue(OPTIONS.program)
+        for program in OPTIONS.program:
+            with self.subTest(program):
+                has = set(OPTION.findall(help_of(program)))
+                self.assertIn("help", has)
+                told = {each[3:] for each in bold(page_source(pathlib.Path(program).name))
+                        if each.startswith("\\--")}
+                self.assertEqual(told, has)
+
+    def test_environment(self) -> None:
+        """Every variable that is read is in dapl-environment(7), and no other."""
+        read = set()
+        for room in ROOMS:
+            for path in (OPTIONS.source / room).rglob("*.[ch]pp"):
+                text = path.read_text()
+                if found := set(READS.findall(text)):
+                    read |= found
+                if re.search(r"\b(getenv|environment|environment_number)\(", text):
+                    read |= set(OURS.findall(text))
+        self.assertGreaterEqual(len(read), 15)
+        page = page_source("dapl-environment")
+        told = {each for each in bold(page) if re.fullmatch(r"[A-Z]+(_[A-Z]+)*|ProgramData", each)}
+        told -= {"FI_LOG_LEVEL"}
+        told -= {"TMPDIR"}  # read by the C++ library
+        self.assertEqual(told, read)
+
+    def test_ranges_of_the_verbs_port(self) -> None:
+        source = (OPTIONS.source / "transports/verbs/tuning.cpp").read_text()
+        header = (OPTIONS.source / "transports/verbs/tuning.hpp").read_text()
+        rows = re.findall(r'\{"(\w+)", &tuning::(\w+), ([\d\']+), ([\d\']+)\}', source)
+        self.assertGreaterEqual(len(rows), 10)
+        page = page_source("dapl-environment")
+        for name, member, least, most in rows:
+            default = re.search(rf"\b{member} = (\d+);", header)[1]
+            most = most.replace("'", "")
+            self.assertIn(f"**{name}**\n:   Default {default}, from {least} to {most}.", page)
+
+    def test_pages_that_are_named_exist(self) -> None:
+        known = {path.name.removesuffix(".md") for path in
+                 (OPTIONS.source / "docs/man").glob("*.md")}
+        for path in (OPTIONS.source / "docs/man").glob("*.md"):
+            for name, section in re.findall(r"\*\*([\w.-]+)\*\*\((\d)\)", path.read_text()):
+                if name.startswith("da"):
+                    self.assertIn(f"{name}.{section}", known, path.name)
+
+    def test_man_can_show_them(self) -> None:
+        if not OPTIONS.pages:
+            self.skipTest("pandoc is missing: no page was made")
+        if shutil.which("groff") is None:
+            self.skipTest("groff is missing")
+        for page in OPTIONS.pages:
+            done = subprocess.run(["groff", "-ww", "-man", "-t", "-Kutf8", "-Tutf8", "-rLL=80n",
+                                   page], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), page)
+            shown = re.sub(r".\x08|\x1b\[[0-9;]*m", "", done.stdout)
+            for heading in ("NAME", "DESCRIPTION", "SEE ALSO"):
+                self.assertRegex(shown, rf"(?m)^{heading}$", page)
+            self.assertRegex(shown, r"dapl \d+\.\d+\.\d+")  # in the last line
+            self.assertNotIn("**", shown)  # Markdown that was not understood
+            self.assertEqual([line for line in shown.splitlines() if len(line) > 100], [], page)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", type=pathlib.Path, required=True)
+    parser.add_argument("--program", action="append", default=[])
+    parser.add_argument("--pages", nargs="*", default=[])
+    rest = parser.parse_known_args(namespace=OPTIONS)[1]
+    os.environ["COLUMNS"] = "200"  # argparse breaks words of help at dashes
+    program = unittest.main(argv=[sys.argv[0], *rest], exit=False)
+    return 0 if program.result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

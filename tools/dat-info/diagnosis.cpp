@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "diagnosis.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+namespace dat_info {
+namespace {
+
+bool contains(const std::string &text, const char *part)
+{
+    return text.find(part) != std::string::npos;
+}
+
+std::string joined(const std::set<std::string> &words)
+{
+    std::string text;
+    for (const std::string &each : words)
+        text += (text.empty() ? "" : ", ") + each;
+    return text.empty() ? "none" : text;
+}
+
+std::string seconds_text(double seconds)
+{
+    std::ostringstream text;
+    text << seconds << (seconds == 1 ? " second" : " seconds");
+    return text.str();
+}
+
+// ----------------------------------------------------------------------------------------- devices
+
+std::set<std::string> entries_of(const char *folder)
+{
+    std::set<std::string> names;
+    std::error_code none;
+    for (const auto &each : std::filesystem::directory_iterator(folder, none))
+        names.insert(each.path().filename());
+    return names;
+}
+
+/// The parameters of most adapters name a device or a network interface among other words. Where
+/// no word is one that this machine has, that is what is missing.
+bool explain_device(adapter &found, const registry_file &file)
+{
+    const std::set<std::string> devices = entries_of("/sys/class/infiniband");
+    const std::set<std::string> interfaces = entries_of("/sys/class/net");
+    for (const line *each : found.lines) {
+        std::istringstream words(each->parameters);
+        bool any = false;
+        for (std::string word; words >> word; any = true) {
+            const std::string device = word.substr(0, word.find(':'));
+            if (devices.count(device) != 0 || interfaces.count(device) != 0)
+                return false;
+        }
+        if (!any)
+            return false;
+    }
+    if (found.lines.empty())
+        return false;
+    found.reason += "; its parameters \"" + found.lines.front()->parameters +
+                    "\" name no device of this machine";
+    found.advice = "bring the device up (there are RDMA devices: " + joined(devices) +
+                   "; network interfaces: " + joined(interfaces) +
+                   "), or correct the seventh field of " + file.where(found.lines.front()->number);
+    return true;
+}
+
+// --------------------------------------------------------------------------------------- libraries
+
+/// What the loader says of a file that is not there is "NAME: cannot open shared object file: ..."
+bool is_missing(const std::string &message)
+{
+    return contains(message, "cannot open shared object file");
+}
+
+std::string missing_name(const std::string &message)
+{
+    return message.substr(0, message.find(':'));
+}
+
+void explain_library(adapter &found, const line &at, const std::string &message,
+                     const registry_file &file)
+{
+    const std::string place = file.where(at.number);
+    found.reason = "its library cannot be used: " + message;
+    std::erase_if(found.output, // the same once more
+                  [&](const std::string &said) { return contains(said, message.c_str()); });
+    if (is_missing(message) && missing_name(message) != at.library) {
+        found.advice = "install " + missing_name(message) + ", which " + at.library +
+                       " needs; `ldd " + at.library + "` shows all that it lacks";
+    } else if (is_missing(message) && contains(at.library, "/")) {
+        found.advice = "install the library there, or correct the fifth field of " + place;
+    } else if (is_missing(message)) {
+        found.advice = "install the package of that library, or have the dynamic loader find it "
+                       "(ldconfig, LD_LIBRARY_PATH), or write its whole path in the fifth field "
+                       "of " +
+                       place;
+    } else if (contains(message, "undefined symbol")) {
+        found.advice = "the library was built for other versions of what it needs: reinstall it; "
+                       "`ldd -r " +
+                       at.library + "` shows what it lacks";
+    } else if (contains(message, "has no symbol dat_provider_")) {
+        found.advice = "that is no provider of DAT 2.0: name one in the fifth field of " + place;
+    } else {
+        found.advice = "see `ldd " + at.library + "`, and the fifth field of " + place;
+    }
+}
+
+bool explain_loading(adapter &found, const std::vector<record> &told, const registry_file &file)
+{
+    for (const record &each : told) {
+        if (each[0] != "loading" || each[2].empty())
+            continue;
+        for (const line *at : found.lines)
+            if (std::to_string(at->number) == each[1]) {
+                explain_library(found, *at, each[2], file);
+                return true;
+            }
+    }
+    return false;
+}
+
+// ---------------------------------------------------------------------------------------- verdicts
+
+void explain_refusal(adapter &found, const std::vector<record> &told, const registry_file &file)
+{
+    found.is = state::refused;
+    if (found.code_why == "not found" && explain_loading(found, told, file))
+        return;
+    found.reason = found.step + " answers " + found.code;
+    if (found.code_why == "not found")
+        found.reason += ": its library loads, but does not offer this adapter";
+    if (explain_device(found, file))
+        return;
+    if (found.output.empty())
+        found.advice = "`dat-info --verbose --adapter " + found.name +
+                       "` shows what the provider says; is the device there, and up?";
+    else
+        found.advice = "see what the provider says; is the device there, and up?";
+}
+
+void explain_death(adapter &found, const child_end &end, double seconds)
+{
+    const std::string during = found.step.empty() ? "it begins" : found.step;
+    if (end.late) {
+        found.is = state::hangs;
+        found.reason = "no end after " + seconds_text(seconds) + ", in " + during;
+        found.advice = "--timeout gives it longer; if it never ends, the device or the provider "
+                       "is at fault";
+    } else if (end.signal != 0) {
+        found.is = state::crashed;
+        found.reason = std::string("SIG") + ::sigabbrev_np(end.signal) + " in " + during;
+        found.advice = "a fault of the provider: report it to who made it";
+    } else {
+        found.is = state::ended;
+        found.reason = "the provider ends the program with status " +
+                       std::to_string(end.exit_status) + " in " + during;
+        found.advice = "a fault of the provider, which is a guest in the program: report it to "
+                       "who made it";
+    }
+    if (found.output.empty())
+        found.advice += "; --verbose shows what the provider does before";
+}
+
+/// True when the child came to its end.
+bool take(adapter &found, const std::vector<record> &told)
+{
+    bool done = false;
+    for (const record &each : told) {
+        if (each[0] == "step") {
+            found.step = each[1];
+        } else if (each[0] == "refused") {
+            found.code = each[2];
+            found.code_why = each[3];
+        } else if (each[0] == "attribute") {
+            found.attributes.push_back({each[1], each[2], each[3], each[4]});
+        } else if (each[0] == "remark") {
+            found.remark = each[1];
+        } else if (each[0] == "done") {
+            done = true;
+        }
+    }
+    return done;
+}
+
+/// The call that was refused, not what was tried after it.
+std::string refused_call(const std::vector<record> &told)
+{
+    for (const record &each : told)
+        if (each[0] == "refused")
+            return each[1];
+    return "";
+}
+
+} // namespace
+
+void judge(adapter &found, child_end end, const registry_file &file,
+           const std::vector<std::string> &common_output, double seconds)
+{
+    for (std::string &each : end.output)
+        if (std::find(common_output.begin(), common_output.end(), each) == common_output.end())
+            found.output.push_back(std::move(each));
+    if (!take(found, end.told)) {
+        explain_death(found, end, seconds);
+    } else if (!found.code.empty()) {
+        found.step = refused_call(end.told);
+        explain_refusal(found, end.told, file);
+    } else if (end.signal != 0) { // after all was said: in what it left running
+        explain_death(found, end, seconds);
+    } else {
+        found.is = state::opens;
+    }
+}
+
+// ------------------------------------------------------------------------------------ what is not
+// there
+
+namespace {
+
+std::string offer_of(const line &each)
+{
+    return std::string(each.for_the_kernel ? "k" : "u") + std::to_string(each.api_major) + "." +
+           std::to_string(each.api_minor) + " " + safety_of(each.thread_safe) + " " +
+           (each.is_default ? "default" : "nondefault");
+}
+
+} // namespace
+
+std::vector<std::string> explain_unknown(const std::string &name, const registry_file &file,
+                                         const std::vector<adapter> &known)
+{
+    std::vector<std::string> text = {"there is no adapter " + name};
+    for (const problem &each : file.problems)
+        if (each.first_word == name)
+            text.push_back(file.where(each.number) +
+                           " is about it, but is malformed and ignored: " + each.reason);
+    for (const line &each : file.lines)
+        if (each.name == name)
+            text.push_back(file.where(each.number) +
+                           " has it, but not for programs of DAT 2.0: " + offer_of(each));
+    if (text.size() > 1)
+        return text;
+    std::set<std::string> names;
+    for (const adapter &each : known)
+        names.insert(each.name);
+    text.push_back((file.path.empty() ? "no dat.conf was read" : file.path + " has") +
+                   (file.path.empty() ? "" : ": " + joined(names)));
+    return text;
+}
+
+std::vector<std::string> explain_empty(const registry_file &file, bool is_ours)
+{
+    const char *another = is_ours ? "; set DAT_OVERRIDE to another file" : "";
+    if (!file.error.empty())
+        return {file.path + ", named by " + file.chosen_by + ", cannot be read: " + file.error,
+                "correct or unset " + file.chosen_by +
+                    ": while it is set no other dat.conf is looked for"};
+    if (file.path.empty()) {
+        std::vector<std::string> text = {"there is no dat.conf, so there is no adapter"};
+        text.push_back(is_ours ? "neither DAT_OVERRIDE nor DAT_CONF is set"
+                               : "DAT_OVERRIDE is not set");
+        text.insert(text.end(), file.looked_at.begin(), file.looked_at.end());
+        text.push_back("install one, or name it with DAT_OVERRIDE; dat.conf(5) says what is in it");
+        return text;
+    }
+    if (file.lines.empty())
+        return {file.path + " has no adapter in it" + another,
+                "dat.conf(5) says what a line looks like"};
+    return {file.path + " has no adapter for programs of DAT 2.0, or this libdat2 does not read it",
+            "its lines offer, in the first place, " + offer_of(file.lines.front())};
+}
+
+} // namespace dat_info

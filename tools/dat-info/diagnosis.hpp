@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// From what a child told and how it ended: the state of an adapter, why, and what to do.
+#pragma once
+
+#include "adapter.hpp"
+#include "child.hpp"
+
+namespace dat_info {
+
+/// Fills in what was found out. `common_output` are lines that every child writes, about dat.conf.
+void judge(adapter &found, child_end end, const registry_file &file,
+           const std::vector<std::string> &common_output, double seconds);
+
+/// Why there is no adapter `name`, in lines.
+std::vector<std::string> explain_unknown(const std::string &name, const registry_file &file,
+                                         const std::vector<adapter> &known);
+
+/// Why there is none at all.
+std::vector<std::string> explain_empty(const registry_file &file, bool is_ours);
+
+} // namespace dat_info

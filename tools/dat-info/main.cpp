@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// dat-info: lists the adapters that there are, opens each, shows what it says of itself, and why
+// one does not open. docs/man/dat-info.1.md says how it is used.
+#include "child.hpp"
+#include "command_line.hpp"
+#include "diagnosis.hpp"
+#include "query.hpp"
+#include "report.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <unistd.h>
+#include <utility>
+
+// Read by the address sanitizer, which is in the children, too: what providers leave is theirs.
+extern "C" const char *__asan_default_options()
+{
+    return "detect_leaks=0";
+}
+
+namespace {
+
+using namespace dat_info;
+
+enum exit_status { opens = 0, does_not_open = 1, not_there = 3 };
+
+struct options {
+    std::string adapter;
+    double seconds = 10;
+    bool json = false, verbose = false;
+};
+
+/// Libraries look at these when they are loaded, so the program begins anew with them.
+void ask_for_messages(char **argv)
+{
+    const bool there =
+        std::getenv("DAT_DBG_TYPE") != nullptr && std::getenv("DAPL_DBG_TYPE") != nullptr;
+    if (there)
+        return;
+    ::setenv("DAT_DBG_TYPE", "0xff", 0);
+    ::setenv("DAPL_DBG_TYPE", "0xffff", 0);
+    ::execv("/proc/self/exe", argv);
+    std::perror("dat-info: --verbose");
+}
+
+adapter adapter_of(const record &told, const registry_file &file)
+{
+    adapter found;
+    found.name = told[1];
+    found.api_major = static_cast<unsigned>(std::strtoul(told[2].c_str(), nullptr, 10));
+    found.api_minor = static_cast<unsigned>(std::strtoul(told[3].c_str(), nullptr, 10));
+    found.thread_safe = told[4] == "1";
+    for (const line &each : file.lines)
+        if (each.is_usable() && each.name == found.name && each.api_major == found.api_major &&
+            each.api_minor == found.api_minor && each.thread_safe == found.thread_safe)
+            found.lines.push_back(&each);
+    if (found.api_major != 2) {
+        found.is = state::not_ours;
+        found.reason = "it is for programs of DAT " + told[2] + "." + told[3];
+    }
+    return found;
+}
+
+/// Asks the registry what there is.
+void list(findings &found, double seconds)
+{
+    run_children({{list_adapters,
+                   [&](child_end end) {
+                       found.registry_output = std::move(end.output);
+                       for (const record &told : end.told) {
+                           if (told[0] == "adapter")
+                               found.adapters.push_back(adapter_of(told, found.file));
+                           else if (told[0] == "refused")
+                               found.trouble.push_back(told[1] + " answers " + told[2]);
+                       }
+                       if (end.late || end.signal != 0)
+                           found.trouble.push_back("libdat2 does not bear being asked for its "
+                                                   "adapters");
+                   }}},
+                 seconds);
+}
+
+void open_all(findings &found, const options &o)
+{
+    const bool with_endpoint = o.json || o.verbose || !o.adapter.empty();
+    std::vector<task> tasks;
+    for (adapter &each : found.adapters)
+        if (each.is != state::not_ours)
+            tasks.push_back({[&each, with_endpoint](const teller &parent) {
+                                 open_adapter(each, with_endpoint, parent);
+                             },
+                             [&](child_end end) {
+                                 judge(each, std::move(end), found.file, found.registry_output,
+                                       o.seconds);
+                             }});
+    run_children(std::move(tasks), o.seconds);
+}
+
+/// What there is, or why there is nothing.
+void choose(findings &found, const std::string &name)
+{
+    if (found.adapters.empty() && found.trouble.empty())
+        found.trouble = explain_empty(found.file, found.is_ours);
+    if (name.empty() || found.adapters.empty())
+        return;
+    std::vector<adapter> known = std::move(found.adapters);
+    found.adapters.clear();
+    for (const adapter &each : known)
+        if (each.name == name)
+            found.adapters.push_back(each);
+    if (found.adapters.empty())
+        found.trouble = explain_unknown(name, found.file, known);
+}
+
+int status_of(const findings &found)
+{
+    if (found.adapters.empty())
+        return not_there;
+    for (const adapter &each : found.adapters)
+        if (each.is == state::opens)
+            return opens;
+    return does_not_open;
+}
+
+int run(const options &o)
+{
+    findings found;
+    found.libdat2 = libdat2_path();
+    found.is_ours = libdat2_is_ours();
+    found.file = find_registry_file(found.is_ours);
+    list(found, o.seconds);
+    choose(found, o.adapter);
+    open_all(found, o);
+    if (o.json)
+        print_json(found);
+    else
+        print_text(found, o.verbose           ? detail::all
+                          : o.adapter.empty() ? detail::list
+                                              : detail::attributes);
+    return status_of(found);
+}
+
+void describe(bench::command_line &line, options &o)
+{
+    line.text("--adapter", "NAME", o.adapter, "only this one, with its attributes");
+    line.flag("--verbose", o.verbose,
+              "attributes of all, every line of dat.conf, and what libdat2 and the providers say");
+    line.flag("--json", o.json, "write all of it for programs");
+    line.number("--timeout", o.seconds, 0.1, 3600.0,
+                "seconds after which opening an adapter counts as hanging");
+    line.footer("Exit status: 0 the adapter opens, without --adapter at least one does; 1 it does\n"
+                "not, none does; 2 wrong usage; 3 there is no such adapter, there is none.");
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    options o;
+    bench::command_line line("dat-info",
+                             "Lists DAT adapters, opens each, and says why one does not open");
+    describe(line, o);
+    if (const auto status = line.parse(argc, argv))
+        return *status;
+    if (o.verbose)
+        ask_for_messages(argv);
+    try {
+        return run(o);
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "dat-info: %s\n", e.what());
+        return does_not_open;
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What a child does: asks libdat2, and tells.
+#pragma once
+
+#include "adapter.hpp"
+#include "child.hpp"
+
+namespace dat_info {
+
+/// Tells "adapter" (name, major, minor, "1" when thread-safe) for each one that the registry knows.
+void list_adapters(const teller &parent);
+
+/// Opens, queries and closes an adapter, and tells "step" before each call, "refused" (call, code,
+/// its meaning) when one says no, "loading" (line, text) for a library that cannot be used,
+/// "attribute" (section, name, value, kind), "remark" (text), and "done".
+void open_adapter(const adapter &which, bool with_endpoint, const teller &parent);
+
+/// The library that the program is linked to, and whether it is the one of this kit.
+std::string libdat2_path();
+bool libdat2_is_ours();
+
+} // namespace dat_info

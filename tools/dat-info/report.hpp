@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What was found out, for people and for programs.
+#pragma once
+
+#include "adapter.hpp"
+
+namespace dat_info {
+
+struct findings {
+    std::string libdat2;
+    bool is_ours = true;
+    registry_file file;
+    std::vector<adapter> adapters;
+    std::vector<std::string> trouble;         ///< why there is none, or not the one asked for
+    std::vector<std::string> registry_output; ///< lines that libdat2 wrote when it was asked
+};
+
+enum class detail { list, attributes, all };
+
+void print_text(const findings &found, detail wanted);
+
+/// Writes to standard output.
+void print_json(const findings &found);
+
+} // namespace dat_info
