@@ -29,14 +29,16 @@ bool is_ours(const DAT_PROVIDER_INFO &entry)
 std::string major_of(DAT_RETURN code)
 {
     const char *major = "?";
-    CHECK(same_code(dat_strerror(code, &major, nullptr), DAT_SUCCESS));
+    const char *minor = "?";
+    CHECK(same_code(dat_strerror(code, &major, &minor), DAT_SUCCESS));
     return major;
 }
 
 std::string minor_of(DAT_RETURN code)
 {
+    const char *major = "?";
     const char *minor = "?";
-    CHECK(same_code(dat_strerror(code, nullptr, &minor), DAT_SUCCESS));
+    CHECK(same_code(dat_strerror(code, &major, &minor), DAT_SUCCESS));
     return minor;
 }
 
