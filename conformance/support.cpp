@@ -314,7 +314,7 @@ DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd)
 bool stays_empty(DAT_EVD_HANDLE evd, milliseconds time)
 {
     DAT_EVENT event{};
-    return wait_event(evd, event, time) == DAT_TIMEOUT_EXPIRED;
+    return DAT_GET_TYPE(wait_event(evd, event, time)) == DAT_TIMEOUT_EXPIRED; // EVD-07: bare
 }
 
 std::vector<DAT_EVENT> drain(DAT_EVD_HANDLE evd, milliseconds silence)
