@@ -38,7 +38,8 @@ WINE = (
     ("WINEDEBUG", "-all"),
     ("WINEDLLOVERRIDES", "mscoree,mshtml="),  # else it asks whether to download them
 )
-WITHOUT_MACHINE = ("--no-suite", "vm")  # the virtual machine is the same for every build
+WITHOUT_ROUNDS = ("--no-suite", "vm-rounds")  # which take many minutes
+WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)  # the virtual machine is the same for every build
 # What compiles or compares texts gives the same answer every time.
 REPEATABLE = (*WITHOUT_MACHINE, "--no-suite", "abi", "--no-suite", "gen", "--no-suite", "layers")
 STEP_SECONDS = 4 * 3600  # a step that takes longer hangs
@@ -374,7 +375,7 @@ def steps() -> list[Step]:
     table = [
         Step("licences", "an SPDX line in every file", licence_lines, "quick"),
         Step("machine", "the virtual machine with RDMA devices can run", machine),
-        Step("gcc", "gcc, warnings are errors; all tests", tests("gcc"), "quick"),
+        Step("gcc", "gcc, warnings are errors; all tests", tests("gcc", *WITHOUT_ROUNDS), "quick"),
         Step("clients-ours", "Debian's DAT programs, our libdat2", clients("gcc", "ours", "@short")),
         Step("clients-debian", "the same with Debian's libdat2", clients("gcc", "debian", "@short")),
         Step("clang", "clang with -Wthread-safety compiles everything",
@@ -386,6 +387,8 @@ def steps() -> list[Step]:
              tests("tsan", *WITHOUT_MACHINE, "--no-suite", "clients",
                    "--no-suite", "conformance")),
         Step("windows", "libraries for Windows; their tests, run by Wine", windows),
+        Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
+             tests("gcc", "--suite", "vm-rounds"), "long"),
         Step("clang-tests", "all tests, compiled by clang", tests("clang", *WITHOUT_MACHINE), "long"),
     ]
     for whose in ("ours", "debian"):

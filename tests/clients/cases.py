@@ -2,16 +2,26 @@
 """What is run, with which options, and what each program must and must not print.
 
 Tags: `default` is what a plain run does, `smoke` its quick core, `short` all of `default` but the
-cases which move many gigabytes, `fft` the functional sets of dapltest, `later` what needs features
-that no port here claims yet.
+cases which move many gigabytes, `fft` the functional sets of dapltest, `srq` and `extension` what
+needs these features, `vm` what any emulated RDMA device can do in a short time, `vm-long` more of
+that.
 """
+
+from typing import NamedTuple
 
 from runner import Case, Listen, Part, Prints
 
 SIDE_CHANNEL = Listen(15828)  # built into dtest, dtestcm and dtestx
 DTEST_PORTS = (15828, 45248)
 DAPLTEST_PORTS = (62000,)
-HOST = "127.0.0.1"
+
+
+class Place(NamedTuple):
+    """Where a case runs: an adapter, and the address at which clients find the server."""
+
+    adapter: str
+    host: str = "127.0.0.1"
+
 
 # A DAT return code other than success, as dat_strerror spells it.
 DAT_ERROR = (
@@ -50,13 +60,13 @@ MESSAGES = (
 )
 
 
-def dtest(adapter: str, name: str, options: str = "", required: tuple[str, ...] = MESSAGES,
+def dtest(at: Place, name: str, options: str = "", required: tuple[str, ...] = MESSAGES,
           tags: str = "default short", seconds: float = 180.0,
           of_client: tuple[str, ...] = ()) -> Case:
     """A dtest pair; both sides get the same options and print nearly the same."""
     def part(role: tuple[str, ...], *more: str) -> Part:
         return Part(
-            argv=("dtest", "-P", adapter, *role, *options.split()),
+            argv=("dtest", "-P", at.adapter, *role, *options.split()),
             required=(r"^\d+ CONNECTED!", *required, *more,
                       r"^\d+: DAPL Test Complete\. PASSED"),
             forbidden=DTEST_FORBIDDEN,
@@ -74,7 +84,7 @@ def dtest(adapter: str, name: str, options: str = "", required: tuple[str, ...] 
     return Case(
         name=name,
         server=part(("-s",), *finds("SERVER")),
-        clients=(part(("-h", HOST), *finds("CLIENT"), *of_client),),
+        clients=(part(("-h", at.host), *finds("CLIENT"), *of_client),),
         ready=SIDE_CHANNEL,
         ports=DTEST_PORTS,
         tags=frozenset(tags.split()),
@@ -83,22 +93,28 @@ def dtest(adapter: str, name: str, options: str = "", required: tuple[str, ...] 
     )
 
 
-def dtest_cases(adapter: str) -> list[Case]:
+def dtest_cases(at: Place) -> list[Case]:
     streaming = (r"RDMA WRITE (IMM )?DATA with SEND MSG", r"RDMA write \(bi-direction\): Total=")
     pingpong = (r"RDMA write PingPong: \(\d+ x \d+\)",)
     sweep = (r"PINGPONG with DATA CHECK", r"PingPong: \(\d+ x 1\)", r"PingPong: \(\d+ x 513\)")
     return [
-        dtest(adapter, "dtest", tags="default short smoke"),
-        dtest(adapter, "dtest-p", "-p"),
-        dtest(adapter, "dtest-c", "-c", required=(r"Creating CNO", *MESSAGES)),
-        dtest(adapter, "dtest-w", "-w", required=streaming),
-        dtest(adapter, "dtest-W-a-D", "-W -a -D", required=sweep, tags="default", seconds=900),
-        dtest(adapter, "dtest-W-a-D-64k", "-W -a -D -b 65536", required=sweep, tags="default short"),
-        dtest(adapter, "dtest-B100", "-B 100"),
-        dtest(adapter, "dtest-b65536", "-b 65536", tags="default short smoke"),
-        dtest(adapter, "dtest-S1", "-S 1"),
-        dtest(adapter, "dtest-latency", "-W -p -b 64 -B 200", required=pingpong, tags="show"),
-        dtest(adapter, "dtest-bandwidth", "-w -u -p -b 1048576", tags="show",
+        dtest(at, "dtest", tags="default short smoke"),
+        dtest(at, "dtest-p", "-p"),
+        dtest(at, "dtest-c", "-c", required=(r"Creating CNO", *MESSAGES)),
+        dtest(at, "dtest-w", "-w", required=streaming),
+        dtest(at, "dtest-W-a-D", "-W -a -D", required=sweep, tags="default", seconds=900),
+        dtest(at, "dtest-W-a-D-64k", "-W -a -D -b 65536", required=sweep,
+              tags="default short"),
+        dtest(at, "dtest-B100", "-B 100"),
+        dtest(at, "dtest-b65536", "-b 65536", tags="default short smoke vm"),
+        dtest(at, "dtest-S1", "-S 1"),
+        dtest(at, "dtest-p-64k", "-p -b 65536", tags="vm-long"),
+        dtest(at, "dtest-c-64k", "-c -b 65536", required=(r"Creating CNO", *MESSAGES), tags="vm"),
+        dtest(at, "dtest-w-64k", "-w -b 65536", required=streaming, tags="vm"),
+        dtest(at, "dtest-B100-4k", "-B 100 -b 4096", tags="vm"),
+        dtest(at, "dtest-S1-64k", "-S 1 -b 65536", tags="vm-long"),
+        dtest(at, "dtest-latency", "-W -p -b 64 -B 200", required=pingpong, tags="show"),
+        dtest(at, "dtest-bandwidth", "-w -u -p -b 1048576", tags="show",
               required=(), of_client=(r"RDMA write \(uni-direction\): Total=",)),
     ]
 
@@ -108,10 +124,10 @@ def dtest_cases(adapter: str) -> list[Case]:
 # ---------------------------------------------------------------------------------------------
 
 
-def dtestcm(adapter: str, name: str, connections: int, burst: int, tags: str) -> Case:
+def dtestcm(at: Place, name: str, connections: int, burst: int, tags: str) -> Case:
     def part(role: tuple[str, ...], *required: str) -> Part:
         return Part(
-            argv=("dtestcm", "-P", adapter, *role, "-c", str(connections), "-b", str(burst)),
+            argv=("dtestcm", "-P", at.adapter, *role, "-c", str(connections), "-b", str(burst)),
             required=(*required, r"DAPL Connection Test Complete\."),
             forbidden=DTEST_FORBIDDEN,
         )
@@ -119,7 +135,7 @@ def dtestcm(adapter: str, name: str, connections: int, burst: int, tags: str) ->
     return Case(
         name=name,
         server=part(("-s",), rf"ALL {connections} CONNECTED on Server!"),
-        clients=(part(("-h", HOST), rf"ALL {connections} CONNECTED on Client!",
+        clients=(part(("-h", at.host), rf"ALL {connections} CONNECTED on Client!",
                       rf"Connections: .* CPS .* Num={connections}"),),
         ready=SIDE_CHANNEL,
         ports=DTEST_PORTS,
@@ -129,10 +145,10 @@ def dtestcm(adapter: str, name: str, connections: int, burst: int, tags: str) ->
     )
 
 
-def dtestsrq(adapter: str, name: str, options: str) -> Case:
+def dtestsrq(at: Place, name: str, options: str) -> Case:
     def part(role: tuple[str, ...], side: str) -> Part:
         return Part(
-            argv=("dtestsrq", "-P", adapter, *role, *options.split()),
+            argv=("dtestsrq", "-P", at.adapter, *role, *options.split()),
             required=(rf"ALL \d+ CONNECTED on {side}!", r"DAPL RC (none )?SRQ Test Complete\."),
             forbidden=DTEST_FORBIDDEN,
         )
@@ -140,18 +156,18 @@ def dtestsrq(adapter: str, name: str, options: str) -> Case:
     return Case(
         name=name,
         server=part(("-s",), "server"),
-        clients=(part(("-h", HOST), "client"),),
+        clients=(part(("-h", at.host), "client"),),
         ready=Prints(r"server ready on port \d+"),
         ports=DTEST_PORTS,
-        tags=frozenset({"later"}),
+        tags=frozenset({"vm", "srq"}),
         about=f"dtestsrq {options}",
     )
 
 
-def dtestx(adapter: str) -> Case:
+def dtestx(at: Place) -> Case:
     def part(role: tuple[str, ...]) -> Part:
         return Part(
-            argv=("dtestx", "-P", adapter, *role),
+            argv=("dtestx", "-P", at.adapter, *role),
             required=(r"RDMA_WRITE_WITH_IMMEDIATE_DATA test - PASSED",
                       r"IB extension test - immed/atomic test PASSED"),
             forbidden=(*DTEST_FORBIDDEN, r"not supported"),
@@ -161,10 +177,10 @@ def dtestx(adapter: str) -> Case:
     return Case(
         name="dtestx",
         server=part(("-s",)),
-        clients=(part(("-h", HOST)),),
+        clients=(part(("-h", at.host)),),
         ready=SIDE_CHANNEL,
         ports=DTEST_PORTS,
-        tags=frozenset({"later"}),
+        tags=frozenset({"default", "short", "extension"}),
         about="dtestx: immediate data and atomics",
     )
 
@@ -174,7 +190,7 @@ def dtestx(adapter: str) -> Case:
 # ---------------------------------------------------------------------------------------------
 
 
-def dapltest(adapter: str, name: str, options: tuple[str, ...], required: tuple[str, ...],
+def dapltest(at: Place, name: str, options: tuple[str, ...], required: tuple[str, ...],
              served: str, tags: str = "default short", seconds: float = 240.0) -> Case:
     """A dapltest server, one client, and a second client which tells the server to quit."""
     def client(more: tuple[str, ...], *wanted: str) -> Part:
@@ -185,11 +201,11 @@ def dapltest(adapter: str, name: str, options: tuple[str, ...], required: tuple[
         )
 
     work = (client(options, *required),) if options else ()
-    leave = client(("-T", "Q", "-s", HOST, "-D", adapter), r"Quit_Cmd\.device_name: ")
+    leave = client(("-T", "Q", "-s", at.host, "-D", at.adapter), r"Quit_Cmd\.device_name: ")
     return Case(
         name=name,
         server=Part(
-            argv=("dapltest", "-T", "S", "-D", adapter),
+            argv=("dapltest", "-T", "S", "-D", at.adapter),
             required=(served, r"DT_cs_Server \(.*\): +Exiting\."),
             forbidden=DAPLTEST_FORBIDDEN,
         ),
@@ -202,31 +218,31 @@ def dapltest(adapter: str, name: str, options: tuple[str, ...], required: tuple[
     )
 
 
-def transaction(adapter: str, name: str, options: str, tags: str = "default short") -> Case:
+def transaction(at: Place, name: str, options: str, tags: str = "default short") -> Case:
     return dapltest(
-        adapter, f"dapltest-T-{name}",
-        ("-T", "T", "-s", HOST, "-D", adapter, *options.split()),
+        at, f"dapltest-T-{name}",
+        ("-T", "T", "-s", at.host, "-D", at.adapter, *options.split()),
         required=(r"----- (Stats ---- : \d+ threads, \d+ EPs|Test completed successfully)",),
         served=r"Server: Transaction Test Finished for this client",
         tags=tags,
     )
 
 
-def performance(adapter: str, operation: str, mode: str) -> Case:
+def performance(at: Place, operation: str, mode: str) -> Case:
     iterations, size, segments = 1024, 4096, 2
     word = {"b": "blocking", "p": "polling"}[mode]
     return dapltest(
-        adapter, f"dapltest-P-{word}-{operation}",
-        ("-T", "P", "-s", HOST, "-D", adapter, "-i", str(iterations), "-m", mode, "-p", "16",
+        at, f"dapltest-P-{word}-{operation}",
+        ("-T", "P", "-s", at.host, "-D", at.adapter, "-i", str(iterations), "-m", mode, "-p", "16",
          operation, str(size), str(segments)),
         required=(rf"Mode +: {word}", rf"Number of Operations : {iterations}\b",
                   rf"raw: {operation}, {iterations}, {size}, {segments},"),
         served=r"Server: Finished performance test\.",
-        tags="default short",
+        tags="default short vm" if (operation, mode) == ("RW", "b") else "default short",
     )
 
 
-def limits(adapter: str, name: str, width: int) -> Case:
+def limits(at: Place, name: str, width: int) -> Case:
     """Local: creates objects up to a maximum, with several adapters open at a time.
 
     What may run out is the room for posted receives.
@@ -237,7 +253,7 @@ def limits(adapter: str, name: str, width: int) -> Case:
     return Case(
         name=name,
         clients=(Part(
-            argv=("dapltest", "-T", "L", "-D", adapter, "-m", str(maximum), "-w", str(width)),
+            argv=("dapltest", "-T", "L", "-D", at.adapter, "-m", str(maximum), "-w", str(width)),
             required=(*(rf"LimitTest: {what}: {maximum}\b" for what in counted),
                       r"recv buffers posted per EP: [1-9]",
                       r"LimitTest: (LMR of 0x\w+ bytes OK|Largest LMR was 0x[1-9a-f]\w*)"),
@@ -245,7 +261,7 @@ def limits(adapter: str, name: str, width: int) -> Case:
             benign=(r"dat_ep_post_recv fails: DAT_(INSUFFICIENT_RESOURCES|QUEUE_FULL)",),
         ),),
         ports=DAPLTEST_PORTS,
-        tags=frozenset({"default", "short"}),
+        tags=frozenset({"default", "short"} | ({"vm"} if width == 1 else set())),
         about=f"dapltest -T L -m {maximum} -w {width}",
     )
 
@@ -255,7 +271,7 @@ def limits(adapter: str, name: str, width: int) -> Case:
 FUNCTIONAL_SETS = {"pz": 3, "queryinfo": 18, "endpoint": 3, "connmgt": 2, "hwconn": 4, "mem": 5}
 
 
-def functional(adapter: str, feature: str, count: int, foreign_libdat2: bool) -> Case:
+def functional(at: Place, feature: str, count: int, foreign_libdat2: bool) -> Case:
     numbers = list(range(count))
     if feature == "queryinfo" and foreign_libdat2:
         # These hand an adapter's handle to a query of something else, which only we survive.
@@ -264,7 +280,7 @@ def functional(adapter: str, feature: str, count: int, foreign_libdat2: bool) ->
     return Case(
         name=f"dapltest-F-{feature}",
         clients=(Part(
-            argv=("dapltest", "-T", "F", "-D", adapter, "-f", feature, *picked),
+            argv=("dapltest", "-T", "F", "-D", at.adapter, "-f", feature, *picked),
             required=tuple(rf"case: {number}\n(?:(?!Function feature)[\s\S])*?"
                            r"^Result: (PASS|UNSUPP)" for number in numbers),
             forbidden=(r"Result: FAIL", r"failed in file", r"dat_ia_close fails",
@@ -277,7 +293,7 @@ def functional(adapter: str, feature: str, count: int, foreign_libdat2: bool) ->
     )
 
 
-def dapltest_cases(adapter: str, foreign_libdat2: bool) -> list[Case]:
+def dapltest_cases(at: Place, foreign_libdat2: bool) -> list[Case]:
     sends = "client SR 256 server SR 256"
     everything = ("client SR 1024 server SR 1024 client RW 4096 server RW 4096 "
                   "client RR 1024 server RR 1024")
@@ -297,27 +313,31 @@ def dapltest_cases(adapter: str, foreign_libdat2: bool) -> list[Case]:
         "4x8-poll": f"-i 20 -t 4 -w 8 -P -V {everything}",
     }
     smoke = {"SR", "mix"}
-    cases = [transaction(adapter, name, options,
-                         "default short smoke" if name in smoke else "default short")
-             for name, options in transactions.items()]
-    cases += [performance(adapter, operation, mode)
+    vm = {"SR-segments", "mix", "1x8"}
+
+    def tags(name: str) -> str:
+        return "default short" + " smoke" * (name in smoke) + " vm" * (name in vm)
+
+    cases = [transaction(at, name, options, tags(name)) for name, options in transactions.items()]
+    cases += [performance(at, operation, mode)
               for mode in ("b", "p") for operation in ("RW", "RR")]
-    cases += [limits(adapter, "dapltest-L", 1), limits(adapter, "dapltest-L-w8", 8)]
-    cases.append(dapltest(adapter, "dapltest-Q", (), (), r"Service Point Ready",
-                          tags="default short smoke"))
-    cases += [functional(adapter, feature, count, foreign_libdat2)
+    cases += [limits(at, "dapltest-L", 1), limits(at, "dapltest-L-w8", 8)]
+    cases.append(dapltest(at, "dapltest-Q", (), (), r"Service Point Ready",
+                          tags="default short smoke vm"))
+    cases += [functional(at, feature, count, foreign_libdat2)
               for feature, count in FUNCTIONAL_SETS.items()]
     return cases
 
 
-def all_cases(adapter: str, foreign_libdat2: bool = False) -> list[Case]:
+def all_cases(at: Place, foreign_libdat2: bool = False) -> list[Case]:
     """Every case there is, in the order in which they are run."""
     return [
-        *dtest_cases(adapter),
-        dtestcm(adapter, "dtestcm", 1000, 100, "default short"),
-        dtestcm(adapter, "dtestcm-50", 50, 10, "smoke"),
-        *dapltest_cases(adapter, foreign_libdat2),
-        dtestsrq(adapter, "dtestsrq-S0", "-S 0 -c 4 -B 10 -b 2048"),
-        dtestsrq(adapter, "dtestsrq", "-c 4 -B 10 -b 2048"),
-        dtestx(adapter),
+        *dtest_cases(at),
+        dtestcm(at, "dtestcm", 1000, 100, "default short"),
+        dtestcm(at, "dtestcm-100", 100, 10, "vm"),
+        dtestcm(at, "dtestcm-50", 50, 10, "smoke"),
+        *dapltest_cases(at, foreign_libdat2),
+        dtestsrq(at, "dtestsrq-S0", "-S 0 -c 4 -B 10 -b 2048"),
+        dtestsrq(at, "dtestsrq", "-c 4 -B 10 -b 2048"),
+        dtestx(at),
     ]

@@ -33,6 +33,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--dat-conf", type=pathlib.Path, metavar="FILE",
                         help="the dat.conf that names the adapter (goes into DAT_OVERRIDE)")
     parser.add_argument("--adapter", default="ofi-lo", help="adapter name (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS",
+                        help="at which the adapter's clients find a server (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=1, metavar="N",
                         help="how often to run the selection (default: 1)")
     parser.add_argument("--select", default="@default", metavar="NAMES",
@@ -166,7 +168,8 @@ def main(arguments: list[str]) -> int:
         source_root=pathlib.Path(__file__).resolve().parents[2],
         log_dir=options.log_dir,
     )
-    chosen = selected(cases.all_cases(options.adapter, settings.foreign_libdat2), options.select)
+    place = cases.Place(options.adapter, options.host)
+    chosen = selected(cases.all_cases(place, settings.foreign_libdat2), options.select)
     if options.list:
         for case in chosen:
             print(f"{case.name:<24} {' '.join(sorted(case.tags)):<22} {case.about}")

@@ -228,7 +228,7 @@ class Findings(World):
 class Table(unittest.TestCase):
     def test_names_are_unique_and_every_case_can_be_judged(self):
         for foreign in (False, True):
-            every = cases.all_cases("any-lo", foreign)
+            every = cases.all_cases(cases.Place("any-lo"), foreign)
             self.assertEqual(len({case.name for case in every}), len(every))
             for case in every:
                 self.assertTrue(case.tags, case.name)
@@ -238,7 +238,7 @@ class Table(unittest.TestCase):
                         re.compile(pattern)
 
     def test_selection_is_by_name_pattern_and_tag(self):
-        every = cases.all_cases("any-lo")
+        every = cases.all_cases(cases.Place("any-lo"))
         names = lambda expression: [case.name for case in run_clients.selected(every, expression)]
         self.assertEqual(names("dtest-p, dtest"), ["dtest", "dtest-p"])
         self.assertIn("dapltest-T-SR", names("dapltest-T-*"))

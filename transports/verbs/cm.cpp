@@ -90,8 +90,7 @@ int move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depths
     if (rdma_init_qp_attr(id, &attr, &mask) != 0)
         return errno;
     mask &= ~bits_of_the_kernel;
-    attr.qp_access_flags =
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    attr.qp_access_flags = peer_rights(*q.device);
     attr.max_dest_rd_atomic = reads.in;
     attr.max_rd_atomic = reads.out;
     attr.min_rnr_timer = static_cast<std::uint8_t>(tuned.rnr_timer);
@@ -129,6 +128,7 @@ rdma_conn_param parameters(qp &q, const read_depths &reads, const cm_message &me
     out.initiator_depth = reads.out;
     out.flow_control = message.flow_control;
     out.retry_count = static_cast<std::uint8_t>(q.device->tuned.ack_retry);
+    out.srq = q.shared != nullptr;
     out.rnr_retry_count = static_cast<std::uint8_t>(q.device->tuned.rnr_retry);
     osd::lock_guard hold(q.lock);
     out.qp_num = q.own->qp_num;
@@ -223,10 +223,19 @@ void address_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
 
 void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
 {
-    const cm_message message = request_message(device, q.trying->bytes, q.trying->size);
+    const cm_message message =
+        request_message(device, {q.trying->bytes, q.trying->size}, q.trying->qualifier);
     rdma_conn_param wanted = parameters(q, wanted_reads(q), message);
-    if (rdma_connect(c.id, &wanted) != 0)
-        step_failed(device, q, "connecting", errno);
+    // siw waits for an answer here. Meanwhile the attempt may be abandoned.
+    c.connecting = true;
+    device.lock.unlock();
+    const int error = rdma_connect(c.id, &wanted) == 0 ? 0 : errno;
+    device.lock.lock();
+    c.connecting = false;
+    if (c.of == nullptr)
+        close_connection(device, c);
+    else if (error != 0)
+        step_failed(device, *c.of, "connecting", error);
 }
 
 /// Addresses and routes are asked for by messages that may be lost.
@@ -323,7 +332,8 @@ void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
     case phase::connecting:
         if (event.type == RDMA_CM_EVENT_REJECTED)
             rejected(device, q, event);
-        else if (event.type == RDMA_CM_EVENT_UNREACHABLE)
+        else if (event.type == RDMA_CM_EVENT_UNREACHABLE ||
+                 event.type == RDMA_CM_EVENT_DEVICE_REMOVAL)
             conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
         else
             conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
@@ -336,6 +346,7 @@ void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
         break;
     case phase::live:
     case phase::closing:
+        q.broken |= event.type == RDMA_CM_EVENT_DEVICE_REMOVAL;
         connection_lost(device, q);
         break;
     case phase::idle:
@@ -386,11 +397,23 @@ void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQ
     case RDMA_CM_EVENT_REJECTED:
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_DISCONNECTED:
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
         ended(device, q, event);
         break;
     default:
         break;
     }
+}
+
+/// The device goes. Each identifier is told, those that listen too.
+void device_removed(hca &device, const cm_event &event) OSD_REQUIRES(device.lock)
+{
+    connection *c = device.connections.front();
+    while (c != nullptr && c->id != event.id)
+        c = device.connections.after(*c);
+    if (c != nullptr)
+        connection_event(device, *c, event);
+    tell_device_failed(device);
 }
 
 cm_event copy_of(const rdma_cm_event &raw)
@@ -437,7 +460,7 @@ bool take_cm_event(hca &device)
         connection_request(device, event);
         break;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        tell_device_failed(device);
+        device_removed(device, event);
         break;
     case RDMA_CM_EVENT_ADDR_CHANGE:
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
@@ -465,6 +488,8 @@ void let_go(hca &device, qp &q)
     if (c == nullptr)
         return;
     c->of = nullptr;
+    if (c->connecting)
+        return; // closed when the call is back
     const phase state = phase_of(q);
     const bool stood = state == phase::live || state == phase::closing;
     c->leaving = stood && rdma_disconnect(c->id) == 0; // stays until the peer has confirmed it
@@ -472,12 +497,24 @@ void let_go(hca &device, qp &q)
         close_connection(device, *c);
 }
 
+void break_connection(hca &device, qp &q)
+{
+    const phase state = phase_of(q);
+    if (state != phase::live && state != phase::closing)
+        return;
+    q.broken = q.lost = true;
+    schedule(device, q, 0);
+}
+
 namespace {
 
 void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    if (!last_word_is_back(q) && osd::now_ns() < q.close_by_ns)
-        schedule(device, q, osd::now_ns() + closing_tick_ns);
+    const std::int64_t now = osd::now_ns();
+    if (now < q.close_after_ns)
+        schedule(device, q, q.close_after_ns);
+    else if (!last_word_is_back(q) && now < q.close_by_ns)
+        schedule(device, q, now + closing_tick_ns);
     else
         conclude(device, q, DAT_CONNECTION_EVENT_DISCONNECTED, {});
 }
@@ -518,6 +555,7 @@ attempt *new_attempt(const hca &device, const connect_params &params)
         params.timeout_us, std::uint64_t{device.params.connect_retry_ms} * 1000);
     a->give_up_ns = osd::now_ns() + static_cast<std::int64_t>(patience_us) * 1000;
     a->delay_ms = first_delay_ms;
+    a->qualifier = params.qualifier;
     a->size = params.data.size;
     if (a->size != 0)
         std::memcpy(a->bytes, params.data.bytes, a->size);
@@ -563,7 +601,7 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
         return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
     if (port_of(params.qualifier) == 0)
         return invalid_parameter(3);
-    if (params.data.size > device.max_private_data)
+    if (params.data.size > request_room(device, params.qualifier))
         return invalid_parameter(5);
     attempt *a = new_attempt(device, params);
     if (a == nullptr)
@@ -599,8 +637,10 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
     const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
     if (state != phase::live && (state != phase::closing || graceful))
         return;
-    if (graceful && say_last_word(q)) {
-        q.close_by_ns = ns_from_now(device.params.linger_ms);
+    const bool settles = state == phase::live && device.settle_ms != 0;
+    if ((graceful || settles) && say_last_word(q)) {
+        q.close_after_ns = ns_from_now(device.settle_ms);
+        q.close_by_ns = graceful ? ns_from_now(device.params.linger_ms) : q.close_after_ns;
         set_phase(q, phase::closing);
         schedule(device, q, 0);
         return;

@@ -25,17 +25,10 @@ wr &request_of(const ibv_wc &entry)
     return *reinterpret_cast<wr *>(entry.wr_id);
 }
 
-void note(wr &w, const ibv_wc &entry)
-{
-    w.finished = true;
-    w.done_length = entry.byte_len;
-    w.done_status = entry.status == IBV_WC_SUCCESS ? DAT_DTO_SUCCESS : failure_of(w, entry.status);
-}
-
 void set_aside(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
 {
     wr &w = request_of(entry);
-    note(w, entry);
+    read_completion(entry, w, w.done);
     if (w.queue != nullptr)
         c.aside.push(w);
 }
@@ -165,7 +158,7 @@ bool poll_aside(cq &c, completion &done)
         if (c.head != c.count) {
             const ibv_wc &entry = c.taken[c.head++];
             w = &request_of(entry);
-            note(*w, entry);
+            read_completion(entry, *w, w->done);
         } else if (!c.aside.empty()) {
             w = c.aside.pop();
         } else {
@@ -176,9 +169,7 @@ bool poll_aside(cq &c, completion &done)
         }
         if (w->queue == nullptr)
             continue;
-        done.wr = w;
-        done.length = w->done_length;
-        done.status = w->done_status;
+        done = w->done;
         return true;
     }
 }
@@ -213,13 +204,24 @@ void flush(cq &c, fifo<wr> &operations)
         osd::lock_guard hold(c.lock);
         while (wr *w = operations.pop()) {
             w->finished = true;
-            w->done_length = 0;
-            w->done_status = DAT_DTO_ERR_FLUSHED;
+            w->done = {w, 0, DAT_DTO_ERR_FLUSHED, false, 0, nullptr};
             c.aside.push(*w);
         }
         c.detour.store(1); // ordered before the look at who waits
     }
     announce(c);
+}
+
+void forget_receiver(cq &c, const work_queue *gone)
+{
+    osd::lock_guard hold(c.lock);
+    fifo<wr> kept;
+    while (wr *w = c.aside.pop()) {
+        if (w->done.receiver == gone)
+            w->done.receiver = nullptr;
+        kept.push(*w);
+    }
+    c.aside = kept;
 }
 
 bool take_cq_event(cq &c)

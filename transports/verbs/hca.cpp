@@ -20,8 +20,13 @@ namespace {
 constexpr DAT_UINT32 max_transfer = 0x80000000;
 constexpr std::uint32_t siw_vendor = 0x626d74;
 /// siw takes a message that arrives together with the answer to its request for an error, and has
-/// no way of telling the peer when it is ready.
+/// no way of telling the peer when it is ready. And it fails a request that it has sent, when the
+/// peer disconnects before it gets round to completing it.
 constexpr std::uint32_t siw_settle_ms = 5;
+/// An object of siw whose memory begins at this offset of a context is one that libsiw takes for a
+/// failure. So the first that is made there is large enough to lie across it.
+constexpr std::size_t siw_odd_offset = 0x90000;
+constexpr std::size_t siw_cq_entry = 32;
 
 bool unblock(int fd)
 {
@@ -72,9 +77,9 @@ void note_kind(hca &device)
     device.iwarp = device.verbs->device->transport_type == IBV_TRANSPORT_IWARP;
     device.max_private_data = device.iwarp ? iwarp_data_size : ib_data_size;
     // iWARP reads are writes by the peer. The software device knows better.
-    const bool siw = device.iwarp && device.limits.vendor_id == siw_vendor;
-    device.read_sink_is_remote = device.iwarp && !siw;
-    device.settle_ms = siw ? siw_settle_ms : 0;
+    device.siw = device.iwarp && device.limits.vendor_id == siw_vendor;
+    device.read_sink_is_remote = device.iwarp && !device.siw;
+    device.settle_ms = device.siw ? siw_settle_ms : 0;
     if (device.params.settle_ms != UINT32_MAX)
         device.settle_ms = device.params.settle_ms;
 }
@@ -92,7 +97,7 @@ status open_verbs(hca &device)
     note_kind(device);
     if (!start_service(device))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
-    DAT_COUNT depth = 16;
+    DAT_COUNT depth = device.siw ? siw_odd_offset / siw_cq_entry + 1 : 16;
     return open_cq(device, device.spare, nullptr, depth);
 }
 
@@ -115,9 +120,12 @@ void close_everything(hca &device)
     if (device.verbs != nullptr && ibv_close_device(device.verbs) != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device was not closed: %s", device.name,
                  std::strerror(errno));
+    if (device.anchor != nullptr)
+        rdma_destroy_id(device.anchor);
     if (device.channel != nullptr)
         rdma_destroy_event_channel(device.channel);
     device.verbs = nullptr;
+    device.anchor = nullptr;
     device.channel = nullptr;
 }
 
@@ -126,6 +134,11 @@ void close_everything(hca &device)
 void add_attr(hca &device, const char *name, const char *value)
 {
     device.named_attrs[device.num_named_attrs++] = {name, value};
+}
+
+const char *yes_or_no(bool yes)
+{
+    return yes ? "TRUE" : "FALSE";
 }
 
 const char *link_layer(const hca &device)
@@ -144,14 +157,15 @@ void name_attributes(hca &device)
     add_attr(device, "DAT_IB_PROVIDER_NAME", link_layer(device));
     add_attr(device, "DAT_IB_DEVICE_NAME", device.name);
     add_attr(device, "DAT_IB_CONNECTIVITY_MODE", "DIRECT");
-    add_attr(device, "DAT_IB_RDMA_READ", device.limits.max_qp_rd_atom > 0 ? "TRUE" : "FALSE");
+    add_attr(device, "DAT_IB_RDMA_READ", yes_or_no(device.limits.max_qp_rd_atom > 0));
     add_attr(device, "DAT_IB_TRANSPORT_MTU", device.mtu);
     add_attr(device, "DAT_IB_PORT_NUMBER", device.port);
     add_attr(device, "DAT_IB_PORT_STATUS",
              device.port_limits.state == IBV_PORT_ACTIVE ? "PORT_ACTIVE" : "PORT_DOWN");
-    add_attr(device, "DAT_IB_IMMED_DATA", "FALSE");
-    add_attr(device, "DAT_IB_FETCH_AND_ADD", "FALSE");
-    add_attr(device, "DAT_IB_CMP_AND_SWAP", "FALSE");
+    const char *atomics = yes_or_no(has_atomics(device));
+    add_attr(device, "DAT_IB_IMMED_DATA", yes_or_no(has_immediate(device)));
+    add_attr(device, "DAT_IB_FETCH_AND_ADD", atomics);
+    add_attr(device, "DAT_IB_CMP_AND_SWAP", atomics);
 }
 
 DAT_COUNT as_count(std::int64_t n)
@@ -245,6 +259,12 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_iov_per_rdma_write = attr.max_iov_per_dto;
     attr.max_mrs = as_count(limits.max_mr);
     attr.max_pds = as_count(limits.max_pd);
+    if constexpr (port_features.srq) {
+        attr.max_srqs = as_count(limits.max_srq);
+        attr.max_recv_per_srq = as_count(limits.max_srq_wr);
+    }
+    attr.immediate_data = has_immediate(device);
+    attr.atomics = has_atomics(device);
     attr.max_mr_size = limits.max_mr_size;
     attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);
     attr.max_rdma_size = attr.max_message_size;

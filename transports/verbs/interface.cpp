@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <utility>
 
 namespace dapl::verbs::vrb {
 
@@ -62,6 +63,7 @@ public:
         return id_ != nullptr && id_->verbs != nullptr ? id_->verbs->device : nullptr;
     }
     std::uint8_t port() const { return id_->port_num; }
+    rdma_cm_id *release() { return std::exchange(id_, nullptr); }
 
 private:
     void drop()
@@ -99,7 +101,7 @@ bool worth_a_look(const ifaddrs &entry, named what, const hca &device)
 /// Takes this interface if it leads to the wanted device.
 bool take(const ifaddrs &entry, named what, hca &device)
 {
-    const bound_id bound(device.channel, entry.ifa_addr);
+    bound_id bound(device.channel, entry.ifa_addr);
     if (bound.device() == nullptr)
         return false;
     const char *name = ibv_get_device_name(bound.device());
@@ -114,6 +116,7 @@ bool take(const ifaddrs &entry, named what, hca &device)
     std::snprintf(device.name, sizeof(device.name), "%s", name);
     std::snprintf(device.interface, sizeof(device.interface), "%s", entry.ifa_name);
     device.port_number = bound.port();
+    device.anchor = bound.release();
     return true;
 }
 

@@ -11,6 +11,23 @@ namespace dapl::verbs::vrb {
 /// The DAT code for the errno of a control operation.
 status control_error(int error);
 
+inline bool has_immediate(const hca &device)
+{
+    return port_features.immediate_data && !device.iwarp;
+}
+
+inline bool has_atomics(const hca &device)
+{
+    return port_features.atomics && device.limits.atomic_cap != IBV_ATOMIC_NONE;
+}
+
+/// What peers may do on a connection, where a region allows it.
+inline unsigned peer_rights(const hca &device)
+{
+    const unsigned atomic = has_atomics(device) ? IBV_ACCESS_REMOTE_ATOMIC : 0;
+    return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | atomic;
+}
+
 // --- interface.cpp
 
 /// Finds the address that the parameters name, and the RDMA device behind it.
@@ -26,6 +43,8 @@ void close_cq(cq &c);
 bool harvest(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
 /// Sets these operations aside as flushed; they are not, or no longer, the device's.
 void flush(cq &c, fifo<wr> &operations) OSD_EXCLUDES(c.lock);
+/// What was set aside for this receiver is nobody's from now on.
+void forget_receiver(cq &c, const work_queue *gone) OSD_EXCLUDES(c.lock);
 /// The channel of this CQ has an event, or not: takes it.
 bool take_cq_event(cq &c);
 
@@ -40,6 +59,19 @@ void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
 bool say_last_word(qp &q) OSD_EXCLUDES(q.lock);
 /// Everything posted before the last word has come back, or has failed to.
 bool last_word_is_back(qp &q) OSD_EXCLUDES(q.lock);
+
+/// libsiw refuses a receive without segments: makes one of no bytes. The number of segments.
+inline int no_bytes(ibv_sge *entries)
+{
+    entries[0] = {};
+    return 1;
+}
+
+// --- srq.cpp
+
+/// Completions may name the queue pair from now on, or no longer.
+void begin_drawing(qp &q, std::uint32_t number);
+void end_drawing(qp &q);
 
 // --- service.cpp
 
@@ -70,6 +102,8 @@ void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Lets go of the connection, or of the attempt at one; tells nobody.
 void let_go(hca &device, qp &q) OSD_REQUIRES(device.lock);
 void close_connection(hca &device, connection &c) OSD_REQUIRES(device.lock);
+/// The device failed the queue pair: ends its connection soon.
+void break_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
 
 // --- listener.cpp
 
@@ -89,15 +123,19 @@ struct cm_event {
 void connection_request(hca &device, const cm_event &event) OSD_REQUIRES(device.lock);
 void close_passive(hca &device, passive &p) OSD_REQUIRES(device.lock);
 
-// --- message.cpp: how private data travel
+// --- message.cpp: how private data and qualifiers travel
 //
-// iWARP carries them with their length. InfiniBand pads them with zeros to what a message holds: 56
-// bytes for a request. So there
+// iWARP carries private data with their length. InfiniBand pads them with zeros to what a message
+// holds: 56 bytes for a request. So there
 //   a request   with fewer bytes has their number in the last, and says so by asking for no flow
 //               control, a bit that has no other use; one with all 56 is as it is
 //   an accept   has the number in the byte behind the 56
 // On both a reject begins with a header that tells a consumer's from the port's: a connection
 // manager makes rejects of its own, without any data, as when a process ends.
+//
+// The low 16 bits of a qualifier are the port number that the request goes to. Where the others are
+// not all 0, they stand in the request: InfiniBand, in front of the last byte, which says so;
+// iWARP, in a header, which then also stands in front of data that could be taken for one.
 
 inline constexpr std::size_t ib_data_size = 56;
 inline constexpr std::size_t iwarp_data_size = 240;
@@ -108,19 +146,26 @@ struct cm_message {
     bool flow_control = true;
 };
 
-cm_message request_message(const hca &device, const void *bytes, std::size_t size);
+/// Private data that go with a request to this qualifier.
+std::size_t request_room(const hca &device, DAT_CONN_QUAL qualifier);
+cm_message request_message(const hca &device, const private_data &data, DAT_CONN_QUAL qualifier);
 cm_message accept_message(const hca &device, const private_data &data);
 cm_message reject_message(reject_reason reason, const private_data &data);
-private_data read_request(const hca &device, const cm_event &event);
+/// `high` gets the qualifier without its low 16 bits.
+private_data read_request(const hca &device, const cm_event &event, DAT_CONN_QUAL &high);
 private_data read_accept(const hca &device, const cm_event &event);
 /// Null when no port of this kind rejected.
 const reject_reason *read_reject(const cm_event &event, private_data &data);
 
-/// The port number that stands for a qualifier: its low 16 bits, as other DAT providers have it. 0
-/// when it has none.
+/// The port number that a request for a qualifier goes to, as with other DAT providers; 0 is none.
 inline std::uint16_t port_of(DAT_CONN_QUAL qualifier)
 {
     return static_cast<std::uint16_t>(qualifier);
+}
+
+inline DAT_CONN_QUAL high_part(DAT_CONN_QUAL qualifier)
+{
+    return qualifier & ~DAT_CONN_QUAL{UINT16_MAX};
 }
 
 /// sockaddr_in and sockaddr_in6 have the port at the same place.

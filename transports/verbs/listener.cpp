@@ -70,9 +70,12 @@ bool hand_up(hca &device, connection &c, passive &p, const cm_event &event)
     OSD_REQUIRES(device.lock)
 {
     cr_params params{};
+    DAT_CONN_QUAL high = 0;
+    params.data = read_request(device, event, high);
+    if (high != high_part(p.qualifier))
+        return false;
     params.peer = rdma_get_peer_addr(c.id);
     params.peer_port = ntohs(rdma_get_dst_port(c.id));
-    params.data = read_request(device, event);
     cr request(&c);
     service_point &owner = *p.owner;
     begin_upcall(device, &p);
@@ -128,6 +131,7 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
     l.of = p;
     if (qualifier == 0)
         qualifier = ntohs(rdma_get_src_port(p->id));
+    p->qualifier = qualifier;
     return success;
 }
 

@@ -10,8 +10,9 @@ namespace dapl::verbs {
 
 namespace {
 
-constexpr DAT_MEM_PRIV_FLAGS remote_rights =
-    static_cast<DAT_MEM_PRIV_FLAGS>(DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+constexpr unsigned atomic_right = DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
+constexpr unsigned remote_rights =
+    DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG | atomic_right;
 
 int access_for(const vrb::hca &device, DAT_MEM_PRIV_FLAGS privileges)
 {
@@ -23,6 +24,8 @@ int access_for(const vrb::hca &device, DAT_MEM_PRIV_FLAGS privileges)
         access |= IBV_ACCESS_REMOTE_READ;
     if ((privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG) != 0)
         access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE; // verbs has not one alone
+    if ((privileges & atomic_right) != 0)
+        access |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
     if (local_write && device.read_sink_is_remote)
         access |= IBV_ACCESS_REMOTE_WRITE;
     return access;

@@ -16,6 +16,32 @@ struct reject_header {
 };
 constexpr unsigned char magic[2] = {'D', 0xd2};
 
+/// In iWARP, stands in front of the private data of a request whose qualifier is large.
+constexpr unsigned char large_magic[2] = {'Q', 0xd2};
+/// What is left of a qualifier without its low 16 bits.
+constexpr std::size_t high_size = 6;
+constexpr std::size_t large_header = sizeof(large_magic) + high_size;
+static_assert(large_header + iwarp_data_size <= UINT8_MAX);
+
+/// The last byte of an InfiniBand request: how many bytes are private data, and whether the high
+/// part of the qualifier stands before it.
+constexpr std::size_t last_byte = ib_data_size - 1;
+constexpr unsigned char large_mark = 0x80;
+
+void write_high(unsigned char *to, DAT_CONN_QUAL qualifier)
+{
+    for (std::size_t i = 0; i < high_size; ++i, qualifier <<= 8)
+        to[i] = static_cast<unsigned char>(qualifier >> 56);
+}
+
+DAT_CONN_QUAL read_high(const unsigned char *from)
+{
+    DAT_CONN_QUAL high = 0;
+    for (std::size_t i = 0; i < high_size; ++i)
+        high = high << 8 | from[i];
+    return high << 16;
+}
+
 void put(cm_message &message, std::size_t at, const void *bytes, std::size_t size)
 {
     if (size != 0)
@@ -27,19 +53,76 @@ private_data all_of(const hca &device, const cm_event &event)
     return {event.bytes, std::min(event.size, device.max_private_data)};
 }
 
-} // namespace
+bool looks_large(const unsigned char *bytes, std::size_t size)
+{
+    return size >= sizeof(large_magic) && std::memcmp(bytes, large_magic, sizeof(large_magic)) == 0;
+}
 
-cm_message request_message(const hca &device, const void *bytes, std::size_t size)
+cm_message iwarp_request(const private_data &data, DAT_CONN_QUAL qualifier)
 {
     cm_message message;
-    put(message, 0, bytes, size);
-    message.size = static_cast<std::uint8_t>(size);
-    if (!device.iwarp && size < ib_data_size) {
-        message.bytes[ib_data_size - 1] = static_cast<unsigned char>(size);
-        message.size = ib_data_size;
-        message.flow_control = false;
+    std::size_t at = 0;
+    if (high_part(qualifier) != 0 ||
+        looks_large(static_cast<const unsigned char *>(data.bytes), data.size)) {
+        put(message, 0, large_magic, sizeof(large_magic));
+        write_high(message.bytes + sizeof(large_magic), qualifier);
+        at = large_header;
+    }
+    put(message, at, data.bytes, data.size);
+    message.size = static_cast<std::uint8_t>(at + data.size);
+    return message;
+}
+
+cm_message ib_request(const private_data &data, DAT_CONN_QUAL qualifier)
+{
+    cm_message message;
+    put(message, 0, data.bytes, data.size);
+    message.size = ib_data_size;
+    if (data.size == ib_data_size)
+        return message;
+    message.flow_control = false;
+    message.bytes[last_byte] = static_cast<unsigned char>(data.size);
+    if (high_part(qualifier) != 0) {
+        write_high(message.bytes + last_byte - high_size, qualifier);
+        message.bytes[last_byte] |= large_mark;
     }
     return message;
+}
+
+private_data read_iwarp_request(const cm_event &event, DAT_CONN_QUAL &high)
+{
+    if (event.size < large_header || !looks_large(event.bytes, event.size))
+        return {event.bytes, std::min(event.size, iwarp_data_size)};
+    high = read_high(event.bytes + sizeof(large_magic));
+    return {event.bytes + large_header, std::min(event.size - large_header, iwarp_data_size)};
+}
+
+private_data read_ib_request(const cm_event &event, DAT_CONN_QUAL &high)
+{
+    private_data data{event.bytes, std::min(event.size, ib_data_size)};
+    if (event.flow_control || data.size < ib_data_size)
+        return data;
+    const bool large = (event.bytes[last_byte] & large_mark) != 0;
+    const std::size_t size = event.bytes[last_byte] & ~large_mark;
+    if (size > last_byte - (large ? high_size : 0))
+        return data; // a peer of another kind
+    if (large)
+        high = read_high(event.bytes + last_byte - high_size);
+    data.size = size;
+    return data;
+}
+
+} // namespace
+
+std::size_t request_room(const hca &device, DAT_CONN_QUAL qualifier)
+{
+    const bool large = high_part(qualifier) != 0;
+    return large && !device.iwarp ? last_byte - high_size : device.max_private_data;
+}
+
+cm_message request_message(const hca &device, const private_data &data, DAT_CONN_QUAL qualifier)
+{
+    return device.iwarp ? iwarp_request(data, qualifier) : ib_request(data, qualifier);
 }
 
 cm_message accept_message(const hca &device, const private_data &data)
@@ -66,13 +149,10 @@ cm_message reject_message(reject_reason reason, const private_data &data)
     return message;
 }
 
-private_data read_request(const hca &device, const cm_event &event)
+private_data read_request(const hca &device, const cm_event &event, DAT_CONN_QUAL &high)
 {
-    private_data data = all_of(device, event);
-    if (!device.iwarp && !event.flow_control && data.size == ib_data_size &&
-        event.bytes[ib_data_size - 1] < ib_data_size)
-        data.size = event.bytes[ib_data_size - 1];
-    return data;
+    high = 0;
+    return device.iwarp ? read_iwarp_request(event, high) : read_ib_request(event, high);
 }
 
 private_data read_accept(const hca &device, const cm_event &event)

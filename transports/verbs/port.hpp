@@ -32,6 +32,7 @@ struct cq;
 struct hca;
 struct qp;
 struct passive;
+struct srq;
 
 /// Scatter/gather entries of one operation, whatever more a device has.
 inline constexpr DAT_COUNT max_iov = 32;
@@ -47,16 +48,17 @@ static_assert(sizeof(ibv_sge::length) == sizeof(DAT_LMR_TRIPLET::segment_length)
 struct wr : work_request {
     wr *previous;  ///< posted before this one to the same queue
     bool finished; ///< taken from the device
+    srq *shared;   ///< where it was posted, if it is a shared receive
 
     // While it is set aside: finished but not polled.
     wr *next;
-    DAT_UINT32 done_length;
-    DAT_DTO_COMPLETION_STATUS done_status;
+    completion done;
 };
 
 /// Tells a ring which of an object's links is its own.
 struct all_link : link {};
 struct todo_link : link {};
+struct drawing_link : link {};
 
 struct cq : all_link {
     // The consumer's, inside the door.
@@ -76,6 +78,7 @@ struct cq : all_link {
     evd *owner = nullptr;
     ibv_comp_channel *channel = nullptr;
     int wake = -1;                         ///< eventfd that ends cq_wait
+    bool failed = false;                   ///< lost completions, and that was told
     bool event_left = false;               ///< of the waiter: it armed the CQ and did not sleep
     std::atomic<bool> waiting{false};      ///< the consumer is inside cq_wait
     std::atomic<bool> notify{false};       ///< a dapl_evd_dto_callback is wanted
@@ -100,6 +103,7 @@ struct connection : all_link {
     std::uint8_t peer_reads_in = 0; ///< RDMA reads that we may have under way at the peer
     std::uint8_t peer_reads_out = 0;
     std::uint32_t retries = 0; ///< of a question for address or route
+    bool connecting = false;   ///< the service thread is in rdma_connect
     bool gone = false;         ///< the peer gave up meanwhile
     bool leaving = false;      ///< disconnected by us; stays until the peer has answered
 };
@@ -110,16 +114,19 @@ struct attempt {
     std::int64_t give_up_ns;
     std::int64_t next_try_ns;
     std::uint32_t delay_ms;
+    DAT_CONN_QUAL qualifier;
     std::size_t size;
     unsigned char bytes[256];
 };
 
-struct qp : all_link, todo_link {
+struct qp : all_link, todo_link, drawing_link {
     // The sending thread's, inside its door. A null pointer: take the slow path, under the lock.
     osd::door send_door;
     std::atomic<ibv_qp *> fid{nullptr};
     wr *last_send = nullptr;
     std::uint32_t max_inline = 0;
+    unsigned always = 0;                  ///< flags of all operations but reads
+    unsigned read_fence = IBV_SEND_FENCE; ///< what a fenced read has
 
     // The receiving thread's.
     osd::door recv_door;
@@ -131,6 +138,8 @@ struct qp : all_link, todo_link {
     ibv_pd *domain = nullptr;
     cq *send_cq = nullptr;
     cq *recv_cq = nullptr;
+    srq *shared = nullptr;    ///< where receives come from, if not from a queue of its own
+    std::uint32_t number = 0; ///< with `shared`: of the device's queue pair
     qp_params params{};
     phase state = phase::idle; ///< written with hca::lock and qp::lock held
     connection *link_up = nullptr;
@@ -138,9 +147,10 @@ struct qp : all_link, todo_link {
     DAT_EVENT_NUMBER verdict{};   ///< upcall the service thread owes, or none
     std::int64_t due_ns = 0;      ///< in hca::todo: when to look at this
     std::int64_t close_by_ns = 0; ///< in phase closing
-    bool broken = false;          ///< an operation failed otherwise than by the disconnect
-    bool settling = false;        ///< in phase accepting: established, but not told yet
-    bool lost = false;            ///< ended while that was told
+    std::int64_t close_after_ns = 0;
+    bool broken = false;   ///< an operation failed otherwise than by the disconnect
+    bool settling = false; ///< in phase accepting: established, but not told yet
+    bool lost = false;     ///< ended while that was told
     bool last_word_said = false;
     wr last_word{}; ///< in phase closing: when it is back, so is everything posted before
 };
@@ -155,11 +165,24 @@ struct mr {
     ibv_mr *fid = nullptr;
 };
 
+/// Receives that several queue pairs draw from. A completion names the queue pair that took one by
+/// its number: so this keeps a list of them by number.
+struct srq {
+    static constexpr std::uint32_t buckets = 64;
+
+    hca *device = nullptr;
+    shared_recv_queue *owner = nullptr;
+    ibv_srq *fid = nullptr;
+    osd::mutex lock;
+    ring<qp, drawing_link> drawing[buckets] OSD_GUARDED_BY(lock);
+};
+
 /// What listens. Requests that came in live without it.
 struct passive : all_link {
     hca *device = nullptr;
     rdma_cm_id *id = nullptr;
     service_point *owner = nullptr;
+    DAT_CONN_QUAL qualifier = 0;
 };
 
 struct listener {
@@ -197,10 +220,12 @@ struct hca {
 
     ibv_context *verbs = nullptr;
     rdma_event_channel *channel = nullptr;
+    rdma_cm_id *anchor = nullptr; ///< bound to the address: is told when the device is removed
     ibv_device_attr limits{};
     ibv_port_attr port_limits{};
     std::uint8_t port_number = 1;
     bool iwarp = false;
+    bool siw = false;
     std::uint32_t settle_ms = 0;      ///< an accepting side keeps still for so long
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
@@ -231,13 +256,33 @@ struct hca {
 // Slow halves of the hot operations.
 bool poll_aside(cq &, completion &);
 status send_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
-                  DAT_COMPLETION_FLAGS) OSD_COLD;
+                  unsigned flags) OSD_COLD;
 status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *) OSD_COLD;
 status refused_post(int error) OSD_COLD;
 void notify_cq(cq &);
 osd::wait_result wait_for_cq(cq &, osd::deadline);
 void wake_cq(cq &);
 DAT_DTO_COMPLETION_STATUS failure_of(const wr &, ibv_wc_status) OSD_COLD;
+/// Stands for the queue pair that took a receive; null when that is gone.
+work_queue *receiver_of(srq &, std::uint32_t qp_num);
+
+/// What is told of an operation that the device has finished.
+OSD_ALWAYS_INLINE void read_completion(const ibv_wc &entry, wr &request, completion &done)
+{
+    request.finished = true;
+    done.wr = &request;
+    done.length = entry.byte_len;
+    done.status =
+        entry.status == IBV_WC_SUCCESS ? DAT_DTO_SUCCESS : failure_of(request, entry.status);
+    if constexpr (port_features.immediate_data) {
+        done.has_immediate = (entry.wc_flags & IBV_WC_WITH_IMM) != 0;
+        done.immediate = ntohl(entry.imm_data);
+    }
+    if constexpr (port_features.srq)
+        if (request.shared != nullptr) [[unlikely]]
+            done.receiver = receiver_of(*request.shared, entry.qp_num);
+}
+
 /// The scatter/gather list of an operation; built in `built` where the port may not take the
 /// consumer's.
 OSD_ALWAYS_INLINE ibv_sge *gather(ibv_sge *built, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
@@ -258,6 +303,7 @@ struct types {
     using cq = vrb::cq;
     using qp = vrb::qp;
     using wr = vrb::wr;
+    using srq = vrb::srq;
     using cr = vrb::cr;
     using listener = vrb::listener;
 };
@@ -293,9 +339,22 @@ struct transport : dapls_ib<vrb::types> {
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
 
+    static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &);
+    static void dapls_ib_srq_free(srq &);
+    static status dapls_ib_srq_resize(srq &, DAT_COUNT max_recv);
+    static status dapls_ib_srq_set_limit(srq &, DAT_COUNT low_watermark);
+    static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT segments,
+                                         const DAT_LMR_TRIPLET *local);
+    static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq *recv_cq, cq *send_cq,
+                                        const qp_params &);
+
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
+    static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT segments,
+                                         const DAT_LMR_TRIPLET *local,
+                                         const DAT_RMR_TRIPLET *remote, const extended_operands &,
+                                         DAT_COMPLETION_FLAGS);
 
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
     static void dapls_ib_remove_conn_listener(listener &);
@@ -329,11 +388,7 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     if (request->queue == nullptr) [[unlikely]] // the port's own
         return poll_slowly(c, done);
     ++c.head;
-    request->finished = true;
-    done.wr = request;
-    done.length = entry.byte_len;
-    done.status =
-        entry.status == IBV_WC_SUCCESS ? DAT_DTO_SUCCESS : vrb::failure_of(*request, entry.status);
+    vrb::read_completion(entry, *request, done);
     c.consumer.leave();
     return true;
 }
@@ -347,15 +402,17 @@ inline bool transport::poll_slowly(cq &c, completion &done)
 OSD_ALWAYS_INLINE unsigned transport::send_flags(const qp &q, const wr &w,
                                                  DAT_COMPLETION_FLAGS flags)
 {
+    const bool read = w.operation == DAT_DTO_RDMA_READ;
     unsigned out = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : IBV_SEND_SIGNALED;
+    out |= read ? 0 : q.always;
     if (flags != DAT_COMPLETION_DEFAULT_FLAG) [[unlikely]] {
         if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
             out |= IBV_SEND_SOLICITED;
         if ((flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0)
-            out |= IBV_SEND_FENCE;
+            out |= read ? q.read_fence : unsigned{IBV_SEND_FENCE};
     }
     if constexpr (port_features.inline_send)
-        if (w.operation != DAT_DTO_RDMA_READ && w.length - 1 < q.max_inline) // no empty message
+        if (!read && w.length - 1 < q.max_inline) // no empty message
             out |= IBV_SEND_INLINE;
     return out;
 }
@@ -370,7 +427,8 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
     if (fid == nullptr || odd_read) [[unlikely]] {
         q.send_door.leave();
-        return vrb::send_aside(q, w, segments, local, remote, flags);
+        const unsigned carried = send_flags(q, w, flags) & ~unsigned{IBV_SEND_INLINE};
+        return vrb::send_aside(q, w, segments, local, remote, carried);
     }
     ibv_sge built[vrb::built_entries];
     ibv_send_wr request; // what is not set below is not looked at
@@ -388,12 +446,14 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     w.finished = false;
     w.previous = q.last_send;
     q.last_send = &w;
-    ibv_send_wr *bad;
+    ibv_send_wr *bad = nullptr;
     const int error = ibv_post_send(fid, &request, &bad);
-    if (error != 0) [[unlikely]]
+    // Or the queue has it, but libsiw's doorbell failed, because the connection is about to end.
+    const bool refused = error != 0 && bad != nullptr;
+    if (refused) [[unlikely]]
         q.last_send = w.previous;
     q.send_door.leave();
-    return error == 0 ? success : vrb::refused_post(error);
+    return refused ? vrb::refused_post(error) : success;
 }
 
 OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT segments,
@@ -401,7 +461,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
 {
     q.recv_door.enter();
     ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
-    if (fid == nullptr) [[unlikely]] {
+    if (fid == nullptr || segments == 0) [[unlikely]] {
         q.recv_door.leave();
         return vrb::recv_aside(q, w, segments, local);
     }

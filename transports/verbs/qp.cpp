@@ -29,7 +29,8 @@ ibv_qp *make_fid(qp &q, std::uint32_t max_inline)
     attr.recv_cq = q.recv_cq->fid;
     attr.qp_type = IBV_QPT_RC;
     attr.cap.max_send_wr = at_least_one(q.params.max_send) + 1; // the last word
-    attr.cap.max_recv_wr = at_least_one(q.params.max_recv);
+    attr.srq = q.shared != nullptr ? q.shared->fid : nullptr;
+    attr.cap.max_recv_wr = q.shared != nullptr ? 0 : at_least_one(q.params.max_recv);
     attr.cap.max_send_sge = at_least_one(q.params.max_send_iov);
     attr.cap.max_recv_sge = at_least_one(q.params.max_recv_iov);
     attr.cap.max_inline_data = max_inline;
@@ -44,8 +45,7 @@ int to_init(const hca &device, ibv_qp *fid)
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = device.port_number;
-    attr.qp_access_flags =
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    attr.qp_access_flags = peer_rights(device);
     int mask = IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
     if (!device.iwarp)
         mask |= IBV_QP_PKEY_INDEX;
@@ -61,6 +61,8 @@ status make_queue_pair(hca &device, qp &q)
         fid = make_fid(q, 0);
     int error = fid == nullptr ? errno : to_init(device, fid);
     if (error == 0) {
+        if (q.shared != nullptr)
+            begin_drawing(q, fid->qp_num);
         osd::lock_guard hold(q.lock);
         q.own = fid;
         q.state = phase::idle;
@@ -92,24 +94,20 @@ int clip(ibv_sge *out, DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_UIN
 
 ibv_wr_opcode opcode_of(const wr &w)
 {
-    switch (w.operation) {
+    switch (static_cast<int>(w.operation)) {
     case DAT_DTO_RDMA_READ:
         return IBV_WR_RDMA_READ;
     case DAT_DTO_RDMA_WRITE:
         return IBV_WR_RDMA_WRITE;
+    case DAT_IB_DTO_RDMA_WRITE_IMMED:
+        return IBV_WR_RDMA_WRITE_WITH_IMM;
+    case DAT_IB_DTO_FETCH_ADD:
+        return IBV_WR_ATOMIC_FETCH_AND_ADD;
+    case DAT_IB_DTO_CMP_SWAP:
+        return IBV_WR_ATOMIC_CMP_AND_SWP;
     default:
         return IBV_WR_SEND;
     }
-}
-
-unsigned flags_of(DAT_COMPLETION_FLAGS flags)
-{
-    unsigned out = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : IBV_SEND_SIGNALED;
-    if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
-        out |= IBV_SEND_SOLICITED;
-    if ((flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0)
-        out |= IBV_SEND_FENCE;
-    return out;
 }
 
 void flush_one(cq &c, wr &w)
@@ -174,6 +172,8 @@ void destroy_fid(qp &q) OSD_REQUIRES(q.lock)
                  std::strerror(error));
     q.own = nullptr;
     harvest_both(q, number);
+    if (q.shared != nullptr)
+        end_drawing(q); // the number may be given to another
 }
 
 void forget_rest(qp &q) OSD_REQUIRES(q.lock)
@@ -198,6 +198,42 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
     wait_quiet(device, &q);
 }
 
+/// Posts what is complete but for the operation itself.
+status post_request(qp &q, wr &w, ibv_send_wr &request)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.own == nullptr) {
+        flush_one(*q.send_cq, w);
+        return success;
+    }
+    request.wr_id = reinterpret_cast<std::uint64_t>(&w);
+    request.opcode = opcode_of(w);
+    w.finished = false;
+    w.previous = q.last_send;
+    ibv_send_wr *bad = nullptr;
+    const int error = ibv_post_send(q.own, &request, &bad);
+    if (error != 0 && bad != nullptr)
+        return refused_post(error);
+    q.last_send = &w;
+    return success;
+}
+
+/// The device's words for the place and the numbers of an extended operation.
+void set_operands(ibv_send_wr &request, const wr &w, const DAT_RMR_TRIPLET &remote,
+                  const extended_operands &operands)
+{
+    if (static_cast<int>(w.operation) == DAT_IB_DTO_RDMA_WRITE_IMMED) {
+        request.imm_data = htonl(operands.immediate);
+        request.wr.rdma.remote_addr = remote.virtual_address;
+        request.wr.rdma.rkey = remote.rmr_context;
+        return;
+    }
+    request.wr.atomic.remote_addr = remote.virtual_address;
+    request.wr.atomic.rkey = remote.rmr_context;
+    request.wr.atomic.compare_add = operands.add_or_compare;
+    request.wr.atomic.swap = operands.swap;
+}
+
 } // namespace
 
 namespace vrb {
@@ -212,33 +248,19 @@ status refused_post(int error)
 }
 
 status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                  const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+                  const DAT_RMR_TRIPLET *remote, unsigned flags)
 {
-    osd::lock_guard hold(q.lock);
-    if (q.own == nullptr) {
-        flush_one(*q.send_cq, w);
-        return success;
-    }
     const bool read = w.operation == DAT_DTO_RDMA_READ;
     ibv_sge entries[max_iov];
     ibv_send_wr request{};
-    request.wr_id = reinterpret_cast<std::uint64_t>(&w);
     request.sg_list = entries;
     request.num_sge = clip(entries, segments, local, read ? remote->segment_length : UINT64_MAX);
-    request.opcode = opcode_of(w);
-    request.send_flags = flags_of(flags);
+    request.send_flags = flags;
     if (remote != nullptr) {
         request.wr.rdma.remote_addr = remote->virtual_address;
         request.wr.rdma.rkey = remote->rmr_context;
     }
-    w.finished = false;
-    w.previous = q.last_send;
-    ibv_send_wr *bad = nullptr;
-    const int error = ibv_post_send(q.own, &request, &bad);
-    if (error != 0)
-        return refused_post(error);
-    q.last_send = &w;
-    return success;
+    return post_request(q, w, request);
 }
 
 status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
@@ -253,6 +275,8 @@ status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     request.wr_id = reinterpret_cast<std::uint64_t>(&w);
     request.sg_list = entries;
     request.num_sge = clip(entries, segments, local, UINT64_MAX);
+    if (request.num_sge == 0 && q.device->siw)
+        request.num_sge = no_bytes(entries);
     w.finished = false;
     w.previous = q.last_recv;
     ibv_recv_wr *bad = nullptr;
@@ -295,10 +319,10 @@ bool say_last_word(qp &q)
     ibv_send_wr request{};
     request.wr_id = reinterpret_cast<std::uint64_t>(&q.last_word);
     request.opcode = IBV_WR_RDMA_WRITE; // of nothing: no key, no place
-    request.send_flags = IBV_SEND_SIGNALED;
+    request.send_flags = IBV_SEND_SIGNALED | q.always;
     ibv_send_wr *bad = nullptr;
     q.last_word.finished = false;
-    q.last_word_said = ibv_post_send(q.own, &request, &bad) == 0;
+    q.last_word_said = ibv_post_send(q.own, &request, &bad) == 0 || bad == nullptr;
     return q.last_word_said;
 }
 
@@ -308,18 +332,25 @@ bool last_word_is_back(qp &q)
     q.broken |= harvest(*q.send_cq, q.own->qp_num);
     if (!q.last_word.finished)
         return false;
-    if (q.last_word.done_status == DAT_DTO_SUCCESS && q.last_send != nullptr)
+    if (q.last_word.done.status == DAT_DTO_SUCCESS && q.last_send != nullptr)
         q.last_send->finished = true; // though its success may be one that nobody wants to know
     return true;
 }
 
 } // namespace vrb
 
-status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
-                                    const qp_params &params)
+namespace {
+
+status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq,
+                        const qp_params &params)
 {
     hca &device = *domain.device;
     q.device = &device;
+    q.shared = shared;
+    if (device.siw) {
+        q.always = IBV_SEND_FENCE;
+        q.read_fence = 0;
+    }
     q.domain = domain.fid;
     q.send_cq = send_cq != nullptr ? send_cq : &device.spare;
     q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
@@ -333,6 +364,35 @@ status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
     return success;
 }
 
+} // namespace
+
+status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
+                                    const qp_params &params)
+{
+    return alloc_queue_pair(domain, q, nullptr, recv_cq, send_cq, params);
+}
+
+status transport::dapls_ib_qp_alloc_srq(pd &domain, qp &q, srq &shared, cq *recv_cq, cq *send_cq,
+                                        const qp_params &params)
+{
+    return alloc_queue_pair(domain, q, &shared, recv_cq, send_cq, params);
+}
+
+status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
+                                         const DAT_LMR_TRIPLET *local,
+                                         const DAT_RMR_TRIPLET *remote,
+                                         const extended_operands &operands,
+                                         DAT_COMPLETION_FLAGS flags)
+{
+    ibv_sge built[built_entries];
+    ibv_send_wr request{};
+    request.sg_list = gather(built, segments, local);
+    request.num_sge = segments;
+    request.send_flags = send_flags(q, w, flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
+    set_operands(request, w, *remote, operands);
+    return post_request(q, w, request);
+}
+
 void transport::dapls_ib_qp_free(qp &q)
 {
     hca &device = *q.device;
@@ -340,6 +400,8 @@ void transport::dapls_ib_qp_free(qp &q)
         return;
     osd::lock_guard hold(device.lock);
     quit(device, q);
+    if (q.shared != nullptr)
+        forget_receiver(*q.recv_cq, q.params.receiver);
     static_cast<all_link &>(q).unlink();
 }
 

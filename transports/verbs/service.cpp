@@ -70,8 +70,15 @@ void tell_announced(hca &device) OSD_REQUIRES(device.lock)
 
 // ------------------------------------------------------------------------------- the device
 
+/// What the CQ lost does not come back, but with the connections. Some devices say so for each
+/// loss.
 void tell_cq_failed(hca &device, cq &c) OSD_REQUIRES(device.lock)
 {
+    if (std::exchange(c.failed, true))
+        return;
+    for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q))
+        if (q->send_cq == &c || q->recv_cq == &c)
+            break_connection(device, *q);
     if (c.owner == nullptr)
         return;
     begin_upcall(device, &c);
@@ -84,8 +91,16 @@ void tell_qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
     const phase state = phase_of(q);
     if (state != phase::live && state != phase::closing)
         return;
+    break_connection(device, q);
     begin_upcall(device, &q);
     dapl_evd_qp_async_error_callback(*q.params.owner);
+    end_upcall(device);
+}
+
+void tell_few_left(hca &device, srq &shared) OSD_REQUIRES(device.lock)
+{
+    begin_upcall(device, &shared);
+    dapl_srq_limit_callback(*shared.owner);
     end_upcall(device);
 }
 
@@ -107,6 +122,9 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
     case IBV_EVENT_CQ_ERR:
         about = event.element.cq->cq_context;
         break;
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+        about = event.element.srq->srq_context;
+        break;
     default:
         break;
     }
@@ -120,6 +138,9 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
         break;
     case IBV_EVENT_CQ_ERR:
         tell_cq_failed(device, *static_cast<cq *>(about));
+        break;
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+        tell_few_left(device, *static_cast<srq *>(about));
         break;
     case IBV_EVENT_COMM_EST: // a message came before the word that the connection stands
         if (connection *c = static_cast<qp *>(about)->link_up)

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the conformance suite does not ask of an adapter, on a device of the virtual machine: shared
+// receive queues, immediate data, atomics, IPv6, tuning, and what goes wrong with networks and
+// devices.
+//
+//   device_test ADAPTER DEVICE [doctest's options]
+//
+// The adapter ADAPTER-v6 is the same device by its IPv6 address.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include "../../conformance/support.hpp"
+
+#include <dat2/dat_ib_extensions.h>
+
+#include <arpa/inet.h>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <unistd.h>
+
+using namespace conformance;
+
+namespace {
+
+std::string device_name;
+
+bool on_siw()
+{
+    return device_name.rfind("siw", 0) == 0;
+}
+
+/// Closes what it set; values are read when an adapter opens.
+struct variable {
+    variable(const char *n, const char *value) : name(n) { ::setenv(name, value, 1); }
+    ~variable() { ::unsetenv(name); }
+    const char *name;
+};
+
+// ---------------------------------------------------------------------------- shared receives
+
+/// Endpoints that draw from one queue, each connected to an end of its own.
+struct pond {
+    explicit pond(adapter &on, DAT_COUNT depth = 8, DAT_COUNT low = DAT_SRQ_LW_DEFAULT)
+        : ia(on), pz(make_pz(on)), recv_evd(make_evd(on, DAT_EVD_DTO_FLAG)),
+          request_evd(make_evd(on, DAT_EVD_DTO_FLAG)),
+          connect_evd(make_evd(on, DAT_EVD_CONNECTION_FLAG)), memory(on, pz, 4096)
+    {
+        DAT_SRQ_ATTR attr{depth, 1, low};
+        MUST(dat_srq_create(ia.handle, pz, &attr, &srq));
+    }
+    ~pond() { CHECK(dat_srq_free(srq) == DAT_SUCCESS); }
+
+    DAT_EP_HANDLE connect(end &from)
+    {
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        MUST(dat_ep_create_with_srq(ia.handle, pz, recv_evd, request_evd, connect_evd, srq, nullptr,
+                                    &ep));
+        listener at(ia);
+        MUST(from.connect(ia.address(), at.qualifier));
+        MUST(dat_cr_accept(at.next_request(), ep, 0, nullptr));
+        next_connection(connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        next_connection(from.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        return ep;
+    }
+    DAT_RETURN post(std::uint64_t slot)
+    {
+        DAT_LMR_TRIPLET at = memory.local(slot * 64, 64);
+        return dat_srq_post_recv(srq, 1, &at, cookie_of(slot));
+    }
+
+    adapter &ia;
+    DAT_PZ_HANDLE pz;
+    DAT_EVD_HANDLE recv_evd;
+    DAT_EVD_HANDLE request_evd;
+    DAT_EVD_HANDLE connect_evd;
+    region memory;
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+};
+
+} // namespace
+
+TEST_CASE("shared receives are named after the endpoint that took them")
+{
+    adapter ia;
+    end one(ia);
+    end two(ia);
+    pond from(ia);
+    const DAT_EP_HANDLE first = from.connect(one);
+    const DAT_EP_HANDLE second = from.connect(two);
+    for (std::uint64_t round = 0; round < 20; ++round) {
+        end &by = round % 2 == 0 ? one : two;
+        const std::uint64_t slot = round % 8;
+        MUST(from.post(slot));
+        by.memory.fill(0, 64, static_cast<unsigned>(round));
+        MUST(by.send(0, 64, round));
+        const auto got = next_dto(from.recv_evd);
+        CHECK(got.status == DAT_DTO_SUCCESS);
+        CHECK(got.ep_handle == (round % 2 == 0 ? first : second));
+        CHECK(got.user_cookie.as_64 == slot);
+        CHECK(got.transfered_length == 64);
+        CHECK(from.memory.holds(slot * 64, 64, static_cast<unsigned>(round)));
+        CHECK(next_dto(by.request_evd).status == DAT_DTO_SUCCESS);
+    }
+    MUST(dat_ep_free(first));
+    MUST(dat_ep_free(second));
+}
+
+TEST_CASE("an endpoint that is freed leaves the shared queue to the others")
+{
+    adapter ia;
+    end one(ia);
+    end two(ia);
+    pond from(ia, 4);
+    const DAT_EP_HANDLE first = from.connect(one);
+    const DAT_EP_HANDLE second = from.connect(two);
+    for (std::uint64_t slot = 0; slot < 4; ++slot)
+        MUST(from.post(slot));
+    CHECK(same_type(from.post(5), DAT_INSUFFICIENT_RESOURCES));
+    MUST(one.send(0, 64));
+    MUST(one.send(0, 64));
+    CHECK(next_dto(one.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(next_dto(one.request_evd).status == DAT_DTO_SUCCESS);
+    MUST(dat_ep_free(first)); // two of its completions were not polled
+    CHECK(stays_empty(from.recv_evd));
+    CHECK(from.post(0) == DAT_SUCCESS); // they are free again
+    CHECK(from.post(1) == DAT_SUCCESS);
+    CHECK(same_type(from.post(2), DAT_INSUFFICIENT_RESOURCES));
+    for (int message = 0; message < 4; ++message) {
+        MUST(two.send(0, 64));
+        const auto got = next_dto(from.recv_evd);
+        CHECK(got.status == DAT_DTO_SUCCESS);
+        CHECK(got.ep_handle == second);
+    }
+    MUST(dat_ep_free(second));
+}
+
+TEST_CASE("few shared receives left are reported once")
+{
+    adapter ia;
+    end one(ia);
+    pond from(ia, 8, 4);
+    const DAT_EP_HANDLE ep = from.connect(one);
+    for (std::uint64_t slot = 0; slot < 8; ++slot)
+        MUST(from.post(slot));
+    for (int message = 0; message < 6; ++message) {
+        MUST(one.send(0, 64));
+        CHECK(next_dto(from.recv_evd).status == DAT_DTO_SUCCESS);
+    }
+    const DAT_EVENT told = next_event(ia.async);
+    CHECK(told.event_number == DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+    CHECK(told.event_data.asynch_error_event_data.reason == DAT_SRQ_LOW_WATERMARK_EVENT);
+    CHECK(told.event_data.asynch_error_event_data.dat_handle == from.srq);
+    CHECK(stays_empty(ia.async));
+    MUST(dat_ep_free(ep));
+}
+
+TEST_CASE("a shared receive queue grows, or says that it cannot")
+{
+    adapter ia;
+    pond from(ia, 4);
+    const DAT_RETURN grown = dat_srq_resize(from.srq, 64);
+    if (on_siw()) {
+        CHECK(same_code(grown, not_supported));
+        return;
+    }
+    MUST(grown);
+    for (std::uint64_t slot = 0; slot < 64; ++slot)
+        MUST(from.post(slot));
+    CHECK(same_type(from.post(0), DAT_INSUFFICIENT_RESOURCES));
+}
+
+// ---------------------------------------------------------------------------- extensions
+
+TEST_CASE("a write with immediate data takes a receive, or is refused")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    pair.active.memory.fill(0, 256, 3);
+    DAT_LMR_TRIPLET from = pair.active.memory.local(0, 256);
+    DAT_RMR_TRIPLET to = pair.passive.memory.remote(1024, 256);
+    MUST(pair.passive.recv(0, 64, 7));
+    const DAT_RETURN posted = dat_ib_post_rdma_write_immed(
+        pair.active.ep, 1, &from, cookie_of(1), &to, 0x12345678, DAT_COMPLETION_DEFAULT_FLAG);
+    if (on_siw()) {
+        CHECK(same_code(posted, error(DAT_NOT_IMPLEMENTED)));
+        return;
+    }
+    MUST(posted);
+    const DAT_EVENT sent = next_event(pair.active.request_evd);
+    CHECK(static_cast<int>(sent.event_number) == DAT_IB_DTO_EVENT);
+    const DAT_EVENT got = next_event(pair.passive.recv_evd);
+    CHECK(static_cast<int>(got.event_number) == DAT_IB_DTO_EVENT);
+    CHECK(got.event_data.dto_completion_event_data.user_cookie.as_64 == 7);
+    DAT_IB_EXTENSION_EVENT_DATA more{};
+    std::memcpy(&more, got.event_extension_data, sizeof more);
+    CHECK(more.type == DAT_IB_RDMA_WRITE_IMMED_DATA);
+    CHECK(more.val.immed.data == 0x12345678);
+    CHECK(pair.passive.memory.holds(1024, 256, 3));
+}
+
+TEST_CASE("atomics change the peer's word and bring back what it was, or are refused")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    const auto rights = static_cast<DAT_MEM_PRIV_FLAGS>(
+        DAT_MEM_PRIV_ALL_FLAG | (on_siw() ? 0 : DAT_IB_MEM_PRIV_REMOTE_ATOMIC));
+    region lent(ia, pair.passive.pz, 4096, rights);
+    region back(ia, pair.active.pz, 4096);
+    auto *word = reinterpret_cast<std::uint64_t *>(lent.bytes.data());
+    const auto *old = reinterpret_cast<const std::uint64_t *>(back.bytes.data());
+    *word = 40;
+    DAT_LMR_TRIPLET to = back.local(0, 8);
+    DAT_RMR_TRIPLET at = lent.remote(0, 8);
+    const DAT_RETURN posted = dat_ib_post_fetch_and_add(pair.active.ep, 2, &to, cookie_of(1), &at,
+                                                        DAT_COMPLETION_DEFAULT_FLAG);
+    if (on_siw()) {
+        CHECK(same_code(posted, error(DAT_NOT_IMPLEMENTED)));
+        return;
+    }
+    MUST(posted);
+    (void)next_event(pair.active.request_evd);
+    CHECK(*word == 42);
+    CHECK(*old == 40);
+    for (const std::uint64_t expected : {42u, 1u}) { // equal, then not
+        MUST(dat_ib_post_cmp_and_swap(pair.active.ep, 42, 1, &to, cookie_of(2), &at,
+                                      DAT_COMPLETION_DEFAULT_FLAG));
+        (void)next_event(pair.active.request_evd);
+        CHECK(*old == expected);
+        CHECK(*word == 1);
+    }
+}
+
+// ---------------------------------------------------------------------------- addresses
+
+TEST_CASE("IPv6")
+{
+    adapter ia(the_settings().ia + "-v6");
+    CHECK(ia.address()->sa_family == AF_INET6);
+    adapter other(the_settings().ia + "-v6");
+    connected_pair pair(ia, other);
+    move_data(pair.active, pair.passive);
+    move_data(pair.passive, pair.active, 2);
+    MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    expect_disconnected(pair.active, pair.passive);
+}
+
+TEST_CASE("an address of the other family is refused")
+{
+    adapter ia;
+    adapter other(the_settings().ia + "-v6");
+    end from(ia);
+    CHECK(same_type(from.connect(other.address(), 4711), DAT_INVALID_ADDRESS));
+}
+
+// With IPv4 the kernel takes every address for one on the link, as the interface is given.
+TEST_CASE("no way to an address: UNREACHABLE, and the endpoint can be used anew")
+{
+    adapter ia(the_settings().ia + "-v6");
+    end from(ia);
+    sockaddr_in6 nowhere{};
+    nowhere.sin6_family = AF_INET6;
+    inet_pton(AF_INET6, "2001:db8::1", &nowhere.sin6_addr);
+    MUST(from.connect(reinterpret_cast<DAT_SOCK_ADDR *>(&nowhere), 4711));
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_UNREACHABLE);
+    MUST(dat_ep_reset(from.ep));
+    end to(ia);
+    establish(from, to);
+    move_data(from, to);
+}
+
+TEST_CASE("nobody at an address: TIMED_OUT when the caller's patience ends")
+{
+    adapter ia;
+    end from(ia);
+    sockaddr_in silent{};
+    std::memcpy(&silent, ia.address(), sizeof silent);
+    silent.sin_addr.s_addr = htonl(ntohl(silent.sin_addr.s_addr) + 76);
+    const auto began = std::chrono::steady_clock::now();
+    MUST(from.connect(reinterpret_cast<DAT_SOCK_ADDR *>(&silent), 4711, milliseconds(1000)));
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_TIMED_OUT);
+    CHECK(std::chrono::steady_clock::now() - began < milliseconds(10'000));
+    MUST(from.free_ep());
+}
+
+// ---------------------------------------------------------------------------- tuning
+
+TEST_CASE("connections stand with the variables at their limits")
+{
+    const variable set[] = {{"DAPL_MAX_INLINE", "0"},        {"DAPL_ACK_TIMER", "31"},
+                            {"DAPL_ACK_RETRY", "0"},         {"DAPL_RNR_TIMER", "1"},
+                            {"DAPL_CM_ARP_TIMEOUT_MS", "1"}, {"DAPL_CM_TOS", "255"}};
+    adapter ia;
+    connected_pair pair(ia);
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("out of range, variables are left out")
+{
+    const variable set[] = {{"DAPL_MAX_INLINE", "4097"},
+                            {"DAPL_ACK_TIMER", "32"},
+                            {"DAPL_RNR_RETRY", "-1"},
+                            {"DAPL_ACK_RETRY", "many"},
+                            {"DAPL_CM_TOS", "256"}};
+    adapter ia;
+    connected_pair pair(ia);
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("DAPL_RNR_RETRY: how long a message waits for a receive")
+{
+    if (on_siw())
+        return; // iWARP does not wait
+    const variable retry("DAPL_RNR_RETRY", "0");
+    adapter ia;
+    connected_pair pair(ia);
+    MUST(pair.active.send(0, 64, 1));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_ERR_RECEIVER_NOT_READY);
+    next_connection(pair.active.connect_evd, DAT_CONNECTION_EVENT_BROKEN);
+}
+
+// ---------------------------------------------------------------------------- what goes wrong
+
+namespace {
+
+/// What has come back, by cookie.
+std::multiset<std::uint64_t> cookies_of(DAT_EVD_HANDLE evd)
+{
+    std::multiset<std::uint64_t> seen;
+    for (const DAT_EVENT &event : drain(evd, milliseconds(300)))
+        seen.insert(event.event_data.dto_completion_event_data.user_cookie.as_64);
+    return seen;
+}
+
+} // namespace
+
+TEST_CASE("a full CQ: EVD_OVERFLOW, the connection is BROKEN, and what is lost was lost once")
+{
+    constexpr DAT_COUNT requests = 500;
+    adapter ia;
+    DAT_EP_ATTR attr = ep_param(end(ia).ep).ep_attr;
+    attr.max_request_dtos = requests;
+    end_options options;
+    options.attr = &attr;
+    options.qlen = 8; // the port's CQ is somewhat larger
+    end from(ia, options);
+    end to(ia);
+    establish(from, to);
+    DAT_COUNT posted = 0;
+    while (posted < requests && from.write(0, 8, to.memory.remote(0, 8),
+                                           static_cast<std::uint64_t>(posted)) == DAT_SUCCESS)
+        ++posted;
+    const DAT_EVENT told = next_event(ia.async);
+    CHECK(same_event(told.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW));
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_BROKEN);
+    const auto seen = cookies_of(from.request_evd);
+    for (DAT_COUNT i = 0; i < posted; ++i)
+        CHECK(seen.count(static_cast<std::uint64_t>(i)) <= 1);
+    MUST(from.free_ep());
+    MUST(to.free_ep());
+    CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+}
+
+// Last: the device is gone for this process.
+TEST_CASE("removal: connections are BROKEN, the adapter failed, and everything can be closed")
+{
+    adapter ia;
+    adapter other;
+    connected_pair pair(ia, other);
+    listener at(ia);
+    end idle(ia);
+    CHECK(std::system(("exec rdma link delete " + device_name + " &").c_str()) == 0);
+
+    // Traffic until it ends.
+    std::uint64_t posted = 0;
+    std::multiset<std::uint64_t> seen;
+    DAT_EVENT event{};
+    CHECK(becomes_true([&] {
+        if (posted - seen.size() < 16 &&
+            pair.active.write(0, 4096, pair.passive.memory.remote(0, 4096), posted) == DAT_SUCCESS)
+            ++posted;
+        while (dat_evd_dequeue(pair.active.request_evd, &event) == DAT_SUCCESS)
+            seen.insert(event.event_data.dto_completion_event_data.user_cookie.as_64);
+        return pair.active.state() == DAT_EP_STATE_DISCONNECTED;
+    }));
+    seen.merge(cookies_of(pair.active.request_evd));
+    CHECK(seen.size() == posted);
+    for (std::uint64_t i = 0; i < posted; ++i)
+        CHECK(seen.count(i) == 1);
+    for (end *side : {&pair.active, &pair.passive}) {
+        const DAT_EVENT ended = next_event(side->connect_evd);
+        CHECK(ends_connection(ended.event_number));
+        CHECK(stays_empty(side->connect_evd));
+    }
+    for (adapter *each : {&ia, &other}) {
+        bool failed = false;
+        for (const DAT_EVENT &told : drain(each->async, milliseconds(300)))
+            failed |= told.event_number == DAT_ASYNC_ERROR_IA_CATASTROPHIC;
+        CHECK(failed);
+    }
+    if (idle.connect(ia.address(), at.qualifier) == DAT_SUCCESS)
+        CHECK(next_event(idle.connect_evd).event_number != DAT_CONNECTION_EVENT_ESTABLISHED);
+    at.free();
+    CHECK(same_code(other.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+    CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    DAT_IA_HANDLE again = DAT_HANDLE_NULL;
+    CHECK(open_adapter(the_settings().ia, &async, &again) != DAT_SUCCESS);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) {
+        std::fprintf(stderr, "usage: device_test ADAPTER DEVICE [doctest's options]\n");
+        return 2;
+    }
+    the_settings().ia = argv[1];
+    device_name = argv[2];
+    doctest::Context context(argc - 2, argv + 2);
+    return context.run();
+}

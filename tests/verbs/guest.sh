@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Rounds over one device of the virtual machine; vm_round.py runs it there.
+#
+#   guest.sh BUILD SOURCE OUT DEVICE ROUND...
+#
+# device[=CASES]       device_test: extensions, IPv6, tuning, faults
+# clients=SELECTION    unmodified DAT programs, as tests/clients/run_clients.py selects them
+# conformance[=CASES]  the conformance suite, or the cases that match a pattern
+# removal              the device is removed under traffic, and works when it is back
+#
+# OUT gets the scorecards. Ends with 1 if a round failed.
+
+# The rounds are called by name.
+# shellcheck disable=SC2317
+set -uo pipefail
+
+build=$1 source=$2 out=$3 device=$4
+shift 4
+
+declare -A hosts=([siw0]=10.98.0.1 [rxe0]=10.99.0.1) networks=([siw0]=dummy1 [rxe0]=dummy0)
+adapter=verbs-$device host=${hosts[$device]}
+waivers=$source/transports/verbs/waivers-$device.json
+export LD_LIBRARY_PATH=$build/dat DAT_OVERRIDE=/run/dat.conf
+
+# The adapters of the build, and those of this device by its IPv6 address.
+make_dat_conf() {
+    cat "$build/transports/dat.conf"
+    sed -n "s/^$adapter \(.*\) \"$device 1\"/$adapter-v6 \1 \"$device 1 family=6\"/p" \
+        "$build/transports/dat.conf"
+}
+
+device() {
+    "$build/tests/verbs/verbs-device-test" "$adapter" "$device" --test-case-exclude='removal*' \
+        ${1:+--test-case="$1"}
+}
+
+clients() {
+    python3 "$source/tests/clients/run_clients.py" --libdat2 "$build/dat" \
+        --dat-conf "$DAT_OVERRIDE" --adapter "$adapter" --host "$host" --select "$1" \
+        --json "$out/$device-clients.json" --patience 5
+}
+
+# Two cases at a time: with more, emulated processors are too slow for the patience of some.
+conformance() {
+    local -a options=(--keep-loaded librdmacm.so.1 --open-first --jobs 2)
+    [[ ! -e $waivers ]] || options+=(--waivers "$waivers")
+    if [[ -n $1 ]]; then
+        options+=(--case "$1")
+    elif [[ $device == siw0 ]]; then
+        # Without LIFE-18: siw wants an answer to a request within 10 seconds, and emulated
+        # processors need longer to make the 1000 endpoints that come before.
+        options+=(--case '[A-KM-Z]*-[0-9][0-9]' --case 'LIFE-[0-9][!8]' --case LIFE-08)
+    fi
+    "$build/conformance/dapl-conformance" --ia "$adapter" "${options[@]}" \
+        --json "$out/$device-conformance.json" --html "$out/$device-conformance.html"
+}
+
+await() {
+    local tries
+    for ((tries = 0; tries < 600; tries++)); do
+        ! eval "$1" || return 0
+        sleep 0.1
+    done
+    echo "waited in vain: $1"
+    return 1
+}
+
+removal() {
+    "$build/tests/verbs/verbs-device-test" "$adapter" "$device" --test-case='removal*' || return
+    await "[[ ! -e /sys/class/infiniband/$device ]]" || return
+    rdma link add "$device" type "${device%0}" netdev "${networks[$device]}" || return
+    await "grep -q ACTIVE /sys/class/infiniband/$device/ports/1/state" || return
+    device 'IPv6'
+}
+
+make_dat_conf >$DAT_OVERRIDE
+echo 1 >/proc/sys/net/ipv4/tcp_syn_retries # siw waits for TCP to give up
+failed=0
+for round; do
+    name=${round%%=*} what=${round#"$name"}
+    echo "=== $adapter: $round"
+    "$name" "${what#=}" || { echo "=== $adapter: $round: FAILED, status $?"; failed=1; }
+done
+exit "$failed"

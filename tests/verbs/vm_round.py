@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Run the rounds of guest.sh over one device of the virtual machine, in one boot.
+
+Ends with 77 if no machine can run here, and says why. The scorecards stay in OUT, which is in the
+build folder by default.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+
+ROUNDS = {
+    "rxe0": ("device", "clients=@vm,dtestx", "conformance", "removal"),
+    "siw0": ("device", "clients=@vm", "conformance", "removal"),
+}
+QUICK = {
+    "rxe0": ("clients=dtest-b65536,@srq,dtestx", "conformance=SRQ-*"),
+    "siw0": ("clients=dtest-b65536", "conformance=REG-*"),
+}
+SECONDS = 1500  # a busy host may need ten times what a quiet one does
+SKIPPED = 77
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run-in-vm", type=pathlib.Path, required=True, metavar="PROGRAM")
+    parser.add_argument("--build", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--source", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--device", choices=ROUNDS, required=True)
+    parser.add_argument("--quick", action="store_true", help="the short form of the rounds")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("rounds", nargs="*", help="instead of those that are usual")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
+    able = subprocess.run([options.run_in_vm, "--check"], check=False)
+    if able.returncode == SKIPPED:
+        return SKIPPED
+    out = (options.out or options.build / "tests" / "verbs" / "out").resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    guest = pathlib.Path(__file__).resolve().with_name("guest.sh")
+    return subprocess.run(
+        [options.run_in_vm, "--timeout", str(SECONDS), "--writable", out, "--", guest,
+         options.build, options.source, out, options.device,
+         *(options.rounds or (QUICK if options.quick else ROUNDS)[options.device])], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
