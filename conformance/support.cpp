@@ -354,7 +354,8 @@ bool becomes_true(const std::function<bool()> &condition, milliseconds time)
 DAT_EP_STATE state_of(DAT_EP_HANDLE ep)
 {
     DAT_EP_STATE state{};
-    MUST(dat_ep_get_status(ep, &state, nullptr, nullptr));
+    DAT_BOOLEAN recv_idle{}, request_idle{}; // EP-08 leaves them out
+    MUST(dat_ep_get_status(ep, &state, &recv_idle, &request_idle));
     return state;
 }
 
