@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Completion queues and shared receive queues by themselves.
+#include "rig.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace rig;
+
+namespace {
+
+struct fixture {
+    fixture() : here(on_loopback()) { REQUIRE(here.hca.make_queue(queue, &owner, 8)); }
+    ~fixture() { here.hca.free_queue(queue); }
+    void push(std::uint32_t number, work_status status = work_status::success,
+              bool solicited = false)
+    {
+        queue.push({nullptr, number, 0, 0, 0, status, false, solicited, false});
+    }
+    std::uint32_t pop()
+    {
+        completion_record done;
+        REQUIRE(queue.pop(done));
+        return done.length;
+    }
+    host here;
+    inbox owner;
+    completion_queue queue;
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("queue");
+
+TEST_CASE_FIXTURE(fixture, "completions come out in the order they went in, round and round")
+{
+    std::uint32_t in = 0;
+    std::uint32_t out = 0;
+    for (int round = 0; round < 50; ++round) {
+        for (int i = 0; i < 5; ++i)
+            push(in++);
+        CHECK(queue.count() == 5);
+        CHECK(queue.count(3) == 3);
+        for (int i = 0; i < 5; ++i)
+            CHECK(pop() == out++);
+    }
+    completion_record none;
+    CHECK(!queue.pop(none));
+}
+
+TEST_CASE_FIXTURE(fixture, "B12: an overflow is told, once, and what was there stays")
+{
+    for (std::uint32_t i = 0; i < queue.depth() + 3; ++i)
+        push(i);
+    CHECK(queue.overflowed());
+    CHECK(becomes_true([&] { return owner.overflows == 1; }));
+    for (std::uint32_t i = 0; i < queue.depth(); ++i)
+        CHECK(pop() == i);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(owner.overflows == 1);
+}
+
+TEST_CASE_FIXTURE(fixture, "an armed queue makes one upcall, and only when armed")
+{
+    push(0);
+    queue.arm(completion_queue::interest::any);
+    push(1);
+    push(2);
+    CHECK(becomes_true([&] { return owner.completions == 1; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(owner.completions == 1);
+}
+
+TEST_CASE_FIXTURE(fixture, "armed for solicited ones it stays silent for others, failures excepted")
+{
+    queue.arm(completion_queue::interest::solicited);
+    push(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(owner.completions == 0);
+    push(1, work_status::success, true);
+    CHECK(becomes_true([&] { return owner.completions == 1; }));
+    queue.arm(completion_queue::interest::solicited);
+    push(2, work_status::flushed);
+    CHECK(becomes_true([&] { return owner.completions == 2; }));
+}
+
+TEST_CASE_FIXTURE(fixture, "a wait ends with enough completions, a wake, or its time")
+{
+    const auto soon = [] { return osd::deadline::after_us(30'000); };
+    const auto late = [] { return osd::deadline::after_us(20'000'000); };
+    CHECK(queue.wait(1, soon()) == osd::wait_result::timed_out);
+    queue.wake();
+    CHECK(queue.wait(1, late()) == osd::wait_result::woken);
+    std::thread producer([this] {
+        for (std::uint32_t i = 0; i < 4; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            push(i);
+        }
+    });
+    while (queue.count() < 4)
+        CHECK(queue.wait(4, late()) == osd::wait_result::woken);
+    producer.join();
+    std::thread waker([this] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        queue.wake();
+    });
+    CHECK(queue.wait(8, late()) == osd::wait_result::woken);
+    waker.join();
+}
+
+TEST_CASE_FIXTURE(fixture, "the event descriptor becomes readable")
+{
+    const int descriptor = queue.event_descriptor();
+    REQUIRE(descriptor >= 0);
+    queue.arm_descriptor();
+    CHECK(wait_for(&descriptor, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
+    push(0);
+    CHECK(wait_for(&descriptor, 1, osd::deadline::after_us(1'000'000)) == osd::wait_result::woken);
+    queue.clear_descriptor();
+    push(1);
+    CHECK(wait_for(&descriptor, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
+}
+
+TEST_CASE("B12: arming and sleeping never miss a completion that comes at the same time")
+{
+    host here(on_loopback());
+    inbox owner;
+    completion_queue queue;
+    REQUIRE(here.hca.make_queue(queue, &owner, 1));
+    constexpr std::uint32_t rounds = 20'000;
+    std::atomic<std::uint32_t> taken{0};
+    std::thread producer([&] {
+        for (std::uint32_t i = 0; i < rounds; ++i) {
+            while (taken.load() != i)
+                std::this_thread::yield();
+            queue.push({nullptr, i, 0, 0, 0, work_status::success, false, false, false});
+        }
+    });
+    completion_record done;
+    for (std::uint32_t i = 0; i < rounds; ++i) {
+        while (!queue.pop(done))
+            REQUIRE(queue.wait(1, osd::deadline::after_us(20'000'000)) == osd::wait_result::woken);
+        CHECK(done.length == i);
+        taken.store(i + 1);
+    }
+    producer.join();
+    here.hca.free_queue(queue);
+}
+
+TEST_CASE("many threads add, one takes, nothing is lost")
+{
+    host here(on_loopback());
+    inbox owner;
+    completion_queue queue;
+    constexpr std::uint32_t each = 5000;
+    constexpr std::uint32_t producers = 4;
+    REQUIRE(here.hca.make_queue(queue, &owner, each * producers));
+    std::vector<std::thread> threads;
+    for (std::uint32_t p = 0; p < producers; ++p)
+        threads.emplace_back([&queue, p] {
+            for (std::uint32_t i = 0; i < each; ++i)
+                queue.push({nullptr, i, p, 0, 0, work_status::success, false, false, false});
+        });
+    std::uint32_t next[producers] = {};
+    for (std::uint32_t taken = 0; taken < each * producers;) {
+        completion_record done;
+        if (!queue.pop(done))
+            continue;
+        CHECK(done.length == next[done.immediate]++);
+        ++taken;
+    }
+    for (std::thread &each_thread : threads)
+        each_thread.join();
+    here.hca.free_queue(queue);
+}
+
+TEST_CASE("shared receives come out in order, over a resize, and tell when few are left")
+{
+    host here(on_loopback());
+    inbox owner;
+    shared_receives shared;
+    REQUIRE(here.hca.make_shared(shared, &owner, here.domain, 4));
+    request requests[8] = {};
+    for (int i = 0; i < 4; ++i)
+        CHECK(shared.post(requests[i]));
+    CHECK(!shared.post(requests[4]));
+    CHECK(shared.take() == &requests[0]);
+    CHECK(!shared.resize(2));
+    CHECK(shared.resize(8));
+    for (int i = 4; i < 8; ++i)
+        CHECK(shared.post(requests[i]));
+    shared.set_limit(6);
+    CHECK(shared.take() == &requests[1]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(owner.limits == 0);
+    CHECK(shared.take() == &requests[2]);
+    CHECK(becomes_true([&] { return owner.limits == 1; }));
+    CHECK(shared.take() == &requests[3]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(owner.limits == 1);
+    for (int i = 4; i < 8; ++i)
+        CHECK(shared.take() == &requests[i]);
+    CHECK(shared.take() == nullptr);
+    here.hca.free_shared(shared);
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "rig.hpp"
+
+#include <doctest/doctest.h>
+
+namespace rig {
+
+namespace {
+
+void on_completion(void *owner)
+{
+    static_cast<inbox *>(owner)->completion();
+}
+
+void on_overflow(void *owner)
+{
+    ++static_cast<inbox *>(owner)->overflows;
+}
+
+void on_connection(void *owner, connection_event what, const void *data, std::size_t size)
+{
+    static_cast<inbox *>(owner)->put({what, std::string(static_cast<const char *>(data), size)});
+}
+
+bool on_request(void *owner, inbound_request &request)
+{
+    return static_cast<door *>(owner)->offered(request);
+}
+
+void on_limit(void *owner)
+{
+    ++static_cast<inbox *>(owner)->limits;
+}
+
+std::uint8_t byte_at(std::size_t position, unsigned seed)
+{
+    return static_cast<std::uint8_t>((position * 131 + seed * 7 + (position >> 8)) & 0xff);
+}
+
+} // namespace
+
+const upcalls upcall_table{on_completion, on_overflow, on_connection, on_request, on_limit};
+
+void inbox::put(const told &what)
+{
+    const std::lock_guard hold(lock_);
+    queue_.push_back(what);
+    arrived_.notify_all();
+}
+
+std::optional<told> inbox::next(std::chrono::milliseconds time)
+{
+    std::unique_lock hold(lock_);
+    if (!arrived_.wait_for(hold, time, [this] { return !queue_.empty(); }))
+        return std::nullopt;
+    told first = queue_.front();
+    queue_.pop_front();
+    return first;
+}
+
+bool becomes_true(const std::function<bool()> &condition, std::chrono::milliseconds time)
+{
+    const auto until = std::chrono::steady_clock::now() + time;
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > until)
+            return condition();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+}
+
+// --------------------------------------------------------------------------------------- hosts
+
+host::host(const settings &how)
+{
+    REQUIRE(hca.open(how, upcall_table) == 0);
+}
+
+host::~host()
+{
+    hca.close();
+}
+
+settings on_loopback()
+{
+    settings how;
+    interface_info lo;
+    REQUIRE(find_interface("127.0.0.1", 4, lo));
+    how.address = lo.address;
+    how.datagram = 8192;
+    how.keepalive_ms = 500;
+    return how;
+}
+
+settings inside(inproc_network &network)
+{
+    settings how = on_loopback();
+    how.network = &network;
+    how.datagram = 1472;
+    return how;
+}
+
+// -------------------------------------------------------------------------------------- memory
+
+memory::memory(host &of_, std::size_t size, std::uint32_t rights) : of(of_), bytes(size)
+{
+    key = of.hca.add_region(region, of.domain, bytes.data(), size, rights);
+    REQUIRE(key != 0);
+}
+
+memory::~memory()
+{
+    (void)of.hca.remove_region(region);
+}
+
+void memory::fill(std::size_t from, std::size_t size, unsigned seed)
+{
+    for (std::size_t i = 0; i < size; ++i)
+        bytes[from + i] = byte_at(i, seed);
+}
+
+bool memory::holds(std::size_t from, std::size_t size, unsigned seed) const
+{
+    for (std::size_t i = 0; i < size; ++i)
+        if (bytes[from + i] != byte_at(i, seed))
+            return false;
+    return true;
+}
+
+remote_segment memory::remote(std::size_t from, std::size_t size) const
+{
+    return {reinterpret_cast<std::uintptr_t>(bytes.data()) + from, static_cast<std::uint32_t>(size),
+            key};
+}
+
+local_segment memory::local(std::size_t from, std::size_t size) const
+{
+    return {reinterpret_cast<std::uintptr_t>(bytes.data()) + from, static_cast<std::uint32_t>(size),
+            key};
+}
+
+// ---------------------------------------------------------------------------------------- ends
+
+end::end(host &of_, const end_options &options) : of(of_), buffer(of_, options.bytes)
+{
+    REQUIRE(of.hca.make_queue(send_queue, this, options.queue_depth));
+    REQUIRE(of.hca.make_queue(receive_queue, this, options.queue_depth));
+    pair_params params;
+    params.owner = this;
+    params.domain = options.domain == nullptr ? &of.domain : options.domain;
+    params.send_queue = &send_queue;
+    params.receive_queue = &receive_queue;
+    params.shared = options.shared;
+    params.receiver = options.receiver;
+    params.max_sends = params.max_receives = options.depth;
+    params.reads_in = params.reads_out = options.reads;
+    REQUIRE(of.hca.make_pair(pair, params));
+    alive = true;
+}
+
+end::~end()
+{
+    if (alive)
+        of.hca.free_pair(pair);
+    of.hca.free_queue(send_queue);
+    of.hca.free_queue(receive_queue);
+}
+
+request &end::fresh(work kind)
+{
+    requests.emplace_back();
+    request &r = requests.back();
+    r = {};
+    r.kind = kind;
+    r.context = &r;
+    return r;
+}
+
+namespace {
+
+void set_local(request &r, const local_segment &s)
+{
+    r.segments = 1;
+    r.local[0] = s;
+    r.length = s.length;
+}
+
+} // namespace
+
+bool end::send(std::size_t from, std::size_t size, std::uint8_t flags)
+{
+    request &r = fresh(work::send);
+    set_local(r, buffer.local(from, size));
+    r.flags = flags;
+    return pair.post_send(r);
+}
+
+bool end::receive(std::size_t to, std::size_t size)
+{
+    request &r = fresh(work::receive);
+    set_local(r, buffer.local(to, size));
+    return pair.post_receive(r);
+}
+
+bool end::write(std::size_t from, std::size_t size, const remote_segment &to, std::uint8_t flags)
+{
+    request &r = fresh(work::write);
+    set_local(r, buffer.local(from, size));
+    r.remote = to;
+    r.flags = flags;
+    return pair.post_send(r);
+}
+
+bool end::write_immediate(std::size_t from, std::size_t size, const remote_segment &to,
+                          std::uint32_t value)
+{
+    request &r = fresh(work::write_immediate);
+    set_local(r, buffer.local(from, size));
+    r.remote = to;
+    r.immediate = value;
+    return pair.post_send(r);
+}
+
+bool end::read(std::size_t to, std::size_t size, const remote_segment &from)
+{
+    request &r = fresh(work::read);
+    set_local(r, buffer.local(to, size));
+    r.remote = from;
+    return pair.post_send(r);
+}
+
+bool end::fetch_add(std::size_t to, const remote_segment &at, std::uint64_t add)
+{
+    request &r = fresh(work::fetch_add);
+    set_local(r, buffer.local(to, 8));
+    r.remote = at;
+    r.compare_or_add = add;
+    return pair.post_send(r);
+}
+
+bool end::compare_swap(std::size_t to, const remote_segment &at, std::uint64_t compare,
+                       std::uint64_t swap)
+{
+    request &r = fresh(work::compare_swap);
+    set_local(r, buffer.local(to, 8));
+    r.remote = at;
+    r.compare_or_add = compare;
+    r.swap = swap;
+    return pair.post_send(r);
+}
+
+std::optional<completion_record> next_of(completion_queue &queue, std::chrono::milliseconds time)
+{
+    const auto until = std::chrono::steady_clock::now() + time;
+    completion_record done;
+    do {
+        for (int i = 0; i < 100; ++i) {
+            if (queue.pop(done))
+                return done;
+            queue.progress();
+        }
+    } while (std::chrono::steady_clock::now() < until);
+    return std::nullopt;
+}
+
+std::optional<completion_record> end::sent(std::chrono::milliseconds time)
+{
+    return next_of(send_queue, time);
+}
+
+std::optional<completion_record> end::received(std::chrono::milliseconds time)
+{
+    return next_of(receive_queue, time);
+}
+
+queue_pair::counts end::counts()
+{
+    pair.enter();
+    const queue_pair::counts seen = pair.counted;
+    pair.leave();
+    return seen;
+}
+
+std::uint64_t end::resent()
+{
+    pair.enter();
+    const std::uint64_t seen = pair.packets_resent();
+    pair.leave();
+    return seen;
+}
+
+// --------------------------------------------------------------------------------- connections
+
+door::door(host &of_, std::uint64_t qualifier) : of(of_), number(qualifier)
+{
+    REQUIRE(of.hca.listening.add(*this, number, this) == 0);
+}
+
+door::~door()
+{
+    of.hca.listening.remove(*this);
+}
+
+bool door::offered(inbound_request &request)
+{
+    const std::lock_guard hold(lock_);
+    if (!takes)
+        return false;
+    requests_.push_back(&request);
+    arrived_.notify_all();
+    return true;
+}
+
+inbound_request *door::next(std::chrono::milliseconds time)
+{
+    std::unique_lock hold(lock_);
+    if (!arrived_.wait_for(hold, time, [this] { return !requests_.empty(); }))
+        return nullptr;
+    inbound_request *first = requests_.front();
+    requests_.pop_front();
+    return first;
+}
+
+bool is(const std::optional<told> &got, connection_event what)
+{
+    return got.has_value() && got->what == what;
+}
+
+bool establish(end &active, end &passive)
+{
+    door at(passive.of);
+    if (active.pair.connect(passive.of.hca.how().address, at.number, nullptr, 0) !=
+        queue_pair::start::begun)
+        return false;
+    inbound_request *request = at.next();
+    return request != nullptr &&
+           passive.pair.accept(*request, nullptr, 0) == queue_pair::start::begun &&
+           is(active.next(), connection_event::established) &&
+           is(passive.next(), connection_event::established);
+}
+
+namespace {
+
+bool succeeded(const std::optional<completion_record> &done)
+{
+    return done.has_value() && done->status == work_status::success;
+}
+
+/// A message, a write, a read and an add from one side to the other.
+void exercise_one_way(end &from, end &to, unsigned round)
+{
+    constexpr std::size_t target = 256 * 1024;
+    constexpr std::size_t back = 512 * 1024;
+    constexpr std::size_t word = 900 * 1024;
+    const std::size_t size = 1 + (round * 7919) % 40000;
+    from.buffer.fill(0, size, round);
+    REQUIRE(to.receive(0, 65536));
+    REQUIRE(from.write(0, size, to.buffer.remote(target, size)));
+    REQUIRE(from.read(back, size, to.buffer.remote(target, size)));
+    REQUIRE(from.fetch_add(word, to.buffer.remote(word, 8), 3));
+    REQUIRE(from.send(0, size));
+    const auto message = to.received();
+    REQUIRE(succeeded(message));
+    CHECK(message->length == size);
+    CHECK(to.buffer.holds(0, size, round));
+    CHECK(to.buffer.holds(target, size, round));
+    for (int i = 0; i < 4; ++i)
+        REQUIRE(succeeded(from.sent()));
+    CHECK(from.buffer.holds(back, size, round));
+    std::uint64_t before = 0;
+    std::memcpy(&before, from.buffer.bytes.data() + word, sizeof before);
+    std::uint64_t after = 0;
+    std::memcpy(&after, to.buffer.bytes.data() + word, sizeof after);
+    CHECK(after == before + 3);
+    from.buffer.fill(back, size, round + 1);
+    from.requests.clear();
+}
+
+} // namespace
+
+void exercise(end &a, end &b, unsigned rounds)
+{
+    for (unsigned round = 0; round < rounds; ++round) {
+        exercise_one_way(round % 2 == 0 ? a : b, round % 2 == 0 ? b : a, round);
+        a.requests.clear();
+        b.requests.clear();
+    }
+    completion_record late;
+    CHECK(!a.send_queue.pop(late));
+    CHECK(!b.receive_queue.pop(late));
+}
+
+} // namespace rig

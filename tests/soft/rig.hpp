@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Devices and queue pairs for tests, on a network inside the process or on loopback.
+#pragma once
+
+#include "device.hpp"
+#include "inproc_io.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace rig {
+
+using namespace soft_hca;
+
+inline constexpr std::chrono::seconds patience{20};
+
+/// What an upcall said.
+struct told {
+    connection_event what{};
+    std::string data;
+};
+
+/// Upcalls arrive here; whoever owns an object of the engine derives from it.
+class inbox {
+public:
+    void put(const told &what);
+    /// The next, or nothing when none comes in time.
+    std::optional<told> next(std::chrono::milliseconds time = patience);
+    void completion() { ++completions; }
+    std::atomic<int> completions{0};
+    std::atomic<int> overflows{0};
+    std::atomic<int> limits{0};
+
+private:
+    std::mutex lock_;
+    std::condition_variable arrived_;
+    std::deque<told> queue_;
+};
+
+/// Waits for something that other threads bring about.
+bool becomes_true(const std::function<bool()> &condition,
+                  std::chrono::milliseconds time = patience);
+
+extern const upcalls upcall_table;
+
+/// A device, opened on loopback or on a network inside the process.
+struct host {
+    explicit host(const settings &how);
+    ~host();
+    device hca;
+    protection_domain domain;
+};
+
+settings on_loopback();
+settings inside(inproc_network &network);
+
+/// Memory with a key.
+struct memory {
+    memory(host &of, std::size_t size,
+           std::uint32_t rights = local_read | local_write | remote_read | remote_write |
+                                  remote_atomic);
+    ~memory();
+    void fill(std::size_t from, std::size_t size, unsigned seed);
+    bool holds(std::size_t from, std::size_t size, unsigned seed) const;
+    remote_segment remote(std::size_t from, std::size_t size) const;
+    local_segment local(std::size_t from, std::size_t size) const;
+
+    host &of;
+    std::vector<std::uint8_t> bytes;
+    memory_region region;
+    std::uint32_t key = 0;
+};
+
+struct end_options {
+    std::uint32_t depth = 64;
+    std::uint32_t queue_depth = 512;
+    std::size_t bytes = 1 << 20;
+    std::uint16_t reads = 8;
+    shared_receives *shared = nullptr;
+    void *receiver = nullptr;
+    protection_domain *domain = nullptr;
+};
+
+/// A queue pair with its completion queues and memory.
+struct end : inbox {
+    explicit end(host &of, const end_options &options = {});
+    ~end();
+
+    bool send(std::size_t from, std::size_t size, std::uint8_t flags = 0);
+    bool receive(std::size_t to, std::size_t size);
+    bool write(std::size_t from, std::size_t size, const remote_segment &to,
+               std::uint8_t flags = 0);
+    bool write_immediate(std::size_t from, std::size_t size, const remote_segment &to,
+                         std::uint32_t value);
+    bool read(std::size_t to, std::size_t size, const remote_segment &from);
+    bool fetch_add(std::size_t to, const remote_segment &at, std::uint64_t add);
+    bool compare_swap(std::size_t to, const remote_segment &at, std::uint64_t compare,
+                      std::uint64_t swap);
+    /// A request to fill, kept until the end goes.
+    request &fresh(work kind);
+    bool post(request &r) { return pair.post_send(r); }
+
+    /// The next completion, found by polling.
+    std::optional<completion_record> sent(std::chrono::milliseconds time = patience);
+    std::optional<completion_record> received(std::chrono::milliseconds time = patience);
+
+    /// The counts of the pair, and how often it sent again.
+    queue_pair::counts counts();
+    std::uint64_t resent();
+
+    host &of;
+    completion_queue send_queue;
+    completion_queue receive_queue;
+    memory buffer;
+    queue_pair pair;
+    bool alive = false;
+    std::deque<request> requests;
+};
+
+/// Waits for the request that comes in on a listener.
+struct door : listener {
+    explicit door(host &of, std::uint64_t qualifier = 0);
+    ~door();
+    inbound_request *next(std::chrono::milliseconds time = patience);
+    bool offered(inbound_request &request);
+
+    host &of;
+    std::uint64_t number = 0;
+    std::atomic<bool> takes{true};
+
+private:
+    std::mutex lock_;
+    std::condition_variable arrived_;
+    std::deque<inbound_request *> requests_;
+};
+
+/// Connects two ends; false when one of them does not get there.
+bool establish(end &active, end &passive);
+bool is(const std::optional<told> &got, connection_event what);
+
+/// Polls until one comes.
+std::optional<completion_record> next_of(completion_queue &queue, std::chrono::milliseconds time);
+
+/// Moves data of all kinds in both directions, `rounds` times, and looks at every byte.
+void exercise(end &a, end &b, unsigned rounds);
+
+} // namespace rig

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Many queue pairs in one process, and what they cost while they are idle.
+#include "rig.hpp"
+
+#include <doctest/doctest.h>
+
+#include <ctime>
+
+using namespace rig;
+
+namespace {
+
+double processor_seconds()
+{
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("scale");
+
+TEST_CASE("two hundred connections work, and idle they use next to no processor time")
+{
+    settings how = on_loopback();
+    how.keepalive_ms = 1000;
+    host here(how);
+    host there(how);
+    std::deque<end> ends;
+    constexpr int pairs = 100;
+    for (int i = 0; i < 2 * pairs; ++i)
+        ends.emplace_back(i % 2 == 0 ? here : there,
+                          end_options{.depth = 8, .queue_depth = 16, .bytes = 4096});
+    for (std::size_t i = 0; i < ends.size(); i += 2)
+        REQUIRE(establish(ends[i], ends[i + 1]));
+    for (int round = 0; round < 3; ++round)
+        for (std::size_t i = 0; i < ends.size(); i += 2) {
+            REQUIRE(ends[i + 1].receive(0, 64));
+            REQUIRE(ends[i].send(0, 64));
+            REQUIRE(ends[i + 1].received()->status == work_status::success);
+            REQUIRE(ends[i].sent()->status == work_status::success);
+        }
+    const double before = processor_seconds();
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    const double used = processor_seconds() - before;
+    MESSAGE("processor time in 2 s with ", pairs, " idle connections: ", used * 1000, " ms");
+    CHECK(used < 0.2);
+    for (end &each : ends)
+        CHECK(!each.next(std::chrono::milliseconds(0)).has_value());
+}
+
+TEST_SUITE_END();

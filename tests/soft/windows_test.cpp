@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Reliability by itself: what was sent, what arrived, how long it takes.
+#include "receive_window.hpp"
+#include "send_window.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace soft_hca;
+
+namespace {
+
+constexpr std::int64_t us = 1000;
+
+/// A send window with some packets sent, one each 10 us.
+struct sender {
+    explicit sender(std::uint32_t first = 0xfffffff0)
+    {
+        REQUIRE(window.open(64));
+        window.start(first);
+    }
+    void send(unsigned count)
+    {
+        for (unsigned i = 0; i < count; ++i)
+            (void)window.push(now += 10 * us);
+    }
+    void acknowledge(std::uint32_t ack)
+    {
+        while (window.acknowledged(ack) != nullptr)
+            window.pop(rtt, now);
+    }
+    std::vector<std::uint32_t> resend()
+    {
+        std::vector<std::uint32_t> all;
+        while (window.lost() != 0)
+            all.push_back(window.take_lost(now += us));
+        return all;
+    }
+    send_window window;
+    rtt_estimator rtt;
+    std::int64_t now = 1'000'000;
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("windows");
+
+TEST_CASE("B4: numbers compare across the wrap")
+{
+    CHECK(before(0xfffffff0, 5));
+    CHECK(!before(5, 0xfffffff0));
+    CHECK(distance(0xffffffff, 1) == 2);
+    CHECK(!before(7, 7));
+}
+
+TEST_CASE("B4: a window goes over the wrap")
+{
+    sender s;
+    for (unsigned round = 0; round < 100; ++round) {
+        const std::uint32_t begin = s.window.next();
+        s.send(32);
+        CHECK(s.window.in_flight() == 32);
+        s.acknowledge(begin + 32);
+        CHECK(s.window.empty());
+    }
+    CHECK(s.resend().empty());
+}
+
+TEST_CASE("B3: an acknowledgement of what was not sent, or long ago, is not plausible")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(10);
+    CHECK(s.window.is_plausible(begin));
+    CHECK(s.window.is_plausible(begin + 10));
+    CHECK(!s.window.is_plausible(begin + 11));
+    CHECK(!s.window.is_plausible(begin - 1));
+    CHECK(!s.window.is_plausible(begin + 0x80000000));
+    s.acknowledge(begin + 5);
+    s.acknowledge(begin + 3); // overtaken by the one before
+    CHECK(s.window.oldest() == begin + 5);
+    CHECK(s.window.in_flight() == 5);
+}
+
+TEST_CASE("B2: of two holes exactly the missing packets are sent again, and once")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(20);
+    s.acknowledge(begin + 4); // 4 and 9 are missing
+    std::uint32_t word = 0;
+    for (unsigned psn = 5; psn < 20; ++psn)
+        if (psn != 9)
+            word |= 1u << (psn - 5);
+    s.window.acknowledge_selectively(begin + 4, &word, 1, s.rtt, s.now);
+    CHECK(s.resend() == std::vector<std::uint32_t>{begin + 4, begin + 9});
+    s.window.acknowledge_selectively(begin + 4, &word, 1, s.rtt, s.now);
+    CHECK(s.resend().empty());
+    s.acknowledge(begin + 20);
+    CHECK(s.window.empty());
+    CHECK(s.window.resent() == 2);
+}
+
+TEST_CASE("packets that are only out of order are not sent again")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(10);
+    const std::uint32_t two_after_the_hole = 0x3;
+    s.window.acknowledge_selectively(begin, &two_after_the_hole, 1, s.rtt, s.now);
+    CHECK(s.resend().empty());
+    const std::uint32_t three_after_the_hole = 0x7;
+    s.window.acknowledge_selectively(begin, &three_after_the_hole, 1, s.rtt, s.now);
+    CHECK(s.resend() == std::vector<std::uint32_t>{begin});
+}
+
+TEST_CASE("selective bits beyond what was sent mean nothing")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(2);
+    const std::uint32_t all[8] = {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u};
+    s.window.acknowledge_selectively(begin, all, 8, s.rtt, s.now);
+    CHECK(s.window.in_flight() == 2);
+    CHECK(!s.window.at(begin).sacked);
+    CHECK(s.window.at(begin + 1).sacked);
+}
+
+TEST_CASE("after a timeout one packet goes, and its acknowledgement shows what else is missing")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(8);
+    s.now += 20'000 * us;
+    s.window.timed_out();
+    CHECK(s.resend() == std::vector<std::uint32_t>{begin});
+    s.now += 500 * us;
+    s.acknowledge(begin + 1);
+    s.window.suspect_overtaken(s.rtt);
+    CHECK(s.resend().size() == 7);
+}
+
+TEST_CASE("the timeout follows RFC 6298, in microseconds, with limits")
+{
+    rtt_estimator rtt;
+    CHECK(rtt.rto_us() == rtt_estimator::first_rto_us);
+    rtt.sample(40'000);
+    CHECK(rtt.srtt_us() == 40'000);
+    CHECK(rtt.rto_us() == 40'000 + 4 * 20'000);
+    rtt.sample(48'000); // var = 3/4 * 20000 + 1/4 * 8000, mean = 7/8 * 40000 + 1/8 * 48000
+    CHECK(rtt.srtt_us() == 41'000);
+    CHECK(rtt.rto_us() == 41'000 + 4 * 17'000);
+    rtt.back_off();
+    CHECK(rtt.rto_us() == 2 * (41'000 + 4 * 17'000));
+    for (int i = 0; i < 40; ++i)
+        rtt.back_off();
+    CHECK(rtt.rto_us() == rtt_estimator::max_rto_us);
+    rtt.sample(41'000);
+    for (int i = 0; i < 200; ++i)
+        rtt.sample(10);
+    CHECK(rtt.rto_us() == rtt_estimator::min_rto_us);
+}
+
+TEST_CASE("Karn: a packet that was sent twice tells nothing about the time")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(1);
+    s.window.timed_out();
+    (void)s.resend();
+    s.now += 3'000'000 * us;
+    s.acknowledge(begin + 1);
+    CHECK(s.rtt.srtt_us() == 0);
+}
+
+TEST_CASE("early packets are kept, given out in order, and described in several blocks")
+{
+    receive_window window;
+    window.start(0xfffffffe);
+    const std::uint8_t content[] = {1, 2, 3};
+    CHECK(window.place_of(0xfffffffe) == receive_window::place::in_order);
+    CHECK(window.place_of(0xfffffffd) == receive_window::place::old);
+    CHECK(window.place_of(1) == receive_window::place::early);
+    CHECK(window.place_of(0xfffffffe + receive_window::capacity) == receive_window::place::far);
+    CHECK(window.place_of(0x7fffffff) == receive_window::place::far);
+    CHECK(window.keep(0, content, 3));
+    CHECK(!window.keep(0, content, 3));
+    CHECK(window.keep(3, content, 2));
+    CHECK(window.keep(40, content, 1));
+    std::uint32_t words[8];
+    REQUIRE(window.describe(words, 8) == 2);
+    CHECK(words[0] == ((1u << 1) | (1u << 4))); // after 0xffffffff
+    CHECK(words[1] == 1u << (41 - 32));
+    CHECK(window.peek_next() == nullptr);
+    window.advance();
+    CHECK(window.peek_next() == nullptr);
+    window.advance();
+    REQUIRE(window.peek_next() != nullptr);
+    CHECK(window.peek_next()->size == 3);
+    CHECK(window.peek_next()->bytes()[2] == 3);
+    window.drop_next();
+    window.advance();
+    CHECK(window.next() == 1);
+    window.forget();
+    CHECK(!window.holds_any());
+    CHECK(window.describe(words, 8) == 0);
+}
+
+TEST_CASE("B9: what is kept early has a limit")
+{
+    receive_window window;
+    window.start(0);
+    const std::vector<std::uint8_t> large(65507);
+    unsigned kept = 0;
+    for (std::uint32_t psn = 1; psn < receive_window::capacity; ++psn)
+        kept += window.keep(psn, large.data(), large.size()) ? 1 : 0;
+    CHECK(kept > 10);
+    CHECK(kept * large.size() <= receive_window::max_bytes);
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The parser takes what is documented, byte for byte, and nothing else.
+#include "wire.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+using namespace soft_hca;
+
+namespace {
+
+using bytes = std::vector<std::uint8_t>;
+
+base_header sample_base(packet_kind kind)
+{
+    return {kind, 0, 0x01020304, 0x11121314, 0x21222324, 0x31323334, 0x41424344, 0x51525354};
+}
+
+bytes with_base(packet_kind kind, std::uint16_t flags = 0)
+{
+    bytes out(base_size);
+    base_header base = sample_base(kind);
+    base.flags = flags;
+    CHECK(write_base(out.data(), base) == base_size);
+    return out;
+}
+
+bytes data_packet(const ddp_segment &s, std::size_t payload = 0)
+{
+    bytes out = with_base(packet_kind::data);
+    std::uint8_t header[max_header_size];
+    const std::size_t size = write_segment(header, s);
+    CHECK(size == header_size(s.opcode));
+    out.insert(out.end(), header, header + size);
+    for (std::size_t i = 0; i < payload; ++i)
+        out.push_back(static_cast<std::uint8_t>(i));
+    return out;
+}
+
+ddp_segment sample_segment(rdmap opcode)
+{
+    ddp_segment s;
+    s.opcode = opcode;
+    s.last = true;
+    s.stag = 0xa1a2a3a4;
+    s.offset = 0xb1b2b3b4b5b6b7b8;
+    s.msn = 0xc1c2c3c4;
+    s.invalidate = 0xd1d2d3d4;
+    s.sink_stag = 1;
+    s.sink_offset = 2;
+    s.read_size = 3;
+    s.source_stag = 4;
+    s.source_offset = 5;
+    s.request_id = 6;
+    s.swap_or_add = 7;
+    s.swap_or_add_mask = 8;
+    s.compare = 9;
+    s.compare_mask = 10;
+    s.original = 11;
+    s.immediate = 12;
+    return s;
+}
+
+bool parses(const bytes &in)
+{
+    packet p;
+    return parse(in.data(), in.size(), p);
+}
+
+constexpr rdmap all_opcodes[] = {rdmap::write,
+                                 rdmap::read_request,
+                                 rdmap::read_response,
+                                 rdmap::send,
+                                 rdmap::send_invalidate,
+                                 rdmap::send_solicited,
+                                 rdmap::send_solicited_invalidate,
+                                 rdmap::immediate,
+                                 rdmap::immediate_solicited,
+                                 rdmap::atomic_request,
+                                 rdmap::atomic_response};
+
+std::vector<bytes> one_of_each()
+{
+    std::vector<bytes> all;
+    for (rdmap opcode : all_opcodes) {
+        const bool has_payload = header_size(opcode) <= untagged_size;
+        all.push_back(data_packet(sample_segment(opcode), has_payload ? 20 : 0));
+    }
+    for (packet_kind kind : {packet_kind::probe, packet_kind::close_ack, packet_kind::reset})
+        all.push_back(with_base(kind));
+    const auto add = [&all](packet_kind kind, const std::uint8_t *body, std::size_t size) {
+        bytes out = with_base(kind);
+        out.insert(out.end(), body, body + size);
+        all.push_back(out);
+    };
+    std::uint8_t body[512];
+    const std::uint32_t words[] = {0x5, 0x80000000};
+    add(packet_kind::ack, body, write_sack(body, words, 2));
+    handshake hello;
+    hello.qualifier = 0x1122334455667788;
+    hello.id = 0x21222324;
+    hello.max_datagram = 1472;
+    add(packet_kind::request, body, write_request(body, hello, "abc", 3));
+    add(packet_kind::accept, body, write_accept(body, hello, "abcd", 4));
+    add(packet_kind::reject, body, write_reject(body, reject_code::consumer, "xy", 2));
+    add(packet_kind::close, body,
+        write_close(body, {close_code::terminate, fault::base_or_bounds, 77}));
+    return all;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("wire");
+
+TEST_CASE("the base header is big-endian, as documented")
+{
+    const bytes out = with_base(packet_kind::probe);
+    const bytes wanted = {1,    3,    0,    0,    0x01, 0x02, 0x03, 0x04, 0x11, 0x12,
+                          0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34,
+                          0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54};
+    CHECK(out == wanted);
+}
+
+TEST_CASE("a write segment has the layout of RFC 5041 and 5040")
+{
+    const bytes out = data_packet(sample_segment(rdmap::write));
+    const bytes wanted = {0xc1, 0x40, 0xa1, 0xa2, 0xa3, 0xa4, 0xb1,
+                          0xb2, 0xb3, 0xb4, 0xb5, 0xb6, 0xb7, 0xb8};
+    CHECK(bytes(out.begin() + base_size, out.end()) == wanted);
+}
+
+TEST_CASE("a send segment has the layout of RFC 5041 and 5040")
+{
+    ddp_segment s = sample_segment(rdmap::send_invalidate);
+    s.message_offset = 0x00010203;
+    const bytes out = data_packet(s);
+    const bytes wanted = {0x41, 0x44, 0xd1, 0xd2, 0xd3, 0xd4, 0,    0,    0,
+                          0,    0xc1, 0xc2, 0xc3, 0xc4, 0x00, 0x01, 0x02, 0x03};
+    CHECK(bytes(out.begin() + base_size, out.end()) == wanted);
+}
+
+TEST_CASE("B8: an atomic request has the layout of RFC 7306, in 64-bit big-endian words")
+{
+    ddp_segment s = sample_segment(rdmap::atomic_request);
+    s.atomic = atomic_code::compare_swap;
+    s.swap_or_add = 0x0102030405060708;
+    s.compare = 0x1112131415161718;
+    const bytes out = data_packet(s);
+    REQUIRE(out.size() == base_size + 70);
+    const std::uint8_t *rdmap_part = out.data() + base_size + untagged_size;
+    CHECK(rdmap_part[3] == 2); // CmpSwap
+    const std::uint8_t swap[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    CHECK(std::memcmp(rdmap_part + 20, swap, 8) == 0);
+    const std::uint8_t compare[] = {0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18};
+    CHECK(std::memcmp(rdmap_part + 36, compare, 8) == 0);
+}
+
+TEST_CASE("what is written is read again, field for field")
+{
+    for (rdmap opcode : all_opcodes) {
+        CAPTURE(static_cast<int>(opcode));
+        const ddp_segment s = sample_segment(opcode);
+        const bool has_payload = header_size(opcode) <= untagged_size;
+        const bytes in = data_packet(s, has_payload ? 20 : 0);
+        packet p;
+        REQUIRE(parse(in.data(), in.size(), p));
+        CHECK(p.base.to == 0x01020304);
+        CHECK(p.base.credit == 0x51525354);
+        CHECK(p.segment.opcode == opcode);
+        CHECK(p.segment.last);
+        CHECK(p.segment.payload_size == (has_payload ? 20 : 0));
+        CHECK(p.segment.stag == (s.tagged() ? s.stag : 0));
+        CHECK(p.segment.msn == (s.tagged() ? 0 : s.msn));
+        if (opcode == rdmap::read_request) {
+            CHECK(p.segment.sink_offset == 2);
+            CHECK(p.segment.source_offset == 5);
+        }
+        if (opcode == rdmap::atomic_request) {
+            CHECK(p.segment.swap_or_add == 7);
+            CHECK(p.segment.swap_or_add_mask == 8);
+            CHECK(p.segment.compare == 9);
+            CHECK(p.segment.compare_mask == 10);
+        }
+        if (opcode == rdmap::atomic_response)
+            CHECK(p.segment.original == 11);
+    }
+}
+
+TEST_CASE("selective acknowledgements carry several blocks")
+{
+    const std::uint32_t words[] = {0xf0f0f0f0, 0, 1};
+    bytes in = with_base(packet_kind::ack, flag_receiver_not_ready);
+    std::uint8_t body[64];
+    const std::size_t size = write_sack(body, words, 3);
+    in.insert(in.end(), body, body + size);
+    packet p;
+    REQUIRE(parse(in.data(), in.size(), p));
+    CHECK(p.sack_words == 3);
+    CHECK(p.sack[0] == 0xf0f0f0f0);
+    CHECK(p.sack[2] == 1);
+    CHECK(p.base.flags == flag_receiver_not_ready);
+}
+
+TEST_CASE("B6: no packet is taken whose length does not fit, shorter or longer")
+{
+    for (const bytes &whole : one_of_each()) {
+        REQUIRE(parses(whole));
+        packet p;
+        REQUIRE(parse(whole.data(), whole.size(), p));
+        const bool open_ended =
+            p.base.kind == packet_kind::data && header_size(p.segment.opcode) <= untagged_size;
+        const std::size_t least =
+            open_ended ? base_size + header_size(p.segment.opcode) : whole.size();
+        for (std::size_t size = 0; size < least; ++size) {
+            // Exactly as large as it claims, so that a sanitizer sees each byte read beyond it.
+            const bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+            CHECK(!parses(cut));
+        }
+        bytes longer = whole;
+        longer.push_back(0);
+        CHECK(parses(longer) == open_ended);
+    }
+}
+
+TEST_CASE("every unknown version, kind, flag, opcode and reserved bit is refused")
+{
+    bytes in = data_packet(sample_segment(rdmap::send), 4);
+    const auto changed = [&in](std::size_t at, std::uint8_t value) {
+        bytes out = in;
+        out[at] = value;
+        return out;
+    };
+    REQUIRE(parses(in));
+    CHECK(!parses(changed(0, 2)));
+    CHECK(!parses(changed(0, 0)));
+    for (unsigned kind : {0u, 10u, 255u})
+        CHECK(!parses(changed(1, static_cast<std::uint8_t>(kind))));
+    CHECK(!parses(changed(3, 1)));
+    for (unsigned bit = 0; bit < 8; ++bit) {
+        const bool last_flag = bit == 6;
+        CAPTURE(bit);
+        // The last flag may be missing, because there is a payload.
+        CHECK(parses(changed(base_size, static_cast<std::uint8_t>(0x41 ^ 1u << bit))) == last_flag);
+    }
+    for (unsigned opcode : {7u, 12u, 15u})
+        CHECK(!parses(changed(base_size + 1, static_cast<std::uint8_t>(0x40 | opcode))));
+    CHECK(!parses(changed(base_size + 1, 0x03))); // RDMAP version 0
+    CHECK(!parses(changed(base_size + 9, 1)));    // queue number
+    CHECK(!parses(changed(base_size + 5, 1)));    // an STag to invalidate, in a plain send
+}
+
+TEST_CASE("fuzz: whatever is parsed stays inside its datagram")
+{
+    std::mt19937 random(20261121);
+    const std::vector<bytes> seeds = one_of_each();
+    unsigned taken = 0;
+    for (unsigned round = 0; round < 200'000; ++round) {
+        bytes in = seeds[random() % seeds.size()];
+        for (unsigned changes = random() % 4; changes-- != 0;)
+            in[random() % in.size()] = static_cast<std::uint8_t>(random());
+        if (random() % 4 == 0)
+            in.resize(random() % (in.size() + 8));
+        const bytes exact(in); // a buffer without slack, for the sanitizer
+        packet p;
+        if (!parse(exact.data(), exact.size(), p))
+            continue;
+        ++taken;
+        if (p.base.kind == packet_kind::data) {
+            CHECK(p.segment.payload + p.segment.payload_size == exact.data() + exact.size());
+            CHECK(p.segment.payload_size <= exact.size());
+        }
+        CHECK(p.private_size <= max_private_data);
+        CHECK(p.sack_words <= max_sack_words);
+    }
+    CHECK(taken > 1000);
+    for (unsigned round = 0; round < 100'000; ++round) {
+        bytes noise(random() % 120);
+        for (std::uint8_t &each : noise)
+            each = static_cast<std::uint8_t>(random());
+        packet p;
+        (void)parse(noise.data(), noise.size(), p);
+    }
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Connections, and the device's upcalls.
+#include "upcall_table.hpp"
+
+#include "dapl_debug.hpp"
+
+namespace dapl::soft {
+
+// --------------------------------------------------------------------------------------- upcalls
+
+namespace {
+
+DAT_EVENT_NUMBER event_of(soft_hca::connection_event what)
+{
+    switch (what) {
+    case soft_hca::connection_event::established:
+        return DAT_CONNECTION_EVENT_ESTABLISHED;
+    case soft_hca::connection_event::rejected:
+        return DAT_CONNECTION_EVENT_PEER_REJECTED;
+    case soft_hca::connection_event::refused:
+        return DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
+    case soft_hca::connection_event::unreachable:
+        return DAT_CONNECTION_EVENT_UNREACHABLE;
+    case soft_hca::connection_event::timed_out:
+        return DAT_CONNECTION_EVENT_TIMED_OUT;
+    case soft_hca::connection_event::accept_failed:
+        return DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR;
+    case soft_hca::connection_event::disconnected:
+        return DAT_CONNECTION_EVENT_DISCONNECTED;
+    case soft_hca::connection_event::broken:
+        break;
+    }
+    return DAT_CONNECTION_EVENT_BROKEN;
+}
+
+void on_completion(void *owner)
+{
+    dapl_evd_dto_callback(*static_cast<evd *>(owner));
+}
+
+void on_overflow(void *owner)
+{
+    dapl_evd_cq_async_error_callback(*static_cast<evd *>(owner));
+}
+
+void on_connection(void *owner, soft_hca::connection_event what, const void *data, std::size_t size)
+{
+    dapl_evd_connection_callback(*static_cast<endpoint *>(owner), event_of(what), {data, size});
+}
+
+/// The owner is the port's listener: the request needs the hca to be answered.
+bool on_request(void *owner, soft_hca::inbound_request &request)
+{
+    auto &l = *static_cast<types::listener *>(owner);
+    types::cr incoming{&request, l.of};
+    cr_params params{};
+    params.peer = reinterpret_cast<const DAT_SOCK_ADDR *>(request.peer.get());
+    params.peer_port = request.peer.port();
+    params.data = {request.data, request.data_size};
+    return dapls_cr_callback(*l.owner, incoming, params);
+}
+
+void on_limit(void *owner)
+{
+    dapl_srq_limit_callback(*static_cast<shared_recv_queue *>(owner));
+}
+
+} // namespace
+
+const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection, on_request,
+                                     on_limit};
+
+// ------------------------------------------------------------------------------------ operations
+
+namespace {
+
+status listen_error(const types::hca &h, DAT_CONN_QUAL qualifier, int error)
+{
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: cannot listen on %llu: error %d of the system",
+             h.interface.name, static_cast<unsigned long long>(qualifier), error);
+    if (soft_hca::is_address_in_use(error))
+        return status::error(DAT_CONN_QUAL_IN_USE);
+    if (soft_hca::is_forbidden(error))
+        return status::error(DAT_PRIVILEGES_VIOLATION);
+    return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+}
+
+/// A qualifier becomes the UDP port of its low 16 bits, so that must be one.
+bool has_port(DAT_CONN_QUAL qualifier)
+{
+    return (qualifier & 0xffff) != 0;
+}
+
+} // namespace
+
+status transport::dapls_ib_setup_conn_listener(hca &h, listener &l, service_point &owner,
+                                               DAT_CONN_QUAL &qualifier)
+{
+    if (qualifier != 0 && !has_port(qualifier))
+        return invalid_parameter(2);
+    l.of = &h;
+    l.owner = &owner;
+    std::uint64_t chosen = qualifier;
+    const int error = h.device.listening.add(l.at, chosen, &l);
+    if (error != 0)
+        return listen_error(h, qualifier, error);
+    qualifier = chosen;
+    return success;
+}
+
+void transport::dapls_ib_remove_conn_listener(listener &l)
+{
+    if (!l.of->foreign())
+        l.of->device.listening.remove(l.at);
+}
+
+status transport::dapls_ib_connect(qp &q, const connect_params &params)
+{
+    soft_hca::net_address to;
+    const bool fits = to.assign(reinterpret_cast<const sockaddr *>(params.address)) &&
+                      to.family() == q.of->interface.address.family();
+    if (!fits)
+        return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
+    if (!has_port(params.qualifier))
+        return invalid_parameter(3);
+    if (params.data.size > soft_hca::max_private_data)
+        return invalid_parameter(5);
+    switch (q.pair.connect(to, params.qualifier, params.data.bytes, params.data.size)) {
+    case soft_hca::queue_pair::start::begun:
+        return success;
+    case soft_hca::queue_pair::start::no_memory:
+        return out_of_memory;
+    case soft_hca::queue_pair::start::wrong_state:
+        break;
+    }
+    return status::error(DAT_INTERNAL_ERROR);
+}
+
+status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_data &data)
+{
+    if (data.size > soft_hca::max_private_data)
+        return invalid_parameter(3);
+    switch (q.pair.accept(*request.request, data.bytes, data.size)) {
+    case soft_hca::queue_pair::start::begun:
+        request.request = nullptr;
+        return success;
+    case soft_hca::queue_pair::start::no_memory:
+        return out_of_memory;
+    case soft_hca::queue_pair::start::wrong_state:
+        break;
+    }
+    return status::error(DAT_INTERNAL_ERROR);
+}
+
+void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
+                                           const private_data &data)
+{
+    const bool ours = !request.of->foreign();
+    if (ours)
+        request.of->device.listening.reject(*request.request,
+                                            reason == reject_reason::consumer
+                                                ? soft_hca::reject_code::consumer
+                                                : soft_hca::reject_code::nobody,
+                                            data.bytes, data.size);
+    request.request = nullptr;
+}
+
+void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
+{
+    q.pair.disconnect(flags == DAT_CLOSE_GRACEFUL_FLAG);
+}
+
+void transport::dapls_ib_disconnect_clean(qp &q)
+{
+    q.pair.abandon();
+}
+
+} // namespace dapl::soft

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Completion queues, but for what is hot.
+#include "port.hpp"
+
+namespace dapl::soft {
+
+DAT_DTO_COMPLETION_STATUS dto_status(soft_hca::work_status status)
+{
+    switch (status) {
+    case soft_hca::work_status::success:
+        return DAT_DTO_SUCCESS;
+    case soft_hca::work_status::flushed:
+        return DAT_DTO_ERR_FLUSHED;
+    case soft_hca::work_status::local_length:
+        return DAT_DTO_ERR_LOCAL_LENGTH;
+    case soft_hca::work_status::local_protection:
+        return DAT_DTO_ERR_LOCAL_PROTECTION;
+    case soft_hca::work_status::remote_access:
+        return DAT_DTO_ERR_REMOTE_ACCESS;
+    case soft_hca::work_status::remote_operation:
+        return DAT_DTO_ERR_REMOTE_RESPONDER;
+    case soft_hca::work_status::transport:
+        break;
+    }
+    return DAT_DTO_ERR_TRANSPORT;
+}
+
+status transport::dapls_ib_cq_alloc(hca &h, cq &c, evd &owner, DAT_COUNT &depth)
+{
+    c.of = &h;
+    if (!h.device.make_queue(c.queue, &owner, static_cast<std::uint32_t>(depth)))
+        return out_of_memory;
+    depth = static_cast<DAT_COUNT>(c.queue.depth());
+    return success;
+}
+
+void transport::dapls_ib_cq_free(cq &c)
+{
+    if (!c.of->foreign())
+        c.of->device.free_queue(c.queue);
+}
+
+osd::wait_result transport::dapls_ib_cq_wait(cq &c, osd::deadline until)
+{
+    return c.queue.wait(1, until);
+}
+
+void transport::dapls_ib_cq_wakeup(cq &c)
+{
+    c.queue.wake();
+}
+
+} // namespace dapl::soft

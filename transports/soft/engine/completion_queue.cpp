@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "completion_queue.hpp"
+
+#include "shard.hpp"
+
+#include <bit>
+#include <new>
+
+namespace soft_hca {
+
+bool completion_queue::open(void *owner, shard *homes, std::uint32_t home, std::uint32_t depth)
+{
+    const std::uint32_t size = std::bit_ceil(depth == 0 ? 1 : depth);
+    cells_.reset(new (std::nothrow) cell[size]);
+    if (cells_ == nullptr)
+        return false;
+    for (std::uint32_t i = 0; i < size; ++i)
+        cells_[i].turn.store(i, std::memory_order_relaxed);
+    mask_ = size - 1;
+    head_.store(0);
+    tail_.store(0);
+    wanted_.store(0);
+    woken_.store(false);
+    overflowed_.store(false);
+    shards_.store(0);
+    owner_ = owner;
+    homes_ = homes;
+    home_ = home;
+    return true;
+}
+
+shard &completion_queue::home() const
+{
+    return homes_[home_];
+}
+
+void *completion_queue::receiver_of(const completion_record &done) const
+{
+    return homes_[done.shard].receiver_of(done.pair);
+}
+
+/// A cell says whose turn it is: of the producer at a position, or of the consumer behind it.
+bool completion_queue::put(const completion_record &done)
+{
+    std::uint32_t at = tail_.load(std::memory_order_relaxed);
+    for (;;) {
+        cell &to = cells_[at & mask_];
+        const auto off = static_cast<std::int32_t>(to.turn.load(std::memory_order_acquire) - at);
+        if (off < 0)
+            return false; // full
+        if (off > 0) {
+            at = tail_.load(std::memory_order_relaxed);
+        } else if (tail_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+            to.what = done;
+            to.turn.store(at + 1); // before the look at who wants to know
+            return true;
+        }
+    }
+}
+
+void completion_queue::push(const completion_record &done)
+{
+    if (!put(done)) {
+        if (!overflowed_.exchange(true))
+            home().tell_overflow(*this);
+        return;
+    }
+    const std::uint32_t wanted = wanted_.load();
+    if (wanted != 0) [[unlikely]]
+        announce(done, wanted);
+}
+
+void completion_queue::announce(const completion_record &done, std::uint32_t wanted)
+{
+    if ((wanted & waiter) != 0 && enough(threshold_.load()))
+        signal_.raise();
+    const bool worth = done.solicited || done.status != work_status::success;
+    const std::uint32_t upcall = worth ? wants_any | wants_solicited : wants_any;
+    if ((wanted & upcall) != 0 && (wanted_.fetch_and(~(wants_any | wants_solicited)) & upcall) != 0)
+        home().tell_completion(*this);
+    if ((wanted & wants_signal) != 0 && (wanted_.fetch_and(~wants_signal) & wants_signal) != 0)
+        signal_.raise();
+}
+
+void completion_queue::arm(interest what)
+{
+    wanted_.fetch_or(what == interest::any ? wants_any : wants_solicited);
+}
+
+bool completion_queue::progress()
+{
+    bool moved = false;
+    for (std::uint64_t left = shards_.load(std::memory_order_relaxed); left != 0; left &= left - 1)
+        moved = homes_[std::countr_zero(left)].progress() || moved;
+    return moved;
+}
+
+/// Before sleeping: nothing is left to be taken or acknowledged.
+void completion_queue::settle()
+{
+    while (progress() && count(1) == 0) {
+    }
+}
+
+bool completion_queue::open_signal()
+{
+    osd::lock_guard hold(signal_lock_);
+    return signal_.is_open() || signal_.open();
+}
+
+int completion_queue::event_descriptor()
+{
+    return open_signal() ? signal_.descriptor() : -1;
+}
+
+void completion_queue::arm_descriptor()
+{
+    wanted_.fetch_or(wants_signal);
+    if (count(1) != 0)
+        signal_.raise();
+}
+
+void completion_queue::wake()
+{
+    woken_.store(true);
+    if ((wanted_.load() & waiter) != 0)
+        signal_.raise();
+}
+
+namespace {
+
+constexpr std::uint32_t max_descriptors = 17; // the signal, and the shards'
+
+/// Sockets of the shards that may bring something.
+std::uint32_t sockets_of(shard *homes, std::uint64_t shards, int *descriptors)
+{
+    std::uint32_t count = 0;
+    for (; shards != 0 && count < max_descriptors - 1; shards &= shards - 1)
+        descriptors[count++] = homes[std::countr_zero(shards)].io().descriptor();
+    return count;
+}
+
+} // namespace
+
+osd::wait_result completion_queue::wait(std::uint32_t threshold, osd::deadline until)
+{
+    if (!open_signal())
+        return osd::wait_result::woken; // the caller goes round
+    settle();
+    if (enough(threshold) || woken_.exchange(false))
+        return osd::wait_result::woken;
+
+    const std::uint64_t shards = shards_.load(std::memory_order_relaxed);
+    int descriptors[max_descriptors];
+    std::uint32_t count = sockets_of(homes_, shards, descriptors);
+    descriptors[count++] = signal_.descriptor();
+    threshold_.store(threshold);
+    wanted_.fetch_or(waiter);
+    for (std::uint64_t left = shards; left != 0; left &= left - 1)
+        homes_[std::countr_zero(left)].begin_wait();
+    osd::wait_result result = osd::wait_result::woken;
+    while (!enough(threshold) && !woken_.load() && result == osd::wait_result::woken) {
+        result = wait_for(descriptors, count, until);
+        if (result == osd::wait_result::woken)
+            settle();
+    }
+    wanted_.fetch_and(~waiter);
+    for (std::uint64_t left = shards; left != 0; left &= left - 1)
+        homes_[std::countr_zero(left)].end_wait();
+    woken_.store(false);
+    signal_.clear();
+    return result == osd::wait_result::timed_out && enough(threshold) ? osd::wait_result::woken
+                                                                      : result;
+}
+
+} // namespace soft_hca

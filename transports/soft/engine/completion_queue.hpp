@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Completion queue: any number of threads add, one takes.
+#pragma once
+
+#include "net.hpp"
+#include "request.hpp"
+
+#include <atomic>
+#include <memory>
+
+namespace soft_hca {
+
+class shard;
+
+class completion_queue {
+public:
+    /// `solicited` asks for those only that their sender marked, and for failures.
+    enum class interest : std::uint8_t { any, solicited };
+
+    /// For at least `depth` completions; false when out of memory. `homes` is the device's list of
+    /// shards, and the one at `home` makes the upcalls.
+    bool open(void *owner, shard *homes, std::uint32_t home, std::uint32_t depth);
+    std::uint32_t depth() const { return mask_ + 1; }
+
+    /// Adds one. When the queue is full it is lost, and the owner is told once.
+    void push(const completion_record &done);
+    /// One thread at a time.
+    bool pop(completion_record &done)
+    {
+        const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        cell &from = cells_[at & mask_];
+        if (from.turn.load(std::memory_order_acquire) != at + 1)
+            return false;
+        done = from.what;
+        from.turn.store(at + mask_ + 1, std::memory_order_release);
+        head_.store(at + 1, std::memory_order_relaxed);
+        return true;
+    }
+    /// How many there are, counted up to a limit, without taking any. By the thread that takes.
+    std::uint32_t count(std::uint32_t limit = UINT32_MAX) const
+    {
+        const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        std::uint32_t found = 0;
+        while (found < limit && found <= mask_ &&
+               cells_[(at + found) & mask_].turn.load(std::memory_order_acquire) == at + found + 1)
+            ++found;
+        return found;
+    }
+
+    /// Asks for one upcall after the next completion.
+    void arm(interest what);
+    /// Sleeps until there are `threshold` completions, wake() was called, or the deadline passes;
+    /// may return early. Moves data meanwhile. By the thread that takes.
+    osd::wait_result wait(std::uint32_t threshold, osd::deadline until);
+    void wake();
+    /// A descriptor that becomes readable when a completion is added after arm_descriptor();
+    /// negative when the system has none left.
+    int event_descriptor();
+    void arm_descriptor();
+    void clear_descriptor() { signal_.clear(); }
+
+    void *owner() const { return owner_; }
+    shard &home() const;
+    /// What pair_params::receiver was of the pair that this is of, or null when it is gone.
+    void *receiver_of(const completion_record &done) const;
+    bool overflowed() const { return overflowed_.load(std::memory_order_acquire); }
+    /// Queue pairs of this shard complete here.
+    void serve(std::uint32_t shard_index)
+    {
+        shards_.fetch_or(std::uint64_t{1} << shard_index, std::memory_order_relaxed);
+    }
+    /// Moves data of the queue pairs that complete here; true when some came.
+    bool progress();
+
+    // Of the shard that makes the upcalls, under its lock for events.
+    completion_queue *next_noticed = nullptr;
+    bool noticed = false;
+    bool notice_completion = false;
+    bool notice_overflow = false;
+
+private:
+    struct cell {
+        std::atomic<std::uint32_t> turn;
+        completion_record what;
+    };
+
+    bool put(const completion_record &done);
+    void announce(const completion_record &done, std::uint32_t wanted);
+    bool open_signal();
+    void settle();
+    bool enough(std::uint32_t threshold) const { return count(threshold) >= threshold; }
+
+    // Who wants to know. Zero: nobody, and push looks no further.
+    enum : std::uint32_t { wants_any = 1, wants_solicited = 2, waiter = 4, wants_signal = 8 };
+
+    std::unique_ptr<cell[]> cells_;
+    std::uint32_t mask_ = 0;
+    std::uint32_t home_ = 0;
+    shard *homes_ = nullptr;
+    void *owner_ = nullptr;
+    std::atomic<std::uint64_t> shards_{0};
+    alignas(64) std::atomic<std::uint32_t> head_{0};
+    alignas(64) std::atomic<std::uint32_t> tail_{0};
+    alignas(64) std::atomic<std::uint32_t> wanted_{0};
+    std::atomic<std::uint32_t> threshold_{1};
+    std::atomic<bool> woken_{false};
+    std::atomic<bool> overflowed_{false};
+    wake_signal signal_;
+    osd::mutex signal_lock_; ///< of opening it
+};
+
+} // namespace soft_hca

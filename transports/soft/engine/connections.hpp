@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Listeners, and the requests that come in on them.
+#pragma once
+
+#include "net.hpp"
+#include "wire.hpp"
+
+#include "osd_sync.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace soft_hca {
+
+class device;
+class shard;
+
+class listener {
+public:
+    packet_io *io = nullptr;
+    void *owner = nullptr;
+    std::uint64_t qualifier = 0;
+    listener *next = nullptr;
+};
+
+/// A connection request that came in. It is remembered for a while after it was answered, because
+/// its sender repeats it until it has the answer.
+class inbound_request {
+public:
+    enum class state : std::uint8_t { offered, accepted, rejected };
+
+    net_address peer;
+    handshake hello;
+    std::uint32_t credit = 0;
+    std::uint8_t data[max_private_data];
+    std::uint16_t data_size = 0;
+
+    // Under connections::lock_.
+    state now = state::offered;
+    bool withdrawn = false; ///< its sender gave up
+    std::int64_t forget_ns = INT64_MAX;
+    reject_code code = reject_code::nobody;
+    std::uint8_t answer[max_private_data];
+    std::uint16_t answer_size = 0;
+    inbound_request *next = nullptr;
+};
+
+class connections {
+public:
+    explicit connections(device &of) : of_(of) {}
+    ~connections() { close(); }
+
+    /// Zero, or an error number of the system's.
+    int add(listener &made, std::uint64_t &qualifier, void *owner);
+    /// A fence for the request upcall of this listener.
+    void remove(listener &victim);
+
+    /// Marks a request as accepted. False when its sender has withdrawn it.
+    bool take(inbound_request &request);
+    void reject(inbound_request &request, reject_code code, const void *data, std::size_t size);
+
+    /// By the first shard's thread: what came for the listeners. Makes upcalls.
+    void serve();
+    void forget_old(std::int64_t now);
+    bool remembers() const { return remembered_.load(std::memory_order_relaxed) != 0; }
+    int descriptor() const { return waiting_.descriptor(); }
+    bool open() { return waiting_.open(); }
+    /// Nobody uses it any more.
+    void close();
+
+private:
+    static constexpr std::uint32_t max_remembered = 4096;
+    static constexpr std::int64_t memory_ns = 2'000'000'000;
+
+    bool serve_listener(listener &at) OSD_REQUIRES(lock_);
+    bool arrived(listener &at, const packet &p, const net_address &from) OSD_REQUIRES(lock_);
+    void offer(listener &at, const packet &p, const net_address &from) OSD_REQUIRES(lock_);
+    inbound_request *find(const net_address &from, std::uint32_t id, std::uint32_t tag)
+        OSD_REQUIRES(lock_);
+    packet_io *make_io(std::uint16_t port, int &error);
+    void send_rejection(const inbound_request &request);
+
+    device &of_;
+    descriptor_set waiting_;
+    osd::mutex lock_;
+    osd::condition quiet_;
+    listener *listeners_ OSD_GUARDED_BY(lock_) = nullptr;
+    inbound_request *requests_ OSD_GUARDED_BY(lock_) = nullptr;
+    std::atomic<std::uint32_t> remembered_{0};
+    const listener *busy_ OSD_GUARDED_BY(lock_) = nullptr; ///< what an upcall is under way for
+};
+
+} // namespace soft_hca

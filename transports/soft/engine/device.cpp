@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "device.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+namespace soft_hca {
+
+int device::open(const settings &how, const upcalls &tell)
+{
+    how_ = how;
+    how_.threads = std::clamp(how.threads, 1u, max_threads);
+    tell_ = tell;
+    const std::uint32_t wanted = how.datagram == 0 ? 1472 : how.datagram;
+    datagram_ = std::clamp<std::uint32_t>(wanted, smallest_datagram,
+                                          static_cast<std::uint32_t>(soft_hca::largest_datagram));
+    shards_.reset(new (std::nothrow) shard[how_.threads]);
+    if (shards_ == nullptr || !memory.open())
+        return ENOMEM;
+    if (!listening.open())
+        return EMFILE;
+    for (std::uint32_t i = 0; i < how_.threads; ++i)
+        if (const int error = shards_[i].open(*this, how_, i); error != 0)
+            return error;
+    return 0;
+}
+
+void device::close()
+{
+    shards_.reset();
+    listening.close();
+}
+
+// ---------------------------------------------------------------------------------- its objects
+
+bool device::make_queue(completion_queue &queue, void *owner, std::uint32_t depth)
+{
+    return queue.open(owner, shards_.get(), next_shard_.fetch_add(1) % how_.threads, depth);
+}
+
+void device::free_queue(completion_queue &queue)
+{
+    queue.home().silence(queue);
+}
+
+bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKED
+{
+    pair.of = this;
+    pair.with = params;
+    completion_queue *near =
+        params.receive_queue != nullptr ? params.receive_queue : params.send_queue;
+    pair.home = near != nullptr ? &near->home() : &shards_[0];
+    for (completion_queue *each : {params.receive_queue, params.send_queue})
+        if (each != nullptr)
+            each->serve(pair.home->index());
+    return pair.open_queues() && pair.renew() && pair.home->add(pair);
+}
+
+void device::free_pair(queue_pair &pair) OSD_UNCHECKED
+{
+    pair.enter();
+    pair.cut();
+    pair.leave();
+    pair.home->remove(pair);
+    pair.home->silence(pair);
+}
+
+bool device::reset_pair(queue_pair &pair) OSD_UNCHECKED
+{
+    free_pair(pair);
+    return pair.renew() && pair.home->add(pair);
+}
+
+bool device::make_shared(shared_receives &queue, void *owner, protection_domain &domain,
+                         std::uint32_t depth)
+{
+    return queue.open(owner, domain, shards_[0], depth);
+}
+
+void device::free_shared(shared_receives &queue)
+{
+    queue.home().silence(queue);
+}
+
+// --------------------------------------------------------------------------------------- memory
+
+void device::pass_all_pairs()
+{
+    for (std::uint32_t i = 0; i < how_.threads; ++i)
+        shards_[i].pass_all();
+}
+
+std::uint32_t device::add_region(memory_region &region, const protection_domain &domain,
+                                 const void *address, std::uint64_t length, std::uint32_t rights)
+{
+    region.domain = &domain;
+    region.address = reinterpret_cast<std::uintptr_t>(address);
+    region.length = length;
+    region.rights = rights;
+    region.is_window = false;
+    return memory.insert(region);
+}
+
+bool device::remove_region(memory_region &region)
+{
+    if (region.windows.load() != 0)
+        return false;
+    if (memory.remove(region))
+        pass_all_pairs();
+    return true;
+}
+
+void device::make_window(memory_region &window, const protection_domain &domain)
+{
+    window.domain = &domain;
+    window.is_window = true;
+}
+
+bool device::unbind(memory_region &window)
+{
+    osd::lock_guard hold(windows_);
+    if (!memory.remove(window))
+        return false;
+    window.window_of->windows.fetch_sub(1);
+    window.window_of = nullptr;
+    return true;
+}
+
+void device::free_window(memory_region &window)
+{
+    if (unbind(window))
+        pass_all_pairs();
+}
+
+std::uint32_t device::bind(memory_region &window, memory_region &region, std::uint64_t address,
+                           std::uint64_t length, std::uint32_t rights)
+{
+    (void)unbind(window);
+    osd::lock_guard hold(windows_);
+    // Who may write for others must be allowed to write for himself.
+    const std::uint32_t needed =
+        (rights & (remote_write | remote_atomic)) != 0 ? local_write : local_read;
+    access_fault fault;
+    if (window.domain != region.domain ||
+        memory.find(region.key.load(), region.domain, needed, address, length, fault) != &region)
+        return 0;
+    window.address = address;
+    window.length = length;
+    window.rights = rights;
+    window.window_of = &region;
+    const std::uint32_t key = memory.insert(window);
+    if (key != 0)
+        region.windows.fetch_add(1);
+    return key;
+}
+
+bool device::invalidate(std::uint32_t key, const protection_domain &domain)
+{
+    memory_region *found = memory.by_key(key);
+    return found != nullptr && found->domain == &domain && found->is_window && unbind(*found);
+}
+
+} // namespace soft_hca

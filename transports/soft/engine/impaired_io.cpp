@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "impaired_io.hpp"
+
+#include "osd_time.hpp"
+
+#include <cstdlib>
+#include <new>
+
+namespace soft_hca {
+
+impaired_io::~impaired_io()
+{
+    release(waiting_);
+    release(lent_);
+    delete inner_;
+}
+
+void impaired_io::release(held *list)
+{
+    while (list != nullptr) {
+        held *next = list->next;
+        std::free(list);
+        list = next;
+    }
+}
+
+/// 0 … 999; splitmix64.
+std::uint32_t impaired_io::roll()
+{
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return static_cast<std::uint32_t>((z ^ (z >> 31)) % 1000);
+}
+
+void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::size_t size,
+                       std::uint32_t overtakers)
+{
+    void *memory = std::malloc(sizeof(held) + size);
+    if (memory == nullptr)
+        return;
+    auto *item = new (memory) held;
+    item->from = from;
+    item->size = size;
+    item->due_ns = osd::now_ns() + std::int64_t{how_.delay_us} * 1000;
+    item->overtakers = overtakers;
+    std::memcpy(item->bytes(), bytes, size);
+    held **end = &waiting_;
+    while (*end != nullptr)
+        end = &(*end)->next;
+    *end = item;
+}
+
+void impaired_io::judge(const net_address &from, const std::uint8_t *bytes, std::size_t size)
+{
+    ++counts_.seen;
+    if (roll() < how_.loss) {
+        ++counts_.lost;
+        return;
+    }
+    std::uint32_t overtakers = 0;
+    if (roll() < how_.reorder) {
+        ++counts_.reordered;
+        overtakers = 1 + roll() % 8;
+    }
+    keep(from, bytes, size, overtakers);
+    if (roll() < how_.duplicate) {
+        ++counts_.duplicated;
+        keep(from, bytes, size, 1 + roll() % 4);
+    }
+}
+
+void impaired_io::take_in(const in_packets &group)
+{
+    for (std::size_t at = 0; at < group.size; at += group.segment) {
+        const std::size_t left = group.size - at;
+        judge(group.from, group.bytes + at, left < group.segment ? left : group.segment);
+    }
+}
+
+/// The first that is due and that nobody is to overtake any more. One that waits for traffic that
+/// does not come goes on after a while.
+impaired_io::held *impaired_io::take_due(std::int64_t now)
+{
+    for (held **at = &waiting_; *at != nullptr; at = &(*at)->next) {
+        held *item = *at;
+        if (item->due_ns > now)
+            return nullptr;
+        if (item->overtakers != 0 && now < item->due_ns + longest_hold_ns)
+            continue;
+        *at = item->next;
+        item->next = nullptr;
+        for (held *passed = waiting_; passed != *at; passed = passed->next)
+            if (passed->overtakers != 0)
+                --passed->overtakers;
+        return item;
+    }
+    return nullptr;
+}
+
+std::uint32_t impaired_io::receive(in_packets *into, std::uint32_t capacity)
+{
+    release(lent_);
+    lent_ = nullptr;
+    in_packets groups[batch];
+    const std::uint32_t got = inner_->receive(groups, batch);
+    for (std::uint32_t i = 0; i < got; ++i)
+        take_in(groups[i]);
+    const std::int64_t now = osd::now_ns();
+    std::uint32_t count = 0;
+    held **end = &lent_;
+    while (count < capacity) {
+        held *item = take_due(now);
+        if (item == nullptr)
+            break;
+        *end = item;
+        end = &item->next;
+        into[count++] = {item->from, item->bytes(), item->size, item->size};
+    }
+    return count;
+}
+
+std::int64_t impaired_io::due_ns() const
+{
+    if (waiting_ == nullptr)
+        return INT64_MAX;
+    return waiting_->overtakers == 0 ? waiting_->due_ns : waiting_->due_ns + longest_hold_ns;
+}
+
+} // namespace soft_hca

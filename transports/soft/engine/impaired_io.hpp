@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A bad network around a good one: loses, repeats, reorders and delays what is received, by numbers
+// that follow from a seed.
+#pragma once
+
+#include "osd_sync.hpp"
+#include "packet_io.hpp"
+
+namespace soft_hca {
+
+/// Probabilities in parts of a thousand.
+struct impairment {
+    std::uint32_t loss = 0;
+    std::uint32_t reorder = 0; ///< goes behind some that come after it
+    std::uint32_t duplicate = 0;
+    std::uint32_t delay_us = 0; ///< of every datagram
+    std::uint64_t seed = 1;
+
+    bool any() const { return (loss | reorder | duplicate | delay_us) != 0; }
+};
+
+class impaired_io final : public packet_io {
+public:
+    /// Takes over `inner`, made by new.
+    impaired_io(packet_io *inner, const impairment &how)
+        : inner_(inner), how_(how), state_(how.seed)
+    {}
+    ~impaired_io() override;
+
+    const net_address &address() const override { return inner_->address(); }
+    send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
+                     std::uint32_t &done) override
+    {
+        return inner_->send(to, packets, count, done);
+    }
+    std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
+    bool take_bounce(bounced &out) override { return inner_->take_bounce(out); }
+    int descriptor() const override { return inner_->descriptor(); }
+    std::int64_t due_ns() const override;
+
+    struct counts {
+        std::uint64_t seen = 0, lost = 0, reordered = 0, duplicated = 0;
+    };
+    const counts &counted() const { return counts_; }
+
+private:
+    struct held {
+        held *next = nullptr;
+        net_address from;
+        std::size_t size = 0;
+        std::int64_t due_ns = 0;
+        std::uint32_t overtakers = 0; ///< how many may still pass it
+        std::uint8_t *bytes() { return reinterpret_cast<std::uint8_t *>(this + 1); }
+    };
+    static constexpr std::uint32_t batch = 32;
+    static constexpr std::int64_t longest_hold_ns = 2'000'000;
+
+    std::uint32_t roll();
+    void take_in(const in_packets &group);
+    void judge(const net_address &from, const std::uint8_t *bytes, std::size_t size);
+    void keep(const net_address &from, const std::uint8_t *bytes, std::size_t size,
+              std::uint32_t overtakers);
+    held *take_due(std::int64_t now);
+    static void release(held *list);
+
+    packet_io *inner_;
+    const impairment how_;
+    std::uint64_t state_;
+    counts counts_;
+    held *waiting_ = nullptr; ///< in order of arrival
+    held *lent_ = nullptr;
+};
+
+} // namespace soft_hca

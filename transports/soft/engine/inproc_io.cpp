@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "inproc_io.hpp"
+
+#include <cstdlib>
+#include <new>
+
+namespace soft_hca {
+
+bool inproc_network::attach(inproc_io &end, net_address &given)
+{
+    osd::lock_guard hold(lock_);
+    if (given.port() == 0)
+        given.set_port(next_port_++);
+    std::uint32_t free = capacity;
+    for (std::uint32_t i = 0; i < capacity; ++i) {
+        if (ends_[i] == nullptr)
+            free = i;
+        else if (ends_[i]->address() == given)
+            return false;
+    }
+    if (free == capacity)
+        return false;
+    ends_[free] = &end;
+    return true;
+}
+
+void inproc_network::detach(inproc_io &end)
+{
+    osd::lock_guard hold(lock_);
+    for (inproc_io *&each : ends_)
+        if (each == &end)
+            each = nullptr;
+}
+
+bool inproc_network::deliver(const net_address &from, const net_address &to,
+                             const out_packet &packet)
+{
+    osd::lock_guard hold(lock_);
+    for (inproc_io *each : ends_)
+        if (each != nullptr && each->address() == to)
+            return each->put(from, packet), true;
+    return false;
+}
+
+bool inproc_io::open(inproc_network &network, const net_address &at)
+{
+    address_ = at;
+    if (!arrived_.open())
+        return false;
+    if (!network.attach(*this, address_))
+        return false;
+    network_ = &network;
+    return true;
+}
+
+void inproc_io::close()
+{
+    if (network_ != nullptr)
+        network_->detach(*this);
+    network_ = nullptr;
+    arrived_.close();
+    osd::lock_guard hold(lock_);
+    release(head_);
+    head_ = tail_ = nullptr;
+    release(lent_);
+    lent_ = nullptr;
+}
+
+void inproc_io::release(held *list)
+{
+    while (list != nullptr) {
+        held *next = list->next;
+        std::free(list);
+        list = next;
+    }
+}
+
+void inproc_io::put(const net_address &from, const out_packet &packet)
+{
+    void *memory = std::malloc(sizeof(held) + packet.size);
+    if (memory == nullptr)
+        return; // a network may lose a datagram
+    auto *item = new (memory) held;
+    item->from = from;
+    for (std::uint32_t i = 0; i < packet.pieces; ++i) {
+        std::memcpy(item->bytes() + item->size, packet.piece[i].at, packet.piece[i].size);
+        item->size += packet.piece[i].size;
+    }
+    osd::lock_guard hold(lock_);
+    if (queued_ == max_queued) {
+        std::free(item);
+        return;
+    }
+    (head_ == nullptr ? head_ : tail_->next) = item;
+    tail_ = item;
+    if (queued_++ == 0)
+        arrived_.raise();
+}
+
+send_result inproc_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
+                            std::uint32_t &done)
+{
+    for (done = 0; done < count; ++done) {
+        if (network_->deliver(address_, to, packets[done]))
+            continue;
+        osd::lock_guard hold(lock_);
+        bounced &b = bounce_.what;
+        b.to = to;
+        b.why = send_result::refused;
+        b.size = packets[done].piece[0].size < sizeof b.bytes ? packets[done].piece[0].size
+                                                              : sizeof b.bytes;
+        std::memcpy(b.bytes, packets[done].piece[0].at, b.size);
+        bounce_.full = true;
+        arrived_.raise();
+    }
+    return send_result::sent;
+}
+
+std::uint32_t inproc_io::receive(in_packets *into, std::uint32_t capacity)
+{
+    release(lent_);
+    lent_ = nullptr;
+    held **end = &lent_;
+    std::uint32_t count = 0;
+    osd::lock_guard hold(lock_);
+    while (head_ != nullptr && count < capacity && count < batch) {
+        held *item = head_;
+        head_ = item->next;
+        item->next = nullptr;
+        *end = item;
+        end = &item->next;
+        --queued_;
+        into[count++] = {item->from, item->bytes(), item->size, item->size};
+    }
+    if (head_ == nullptr && !bounce_.full)
+        arrived_.clear();
+    return count;
+}
+
+bool inproc_io::take_bounce(bounced &out)
+{
+    osd::lock_guard hold(lock_);
+    if (!bounce_.full)
+        return false;
+    out = bounce_.what;
+    bounce_.full = false;
+    return true;
+}
+
+} // namespace soft_hca

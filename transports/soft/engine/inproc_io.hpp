@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A network inside the process: nothing of the system's is between sender and receiver.
+#pragma once
+
+#include "net.hpp"
+
+#include <cstdint>
+
+namespace soft_hca {
+
+class inproc_io;
+
+/// What the ends of one such network are attached to. It outlives them.
+class inproc_network {
+public:
+    bool attach(inproc_io &end, net_address &given);
+    void detach(inproc_io &end);
+    /// False when nobody has this address.
+    bool deliver(const net_address &from, const net_address &to, const out_packet &packet);
+
+private:
+    static constexpr std::uint32_t capacity = 64;
+    osd::mutex lock_;
+    inproc_io *ends_[capacity] OSD_GUARDED_BY(lock_) = {};
+    std::uint16_t next_port_ OSD_GUARDED_BY(lock_) = 1;
+};
+
+class inproc_io final : public packet_io {
+public:
+    ~inproc_io() override { close(); }
+    /// A port of 0 in `at` is chosen; others that are taken are refused.
+    bool open(inproc_network &network, const net_address &at);
+    void close();
+
+    const net_address &address() const override { return address_; }
+    send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
+                     std::uint32_t &done) override;
+    std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
+    bool take_bounce(bounced &out) override;
+    int descriptor() const override { return arrived_.descriptor(); }
+
+private:
+    friend class inproc_network;
+    struct held {
+        held *next = nullptr;
+        net_address from;
+        std::size_t size = 0;
+        std::uint8_t *bytes() { return reinterpret_cast<std::uint8_t *>(this + 1); }
+    };
+    struct bounce_slot {
+        bounced what;
+        bool full = false;
+    };
+    static constexpr std::uint32_t batch = 32;
+    static constexpr std::uint32_t max_queued = 4096;
+
+    void put(const net_address &from, const out_packet &packet);
+    static void release(held *list);
+
+    inproc_network *network_ = nullptr;
+    net_address address_;
+    wake_signal arrived_;
+    osd::mutex lock_;
+    held *head_ OSD_GUARDED_BY(lock_) = nullptr;
+    held *tail_ OSD_GUARDED_BY(lock_) = nullptr;
+    std::uint32_t queued_ OSD_GUARDED_BY(lock_) = 0;
+    bounce_slot bounce_ OSD_GUARDED_BY(lock_);
+    held *lent_ = nullptr; ///< what the last receive gave out
+};
+
+} // namespace soft_hca

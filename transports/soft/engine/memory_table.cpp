@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "memory_table.hpp"
+
+#include "net.hpp"
+
+#include <new>
+
+namespace soft_hca {
+
+memory_table::~memory_table()
+{
+    for (table *each = now_.load(); each != nullptr;) {
+        table *older = each->older;
+        delete each;
+        each = older;
+    }
+}
+
+memory_table::table *memory_table::make(std::uint32_t slots)
+{
+    auto *made = new (std::nothrow) table;
+    if (made == nullptr)
+        return nullptr;
+    made->slots.reset(new (std::nothrow) slot[slots]);
+    made->mask = slots - 1;
+    if (made->slots != nullptr)
+        return made;
+    delete made;
+    return nullptr;
+}
+
+bool memory_table::open(std::uint32_t slots)
+{
+    now_.store(make(slots));
+    return now_.load() != nullptr;
+}
+
+/// Keys that differ in the low bits of the old size differ in those of the new one.
+bool memory_table::grow()
+{
+    table *old = now_.load(std::memory_order_relaxed);
+    table *larger = make(2 * (old->mask + 1));
+    if (larger == nullptr)
+        return false;
+    for (std::uint32_t i = 0; i <= old->mask; ++i) {
+        memory_region *region = old->slots[i].region.load(std::memory_order_relaxed);
+        if (region == nullptr)
+            continue;
+        slot &to = larger->slots[region->key.load(std::memory_order_relaxed) & larger->mask];
+        to.region.store(region, std::memory_order_relaxed);
+        to.used = true;
+        to.generation = old->slots[i].generation;
+    }
+    larger->used = old->used;
+    larger->older = old;
+    now_.store(larger, std::memory_order_release);
+    return true;
+}
+
+std::uint32_t memory_table::insert(memory_region &region)
+{
+    osd::lock_guard hold(lock_);
+    table *now = now_.load(std::memory_order_relaxed);
+    if (now->used > now->mask / 2) {
+        if (!grow())
+            return 0;
+        now = now_.load(std::memory_order_relaxed);
+    }
+    for (;;) {
+        std::uint32_t key = 0;
+        if (!random_bytes(&key, sizeof key))
+            return 0;
+        slot &at = now->slots[key & now->mask];
+        if (at.region.load(std::memory_order_relaxed) != nullptr)
+            continue;
+        // The generation: a slot that was used before does not give the same key again soon.
+        if (at.used)
+            key = (key & 0x00ffffff) | static_cast<std::uint32_t>(at.generation + 1) << 24;
+        if (key == 0)
+            continue;
+        at.used = true;
+        at.generation = static_cast<std::uint8_t>(key >> 24);
+        ++now->used;
+        region.key.store(key, std::memory_order_relaxed);
+        at.region.store(&region, std::memory_order_release);
+        return key;
+    }
+}
+
+bool memory_table::remove(memory_region &region)
+{
+    osd::lock_guard hold(lock_);
+    const std::uint32_t key = region.key.exchange(0);
+    if (key == 0)
+        return false;
+    for (table *each = now_.load(std::memory_order_relaxed); each != nullptr; each = each->older) {
+        slot &at = each->slots[key & each->mask];
+        if (at.region.load(std::memory_order_relaxed) == &region)
+            at.region.store(nullptr, std::memory_order_release);
+    }
+    --now_.load(std::memory_order_relaxed)->used;
+    return true;
+}
+
+} // namespace soft_hca

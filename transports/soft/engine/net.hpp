@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// All that the engine asks of an operating system beside osd: sockets, sleeping on several things,
+// random numbers. Each system has a file of its own for it.
+#pragma once
+
+#include "osd_sync.hpp"
+#include "packet_io.hpp"
+
+#include <atomic>
+
+namespace soft_hca {
+
+/// What a network interface is like.
+struct interface_info {
+    net_address address;
+    char name[64] = {};
+    std::uint32_t mtu = 1500;
+};
+
+/// Looks for an interface by its name, or by an address of it. `family` is 4 or 6.
+bool find_interface(const char *name, unsigned family, interface_info &out);
+
+/// Random bytes that nobody can guess; false when the system has none.
+[[nodiscard]] bool random_bytes(void *out, std::size_t size);
+
+/// A UDP socket. Batches that have equal sizes travel through the kernel as one.
+class udp_io final : public packet_io {
+public:
+    ~udp_io() override { close(); }
+    /// Binds to the address; a port of 0 is chosen. Zero or an error number of the system's.
+    int open(const net_address &at, bool for_data);
+    void close();
+
+    const net_address &address() const override { return address_; }
+    send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
+                     std::uint32_t &done) override;
+    std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
+    bool take_bounce(bounced &out) override;
+    int descriptor() const override { return socket_; }
+
+    /// For tests: sends each datagram by itself.
+    void set_segmentation(bool on) { segments_.store(on, std::memory_order_relaxed); }
+
+private:
+    static constexpr std::uint32_t batch = 4;
+    static constexpr std::size_t buffer_size = 65536;
+
+    int socket_ = -1;
+    net_address address_;
+    std::uint8_t *buffers_ = nullptr;
+    std::uint32_t batch_ = batch;
+    std::atomic<bool> segments_{true};
+};
+
+/// Wakes somebody who sleeps in wait_for.
+class wake_signal {
+public:
+    ~wake_signal() { close(); }
+    bool open();
+    void close();
+    bool is_open() const { return descriptor_ >= 0; }
+    void raise();
+    void clear();
+    int descriptor() const { return descriptor_; }
+
+private:
+    int descriptor_ = -1;
+};
+
+/// Descriptors to sleep on as if they were one.
+class descriptor_set {
+public:
+    ~descriptor_set() { close(); }
+    bool open();
+    void close();
+    bool add(int descriptor);
+    void remove(int descriptor);
+    int descriptor() const { return descriptor_; }
+
+private:
+    int descriptor_ = -1;
+};
+
+/// Sleeps until one of the descriptors is readable, or the deadline has passed. Negative ones are
+/// skipped.
+osd::wait_result wait_for(const int *descriptors, std::uint32_t count, osd::deadline until);
+
+/// Errors of udp_io::open that have a meaning of their own.
+bool is_address_in_use(int error);
+bool is_forbidden(int error);
+
+} // namespace soft_hca

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Every system call of the engine on Linux.
+#include "net.hpp"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstdio>
+#include <ifaddrs.h>
+#include <linux/errqueue.h>
+#include <net/if.h>
+#include <netinet/udp.h>
+#include <new>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef UDP_SEGMENT // older C libraries; the numbers are the kernel's
+#define UDP_SEGMENT 103
+#define UDP_GRO 104
+#endif
+
+namespace soft_hca {
+
+// -------------------------------------------------------------------------------- the interface
+
+namespace {
+
+bool read_address(const char *text, net_address &address)
+{
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        return address.assign(reinterpret_cast<sockaddr *>(&v4));
+    sockaddr_in6 v6{};
+    v6.sin6_family = AF_INET6;
+    if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1)
+        return address.assign(reinterpret_cast<sockaddr *>(&v6));
+    return false;
+}
+
+bool fits(const ifaddrs &entry, const char *name, const net_address &wanted, int family)
+{
+    net_address has;
+    if (entry.ifa_addr == nullptr || !has.assign(entry.ifa_addr))
+        return false;
+    if (wanted.family() != AF_UNSPEC)
+        return has.same_host(wanted);
+    return std::strcmp(entry.ifa_name, name) == 0 && has.family() == family;
+}
+
+std::uint32_t mtu_of(const char *name)
+{
+    ifreq ask{};
+    std::snprintf(ask.ifr_name, sizeof ask.ifr_name, "%s", name);
+    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool told = any >= 0 && ioctl(any, SIOCGIFMTU, &ask) == 0;
+    if (any >= 0)
+        close(any);
+    return told && ask.ifr_mtu > 0 ? static_cast<std::uint32_t>(ask.ifr_mtu) : 1500;
+}
+
+} // namespace
+
+bool find_interface(const char *name, unsigned family, interface_info &out)
+{
+    net_address wanted;
+    (void)read_address(name, wanted);
+    ifaddrs *list = nullptr;
+    if (getifaddrs(&list) != 0)
+        return false;
+    const ifaddrs *found = list;
+    while (found != nullptr && !fits(*found, name, wanted, family == 6 ? AF_INET6 : AF_INET))
+        found = found->ifa_next;
+    if (found != nullptr) {
+        (void)out.address.assign(found->ifa_addr);
+        out.address.set_port(0);
+        std::snprintf(out.name, sizeof out.name, "%s", found->ifa_name);
+        out.mtu = mtu_of(found->ifa_name);
+    }
+    freeifaddrs(list);
+    return found != nullptr;
+}
+
+bool random_bytes(void *out, std::size_t size)
+{
+    return getrandom(out, size, 0) == static_cast<ssize_t>(size);
+}
+
+// ------------------------------------------------------------------------------------------ UDP
+
+namespace {
+
+constexpr int buffer_bytes = 4 << 20;
+constexpr std::uint32_t max_segments = 64; ///< of one super-packet, in every kernel that has them
+constexpr std::uint32_t max_packets = 64;  ///< of one call
+
+void set_option(int socket, int level, int name, int value)
+{
+    // What an older kernel or a lesser right refuses costs speed, not function.
+    (void)setsockopt(socket, level, name, &value, sizeof value);
+}
+
+void set_data_options(int socket, bool v6)
+{
+    set_option(socket, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
+    set_option(socket, SOL_SOCKET, SO_RCVBUFFORCE, buffer_bytes);
+    set_option(socket, SOL_SOCKET, SO_SNDBUF, buffer_bytes);
+    set_option(socket, IPPROTO_UDP, UDP_GRO, 1);
+    set_option(socket, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVERR : IP_RECVERR, 1);
+}
+
+/// Room for a control message of one small number.
+struct small_control {
+    alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))] = {};
+};
+
+send_result result_of(int error)
+{
+    switch (error) {
+    case EFAULT:
+        return send_result::bad_memory;
+    case ECONNREFUSED:
+        return send_result::refused;
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case EHOSTDOWN:
+    case EADDRNOTAVAIL:
+    case EINVAL: // what the system says of a loopback address that is to leave the host
+    case EACCES:
+    case EPERM:
+        return send_result::unreachable;
+    default:
+        return send_result::busy;
+    }
+}
+
+/// Messages for sendmmsg. Packets of one size, and a last one that is not larger, make one message.
+class send_batch {
+public:
+    send_batch(const net_address &to, const out_packet *packets, std::uint32_t count, bool together)
+        : to_(to)
+    {
+        for (std::uint32_t i = 0; i < count;) {
+            const std::uint32_t run = together ? run_length(packets + i, count - i) : 1;
+            add(packets + i, run);
+            i += run;
+        }
+    }
+    std::uint32_t count() const { return count_; }
+    mmsghdr *messages() { return messages_; }
+    std::uint32_t packets_in(std::uint32_t message) const { return packets_[message]; }
+
+private:
+    static std::uint32_t run_length(const out_packet *packets, std::uint32_t count)
+    {
+        const std::uint32_t size = packets[0].size;
+        std::uint32_t total = size;
+        std::uint32_t run = 1;
+        while (run < count && run < max_segments && packets[run].size <= size &&
+               total + packets[run].size <= largest_payload) {
+            total += packets[run].size;
+            if (packets[run++].size < size)
+                break;
+        }
+        return run;
+    }
+
+    void add(const out_packet *packets, std::uint32_t run)
+    {
+        msghdr &m = messages_[count_].msg_hdr;
+        m = {};
+        m.msg_name = const_cast<sockaddr *>(to_.get());
+        m.msg_namelen = static_cast<socklen_t>(to_.size());
+        m.msg_iov = pieces_ + used_;
+        for (std::uint32_t i = 0; i < run; ++i)
+            for (std::uint32_t p = 0; p < packets[i].pieces; ++p)
+                pieces_[used_++] = {const_cast<void *>(packets[i].piece[p].at),
+                                    packets[i].piece[p].size};
+        m.msg_iovlen = static_cast<std::size_t>(pieces_ + used_ - m.msg_iov);
+        if (run > 1)
+            set_segment(m, controls_[count_], static_cast<std::uint16_t>(packets[0].size));
+        packets_[count_++] = run;
+    }
+
+    static void set_segment(msghdr &m, small_control &control, std::uint16_t size)
+    {
+        m.msg_control = control.bytes;
+        m.msg_controllen = CMSG_SPACE(sizeof size);
+        cmsghdr *head = CMSG_FIRSTHDR(&m);
+        head->cmsg_level = IPPROTO_UDP;
+        head->cmsg_type = UDP_SEGMENT;
+        head->cmsg_len = CMSG_LEN(sizeof size);
+        std::memcpy(CMSG_DATA(head), &size, sizeof size);
+    }
+
+    static constexpr std::uint32_t largest_payload = 65507;
+    const net_address &to_;
+    std::uint32_t count_ = 0;
+    std::uint32_t used_ = 0;
+    mmsghdr messages_[max_packets];
+    std::uint32_t packets_[max_packets];
+    small_control controls_[max_packets];
+    iovec pieces_[max_packets * out_packet::max_pieces];
+};
+
+std::size_t segment_of(msghdr &m, std::size_t size)
+{
+    for (cmsghdr *c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c))
+        if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+            int segment = 0;
+            std::memcpy(&segment, CMSG_DATA(c), sizeof segment);
+            return segment > 0 ? static_cast<std::size_t>(segment) : size;
+        }
+    return size;
+}
+
+} // namespace
+
+int udp_io::open(const net_address &at, bool for_data)
+{
+    address_ = at;
+    batch_ = for_data ? batch : 1;
+    socket_ = socket(at.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    buffers_ = new (std::nothrow) std::uint8_t[batch_ * buffer_size];
+    if (socket_ < 0 || buffers_ == nullptr) {
+        const int error = socket_ < 0 ? errno : ENOMEM;
+        close();
+        return error;
+    }
+    if (for_data)
+        set_data_options(socket_, at.family() == AF_INET6);
+    socklen_t size = net_address::capacity();
+    if (bind(socket_, at.get(), static_cast<socklen_t>(at.size())) != 0 ||
+        getsockname(socket_, address_.get(), &size) != 0) {
+        const int error = errno;
+        close();
+        return error;
+    }
+    return 0;
+}
+
+void udp_io::close()
+{
+    if (socket_ >= 0)
+        ::close(socket_);
+    socket_ = -1;
+    delete[] buffers_;
+    buffers_ = nullptr;
+}
+
+send_result udp_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
+                         std::uint32_t &done)
+{
+    done = 0;
+    int refusals = 0;
+    while (done < count) {
+        const bool together = segments_.load(std::memory_order_relaxed);
+        const std::uint32_t some = count - done < max_packets ? count - done : max_packets;
+        send_batch batch(to, packets + done, some, together);
+        const int sent = batch.count() == 1
+                             ? (sendmsg(socket_, &batch.messages()[0].msg_hdr, 0) < 0 ? -1 : 1)
+                             : sendmmsg(socket_, batch.messages(), batch.count(), 0);
+        for (int i = 0; i < sent; ++i)
+            done += batch.packets_in(static_cast<std::uint32_t>(i));
+        if (sent > 0)
+            continue;
+        // The error may be an earlier packet's, to somebody else: the system tells whoever comes.
+        if (errno == EINTR || (errno == ECONNREFUSED && ++refusals < 3))
+            continue;
+        if (together && batch.packets_in(0) > 1 &&
+            (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) {
+            set_segmentation(false); // the way has no super-packets
+            continue;
+        }
+        return result_of(errno);
+    }
+    return send_result::sent;
+}
+
+std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
+{
+    mmsghdr messages[batch];
+    iovec pieces[batch];
+    small_control controls[batch];
+    const std::uint32_t wanted = capacity < batch_ ? capacity : batch_;
+    for (std::uint32_t i = 0; i < wanted; ++i) {
+        pieces[i] = {buffers_ + i * buffer_size, buffer_size};
+        msghdr &m = messages[i].msg_hdr;
+        m = {};
+        m.msg_name = into[i].from.get();
+        m.msg_namelen = net_address::capacity();
+        m.msg_iov = &pieces[i];
+        m.msg_iovlen = 1;
+        m.msg_control = controls[i].bytes;
+        m.msg_controllen = sizeof controls[i].bytes;
+    }
+    const int got = recvmmsg(socket_, messages, wanted, MSG_DONTWAIT, nullptr);
+    for (int i = 0; i < got; ++i) {
+        into[i].bytes = static_cast<std::uint8_t *>(pieces[i].iov_base);
+        into[i].size = messages[i].msg_len;
+        into[i].segment = segment_of(messages[i].msg_hdr, messages[i].msg_len);
+    }
+    return got > 0 ? static_cast<std::uint32_t>(got) : 0;
+}
+
+bool udp_io::take_bounce(bounced &out)
+{
+    alignas(cmsghdr) char control[512];
+    iovec piece{out.bytes, sizeof out.bytes};
+    msghdr m{};
+    m.msg_name = out.to.get();
+    m.msg_namelen = net_address::capacity();
+    m.msg_iov = &piece;
+    m.msg_iovlen = 1;
+    m.msg_control = control;
+    m.msg_controllen = sizeof control;
+    const ssize_t got = recvmsg(socket_, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
+    if (got < 0)
+        return false;
+    out.size = static_cast<std::size_t>(got);
+    out.why = send_result::busy;
+    for (cmsghdr *c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c))
+        if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
+            (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR)) {
+            sock_extended_err error{};
+            std::memcpy(&error, CMSG_DATA(c), sizeof error);
+            out.why = result_of(static_cast<int>(error.ee_errno));
+        }
+    return true;
+}
+
+bool is_address_in_use(int error)
+{
+    return error == EADDRINUSE;
+}
+
+bool is_forbidden(int error)
+{
+    return error == EACCES;
+}
+
+// ------------------------------------------------------------------------------------- sleeping
+
+bool wake_signal::open()
+{
+    descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return is_open();
+}
+
+void wake_signal::close()
+{
+    if (is_open())
+        ::close(descriptor_);
+    descriptor_ = -1;
+}
+
+void wake_signal::raise()
+{
+    (void)eventfd_write(descriptor_, 1);
+}
+
+void wake_signal::clear()
+{
+    eventfd_t count;
+    (void)eventfd_read(descriptor_, &count);
+}
+
+bool descriptor_set::open()
+{
+    descriptor_ = epoll_create1(EPOLL_CLOEXEC);
+    return descriptor_ >= 0;
+}
+
+void descriptor_set::close()
+{
+    if (descriptor_ >= 0)
+        ::close(descriptor_);
+    descriptor_ = -1;
+}
+
+bool descriptor_set::add(int descriptor)
+{
+    epoll_event event{};
+    event.events = EPOLLIN;
+    return epoll_ctl(descriptor_, EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+void descriptor_set::remove(int descriptor)
+{
+    (void)epoll_ctl(descriptor_, EPOLL_CTL_DEL, descriptor, nullptr);
+}
+
+osd::wait_result wait_for(const int *descriptors, std::uint32_t count, osd::deadline until)
+{
+    pollfd watched[40];
+    nfds_t used = 0;
+    for (std::uint32_t i = 0; i < count && used < 40; ++i)
+        if (descriptors[i] >= 0)
+            watched[used++] = {descriptors[i], POLLIN, 0};
+    timespec left{};
+    if (!until.is_never()) {
+        const std::int64_t ns = until.at_ns() < 0 ? 0 : until.at_ns() - osd::now_ns();
+        if (ns > 0)
+            left = {static_cast<std::time_t>(ns / 1'000'000'000),
+                    static_cast<long>(ns % 1'000'000'000)};
+    }
+    const int ready = ppoll(watched, used, until.is_never() ? nullptr : &left, nullptr);
+    if (ready < 0 && errno == EINTR)
+        return osd::wait_result::interrupted;
+    return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
+}
+
+} // namespace soft_hca

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the engine needs of a network: send datagrams, receive datagrams, sleep until some come.
+#pragma once
+
+#include "osd_address.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace soft_hca {
+
+/// Where a datagram comes from or goes to: IPv4 or IPv6 address and port.
+class net_address {
+public:
+    net_address() { std::memset(&storage_, 0, sizeof storage_); }
+
+    /// False, and no change, for another family.
+    bool assign(const sockaddr *from)
+    {
+        const std::size_t size = size_of(from->sa_family);
+        if (size != 0)
+            std::memcpy(&storage_, from, size);
+        return size != 0;
+    }
+    sockaddr *get() { return &storage_.any; }
+    const sockaddr *get() const { return &storage_.any; }
+    std::size_t size() const { return size_of(family()); }
+    static constexpr std::size_t capacity() { return sizeof(storage); }
+    int family() const { return storage_.any.sa_family; }
+    /// In host byte order.
+    std::uint16_t port() const { return swapped(storage_.v4.sin_port); }
+    void set_port(std::uint16_t port) { storage_.v4.sin_port = swapped(port); }
+
+    bool same_host(const net_address &other) const
+    {
+        if (family() != other.family())
+            return false;
+        if (family() == AF_INET)
+            return storage_.v4.sin_addr.s_addr == other.storage_.v4.sin_addr.s_addr;
+        return std::memcmp(&storage_.v6.sin6_addr, &other.storage_.v6.sin6_addr,
+                           sizeof(in6_addr)) == 0;
+    }
+    friend bool operator==(const net_address &a, const net_address &b)
+    {
+        return a.storage_.v4.sin_port == b.storage_.v4.sin_port && a.same_host(b);
+    }
+
+private:
+    static std::size_t size_of(int family)
+    {
+        return family == AF_INET    ? sizeof(sockaddr_in)
+               : family == AF_INET6 ? sizeof(sockaddr_in6)
+                                    : 0;
+    }
+    static std::uint16_t swapped(std::uint16_t port)
+    {
+        std::uint8_t bytes[2];
+        std::memcpy(bytes, &port, 2);
+        return static_cast<std::uint16_t>(bytes[0] << 8 | bytes[1]);
+    }
+
+    // The port of both stands at the same place.
+    union storage {
+        sockaddr any;
+        sockaddr_in v4;
+        sockaddr_in6 v6;
+    } storage_;
+};
+
+struct bytes_view {
+    const void *at;
+    std::size_t size;
+};
+
+/// A datagram to be sent, in pieces: a header, and memory that nobody copies before.
+struct out_packet {
+    static constexpr std::uint32_t max_pieces = 5;
+    std::uint8_t header[128];
+    bytes_view piece[max_pieces]; ///< the first is usually the header
+    std::uint32_t pieces;
+    std::uint32_t size;
+
+    void begin() { pieces = size = 0; }
+    void add(const void *at, std::size_t bytes)
+    {
+        if (bytes == 0)
+            return;
+        piece[pieces++] = {at, bytes};
+        size += static_cast<std::uint32_t>(bytes);
+    }
+};
+
+enum class send_result {
+    sent,
+    busy,        ///< the network takes no more at the moment
+    unreachable, ///< there is no way to that address
+    refused,     ///< nobody is there
+    bad_memory,  ///< a piece of the next packet cannot be read
+};
+
+/// What was received: one or more datagrams of the same sender, each of `segment` bytes but the
+/// last.
+struct in_packets {
+    net_address from;
+    std::uint8_t *bytes = nullptr;
+    std::size_t size = 0;
+    std::size_t segment = 0;
+};
+
+/// A datagram of ours that found nobody: who sent it can be told from its own header.
+struct bounced {
+    net_address to;
+    send_result why;
+    std::uint8_t bytes[128];
+    std::size_t size;
+};
+
+/// Sends may come from any thread; receiving and taking bounces is for one thread at a time.
+class packet_io {
+public:
+    packet_io() = default;
+    packet_io(const packet_io &) = delete;
+    packet_io &operator=(const packet_io &) = delete;
+    virtual ~packet_io() {}
+
+    virtual const net_address &address() const = 0;
+    /// Sends all to one address, in order. `done` is the number that went; the result tells about
+    /// the next.
+    virtual send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
+                             std::uint32_t &done) = 0;
+    /// Takes what has arrived; valid until the next call. Returns how many entries were filled.
+    virtual std::uint32_t receive(in_packets *into, std::uint32_t capacity) = 0;
+    virtual bool take_bounce(bounced &out) = 0;
+    /// Readable for the system's poll when there is something to receive.
+    virtual int descriptor() const = 0;
+    /// Something may still come without the descriptor saying so, not before this time.
+    virtual std::int64_t due_ns() const { return INT64_MAX; }
+};
+
+} // namespace soft_hca

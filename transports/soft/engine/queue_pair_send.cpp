@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The sending half of a queue pair: which packet is next, what it is made of, and completions.
+#include "device.hpp"
+#include "queue_pair.hpp"
+
+#include <algorithm>
+
+namespace soft_hca {
+
+namespace {
+
+constexpr std::uint32_t immediate_part = UINT32_MAX; ///< offset of the packet behind a write
+constexpr std::uint32_t first_probe_us = 10'000;
+constexpr std::uint32_t longest_probe_us = 500'000;
+
+bool is_question(const request &r)
+{
+    return r.kind == work::read || r.kind == work::fetch_add || r.kind == work::compare_swap;
+}
+
+bool is_message(const request &r)
+{
+    return r.kind == work::send;
+}
+
+rdmap opcode_of(const request &r)
+{
+    const bool solicited = (r.flags & request_solicited) != 0;
+    switch (r.kind) {
+    case work::write:
+    case work::write_immediate:
+        return rdmap::write;
+    case work::read:
+        return rdmap::read_request;
+    case work::fetch_add:
+    case work::compare_swap:
+        return rdmap::atomic_request;
+    default:
+        if ((r.flags & request_invalidate) != 0)
+            return solicited ? rdmap::send_solicited_invalidate : rdmap::send_invalidate;
+        return solicited ? rdmap::send_solicited : rdmap::send;
+    }
+}
+
+/// Adds [offset, offset + size) of the local memory to a packet.
+void gather(out_packet &out, const request &r, std::uint32_t offset, std::uint32_t size)
+{
+    for (std::uint32_t i = 0; i < r.segments && size != 0; ++i) {
+        const local_segment &s = r.local[i];
+        if (offset >= s.length) {
+            offset -= s.length;
+            continue;
+        }
+        const std::uint32_t part = std::min(s.length - offset, size);
+        out.add(reinterpret_cast<const void *>(static_cast<std::uintptr_t>(s.address + offset)),
+                part);
+        offset = 0;
+        size -= part;
+    }
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------- what is sent next
+
+void queue_pair::pump(std::int64_t now)
+{
+    if (state_ == state::dead)
+        return flush();
+    if (!connected())
+        return;
+    out_packet packets[batch];
+    std::uint32_t psns[batch];
+    for (;;) {
+        const std::uint32_t seen = sends_.tail();
+        std::uint32_t count = 0;
+        while (count < batch && next_packet(now, psns[count])) {
+            packets[count].begin();
+            if (!build(packets[count], psns[count]))
+                return; // the connection is over
+            ++count;
+        }
+        if (!connected())
+            return;
+        if (count != 0)
+            transmit(packets, psns, count);
+        in_flight_.store(tx_.in_flight());
+        taken_.store(next_send_, std::memory_order_relaxed);
+        if (!connected() || tx_.lost() != 0)
+            break; // the network takes no more now
+        if (count < batch && sends_.tail() == seen)
+            break;
+    }
+    if (connected() && starving_.load() && !receives_.empty()) {
+        starving_.store(false);
+        if (told_credit_ != credit())
+            send_ack();
+    }
+    close_when_drained(now);
+    update_due();
+}
+
+bool queue_pair::next_packet(std::int64_t now, std::uint32_t &psn)
+{
+    if (blocked_until_ > now)
+        return false;
+    if (tx_.empty())
+        resend_from_ = now;
+    if (tx_.lost() != 0) {
+        psn = tx_.take_lost(now);
+        return true;
+    }
+    if (tx_.full())
+        return false;
+    // Answers and requests take turns.
+    if (responses_turn_ && next_response(now, psn)) {
+        responses_turn_ = false;
+        return true;
+    }
+    if (next_request(now, psn)) {
+        responses_turn_ = true;
+        return true;
+    }
+    return connected() && next_response(now, psn);
+}
+
+bool queue_pair::next_response(std::int64_t now, std::uint32_t &psn)
+{
+    if (response_next_ == response_tail_)
+        return false;
+    response &r = responses_[response_next_ & (max_responses_ - 1)];
+    const bool read = r.opcode == rdmap::read_response;
+    psn = tx_.next();
+    sent_packet &packet = tx_.push(now);
+    packet.from = sent_packet::origin::response;
+    packet.source = &r;
+    packet.offset = r.sent;
+    packet.length = read ? std::min(r.size - r.sent, payload_room(r.opcode)) : 0;
+    r.sent += packet.length;
+    packet.last = r.sent == r.size || !read;
+    if (packet.last)
+        ++response_next_;
+    return true;
+}
+
+bool queue_pair::may_start(request &r)
+{
+    if ((r.flags & request_fence) != 0 && questions_out_ != 0)
+        return false;
+    if (is_question(r))
+        return questions_out_ < max_questions_;
+    if (is_message(r) && !before(send_msn_, peer_credit_)) {
+        out_of_credit_ = true;
+        return false;
+    }
+    return true;
+}
+
+bool queue_pair::keys_hold(const request &r, std::uint32_t rights)
+{
+    for (std::uint32_t i = 0; i < r.segments; ++i) {
+        const local_segment &s = r.local[i];
+        access_fault fault;
+        if (s.length != 0 &&
+            of->memory.find(s.key, with.domain, rights, s.address, s.length, fault) == nullptr)
+            return false;
+    }
+    return true;
+}
+
+void queue_pair::begin(request &r)
+{
+    r.moved = 0;
+    begun_ = true;
+    if (r.kind == work::bind ? !bind_window(r)
+                             : !keys_hold(r, is_question(r) ? local_write : local_read)) {
+        const close_info why{close_code::terminate, fault::local_catastrophic, 0};
+        closing_ = why;
+        fail_connection(connection_event::broken, &r, work_status::local_protection);
+        return;
+    }
+    if (is_message(r))
+        r.msn = send_msn_++;
+    if (is_question(r)) {
+        r.msn = read_msn_++;
+        r.token = next_token_++;
+        ++questions_out_;
+    }
+}
+
+bool queue_pair::bind_window(request &r)
+{
+    r.done = true;
+    r.immediate =
+        of->bind(*r.window, *r.target, r.remote.address, r.remote.length, r.window_rights);
+    return r.immediate != 0;
+}
+
+bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
+{
+    while (next_send_ != sends_.tail()) {
+        request &r = sends_.at(next_send_);
+        if (!begun_) {
+            if (!may_start(r))
+                return false;
+            begin(r);
+            if (!connected())
+                return false;
+        }
+        if (r.kind == work::bind) {
+            begun_ = false;
+            ++next_send_;
+            release_done();
+            continue;
+        }
+        const bool immediate = r.kind == work::write_immediate && write_sent_;
+        if (immediate && !before(send_msn_, peer_credit_)) {
+            out_of_credit_ = true;
+            return false;
+        }
+        psn = tx_.next();
+        sent_packet &packet = tx_.push(now);
+        packet.from = sent_packet::origin::request;
+        packet.source = &r;
+        bool over = true;
+        if (immediate) {
+            r.msn = send_msn_++;
+            packet.offset = immediate_part;
+        } else if (!is_question(r)) {
+            packet.offset = r.moved;
+            packet.length = std::min(r.length - r.moved, payload_room(opcode_of(r)));
+            r.moved += packet.length;
+            over = r.moved == r.length;
+            write_sent_ = over && r.kind == work::write_immediate;
+            over = over && !write_sent_;
+        }
+        packet.last = over;
+        if (over) {
+            r.last_psn = psn;
+            begun_ = write_sent_ = false;
+            ++next_send_;
+        }
+        return true;
+    }
+    return false;
+}
+
+// -------------------------------------------------------------------------------------- packets
+
+std::uint32_t queue_pair::payload_room(rdmap opcode) const
+{
+    return max_datagram_ - static_cast<std::uint32_t>(base_size + header_size(opcode));
+}
+
+/// Carries the newest acknowledgement, too.
+base_header queue_pair::make_base(packet_kind kind, std::uint32_t psn)
+{
+    told_credit_ = credit();
+    if (!rx_.holds_any() && !not_ready_) {
+        ack_owed_ = ack_now_ = false;
+        ack_due_ = 0;
+    }
+    unacknowledged_ = 0;
+    return {kind, 0, peer_id_, peer_tag_, id, psn, rx_.next(), told_credit_};
+}
+
+bool queue_pair::build(out_packet &out, std::uint32_t psn)
+{
+    const sent_packet &packet = tx_.at(psn);
+    const bool probe = packet.from == sent_packet::origin::none;
+    const std::size_t size =
+        write_base(out.header, make_base(probe ? packet_kind::probe : packet_kind::data, psn));
+    out.add(out.header, size);
+    if (packet.from == sent_packet::origin::request)
+        build_request(out, packet);
+    else if (packet.from == sent_packet::origin::response)
+        return build_response(out, packet);
+    return true;
+}
+
+namespace {
+
+/// The DDP header lies behind the base header, in the same piece.
+void add_segment_header(out_packet &out, const ddp_segment &s)
+{
+    const std::size_t size = write_segment(out.header + base_size, s);
+    out.piece[0].size += size;
+    out.size += static_cast<std::uint32_t>(size);
+}
+
+void describe_atomic(ddp_segment &s, const request &r)
+{
+    const bool add = r.kind == work::fetch_add;
+    s.request_id = r.token;
+    s.source_stag = r.remote.key;
+    s.source_offset = r.remote.address;
+    s.atomic = add ? atomic_code::fetch_add : atomic_code::compare_swap;
+    s.swap_or_add = add ? r.compare_or_add : r.swap;
+    s.swap_or_add_mask = add ? 0 : UINT64_MAX; // one number of 64 bits in both cases
+    s.compare = add ? 0 : r.compare_or_add;
+    s.compare_mask = add ? 0 : UINT64_MAX;
+}
+
+} // namespace
+
+void queue_pair::build_request(out_packet &out, const sent_packet &packet)
+{
+    const request &r = *static_cast<const request *>(packet.source);
+    ddp_segment s;
+    s.opcode = opcode_of(r);
+    s.last = packet.offset + packet.length == r.length;
+    s.msn = r.msn;
+    if (packet.offset == immediate_part) {
+        s.opcode =
+            (r.flags & request_solicited) != 0 ? rdmap::immediate_solicited : rdmap::immediate;
+        s.last = true;
+        s.immediate = r.immediate;
+    } else if (s.opcode == rdmap::read_request) {
+        s.last = true;
+        s.sink_stag = r.token;
+        s.read_size = r.length;
+        s.source_stag = r.remote.key;
+        s.source_offset = r.remote.address;
+    } else if (s.opcode == rdmap::atomic_request) {
+        s.last = true;
+        describe_atomic(s, r);
+    } else if (s.opcode == rdmap::write) {
+        s.stag = r.remote.key;
+        s.offset = r.remote.address + packet.offset;
+    } else {
+        s.invalidate = r.remote.key;
+        s.message_offset = packet.offset;
+    }
+    add_segment_header(out, s);
+    gather(out, r, packet.offset, packet.length);
+}
+
+/// False when the peer may not read there any more.
+bool queue_pair::build_response(out_packet &out, const sent_packet &packet)
+{
+    const response &r = *static_cast<const response *>(packet.source);
+    ddp_segment s;
+    s.opcode = r.opcode;
+    s.last = packet.last;
+    if (r.opcode == rdmap::atomic_response) {
+        s.msn = r.msn;
+        s.request_id = r.sink_stag;
+        s.original = r.original;
+        add_segment_header(out, s);
+        return true;
+    }
+    s.stag = r.sink_stag;
+    s.offset = r.sink_offset + packet.offset;
+    const std::uint64_t from = r.source_offset + packet.offset;
+    access_fault fault;
+    if (packet.length != 0 && of->memory.find(r.source_stag, with.domain, remote_read, from,
+                                              packet.length, fault) == nullptr) {
+        closing_ = {close_code::terminate, fault::invalid_stag, r.request_psn};
+        fail_connection(connection_event::broken, nullptr, work_status::flushed);
+        return false;
+    }
+    add_segment_header(out, s);
+    out.add(reinterpret_cast<const void *>(static_cast<std::uintptr_t>(from)), packet.length);
+    return true;
+}
+
+void queue_pair::transmit(out_packet *packets, const std::uint32_t *psns, std::uint32_t count)
+{
+    std::uint32_t done = 0;
+    const send_result result = home->io().send(peer_, packets, count, done);
+    counted.packets_out += done;
+    if (result == send_result::bad_memory) {
+        const sent_packet &packet = tx_.at(psns[done]);
+        closing_ = {close_code::terminate, fault::local_catastrophic, 0};
+        fail_connection(connection_event::broken,
+                        packet.from == sent_packet::origin::request
+                            ? static_cast<request *>(packet.source)
+                            : nullptr,
+                        work_status::local_protection);
+        return;
+    }
+    for (; done < count; ++done)
+        tx_.mark_lost(psns[done]);
+}
+
+/// A packet that takes no sequence number.
+void queue_pair::send_plain(packet_kind kind, const std::uint8_t *body, std::size_t size,
+                            std::uint16_t flags)
+{
+    out_packet out;
+    out.begin();
+    base_header base = make_base(kind, tx_.next());
+    base.flags = flags;
+    out.add(out.header, write_base(out.header, base));
+    out.add(body, size);
+    std::uint32_t done = 0;
+    // One that does not go is as good as one that is lost on the way.
+    (void)home->io().send(peer_, &out, 1, done);
+    counted.packets_out += done;
+}
+
+void queue_pair::send_ack()
+{
+    std::uint32_t words[max_sack_words];
+    const std::uint32_t count = rx_.describe(words, max_sack_words);
+    std::uint8_t body[4 + sizeof words];
+    const std::uint16_t flags = not_ready_ ? flag_receiver_not_ready : 0;
+    const std::size_t size = write_sack(body, words, count);
+    send_plain(packet_kind::ack, body, size, flags);
+    ack_owed_ = ack_now_ = not_ready_ = false;
+    ack_due_ = 0;
+}
+
+void queue_pair::send_probe(std::int64_t now)
+{
+    if (tx_.full())
+        return;
+    if (tx_.empty())
+        resend_from_ = now;
+    const std::uint32_t psn = tx_.next();
+    (void)tx_.push(now);
+    out_packet out;
+    out.begin();
+    (void)build(out, psn);
+    transmit(&out, &psn, 1);
+    probe_delay_us_ = std::clamp(2 * probe_delay_us_, first_probe_us, longest_probe_us);
+    probe_due_ = now + std::int64_t{probe_delay_us_} * 1000;
+}
+
+// ---------------------------------------------------------------------------------- completions
+
+void queue_pair::complete(request &r, work_status status, std::uint32_t length,
+                          completion_queue *to)
+{
+    const bool silent = status == work_status::success && (r.flags & request_silent) != 0;
+    if (silent || to == nullptr)
+        return;
+    to->push(
+        {&r, length, 0, id, static_cast<std::uint8_t>(home->index()), status, false, false, false});
+}
+
+/// In post order: what is done waits for those before it.
+void queue_pair::release_done()
+{
+    while (sends_.head() != next_send_) {
+        request &r = sends_.at(sends_.head());
+        if (!r.done)
+            break;
+        sends_.pop();
+        complete(r, r.status, r.length, with.send_queue);
+    }
+}
+
+void queue_pair::flush()
+{
+    // Behind the first that was not done none counts as done, though its data may have arrived.
+    bool failed = false;
+    while (!sends_.empty()) {
+        request &r = sends_.at(sends_.head());
+        const bool own_status = r.done && (!failed || r.status != work_status::success);
+        const work_status status = own_status ? r.status : work_status::flushed;
+        failed = failed || status != work_status::success;
+        sends_.pop();
+        complete(r, status, r.length, with.send_queue);
+    }
+    next_send_ = sends_.head();
+    taken_.store(next_send_, std::memory_order_relaxed);
+    if (receiving_ != nullptr) {
+        request &r = *receiving_;
+        receiving_ = nullptr;
+        complete(r, work_status::flushed, 0, with.receive_queue);
+    }
+    while (!receives_.empty()) {
+        request &r = receives_.at(receives_.head());
+        receives_.pop();
+        complete(r, work_status::flushed, 0, with.receive_queue);
+    }
+}
+
+} // namespace soft_hca

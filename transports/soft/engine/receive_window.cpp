@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "receive_window.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace soft_hca {
+
+void receive_window::start(std::uint32_t first_psn)
+{
+    forget();
+    next_ = first_psn;
+}
+
+void receive_window::forget()
+{
+    for (std::uint32_t i = 0; held_ != 0 && i < capacity; ++i)
+        if (slots_[i] != nullptr) {
+            std::free(slots_[i]);
+            slots_[i] = nullptr;
+            --held_;
+        }
+    bytes_ = 0;
+    slots_.reset();
+}
+
+bool receive_window::keep(std::uint32_t psn, const std::uint8_t *bytes, std::size_t size)
+{
+    if (slots_ == nullptr)
+        slots_.reset(new (std::nothrow) kept *[capacity]());
+    if (slots_ == nullptr || slots_[psn % capacity] != nullptr || bytes_ + size > max_bytes)
+        return false;
+    void *memory = std::malloc(sizeof(kept) + size);
+    if (memory == nullptr)
+        return false;
+    kept *item = new (memory) kept{size};
+    std::memcpy(item->bytes(), bytes, size);
+    slots_[psn % capacity] = item;
+    ++held_;
+    bytes_ += size;
+    return true;
+}
+
+void receive_window::drop_next()
+{
+    kept *&item = slots_[next_ % capacity];
+    bytes_ -= item->size;
+    std::free(item);
+    item = nullptr;
+    --held_;
+}
+
+std::uint32_t receive_window::describe(std::uint32_t *words, std::uint32_t max_words) const
+{
+    std::uint32_t used = 0;
+    for (std::uint32_t w = 0; w < max_words; ++w)
+        words[w] = 0;
+    for (std::uint32_t i = 0; held_ != 0 && i < max_words * 32 && i + 1 < capacity; ++i)
+        if (slots_[(next_ + 1 + i) % capacity] != nullptr) {
+            words[i / 32] |= 1u << (i % 32);
+            used = i / 32 + 1;
+        }
+    return used;
+}
+
+} // namespace soft_hca

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Puts packets in order: what comes too early is kept until those before it have come.
+#pragma once
+
+#include "serial.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace soft_hca {
+
+class receive_window {
+public:
+    static constexpr std::uint32_t capacity = 256; ///< how far ahead a packet may be
+    static constexpr std::size_t max_bytes = 8u << 20;
+
+    enum class place { in_order, early, old, far };
+
+    ~receive_window() { forget(); }
+    void start(std::uint32_t first_psn);
+    void forget();
+
+    std::uint32_t next() const { return next_; }
+    place place_of(std::uint32_t psn) const
+    {
+        const std::int32_t ahead = distance(next_, psn);
+        if (ahead == 0)
+            return place::in_order;
+        if (ahead < 0)
+            return ahead >= -static_cast<std::int32_t>(2 * capacity) ? place::old : place::far;
+        return ahead < static_cast<std::int32_t>(capacity) ? place::early : place::far;
+    }
+    /// The packet numbered next() was taken.
+    void advance() { ++next_; }
+    /// Copies an early packet. False when it is here already or there is no memory for it.
+    bool keep(std::uint32_t psn, const std::uint8_t *bytes, std::size_t size);
+    bool holds_any() const { return held_ != 0; }
+    bool holds(std::uint32_t psn) const { return held_ != 0 && slots_[psn % capacity] != nullptr; }
+
+    struct kept {
+        std::size_t size;
+        std::uint8_t *bytes() { return reinterpret_cast<std::uint8_t *>(this + 1); }
+    };
+    /// The kept packet numbered next(), or null. It stays kept until drop_next().
+    kept *peek_next() { return held_ == 0 ? nullptr : slots_[next_ % capacity]; }
+    void drop_next();
+
+    /// Selective acknowledgement: bit i of word w stands for the packet next() + 1 + 32 * w + i.
+    /// Returns the number of words that are not all zero.
+    std::uint32_t describe(std::uint32_t *words, std::uint32_t max_words) const;
+
+private:
+    std::uint32_t next_ = 0;
+    std::uint32_t held_ = 0;
+    std::size_t bytes_ = 0;
+    std::unique_ptr<kept *[]> slots_; ///< made when first needed
+};
+
+} // namespace soft_hca

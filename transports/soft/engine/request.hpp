@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Work requests and completions.
+#pragma once
+
+#include <cstdint>
+
+namespace soft_hca {
+
+struct queue_pair;
+
+inline constexpr std::uint32_t max_segments = 4;
+
+/// Local memory. Of one with length 0 nothing else is looked at.
+struct local_segment {
+    std::uint64_t address;
+    std::uint32_t length;
+    std::uint32_t key;
+};
+
+/// Memory of the peer.
+struct remote_segment {
+    std::uint64_t address;
+    std::uint32_t length;
+    std::uint32_t key;
+};
+
+enum class work : std::uint8_t {
+    send,
+    write,
+    write_immediate,
+    read,
+    fetch_add,
+    compare_swap,
+    bind, ///< a window: see device::bind_window
+    receive,
+};
+
+enum request_flags : std::uint8_t {
+    request_silent = 1,     ///< a success makes no completion
+    request_fence = 2,      ///< waits for the reads and atomics before it
+    request_solicited = 4,  ///< the peer's completion is a solicited one
+    request_invalidate = 8, ///< send: takes `remote.key` away from the peer
+};
+
+enum class work_status : std::uint8_t {
+    success,
+    flushed,
+    local_length,
+    local_protection,
+    remote_access,
+    remote_operation,
+    transport,
+};
+
+struct memory_region;
+
+/// A posted operation. The memory is the caller's and stays in place until the completion was
+/// taken; of a silent one, until a later one's was.
+struct request {
+    void *context;
+    local_segment local[max_segments];
+    remote_segment remote;
+    std::uint64_t compare_or_add;
+    std::uint64_t swap;
+    memory_region *window; ///< bind
+    memory_region *target; ///< bind
+    std::uint32_t window_rights;
+    std::uint32_t immediate;
+    std::uint32_t length; ///< sum of the local segments
+    std::uint8_t segments;
+    work kind;
+    std::uint8_t flags;
+
+    // The engine's, while it is posted.
+    bool done;
+    work_status status;
+    std::uint32_t msn;      ///< of the message it is, or of the immediate data behind it
+    std::uint32_t moved;    ///< bytes that were sent, or that have come
+    std::uint32_t token;    ///< read or atomic: what the response has to name
+    std::uint32_t last_psn; ///< of the last packet, once that was sent
+};
+
+struct completion_record {
+    request *of;
+    std::uint32_t length; ///< received
+    std::uint32_t immediate;
+    std::uint32_t pair; ///< id of the queue pair, for completion_queue::receiver_of
+    std::uint8_t shard; ///< the same
+    work_status status;
+    bool has_immediate;
+    bool solicited;
+    bool invalidated; ///< the peer took a key away, `immediate`
+};
+
+} // namespace soft_hca

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Round-trip time and retransmission timeout (RFC 6298, in microseconds).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace soft_hca {
+
+class rtt_estimator {
+public:
+    static constexpr std::uint32_t first_rto_us = 20'000;
+    static constexpr std::uint32_t min_rto_us = 5'000;
+    static constexpr std::uint32_t max_rto_us = 500'000;
+    static constexpr std::uint32_t granularity_us = 1'000; ///< of the timers that use it
+
+    void sample(std::uint32_t rtt_us)
+    {
+        if (srtt_us_ == 0) {
+            srtt_us_ = std::max(rtt_us, 1u);
+            rttvar_us_ = rtt_us / 2;
+        } else {
+            const std::uint32_t off = rtt_us > srtt_us_ ? rtt_us - srtt_us_ : srtt_us_ - rtt_us;
+            rttvar_us_ = (3 * rttvar_us_ + off) / 4;
+            srtt_us_ = std::max((7 * srtt_us_ + rtt_us) / 8, 1u);
+        }
+        least_us_ = std::min(least_us_, rtt_us);
+        backoff_ = 0;
+    }
+    void back_off() { backoff_ = std::min(backoff_ + 1, 16u); }
+    void progress() { backoff_ = 0; }
+
+    std::uint32_t rto_us() const
+    {
+        const std::uint32_t base =
+            srtt_us_ == 0 ? first_rto_us : srtt_us_ + std::max(granularity_us, 4 * rttvar_us_);
+        const std::uint64_t backed = std::uint64_t{std::max(base, min_rto_us)} << backoff_;
+        return static_cast<std::uint32_t>(std::min<std::uint64_t>(backed, max_rto_us));
+    }
+    std::uint32_t srtt_us() const { return srtt_us_; }
+    std::uint32_t least_us() const { return least_us_; }
+
+private:
+    std::uint32_t srtt_us_ = 0; ///< 0: no sample yet
+    std::uint32_t rttvar_us_ = 0;
+    std::uint32_t least_us_ = UINT32_MAX;
+    std::uint32_t backoff_ = 0;
+};
+
+} // namespace soft_hca

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "send_window.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace soft_hca {
+
+bool send_window::open(std::uint32_t capacity)
+{
+    packets_.reset(new (std::nothrow) sent_packet[capacity]);
+    mask_ = capacity - 1;
+    return packets_ != nullptr;
+}
+
+void send_window::start(std::uint32_t first_psn)
+{
+    oldest_ = next_ = first_psn;
+    lost_ = 0;
+    latest_ns_ = 0;
+}
+
+sent_packet &send_window::push(std::int64_t now)
+{
+    sent_packet &packet = at(next_++);
+    packet = {};
+    packet.sent_ns = now;
+    return packet;
+}
+
+/// A packet has arrived. Karn: one that was sent twice tells nothing about the time.
+void send_window::note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now)
+{
+    const std::int64_t us = std::max<std::int64_t>((now - packet.sent_ns) / 1000, 0);
+    // Answered sooner than possible: it is the first copy that arrived, not the second.
+    if (packet.again && rtt.srtt_us() != 0 && us < rtt.least_us())
+        return;
+    latest_ns_ = std::max(latest_ns_, packet.sent_ns);
+    if (!packet.again)
+        rtt.sample(static_cast<std::uint32_t>(std::min<std::int64_t>(us, 60'000'000)));
+}
+
+void send_window::pop(rtt_estimator &rtt, std::int64_t now)
+{
+    const sent_packet &packet = at(oldest_);
+    if (!packet.sacked)
+        note(packet, rtt, now);
+    lost_ -= packet.lost ? 1 : 0;
+    ++oldest_;
+}
+
+void send_window::acknowledge_selectively(std::uint32_t ack, const std::uint32_t *words,
+                                          std::uint32_t count, rtt_estimator &rtt, std::int64_t now)
+{
+    std::uint32_t highest = ack;
+    for (std::uint32_t i = 0; i < count * 32; ++i) {
+        if ((words[i / 32] >> (i % 32) & 1) == 0)
+            continue;
+        const std::uint32_t psn = ack + 1 + i;
+        if (!before(psn, next_))
+            break;
+        highest = psn;
+        sent_packet &packet = at(psn);
+        if (before(psn, oldest_) || packet.sacked)
+            continue;
+        note(packet, rtt, now);
+        packet.sacked = true;
+        lost_ -= packet.lost ? 1 : 0;
+        packet.lost = false;
+    }
+    find_lost(highest, rtt);
+}
+
+/// Lost is what several later ones have overtaken, or one that was sent much later.
+void send_window::find_lost(std::uint32_t highest, const rtt_estimator &rtt)
+{
+    const std::int64_t patience = patience_ns(rtt);
+    for (std::uint32_t psn = oldest_; before(psn, next_); ++psn) {
+        sent_packet &packet = at(psn);
+        if (packet.sacked || packet.lost)
+            continue;
+        const bool overtaken =
+            !packet.again && distance(psn, highest) >= static_cast<std::int32_t>(reorder_threshold);
+        if (overtaken || packet.sent_ns + patience < latest_ns_) {
+            packet.lost = true;
+            ++lost_;
+        }
+    }
+}
+
+std::uint32_t send_window::take_lost(std::int64_t now)
+{
+    std::uint32_t psn = oldest_;
+    while (!at(psn).lost)
+        ++psn;
+    sent_packet &packet = at(psn);
+    packet.lost = false;
+    packet.again = true;
+    packet.sent_ns = now;
+    --lost_;
+    ++resent_;
+    return psn;
+}
+
+void send_window::mark_lost(std::uint32_t psn)
+{
+    sent_packet &packet = at(psn);
+    if (packet.lost || packet.sacked)
+        return;
+    packet.lost = true;
+    ++lost_;
+}
+
+void send_window::timed_out()
+{
+    for (std::uint32_t psn = oldest_; before(psn, next_); ++psn)
+        if (!at(psn).sacked)
+            return mark_lost(psn);
+}
+
+} // namespace soft_hca

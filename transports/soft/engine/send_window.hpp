@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The packets that were sent and not yet acknowledged: which to send again, and when.
+//
+// A packet is not kept as bytes but as what it is made of: `source` and a part of it.
+#pragma once
+
+#include "rtt.hpp"
+#include "serial.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace soft_hca {
+
+struct sent_packet {
+    enum class origin : std::uint8_t { none, request, response };
+    void *source = nullptr;
+    std::int64_t sent_ns = 0;
+    std::uint32_t offset = 0;
+    std::uint32_t length = 0;
+    origin from = origin::none;
+    bool last = false; ///< of its source
+    bool sacked = false;
+    bool lost = false;
+    bool again = false; ///< was sent more than once
+};
+
+class send_window {
+public:
+    static constexpr std::uint32_t reorder_threshold = 3;
+
+    /// False when out of memory. The capacity is a power of two.
+    bool open(std::uint32_t capacity);
+    void start(std::uint32_t first_psn);
+
+    std::uint32_t next() const { return next_; }
+    std::uint32_t oldest() const { return oldest_; }
+    std::uint32_t in_flight() const { return next_ - oldest_; }
+    bool empty() const { return next_ == oldest_; }
+    bool full() const { return in_flight() == mask_ + 1; }
+    sent_packet &at(std::uint32_t psn) { return packets_[psn & mask_]; }
+    /// For a packet that is sent now; numbered next() before the call.
+    sent_packet &push(std::int64_t now);
+
+    /// An acknowledgement can only be of what was sent and not acknowledged before (B3).
+    bool is_plausible(std::uint32_t ack) const { return ack - oldest_ <= in_flight(); }
+    /// Takes the selective part: bit i of word w stands for the packet ack + 1 + 32 * w + i.
+    /// Newly lost packets are counted by lost().
+    void acknowledge_selectively(std::uint32_t ack, const std::uint32_t *words, std::uint32_t count,
+                                 rtt_estimator &rtt, std::int64_t now);
+    /// The oldest packet, if it is before `ack`. The caller pops it when it is done with it.
+    sent_packet *acknowledged(std::uint32_t ack)
+    {
+        return before(oldest_, ack) ? &at(oldest_) : nullptr;
+    }
+    void pop(rtt_estimator &rtt, std::int64_t now);
+
+    /// Looks for packets that were sent well before one that has arrived.
+    void suspect_overtaken(const rtt_estimator &rtt)
+    {
+        if (!empty() && oldest_sent_ns() + patience_ns(rtt) < latest_ns_)
+            find_lost(oldest_, rtt);
+    }
+
+    std::uint32_t lost() const { return lost_; }
+    /// The first lost one; there is one. It counts as sent again.
+    std::uint32_t take_lost(std::int64_t now);
+    /// No acknowledgement came: the oldest is sent again.
+    void timed_out();
+    /// Not sent after all.
+    void mark_lost(std::uint32_t psn);
+    std::int64_t oldest_sent_ns() const { return packets_[oldest_ & mask_].sent_ns; }
+    std::uint64_t resent() const { return resent_; }
+
+private:
+    void note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now);
+    void find_lost(std::uint32_t highest, const rtt_estimator &rtt);
+    static std::int64_t patience_ns(const rtt_estimator &rtt)
+    {
+        return std::max<std::int64_t>(rtt.srtt_us() / 4, 200) * 1000;
+    }
+
+    std::unique_ptr<sent_packet[]> packets_;
+    std::uint32_t mask_ = 0;
+    std::uint32_t oldest_ = 0;
+    std::uint32_t next_ = 0;
+    std::uint32_t lost_ = 0;
+    std::int64_t latest_ns_ = 0; ///< when the latest packet was sent that is known to have arrived
+    std::uint64_t resent_ = 0;
+};
+
+} // namespace soft_hca

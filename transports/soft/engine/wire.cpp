@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "wire.hpp"
+
+#include <bit>
+#include <cstring>
+
+namespace soft_hca {
+
+namespace {
+
+// --------------------------------------------------------------------------- big-endian numbers
+
+template <class T>
+T swapped(T value)
+{
+    static_assert(std::endian::native == std::endian::little ||
+                  std::endian::native == std::endian::big);
+    if constexpr (std::endian::native == std::endian::big)
+        return value;
+    else if constexpr (sizeof(T) == 2)
+        return __builtin_bswap16(value);
+    else if constexpr (sizeof(T) == 4)
+        return __builtin_bswap32(value);
+    else
+        return __builtin_bswap64(value);
+}
+
+/// Writes one field after the other.
+class writer {
+public:
+    explicit writer(std::uint8_t *at) : begin_(at), at_(at) {}
+    void u8(std::uint8_t value) { *at_++ = value; }
+    void u16(std::uint16_t value) { put(value); }
+    void u32(std::uint32_t value) { put(value); }
+    void u64(std::uint64_t value) { put(value); }
+    void bytes(const void *from, std::size_t size)
+    {
+        if (size != 0)
+            std::memcpy(at_, from, size);
+        at_ += size;
+    }
+    std::size_t size() const { return static_cast<std::size_t>(at_ - begin_); }
+
+private:
+    template <class T>
+    void put(T value)
+    {
+        value = swapped(value);
+        std::memcpy(at_, &value, sizeof value);
+        at_ += sizeof value;
+    }
+    std::uint8_t *begin_;
+    std::uint8_t *at_;
+};
+
+/// Reads one field after the other. Past the end it gives zeros and is not ok any more.
+class reader {
+public:
+    reader(const std::uint8_t *at, std::size_t size) : at_(at), left_(size) {}
+    std::uint8_t u8() { return get<std::uint8_t>(); }
+    std::uint16_t u16() { return swapped(get<std::uint16_t>()); }
+    std::uint32_t u32() { return swapped(get<std::uint32_t>()); }
+    std::uint64_t u64() { return swapped(get<std::uint64_t>()); }
+    const std::uint8_t *rest() const { return at_; }
+    std::size_t left() const { return left_; }
+    bool ok() const { return ok_; }
+
+private:
+    template <class T>
+    T get()
+    {
+        T value{};
+        if (left_ < sizeof value) {
+            ok_ = false;
+            left_ = 0;
+            return value;
+        }
+        std::memcpy(&value, at_, sizeof value);
+        at_ += sizeof value;
+        left_ -= sizeof value;
+        return value;
+    }
+    const std::uint8_t *at_;
+    std::size_t left_;
+    bool ok_ = true;
+};
+
+// ------------------------------------------------------------------------------------------ DDP
+
+enum : std::uint8_t {
+    ddp_tagged = 0x80,
+    ddp_last = 0x40,
+    ddp_reserved_and_version = 0x3f,
+    ddp_version = 0x01,
+    rdmap_version = 0x40,
+    rdmap_not_opcode = 0xf0,
+    rdmap_opcode = 0x0f,
+};
+
+bool is_known(std::uint8_t opcode)
+{
+    return opcode <= static_cast<std::uint8_t>(rdmap::atomic_response) && opcode != 7;
+}
+
+bool invalidates(rdmap opcode)
+{
+    return opcode == rdmap::send_invalidate || opcode == rdmap::send_solicited_invalidate;
+}
+
+std::uint32_t queue_of(rdmap opcode)
+{
+    switch (opcode) {
+    case rdmap::read_request:
+    case rdmap::atomic_request:
+        return queue_read;
+    case rdmap::atomic_response:
+        return queue_atomic_response;
+    default:
+        return queue_send;
+    }
+}
+
+void read_read_request(reader &in, ddp_segment &s)
+{
+    s.sink_stag = in.u32();
+    s.sink_offset = in.u64();
+    s.read_size = in.u32();
+    s.source_stag = in.u32();
+    s.source_offset = in.u64();
+}
+
+bool read_atomic_request(reader &in, ddp_segment &s)
+{
+    const std::uint32_t code = in.u32();
+    s.atomic = static_cast<atomic_code>(code);
+    s.request_id = in.u32();
+    s.source_stag = in.u32();
+    s.source_offset = in.u64();
+    s.swap_or_add = in.u64();
+    s.swap_or_add_mask = in.u64();
+    s.compare = in.u64();
+    s.compare_mask = in.u64();
+    return code == static_cast<std::uint32_t>(atomic_code::fetch_add) ||
+           code == static_cast<std::uint32_t>(atomic_code::compare_swap);
+}
+
+/// What RDMAP has between DDP header and payload. True when the opcode goes with a payload.
+bool read_rdmap(reader &in, ddp_segment &s, bool &valid)
+{
+    switch (s.opcode) {
+    case rdmap::read_request:
+        read_read_request(in, s);
+        return false;
+    case rdmap::atomic_request:
+        valid = read_atomic_request(in, s);
+        return false;
+    case rdmap::atomic_response:
+        s.request_id = in.u32();
+        s.original = in.u64();
+        return false;
+    case rdmap::immediate:
+    case rdmap::immediate_solicited:
+        s.immediate = in.u64();
+        return false;
+    default:
+        return true;
+    }
+}
+
+bool parse_segment(reader &in, ddp_segment &s)
+{
+    const std::uint8_t ddp = in.u8();
+    const std::uint8_t control = in.u8();
+    if ((ddp & ddp_reserved_and_version) != ddp_version ||
+        (control & rdmap_not_opcode) != rdmap_version || !is_known(control & rdmap_opcode))
+        return false;
+    s = {};
+    s.opcode = static_cast<rdmap>(control & rdmap_opcode);
+    s.last = (ddp & ddp_last) != 0;
+    if (((ddp & ddp_tagged) != 0) != s.tagged())
+        return false;
+    bool valid = true;
+    bool has_payload = true;
+    if (s.tagged()) {
+        s.stag = in.u32();
+        s.offset = in.u64();
+    } else {
+        s.invalidate = in.u32();
+        const std::uint32_t queue = in.u32();
+        s.msn = in.u32();
+        s.message_offset = in.u32();
+        valid = queue == queue_of(s.opcode) && (s.invalidate == 0 || invalidates(s.opcode));
+        has_payload = read_rdmap(in, s, valid);
+    }
+    if (!has_payload && (!s.last || s.message_offset != 0 || in.left() != 0))
+        return false;
+    s.payload = in.rest();
+    s.payload_size = static_cast<std::uint32_t>(in.left());
+    // A segment in the middle of a message that moves nothing forward would go on for ever.
+    return valid && in.ok() && (s.last || s.payload_size != 0);
+}
+
+// ------------------------------------------------------------------------------- other packets
+
+bool parse_ack(reader &in, packet &out)
+{
+    const std::uint8_t words = in.u8();
+    const bool zero = in.u8() == 0 && in.u16() == 0;
+    if (!zero || words > max_sack_words || in.left() != words * sizeof(std::uint32_t))
+        return false;
+    out.sack_words = words;
+    for (std::uint32_t i = 0; i < words; ++i)
+        out.sack[i] = in.u32();
+    return in.ok();
+}
+
+bool parse_private_data(reader &in, packet &out, std::uint16_t size)
+{
+    out.private_data = in.rest();
+    out.private_size = size;
+    return in.ok() && size <= max_private_data && in.left() == size;
+}
+
+bool parse_hello(reader &in, packet &out)
+{
+    handshake &h = out.hello;
+    h.qualifier = out.base.kind == packet_kind::request ? in.u64() : 0;
+    h.id = in.u32();
+    h.tag = in.u32();
+    h.first_psn = in.u32();
+    h.max_datagram = in.u32();
+    h.reads_out = in.u16();
+    h.reads_in = in.u16();
+    const bool zero = in.u16() == 0;
+    const std::uint16_t size = in.u16();
+    const bool sane = h.max_datagram >= smallest_datagram && h.max_datagram <= largest_datagram;
+    return zero && sane && h.id == out.base.from && parse_private_data(in, out, size);
+}
+
+bool parse_reject(reader &in, packet &out)
+{
+    const std::uint8_t code = in.u8();
+    const bool zero = in.u8() == 0;
+    const std::uint16_t size = in.u16();
+    out.rejection = static_cast<reject_code>(code);
+    const bool known = code == static_cast<std::uint8_t>(reject_code::consumer) ||
+                       code == static_cast<std::uint8_t>(reject_code::nobody);
+    return zero && known && parse_private_data(in, out, size);
+}
+
+bool parse_close(reader &in, packet &out)
+{
+    const std::uint8_t code = in.u8();
+    const bool zero = in.u8() == 0;
+    out.closing.code = static_cast<close_code>(code);
+    out.closing.why = static_cast<fault>(in.u16());
+    out.closing.psn = in.u32();
+    return zero && code <= static_cast<std::uint8_t>(close_code::terminate) && in.ok() &&
+           in.left() == 0;
+}
+
+bool parse_base(reader &in, base_header &base)
+{
+    const std::uint8_t version = in.u8();
+    base.kind = static_cast<packet_kind>(in.u8());
+    base.flags = in.u16();
+    base.to = in.u32();
+    base.tag = in.u32();
+    base.from = in.u32();
+    base.psn = in.u32();
+    base.ack = in.u32();
+    base.credit = in.u32();
+    const bool flags_fit =
+        base.flags == 0 || (base.kind == packet_kind::ack && (base.flags & ~known_flags) == 0);
+    return in.ok() && version == wire_version && flags_fit;
+}
+
+} // namespace
+
+bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
+{
+    reader in(bytes, size);
+    if (!parse_base(in, out.base))
+        return false;
+    out.sack_words = 0;
+    out.private_size = 0;
+    switch (out.base.kind) {
+    case packet_kind::data:
+        return parse_segment(in, out.segment);
+    case packet_kind::ack:
+        return parse_ack(in, out);
+    case packet_kind::request:
+    case packet_kind::accept:
+        return parse_hello(in, out);
+    case packet_kind::reject:
+        return parse_reject(in, out);
+    case packet_kind::close:
+        return parse_close(in, out);
+    case packet_kind::probe:
+    case packet_kind::close_ack:
+    case packet_kind::reset:
+        return in.left() == 0;
+    }
+    return false;
+}
+
+bool parse_base_only(const std::uint8_t *bytes, std::size_t size, base_header &out)
+{
+    reader in(bytes, size);
+    return parse_base(in, out);
+}
+
+std::size_t write_base(std::uint8_t *to, const base_header &base)
+{
+    writer out(to);
+    out.u8(wire_version);
+    out.u8(static_cast<std::uint8_t>(base.kind));
+    out.u16(base.flags);
+    out.u32(base.to);
+    out.u32(base.tag);
+    out.u32(base.from);
+    out.u32(base.psn);
+    out.u32(base.ack);
+    out.u32(base.credit);
+    return out.size();
+}
+
+namespace {
+
+void write_rdmap(writer &out, const ddp_segment &s)
+{
+    switch (s.opcode) {
+    case rdmap::read_request:
+        out.u32(s.sink_stag);
+        out.u64(s.sink_offset);
+        out.u32(s.read_size);
+        out.u32(s.source_stag);
+        out.u64(s.source_offset);
+        break;
+    case rdmap::atomic_request:
+        out.u32(static_cast<std::uint32_t>(s.atomic));
+        out.u32(s.request_id);
+        out.u32(s.source_stag);
+        out.u64(s.source_offset);
+        out.u64(s.swap_or_add);
+        out.u64(s.swap_or_add_mask);
+        out.u64(s.compare);
+        out.u64(s.compare_mask);
+        break;
+    case rdmap::atomic_response:
+        out.u32(s.request_id);
+        out.u64(s.original);
+        break;
+    case rdmap::immediate:
+    case rdmap::immediate_solicited:
+        out.u64(s.immediate);
+        break;
+    default:
+        break;
+    }
+}
+
+} // namespace
+
+std::size_t write_segment(std::uint8_t *to, const ddp_segment &s)
+{
+    writer out(to);
+    out.u8(static_cast<std::uint8_t>((s.tagged() ? ddp_tagged : 0) | (s.last ? ddp_last : 0) |
+                                     ddp_version));
+    out.u8(static_cast<std::uint8_t>(rdmap_version | static_cast<std::uint8_t>(s.opcode)));
+    if (s.tagged()) {
+        out.u32(s.stag);
+        out.u64(s.offset);
+        return out.size();
+    }
+    out.u32(invalidates(s.opcode) ? s.invalidate : 0);
+    out.u32(queue_of(s.opcode));
+    out.u32(s.msn);
+    out.u32(s.message_offset);
+    write_rdmap(out, s);
+    return out.size();
+}
+
+std::size_t write_sack(std::uint8_t *to, const std::uint32_t *words, std::uint32_t count)
+{
+    writer out(to);
+    out.u8(static_cast<std::uint8_t>(count));
+    out.u8(0);
+    out.u16(0);
+    for (std::uint32_t i = 0; i < count; ++i)
+        out.u32(words[i]);
+    return out.size();
+}
+
+namespace {
+
+void write_hello(writer &out, const handshake &h)
+{
+    out.u32(h.id);
+    out.u32(h.tag);
+    out.u32(h.first_psn);
+    out.u32(h.max_datagram);
+    out.u16(h.reads_out);
+    out.u16(h.reads_in);
+    out.u16(0);
+}
+
+} // namespace
+
+std::size_t write_request(std::uint8_t *to, const handshake &h, const void *data, std::size_t size)
+{
+    writer out(to);
+    out.u64(h.qualifier);
+    write_hello(out, h);
+    out.u16(static_cast<std::uint16_t>(size));
+    out.bytes(data, size);
+    return out.size();
+}
+
+std::size_t write_accept(std::uint8_t *to, const handshake &h, const void *data, std::size_t size)
+{
+    writer out(to);
+    write_hello(out, h);
+    out.u16(static_cast<std::uint16_t>(size));
+    out.bytes(data, size);
+    return out.size();
+}
+
+std::size_t write_reject(std::uint8_t *to, reject_code code, const void *data, std::size_t size)
+{
+    writer out(to);
+    out.u8(static_cast<std::uint8_t>(code));
+    out.u8(0);
+    out.u16(static_cast<std::uint16_t>(size));
+    out.bytes(data, size);
+    return out.size();
+}
+
+std::size_t write_close(std::uint8_t *to, const close_info &info)
+{
+    writer out(to);
+    out.u8(static_cast<std::uint8_t>(info.code));
+    out.u8(0);
+    out.u16(static_cast<std::uint16_t>(info.why));
+    out.u32(info.psn);
+    return out.size();
+}
+
+} // namespace soft_hca

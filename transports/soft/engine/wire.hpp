@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What travels in a datagram: docs/soft-wire.md has it byte for byte.
+//
+// The parser is strict. What it lets pass has a known version and kind, no unknown bit, consistent
+// lengths, and header fields that belong together; numbers in it are the sender's and not yet to be
+// trusted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace soft_hca {
+
+inline constexpr std::uint8_t wire_version = 1;
+
+enum class packet_kind : std::uint8_t {
+    data = 1,      ///< one DDP segment
+    ack = 2,       ///< acknowledges, takes no sequence number
+    probe = 3,     ///< takes a sequence number, so that the peer answers; means nothing else
+    request = 4,   ///< asks for a connection
+    accept = 5,    ///< answers a request
+    reject = 6,    ///< answers a request
+    close = 7,     ///< ends the connection, at once
+    close_ack = 8, ///< the close has arrived
+    reset = 9,     ///< there is no such connection here
+};
+
+/// Flags of the base header.
+enum : std::uint16_t {
+    flag_receiver_not_ready = 1, ///< in an ack: the segment after it found no receive
+    known_flags = 1,
+};
+
+/// The base header, in front of everything.
+struct base_header {
+    packet_kind kind = packet_kind::data;
+    std::uint16_t flags = 0;
+    std::uint32_t to = 0;     ///< connection id that the receiver of the packet chose
+    std::uint32_t tag = 0;    ///< secret that the receiver of the packet chose
+    std::uint32_t from = 0;   ///< connection id that the sender of the packet chose
+    std::uint32_t psn = 0;    ///< sequence number; of the next packet where the kind takes none
+    std::uint32_t ack = 0;    ///< next sequence number expected
+    std::uint32_t credit = 0; ///< messages numbered before this one find a receive
+};
+
+inline constexpr std::size_t base_size = 28;
+inline constexpr std::size_t tagged_size = 14;
+inline constexpr std::size_t untagged_size = 18;
+inline constexpr std::size_t read_request_size = 28;
+inline constexpr std::size_t atomic_request_size = 52;
+inline constexpr std::size_t atomic_response_size = 12;
+inline constexpr std::size_t immediate_size = 8;
+inline constexpr std::size_t request_size = 32;
+inline constexpr std::size_t accept_size = 24;
+inline constexpr std::size_t reject_size = 4;
+inline constexpr std::size_t close_size = 8;
+inline constexpr std::size_t max_header_size = base_size + untagged_size + atomic_request_size;
+
+inline constexpr std::size_t max_private_data = 256;
+inline constexpr std::uint32_t max_sack_words = 8;
+inline constexpr std::size_t smallest_datagram = 512; ///< that a peer may ask for
+inline constexpr std::size_t largest_datagram = 65507;
+
+/// RDMAP opcodes (RFC 5040, RFC 7306).
+enum class rdmap : std::uint8_t {
+    write = 0,
+    read_request = 1,
+    read_response = 2,
+    send = 3,
+    send_invalidate = 4,
+    send_solicited = 5,
+    send_solicited_invalidate = 6,
+    // 7, terminate, travels as packet_kind::close
+    immediate = 8,
+    immediate_solicited = 9,
+    atomic_request = 10,
+    atomic_response = 11,
+};
+
+enum class atomic_code : std::uint8_t { fetch_add = 0, compare_swap = 2 };
+
+/// DDP queue numbers.
+enum : std::uint32_t { queue_send = 0, queue_read = 1, queue_atomic_response = 3 };
+
+/// A DDP segment and what RDMAP has behind its header. Only the fields of the opcode are set.
+struct ddp_segment {
+    rdmap opcode = rdmap::send;
+    bool last = false;
+    // tagged: write, read response
+    std::uint32_t stag = 0;
+    std::uint64_t offset = 0;
+    // untagged
+    std::uint32_t invalidate = 0; ///< send_invalidate and send_solicited_invalidate
+    std::uint32_t msn = 0;
+    std::uint32_t message_offset = 0;
+    // read request
+    std::uint32_t sink_stag = 0;
+    std::uint64_t sink_offset = 0;
+    std::uint32_t read_size = 0;
+    std::uint32_t source_stag = 0;
+    std::uint64_t source_offset = 0;
+    // atomic request and response; the remote word is source_stag, source_offset
+    atomic_code atomic = atomic_code::fetch_add;
+    std::uint32_t request_id = 0;
+    std::uint64_t swap_or_add = 0;
+    std::uint64_t swap_or_add_mask = 0;
+    std::uint64_t compare = 0;
+    std::uint64_t compare_mask = 0;
+    std::uint64_t original = 0;
+    // immediate
+    std::uint64_t immediate = 0;
+
+    const std::uint8_t *payload = nullptr;
+    std::uint32_t payload_size = 0;
+
+    constexpr bool tagged() const
+    {
+        return opcode == rdmap::write || opcode == rdmap::read_response;
+    }
+};
+
+/// What the sides tell each other in request and accept.
+struct handshake {
+    std::uint64_t qualifier = 0; ///< request only
+    std::uint32_t id = 0;
+    std::uint32_t tag = 0;
+    std::uint32_t first_psn = 0;
+    std::uint32_t max_datagram = 0;
+    std::uint16_t reads_out = 0; ///< how many reads and atomics it may have under way
+    std::uint16_t reads_in = 0;  ///< how many it takes
+};
+
+enum class reject_code : std::uint8_t { consumer = 1, nobody = 2 };
+enum class close_code : std::uint8_t { disconnect = 0, terminate = 1 };
+
+/// Layer, error type and code of an RDMAP Terminate, as one number 0xLTCC.
+enum class fault : std::uint16_t {
+    none = 0xffff,
+    local_catastrophic = 0x0000,
+    invalid_stag = 0x0100,
+    base_or_bounds = 0x0101,
+    access_rights = 0x0102,
+    wrong_stream = 0x0103,
+    wrap = 0x0104,
+    unexpected_opcode = 0x0206,
+    stream_catastrophic = 0x0207,
+    cannot_invalidate = 0x0209,
+    unspecific = 0x02ff,
+    invalid_msn = 0x1203,
+    invalid_offset = 0x1204,
+    message_too_long = 0x1205,
+};
+
+struct close_info {
+    close_code code = close_code::disconnect;
+    fault why = fault::none; ///< of a terminate
+    std::uint32_t psn = 0;   ///< of the packet that a terminate is about
+};
+
+/// A packet that was parsed; points into the datagram.
+struct packet {
+    base_header base;
+    ddp_segment segment;
+    handshake hello;
+    reject_code rejection = reject_code::nobody;
+    close_info closing;
+    const std::uint8_t *private_data = nullptr;
+    std::uint16_t private_size = 0;
+    std::uint32_t sack_words = 0;
+    std::uint32_t sack[max_sack_words];
+};
+
+/// False for anything that is not exactly as documented; `out` is then undefined.
+[[nodiscard]] bool parse(const std::uint8_t *bytes, std::size_t size, packet &out);
+
+/// For a packet of our own that came back, perhaps cut.
+[[nodiscard]] bool parse_base_only(const std::uint8_t *bytes, std::size_t size, base_header &out);
+
+// Each writes at `out` and returns the number of bytes.
+std::size_t write_base(std::uint8_t *out, const base_header &base);
+/// All but the payload.
+std::size_t write_segment(std::uint8_t *out, const ddp_segment &segment);
+std::size_t write_sack(std::uint8_t *out, const std::uint32_t *words, std::uint32_t count);
+std::size_t write_request(std::uint8_t *out, const handshake &hello, const void *data,
+                          std::size_t size);
+std::size_t write_accept(std::uint8_t *out, const handshake &hello, const void *data,
+                         std::size_t size);
+std::size_t write_reject(std::uint8_t *out, reject_code code, const void *data, std::size_t size);
+std::size_t write_close(std::uint8_t *out, const close_info &info);
+
+/// Bytes of write_segment for this opcode.
+constexpr std::size_t header_size(rdmap opcode)
+{
+    switch (opcode) {
+    case rdmap::write:
+    case rdmap::read_response:
+        return tagged_size;
+    case rdmap::read_request:
+        return untagged_size + read_request_size;
+    case rdmap::atomic_request:
+        return untagged_size + atomic_request_size;
+    case rdmap::atomic_response:
+        return untagged_size + atomic_response_size;
+    case rdmap::immediate:
+    case rdmap::immediate_solicited:
+        return untagged_size + immediate_size;
+    default:
+        return untagged_size;
+    }
+}
+
+} // namespace soft_hca

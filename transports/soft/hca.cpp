@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The adapter: opening, closing, limits and identity; and the device's upcalls.
+#include "upcall_table.hpp"
+
+#include "dapl_debug.hpp"
+#include "osd_thread.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace dapl::soft {
+
+namespace {
+
+constexpr DAT_COUNT plenty = 1 << 16; ///< where only memory sets a limit
+constexpr DAT_UINT32 max_transfer = 0x80000000;
+constexpr DAT_COUNT max_depth = 16384;
+constexpr DAT_COUNT max_reads = 128;
+
+/// Large datagrams cost less; larger ones than this fit less well into the processor's caches.
+constexpr std::uint32_t best_datagram = 16384;
+constexpr std::uint32_t ip_and_udp_v4 = 28;
+constexpr std::uint32_t ip_and_udp_v6 = 48;
+
+std::uint32_t datagram_for(const adapter_params &params, const soft_hca::interface_info &interface)
+{
+    if (params.datagram != 0)
+        return params.datagram;
+    const std::uint32_t headers =
+        interface.address.family() == AF_INET6 ? ip_and_udp_v6 : ip_and_udp_v4;
+    return std::min(interface.mtu - std::min(interface.mtu, headers), best_datagram);
+}
+
+soft_hca::settings settings_of(const types::hca &h)
+{
+    soft_hca::settings how;
+    how.address = h.interface.address;
+    how.threads = h.params.threads;
+    how.datagram = datagram_for(h.params, h.interface);
+    how.spin_us = h.params.spin_us;
+    how.connect_retry_ms = h.params.connect_retry_ms;
+    how.linger_ms = h.params.linger_ms;
+    how.keepalive_ms = h.params.keepalive_ms;
+    how.retries = h.params.retries;
+    how.bad_network = {h.params.loss, h.params.reorder, h.params.duplicate, h.params.delay_us,
+                       h.params.seed};
+    return how;
+}
+
+status open_device(types::hca &h)
+{
+    const int error = h.device.open(settings_of(h), upcall_table);
+    if (error == 0)
+        return success;
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device does not open: error %d of the system",
+             h.interface.name, error);
+    h.device.close();
+    return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+}
+
+void add_attr(types::hca &h, const char *name, const char *value)
+{
+    h.named_attrs[h.num_named_attrs++] = {name, value};
+}
+
+void name_attributes(types::hca &h)
+{
+    std::snprintf(h.datagram, sizeof h.datagram, "%u", h.device.largest_datagram());
+    h.num_named_attrs = 0;
+    add_attr(h, "DAT_IB_PROVIDER_NAME", "soft");
+    add_attr(h, "DAT_IB_DEVICE_NAME", h.interface.name);
+    add_attr(h, "DAT_IB_CONNECTIVITY_MODE", "DIRECT");
+    add_attr(h, "DAT_IB_RDMA_READ", "TRUE");
+    add_attr(h, "DAT_IB_TRANSPORT_MTU", h.datagram);
+    add_attr(h, "DAT_IB_PORT_NUMBER", "1");
+    add_attr(h, "DAT_IB_PORT_STATUS", "PORT_ACTIVE");
+    add_attr(h, "DAT_IB_IMMED_DATA", port_features.immediate_data ? "TRUE" : "FALSE");
+    add_attr(h, "DAT_IB_FETCH_AND_ADD", port_features.atomics ? "TRUE" : "FALSE");
+    add_attr(h, "DAT_IB_CMP_AND_SWAP", port_features.atomics ? "TRUE" : "FALSE");
+}
+
+} // namespace
+
+bool types::hca::foreign() const
+{
+    return process != osd::process_id();
+}
+
+status transport::dapls_ib_open_hca(hca &h, const hca_open_params &params)
+{
+    h.owner = params.owner;
+    h.process = osd::process_id();
+    h.params = {};
+    if (const status read = read_params(params.params, h.params); !read.ok())
+        return read;
+    if (!soft_hca::find_interface(h.params.interface, h.params.family, h.interface)) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address", params.name,
+                 h.params.interface, h.params.family);
+        return status::error(DAT_INVALID_PARAMETER);
+    }
+    const status opened = open_device(h);
+    if (opened.ok())
+        name_attributes(h);
+    return opened;
+}
+
+void transport::dapls_ib_close_hca(hca &h)
+{
+    if (!h.foreign())
+        h.device.close();
+}
+
+void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
+{
+    attr = {};
+    attr.address = reinterpret_cast<const DAT_SOCK_ADDR *>(h.interface.address.get());
+    attr.hca_name = h.interface.name;
+    attr.vendor_name = "software";
+    attr.hardware_version_major = soft_hca::wire_version;
+    attr.max_eps = plenty;
+    attr.max_dto_per_ep = max_depth;
+    attr.max_rdma_read_per_ep_in = max_reads;
+    attr.max_rdma_read_per_ep_out = max_reads;
+    attr.max_cqs = plenty;
+    attr.max_cq_depth = 1 << 22;
+    attr.max_iov_per_dto = soft_hca::max_segments;
+    attr.max_iov_per_rdma_read = soft_hca::max_segments;
+    attr.max_iov_per_rdma_write = soft_hca::max_segments;
+    attr.max_mrs = plenty;
+    attr.max_pds = plenty;
+    attr.max_mr_size = SIZE_MAX / 2;
+    attr.max_message_size = max_transfer;
+    attr.max_rdma_size = max_transfer;
+    attr.max_private_data_size = soft_hca::max_private_data;
+    attr.max_srqs = port_features.srq ? plenty : 0;
+    attr.max_recv_per_srq = max_depth;
+    attr.immediate_data = port_features.immediate_data;
+    attr.atomics = port_features.atomics;
+    attr.named_attrs = h.named_attrs;
+    attr.num_named_attrs = h.num_named_attrs;
+}
+
+} // namespace dapl::soft

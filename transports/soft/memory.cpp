@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Protection domains and memory regions.
+#include "dapl_debug.hpp"
+#include "port.hpp"
+
+namespace dapl::soft {
+
+namespace {
+
+std::uint32_t rights_of(DAT_MEM_PRIV_FLAGS privileges)
+{
+    // As on InfiniBand, what is registered at all can be sent: programs rely on it.
+    std::uint32_t rights = soft_hca::local_read;
+    if ((privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG) != 0)
+        rights |= soft_hca::local_write;
+    if ((privileges & DAT_MEM_PRIV_REMOTE_READ_FLAG) != 0)
+        rights |= soft_hca::remote_read;
+    if ((privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG) != 0)
+        rights |= soft_hca::remote_write;
+    if ((static_cast<unsigned>(privileges) & DAT_IB_MEM_PRIV_REMOTE_ATOMIC) != 0)
+        rights |= soft_hca::remote_atomic;
+    return rights;
+}
+
+} // namespace
+
+status transport::dapls_ib_pd_alloc(hca &h, pd &domain)
+{
+    domain.of = &h;
+    return success;
+}
+
+status transport::dapls_ib_mr_register(pd &domain, mr &m, const mr_params &params, mr_keys &keys)
+{
+    constexpr std::uint32_t remote =
+        soft_hca::remote_read | soft_hca::remote_write | soft_hca::remote_atomic;
+    m.of = domain.of;
+    const std::uint32_t rights = rights_of(params.privileges);
+    const std::uint32_t key =
+        m.of->device.add_region(m.region, domain.domain, params.address, params.length, rights);
+    if (key == 0) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no key for a memory region", m.of->interface.name);
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
+    }
+    keys.local = key;
+    keys.remote = (rights & remote) != 0 ? key : 0;
+    return success;
+}
+
+void transport::dapls_ib_mr_deregister(mr &m)
+{
+    if (!m.of->foreign())
+        (void)m.of->device.remove_region(m.region); // no window can be bound: there are none
+}
+
+} // namespace dapl::soft

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Adapter parameters, the ia_params of a dat.conf line: README.md has the grammar.
+#pragma once
+
+#include "dapl_status.hpp"
+
+#include <cstdint>
+
+namespace dapl::soft {
+
+struct adapter_params {
+    char interface[64] = {};  ///< name of a network interface, or an address
+    std::uint32_t family = 4; ///< of the address to take when the interface has both kinds
+    std::uint32_t datagram = 0;
+    std::uint32_t threads = 1;
+    std::uint32_t spin_us = 20;
+    std::uint32_t connect_retry_ms = 2000;
+    std::uint32_t linger_ms = 2000;
+    std::uint32_t keepalive_ms = 1000;
+    std::uint32_t retries = 30;
+    // A bad network, for tests; parts of a thousand.
+    std::uint32_t loss = 0;
+    std::uint32_t reorder = 0;
+    std::uint32_t duplicate = 0;
+    std::uint32_t delay_us = 0;
+    std::uint32_t seed = 1;
+};
+
+/// Reads `text` into `params`; logs what is wrong with it.
+status read_params(const char *text, adapter_params &params);
+
+} // namespace dapl::soft

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The port of the software HCA: its types and its hot path. The slow operations are in the .cpp
+// files.
+//
+// The device is in engine/ and knows nothing of DAT. It has what a vendor's device library has:
+// objects to be made and freed, queues to post to and to poll, and upcalls. What a port does is
+// here: name the device's objects, translate requests and completions, and hand upcalls on.
+#pragma once
+
+#include "dapls_ib.hpp"
+#include "params.hpp"
+#include "port_features.hpp"
+
+#include "device.hpp"
+
+#include <cstddef>
+
+static_assert(DAPLS_IB_VERSION == 1, "the soft port was written for version 1");
+
+namespace dapl::soft {
+
+/// The engine keeps a request in place while it is posted, so it lies in the work request.
+struct soft_wr : work_request {
+    soft_hca::request request;
+    bool shared; ///< a receive that was posted to a shared receive queue
+};
+
+/// What each object of the contract is here.
+struct types {
+    struct hca {
+        soft_hca::device device;
+        adapter *owner = nullptr;
+        adapter_params params;
+        soft_hca::interface_info interface;
+        char datagram[16] = {};
+        DAT_NAMED_ATTR named_attrs[12] = {};
+        DAT_COUNT num_named_attrs = 0;
+        long process = 0; ///< that opened it; in a forked child everything is left alone
+
+        bool foreign() const;
+    };
+    struct pd {
+        soft_hca::protection_domain domain;
+        hca *of = nullptr;
+    };
+    struct mr {
+        soft_hca::memory_region region;
+        hca *of = nullptr;
+    };
+    struct cq {
+        soft_hca::completion_queue queue;
+        hca *of = nullptr;
+    };
+    struct qp {
+        soft_hca::queue_pair pair;
+        hca *of = nullptr;
+    };
+    struct srq {
+        soft_hca::shared_receives queue;
+        hca *of = nullptr;
+    };
+    struct listener {
+        soft_hca::listener at;
+        hca *of = nullptr;
+        service_point *owner = nullptr;
+    };
+    /// A connection request on its way from upcall to answer.
+    struct cr {
+        soft_hca::inbound_request *request = nullptr;
+        hca *of = nullptr;
+    };
+    using wr = soft_wr;
+};
+
+/// How an operation ended, in the words of DAT.
+DAT_DTO_COMPLETION_STATUS dto_status(soft_hca::work_status status) OSD_COLD;
+
+struct transport : dapls_ib<types> {
+    static constexpr features claims = port_features; // from port.toml
+
+    // HCA: hca.cpp
+    static status dapls_ib_open_hca(hca &, const hca_open_params &);
+    static void dapls_ib_close_hca(hca &);
+    static void dapls_ib_query_hca(const hca &, hca_attr &);
+
+    // Protection domain, memory region: memory.cpp
+    static status dapls_ib_pd_alloc(hca &, pd &);
+    static void dapls_ib_pd_free(pd &) {}
+    static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &);
+    static void dapls_ib_mr_deregister(mr &);
+
+    // Completion queue: cq.cpp
+    static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
+    static void dapls_ib_cq_free(cq &);
+    static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline);
+    static void dapls_ib_cq_wakeup(cq &);
+
+    // Queue pair: qp.cpp
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
+    static void dapls_ib_qp_free(qp &);
+    static status dapls_ib_qp_reset(qp &);
+
+    // Shared receive queue: srq.cpp
+    static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &);
+    static void dapls_ib_srq_free(srq &);
+    static status dapls_ib_srq_resize(srq &, DAT_COUNT max_recv);
+    static status dapls_ib_srq_set_limit(srq &, DAT_COUNT low_watermark);
+    static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq *recv_cq, cq *send_cq,
+                                        const qp_params &);
+
+    // Connection: cm.cpp
+    static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
+    static void dapls_ib_remove_conn_listener(listener &);
+    static status dapls_ib_connect(qp &, const connect_params &);
+    static status dapls_ib_accept_connection(cr &, qp &, const private_data &);
+    static void dapls_ib_reject_connection(cr &, reject_reason, const private_data &);
+    static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS);
+    static void dapls_ib_disconnect_clean(qp &);
+
+    // The hot path: shall not block, allocate, log or make an upcall.
+
+    static bool dapls_ib_completion_poll(cq &, completion &);
+    static void dapls_ib_completion_notify(cq &c)
+    {
+        c.queue.arm(soft_hca::completion_queue::interest::any);
+    }
+    static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                     const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
+    static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT segments,
+                                         const DAT_LMR_TRIPLET *local);
+    static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT segments,
+                                         const DAT_LMR_TRIPLET *local,
+                                         const DAT_RMR_TRIPLET *remote, const extended_operands &,
+                                         DAT_COMPLETION_FLAGS);
+
+private:
+    static void set_receive(wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
+    static void set_segments(soft_hca::request &, DAT_COUNT segments, const DAT_LMR_TRIPLET *);
+    static void set_remote(soft_hca::request &, const DAT_RMR_TRIPLET &);
+    static std::uint8_t flags_of(DAT_COMPLETION_FLAGS);
+};
+
+// A DAT triplet is what the device takes.
+static_assert(sizeof(soft_hca::local_segment) == sizeof(DAT_LMR_TRIPLET));
+static_assert(offsetof(soft_hca::local_segment, length) ==
+              offsetof(DAT_LMR_TRIPLET, segment_length));
+static_assert(offsetof(soft_hca::local_segment, key) == offsetof(DAT_LMR_TRIPLET, lmr_context));
+static_assert(sizeof(soft_hca::remote_segment) == sizeof(DAT_RMR_TRIPLET));
+static_assert(offsetof(soft_hca::remote_segment, key) == offsetof(DAT_RMR_TRIPLET, rmr_context));
+
+OSD_ALWAYS_INLINE void transport::set_segments(soft_hca::request &r, DAT_COUNT segments,
+                                               const DAT_LMR_TRIPLET *local)
+{
+    r.segments = static_cast<std::uint8_t>(segments);
+    r.length = 0;
+    for (DAT_COUNT i = 0; i < segments; ++i) {
+        if constexpr (claims.direct_post)
+            __builtin_memcpy(&r.local[i], &local[i], sizeof r.local[i]);
+        else
+            r.local[i] = {local[i].virtual_address, local[i].segment_length, local[i].lmr_context};
+        r.length += local[i].segment_length;
+    }
+}
+
+OSD_ALWAYS_INLINE void transport::set_remote(soft_hca::request &r, const DAT_RMR_TRIPLET &remote)
+{
+    if constexpr (claims.direct_post)
+        __builtin_memcpy(&r.remote, &remote, sizeof r.remote);
+    else
+        r.remote = {remote.virtual_address, remote.segment_length, remote.rmr_context};
+}
+
+OSD_ALWAYS_INLINE std::uint8_t transport::flags_of(DAT_COMPLETION_FLAGS flags)
+{
+    unsigned out = 0;
+    if ((flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0)
+        out |= soft_hca::request_silent;
+    if ((flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0)
+        out |= soft_hca::request_fence;
+    if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
+        out |= soft_hca::request_solicited;
+    return static_cast<std::uint8_t>(out);
+}
+
+OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT segments,
+                                                       const DAT_LMR_TRIPLET *local,
+                                                       const DAT_RMR_TRIPLET *remote,
+                                                       DAT_COMPLETION_FLAGS flags)
+{
+    soft_hca::request &r = w.request;
+    set_segments(r, segments, local);
+    r.kind = w.operation == DAT_DTO_SEND         ? soft_hca::work::send
+             : w.operation == DAT_DTO_RDMA_WRITE ? soft_hca::work::write
+                                                 : soft_hca::work::read;
+    if (remote != nullptr)
+        set_remote(r, *remote);
+    r.flags = flags_of(flags);
+    r.context = &w;
+    return q.pair.post_send(r) ? success : out_of_memory;
+}
+
+inline status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
+                                                const DAT_LMR_TRIPLET *local,
+                                                const DAT_RMR_TRIPLET *remote,
+                                                const extended_operands &operands,
+                                                DAT_COMPLETION_FLAGS flags)
+{
+    soft_hca::request &r = w.request;
+    set_segments(r, segments, local);
+    set_remote(r, *remote);
+    const int operation = w.operation;
+    r.kind = operation == DAT_IB_DTO_RDMA_WRITE_IMMED ? soft_hca::work::write_immediate
+             : operation == DAT_IB_DTO_FETCH_ADD      ? soft_hca::work::fetch_add
+                                                      : soft_hca::work::compare_swap;
+    r.immediate = operands.immediate;
+    r.compare_or_add = operands.add_or_compare;
+    r.swap = operands.swap;
+    r.flags = flags_of(flags);
+    r.context = &w;
+    return q.pair.post_send(r) ? success : out_of_memory;
+}
+
+OSD_ALWAYS_INLINE void transport::set_receive(wr &w, DAT_COUNT segments,
+                                              const DAT_LMR_TRIPLET *local)
+{
+    soft_hca::request &r = w.request;
+    set_segments(r, segments, local);
+    r.kind = soft_hca::work::receive;
+    r.flags = 0;
+    r.context = &w;
+}
+
+OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT segments,
+                                                       const DAT_LMR_TRIPLET *local)
+{
+    set_receive(w, segments, local);
+    w.shared = false;
+    return q.pair.post_receive(w.request) ? success : out_of_memory;
+}
+
+inline status transport::dapls_ib_post_srq_recv(srq &s, wr &w, DAT_COUNT segments,
+                                                const DAT_LMR_TRIPLET *local)
+{
+    set_receive(w, segments, local);
+    w.shared = true;
+    return s.queue.post(w.request) ? success : out_of_memory;
+}
+
+OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
+{
+    soft_hca::completion_record record;
+    if (!c.queue.pop(record)) {
+        c.queue.progress();
+        if (!c.queue.pop(record))
+            return false;
+    }
+    done.wr = static_cast<wr *>(record.of->context);
+    done.length = record.length;
+    done.status = record.status == soft_hca::work_status::success ? DAT_DTO_SUCCESS
+                                                                  : dto_status(record.status);
+    if constexpr (claims.immediate_data) {
+        done.has_immediate = record.has_immediate;
+        done.immediate = record.immediate;
+    }
+    if constexpr (claims.srq)
+        done.receiver = static_cast<wr *>(done.wr)->shared
+                            ? static_cast<work_queue *>(c.queue.receiver_of(record))
+                            : nullptr;
+    return true;
+}
+
+} // namespace dapl::soft

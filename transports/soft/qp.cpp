@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Queue pairs, but for what is hot.
+#include "dapl_debug.hpp"
+#include "port.hpp"
+
+#include <algorithm>
+
+namespace dapl::soft {
+
+namespace {
+
+soft_hca::pair_params pair_params_of(types::pd &domain, types::cq *recv_cq, types::cq *send_cq,
+                                     const qp_params &params)
+{
+    soft_hca::pair_params out;
+    out.owner = params.owner;
+    out.domain = &domain.domain;
+    out.send_queue = send_cq == nullptr ? nullptr : &send_cq->queue;
+    out.receive_queue = recv_cq == nullptr ? nullptr : &recv_cq->queue;
+    out.max_sends = static_cast<std::uint32_t>(params.max_send);
+    out.max_receives = static_cast<std::uint32_t>(params.max_recv);
+    out.reads_in = static_cast<std::uint16_t>(params.max_rdma_read_in);
+    out.reads_out = static_cast<std::uint16_t>(params.max_rdma_read_out);
+    return out;
+}
+
+status make_pair(types::pd &domain, types::qp &q, const soft_hca::pair_params &params)
+{
+    q.of = domain.of;
+    if (q.of->device.make_pair(q.pair, params))
+        return success;
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no memory or no number for a queue pair",
+             q.of->interface.name);
+    return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+}
+
+} // namespace
+
+status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
+                                    const qp_params &params)
+{
+    return make_pair(domain, q, pair_params_of(domain, recv_cq, send_cq, params));
+}
+
+status transport::dapls_ib_qp_alloc_srq(pd &domain, qp &q, srq &from, cq *recv_cq, cq *send_cq,
+                                        const qp_params &params)
+{
+    soft_hca::pair_params shared = pair_params_of(domain, recv_cq, send_cq, params);
+    shared.shared = &from.queue;
+    shared.receiver = params.receiver;
+    return make_pair(domain, q, shared);
+}
+
+void transport::dapls_ib_qp_free(qp &q)
+{
+    if (!q.of->foreign())
+        q.of->device.free_pair(q.pair);
+}
+
+status transport::dapls_ib_qp_reset(qp &q)
+{
+    if (q.of->device.reset_pair(q.pair))
+        return success;
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a queue pair found no number", q.of->interface.name);
+    return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+}
+
+} // namespace dapl::soft

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Shared receive queues, but for what is hot.
+#include "port.hpp"
+
+namespace dapl::soft {
+
+status transport::dapls_ib_srq_alloc(pd &domain, srq &s, const srq_params &params)
+{
+    s.of = domain.of;
+    const bool made = s.of->device.make_shared(s.queue, params.owner, domain.domain,
+                                               static_cast<std::uint32_t>(params.max_recv));
+    return made ? success : out_of_memory;
+}
+
+void transport::dapls_ib_srq_free(srq &s)
+{
+    if (!s.of->foreign())
+        s.of->device.free_shared(s.queue);
+}
+
+status transport::dapls_ib_srq_resize(srq &s, DAT_COUNT max_recv)
+{
+    return s.queue.resize(static_cast<std::uint32_t>(max_recv)) ? success : out_of_memory;
+}
+
+status transport::dapls_ib_srq_set_limit(srq &s, DAT_COUNT low_watermark)
+{
+    s.queue.set_limit(static_cast<std::uint32_t>(low_watermark));
+    return success;
+}
+
+} // namespace dapl::soft
