@@ -31,7 +31,7 @@ constexpr DAT_RETURN error_code(DAT_RETURN_TYPE type, DAT_RETURN_SUBTYPE subtype
 }
 
 /// Runs the call on a thread of its own. False when it hangs; the thread is left behind.
-bool finishes(std::function<void()> call, int milliseconds = 5000);
+bool finishes(std::function<void()> call, int milliseconds = 30000);
 
 constexpr DAT_EVD_FLAGS flags(unsigned bits)
 {

@@ -134,8 +134,9 @@ TEST_CASE("rejects say who rejected, and are told from others")
         for (const reject_reason reason : {reject_reason::consumer, reject_reason::non_consumer}) {
             const std::string data = data_of(on->max_private_data);
             const cm_message sent = reject_message(reason, {data.data(), data.size()});
+            const cm_event event = arrived(*on, sent, 148);
             private_data out;
-            const reject_reason *read = read_reject(arrived(*on, sent, 148), out);
+            const reject_reason *read = read_reject(event, out);
             REQUIRE(read != nullptr);
             CHECK(*read == reason);
             CHECK(text(out) == data);
