@@ -2,6 +2,7 @@
 // CNOs that programs poll, where the system has descriptors for that.
 #include "fixture.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 
 using namespace test;
@@ -12,6 +13,11 @@ bool readable(DAT_FD fd)
 {
     pollfd asked{fd, POLLIN, 0};
     return ::poll(&asked, 1, 0) == 1 && asked.revents == POLLIN;
+}
+
+bool is_open(DAT_FD fd)
+{
+    return ::fcntl(fd, F_GETFD) != -1;
 }
 
 } // namespace
@@ -41,7 +47,7 @@ TEST_CASE("the descriptor of a CNO is readable while a trigger is pending")
     CHECK_EQ(param.proxy.fd, fd);
 }
 
-TEST_CASE("the last EVD that leaves a CNO makes it readable")
+TEST_CASE("a trigger outlives its EVD, and the descriptor ends with the CNO")
 {
     consumer c;
     DAT_FD fd = -1;
@@ -54,8 +60,10 @@ TEST_CASE("the last EVD that leaves a CNO makes it readable")
     CHECK(readable(fd));
     must(c.v.cno_trigger_func(cno, &by));
     CHECK_EQ(by, DAT_HANDLE_NULL);
+    CHECK(is_open(fd));
     must(c.v.cno_free_func(cno));
     CHECK_FALSE(readable(fd));
+    CHECK_FALSE(is_open(fd));
 }
 
 TEST_CASE("CNOs with descriptors check their arguments")
