@@ -2,6 +2,7 @@
 #include "case_child.hpp"
 
 #include "runner.hpp"
+#include "silent_reporter.hpp"
 #include "support.hpp"
 
 #include <nlohmann/json.hpp>
@@ -75,7 +76,7 @@ std::string contexts()
 struct declined {};
 bool the_case_declined = false;
 
-struct telling_reporter : doctest::IReporter {
+struct telling_reporter : silent_reporter {
     explicit telling_reporter(const doctest::ContextOptions &) {}
 
     void log_assert(const doctest::AssertData &data) override
@@ -95,16 +96,6 @@ struct telling_reporter : doctest::IReporter {
         if (!the_case_declined) // which the judge was told
             tell_failure(std::string("an exception: ") + data.error_string.c_str(), "");
     }
-
-    void report_query(const doctest::QueryData &) override {}
-    void test_run_start() override {}
-    void test_run_end(const doctest::TestRunStats &) override {}
-    void test_case_start(const doctest::TestCaseData &) override {}
-    void test_case_reenter(const doctest::TestCaseData &) override {}
-    void test_case_end(const doctest::CurrentTestCaseStats &) override {}
-    void subcase_start(const doctest::SubcaseSignature &) override {}
-    void subcase_end() override {}
-    void test_case_skipped(const doctest::TestCaseData &) override {}
 };
 DOCTEST_REGISTER_REPORTER("telling", 1, telling_reporter);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "catalogue.hpp"
-
-#include <doctest/doctest.h>
+#include "silent_reporter.hpp"
 
 #include <algorithm>
 #include <fnmatch.h>
@@ -62,7 +61,7 @@ rule rule_of(const doctest::TestCaseData &data)
 std::vector<rule> *listing = nullptr;
 
 /// doctest tells its cases to reporters only.
-struct lister : doctest::IReporter {
+struct lister : silent_reporter {
     explicit lister(const doctest::ContextOptions &) {}
 
     void report_query(const doctest::QueryData &query) override
@@ -70,17 +69,6 @@ struct lister : doctest::IReporter {
         for (unsigned i = 0; listing != nullptr && i < query.num_data; ++i)
             listing->push_back(rule_of(*query.data[i]));
     }
-    void test_run_start() override {}
-    void test_run_end(const doctest::TestRunStats &) override {}
-    void test_case_start(const doctest::TestCaseData &) override {}
-    void test_case_reenter(const doctest::TestCaseData &) override {}
-    void test_case_end(const doctest::CurrentTestCaseStats &) override {}
-    void test_case_exception(const doctest::TestCaseException &) override {}
-    void subcase_start(const doctest::SubcaseSignature &) override {}
-    void subcase_end() override {}
-    void log_assert(const doctest::AssertData &) override {}
-    void log_message(const doctest::MessageData &) override {}
-    void test_case_skipped(const doctest::TestCaseData &) override {}
 };
 DOCTEST_REGISTER_REPORTER("lister", 1, lister);
 

@@ -7,6 +7,7 @@
 
 #include "peer.hpp"
 #include "scorecard.hpp"
+#include "silent_reporter.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -66,7 +67,7 @@ void watch_crashes()
 }
 
 /// A case that hangs ends the program with its name, instead of the patience of whoever waits.
-struct watchdog : doctest::IReporter {
+struct watchdog : silent_reporter {
     explicit watchdog(const doctest::ContextOptions &) {}
 
     void test_run_start() override
@@ -83,16 +84,6 @@ struct watchdog : doctest::IReporter {
             ::alarm(case_seconds);
     }
     void test_case_end(const doctest::CurrentTestCaseStats &) override { ::alarm(0); }
-
-    void report_query(const doctest::QueryData &) override {}
-    void test_run_end(const doctest::TestRunStats &) override {}
-    void test_case_reenter(const doctest::TestCaseData &) override {}
-    void test_case_exception(const doctest::TestCaseException &) override {}
-    void subcase_start(const doctest::SubcaseSignature &) override {}
-    void subcase_end() override {}
-    void log_assert(const doctest::AssertData &) override {}
-    void log_message(const doctest::MessageData &) override {}
-    void test_case_skipped(const doctest::TestCaseData &) override {}
 };
 DOCTEST_REGISTER_LISTENER("watchdog", 1, watchdog);
 
