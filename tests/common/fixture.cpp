@@ -93,11 +93,18 @@ bool finishes(std::function<void()> call, int milliseconds)
 {
     auto done = std::make_shared<std::promise<void>>();
     std::future<void> finished = done->get_future();
-    std::thread([done, call = std::move(call)] {
+    std::thread runner([done, call = std::move(call)] {
         call();
         done->set_value();
-    }).detach();
-    return finished.wait_for(std::chrono::milliseconds(milliseconds)) == std::future_status::ready;
+    });
+    const bool in_time =
+        finished.wait_for(std::chrono::milliseconds(milliseconds)) == std::future_status::ready;
+    // Detached only when it hangs: MinGW's runtime loses threads whose end meets their detach().
+    if (in_time)
+        runner.join();
+    else
+        runner.detach();
+    return in_time;
 }
 
 bool sanitized()
