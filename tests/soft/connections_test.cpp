@@ -192,6 +192,42 @@ TEST_CASE_FIXTURE(fixture, "B11: a freed queue pair is noticed by its peer, even
     CHECK(b.received()->status == work_status::flushed);
 }
 
+TEST_CASE("a peer that none of the farewells reached is told when it asks")
+{
+    inproc_network network;
+    settings how = inside(network);
+    how.keepalive_ms = 100;
+    how.retries = 4;
+    host here(how);
+    host there(how);
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    auto &deaf = static_cast<inproc_io &>(b.pair.home->io());
+    net_address address = deaf.address();
+    network.detach(deaf);
+    a.pair.disconnect(true);
+    CHECK(is(a.next(), connection_event::disconnected));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200)); // the last has been sent
+    REQUIRE(network.attach(deaf, address));
+    CHECK(is(b.next(), connection_event::disconnected));
+}
+
+TEST_CASE_FIXTURE(fixture, "a timer that fires while its queue pair is freed does nothing")
+{
+    std::uint64_t free_number = 0;
+    {
+        door probe(there);
+        free_number = probe.number;
+    }
+    REQUIRE(connect(a, free_number) == queue_pair::start::begun);
+    a.pair.enter();
+    a.pair.cut();
+    a.pair.on_timer(osd::now_ns() + 1'000'000'000); // was due before
+    a.pair.leave();
+    CHECK(!a.next(std::chrono::milliseconds(30)).has_value());
+}
+
 TEST_CASE("B11: a device that vanishes without a word is noticed, idle or busy")
 {
     for (bool busy : {false, true}) {

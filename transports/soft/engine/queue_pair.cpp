@@ -131,6 +131,7 @@ void queue_pair::cut()
     rx_.forget();
     hello_.reset();
     closes_left_ = 0;
+    handshake_due_ = close_due_ = 0; // the shard may be about to call on_timer
     due_ns.store(INT64_MAX);
 }
 

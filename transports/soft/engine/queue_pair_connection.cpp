@@ -38,11 +38,6 @@ work_status status_for(fault why)
     }
 }
 
-bool is_question(const request &r)
-{
-    return r.kind == work::read || r.kind == work::fetch_add || r.kind == work::compare_swap;
-}
-
 } // namespace
 
 // ------------------------------------------------------------------------------------ beginning

@@ -15,11 +15,6 @@ constexpr std::int32_t farthest = 4 * receive_window::capacity;
 constexpr std::uint32_t first_not_ready_us = 500;
 constexpr std::uint32_t longest_not_ready_us = 20'000;
 
-bool is_question(const request &r)
-{
-    return r.kind == work::read || r.kind == work::fetch_add || r.kind == work::compare_swap;
-}
-
 fault fault_of(access_fault what)
 {
     switch (what) {
@@ -118,6 +113,8 @@ void queue_pair::receive(const packet &p, const net_address &from, const std::ui
         close_due_ = 0;
         return;
     }
+    if (state_ == state::dead && p.base.kind != packet_kind::ack)
+        return send_close(now); // no farewell reached the peer
     if (state_ == state::accepting)
         go_live();
     if (!connected() || before(tx_.next(), p.base.ack)) {

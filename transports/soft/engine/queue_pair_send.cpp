@@ -13,11 +13,6 @@ constexpr std::uint32_t immediate_part = UINT32_MAX; ///< offset of the packet b
 constexpr std::uint32_t first_probe_us = 10'000;
 constexpr std::uint32_t longest_probe_us = 500'000;
 
-bool is_question(const request &r)
-{
-    return r.kind == work::read || r.kind == work::fetch_add || r.kind == work::compare_swap;
-}
-
 bool is_message(const request &r)
 {
     return r.kind == work::send;

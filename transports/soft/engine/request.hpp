@@ -80,6 +80,12 @@ struct request {
     std::uint32_t last_psn; ///< of the last packet, once that was sent
 };
 
+/// The peer's answer completes it, not the acknowledgement.
+inline bool is_question(const request &r)
+{
+    return r.kind == work::read || r.kind == work::fetch_add || r.kind == work::compare_swap;
+}
+
 struct completion_record {
     request *of;
     std::uint32_t length; ///< received
