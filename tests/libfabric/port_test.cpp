@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
-#include <doctest/doctest.h>
-
 #include "port_rig.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>
 #include <csignal>
 #include <dirent.h>
+#include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

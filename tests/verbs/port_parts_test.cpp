@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The parts of the verbs port that need no device: how private data and qualifiers travel, adapter
 // parameters, variables.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
-#include <doctest/doctest.h>
-
 #include "internal.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <doctest/doctest.h>
 #include <memory>
 #include <string>
 
