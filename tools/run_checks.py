@@ -38,8 +38,8 @@ WINE = (
     ("WINEDEBUG", "-all"),
     ("WINEDLLOVERRIDES", "mscoree,mshtml="),  # else it asks whether to download them
 )
-# What takes many minutes, and what is known to fail now and then.
-WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "unsettled")
+# What takes many minutes.
+WITHOUT_ROUNDS = ("--no-suite", "vm-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build.
@@ -68,13 +68,16 @@ class Build:
     fixed_addresses: bool = False  # sanitizers' shadow memory has no room for every layout
 
 
+# Less than half the time, since the headers take most of it; clang sees every file by itself.
+TOGETHER = ("-Dunity=on", "-Dunity_size=100")
+
 BUILDS = {
-    "gcc": Build(options=("-Dwerror=true",)),
+    "gcc": Build(options=("-Dwerror=true", *TOGETHER)),
     "clang": Build(options=("-Dwerror=true", "-Dbuildtype=debug", "-Dplain_variants=false"),
                    compiler=("clang", "clang++")),
     "asan": Build(
         options=("-Db_sanitize=address,undefined", "-Doptimization=1",
-                 "-Dbenchmarks=false", "-Dplain_variants=false"),
+                 "-Dbenchmarks=false", "-Dplain_variants=false", *TOGETHER),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
             ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
@@ -85,7 +88,8 @@ BUILDS = {
     ),
     "tsan": Build(
         options=("-Db_sanitize=thread", "-Doptimization=1",
-                 "-Dbenchmarks=false", "-Dplain_variants=false", "-Dports=libfabric,soft"),
+                 "-Dbenchmarks=false", "-Dplain_variants=false", "-Dports=libfabric,soft",
+                 *TOGETHER),
         environment=(
             ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
         ),
@@ -94,13 +98,13 @@ BUILDS = {
         fixed_addresses=True,
     ),
     "windows": Build(
-        options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini",),
+        options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini", *TOGETHER),
         environment=WINE,
     ),
     "windows-threads": Build(
         options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini",
                  f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini",
-                 "-Dplain_variants=false", "-Doptimization=1"),
+                 "-Dplain_variants=false", "-Doptimization=1", *TOGETHER),
         environment=WINE,
     ),
 }
@@ -394,9 +398,6 @@ def steps() -> list[Step]:
         Step("windows", "libraries for Windows; their tests, run by Wine", windows),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("gcc", "--suite", "vm-rounds"), "long"),
-        Step("unsettled", "tests that are known to fail now and then",
-             tests("gcc", "--suite", "unsettled"), "long"),
-        Step("unsettled-asan", "the same, sanitized", tests("asan", "--suite", "unsettled"), "long"),
         Step("clang-tests", "everything compiled by clang, and all tests",
              tests("clang", *WITHOUT_MACHINE), "long"),
     ]

@@ -24,7 +24,7 @@ in_port_t &port_in(void *address)
     return static_cast<sockaddr_in *>(address)->sin_port;
 }
 
-void refuse(cr &request, cm_header::kind_t kind, const private_data &data)
+void refuse(ofi::cr &request, cm_header::kind_t kind, const private_data &data)
 {
     const cm_message message(kind, data);
     const int error =

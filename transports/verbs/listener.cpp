@@ -76,7 +76,7 @@ bool hand_up(hca &device, connection &c, passive &p, const cm_event &event)
         return false;
     params.peer = rdma_get_peer_addr(c.id);
     params.peer_port = ntohs(rdma_get_dst_port(c.id));
-    cr request(&c);
+    vrb::cr request(&c);
     service_point &owner = *p.owner;
     begin_upcall(device, &p);
     const bool taken = dapls_cr_callback(owner, request, params);
