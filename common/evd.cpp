@@ -149,18 +149,25 @@ void add_extension(const completion &done, DAT_EVENT &event)
 /// failure, which also breaks a connection that still stands.
 bool evd::convert_unusual(const completion &done, DAT_EVENT &event)
 {
-    work_queue *queue = queue_of(done);
-    if (queue == nullptr)
-        return retire(done), false;
-    osd::lock_guard hold(queue->owner_lock);
-    endpoint *ep = queue->owner.load(std::memory_order_relaxed);
-    if (ep == nullptr)
-        return retire(done), false;
+    if (work_queue *queue = queue_of(done); queue != nullptr) {
+        osd::lock_guard hold(queue->owner_lock);
+        if (endpoint *ep = queue->owner.load(std::memory_order_relaxed); ep != nullptr) {
+            convert_owned(done, *ep, event);
+            return true;
+        }
+    }
+    // Not under the lock: whoever frees the endpoint deletes a queue that is idle, and its lock.
+    retire(done);
+    return false;
+}
 
+/// The endpoint stays as long as the caller holds its queue's owner_lock.
+void evd::convert_owned(const completion &done, endpoint &ep, DAT_EVENT &event)
+{
     event.event_number = DAT_DTO_COMPLETION_EVENT;
     event.evd_handle = to_handle(this);
     auto &dto = event.event_data.dto_completion_event_data;
-    dto.ep_handle = to_handle(ep);
+    dto.ep_handle = to_handle(&ep);
     dto.user_cookie = done.wr->cookie;
     dto.status = done.status;
     dto.operation = done.wr->operation;
@@ -172,10 +179,9 @@ bool evd::convert_unusual(const completion &done, DAT_EVENT &event)
     retire(done);
     if (done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED) {
         dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: operation %d failed, DTO status %d",
-                 to_handle(ep), dto.operation, dto.status);
-        ep->operation_failed();
+                 to_handle(&ep), dto.operation, dto.status);
+        ep.operation_failed();
     }
-    return true;
 }
 
 void evd::adopt(work_queue *orphan)

@@ -81,6 +81,7 @@ private:
     bool convert(const completion &done, DAT_EVENT &event);
     static bool is_plain(const completion &done);
     bool convert_unusual(const completion &done, DAT_EVENT &event) OSD_COLD;
+    void convert_owned(const completion &done, endpoint &ep, DAT_EVENT &event);
     static work_queue *queue_of(const completion &done);
     static void retire(const completion &done);
     static bool is_orphaned(const completion &done);
