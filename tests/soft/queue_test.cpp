@@ -120,6 +120,22 @@ TEST_CASE_FIXTURE(fixture, "the event descriptor becomes readable")
     CHECK(wait_for(&descriptor, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
 }
 
+TEST_CASE_FIXTURE(fixture, "a signal that is left over does not keep a wait awake")
+{
+    REQUIRE(queue.event_descriptor() >= 0);
+    queue.arm_descriptor();
+    push(0);
+    CHECK(pop() == 0);
+    std::atomic<bool> over{false};
+    std::thread waiter([&] {
+        CHECK(queue.wait(1, osd::deadline::after_us(30'000)) == osd::wait_result::timed_out);
+        over = true;
+    });
+    CHECK(becomes_true([&] { return over.load(); }));
+    push(1); // or it would stay there for ever
+    waiter.join();
+}
+
 TEST_CASE("B12: arming and sleeping never miss a completion that comes at the same time")
 {
     host here(on_loopback());

@@ -95,10 +95,12 @@ bool completion_queue::progress()
     return moved;
 }
 
-/// Before sleeping: nothing is left to be taken or acknowledged.
+/// Before sleeping: nothing is left to be taken or acknowledged, unless packets for others come
+/// without end.
 void completion_queue::settle()
 {
-    while (progress() && count(1) == 0) {
+    constexpr int patience = 64;
+    for (int i = 0; i < patience && progress() && count(1) == 0; ++i) {
     }
 }
 
@@ -161,8 +163,14 @@ osd::wait_result completion_queue::wait(std::uint32_t threshold, osd::deadline u
     osd::wait_result result = osd::wait_result::woken;
     while (!enough(threshold) && !woken_.load() && result == osd::wait_result::woken) {
         result = wait_for(descriptors, count, until);
-        if (result == osd::wait_result::woken)
-            settle();
+        if (result != osd::wait_result::woken)
+            break;
+        settle();
+        if (enough(threshold) || woken_.load())
+            break;
+        signal_.clear(); // left over from before; what raises it anew is seen by the next look
+        if (until.has_passed()) // while packets of others kept us busy
+            result = osd::wait_result::timed_out;
     }
     wanted_.fetch_and(~waiter);
     for (std::uint64_t left = shards; left != 0; left &= left - 1)
