@@ -39,7 +39,7 @@ WINE = (
     ("WINEDLLOVERRIDES", "mscoree,mshtml="),  # else it asks whether to download them
 )
 # What takes many minutes.
-WITHOUT_ROUNDS = ("--no-suite", "vm-rounds")
+WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build.
@@ -271,8 +271,9 @@ def count_tests(step: Running, record: pathlib.Path) -> int:
     return len(lines)
 
 
-def client_rounds(step: Running, name: str, whose: str, selection: str, rounds: int = 1) -> None:
-    """Debian's programs over our adapter, with the libdat2 of that build or the system's."""
+def client_rounds(step: Running, name: str, whose: str, selection: str, rounds: int = 1,
+                  adapter: str = ADAPTER, more: tuple[str, ...] = ()) -> None:
+    """Debian's programs over an adapter of ours, with the libdat2 of that build or the system's."""
     compile_tree(step, name)
     build, folder = BUILDS[name], build_dir(name)
     libdat2 = folder / "dat"
@@ -284,9 +285,9 @@ def client_rounds(step: Running, name: str, whose: str, selection: str, rounds: 
     results = WORK / f"{step.name}.json"
     results.unlink(missing_ok=True)
     command = [PYTHON, "tests/clients/run_clients.py", "--libdat2", str(libdat2),
-               "--dat-conf", str(folder / "transports/dat.conf"), "--adapter", ADAPTER,
+               "--dat-conf", str(folder / "transports/dat.conf"), "--adapter", adapter,
                "--select", selection, "--rounds", str(rounds), "--json", str(results),
-               *preloads(build, folder)]
+               *preloads(build, folder), *more]
     status = step.run(fixed(command, build), dict(build.environment))
     if status == 77:
         step.outcome.skipped += 1
@@ -377,8 +378,8 @@ def steps() -> list[Step]:
     def tests(name: str, *more: str) -> Callable[[Running], None]:
         return lambda step: meson_tests(step, name, *more)
 
-    def clients(name: str, whose: str, selection: str, rounds: int = 1):
-        return lambda step: client_rounds(step, name, whose, selection, rounds)
+    def clients(*what: object, **more: object) -> Callable[[Running], None]:
+        return lambda step: client_rounds(step, *what, **more)
 
     table = [
         Step("licences", "an SPDX line in every file", licence_lines, "quick"),
@@ -398,6 +399,11 @@ def steps() -> list[Step]:
         Step("windows", "libraries for Windows; their tests, run by Wine", windows),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("gcc", "--suite", "vm-rounds"), "long"),
+        Step("soft-rounds", "the software HCA on bad networks, ten seeds",
+             tests("gcc", "--suite", "soft-rounds"), "long"),
+        Step("soft-hosts", "whole client round over the software HCA, on two hosts",
+             clients("gcc", "ours", "@default,@srq", adapter="soft-lo", more=("--two-hosts",)),
+             "long"),
         Step("clang-tests", "everything compiled by clang, and all tests",
              tests("clang", *WITHOUT_MACHINE), "long"),
     ]

@@ -14,6 +14,7 @@ import sys
 import time
 
 KEPT = []
+HOST = os.environ.get("FAKE_HOST", "127.0.0.1")
 
 
 def map_file(path: pathlib.Path) -> None:
@@ -34,7 +35,7 @@ def map_libraries(behaviour: str) -> None:
 
 
 def serve(port: int) -> socket.socket:
-    listener = socket.create_server(("127.0.0.1", port))
+    listener = socket.create_server((HOST, port))
     print("ready", flush=True)
     return listener
 
@@ -53,6 +54,8 @@ def behave(behaviour: str) -> int:
     if behaviour == "status":
         print("1: DAPL Test Complete. PASSED")
         return 3
+    if behaviour == "host":
+        print(os.readlink("/proc/self/ns/net"))
     if behaviour == "silent":
         return 0
     if behaviour == "our-finding":
@@ -82,7 +85,7 @@ def main() -> int:
         with serve(int(sys.argv[3])) as listener:
             listener.accept()[0].close()
     elif len(sys.argv) > 3:
-        socket.create_connection(("127.0.0.1", int(sys.argv[3]))).close()
+        socket.create_connection((HOST, int(sys.argv[3]))).close()
     time.sleep(0.05)
     return behave(behaviour)
 

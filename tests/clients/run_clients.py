@@ -10,6 +10,7 @@ Cases are selected by name or pattern, or by tag with a leading @: --select 'dte
 """
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import pathlib
@@ -21,6 +22,7 @@ import time
 
 import cases
 import runner
+import two_hosts
 
 SKIPPED = 77
 
@@ -35,6 +37,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--adapter", default="ofi-lo", help="adapter name (default: %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS",
                         help="at which the adapter's clients find a server (default: %(default)s)")
+    parser.add_argument("--two-hosts", action="store_true",
+                        help="run servers and clients in two network namespaces joined by a "
+                        "cable; the adapter's interface lo becomes the cable (needs root)")
     parser.add_argument("--rounds", type=int, default=1, metavar="N",
                         help="how often to run the selection (default: 1)")
     parser.add_argument("--select", default="@default", metavar="NAMES",
@@ -168,7 +173,8 @@ def main(arguments: list[str]) -> int:
         source_root=pathlib.Path(__file__).resolve().parents[2],
         log_dir=options.log_dir,
     )
-    place = cases.Place(options.adapter, options.host)
+    place = cases.Place(options.adapter,
+                        two_hosts.SERVER_ADDRESS if options.two_hosts else options.host)
     chosen = selected(cases.all_cases(place, settings.foreign_libdat2), options.select)
     if options.list:
         for case in chosen:
@@ -182,8 +188,17 @@ def main(arguments: list[str]) -> int:
     raise_descriptor_limit()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that clients are killed too
     began = time.monotonic()
-    print(f"{len(chosen)} cases over {settings.adapter} with {settings.libdat2}", flush=True)
-    results = run_all(chosen, settings, options)
+    with contextlib.ExitStack() as stack:
+        if options.two_hosts:
+            try:
+                settings.hosts = stack.enter_context(two_hosts.TwoHosts())
+            except two_hosts.CannotRun as reason:
+                print(f"skipped: two hosts cannot be made: {reason}")
+                return SKIPPED
+            settings.dat_conf = settings.hosts.dat_conf(settings.dat_conf)
+        print(f"{len(chosen)} cases over {settings.adapter} with {settings.libdat2}"
+              f"{', on two hosts' if options.two_hosts else ''}", flush=True)
+        results = run_all(chosen, settings, options)
     if options.json:
         write_json(options.json, settings, results)
     print(f"took {time.monotonic() - began:.0f} s")

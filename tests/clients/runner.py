@@ -3,7 +3,8 @@
 
 The programs are binaries that nobody here wrote. Their exit status says little (a failed test
 exits with 0), so they are judged by what they print. Which libraries a process really used is read
-from its memory map while it runs.
+from its memory map while it runs, and of one that ends too soon for that from what the dynamic
+loader wrote about it.
 """
 
 import contextlib
@@ -23,17 +24,17 @@ import time
 import tty
 
 import sanitizers
+import two_hosts
 
 # How long the other side of a pair may go on after its peer has finished.
 GRACE_SECONDS = 30.0
 # How long to wait for someone else's program to leave a port that a case needs.
 BUSY_SECONDS = 120.0
-# A process that has not shown its libraries yet is looked at this often, in seconds. An adapter is
-# open for milliseconds in the shortest programs.
-SAMPLE_SECONDS = 0.002
+# A process that has not shown its libraries yet is looked at this often, in seconds.
+SAMPLE_SECONDS = 0.01
 
-# One pair at a time on a host: the programs' side channel has one fixed port.
-LOCK_NAME = "dapl-clients.lock"
+# One pair at a time in a network namespace: the programs' side channel has one fixed port.
+LOCK_NAME = "dapl-clients-{namespace}.lock"
 
 # Nothing of this may appear, whatever the program.
 ALWAYS_FORBIDDEN = [
@@ -96,6 +97,7 @@ class Settings:
     patience: float = 1.0  # factor on every deadline
     source_root: pathlib.Path | None = None
     log_dir: pathlib.Path | None = None
+    hosts: two_hosts.TwoHosts | None = None  # None: all run on this one
 
     @property
     def libdat2(self) -> pathlib.Path:
@@ -129,12 +131,12 @@ class Result:
                     self.reasons[0] if self.reasons else "")
 
 
-def listeners(port: int) -> set[str]:
-    """The sockets of this host that listen on a TCP port, as /proc names them."""
+def listeners(port: int, process: int | str = "self") -> set[str]:
+    """The sockets on a process's host that listen on a TCP port, as /proc names them."""
     sockets = set()
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
+            for line in pathlib.Path(f"/proc/{process}/net", table).read_text().splitlines()[1:]:
                 fields = line.split()
                 if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
                     sockets.add(f"socket:[{fields[9]}]")
@@ -181,22 +183,24 @@ class Process:
     with it the line that says they are ready, or why they crash.
     """
 
-    def __init__(self, part: Part, environment: dict[str, str], bin_dir: pathlib.Path | None):
+    def __init__(self, part: Part, environment: dict[str, str], bin_dir: pathlib.Path | None,
+                 loader_log: pathlib.Path, prefix: tuple[str, ...] = ()):
         self.part = part
         self.text = ""
         self.status: int | None = None
         self.mapped: set[str] = set()
+        self._loader_log = loader_log
         master, slave = pty.openpty()
         tty.setraw(slave)
         executable = program_path(part.argv[0], bin_dir) or part.argv[0]
         self._started = time.monotonic()
         try:
             self._popen = subprocess.Popen(
-                [executable, *part.argv[1:]],
+                [*prefix, executable, *part.argv[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=slave,
                 stderr=slave,
-                env=environment,
+                env={**environment, "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(loader_log)},
                 start_new_session=True,
             )
         except OSError:
@@ -243,8 +247,18 @@ class Process:
                 for line in maps:
                     if "/libda" not in line:
                         continue
-                    path = line.split(maxsplit=5)[-1].strip().removesuffix(" (deleted)")
-                    self.mapped.add(os.path.realpath(path))
+                    self._note(line.split(maxsplit=5)[-1].removesuffix(" (deleted)\n"))
+
+    def read_loader_log(self) -> None:
+        """Which DAT libraries the dynamic loader started, of a process that has ended."""
+        with contextlib.suppress(OSError):
+            for line in pathlib.Path(f"{self._loader_log}.{self.pid}").read_text(
+                    errors="replace").splitlines():
+                if "calling init: " in line and "/libda" in line:
+                    self._note(line.partition("calling init: ")[2])
+
+    def _note(self, path: str) -> None:
+        self.mapped.add(os.path.realpath(path.strip()))
 
     def poll(self) -> None:
         """Note the exit of the process, once all of its output is here."""
@@ -263,7 +277,7 @@ class Process:
 
     def listens_on(self, port: int) -> bool:
         """Whether this very process has a listening TCP socket on the port."""
-        sockets = listeners(port)
+        sockets = listeners(port, self.pid)
         with contextlib.suppress(OSError):
             for descriptor in pathlib.Path(f"/proc/{self.pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
@@ -315,16 +329,18 @@ class Run:
         self._reasons: list[str] = []
         self._hang_traces: dict[str, str] = {}
         self._began = time.monotonic()
+        self._folder = tempfile.TemporaryDirectory()
 
     def execute(self) -> Result:
         """Run the case to its end; no process of it is left behind, whatever happens."""
-        try:
-            self._drive()
-        finally:
-            for process in self._processes.values():
-                if process.running:
-                    process.kill()
-        foreign = self._judge()
+        with self._folder:
+            try:
+                self._drive()
+            finally:
+                for process in self._processes.values():
+                    if process.running:
+                        process.kill()
+            foreign = self._judge()
         return Result(
             name=self._case.name,
             seconds=time.monotonic() - self._began,
@@ -355,6 +371,8 @@ class Run:
 
     def _ports_free(self) -> bool:
         """Wait for programs that run outside this runner, by hand say, and use the same ports."""
+        if self._settings.hosts:
+            return True  # nobody else is there
         limit = self._after(BUSY_SECONDS)
         for port in self._case.ports:
             while listeners(port):
@@ -366,12 +384,19 @@ class Run:
 
     def _start(self, name: str, part: Part) -> Process | None:
         try:
-            process = Process(part, self._environment(), self._settings.bin_dir)
+            process = Process(part, self._environment(), self._settings.bin_dir,
+                              pathlib.Path(self._folder.name, "loader"), self._prefix(name))
         except OSError as error:
             self._reasons.append(f"{name}: cannot start {part.argv[0]}: {error.strerror}")
             return None
         self._processes[name] = process
         return process
+
+    def _prefix(self, name: str) -> tuple[str, ...]:
+        hosts = self._settings.hosts
+        if hosts is None:
+            return ()
+        return two_hosts.enter(hosts.server if name == "server" else hosts.client)
 
     def _environment(self) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items()
@@ -459,6 +484,8 @@ class Run:
     def _judge(self) -> list[str]:
         foreign: list[str] = []
         for name, process in self._processes.items():
+            if not self._libraries_seen(process):
+                process.read_loader_log()
             findings = sanitizers.find(process.text)
             ours, others = sanitizers.split(findings, self._own_frames())
             self._reasons += [f"{name}: {finding.title}" for finding in ours]
@@ -504,13 +531,13 @@ class Run:
         registries = {path for path in process.mapped
                       if os.path.basename(path).startswith("libdat2.so")}
         if not registries:
-            self._reasons.append(f"{name}: was not seen to map a libdat2")
+            self._reasons.append(f"{name}: mapped no libdat2")
         for path in sorted(registries - {wanted}):
             self._reasons.append(f"{name}: mapped {path}, not {wanted}")
         providers = {path for path in process.mapped
                      if os.path.basename(path).startswith("libdapl")}
         if not any(self._is_provider(path) for path in providers):
-            self._reasons.append(f"{name}: was not seen to map {' or '.join(self._providers)}")
+            self._reasons.append(f"{name}: did not map {' or '.join(self._providers)}")
         for path in sorted(providers):
             if not self._is_provider(path):
                 self._reasons.append(f"{name}: mapped {path}")
@@ -527,8 +554,9 @@ class Run:
 
 @contextlib.contextmanager
 def host_lock():
-    """Keep other runners of this host away."""
-    path = pathlib.Path(tempfile.gettempdir(), LOCK_NAME)
+    """Keep other runners of this network namespace away."""
+    name = LOCK_NAME.format(namespace=os.stat("/proc/self/ns/net").st_ino)
+    path = pathlib.Path(tempfile.gettempdir(), name)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -2,21 +2,26 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Tests of the runner itself, with programs that pass, lie, hang, crash or use another library."""
 
+import _ctypes
 import contextlib
 import io
 import json
 import os
 import pathlib
 import re
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import cases
 import run_clients
 import runner
 import sanitizers
+import two_hosts
 from runner import Case, Listen, Part, Prints
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -160,11 +165,21 @@ class Libraries(World):
         self.assertReason(self.pair(client="wrong-library"), r"client: mapped .*/other/libdat2")
 
     def test_an_unseen_provider_fails(self):
-        self.assertReason(self.pair(server="no-provider"), "server: was not seen to map .*fake")
+        self.assertReason(self.pair(server="no-provider"), "server: did not map .*fake")
 
     def test_a_process_that_maps_nothing_fails(self):
         case = Case(name="nothing", clients=(Part(argv=("sleep", "0.05")),))
-        self.assertReason(runner.run_case(case, self.settings), "not seen to map a libdat2")
+        self.assertReason(runner.run_case(case, self.settings), "client: mapped no libdat2")
+
+    def test_what_ends_too_soon_to_be_seen_is_in_the_log_of_the_loader(self):
+        libraries = [self.root / "dat/libdat2.so.2.0.0", self.root / "libdapl-fake.so.2"]
+        for library in libraries:
+            shutil.copy(_ctypes.__file__, library)  # any shared object will do
+        paths = [str(libraries[0].with_name("libdat2.so.2")), str(libraries[1])]
+        program = f"import ctypes; [ctypes.CDLL(path) for path in {paths}]"
+        case = Case(name="short", clients=(Part(argv=(sys.executable, "-c", program)),))
+        with unittest.mock.patch.object(runner.Process, "sample"):
+            self.assertEqual(runner.run_case(case, self.settings).reasons, [])
 
     def test_a_provider_may_be_named_by_soname(self):
         library = self.root / "libdapl-fake.so.2"
@@ -246,6 +261,47 @@ class Table(unittest.TestCase):
         self.assertIn("dapltest-F-pz", names("@fft"))
         with self.assertRaises(SystemExit):
             names("no-such-case")
+
+
+class Hosts(World):
+    def hosts(self) -> two_hosts.TwoHosts:
+        hosts = two_hosts.TwoHosts()
+        try:
+            hosts.__enter__()
+        except two_hosts.CannotRun as reason:
+            self.skipTest(str(reason))
+        self.addCleanup(hosts.__exit__)
+        return hosts
+
+    def test_each_reaches_the_other(self):
+        hosts = self.hosts()
+        for host, peer in ((hosts.server, two_hosts.CLIENT_ADDRESS),
+                           (hosts.client, two_hosts.SERVER_ADDRESS)):
+            script = ("import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+                      f"s.connect(('{peer}', 9)); print(s.getsockname()[0])")
+            told = subprocess.run([*two_hosts.enter(host), sys.executable, "-c", script],
+                                  capture_output=True, text=True, check=True).stdout.strip()
+            self.assertEqual({told, peer},
+                             {two_hosts.SERVER_ADDRESS, two_hosts.CLIENT_ADDRESS})
+
+    def test_adapters_move_to_the_cable(self):
+        self.conf.write_text('a-lo u2.0 nonthreadsafe default lib.so x "lo" ""\n'
+                             'b-lo u2.0 nonthreadsafe default lib.so x "tcp lo" ""\n'
+                             'c u2.0 nonthreadsafe default lib.so x "lo loss=20" ""\n'
+                             'd u2.0 nonthreadsafe default lib.so x "eth0" ""\n')
+        hosts = two_hosts.TwoHosts()
+        copy = hosts.dat_conf(self.conf)
+        self.assertEqual([line.split('"')[1] for line in copy.read_text().splitlines()],
+                         ["veth0", "tcp veth0", "veth0 loss=20", "eth0"])
+
+    def test_a_side_has_a_host_of_its_own(self):
+        self.settings.hosts = self.hosts()
+        os.environ["FAKE_HOST"] = two_hosts.SERVER_ADDRESS
+        self.addCleanup(os.environ.pop, "FAKE_HOST")
+        result = self.pair(client="host", server="host")
+        self.assertEqual(result.reasons, [])
+        spaces = {re.search(r"net:\[\d+\]", text).group() for text in result.outputs.values()}
+        self.assertEqual(len(spaces), 2)
 
 
 class Program(World):

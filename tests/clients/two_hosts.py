@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Two network namespaces joined by a cable (a veth pair): as good as two hosts."""
+
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+
+INTERFACE = "veth0"
+SERVER_ADDRESS, CLIENT_ADDRESS = "10.97.0.1", "10.97.0.2"
+
+
+class CannotRun(Exception):
+    """This system does not let us make them."""
+
+
+class TwoHosts:
+    """While this is entered there are two hosts; `server` and `client` are processes in them."""
+
+    def __init__(self) -> None:
+        self._holders: list[subprocess.Popen] = []
+        self._conf = tempfile.NamedTemporaryFile("w", prefix="dat", suffix=".conf")
+
+    def __enter__(self) -> "TwoHosts":
+        try:
+            self._holders = [_hold_namespace(), _hold_namespace()]
+            _run(self.server, "ip", "link", "add", INTERFACE, "type", "veth",
+                 "peer", "name", INTERFACE, "netns", str(self.client))
+            for host, address in ((self.server, SERVER_ADDRESS), (self.client, CLIENT_ADDRESS)):
+                _run(host, "ip", "address", "add", f"{address}/24", "dev", INTERFACE)
+                for interface in ("lo", INTERFACE):
+                    _run(host, "ip", "link", "set", interface, "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for holder in self._holders:
+            holder.kill()
+            holder.communicate()
+        self._conf.close()
+
+    @property
+    def server(self) -> int:
+        return self._holders[0].pid
+
+    @property
+    def client(self) -> int:
+        return self._holders[1].pid
+
+    def dat_conf(self, original: pathlib.Path) -> pathlib.Path:
+        """A copy whose adapters are on the cable, not on the loopback interface."""
+        self._conf.write(re.sub(r'(?<=[" ])lo(?=[" ])', INTERFACE, original.read_text()))
+        self._conf.flush()
+        return pathlib.Path(self._conf.name)
+
+
+def enter(host: int) -> tuple[str, ...]:
+    """What a command line begins with that is to run on the host."""
+    return ("nsenter", "--target", str(host), "--net", "--")
+
+
+def _hold_namespace() -> subprocess.Popen:
+    ours = os.readlink("/proc/self/ns/net")
+    try:
+        holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"],
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise CannotRun(f"unshare: {error.strerror}") from error
+    while holder.poll() is None:
+        if os.readlink(f"/proc/{holder.pid}/ns/net") != ours:
+            return holder
+        time.sleep(0.01)
+    raise CannotRun(f"network namespaces: {holder.stderr.read().strip()}")
+
+
+def _run(host: int, *command: str) -> None:
+    try:
+        done = subprocess.run([*enter(host), *command], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise CannotRun(f"nsenter: {error.strerror}") from error
+    if done.returncode != 0:
+        raise CannotRun(f"{' '.join(command)}: {done.stderr.strip()}")

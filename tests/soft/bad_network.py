@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Judge the software HCA on a network that loses, reorders and repeats.
+
+For each seed: the conformance suite, and Debian's dapltest with validation of its data. Ends with 1
+at the first seed that fails, and shows what was printed.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77  # of run_clients.py
+PROMISES = ("acknowledged", "final_byte_last", "local_protection")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--conformance", type=pathlib.Path, required=True, metavar="PROGRAM")
+    parser.add_argument("--run-clients", type=pathlib.Path, required=True, metavar="PROGRAM")
+    parser.add_argument("--libdat2", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--dat-conf", type=pathlib.Path, required=True, metavar="FILE")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="1 to N (default: 1)")
+    parser.add_argument("--per-mille", type=int, nargs=3, default=(20, 20, 10),
+                        metavar=("LOSS", "REORDER", "DUPLICATE"), help="default: 20 20 10")
+    return parser.parse_args()
+
+
+def bad_dat_conf(original: pathlib.Path, network: str) -> str:
+    """soft-lo alone, with these options."""
+    lines = [line for line in original.read_text().splitlines() if line.startswith("soft-lo ")]
+    if not lines:
+        raise SystemExit(f"bad_network: {original} has no adapter soft-lo")
+    return "".join(line.replace('"lo"', f'"lo {network}"') + "\n" for line in lines)
+
+
+def judge(what: str, command: list[object], environment: dict[str, str]) -> int:
+    done = subprocess.run([str(word) for word in command], env=environment, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    lines = done.stdout.splitlines()
+    if done.returncode in (0, SKIPPED):
+        print(f"{what}: {lines[-1] if done.returncode else 'passed'}", flush=True)
+    else:
+        print(f"{what}: failed, status {done.returncode}", *lines, sep="\n", flush=True)
+    return done.returncode
+
+
+def main() -> int:
+    options = parse()
+    loss, reorder, duplicate = options.per_mille
+    for seed in range(1, options.seeds + 1):
+        network = f"loss={loss} reorder={reorder} duplicate={duplicate} seed={seed}"
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
+            conf.write(bad_dat_conf(options.dat_conf, network))
+            conf.flush()
+            environment = {**os.environ, "DAT_OVERRIDE": conf.name,
+                           "LD_LIBRARY_PATH": str(options.libdat2)}
+            suite = [options.conformance, "--ia", "soft-lo"]
+            for promise in PROMISES:
+                suite += ["--promise", promise]
+            clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,
+                       "--dat-conf", conf.name, "--adapter", "soft-lo", "--select", "dapltest-T-*"]
+            for what, command in (("conformance", suite), ("dapltest", clients)):
+                if judge(f"{network}: {what}", command, environment) not in (0, SKIPPED):
+                    return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
