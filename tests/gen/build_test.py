@@ -20,7 +20,7 @@ from trees import MESON, copy_tree, dapl_port, run  # noqa: E402
 
 PROBE = pathlib.Path(__file__).with_name("open_probe.c")
 # Without debug information nothing of an object depends on where its folder is: ccache helps.
-QUICK = ("-Doptimization=0", "-Ddebug=false", "-Dwerror=true")
+QUICK = ("-Doptimization=0", "-Ddebug=false", "-Dwerror=true", "-Dunity=on", "-Dunity_size=100")
 KIT_ONLY = (*QUICK, "-Dtests=false", "-Dbenchmarks=false", "-Dplain_variants=false")
 VENDOR = "Acme Networks"
 
