@@ -2,78 +2,18 @@
 #include "params.hpp"
 
 #include "dapl_debug.hpp"
-
-#include <cerrno>
-#include <climits>
-#include <cstdlib>
-#include <cstring>
+#include "dapl_params.hpp"
 
 namespace dapl::verbs::vrb {
 
 namespace {
 
-constexpr std::size_t longest_word = 64;
-
-/// The words of a text, one after the other.
-class words {
-public:
-    explicit words(const char *text) : at_(text) {}
-
-    /// False when there is no other, or it does not fit.
-    bool next(char (&word)[longest_word])
-    {
-        at_ += std::strspn(at_, blanks);
-        const std::size_t length = std::strcspn(at_, blanks);
-        fits_ = length < longest_word;
-        if (length == 0 || !fits_)
-            return false;
-        std::memcpy(word, at_, length);
-        word[length] = '\0';
-        at_ += length;
-        return true;
-    }
-    bool fits() const { return fits_; }
-
-private:
-    static constexpr const char *blanks = " \t";
-    const char *at_;
-    bool fits_ = true;
-};
-
-bool read_number(const char *text, std::uint32_t &value)
-{
-    if (*text == '\0' || text[std::strspn(text, "0123456789")] != '\0')
-        return false;
-    errno = 0;
-    const unsigned long long read = std::strtoull(text, nullptr, 10);
-    value = static_cast<std::uint32_t>(read);
-    return errno == 0 && read <= INT_MAX;
-}
-
-struct option {
-    const char *name;
-    std::uint32_t adapter_params::*value;
-};
-
-constexpr option options[] = {
+constexpr param_option<adapter_params> options[] = {
     {"connect_retry_ms", &adapter_params::connect_retry_ms},
     {"linger_ms", &adapter_params::linger_ms},
     {"settle_ms", &adapter_params::settle_ms},
     {"family", &adapter_params::family},
 };
-
-/// key=value
-bool read_option(char *word, adapter_params &params)
-{
-    char *equals = std::strchr(word, '=');
-    if (equals == nullptr)
-        return false;
-    *equals = '\0';
-    for (const option &o : options)
-        if (std::strcmp(word, o.name) == 0)
-            return read_number(equals + 1, params.*o.value);
-    return false;
-}
 
 status wrong(const char *text, const char *why)
 {
@@ -88,19 +28,18 @@ status wrong(const char *text, const char *why)
 
 status read_params(const char *text, adapter_params &params)
 {
-    static_assert(sizeof(params.device) == longest_word);
-    words rest(text);
-    if (!rest.next(params.device))
-        return wrong(text, rest.fits() ? "no device is named" : "a word is too long");
-    char word[longest_word];
+    param_words rest(text);
+    if (!rest.next(params.device, sizeof(params.device)))
+        return wrong(text, rest.at_end() ? "no device is named" : "a word is too long");
+    char word[64];
     bool port_may_come = true;
-    while (rest.next(word)) {
+    while (rest.next(word, sizeof(word))) {
         const bool port = port_may_come && read_number(word, params.port);
-        if (!port && !read_option(word, params))
+        if (!port && !read_option(word, options, params))
             return wrong(text, "an option is not understood");
         port_may_come = false;
     }
-    if (!rest.fits())
+    if (!rest.at_end())
         return wrong(text, "a word is too long");
     if (params.family != 4 && params.family != 6)
         return wrong(text, "family is 4 or 6");
