@@ -175,6 +175,11 @@ class New(WithTree):
         self.assertEqual(contents(self.tree), self.before)
         self.assertFalse((self.tree / "transports/acme").exists())
 
+    def test_version(self) -> None:
+        done = dapl_port(self.tree, "--version")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^dapl-port, version \d+ of the contract, from /")
+
     def test_help(self) -> None:
         self.assertIn("dapl-port new acme", self.port("--help"))
         for command in ("new", "status", "list"):
