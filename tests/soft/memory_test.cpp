@@ -105,14 +105,14 @@ TEST_CASE_FIXTURE(fixture, "B13: keys cannot be told from one another's")
 {
     // The same memory registered again and again: neither equal nor near keys.
     std::deque<memory_region> many(200);
-    std::uint32_t near = 0;
+    std::uint32_t close = 0;
     std::uint32_t before = key;
     for (memory_region &each : many) {
         const std::uint32_t next = table.insert(each);
-        near += next - before < 65536 || before - next < 65536 ? 1 : 0;
+        close += next - before < 65536 || before - next < 65536 ? 1 : 0;
         before = next;
     }
-    CHECK(near < 5);
+    CHECK(close < 5);
 }
 
 TEST_SUITE_END();

@@ -109,7 +109,7 @@ TEST_CASE_FIXTURE(fixture, "a wait ends with enough completions, a wake, or its 
 
 TEST_CASE_FIXTURE(fixture, "the event descriptor becomes readable")
 {
-    const int descriptor = queue.event_descriptor();
+    const waitable descriptor = queue.event_descriptor();
     REQUIRE(descriptor >= 0);
     queue.arm_descriptor();
     CHECK(wait_for(&descriptor, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
@@ -142,17 +142,17 @@ TEST_CASE("B12: arming and sleeping never miss a completion that comes at the sa
     inbox owner;
     completion_queue queue;
     REQUIRE(here.hca.make_queue(queue, &owner, 1));
-    constexpr std::uint32_t rounds = 20'000;
+    const std::uint32_t count = rounds(20'000);
     std::atomic<std::uint32_t> taken{0};
     std::thread producer([&] {
-        for (std::uint32_t i = 0; i < rounds; ++i) {
+        for (std::uint32_t i = 0; i < count; ++i) {
             while (taken.load() != i)
                 std::this_thread::yield();
             queue.push({nullptr, i, 0, 0, 0, work_status::success, false, false, false});
         }
     });
     completion_record done;
-    for (std::uint32_t i = 0; i < rounds; ++i) {
+    for (std::uint32_t i = 0; i < count; ++i) {
         while (!queue.pop(done))
             REQUIRE(queue.wait(1, osd::deadline::after_us(20'000'000)) == osd::wait_result::woken);
         CHECK(done.length == i);

@@ -147,6 +147,9 @@ private:
 bool establish(end &active, end &passive);
 bool is(const std::optional<told> &got, connection_event what);
 
+/// Repetitions, and objects of a kind: fewer where they are slow.
+unsigned rounds(unsigned wanted);
+
 /// Polls until one comes.
 std::optional<completion_record> next_of(completion_queue &queue, std::chrono::milliseconds time);
 

@@ -182,8 +182,8 @@ TEST_CASE("early packets are kept, given out in order, and described in several 
     CHECK(window.place_of(0xfffffffe) == receive_window::place::in_order);
     CHECK(window.place_of(0xfffffffd) == receive_window::place::old);
     CHECK(window.place_of(1) == receive_window::place::early);
-    CHECK(window.place_of(0xfffffffe + receive_window::capacity) == receive_window::place::far);
-    CHECK(window.place_of(0x7fffffff) == receive_window::place::far);
+    CHECK(window.place_of(0xfffffffe + receive_window::capacity) == receive_window::place::beyond);
+    CHECK(window.place_of(0x7fffffff) == receive_window::place::beyond);
     CHECK(window.keep(0, content, 3));
     CHECK(!window.keep(0, content, 3));
     CHECK(window.keep(3, content, 2));

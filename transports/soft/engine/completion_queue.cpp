@@ -110,7 +110,7 @@ bool completion_queue::open_signal()
     return signal_.is_open() || signal_.open();
 }
 
-int completion_queue::event_descriptor()
+waitable completion_queue::event_descriptor()
 {
     return open_signal() ? signal_.descriptor() : -1;
 }
@@ -134,7 +134,7 @@ namespace {
 constexpr std::uint32_t max_descriptors = 17; // the signal, and the shards'
 
 /// Sockets of the shards that may bring something.
-std::uint32_t sockets_of(shard *homes, std::uint64_t shards, int *descriptors)
+std::uint32_t sockets_of(shard *homes, std::uint64_t shards, waitable *descriptors)
 {
     std::uint32_t count = 0;
     for (; shards != 0 && count < max_descriptors - 1; shards &= shards - 1)
@@ -153,7 +153,7 @@ osd::wait_result completion_queue::wait(std::uint32_t threshold, osd::deadline u
         return osd::wait_result::woken;
 
     const std::uint64_t shards = shards_.load(std::memory_order_relaxed);
-    int descriptors[max_descriptors];
+    waitable descriptors[max_descriptors];
     std::uint32_t count = sockets_of(homes_, shards, descriptors);
     descriptors[count++] = signal_.descriptor();
     threshold_.store(threshold);

@@ -55,7 +55,7 @@ public:
     void wake();
     /// A descriptor that becomes readable when a completion is added after arm_descriptor();
     /// negative when the system has none left.
-    int event_descriptor();
+    waitable event_descriptor();
     void arm_descriptor();
     void clear_descriptor() { signal_.clear(); }
 

@@ -204,6 +204,7 @@ bool connections::serve_listener(listener &at)
 void connections::serve()
 {
     osd::lock_guard hold(lock_);
+    waiting_.clear();
     bool again = true;
     while (again) {
         again = false;

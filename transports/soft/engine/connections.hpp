@@ -63,7 +63,7 @@ public:
     void serve();
     void forget_old(std::int64_t now);
     bool remembers() const { return remembered_.load(std::memory_order_relaxed) != 0; }
-    int descriptor() const { return waiting_.descriptor(); }
+    waitable descriptor() const { return waiting_.descriptor(); }
     bool open() { return waiting_.open(); }
     /// Nobody uses it any more.
     void close();

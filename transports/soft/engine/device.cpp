@@ -48,9 +48,9 @@ bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKE
 {
     pair.of = this;
     pair.with = params;
-    completion_queue *near =
+    completion_queue *nearest =
         params.receive_queue != nullptr ? params.receive_queue : params.send_queue;
-    pair.home = near != nullptr ? &near->home() : &shards_[0];
+    pair.home = nearest != nullptr ? &nearest->home() : &shards_[0];
     for (completion_queue *each : {params.receive_queue, params.send_queue})
         if (each != nullptr)
             each->serve(pair.home->index());

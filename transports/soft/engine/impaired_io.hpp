@@ -35,7 +35,11 @@ public:
     }
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
     bool take_bounce(bounced &out) override { return inner_->take_bounce(out); }
-    int descriptor() const override { return inner_->descriptor(); }
+    void doubt(const net_address &to, const out_packet &packet) override
+    {
+        inner_->doubt(to, packet);
+    }
+    waitable descriptor() const override { return inner_->descriptor(); }
     std::int64_t due_ns() const override;
 
     struct counts {

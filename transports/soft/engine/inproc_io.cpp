@@ -88,7 +88,7 @@ void inproc_io::put(const net_address &from, const out_packet &packet)
     }
     osd::lock_guard hold(lock_);
     if (queued_ == max_queued) {
-        std::free(item);
+        std::free(memory);
         return;
     }
     (head_ == nullptr ? head_ : tail_->next) = item;

@@ -37,7 +37,7 @@ public:
                      std::uint32_t &done) override;
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
     bool take_bounce(bounced &out) override;
-    int descriptor() const override { return arrived_.descriptor(); }
+    waitable descriptor() const override { return arrived_.descriptor(); }
 
 private:
     friend class inproc_network;

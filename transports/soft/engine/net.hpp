@@ -36,7 +36,8 @@ public:
                      std::uint32_t &done) override;
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
     bool take_bounce(bounced &out) override;
-    int descriptor() const override { return socket_; }
+    void doubt(const net_address &to, const out_packet &packet) override;
+    waitable descriptor() const override { return socket_; }
 
     /// For tests: sends each datagram by itself.
     void set_segmentation(bool on) { segments_.store(on, std::memory_order_relaxed); }
@@ -45,7 +46,7 @@ private:
     static constexpr std::uint32_t batch = 4;
     static constexpr std::size_t buffer_size = 65536;
 
-    int socket_ = -1;
+    waitable socket_ = -1;
     net_address address_;
     std::uint8_t *buffers_ = nullptr;
     std::uint32_t batch_ = batch;
@@ -61,29 +62,30 @@ public:
     bool is_open() const { return descriptor_ >= 0; }
     void raise();
     void clear();
-    int descriptor() const { return descriptor_; }
+    waitable descriptor() const { return descriptor_; }
 
 private:
-    int descriptor_ = -1;
+    waitable descriptor_ = -1;
 };
 
-/// Descriptors to sleep on as if they were one.
+/// Things to sleep on as if they were one.
 class descriptor_set {
 public:
     ~descriptor_set() { close(); }
     bool open();
     void close();
-    bool add(int descriptor);
-    void remove(int descriptor);
-    int descriptor() const { return descriptor_; }
+    bool add(waitable member);
+    void remove(waitable member);
+    /// Before all its members are looked at: what comes from here on makes it readable again.
+    void clear();
+    waitable descriptor() const { return descriptor_; }
 
 private:
-    int descriptor_ = -1;
+    waitable descriptor_ = -1;
 };
 
-/// Sleeps until one of the descriptors is readable, or the deadline has passed. Negative ones are
-/// skipped.
-osd::wait_result wait_for(const int *descriptors, std::uint32_t count, osd::deadline until);
+/// Sleeps until one of them is readable, or the deadline has passed. Negative ones are skipped.
+osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until);
 
 /// Errors of udp_io::open that have a meaning of their own.
 bool is_address_in_use(int error);

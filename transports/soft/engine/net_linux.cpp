@@ -25,6 +25,16 @@
 
 namespace soft_hca {
 
+namespace {
+
+/// What can be slept on is a file descriptor.
+constexpr int as_fd(waitable descriptor)
+{
+    return static_cast<int>(descriptor);
+}
+
+} // namespace
+
 // -------------------------------------------------------------------------------- the interface
 
 namespace {
@@ -98,13 +108,13 @@ constexpr int buffer_bytes = 4 << 20;
 constexpr std::uint32_t max_segments = 64; ///< of one super-packet, in every kernel that has them
 constexpr std::uint32_t max_packets = 64;  ///< of one call
 
-void set_option(int socket, int level, int name, int value)
+void set_option(waitable socket, int level, int name, int value)
 {
     // What an older kernel or a lesser right refuses costs speed, not function.
-    (void)setsockopt(socket, level, name, &value, sizeof value);
+    (void)setsockopt(as_fd(socket), level, name, &value, sizeof value);
 }
 
-void set_data_options(int socket, bool v6)
+void set_data_options(waitable socket, bool v6)
 {
     set_option(socket, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
     set_option(socket, SOL_SOCKET, SO_RCVBUFFORCE, buffer_bytes);
@@ -235,8 +245,8 @@ int udp_io::open(const net_address &at, bool for_data)
     if (for_data)
         set_data_options(socket_, at.family() == AF_INET6);
     socklen_t size = net_address::capacity();
-    if (bind(socket_, at.get(), static_cast<socklen_t>(at.size())) != 0 ||
-        getsockname(socket_, address_.get(), &size) != 0) {
+    if (bind(as_fd(socket_), at.get(), static_cast<socklen_t>(at.size())) != 0 ||
+        getsockname(as_fd(socket_), address_.get(), &size) != 0) {
         const int error = errno;
         close();
         return error;
@@ -247,7 +257,7 @@ int udp_io::open(const net_address &at, bool for_data)
 void udp_io::close()
 {
     if (socket_ >= 0)
-        ::close(socket_);
+        ::close(as_fd(socket_));
     socket_ = -1;
     delete[] buffers_;
     buffers_ = nullptr;
@@ -262,9 +272,10 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
         const bool together = segments_.load(std::memory_order_relaxed);
         const std::uint32_t some = count - done < max_packets ? count - done : max_packets;
         send_batch batch(to, packets + done, some, together);
-        const int sent = batch.count() == 1
-                             ? (sendmsg(socket_, &batch.messages()[0].msg_hdr, 0) < 0 ? -1 : 1)
-                             : sendmmsg(socket_, batch.messages(), batch.count(), 0);
+        const int sent =
+            batch.count() == 1
+                ? (sendmsg(as_fd(socket_), &batch.messages()[0].msg_hdr, 0) < 0 ? -1 : 1)
+                : sendmmsg(as_fd(socket_), batch.messages(), batch.count(), 0);
         for (int i = 0; i < sent; ++i)
             done += batch.packets_in(static_cast<std::uint32_t>(i));
         if (sent > 0)
@@ -299,7 +310,7 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
         m.msg_control = controls[i].bytes;
         m.msg_controllen = sizeof controls[i].bytes;
     }
-    const int got = recvmmsg(socket_, messages, wanted, MSG_DONTWAIT, nullptr);
+    const int got = recvmmsg(as_fd(socket_), messages, wanted, MSG_DONTWAIT, nullptr);
     for (int i = 0; i < got; ++i) {
         into[i].bytes = static_cast<std::uint8_t *>(pieces[i].iov_base);
         into[i].size = messages[i].msg_len;
@@ -319,7 +330,7 @@ bool udp_io::take_bounce(bounced &out)
     m.msg_iovlen = 1;
     m.msg_control = control;
     m.msg_controllen = sizeof control;
-    const ssize_t got = recvmsg(socket_, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
+    const ssize_t got = recvmsg(as_fd(socket_), &m, MSG_ERRQUEUE | MSG_DONTWAIT);
     if (got < 0)
         return false;
     out.size = static_cast<std::size_t>(got);
@@ -332,6 +343,11 @@ bool udp_io::take_bounce(bounced &out)
             out.why = result_of(static_cast<int>(error.ee_errno));
         }
     return true;
+}
+
+void udp_io::doubt(const net_address &, const out_packet &)
+{
+    // What finds nobody is in the error queue.
 }
 
 bool is_address_in_use(int error)
@@ -355,19 +371,19 @@ bool wake_signal::open()
 void wake_signal::close()
 {
     if (is_open())
-        ::close(descriptor_);
+        ::close(as_fd(descriptor_));
     descriptor_ = -1;
 }
 
 void wake_signal::raise()
 {
-    (void)eventfd_write(descriptor_, 1);
+    (void)eventfd_write(as_fd(descriptor_), 1);
 }
 
 void wake_signal::clear()
 {
     eventfd_t count;
-    (void)eventfd_read(descriptor_, &count);
+    (void)eventfd_read(as_fd(descriptor_), &count);
 }
 
 bool descriptor_set::open()
@@ -379,29 +395,34 @@ bool descriptor_set::open()
 void descriptor_set::close()
 {
     if (descriptor_ >= 0)
-        ::close(descriptor_);
+        ::close(as_fd(descriptor_));
     descriptor_ = -1;
 }
 
-bool descriptor_set::add(int descriptor)
+bool descriptor_set::add(waitable member)
 {
     epoll_event event{};
     event.events = EPOLLIN;
-    return epoll_ctl(descriptor_, EPOLL_CTL_ADD, descriptor, &event) == 0;
+    return epoll_ctl(as_fd(descriptor_), EPOLL_CTL_ADD, as_fd(member), &event) == 0;
 }
 
-void descriptor_set::remove(int descriptor)
+void descriptor_set::remove(waitable member)
 {
-    (void)epoll_ctl(descriptor_, EPOLL_CTL_DEL, descriptor, nullptr);
+    (void)epoll_ctl(as_fd(descriptor_), EPOLL_CTL_DEL, as_fd(member), nullptr);
 }
 
-osd::wait_result wait_for(const int *descriptors, std::uint32_t count, osd::deadline until)
+void descriptor_set::clear()
+{
+    // It is readable as long as one of its members is.
+}
+
+osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until)
 {
     pollfd watched[40];
     nfds_t used = 0;
     for (std::uint32_t i = 0; i < count && used < 40; ++i)
         if (descriptors[i] >= 0)
-            watched[used++] = {descriptors[i], POLLIN, 0};
+            watched[used++] = {as_fd(descriptors[i]), POLLIN, 0};
     timespec left{};
     if (!until.is_never()) {
         const std::int64_t ns = until.at_ns() < 0 ? 0 : until.at_ns() - osd::now_ns();

@@ -10,6 +10,10 @@
 
 namespace soft_hca {
 
+/// Something to sleep on until it is readable. What the number means is the system's affair;
+/// negative, there is nothing.
+using waitable = std::intptr_t;
+
 /// Where a datagram comes from or goes to: IPv4 or IPv6 address and port.
 class net_address {
 public:
@@ -132,8 +136,11 @@ public:
     /// Takes what has arrived; valid until the next call. Returns how many entries were filled.
     virtual std::uint32_t receive(in_packets *into, std::uint32_t capacity) = 0;
     virtual bool take_bounce(bounced &out) = 0;
-    /// Readable for the system's poll when there is something to receive.
-    virtual int descriptor() const = 0;
+    /// An answer to this packet is overdue: sees to it that it bounces if nobody is there. For who
+    /// receives. Nothing to do where packets bounce by themselves.
+    virtual void doubt(const net_address &, const out_packet &) {}
+    /// Readable when there is something to receive.
+    virtual waitable descriptor() const = 0;
     /// Something may still come without the descriptor saying so, not before this time.
     virtual std::int64_t due_ns() const { return INT64_MAX; }
 };

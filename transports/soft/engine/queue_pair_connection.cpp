@@ -140,6 +140,8 @@ void queue_pair::send_handshake(std::int64_t now)
         die(asks ? connection_event::unreachable : connection_event::accept_failed);
         return;
     }
+    if (asks && handshake_delay_us_ != first_handshake_us)
+        home->io().doubt(peer_, out);
     handshake_due_ = now + std::int64_t{handshake_delay_us_} * 1000;
     handshake_delay_us_ = std::min(2 * handshake_delay_us_, longest_handshake_us);
 }

@@ -177,7 +177,7 @@ void queue_pair::receive_numbered(const packet &p, const std::uint8_t *bytes, st
         ++counted.duplicates;
         ack_now_ = true;
         return;
-    case receive_window::place::far:
+    case receive_window::place::beyond:
         ++counted.dropped;
         return;
     case receive_window::place::early:

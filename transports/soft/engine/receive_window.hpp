@@ -15,7 +15,7 @@ public:
     static constexpr std::uint32_t capacity = 256; ///< how far ahead a packet may be
     static constexpr std::size_t max_bytes = 8u << 20;
 
-    enum class place { in_order, early, old, far };
+    enum class place { in_order, early, old, beyond };
 
     ~receive_window() { forget(); }
     void start(std::uint32_t first_psn);
@@ -28,8 +28,8 @@ public:
         if (ahead == 0)
             return place::in_order;
         if (ahead < 0)
-            return ahead >= -static_cast<std::int32_t>(2 * capacity) ? place::old : place::far;
-        return ahead < static_cast<std::int32_t>(capacity) ? place::early : place::far;
+            return ahead >= -static_cast<std::int32_t>(2 * capacity) ? place::old : place::beyond;
+        return ahead < static_cast<std::int32_t>(capacity) ? place::early : place::beyond;
     }
     /// The packet numbered next() was taken.
     void advance() { ++next_; }

@@ -444,7 +444,7 @@ bool shard::neglected()
     const std::int64_t now = osd::now_ns();
     if (now < distrust_until_ns_)
         return true;
-    const int socket = io_->descriptor();
+    const waitable socket = io_->descriptor();
     const std::uint32_t activity = activity_.load();
     if (wait_for(&socket, 1, osd::deadline::passed()) != osd::wait_result::woken)
         return false;
@@ -493,9 +493,9 @@ void shard::sleep(bool active, bool polled) OSD_UNCHECKED
     if (nothing) {
         if (!kicked_.load())
             wakes_ns_.store(due);
-        const int descriptors[] = {signal_.descriptor(),
-                                   index_ == 0 ? of_->listening.descriptor() : -1,
-                                   active ? -1 : io_->descriptor()};
+        const waitable descriptors[] = {signal_.descriptor(),
+                                        index_ == 0 ? of_->listening.descriptor() : -1,
+                                        active ? -1 : io_->descriptor()};
         (void)wait_for(descriptors, 3, at_time(due));
     }
     leaves_socket_.store(false);

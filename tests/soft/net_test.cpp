@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the engine asks of an operating system, by itself.
+#include "rig.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace rig;
+
+namespace {
+
+osd::deadline soon()
+{
+    return osd::deadline::after_us(20'000);
+}
+
+osd::deadline late()
+{
+    return osd::deadline::after_us(20'000'000);
+}
+
+net_address loopback()
+{
+    return on_loopback().address;
+}
+
+struct mailbox {
+    explicit mailbox(bool for_data = true) { REQUIRE(io.open(loopback(), for_data) == 0); }
+    void send(const net_address &to, std::uint8_t byte)
+    {
+        out_packet out = packet(byte);
+        std::uint32_t done = 0;
+        REQUIRE(io.send(to, &out, 1, done) == send_result::sent);
+        CHECK(done == 1);
+    }
+    static out_packet packet(std::uint8_t byte)
+    {
+        out_packet out;
+        out.begin();
+        out.header[0] = byte;
+        out.add(out.header, 1);
+        return out;
+    }
+    /// Sleeps until there is a datagram; its byte, or -1 when none comes.
+    int next(osd::deadline until)
+    {
+        in_packets got[1];
+        const waitable descriptor = io.descriptor();
+        while (io.receive(got, 1) == 0)
+            if (wait_for(&descriptor, 1, until) != osd::wait_result::woken)
+                return -1;
+        CHECK(got[0].size == 1);
+        return got[0].bytes[0];
+    }
+    udp_io io;
+};
+
+bool readable(waitable descriptor, osd::deadline until)
+{
+    return wait_for(&descriptor, 1, until) == osd::wait_result::woken;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("net");
+
+TEST_CASE("the loopback interface is found by its name and by its address")
+{
+    interface_info by_name;
+    REQUIRE(find_interface("lo", 4, by_name));
+    interface_info by_address;
+    REQUIRE(find_interface("127.0.0.1", 4, by_address));
+    CHECK(by_name.address == by_address.address);
+    CHECK(std::string(by_name.name) == by_address.name);
+    CHECK(by_name.name[0] != '\0');
+    CHECK(by_name.mtu >= 1500);
+    interface_info none;
+    CHECK(!find_interface("no such interface", 4, none));
+    CHECK(!find_interface("192.0.2.255", 4, none));
+}
+
+TEST_CASE("random bytes are not the same twice")
+{
+    std::uint8_t first[16] = {};
+    std::uint8_t second[16] = {};
+    REQUIRE(random_bytes(first, sizeof first));
+    REQUIRE(random_bytes(second, sizeof second));
+    CHECK(std::memcmp(first, second, sizeof first) != 0);
+}
+
+TEST_CASE("a signal wakes who sleeps, until it is cleared")
+{
+    wake_signal signal;
+    REQUIRE(signal.open());
+    CHECK(!readable(signal.descriptor(), soon()));
+    signal.raise();
+    signal.raise();
+    CHECK(readable(signal.descriptor(), soon()));
+    CHECK(readable(signal.descriptor(), osd::deadline::passed()));
+    signal.clear();
+    CHECK(!readable(signal.descriptor(), osd::deadline::passed()));
+    std::thread waker([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        signal.raise();
+    });
+    const waitable both[] = {-1, signal.descriptor()};
+    CHECK(wait_for(both, 2, late()) == osd::wait_result::woken);
+    waker.join();
+}
+
+TEST_CASE("a wait for nothing lasts as long as it is to")
+{
+    for (std::uint64_t us : {0u, 20u, 1'500u, 30'000u}) {
+        const osd::deadline until = osd::deadline::after_us(us);
+        CHECK(wait_for(nullptr, 0, until) == osd::wait_result::timed_out);
+        CHECK(until.has_passed());
+    }
+}
+
+TEST_CASE("a datagram that comes at any moment wakes who sleeps for it")
+{
+    mailbox here;
+    mailbox there;
+    const int count = static_cast<int>(rounds(4000));
+    std::thread echo([&] {
+        for (int i = 0; i < count; ++i) {
+            const int byte = there.next(late());
+            if (byte < 0)
+                return;
+            there.send(here.io.address(), static_cast<std::uint8_t>(byte));
+        }
+    });
+    int answered = 0;
+    for (; answered < count; ++answered) {
+        here.send(there.io.address(), static_cast<std::uint8_t>(answered));
+        if (here.next(late()) != (answered & 0xff))
+            break;
+    }
+    CHECK(answered == count);
+    echo.join();
+    CHECK(here.next(soon()) == -1);
+}
+
+TEST_CASE("what is left behind keeps the socket readable")
+{
+    mailbox here;
+    mailbox there;
+    for (std::uint8_t i = 0; i < 10; ++i)
+        there.send(here.io.address(), i);
+    for (int i = 0; i < 10; ++i) {
+        REQUIRE(readable(here.io.descriptor(), late()));
+        CHECK(here.next(soon()) == i);
+    }
+    CHECK(here.next(soon()) == -1);
+    CHECK(!readable(here.io.descriptor(), soon()));
+}
+
+TEST_CASE("a set is readable when one of its members is")
+{
+    mailbox from;
+    mailbox first(false);
+    wake_signal second;
+    REQUIRE(second.open());
+    from.send(first.io.address(), 1);
+    REQUIRE(readable(first.io.descriptor(), late()));
+    descriptor_set set;
+    REQUIRE(set.open());
+    CHECK(!readable(set.descriptor(), osd::deadline::passed()));
+    REQUIRE(set.add(first.io.descriptor())); // has something already
+    CHECK(readable(set.descriptor(), late()));
+    set.clear();
+    CHECK(first.next(soon()) == 1);
+    CHECK(!readable(set.descriptor(), soon()));
+    from.send(first.io.address(), 2);
+    CHECK(readable(set.descriptor(), late()));
+    set.clear();
+    CHECK(first.next(soon()) == 2);
+
+    second.raise();
+    REQUIRE(set.add(second.descriptor()));
+    CHECK(readable(set.descriptor(), late()));
+    set.clear();
+    second.clear();
+    CHECK(!readable(set.descriptor(), soon()));
+    second.raise();
+    CHECK(readable(set.descriptor(), late()));
+    set.clear();
+    second.clear();
+
+    set.remove(first.io.descriptor());
+    set.remove(second.descriptor());
+    from.send(first.io.address(), 3);
+    second.raise();
+    CHECK(!readable(set.descriptor(), soon()));
+    CHECK(first.next(late()) == 3);
+}
+
+TEST_CASE("what finds nobody bounces when it is doubted, and nothing else does")
+{
+    mailbox here;
+    mailbox there;
+    net_address nobody;
+    {
+        mailbox gone;
+        nobody = gone.io.address();
+    }
+    bounced b;
+    out_packet doubted = mailbox::packet(7);
+    for (const net_address &to : {there.io.address(), nobody}) {
+        here.send(to, 7);
+        here.io.doubt(to, doubted);
+    }
+    REQUIRE(becomes_true([&] { return here.io.take_bounce(b); }));
+    CHECK(b.to == nobody);
+    CHECK(b.why == send_result::refused);
+    REQUIRE(b.size == 1);
+    CHECK(b.bytes[0] == 7);
+    CHECK(!becomes_true([&] { return here.io.take_bounce(b); }, std::chrono::milliseconds(50)));
+    here.send(there.io.address(), 8); // and the socket works on
+    CHECK(there.next(late()) == 7);
+}
+
+TEST_CASE("a port is taken once, until it is closed")
+{
+    mailbox here;
+    udp_io second;
+    const int error = second.open(here.io.address(), false);
+    CHECK(is_address_in_use(error));
+    CHECK(!is_forbidden(error));
+    const net_address at = here.io.address();
+    here.io.close();
+    CHECK(second.open(at, false) == 0);
+    CHECK(second.address() == at);
+}
+
+TEST_SUITE_END();

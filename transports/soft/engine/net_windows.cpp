@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Every system call of the engine on Windows.
+#include "net.hpp"
+
+#include "osd_thread.hpp"
+
+#include <bcrypt.h>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <iphlpapi.h>
+#include <iterator>
+#include <memory>
+#include <mstcpip.h>
+#include <new>
+
+#ifndef SIO_UDP_CONNRESET // missing from some headers
+#define SIO_UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
+#endif
+
+namespace soft_hca {
+
+// -------------------------------------------------------------------------------- the interface
+
+namespace {
+
+bool read_address(const char *text, net_address &address)
+{
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        return address.assign(reinterpret_cast<sockaddr *>(&v4));
+    sockaddr_in6 v6{};
+    v6.sin6_family = AF_INET6;
+    if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1)
+        return address.assign(reinterpret_cast<sockaddr *>(&v6));
+    return false;
+}
+
+struct freed {
+    void operator()(void *memory) const { std::free(memory); }
+};
+using adapter_list = std::unique_ptr<IP_ADAPTER_ADDRESSES, freed>;
+
+/// Null when there is no memory, or the system does not tell.
+adapter_list adapters()
+{
+    ULONG size = 32768;
+    for (int attempt = 0; attempt < 4; ++attempt) { // there may be more of them each time
+        adapter_list list(static_cast<IP_ADAPTER_ADDRESSES *>(std::malloc(size)));
+        if (list == nullptr)
+            return nullptr;
+        const ULONG error = GetAdaptersAddresses(AF_UNSPEC, 0, nullptr, list.get(), &size);
+        if (error == NO_ERROR)
+            return list;
+        if (error != ERROR_BUFFER_OVERFLOW)
+            return nullptr;
+    }
+    return nullptr;
+}
+
+/// In UTF-8; cut to nothing when it is too long.
+struct adapter_name {
+    explicit adapter_name(const IP_ADAPTER_ADDRESSES &of)
+    {
+        if (WideCharToMultiByte(CP_UTF8, 0, of.FriendlyName, -1, text, sizeof text, nullptr,
+                                nullptr) == 0)
+            text[0] = '\0';
+    }
+    char text[sizeof interface_info::name];
+};
+
+/// The loopback interface has a long name here, and is "lo" besides, as dat.conf calls it.
+bool is_called(const IP_ADAPTER_ADDRESSES &adapter, const char *name)
+{
+    return std::strcmp(adapter_name(adapter).text, name) == 0 ||
+           (adapter.IfType == IF_TYPE_SOFTWARE_LOOPBACK && std::strcmp(name, "lo") == 0);
+}
+
+/// The address of the adapter that is meant, or null.
+const sockaddr *address_in(const IP_ADAPTER_ADDRESSES &adapter, const char *name,
+                           const net_address &wanted, int family)
+{
+    const bool by_address = wanted.family() != AF_UNSPEC;
+    if (!by_address && !is_called(adapter, name))
+        return nullptr;
+    for (const auto *each = adapter.FirstUnicastAddress; each != nullptr; each = each->Next) {
+        net_address has;
+        if (has.assign(each->Address.lpSockaddr) &&
+            (by_address ? has.same_host(wanted) : has.family() == family))
+            return each->Address.lpSockaddr;
+    }
+    return nullptr;
+}
+
+} // namespace
+
+bool find_interface(const char *name, unsigned family, interface_info &out)
+{
+    net_address wanted;
+    (void)read_address(name, wanted);
+    const adapter_list list = adapters();
+    for (const auto *each = list.get(); each != nullptr; each = each->Next) {
+        const sockaddr *found = address_in(*each, name, wanted, family == 6 ? AF_INET6 : AF_INET);
+        if (found == nullptr)
+            continue;
+        (void)out.address.assign(found);
+        out.address.set_port(0);
+        std::snprintf(out.name, sizeof out.name, "%s", adapter_name(*each).text);
+        out.mtu = each->Mtu;
+        return true;
+    }
+    return false;
+}
+
+bool random_bytes(void *out, std::size_t size)
+{
+    return BCryptGenRandom(nullptr, static_cast<UCHAR *>(out), static_cast<ULONG>(size),
+                           BCRYPT_USE_SYSTEM_PREFERRED_RNG) == 0;
+}
+
+// ------------------------------------------------------------------------------------- sleeping
+
+namespace {
+
+/// What a waitable is the address of: an event, set as long as there may be something.
+struct source {
+    HANDLE event = nullptr;
+    SOCKET socket = INVALID_SOCKET;   ///< that sets it, if one does
+    std::atomic<HANDLE> set{nullptr}; ///< the event of the set that it is in
+};
+
+source *source_of(waitable descriptor)
+{
+    return reinterpret_cast<source *>(descriptor);
+}
+
+/// False when the system has none left. All stay set until they are reset.
+bool open_event(source &made)
+{
+    made.event = CreateEventW(nullptr, TRUE, FALSE, nullptr);
+    return made.event != nullptr;
+}
+
+waitable open_source()
+{
+    auto *made = new (std::nothrow) source;
+    if (made != nullptr && !open_event(*made)) {
+        delete made;
+        made = nullptr;
+    }
+    return made != nullptr ? reinterpret_cast<waitable>(made) : -1;
+}
+
+void close_source(waitable descriptor)
+{
+    if (descriptor < 0)
+        return;
+    CloseHandle(source_of(descriptor)->event);
+    delete source_of(descriptor);
+}
+
+} // namespace
+
+bool wake_signal::open()
+{
+    descriptor_ = open_source();
+    return is_open();
+}
+
+void wake_signal::close()
+{
+    close_source(descriptor_);
+    descriptor_ = -1;
+}
+
+void wake_signal::raise()
+{
+    if (!is_open())
+        return;
+    source &own = *source_of(descriptor_);
+    SetEvent(own.event);
+    if (HANDLE set = own.set.load(); set != nullptr)
+        SetEvent(set);
+}
+
+void wake_signal::clear()
+{
+    if (is_open())
+        ResetEvent(source_of(descriptor_)->event);
+}
+
+bool descriptor_set::open()
+{
+    descriptor_ = open_source();
+    return descriptor_ >= 0;
+}
+
+void descriptor_set::close()
+{
+    close_source(descriptor_);
+    descriptor_ = -1;
+}
+
+/// One event for all, because a thread can sleep on no more than 64. The system sets it at once if
+/// there is something to read already.
+bool descriptor_set::add(waitable member)
+{
+    const HANDLE event = source_of(descriptor_)->event;
+    source &one = *source_of(member);
+    if (one.socket != INVALID_SOCKET)
+        return WSAEventSelect(one.socket, event, FD_READ) == 0;
+    one.set.store(event);
+    if (WaitForSingleObject(one.event, 0) == WAIT_OBJECT_0)
+        SetEvent(event);
+    return true;
+}
+
+void descriptor_set::remove(waitable member)
+{
+    source &one = *source_of(member);
+    if (one.socket != INVALID_SOCKET)
+        (void)WSAEventSelect(one.socket, one.event, FD_READ);
+    one.set.store(nullptr);
+}
+
+void descriptor_set::clear()
+{
+    ResetEvent(source_of(descriptor_)->event);
+}
+
+namespace {
+
+/// With nothing to sleep on. Sleep() takes a tick at least, which is too long for the pauses that
+/// are shorter.
+void pause(osd::deadline until)
+{
+    const int left_ms = until.remaining_ms();
+    if (left_ms < 0 || left_ms > 1)
+        Sleep(left_ms < 0 ? INFINITE : static_cast<DWORD>(left_ms));
+    while (!until.has_passed())
+        osd::yield();
+}
+
+} // namespace
+
+osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until)
+{
+    HANDLE events[MAXIMUM_WAIT_OBJECTS];
+    DWORD used = 0;
+    for (std::uint32_t i = 0; i < count && used < MAXIMUM_WAIT_OBJECTS; ++i)
+        if (descriptors[i] >= 0)
+            events[used++] = source_of(descriptors[i])->event;
+    if (used == 0) {
+        pause(until);
+        return osd::wait_result::timed_out;
+    }
+    // The limit is cut to what an int holds, and counts in ticks: it may end before its time.
+    do {
+        const int left_ms = until.remaining_ms();
+        const DWORD limit = left_ms < 0 ? INFINITE : static_cast<DWORD>(left_ms);
+        if (WaitForMultipleObjects(used, events, FALSE, limit) != WAIT_TIMEOUT)
+            return osd::wait_result::woken;
+    } while (!until.has_passed());
+    return osd::wait_result::timed_out;
+}
+
+// ------------------------------------------------------------------------------------------ UDP
+
+namespace {
+
+constexpr int buffer_bytes = 4 << 20;
+
+send_result result_of(int error)
+{
+    switch (error) {
+    case WSAEFAULT:
+        return send_result::bad_memory;
+    case WSAECONNRESET:
+    case WSAECONNREFUSED:
+        return send_result::refused;
+    case WSAENETUNREACH:
+    case WSAEHOSTUNREACH:
+    case WSAENETDOWN:
+    case WSAEHOSTDOWN:
+    case WSAEADDRNOTAVAIL:
+    case WSAEINVAL:
+    case WSAEACCES:
+        return send_result::unreachable;
+    default:
+        return send_result::busy;
+    }
+}
+
+/// Bound, and setting the event when something comes: from then on no call of it blocks.
+SOCKET open_socket(const net_address &at, HANDLE event)
+{
+    const SOCKET made = WSASocketW(at.family(), SOCK_DGRAM, 0, nullptr, 0,
+                                   WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
+    // Else others could take the port with us.
+    const BOOL alone = TRUE;
+    if (made == INVALID_SOCKET ||
+        (setsockopt(made, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, reinterpret_cast<const char *>(&alone),
+                    sizeof alone) == 0 &&
+         bind(made, at.get(), static_cast<int>(at.size())) == 0 &&
+         WSAEventSelect(made, event, FD_READ) == 0))
+        return made;
+    const int error = WSAGetLastError();
+    closesocket(made);
+    WSASetLastError(error);
+    return INVALID_SOCKET;
+}
+
+/// A socket that asks, for a packet of ours, whether anybody is at its destination.
+///
+/// The system reports a port that nobody has with the next call on the socket, but quotes nothing,
+/// so that on a socket with many peers nobody could tell whom it means. There it is switched off.
+/// On this one it can be but one.
+class scout {
+public:
+    ~scout() { close(); }
+    void close()
+    {
+        if (socket_ != INVALID_SOCKET)
+            closesocket(socket_);
+        socket_ = INVALID_SOCKET;
+    }
+
+    /// The datagram is empty: whoever gets it drops it.
+    void ask(const net_address &from, const net_address &to, const out_packet &packet, HANDLE event)
+    {
+        close();
+        what_.to = to;
+        what_.size =
+            packet.piece[0].size < sizeof what_.bytes ? packet.piece[0].size : sizeof what_.bytes;
+        std::memcpy(what_.bytes, packet.piece[0].at, what_.size);
+        net_address any_port = from;
+        any_port.set_port(0);
+        socket_ = open_socket(any_port, event);
+        if (socket_ != INVALID_SOCKET &&
+            (connect(socket_, to.get(), static_cast<int>(to.size())) != 0 ||
+             send(socket_, "", 0, 0) != 0))
+            close();
+    }
+
+    /// True when it turned out that nobody is there.
+    bool answered(bounced &out)
+    {
+        const int error = socket_ != INVALID_SOCKET ? error_of_last() : 0;
+        if (error == 0)
+            return false;
+        close();
+        out = what_;
+        out.why = result_of(error);
+        return true;
+    }
+
+private:
+    /// Windows tells it to who receives; Wine only to who asks for it.
+    int error_of_last() const
+    {
+        char none;
+        if (recv(socket_, &none, sizeof none, 0) < 0 && WSAGetLastError() != WSAEWOULDBLOCK)
+            return WSAGetLastError();
+        int error = 0;
+        int size = sizeof error;
+        (void)getsockopt(socket_, SOL_SOCKET, SO_ERROR, reinterpret_cast<char *>(&error), &size);
+        return error;
+    }
+
+    SOCKET socket_ = INVALID_SOCKET;
+    bounced what_{};
+};
+
+struct udp_source : source {
+    scout scouts[16];
+    std::uint32_t next_scout = 0;
+};
+
+udp_source &udp_of(waitable descriptor)
+{
+    return *static_cast<udp_source *>(source_of(descriptor));
+}
+
+void set_option(SOCKET socket, int name, int value)
+{
+    // What the system refuses costs speed, not function.
+    (void)setsockopt(socket, SOL_SOCKET, name, reinterpret_cast<const char *>(&value),
+                     sizeof value);
+}
+
+void ignore_refusals(SOCKET socket)
+{
+    BOOL on = FALSE;
+    DWORD none = 0;
+    (void)WSAIoctl(socket, SIO_UDP_CONNRESET, &on, sizeof on, nullptr, 0, &none, nullptr, nullptr);
+}
+
+} // namespace
+
+int udp_io::open(const net_address &at, bool for_data)
+{
+    WSADATA about;
+    // Counted by the system; close() has the other half.
+    if (const int error = WSAStartup(MAKEWORD(2, 2), &about); error != 0)
+        return error;
+    address_ = at;
+    batch_ = for_data ? batch : 1;
+    auto *own = new (std::nothrow) udp_source;
+    if (own == nullptr) {
+        WSACleanup();
+        return ENOMEM;
+    }
+    socket_ = reinterpret_cast<waitable>(static_cast<source *>(own));
+    buffers_ = new (std::nothrow) std::uint8_t[batch_ * buffer_size];
+    if (buffers_ == nullptr || !open_event(*own)) {
+        close();
+        return ENOMEM;
+    }
+    own->socket = open_socket(at, own->event);
+    int size = static_cast<int>(net_address::capacity());
+    if (own->socket == INVALID_SOCKET || getsockname(own->socket, address_.get(), &size) != 0) {
+        const int error = WSAGetLastError();
+        close();
+        return error;
+    }
+    ignore_refusals(own->socket);
+    if (for_data) {
+        set_option(own->socket, SO_RCVBUF, buffer_bytes);
+        set_option(own->socket, SO_SNDBUF, buffer_bytes);
+    }
+    return 0;
+}
+
+void udp_io::close()
+{
+    if (socket_ >= 0) {
+        udp_source &own = udp_of(socket_);
+        if (own.socket != INVALID_SOCKET)
+            closesocket(own.socket);
+        if (own.event != nullptr)
+            CloseHandle(own.event);
+        delete &own;
+        WSACleanup();
+    }
+    socket_ = -1;
+    delete[] buffers_;
+    buffers_ = nullptr;
+}
+
+/// One by one: there are no super-packets.
+send_result udp_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
+                         std::uint32_t &done)
+{
+    const SOCKET socket = udp_of(socket_).socket;
+    for (done = 0; done < count; ++done) {
+        const out_packet &packet = packets[done];
+        WSABUF pieces[out_packet::max_pieces];
+        for (std::uint32_t p = 0; p < packet.pieces; ++p)
+            pieces[p] = {static_cast<ULONG>(packet.piece[p].size),
+                         static_cast<char *>(const_cast<void *>(packet.piece[p].at))};
+        DWORD sent = 0;
+        if (WSASendTo(socket, pieces, packet.pieces, &sent, 0, to.get(),
+                      static_cast<int>(to.size()), nullptr, nullptr) != 0)
+            return result_of(WSAGetLastError());
+    }
+    return send_result::sent;
+}
+
+/// The event is reset first: what comes later, or is left behind, sets it again.
+std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
+{
+    const udp_source &own = udp_of(socket_);
+    const std::uint32_t wanted = capacity < batch_ ? capacity : batch_;
+    ResetEvent(own.event);
+    std::uint32_t count = 0;
+    while (count < wanted) {
+        in_packets &next = into[count];
+        next.bytes = buffers_ + count * buffer_size;
+        WSABUF piece{static_cast<ULONG>(buffer_size), reinterpret_cast<char *>(next.bytes)};
+        int size = static_cast<int>(net_address::capacity());
+        DWORD got = 0;
+        DWORD flags = 0;
+        if (WSARecvFrom(own.socket, &piece, 1, &got, &flags, next.from.get(), &size, nullptr,
+                        nullptr) == 0) {
+            next.size = next.segment = got;
+            ++count;
+        } else if (const int error = WSAGetLastError();
+                   error != WSAECONNRESET && error != WSAENETRESET) {
+            break; // those two are about a datagram that we sent
+        }
+    }
+    return count;
+}
+
+bool udp_io::take_bounce(bounced &out)
+{
+    for (scout &each : udp_of(socket_).scouts)
+        if (each.answered(out))
+            return true;
+    return false;
+}
+
+void udp_io::doubt(const net_address &to, const out_packet &packet)
+{
+    udp_source &own = udp_of(socket_);
+    own.scouts[own.next_scout++ % std::size(own.scouts)].ask(address_, to, packet, own.event);
+}
+
+bool is_address_in_use(int error)
+{
+    return error == WSAEADDRINUSE || error == EADDRINUSE; // the engine itself says the latter
+}
+
+bool is_forbidden(int error)
+{
+    return error == WSAEACCES || error == EACCES;
+}
+
+} // namespace soft_hca
