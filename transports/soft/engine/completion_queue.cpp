@@ -87,11 +87,11 @@ void completion_queue::arm(interest what)
     wanted_.fetch_or(what == interest::any ? wants_any : wants_solicited);
 }
 
-bool completion_queue::progress()
+bool completion_queue::progress(bool sleeps_next)
 {
     bool moved = false;
     for (std::uint64_t left = shards_.load(std::memory_order_relaxed); left != 0; left &= left - 1)
-        moved = homes_[std::countr_zero(left)].progress() || moved;
+        moved = homes_[std::countr_zero(left)].progress(sleeps_next) || moved;
     return moved;
 }
 
@@ -100,7 +100,7 @@ bool completion_queue::progress()
 void completion_queue::settle()
 {
     constexpr int patience = 64;
-    for (int i = 0; i < patience && progress() && count(1) == 0; ++i) {
+    for (int i = 0; i < patience && progress(true) && count(1) == 0; ++i) {
     }
 }
 

@@ -70,7 +70,7 @@ public:
         shards_.fetch_or(std::uint64_t{1} << shard_index, std::memory_order_relaxed);
     }
     /// Moves data of the queue pairs that complete here; true when some came.
-    bool progress();
+    bool progress(bool sleeps_next = false);
 
     // Of the shard that makes the upcalls, under its lock for events.
     completion_queue *next_noticed = nullptr;

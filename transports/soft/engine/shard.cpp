@@ -14,9 +14,10 @@ namespace soft_hca {
 namespace {
 
 constexpr std::int64_t tick_ns = 1'000'000; ///< while consumers come and go
-constexpr std::int64_t grace_ns = 20'000;   ///< a consumer that polls comes within this time
+constexpr std::int64_t grace_ns = 100'000;  ///< a consumer that polls comes within this time
 constexpr std::int64_t first_distrust_ns = 10'000'000;
-constexpr std::int64_t longest_distrust_ns = 1'000'000'000;
+constexpr std::int64_t longest_distrust_ns = 100'000'000;
+constexpr std::int64_t gather_acks_ns = 10'000;    ///< packets that come within it share one
 constexpr std::int64_t slow_tick_ns = 250'000'000; ///< of what is not urgent
 constexpr std::int64_t reset_every_ns = 100'000;   ///< answers to strangers are few
 constexpr std::uint32_t groups_at_once = 8;
@@ -213,14 +214,16 @@ void shard::pass_all() OSD_UNCHECKED
 
 // -------------------------------------------------------------------------------- moving packets
 
-bool shard::progress() OSD_UNCHECKED
+bool shard::progress(bool sleeps_next) OSD_UNCHECKED
 {
     activity_.store(activity_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (wanted_.load() != 0 || !token_.try_lock())
         return false;
     const std::int64_t now = osd::now_ns();
     const bool moved = receive_some(now);
-    if (!moved)
+    if (moved)
+        moved_ns_ = now;
+    else if (sleeps_next || now - moved_ns_ > gather_acks_ns)
         flush_acks(now);
     ring_deferred();
     token_.unlock();

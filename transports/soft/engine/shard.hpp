@@ -52,8 +52,9 @@ public:
     // --- work, from any thread
 
     /// Moves what there is to move, if nobody else is at it. True when packets came: there may be
-    /// more, and their acknowledgements wait for a call that finds none.
-    bool progress();
+    /// more, and their acknowledgements wait for a call that finds none: one a little later, or one
+    /// of somebody who is about to sleep.
+    bool progress(bool sleeps_next);
     /// There are posts that wait for company.
     void defer(const queue_pair &pair);
     /// A timer was set: see that the thread wakes in time.
@@ -181,6 +182,7 @@ private:
     osd::mutex token_;
     std::atomic<std::uint32_t> wanted_{0};                 ///< who waits for the token
     queue_pair *current_ OSD_GUARDED_BY(token_) = nullptr; ///< whose lock is held for a run
+    std::int64_t moved_ns_ OSD_GUARDED_BY(token_) = 0;     ///< when packets came last
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(token_) = 0;
     std::int64_t slow_due_ns_ OSD_GUARDED_BY(token_) = 0;
 
