@@ -19,6 +19,13 @@ std::string word(const json &entry, const char *name, const std::string &where)
     return entry[name];
 }
 
+bool flag(const json &entry, const char *name, const std::string &where)
+{
+    if (entry.contains(name) && !entry[name].is_boolean())
+        throw std::runtime_error(where + ": \"" + name + "\" is neither true nor false");
+    return entry.value(name, false);
+}
+
 /// Dates of this form compare as text.
 void check_date(const std::string &date, const std::string &where)
 {
@@ -56,6 +63,7 @@ waivers read_waivers(const std::string &path, const std::string &today)
                     word(entry, "until", where)};
         check_date(made.until, where);
         made.expired = made.until < today;
+        made.flaky = flag(entry, "flaky", where);
         if (!read.emplace(id, made).second)
             throw std::runtime_error(where + ": there is another one for " + id);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Failures that are known and accepted for a while. The file is a JSON array of objects:
 //   {"case": "EVD-08", "reason": "...", "link": "https://...", "until": "2027-01-31"}
+// and, where a case fails now and then only, "flaky": true.
 #pragma once
 
 #include <map>
@@ -13,6 +14,7 @@ struct waiver {
     std::string link;
     std::string until; ///< the last day on which it waives
     bool expired = false;
+    bool flaky = false; ///< it may pass
 };
 
 /// By rule id.

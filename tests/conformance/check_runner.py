@@ -161,7 +161,7 @@ class RunnerTest(unittest.TestCase):
 
     # --------------------------------------------------------------------------------------- waivers
 
-    def waive(self, **changes: str) -> str:
+    def waive(self, **changes: str | bool) -> str:
         path = self.folder / "waivers"
         entry = {"case": VICTIM, "reason": "known", "link": "https://example.org/1",
                  "until": "2999-12-31", **changes}
@@ -184,8 +184,16 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(run.status, 1, run.output)
         self.assertEqual(run.results[VICTIM]["outcome"], "unexpected pass")
 
+    def test_a_waived_case_that_fails_now_and_then(self):
+        for fault, outcome in (("crash", "waived"), ("sound", "passed")):
+            run = self.judge(fault, "--waivers", self.waive(flaky=True))
+            self.assertEqual(run.status, 0, run.output)
+            self.assertEqual(run.results[VICTIM]["outcome"], outcome)
+        self.assertEqual(self.judge("sound", "--waivers", self.waive(flaky=False)).status, 1)
+
     def test_a_waiver_must_be_whole(self):
         for changes, said in (({"until": "soon"}, "is no date"), ({"link": ""}, 'lacks "link"'),
+                              ({"flaky": "yes"}, "neither true nor false"),
                               ({"case": "MEM-99"}, "there is no case MEM-99")):
             run = self.judge("sound", "--waivers", self.waive(**changes))
             self.assertEqual(run.status, 2, run.output)
