@@ -340,6 +340,17 @@ TEST_CASE(
     CHECK(request_idle == DAT_TRUE);
     MUST(dat_ep_get_status(pair.passive.ep, nullptr, &recv_idle, &request_idle));
     CHECK(recv_idle == DAT_TRUE);
+    const std::size_t size = pair.active.memory.bytes.size();
+    for (int i = 0; i < 4; ++i) {
+        MUST(pair.active.recv(0, 64));
+        MUST(pair.active.write(0, size, pair.passive.memory.remote(0, size)));
+    }
+    MUST(pair.passive.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    (void)drain(pair.active.request_evd, milliseconds(300));
+    (void)drain(pair.active.recv_evd);
+    MUST(dat_ep_get_status(pair.active.ep, nullptr, &recv_idle, &request_idle));
+    CHECK(recv_idle == DAT_TRUE);
+    CHECK(request_idle == DAT_TRUE);
 }
 
 TEST_CASE("EP-10: modify refuses fields that never change, and bad values" *
@@ -390,8 +401,8 @@ TEST_CASE("EP-11: modify changes all that is asked for" *
     CHECK(now.ep_attr.max_recv_dtos >= 5);
     CHECK(now.ep_attr.max_request_iov >= 1);
     // The EVDs it had are free now; its new ones are not.
-    CHECK(same_code(dat_evd_free(own.recv_evd), DAT_SUCCESS));
-    CHECK(same_code(dat_evd_free(own.connect_evd), DAT_SUCCESS));
+    CHECK(same_code(free_once(dat_evd_free, own.recv_evd), DAT_SUCCESS));
+    CHECK(same_code(free_once(dat_evd_free, own.connect_evd), DAT_SUCCESS));
     MUST(other.free_ep());
     CHECK(same_code(dat_evd_free(other.recv_evd), bad_state(DAT_INVALID_STATE_EVD_IN_USE)));
     CHECK(same_code(dat_pz_free(other.pz), bad_state(DAT_INVALID_STATE_PZ_IN_USE)));
@@ -671,12 +682,12 @@ TEST_CASE("EP-29: an endpoint can do without receives, or without requests" *
     end from(ia);
     end to(ia);
     DAT_EP_ATTR attr = default_attr(ia);
-    attr.max_recv_dtos = 0;
+    attr.max_recv_dtos = attr.max_recv_iov = 0;
     MUST(from.free_ep());
     MUST(dat_ep_create(ia.handle, from.pz, DAT_HANDLE_NULL, from.request_evd, from.connect_evd,
                        &attr, &from.ep));
     attr = default_attr(ia);
-    attr.max_request_dtos = 0;
+    attr.max_request_dtos = attr.max_request_iov = 0;
     MUST(to.free_ep());
     MUST(dat_ep_create(ia.handle, to.pz, to.recv_evd, DAT_HANDLE_NULL, to.connect_evd, &attr,
                        &to.ep));

@@ -346,7 +346,7 @@ TEST_CASE("SP-16: a PSP freed while requests arrive harms nobody" *
         if (round % 2 != 0)
             std::this_thread::sleep_for(std::chrono::microseconds(round * 50));
         const DAT_EVD_HANDLE evd = at->cr_evd;
-        MUST(dat_psp_free(at->psp));
+        MUST(free_once(dat_psp_free, at->psp));
         DAT_EVENT event{};
         if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS)
             MUST(dat_cr_reject(event.event_data.cr_arrival_event_data.cr_handle, 0, nullptr));

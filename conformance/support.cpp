@@ -145,6 +145,12 @@ verdict same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected)
     return {same, "got " + code_name(actual) + ", want any " + code_name(error(expected))};
 }
 
+verdict same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected)
+{
+    return {DAT_GET_TYPE(actual) == expected,
+            "got " + code_name(actual) + ", want " + code_name(expected)};
+}
+
 verdict same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected)
 {
     return {actual == expected,
@@ -311,6 +317,13 @@ DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd)
     return next_event(evd, DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data;
 }
 
+bool begins_with(const void *data, DAT_COUNT size, const std::string &expected)
+{
+    return size >= 0 && static_cast<std::size_t>(size) >= expected.size() &&
+           (expected.empty() ||
+            (data != nullptr && std::memcmp(data, expected.data(), expected.size()) == 0));
+}
+
 bool stays_empty(DAT_EVD_HANDLE evd, milliseconds time)
 {
     DAT_EVENT event{};
@@ -389,14 +402,18 @@ bool helper_thread::asleep() const
     return name_end != std::string::npos && stat.compare(name_end, 3, ") S") == 0;
 }
 
+bool helper_thread::sleeps() const
+{
+    if (*id_ == 0 || !asleep())
+        return false;
+    std::this_thread::sleep_for(milliseconds(10));
+    return asleep();
+}
+
 void helper_thread::await_asleep() const
 {
-    for (int found = 0; found < 2;) {
-        if (!becomes_true([this] { return *id_ != 0 && asleep(); }))
-            GIVE_UP("a thread that was to wait does not sleep");
-        ++found;
-        std::this_thread::sleep_for(milliseconds(10));
-    }
+    if (!becomes_true([this] { return sleeps(); }))
+        GIVE_UP("a thread that was to wait does not sleep");
 }
 
 // ---------------------------------------------------------------------------------------- memory

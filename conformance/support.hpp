@@ -137,6 +137,8 @@ verdict same_code(DAT_RETURN actual, DAT_RETURN expected);
 bool refused(DAT_RETURN code);
 /// An error of this type, classed, whatever its subtype.
 verdict same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected);
+/// What is no error: that it is bare is for EVD-07 and EVD-10 to judge.
+verdict same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected);
 verdict same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected);
 
 /// Ends the case, or the process if it is a peer.
@@ -183,6 +185,17 @@ private:
     void query();
 };
 
+/// What frees an object forgets its handle, so that no destructor frees it again: a registry may
+/// read through a handle to find its provider.
+template <class Free>
+DAT_RETURN free_once(Free *call, DAT_HANDLE &handle)
+{
+    const DAT_RETURN code = call(handle);
+    if (code == DAT_SUCCESS)
+        handle = DAT_HANDLE_NULL;
+    return code;
+}
+
 // These belong to the adapter, which takes them along.
 DAT_EVD_HANDLE make_evd(const adapter &ia, unsigned streams, DAT_COUNT qlen = 64,
                         DAT_CNO_HANDLE cno = DAT_HANDLE_NULL);
@@ -201,6 +214,8 @@ DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
 bool ends_connection(DAT_EVENT_NUMBER number);
 DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
 DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd);
+/// Private data that begin so; how long they are, CONN-04 looks at.
+bool begins_with(const void *data, DAT_COUNT size, const std::string &expected);
 /// Nothing comes for a while.
 bool stays_empty(DAT_EVD_HANDLE evd, milliseconds time = a_while);
 /// All that is in it, and what comes until it has been silent for a while.
@@ -220,6 +235,8 @@ public:
     ~helper_thread();
     void join();
     bool finished() const { return *finished_; }
+    /// Looks twice, for it may be on its way to where it sleeps.
+    bool sleeps() const;
     /// Until it sleeps in the kernel, as far as can be seen from outside: its work has begun, and
     /// it was found asleep twice.
     void await_asleep() const;
