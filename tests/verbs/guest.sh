@@ -8,6 +8,7 @@
 # device[=CASES]       device_test: extensions, IPv6, tuning, faults
 # clients=SELECTION    unmodified DAT programs, as tests/clients/run_clients.py selects them
 # conformance[=CASES]  the conformance suite, or the cases that match a pattern
+# ofed[=CASES]         the conformance suite over OFED's own provider, by the system's libdat2
 # removal              the device is removed under traffic, and works when it is back
 #
 # OUT gets the scorecards. Ends with 1 if a round failed.
@@ -55,6 +56,36 @@ conformance() {
     fi
     "$build/conformance/dapl-conformance" --ia "$adapter" "${options[@]}" \
         --json "$out/$device-conformance.json" --html "$out/$device-conformance.html"
+}
+
+# OFED's provider, which this port takes the place of, with the libdat2 beside it. librdmacm stays
+# loaded, as it forgets its descriptors when it goes. What fails unexpectedly is tried once more:
+# its thread may still be on the way out when the library is unloaded, and crashes.
+ofed() {
+    local provider conf=/run/ofed.conf
+    provider=$(ldconfig -p | sed -n 's/^\s*libdaplofa.so.2 (libc6,.*) => //p' | head -1)
+    if [[ -z $provider || ! -e ${provider%/*}/libdat2.so.2 ]]; then
+        echo "skipped: libdaplofa.so.2 or its libdat2.so.2 is missing; Debian's libdapl2 has both"
+        return 0
+    fi
+    printf 'ofed-%s u2.0 nonthreadsafe default %s dapl.2.0 "%s 0" ""\n' \
+        "$device" "$provider" "${networks[$device]}" >"$conf"
+    local -a suite=(env LD_LIBRARY_PATH="${provider%/*}" DAT_OVERRIDE="$conf"
+        "$build/conformance/dapl-conformance" --ia "ofed-$device" --keep-loaded librdmacm.so.1
+        --jobs 3 --timeout 60 --waivers "$source/conformance/waivers/ofed-$device.json")
+    local -a cases=(--case "${1:-*}") card=(--json "$out/$device-ofed.json")
+    "${suite[@]}" "${cases[@]}" "${card[@]}" --html "$out/$device-ofed.html" && return
+    local -a again
+    mapfile -t again < <(python3 - "${card[1]}" <<'PYTHON'
+import json, sys
+for each in json.load(open(sys.argv[1]))["results"]:
+    if each["outcome"] in ("failed", "error", "unexpected pass"):
+        print("--case=" + each["rule"])
+PYTHON
+    )
+    [[ ${#again[@]} == 0 ]] || cases=("${again[@]}")
+    echo "once more: ${cases[*]}"
+    "${suite[@]}" "${cases[@]}" --json "$out/$device-ofed-again.json"
 }
 
 await() {

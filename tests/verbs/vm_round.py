@@ -12,14 +12,14 @@ import subprocess
 import sys
 
 ROUNDS = {
-    "rxe0": ("device", "clients=@vm,dtestx", "conformance", "removal"),
-    "siw0": ("device", "clients=@vm", "conformance", "removal"),
+    "rxe0": ("device", "clients=@vm,dtestx", "conformance", "ofed", "removal"),
+    "siw0": ("device", "clients=@vm", "conformance", "ofed", "removal"),
 }
 QUICK = {
     "rxe0": ("clients=dtest-b65536,@srq,dtestx", "conformance=SRQ-*"),
     "siw0": ("clients=dtest-b65536", "conformance=REG-*"),
 }
-SECONDS = 1500  # a busy host may need ten times what a quiet one does
+SECONDS = 2400  # a busy host may need ten times what a quiet one does
 SKIPPED = 77
 
 
