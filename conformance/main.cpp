@@ -114,6 +114,7 @@ constexpr const char *footer =
 void describe(CLI::App &app, options &o)
 {
     settings &ours = the_settings();
+    app.set_version_flag("--version", "dapl-conformance " PROGRAM_VERSION, "show it and exit");
     app.add_option("--ia", ours.ia, "the adapter to judge, by its name in dat.conf")
         ->envname("DAPL_CONFORMANCE_IA");
     app.add_flag("--threadsafe", ours.thread_safe, "its thread-safe line");

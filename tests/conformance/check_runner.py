@@ -209,6 +209,11 @@ class RunnerTest(unittest.TestCase):
             self.assertEqual(run.status, 2, (arguments, run.output))
             self.assertIn("dapl-conformance: ", run.output)
 
+    def test_version(self):
+        run = Run(self.folder, "--version")
+        self.assertEqual(run.status, 0)
+        self.assertRegex(run.output, r"^dapl-conformance \d+\.\d+\.\d+\n$")
+
     def test_every_case_has_an_id_of_its_own(self):
         ids = [line.split()[0] for line in Run(self.folder, "--list").output.splitlines()]
         self.assertGreaterEqual(len(ids), 230)
