@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <malloc.h>
 #include <unistd.h>
 #include <vector>
 
@@ -236,6 +237,7 @@ row measure(channel &peer, dat_adapter &adapter, std::uint32_t count, const opti
 {
     patience p(peer, limit);
     const auto to = peer.receive<invitation>(limit);
+    malloc_trim(0); // what the crowd before has freed is not ours
     const double before = private_bytes();
     crowd all(adapter, count);
     for (std::size_t i = 0; i < count; ++i)
