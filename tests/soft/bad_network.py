@@ -25,6 +25,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--libdat2", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument("--dat-conf", type=pathlib.Path, required=True, metavar="FILE")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="1 to N (default: 1)")
+    parser.add_argument("--preload", action="append", default=[], metavar="LIB",
+                        help="as run_clients.py has it")
     parser.add_argument("--per-mille", type=int, nargs=3, default=(20, 20, 10),
                         metavar=("LOSS", "REORDER", "DUPLICATE"), help="default: 20 20 10")
     return parser.parse_args()
@@ -65,6 +67,8 @@ def main() -> int:
                 suite += ["--promise", promise]
             clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,
                        "--dat-conf", conf.name, "--adapter", "soft-lo", "--select", "dapltest-T-*"]
+            for library in options.preload:
+                clients += ["--preload", library]
             for what, command in (("conformance", suite), ("dapltest", clients)):
                 if judge(f"{network}: {what}", command, environment) not in (0, SKIPPED):
                     return 1

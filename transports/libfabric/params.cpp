@@ -4,6 +4,8 @@
 #include "dapl_debug.hpp"
 #include "dapl_params.hpp"
 
+#include <initializer_list>
+
 namespace dapl::libfabric::ofi {
 
 namespace {
