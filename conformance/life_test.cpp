@@ -62,6 +62,20 @@ holdings what_we_hold()
     return now;
 }
 
+/// What we hold when it is no more than before, or after a while: a thread that was joined stays
+/// listed until the kernel is done with it, and a peer notices soon, not at once, what has ended.
+holdings what_we_hold_at_rest(const holdings &before)
+{
+    holdings now;
+    (void)becomes_true(
+        [&] {
+            now = what_we_hold();
+            return now.descriptors <= before.descriptors && now.threads <= before.threads;
+        },
+        milliseconds(3000));
+    return now;
+}
+
 /// A whole life: open, connect, move data, close, abruptly or after everything was freed.
 void live_once(bool graceful)
 {
@@ -327,12 +341,12 @@ TEST_CASE("LIFE-08: 50 rounds of open, use and close grow nothing" *
     const holdings before = what_we_hold();
     for (int round = 0; round < 50; ++round)
         live_once(round % 2 == 0);
-    const holdings after = what_we_hold();
+    const holdings after = what_we_hold_at_rest(before);
     MESSAGE("descriptors ", before.descriptors, " -> ", after.descriptors, ", threads ",
             before.threads, " -> ", after.threads, ", mappings ", before.mappings, " -> ",
             after.mappings, ", resident KiB ", before.resident_kib, " -> ", after.resident_kib);
-    CHECK(after.descriptors == before.descriptors);
-    CHECK(after.threads == before.threads);
+    CHECK(after.descriptors <= before.descriptors);
+    CHECK(after.threads <= before.threads);
     if (instrumented())
         return;
     CHECK(after.mappings <= before.mappings + 4);
@@ -355,10 +369,9 @@ TEST_CASE("LIFE-09: an open adapter has no more after 200 connections than after
     std::this_thread::sleep_for(a_while);
     const holdings before = what_we_hold();
     connect(200);
-    CHECK(becomes_true([&] { return what_we_hold().descriptors <= before.descriptors + 2; },
-                       milliseconds(3000)));
-    const holdings after = what_we_hold();
-    CHECK(after.threads == before.threads);
+    const holdings after = what_we_hold_at_rest(before);
+    CHECK(after.descriptors <= before.descriptors + 2);
+    CHECK(after.threads <= before.threads);
     if (!instrumented())
         CHECK(after.resident_kib <= before.resident_kib + 2048);
 }
