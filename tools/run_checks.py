@@ -267,7 +267,9 @@ def count_tests(step: Running, record: pathlib.Path) -> int:
         elif test["result"] == "SKIP":
             step.outcome.skipped += 1
         else:
-            step.outcome.fail(f"{test['name']}: {test['result'].lower()}")
+            said = (test.get("stdout", "") + test.get("stderr", "")).splitlines()
+            ends = [f"\n    | {line[:200]}" for line in said if line.strip()][-12:]
+            step.outcome.fail(f"{test['name']}: {test['result'].lower()}{''.join(ends)}")
     return len(lines)
 
 
@@ -518,7 +520,7 @@ def execute(step: Step) -> Running:
         print(f"    skipped, {reason}", flush=True)
     if outcome.failed:
         for failure in outcome.failures[:20]:
-            print(f"    {failure}")
+            print(f"    {failure.partition(chr(10))[0]}")
         print(f"    the end of {running.log.relative_to(ROOT)}:")
         lines = running.log.read_text(errors="replace").splitlines()
         print("\n".join(f"    | {line[:200]}" for line in lines[-80:]), flush=True)
