@@ -47,7 +47,9 @@ evd::~evd()
 
 bool evd::take_stored(DAT_EVENT &event)
 {
-    if (posted_.pop(event)) {
+    // An event that its producer has not counted yet waits: if it were taken, stored_ would forget
+    // a staged completion, and a later one be taken from the CQ before that.
+    if (stored() > static_cast<DAT_COUNT>(staged_.size()) && posted_.pop(event)) {
         stored_.fetch_sub(1);
         return true;
     }
