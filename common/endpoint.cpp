@@ -53,8 +53,10 @@ status endpoint::attach_qp()
         delete std::exchange(recv_queue_, nullptr);
         return answer;
     }
-    max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
-    max_recv_iov_ = static_cast<std::uint32_t>(attr_.max_recv_iov);
+    if (send_queue_ != nullptr)
+        max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
+    if (recv_queue_ != nullptr)
+        max_recv_iov_ = static_cast<std::uint32_t>(attr_.max_recv_iov);
     return success;
 }
 
@@ -183,17 +185,29 @@ status endpoint::state_error() const
     return status::error(DAT_INVALID_STATE, subtypes[state()]);
 }
 
-/// What else may be in the way of a post than what was seen: there is no queue pair.
+/// What else may be in the way of a request than what was seen: there is no queue pair, or no EVD
+/// for requests.
 status endpoint::unfit_or(status seen) const
 {
-    return has_qp_ ? seen : status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
+    if (!has_qp_)
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
+    return send_queue_ == nullptr ? out_of_memory : seen;
 }
 
 /// Or the endpoint has no receives of its own.
 status endpoint::unfit_for_recvs_or(status seen) const
 {
-    return shared_ ? status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE)
-                   : unfit_or(seen);
+    if (shared_)
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
+    if (has_qp_)
+        return recv_queue_ == nullptr ? out_of_memory : seen;
+    return unfit_or(seen);
+}
+
+status endpoint::post_recv_none_or_many(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                        DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    return post_recv_segments(segments, local, cookie, flags);
 }
 
 DAT_UINT64 sum_of_lengths(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)

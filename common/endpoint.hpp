@@ -128,8 +128,21 @@ private:
     status check_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                          const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
                          int flags_position);
-    template <class Post>
-    status post(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie, Post &&post_it);
+    transport::wr *next_request(DAT_COUNT segments, DAT_DTOS operation, DAT_UINT64 length,
+                                DAT_DTO_COOKIE cookie);
+    template <DAT_DTOS operation>
+    status post_segments(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                         const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                         DAT_COMPLETION_FLAGS flags);
+    status post_recv_segments(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                              DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags);
+    status post_recv_none_or_many(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                  DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
+    template <DAT_DTOS operation>
+    status post_none_or_many(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                             const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                             DAT_COMPLETION_FLAGS flags);
+    static status settle(work_queue &queue, status posted);
     status unfit_or(status seen) const OSD_COLD;
     status unfit_for_recvs_or(status seen) const OSD_COLD;
     status alloc_qp();
@@ -210,30 +223,35 @@ OSD_ALWAYS_INLINE status endpoint::check_request(DAT_COUNT segments, const DAT_L
     return success;
 }
 
-/// Takes a work request, fills it, and lets the port post it.
-template <class Post>
-OSD_ALWAYS_INLINE status endpoint::post(DAT_DTOS operation, DAT_UINT64 length,
-                                        DAT_DTO_COOKIE cookie, Post &&post_it)
+/// A filled work request, or null when as many as there are have been posted.
+OSD_ALWAYS_INLINE transport::wr *endpoint::next_request(DAT_COUNT segments, DAT_DTOS operation,
+                                                        DAT_UINT64 length, DAT_DTO_COOKIE cookie)
 {
-    transport::wr *wr = send_queue_ == nullptr ? nullptr : send_queue_->take();
+    if (segments == 0 && send_queue_ == nullptr) // without a queue, max_request_iov_ is 0
+        return nullptr;
+    transport::wr *wr = send_queue_->take();
     if (wr == nullptr) [[unlikely]]
-        return out_of_memory;
+        return nullptr;
     wr->cookie = cookie;
     wr->length = static_cast<DAT_UINT32>(length);
     wr->operation = operation;
-    const status posted = post_it(*wr);
+    return wr;
+}
+
+/// What the port said of a work request; one that it refused is free again.
+OSD_ALWAYS_INLINE status endpoint::settle(work_queue &queue, status posted)
+{
     if (!posted.ok()) [[unlikely]]
-        send_queue_->put_back(*wr);
+        queue.put_back();
     return posted;
 }
 
-template <class Safety, DAT_DTOS operation>
-OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                                const DAT_RMR_TRIPLET *remote,
-                                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+template <DAT_DTOS operation>
+OSD_ALWAYS_INLINE status endpoint::post_segments(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                                 const DAT_RMR_TRIPLET *remote,
+                                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     constexpr bool rdma = operation != DAT_DTO_SEND;
-    post_guard<Safety> hold(send_lock_);
     const status checked = check_request<rdma>(segments, local, remote, flags, rdma ? 6 : 5);
     if (!checked.ok()) [[unlikely]]
         return checked;
@@ -242,10 +260,31 @@ OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LM
     const DAT_UINT64 least = operation == DAT_DTO_RDMA_READ ? remote->segment_length : 0;
     if (length > most || length < least) [[unlikely]]
         return status::error(DAT_LENGTH_ERROR);
-    return post(operation, length, cookie, [&](transport::wr &wr) {
-        return transport::dapls_ib_post_send(qp_, wr, segments, local, rdma ? remote : nullptr,
-                                             flags);
-    });
+    transport::wr *wr = next_request(segments, operation, length, cookie);
+    if (wr == nullptr) [[unlikely]]
+        return out_of_memory;
+    return settle(*send_queue_, transport::dapls_ib_post_send(qp_, *wr, segments, local,
+                                                              rdma ? remote : nullptr, flags));
+}
+
+template <DAT_DTOS operation>
+OSD_COLD status endpoint::post_none_or_many(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                            const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                                            DAT_COMPLETION_FLAGS flags)
+{
+    return post_segments<operation>(segments, local, remote, cookie, flags);
+}
+
+/// One segment is what nearly everybody posts: that way is compiled apart.
+template <class Safety, DAT_DTOS operation>
+OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                                const DAT_RMR_TRIPLET *remote,
+                                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    post_guard<Safety> hold(send_lock_);
+    if (segments != 1) [[unlikely]]
+        return post_none_or_many<operation>(segments, local, remote, cookie, flags);
+    return post_segments<operation>(1, local, remote, cookie, flags);
 }
 
 /// Atomics take one local segment of the size of their word, and a word that is aligned.
@@ -265,18 +304,20 @@ status endpoint::post_extended(const extended_request &wanted)
         return status::error(DAT_LENGTH_ERROR);
     if (!write && wanted.remote->virtual_address % word != 0)
         return invalid_parameter(5);
-    return post(
-        static_cast<DAT_DTOS>(wanted.operation), length, wanted.cookie, [&](transport::wr &wr) {
-            return transport::dapls_ib_post_extended(qp_, wr, wanted.segments, wanted.local,
-                                                     wanted.remote, wanted.operands, wanted.flags);
-        });
+    transport::wr *wr = next_request(wanted.segments, static_cast<DAT_DTOS>(wanted.operation),
+                                     length, wanted.cookie);
+    if (wr == nullptr)
+        return out_of_memory;
+    return settle(*send_queue_,
+                  transport::dapls_ib_post_extended(qp_, *wr, wanted.segments, wanted.local,
+                                                    wanted.remote, wanted.operands, wanted.flags));
 }
 
-template <class Safety>
-OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+OSD_ALWAYS_INLINE status endpoint::post_recv_segments(DAT_COUNT segments,
+                                                      const DAT_LMR_TRIPLET *local,
+                                                      DAT_DTO_COOKIE cookie,
+                                                      DAT_COMPLETION_FLAGS flags)
 {
-    post_guard<Safety> hold(recv_lock_);
     if (static_cast<std::uint32_t>(segments) > max_recv_iov_) [[unlikely]]
         return unfit_for_recvs_or(invalid_parameter(2));
     if (local == nullptr && segments != 0) [[unlikely]]
@@ -284,15 +325,24 @@ OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_T
     if ((static_cast<unsigned>(flags) & ~recv_flags) != 0) [[unlikely]]
         return invalid_parameter(5);
 
-    transport::wr *wr = recv_queue_ == nullptr ? nullptr : recv_queue_->take();
+    if (segments == 0 && recv_queue_ == nullptr) // without a queue, max_recv_iov_ is 0
+        return unfit_for_recvs_or(out_of_memory);
+    transport::wr *wr = recv_queue_->take();
     if (wr == nullptr) [[unlikely]]
         return unfit_for_recvs_or(out_of_memory);
     wr->cookie = cookie;
     wr->operation = DAT_DTO_RECEIVE;
-    const status posted = transport::dapls_ib_post_recv(qp_, *wr, segments, local);
-    if (!posted.ok()) [[unlikely]]
-        recv_queue_->put_back(*wr);
-    return posted;
+    return settle(*recv_queue_, transport::dapls_ib_post_recv(qp_, *wr, segments, local));
+}
+
+template <class Safety>
+OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    post_guard<Safety> hold(recv_lock_);
+    if (segments != 1) [[unlikely]]
+        return post_recv_none_or_many(segments, local, cookie, flags);
+    return post_recv_segments(1, local, cookie, flags);
 }
 
 } // namespace dapl::DAPL_TRANSPORT

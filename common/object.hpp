@@ -125,6 +125,8 @@ template <class T>
 OSD_ALWAYS_INLINE T *from_dispatched(DAT_HANDLE handle)
 {
     auto *found = static_cast<object *>(handle);
+    if (found == nullptr)
+        __builtin_unreachable(); // so that nobody asks whether the answer is null for that
     return T::is_kind(found->kind()) ? static_cast<T *>(found) : nullptr;
 }
 

@@ -64,17 +64,17 @@ struct work_queue {
     OSD_ALWAYS_INLINE transport::wr *take()
     {
         const std::uint32_t number = posted.load(std::memory_order_relaxed);
-        if (number - retired.load(std::memory_order_acquire) >= limit) [[unlikely]]
+        if (number == known_end && !finds_room(number)) [[unlikely]]
             return nullptr;
         transport::wr &request = slots[number & mask];
         request.sequence = number;
         posted.store(number + 1, std::memory_order_relaxed);
         return &request;
     }
-    /// The request was not posted after all.
-    void put_back(const work_request &unused)
+    /// The request that was taken last was not posted after all.
+    void put_back()
     {
-        posted.store(unused.sequence, std::memory_order_relaxed);
+        posted.store(posted.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
     }
 
     /// Gives back this request and those before it, whose success was suppressed.
@@ -94,15 +94,24 @@ struct work_queue {
     const std::uint32_t limit;
     const std::uint32_t mask;
     const std::unique_ptr<transport::wr[]> slots;
-    std::atomic<std::uint32_t> posted{0};              ///< written by the thread that posts
+    std::atomic<std::uint32_t> posted{0}; ///< written by the thread that posts
+    std::uint32_t known_end; ///< that thread's: the first number for which it knows no room
     alignas(64) std::atomic<std::uint32_t> retired{0}; ///< written by the thread that polls
 
 protected:
     work_queue(endpoint *ep, std::uint32_t limit_, std::unique_ptr<transport::wr[]> &&slots_,
                bool is_shared = false)
         : owner(ep), shared(is_shared), limit(limit_), mask(std::bit_ceil(limit_) - 1),
-          slots(std::move(slots_))
+          slots(std::move(slots_)), known_end(limit_)
     {}
+
+private:
+    /// Looks at what the other thread has retired since, which costs a cache line of its.
+    bool finds_room(std::uint32_t number)
+    {
+        known_end = retired.load(std::memory_order_acquire) + limit;
+        return number != known_end;
+    }
 };
 
 /// The receives of an SRQ. They are taken in any order, by any endpoint, and given back by whoever

@@ -9,7 +9,11 @@ using namespace test;
 namespace {
 
 struct queue_owner {
-    explicit queue_owner(DAT_COUNT limit) : queue(*work_queue::create(nullptr, limit)) {}
+    explicit queue_owner(DAT_COUNT limit, std::uint32_t first = 0)
+        : queue(*work_queue::create(nullptr, limit))
+    {
+        queue.posted = queue.retired = queue.known_end = first;
+    }
     ~queue_owner() { delete &queue; }
     work_queue &queue;
 };
@@ -30,8 +34,7 @@ TEST_SUITE_BEGIN("work_queue");
 TEST_CASE("a work queue holds exactly its limit, also across the wrap at 2^32")
 {
     for (const DAT_COUNT limit : {1, 2, 3, 5, 8}) {
-        queue_owner o(limit);
-        o.queue.posted = o.queue.retired = 0xfffffffdu;
+        queue_owner o(limit, 0xfffffffdu);
         for (int turn = 0; turn < 5; ++turn) {
             std::set<transport::wr *> out;
             for (DAT_COUNT i = 0; i < limit; ++i)
@@ -49,8 +52,7 @@ TEST_CASE("a work queue holds exactly its limit, also across the wrap at 2^32")
 
 TEST_CASE("retiring one retires those before it, also across the wrap")
 {
-    queue_owner o(8);
-    o.queue.posted = o.queue.retired = 0xfffffffcu;
+    queue_owner o(8, 0xfffffffcu);
     transport::wr *last = nullptr;
     for (int i = 0; i < 8; ++i)
         last = o.queue.take();
@@ -63,11 +65,10 @@ TEST_CASE("retiring one retires those before it, also across the wrap")
 
 TEST_CASE("a request put back is the next one, also at the wrap")
 {
-    queue_owner o(2);
-    o.queue.posted = o.queue.retired = 0xffffffffu;
+    queue_owner o(2, 0xffffffffu);
     transport::wr *wr = o.queue.take();
     CHECK_EQ(o.queue.posted.load(), 0);
-    o.queue.put_back(*wr);
+    o.queue.put_back();
     CHECK(o.queue.idle());
     CHECK_EQ(o.queue.take(), wr);
 }

@@ -366,8 +366,8 @@ struct transport : dapls_ib<ofi::types> {
 private:
     static bool plain(const fi_cq_data_entry &);
     static bool poll_slowly(cq &, completion &);
-    static ssize_t post(qp &, fid_ep *, wr &, const DAT_LMR_TRIPLET &, const DAT_RMR_TRIPLET *,
-                        std::uint64_t fi_flags);
+    static ssize_t post(qp &, fid_ep *, wr &, DAT_DTOS operation, const DAT_LMR_TRIPLET &,
+                        const DAT_RMR_TRIPLET *, std::uint64_t fi_flags);
 };
 
 /// True for a completion that may be given to the consumer as it is.
@@ -414,14 +414,15 @@ inline bool transport::poll_slowly(cq &c, completion &done)
     return ofi::poll_aside(c, done);
 }
 
-OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, const DAT_LMR_TRIPLET &local,
+OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, DAT_DTOS operation,
+                                          const DAT_LMR_TRIPLET &local,
                                           const DAT_RMR_TRIPLET *remote, std::uint64_t fi_flags)
 {
     w.home = &q;
     w.order = q.reads_posted;
     q.send_iov.iov_base = ofi::pointer(local.virtual_address);
     q.send_iov.iov_len = local.segment_length;
-    if (w.operation == DAT_DTO_SEND) {
+    if (operation == DAT_DTO_SEND) {
         q.send_msg.context = &w;
         return fi_sendmsg(ep, &q.send_msg, fi_flags);
     }
@@ -435,16 +436,17 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
                                                        const DAT_RMR_TRIPLET *remote,
                                                        DAT_COMPLETION_FLAGS flags)
 {
+    const DAT_DTOS operation = w.operation; // known to the compiler, before the door
     q.send_door.enter();
     fid_ep *ep = q.ep.load(std::memory_order_acquire);
-    if (ep == nullptr || segments != 1 || w.operation == DAT_DTO_RDMA_READ ||
+    if (ep == nullptr || segments != 1 || operation == DAT_DTO_RDMA_READ ||
         (flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0) [[unlikely]] {
         q.send_door.leave();
         return ofi::send_aside(q, w, segments, local, remote, flags);
     }
     q.recv_cq->posting.store(1, std::memory_order_relaxed);
     const std::uint64_t wanted = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : FI_COMPLETION;
-    const ssize_t error = post(q, ep, w, *local, remote, wanted);
+    const ssize_t error = post(q, ep, w, operation, *local, remote, wanted);
     q.send_door.leave();
     return error == 0 ? success : ofi::refused_post(error);
 }
