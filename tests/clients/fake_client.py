@@ -14,12 +14,20 @@ import sys
 import time
 
 KEPT = []
+MAPPED = []
 HOST = os.environ.get("FAKE_HOST", "127.0.0.1")
 
 
 def map_file(path: pathlib.Path) -> None:
     with path.open("rb") as stream:
         KEPT.append(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
+    MAPPED.append(path)
+
+
+def log_as_the_loader() -> None:
+    """It is asked to, and a busy runner may not see a short life in /proc."""
+    with open(f"{os.environ['LD_DEBUG_OUTPUT']}.{os.getpid()}", "a") as log:
+        log.writelines(f"\tcalling init: {path}\n" for path in MAPPED)
 
 
 def map_libraries(behaviour: str) -> None:
@@ -79,6 +87,10 @@ def main() -> int:
     if behaviour == "early-exit":
         return 0
     map_libraries(behaviour)
+    if behaviour == "unlogged":
+        time.sleep(3)
+    else:
+        log_as_the_loader()
     if behaviour == "never-ready":
         time.sleep(600)
     if role == "server":

@@ -171,6 +171,9 @@ class Libraries(World):
         case = Case(name="nothing", clients=(Part(argv=("sleep", "0.05")),))
         self.assertReason(runner.run_case(case, self.settings), "client: mapped no libdat2")
 
+    def test_what_is_mapped_is_seen_while_the_program_runs(self):
+        self.assertEqual(self.pair(client="unlogged").reasons, [])
+
     def test_what_ends_too_soon_to_be_seen_is_in_the_log_of_the_loader(self):
         libraries = [self.root / "dat/libdat2.so.2.0.0", self.root / "libdapl-fake.so.2"]
         for library in libraries:
