@@ -32,13 +32,19 @@ class Failure(Exception):
     """Something the user has to know; the text says what to do."""
 
 
-def column_of(shared_object):
-    """The column in which an object's instructions are counted; None for the probe itself."""
+# The software HCA is a device inside the library of its port.
+ENGINE = re.compile(r'([^(<]* )?soft_hca::')
+
+
+def column_of(shared_object, function):
+    """The column in which a function's instructions are counted; None for the probe itself."""
     name = os.path.basename(shared_object)
     if name == PROBE:
         return None
     if name.startswith('libdat2.'):
         return 'libdat2'
+    if name.startswith('libdapl') and ENGINE.match(function):
+        return 'transport'
     if name.startswith(('libdapl', 'libstdc++', 'libgcc')):  # a provider's helpers are its cost
         return 'provider'
     if name.startswith(('libc.', 'libc-', 'ld-linux', 'ld-', 'libpthread', 'libm.')):
@@ -47,7 +53,7 @@ def column_of(shared_object):
 
 
 class Dump:
-    """One part of callgrind's output: what each object executed itself, and whom it called."""
+    """One part of callgrind's output: what each function executed itself, and whom it called."""
 
     def __init__(self, path):
         self.phase = None
@@ -66,7 +72,7 @@ class Dump:
         return self._names.get((kind, match[1]), '?')
 
     def _read(self, path):
-        here, callee, called = '?', '', False
+        here, function, callee, called = '?', '?', '', False
         for line in path.read_text().splitlines():
             key, _, value = line.partition('=')
             if line.startswith('desc: Trigger:'):
@@ -76,16 +82,16 @@ class Dump:
             elif key == 'cob':
                 self._name('object', value)
             elif key == 'fn':
-                self._name('function', value)
+                function = self._name('function', value)
             elif key == 'cfn':
                 callee = self._name('function', value)
             elif key == 'calls':
                 called = True
                 if LOCKS.match(callee):
-                    self.locks[here] += int(value.split()[0])
+                    self.locks[here, function] += int(value.split()[0])
             elif re.match(r'[-+*\d]', line):
                 if not called:  # the line after "calls" is the callee's cost, counted at the callee
-                    self.cost[here] += int(line.split()[-1])
+                    self.cost[here, function] += int(line.split()[-1])
                 called = False
 
 
@@ -113,12 +119,12 @@ def run_probe(probe, adapter, count, directory):
 def summarize(dump, calls, odd):
     row = {column: 0.0 for column in COLUMNS}
     locks = 0.0
-    for shared_object, cost in dump.cost.items():
-        column = column_of(shared_object)
+    for place, cost in dump.cost.items():
+        column = column_of(*place)
         if column:
             row[column] += cost / calls
-    for shared_object, count in dump.locks.items():
-        if column_of(shared_object) in ('libdat2', 'provider'):
+    for place, count in dump.locks.items():
+        if column_of(*place) in ('libdat2', 'provider'):
             locks += count / calls
     return row | {'locks': locks, 'odd_outcomes': odd}
 
