@@ -69,6 +69,15 @@ status adapter::make_evd(DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out)
     return allocated;
 }
 
+void adapter::await_unused(const object &condemned)
+{
+    {
+        osd::lock_guard hold(lock_); // whoever is just finding it, has it then
+    }
+    while (in_use(condemned))
+        osd::yield();
+}
+
 status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
                     DAT_IA_HANDLE *out)
 {

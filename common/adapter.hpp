@@ -66,6 +66,20 @@ public:
         of.for_each([&](T &each) { found = found || test(each); });
         return found;
     }
+    /// A live object of a pool that is as wanted, held as one that is in use; or none.
+    template <class T, class Test>
+    user_of<T> find(pool<T> &of, Test &&test)
+    {
+        osd::lock_guard hold(lock_);
+        T *found = nullptr;
+        of.for_each([&](T &each) {
+            if (found == nullptr && test(each))
+                found = &each;
+        });
+        return user_of<T>(found);
+    }
+    /// Of a condemned object: on return nobody who found it before uses it any more.
+    void await_unused(const object &condemned) OSD_EXCLUDES(lock_);
     status make_evd(DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
 
     /// What the consumer calls this adapter: an index of the registry's.

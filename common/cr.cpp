@@ -26,11 +26,14 @@ void cr::refuse()
     reject(reject_reason::non_consumer, {});
 }
 
-/// An endpoint of the consumer's that was reserved is its own again; one made for this request
-/// goes.
 void cr::reject(reject_reason why, const private_data &answer)
 {
     transport::dapls_ib_reject_connection(port_cr, why, answer);
+    release_endpoint();
+}
+
+void cr::release_endpoint()
+{
     if (ep == nullptr)
         return;
     if (!ep->change_state(DAT_EP_STATE_PASSIVE_CONNECTION_PENDING, DAT_EP_STATE_UNCONNECTED)) {
@@ -88,6 +91,28 @@ status reject_cr(cr &request, DAT_COUNT size, const void *bytes)
     return success;
 }
 
+/// From the moment at which its handle dies the request is one that comes in at the other service
+/// point: that one makes a new CR of it, or refuses it.
+status hand_off(cr &request, DAT_CONN_QUAL qualifier)
+{
+    adapter &ia = *request.ia;
+    const user_of<service_point> to =
+        ia.find(ia.sps, [qualifier](service_point &sp) { return sp.serves(qualifier); });
+    if (!to)
+        return invalid_parameter(2);
+    if (!request.condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_CR);
+    const cr_params params{request.peer.get(),
+                           request.peer_port,
+                           {request.data, static_cast<std::size_t>(request.data_size)}};
+    if (to->request_arrived(request.port_cr, params))
+        request.release_endpoint();
+    else
+        request.refuse();
+    ia.destroy(ia.crs, request);
+    return success;
+}
+
 } // namespace
 
 DAT_RETURN dapl_cr_query(DAT_CR_HANDLE handle, DAT_CR_PARAM_MASK mask, DAT_CR_PARAM *param)
@@ -121,6 +146,14 @@ DAT_RETURN dapl_cr_reject(DAT_CR_HANDLE handle, DAT_COUNT size, const DAT_PVOID 
     if (request == nullptr)
         return invalid_handle(DAT_INVALID_HANDLE_CR).code();
     return reject_cr(*request, size, bytes).code();
+}
+
+DAT_RETURN dapl_cr_handoff(DAT_CR_HANDLE handle, DAT_CONN_QUAL qualifier)
+{
+    cr *request = from_handle<cr>(handle);
+    if (request == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_CR).code();
+    return hand_off(*request, qualifier).code();
 }
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -17,6 +17,9 @@ public:
     /// Says no to the peer on nobody's behalf, and lets go of the endpoint.
     void refuse();
     void reject(reject_reason why, const private_data &data);
+    /// An endpoint of the consumer's that was reserved is its own again; one made for this request
+    /// goes.
+    void release_endpoint();
 
     transport::cr port_cr;
     endpoint *const ep; ///< of an RSP or a PSP that makes endpoints, or null
@@ -24,6 +27,7 @@ public:
     const DAT_PORT_QUAL peer_port;
     DAT_COUNT data_size;
     std::uint8_t data[private_data_limit]; ///< the consumer may write to it in place
+    cr *next_early = nullptr;              ///< of those that came before their service point was up
 };
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -310,7 +310,8 @@ struct dapls_ib : Types {
     //   CQ; those already there may still be polled.
 
     // status dapls_ib_qp_reset(qp &)
-    //   After a disconnect: back to the state that qp_alloc left. Otherwise as qp_free.
+    //   After a disconnect or disconnect_clean: back to the state that qp_alloc left. Otherwise as
+    //   qp_free.
 
     // --- shared receive queue ---
 
@@ -371,8 +372,9 @@ struct dapls_ib : Types {
 
     // status dapls_ib_setup_conn_listener(hca &, listener &, service_point &owner,
     //                                     DAT_CONN_QUAL &qualifier)
-    //   Listens on the qualifier, or on a free one which it stores when it is 0. Control.
-    //   DAT_CONN_QUAL_IN_USE; DAT_INVALID_PARAMETER for one the transport does not have.
+    //   Listens on the qualifier, or on a free one which it stores when it is 0. Control; requests
+    //   may be handed up before it returns. DAT_CONN_QUAL_IN_USE; DAT_INVALID_PARAMETER for one the
+    //   transport does not have.
 
     // void dapls_ib_remove_conn_listener(listener &)
     //   Fence for dapls_cr_callback. Requests already handed up stay valid.
@@ -397,9 +399,10 @@ struct dapls_ib : Types {
     //   began it, or BROKEN. Control.
 
     // void dapls_ib_disconnect_clean(qp &)
-    //   Abandons an attempt begun with connect or accept; posted operations complete as flushed. A
-    //   callback already under way may still come (the common layer drops it). Shall not block.
-    //   Any thread, also beside a control operation of the same qp that is not a fence.
+    //   Abandons an attempt begun with connect or accept, if there is one; what was posted has
+    //   completed as flushed on return. A callback already under way may still come (the common
+    //   layer drops it). Shall not block. Any thread, also beside a control operation of the same
+    //   qp that is not a fence.
 };
 
 // ------------------------------------------------------------------------------------- upcalls

@@ -248,10 +248,26 @@ status endpoint::ready_to_connect()
     return complete ? success : status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
 }
 
+/// What became of a connection. It is told when no lock is held, because the consumer's code may
+/// run then, and may free the endpoint.
+struct endpoint::news {
+    user_of<evd> target; ///< stays while it is told, whatever becomes of ours
+    bool stored = false;
+    bool connection_ended = false;
+};
+
 status endpoint::connect(const connect_request &wanted)
 {
     if (!has_connect_evd())
         return invalid_handle(DAT_INVALID_HANDLE_EVD_CONN);
+    news outcome;
+    const status begun = begin_connect(wanted, outcome);
+    tell(outcome);
+    return begun;
+}
+
+status endpoint::begin_connect(const connect_request &wanted, news &outcome)
+{
     osd::lock_guard hold(control_);
     if (state() != DAT_EP_STATE_UNCONNECTED)
         return state_error();
@@ -271,7 +287,7 @@ status endpoint::connect(const connect_request &wanted)
         return success;
     ia->timers.cancel(connect_timeout_);
     if (begun == status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE)) {
-        leave(DAT_CONNECTION_EVENT_UNREACHABLE, {});
+        (void)note(DAT_CONNECTION_EVENT_UNREACHABLE, {}, outcome);
         return success; // remote outcomes come as events
     }
     const bool unreported =
@@ -354,36 +370,56 @@ status endpoint::accept(cr &request, const private_data &data)
 
 status endpoint::disconnect(DAT_CLOSE_FLAGS how)
 {
+    news outcome;
+    const status parted = part(how, outcome);
+    tell(outcome);
+    return parted;
+}
+
+status endpoint::part(DAT_CLOSE_FLAGS how, news &outcome)
+{
     osd::lock_guard hold(control_);
-    bool established = false;
+    DAT_EP_STATE before{};
     {
         osd::lock_guard state_hold(lock_);
-        switch (state()) {
-        case DAT_EP_STATE_DISCONNECTED:
-            return success;
-        case DAT_EP_STATE_DISCONNECT_PENDING:
-            if (how == DAT_CLOSE_GRACEFUL_FLAG)
-                return success;
-            established = true;
-            break;
-        case DAT_EP_STATE_CONNECTED:
+        before = state();
+        if (before == DAT_EP_STATE_CONNECTED)
             state_.store(DAT_EP_STATE_DISCONNECT_PENDING, std::memory_order_release);
-            established = true;
-            break;
-        case DAT_EP_STATE_ACTIVE_CONNECTION_PENDING:
-        case DAT_EP_STATE_COMPLETION_PENDING:
-            break;
-        default:
-            return state_error();
-        }
     }
-    if (established) {
-        transport::dapls_ib_disconnect(qp_, how);
-    } else {
+    switch (before) {
+    case DAT_EP_STATE_UNCONNECTED:
+        return flush_receives();
+    case DAT_EP_STATE_ACTIVE_CONNECTION_PENDING:
+    case DAT_EP_STATE_COMPLETION_PENDING:
         transport::dapls_ib_disconnect_clean(qp_);
-        leave(DAT_CONNECTION_EVENT_DISCONNECTED, {});
+        (void)note(DAT_CONNECTION_EVENT_DISCONNECTED, {}, outcome);
+        return success;
+    case DAT_EP_STATE_DISCONNECT_PENDING:
+        if (how == DAT_CLOSE_ABRUPT_FLAG)
+            transport::dapls_ib_disconnect(qp_, how);
+        return success;
+    case DAT_EP_STATE_CONNECTED:
+        transport::dapls_ib_disconnect(qp_, how);
+        return success;
+    case DAT_EP_STATE_DISCONNECTED:
+        return success;
+    default:
+        return state_error();
     }
-    return success;
+}
+
+/// What was posted comes back, and the endpoint is as new.
+status endpoint::flush_receives()
+{
+    if (!has_qp_ || shared_ || recv_idle())
+        return success;
+    osd::lock_guard no_sends(send_lock_);
+    osd::lock_guard no_recvs(recv_lock_);
+    transport::dapls_ib_disconnect_clean(qp_);
+    const status renewed = transport::dapls_ib_qp_reset(qp_);
+    if (!renewed.ok()) // dat_ep_reset tries again
+        change_state(DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_DISCONNECTED);
+    return renewed;
 }
 
 status endpoint::reset()
@@ -467,27 +503,27 @@ bool endpoint::store_event(evd *target, DAT_EVENT_NUMBER number, const private_d
     return target->store(event);
 }
 
-/// Changes the state and tells the consumer; an event that comes too late is dropped.
-void endpoint::leave(DAT_EVENT_NUMBER event, const private_data &data)
+/// Changes the state and stores the event; one that comes too late is dropped.
+bool endpoint::note(DAT_EVENT_NUMBER event, const private_data &data, news &made)
 {
-    user_of<evd> target; // stays while it is told, whatever becomes of ours
-    bool stored = false;
-    bool connection_ended = false;
-    {
-        osd::lock_guard hold(lock_);
-        const DAT_EP_STATE before = state();
-        if (!enter_state_after(event, data)) {
-            dapl_log(DAPL_DBG_TYPE_CM, "EP %p: connection event 0x%x in state %d is dropped",
-                     to_handle(this), event, before);
-            return;
-        }
-        connection_ended =
-            before == DAT_EP_STATE_CONNECTED || before == DAT_EP_STATE_DISCONNECT_PENDING;
-        target = user_of<evd>(connect_evd_.get());
-        stored = store_event(target.get(), event, data);
+    osd::lock_guard hold(lock_);
+    const DAT_EP_STATE before = state();
+    if (!enter_state_after(event, data)) {
+        dapl_log(DAPL_DBG_TYPE_CM, "EP %p: connection event 0x%x in state %d is dropped",
+                 to_handle(this), event, before);
+        return false;
     }
-    announce(target.get(), stored);
-    if (shared_ && connection_ended)
+    made.connection_ended =
+        shared_ && (before == DAT_EP_STATE_CONNECTED || before == DAT_EP_STATE_DISCONNECT_PENDING);
+    made.target = user_of<evd>(connect_evd_.get());
+    made.stored = store_event(made.target.get(), event, data);
+    return true;
+}
+
+void endpoint::tell(const news &noted)
+{
+    announce(noted.target.get(), noted.stored);
+    if (noted.connection_ended)
         last_receive_taken();
 }
 
@@ -518,7 +554,9 @@ void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &da
 {
     dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event 0x%x", to_handle(this), event);
     ia->timers.disarm(connect_timeout_);
-    leave(event, data);
+    news outcome;
+    if (note(event, data, outcome))
+        tell(outcome);
 }
 
 void endpoint::operation_failed()

@@ -103,6 +103,13 @@ public:
     void operation_failed() OSD_EXCLUDES(lock_);
 
 private:
+    struct news;
+    bool note(DAT_EVENT_NUMBER event, const private_data &data, news &made) OSD_EXCLUDES(lock_);
+    void tell(const news &noted) OSD_EXCLUDES(lock_);
+    status begin_connect(const connect_request &wanted, news &outcome)
+        OSD_EXCLUDES(control_, lock_);
+    status part(DAT_CLOSE_FLAGS how, news &outcome) OSD_EXCLUDES(control_, lock_);
+    status flush_receives() OSD_REQUIRES(control_);
     evd *failure_to_announce() OSD_EXCLUDES(lock_);
     evd *connect_timed_out() OSD_EXCLUDES(lock_);
     evd *to_notify(user_of<evd> &&target, bool stored);
@@ -116,7 +123,6 @@ private:
     void quiesce();
     status ready_to_connect() OSD_EXCLUDES(lock_);
     static void orphan(work_queue *&queue, evd *completions);
-    void leave(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
     void announce(evd *target, bool stored);
     bool enter_state_after(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
     bool store_event(evd *target, DAT_EVENT_NUMBER event, const private_data &data)

@@ -315,6 +315,22 @@ DAT_RETURN dapl_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE model_handle,
     });
 }
 
+DAT_RETURN dapl_ep_common_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR address,
+                                  DAT_TIMEOUT timeout, DAT_COUNT size, const DAT_PVOID bytes)
+{
+    return on_ep(handle, [=](endpoint &ep) {
+        if (const status checked = check_common_address(address, 2); !checked.ok())
+            return checked;
+        if (const status checked = check_connect(ep, timeout, size, bytes, DAT_QOS_BEST_EFFORT, 3);
+            !checked.ok())
+            return checked;
+        return ep.connect({address,
+                           osd::address::port_of(address),
+                           timeout,
+                           {bytes, static_cast<std::size_t>(size)}});
+    });
+}
+
 DAT_RETURN dapl_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS how)
 {
     return on_ep(handle, [how](endpoint &ep) {

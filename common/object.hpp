@@ -39,6 +39,7 @@ enum class mark : std::uint32_t {
     rsp = library_salt() ^ 9,
     cr = library_salt() ^ 10,
     srq = library_salt() ^ 11,
+    csp = library_salt() ^ 12,
 };
 
 /// First in every object: the provider word must be the first word of what a handle points to,
@@ -148,7 +149,7 @@ inline constexpr handle_kind handle_kinds[] = {
     {mark::pz, DAT_HANDLE_TYPE_PZ},   {mark::lmr, DAT_HANDLE_TYPE_LMR},
     {mark::rmr, DAT_HANDLE_TYPE_RMR}, {mark::psp, DAT_HANDLE_TYPE_PSP},
     {mark::rsp, DAT_HANDLE_TYPE_RSP}, {mark::cr, DAT_HANDLE_TYPE_CR},
-    {mark::srq, DAT_HANDLE_TYPE_SRQ},
+    {mark::srq, DAT_HANDLE_TYPE_SRQ}, {mark::csp, DAT_HANDLE_TYPE_CSP},
 };
 
 /// Null for a mark that is none.

@@ -82,7 +82,7 @@ constexpr DAT_PROVIDER vector_for()
     v.cr_query_func = dapl_cr_query;
     v.cr_accept_func = dapl_cr_accept;
     v.cr_reject_func = dapl_cr_reject;
-    v.cr_handoff_func = NOT_SUPPORTED(cr_handoff_func);
+    v.cr_handoff_func = dapl_cr_handoff;
     v.evd_create_func = dapl_evd_create;
     v.evd_query_func = dapl_evd_query;
     v.evd_modify_cno_func = dapl_evd_modify_cno;
@@ -136,10 +136,10 @@ constexpr DAT_PROVIDER vector_for()
     v.srq_query_func = dapl_srq_query;
     v.srq_resize_func = dapl_srq_resize;
     v.srq_set_lw_func = dapl_srq_set_lw;
-    v.csp_create_func = NOT_SUPPORTED(csp_create_func);
-    v.csp_query_func = NOT_SUPPORTED(csp_query_func);
-    v.csp_free_func = NOT_SUPPORTED(csp_free_func);
-    v.ep_common_connect_func = NOT_SUPPORTED(ep_common_connect_func);
+    v.csp_create_func = dapl_csp_create;
+    v.csp_query_func = dapl_csp_query;
+    v.csp_free_func = dapl_csp_free;
+    v.ep_common_connect_func = dapl_ep_common_connect;
     v.rmr_create_for_ep_func = NOT_SUPPORTED(rmr_create_for_ep_func);
     v.ep_post_send_with_invalidate_func = NOT_SUPPORTED(ep_post_send_with_invalidate_func);
     v.ep_post_rdma_read_to_rmr_func = NOT_SUPPORTED(ep_post_rdma_read_to_rmr_func);

@@ -6,12 +6,18 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
-status service_point::listen(DAT_CONN_QUAL wanted)
+status service_point::listen(DAT_CONN_QUAL &where)
 {
-    qualifier_ = wanted;
-    const status begun =
-        transport::dapls_ib_setup_conn_listener(ia->hca, listener_, *this, qualifier_);
-    listening_ = begun.ok();
+    const user_of<service_point> stay(this); // whoever is told of a request may free us
+    const status begun = transport::dapls_ib_setup_conn_listener(ia->hca, listener_, *this, where);
+    cr *early = nullptr;
+    {
+        osd::lock_guard hold(lock_);
+        listening_ = begun.ok();
+        qualifier_ = where;
+        early = std::exchange(first_early_, nullptr);
+    }
+    announce_early(early, begun.ok());
     return begun;
 }
 
@@ -19,11 +25,27 @@ status service_point::listen(DAT_CONN_QUAL wanted)
 /// goes back to its consumer.
 void service_point::stop_listening()
 {
-    if (listening_)
+    bool listens = false;
+    {
+        osd::lock_guard hold(lock_);
+        listens = listening_;
+    }
+    if (listens)
         transport::dapls_ib_remove_conn_listener(listener_);
-    listening_ = false;
     if (endpoint *unused = take_reserved())
         unused->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_UNCONNECTED);
+}
+
+DAT_CONN_QUAL service_point::qualifier()
+{
+    osd::lock_guard hold(lock_);
+    return qualifier_;
+}
+
+bool service_point::serves(DAT_CONN_QUAL wanted)
+{
+    osd::lock_guard hold(lock_);
+    return listening_ && qualifier_ == wanted && (!is_reserved || reserved_ != nullptr);
 }
 
 endpoint *service_point::reserved()
@@ -70,17 +92,62 @@ void service_point::give_back(endpoint *ep)
     reserved_ = ep;
 }
 
-DAT_EVENT service_point::arrival_event(cr &request) const
+DAT_EVENT service_point::arrival_event(cr &request)
 {
     DAT_EVENT event{};
     event.event_number = DAT_CONNECTION_REQUEST_EVENT;
     event.evd_handle = to_handle(requests_.get());
     auto &arrival = event.event_data.cr_arrival_event_data;
-    arrival.sp_handle.psp_handle = to_handle(const_cast<service_point *>(this));
+    arrival.sp_handle.psp_handle = to_handle(this);
     arrival.local_ia_address_ptr = const_cast<DAT_SOCK_ADDR *>(ia->attr.address);
-    arrival.conn_qual = qualifier_;
+    arrival.conn_qual = qualifier();
     arrival.cr_handle = to_handle(&request);
     return event;
+}
+
+/// A port may hand up requests before it has said that it listens, and where: they are announced
+/// when it has.
+bool service_point::keep_early(cr &request)
+{
+    osd::lock_guard hold(lock_);
+    if (listening_)
+        return false;
+    (first_early_ == nullptr ? first_early_ : last_early_->next_early) = &request;
+    last_early_ = &request;
+    return true;
+}
+
+void service_point::announce_early(cr *first, bool listening)
+{
+    while (first != nullptr) {
+        cr &request = *std::exchange(first, first->next_early);
+        if (listening && announce(request))
+            continue; // it is the consumer's, and may be gone
+        transport::dapls_ib_reject_connection(request.port_cr, reject_reason::non_consumer, {});
+        drop(request);
+    }
+}
+
+/// False when the EVD is full; that is told.
+bool service_point::announce(cr &request)
+{
+    if (requests_->store(arrival_event(request))) {
+        requests_->notify();
+        return true;
+    }
+    dapl_log(DAPL_DBG_TYPE_WARN,
+             "a connection request for qualifier %llu is refused: EVD %p is full",
+             static_cast<unsigned long long>(qualifier()), to_handle(requests_.get()));
+    ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(requests_.get()),
+                    DAT_EVD_OVERFLOW_ERROR);
+    return false;
+}
+
+/// Nobody was told of it: its endpoint is what it was before.
+void service_point::drop(cr &request)
+{
+    give_back(request.ep);
+    ia->destroy(ia->crs, request);
 }
 
 bool service_point::request_arrived(transport::cr &port_cr, const cr_params &params)
@@ -93,18 +160,10 @@ bool service_point::request_arrived(transport::cr &port_cr, const cr_params &par
         give_back(ep);
         return false;
     }
-    if (requests_->store(arrival_event(*request))) {
-        requests_->notify();
+    if (keep_early(*request) || announce(*request))
         return true;
-    }
-    dapl_log(DAPL_DBG_TYPE_WARN,
-             "a connection request for qualifier %llu is refused: EVD %p is full",
-             static_cast<unsigned long long>(qualifier_), to_handle(requests_.get()));
     port_cr = std::move(request->port_cr);
-    give_back(ep);
-    ia->destroy(ia->crs, *request);
-    ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(requests_.get()),
-                    DAT_EVD_OVERFLOW_ERROR);
+    drop(*request);
     return false;
 }
 
@@ -115,34 +174,42 @@ bool dapls_cr_callback<transport::cr>(service_point &sp, transport::cr &port_cr,
     return sp.request_arrived(port_cr, params);
 }
 
-// --------------------------------------------------------------------------------- entry points
+// ---------------------------------------------------------------------------- making and freeing
 
-namespace {
-
-struct sp_request {
-    mark kind;
-    DAT_EVD_HANDLE evd_handle;
-    DAT_PSP_FLAGS flags;
-    endpoint *reserved;
-};
-
-/// `qualifier` is both what is wanted and what came of it.
 status create_sp(adapter &ia, const sp_request &wanted, DAT_CONN_QUAL &qualifier,
                  service_point *&out)
 {
     evd *requests = from_handle<evd>(wanted.evd_handle);
     if (requests == nullptr || requests->ia != &ia || !requests->takes(DAT_EVD_CR_FLAG))
         return invalid_handle(DAT_INVALID_HANDLE_EVD_CR);
-    out = ia.make(ia.sps, wanted.kind, *requests, wanted.flags, wanted.reserved);
+    out = ia.make(ia.sps, wanted.kind, *requests, wanted.flags, wanted.reserved, wanted.common);
     if (out == nullptr)
         return out_of_memory;
     const status begun = out->listen(qualifier);
     if (!begun.ok())
         ia.destroy(ia.sps, *out);
-    else
-        qualifier = out->qualifier();
     return begun;
 }
+
+service_point *sp_of(DAT_HANDLE handle, mark kind)
+{
+    auto *found = from_handle<service_point>(handle);
+    return found != nullptr && found->kind() == kind ? found : nullptr;
+}
+
+status free_sp(service_point *victim, DAT_RETURN_SUBTYPE kind)
+{
+    if (victim == nullptr || !victim->condemn())
+        return invalid_handle(kind);
+    victim->stop_listening();
+    victim->ia->await_unused(*victim);
+    victim->ia->destroy(victim->ia->sps, *victim);
+    return success;
+}
+
+// --------------------------------------------------------------------------------- entry points
+
+namespace {
 
 status check_psp(const adapter *ia, DAT_PSP_FLAGS flags, const void *out)
 {
@@ -160,7 +227,7 @@ status create_psp(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL &qualifier, DAT_EVD_HAN
     if (const status checked = check_psp(ia, flags, out); !checked.ok())
         return checked;
     service_point *made = nullptr;
-    const status created = create_sp(*ia, {mark::psp, evd_handle, flags, nullptr}, qualifier, made);
+    const status created = create_sp(*ia, {mark::psp, evd_handle, flags}, qualifier, made);
     if (created.ok())
         *out = to_handle(made);
     return created;
@@ -189,22 +256,6 @@ status create_rsp(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qualifier, DAT_EP_HANDL
     else
         ep->change_state(DAT_EP_STATE_RESERVED, DAT_EP_STATE_UNCONNECTED);
     return created;
-}
-
-/// A handle of exactly this kind of service point.
-service_point *sp_of(DAT_HANDLE handle, mark kind)
-{
-    auto *found = from_handle<service_point>(handle);
-    return found != nullptr && found->kind() == kind ? found : nullptr;
-}
-
-DAT_RETURN free_sp(service_point *victim, DAT_RETURN_SUBTYPE kind)
-{
-    if (victim == nullptr || !victim->condemn())
-        return invalid_handle(kind).code();
-    victim->stop_listening();
-    victim->ia->destroy(victim->ia->sps, *victim);
-    return DAT_SUCCESS;
 }
 
 } // namespace
@@ -243,7 +294,7 @@ DAT_RETURN dapl_psp_query(DAT_PSP_HANDLE handle, DAT_PSP_PARAM_MASK mask, DAT_PS
 
 DAT_RETURN dapl_psp_free(DAT_PSP_HANDLE handle)
 {
-    return free_sp(sp_of(handle, mark::psp), DAT_INVALID_HANDLE_PSP);
+    return free_sp(sp_of(handle, mark::psp), DAT_INVALID_HANDLE_PSP).code();
 }
 
 DAT_RETURN dapl_rsp_create(DAT_IA_HANDLE ia, DAT_CONN_QUAL qualifier, DAT_EP_HANDLE ep,
@@ -264,7 +315,7 @@ DAT_RETURN dapl_rsp_query(DAT_RSP_HANDLE handle, DAT_RSP_PARAM_MASK mask, DAT_RS
 
 DAT_RETURN dapl_rsp_free(DAT_RSP_HANDLE handle)
 {
-    return free_sp(sp_of(handle, mark::rsp), DAT_INVALID_HANDLE_RSP);
+    return free_sp(sp_of(handle, mark::rsp), DAT_INVALID_HANDLE_RSP).code();
 }
 
 } // namespace dapl::DAPL_TRANSPORT

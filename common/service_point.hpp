@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// PSP and RSP: where connection requests arrive.
+// PSP, RSP and CSP: where connection requests arrive.
 #pragma once
 
 #include "endpoint.hpp"
@@ -8,45 +8,82 @@ namespace dapl::DAPL_TRANSPORT {
 
 class cr;
 
-/// A public service point serves any number of requests; a reserved one holds an endpoint of the
-/// consumer's ready for exactly one.
+/// What a CSP was made with. Its port is its qualifier.
+struct common_address {
+    DAT_COMM comm{};
+    osd::address address;
+};
+/// An address with a port; `position` is its own in the call.
+status check_common_address(const DAT_SOCK_ADDR *given, int position);
+
+/// A public or common service point serves any number of requests; a reserved one holds an endpoint
+/// of the consumer's ready for exactly one.
 class service_point : public object {
 public:
     static constexpr std::size_t slab_size = 16;
-    static bool is_kind(mark kind) { return kind == mark::psp || kind == mark::rsp; }
+    static bool is_kind(mark kind)
+    {
+        return kind == mark::psp || kind == mark::rsp || kind == mark::csp;
+    }
 
     service_point(const DAT_PROVIDER *vector, adapter &owner, mark kind, evd &requests,
-                  DAT_PSP_FLAGS psp_flags, endpoint *reserved)
+                  DAT_PSP_FLAGS psp_flags, endpoint *reserved, const common_address &common)
         : object(vector, kind, owner), flags(psp_flags), is_reserved(kind == mark::rsp),
-          requests_(&requests), reserved_(reserved)
+          made_with(common), requests_(&requests), reserved_(reserved)
     {}
 
-    /// Listens on the qualifier; 0 asks for a free one. A listener that goes first undoes all.
-    status listen(DAT_CONN_QUAL wanted);
-    void stop_listening();
-    /// The port's callback. False refuses the request.
-    bool request_arrived(transport::cr &port_cr, const cr_params &params);
+    /// Listens on the qualifier, or on a free one which it stores when it is 0. A listener that
+    /// goes first undoes all.
+    status listen(DAT_CONN_QUAL &where) OSD_EXCLUDES(lock_);
+    void stop_listening() OSD_EXCLUDES(lock_);
+    /// The port's callback, or a request that is handed on. False refuses it, and leaves `port_cr`
+    /// to the caller.
+    bool request_arrived(transport::cr &port_cr, const cr_params &params) OSD_EXCLUDES(lock_);
+    /// Whether requests for this qualifier are taken here.
+    bool serves(DAT_CONN_QUAL wanted) OSD_EXCLUDES(lock_);
 
-    DAT_CONN_QUAL qualifier() const { return qualifier_; }
+    DAT_CONN_QUAL qualifier() OSD_EXCLUDES(lock_);
     evd &requests() const { return *requests_.get(); }
     /// The endpoint an RSP still holds ready; null once a request took it.
     endpoint *reserved() OSD_EXCLUDES(lock_);
 
     const DAT_PSP_FLAGS flags;
-    const bool is_reserved; ///< an RSP
+    const bool is_reserved;   ///< an RSP
+    common_address made_with; ///< a CSP; the consumer is shown it in place
 
 private:
     endpoint *take_reserved() OSD_EXCLUDES(lock_);
     bool endpoint_for_request(endpoint *&ep) OSD_EXCLUDES(lock_);
     void give_back(endpoint *ep) OSD_EXCLUDES(lock_);
-    DAT_EVENT arrival_event(cr &request) const;
+    bool keep_early(cr &request) OSD_EXCLUDES(lock_);
+    void announce_early(cr *first, bool listening);
+    bool announce(cr &request);
+    void drop(cr &request);
+    DAT_EVENT arrival_event(cr &request);
 
     user_of<evd> requests_;
     osd::mutex lock_;
     endpoint *reserved_ OSD_GUARDED_BY(lock_); ///< its state keeps it from being freed
-    DAT_CONN_QUAL qualifier_ = 0;
-    bool listening_ = false;
+    DAT_CONN_QUAL qualifier_ OSD_GUARDED_BY(lock_) = 0;
+    bool listening_ OSD_GUARDED_BY(lock_) = false; ///< the port has said so, and where
+    cr *first_early_ OSD_GUARDED_BY(lock_) = nullptr;
+    cr *last_early_ OSD_GUARDED_BY(lock_) = nullptr;
     transport::listener listener_;
 };
+
+struct sp_request {
+    mark kind;
+    DAT_EVD_HANDLE evd_handle;
+    DAT_PSP_FLAGS flags = DAT_PSP_CONSUMER_FLAG;
+    endpoint *reserved = nullptr;
+    common_address common{};
+};
+
+/// `qualifier` is both what is wanted and what came of it.
+status create_sp(adapter &ia, const sp_request &wanted, DAT_CONN_QUAL &qualifier,
+                 service_point *&out);
+/// A handle of exactly this kind of service point, or null.
+service_point *sp_of(DAT_HANDLE handle, mark kind);
+status free_sp(service_point *victim, DAT_RETURN_SUBTYPE kind);
 
 } // namespace dapl::DAPL_TRANSPORT

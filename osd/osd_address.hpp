@@ -4,6 +4,7 @@
 
 #include "native_socket.hpp"
 
+#include <cstdint>
 #include <cstring>
 
 namespace osd {
@@ -19,6 +20,26 @@ public:
             std::memcpy(&storage_, from, size);
         return size != 0;
     }
+    /// In the order of this machine; the family is one of the two.
+    static std::uint16_t port_of(const sockaddr *from)
+    {
+        // Both families have it at the same place.
+        std::uint8_t bytes[2];
+        std::memcpy(bytes, &reinterpret_cast<const sockaddr_in *>(from)->sin_port, sizeof bytes);
+        return static_cast<std::uint16_t>(bytes[0] << 8 | bytes[1]);
+    }
+    /// Whether two addresses name one host, or the second any host; whatever their ports.
+    static bool is_host(const sockaddr *host, const sockaddr *meant)
+    {
+        if (host->sa_family != meant->sa_family)
+            return false;
+        static constexpr std::uint8_t any[sizeof(in6_addr)]{};
+        const bool six = meant->sa_family == AF_INET6;
+        const std::size_t size = six ? sizeof(in6_addr) : sizeof(in_addr);
+        const void *wanted = host_of(meant);
+        return std::memcmp(wanted, host_of(host), size) == 0 || std::memcmp(wanted, any, size) == 0;
+    }
+
     sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage_); }
     const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&storage_); }
 
@@ -35,6 +56,13 @@ public:
     }
 
 private:
+    static const void *host_of(const sockaddr *from)
+    {
+        if (from->sa_family == AF_INET6)
+            return &reinterpret_cast<const sockaddr_in6 *>(from)->sin6_addr;
+        return &reinterpret_cast<const sockaddr_in *>(from)->sin_addr;
+    }
+
     sockaddr_storage storage_{};
 };
 

@@ -1182,11 +1182,13 @@ DAT_RETURN DAT_API dat_ep_dup_connect(DAT_EP_HANDLE ep_handle, DAT_EP_HANDLE ep_
  *
  * @param[in] ep_handle         unconnected, with zone and EVDs
  * @param[in] remote_ia_address address and port of the peer; not kept
- * @param[in] timeout           microseconds
+ * @param[in] timeout           microseconds; not 0
  * @param[in] private_data_size bytes
  * @param[in] private_data      delivered with the request; not kept
  *
  * @retval DAT_SUCCESS under way
+ * @retval DAT_INVALID_PARAMETER `ARG2`: no address, or none with a port.
+ *         `ARG3`: timeout 0. `ARG4`: bad size. `ARG5`: size without data
  * @retval DAT_MODEL_NOT_SUPPORTED
  *
  * and as dat_ep_connect().
@@ -1207,14 +1209,15 @@ DAT_RETURN DAT_API dat_ep_common_connect(DAT_EP_HANDLE ep_handle,
  *                        graceful hastens it
  *
  * @retval DAT_SUCCESS an event will tell when it is over; disconnecting again
- *         does nothing
+ *         does nothing. Of an unconnected endpoint: posted receives come back
+ *         flushed, there is no event, and it stays unconnected
  * @retval DAT_INVALID_HANDLE `EP`
  * @retval DAT_INVALID_PARAMETER `ARG2`: no such flag
- * @retval DAT_INVALID_STATE `EP_*`: unconnected, reserved, or waiting for an
- *         accept
+ * @retval DAT_INVALID_STATE `EP_*`: reserved, or waiting for an accept
  *
  * Threads: per object. Rule: dat_ep_disconnect(3DAT). In the reference
- * implementation a second graceful one is refused with `ARG2`.
+ * implementation a second graceful one is refused with `ARG2`, and an
+ * unconnected endpoint with `EP_UNCONNECTED`.
  */
 DAT_RETURN DAT_API dat_ep_disconnect(DAT_EP_HANDLE ep_handle, DAT_CLOSE_FLAGS close_flags);
 
@@ -1579,12 +1582,18 @@ DAT_RETURN DAT_API dat_rsp_free(DAT_RSP_HANDLE rsp_handle);
  * Listens on a socket address, for requests by dat_ep_common_connect().
  *
  * @param[in]  ia_handle  the adapter
- * @param[in]  comm       domain, type and protocol; not kept
- * @param[in]  address    address and port; not kept
+ * @param[in]  comm       domain, type and protocol; not kept. The family of the
+ *                        adapter's address, SOCK_STREAM, and 0 or IPPROTO_TCP
+ * @param[in]  address    address and port; not kept. The adapter's, or the one
+ *                        that stands for any
  * @param[in]  evd_handle requests arrive here; has the CR stream
  * @param[out] csp_handle ended by dat_csp_free()
  *
  * @retval DAT_SUCCESS
+ * @retval DAT_INVALID_HANDLE `IA`; `EVD_CR`
+ * @retval DAT_INVALID_PARAMETER `ARG2`, `ARG3`, `ARG5`: NULL. `ARG3` also: no
+ *         port
+ * @retval DAT_INVALID_ADDRESS `MALFORMED`; `UNSUPPORTED`: not this adapter's
  * @retval DAT_PORT_IN_USE
  * @retval DAT_COMM_NOT_SUPPORTED
  * @retval DAT_MODEL_NOT_SUPPORTED
@@ -1691,14 +1700,17 @@ DAT_RETURN DAT_API dat_cr_reject(DAT_CR_HANDLE cr_handle, DAT_COUNT private_data
                                  const DAT_PVOID private_data);
 
 /**
- * Passes a request on to another service point of the same adapter address.
+ * Passes a request on to another service point of the same adapter, where it
+ * arrives anew: as another handle, with the private data as they are now. The
+ * endpoint of an RSP is unconnected again; one made by the provider goes.
  *
  * @param[in] cr_handle the request; no longer valid after success
  * @param[in] handoff   the qualifier of that service point
  *
- * @retval DAT_SUCCESS
+ * @retval DAT_SUCCESS also if the EVD there is full: the peer is refused then
  * @retval DAT_INVALID_HANDLE `CR`
- * @retval DAT_INVALID_PARAMETER `ARG2`: no such qualifier
+ * @retval DAT_INVALID_PARAMETER `ARG2`: nobody takes requests there; this one
+ *         stays
  * @retval DAT_MODEL_NOT_SUPPORTED the reference implementation says
  *         DAT_NOT_IMPLEMENTED
  *

@@ -140,13 +140,103 @@ TEST_CASE("disconnecting a pending attempt gives DISCONNECTED once, and a late a
     CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
 }
 
+TEST_CASE("disconnecting an accept that is pending gives DISCONNECTED once")
+{
+    consumer c;
+    station s(c);
+    const DAT_EVD_HANDLE requests = c.make_evd(DAT_EVD_CR_FLAG);
+    c.make_psp(here, requests);
+    REQUIRE(arrive(here));
+    DAT_EVENT event;
+    must(c.dequeue(requests, event));
+    must(c.v.cr_accept_func(event.event_data.cr_arrival_event_data.cr_handle, s.ep, 0, nullptr));
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_COMPLETION_PENDING);
+    must(c.v.ep_disconnect_func(s.ep, DAT_CLOSE_GRACEFUL_FLAG));
+    REQUIRE(fire(s.port(), established)); // late
+    CHECK_EQ(numbers(c, s.connections), std::vector<int>{disconnected});
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+}
+
+TEST_CASE("who is told of an abandoned attempt may use the endpoint at once")
+{
+    consumer c;
+    station s(c);
+    agent told;
+    told.what = [&](DAT_EVD_HANDLE) {
+        DAT_EP_PARAM param;
+        (void)c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &param);
+        (void)c.v.ep_reset_func(s.ep);
+    };
+    must(c.v.evd_modify_cno_func(s.connections, c.make_cno(told.value())));
+    must(c.connect(s.ep, 1));
+    DAT_RETURN code = DAT_INTERNAL_ERROR;
+    REQUIRE(finishes([&] { code = c.v.ep_disconnect_func(s.ep, DAT_CLOSE_ABRUPT_FLAG); }));
+    CHECK_EQ(code, DAT_SUCCESS);
+    CHECK_EQ(told.calls.load(), 1);
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_UNCONNECTED);
+}
+
+TEST_CASE("who is told that a peer is unreachable may use the endpoint at once")
+{
+    consumer c;
+    station s(c);
+    agent told;
+    told.what = [&](DAT_EVD_HANDLE) { (void)c.v.ep_reset_func(s.ep); };
+    must(c.v.evd_modify_cno_func(s.connections, c.make_cno(told.value())));
+    lab::fail(lab::op::connect, error_code(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE));
+    DAT_RETURN code = DAT_INTERNAL_ERROR;
+    REQUIRE(finishes([&] { code = c.connect(s.ep, 1); }));
+    CHECK_EQ(code, DAT_SUCCESS);
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_UNCONNECTED);
+    CHECK_EQ(numbers(c, s.connections), std::vector<int>{DAT_CONNECTION_EVENT_UNREACHABLE});
+}
+
+TEST_CASE("disconnecting what never connected flushes its receives, and nothing else")
+{
+    consumer c;
+    station s(c);
+    must(c.v.ep_disconnect_func(s.ep, DAT_CLOSE_ABRUPT_FLAG));
+    CHECK_EQ(lab::calls(lab::op::qp_reset), 0); // there was nothing to flush
+    for (DAT_UINT64 i = 0; i < 3; ++i)
+        must(c.post_recv(s.ep, i));
+    must(c.v.ep_disconnect_func(s.ep, DAT_CLOSE_GRACEFUL_FLAG));
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_UNCONNECTED);
+    must(c.post_recv(s.ep, 3));
+    const std::vector<DAT_EVENT> flushed = c.drain(s.recv);
+    REQUIRE_EQ(flushed.size(), 3);
+    for (DAT_UINT64 i = 0; i < 3; ++i) {
+        CHECK_EQ(status_of(flushed[i]), DAT_DTO_ERR_FLUSHED);
+        CHECK_EQ(cookie_of(flushed[i]), i);
+    }
+    CHECK(numbers(c, s.connections).empty());
+    s.connect_by_hand();
+    REQUIRE(complete_recv(s.port(), DAT_DTO_SUCCESS));
+    const std::vector<DAT_EVENT> received = c.drain(s.recv);
+    REQUIRE_EQ(received.size(), 1);
+    CHECK_EQ(cookie_of(received[0]), 3);
+    CHECK_EQ(status_of(received[0]), DAT_DTO_SUCCESS);
+}
+
+TEST_CASE("a flush whose reset fails leaves the endpoint to be reset again")
+{
+    consumer c;
+    station s(c);
+    must(c.post_recv(s.ep, 7));
+    const DAT_RETURN failure = error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+    lab::fail(lab::op::qp_reset, failure);
+    CHECK_EQ(c.v.ep_disconnect_func(s.ep, DAT_CLOSE_ABRUPT_FLAG), failure);
+    CHECK_EQ(c.drain(s.recv).size(), 1);
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+    must(c.v.ep_reset_func(s.ep));
+    s.connect_by_hand();
+}
+
 TEST_CASE("calls that a state does not allow are refused with that state")
 {
     consumer c;
     station s(c);
     const DAT_RETURN unconnected = error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED);
     CHECK_EQ(c.post_send(s.ep), unconnected);
-    CHECK_EQ(c.v.ep_disconnect_func(s.ep, DAT_CLOSE_ABRUPT_FLAG), unconnected);
     s.connect_by_hand();
     const DAT_RETURN connected = error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
     CHECK_EQ(c.connect(s.ep, 1), connected);

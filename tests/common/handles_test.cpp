@@ -43,6 +43,8 @@ std::vector<probe> probes(consumer &c)
         {DAT_HANDLE_TYPE_RSP, "rsp_free", [&v](DAT_HANDLE h) { return v.rsp_free_func(h); }},
         {DAT_HANDLE_TYPE_CR, "cr_reject",
          [&v](DAT_HANDLE h) { return v.cr_reject_func(h, 0, nullptr); }},
+        {DAT_HANDLE_TYPE_CR, "cr_handoff", [&v](DAT_HANDLE h) { return v.cr_handoff_func(h, 4); }},
+        {DAT_HANDLE_TYPE_CSP, "csp_free", [&v](DAT_HANDLE h) { return v.csp_free_func(h); }},
         {DAT_HANDLE_TYPE_IA, "pz_create", [&v](DAT_HANDLE h) { return v.pz_create_func(h, &evd); }},
         {DAT_HANDLE_TYPE_IA, "ia_close",
          [&v](DAT_HANDLE h) { return v.ia_close_func(h, DAT_CLOSE_ABRUPT_FLAG); }},

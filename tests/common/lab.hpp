@@ -65,6 +65,7 @@ enum class op {
     post_send,
     post_recv,
     listen,
+    listening, ///< requests come in, and the qualifier is not told yet
     remove_listener,
     connect,
     accept,

@@ -15,6 +15,7 @@ namespace {
 lab::spin_lock world;
 qp *queue_pairs = nullptr;
 types::listener *listeners = nullptr;
+DAT_CONN_QUAL free_qualifier = 1000;
 
 status begin(op which)
 {
@@ -620,6 +621,24 @@ status transport::dapls_ib_post_recv(qp &pair, wr &request, DAT_COUNT, const DAT
 
 // ------------------------------------------------------------------------------------ connections
 
+namespace {
+
+void silence(types::listener &here)
+{
+    {
+        const std::lock_guard hold(world);
+        for (types::listener **link = &listeners; *link != nullptr; link = &(*link)->next)
+            if (*link == &here) {
+                *link = here.next;
+                break;
+            }
+    }
+    here.door->close_and_wait();
+    here.life.end("listener");
+}
+
+} // namespace
+
 status transport::dapls_ib_setup_conn_listener(hca &device, listener &here, service_point &owner,
                                                DAT_CONN_QUAL &qualifier)
 {
@@ -628,14 +647,21 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &here, serv
         return answer;
     here.life.begin("listener");
     here.owner = &owner;
-    const std::lock_guard hold(world);
-    static DAT_CONN_QUAL next_free = 1000;
-    if (qualifier == 0)
-        qualifier = next_free++;
-    here.qualifier = qualifier;
-    here.next = listeners;
-    listeners = &here;
-    here.door->open();
+    DAT_CONN_QUAL chosen = qualifier;
+    {
+        const std::lock_guard hold(world);
+        if (chosen == 0)
+            chosen = free_qualifier++;
+        here.qualifier = chosen;
+        here.next = listeners;
+        listeners = &here;
+        here.door->open();
+    }
+    if (const status answer = begin(op::listening); !answer.ok()) {
+        silence(here);
+        return answer;
+    }
+    qualifier = chosen;
     return success;
 }
 
@@ -643,17 +669,14 @@ void transport::dapls_ib_remove_conn_listener(listener &here)
 {
     here.life.check("listener");
     const lab::exclusive one(here.busy, overlap);
-    {
-        const std::lock_guard hold(world);
-        for (listener **link = &listeners; *link != nullptr; link = &(*link)->next)
-            if (*link == &here) {
-                *link = here.next;
-                break;
-            }
-    }
     (void)begin(op::remove_listener);
-    here.door->close_and_wait();
-    here.life.end("listener");
+    silence(here);
+}
+
+DAT_CONN_QUAL next_qualifier()
+{
+    const std::lock_guard hold(world);
+    return free_qualifier;
 }
 
 namespace {

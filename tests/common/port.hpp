@@ -214,6 +214,8 @@ bool complete_shared_recv(qp &, DAT_UINT32 length = 0);
 const extended_operands &latest_operands(qp &);
 /// Everything posted comes back as flushed.
 void flush(qp &);
+/// What a listener that asks for a free qualifier gets next.
+DAT_CONN_QUAL next_qualifier();
 /// A request arrives at the qualifier. Null token pointer: refused or nobody listens.
 bool arrive(DAT_CONN_QUAL qualifier, const private_data &data = {}, qp *from = nullptr);
 

@@ -55,6 +55,34 @@ TEST_CASE("another family is refused and changes nothing")
     CHECK_EQ(osd::address::size_of(&none), 0);
 }
 
+TEST_CASE("the port is told in this machine's order, and hosts are compared without it")
+{
+    sockaddr_in four{};
+    four.sin_family = AF_INET;
+    four.sin_port = htons(0x1234);
+    four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in elsewhere = four;
+    elsewhere.sin_port = 0;
+    CHECK_EQ(osd::address::port_of(generic(four)), 0x1234);
+    CHECK(osd::address::is_host(generic(four), generic(elsewhere)));
+    elsewhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    CHECK_FALSE(osd::address::is_host(generic(four), generic(elsewhere)));
+    elsewhere.sin_addr.s_addr = htonl(INADDR_ANY);
+    CHECK(osd::address::is_host(generic(four), generic(elsewhere)));
+    CHECK_FALSE(osd::address::is_host(generic(elsewhere), generic(four)));
+
+    sockaddr_in6 six{};
+    six.sin6_family = AF_INET6;
+    six.sin6_port = htons(77);
+    six.sin6_addr = in6addr_loopback;
+    sockaddr_in6 any = six;
+    any.sin6_addr = in6addr_any;
+    CHECK_EQ(osd::address::port_of(generic(six)), 77);
+    CHECK(osd::address::is_host(generic(six), generic(six)));
+    CHECK(osd::address::is_host(generic(six), generic(any)));
+    CHECK_FALSE(osd::address::is_host(generic(four), generic(any)));
+}
+
 TEST_CASE("a fresh address has no family, and copies are independent")
 {
     osd::address a;

@@ -182,6 +182,18 @@ TEST_CASE_FIXTURE(fixture, "an attempt that is given up is told to nobody here, 
     CHECK(is(b.next(), connection_event::accept_failed));
 }
 
+TEST_CASE_FIXTURE(fixture, "what never connected and is given up gives its receives back")
+{
+    REQUIRE(a.receive(0, 64));
+    a.pair.abandon();
+    CHECK(a.received()->status == work_status::flushed);
+    REQUIRE(here.hca.reset_pair(a.pair));
+    REQUIRE(a.receive(0, 64));
+    REQUIRE(establish(a, b));
+    REQUIRE(b.send(0, 64));
+    CHECK(a.received()->status == work_status::success);
+}
+
 TEST_CASE_FIXTURE(fixture, "B11: a freed queue pair is noticed by its peer, even if idle")
 {
     REQUIRE(establish(a, b));

@@ -290,16 +290,15 @@ void queue_pair::disconnect(bool graceful) OSD_UNCHECKED
 void queue_pair::abandon() OSD_UNCHECKED
 {
     enter();
-    if (state_ != state::dead && state_ != state::idle) {
+    if (state_ != state::dead) {
         if (connected())
             close({}, osd::now_ns());
-        else
+        else if (state_ != state::idle)
             send_close(osd::now_ns());
         wind_up();
         update_due();
     }
-    if (state_ == state::dead)
-        home->hush(*this);
+    home->hush(*this);
     leave();
 }
 
