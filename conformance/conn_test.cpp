@@ -4,7 +4,10 @@
 
 #include "peer.hpp"
 
+#include <algorithm>
+#include <map>
 #include <netinet/in.h>
+#include <sys/resource.h>
 
 namespace conformance {
 namespace {
@@ -32,6 +35,12 @@ DAT_RETURN accept(DAT_CR_HANDLE request, end &by, const std::string &data = {})
 std::size_t limit(const adapter &ia)
 {
     return static_cast<std::size_t>(ia.provider.max_private_data_size);
+}
+
+void expect_no_more(connected_pair &pair)
+{
+    CHECK(stays_empty(pair.active.connect_evd, milliseconds(5)));
+    CHECK(stays_empty(pair.passive.connect_evd, milliseconds(5)));
 }
 
 /// Both ends reset, for another round.
@@ -255,17 +264,37 @@ TEST_CASE("CONN-11: both sides may disconnect at once" *
 {
     adapter one;
     adapter other;
-    for (int round = 0; round < 20; ++round) {
-        connected_pair pair(one, other);
-        const auto how = round % 2 == 0 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG;
-        helper_thread there([&] { (void)pair.passive.disconnect(how); });
-        MUST(pair.active.disconnect(how));
+    listener at(other);
+    connected_pair pair(one, other);
+    constexpr DAT_CLOSE_FLAGS ways[] = {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG};
+    const int rounds = the_settings().long_rounds ? 2000 : 100;
+    if (the_settings().long_rounds)
+        allow_seconds(600);
+    for (int round = 0; round < rounds; ++round) {
+        CAPTURE(round);
+        std::atomic<int> ready{0};
+        DAT_RETURN answer = DAT_INTERNAL_ERROR;
+        const auto together = [&ready] {
+            ++ready;
+            while (ready < 2)
+                std::this_thread::yield();
+        };
+        helper_thread there([&] {
+            together();
+            answer = pair.passive.disconnect(ways[round / 2 % 2]);
+        });
+        together();
+        const DAT_RETURN here = pair.active.disconnect(ways[round % 2]);
         there.join();
+        CHECK(same_code(here, success));
+        CHECK(same_code(answer, success));
         for (end *side : {&pair.active, &pair.passive})
             CHECK(same_event(next_event(side->connect_evd).event_number,
                              DAT_CONNECTION_EVENT_DISCONNECTED));
-        CHECK(stays_empty(pair.active.connect_evd, milliseconds(5)));
-        CHECK(stays_empty(pair.passive.connect_evd, milliseconds(5)));
+        if (round % 10 == 0)
+            expect_no_more(pair);
+        reset_both(pair);
+        establish(pair.active, pair.passive, at); // a second event would be in its way
     }
 }
 
@@ -503,6 +532,187 @@ TEST_CASE("CONN-22: a peer that no way leads to is reported, at once or by event
            event.event_number == DAT_CONNECTION_EVENT_TIMED_OUT));
     CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
     CHECK(stays_empty(from.connect_evd, milliseconds(20)));
+}
+
+TEST_CASE(
+    "CONN-23: after each way an attempt ends, reset makes the endpoint as new; twice is once" *
+    hint("leave the endpoint unconnected after some of them, or refuse a reset with nothing "
+         "to do"))
+{
+    adapter ia;
+    end from(ia);
+    end to(ia);
+    listener at(ia);
+    const auto expect_end = [&](DAT_EVENT_NUMBER how) {
+        CAPTURE(how);
+        next_connection(from.connect_evd, how);
+        CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
+        CHECK(same_code(from.connect(ia.address(), at.qualifier),
+                        bad_state(DAT_INVALID_STATE_EP_DISCONNECTED)));
+        CHECK(same_code(from.disconnect(DAT_CLOSE_ABRUPT_FLAG), success));
+        for (int i = 0; i < 2; ++i) {
+            CHECK(same_code(dat_ep_reset(from.ep), success));
+            CHECK(from.state() == DAT_EP_STATE_UNCONNECTED);
+        }
+        CHECK(ep_param(from.ep).remote_port_qual == 0);
+    };
+    MUST(from.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_reject(at.next_request(), 0, nullptr));
+    expect_end(DAT_CONNECTION_EVENT_PEER_REJECTED);
+    MUST(from.connect(ia.address(), unused_qualifier(ia)));
+    expect_end(DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    MUST(from.connect(ia.address(), at.qualifier, milliseconds(100)));
+    const DAT_CR_HANDLE unanswered = at.next_request();
+    expect_end(DAT_CONNECTION_EVENT_TIMED_OUT);
+    MUST(dat_cr_reject(unanswered, 0, nullptr));
+    MUST(from.connect(ia.address(), at.qualifier));
+    const DAT_CR_HANDLE abandoned = at.next_request();
+    MUST(from.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    expect_end(DAT_CONNECTION_EVENT_DISCONNECTED);
+    MUST(dat_cr_reject(abandoned, 0, nullptr));
+    establish(from, to, at);
+    move_data(from, to);
+    MUST(to.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    expect_end(DAT_CONNECTION_EVENT_DISCONNECTED);
+    CHECK(stays_empty(from.connect_evd, milliseconds(20)));
+}
+
+// ------------------------------------------------------------------------------------- many
+
+namespace {
+
+/// Endpoints that have all but themselves in common.
+class crowd {
+public:
+    crowd(adapter &on, DAT_COUNT most)
+        : connections(make_evd(on, DAT_EVD_CONNECTION_FLAG, 2 * most + 2)), ia_(on),
+          pz_(make_pz(on)), dtos_(make_evd(on, DAT_EVD_DTO_FLAG, 64))
+    {}
+    crowd(const crowd &) = delete;
+    crowd &operator=(const crowd &) = delete;
+    ~crowd()
+    {
+        for (const auto &each : ends_)
+            (void)dat_ep_free(each.first);
+    }
+
+    DAT_EP_HANDLE add()
+    {
+        DAT_EP_HANDLE made = DAT_HANDLE_NULL;
+        MUST(dat_ep_create(ia_.handle, pz_, dtos_, dtos_, connections, nullptr, &made));
+        ends_.emplace(made, 0);
+        return made;
+    }
+    /// Notes what there is. False for an event that is a second end of something.
+    bool take_events()
+    {
+        bool fair = true;
+        DAT_EVENT event{};
+        while (dat_evd_dequeue(connections, &event) == DAT_SUCCESS) {
+            ++seen_[event.event_number];
+            int &before = ends_.at(event.event_data.connect_event_data.ep_handle);
+            const bool ends = event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED;
+            const bool may_follow = before == DAT_CONNECTION_EVENT_ESTABLISHED &&
+                                    event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED;
+            fair = fair && (before == 0 || (ends && may_follow));
+            before = event.event_number;
+        }
+        return fair;
+    }
+    int seen(int number) { return seen_[number]; }
+    int answers()
+    {
+        return seen(DAT_CONNECTION_EVENT_ESTABLISHED) + seen(DAT_CONNECTION_EVENT_PEER_REJECTED) +
+               seen(DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    }
+    void disconnect_all(DAT_CLOSE_FLAGS how)
+    {
+        for (const auto &each : ends_)
+            if (each.second == DAT_CONNECTION_EVENT_ESTABLISHED)
+                CHECK(same_code(dat_ep_disconnect(each.first, how), success));
+    }
+
+    const DAT_EVD_HANDLE connections;
+
+private:
+    adapter &ia_;
+    DAT_PZ_HANDLE pz_;
+    DAT_EVD_HANDLE dtos_;
+    std::map<DAT_EP_HANDLE, int> ends_; ///< and the latest event of each
+    std::map<int, int> seen_;
+};
+
+/// As many as both adapters and this process can have.
+int burst_size(const adapter &ia)
+{
+    const int wanted = the_settings().long_rounds ? 5000 : 400;
+    rlimit files{};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    (void)::setrlimit(RLIMIT_NOFILE, &files);
+    const auto most = std::min<rlim_t>(files.rlim_cur / 3, 100'000);
+    return std::min(
+        {wanted, static_cast<int>(most), ia.attr.max_eps / 2, ia.attr.max_evd_qlen / 2 - 2});
+}
+
+} // namespace
+
+TEST_CASE("CONN-24: of a burst of connects each succeeds or is refused, and none is lost" *
+          hint("lose requests that find the backlog or a socket's buffer full") * needs("alone"))
+{
+    adapter one;
+    adapter other;
+    const int number = burst_size(one);
+    allow_seconds(300);
+    crowd active(one, number);
+    crowd passive(other, number);
+    listener at(other, DAT_PSP_CONSUMER_FLAG, number / 2); // some find it full
+    for (int i = 0; i < number; ++i)
+        MUST(dat_ep_connect(active.add(), other.address(), at.qualifier, DAT_TIMEOUT_INFINITE, 0,
+                            nullptr, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    int accepted = 0;
+    int rejected = 0;
+    bool fair = true;
+    const auto serve = [&] {
+        DAT_EVENT event{};
+        while (dat_evd_dequeue(at.cr_evd, &event) == DAT_SUCCESS) {
+            const DAT_CR_HANDLE request = event.event_data.cr_arrival_event_data.cr_handle;
+            if ((accepted + rejected) % 2 == 0) {
+                MUST(dat_cr_accept(request, passive.add(), 0, nullptr));
+                ++accepted;
+            } else {
+                MUST(dat_cr_reject(request, 0, nullptr));
+                ++rejected;
+            }
+        }
+        fair = active.take_events() && passive.take_events() && fair;
+        return active.answers() == number && passive.answers() == accepted;
+    };
+    CHECK(becomes_true(serve, milliseconds(200'000)));
+    CAPTURE(number);
+    CAPTURE(accepted);
+    CAPTURE(rejected);
+    CAPTURE(active.seen(DAT_CONNECTION_EVENT_NON_PEER_REJECTED));
+    CAPTURE(active.seen(DAT_CONNECTION_EVENT_UNREACHABLE));
+    CAPTURE(passive.seen(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR));
+    CHECK(fair);
+    CHECK(active.answers() == number);
+    CHECK(accepted > 0);
+    CHECK(active.seen(DAT_CONNECTION_EVENT_ESTABLISHED) == accepted);
+    CHECK(passive.seen(DAT_CONNECTION_EVENT_ESTABLISHED) == accepted);
+    CHECK(active.seen(DAT_CONNECTION_EVENT_PEER_REJECTED) == rejected);
+    // All part at once: one event for each end.
+    active.disconnect_all(DAT_CLOSE_ABRUPT_FLAG);
+    const auto parted = [&] {
+        fair = active.take_events() && passive.take_events() && fair;
+        return active.seen(DAT_CONNECTION_EVENT_DISCONNECTED) == accepted &&
+               passive.seen(DAT_CONNECTION_EVENT_DISCONNECTED) == accepted;
+    };
+    CHECK(becomes_true(parted, milliseconds(60'000)));
+    passive.disconnect_all(DAT_CLOSE_GRACEFUL_FLAG);
+    CHECK(stays_empty(active.connections));
+    CHECK(stays_empty(passive.connections));
+    CHECK(fair);
 }
 
 } // namespace conformance

@@ -145,7 +145,8 @@ TEST_CASE("CR-08: a request can be handed on, or that is MODEL_NOT_SUPPORTED and
     if (!refused(dat_cr_handoff(pending.request, other.qualifier))) {
         CHECK(same_code(dat_cr_accept(other.next_request(), pending.to.ep, 0, nullptr), success));
         await_established(pending.from, pending.to);
-        return;
+        move_data(pending.from, pending.to);
+        return; // more of it from CR-13 on
     }
     CHECK(same_code(pending.accept(), DAT_SUCCESS));
     await_established(pending.from, pending.to);
@@ -224,6 +225,143 @@ TEST_CASE("CR-12: reject after the peer gave up is a success" *
     pending_request pending(ia);
     MUST(pending.from.free_ep());
     CHECK(same_code(dat_cr_reject(pending.request, 0, nullptr), DAT_SUCCESS));
+}
+
+namespace {
+
+/// A request that was handed on to a second service point.
+struct handed_on : pending_request {
+    explicit handed_on(adapter &ia, const std::string &data = {})
+        : pending_request(ia, data), other(ia)
+    {
+        MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &before));
+        const DAT_RETURN code = dat_cr_handoff(request, other.qualifier);
+        supported = !refused(code);
+        if (supported)
+            arrival = other.next_arrival();
+        else
+            MUST(dat_cr_reject(request, 0, nullptr));
+    }
+
+    listener other;
+    bool supported = false;
+    DAT_CR_PARAM before{}; ///< what it points at is gone
+    DAT_CR_ARRIVAL_EVENT_DATA arrival{};
+};
+
+constexpr const char *handing_on = "handing requests on";
+
+} // namespace
+
+TEST_CASE("CR-13: a request that was handed on is no handle any more, and a new one there" *
+          hint("leave the old handle alive, or lose private data and address of the peer") *
+          needs("cr_handoff"))
+{
+    adapter ia;
+    handed_on moved(ia, "who asks");
+    if (!moved.supported)
+        NOT_CLAIMED(handing_on);
+    const DAT_RETURN stale = bad_handle(DAT_INVALID_HANDLE_CR);
+    DAT_CR_PARAM param{};
+    CHECK(same_code(dat_cr_query(moved.request, DAT_CR_FIELD_ALL, &param), stale));
+    CHECK(same_code(dat_cr_handoff(moved.request, moved.other.qualifier), stale));
+    CHECK(same_code(dat_cr_accept(moved.request, moved.to.ep, 0, nullptr), stale));
+    CHECK(same_code(dat_cr_reject(moved.request, 0, nullptr), stale));
+    CHECK(same_code(dat_cr_handoff(DAT_HANDLE_NULL, moved.other.qualifier), stale));
+    CHECK(moved.arrival.sp_handle.psp_handle == moved.other.psp);
+    CHECK(moved.arrival.conn_qual == moved.other.qualifier);
+    CHECK(moved.arrival.local_ia_address_ptr != nullptr);
+    const DAT_CR_HANDLE request = moved.arrival.cr_handle;
+    MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &param));
+    CHECK(begins_with(param.private_data, param.private_data_size, "who asks"));
+    CHECK(param.private_data_size == moved.before.private_data_size);
+    CHECK(param.remote_port_qual == moved.before.remote_port_qual);
+    REQUIRE(param.remote_ia_address_ptr != nullptr);
+    CHECK(param.remote_ia_address_ptr->sa_family == ia.address()->sa_family);
+    CHECK(param.local_ep_handle == DAT_HANDLE_NULL);
+    std::string answer = "welcome";
+    MUST(dat_cr_accept(request, moved.to.ep, 7, answer.data()));
+    const auto event = next_connection(moved.from.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    CHECK(begins_with(event.private_data, event.private_data_size, answer));
+    next_connection(moved.to.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    move_data(moved.from, moved.to);
+    CHECK(stays_empty(moved.at.cr_evd, milliseconds(1)));
+}
+
+TEST_CASE("CR-14: a request cannot be handed to where nobody listens, and stays" *
+          hint("consume the request before they look for the service point") * needs("cr_handoff"))
+{
+    adapter ia;
+    adapter other;
+    handed_on moved(ia);
+    if (!moved.supported)
+        NOT_CLAIMED(handing_on);
+    const DAT_CR_HANDLE request = moved.arrival.cr_handle;
+    CHECK(same_code(dat_cr_handoff(request, unused_qualifier(ia)), bad_arg(2)));
+    listener elsewhere(other); // of another instance, which cannot answer for this one
+    CHECK(same_code(dat_cr_handoff(request, elsewhere.qualifier), bad_arg(2)));
+    CHECK(stays_empty(elsewhere.cr_evd, milliseconds(1)));
+    MUST(dat_psp_free(moved.at.psp));
+    moved.at.psp = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_cr_handoff(request, moved.at.qualifier), bad_arg(2)));
+    MUST(dat_cr_accept(request, moved.to.ep, 0, nullptr));
+    await_established(moved.from, moved.to);
+}
+
+TEST_CASE("CR-15: a request handed to an RSP takes its endpoint, and handed on again leaves it" *
+          hint("hand the request on without the endpoint of the RSP, or keep it for ever") *
+          needs("cr_handoff"))
+{
+    adapter ia;
+    handed_on moved(ia);
+    if (!moved.supported)
+        NOT_CLAIMED(handing_on);
+    end reserved(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    MUST(dat_rsp_create(ia.handle, qualifier, reserved.ep, evd, &rsp));
+    MUST(dat_cr_handoff(moved.arrival.cr_handle, qualifier));
+    const DAT_CR_HANDLE there = next_event(evd).event_data.cr_arrival_event_data.cr_handle;
+    DAT_CR_PARAM param{};
+    MUST(dat_cr_query(there, DAT_CR_FIELD_ALL, &param));
+    CHECK(param.local_ep_handle == reserved.ep);
+    CHECK(reserved.state() == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
+    CHECK(same_code(dat_cr_handoff(there, qualifier), bad_arg(2))); // it has had its request
+    MUST(dat_cr_handoff(there, moved.other.qualifier));
+    CHECK(reserved.state() == DAT_EP_STATE_UNCONNECTED);
+    MUST(dat_cr_accept(moved.other.next_request(), reserved.ep, 0, nullptr));
+    await_established(moved.from, reserved);
+    move_data(moved.from, reserved);
+    MUST(dat_rsp_free(rsp));
+}
+
+TEST_CASE("CR-16: a request handed to where the EVD is full is refused, not by the peer" *
+          hint("lose the request, so that the connecting side waits for its timeout") *
+          needs("cr_handoff"))
+{
+    adapter ia;
+    handed_on moved(ia);
+    if (!moved.supported)
+        NOT_CLAIMED(handing_on);
+    listener small(ia, DAT_PSP_CONSUMER_FLAG, 1);
+    DAT_EVD_PARAM param{};
+    MUST(dat_evd_query(small.cr_evd, DAT_EVD_FIELD_ALL, &param));
+    std::vector<std::unique_ptr<end>> ends;
+    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i) {
+        ends.push_back(std::make_unique<end>(ia));
+        MUST(ends.back()->connect(ia.address(), moved.at.qualifier));
+        MUST(dat_cr_handoff(moved.at.next_request(), small.qualifier));
+    }
+    CHECK(same_code(dat_cr_handoff(moved.arrival.cr_handle, small.qualifier), success));
+    next_connection(moved.from.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    CHECK(same_code(dat_cr_reject(moved.arrival.cr_handle, 0, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_CR)));
+    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i)
+        MUST(dat_cr_reject(small.next_request(), 0, nullptr));
+    for (const auto &each : ends)
+        next_connection(each->connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    CHECK(stays_empty(small.cr_evd, milliseconds(1)));
 }
 
 } // namespace conformance

@@ -525,15 +525,16 @@ TEST_CASE("EP-16: rsp_create is legal for an unconnected endpoint only, and chan
     });
 }
 
-TEST_CASE("EP-17: disconnect is INVALID_STATE before a connection was asked for" *
-          hint("treat disconnect of an unconnected endpoint as success"))
+TEST_CASE("EP-17: disconnect is INVALID_STATE while an RSP or a request holds the endpoint" *
+          hint("take the endpoint away from the RSP or the request that holds it"))
 {
     in_every_state([](in_state &in, const state_row &row) {
-        const bool legal = one_of(row.state, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
-                                  DAT_EP_STATE_CONNECTED, DAT_EP_STATE_DISCONNECTED);
+        const bool legal =
+            one_of(row.state, DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
+                   DAT_EP_STATE_CONNECTED, DAT_EP_STATE_DISCONNECTED);
         const DAT_RETURN code = dat_ep_disconnect(in.subject, DAT_CLOSE_ABRUPT_FLAG);
         CHECK(same_code(code, legal ? success : bad_state(row.subtype)));
-        if (!legal)
+        if (!legal || row.state == DAT_EP_STATE_UNCONNECTED)
             CHECK(state_of(in.subject) == row.state);
     });
 }
@@ -695,6 +696,42 @@ TEST_CASE("EP-29: an endpoint can do without receives, or without requests" *
     move_data(from, to);
     CHECK(from.recv(0, 64) != DAT_SUCCESS);
     CHECK(to.send(0, 64) != DAT_SUCCESS);
+}
+
+TEST_CASE("EP-30: disconnecting an unconnected endpoint flushes its receives, and nothing else" *
+          hint("refuse it as INVALID_STATE, or leave the endpoint unable to connect afterwards"))
+{
+    adapter ia;
+    end own(ia);
+    end peer(ia);
+    for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
+        CAPTURE(how);
+        CHECK(same_code(own.disconnect(how), success)); // there is nothing to flush
+        for (std::uint64_t i = 0; i < 4; ++i)
+            MUST(own.recv(0, 64, i));
+        CHECK(same_code(own.disconnect(how), success));
+        CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+        MUST(own.recv(0, 64, 4)); // posted afterwards, so it stays
+        for (std::uint64_t i = 0; i < 4; ++i) {
+            const auto flushed = next_dto(own.recv_evd);
+            CHECK(flushed.status == DAT_DTO_ERR_FLUSHED);
+            CHECK(flushed.user_cookie.as_64 == i);
+            CHECK(flushed.ep_handle == own.ep);
+        }
+        CHECK(stays_empty(own.recv_evd, milliseconds(20)));
+        CHECK(stays_empty(own.connect_evd, milliseconds(1)));
+        establish(peer, own);
+        MUST(peer.send(0, 64));
+        const auto received = next_dto(own.recv_evd);
+        CHECK(received.status == DAT_DTO_SUCCESS);
+        CHECK(received.user_cookie.as_64 == 4);
+        CHECK(next_dto(peer.request_evd).status == DAT_DTO_SUCCESS);
+        move_data(own, peer);
+        MUST(own.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+        expect_disconnected(own, peer);
+        MUST(dat_ep_reset(own.ep));
+        MUST(dat_ep_reset(peer.ep));
+    }
 }
 
 } // namespace conformance

@@ -134,6 +134,9 @@ void describe(CLI::App &app, options &o)
                    "segments are checked")
         ->check(CLI::IsMember({"acknowledged", "final_byte_last", "local_protection"}))
         ->allow_extra_args(false);
+    app.add_flag("--long", ours.long_rounds,
+                 "cases that count something do it in full: bursts of 5,000 connects, thousands of "
+                 "rounds");
     app.add_option("--keep-loaded", o.keep_loaded,
                    "load this library first and keep it (repeatable): a provider that needs it "
                    "opens faster")

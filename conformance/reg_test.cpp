@@ -162,18 +162,7 @@ TEST_CASE("REG-09: what DAT 2.0 added and the provider lacks is MODEL_NOT_SUPPOR
     end own(ia);
     const DAT_DTO_COOKIE cookie{};
     DAT_HANDLE out = DAT_HANDLE_NULL;
-    DAT_COMM comm{};
-    DAT_CSP_PARAM csp{};
     const DAT_RMR_TRIPLET remote{};
-    if (auto *call = optional_call<decltype(dat_csp_create)>("dat_csp_create"))
-        CHECK(same_code(call(ia.handle, &comm, ia.address(), make_evd(ia, DAT_EVD_CR_FLAG), &out),
-                        not_supported));
-    if (auto *call = optional_call<decltype(dat_csp_query)>("dat_csp_query"))
-        CHECK(same_type(call(DAT_HANDLE_NULL, DAT_CSP_FIELD_ALL, &csp), DAT_INVALID_HANDLE));
-    if (auto *call = optional_call<decltype(dat_csp_free)>("dat_csp_free"))
-        CHECK(same_type(call(DAT_HANDLE_NULL), DAT_INVALID_HANDLE));
-    if (auto *call = optional_call<decltype(dat_ep_common_connect)>("dat_ep_common_connect"))
-        CHECK(same_code(call(own.ep, ia.address(), 1000, 0, nullptr), not_supported));
     if (auto *call = optional_call<decltype(dat_rmr_create_for_ep)>("dat_rmr_create_for_ep"))
         CHECK(same_code(call(own.pz, &out), not_supported));
     if (auto *call = optional_call<decltype(dat_ep_post_send_with_invalidate)>(

@@ -2,6 +2,8 @@
 // Service points: public ones, and those reserved for one endpoint.
 #include "support.hpp"
 
+#include <netinet/in.h>
+
 namespace conformance {
 namespace {
 
@@ -375,6 +377,181 @@ TEST_CASE("SP-17: a qualifier is taken as it is, or refused; never cut short" *
     if (from.connect(ia.address(), large) == DAT_SUCCESS)
         next_connection(from.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     CHECK(stays_empty(at.cr_evd));
+}
+
+// ---------------------------------------------------------------------- common service points
+
+namespace {
+
+/// The adapter's address, with a port.
+class socket_address {
+public:
+    socket_address(const adapter &ia, DAT_CONN_QUAL port)
+    {
+        const bool six = ia.address()->sa_family == AF_INET6;
+        std::memcpy(&storage_, ia.address(), six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+        // Both families have it at the same place.
+        reinterpret_cast<sockaddr_in &>(storage_).sin_port =
+            htons(static_cast<std::uint16_t>(port));
+    }
+    DAT_IA_ADDRESS_PTR get() { return reinterpret_cast<DAT_IA_ADDRESS_PTR>(&storage_); }
+
+private:
+    sockaddr_storage storage_{};
+};
+
+/// The calls, null where libdat2 lacks them, and what they are given.
+struct common_calls {
+    explicit common_calls(adapter &on)
+        : ia(on), comm{on.address()->sa_family, SOCK_STREAM, 0}, evd(make_evd(on, DAT_EVD_CR_FLAG)),
+          port(unused_qualifier(on)), address(on, port)
+    {}
+    /// Whether there are CSPs here; one is made then. A refusal is checked.
+    bool begin()
+    {
+        return create != nullptr && !refused(create(ia.handle, &comm, address.get(), evd, &csp));
+    }
+    DAT_RETURN try_create(DAT_COMM with, DAT_IA_ADDRESS_PTR at)
+    {
+        DAT_CSP_HANDLE made = DAT_HANDLE_NULL;
+        const DAT_RETURN code = create(ia.handle, &with, at, evd, &made);
+        CHECK((made == DAT_HANDLE_NULL || code == DAT_SUCCESS));
+        return code;
+    }
+    DAT_CR_ARRIVAL_EVENT_DATA next_arrival()
+    {
+        return next_event(evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
+    }
+
+    decltype(dat_csp_create) *create = optional_call<decltype(dat_csp_create)>("dat_csp_create");
+    decltype(dat_csp_query) *query = optional_call<decltype(dat_csp_query)>("dat_csp_query");
+    decltype(dat_csp_free) *free = optional_call<decltype(dat_csp_free)>("dat_csp_free");
+    decltype(dat_ep_common_connect) *connect =
+        optional_call<decltype(dat_ep_common_connect)>("dat_ep_common_connect");
+    adapter &ia;
+    DAT_COMM comm;
+    DAT_EVD_HANDLE evd;
+    DAT_CONN_QUAL port;
+    socket_address address;
+    DAT_CSP_HANDLE csp = DAT_HANDLE_NULL;
+};
+
+constexpr const char *common_points = "common service points";
+
+} // namespace
+
+TEST_CASE("SP-18: a CSP takes requests for its socket address, and tells what it was made with" *
+          hint("keep pointers to the caller's address, or name no service point in the request") *
+          needs("csp"))
+{
+    adapter ia;
+    common_calls on(ia);
+    if (!on.begin())
+        NOT_CLAIMED(common_points);
+    DAT_CSP_PARAM param{};
+    CHECK(same_code(on.query(on.csp, DAT_CSP_FIELD_ALL, &param), success));
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(param.evd_handle == on.evd);
+    REQUIRE(param.comm != nullptr);
+    CHECK(param.comm->domain == on.comm.domain);
+    CHECK(param.comm->type == on.comm.type);
+    REQUIRE(param.address_ptr != nullptr);
+    CHECK(std::memcmp(param.address_ptr, on.address.get(), sizeof(sockaddr_in)) == 0);
+    end from(ia);
+    end to(ia);
+    std::string data = "who asks";
+    MUST(on.connect(from.ep, on.address.get(), microseconds(patience), 8, data.data()));
+    const DAT_CR_ARRIVAL_EVENT_DATA arrival = on.next_arrival();
+    CHECK(arrival.sp_handle.csp_handle == on.csp);
+    CHECK(arrival.conn_qual == on.port);
+    DAT_CR_PARAM cr{};
+    MUST(dat_cr_query(arrival.cr_handle, DAT_CR_FIELD_ALL, &cr));
+    CHECK(begins_with(cr.private_data, cr.private_data_size, data));
+    CHECK(cr.local_ep_handle == DAT_HANDLE_NULL);
+    MUST(on.free(on.csp)); // the request stays
+    MUST(dat_cr_accept(arrival.cr_handle, to.ep, 0, nullptr));
+    await_established(from, to);
+    move_data(from, to);
+    CHECK(ep_param(from.ep).remote_port_qual == on.port);
+    end late(ia);
+    MUST(on.connect(late.ep, on.address.get(), microseconds(patience), 0, nullptr));
+    next_connection(late.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+}
+
+TEST_CASE("SP-19: csp_create refuses sockets, addresses and ports that the adapter does not have" *
+          hint("listen somewhere else than asked, or take datagram sockets for connections") *
+          needs("csp"))
+{
+    adapter ia;
+    common_calls on(ia);
+    if (!on.begin())
+        NOT_CLAIMED(common_points);
+    const socket_address elsewhere_port(ia, unused_qualifier(ia));
+    socket_address free_one = elsewhere_port;
+    DAT_CSP_HANDLE csp = DAT_HANDLE_NULL;
+    CHECK(same_code(on.try_create(on.comm, on.address.get()), error(DAT_PORT_IN_USE)));
+    CHECK(same_code(on.try_create({on.comm.domain, SOCK_DGRAM, 0}, free_one.get()),
+                    error(DAT_COMM_NOT_SUPPORTED)));
+    CHECK(same_code(on.try_create({AF_UNIX, SOCK_STREAM, 0}, free_one.get()),
+                    error(DAT_COMM_NOT_SUPPORTED)));
+    sockaddr_storage no_family{};
+    no_family.ss_family = 200;
+    CHECK(same_type(on.try_create(on.comm, reinterpret_cast<DAT_IA_ADDRESS_PTR>(&no_family)),
+                    DAT_INVALID_ADDRESS));
+    if (ia.address()->sa_family == AF_INET) {
+        socket_address foreign = free_one;
+        reinterpret_cast<sockaddr_in *>(foreign.get())->sin_addr.s_addr = htonl(0xc0000201);
+        CHECK(same_type(on.try_create(on.comm, foreign.get()), DAT_INVALID_ADDRESS));
+    }
+    socket_address no_port(ia, 0);
+    CHECK(same_code(on.try_create(on.comm, no_port.get()), bad_arg(3)));
+    CHECK(same_code(on.create(ia.handle, nullptr, free_one.get(), on.evd, &csp), bad_arg(2)));
+    CHECK(same_code(on.try_create(on.comm, nullptr), bad_arg(3)));
+    CHECK(same_code(
+        on.create(ia.handle, &on.comm, free_one.get(), make_evd(ia, DAT_EVD_CONNECTION_FLAG), &csp),
+        bad_handle(DAT_INVALID_HANDLE_EVD_CR)));
+    CHECK(same_code(on.create(ia.handle, &on.comm, free_one.get(), on.evd, nullptr), bad_arg(5)));
+    CHECK(csp == DAT_HANDLE_NULL);
+    const DAT_RETURN stale = bad_handle(DAT_INVALID_HANDLE_CSP);
+    DAT_CSP_PARAM param{};
+    CHECK(same_code(on.query(on.csp, DAT_CSP_FIELD_ALL, nullptr), bad_arg(3)));
+    CHECK(same_code(on.query(on.csp, static_cast<DAT_CSP_PARAM_MASK>(0x10), &param), bad_arg(2)));
+    CHECK(same_code(on.query(DAT_HANDLE_NULL, DAT_CSP_FIELD_ALL, &param), stale));
+    listener psp(ia);
+    CHECK(same_code(on.free(psp.psp), stale));
+    CHECK(same_code(dat_psp_free(on.csp), bad_handle(DAT_INVALID_HANDLE_PSP)));
+    DAT_HANDLE_TYPE type{};
+    CHECK(same_code(dat_get_handle_type(on.csp, &type), success));
+    CHECK(type == DAT_HANDLE_TYPE_CSP);
+    CHECK(same_code(dat_evd_free(on.evd), bad_state(DAT_INVALID_STATE_EVD_IN_USE)));
+    CHECK(same_code(on.free(on.csp), success));
+    CHECK(same_code(on.free(on.csp), stale));
+    CHECK(same_code(dat_evd_free(on.evd), success));
+}
+
+TEST_CASE("SP-20: common_connect checks its arguments, and leaves the endpoint unconnected" *
+          hint("number the arguments as dat_ep_connect does, which has one more") * needs("csp"))
+{
+    adapter ia;
+    common_calls on(ia);
+    if (!on.begin())
+        NOT_CLAIMED(common_points);
+    end own(ia);
+    std::string large(static_cast<std::size_t>(ia.provider.max_private_data_size) + 1, 'x');
+    const auto size = static_cast<DAT_COUNT>(large.size());
+    const auto connect = [&](DAT_IA_ADDRESS_PTR to, DAT_TIMEOUT timeout, DAT_COUNT bytes,
+                             void *data) { return on.connect(own.ep, to, timeout, bytes, data); };
+    socket_address no_port(ia, 0);
+    CHECK(same_code(connect(nullptr, 1000, 0, nullptr), bad_arg(2)));
+    CHECK(same_code(connect(no_port.get(), 1000, 0, nullptr), bad_arg(2)));
+    CHECK(same_code(connect(on.address.get(), 0, 0, nullptr), bad_arg(3)));
+    CHECK(same_code(connect(on.address.get(), 1000, -1, large.data()), bad_arg(4)));
+    CHECK(same_code(connect(on.address.get(), 1000, size, large.data()), bad_arg(4)));
+    CHECK(same_code(connect(on.address.get(), 1000, 4, nullptr), bad_arg(5)));
+    CHECK(same_code(on.connect(DAT_HANDLE_NULL, on.address.get(), 1000, 0, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(stays_empty(on.evd, milliseconds(1)));
 }
 
 } // namespace conformance

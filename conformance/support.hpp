@@ -26,6 +26,7 @@ struct settings {
     std::string ia;
     bool thread_safe = false;
     bool in_process = false;
+    bool long_rounds = false; ///< cases that repeat something do it as often as is meant
     /// What a transport may promise beyond DAT; an observation becomes a check.
     std::vector<std::string> promises;
 

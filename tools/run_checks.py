@@ -39,7 +39,8 @@ WINE = (
     ("WINEDLLOVERRIDES", "mscoree,mshtml="),  # else it asks whether to download them
 )
 # What takes many minutes.
-WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds")
+WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
+                  "--no-suite", "conformance-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build.
@@ -403,6 +404,8 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "vm-rounds"), "long"),
         Step("soft-rounds", "the software HCA on bad networks, ten seeds",
              tests("gcc", "--suite", "soft-rounds"), "long"),
+        Step("connect-bursts", "bursts of 5,000 connects, thousands of crossing disconnects",
+             tests("gcc", "--suite", "conformance-rounds"), "long"),
         Step("soft-hosts", "whole client round over the software HCA, on two hosts",
              clients("gcc", "ours", "@default,@srq", adapter="soft-lo", more=("--two-hosts",)),
              "long"),
