@@ -67,6 +67,7 @@ DAT_RETURN dapl_evd_clear_unwaitable(DAT_EVD_HANDLE);
 DAT_RETURN dapl_evd_wait(DAT_EVD_HANDLE, DAT_TIMEOUT, DAT_COUNT, DAT_EVENT *, DAT_COUNT *);
 DAT_RETURN dapl_evd_post_se(DAT_EVD_HANDLE, const DAT_EVENT *);
 DAT_RETURN dapl_evd_free(DAT_EVD_HANDLE);
+DAT_RETURN dapl_evd_resize(DAT_EVD_HANDLE, DAT_COUNT);
 template <class Safety>
 DAT_RETURN dapl_evd_dequeue(DAT_EVD_HANDLE, DAT_EVENT *);
 

@@ -58,6 +58,7 @@ namespace dapl::DAPL_TRANSPORT {
 /// decided inside the port, the common layer does not look.
 struct features {
     bool cq_wait = false;        ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool cq_resize = false;      ///< CQs change their depth while they are used: cq_resize
     bool immediate_data = false; ///< post_extended: RDMA writes that carry 32 bits to a receive
     bool atomics = false;        ///< post_extended: fetch-and-add, compare-and-swap
     bool direct_post = false;    ///< [port] DAT triplets go to the device as they are
@@ -299,6 +300,12 @@ struct dapls_ib : Types {
     /// [cq_wait] Makes the present or the next cq_wait return. Any thread; shall not block.
     static void dapls_ib_cq_wakeup(cq &) {}
 
+    /// [cq_resize] Gives it room for at least `depth` completions; stores what it really has. What
+    /// is in it stays, in its order, and so does what is added meanwhile; a callback that was asked
+    /// for stays asked for. Control, but makes no upcall and waits for none; nobody polls or waits
+    /// meanwhile. DAT_INVALID_STATE when more is in it.
+    static status dapls_ib_cq_resize(cq &, DAT_COUNT & /*depth*/) { return not_supported; }
+
     // --- queue pair ---
 
     // status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &)
@@ -396,7 +403,7 @@ struct dapls_ib : Types {
     //   Ends an established connection: graceful lets posted requests finish first, abrupt does
     //   not; abrupt may follow graceful. What did not finish completes as flushed. After
     //   ESTABLISHED every connection ends in exactly one callback: DISCONNECTED, whichever side
-    //   began it, or BROKEN. Control.
+    //   began it, or BROKEN. What was not flushed can be polled before that. Control.
 
     // void dapls_ib_disconnect_clean(qp &)
     //   Abandons an attempt begun with connect or accept, if there is one; what was posted has
@@ -468,6 +475,7 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, osd::deadline));
     DAPLS_IB_OP(dapls_ib_cq_wakeup, void (*)(cq &));
+    DAPLS_IB_OP(dapls_ib_cq_resize, status (*)(cq &, DAT_COUNT &));
     DAPLS_IB_OP(dapls_ib_qp_alloc, status (*)(pd &, qp &, cq *, cq *, const qp_params &));
     DAPLS_IB_OP(dapls_ib_qp_free, void (*)(qp &));
     DAPLS_IB_OP(dapls_ib_qp_reset, status (*)(qp &));

@@ -24,6 +24,17 @@ endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR
     failure_.expired = [](timer_record &record) {
         return static_cast<timer &>(record).ep->failure_to_announce();
     };
+    count_choosers(1);
+}
+
+/// Flags that leave it to the consumer which completions notify exclude thresholds.
+void endpoint::count_choosers(int change)
+{
+    constexpr unsigned recv = DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+    if (recv_evd_ && (attr_.recv_completion_flags & recv) != 0)
+        recv_evd_->count_choosers(change);
+    if (request_evd_ && (attr_.request_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG) != 0)
+        request_evd_->count_choosers(change);
 }
 
 status endpoint::set_up()
@@ -550,6 +561,14 @@ void endpoint::forget_connect_evd_of(const adapter &closing)
         std::swap(connect_evd_, gone);
 }
 
+bool endpoint::shall_tell(const evd &events)
+{
+    osd::lock_guard hold(lock_);
+    const DAT_EP_STATE now = state();
+    return connect_evd_.get() == &events && (now == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING ||
+                                             now == DAT_EP_STATE_COMPLETION_PENDING);
+}
+
 void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &data)
 {
     dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event 0x%x", to_handle(this), event);
@@ -633,19 +652,23 @@ status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool
     const DAT_EP_ATTR old_attr = attr_;
     const ep_objects old = this->objects();
     if (has_qp_ && same_qp(old_attr, old, attr, objects)) {
+        count_choosers(-1);
         osd::lock_guard state_hold(lock_);
         attr_ = attr;
         connect_evd_ = user_of<evd>(objects.connect);
+        count_choosers(1);
         return success;
     }
     if (!recv_idle()) // the queue pair is made anew; posted receives would be lost
         return state_error();
     user_of<evd> keep_recv(old.recv), keep_request(old.request); // they adopt the old queues
     const auto take_over = [this](const DAT_EP_ATTR &a, const ep_objects &o) {
+        count_choosers(-1);
         attr_ = a;
         zone_ = user_of<pz>(o.zone);
         recv_evd_ = user_of<evd>(o.recv);
         request_evd_ = user_of<evd>(o.request);
+        count_choosers(1);
         {
             osd::lock_guard state_hold(lock_);
             connect_evd_ = user_of<evd>(o.connect);

@@ -54,6 +54,7 @@ public:
 
     endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR &attr,
              const ep_objects &objects, DAT_EP_STATE first);
+    ~endpoint() { count_choosers(-1); }
 
     // --- the consumer's slow calls ---
 
@@ -81,6 +82,8 @@ public:
     /// The adapter that owns our connect EVD closes: connection events have no place to go any
     /// more.
     void forget_connect_evd_of(const adapter &closing) OSD_EXCLUDES(lock_);
+    /// This EVD will be told how the attempt that is under way ends.
+    bool shall_tell(const evd &events) OSD_EXCLUDES(lock_);
 
     // --- posting ---
 
@@ -128,6 +131,7 @@ private:
     bool store_event(evd *target, DAT_EVENT_NUMBER event, const private_data &data)
         OSD_REQUIRES(lock_);
     bool has_connect_evd() OSD_EXCLUDES(lock_);
+    void count_choosers(int change);
     void note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
     void start_timer(DAT_TIMEOUT timeout_us);
     template <bool rdma>

@@ -13,20 +13,78 @@ namespace dapl::DAPL_TRANSPORT {
 
 // ------------------------------------------------------------------------------ life of an EVD
 
+namespace {
+
+constexpr unsigned completion_streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG;
+
+} // namespace
+
+/// Storage of this length for what the streams bring. False when out of memory.
+bool evd::reserve(DAT_COUNT qlen, event_ring<DAT_EVENT> &posted, event_ring<DAT_EVENT> &ended,
+                  event_ring<completion> &staged) const
+{
+    return ((streams_ & ~completion_streams) == 0 || posted.allocate(qlen)) &&
+           (!merges(streams_) || ended.allocate(qlen)) &&
+           ((streams_ & completion_streams) == 0 || staged.allocate(qlen));
+}
+
 status evd::allocate(DAT_COUNT qlen)
 {
-    constexpr unsigned completion_streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG;
-    qlen_ = qlen;
-    if ((streams_ & ~completion_streams) != 0 && !posted_.allocate(qlen))
+    qlen_.store(qlen, std::memory_order_relaxed);
+    if (!reserve(qlen, posted_, ended_, staged_))
         return out_of_memory;
     if ((streams_ & completion_streams) == 0)
         return success;
-    if (!staged_.allocate(qlen))
-        return out_of_memory;
     DAT_COUNT depth = qlen;
     const status opened = transport::dapls_ib_cq_alloc(ia->hca, cq_, *this, depth);
     has_cq_ = opened.ok();
     return opened;
+}
+
+status evd::resize(DAT_COUNT qlen)
+{
+    if (!claim_for_dequeue())
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+    const status answer = qlen == this->qlen() ? success : resize_claimed(qlen);
+    give_up_claim();
+    return answer;
+}
+
+/// Nobody takes events meanwhile, but some may come. What holds the limit of the producers changes
+/// first when it shrinks, and last when it grows: so it can be taken back if the CQ does not
+/// follow.
+status evd::resize_claimed(DAT_COUNT qlen)
+{
+    if (has_cq_ && !claims.cq_resize)
+        return not_supported;
+    event_ring<DAT_EVENT> posted;
+    event_ring<DAT_EVENT> ended;
+    event_ring<completion> staged;
+    if (!reserve(qlen, posted, ended, staged))
+        return out_of_memory;
+    const bool shrinks = qlen < this->qlen();
+    if (shrinks && (count_up_to(qlen + 1) > qlen || !replace_posted(posted)))
+        return status::error(DAT_INVALID_STATE);
+    DAT_COUNT depth = qlen;
+    const status resized = has_cq_ ? transport::dapls_ib_cq_resize(cq_, depth) : success;
+    if (shrinks != resized.ok())
+        (void)replace_posted(posted); // by a longer one, so all has room
+    if (!resized.ok())
+        return resized;
+    ended_.take_storage_of(ended);
+    staged_.take_storage_of(staged);
+    qlen_.store(qlen, std::memory_order_relaxed);
+    return success;
+}
+
+/// False when too much is in it.
+bool evd::replace_posted(event_ring<DAT_EVENT> &with)
+{
+    osd::lock_guard hold(producers_);
+    if (posted_.size() > with.length())
+        return false;
+    posted_.take_storage_of(with);
+    return true;
 }
 
 void evd::release()
@@ -45,11 +103,18 @@ evd::~evd()
 
 // ------------------------------------------------------------------------------------ taking
 
+/// An event that its producer has not counted yet waits: if it were taken, stored_ would forget
+/// what is staged, and a later completion be taken from the CQ before that.
+bool evd::has_posted() const
+{
+    return stored() > static_cast<DAT_COUNT>(staged_.size() + ended_.size());
+}
+
 bool evd::take_stored(DAT_EVENT &event)
 {
-    // An event that its producer has not counted yet waits: if it were taken, stored_ would forget
-    // a staged completion, and a later one be taken from the CQ before that.
-    if (stored() > static_cast<DAT_COUNT>(staged_.size()) && posted_.pop(event)) {
+    if ((stored_.load() & ordered) != 0)
+        return take_in_order(event);
+    if (has_posted() && posted_.pop(event)) {
         stored_.fetch_sub(1);
         return true;
     }
@@ -93,10 +158,11 @@ void evd::retire(const completion &done)
         done.wr->queue->retire(*done.wr);
 }
 
-bool evd::is_orphaned(const completion &done)
+/// Null when the endpoint is gone, and its completions are to be dropped.
+endpoint *evd::owner_of(const completion &done)
 {
     const work_queue *queue = queue_of(done);
-    return queue == nullptr || queue->owner.load(std::memory_order_relaxed) == nullptr;
+    return queue == nullptr ? nullptr : queue->owner.load(std::memory_order_relaxed);
 }
 
 /// Counts what is there, moving completions to staged_ until `wanted` is reached.
@@ -106,7 +172,7 @@ DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
     completion done;
     while (have < wanted && has_cq_ && staged_.room() != 0 &&
            transport::dapls_ib_completion_poll(cq_, done)) {
-        if (is_orphaned(done)) {
+        if (owner_of(done) == nullptr) {
             retire(done);
             continue;
         }
@@ -210,6 +276,148 @@ void evd::drop_orphans()
     }
 }
 
+// --------------------------------------------------------------------- where streams are merged
+
+namespace {
+
+bool is_about_connection(const DAT_EVENT &event)
+{
+    return event.event_number >= DAT_CONNECTION_EVENT_ESTABLISHED &&
+           event.event_number <= DAT_CONNECTION_EVENT_UNREACHABLE;
+}
+
+bool ends_connection(const DAT_EVENT &event)
+{
+    return event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
+           event.event_number == DAT_CONNECTION_EVENT_BROKEN;
+}
+
+DAT_EP_HANDLE endpoint_in(const DAT_EVENT &event)
+{
+    return event.event_data.connect_event_data.ep_handle;
+}
+
+} // namespace
+
+/// First what callbacks posted, less the ends of connections; then ends that have no completion
+/// before them any more; then the first completion whose connection has been told of.
+bool evd::take_in_order(DAT_EVENT &event)
+{
+    for (;;) {
+        if (take_posted(event) || take_end(event))
+            return true;
+        const std::uint32_t place = first_ripe();
+        const bool found = place != staged_.tail();
+        if (!found && stage_more())
+            continue;
+        if (has_posted())
+            continue; // maybe it was not ripe before that came
+        if (!found)
+            return false;
+        completion done;
+        staged_.take(place, done);
+        stored_.fetch_sub(1);
+        if (convert(done, event))
+            return true;
+    }
+}
+
+/// The next of posted_. Ends go to ended_, unless there are more of them than the EVD is long.
+bool evd::take_posted(DAT_EVENT &event)
+{
+    while (has_posted()) {
+        const DAT_EVENT *next = posted_.front();
+        if (take_earlier_end(*next, event))
+            return true;
+        if (ends_connection(*next) && ended_.push(*next)) {
+            posted_.drop_front();
+            continue;
+        }
+        (void)posted_.pop(event);
+        stored_.fetch_sub(1);
+        return true;
+    }
+    return false;
+}
+
+/// An endpoint of which there is news had an earlier connection. Its completions were dropped by
+/// the reset, so that its end need not wait.
+bool evd::take_earlier_end(const DAT_EVENT &next, DAT_EVENT &event)
+{
+    if (!is_about_connection(next))
+        return false;
+    for (std::uint32_t at = ended_.head(); at != ended_.tail(); ++at) {
+        if (endpoint_in(ended_.at(at)) != endpoint_in(next))
+            continue;
+        has_barrier_ = has_barrier_ && at != ended_.head();
+        ended_.take(at, event);
+        stored_.fetch_sub(1);
+        return true;
+    }
+    return false;
+}
+
+/// What came before the end was in the CQ when that was posted, and the CQ found empty since.
+bool evd::take_end(DAT_EVENT &event)
+{
+    const DAT_EVENT *end = ended_.front();
+    if (end == nullptr)
+        return false;
+    if (!has_barrier_) {
+        (void)stage_more();
+        has_barrier_ = staged_.room() != 0;
+        barrier_ = staged_.tail();
+    }
+    if (!has_barrier_ || completes_before(barrier_, endpoint_in(*end)))
+        return false;
+    has_barrier_ = false;
+    (void)ended_.pop(event);
+    stored_.fetch_sub(1);
+    return true;
+}
+
+/// Completions that were flushed may follow the end.
+bool evd::completes_before(std::uint32_t position, DAT_EP_HANDLE ep) const
+{
+    for (std::uint32_t at = staged_.head(); static_cast<std::int32_t>(position - at) > 0; ++at) {
+        const completion &done = staged_.at(at);
+        if (done.status != DAT_DTO_ERR_FLUSHED && to_handle(owner_of(done)) == ep)
+            return true;
+    }
+    return false;
+}
+
+/// The place of the first staged completion that may be delivered; the end if there is none. Those
+/// of one endpoint stay in order.
+std::uint32_t evd::first_ripe() const
+{
+    std::uint32_t at = staged_.head();
+    while (at != staged_.tail() && is_early(staged_.at(at)))
+        ++at;
+    return at;
+}
+
+/// Its connection stands, but the word of that has yet to come.
+bool evd::is_early(const completion &done) const
+{
+    work_queue *queue = queue_of(done);
+    if (queue == nullptr)
+        return false;
+    osd::lock_guard hold(queue->owner_lock); // the endpoint stays meanwhile
+    endpoint *ep = queue->owner.load(std::memory_order_relaxed);
+    return ep != nullptr && ep->shall_tell(*this);
+}
+
+/// True when completions came from the CQ.
+bool evd::stage_more()
+{
+    const std::uint32_t before = staged_.tail();
+    (void)count_up_to(INT_MAX);
+    if (staged_.empty() && orphans_.load(std::memory_order_acquire) != nullptr)
+        drop_orphans();
+    return staged_.tail() != before;
+}
+
 // ------------------------------------------------------------------------------------ waiting
 
 /// Only a waiter keeps others out; a dequeue is a few instructions long.
@@ -230,11 +438,23 @@ status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, 
     user_of<evd> stay(this); // an adapter that closes waits until we are out
     if (!contend(claim::waiting))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
-    const status answer = wait_claimed(timeout_us, threshold, event, nmore);
+    status answer = threshold == 1 ? success : check_threshold(threshold);
+    if (answer.ok())
+        answer = wait_claimed(timeout_us, threshold, event, nmore);
     give_up_claim();
     if (notified_cno() != nullptr) [[unlikely]]
         trigger_if_pending(); // events that came while we were here spared the CNO
     return answer;
+}
+
+/// The length cannot change while the claim is held.
+status evd::check_threshold(DAT_COUNT threshold) const
+{
+    if (threshold <= 0 || threshold > qlen())
+        return invalid_parameter(3);
+    if (choosers_.load(std::memory_order_relaxed) != 0)
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_CONFIG_NOTIFY);
+    return success;
 }
 
 status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
@@ -442,10 +662,7 @@ bool mergeable(unsigned streams)
         streams &= ~unsigned{DAT_IB_EVD_EXTENSION_FLAG};
     if (streams == 0 || has_unknown_bits(streams, known_streams))
         return false;
-    const bool completions = (streams & DAT_EVD_DTO_FLAG) != 0;
-    const bool connections = (streams & DAT_EVD_CONNECTION_FLAG) != 0;
-    const bool async = (streams & DAT_EVD_ASYNC_FLAG) != 0;
-    return !(completions && connections) && (!async || streams == DAT_EVD_ASYNC_FLAG);
+    return (streams & DAT_EVD_ASYNC_FLAG) == 0 || streams == DAT_EVD_ASYNC_FLAG;
 }
 
 status create_evd(adapter *ia, DAT_COUNT qlen, DAT_CNO_HANDLE cno_handle, DAT_EVD_FLAGS streams,
@@ -561,8 +778,6 @@ DAT_RETURN dapl_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT timeout, DAT_COUNT t
     evd *e = from_handle<evd>(handle);
     if (e == nullptr)
         return status::error(DAT_INVALID_HANDLE).code();
-    if (threshold <= 0 || threshold > e->qlen())
-        return invalid_parameter(3).code();
     if (event == nullptr)
         return invalid_parameter(4).code();
     if (nmore == nullptr)
@@ -586,6 +801,14 @@ template DAT_RETURN dapl_evd_dequeue<any_thread>(DAT_EVD_HANDLE, DAT_EVENT *);
 DAT_RETURN dapl_evd_post_se(DAT_EVD_HANDLE handle, const DAT_EVENT *event)
 {
     return on_evd(handle, [event](evd &e) { return post_software_event(e, event); });
+}
+
+DAT_RETURN dapl_evd_resize(DAT_EVD_HANDLE handle, DAT_COUNT qlen)
+{
+    return on_evd(handle, [qlen](evd &e) {
+        const bool fits = qlen > 0 && qlen <= e.ia->attr.max_cq_depth;
+        return fits ? e.resize(qlen) : invalid_parameter(2);
+    });
 }
 
 DAT_RETURN dapl_evd_free(DAT_EVD_HANDLE handle)

@@ -9,6 +9,10 @@
 // One thread at a time takes events: the one that owns the consumer claim. A waiter owns it from
 // entry to exit, which is how a dequeue beside a wait is told. No other thread touches staged_ or
 // polls the CQ.
+//
+// Where DTO and connection streams share the EVD, more is needed to keep a connection's events in
+// order: its ESTABLISHED before all completions, its end behind those that were not flushed. Such
+// an EVD has the flag `ordered` in stored_ for ever, and all that is about it is in slow paths.
 #pragma once
 
 #include "cno.hpp"
@@ -23,11 +27,14 @@ public:
     static bool is_kind(mark kind) { return kind == mark::evd; }
 
     evd(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams)
-        : object(vector, mark::evd, owner), streams_(streams)
+        : object(vector, mark::evd, owner), stored_(merges(streams) ? ordered : 0),
+          streams_(streams)
     {}
     ~evd();
 
     status allocate(DAT_COUNT qlen);
+    /// What is in it stays, in its order, while more may come.
+    status resize(DAT_COUNT qlen);
     /// Frees the CQ; a fence for its callbacks. Nothing feeds the EVD any more.
     void release();
 
@@ -40,7 +47,8 @@ public:
     void set_enabled(bool enabled);
     void set_cno(cno *target);
     bool has_waiter() const { return claim_.load(std::memory_order_acquire) == claim::waiting; }
-    /// Sends the waiter home with DAT_ABORT and returns when it has left; false when there was none.
+    /// Sends the waiter home with DAT_ABORT and returns when it has left; false when there was
+    /// none.
     bool abort_waiter();
 
     // --- the producers' side ---
@@ -58,10 +66,12 @@ public:
 
     /// Takes over a queue whose endpoint is gone, until its completions can no longer be polled.
     void adopt(work_queue *orphan);
+    /// One endpoint more, or less, that completes here and whose flags choose what notifies.
+    void count_choosers(int change) { choosers_.fetch_add(change, std::memory_order_relaxed); }
 
     bool takes(DAT_EVD_FLAGS stream) const { return (streams_ & stream) != 0; }
     transport::cq *cq() { return has_cq_ ? &cq_ : nullptr; }
-    DAT_COUNT qlen() const { return qlen_; }
+    DAT_COUNT qlen() const { return qlen_.load(std::memory_order_relaxed); }
     DAT_EVD_FLAGS streams() const { return streams_; }
     DAT_EVD_STATE state() const;
     cno *notified_cno() const { return cno_.load(std::memory_order_acquire); }
@@ -73,19 +83,38 @@ private:
     bool contend(claim wanted) OSD_COLD;
     void give_up_claim() { claim_.store(claim::free, std::memory_order_release); }
 
-    DAT_COUNT stored() const { return static_cast<DAT_COUNT>(stored_.load() & ~rearm); }
+    static bool merges(unsigned streams)
+    {
+        constexpr unsigned both = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG;
+        return (streams & both) == both;
+    }
+    bool reserve(DAT_COUNT qlen, event_ring<DAT_EVENT> &posted, event_ring<DAT_EVENT> &ended,
+                 event_ring<completion> &staged) const;
+    status resize_claimed(DAT_COUNT qlen);
+    bool replace_posted(event_ring<DAT_EVENT> &with) OSD_EXCLUDES(producers_);
+    DAT_COUNT stored() const { return static_cast<DAT_COUNT>(stored_.load() & ~(rearm | ordered)); }
     bool take(DAT_EVENT &event);
     bool dequeue_stored(DAT_EVENT &event) OSD_COLD;
     bool take_completion(DAT_EVENT &event);
+    bool has_posted() const;
     bool take_stored(DAT_EVENT &event) OSD_COLD;
+    bool take_in_order(DAT_EVENT &event);
+    bool take_posted(DAT_EVENT &event);
+    bool take_earlier_end(const DAT_EVENT &next, DAT_EVENT &event);
+    bool take_end(DAT_EVENT &event);
+    bool completes_before(std::uint32_t position, DAT_EP_HANDLE ep) const;
+    std::uint32_t first_ripe() const;
+    bool is_early(const completion &done) const;
+    bool stage_more();
     bool convert(const completion &done, DAT_EVENT &event);
     static bool is_plain(const completion &done);
     bool convert_unusual(const completion &done, DAT_EVENT &event) OSD_COLD;
     void convert_owned(const completion &done, endpoint &ep, DAT_EVENT &event);
     static work_queue *queue_of(const completion &done);
     static void retire(const completion &done);
-    static bool is_orphaned(const completion &done);
+    static endpoint *owner_of(const completion &done);
     DAT_COUNT count_up_to(DAT_COUNT wanted);
+    status check_threshold(DAT_COUNT threshold) const;
     status wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                         DAT_COUNT &nmore);
     osd::wait_result sleep(osd::deadline until);
@@ -96,18 +125,24 @@ private:
 
     // What the hot path reads comes first.
     std::atomic<claim> claim_{claim::free};
-    /// Events in posted_ and staged_ together; and `rearm`, when the CQ has told the CNO and is not
-    /// armed since. Not zero: the consumer does not go straight to the CQ.
-    std::atomic<std::uint32_t> stored_{0};
+    /// Events in posted_, ended_ and staged_ together; `rearm`, when the CQ has told the CNO and is
+    /// not armed since; and `ordered`. Not zero: the consumer does not go straight to the CQ.
+    std::atomic<std::uint32_t> stored_;
     static constexpr std::uint32_t rearm = 0x80000000;
+    static constexpr std::uint32_t ordered = 0x40000000;
     std::atomic<work_queue *> orphans_{nullptr};
     bool has_cq_ = false;
     transport::cq cq_;
 
     const DAT_EVD_FLAGS streams_;
-    DAT_COUNT qlen_ = 0;
+    std::atomic<DAT_COUNT> qlen_{0}; ///< changes with the claim held
     event_ring<DAT_EVENT> posted_;
     event_ring<completion> staged_;
+    // Of the consumer, where streams are merged.
+    event_ring<DAT_EVENT> ended_; ///< ends of connections that may have completions before them
+    std::uint32_t barrier_ = 0;   ///< what is staged from here on came after the first of them
+    bool has_barrier_ = false;    ///< there is one
+
     osd::mutex producers_; ///< of posted_
     osd::mutex dequeuers_; ///< lines up dequeuing threads of a thread-safe adapter
     osd::mutex config_;    ///< of the CNO association
@@ -117,6 +152,7 @@ private:
     std::atomic<bool> waitable_{true};
     std::atomic<bool> aborted_{false};
     std::atomic<bool> overflowed_{false};
+    std::atomic<int> choosers_{0};
     osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
 };
 
@@ -181,7 +217,7 @@ OSD_ALWAYS_INLINE bool evd::take_completion(DAT_EVENT &event)
 
 OSD_ALWAYS_INLINE bool evd::take(DAT_EVENT &event)
 {
-    if (stored() != 0) [[unlikely]]
+    if ((stored_.load() & ~rearm) != 0) [[unlikely]]
         return take_stored(event);
     return has_cq_ && take_completion(event);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -22,10 +23,11 @@ public:
         return slots_ != nullptr;
     }
 
-    std::uint32_t size() const
-    {
-        return tail_.load(std::memory_order_acquire) - head_.load(std::memory_order_acquire);
-    }
+    std::uint32_t length() const { return length_; }
+    /// Positions count up for ever; what is in the ring is from head() to before tail().
+    std::uint32_t head() const { return head_.load(std::memory_order_acquire); }
+    std::uint32_t tail() const { return tail_.load(std::memory_order_acquire); }
+    std::uint32_t size() const { return tail() - head(); }
     bool empty() const { return size() == 0; }
     std::uint32_t room() const { return length_ - size(); }
 
@@ -48,6 +50,36 @@ public:
         event = slots_[head & mask()];
         head_.store(head + 1, std::memory_order_release);
         return true;
+    }
+
+    // --- for the consumer
+
+    /// What is at this position.
+    const T &at(std::uint32_t position) const { return slots_[position & mask()]; }
+    /// The next, or null.
+    const T *front() const { return empty() ? nullptr : &at(head()); }
+    void drop_front() { head_.store(head() + 1, std::memory_order_release); }
+    /// Takes from the middle. What is before it stays, and moves up by one position.
+    void take(std::uint32_t position, T &event)
+    {
+        event = at(position);
+        for (; position != head(); --position)
+            slots_[position & mask()] = at(position - 1);
+        head_.store(position + 1, std::memory_order_release);
+    }
+
+    /// Gets the storage of another, which is empty and has room for what is here; that keeps its
+    /// positions. Neither a producer nor a consumer is at work.
+    void take_storage_of(event_ring &other)
+    {
+        other.head_.store(head());
+        other.tail_.store(head());
+        for (T event{}; pop(event);)
+            (void)other.push(event);
+        std::swap(slots_, other.slots_);
+        std::swap(length_, other.length_);
+        head_.store(other.head());
+        other.head_.store(other.tail());
     }
 
 private:

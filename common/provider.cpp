@@ -89,7 +89,7 @@ constexpr DAT_PROVIDER vector_for()
     v.evd_enable_func = dapl_evd_enable;
     v.evd_disable_func = dapl_evd_disable;
     v.evd_wait_func = dapl_evd_wait;
-    v.evd_resize_func = NOT_SUPPORTED(evd_resize_func);
+    v.evd_resize_func = dapl_evd_resize;
     v.evd_post_se_func = dapl_evd_post_se;
     v.evd_dequeue_func = dapl_evd_dequeue<Safety>;
     v.evd_free_func = dapl_evd_free;

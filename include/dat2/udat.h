@@ -370,8 +370,8 @@ DAT_RETURN DAT_API dat_evd_disable(DAT_EVD_HANDLE evd_handle);
  * @param[in]  evd_handle the EVD; no other thread may wait in it
  * @param[in]  timeout    microseconds for the whole wait; 0 looks only;
  *                        DAT_TIMEOUT_INFINITE
- * @param[in]  threshold  how many events; 1 unless the EVD is configured for
- *                        thresholds
+ * @param[in]  threshold  how many events; 1 where the completion flags of an
+ *                        endpoint choose which completions notify
  * @param[out] event      the event
  * @param[out] nmore      how many are left; valid after a timeout too
  *
@@ -380,10 +380,11 @@ DAT_RETURN DAT_API dat_evd_disable(DAT_EVD_HANDLE evd_handle);
  * @retval DAT_INTERRUPTED_CALL a signal; the bare code
  * @retval DAT_ABORT the EVD or its adapter went away
  * @retval DAT_INVALID_HANDLE
- * @retval DAT_INVALID_PARAMETER `ARG3`: threshold not positive, above the
- *         length, or not allowed here. `ARG4`, `ARG5`: a NULL pointer
- * @retval DAT_INVALID_STATE another thread waits, or the queue has overflowed;
- *         `EVD_UNWAITABLE`: also when that is set during the wait
+ * @retval DAT_INVALID_PARAMETER `ARG3`: threshold not positive, or above the
+ *         length. `ARG4`, `ARG5`: a NULL pointer
+ * @retval DAT_INVALID_STATE another thread waits, the queue has overflowed, or
+ *         the threshold has to be 1; `EVD_UNWAITABLE`: also when that is set
+ *         during the wait
  *
  * Threads: safe. Rule: dat_evd_wait(3DAT).
  */

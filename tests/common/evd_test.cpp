@@ -12,6 +12,26 @@ void await_waiter(DAT_EVD_HANDLE handle)
         std::this_thread::yield();
 }
 
+DAT_COUNT qlen_of(consumer &c, DAT_EVD_HANDLE e)
+{
+    DAT_EVD_PARAM param{};
+    must(c.v.evd_query_func(e, DAT_EVD_FIELD_ALL, &param));
+    return param.evd_qlen;
+}
+
+std::uintptr_t number_in(const DAT_EVENT &event)
+{
+    return reinterpret_cast<std::uintptr_t>(event.event_data.software_event_data.pointer);
+}
+
+std::vector<std::uintptr_t> numbers(const std::vector<DAT_EVENT> &events)
+{
+    std::vector<std::uintptr_t> out;
+    for (const DAT_EVENT &event : events)
+        out.push_back(number_in(event));
+    return out;
+}
+
 /// A connected endpoint whose completions and software events share one EVD.
 struct merged_station {
     explicit merged_station(line which = line::nonthreadsafe, DAT_COUNT qlen = 16)
@@ -257,6 +277,233 @@ TEST_CASE("a wait with a timeout takes about as long as it says, over any number
     CHECK(took < std::chrono::milliseconds(300));
     stop = true;
     poster.join();
+}
+
+TEST_CASE("a resize keeps what is in the EVD, in its order, and makes room")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4);
+    for (int turn = 0; turn < 5; ++turn) { // the ring begins at another place each time
+        for (std::uintptr_t i = 0; i < 4; ++i)
+            must(c.post_se(e, i));
+        must(c.v.evd_resize_func(e, 9));
+        CHECK_EQ(qlen_of(c, e), 9);
+        for (std::uintptr_t i = 4; i < 9; ++i)
+            must(c.post_se(e, i));
+        CHECK_EQ(c.post_se(e), error_code(DAT_QUEUE_FULL));
+        CHECK_EQ(c.wait(e, 0, 9).nmore, 8);
+        CHECK_EQ(numbers(c.drain(e)), std::vector<std::uintptr_t>{1, 2, 3, 4, 5, 6, 7, 8});
+        must(c.v.evd_resize_func(e, 4));
+        CHECK_EQ(qlen_of(c, e), 4);
+        must(c.post_se(e));
+        CHECK_EQ(c.drain(e).size(), 1);
+    }
+}
+
+TEST_CASE("an EVD does not become shorter than what is in it")
+{
+    consumer c;
+    const DAT_EVD_HANDLE soft = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 8);
+    for (std::uintptr_t i = 0; i < 5; ++i)
+        must(c.post_se(soft, i));
+    CHECK_EQ(c.v.evd_resize_func(soft, 4), error_code(DAT_INVALID_STATE));
+    CHECK_EQ(qlen_of(c, soft), 8);
+    must(c.v.evd_resize_func(soft, 5));
+    CHECK_EQ(c.post_se(soft), error_code(DAT_QUEUE_FULL));
+    CHECK_EQ(numbers(c.drain(soft)), std::vector<std::uintptr_t>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("an EVD does not become shorter than what is in it and in its CQ together" *
+          doctest::skip(!port_features.cq_resize))
+{
+    merged_station m;
+    must(m.c.post_se(m.both));
+    for (DAT_UINT64 i = 0; i < 4; ++i)
+        m.send_and_complete(i);
+    CHECK_EQ(m.c.wait(m.both, 0, 5).nmore, 4); // which have left the CQ
+    m.send_and_complete(4);
+    CHECK_EQ(m.c.v.evd_resize_func(m.both, 4), error_code(DAT_INVALID_STATE));
+    CHECK_EQ(lab::calls(lab::op::cq_resize), 0);
+    must(m.c.v.evd_resize_func(m.both, 5));
+    const std::vector<DAT_EVENT> all = m.c.drain(m.both);
+    REQUIRE_EQ(all.size(), 5);
+    for (DAT_UINT64 i = 0; i < 5; ++i)
+        CHECK_EQ(cookie_of(all[i]), i);
+}
+
+TEST_CASE("completions stay in order over a resize: those that were counted, and those of the CQ" *
+          doctest::skip(!port_features.cq_resize))
+{
+    merged_station m(line::nonthreadsafe, 8);
+    DAT_UINT64 next = 0;
+    DAT_UINT64 expected = 0;
+    for (const DAT_COUNT qlen : {16, 5, 6, 3, 64}) {
+        m.send_and_complete(next++);
+        m.send_and_complete(next++);
+        CHECK_EQ(cookie_of(m.c.wait(m.both, 0).event), expected++);
+        m.send_and_complete(next++);
+        must(m.c.v.evd_resize_func(m.both, qlen));
+        CHECK_EQ(qlen_of(m.c, m.both), qlen);
+        for (const DAT_EVENT &event : m.c.drain(m.both))
+            CHECK_EQ(cookie_of(event), expected++);
+        CHECK_EQ(expected, next);
+    }
+}
+
+TEST_CASE("a resize that the CQ does not follow changes nothing")
+{
+    merged_station m(line::nonthreadsafe, 4);
+    const DAT_RETURN broken = error_code(DAT_INTERNAL_ERROR);
+    for (const DAT_COUNT qlen : {2, 8}) {
+        lab::fail(lab::op::cq_resize, broken);
+        CHECK_EQ(m.c.v.evd_resize_func(m.both, qlen),
+                 port_features.cq_resize ? broken : error_code(DAT_MODEL_NOT_SUPPORTED));
+        lab::plan_of(lab::op::cq_resize).fail_after = -1;
+        CHECK_EQ(qlen_of(m.c, m.both), 4);
+        for (std::uintptr_t i = 0; i < 4; ++i)
+            must(m.c.post_se(m.both, i));
+        CHECK_EQ(m.c.post_se(m.both), error_code(DAT_QUEUE_FULL));
+        CHECK_EQ(m.c.drain(m.both).size(), 4);
+    }
+    CHECK_EQ(m.c.v.evd_resize_func(m.both, 4), DAT_SUCCESS); // nothing to do
+}
+
+TEST_CASE("a resize checks its length, and finds no place beside a waiter")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 8);
+    const DAT_RETURN refused = error_code(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    for (const DAT_COUNT qlen : {0, -1, 65537})
+        CHECK_EQ(c.v.evd_resize_func(e, qlen), refused);
+    auto waiter =
+        std::async(std::launch::async, [&] { return c.wait(e, DAT_TIMEOUT_INFINITE, 6).nmore; });
+    await_waiter(e);
+    for (const DAT_COUNT qlen : {4, 16})
+        CHECK_EQ(c.v.evd_resize_func(e, qlen),
+                 error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER));
+    for (int i = 0; i < 6; ++i)
+        must(c.post_se(e));
+    CHECK_EQ(waiter.get(), 5);
+    CHECK_EQ(qlen_of(c, e), 8);
+}
+
+TEST_CASE("while events arrive and are taken, resizes lose none and reorder none")
+{
+    for (const line which : {line::nonthreadsafe, line::threadsafe}) {
+        merged_station m(which, 64);
+        const int total = rounds(20'000);
+        std::thread software([&] {
+            for (int i = 0; i < total;)
+                i += m.c.post_se(m.both, static_cast<std::uintptr_t>(i)) == DAT_SUCCESS;
+        });
+        std::thread completions([&] {
+            qp &port = m.s.port();
+            for (int i = 0; i < total;)
+                if (m.c.post_send(m.s.ep, static_cast<DAT_UINT64>(i)) == DAT_SUCCESS) {
+                    complete_send(port);
+                    ++i;
+                }
+        });
+        int wrong = 0;
+        std::uintptr_t next_software = 0;
+        DAT_UINT64 next_send = 0;
+        const auto take = [&](const DAT_EVENT &event) {
+            if (event.event_number == DAT_SOFTWARE_EVENT)
+                wrong += number_in(event) != next_software++;
+            else
+                wrong += cookie_of(event) != next_send++;
+        };
+        const DAT_COUNT lengths[] = {64, 200, 90, 1000, 70};
+        const auto left = [&] { return static_cast<int>(next_software + next_send) < 2 * total; };
+        for (int turn = 0; left(); ++turn) {
+            (void)m.c.v.evd_resize_func(m.both, lengths[turn % 5]); // it may be too full
+            const wait_answer got = m.c.wait(m.both, 100, 1 + turn % 3);
+            if (got.code == DAT_SUCCESS)
+                take(got.event);
+            for (DAT_EVENT event; m.c.dequeue(m.both, event) == DAT_SUCCESS;)
+                take(event);
+        }
+        software.join();
+        completions.join();
+        CHECK_EQ(wrong, 0);
+        CHECK(m.c.drain(m.c.async).empty());
+    }
+}
+
+TEST_CASE("on a thread-safe adapter a resize beside dequeues and waits disturbs neither")
+{
+    consumer c(line::threadsafe);
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 64);
+    std::atomic<bool> stop{false};
+    std::thread resizer([&] {
+        for (DAT_COUNT qlen = 64; !stop; qlen = 64 + qlen % 100)
+            (void)c.v.evd_resize_func(e, qlen);
+    });
+    const auto total = static_cast<std::uintptr_t>(rounds(50'000));
+    std::thread producer([&] {
+        for (std::uintptr_t i = 0; i < total;)
+            i += c.post_se(e, i) == DAT_SUCCESS ? 1 : 0;
+    });
+    int wrong = 0;
+    for (std::uintptr_t taken = 0; taken < total;) {
+        DAT_EVENT event;
+        if (c.dequeue(e, event) == DAT_SUCCESS)
+            wrong += number_in(event) != taken++;
+        const wait_answer got = c.wait(e, 50, 2);
+        if (got.code == DAT_SUCCESS)
+            wrong += number_in(got.event) != taken++;
+        else
+            wrong += got.code != DAT_TIMEOUT_EXPIRED;
+        if (taken + 2 > total) // the last one alone does not reach the threshold
+            for (; taken < total && c.dequeue(e, event) == DAT_SUCCESS;)
+                wrong += number_in(event) != taken++;
+    }
+    stop = true;
+    resizer.join();
+    producer.join();
+    CHECK_EQ(wrong, 0);
+}
+
+TEST_CASE("a threshold is for EVDs whose endpoints leave notification alone")
+{
+    consumer c;
+    const DAT_EVD_HANDLE recv = c.make_evd(DAT_EVD_DTO_FLAG, 8);
+    const DAT_EVD_HANDLE request = c.make_evd(DAT_EVD_DTO_FLAG, 8);
+    station s(c, 16, 8);
+    s.recv = recv;
+    s.request = request;
+    const auto answers = [&](DAT_RETURN_TYPE of_recv, DAT_RETURN_TYPE of_request) {
+        CHECK_EQ(DAT_GET_TYPE(c.wait(recv, 0, 2).code), of_recv);
+        CHECK_EQ(DAT_GET_TYPE(c.wait(request, 0, 2).code), of_request);
+        CHECK_EQ(c.wait(recv, 0).code, DAT_TIMEOUT_EXPIRED);
+        CHECK_EQ(DAT_GET_TYPE(c.wait(recv, 0, 9).code), DAT_INVALID_PARAMETER);
+    };
+    DAT_EP_PARAM param{};
+    must(c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &param));
+    DAT_EP_ATTR attr = param.ep_attr;
+    answers(DAT_TIMEOUT_EXPIRED, DAT_TIMEOUT_EXPIRED);
+    const DAT_EP_HANDLE plain = s.make_ep(&attr);
+    answers(DAT_TIMEOUT_EXPIRED, DAT_TIMEOUT_EXPIRED);
+    attr.recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+    const DAT_EP_HANDLE solicited = s.make_ep(&attr);
+    answers(DAT_INVALID_STATE, DAT_TIMEOUT_EXPIRED);
+    param.ep_attr.recv_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
+    param.ep_attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+    must(c.v.ep_modify_func(plain, DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS, &param));
+    answers(DAT_INVALID_STATE, DAT_INVALID_STATE);
+    must(c.v.ep_free_func(solicited));
+    answers(DAT_TIMEOUT_EXPIRED, DAT_INVALID_STATE);
+    param.recv_evd_handle = s.request; // with a queue pair made anew
+    param.ep_attr.recv_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+    param.ep_attr.request_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
+    must(c.v.ep_modify_func(plain,
+                            DAT_EP_FIELD_RECV_EVD_HANDLE |
+                                DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS |
+                                DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS,
+                            &param));
+    answers(DAT_TIMEOUT_EXPIRED, DAT_INVALID_STATE);
+    must(c.v.ep_free_func(plain));
+    answers(DAT_TIMEOUT_EXPIRED, DAT_TIMEOUT_EXPIRED);
 }
 
 TEST_CASE("on a thread-safe adapter, enable and modify_cno beside a dequeue do not disturb it")

@@ -297,6 +297,27 @@ TEST_CASE("a reset without memory for either queue leaves the endpoint as it was
     }
 }
 
+TEST_CASE("a resize without memory for any of its rings leaves the EVD as it was")
+{
+    consumer c;
+    constexpr unsigned streams = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_CONNECTION_FLAG |
+                                 (port_features.cq_resize ? unsigned{DAT_EVD_DTO_FLAG} : 0u);
+    const DAT_EVD_HANDLE e = c.make_evd(streams, 4);
+    const int rings = port_features.cq_resize ? 3 : 1;
+    for (int skip = 0; skip < rings; ++skip) {
+        CAPTURE(skip);
+        for (int i = 0; i < 4; ++i)
+            must(c.post_se(e));
+        wraps::fail_allocation(skip);
+        CHECK_EQ(c.v.evd_resize_func(e, 8),
+                 error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY));
+        wraps::fail_allocation(-1);
+        CHECK_EQ(c.post_se(e), error_code(DAT_QUEUE_FULL));
+        CHECK_EQ(c.drain(e).size(), 4);
+    }
+    CHECK_EQ(lab::calls(lab::op::cq_resize), 0);
+}
+
 TEST_CASE("a connect refused as unreachable succeeds and is told by an event")
 {
     consumer c;

@@ -57,6 +57,7 @@ enum class op {
     mr_deregister,
     cq_alloc,
     cq_free,
+    cq_resize,
     qp_alloc,
     qp_free,
     qp_reset,

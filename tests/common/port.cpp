@@ -356,6 +356,28 @@ void transport::dapls_ib_cq_free(cq &queue)
     queue.ring.reset();
 }
 
+status transport::dapls_ib_cq_resize(cq &queue, DAT_COUNT &depth)
+{
+    queue.life.check("cq");
+    const lab::exclusive one(queue.polling, "a cq is polled while it is resized");
+    const lab::exclusive nobody(queue.waiting, "a cq is resized below its waiter");
+    if (const status answer = begin(op::cq_resize); !answer.ok())
+        return answer;
+    depth *= 2;
+    auto ring = std::make_unique<completion[]>(static_cast<std::size_t>(depth));
+    const std::lock_guard hold(queue.lock);
+    const std::uint32_t count = queue.tail.load() - queue.head.load();
+    if (count > static_cast<std::uint32_t>(depth))
+        return status::error(DAT_INVALID_STATE);
+    for (std::uint32_t i = 0; i < count; ++i)
+        ring[i] = queue.ring[(queue.head.load() + i) % queue.depth];
+    queue.ring = std::move(ring);
+    queue.depth = static_cast<std::uint32_t>(depth);
+    queue.head.store(0);
+    queue.tail.store(count);
+    return success;
+}
+
 // ----------------------------------------------------------------------------------- queue pairs
 
 namespace {

@@ -154,6 +154,7 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_mr_deregister(mr &);
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
+    static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
     static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);

@@ -189,6 +189,81 @@ TEST_CASE("many threads add, one takes, nothing is lost")
     here.hca.free_queue(queue);
 }
 
+TEST_CASE_FIXTURE(fixture, "a resize keeps what is there, in its order, and what it was armed for")
+{
+    using outcome = completion_queue::outcome;
+    std::uint32_t in = 0;
+    std::uint32_t out = 0;
+    for (const std::uint32_t depth : {16u, 8u, 5u, 64u, 7u}) {
+        for (int i = 0; i < 5; ++i)
+            push(in++);
+        CHECK(here.hca.resize_queue(queue, 4) == outcome::too_full);
+        CHECK(here.hca.resize_queue(queue, depth) == outcome::done);
+        CHECK(queue.depth() >= depth);
+        CHECK(queue.count() == 5);
+        while (in - out < queue.depth())
+            push(in++);
+        while (out != in)
+            CHECK(pop() == out++);
+    }
+    CHECK(!queue.overflowed());
+    queue.arm(completion_queue::interest::any);
+    CHECK(here.hca.resize_queue(queue, 32) == outcome::done);
+    CHECK(owner.completions == 0);
+    push(0);
+    CHECK(becomes_true([&] { return owner.completions == 1; }));
+}
+
+TEST_CASE_FIXTURE(fixture, "after a resize the new depth is the limit")
+{
+    CHECK(here.hca.resize_queue(queue, 2) == completion_queue::outcome::done);
+    for (std::uint32_t i = 0; i < 3; ++i)
+        push(i);
+    CHECK(queue.overflowed());
+    CHECK(becomes_true([&] { return owner.overflows == 1; }));
+    CHECK(pop() == 0);
+    CHECK(pop() == 1);
+}
+
+TEST_CASE("many threads add while it is resized, and nothing is lost")
+{
+    host here(on_loopback());
+    inbox owner;
+    completion_queue queue;
+    constexpr std::uint32_t producers = 4;
+    constexpr std::uint32_t ahead = 16;
+    const std::uint32_t each = rounds(20'000);
+    REQUIRE(here.hca.make_queue(queue, &owner, producers * ahead));
+    std::atomic<std::uint32_t> next[producers] = {};
+    std::vector<std::thread> threads;
+    for (std::uint32_t p = 0; p < producers; ++p)
+        threads.emplace_back([&, p] {
+            for (std::uint32_t i = 0; i < each; ++i) {
+                while (i - next[p].load() >= ahead)
+                    std::this_thread::yield();
+                queue.push({nullptr, i, p, 0, 0, work_status::success, false, false, false});
+            }
+        });
+    std::vector<completion_queue::ring_owner> formers; // nobody here is inside a queue pair
+    const std::uint32_t depths[] = {64, 200, 1000, 70};
+    for (std::uint32_t taken = 0; taken < each * producers;) {
+        completion_record done;
+        if (!queue.pop(done)) {
+            std::this_thread::yield();
+            continue;
+        }
+        CHECK(done.length == next[done.immediate].load());
+        ++next[done.immediate];
+        if (++taken % 100 == 0)
+            CHECK(queue.resize(depths[taken / 100 % 4], formers.emplace_back()) ==
+                  completion_queue::outcome::done);
+    }
+    for (std::thread &each_thread : threads)
+        each_thread.join();
+    CHECK(!queue.overflowed());
+    here.hca.free_queue(queue);
+}
+
 TEST_CASE("shared receives come out in order, over a resize, and tell when few are left")
 {
     host here(on_loopback());

@@ -40,6 +40,18 @@ void transport::dapls_ib_cq_free(cq &c)
         c.of->device.free_queue(c.queue);
 }
 
+status transport::dapls_ib_cq_resize(cq &c, DAT_COUNT &depth)
+{
+    using outcome = soft_hca::completion_queue::outcome;
+    const outcome how = c.of->device.resize_queue(c.queue, static_cast<std::uint32_t>(depth));
+    if (how == outcome::no_memory)
+        return out_of_memory;
+    if (how == outcome::too_full)
+        return status::error(DAT_INVALID_STATE);
+    depth = static_cast<DAT_COUNT>(c.queue.depth());
+    return success;
+}
+
 osd::wait_result transport::dapls_ib_cq_wait(cq &c, osd::deadline until)
 {
     return c.queue.wait(1, until);

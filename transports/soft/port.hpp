@@ -93,6 +93,7 @@ struct transport : dapls_ib<types> {
     // Completion queue: cq.cpp
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
+    static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
     static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline);
     static void dapls_ib_cq_wakeup(cq &);
 

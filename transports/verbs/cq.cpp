@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
@@ -74,6 +75,17 @@ bool holds_any(cq &c)
     c.consumer.leave();
     osd::lock_guard hold(c.lock);
     return !c.aside.empty() || fill_batch(c);
+}
+
+/// What the device is asked for, and what then is promised.
+DAT_COUNT with_spare(const hca &device, DAT_COUNT depth)
+{
+    return std::min(device.limits.max_cqe - spare_room, depth) + spare_room;
+}
+
+DAT_COUNT without_spare(const cq &c, DAT_COUNT wanted)
+{
+    return std::max(wanted, c.fid->cqe - spare_room);
 }
 
 osd::wait_result sleep_on(cq &c, osd::deadline until)
@@ -266,7 +278,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
 {
     c.device = &device;
     c.owner = owner;
-    const DAT_COUNT wanted = std::min(device.limits.max_cqe - spare_room, depth) + spare_room;
+    const DAT_COUNT wanted = with_spare(device, depth);
     if (make_channel(device, c) && make_wake(c))
         c.fid = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
     if (c.fid == nullptr || !watch(c)) {
@@ -276,7 +288,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
         close_cq(c);
         return control_error(error);
     }
-    depth = std::max(depth, c.fid->cqe - spare_room);
+    depth = without_spare(c, depth);
     return success;
 }
 
@@ -303,6 +315,21 @@ void close_cq(cq &c)
 status transport::dapls_ib_cq_alloc(hca &device, cq &c, evd &owner, DAT_COUNT &depth)
 {
     return open_cq(device, c, &owner, depth);
+}
+
+status transport::dapls_ib_cq_resize(cq &c, DAT_COUNT &depth)
+{
+    const DAT_COUNT wanted = with_spare(*c.device, depth);
+    const int error = std::abs(ibv_resize_cq(c.fid, wanted)); // siw has the sign of the kernel
+    if (error == 0) {
+        depth = without_spare(c, depth);
+        return success;
+    }
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ was not resized to %d entries: %s", c.device->name,
+             wanted, std::strerror(error));
+    if (error == EOPNOTSUPP || error == ENOSYS)
+        return not_supported;
+    return error == EINVAL ? status::error(DAT_INVALID_STATE) : control_error(error);
 }
 
 void transport::dapls_ib_cq_free(cq &c)

@@ -327,6 +327,7 @@ struct transport : dapls_ib<vrb::types> {
 
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
+    static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
     static bool dapls_ib_completion_poll(cq &, completion &);
     static void dapls_ib_completion_notify(cq &c) { vrb::notify_cq(c); }
     static osd::wait_result dapls_ib_cq_wait(cq &c, osd::deadline until)

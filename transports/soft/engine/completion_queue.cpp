@@ -8,17 +8,39 @@
 
 namespace soft_hca {
 
-bool completion_queue::open(void *owner, shard *homes, std::uint32_t home, std::uint32_t depth)
+namespace {
+
+/// Added to the tail of a ring: every place is taken.
+constexpr std::uint32_t closed = 1u << 30;
+
+constexpr std::align_val_t ring_alignment{alignof(completion_queue::ring)};
+
+} // namespace
+
+completion_queue::ring *completion_queue::make_ring(std::uint32_t depth)
 {
     const std::uint32_t size = std::bit_ceil(depth == 0 ? 1 : depth);
-    cells_.reset(new (std::nothrow) cell[size]);
-    if (cells_ == nullptr)
-        return false;
+    void *memory = ::operator new(sizeof(ring) + size * sizeof(cell), ring_alignment, std::nothrow);
+    if (memory == nullptr)
+        return nullptr;
+    ring *made = new (memory) ring(size);
     for (std::uint32_t i = 0; i < size; ++i)
-        cells_[i].turn.store(i, std::memory_order_relaxed);
-    mask_ = size - 1;
+        new (&made->at(i)) cell{i, {}};
+    return made;
+}
+
+void completion_queue::ring_deleter::operator()(ring *unused) const
+{
+    ::operator delete(unused, ring_alignment);
+}
+
+bool completion_queue::open(void *owner, shard *homes, std::uint32_t home, std::uint32_t depth)
+{
+    ring *const made = make_ring(depth);
+    if (made == nullptr)
+        return false;
+    ring_deleter()(ring_.exchange(made));
     head_.store(0);
-    tail_.store(0);
     wanted_.store(0);
     woken_.store(false);
     overflowed_.store(false);
@@ -39,18 +61,18 @@ void *completion_queue::receiver_of(const completion_record &done) const
     return homes_[done.shard].receiver_of(done.pair);
 }
 
-/// A cell says whose turn it is: of the producer at a position, or of the consumer behind it.
-bool completion_queue::put(const completion_record &done)
+OSD_ALWAYS_INLINE bool completion_queue::put(const completion_record &done)
 {
-    std::uint32_t at = tail_.load(std::memory_order_relaxed);
+    ring &r = now();
+    std::uint32_t at = r.tail.load(std::memory_order_relaxed);
     for (;;) {
-        cell &to = cells_[at & mask_];
+        cell &to = r.at(at);
         const auto off = static_cast<std::int32_t>(to.turn.load(std::memory_order_acquire) - at);
         if (off < 0)
-            return false; // full
+            return false; // full, or closed
         if (off > 0) {
-            at = tail_.load(std::memory_order_relaxed);
-        } else if (tail_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+            at = r.tail.load(std::memory_order_relaxed);
+        } else if (r.tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
             to.what = done;
             to.turn.store(at + 1); // before the look at who wants to know
             return true;
@@ -58,9 +80,43 @@ bool completion_queue::put(const completion_record &done)
     }
 }
 
+bool completion_queue::put_after_resize(const completion_record &done)
+{
+    osd::lock_guard hold(resizing_);
+    return put(done);
+}
+
+completion_queue::outcome completion_queue::resize(std::uint32_t depth, ring_owner &former)
+{
+    ring *const next = make_ring(depth);
+    if (next == nullptr)
+        return outcome::no_memory;
+    osd::lock_guard hold(resizing_);
+    ring &old = now();
+    const std::uint32_t head = head_.load(std::memory_order_relaxed);
+    const std::uint32_t count = old.tail.fetch_add(closed) - head;
+    if (count > depth) {
+        old.tail.fetch_sub(closed);
+        ring_deleter()(next);
+        return outcome::too_full;
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const cell &from = old.at(head + i);
+        while (from.turn.load(std::memory_order_acquire) != head + i + 1)
+            osd::yield(); // who has this place is about to fill it
+        next->at(i).what = from.what;
+        next->at(i).turn.store(i + 1, std::memory_order_relaxed);
+    }
+    next->tail.store(count, std::memory_order_relaxed);
+    head_.store(0, std::memory_order_relaxed);
+    ring_.store(next);
+    former.reset(&old);
+    return outcome::done;
+}
+
 void completion_queue::push(const completion_record &done)
 {
-    if (!put(done)) {
+    if (!put(done) && !put_after_resize(done)) [[unlikely]] {
         if (!overflowed_.exchange(true))
             home().tell_overflow(*this);
         return;

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Completion queue: any number of threads add, one takes.
+//
+// What is added goes to a ring, which a resize replaces: it takes the former ring's places away
+// from those who add, moves what is in it, and tells where the new one is. Who finds no place waits
+// for a resize that is under way, and tries again. Nobody adds but inside a queue pair: so the
+// former ring is not looked at any more when every pair was entered once.
 #pragma once
 
 #include "net.hpp"
@@ -20,7 +25,32 @@ public:
     /// For at least `depth` completions; false when out of memory. `homes` is the device's list of
     /// shards, and the one at `home` makes the upcalls.
     bool open(void *owner, shard *homes, std::uint32_t home, std::uint32_t depth);
-    std::uint32_t depth() const { return mask_ + 1; }
+    std::uint32_t depth() const { return now().mask + 1; }
+
+    struct cell {
+        /// Whose turn it is: of who adds at this position, or of who takes at the one before.
+        std::atomic<std::uint32_t> turn;
+        completion_record what;
+    };
+    /// Its cells follow it in memory.
+    struct ring {
+        explicit ring(std::uint32_t size) : mask(size - 1) {}
+        cell &at(std::uint32_t position) const
+        {
+            auto *cells = reinterpret_cast<cell *>(const_cast<ring *>(this) + 1);
+            return cells[position & mask];
+        }
+        const std::uint32_t mask;
+        alignas(64) std::atomic<std::uint32_t> tail{0};
+    };
+    struct ring_deleter {
+        void operator()(ring *unused) const;
+    };
+    using ring_owner = std::unique_ptr<ring, ring_deleter>;
+    enum class outcome : std::uint8_t { done, no_memory, too_full };
+    /// By the thread that takes. The former ring is to be kept until nobody adds to it any more.
+    outcome resize(std::uint32_t depth, ring_owner &former);
+    ~completion_queue() { ring_deleter()(ring_.load()); }
 
     /// Adds one. When the queue is full it is lost, and the owner is told once.
     void push(const completion_record &done);
@@ -28,11 +58,12 @@ public:
     bool pop(completion_record &done)
     {
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
-        cell &from = cells_[at & mask_];
+        ring &r = now();
+        cell &from = r.at(at);
         if (from.turn.load(std::memory_order_acquire) != at + 1)
             return false;
         done = from.what;
-        from.turn.store(at + mask_ + 1, std::memory_order_release);
+        from.turn.store(at + r.mask + 1, std::memory_order_release);
         head_.store(at + 1, std::memory_order_relaxed);
         return true;
     }
@@ -40,9 +71,10 @@ public:
     std::uint32_t count(std::uint32_t limit = UINT32_MAX) const
     {
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        const ring &r = now();
         std::uint32_t found = 0;
-        while (found < limit && found <= mask_ &&
-               cells_[(at + found) & mask_].turn.load(std::memory_order_acquire) == at + found + 1)
+        while (found < limit && found <= r.mask &&
+               r.at(at + found).turn.load(std::memory_order_acquire) == at + found + 1)
             ++found;
         return found;
     }
@@ -79,12 +111,10 @@ public:
     bool notice_overflow = false;
 
 private:
-    struct cell {
-        std::atomic<std::uint32_t> turn;
-        completion_record what;
-    };
-
+    ring &now() const { return *ring_.load(std::memory_order_acquire); }
     bool put(const completion_record &done);
+    bool put_after_resize(const completion_record &done) OSD_COLD;
+    static ring *make_ring(std::uint32_t depth);
     void announce(const completion_record &done, std::uint32_t wanted);
     bool open_signal();
     void settle();
@@ -93,20 +123,19 @@ private:
     // Who wants to know. Zero: nobody, and push looks no further.
     enum : std::uint32_t { wants_any = 1, wants_solicited = 2, waiter = 4, wants_signal = 8 };
 
-    std::unique_ptr<cell[]> cells_;
-    std::uint32_t mask_ = 0;
+    std::atomic<ring *> ring_{nullptr};
     std::uint32_t home_ = 0;
     shard *homes_ = nullptr;
     void *owner_ = nullptr;
     std::atomic<std::uint64_t> shards_{0};
     alignas(64) std::atomic<std::uint32_t> head_{0};
-    alignas(64) std::atomic<std::uint32_t> tail_{0};
     alignas(64) std::atomic<std::uint32_t> wanted_{0};
     std::atomic<std::uint32_t> threshold_{1};
     std::atomic<bool> woken_{false};
     std::atomic<bool> overflowed_{false};
     wake_signal signal_;
     osd::mutex signal_lock_; ///< of opening it
+    osd::mutex resizing_;
 };
 
 } // namespace soft_hca

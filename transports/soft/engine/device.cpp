@@ -44,6 +44,15 @@ void device::free_queue(completion_queue &queue)
     queue.home().silence(queue);
 }
 
+completion_queue::outcome device::resize_queue(completion_queue &queue, std::uint32_t depth)
+{
+    completion_queue::ring_owner former;
+    const completion_queue::outcome how = queue.resize(depth, former);
+    if (former != nullptr)
+        pass_all_pairs();
+    return how;
+}
+
 bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKED
 {
     pair.of = this;

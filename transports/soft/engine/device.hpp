@@ -30,6 +30,8 @@ public:
 
     bool make_queue(completion_queue &queue, void *owner, std::uint32_t depth);
     void free_queue(completion_queue &queue);
+    /// By the thread that takes. Completions may be added meanwhile.
+    completion_queue::outcome resize_queue(completion_queue &queue, std::uint32_t depth);
     bool make_pair(queue_pair &pair, const pair_params &params);
     void free_pair(queue_pair &pair);
     /// Back to what make_pair left.
@@ -65,7 +67,8 @@ public:
     connections listening;
 
 private:
-    /// Whoever used a key that was found before has finished.
+    /// Whoever was inside a queue pair, and used a key that was found before or added to the former
+    /// ring of a completion queue, has finished.
     void pass_all_pairs();
 
     settings how_;
