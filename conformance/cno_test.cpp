@@ -478,4 +478,64 @@ TEST_CASE("CNO-21: epoll wakes for an event that comes meanwhile" * needs("cno_f
     ::close(epoll);
 }
 
+TEST_CASE("CNO-22: an EVD that changes its CNO while events flow loses no trigger" *
+          hint("take the EVD from one CNO before the other has it, and drop what comes in between"))
+{
+    adapter ia;
+    constexpr std::uintptr_t total = 2000;
+    for (unsigned flags :
+         {DAT_EVD_SOFTWARE_FLAG | 0u, DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG | 0u}) {
+        const DAT_CNO_HANDLE cnos[] = {make_cno(ia), make_cno(ia)};
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 8);
+        helper_thread poster([&] {
+            for (std::uintptr_t i = 0; i < total;)
+                i += post_software(evd, i) == DAT_SUCCESS ? 1 : 0;
+        });
+        std::uintptr_t expected = 0;
+        for (int turn = 0; expected < total; ++turn) {
+            const DAT_CNO_HANDLE cno = cnos[turn % 2];
+            MUST(dat_evd_modify_cno(evd, cno));
+            const std::uintptr_t before = expected;
+            DAT_EVENT event{};
+            for (; dat_evd_dequeue(evd, &event) == DAT_SUCCESS; ++expected)
+                CHECK(event.event_data.software_event_data.pointer ==
+                      reinterpret_cast<void *>(expected));
+            if (expected == before && wait_cno(cno, patience).code != DAT_SUCCESS)
+                break;
+        }
+        CHECK(expected == total);
+        if (expected != total) // lets the poster end
+            becomes_true([&] { return poster.finished() || (drain(evd, milliseconds(0)), false); });
+        MUST(dat_evd_modify_cno(evd, DAT_HANDLE_NULL));
+    }
+}
+
+TEST_CASE("CNO-23: an agent is called for connection events and for completions" *
+          hint("call it for software events only, or arm the completion queue when somebody waits"))
+{
+    adapter ia;
+    agent_calls calls;
+    const DAT_OS_WAIT_PROXY_AGENT agent{&calls, count_call};
+    end_options notified;
+    MUST(dat_cno_create(ia.handle, agent, &notified.cno));
+    end to(ia, notified);
+    end from(ia);
+    listener at(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_accept(at.next_request(), to.ep, 0, nullptr));
+    CHECK(becomes_true([&] { return calls.number == 1; }));
+    CHECK(calls.by == to.connect_evd);
+    await_established(from, to);
+    for (int expected = 2; expected <= 10; ++expected) {
+        MUST(to.recv(0, 64));
+        MUST(dat_cno_modify_agent(notified.cno, agent));
+        MUST(from.send(0, 64));
+        CHECK(becomes_true([&] { return calls.number == expected; }));
+        CHECK(calls.by == to.recv_evd);
+        CHECK(next_dto(to.recv_evd).status == DAT_DTO_SUCCESS);
+        CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
+    }
+    MUST(dat_cno_modify_agent(notified.cno, DAT_OS_WAIT_PROXY_AGENT_NULL));
+}
+
 } // namespace conformance

@@ -60,6 +60,41 @@ struct waiter {
     helper_thread thread;
 };
 
+/// The kinds of EVD that the adapter resizes.
+std::vector<unsigned> resizable_kinds(const adapter &ia)
+{
+    std::vector<unsigned> found;
+    for (unsigned flags : both_kinds)
+        if (!refused(dat_evd_resize(make_evd(ia, flags, 8), 64)))
+            found.push_back(flags);
+    return found;
+}
+
+/// Messages with these cookies, one after the other.
+void expect_messages(DAT_EVD_HANDLE evd, std::uint64_t count)
+{
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const auto got = next_dto(evd);
+        CHECK(got.status == DAT_DTO_SUCCESS);
+        CHECK(got.user_cookie.as_64 == i);
+    }
+}
+
+/// The end of the connection, and receives that it flushed before or after.
+void expect_end(DAT_EVD_HANDLE evd, int flushed)
+{
+    int ends = 0;
+    for (int i = 0; i <= flushed; ++i) {
+        const DAT_EVENT event = next_event(evd);
+        if (ends_connection(event.event_number))
+            ++ends;
+        else
+            CHECK(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
+    }
+    CHECK(ends == 1);
+    CHECK(stays_empty(evd, milliseconds(0)));
+}
+
 } // namespace
 
 TEST_CASE("EVD-01: create checks its arguments" *
@@ -576,6 +611,292 @@ TEST_CASE("EVD-27: a thread can wait while another posts and a third fills anoth
     }
     receiver.join();
     CHECK(received == messages);
+}
+
+TEST_CASE("EVD-28: resize checks its length, and the present length is nothing to do" *
+          hint("take 0 for the default, clip to the limit, or refuse the length that it has") *
+          needs("evd_resize"))
+{
+    adapter ia;
+    const auto kinds = resizable_kinds(ia);
+    for (unsigned flags : kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 8);
+        const DAT_COUNT qlen = evd_param(evd).evd_qlen;
+        CHECK(same_code(dat_evd_resize(evd, 0), bad_arg(2)));
+        CHECK(same_code(dat_evd_resize(evd, -1), bad_arg(2)));
+        if (ia.attr.max_evd_qlen != INT32_MAX)
+            CHECK(same_code(dat_evd_resize(evd, ia.attr.max_evd_qlen + 1), bad_arg(2)));
+        CHECK(same_code(dat_evd_resize(evd, qlen), success));
+        CHECK(evd_param(evd).evd_qlen == qlen);
+    }
+    CHECK(same_type(dat_evd_resize(make_pz(ia), 8), DAT_INVALID_HANDLE));
+    if (kinds.empty())
+        NOT_CLAIMED("resizing EVDs");
+}
+
+TEST_CASE("EVD-29: an EVD does not become shorter than what is in it; lengths count at once" *
+          hint("cut off the events that do not fit, or let the old length limit thresholds") *
+          needs("evd_resize"))
+{
+    adapter ia;
+    const auto kinds = resizable_kinds(ia);
+    for (unsigned flags : kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 64);
+        const DAT_COUNT before = evd_param(evd).evd_qlen;
+        for (std::uintptr_t i = 0; i < 20; ++i)
+            MUST(post_software(evd, i));
+        CHECK(same_type(dat_evd_resize(evd, 10), DAT_INVALID_STATE));
+        CHECK(evd_param(evd).evd_qlen == before);
+        CHECK(same_code(dat_evd_resize(evd, 20), success));
+        const DAT_COUNT after = evd_param(evd).evd_qlen;
+        CHECK(after >= 20);
+        for (std::uintptr_t i = 20; i < static_cast<std::uintptr_t>(after); ++i)
+            CHECK(same_code(post_software(evd, i), success));
+        CHECK(same_code(post_software(evd, 0), error(DAT_QUEUE_FULL)));
+        DAT_EVENT event{};
+        DAT_COUNT more = -1;
+        CHECK(same_code(dat_evd_wait(evd, 0, after + 1, &event, &more), bad_arg(3)));
+        CHECK(same_code(dat_evd_wait(evd, 0, after, &event, &more), success));
+        CHECK(number_in(event) == 0);
+        CHECK(more == after - 1);
+        CHECK(same_code(dat_evd_resize(evd, 100), success));
+        CHECK(same_outcome(dat_evd_wait(evd, 0, 100, &event, &more), DAT_TIMEOUT_EXPIRED));
+        CHECK(more == after - 1);
+        for (std::uintptr_t i = 1; i < static_cast<std::uintptr_t>(after); ++i)
+            CHECK(number_in(next_event(evd)) == i);
+    }
+    if (kinds.empty())
+        NOT_CLAIMED("resizing EVDs");
+}
+
+TEST_CASE(
+    "EVD-30: beside a waiter a resize is INVALID_STATE, and does not disturb him" *
+    hint("change the queue below the waiter, or wake him with fewer events than he asked for") *
+    needs("evd_resize"))
+{
+    adapter ia;
+    const auto kinds = resizable_kinds(ia);
+    for (unsigned flags : kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 16);
+        const DAT_COUNT before = evd_param(evd).evd_qlen;
+        waiter w(evd, 3);
+        MUST(post_software(evd, 1));
+        CHECK(same_type(dat_evd_resize(evd, 64), DAT_INVALID_STATE));
+        CHECK(same_type(dat_evd_resize(evd, 2), DAT_INVALID_STATE));
+        CHECK_FALSE(w.thread.finished());
+        MUST(post_software(evd, 2));
+        MUST(post_software(evd, 3));
+        w.thread.join();
+        CHECK(same_code(w.code, DAT_SUCCESS));
+        CHECK(number_in(w.event) == 1);
+        CHECK(w.more == 2);
+        CHECK(evd_param(evd).evd_qlen == before);
+        CHECK(same_code(dat_evd_resize(evd, 64), success));
+    }
+    if (kinds.empty())
+        NOT_CLAIMED("resizing EVDs");
+}
+
+TEST_CASE("EVD-31: software events that are posted during resizes come out once and in order" *
+          hint("change the queue without keeping those who post away") * needs("evd_resize"))
+{
+    adapter ia;
+    constexpr std::uintptr_t total = 5000;
+    const auto kinds = resizable_kinds(ia);
+    for (unsigned flags : kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags, 8);
+        helper_thread poster([&] {
+            for (std::uintptr_t i = 0; i < total;)
+                i += post_software(evd, i) == DAT_SUCCESS ? 1 : 0;
+        });
+        constexpr DAT_COUNT lengths[] = {64, 16, 300, 30};
+        std::uintptr_t expected = 0;
+        DAT_EVENT event{};
+        for (std::size_t turn = 0; expected < total; ++turn) {
+            const DAT_RETURN code = dat_evd_resize(evd, lengths[turn % 4]);
+            if (code != DAT_SUCCESS) // more may be in it
+                CHECK(same_type(code, DAT_INVALID_STATE));
+            if (wait_event(evd, event) != DAT_SUCCESS || number_in(event) != expected)
+                break;
+            ++expected;
+        }
+        CHECK(expected == total);
+        if (expected != total) // lets the poster end
+            becomes_true([&] { return poster.finished() || (drain(evd, milliseconds(0)), false); });
+    }
+    if (kinds.empty())
+        NOT_CLAIMED("resizing EVDs");
+}
+
+TEST_CASE("EVD-32: completions that arrive during resizes come out once and in order" *
+          hint("replace the completion queue without moving what is in it, or forget that it was "
+               "armed") *
+          needs("evd_resize"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    end &from = pair.active;
+    end &to = pair.passive;
+    if (refused(dat_evd_resize(to.recv_evd, 64)))
+        NOT_CLAIMED("resizing EVDs of completions");
+    constexpr int messages = 600;
+    constexpr int ahead = 8;
+    std::atomic<int> posted{0};
+    for (; posted < ahead; ++posted)
+        MUST(to.recv(0, 64, static_cast<std::uint64_t>(posted)));
+    helper_thread sender([&] {
+        DAT_EVENT event{};
+        for (int sent = 0; sent < messages; ++sent)
+            if (!becomes_true([&] { return posted > sent; }) || from.send(0, 64) != DAT_SUCCESS ||
+                wait_event(from.request_evd, event) != DAT_SUCCESS)
+                return;
+    });
+    constexpr DAT_COUNT lengths[] = {256, 20, 1000, 64};
+    std::uint64_t expected = 0;
+    DAT_EVENT event{};
+    for (std::size_t turn = 0; expected < messages; ++turn) {
+        CHECK(same_code(dat_evd_resize(to.recv_evd, lengths[turn % 4]), success));
+        if (wait_event(to.recv_evd, event) != DAT_SUCCESS)
+            break;
+        const auto &got = event.event_data.dto_completion_event_data;
+        CHECK(got.status == DAT_DTO_SUCCESS);
+        CHECK(got.user_cookie.as_64 == expected++);
+        if (posted < messages) {
+            MUST(to.recv(0, 64, static_cast<std::uint64_t>(posted)));
+            ++posted;
+        }
+    }
+    CHECK(expected == messages);
+    sender.join();
+}
+
+TEST_CASE("EVD-33: an EVD that was resized triggers its CNO as before" *
+          hint("forget that the completion queue was armed") * needs("evd_resize"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    end &to = pair.passive;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    MUST(dat_evd_modify_cno(to.recv_evd, cno));
+    for (DAT_COUNT qlen : {64, 500, 20}) {
+        MUST(to.recv(0, 64));
+        if (refused(dat_evd_resize(to.recv_evd, qlen)))
+            NOT_CLAIMED("resizing EVDs of completions");
+        MUST(pair.active.send(0, 64));
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        CHECK(same_code(dat_cno_wait(cno, microseconds(patience), &by), success));
+        CHECK(by == to.recv_evd);
+        CHECK(next_dto(to.recv_evd).status == DAT_DTO_SUCCESS);
+        CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    }
+    MUST(dat_evd_modify_cno(to.recv_evd, DAT_HANDLE_NULL));
+}
+
+TEST_CASE("EVD-34: where an endpoint's flags choose what notifies, a threshold other than 1 is "
+          "INVALID_STATE" *
+          hint("wait for the threshold all the same, or answer INVALID_PARAMETER"))
+{
+    adapter ia;
+    end plain(ia);
+    DAT_EP_ATTR attr = ep_param(plain.ep).ep_attr;
+    end_options options;
+    options.attr = &attr;
+    DAT_EVENT event{};
+    DAT_COUNT more = 0;
+    const auto wait_for_two = [&](DAT_EVD_HANDLE evd) {
+        return dat_evd_wait(evd, 0, 2, &event, &more);
+    };
+    const auto only_one = [&](end &side, DAT_EVD_HANDLE evd, DAT_EVD_HANDLE other) {
+        CHECK(same_type(wait_for_two(evd), DAT_INVALID_STATE));
+        CHECK(same_outcome(dat_evd_wait(evd, 0, 1, &event, &more), DAT_TIMEOUT_EXPIRED));
+        CHECK(same_outcome(wait_for_two(other), DAT_TIMEOUT_EXPIRED));
+        MUST(side.free_ep());
+        CHECK(same_outcome(wait_for_two(evd), DAT_TIMEOUT_EXPIRED));
+    };
+    for (DAT_COMPLETION_FLAGS flag :
+         {DAT_COMPLETION_SOLICITED_WAIT_FLAG, DAT_COMPLETION_UNSIGNALLED_FLAG}) {
+        attr.recv_completion_flags = flag;
+        end side(ia, options);
+        only_one(side, side.recv_evd, side.request_evd);
+    }
+    attr.recv_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
+    attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+    end side(ia, options);
+    only_one(side, side.request_evd, side.recv_evd);
+    CHECK(same_outcome(wait_for_two(plain.recv_evd), DAT_TIMEOUT_EXPIRED));
+}
+
+TEST_CASE("EVD-35: on one EVD, ESTABLISHED comes before the connection's messages, and its end "
+          "behind them" *
+          hint("deliver callbacks before completions, or the reverse, whatever happened first") *
+          needs("merged_streams"))
+{
+    adapter ia;
+    if (ia.provider.evd_stream_merging_supported[2][3] == DAT_FALSE)
+        NOT_CLAIMED("DTO and connection events on one EVD");
+    constexpr int receives = 4;
+    constexpr int messages = 3;
+    for (int round = 0; round < 20; ++round) {
+        CAPTURE(round);
+        end one(ia);
+        end other(ia);
+        const bool answers = round % 2 == 0; // the passive side sends, too, and ends it
+        DAT_EVD_HANDLE evd_of[2];
+        for (end *side : {&one, &other}) {
+            DAT_EVD_HANDLE &merged = evd_of[side == &other];
+            merged = make_evd(ia, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+            remake(*side, merged, merged);
+            for (std::uint64_t i = 0; i < receives; ++i)
+                MUST(side->recv(i * 64, 64, i));
+        }
+        listener at(ia);
+        MUST(one.connect(ia.address(), at.qualifier));
+        MUST(dat_cr_accept(at.next_request(), other.ep, 0, nullptr));
+        next_connection(evd_of[0], DAT_CONNECTION_EVENT_ESTABLISHED);
+        for (int i = 0; i < messages; ++i)
+            MUST(one.send(1024, 64));
+        if (!answers)
+            MUST(one.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+        next_connection(evd_of[1], DAT_CONNECTION_EVENT_ESTABLISHED);
+        expect_messages(evd_of[1], messages);
+        if (answers) {
+            for (int i = 0; i < messages; ++i)
+                MUST(other.send(1024, 64));
+            MUST(other.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+            expect_messages(evd_of[0], messages);
+        }
+        expect_end(evd_of[1], receives - messages);
+        expect_end(evd_of[0], answers ? receives - messages : receives);
+        MUST(one.free_ep());
+        MUST(other.free_ep());
+    }
+}
+
+TEST_CASE("EVD-36: a signal leaves the events where they are, and nmore says how many" *
+          hint("leave nmore unset, or lose what was counted for the threshold"))
+{
+    catch_signal();
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        waiter w(evd, 3);
+        MUST(post_software(evd, 1));
+        MUST(post_software(evd, 2));
+        CHECK(becomes_true(
+            [&] {
+                ::pthread_kill(w.thread.native(), SIGUSR1);
+                std::this_thread::sleep_for(milliseconds(20));
+                return w.thread.finished();
+            },
+            milliseconds(3000)));
+        if (!w.thread.finished())
+            MUST(post_software(evd, 3));
+        w.thread.join();
+        CHECK(same_code(w.code, DAT_INTERRUPTED_CALL));
+        CHECK(w.more == 2);
+        for (std::uintptr_t number : {1, 2})
+            CHECK(number_in(next_event(evd)) == number);
+    }
 }
 
 } // namespace conformance
