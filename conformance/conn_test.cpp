@@ -230,15 +230,25 @@ TEST_CASE("CONN-09: a connection in time does not time out later" *
           hint("leave the connect timer armed once the connection is established"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
     listener at(ia);
-    MUST(from.connect(ia.address(), at.qualifier, milliseconds(400)));
-    MUST(accept(at.next_request(), to));
-    await_established(from, to);
-    CHECK(stays_empty(from.connect_evd, milliseconds(600)));
-    CHECK(from.state() == DAT_EP_STATE_CONNECTED);
-    move_data(from, to);
+    // On a machine so busy that the time was too short indeed, it is tried with more of it.
+    for (auto time = milliseconds(400);; time *= 4) {
+        end from(ia);
+        end to(ia);
+        const auto begin = std::chrono::steady_clock::now();
+        MUST(from.connect(ia.address(), at.qualifier, time));
+        MUST(accept(at.next_request(), to));
+        const DAT_EVENT told = next_event(from.connect_evd);
+        const bool in_time = std::chrono::steady_clock::now() - begin < time;
+        if (!in_time && told.event_number == DAT_CONNECTION_EVENT_TIMED_OUT && time < patience)
+            continue;
+        CHECK(told.event_number == DAT_CONNECTION_EVENT_ESTABLISHED);
+        CHECK(stays_empty(from.connect_evd, time + milliseconds(200)));
+        CHECK(from.state() == DAT_EP_STATE_CONNECTED);
+        next_connection(to.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        move_data(from, to);
+        return;
+    }
 }
 
 TEST_CASE("CONN-10: a disconnect by either side, graceful or abrupt, is one event on each" *

@@ -339,6 +339,16 @@ std::vector<DAT_EVENT> drain(DAT_EVD_HANDLE evd, milliseconds silence)
     return events;
 }
 
+std::vector<DAT_EVENT> collect(DAT_EVD_HANDLE evd, std::size_t number)
+{
+    std::vector<DAT_EVENT> events;
+    DAT_EVENT event{};
+    while (wait_event(evd, event, events.size() < number ? milliseconds(3000) : a_while) ==
+           DAT_SUCCESS)
+        events.push_back(event);
+    return events;
+}
+
 DAT_EVENT software_event(void *pointer)
 {
     DAT_EVENT event{};

@@ -221,6 +221,8 @@ bool begins_with(const void *data, DAT_COUNT size, const std::string &expected);
 bool stays_empty(DAT_EVD_HANDLE evd, milliseconds time = a_while);
 /// All that is in it, and what comes until it has been silent for a while.
 std::vector<DAT_EVENT> drain(DAT_EVD_HANDLE evd, milliseconds silence = a_while);
+/// The same where so many are to come: as long as they have not, a longer silence is borne.
+std::vector<DAT_EVENT> collect(DAT_EVD_HANDLE evd, std::size_t number);
 
 DAT_EVENT software_event(void *pointer);
 DAT_RETURN post_software(DAT_EVD_HANDLE evd, std::uintptr_t number = 0);
