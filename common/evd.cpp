@@ -165,14 +165,40 @@ endpoint *evd::owner_of(const completion &done)
     return queue == nullptr ? nullptr : queue->owner.load(std::memory_order_relaxed);
 }
 
+/// What was staged of an endpoint that is gone since does not count.
+void evd::drop_staged_orphans()
+{
+    completion done;
+    for (std::uint32_t at = staged_.head(); at != staged_.tail(); ++at) {
+        if (owner_of(staged_.at(at)) != nullptr)
+            continue;
+        take_staged(at, done);
+        retire(done);
+    }
+}
+
+/// What was staged before it moves up by one place, and the barrier with it.
+void evd::take_staged(std::uint32_t position, completion &done)
+{
+    if (has_barrier_ && static_cast<std::int32_t>(position - barrier_) >= 0)
+        ++barrier_;
+    staged_.take(position, done);
+    stored_.fetch_sub(1);
+}
+
 /// Counts what is there, moving completions to staged_ until `wanted` is reached.
 DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
 {
+    if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
+        drop_staged_orphans();
     DAT_COUNT have = stored();
     completion done;
     while (have < wanted && has_cq_ && staged_.room() != 0 &&
            transport::dapls_ib_completion_poll(cq_, done)) {
         if (owner_of(done) == nullptr) {
+            // In post order: a queue with its last one retired may be deleted.
+            drop_staged_orphans();
+            have = stored();
             retire(done);
             continue;
         }
@@ -315,8 +341,7 @@ bool evd::take_in_order(DAT_EVENT &event)
         if (!found)
             return false;
         completion done;
-        staged_.take(place, done);
-        stored_.fetch_sub(1);
+        take_staged(place, done);
         if (convert(done, event))
             return true;
     }

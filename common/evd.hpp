@@ -122,6 +122,8 @@ private:
     void arm();
     void trigger_if_pending();
     void drop_orphans() OSD_COLD;
+    void drop_staged_orphans() OSD_COLD;
+    void take_staged(std::uint32_t position, completion &done);
 
     // What the hot path reads comes first.
     std::atomic<claim> claim_{claim::free};

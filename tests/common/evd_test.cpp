@@ -2,6 +2,9 @@
 // EVD: what is counted, what is refused, in which order events come.
 #include "fixture.hpp"
 
+#include <atomic>
+#include <thread>
+
 using namespace test;
 
 namespace {
@@ -53,6 +56,40 @@ struct merged_station {
 } // namespace
 
 TEST_SUITE_BEGIN("evd");
+
+TEST_CASE("completions that were counted keep their order while software events come in")
+{
+    consumer c;
+    station s(c, c.make_evd(DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG, 64),
+              c.make_evd(DAT_EVD_CONNECTION_FLAG));
+    s.connect_by_hand();
+    std::atomic<bool> done{false};
+    std::thread posting([&] {
+        DAT_EVENT event{};
+        event.event_number = DAT_SOFTWARE_EVENT;
+        while (!done)
+            (void)c.v.evd_post_se_func(s.recv, &event);
+    });
+    DAT_UINT64 posted = 0;
+    DAT_UINT64 expected = 0;
+    unsigned misplaced = 0;
+    for (int round = 0; round < rounds(100'000); ++round) {
+        if (posted - expected < 8) {
+            REQUIRE_EQ(c.post_recv(s.ep, posted++), DAT_SUCCESS);
+            REQUIRE(complete_recv(s.port()));
+        }
+        wait_answer got{};
+        if (round % 2 == 0)
+            got = c.wait(s.recv, 0); // counts what is left, so it takes that out of the CQ
+        else
+            got.code = c.dequeue(s.recv, got.event);
+        if (got.code == DAT_SUCCESS && got.event.event_number == DAT_DTO_COMPLETION_EVENT)
+            misplaced += cookie_of(got.event) == expected++ ? 0 : 1;
+    }
+    done = true;
+    posting.join();
+    CHECK_EQ(misplaced, 0);
+}
 
 TEST_CASE("a wait that succeeds tells exactly how many events are left")
 {
