@@ -318,6 +318,41 @@ TEST_SUITE("connections")
                event == DAT_CONNECTION_EVENT_DISCONNECTED));
     }
 
+    TEST_CASE(
+        "who accepted in vain is reset and accepts again, whatever its socket's number is now")
+    {
+        node n;
+        door_bell bell(n);
+        side b(n);
+        {
+            side gone(n);
+            REQUIRE(gone.connect(n, bell.port).ok());
+            auto came = bell.owner.arrivals.take();
+            REQUIRE(came);
+            transport::dapls_ib_disconnect_clean(gone.qp);
+            REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+            if (b.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED)
+                REQUIRE(b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        }
+        REQUIRE(transport::dapls_ib_qp_reset(b.qp).ok());
+        std::vector<int> hung_up; // sockets, on all numbers that are free now
+        for (int i = 0; i < 16; ++i) {
+            int ends[2];
+            REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+            close(ends[1]);
+            hung_up.push_back(ends[0]);
+        }
+        side a(n);
+        REQUIRE(a.connect(n, bell.port).ok());
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        CHECK(b.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        for (int each : hung_up)
+            close(each);
+    }
+
     TEST_CASE("strangers are refused and harm nothing")
     {
         node n;
@@ -766,6 +801,34 @@ TEST_SUITE("the end of a connection")
         REQUIRE(p.a.send(large.data(), 100'000, 1).ok());
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
         CHECK(p.b.ep.next(5s) == DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+
+    TEST_CASE("receives posted after libfabric has flushed those before, and before we hear of it")
+    {
+        node n;
+        connected_pair busy(n);
+        connected_pair p(n);
+        std::atomic<bool> inside{false};
+        std::atomic<bool> go_on{false};
+        busy.a.ep.on_event = [&](DAT_EVENT_NUMBER) {
+            inside = true;
+            eventually([&] { return go_on.load(); }, 20s); // nobody hears of anything meanwhile
+        };
+        char in[8];
+        for (DAT_UINT64 i = 0; i < 64; ++i)
+            REQUIRE(p.b.recv(in, 8, i).ok());
+        transport::dapls_ib_disconnect(busy.b.qp, DAT_CLOSE_ABRUPT_FLAG);
+        REQUIRE(eventually([&] { return inside.load(); }));
+        transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+        for (DAT_UINT64 i = 0; i < 64; ++i)
+            CHECK(p.b.received() == result{i, DAT_DTO_ERR_FLUSHED, 0});
+        CHECK(p.b.recv(in, 8, 64).ok());
+        CHECK(p.b.recv({segment(in, 4), segment(in + 4, 4)}, 65).ok());
+        go_on = true;
+        CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(p.b.recv(in, 8, 66).ok());
+        for (DAT_UINT64 i = 64; i <= 66; ++i)
+            CHECK(p.b.received() == result{i, DAT_DTO_ERR_FLUSHED, 0});
     }
 
     TEST_CASE("reset, and connect again")

@@ -273,6 +273,7 @@ status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
 status post_write_immediate(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
                             DAT_UINT32 immediate, DAT_COMPLETION_FLAGS);
 status refused_post(ssize_t error) OSD_COLD;
+status refused_recv(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, ssize_t error) OSD_COLD;
 status open_cq(hca &, cq &, evd *owner, DAT_COUNT depth);
 void notify_cq(cq &);
 osd::wait_result wait_for_cq(cq &, osd::deadline);
@@ -467,7 +468,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
     if (q.recv_cq->sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
         (void)ofi::progress(*q.recv_cq);
     q.recv_door.leave();
-    return error == 0 ? success : ofi::refused_post(error);
+    return error == 0 ? success : ofi::refused_recv(q, w, segments, local, error);
 }
 
 } // namespace dapl::libfabric

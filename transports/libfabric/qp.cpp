@@ -145,6 +145,22 @@ void flush_one(cq &c, wr &w)
     flush(c, alone);
 }
 
+/// The tcp provider has room for as many receives as there can be, but those that it flushed go on
+/// taking it. So the connection has ended, and we shall hear of it: the receive comes back then.
+status keep_for_the_end(qp &q, wr &w) OSD_REQUIRES(q.lock)
+{
+    if (q.state == phase::dead)
+        flush_one(*q.recv_cq, w);
+    else
+        q.pending_recvs.push(w);
+    return success;
+}
+
+bool means_the_end(const qp &q, ssize_t error)
+{
+    return error == -FI_EAGAIN && q.device->tcp_like;
+}
+
 } // namespace
 
 namespace ofi {
@@ -156,6 +172,15 @@ status refused_post(ssize_t error)
     dapl_log(DAPL_DBG_TYPE_ERR, "libfabric refused an operation: %s",
              fi_strerror(static_cast<int>(-error)));
     return status::error(DAT_INTERNAL_ERROR);
+}
+
+status refused_recv(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local, ssize_t error)
+{
+    if (!means_the_end(q, error))
+        return refused_post(error);
+    (void)keep_segments(w, segments, local, SIZE_MAX);
+    osd::lock_guard hold(q.lock);
+    return keep_for_the_end(q, w);
 }
 
 status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
@@ -204,6 +229,8 @@ status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     const ssize_t error = recv_kept(q.fid, w);
     if (q.recv_cq->sleepers.load() != 0)
         (void)progress(*q.recv_cq);
+    if (means_the_end(q, error))
+        return keep_for_the_end(q, w);
     return error == 0 ? success : refused_post(error);
 }
 
@@ -277,6 +304,7 @@ void drop_endpoint(hca &, qp &q, phase state)
     if (q.fid != nullptr)
         fi_close(&q.fid->fid);
     q.fid = nullptr;
+    q.socket = -1;
     if (state == phase::dead)
         flush(*q.recv_cq, q.pending_recvs);
 }
