@@ -40,7 +40,7 @@ WINE = (
 )
 # What takes many minutes.
 WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
-                  "--no-suite", "conformance-rounds")
+                  "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build.
@@ -406,6 +406,12 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "soft-rounds"), "long"),
         Step("connect-bursts", "bursts of 5,000 connects, thousands of crossing disconnects",
              tests("gcc", "--suite", "conformance-rounds"), "long"),
+        Step("stress", "threads that use one adapter in every way at once, ten minutes",
+             tests("gcc", "--suite", "stress-rounds"), "long"),
+        Step("asan-stress", "the same for some minutes, sanitized",
+             tests("asan", "--suite", "stress-rounds"), "long"),
+        Step("tsan-stress", "and with the thread sanitizer",
+             tests("tsan", "--suite", "stress-rounds"), "long"),
         Step("soft-hosts", "whole client round over the software HCA, on two hosts",
              clients("gcc", "ours", "@default,@srq", adapter="soft-lo", more=("--two-hosts",)),
              "long"),

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// hammer: threads that make, connect, use, end and free endpoints of one adapter, and resize, move
+// and wait on its EVDs, at random, and keep books of all that they post. Ends with what rule of DAT
+// is broken, if one is.
+#include "world.hpp"
+
+#include "command_line.hpp"
+#include "failure.hpp"
+
+#include <cstdio>
+#include <dlfcn.h>
+#include <filesystem>
+#include <thread>
+#include <unistd.h>
+
+// Read by the address sanitizer. libfabric's tcp provider forgets a few bytes of some requests
+// whose sender goes at once.
+extern "C" const char *__lsan_default_suppressions()
+{
+    return "leak:libfabric.so";
+}
+
+namespace stress {
+namespace {
+
+struct belongings {
+    std::size_t descriptors = entries("/proc/self/fd");
+    std::size_t threads = entries("/proc/self/task");
+
+    static std::size_t entries(const char *folder)
+    {
+        std::size_t count = 0;
+        for ([[maybe_unused]] const auto &each : std::filesystem::directory_iterator(folder))
+            ++count;
+        return count;
+    }
+    bool within(const belongings &other) const
+    {
+        return descriptors <= other.descriptors && threads <= other.threads;
+    }
+};
+
+/// What its libraries set up once and for all does not count.
+void open_and_close(run &r)
+{
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+    const DAT_RETURN code = dat_ia_openv(const_cast<char *>(r.asked.ia.c_str()), 8, &async, &ia,
+                                         DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_TRUE);
+    bench::must("dat_ia_openv", code);
+    bench::must("dat_ia_close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+}
+
+/// A thread that was joined stays listed until the kernel is done with it.
+void expect_nothing_kept(run &r, const belongings &before)
+{
+    belongings after;
+    for (const instant until = now() + r.patience; !after.within(before) && now() < until;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        after = {};
+    }
+    if (!after.within(before))
+        r.broken("a closed adapter leaves nothing behind",
+                 "descriptors " + std::to_string(before.descriptors) + " -> " +
+                     std::to_string(after.descriptors) + ", threads " +
+                     std::to_string(before.threads) + " -> " + std::to_string(after.threads));
+}
+
+/// Looks after the threads until they have ended.
+void watch(run &r, world &w, const std::atomic<unsigned> &working)
+{
+    std::uint64_t seen = 0;
+    instant moved = now();
+    for (unsigned second = 0; working.load() != 0; ++second) {
+        for (int i = 0; i < 20 && working.load() != 0; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        if (second % 10 == 0 || ::isatty(1))
+            r.progress_line();
+        if (r.seconds() >= r.asked.seconds)
+            w.stop();
+        w.look_for_stalls();
+        if (const std::uint64_t calls = r.calls(); calls != seen) {
+            seen = calls;
+            moved = now();
+        }
+        if (now() - moved > r.patience)
+            r.broken("something moves", "no thread has called anything for a while");
+    }
+}
+
+void hammer(run &r)
+{
+    open_and_close(r);
+    const belongings before;
+    {
+        world w(r);
+        std::atomic<unsigned> working{r.asked.threads};
+        std::vector<std::thread> threads;
+        for (unsigned i = 0; i < r.asked.threads; ++i)
+            threads.emplace_back([&, i] {
+                w.work(*r.workers[i]);
+                working.fetch_sub(1);
+            });
+        watch(r, w, working);
+        for (std::thread &each : threads)
+            each.join();
+        w.close_down(*r.workers.back());
+    }
+    expect_nothing_kept(r, before);
+}
+
+void describe(bench::command_line &line, settings &s)
+{
+    line.text("--ia", "NAME", s.ia, "the adapter, by its name in dat.conf");
+    line.number("--threads", s.threads, 1u, 256u, "threads that use it");
+    line.number("--links", s.links, 1u, 1024u, "pairs of endpoints");
+    line.number("--seconds", s.seconds, 1u, 1'000'000u, "how long, before all is ended");
+    line.number("--seed", s.seed, 0u, 0xffffffffu, "what chooses; 0 takes one of the clock's");
+    line.number("--patience", s.patience, 1u, 100'000u,
+                "seconds after which what must come is missed");
+    line.text("--keep-loaded", "LIBRARY", s.keep_loaded,
+              "load this first and keep it: sanitizers know by name what stays");
+    line.text("--json", "FILE", s.json, "write the counts there (- is standard output)");
+    line.footer("The seed decides what each thread does, the machine when.\n"
+                "Exit status: 0 all well; 1 a rule is broken; 2 wrong usage.");
+}
+
+int start(const settings &asked)
+{
+    if (!asked.keep_loaded.empty() && ::dlopen(asked.keep_loaded.c_str(), RTLD_NOW) == nullptr)
+        throw bench::failure(::dlerror());
+    run r(asked);
+    hammer(r);
+    r.clear_line();
+    std::printf("all well: %s, seed %u, %u threads, %.1f s:", asked.ia.c_str(), asked.seed,
+                asked.threads, r.seconds());
+    for (std::size_t i = 0; i < counters; ++i)
+        std::printf(" %s %llu%s", counter_names[i],
+                    static_cast<unsigned long long>(r.total(static_cast<counter>(i))),
+                    i + 1 < counters ? "," : "\n");
+    r.write_result("");
+    return 0;
+}
+
+} // namespace
+} // namespace stress
+
+int main(int argc, char **argv)
+{
+    stress::settings asked;
+    bench::command_line line("hammer", "Threads that use one adapter in every way at once");
+    stress::describe(line, asked);
+    if (const auto status = line.parse(argc, argv))
+        return *status;
+    if (asked.ia.empty()) {
+        std::fprintf(stderr, "hammer: --ia is missing\nhammer --help says what it takes\n");
+        return bench::wrong_usage;
+    }
+    if (asked.seed == 0)
+        asked.seed = static_cast<std::uint32_t>(stress::now() / 1000) | 1;
+    try {
+        return stress::start(asked);
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "hammer: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What was posted and what came of it, kept by threads that post and take at the same time.
+//
+// With several of them nobody knows the true order of two calls that overlap, so the books hold
+// when each call ran, and find fault only with what no order could explain.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace stress {
+
+/// Nanoseconds of the monotonic clock. A clock and no counter: a counter that all threads share
+/// would order them for a thread sanitizer, which then sees no races.
+using instant = std::int64_t;
+
+inline constexpr instant never = std::numeric_limits<instant>::max();
+
+inline instant now()
+{
+    return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+/// When a call ran. One was before another only if it had returned when the other began.
+struct span {
+    instant began = 0;
+    instant ended = never;
+
+    bool before(const span &other) const { return ended < other.began; }
+};
+
+/// What is wrong, in words; nothing if all is well.
+using finding = std::optional<std::string>;
+
+/// Something posted: a transfer, a message, a software event.
+struct entry {
+    std::uint32_t number = 0; ///< unique in its ledger
+    std::uint32_t length = 0;
+    int what = 0;            ///< the DAT_DTOS of a transfer
+    bool suppressed = false; ///< only its failure comes back
+    int slot = -1;           ///< of memory that is in use until it comes back
+    int target = -1;         ///< of the peer's memory, which a write before it has filled
+    std::uint32_t target_length = 0;
+    unsigned thread = 0; ///< that posted it
+    span posted{};
+    span taken{};
+    enum class state { open, back, implied } now = state::open;
+};
+
+/// One queue: each entry comes back once, those posted one after the other in that order.
+class ledger {
+public:
+    /// Before the call that posts it, for it may be back before that returns.
+    entry &open(const entry &wanted)
+    {
+        ++open_;
+        return entries_.emplace_back(wanted);
+    }
+
+    void posted(std::uint32_t number, instant ended)
+    {
+        if (entry *found = find(number))
+            found->posted.ended = ended;
+        prune();
+    }
+
+    /// The call that was to post it failed.
+    void withdraw(std::uint32_t number)
+    {
+        for (auto at = entries_.begin(); at != entries_.end(); ++at)
+            if (at->number == number) {
+                open_ -= at->now == entry::state::open ? 1 : 0;
+                entries_.erase(at);
+                return;
+            }
+    }
+
+    const entry *look_up(std::uint32_t number) { return find(number); }
+
+    /// It came back. `implied` gets what is proved by it: successes that do not come back.
+    template <class Implied>
+    finding back(std::uint32_t number, const span &taken, bool success, Implied &&implied)
+    {
+        entry *const found = find(number);
+        if (found == nullptr)
+            return "it was never posted, or has come back before";
+        if (found->now == entry::state::back)
+            return "it comes back for the second time";
+        if (success && found->suppressed)
+            return "its success was to be suppressed";
+        if (finding disorder = out_of_order(*found, taken))
+            return disorder;
+        close(*found, taken, entry::state::back);
+        for (entry &each : entries_)
+            if (each.now == entry::state::open && each.suppressed &&
+                each.posted.before(found->posted)) {
+                close(each, taken, entry::state::implied);
+                implied(each);
+            }
+        prune();
+        return {};
+    }
+
+    /// How many are not back.
+    unsigned open_count() const { return open_; }
+    /// When the oldest of those that have to come back was posted; never if there is none.
+    instant oldest() const
+    {
+        for (const entry &each : entries_)
+            if (each.now == entry::state::open && !each.suppressed)
+                return each.posted.began;
+        return never;
+    }
+
+    /// For messages: one that did not come while one posted after it did.
+    const entry *overtaken() const
+    {
+        for (const entry &late : entries_)
+            for (const entry &early : entries_)
+                if (late.now == entry::state::open && early.now == entry::state::back &&
+                    late.posted.before(early.posted))
+                    return &late;
+        return nullptr;
+    }
+
+    template <class Each>
+    void for_open(Each &&each) const
+    {
+        for (const entry &one : entries_)
+            if (one.now == entry::state::open)
+                each(one);
+    }
+
+private:
+    /// So many successes that did not come back are remembered: a failure of one of them may still
+    /// be in the hands of a slow thread.
+    static constexpr std::size_t remembered = 256;
+
+    entry *find(std::uint32_t number)
+    {
+        for (entry &each : entries_)
+            if (each.number == number)
+                return &each;
+        return nullptr;
+    }
+
+    finding out_of_order(const entry &late, const span &taken) const
+    {
+        for (const entry &each : entries_)
+            if (each.now != entry::state::open && each.taken.before(taken) &&
+                late.posted.before(each.posted))
+                return "it was posted before number " + std::to_string(each.number) +
+                       ", which came back before it";
+        return {};
+    }
+
+    void close(entry &done, const span &taken, entry::state how)
+    {
+        open_ -= done.now == entry::state::open ? 1 : 0;
+        done.now = how;
+        done.taken = taken;
+    }
+
+    /// Forgets the first ones, which nothing can be out of order with any more.
+    void prune()
+    {
+        while (!entries_.empty()) {
+            const entry &first = entries_.front();
+            const bool settled = first.now != entry::state::open && first.posted.ended != never;
+            const bool certain = first.now == entry::state::back || entries_.size() > remembered;
+            if (!settled || !certain)
+                return;
+            entries_.pop_front();
+        }
+    }
+
+    std::deque<entry> entries_;
+    unsigned open_ = 0;
+};
+
+} // namespace stress

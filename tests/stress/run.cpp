@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "run.hpp"
+
+#include "failure.hpp"
+#include "json.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <unistd.h>
+
+namespace stress {
+
+const std::array<const char *, counters> counter_names = {
+    "endpoints", "connects", "established",  "refused",    "ended",   "resets",   "posted",
+    "succeeded", "flushed",  "failed",       "suppressed", "dropped", "software", "waits",
+    "expired",   "triggers", "associations", "resizes",    "bytes",
+};
+
+run::run(const settings &wanted)
+    : asked(wanted), patience(instant{wanted.patience} * 1'000'000'000), began_(now())
+{
+    for (unsigned i = 0; i <= asked.threads; ++i)
+        workers.push_back(std::make_unique<worker>(i, std::uint64_t{asked.seed} << 16 | i));
+}
+
+std::uint64_t run::total(counter what) const
+{
+    std::uint64_t sum = 0;
+    for (const auto &each : workers)
+        sum += each->counts[static_cast<std::size_t>(what)].load(std::memory_order_relaxed);
+    return sum;
+}
+
+std::uint64_t run::calls() const
+{
+    std::uint64_t sum = 0;
+    for (const auto &each : workers)
+        sum += each->calls.load(std::memory_order_relaxed);
+    return sum;
+}
+
+void run::must(DAT_RETURN code, const char *call)
+{
+    if (code != DAT_SUCCESS)
+        broken("this call succeeds", std::string(call) + ": " + bench::code_text(code));
+}
+
+void run::broken(std::string_view rule, const std::string &what)
+{
+    static std::mutex first;
+    first.lock(); // for good: others that find something wait until the process is gone
+    clear_line();
+    std::fflush(stdout);
+    std::fprintf(stderr,
+                 "hammer: BROKEN: %.*s\n  %s\n  adapter %s, seed %u, %u threads, after %.1f s\n",
+                 static_cast<int>(rule.size()), rule.data(), what.c_str(), asked.ia.c_str(),
+                 asked.seed, asked.threads, seconds());
+    where_they_are();
+    try {
+        write_result(rule);
+    } catch (const bench::failure &e) {
+        std::fprintf(stderr, "hammer: %s\n", e.what());
+    }
+    std::fflush(nullptr);
+    std::_Exit(1); // other threads are in the provider
+}
+
+void run::where_they_are() const
+{
+    for (const auto &each : workers) {
+        const char *call = each->call.load(std::memory_order_relaxed);
+        const double in_it = static_cast<double>(now() - each->since.load()) / 1e9;
+        const auto calls = static_cast<unsigned long long>(each->calls.load());
+        if (call == nullptr)
+            std::fprintf(stderr, "  thread %u: in no call, after %llu\n", each->number, calls);
+        else
+            std::fprintf(stderr, "  thread %u: in %s for %.3f s, after %llu calls\n", each->number,
+                         call, in_it, calls);
+    }
+}
+
+void run::progress_line() const
+{
+    static const bool on_terminal = ::isatty(STDOUT_FILENO) != 0;
+    std::printf("%s%.0f s: %llu connections, %llu operations posted, %llu back%s",
+                on_terminal ? "\r\x1b[K" : "", seconds(),
+                static_cast<unsigned long long>(total(counter::established) / 2),
+                static_cast<unsigned long long>(total(counter::posted)),
+                static_cast<unsigned long long>(total(counter::succeeded) +
+                                                total(counter::flushed) + total(counter::failed)),
+                on_terminal ? "" : "\n");
+    std::fflush(stdout);
+}
+
+void run::clear_line() const
+{
+    if (::isatty(STDOUT_FILENO) != 0)
+        std::printf("\r\x1b[K");
+}
+
+void run::write_result(std::string_view broken_rule) const
+{
+    if (asked.json.empty())
+        return;
+    bench::json_object counted;
+    for (std::size_t i = 0; i < counters; ++i)
+        counted.set(counter_names[i], total(static_cast<counter>(i)));
+    bench::json_object result;
+    result.set("adapter", asked.ia)
+        .set("seed", asked.seed)
+        .set("threads", asked.threads)
+        .set("seconds", seconds())
+        .set("calls", calls())
+        .set("counted", counted);
+    if (broken_rule.empty())
+        result.set_null("broken");
+    else
+        result.set("broken", broken_rule);
+    bench::write_json(asked.json, result);
+}
+
+} // namespace stress

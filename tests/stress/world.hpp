@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// One adapter and all that the threads make on it, with the books of each object.
+//
+// A handle is not used by one thread while another frees it: that is the consumer's promise to DAT,
+// and kept by shared_mutexes named `use`. Everything else happens at any time from any thread.
+//
+// Locks are taken in this order: dispatcher::use, side::use, life::m, encounter::m, dispatcher::m.
+// Of the first two kinds further ones are only tried.
+#pragma once
+
+#include "run.hpp"
+
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+namespace stress {
+
+inline constexpr std::uint32_t slot_size = 32 * 1024;
+inline constexpr unsigned depth = 16; ///< operations of each direction, and slots for them
+inline constexpr unsigned target_slots = 8;
+
+/// An EVD.
+struct dispatcher {
+    dispatcher(unsigned index, unsigned takes) : number(index), streams(takes) {}
+
+    /// Room for events that may come; false if there is none.
+    bool reserve(DAT_COUNT room);
+    void release(DAT_COUNT room);
+    /// What an endpoint that goes leaves behind: events of it may still be taken, until the EVD was
+    /// found empty by a call that began afterwards.
+    void leave(DAT_EP_HANDLE ep, DAT_COUNT room);
+    void left(DAT_EP_HANDLE ep, instant when);
+    bool holds_remains_of(DAT_EP_HANDLE ep);
+    void found_empty(instant began);
+
+    const unsigned number;
+    const unsigned streams;
+    bool common = false; ///< of many endpoints; never freed
+    bool by_cno = false; ///< events are taken after its CNO told of them, or by a waiter
+    DAT_EVD_HANDLE handle = DAT_HANDLE_NULL;
+
+    std::shared_mutex use;
+    bool freed = false; ///< guarded by use
+
+    std::atomic<unsigned> taking{0};  ///< threads that may have an event in their hands
+    std::atomic<unsigned> waiting{0}; ///< of these, those in dat_evd_wait
+    /// How many there were. A waiter counts itself there, then here, then waits: who reads this
+    /// first and finds it unchanged in the end, and nobody waiting, was alone.
+    std::atomic<unsigned> waits{0};
+    std::atomic<unsigned> departures{0}; ///< endpoints that went or go
+    std::atomic<unsigned> leaving{0};    ///< of these, those that go
+    std::atomic<unsigned> forbidding{0}; ///< changes of being waitable
+
+    std::mutex configuring; ///< held by who resizes it or moves it to another CNO
+    std::atomic<int> cno{-1};
+    std::atomic<bool> moving{false};
+
+    std::mutex m; // of what follows
+    DAT_COUNT capacity = 0;
+    DAT_COUNT reserved = 0;
+    struct remains {
+        DAT_EP_HANDLE ep;
+        DAT_COUNT room;
+        instant since;
+    };
+    std::vector<remains> left_behind;
+    ledger software;
+    std::uint32_t next_software = 0;
+};
+using dispatcher_ptr = std::shared_ptr<dispatcher>;
+
+/// A PSP.
+struct listener {
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL qualifier = 0;
+    std::atomic<bool> closing{false};
+};
+
+/// One attempt to connect two sides, and what came of it. Direction 0 is that of the active side.
+struct encounter {
+    bool excused(instant when) const
+    {
+        return ending.load(std::memory_order_relaxed) || at->closing.load() ||
+               when - began >= timeout.load(std::memory_order_relaxed);
+    }
+    void begin_to_end()
+    {
+        instant none = never;
+        ending_since.compare_exchange_strong(none, now(), std::memory_order_relaxed);
+        ending.store(true, std::memory_order_relaxed);
+    }
+
+    std::uint64_t number = 0;
+    unsigned link = 0;
+    instant began = 0;
+    std::atomic<instant> timeout{never}; ///< of the attempt
+    std::shared_ptr<listener> at;
+    std::atomic<bool> ending{false}; ///< somebody has begun to end it
+    std::atomic<instant> ending_since{never};
+    std::atomic<bool> accepted{false};
+    std::atomic<bool> rejected{false};
+    std::atomic<unsigned> requests{0}; ///< that arrived
+
+    std::mutex m; // of what follows, by direction
+    ledger messages[2];
+    unsigned empty_sent[2] = {0, 0};
+    unsigned empty_come[2] = {0, 0};
+    int credits[2] = {0, 0}; ///< receives that wait for a message
+    unsigned targets[2] = {0, 0};
+};
+
+enum class phase { gone, idle, connecting, accepting, connected, ended, dying };
+const char *phase_name(phase which);
+
+struct side;
+
+/// An endpoint from when it is made or reset until it is freed or reset. Slots are never given
+/// back, so that what still names an old life finds something to look at.
+struct life {
+    std::mutex m; // of all that follows
+    std::uint32_t id = 0;
+    side *owner = nullptr;
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    phase now_in = phase::gone;
+    instant since = 0; ///< that phase
+    dispatcher_ptr recv, request, conn;
+    ledger requests, receives;
+    std::uint32_t next_number = 0;
+    unsigned out_slots = 0, in_slots = 0, sink_slots = 0; ///< in use
+    int early_receives = 0;                               ///< before there was an encounter
+    std::shared_ptr<encounter> meets;
+    bool begun = false;         ///< the call that connects or accepts has returned
+    bool leaves_itself = false; ///< its own dat_ep_disconnect was called
+    bool was_established = false;
+    DAT_COUNT conn_room = 0;
+    unsigned posts_at_end = 0;
+    span ended_by{};
+    span death{never, never};
+    bool was_reset = false;        ///< not freed
+    instant first_success = never; ///< taken, where streams are merged
+};
+
+/// A place for an endpoint, with its memory.
+struct side {
+    unsigned number = 0;
+    unsigned link = 0;
+    int role = 0; ///< 0 connects, 1 accepts
+    std::shared_mutex use;
+    std::atomic<DAT_EP_HANDLE> ep{DAT_HANDLE_NULL};
+    std::atomic<life *> current{nullptr};
+    DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+    std::atomic<DAT_LMR_CONTEXT> lmr_context{0};
+    std::atomic<DAT_RMR_CONTEXT> rmr_context{0};
+    std::vector<std::uint8_t> memory;
+    unsigned watched_in = 0, watched_sinks = 0; ///< slots that nobody may write any more
+
+    std::uint8_t *out(int slot) { return at(slot); }
+    std::uint8_t *in(int slot) { return at(static_cast<int>(depth) + slot); }
+    std::uint8_t *sink(int slot) { return at(2 * static_cast<int>(depth) + slot); }
+    std::uint8_t *target(int slot) { return at(3 * static_cast<int>(depth) + slot); }
+    std::uint8_t *source() { return at(3 * static_cast<int>(depth) + int{target_slots}); }
+    static constexpr std::size_t size()
+    {
+        return (3 * std::size_t{depth} + target_slots + 1) * slot_size;
+    }
+
+private:
+    std::uint8_t *at(int slot) { return memory.data() + std::size_t{slot_size} * unsigned(slot); }
+};
+
+struct link {
+    std::mutex m;
+    std::shared_ptr<encounter> latest;
+    std::uint32_t encounters = 0;
+};
+
+class world {
+public:
+    explicit world(run &of);
+
+    /// What a thread does until all is over.
+    void work(worker &who);
+    /// From now on everything is brought to its end.
+    void stop() { stopping_.store(true, std::memory_order_relaxed); }
+    bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+    bool deserted() const { return living_.load() == 0; }
+    /// Looks for what should have come long ago.
+    void look_for_stalls();
+    /// After the threads have ended: everything is back, and can be freed.
+    void close_down(worker &who);
+
+private:
+    struct own_evds {
+        dispatcher_ptr recv, request, conn;
+    };
+
+    // evds.cpp
+    bool merges(unsigned one, unsigned other) const;
+    dispatcher_ptr make_dispatcher(worker &who, unsigned streams, DAT_COUNT qlen);
+    void make_common_evds(worker &who);
+    dispatcher_ptr pick_evd(worker &who);
+    dispatcher_ptr pick_common(worker &who);
+    void serve_cno(worker &who);
+    void drain(worker &who, dispatcher &from);
+    void move_to_cno(worker &who, dispatcher &which);
+    void disable_for_a_moment(worker &who, dispatcher &which);
+    void forbid_waits_for_a_moment(worker &who, dispatcher &which);
+    void resize(worker &who, dispatcher &which);
+    void use_new_cno(worker &who, dispatcher &which);
+    void query(worker &who, dispatcher &which);
+    void reconfigure(worker &who);
+    void post_software(worker &who, dispatcher &to);
+    void bury_evds(worker &who);
+    void sleep_until_kicked(worker &who);
+    void kick(worker &who);
+
+    // sides.cpp
+    void prepare(worker &who, side &s, unsigned number);
+    void register_memory(worker &who, side &s);
+    void act(worker &who);
+    void act_on(worker &who, side &s);
+    void make(worker &who, side &s);
+    life &new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds);
+    own_evds evds_for(worker &who);
+    void connect(worker &who, side &s, life &l);
+    void meet(life &l, const std::shared_ptr<encounter> &e, phase next);
+    void disconnect(worker &who, side &s, life &l);
+    void transfer(worker &who, side &s, life &l);
+    bool post_receive(worker &who, side &s, life &l);
+    bool post_send(worker &who, side &s, life &l, int target, std::uint32_t target_length,
+                   std::uint32_t write_number);
+    void post_write_and_send(worker &who, side &s, life &l);
+    bool post_read(worker &who, side &s, life &l);
+    void spoil(worker &who, side &s, life &l);
+    template <class Post>
+    bool post_request(worker &who, life &l, const entry &wanted, Post &&post);
+    void retire(worker &who, side &s, life &l);
+    void reset(worker &who, side &s, life &l);
+    void free_ep(worker &who, side &s, life &l);
+    void begin_death(worker &who, life &l);
+    void finish_death(life &l);
+    void replace_listener(worker &who);
+    std::shared_ptr<listener> make_listener(worker &who);
+    side &peer_of(const side &s) { return *sides_[s.number ^ 1u]; }
+
+    // events.cpp
+    bool dequeue(worker &who, dispatcher &from);
+    void wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT threshold);
+    void judge(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
+    void judge_transfer(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
+    void judge_success(worker &who, life &l, dispatcher &from, const entry &done,
+                       std::uint32_t length, const span &taken);
+    void judge_message(worker &who, life &l, const entry &done, std::uint32_t length,
+                       const span &taken);
+    void judge_connection(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
+    void established(worker &who, life &l, const DAT_CONNECTION_EVENT_DATA &data,
+                     const span &taken);
+    void ended(worker &who, life &l, DAT_EVENT_NUMBER number, const span &taken);
+    void answer(worker &who, dispatcher &from, const DAT_EVENT &event);
+    void accept_or_reject(worker &who, DAT_CR_HANDLE request, link &of, encounter *known);
+    bool try_accept(worker &who, DAT_CR_HANDLE request, side &passive,
+                    const std::shared_ptr<encounter> &e);
+    void judge_software(dispatcher &from, const DAT_EVENT &event, const span &taken);
+    void look_at_async(worker &who);
+    void give_back(life &l, const entry &done);
+    std::string describe(const life &l) const;
+    std::string describe(const life &l, const entry &e) const;
+    void look_at(life &l);
+
+    run &run_;
+    DAT_IA_HANDLE ia_ = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE async_ = DAT_HANDLE_NULL;
+    DAT_IA_ATTR attr_{};
+    DAT_PROVIDER_ATTR provider_{};
+    std::atomic<bool> stopping_{false};
+    std::atomic<int> living_{0};
+    std::atomic<bool> can_resize_{true};
+
+    std::vector<DAT_CNO_HANDLE> cnos_;
+    std::vector<dispatcher_ptr> common_; ///< never changes
+    std::vector<dispatcher_ptr> transfers_, connections_, requests_;
+    std::atomic<unsigned> next_evd_{0};
+
+    std::mutex listeners_lock_;
+    std::vector<std::shared_ptr<listener>> listeners_;
+    std::vector<std::unique_ptr<side>> sides_;
+    std::vector<std::unique_ptr<link>> links_;
+    std::vector<life> lives_;
+    std::atomic<std::uint32_t> next_life_{1};
+
+    std::mutex lists_lock_;
+    std::vector<dispatcher_ptr> retired_;
+    std::vector<dispatcher_ptr> sleepers_;
+    std::atomic<unsigned> sleeping_{0};
+};
+
+/// Bytes that follow from a seed.
+void fill(std::uint8_t *bytes, std::uint32_t length, std::uint64_t seed);
+/// Where they begin to differ; -1 if nowhere.
+std::int64_t difference(const std::uint8_t *bytes, std::uint32_t length, std::uint64_t seed);
+
+/// What connection requests and their answers carry.
+struct card {
+    std::uint64_t magic;
+    std::uint64_t encounter;
+    std::uint32_t role;
+    std::uint32_t link;
+};
+inline constexpr std::uint64_t card_magic = 0x68616d6d65726564;
+
+/// In front of each message.
+struct header {
+    std::uint64_t encounter;
+    std::uint32_t number;
+    std::uint32_t length; ///< of all
+    std::int32_t target;  ///< slot that a write before it has filled, or -1
+    std::uint32_t target_length;
+    std::uint32_t write_number;
+    std::uint32_t direction;
+};
+
+inline std::uint64_t seed_of(std::uint64_t encounter, int direction, std::uint32_t number)
+{
+    return encounter * 0x9e3779b97f4a7c15 + number * 2 + static_cast<unsigned>(direction);
+}
+
+// Cookies: the life, and the number of the operation in it. Receives are told by a bit.
+inline constexpr std::uint32_t receive_bit = 0x80000000;
+
+inline bool is(DAT_RETURN code, unsigned type)
+{
+    return DAT_GET_TYPE(code) == type;
+}
+
+} // namespace stress
