@@ -366,13 +366,7 @@ TEST_CASE("CNO-18: a signal ends a wait with INTERRUPTED_CALL, bare" *
     const DAT_CNO_HANDLE cno = make_cno(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
     cno_waiter w(cno);
-    CHECK(becomes_true(
-        [&] {
-            ::pthread_kill(w.thread.native(), SIGUSR1);
-            std::this_thread::sleep_for(milliseconds(20));
-            return w.thread.finished();
-        },
-        milliseconds(3000)));
+    CHECK(ends_by_signal(w.thread));
     if (!w.thread.finished())
         MUST(post_software(evd));
     w.thread.join();

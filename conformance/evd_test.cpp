@@ -445,13 +445,7 @@ TEST_CASE(
     for (unsigned flags : both_kinds) {
         const DAT_EVD_HANDLE evd = make_evd(ia, flags);
         waiter w(evd);
-        CHECK(becomes_true(
-            [&] {
-                ::pthread_kill(w.thread.native(), SIGUSR1);
-                std::this_thread::sleep_for(milliseconds(20));
-                return w.thread.finished();
-            },
-            milliseconds(3000)));
+        CHECK(ends_by_signal(w.thread));
         if (!w.thread.finished())
             MUST(post_software(evd, 1));
         w.thread.join();
@@ -882,13 +876,7 @@ TEST_CASE("EVD-36: a signal leaves the events where they are, and nmore says how
         waiter w(evd, 3);
         MUST(post_software(evd, 1));
         MUST(post_software(evd, 2));
-        CHECK(becomes_true(
-            [&] {
-                ::pthread_kill(w.thread.native(), SIGUSR1);
-                std::this_thread::sleep_for(milliseconds(20));
-                return w.thread.finished();
-            },
-            milliseconds(3000)));
+        CHECK(ends_by_signal(w.thread));
         if (!w.thread.finished())
             MUST(post_software(evd, 3));
         w.thread.join();

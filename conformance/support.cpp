@@ -374,6 +374,17 @@ bool becomes_true(const std::function<bool()> &condition, milliseconds time)
     return true;
 }
 
+bool ends_by_signal(helper_thread &waiting)
+{
+    return becomes_true(
+        [&] {
+            ::pthread_kill(waiting.native(), SIGUSR1);
+            std::this_thread::sleep_for(milliseconds(20));
+            return waiting.finished();
+        },
+        milliseconds(3000));
+}
+
 DAT_EP_STATE state_of(DAT_EP_HANDLE ep)
 {
     DAT_EP_STATE state{};

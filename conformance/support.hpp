@@ -253,6 +253,9 @@ private:
     std::thread thread_;
 };
 
+/// Signals the thread, after catch_signal, until what it waits in returns. False when that goes on.
+bool ends_by_signal(helper_thread &waiting);
+
 // ---------------------------------------------------------------------------------------- memory
 
 constexpr auto all_rights = static_cast<DAT_MEM_PRIV_FLAGS>(DAT_MEM_PRIV_ALL_FLAG);
