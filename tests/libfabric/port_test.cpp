@@ -1081,6 +1081,48 @@ TEST_SUITE("waiting")
         }
     }
 
+    TEST_CASE("a waiter is woken though somebody else looks at its CQ")
+    {
+        if (!transport::claims.cq_wait)
+            return;
+        node n;
+        connected_pair p(n);
+        constexpr DAT_UINT64 rounds = 500;
+        std::atomic<DAT_UINT64> waited{0};
+        std::atomic<bool> stop{false};
+        std::thread looker([&] {
+            while (!stop)
+                transport::dapls_ib_completion_notify(p.b.recv_cq); // the service thread looks
+        });
+        std::thread sender([&] {
+            for (DAT_UINT64 i = 0; i < rounds && !stop; ++i) {
+                while (waited == i && !stop)
+                    std::this_thread::yield();
+                std::this_thread::sleep_for(std::chrono::microseconds(100 + i % 100));
+                (void)p.a.send("a", 1, i);
+                (void)p.a.sent();
+            }
+        });
+        auto completes = [&] {
+            completion got;
+            const osd::deadline too_late = osd::deadline::after_us(20'000'000);
+            while (!transport::dapls_ib_completion_poll(p.b.recv_cq, got))
+                (void)transport::dapls_ib_cq_wait(p.b.recv_cq, too_late);
+            return !too_late.has_passed();
+        };
+        char in[8];
+        bool woken = true;
+        for (DAT_UINT64 i = 0; i < rounds && woken; ++i) {
+            REQUIRE(p.b.recv(in, 8, i).ok());
+            ++waited;
+            woken = completes();
+        }
+        stop = true;
+        looker.join();
+        sender.join();
+        CHECK(woken);
+    }
+
     TEST_CASE("an idle adapter sleeps")
     {
         node n;

@@ -123,7 +123,7 @@ namespace ofi {
 
 namespace {
 
-/// Somebody sleeps on this CQ and there is something for him.
+/// There may be something for somebody who sleeps on this CQ.
 void announce(cq &c)
 {
     if ((c.sleepers.load() & (cq::waiting | cq::notify)) != 0)
@@ -134,18 +134,21 @@ void announce(cq &c)
 
 void harvest(cq &c)
 {
-    bool any;
     {
         osd::lock_guard hold(c.lock);
         shut_out_consumer(c);
         take_consumers_batch(c);
         while (take_batch(c)) {
         }
-        any = !c.aside.empty();
         let_consumer_in(c);
     }
-    if (any)
-        announce(c);
+    announce(c); // even of nothing: a signal of other things was taken back
+}
+
+void progress_beside(cq &c)
+{
+    (void)progress(c);
+    announce(c);
 }
 
 void flush(cq &c, fifo<wr> &operations)

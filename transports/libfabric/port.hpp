@@ -278,6 +278,9 @@ status open_cq(hca &, cq &, evd *owner, DAT_COUNT depth);
 void notify_cq(cq &);
 osd::wait_result wait_for_cq(cq &, osd::deadline);
 void wake_cq(cq &);
+/// progress() for everybody but the consumer. It takes back the signal on which somebody may sleep,
+/// and so gives it again.
+void progress_beside(cq &) OSD_COLD;
 
 inline void *pointer(DAT_VADDR address)
 {
@@ -466,7 +469,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
                                   nullptr, FI_ADDR_UNSPEC, &w);
     // Somebody else sleeps on this CQ: a message that waited for this receive woke nobody.
     if (q.recv_cq->sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
-        (void)ofi::progress(*q.recv_cq);
+        ofi::progress_beside(*q.recv_cq);
     q.recv_door.leave();
     return error == 0 ? success : ofi::refused_recv(q, w, segments, local, error);
 }

@@ -228,7 +228,7 @@ status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     }
     const ssize_t error = recv_kept(q.fid, w);
     if (q.recv_cq->sleepers.load() != 0)
-        (void)progress(*q.recv_cq);
+        progress_beside(*q.recv_cq);
     if (means_the_end(q, error))
         return keep_for_the_end(q, w);
     return error == 0 ? success : refused_post(error);
@@ -322,7 +322,7 @@ void go_live(hca &, qp &q)
         q.ep.store(q.fid, std::memory_order_release);
     }
     // The peer's first message may have come before the receive for it, and wakes nobody any more.
-    (void)progress(*q.recv_cq);
+    progress_beside(*q.recv_cq);
 }
 
 namespace {

@@ -79,14 +79,12 @@ void answer_notify(cq &c)
     dapl_evd_dto_callback(*c.owner);
 }
 
-/// Takes back the signal of what is done, so that the descriptor tells of what is not. A waiter
-/// that came meanwhile may have relied on it.
-void reset_signal(cq &c)
+/// Takes back the signal of what is done, so that the descriptor tells of what is not. False: there
+/// are completions.
+bool reset_signal(cq &c)
 {
     fid *watched = &c.fid->fid;
-    (void)fi_trywait(c.device->fabric, &watched, 1);
-    if (sleeps_inside(c))
-        (void)fi_cq_signal(c.fid);
+    return fi_trywait(c.device->fabric, &watched, 1) == 0;
 }
 
 next_step serve(cq &c)
@@ -95,9 +93,13 @@ next_step serve(cq &c)
     for (int round = 0; round < rounds_per_visit; ++round) {
         (void)progress(c);
         answer_notify(c);
-        if (sleeps_inside(c))
+        const bool quiet = reset_signal(c);
+        if (sleeps_inside(c)) {
+            (void)fi_cq_signal(c.fid); // what we took back may have been his
             return next_step::leave_alone;
-        reset_signal(c);
+        }
+        if (wants_callback(c) && !quiet)
+            continue;
         if (!readable(c))
             return next_step::arm;
     }
