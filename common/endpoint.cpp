@@ -291,28 +291,32 @@ status endpoint::begin_connect(const connect_request &wanted, news &outcome)
             return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED);
         state_.store(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, std::memory_order_release);
     }
-    start_timer(wanted.timeout_us);
+    const osd::deadline until = deadline_of(wanted.timeout_us);
     const connect_params params{wanted.address, wanted.qualifier, wanted.timeout_us, wanted.data};
     const status begun = transport::dapls_ib_connect(qp_, params);
-    if (begun.ok())
+    if (begun.ok()) {
+        start_timer(until);
         return success;
-    ia->timers.cancel(connect_timeout_);
+    }
     if (begun == status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE)) {
         (void)note(DAT_CONNECTION_EVENT_UNREACHABLE, {}, outcome);
         return success; // remote outcomes come as events
     }
-    const bool unreported =
-        change_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_EP_STATE_UNCONNECTED);
-    return unreported ? begun : success; // it timed out before, and that was told
+    change_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_EP_STATE_UNCONNECTED);
+    return begun;
 }
 
-void endpoint::start_timer(DAT_TIMEOUT timeout_us)
+/// Once the port has begun the attempt: what abandons it shall find it there. The attempt may be
+/// over by now.
+void endpoint::start_timer(osd::deadline until)
 {
-    if (timeout_us == DAT_TIMEOUT_INFINITE)
+    if (until.is_never())
         return;
-    if (!ia->timers.arm(connect_timeout_, osd::deadline::after_us(timeout_us)))
+    if (!ia->timers.arm(connect_timeout_, until))
         dapl_log(DAPL_DBG_TYPE_WARN, "EP %p: no thread for the connect timeout; it will not expire",
                  to_handle(this));
+    if (state() != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
+        ia->timers.disarm(connect_timeout_);
 }
 
 status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data)
@@ -338,10 +342,13 @@ evd *endpoint::connect_timed_out()
         if (state() != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
             return nullptr;
         state_.store(DAT_EP_STATE_DISCONNECTED, std::memory_order_release);
+    }
+    transport::dapls_ib_disconnect_clean(qp_); // first: what has come by then comes before the event
+    {
+        osd::lock_guard hold(lock_);
         target = user_of<evd>(connect_evd_.get());
         stored = store_event(target.get(), DAT_CONNECTION_EVENT_TIMED_OUT, {});
     }
-    transport::dapls_ib_disconnect_clean(qp_);
     return to_notify(std::move(target), stored);
 }
 
@@ -584,9 +591,12 @@ void endpoint::operation_failed()
         osd::lock_guard hold(lock_);
         if (!enter_state_after(DAT_CONNECTION_EVENT_BROKEN, {}))
             return;
+    }
+    transport::dapls_ib_disconnect_clean(qp_); // first: what has come by then comes before the event
+    {
+        osd::lock_guard hold(lock_);
         failure_stored_ = store_event(connect_evd_.get(), DAT_CONNECTION_EVENT_BROKEN, {});
     }
-    transport::dapls_ib_disconnect_clean(qp_);
     if (!ia->timers.arm(failure_, osd::deadline::passed()))
         dapl_log(DAPL_DBG_TYPE_ERR, "EP %p: no thread to wake who waits for connection events",
                  to_handle(this));

@@ -133,7 +133,7 @@ private:
     bool has_connect_evd() OSD_EXCLUDES(lock_);
     void count_choosers(int change);
     void note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
-    void start_timer(DAT_TIMEOUT timeout_us);
+    void start_timer(osd::deadline until);
     template <bool rdma>
     status check_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                          const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,

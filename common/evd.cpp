@@ -314,8 +314,8 @@ bool is_about_connection(const DAT_EVENT &event)
 
 bool ends_connection(const DAT_EVENT &event)
 {
-    return event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
-           event.event_number == DAT_CONNECTION_EVENT_BROKEN;
+    return is_about_connection(event) &&
+           event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED;
 }
 
 DAT_EP_HANDLE endpoint_in(const DAT_EVENT &event)

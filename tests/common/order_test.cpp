@@ -231,6 +231,54 @@ TEST_CASE("a failed operation comes before the BROKEN that it causes, and so do 
     CHECK(std::find(all.begin(), all.end(), int{broke}) >= all.begin() + 2);
 }
 
+/// Holds the port's disconnect_clean up while `meanwhile` runs.
+template <class Meanwhile>
+void while_cleaning(Meanwhile &&meanwhile)
+{
+    lab::latch gate;
+    lab::plan_of(lab::op::disconnect_clean).gate.store(&gate);
+    meanwhile(gate);
+    lab::plan_of(lab::op::disconnect_clean).gate.store(nullptr);
+}
+
+TEST_CASE("BROKEN is not told before the port has finished with the connection")
+{
+    merged_stations m;
+    station split(m.c, m.e, m.e);
+    split.request = m.c.make_evd(DAT_EVD_DTO_FLAG);
+    split.ep = split.make_ep();
+    split.connect_by_hand();
+    must(m.c.post_send(split.ep, 1));
+    REQUIRE(complete_send(split.port(), DAT_DTO_ERR_REMOTE_ACCESS));
+    while_cleaning([&](lab::latch &gate) {
+        DAT_EVENT event;
+        auto failure = std::async(std::launch::async,
+                                  [&] { return m.c.dequeue(split.request, event); });
+        gate.await_arrival();
+        CHECK(m.empty());
+        receive(split, 2);
+        gate.open();
+        CHECK_EQ(failure.get(), DAT_SUCCESS);
+    });
+    CHECK_EQ(m.take(), std::vector<int>{dto, broke});
+}
+
+TEST_CASE("what came for an attempt that timed out comes before TIMED_OUT")
+{
+    merged_stations m;
+    while_cleaning([&](lab::latch &gate) {
+        must(m.c.connect(m.one.ep, 1, 5'000));
+        gate.await_arrival();
+        receive(m.one, 1); // the peer had accepted, and the port not told yet
+        gate.open();
+        std::vector<int> all;
+        while (all.size() < 2)
+            for (int each : m.take())
+                all.push_back(each);
+        CHECK_EQ(all, std::vector<int>{dto, DAT_CONNECTION_EVENT_TIMED_OUT});
+    });
+}
+
 TEST_CASE("several connections at once: each in its order, though one's ESTABLISHED came after "
           "another's end")
 {

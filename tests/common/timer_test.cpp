@@ -251,6 +251,24 @@ TEST_CASE("a connect that fails after its timeout ran out reports once: by event
     }
 }
 
+TEST_CASE("an attempt whose timeout runs out while the port begins it is abandoned there")
+{
+    consumer c;
+    station s(c);
+    lab::latch gate;
+    lab::plan_of(lab::op::connect).gate = &gate;
+    std::thread opener([&] {
+        sleep_ms(40);
+        gate.open();
+    });
+    must(c.connect(s.ep, 1, 5'000));
+    opener.join();
+    const wait_answer got = c.wait(s.connections, 5'000'000);
+    REQUIRE_EQ(got.code, DAT_SUCCESS);
+    CHECK_EQ(got.event.event_number, DAT_CONNECTION_EVENT_TIMED_OUT);
+    CHECK(s.port().now == phase::down);
+}
+
 TEST_CASE("a connect that waited behind another call leaves no timer on a freed endpoint")
 {
     int late_events = 0;

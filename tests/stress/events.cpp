@@ -255,7 +255,8 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
                     describe(l, done) + ": " + std::to_string(length));
     if (&from == l.conn.get()) {
         if (l.now_in == phase::ended && l.ended_by.before(taken))
-            run_.broken("in one EVD, DISCONNECTED comes after the last success", describe(l, done));
+            run_.broken("in one EVD, DISCONNECTED comes after the last success",
+                        describe(l, done) + "; the end was " + bench::event_text(l.ended_as));
         if (!l.was_established)
             l.first_success = std::min(l.first_success, taken.ended);
     }
@@ -416,6 +417,7 @@ void world::ended(worker &who, life &l, DAT_EVENT_NUMBER number, const span &tak
     l.now_in = phase::ended;
     l.since = now();
     l.ended_by = taken;
+    l.ended_as = number;
     l.conn->release(std::exchange(l.conn_room, 0));
 }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace stress {
 
@@ -117,15 +118,16 @@ public:
         return never;
     }
 
-    /// For messages: one that did not come while one posted after it did.
-    const entry *overtaken() const
+    /// For messages: one that did not come, and the one posted after it that did. Null when all is
+    /// well.
+    std::pair<const entry *, const entry *> overtaken() const
     {
         for (const entry &late : entries_)
             for (const entry &early : entries_)
                 if (late.now == entry::state::open && early.now == entry::state::back &&
                     late.posted.before(early.posted))
-                    return &late;
-        return nullptr;
+                    return {&late, &early};
+        return {};
     }
 
     template <class Each>

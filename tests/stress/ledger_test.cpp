@@ -154,10 +154,11 @@ TEST_CASE("ledger: a message that was overtaken is lost")
     b.post(1, {10, 20});
     b.post(2, {15, 25});
     b.post(3, {30, 40});
-    CHECK(b.overtaken() == nullptr);
+    CHECK(b.overtaken().first == nullptr);
     CHECK(!b.take(2, {50, 60}));
-    CHECK(b.overtaken() == nullptr); // 1 and 2 have no order
+    CHECK(b.overtaken().first == nullptr); // 1 and 2 have no order
     CHECK(!b.take(3, {70, 80}));
-    REQUIRE(b.overtaken() != nullptr);
-    CHECK(b.overtaken()->number == 1);
+    REQUIRE(b.overtaken().first != nullptr);
+    CHECK(b.overtaken().first->number == 1);
+    CHECK(b.overtaken().second->number == 3);
 }

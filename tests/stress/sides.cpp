@@ -649,10 +649,10 @@ void world::retire(worker &who, side &s, life &l)
                    l.receives.oldest() == never;
         if (finished && l.meets) {
             std::lock_guard books(l.meets->m);
-            if (const entry *lost = l.meets->messages[1 - s.role].overtaken())
+            const auto [lost, behind] = l.meets->messages[1 - s.role].overtaken();
+            if (lost != nullptr)
                 run_.broken("no message is lost while those behind it arrive",
-                            describe(l) + ", message " + std::to_string(lost->number) +
-                                " of thread " + std::to_string(lost->thread));
+                            describe(l, *lost) + "; behind it " + describe(l, *behind));
         }
     }
     const bool hurry = !stopping() && who.random.one_in(idle ? 8 : 20);

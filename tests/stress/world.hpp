@@ -136,6 +136,7 @@ struct life {
     DAT_COUNT conn_room = 0;
     unsigned posts_at_end = 0;
     span ended_by{};
+    DAT_EVENT_NUMBER ended_as{};
     span death{never, never};
     bool was_reset = false;        ///< not freed
     instant first_success = never; ///< taken, where streams are merged
