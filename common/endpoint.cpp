@@ -30,11 +30,12 @@ endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR
 /// Flags that leave it to the consumer which completions notify exclude thresholds.
 void endpoint::count_choosers(int change)
 {
-    constexpr unsigned recv = DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG;
-    if (recv_evd_ && (attr_.recv_completion_flags & recv) != 0)
-        recv_evd_->count_choosers(change);
-    if (request_evd_ && (attr_.request_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG) != 0)
-        request_evd_->count_choosers(change);
+    const auto sends = static_cast<DAT_COMPLETION_FLAGS>(
+        attr_.request_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG); // is of the peer
+    if (recv_evd_)
+        recv_evd_->count_choosers(attr_.recv_completion_flags, change);
+    if (request_evd_)
+        request_evd_->count_choosers(sends, change);
 }
 
 status endpoint::set_up()
@@ -343,7 +344,7 @@ evd *endpoint::connect_timed_out()
             return nullptr;
         state_.store(DAT_EP_STATE_DISCONNECTED, std::memory_order_release);
     }
-    transport::dapls_ib_disconnect_clean(qp_); // first: what has come by then comes before the event
+    transport::dapls_ib_disconnect_clean(qp_); // what has come by then comes before the event
     {
         osd::lock_guard hold(lock_);
         target = user_of<evd>(connect_evd_.get());
@@ -592,7 +593,7 @@ void endpoint::operation_failed()
         if (!enter_state_after(DAT_CONNECTION_EVENT_BROKEN, {}))
             return;
     }
-    transport::dapls_ib_disconnect_clean(qp_); // first: what has come by then comes before the event
+    transport::dapls_ib_disconnect_clean(qp_); // what has come by then comes before the event
     {
         osd::lock_guard hold(lock_);
         failure_stored_ = store_event(connect_evd_.get(), DAT_CONNECTION_EVENT_BROKEN, {});

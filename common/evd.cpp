@@ -314,8 +314,7 @@ bool is_about_connection(const DAT_EVENT &event)
 
 bool ends_connection(const DAT_EVENT &event)
 {
-    return is_about_connection(event) &&
-           event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED;
+    return is_about_connection(event) && event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED;
 }
 
 DAT_EP_HANDLE endpoint_in(const DAT_EVENT &event)
@@ -477,9 +476,14 @@ status evd::check_threshold(DAT_COUNT threshold) const
 {
     if (threshold <= 0 || threshold > qlen())
         return invalid_parameter(3);
-    if (choosers_.load(std::memory_order_relaxed) != 0)
+    switch (config()) {
+    case DAT_EVD_STATE_CONFIG_SOLICITED:
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_CONFIG_SOLICITED);
+    case DAT_EVD_STATE_CONFIG_NOTIFY:
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_CONFIG_NOTIFY);
-    return success;
+    default:
+        return success;
+    }
 }
 
 status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
@@ -646,7 +650,24 @@ DAT_EVD_STATE evd::state() const
     const bool waitable = waitable_.load(std::memory_order_acquire);
     return static_cast<DAT_EVD_STATE>(
         (enabled ? DAT_EVD_STATE_ENABLED : DAT_EVD_STATE_DISABLED) |
-        (waitable ? DAT_EVD_STATE_WAITABLE : DAT_EVD_STATE_UNWAITABLE));
+        (waitable ? DAT_EVD_STATE_WAITABLE : DAT_EVD_STATE_UNWAITABLE) | config());
+}
+
+void evd::count_choosers(DAT_COMPLETION_FLAGS flags, int change)
+{
+    if ((flags & DAT_COMPLETION_UNSIGNALLED_FLAG) != 0)
+        unsignalled_.fetch_add(change, std::memory_order_relaxed);
+    if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
+        solicited_.fetch_add(change, std::memory_order_relaxed);
+}
+
+DAT_EVD_STATE evd::config() const
+{
+    if (solicited_.load(std::memory_order_relaxed) != 0)
+        return DAT_EVD_STATE_CONFIG_SOLICITED;
+    if (unsignalled_.load(std::memory_order_relaxed) != 0)
+        return DAT_EVD_STATE_CONFIG_NOTIFY;
+    return DAT_EVD_STATE_CONFIG_THRESHOLD;
 }
 
 // ------------------------------------------------------------------------------------- upcalls

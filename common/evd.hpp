@@ -66,14 +66,16 @@ public:
 
     /// Takes over a queue whose endpoint is gone, until its completions can no longer be polled.
     void adopt(work_queue *orphan);
-    /// One endpoint more, or less, that completes here and whose flags choose what notifies.
-    void count_choosers(int change) { choosers_.fetch_add(change, std::memory_order_relaxed); }
+    /// One endpoint more, or less, with these flags completes here.
+    void count_choosers(DAT_COMPLETION_FLAGS flags, int change);
 
     bool takes(DAT_EVD_FLAGS stream) const { return (streams_ & stream) != 0; }
     transport::cq *cq() { return has_cq_ ? &cq_ : nullptr; }
     DAT_COUNT qlen() const { return qlen_.load(std::memory_order_relaxed); }
     DAT_EVD_FLAGS streams() const { return streams_; }
     DAT_EVD_STATE state() const;
+    /// What wakes a waiter: one of the CONFIG values of DAT_EVD_STATE.
+    DAT_EVD_STATE config() const;
     cno *notified_cno() const { return cno_.load(std::memory_order_acquire); }
 
 private:
@@ -154,7 +156,9 @@ private:
     std::atomic<bool> waitable_{true};
     std::atomic<bool> aborted_{false};
     std::atomic<bool> overflowed_{false};
-    std::atomic<int> choosers_{0};
+    // Endpoints that choose by flags which of their completions here notify.
+    std::atomic<int> unsignalled_{0};
+    std::atomic<int> solicited_{0};
     osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
 };
 

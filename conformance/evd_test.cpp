@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <pthread.h>
+#include <utility>
 
 namespace conformance {
 namespace {
@@ -800,23 +801,28 @@ TEST_CASE("EVD-34: where an endpoint's flags choose what notifies, a threshold o
     const auto wait_for_two = [&](DAT_EVD_HANDLE evd) {
         return dat_evd_wait(evd, 0, 2, &event, &more);
     };
-    const auto only_one = [&](end &side, DAT_EVD_HANDLE evd, DAT_EVD_HANDLE other) {
+    const auto config = [](DAT_EVD_HANDLE evd) { return evd_param(evd).evd_state & 0x30; };
+    const auto only_one = [&](end &side, DAT_EVD_HANDLE evd, DAT_EVD_HANDLE other, int why) {
+        CHECK(config(evd) == why);
+        CHECK(config(other) == DAT_EVD_STATE_CONFIG_THRESHOLD);
         CHECK(same_type(wait_for_two(evd), DAT_INVALID_STATE));
         CHECK(same_outcome(dat_evd_wait(evd, 0, 1, &event, &more), DAT_TIMEOUT_EXPIRED));
         CHECK(same_outcome(wait_for_two(other), DAT_TIMEOUT_EXPIRED));
         MUST(side.free_ep());
         CHECK(same_outcome(wait_for_two(evd), DAT_TIMEOUT_EXPIRED));
+        CHECK(config(evd) == DAT_EVD_STATE_CONFIG_THRESHOLD);
     };
-    for (DAT_COMPLETION_FLAGS flag :
-         {DAT_COMPLETION_SOLICITED_WAIT_FLAG, DAT_COMPLETION_UNSIGNALLED_FLAG}) {
+    for (const auto &[flag, why] :
+         {std::pair{DAT_COMPLETION_SOLICITED_WAIT_FLAG, DAT_EVD_STATE_CONFIG_SOLICITED},
+          std::pair{DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_EVD_STATE_CONFIG_NOTIFY}}) {
         attr.recv_completion_flags = flag;
         end side(ia, options);
-        only_one(side, side.recv_evd, side.request_evd);
+        only_one(side, side.recv_evd, side.request_evd, why);
     }
     attr.recv_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
     attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
     end side(ia, options);
-    only_one(side, side.request_evd, side.recv_evd);
+    only_one(side, side.request_evd, side.recv_evd, DAT_EVD_STATE_CONFIG_NOTIFY);
     CHECK(same_outcome(wait_for_two(plain.recv_evd), DAT_TIMEOUT_EXPIRED));
 }
 
