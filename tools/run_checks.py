@@ -47,6 +47,11 @@ WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # libdat2 is not ours to sanitize.
 REPEATABLE = (*WITHOUT_MACHINE, "--no-suite", "abi", "--no-suite", "gen", "--no-suite", "layers",
               "--no-suite", "tools", "--no-suite", "system-libdat2")
+# Of ./check, for its time: the client steps run these programs anyway,
+ELSEWHERE = ("--no-suite", "clients-smoke")
+# and the long rounds the rest of these in sanitized builds.
+LEFT_TO_FULL = (*ELSEWHERE, "--no-suite", "nonthreadsafe", "--no-suite", "reloaded",
+                  "--no-suite", "conformance-runner")
 STEP_SECONDS = 4 * 3600  # a step that takes longer hangs
 
 ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
@@ -388,18 +393,20 @@ def steps() -> list[Step]:
     table = [
         Step("licences", "an SPDX line in every file", licence_lines, "quick"),
         Step("machine", "the virtual machine with RDMA devices can run", machine),
-        Step("gcc", "gcc, warnings are errors; all tests", tests("gcc", *WITHOUT_ROUNDS), "quick"),
+        Step("gcc", "gcc, warnings are errors; all tests",
+             tests("gcc", *WITHOUT_ROUNDS, *ELSEWHERE), "quick"),
         Step("clients-ours", "Debian's DAT programs, our libdat2", clients("gcc", "ours", "@short")),
         Step("clients-debian", "some of them with Debian's libdat2",
              clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
         Step("clang", "clang with -Wthread-safety compiles libraries and programs",
              lambda step: compile_tree(step, "clang", "quickstart")),
         Step("asan", "address and undefined-behaviour sanitizers; tests that run our code",
-             tests("asan", *REPEATABLE)),
+             tests("asan", *REPEATABLE, *LEFT_TO_FULL)),
         Step("asan-clients", "DAT programs on sanitized libraries",
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix,dapltest-L")),
         Step("tsan", "thread sanitizer; unit and port tests",
-             tests("tsan", *REPEATABLE, "--no-suite", "clients", "--no-suite", "conformance")),
+             tests("tsan", *REPEATABLE, *LEFT_TO_FULL, "--no-suite", "clients",
+                   "--no-suite", "conformance")),
         Step("windows", "libraries for Windows; their tests, run by Wine", windows),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("gcc", "--suite", "vm-rounds"), "long"),
