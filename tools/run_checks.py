@@ -47,11 +47,11 @@ WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # libdat2 is not ours to sanitize.
 REPEATABLE = (*WITHOUT_MACHINE, "--no-suite", "abi", "--no-suite", "gen", "--no-suite", "layers",
               "--no-suite", "tools", "--no-suite", "system-libdat2")
-# Of ./check, for its time: the client steps run these programs anyway,
+# What steps of their own run, and more.
 ELSEWHERE = ("--no-suite", "clients-smoke")
-# and the long rounds the rest of these in sanitized builds.
+# What sanitized builds leave to --full, for the time it takes.
 LEFT_TO_FULL = (*ELSEWHERE, "--no-suite", "nonthreadsafe", "--no-suite", "reloaded",
-                  "--no-suite", "conformance-runner")
+                "--no-suite", "conformance-runner")
 STEP_SECONDS = 4 * 3600  # a step that takes longer hangs
 
 ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
