@@ -1087,40 +1087,55 @@ TEST_SUITE("waiting")
             return;
         node n;
         connected_pair p(n);
-        constexpr DAT_UINT64 rounds = 500;
-        std::atomic<DAT_UINT64> waited{0};
+        std::atomic<DAT_UINT64> waits{0};
         std::atomic<bool> stop{false};
-        std::thread looker([&] {
-            while (!stop)
-                transport::dapls_ib_completion_notify(p.b.recv_cq); // the service thread looks
-        });
-        std::thread sender([&] {
-            for (DAT_UINT64 i = 0; i < rounds && !stop; ++i) {
-                while (waited == i && !stop)
-                    std::this_thread::yield();
+        char in[8];
+        const auto woken_each_time = [&](DAT_UINT64 rounds, auto bring) {
+            std::thread bringer([&] {
+                for (DAT_UINT64 i = 0; i < rounds && !stop; ++i) {
+                    while (waits == i && !stop)
+                        std::this_thread::yield();
+                    bring(i);
+                    (void)p.a.sent();
+                }
+            });
+            bool woken = true;
+            for (DAT_UINT64 i = 0; i < rounds && woken; ++i) {
+                ++waits;
+                completion got;
+                const osd::deadline too_late = osd::deadline::after_us(20'000'000);
+                while (!transport::dapls_ib_completion_poll(p.b.recv_cq, got))
+                    (void)transport::dapls_ib_cq_wait(p.b.recv_cq, too_late);
+                woken = !too_late.has_passed();
+            }
+            stop = true;
+            bringer.join();
+            return woken;
+        };
+        SUBCASE("the service thread")
+        {
+            std::thread asker([&] {
+                while (!stop)
+                    transport::dapls_ib_completion_notify(p.b.recv_cq);
+            });
+            CHECK(woken_each_time(500, [&](DAT_UINT64 i) {
+                (void)p.b.recv(in, 8, i);
                 std::this_thread::sleep_for(std::chrono::microseconds(100 + i % 100));
                 (void)p.a.send("a", 1, i);
-                (void)p.a.sent();
-            }
-        });
-        auto completes = [&] {
-            completion got;
-            const osd::deadline too_late = osd::deadline::after_us(20'000'000);
-            while (!transport::dapls_ib_completion_poll(p.b.recv_cq, got))
-                (void)transport::dapls_ib_cq_wait(p.b.recv_cq, too_late);
-            return !too_late.has_passed();
-        };
-        char in[8];
-        bool woken = true;
-        for (DAT_UINT64 i = 0; i < rounds && woken; ++i) {
-            REQUIRE(p.b.recv(in, 8, i).ok());
-            ++waited;
-            woken = completes();
+            }));
+            asker.join();
         }
-        stop = true;
-        looker.join();
-        sender.join();
-        CHECK(woken);
+        SUBCASE("who posts a receive for what has come")
+        {
+            CHECK(woken_each_time(3000, [&](DAT_UINT64 i) {
+                (void)p.a.send("a", 1, i);
+                const osd::deadline then =
+                    osd::deadline::after_us(static_cast<DAT_TIMEOUT>(i % 50));
+                while (!then.has_passed()) {
+                }
+                (void)p.b.recv(in, 8, i);
+            }));
+        }
     }
 
     TEST_CASE("an idle adapter sleeps")
