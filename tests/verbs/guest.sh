@@ -73,8 +73,7 @@ ofed() {
     local -a suite=(env LD_LIBRARY_PATH="${provider%/*}" DAT_OVERRIDE="$conf"
         "$build/conformance/dapl-conformance" --ia "ofed-$device" --keep-loaded librdmacm.so.1
         --jobs 3 --timeout 60 --waivers "$source/conformance/waivers/ofed-$device.json")
-    local -a cases=(--case "${1:-*}")
-    local -a card=(--json "$out/$device-ofed.json")
+    local -a cases=(--case "${1:-*}") card=(--json "$out/$device-ofed.json")
     "${suite[@]}" "${cases[@]}" "${card[@]}" --html "$out/$device-ofed.html" && return
     local -a again
     mapfile -t again < <(python3 - "${card[1]}" <<'PYTHON'
