@@ -225,6 +225,44 @@ TEST_CASE("a peer that none of the farewells reached is told when it asks")
     CHECK(is(b.next(), connection_event::disconnected));
 }
 
+TEST_CASE("a farewell that is lost is repeated, though its queue pair and its device go")
+{
+    inproc_network network;
+    settings how = inside(network);
+    how.keepalive_ms = 100;
+    host there(how);
+    end b(there);
+    for (bool disconnects : {false, true}) {
+        CAPTURE(disconnects);
+        {
+            host here(how);
+            end a(here);
+            REQUIRE(establish(a, b));
+            std::this_thread::sleep_for(std::chrono::milliseconds(20)); // nothing is owed any more
+            network.lose(1);
+            if (disconnects)
+                a.pair.disconnect(true);
+        }
+        CHECK(is(b.next(), connection_event::disconnected));
+        REQUIRE(there.hca.reset_pair(b.pair));
+    }
+}
+
+TEST_CASE("a device whose peers do not answer closes nevertheless")
+{
+    inproc_network network;
+    host there(inside(network));
+    end b(there);
+    {
+        host here(inside(network));
+        end a(here);
+        REQUIRE(establish(a, b));
+        network.lose(UINT32_MAX);
+    }
+    network.lose(0);
+    CHECK(is(b.next(), connection_event::broken));
+}
+
 TEST_CASE_FIXTURE(fixture, "a timer that fires while its queue pair is freed does nothing")
 {
     std::uint64_t free_number = 0;

@@ -36,6 +36,10 @@ bool inproc_network::deliver(const net_address &from, const net_address &to,
                              const out_packet &packet)
 {
     osd::lock_guard hold(lock_);
+    if (lost_next_.load() != 0) {
+        lost_next_.fetch_sub(1);
+        return true;
+    }
     for (inproc_io *each : ends_)
         if (each != nullptr && each->address() == to)
             return each->put(from, packet), true;

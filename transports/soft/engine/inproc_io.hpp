@@ -4,6 +4,7 @@
 
 #include "net.hpp"
 
+#include <atomic>
 #include <cstdint>
 
 namespace soft_hca {
@@ -17,12 +18,15 @@ public:
     void detach(inproc_io &end);
     /// False when nobody has this address.
     bool deliver(const net_address &from, const net_address &to, const out_packet &packet);
+    /// The next ones are lost on the way.
+    void lose(std::uint32_t count) { lost_next_.store(count); }
 
 private:
     static constexpr std::uint32_t capacity = 64;
     osd::mutex lock_;
     inproc_io *ends_[capacity] OSD_GUARDED_BY(lock_) = {};
     std::uint16_t next_port_ OSD_GUARDED_BY(lock_) = 1;
+    std::atomic<std::uint32_t> lost_next_{0};
 };
 
 class inproc_io final : public packet_io {

@@ -119,9 +119,12 @@ bool queue_pair::renew()
 void queue_pair::cut()
 {
     if (connected())
-        send_close(osd::now_ns());
+        close({}, osd::now_ns());
     else if (state_ == state::connecting || state_ == state::accepting)
         send_close(osd::now_ns());
+    if (closes_left_ != 0)
+        home->leave({peer_, make_base(packet_kind::close, tx_.next()), closing_, tag_, closes_left_,
+                     close_due_});
     state_ = state::idle; // nothing is flushed
     sends_.clear();
     receives_.clear();

@@ -14,8 +14,6 @@ namespace {
 constexpr std::uint32_t first_handshake_us = 20'000;
 constexpr std::uint32_t longest_handshake_us = 500'000;
 constexpr std::uint32_t refused_again_us = 10'000;
-constexpr std::uint32_t close_attempts = 6;
-constexpr std::int64_t close_again_ns = 20'000'000;
 
 std::int64_t ms(std::uint32_t count)
 {

@@ -142,6 +142,7 @@ int shard::open(device &of, const settings &how, std::uint32_t index)
 void shard::close()
 {
     if (thread_.running()) {
+        farewells_.wait_heard();
         stopping_.store(true);
         kick();
         thread_.join();
@@ -191,6 +192,13 @@ void shard::remove(queue_pair &pair) OSD_UNCHECKED
     }
     take_token(); // nobody is inside any more
     token_.unlock();
+}
+
+void shard::leave(const farewell &last)
+{
+    farewells_.add(last);
+    if (last.due_ns < wakes_ns_.load())
+        kick();
 }
 
 void *shard::receiver_of(std::uint32_t id) const
@@ -275,8 +283,11 @@ void shard::take_packet(const std::uint8_t *bytes, std::size_t size, const net_a
     if (!parse(bytes, size, p) || p.base.kind == packet_kind::request)
         return;
     queue_pair *pair = find(p.base.to);
-    if (pair == nullptr)
-        return answer_stranger(p, from, now);
+    if (pair == nullptr) {
+        if (!farewells_.take(p, from, *io_))
+            answer_stranger(p, from, now);
+        return;
+    }
     switch_to(pair, now);
     pair->receive(p, from, bytes, size, now);
 }
@@ -331,8 +342,10 @@ void shard::take_bounces(std::int64_t now) OSD_UNCHECKED
         if (!parse_base_only(b.bytes, b.size, quoted.base))
             continue;
         queue_pair *pair = find(quoted.base.from);
-        if (pair == nullptr)
+        if (pair == nullptr) {
+            farewells_.bounce(b.to, quoted.base);
             continue;
+        }
         pair->enter();
         pair->bounce(b, quoted.base, now);
         pair->leave();
@@ -378,6 +391,7 @@ void shard::run_timers(std::int64_t now) OSD_UNCHECKED
             pair->leave();
         }
     });
+    farewells_.repeat(now, *io_);
     if (now >= slow_due_ns_)
         run_slow_timers(now);
 }
@@ -398,7 +412,7 @@ void shard::run_slow_timers(std::int64_t now) OSD_UNCHECKED
 
 std::int64_t shard::next_due()
 {
-    std::int64_t due = io_->due_ns();
+    std::int64_t due = std::min(io_->due_ns(), farewells_.due_ns());
     timing_.visit([this, &due](std::uint32_t slot) {
         if (const queue_pair *pair = pairs_[slot].load(std::memory_order_acquire))
             due = std::min(due, pair->due_ns.load());

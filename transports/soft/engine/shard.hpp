@@ -7,6 +7,7 @@
 #pragma once
 
 #include "completion_queue.hpp"
+#include "farewells.hpp"
 #include "packet_io.hpp"
 #include "queue_pair.hpp"
 #include "settings.hpp"
@@ -46,6 +47,8 @@ public:
     }
     /// The receiver of the pair with this id, or null when it is gone. Any thread.
     void *receiver_of(std::uint32_t id) const;
+    /// What a queue pair that goes has told its peer; repeated as long as it must be.
+    void leave(const farewell &last);
     /// Whoever was inside a queue pair has left it.
     void pass_all();
 
@@ -196,6 +199,8 @@ private:
     osd::mutex slots_lock_;
     std::atomic<std::uint32_t> slots_used_{0}; ///< all slots in use are before it
     std::atomic<std::uint32_t> alive_{0};
+
+    farewells farewells_;
 
     bit_set deferred_;
     bit_set owing_;  ///< acks
