@@ -336,21 +336,10 @@ status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const pri
 
 evd *endpoint::connect_timed_out()
 {
-    user_of<evd> target;
-    bool stored = false;
-    {
-        osd::lock_guard hold(lock_);
-        if (state() != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
-            return nullptr;
-        state_.store(DAT_EP_STATE_DISCONNECTED, std::memory_order_release);
-    }
-    transport::dapls_ib_disconnect_clean(qp_); // what has come by then comes before the event
-    {
-        osd::lock_guard hold(lock_);
-        target = user_of<evd>(connect_evd_.get());
-        stored = store_event(target.get(), DAT_CONNECTION_EVENT_TIMED_OUT, {});
-    }
-    return to_notify(std::move(target), stored);
+    news outcome;
+    return end_from_above(DAT_CONNECTION_EVENT_TIMED_OUT, outcome)
+               ? to_notify(std::move(outcome.target), outcome.stored)
+               : nullptr;
 }
 
 /// For the timer thread. An event that found no room is told on the async EVD instead.
@@ -586,17 +575,29 @@ void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &da
         tell(outcome);
 }
 
-void endpoint::operation_failed()
+/// An end that the port has not told of. False when the connection has ended already.
+bool endpoint::end_from_above(DAT_EVENT_NUMBER event, news &made)
 {
     {
         osd::lock_guard hold(lock_);
-        if (!enter_state_after(DAT_CONNECTION_EVENT_BROKEN, {}))
-            return;
+        if (!enter_state_after(event, {}))
+            return false;
     }
     transport::dapls_ib_disconnect_clean(qp_); // what has come by then comes before the event
+    osd::lock_guard hold(lock_);
+    made.target = user_of<evd>(connect_evd_.get());
+    made.stored = store_event(made.target.get(), event, {});
+    return true;
+}
+
+void endpoint::operation_failed()
+{
+    news outcome;
+    if (!end_from_above(DAT_CONNECTION_EVENT_BROKEN, outcome))
+        return;
     {
         osd::lock_guard hold(lock_);
-        failure_stored_ = store_event(connect_evd_.get(), DAT_CONNECTION_EVENT_BROKEN, {});
+        failure_stored_ = outcome.stored;
     }
     if (!ia->timers.arm(failure_, osd::deadline::passed()))
         dapl_log(DAPL_DBG_TYPE_ERR, "EP %p: no thread to wake who waits for connection events",

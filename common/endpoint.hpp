@@ -108,6 +108,7 @@ public:
 private:
     struct news;
     bool note(DAT_EVENT_NUMBER event, const private_data &data, news &made) OSD_EXCLUDES(lock_);
+    bool end_from_above(DAT_EVENT_NUMBER event, news &made) OSD_EXCLUDES(lock_);
     void tell(const news &noted) OSD_EXCLUDES(lock_);
     status begin_connect(const connect_request &wanted, news &outcome)
         OSD_EXCLUDES(control_, lock_);

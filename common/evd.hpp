@@ -74,13 +74,13 @@ public:
     DAT_COUNT qlen() const { return qlen_.load(std::memory_order_relaxed); }
     DAT_EVD_FLAGS streams() const { return streams_; }
     DAT_EVD_STATE state() const;
-    /// What wakes a waiter: one of the CONFIG values of DAT_EVD_STATE.
-    DAT_EVD_STATE config() const;
     cno *notified_cno() const { return cno_.load(std::memory_order_acquire); }
 
 private:
     enum class claim : std::uint32_t { free, dequeuing, waiting };
 
+    /// What wakes a waiter: one of the CONFIG values of DAT_EVD_STATE.
+    DAT_EVD_STATE config() const;
     bool claim_for_dequeue();
     bool contend(claim wanted) OSD_COLD;
     void give_up_claim() { claim_.store(claim::free, std::memory_order_release); }
