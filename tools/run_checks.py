@@ -8,9 +8,11 @@ kept in .check/, a file for each step.
 """
 
 import argparse
+import configparser
 import dataclasses
 import datetime
 import fnmatch
+import functools
 import json
 import os
 import pathlib
@@ -24,6 +26,7 @@ from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORK = ROOT / ".check"
+QUICKSTART = ROOT / "build"
 STATE = WORK / "full-state.json"
 FULL_LOG = WORK / "full.log"
 ADAPTER = "ofi-lo"
@@ -73,17 +76,18 @@ class Build:
     run_times: tuple[str, ...] = ()  # to preload into programs that are not ours
     patience: int = 3  # factor on the tests' time limits; the machine may be busy
     fixed_addresses: bool = False  # sanitizers' shadow memory has no room for every layout
+    complete: bool = True  # everything is built, not just what the tests that are run need
 
 
 # Less than half the time, since the headers take most of it; clang sees every file by itself.
 TOGETHER = ("-Dunity=on", "-Dunity_size=100")
 
 BUILDS = {
-    "gcc": Build(options=("-Dwerror=true", *TOGETHER)),
-    "clang": Build(options=("-Dwerror=true", "-Dbuildtype=debug", "-Dplain_variants=false"),
+    "gcc": Build(options=TOGETHER),
+    "clang": Build(options=("-Dbuildtype=debug", "-Dplain_variants=false"),
                    compiler=("clang", "clang++")),
     "asan": Build(
-        options=("-Db_sanitize=address,undefined", "-Doptimization=1",
+        options=("-Db_sanitize=address,undefined", "-Doptimization=0",
                  "-Dbenchmarks=false", "-Dplain_variants=false", *TOGETHER),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
@@ -92,9 +96,10 @@ BUILDS = {
         run_times=("libasan.so", "libubsan.so"),
         patience=8,
         fixed_addresses=True,
+        complete=False,
     ),
     "tsan": Build(
-        options=("-Db_sanitize=thread", "-Doptimization=1",
+        options=("-Db_sanitize=thread", "-Doptimization=0",
                  "-Dbenchmarks=false", "-Dplain_variants=false", "-Dports=libfabric,soft",
                  *TOGETHER),
         environment=(
@@ -103,6 +108,7 @@ BUILDS = {
         run_times=("libtsan.so",),
         patience=15,
         fixed_addresses=True,
+        complete=False,
     ),
     "windows": Build(
         options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini", *TOGETHER),
@@ -111,14 +117,31 @@ BUILDS = {
     "windows-threads": Build(
         options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini",
                  f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini",
-                 "-Dplain_variants=false", "-Doptimization=1", *TOGETHER),
+                 "-Dplain_variants=false", "-Doptimization=0", *TOGETHER),
         environment=WINE,
     ),
 }
 
 
 def build_dir(name: str) -> pathlib.Path:
-    return WORK / name
+    """Where a build is. What ./quickstart has built need not be built again."""
+    return QUICKSTART if name == "gcc" and quickstart_fits() else WORK / name
+
+
+@functools.cache
+def quickstart_fits() -> bool:
+    """Whether ./quickstart was here, and its build is one by gcc with our options and no others."""
+    given = configparser.ConfigParser(interpolation=None)
+    if not given.read(QUICKSTART / "meson-private/cmd_line.txt"):
+        return False
+    wanted = BUILDS["gcc"]
+    targets = json.loads((QUICKSTART / "meson-info/intro-targets.json").read_text())
+    sources = [source for target in targets for source in target["target_sources"]]
+    words = {word for source in sources if source.get("language") == "cpp"
+             for word in source["compiler"]}
+    compilers = {os.path.realpath(program) for word in words if (program := shutil.which(word))}
+    return (dict(given["options"]) == dict(option[2:].split("=") for option in wanted.options)
+            and os.path.realpath(shutil.which(wanted.compiler[1]) or "") in compilers)
 
 
 def fixed(command: list[str], build: Build) -> list[str]:
@@ -131,8 +154,7 @@ def fixed(command: list[str], build: Build) -> list[str]:
     return [*prefix, *command]
 
 
-def compile_tree(step: "Running", name: str, target: str = "all") -> None:
-    """Configure once, then bring the build up to date; counts as one check."""
+def configure(step: "Running", name: str) -> pathlib.Path:
     build = BUILDS[name]
     folder = build_dir(name)
     if not (folder / "build.ninja").exists():
@@ -140,6 +162,12 @@ def compile_tree(step: "Running", name: str, target: str = "all") -> None:
                        "CC": build.compiler[0], "CXX": build.compiler[1]}
         if step.run([MESON, "setup", str(folder), str(ROOT), *build.options], environment) != 0:
             raise StepFailed(f"{name}: meson setup")
+    return folder
+
+
+def compile_tree(step: "Running", name: str, target: str = "all") -> None:
+    """Configure once, then bring the build up to date; counts as one check."""
+    folder = configure(step, name)
     if step.run(["ninja", "-C", str(folder), target]) != 0:
         raise StepFailed(f"{name}: build")
     step.outcome.passed += 1
@@ -250,11 +278,13 @@ def last_line(path: pathlib.Path) -> str:
 
 def meson_tests(step: Running, name: str, *more: str) -> None:
     """Run a build's tests and count them from Meson's own record."""
-    compile_tree(step, name)
     build = BUILDS[name]
-    command = [MESON, "test", "--no-rebuild", "-C", str(build_dir(name)), "--print-errorlogs",
+    command = [MESON, "test", "-C", str(configure(step, name)), "--print-errorlogs",
                "--num-processes", "6",  # they mostly wait
                "--timeout-multiplier", str(build.patience), *more]
+    if build.complete:
+        compile_tree(step, name)
+        command.append("--no-rebuild")
     record = build_dir(name) / "meson-logs/testlog.json"
     record.unlink(missing_ok=True)
     status = step.run(fixed(command, build), dict(build.environment))
@@ -283,7 +313,7 @@ def count_tests(step: Running, record: pathlib.Path) -> int:
 def client_rounds(step: Running, name: str, whose: str, selection: str, rounds: int = 1,
                   adapter: str = ADAPTER, more: tuple[str, ...] = ()) -> None:
     """Debian's programs over an adapter of ours, with the libdat2 of that build or the system's."""
-    compile_tree(step, name)
+    compile_tree(step, name, "for-clients")
     build, folder = BUILDS[name], build_dir(name)
     libdat2 = folder / "dat"
     if whose == "debian":
