@@ -61,6 +61,7 @@ struct features {
     bool cq_resize = false;      ///< CQs change their depth while they are used: cq_resize
     bool immediate_data = false; ///< post_extended: RDMA writes that carry 32 bits to a receive
     bool atomics = false;        ///< post_extended: fetch-and-add, compare-and-swap
+    bool direct_event = false;   ///< what is at hand becomes an event at once: completion_take
     bool direct_post = false;    ///< [port] DAT triplets go to the device as they are
     bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
     bool inline_send = false;    ///< [port] short messages travel inside the work request
@@ -284,6 +285,13 @@ struct dapls_ib : Types {
     //   successes unless they were posted with DAT_COMPLETION_SUPPRESS_FLAG. Hot. One thread at a
     //   time per cq.
 
+    /// [direct_event] Takes the oldest completion if it is plain and at hand: it is a success
+    /// without immediate data, of what was not posted with post_srq_recv, and nothing has to be
+    /// called to get at it. Stores its work request and, of a receive, the bytes received. False
+    /// says nothing: completion_poll is asked next. Hot; together with completion_poll one thread
+    /// at a time per cq.
+    static bool dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &) { return false; }
+
     // void dapls_ib_completion_notify(cq &)
     //   Asks for one dapl_evd_dto_callback after the next completion is added. Whether it also
     //   fires for completions already there is up to the port: the caller polls again after it.
@@ -472,6 +480,7 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_cq_alloc, status (*)(hca &, cq &, evd &, DAT_COUNT &));
     DAPLS_IB_OP(dapls_ib_cq_free, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_completion_poll, bool (*)(cq &, completion &));
+    DAPLS_IB_OP(dapls_ib_completion_take, bool (*)(cq &, work_request *&, DAT_UINT32 &));
     DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, osd::deadline));
     DAPLS_IB_OP(dapls_ib_cq_wakeup, void (*)(cq &));

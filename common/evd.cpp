@@ -127,16 +127,81 @@ bool evd::take_stored(DAT_EVENT &event)
     return false;
 }
 
+bool evd::take(DAT_EVENT &event)
+{
+    if ((stored_.load() & ~rearm) != 0)
+        return take_stored(event);
+    return has_cq_ && take_completion(event);
+}
+
+bool evd::take_completion(DAT_EVENT &event)
+{
+    completion done;
+    while (transport::dapls_ib_completion_poll(cq_, done))
+        if (convert(done, event))
+            return true;
+    if (orphans_.load(std::memory_order_acquire) == nullptr)
+        return false;
+    drop_orphans();
+    return take_stored(event);
+}
+
+DAT_RETURN evd::dequeue_contended(DAT_EVENT &event)
+{
+    if (!contend(claim::dequeuing))
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER).code();
+    return dequeue_claimed(event);
+}
+
 /// The rest of a dequeue that is not a matter of the CQ alone. The claim is given up before the CNO
 /// is told, because its agent may take events.
-bool evd::dequeue_stored(DAT_EVENT &event)
+DAT_RETURN evd::dequeue_stored(DAT_EVENT &event)
 {
     const bool armed = (stored_.load() & rearm) == 0;
     const bool taken = take(event);
     give_up_claim();
     if (!armed)
         trigger_if_pending();
-    return taken;
+    return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
+}
+
+/// The rest of one for which no completion was at hand.
+DAT_RETURN evd::dequeue_rest(DAT_EVENT &event)
+{
+    completion done;
+    if (transport::dapls_ib_completion_poll(cq_, done))
+        return dequeue_found(done, event);
+    if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
+        return dequeue_orphaned(event);
+    give_up_claim();
+    return DAT_QUEUE_EMPTY;
+}
+
+DAT_RETURN evd::dequeue_found(const completion &done, DAT_EVENT &event)
+{
+    const bool taken = convert(done, event) || take_completion(event);
+    give_up_claim();
+    return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
+}
+
+/// The rest of one that found a success which convert_plain did not take.
+DAT_RETURN evd::dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event)
+{
+    return dequeue_found({done, length, DAT_DTO_SUCCESS, false, 0, nullptr}, event);
+}
+
+/// The rest of one that found the CQ empty with orphans about.
+DAT_RETURN evd::dequeue_orphaned(DAT_EVENT &event)
+{
+    drop_orphans();
+    const bool taken = take_stored(event);
+    give_up_claim();
+    return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
+}
+
+bool evd::convert(const completion &done, DAT_EVENT &event)
+{
+    return convert_plain(done, event) || convert_unusual(done, event);
 }
 
 /// The queue that stands for the endpoint: of a shared receive, that of who took it. Null when it
@@ -191,22 +256,41 @@ DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
 {
     if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
         drop_staged_orphans();
-    DAT_COUNT have = stored();
     completion done;
-    while (have < wanted && has_cq_ && staged_.room() != 0 &&
-           transport::dapls_ib_completion_poll(cq_, done)) {
-        if (owner_of(done) == nullptr) {
-            // In post order: a queue with its last one retired may be deleted.
-            drop_staged_orphans();
-            have = stored();
-            retire(done);
-            continue;
-        }
-        staged_.push(done);
-        stored_.fetch_add(1);
-        ++have;
+    while (stored() < wanted && has_cq_ && staged_.room() != 0 &&
+           transport::dapls_ib_completion_poll(cq_, done))
+        stage(done);
+    return stored();
+}
+
+void evd::stage(const completion &done)
+{
+    if (owner_of(done) == nullptr) {
+        // In post order: a queue with its last one retired may be deleted.
+        drop_staged_orphans();
+        retire(done);
+        return;
     }
-    return have;
+    staged_.push(done);
+    stored_.fetch_add(1);
+}
+
+/// All that is there, where it is likely that nothing is.
+OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest()
+{
+    if (stored_.load() != 0 || orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
+        return count_up_to(INT_MAX);
+    completion done;
+    if (!transport::dapls_ib_completion_poll(cq_, done)) [[likely]]
+        return 0;
+    const completion found = done;
+    return count_staging(found);
+}
+
+DAT_COUNT evd::count_staging(const completion &done)
+{
+    stage(done);
+    return count_up_to(INT_MAX);
 }
 
 namespace {
@@ -457,18 +541,72 @@ bool evd::contend(claim wanted)
     return true;
 }
 
-status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore)
+/// An adapter that closes waits until we are out: `users` says that we are in.
+OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                                   DAT_COUNT &nmore)
 {
-    user_of<evd> stay(this); // an adapter that closes waits until we are out
-    if (!contend(claim::waiting))
-        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
-    status answer = threshold == 1 ? success : check_threshold(threshold);
-    if (answer.ok())
-        answer = wait_claimed(timeout_us, threshold, event, nmore);
+    users.fetch_add(1, std::memory_order_relaxed);
+    if (!try_claim(claim::waiting)) [[unlikely]]
+        return wait_contended(timeout_us, threshold, event, nmore);
+    if (threshold != 1 || !take_at_once(event))
+        return wait_slowly(timeout_us, threshold, event, nmore);
+    nmore = count_rest();
+    return leave_wait(success);
+}
+
+status evd::wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                           DAT_COUNT &nmore)
+{
+    if (contend(claim::waiting))
+        return wait_slowly(timeout_us, threshold, event, nmore);
+    users.fetch_sub(1, std::memory_order_release);
+    return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+}
+
+status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                        DAT_COUNT &nmore)
+{
+    const status checked = threshold == 1 ? success : check_threshold(threshold);
+    return leave_wait(checked.ok() ? wait_claimed(timeout_us, threshold, event, nmore) : checked);
+}
+
+OSD_ALWAYS_INLINE status evd::leave_wait(status answer)
+{
     give_up_claim();
     if (notified_cno() != nullptr) [[unlikely]]
         trigger_if_pending(); // events that came while we were here spared the CNO
+    users.fetch_sub(1, std::memory_order_release);
     return answer;
+}
+
+/// A waiter's first look, at the CQ alone. What it cannot take is left for the second.
+OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
+{
+    if (stored_.load() != 0 || !has_cq_ || !waitable_.load(std::memory_order_acquire) ||
+        overflowed_.load(std::memory_order_acquire)) [[unlikely]]
+        return false;
+    if constexpr (claims.direct_event) {
+        work_request *done;
+        DAT_UINT32 length;
+        if (!transport::dapls_ib_completion_take(cq_, done, length))
+            return false;
+        if (!convert_plain(*done, length, event)) [[unlikely]]
+            return stage_success(done, length), false;
+    } else {
+        completion done;
+        if (!transport::dapls_ib_completion_poll(cq_, done))
+            return false;
+        if (!convert_plain(done, event)) [[unlikely]] {
+            const completion unusual = done;
+            return stage(unusual), false;
+        }
+    }
+    return true;
+}
+
+void evd::stage_success(work_request *done, DAT_UINT32 length)
+{
+    stage({done, length, DAT_DTO_SUCCESS, false, 0, nullptr});
 }
 
 /// The length cannot change while the claim is held.
@@ -839,7 +977,7 @@ DAT_RETURN dapl_evd_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
         return status::error(DAT_INVALID_HANDLE).code();
     if (event == nullptr) [[unlikely]]
         return invalid_parameter(2).code();
-    return e->dequeue<Safety>(*event).code();
+    return e->dequeue<Safety>(*event);
 }
 template DAT_RETURN dapl_evd_dequeue<one_thread_per_object>(DAT_EVD_HANDLE, DAT_EVENT *);
 template DAT_RETURN dapl_evd_dequeue<any_thread>(DAT_EVD_HANDLE, DAT_EVENT *);

@@ -41,7 +41,7 @@ public:
     // --- the consumer's side ---
 
     template <class Safety>
-    status dequeue(DAT_EVENT &event) OSD_UNCHECKED;
+    DAT_RETURN dequeue(DAT_EVENT &event) OSD_UNCHECKED;
     status wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore);
     void set_waitable(bool waitable);
     void set_enabled(bool enabled);
@@ -81,8 +81,9 @@ private:
 
     /// What wakes a waiter: one of the CONFIG values of DAT_EVD_STATE.
     DAT_EVD_STATE config() const;
-    bool claim_for_dequeue();
+    bool try_claim(claim wanted);
     bool contend(claim wanted) OSD_COLD;
+    bool claim_for_dequeue() { return try_claim(claim::dequeuing) || contend(claim::dequeuing); }
     void give_up_claim() { claim_.store(claim::free, std::memory_order_release); }
 
     static bool merges(unsigned streams)
@@ -95,8 +96,17 @@ private:
     status resize_claimed(DAT_COUNT qlen);
     bool replace_posted(event_ring<DAT_EVENT> &with) OSD_EXCLUDES(producers_);
     DAT_COUNT stored() const { return static_cast<DAT_COUNT>(stored_.load() & ~(rearm | ordered)); }
+    DAT_RETURN dequeue_unclaimed(DAT_EVENT &event);
+    DAT_RETURN dequeue_claimed(DAT_EVENT &event);
+    DAT_RETURN dequeue_polling(DAT_EVENT &event);
+    DAT_RETURN dequeue_rest(DAT_EVENT &event) OSD_NOINLINE;
+    DAT_RETURN dequeue_contended(DAT_EVENT &event) OSD_COLD;
+    DAT_RETURN dequeue_stored(DAT_EVENT &event) OSD_COLD;
+    DAT_RETURN dequeue_found(const completion &done, DAT_EVENT &event) OSD_NOINLINE;
+    DAT_RETURN dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD;
+    DAT_RETURN dequeue_orphaned(DAT_EVENT &event) OSD_COLD;
     bool take(DAT_EVENT &event);
-    bool dequeue_stored(DAT_EVENT &event) OSD_COLD;
+    bool take_at_once(DAT_EVENT &event);
     bool take_completion(DAT_EVENT &event);
     bool has_posted() const;
     bool take_stored(DAT_EVENT &event) OSD_COLD;
@@ -109,6 +119,8 @@ private:
     bool is_early(const completion &done) const;
     bool stage_more();
     bool convert(const completion &done, DAT_EVENT &event);
+    bool convert_plain(const completion &done, DAT_EVENT &event);
+    bool convert_plain(const work_request &done, DAT_UINT32 length, DAT_EVENT &event);
     static bool is_plain(const completion &done);
     bool convert_unusual(const completion &done, DAT_EVENT &event) OSD_COLD;
     void convert_owned(const completion &done, endpoint &ep, DAT_EVENT &event);
@@ -116,9 +128,18 @@ private:
     static void retire(const completion &done);
     static endpoint *owner_of(const completion &done);
     DAT_COUNT count_up_to(DAT_COUNT wanted);
+    DAT_COUNT count_rest();
+    DAT_COUNT count_staging(const completion &done) OSD_COLD;
+    void stage(const completion &done) OSD_COLD;
+    void stage_success(work_request *done, DAT_UINT32 length) OSD_COLD;
     status check_threshold(DAT_COUNT threshold) const;
+    status wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                          DAT_COUNT &nmore) OSD_COLD;
+    status wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                       DAT_COUNT &nmore) OSD_NOINLINE;
     status wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                         DAT_COUNT &nmore);
+    status leave_wait(status answer);
     osd::wait_result sleep(osd::deadline until);
     void wake();
     void arm();
@@ -163,90 +184,107 @@ private:
 };
 
 // ------------------------------------------------------------------------------------ hot path
+//
+// What is rare is left to functions that finish the call, and to get there is a jump: they return
+// the bare code, and nothing has to be saved for their sake. What may stay in registers is copied
+// for them.
 
-OSD_ALWAYS_INLINE bool evd::claim_for_dequeue()
+OSD_ALWAYS_INLINE bool evd::try_claim(claim wanted)
 {
     claim seen = claim::free;
-    if (claim_.compare_exchange_strong(seen, claim::dequeuing, std::memory_order_acquire,
-                                       std::memory_order_relaxed)) [[likely]]
-        return true;
-    return contend(claim::dequeuing);
+    return claim_.compare_exchange_strong(seen, wanted, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
 }
 
-/// A success of one of the four operations that every transport has.
+/// A success without more to tell. Receives of a shared queue are sorted out by its owner: it has
+/// none.
 OSD_ALWAYS_INLINE bool evd::is_plain(const completion &done)
 {
-    if constexpr (claims.immediate_data || claims.atomics)
-        if (done.wr->operation > DAT_DTO_RECEIVE)
-            return false;
     if constexpr (claims.immediate_data)
         if (done.has_immediate)
-            return false;
-    if constexpr (claims.srq)
-        if (done.wr->queue->shared)
             return false;
     return done.status == DAT_DTO_SUCCESS;
 }
 
-OSD_ALWAYS_INLINE bool evd::convert(const completion &done, DAT_EVENT &event)
+/// Makes the event of a plain success. False, and nothing has happened, when its operation is an
+/// extended one, or its endpoint is gone.
+OSD_ALWAYS_INLINE bool evd::convert_plain(const work_request &done, DAT_UINT32 length,
+                                          DAT_EVENT &event)
 {
-    work_queue &queue = *done.wr->queue;
+    work_queue &queue = *done.queue;
     endpoint *ep = queue.owner.load(std::memory_order_relaxed);
-    if (!is_plain(done) || ep == nullptr) [[unlikely]]
-        return convert_unusual(done, event);
+    const bool extended =
+        (claims.immediate_data || claims.atomics) && done.operation > DAT_DTO_RECEIVE;
+    if (extended || ep == nullptr) [[unlikely]]
+        return false;
 
     auto &dto = event.event_data.dto_completion_event_data;
     event.event_number = DAT_DTO_COMPLETION_EVENT;
     event.evd_handle = static_cast<object *>(this);
     dto.ep_handle = ep;
-    dto.user_cookie = done.wr->cookie;
+    dto.user_cookie = done.cookie;
     dto.status = DAT_DTO_SUCCESS;
-    dto.operation = done.wr->operation;
-    dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? done.length : done.wr->length;
+    dto.operation = done.operation;
+    dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? length : done.length;
     dto.rmr_context = 0;
-    queue.retire(*done.wr);
+    queue.retire(done);
     return true;
 }
 
-OSD_ALWAYS_INLINE bool evd::take_completion(DAT_EVENT &event)
+OSD_ALWAYS_INLINE bool evd::convert_plain(const completion &done, DAT_EVENT &event)
 {
-    completion done;
-    while (transport::dapls_ib_completion_poll(cq_, done))
-        if (convert(done, event)) [[likely]]
-            return true;
-    if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]] {
-        drop_orphans();
-        return take_stored(event);
-    }
-    return false;
+    return is_plain(done) && convert_plain(*done.wr, done.length, event);
 }
 
-OSD_ALWAYS_INLINE bool evd::take(DAT_EVENT &event)
+OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_claimed(DAT_EVENT &event)
 {
-    if ((stored_.load() & ~rearm) != 0) [[unlikely]]
-        return take_stored(event);
-    return has_cq_ && take_completion(event);
+    if (stored_.load() != 0 || !has_cq_) [[unlikely]]
+        return dequeue_stored(event);
+    if constexpr (!claims.direct_event)
+        return dequeue_polling(event);
+    work_request *done;
+    DAT_UINT32 length;
+    if (!transport::dapls_ib_completion_take(cq_, done, length))
+        return dequeue_rest(event);
+    if (!convert_plain(*done, length, event)) [[unlikely]]
+        return dequeue_unusual(done, length, event);
+    give_up_claim();
+    return DAT_SUCCESS;
+}
+
+OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_polling(DAT_EVENT &event)
+{
+    completion done;
+    if (transport::dapls_ib_completion_poll(cq_, done)) {
+        if (!convert_plain(done, event)) [[unlikely]] {
+            const completion unusual = done;
+            return dequeue_found(unusual, event);
+        }
+        give_up_claim();
+        return DAT_SUCCESS;
+    }
+    if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
+        return dequeue_orphaned(event);
+    give_up_claim();
+    return DAT_QUEUE_EMPTY;
+}
+
+OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_unclaimed(DAT_EVENT &event)
+{
+    if (!try_claim(claim::dequeuing)) [[unlikely]]
+        return dequeue_contended(event);
+    return dequeue_claimed(event);
 }
 
 template <class Safety>
-OSD_ALWAYS_INLINE status evd::dequeue(DAT_EVENT &event)
+OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
 {
-    if constexpr (Safety::locks)
-        dequeuers_.lock();
-    status answer = queue_empty;
-    if (!claim_for_dequeue()) [[unlikely]] {
-        answer = status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
-    } else if (stored_.load() != 0) [[unlikely]] {
-        if (dequeue_stored(event))
-            answer = success;
+    if constexpr (Safety::locks) {
+        osd::lock_guard in_line(dequeuers_);
+        return dequeue_unclaimed(event);
     } else {
-        if (has_cq_ && take_completion(event))
-            answer = success;
-        give_up_claim();
+        return dequeue_unclaimed(event);
     }
-    if constexpr (Safety::locks)
-        dequeuers_.unlock();
-    return answer;
 }
 
 } // namespace dapl::DAPL_TRANSPORT

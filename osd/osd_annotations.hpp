@@ -25,3 +25,5 @@
 /// The hot path: inlined even where the compiler would rather not.
 #define OSD_ALWAYS_INLINE inline __attribute__((always_inline))
 #define OSD_COLD __attribute__((noinline, cold))
+/// Not rare, but what calls it shall stay small.
+#define OSD_NOINLINE __attribute__((noinline))

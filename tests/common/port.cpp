@@ -124,6 +124,21 @@ bool types::cq::poll(completion &done)
     return true;
 }
 
+bool types::cq::take(completion &done)
+{
+    {
+        const std::lock_guard hold(lock);
+        const std::uint32_t at = head.load(std::memory_order_relaxed);
+        if (at == tail.load(std::memory_order_relaxed))
+            return false;
+        const completion &oldest = ring[at % depth];
+        if (oldest.status != DAT_DTO_SUCCESS || oldest.has_immediate ||
+            static_cast<const wr *>(oldest.wr)->shared)
+            return false;
+    }
+    return poll(done);
+}
+
 osd::wait_result transport::dapls_ib_cq_wait(cq &queue, osd::deadline until)
 {
     queue.life.check("cq");
@@ -588,6 +603,7 @@ status transport::dapls_ib_post_srq_recv(srq &queue, wr &request, DAT_COUNT,
     if (const status answer = begin(op::post_recv); !answer.ok())
         return answer;
     request.flags = DAT_COMPLETION_DEFAULT_FLAG;
+    request.shared = true;
     return queue.posted.push(request)
                ? success
                : status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);

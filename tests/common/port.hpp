@@ -74,11 +74,14 @@ struct types {
         /// After a store, with no lock held: wakes, and calls back.
         void announce();
         bool poll(completion &done);
+        /// The oldest, if it is plain.
+        bool take(completion &done);
     };
     using qp = dapl::DAPL_TRANSPORT::qp;
     struct wr : work_request {
         DAT_COMPLETION_FLAGS flags;
         extended_operands operands;
+        bool shared = false; ///< posted with post_srq_recv, as all of its queue are
     };
     struct srq;
     struct cr {
@@ -173,6 +176,18 @@ struct transport : dapls_ib<types> {
         queue.life.check("cq");
         const lab::exclusive one(queue.polling, "two threads poll one cq at once");
         return queue.poll(done);
+    }
+
+    static bool dapls_ib_completion_take(cq &queue, work_request *&of, DAT_UINT32 &length)
+    {
+        queue.life.check("cq");
+        const lab::exclusive one(queue.polling, "two threads poll one cq at once");
+        completion done;
+        if (!queue.take(done))
+            return false;
+        of = done.wr;
+        length = done.length;
+        return true;
     }
 
     static void dapls_ib_completion_notify(cq &queue)

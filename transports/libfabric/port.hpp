@@ -266,7 +266,7 @@ struct hca {
 };
 
 // Slow halves of the hot operations.
-bool poll_aside(cq &, completion &);
+bool poll_aside(cq &, completion &) OSD_COLD;
 status send_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
                   DAT_COMPLETION_FLAGS);
 status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
@@ -369,7 +369,7 @@ struct transport : dapls_ib<ofi::types> {
 
 private:
     static bool plain(const fi_cq_data_entry &);
-    static bool poll_slowly(cq &, completion &);
+    static bool poll_aside(cq &, completion &);
     static ssize_t post(qp &, fid_ep *, wr &, DAT_DTOS operation, const DAT_LMR_TRIPLET &,
                         const DAT_RMR_TRIPLET *, std::uint64_t fi_flags);
 };
@@ -388,7 +388,7 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
 {
     c.consumer.enter();
     if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
-        return poll_slowly(c, done);
+        return poll_aside(c, done);
     if (c.head == c.count) {
         const ssize_t got = fi_cq_read(c.fid, c.taken, cq::batch);
         if (got == -FI_EAGAIN) {
@@ -396,13 +396,13 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
             return false;
         }
         if (got <= 0) [[unlikely]]
-            return poll_slowly(c, done);
+            return poll_aside(c, done);
         c.head = 0;
         c.count = static_cast<std::uint32_t>(got);
     }
     const fi_cq_data_entry &entry = c.taken[c.head];
     if (!plain(entry)) [[unlikely]]
-        return poll_slowly(c, done);
+        return poll_aside(c, done);
     ++c.head;
     done.wr = static_cast<wr *>(entry.op_context);
     done.length = static_cast<DAT_UINT32>(entry.len);
@@ -412,10 +412,14 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     return true;
 }
 
-inline bool transport::poll_slowly(cq &c, completion &done)
+OSD_ALWAYS_INLINE bool transport::poll_aside(cq &c, completion &done)
 {
     c.consumer.leave();
-    return ofi::poll_aside(c, done);
+    completion found; // `done` shall stay in registers
+    if (!ofi::poll_aside(c, found))
+        return false;
+    done = found;
+    return true;
 }
 
 OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, DAT_DTOS operation,

@@ -25,6 +25,21 @@ DAT_DTO_COMPLETION_STATUS dto_status(soft_hca::work_status status)
     return DAT_DTO_ERR_TRANSPORT;
 }
 
+bool transport::take(cq &c, completion &done)
+{
+    return c.queue.pop_to([&](const soft_hca::completion_record &record) {
+        auto *const request = static_cast<wr *>(record.of->context);
+        done.wr = request;
+        done.length = record.length;
+        done.status = dto_status(record.status);
+        done.has_immediate = record.has_immediate;
+        done.immediate = record.immediate;
+        done.receiver =
+            request->shared ? static_cast<work_queue *>(c.queue.receiver_of(record)) : nullptr;
+        return true;
+    });
+}
+
 status transport::dapls_ib_cq_alloc(hca &h, cq &c, evd &owner, DAT_COUNT &depth)
 {
     c.of = &h;

@@ -122,6 +122,7 @@ struct transport : dapls_ib<types> {
     // The hot path: shall not block, allocate, log or make an upcall.
 
     static bool dapls_ib_completion_poll(cq &, completion &);
+    static bool dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
     static void dapls_ib_completion_notify(cq &c)
     {
         c.queue.arm(soft_hca::completion_queue::interest::any);
@@ -137,6 +138,7 @@ struct transport : dapls_ib<types> {
                                          DAT_COMPLETION_FLAGS);
 
 private:
+    static bool take(cq &, completion &) OSD_NOINLINE;
     static void set_receive(wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
     static void set_segments(soft_hca::request &, DAT_COUNT segments, const DAT_LMR_TRIPLET *);
     static void set_remote(soft_hca::request &, const DAT_RMR_TRIPLET &);
@@ -251,25 +253,18 @@ inline status transport::dapls_ib_post_srq_recv(srq &s, wr &w, DAT_COUNT segment
 
 OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
 {
-    soft_hca::completion_record record;
-    if (!c.queue.pop(record)) {
-        c.queue.progress();
-        if (!c.queue.pop(record))
-            return false;
-    }
-    done.wr = static_cast<wr *>(record.of->context);
-    done.length = record.length;
-    done.status = record.status == soft_hca::work_status::success ? DAT_DTO_SUCCESS
-                                                                  : dto_status(record.status);
-    if constexpr (claims.immediate_data) {
-        done.has_immediate = record.has_immediate;
-        done.immediate = record.immediate;
-    }
-    if constexpr (claims.srq)
-        done.receiver = static_cast<wr *>(done.wr)->shared
-                            ? static_cast<work_queue *>(c.queue.receiver_of(record))
-                            : nullptr;
-    return true;
+    return (!c.queue.empty() || c.queue.progress()) && take(c, done);
+}
+
+OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_take(cq &c, work_request *&of,
+                                                           DAT_UINT32 &length)
+{
+    return c.queue.pop_to([&](const soft_hca::completion_record &record) {
+        auto *const request = static_cast<wr *>(record.of->context);
+        of = request;
+        length = record.length;
+        return record.plain() & !request->shared; // one branch for both
+    });
 }
 
 } // namespace dapl::soft

@@ -367,14 +367,14 @@ struct transport : dapls_ib<vrb::types> {
 
 private:
     static unsigned send_flags(const qp &, const wr &, DAT_COMPLETION_FLAGS);
-    static bool poll_slowly(cq &, completion &);
+    static bool poll_aside(cq &, completion &);
 };
 
 OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
 {
     c.consumer.enter();
     if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
-        return poll_slowly(c, done);
+        return poll_aside(c, done);
     if (c.head == c.count) {
         const int got = ibv_poll_cq(c.fid, vrb::cq::batch, c.taken);
         if (got <= 0) {
@@ -387,17 +387,21 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     const ibv_wc &entry = c.taken[c.head];
     auto *request = reinterpret_cast<wr *>(entry.wr_id);
     if (request->queue == nullptr) [[unlikely]] // the port's own
-        return poll_slowly(c, done);
+        return poll_aside(c, done);
     ++c.head;
     vrb::read_completion(entry, *request, done);
     c.consumer.leave();
     return true;
 }
 
-inline bool transport::poll_slowly(cq &c, completion &done)
+OSD_ALWAYS_INLINE bool transport::poll_aside(cq &c, completion &done)
 {
     c.consumer.leave();
-    return vrb::poll_aside(c, done);
+    completion found; // `done` shall stay in registers
+    if (!vrb::poll_aside(c, found))
+        return false;
+    done = found;
+    return true;
 }
 
 OSD_ALWAYS_INLINE unsigned transport::send_flags(const qp &q, const wr &w,

@@ -54,18 +54,33 @@ public:
 
     /// Adds one. When the queue is full it is lost, and the owner is told once.
     void push(const completion_record &done);
-    /// One thread at a time.
-    bool pop(completion_record &done)
+    /// One thread at a time. `read` is given the oldest, which is gone if it returns true.
+    template <class Read>
+    OSD_ALWAYS_INLINE bool pop_to(Read &&read)
     {
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
         ring &r = now();
+        const std::uint32_t mask = r.mask;
         cell &from = r.at(at);
-        if (from.turn.load(std::memory_order_acquire) != at + 1)
+        if (from.turn.load(std::memory_order_acquire) != at + 1 ||
+            !read(static_cast<const completion_record &>(from.what)))
             return false;
-        done = from.what;
-        from.turn.store(at + r.mask + 1, std::memory_order_release);
+        from.turn.store(at + mask + 1, std::memory_order_release);
         head_.store(at + 1, std::memory_order_relaxed);
         return true;
+    }
+    bool pop(completion_record &done)
+    {
+        return pop_to([&done](const completion_record &oldest) {
+            done = oldest;
+            return true;
+        });
+    }
+    /// By the thread that takes.
+    bool empty() const
+    {
+        const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        return now().at(at).turn.load(std::memory_order_acquire) != at + 1;
     }
     /// How many there are, counted up to a limit, without taking any. By the thread that takes.
     std::uint32_t count(std::uint32_t limit = UINT32_MAX) const
@@ -102,7 +117,7 @@ public:
         shards_.fetch_or(std::uint64_t{1} << shard_index, std::memory_order_relaxed);
     }
     /// Moves data of the queue pairs that complete here; true when some came.
-    bool progress(bool sleeps_next = false);
+    bool progress(bool sleeps_next = false) OSD_NOINLINE;
 
     // Of the shard that makes the upcalls, under its lock for events.
     completion_queue *next_noticed = nullptr;

@@ -87,6 +87,13 @@ inline bool is_question(const request &r)
 }
 
 struct completion_record {
+    /// A success that brought nothing but bytes.
+    bool plain() const
+    {
+        static_assert(static_cast<unsigned>(work_status::success) == 0);
+        return (static_cast<unsigned>(status) | static_cast<unsigned>(has_immediate)) == 0;
+    }
+
     request *of;
     std::uint32_t length; ///< received
     std::uint32_t immediate;
