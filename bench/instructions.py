@@ -25,6 +25,7 @@ LIMIT_GROUPS = {'post': ('post_rdma_write', 'post_send', 'post_recv'),
                 'wait': ('wait_ready',), 'empty': ('dequeue_empty',)}
 COLUMNS = ('libdat2', 'provider', 'transport', 'libc')
 PROBE = 'instructions-probe'
+ATTEMPTS = 5
 LOCKS = re.compile(r'^(__)?pthread_(mutex_(try|timed)?|spin_|rwlock_(rd|wr))lock\b')
 
 
@@ -197,10 +198,21 @@ def find_probe(given):
     return probe
 
 
+def judge(probe, arguments):
+    """What was counted, and the broken limits. Where calls came too early it is counted again: a busy
+    machine mixes what is to be told apart."""
+    for _ in range(ATTEMPTS):
+        rows = measure(probe, arguments.adapter, arguments.count)
+        broken = exceeded(rows, arguments.limit)
+        if not broken or not any(row['odd_outcomes'] for row in rows.values()):
+            break
+    return rows, broken
+
+
 def main():
     arguments = parse_arguments()
     try:
-        rows = measure(find_probe(arguments.probe), arguments.adapter, arguments.count)
+        rows, broken = judge(find_probe(arguments.probe), arguments)
     except Failure as failure:
         print(f'instructions: {failure}', file=sys.stderr)
         return 1
@@ -211,7 +223,6 @@ def main():
             print(text, end='')
         else:
             pathlib.Path(arguments.json).write_text(text)
-    broken = exceeded(rows, arguments.limit)
     for line in broken:
         print(line)
     return 1 if broken else 0
