@@ -102,6 +102,7 @@ void endpoint::detach_qp()
     transport::dapls_ib_qp_free(qp_);
     ia->timers.cancel(failure_); // a last upcall may have armed it
     has_qp_ = false;
+    trace_queues();
     orphan(send_queue_, request_evd_.get());
     orphan(recv_queue_, recv_evd_.get());
 }
@@ -125,6 +126,7 @@ status endpoint::reset_qp()
         answer = transport::dapls_ib_qp_reset(qp_);
     ia->timers.cancel(failure_);
     if (answer.ok()) {
+        trace_queues();
         renew(send_queue_, request_evd_.get(), std::move(sends));
         renew(recv_queue_, recv_evd_.get(), std::move(recvs));
     }
@@ -151,6 +153,47 @@ void endpoint::own_queues(endpoint *owner)
     }
 }
 
+namespace {
+
+const char *name_of(DAT_DTOS operation)
+{
+    switch (operation) {
+    case DAT_DTO_SEND:
+        return "send";
+    case DAT_DTO_RDMA_WRITE:
+        return "RDMA write";
+    case DAT_DTO_RDMA_READ:
+        return "RDMA read";
+    case DAT_DTO_RECEIVE:
+        return "receive";
+    default:
+        return "extended operation";
+    }
+}
+
+/// What was posted last to a queue that is given up before all of it is known to be done.
+void trace(endpoint &ep, const char *name, const work_queue *queue)
+{
+    constexpr std::uint32_t most = 16;
+    if (queue == nullptr || queue->slots == nullptr || queue->idle())
+        return;
+    const std::uint32_t posted = queue->posted.load(std::memory_order_relaxed);
+    const std::uint32_t retired = queue->retired.load(std::memory_order_acquire);
+    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
+             "EP %p: %s: %u posted, %u known to be done; the last:", to_handle(&ep), name, posted,
+             retired);
+    for (std::uint32_t left = std::min({posted, queue->limit, most}); left != 0; --left) {
+        const transport::wr &request = queue->slots[(posted - left) & queue->mask];
+        const bool done = static_cast<std::int32_t>(retired - request.sequence) > 0;
+        dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s %u: %s, %u bytes, cookie 0x%llx, %s",
+                 to_handle(&ep), name, request.sequence, name_of(request.operation), request.length,
+                 static_cast<unsigned long long>(request.cookie.as_64),
+                 done ? "done" : "not known to be done");
+    }
+}
+
+} // namespace
+
 /// A queue to take the place of this one, if it is not idle. False when out of memory.
 bool endpoint::prepare(spare_queue &spare, const work_queue *queue)
 {
@@ -158,6 +201,14 @@ bool endpoint::prepare(spare_queue &spare, const work_queue *queue)
         return true;
     spare.reset(work_queue::create(nullptr, static_cast<DAT_COUNT>(queue->limit)));
     return spare != nullptr;
+}
+
+void endpoint::trace_queues()
+{
+    if ((debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) == 0)
+        return;
+    trace(*this, "requests", send_queue_);
+    trace(*this, "receives", recv_queue_);
 }
 
 /// After a reset no completion of earlier operations may surface.

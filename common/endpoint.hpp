@@ -124,6 +124,7 @@ private:
     static bool prepare(spare_queue &spare, const work_queue *queue);
     static void renew(work_queue *&queue, evd *completions, spare_queue &&spare);
     void own_queues(endpoint *owner);
+    void trace_queues();
     void quiesce();
     status ready_to_connect() OSD_EXCLUDES(lock_);
     static void orphan(work_queue *&queue, evd *completions);

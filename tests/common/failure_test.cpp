@@ -4,11 +4,38 @@
 #include "fixture.hpp"
 #include "wraps.hpp"
 
+#include "dapl_debug.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
 #include <new>
+#include <string>
+#include <utility>
 
 using namespace test;
 
 namespace {
+
+/// What is written to standard output meanwhile.
+template <class Call>
+std::string standard_output_of(Call &&call)
+{
+    std::fflush(stdout);
+    const int real = ::dup(STDOUT_FILENO);
+    std::FILE *instead = std::tmpfile();
+    ::dup2(::fileno(instead), STDOUT_FILENO);
+    call();
+    std::fflush(stdout);
+    ::dup2(real, STDOUT_FILENO);
+    ::close(real);
+    std::rewind(instead);
+    std::string said;
+    for (int c = std::fgetc(instead); c != EOF; c = std::fgetc(instead))
+        said += static_cast<char>(c);
+    std::fclose(instead);
+    return said;
+}
 
 /// Makes one of everything, as far as it goes; takes it down again gracefully.
 class everything {
@@ -351,6 +378,54 @@ TEST_CASE("no memory for an SRQ, its port, or an endpoint on it: nothing stays b
     DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
     lab::fail(lab::op::srq_alloc, error_code(DAT_INTERNAL_ERROR));
     CHECK_EQ(c.v.srq_create_func(c.ia, c.make_pz(), &attr, &srq), error_code(DAT_INTERNAL_ERROR));
+}
+
+TEST_CASE("operations not known to be done are shown when their endpoint is reset or freed")
+{
+    for (const bool freed : {false, true}) {
+        CAPTURE(freed);
+        consumer c;
+        station s(c);
+        s.connect_by_hand();
+        must(c.post_recv(s.ep, 0xa1));
+        for (const DAT_UINT64 cookie : {0xb1, 0xb2, 0xb3})
+            must(c.post_send(s.ep, cookie));
+        REQUIRE(complete_send(s.port()));
+        CHECK_EQ(c.drain(s.request).size(), 1);
+        REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
+        const std::string said = standard_output_of([&] {
+            const unsigned before = std::exchange(debug_mask, DAPL_DBG_TYPE_DTO_COMP_ERR);
+            must(freed ? c.v.ep_free_func(s.ep) : c.v.ep_reset_func(s.ep));
+            debug_mask = before;
+        });
+        CAPTURE(said);
+        CHECK(said.find("requests: 3 posted, 1 known to be done") != std::string::npos);
+        CHECK(said.find("send, 0 bytes, cookie 0xb1, done") != std::string::npos);
+        CHECK(said.find("send, 0 bytes, cookie 0xb2, not known to be done") != std::string::npos);
+        CHECK(said.find("send, 0 bytes, cookie 0xb3, not known to be done") != std::string::npos);
+        CHECK(said.find("receives: 1 posted, 0 known to be done") != std::string::npos);
+        CHECK(said.find("receive, 0 bytes, cookie 0xa1, not known") != std::string::npos);
+    }
+}
+
+TEST_CASE("nothing is shown of what is done, nor where nobody wants to see it")
+{
+    for (const unsigned mask : {0u, unsigned{DAPL_DBG_TYPE_DTO_COMP_ERR}}) {
+        CAPTURE(mask);
+        consumer c;
+        station s(c);
+        s.connect_by_hand();
+        must(c.post_send(s.ep));
+        REQUIRE(complete_send(s.port()));
+        if (mask != 0)
+            CHECK_EQ(c.drain(s.request).size(), 1);
+        const std::string said = standard_output_of([&] {
+            const unsigned before = std::exchange(debug_mask, mask);
+            must(c.v.ep_free_func(s.ep));
+            debug_mask = before;
+        });
+        CHECK_EQ(said, "");
+    }
 }
 
 TEST_SUITE_END();
