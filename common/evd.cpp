@@ -171,10 +171,7 @@ DAT_RETURN evd::dequeue_rest(DAT_EVENT &event)
     completion done;
     if (transport::dapls_ib_completion_poll(cq_, done))
         return dequeue_found(done, event);
-    if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
-        return dequeue_orphaned(event);
-    give_up_claim();
-    return DAT_QUEUE_EMPTY;
+    return dequeue_nothing(event);
 }
 
 DAT_RETURN evd::dequeue_found(const completion &done, DAT_EVENT &event)
@@ -190,7 +187,7 @@ DAT_RETURN evd::dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT
     return dequeue_found({done, length, DAT_DTO_SUCCESS, false, 0, nullptr}, event);
 }
 
-/// The rest of one that found the CQ empty with orphans about.
+/// The same with orphans about.
 DAT_RETURN evd::dequeue_orphaned(DAT_EVENT &event)
 {
     drop_orphans();

@@ -99,6 +99,7 @@ private:
     DAT_RETURN dequeue_unclaimed(DAT_EVENT &event);
     DAT_RETURN dequeue_claimed(DAT_EVENT &event);
     DAT_RETURN dequeue_polling(DAT_EVENT &event);
+    DAT_RETURN dequeue_nothing(DAT_EVENT &event);
     DAT_RETURN dequeue_rest(DAT_EVENT &event) OSD_NOINLINE;
     DAT_RETURN dequeue_contended(DAT_EVENT &event) OSD_COLD;
     DAT_RETURN dequeue_stored(DAT_EVENT &event) OSD_COLD;
@@ -263,6 +264,12 @@ OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_polling(DAT_EVENT &event)
         give_up_claim();
         return DAT_SUCCESS;
     }
+    return dequeue_nothing(event);
+}
+
+/// The rest of one that found the CQ empty.
+OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_nothing(DAT_EVENT &event)
+{
     if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
         return dequeue_orphaned(event);
     give_up_claim();
