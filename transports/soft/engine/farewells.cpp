@@ -34,7 +34,7 @@ bool of_peer(const farewell &f, const packet &p, const net_address &from)
 farewells::~farewells()
 {
     osd::lock_guard hold(lock_);
-    (void)forget([](const farewell &) { return true; });
+    forget([](const farewell &) { return true; });
 }
 
 void farewells::add(const farewell &what)
@@ -49,9 +49,8 @@ void farewells::add(const farewell &what)
 }
 
 template <class Which>
-bool farewells::forget(Which &&which)
+void farewells::forget(Which &&which)
 {
-    bool found = false;
     for (farewell **at = &first_; *at != nullptr;) {
         farewell *const each = *at;
         if (!which(*each)) {
@@ -60,12 +59,10 @@ bool farewells::forget(Which &&which)
         }
         *at = each->next;
         delete each;
-        found = true;
     }
     update_due();
     if (first_ == nullptr)
         heard_.broadcast();
-    return found;
 }
 
 void farewells::update_due()
@@ -85,7 +82,7 @@ bool farewells::take(const packet &p, const net_address &from, packet_io &io)
         both || p.base.kind == packet_kind::close_ack || p.base.kind == packet_kind::reset;
     bool known = false;
     osd::lock_guard hold(lock_);
-    (void)forget([&](const farewell &each) {
+    forget([&](const farewell &each) {
         const bool its = of_peer(each, p, from);
         known = known || its;
         if (its && both) {
@@ -101,7 +98,7 @@ bool farewells::take(const packet &p, const net_address &from, packet_io &io)
 void farewells::bounce(const net_address &to, const base_header &quoted)
 {
     osd::lock_guard hold(lock_);
-    (void)forget([&](const farewell &each) {
+    forget([&](const farewell &each) {
         return each.peer == to && each.base.from == quoted.from && each.base.tag == quoted.tag;
     });
 }
@@ -111,7 +108,7 @@ void farewells::repeat(std::int64_t now, packet_io &io)
     if (due_ns() > now)
         return;
     osd::lock_guard hold(lock_);
-    (void)forget([](const farewell &each) { return each.attempts_left == 0; });
+    forget([now](const farewell &each) { return each.attempts_left == 0 && each.due_ns <= now; });
     for (farewell *each = first_; each != nullptr; each = each->next) {
         if (each->due_ns > now)
             continue;

@@ -46,7 +46,7 @@ public:
 
 private:
     template <class Which>
-    bool forget(Which &&which) OSD_REQUIRES(lock_);
+    void forget(Which &&which) OSD_REQUIRES(lock_);
     void update_due() OSD_REQUIRES(lock_);
 
     osd::mutex lock_;

@@ -123,8 +123,8 @@ void queue_pair::cut()
     else if (state_ == state::connecting || state_ == state::accepting)
         send_close(osd::now_ns());
     if (closes_left_ != 0)
-        home->leave({peer_, make_base(packet_kind::close, tx_.next()), closing_, tag_, closes_left_,
-                     close_due_});
+        home->add_farewell({peer_, make_base(packet_kind::close, tx_.next()), closing_, tag_,
+                            closes_left_, close_due_});
     state_ = state::idle; // nothing is flushed
     sends_.clear();
     receives_.clear();

@@ -194,7 +194,7 @@ void shard::remove(queue_pair &pair) OSD_UNCHECKED
     token_.unlock();
 }
 
-void shard::leave(const farewell &last)
+void shard::add_farewell(const farewell &last)
 {
     farewells_.add(last);
     if (last.due_ns < wakes_ns_.load())

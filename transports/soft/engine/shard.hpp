@@ -48,7 +48,7 @@ public:
     /// The receiver of the pair with this id, or null when it is gone. Any thread.
     void *receiver_of(std::uint32_t id) const;
     /// What a queue pair that goes has told its peer; repeated as long as it must be.
-    void leave(const farewell &last);
+    void add_farewell(const farewell &last);
     /// Whoever was inside a queue pair has left it.
     void pass_all();
 
