@@ -13,15 +13,22 @@ using namespace ofi;
 
 namespace {
 
-/// Gives a finished request to the consumer, or drops a success it did not want to see.
+/// Gives a finished request to the consumer. Only a read comes back from libfabric though its
+/// success is suppressed.
+void give(cq &c, wr &w) OSD_REQUIRES(c.lock)
+{
+    const bool read = w.operation == DAT_DTO_RDMA_READ;
+    if (!read || !w.suppressed || w.done_status != DAT_DTO_SUCCESS)
+        c.aside.push(w);
+}
+
 void admit(cq &c, qp &q, wr &w) OSD_REQUIRES(c.lock)
 {
     if (w.operation == DAT_DTO_RDMA_READ) {
         const std::uint32_t done = q.reads_done.load(std::memory_order_relaxed);
         q.reads_done.store((done + 1) & order_mask); // before the look at q.fenced
     }
-    if (!w.suppressed || w.done_status != DAT_DTO_SUCCESS)
-        c.aside.push(w);
+    give(c, w);
 }
 
 bool in_order(const qp &q, const wr &w)
@@ -176,7 +183,7 @@ void release_held(qp &q)
         if (q.held.empty())
             return;
         while (wr *w = q.held.pop())
-            c.aside.push(*w);
+            give(c, *w);
         c.detour.store(1, std::memory_order_release);
     }
     announce(c);

@@ -56,8 +56,8 @@ struct wr : work_request {
     DAT_UINT32 done_length;
     DAT_DTO_COMPLETION_STATUS done_status;
     bool done_immediate; ///< a receive: taken by a write with immediate data
-    bool suppressed;
-    bool fence; ///< posted with DAT_COMPLETION_BARRIER_FENCE_FLAG
+    bool suppressed;     ///< only set by send_aside, which every read passes
+    bool fence;          ///< posted with DAT_COMPLETION_BARRIER_FENCE_FLAG
     std::uint8_t segments;
     iovec iov[max_iov];
     fi_rma_iov remote;

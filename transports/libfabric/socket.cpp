@@ -3,9 +3,11 @@
 // among the descriptors of the process: no two sockets share both addresses.
 #include "internal.hpp"
 
+#include <charconv>
 #include <cstring>
+#include <dirent.h>
+#include <memory>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 namespace dapl::libfabric::ofi {
@@ -39,23 +41,27 @@ bool ends_of(fid_ep &ep, ends &found)
            fi_getpeer(&ep, &found.peer, &peer_size) == 0;
 }
 
-int descriptor_limit()
+bool leads(int fd, const ends &wanted)
 {
-    constexpr rlim_t enough = 1 << 16;
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > enough)
-        return enough;
-    return static_cast<int>(limit.rlim_cur);
+    ends found;
+    return ends_of(fd, found) && found == wanted;
 }
 
-/// Starts at `hint`, for endpoints made one after the other have neighbouring descriptors.
+/// Endpoints made one after the other have neighbouring descriptors, so `hint` is nearly right most
+/// of the time. If it is not, only the descriptors that are open are tried: a process may have a
+/// million.
 int find_socket(const ends &wanted, int hint)
 {
-    const int limit = descriptor_limit();
-    for (int i = 0; i < limit; ++i) {
-        const int fd = (hint + i) % limit;
-        ends found;
-        if (ends_of(fd, found) && found == wanted)
+    constexpr int neighbours = 16;
+    for (int fd = hint; fd < hint + neighbours; ++fd) {
+        if (leads(fd, wanted))
+            return fd;
+    }
+    const std::unique_ptr<DIR, int (*)(DIR *)> open(opendir("/proc/self/fd"), &closedir);
+    while (const dirent *entry = open ? readdir(open.get()) : nullptr) {
+        int fd = -1;
+        const char *end = entry->d_name + std::strlen(entry->d_name);
+        if (std::from_chars(entry->d_name, end, fd).ptr == end && leads(fd, wanted))
             return fd;
     }
     return -1;
