@@ -41,6 +41,27 @@ struct fixture {
 
 TEST_SUITE_BEGIN("memory");
 
+TEST_CASE_FIXTURE(fixture, "a reserved key is nobody else's and leads nowhere until it is used")
+{
+    const std::uint32_t mine = table.reserve();
+    REQUIRE(mine != 0);
+    std::deque<memory_region> others(1000); // the table grows
+    for (memory_region &other : others)
+        CHECK(table.insert(other) != mine);
+    CHECK(table.by_key(mine) == nullptr);
+    memory_region late;
+    table.use(mine, late);
+    CHECK(table.by_key(mine) == &late);
+    CHECK(table.by_key(key) == &region);
+
+    for (int i = 0; i < 100000; ++i) { // each slot many times over, if they were not given back
+        const std::uint32_t unused = table.reserve();
+        REQUIRE(unused != 0);
+        table.give_back(unused);
+    }
+    CHECK(table.by_key(mine) == &late);
+}
+
 TEST_CASE_FIXTURE(fixture, "a region is found by its key, within its bounds and rights")
 {
     CHECK(look(local_read, 0x10000, 0x1000) == access_fault::none);

@@ -3,6 +3,8 @@
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
+#include <functional>
+#include <thread>
 
 using namespace rig;
 
@@ -38,6 +40,23 @@ struct fixture {
     end a;
     end b;
 };
+
+/// Posts a bind of a part of the buffer; tells the key that the window is to have.
+std::uint32_t post_bind(end &of, memory_region *window, std::size_t from, std::size_t size,
+                        const std::function<void()> &before_post = {})
+{
+    request &r = of.fresh(work::bind);
+    r.window = window;
+    r.target = &of.buffer.region;
+    r.remote = of.buffer.remote(from, size);
+    r.window_rights = remote_write | remote_read;
+    REQUIRE(of.of.hca.prepare_bind(r));
+    const std::uint32_t key = r.remote.key;
+    if (before_post)
+        before_post();
+    REQUIRE(of.post(r));
+    return key;
+}
 
 } // namespace
 
@@ -276,20 +295,11 @@ TEST_CASE("a shared receive queue serves several queue pairs, and what finds non
 
 TEST_CASE_FIXTURE(fixture, "a window is bound in order, reached by its key, and gone at once")
 {
-    memory_region window;
-    there.hca.make_window(window, there.domain);
-    request &bind = b.fresh(work::bind);
-    bind.window = &window;
-    bind.target = &b.buffer.region;
-    bind.remote = b.buffer.remote(1000, 100);
-    bind.window_rights = remote_write | remote_read;
-    REQUIRE(b.post(bind));
-    const auto bound = b.sent();
-    REQUIRE(bound.has_value());
-    CHECK(bound->status == work_status::success);
-    const std::uint32_t key = bind.immediate;
+    memory_region *window = there.hca.make_window(there.domain);
+    const std::uint32_t key = post_bind(b, window, 1000, 100);
     CHECK(key != 0);
     CHECK(key != b.buffer.key);
+    expect(b, work_status::success);
     CHECK(!there.hca.remove_region(b.buffer.region)); // something is bound to it
     remote_segment to = b.buffer.remote(1000, 100);
     to.key = key;
@@ -297,6 +307,7 @@ TEST_CASE_FIXTURE(fixture, "a window is bound in order, reached by its key, and 
     REQUIRE(a.write(0, 100, to));
     expect(a, work_status::success, 100);
     CHECK(b.buffer.holds(1000, 100, 9));
+    bool freed = false;
     SUBCASE("beyond its bounds")
     {
         ++to.address;
@@ -305,6 +316,7 @@ TEST_CASE_FIXTURE(fixture, "a window is bound in order, reached by its key, and 
     SUBCASE("after its owner took it back")
     {
         there.hca.free_window(window);
+        freed = true;
         REQUIRE(a.write(0, 100, to));
     }
     SUBCASE("after the peer's message invalidated it")
@@ -322,9 +334,78 @@ TEST_CASE_FIXTURE(fixture, "a window is bound in order, reached by its key, and 
         CHECK(got->solicited);
         REQUIRE(a.write(0, 100, to));
     }
+    SUBCASE("after it was bound to another part")
+    {
+        const std::uint32_t other = post_bind(b, window, 5000, 100);
+        CHECK(other != key);
+        expect(b, work_status::success);
+        remote_segment there_now = b.buffer.remote(5000, 100);
+        there_now.key = other;
+        REQUIRE(a.write(0, 100, there_now));
+        expect(a, work_status::success, 100);
+        REQUIRE(a.write(0, 100, to));
+    }
+    SUBCASE("after it was bound to nothing")
+    {
+        CHECK(post_bind(b, window, 0, 0) == 0);
+        expect(b, work_status::success);
+        REQUIRE(a.write(0, 100, to));
+    }
     expect(a, work_status::remote_access);
     expect_broken();
-    there.hca.free_window(window);
+    if (!freed)
+        there.hca.free_window(window);
+    CHECK(there.hca.remove_region(b.buffer.region));
+}
+
+TEST_CASE_FIXTURE(fixture,
+                  "memory that was read may go before the reader's acknowledgement has come")
+{
+    for (int round = 0; round < 20; ++round) {
+        memory lent(there, 4096);
+        lent.fill(0, 64, 3);
+        REQUIRE(a.read(0, 64, lent.remote(0, 64)));
+        expect(a, work_status::success, 64);
+        network.lose(1); // the acknowledgement, if it has not come: the response is sent again
+        CHECK(there.hca.remove_region(lent.region));
+        REQUIRE(b.receive(0, 16));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        REQUIRE(a.send(0, 16));
+        expect(a, work_status::success, 16);
+        REQUIRE(b.received().has_value());
+    }
+}
+
+TEST_CASE_FIXTURE(fixture, "a bind that is not done leaves no key and the window as it was")
+{
+    memory_region *window = there.hca.make_window(there.domain);
+    const std::uint32_t key = post_bind(b, window, 1000, 100);
+    expect(b, work_status::success);
+    SUBCASE("of more than there is")
+    {
+        const auto size = static_cast<std::uint32_t>(b.buffer.bytes.size());
+        CHECK(post_bind(b, window, size - 10, 20) != 0);
+        expect(b, work_status::not_bound);
+        CHECK(there.hca.memory.by_key(key) == window);
+        there.hca.free_window(window);
+    }
+    SUBCASE("of a window that is gone")
+    {
+        (void)post_bind(b, window, 0, 64, [&] { there.hca.free_window(window); });
+        expect(b, work_status::not_bound);
+        CHECK(there.hca.memory.by_key(key) == nullptr);
+    }
+    SUBCASE("after the connection")
+    {
+        b.pair.disconnect(false);
+        REQUIRE(b.next().has_value());
+        const std::uint32_t late = post_bind(b, window, 2000, 64);
+        expect(b, work_status::flushed);
+        CHECK(there.hca.memory.by_key(late) == nullptr);
+        CHECK(there.hca.memory.by_key(key) == window);
+        there.hca.free_window(window);
+    }
+    CHECK(there.hca.remove_region(b.buffer.region)); // nothing is bound to it
 }
 
 TEST_CASE_FIXTURE(fixture, "what a peer may not do is refused and ends the stream")

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 namespace soft_hca {
 
@@ -120,54 +121,96 @@ bool device::remove_region(memory_region &region)
     return true;
 }
 
-void device::make_window(memory_region &window, const protection_domain &domain)
+memory_region *device::make_window(const protection_domain &domain)
 {
-    window.domain = &domain;
-    window.is_window = true;
+    auto *window = new (std::nothrow) memory_region;
+    if (window != nullptr) {
+        window->domain = &domain;
+        window->is_window = true;
+    }
+    return window;
 }
 
-bool device::unbind(memory_region &window)
+void device::free_window(memory_region *window)
 {
-    osd::lock_guard hold(windows_);
+    {
+        osd::lock_guard hold(windows_);
+        window->freed = true;
+        unbind(*window);
+    }
+    pass_all_pairs(); // also of those who found it by an earlier key
+    let_go(window);
+}
+
+void device::let_go(memory_region *window)
+{
+    if (window->holders.fetch_sub(1, std::memory_order_acq_rel) == 1)
+        delete window;
+}
+
+void device::unbind(memory_region &window)
+{
     if (!memory.remove(window))
-        return false;
+        return;
     window.window_of->windows.fetch_sub(1);
     window.window_of = nullptr;
+}
+
+bool device::prepare_bind(request &r)
+{
+    r.remote.key = r.remote.length == 0 ? 0 : memory.reserve();
+    if (r.remote.length != 0 && r.remote.key == 0)
+        return false;
+    r.window->holders.fetch_add(1, std::memory_order_relaxed);
     return true;
 }
 
-void device::free_window(memory_region &window)
+void device::cancel_bind(request &r)
 {
-    if (unbind(window))
-        pass_all_pairs();
+    if (r.remote.key != 0)
+        memory.give_back(r.remote.key);
+    let_go(r.window);
 }
 
-std::uint32_t device::bind(memory_region &window, memory_region &region, std::uint64_t address,
-                           std::uint64_t length, std::uint32_t rights)
+bool device::bind(request &r)
 {
-    (void)unbind(window);
-    osd::lock_guard hold(windows_);
-    // Who may write for others must be allowed to write for himself.
-    const std::uint32_t needed =
-        (rights & (remote_write | remote_atomic)) != 0 ? local_write : local_read;
-    access_fault fault;
-    if (window.domain != region.domain ||
-        memory.find(region.key.load(), region.domain, needed, address, length, fault) != &region)
-        return 0;
-    window.address = address;
-    window.length = length;
-    window.rights = rights;
-    window.window_of = &region;
-    const std::uint32_t key = memory.insert(window);
-    if (key != 0)
-        region.windows.fetch_add(1);
-    return key;
+    memory_region &window = *r.window;
+    bool done = false;
+    {
+        osd::lock_guard hold(windows_);
+        // Who may write for others must be allowed to write for himself.
+        const std::uint32_t needed =
+            (r.window_rights & (remote_write | remote_atomic)) != 0 ? local_write : local_read;
+        access_fault fault = access_fault::none;
+        const bool empty = r.remote.length == 0;
+        done = !window.freed &&
+               (empty || memory.find(r.target->key.load(), window.domain, needed, r.remote.address,
+                                     r.remote.length, fault) == r.target);
+        if (done)
+            unbind(window);
+        if (done && !empty) {
+            window.address = r.remote.address;
+            window.length = r.remote.length;
+            window.rights = r.window_rights;
+            window.window_of = r.target;
+            r.target->windows.fetch_add(1);
+            memory.use(r.remote.key, window);
+        }
+    }
+    if (!done && r.remote.key != 0)
+        memory.give_back(std::exchange(r.remote.key, 0));
+    let_go(&window);
+    return done;
 }
 
 bool device::invalidate(std::uint32_t key, const protection_domain &domain)
 {
+    osd::lock_guard hold(windows_);
     memory_region *found = memory.by_key(key);
-    return found != nullptr && found->domain == &domain && found->is_window && unbind(*found);
+    if (found == nullptr || found->domain != &domain || !found->is_window)
+        return false;
+    unbind(*found);
+    return true;
 }
 
 } // namespace soft_hca

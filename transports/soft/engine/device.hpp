@@ -45,14 +45,18 @@ public:
                              const void *address, std::uint64_t length, std::uint32_t rights);
     /// On return nobody reaches the memory by this key. False while windows are bound to it.
     bool remove_region(memory_region &region);
-    /// A window has a key once a bind request was done.
-    void make_window(memory_region &window, const protection_domain &domain);
-    void free_window(memory_region &window);
-    /// Takes a window's key away; true when it had one. Any thread, any lock.
-    bool unbind(memory_region &window);
-    /// Binds a window; its new key, or 0. For the holder of a queue pair's lock.
-    std::uint32_t bind(memory_region &window, memory_region &region, std::uint64_t address,
-                       std::uint64_t length, std::uint32_t rights);
+    /// A window that is bound to nothing; null when out of memory. Its owner must not be in it.
+    memory_region *make_window(const protection_domain &domain);
+    /// On return nobody reaches memory by its key. Binds that are posted will fail.
+    void free_window(memory_region *window);
+    /// Readies a bind for its post, `remote` being the part: gives it the key that the window will
+    /// have, or 0 where the part is empty. False when there is no key left.
+    bool prepare_bind(request &r);
+    /// Of one that will not be done.
+    void cancel_bind(request &r);
+    /// Does it. False, and nothing has changed, when the window is gone or the part is not to be
+    /// had. For the holder of a queue pair's lock.
+    bool bind(request &r);
     /// What a peer asks for. False when it is none of its domain's windows.
     bool invalidate(std::uint32_t key, const protection_domain &domain);
 
@@ -70,6 +74,9 @@ private:
     /// Whoever was inside a queue pair, and used a key that was found before or added to the former
     /// ring of a completion queue, has finished.
     void pass_all_pairs();
+
+    void unbind(memory_region &window) OSD_REQUIRES(windows_);
+    static void let_go(memory_region *window);
 
     settings how_;
     upcalls tell_{};

@@ -44,10 +44,14 @@ bool memory_table::grow()
         return false;
     for (std::uint32_t i = 0; i <= old->mask; ++i) {
         memory_region *region = old->slots[i].region.load(std::memory_order_relaxed);
-        if (region == nullptr)
+        const std::uint32_t reserved = old->slots[i].reserved;
+        if (region == nullptr && reserved == 0)
             continue;
-        slot &to = larger->slots[region->key.load(std::memory_order_relaxed) & larger->mask];
+        const std::uint32_t key =
+            region == nullptr ? reserved : region->key.load(std::memory_order_relaxed);
+        slot &to = larger->slots[key & larger->mask];
         to.region.store(region, std::memory_order_relaxed);
+        to.reserved = reserved;
         to.used = true;
         to.generation = old->slots[i].generation;
     }
@@ -57,34 +61,60 @@ bool memory_table::grow()
     return true;
 }
 
+memory_table::slot &memory_table::at(std::uint32_t key)
+{
+    const table *now = now_.load(std::memory_order_relaxed);
+    return now->slots[key & now->mask];
+}
+
 std::uint32_t memory_table::insert(memory_region &region)
 {
+    const std::uint32_t key = reserve();
+    if (key != 0)
+        use(key, region);
+    return key;
+}
+
+std::uint32_t memory_table::reserve()
+{
     osd::lock_guard hold(lock_);
-    table *now = now_.load(std::memory_order_relaxed);
-    if (now->used > now->mask / 2) {
-        if (!grow())
-            return 0;
-        now = now_.load(std::memory_order_relaxed);
-    }
+    const table *now = now_.load(std::memory_order_relaxed);
+    if (now->used > now->mask / 2 && !grow())
+        return 0;
     for (;;) {
         std::uint32_t key = 0;
         if (!random_bytes(&key, sizeof key))
             return 0;
-        slot &at = now->slots[key & now->mask];
-        if (at.region.load(std::memory_order_relaxed) != nullptr)
+        slot &place = at(key);
+        if (place.region.load(std::memory_order_relaxed) != nullptr || place.reserved != 0)
             continue;
         // The generation: a slot that was used before does not give the same key again soon.
-        if (at.used)
-            key = (key & 0x00ffffff) | static_cast<std::uint32_t>(at.generation + 1) << 24;
+        if (place.used)
+            key = (key & 0x00ffffff) | static_cast<std::uint32_t>(place.generation + 1) << 24;
         if (key == 0)
             continue;
-        at.used = true;
-        at.generation = static_cast<std::uint8_t>(key >> 24);
-        ++now->used;
-        region.key.store(key, std::memory_order_relaxed);
-        at.region.store(&region, std::memory_order_release);
+        place.used = true;
+        place.generation = static_cast<std::uint8_t>(key >> 24);
+        place.reserved = key;
+        ++now_.load(std::memory_order_relaxed)->used;
         return key;
     }
+}
+
+void memory_table::use(std::uint32_t key, memory_region &region)
+{
+    osd::lock_guard hold(lock_);
+    slot &place = at(key);
+    place.reserved = 0;
+    region.key.store(key, std::memory_order_relaxed);
+    place.region.store(&region, std::memory_order_release);
+}
+
+void memory_table::give_back(std::uint32_t key)
+{
+    osd::lock_guard hold(lock_);
+    at(key).reserved = 0;
+    --now_.load(std::memory_order_relaxed)->used;
 }
 
 bool memory_table::remove(memory_region &region)
@@ -94,9 +124,9 @@ bool memory_table::remove(memory_region &region)
     if (key == 0)
         return false;
     for (table *each = now_.load(std::memory_order_relaxed); each != nullptr; each = each->older) {
-        slot &at = each->slots[key & each->mask];
-        if (at.region.load(std::memory_order_relaxed) == &region)
-            at.region.store(nullptr, std::memory_order_release);
+        slot &place = each->slots[key & each->mask];
+        if (place.region.load(std::memory_order_relaxed) == &region)
+            place.region.store(nullptr, std::memory_order_release);
     }
     --now_.load(std::memory_order_relaxed)->used;
     return true;

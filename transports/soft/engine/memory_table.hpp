@@ -33,6 +33,8 @@ struct memory_region {
     memory_region *window_of = nullptr;    ///< a window: the region it is bound to, if any
     std::atomic<std::uint32_t> windows{0}; ///< bound to this region
     bool is_window = false;
+    bool freed = false;                    ///< a window: its owner is done with it
+    std::atomic<std::uint32_t> holders{1}; ///< a window: its owner, and each posted bind
 };
 
 enum class access_fault { none, no_such_key, other_domain, no_right, out_of_bounds, wraps };
@@ -44,6 +46,10 @@ public:
 
     /// Gives the region a new key; 0 when out of memory or of random numbers.
     std::uint32_t insert(memory_region &region);
+    /// The same in two steps. A key that is reserved leads nowhere until it is used.
+    std::uint32_t reserve();
+    void use(std::uint32_t key, memory_region &region);
+    void give_back(std::uint32_t key);
     /// Its key is no more; false when it had none.
     bool remove(memory_region &region);
 
@@ -69,6 +75,7 @@ public:
 private:
     struct slot {
         std::atomic<memory_region *> region{nullptr};
+        std::uint32_t reserved = 0; ///< a key for what is to come here
         bool used = false;
         std::uint8_t generation = 0;
     };
@@ -100,6 +107,7 @@ private:
     }
     static table *make(std::uint32_t slots);
     bool grow() OSD_REQUIRES(lock_);
+    slot &at(std::uint32_t key) OSD_REQUIRES(lock_);
 
     std::atomic<table *> now_{nullptr};
     osd::mutex lock_;

@@ -126,6 +126,11 @@ void queue_pair::cut()
         home->add_farewell({peer_, make_base(packet_kind::close, tx_.next()), closing_, tag_,
                             closes_left_, close_due_});
     state_ = state::idle; // nothing is flushed
+    for (std::uint32_t i = sends_.head(); i != sends_.tail(); ++i) {
+        request &r = sends_.at(i);
+        if (r.kind == work::bind && !r.done)
+            of->cancel_bind(r);
+    }
     sends_.clear();
     receives_.clear();
     if (with.shared != nullptr && receiving_ != nullptr)

@@ -182,10 +182,12 @@ private:
     bool may_start(request &r) OSD_REQUIRES(lock);
     void begin(request &r) OSD_REQUIRES(lock);
     bool keys_hold(const request &r, std::uint32_t rights) OSD_REQUIRES(lock);
-    bool bind_window(request &r) OSD_REQUIRES(lock);
+    void take_back_bind(request &r, work_status status) OSD_REQUIRES(lock);
     bool build(out_packet &out, std::uint32_t psn) OSD_REQUIRES(lock);
     void build_request(out_packet &out, const sent_packet &packet) OSD_REQUIRES(lock);
-    bool build_response(out_packet &out, const sent_packet &packet) OSD_REQUIRES(lock);
+    void build_response(out_packet &out, const sent_packet &packet) OSD_REQUIRES(lock);
+    void build_probe(out_packet &out, std::uint32_t psn) OSD_REQUIRES(lock);
+    bool may_be_read(const sent_packet &packet) const OSD_REQUIRES(lock);
     void transmit(out_packet *packets, const std::uint32_t *psns, std::uint32_t count)
         OSD_REQUIRES(lock);
     std::uint32_t payload_room(rdmap opcode) const OSD_REQUIRES(lock);

@@ -167,11 +167,12 @@ void queue_pair::begin(request &r)
 {
     r.moved = 0;
     begun_ = true;
-    if (r.kind == work::bind ? !bind_window(r)
-                             : !keys_hold(r, is_question(r) ? local_write : local_read)) {
-        const close_info why{close_code::terminate, fault::local_catastrophic, 0};
-        closing_ = why;
-        fail_connection(connection_event::broken, &r, work_status::local_protection);
+    const bool binds = r.kind == work::bind;
+    r.done = binds;
+    if (binds ? !of->bind(r) : !keys_hold(r, is_question(r) ? local_write : local_read)) {
+        closing_ = {close_code::terminate, fault::local_catastrophic, 0};
+        fail_connection(connection_event::broken, &r,
+                        binds ? work_status::not_bound : work_status::local_protection);
         return;
     }
     if (is_message(r))
@@ -181,14 +182,6 @@ void queue_pair::begin(request &r)
         r.token = next_token_++;
         ++questions_out_;
     }
-}
-
-bool queue_pair::bind_window(request &r)
-{
-    r.done = true;
-    r.immediate =
-        of->bind(*r.window, *r.target, r.remote.address, r.remote.length, r.window_rights);
-    return r.immediate != 0;
 }
 
 bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
@@ -262,15 +255,44 @@ base_header queue_pair::make_base(packet_kind kind, std::uint32_t psn)
 bool queue_pair::build(out_packet &out, std::uint32_t psn)
 {
     const sent_packet &packet = tx_.at(psn);
-    const bool probe = packet.from == sent_packet::origin::none;
-    const std::size_t size =
-        write_base(out.header, make_base(probe ? packet_kind::probe : packet_kind::data, psn));
-    out.add(out.header, size);
-    if (packet.from == sent_packet::origin::request)
+    const bool answers = packet.from == sent_packet::origin::response;
+    if (answers && !may_be_read(packet)) {
+        if (packet.again) {
+            build_probe(out, tx_.oldest() - 1);
+            return true;
+        }
+        closing_ = {close_code::terminate, fault::invalid_stag,
+                    static_cast<const response *>(packet.source)->request_psn};
+        fail_connection(connection_event::broken, nullptr, work_status::flushed);
+        return false;
+    }
+    if (packet.from == sent_packet::origin::none) {
+        build_probe(out, psn);
+        return true;
+    }
+    out.add(out.header, write_base(out.header, make_base(packet_kind::data, psn)));
+    if (answers)
+        build_response(out, packet);
+    else
         build_request(out, packet);
-    else if (packet.from == sent_packet::origin::response)
-        return build_response(out, packet);
     return true;
+}
+
+/// The peer acknowledges all that it has when it sees one that it had long ago, too.
+void queue_pair::build_probe(out_packet &out, std::uint32_t psn)
+{
+    out.add(out.header, write_base(out.header, make_base(packet_kind::probe, psn)));
+}
+
+/// False when the peer's right to what a response carries is gone. One that was sent before may
+/// have arrived, and the memory be gone for that very reason.
+bool queue_pair::may_be_read(const sent_packet &packet) const
+{
+    const response &r = *static_cast<const response *>(packet.source);
+    access_fault fault;
+    return r.opcode == rdmap::atomic_response || packet.length == 0 ||
+           of->memory.find(r.source_stag, with.domain, remote_read, r.source_offset + packet.offset,
+                           packet.length, fault) != nullptr;
 }
 
 namespace {
@@ -330,8 +352,7 @@ void queue_pair::build_request(out_packet &out, const sent_packet &packet)
     gather(out, r, packet.offset, packet.length);
 }
 
-/// False when the peer may not read there any more.
-bool queue_pair::build_response(out_packet &out, const sent_packet &packet)
+void queue_pair::build_response(out_packet &out, const sent_packet &packet)
 {
     const response &r = *static_cast<const response *>(packet.source);
     ddp_segment s;
@@ -342,21 +363,14 @@ bool queue_pair::build_response(out_packet &out, const sent_packet &packet)
         s.request_id = r.sink_stag;
         s.original = r.original;
         add_segment_header(out, s);
-        return true;
+        return;
     }
     s.stag = r.sink_stag;
     s.offset = r.sink_offset + packet.offset;
-    const std::uint64_t from = r.source_offset + packet.offset;
-    access_fault fault;
-    if (packet.length != 0 && of->memory.find(r.source_stag, with.domain, remote_read, from,
-                                              packet.length, fault) == nullptr) {
-        closing_ = {close_code::terminate, fault::invalid_stag, r.request_psn};
-        fail_connection(connection_event::broken, nullptr, work_status::flushed);
-        return false;
-    }
     add_segment_header(out, s);
-    out.add(reinterpret_cast<const void *>(static_cast<std::uintptr_t>(from)), packet.length);
-    return true;
+    out.add(reinterpret_cast<const void *>(
+                static_cast<std::uintptr_t>(r.source_offset + packet.offset)),
+            packet.length);
 }
 
 void queue_pair::transmit(out_packet *packets, const std::uint32_t *psns, std::uint32_t count)
@@ -446,6 +460,15 @@ void queue_pair::release_done()
     }
 }
 
+/// What a bind did that does not count as done.
+void queue_pair::take_back_bind(request &r, work_status status)
+{
+    if (!r.done)
+        of->cancel_bind(r);
+    else if (status != work_status::success && r.remote.key != 0)
+        (void)of->invalidate(r.remote.key, *with.domain);
+}
+
 void queue_pair::flush()
 {
     // Behind the first that was not done none counts as done, though its data may have arrived.
@@ -455,6 +478,8 @@ void queue_pair::flush()
         const bool own_status = r.done && (!failed || r.status != work_status::success);
         const work_status status = own_status ? r.status : work_status::flushed;
         failed = failed || status != work_status::success;
+        if (r.kind == work::bind)
+            take_back_bind(r, status);
         sends_.pop();
         complete(r, status, r.length, with.send_queue);
     }

@@ -31,7 +31,7 @@ enum class work : std::uint8_t {
     read,
     fetch_add,
     compare_swap,
-    bind, ///< a window: see device::bind_window
+    bind, ///< a window: see device::prepare_bind
     receive,
 };
 
@@ -47,6 +47,7 @@ enum class work_status : std::uint8_t {
     flushed,
     local_length,
     local_protection,
+    not_bound,
     remote_access,
     remote_operation,
     transport,
@@ -62,8 +63,8 @@ struct request {
     remote_segment remote;
     std::uint64_t compare_or_add;
     std::uint64_t swap;
-    memory_region *window; ///< bind
-    memory_region *target; ///< bind
+    memory_region *window; ///< bind: `remote` tells which part of the target
+    memory_region *target; ///< bind, if the part is not empty
     std::uint32_t window_rights;
     std::uint32_t immediate;
     std::uint32_t length; ///< sum of the local segments
