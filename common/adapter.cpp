@@ -144,7 +144,7 @@ void adapter::tear_down()
     cnos.for_each([&](cno &c) { sent_home |= c.kill(); });
     if (sent_home)
         outlive_leaving_threads();
-    rmrs.for_each([this](rmr &r) { destroy(rmrs, r); });
+    rmrs.for_each([this](rmr &r) { r.release(), destroy(rmrs, r); });
     sps.for_each([this](service_point &sp) {
         sp.stop_listening();
         destroy(sps, sp);

@@ -66,6 +66,7 @@ struct features {
     bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
     bool inline_send = false;    ///< [port] short messages travel inside the work request
     bool srq = false;            ///< shared receive queues: srq_*, post_srq_recv, qp_alloc_srq
+    bool memory_windows = false; ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
 };
 
 // ---------------------------------------------------------------------------- words of the trade
@@ -139,6 +140,13 @@ struct mr_keys {
     DAT_RMR_CONTEXT remote = 0; ///< 0 when no remote privilege was asked for
 };
 
+/// What a memory window is to open.
+struct mw_params {
+    DAT_VADDR address;
+    DAT_VLEN length; ///< bytes; 0: nothing
+    DAT_MEM_PRIV_FLAGS privileges;
+};
+
 /// What an endpoint asks of its queue pair. Depths and iov counts are within hca_attr.
 struct qp_params {
     endpoint *owner; ///< for upcalls
@@ -167,7 +175,7 @@ struct work_request {
     work_queue *queue;   ///< where it was posted
     DAT_UINT32 length;   ///< bytes, sum of the local segments
     DAT_UINT32 sequence; ///< number in its queue, in post order
-    DAT_DTOS operation;  ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE; or extended
+    DAT_DTOS operation;  ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE, _BIND_MW; or extended
 };
 
 /// What an extended operation takes besides its segments.
@@ -225,12 +233,27 @@ struct srq_of<Types> {
     using type = typename Types::srq;
 };
 
+/// Nor one without memory windows.
+template <class Types>
+concept names_mw = requires
+{
+    typename Types::mw;
+};
+template <class Types>
+struct mw_of {
+    struct type {};
+};
+template <names_mw Types>
+struct mw_of<Types> {
+    using type = typename Types::mw;
+};
+
 /// Base of every port: its types, and "model not supported" for each optional operation. The
 /// required operations stand below as comments, with their signatures; check_transport, at the
 /// end, names at compile time what is missing or mistyped.
 ///
 /// Types a port shall name: hca, pd, mr, cq, qp, wr (work_request or derived from it), cr,
-/// listener; with the feature of that name also srq.
+/// listener; with srq also srq, with memory_windows also mw.
 template <class Types>
 struct dapls_ib : Types {
     using typename Types::cq;
@@ -242,6 +265,7 @@ struct dapls_ib : Types {
     using typename Types::qp;
     using typename Types::wr;
     using srq = typename srq_of<Types>::type;
+    using mw = typename mw_of<Types>::type;
 
     // --- HCA ---
 
@@ -269,7 +293,7 @@ struct dapls_ib : Types {
     //   DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION.
 
     // void dapls_ib_mr_deregister(mr &)
-    //   On return the remote key is dead. Control.
+    //   No window is or will be bound to it. On return the remote key is dead. Control.
 
     // --- completion queue ---
 
@@ -357,6 +381,27 @@ struct dapls_ib : Types {
     /// common layer frees it and makes a new one.
     static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq * /*recv_cq*/, cq * /*send_cq*/,
                                         const qp_params &)
+    {
+        return not_supported;
+    }
+
+    // --- memory window ---
+
+    /// [memory_windows] A window that is bound to nothing. Control.
+    static status dapls_ib_mw_alloc(pd &, mw &) { return not_supported; }
+
+    /// [memory_windows] On return its key is dead. A bind of it that is still posted fails.
+    /// Control.
+    static void dapls_ib_mw_free(mw &) {}
+
+    /// [memory_windows] Posts wr.operation, DAT_DTO_BIND_MW: binds the window to a part of the mr,
+    /// or to nothing if the length is 0, with the mr then null. Stores the key it will have, 0 for
+    /// nothing: the consumer may use it in what it posts next. Once the bind is done the key before
+    /// is dead; one that fails leaves the window bound to what it was, or to nothing. The mr is not
+    /// freed before the bind has completed or the window was freed. Hot, but may allocate.
+    /// Otherwise as post_send.
+    static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
+                                   DAT_RMR_CONTEXT & /*key*/)
     {
         return not_supported;
     }
@@ -458,6 +503,7 @@ struct check_transport {
     using qp = typename T::qp;
     using wr = typename T::wr;
     using srq = typename T::srq;
+    using mw = typename T::mw;
     using cr = typename T::cr;
     using listener = typename T::listener;
 
@@ -496,6 +542,10 @@ struct check_transport {
                 status (*)(srq &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
     DAPLS_IB_OP(dapls_ib_qp_alloc_srq,
                 status (*)(pd &, qp &, srq &, cq *, cq *, const qp_params &));
+    DAPLS_IB_OP(dapls_ib_mw_alloc, status (*)(pd &, mw &));
+    DAPLS_IB_OP(dapls_ib_mw_free, void (*)(mw &));
+    DAPLS_IB_OP(dapls_ib_mw_bind, status (*)(qp &, wr &, mw &, mr *, const mw_params &,
+                                             DAT_COMPLETION_FLAGS, DAT_RMR_CONTEXT &));
     DAPLS_IB_OP(dapls_ib_post_send, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
                                                const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS));
     DAPLS_IB_OP(dapls_ib_post_recv, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));

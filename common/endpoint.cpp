@@ -61,8 +61,9 @@ status endpoint::attach_qp()
     const status answer = complete ? alloc_qp() : out_of_memory;
     has_qp_ = answer.ok();
     if (!has_qp_) {
-        delete std::exchange(send_queue_, nullptr);
-        delete std::exchange(recv_queue_, nullptr);
+        for (work_queue **queue : {&send_queue_, &recv_queue_})
+            if (work_queue *unused = std::exchange(*queue, nullptr); unused != nullptr)
+                unused->let_go();
         return answer;
     }
     if (send_queue_ != nullptr)
@@ -166,6 +167,8 @@ const char *name_of(DAT_DTOS operation)
         return "RDMA read";
     case DAT_DTO_RECEIVE:
         return "receive";
+    case DAT_DTO_BIND_MW:
+        return "bind";
     default:
         return "extended operation";
     }
@@ -184,7 +187,7 @@ void trace(endpoint &ep, const char *name, const work_queue *queue)
              retired);
     for (std::uint32_t left = std::min({posted, queue->limit, most}); left != 0; --left) {
         const transport::wr &request = queue->slots[(posted - left) & queue->mask];
-        const bool done = static_cast<std::int32_t>(retired - request.sequence) > 0;
+        const bool done = queue->has_retired(request.sequence);
         dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s %u: %s, %u bytes, cookie 0x%llx, %s",
                  to_handle(&ep), name, request.sequence, name_of(request.operation), request.length,
                  static_cast<unsigned long long>(request.cookie.as_64),
@@ -228,8 +231,40 @@ void endpoint::orphan(work_queue *&queue, evd *completions)
     if (queue->is_named())
         completions->adopt(queue);
     else
-        delete queue;
+        queue->let_go();
     queue = nullptr;
+}
+
+status endpoint::post_bind(binding &posted, transport::mw &window, const pz &zone,
+                           DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    osd::lock_guard hold(send_lock_);
+    if (const status checked = check_request<false>(0, nullptr, nullptr, flags, 8); !checked.ok())
+        return checked;
+    if (zone_.get() != &zone)
+        return status::error(DAT_PROTECTION_VIOLATION);
+    if (!request_evd_ || !request_evd_->takes(DAT_EVD_RMR_BIND_FLAG))
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST);
+    transport::wr *wr = send_queue_->make_room_for_bindings()
+                            ? next_request(0, DAT_DTO_BIND_MW, 0, cookie)
+                            : nullptr;
+    if (wr == nullptr)
+        return out_of_memory;
+    posted.queue = send_queue_;
+    posted.sequence = wr->sequence;
+    send_queue_->hold();
+    send_queue_->note_binding(wr->sequence, &posted);
+    const mw_params what{posted.part.virtual_address, posted.part.segment_length,
+                         posted.privileges};
+    transport::mr *region = posted.region ? &posted.region->mr : nullptr;
+    const status answer =
+        settle(*send_queue_,
+               transport::dapls_ib_mw_bind(qp_, *wr, window, region, what, flags, posted.context));
+    if (!answer.ok()) {
+        (void)send_queue_->take_binding(wr->sequence);
+        send_queue_->let_go();
+    }
+    return answer;
 }
 
 // -------------------------------------------------------------------------------------- states

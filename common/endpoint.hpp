@@ -7,6 +7,7 @@
 // consumer promised one thread per object.
 #pragma once
 
+#include "binding.hpp"
 #include "evd.hpp"
 #include "osd_address.hpp"
 #include "pz.hpp"
@@ -93,6 +94,9 @@ public:
                         DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
     template <class Safety>
     status post_extended(const extended_request &wanted) OSD_UNCHECKED;
+    /// Notes in `posted` where it went.
+    status post_bind(binding &posted, transport::mw &window, const pz &zone, DAT_RMR_COOKIE cookie,
+                     DAT_COMPLETION_FLAGS flags);
     template <class Safety>
     status post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
                      DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
@@ -120,7 +124,10 @@ private:
     status attach_qp();
     void detach_qp();
     status reset_qp();
-    using spare_queue = std::unique_ptr<work_queue>;
+    struct queue_release {
+        void operator()(work_queue *unused) const { unused->let_go(); }
+    };
+    using spare_queue = std::unique_ptr<work_queue, queue_release>;
     static bool prepare(spare_queue &spare, const work_queue *queue);
     static void renew(work_queue *&queue, evd *completions, spare_queue &&spare);
     void own_queues(endpoint *owner);

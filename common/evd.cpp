@@ -98,7 +98,7 @@ void evd::release()
 evd::~evd()
 {
     for (work_queue *queue = orphans_.load(); queue != nullptr;)
-        delete std::exchange(queue, queue->next_orphan);
+        std::exchange(queue, queue->next_orphan)->let_go();
 }
 
 // ------------------------------------------------------------------------------------ taking
@@ -214,6 +214,12 @@ work_queue *evd::queue_of(const completion &done)
 /// The work request may be used again.
 void evd::retire(const completion &done)
 {
+    if (claims.memory_windows && done.wr->operation == DAT_DTO_BIND_MW) {
+        binding *bound = done.wr->queue->take_binding(done.wr->sequence);
+        if (done.status != DAT_DTO_SUCCESS)
+            bound->failed.store(true, std::memory_order_release);
+        bound->let_go();
+    }
     if (done.wr->queue->shared)
         static_cast<shared_work_queue *>(done.wr->queue)->give_back(*done.wr);
     else
@@ -318,6 +324,30 @@ void add_extension(const completion &done, DAT_EVENT &event)
     std::memcpy(event.event_extension_data, &more, sizeof more);
 }
 
+void tell_of_transfer(const completion &done, endpoint &ep, DAT_EVENT &event)
+{
+    event.event_number = DAT_DTO_COMPLETION_EVENT;
+    auto &dto = event.event_data.dto_completion_event_data;
+    dto.ep_handle = to_handle(&ep);
+    dto.user_cookie = done.wr->cookie;
+    dto.status = done.status;
+    dto.operation = done.wr->operation;
+    dto.transfered_length = 0;
+    if (done.status == DAT_DTO_SUCCESS)
+        dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? done.length : done.wr->length;
+    dto.rmr_context = 0;
+    add_extension(done, event);
+}
+
+void tell_of_bind(const completion &done, DAT_EVENT &event)
+{
+    event.event_number = DAT_RMR_BIND_COMPLETION_EVENT;
+    auto &bound = event.event_data.rmr_completion_event_data;
+    bound.rmr_handle = to_handle(done.wr->queue->binding_at(done.wr->sequence)->of);
+    bound.user_cookie = done.wr->cookie;
+    bound.status = done.status;
+}
+
 } // namespace
 
 /// A completion that is no plain success: of an orphan, which is dropped; an extended one; or a
@@ -339,22 +369,16 @@ bool evd::convert_unusual(const completion &done, DAT_EVENT &event)
 /// The endpoint stays as long as the caller holds its queue's owner_lock.
 void evd::convert_owned(const completion &done, endpoint &ep, DAT_EVENT &event)
 {
-    event.event_number = DAT_DTO_COMPLETION_EVENT;
     event.evd_handle = to_handle(this);
-    auto &dto = event.event_data.dto_completion_event_data;
-    dto.ep_handle = to_handle(&ep);
-    dto.user_cookie = done.wr->cookie;
-    dto.status = done.status;
-    dto.operation = done.wr->operation;
-    dto.transfered_length = 0;
-    if (done.status == DAT_DTO_SUCCESS)
-        dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? done.length : done.wr->length;
-    dto.rmr_context = 0;
-    add_extension(done, event);
+    const DAT_DTOS operation = done.wr->operation;
+    if (claims.memory_windows && operation == DAT_DTO_BIND_MW)
+        tell_of_bind(done, event);
+    else
+        tell_of_transfer(done, ep, event);
     retire(done);
     if (done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED) {
         dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: operation %d failed, DTO status %d",
-                 to_handle(&ep), dto.operation, dto.status);
+                 to_handle(&ep), operation, done.status);
         ep.operation_failed();
     }
 }
@@ -377,7 +401,7 @@ void evd::drop_orphans()
     while (list != nullptr) {
         work_queue *queue = std::exchange(list, list->next_orphan);
         if (drained)
-            delete queue;
+            queue->let_go();
         else
             adopt(queue);
     }

@@ -208,14 +208,14 @@ OSD_ALWAYS_INLINE bool evd::is_plain(const completion &done)
 }
 
 /// Makes the event of a plain success. False, and nothing has happened, when its operation is an
-/// extended one, or its endpoint is gone.
+/// extended one or a bind, or its endpoint is gone.
 OSD_ALWAYS_INLINE bool evd::convert_plain(const work_request &done, DAT_UINT32 length,
                                           DAT_EVENT &event)
 {
     work_queue &queue = *done.queue;
     endpoint *ep = queue.owner.load(std::memory_order_relaxed);
-    const bool extended =
-        (claims.immediate_data || claims.atomics) && done.operation > DAT_DTO_RECEIVE;
+    const bool extended = (claims.immediate_data || claims.atomics || claims.memory_windows) &&
+                          done.operation > DAT_DTO_RECEIVE;
     if (extended || ep == nullptr) [[unlikely]]
         return false;
 

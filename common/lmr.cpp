@@ -52,10 +52,7 @@ status check_request(const adapter &ia, const lmr_request &wanted, mr_params &bo
 {
     // Programs ask for the right of atomics and then look which operations there are.
     const unsigned without = ia.attr.atomics ? 0u : unsigned{DAT_IB_MEM_PRIV_REMOTE_ATOMIC};
-    unsigned known = DAT_MEM_PRIV_ALL_FLAG;
-    if (ia.attr.has_extension())
-        known |= DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
-    if (has_unknown_bits(wanted.privileges, known))
+    if (has_unknown_bits(wanted.privileges, known_privileges(ia.attr)))
         return invalid_parameter(6);
     if (wanted.va_type != DAT_VA_TYPE_VA)
         return wanted.va_type == DAT_VA_TYPE_ZB ? not_supported : invalid_parameter(7);
@@ -86,19 +83,6 @@ void store(T *where, T what)
         *where = what;
 }
 
-DAT_VADDR address_of(const lmr &region)
-{
-    return reinterpret_cast<std::uintptr_t>(region.params.address);
-}
-
-bool covers(const lmr &region, const DAT_LMR_TRIPLET &segment)
-{
-    const DAT_VADDR first = address_of(region);
-    return region.keys.local == segment.lmr_context && segment.virtual_address >= first &&
-           segment.virtual_address - first <= region.params.length &&
-           segment.segment_length <= region.params.length - (segment.virtual_address - first);
-}
-
 /// The regions are coherent: nothing to do but to look at the arguments.
 status sync(DAT_IA_HANDLE ia_handle, const DAT_LMR_TRIPLET *segments, DAT_VLEN count)
 {
@@ -108,9 +92,18 @@ status sync(DAT_IA_HANDLE ia_handle, const DAT_LMR_TRIPLET *segments, DAT_VLEN c
     if (segments == nullptr && count != 0)
         return invalid_parameter(2);
     for (DAT_VLEN i = 0; i < count; ++i)
-        if (!ia->any(ia->lmrs, [&](const lmr &region) { return covers(region, segments[i]); }))
+        if (!ia->any(ia->lmrs, [&](const lmr &region) { return region.covers(segments[i]); }))
             return invalid_parameter(2);
     return success;
+}
+
+/// A bind elsewhere frees it, but only when it is known to be done.
+bool is_bound(const lmr &region)
+{
+    if (!in_use(region))
+        return false;
+    (void)region.ia->any(region.ia->rmrs, [](rmr &window) { return window.settle(), false; });
+    return in_use(region);
 }
 
 } // namespace
@@ -139,7 +132,7 @@ DAT_RETURN dapl_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
     store(lmr_context, made->keys.local);
     store(rmr_context, made->keys.remote);
     store(registered_size, made->params.length);
-    store(registered_address, address_of(*made));
+    store(registered_address, made->address());
     return DAT_SUCCESS;
 }
 
@@ -161,7 +154,7 @@ DAT_RETURN dapl_lmr_query(DAT_LMR_HANDLE handle, DAT_LMR_PARAM_MASK mask, DAT_LM
     param->lmr_context = found->keys.local;
     param->rmr_context = found->keys.remote;
     param->registered_size = found->params.length;
-    param->registered_address = address_of(*found);
+    param->registered_address = found->address();
     return DAT_SUCCESS;
 }
 
@@ -170,7 +163,7 @@ DAT_RETURN dapl_lmr_free(DAT_LMR_HANDLE handle)
     lmr *victim = from_handle<lmr>(handle);
     if (victim == nullptr)
         return invalid_handle(DAT_INVALID_HANDLE_LMR).code();
-    if (in_use(*victim))
+    if (is_bound(*victim))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_LMR_IN_USE).code();
     if (!victim->condemn())
         return invalid_handle(DAT_INVALID_HANDLE_LMR).code();

@@ -5,6 +5,12 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
+inline unsigned known_privileges(const hca_attr &attr)
+{
+    constexpr unsigned all = DAT_MEM_PRIV_ALL_FLAG;
+    return attr.has_extension() ? all | DAT_IB_MEM_PRIV_REMOTE_ATOMIC : all;
+}
+
 /// A registered memory region.
 class lmr : public object {
 public:
@@ -17,6 +23,13 @@ public:
     {}
 
     pz &zone() const { return *zone_.get(); }
+    DAT_VADDR address() const { return reinterpret_cast<std::uintptr_t>(params.address); }
+    bool covers(const DAT_LMR_TRIPLET &segment) const
+    {
+        return keys.local == segment.lmr_context && segment.virtual_address >= address() &&
+               segment.virtual_address - address() <= params.length &&
+               segment.segment_length <= params.length - (segment.virtual_address - address());
+    }
 
 private:
     user_of<pz> zone_;

@@ -110,7 +110,7 @@ constexpr DAT_PROVIDER vector_for()
     v.lmr_free_func = dapl_lmr_free;
     v.rmr_create_func = dapl_rmr_create;
     v.rmr_query_func = dapl_rmr_query;
-    v.rmr_bind_func = NOT_SUPPORTED(rmr_bind_func);
+    v.rmr_bind_func = dapl_rmr_bind;
     v.rmr_free_func = dapl_rmr_free;
     v.psp_create_func = dapl_psp_create;
     v.psp_query_func = dapl_psp_query;

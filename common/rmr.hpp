@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include "binding.hpp"
 #include "pz.hpp"
 
 namespace dapl::DAPL_TRANSPORT {
 
-/// A remote memory region: a window that can be bound to part of an LMR. It exists unbound on
-/// every port; binding needs memory windows.
+class endpoint;
+
+/// A bind as the consumer asks for it.
+struct bind_request {
+    lmr *region; ///< null: to nothing
+    DAT_LMR_TRIPLET part;
+    DAT_MEM_PRIV_FLAGS privileges;
+    DAT_RMR_COOKIE cookie;
+    DAT_COMPLETION_FLAGS flags;
+};
+
+/// A remote memory region: a window that can be bound to part of an LMR. It exists on every port;
+/// binding needs memory windows.
 class rmr : public object {
 public:
     static constexpr std::size_t slab_size = 32;
@@ -16,10 +28,29 @@ public:
         : object(vector, mark::rmr, owner), zone_(&zone)
     {}
 
+    status allocate();
+    /// Frees the window; it is bound to nothing any more.
+    void release() OSD_EXCLUDES(lock_);
+
+    status bind(endpoint &through, const bind_request &wanted, DAT_RMR_CONTEXT &context)
+        OSD_EXCLUDES(lock_);
+    /// Lets go of regions that it is known not to be bound to any more.
+    void settle() OSD_EXCLUDES(lock_);
+    /// False when it is not known to be bound, and `out` tells of none.
+    bool fill(DAT_RMR_PARAM &out) OSD_EXCLUDES(lock_);
+
     pz &zone() const { return *zone_.get(); }
 
 private:
+    void settle_locked() OSD_REQUIRES(lock_);
+
     user_of<pz> zone_;
+    bool has_window_ = false;
+    transport::mw window_;
+    osd::mutex lock_;
+    /// The newest bind that was posted, and those before it as long as the window may still be
+    /// bound as they say.
+    binding *newest_ OSD_GUARDED_BY(lock_) = nullptr;
 };
 
 } // namespace dapl::DAPL_TRANSPORT

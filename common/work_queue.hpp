@@ -13,6 +13,7 @@
 namespace dapl::DAPL_TRANSPORT {
 
 class shared_work_queue;
+struct binding;
 
 /// Keeps other posts out, on an adapter whose consumer did not promise to do so.
 template <class Safety>
@@ -36,7 +37,8 @@ private:
 };
 
 /// A ring of work requests in post order. It outlives its endpoint for as long as completions of
-/// it may still be polled: an orphan has no owner, and its completions are dropped.
+/// it may still be polled: an orphan has no owner, and its completions are dropped. The last of its
+/// holders deletes it.
 struct work_queue {
     /// Null when out of memory.
     static work_queue *create(endpoint *owner, DAT_COUNT limit)
@@ -53,7 +55,9 @@ struct work_queue {
     }
     /// For an endpoint that draws from a shared queue: what stands for it in completions.
     static work_queue *create_drawing(endpoint *owner, shared_work_queue &from);
-    ~work_queue();
+
+    void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
+    void let_go();
 
     bool idle() const
     {
@@ -83,6 +87,23 @@ struct work_queue {
         retired.store(done.sequence + 1, std::memory_order_release);
     }
 
+    bool has_retired(std::uint32_t sequence) const
+    {
+        return static_cast<std::int32_t>(retired.load(std::memory_order_acquire) - sequence) > 0;
+    }
+
+    /// Room to note what each bind binds; false when out of memory. By the thread that posts.
+    bool make_room_for_bindings();
+    /// Before it is posted. What stood there has completed, its success suppressed.
+    void note_binding(std::uint32_t sequence, binding *posted);
+    /// Of a bind that is posted.
+    binding *binding_at(std::uint32_t sequence) const { return bindings_[sequence & mask]; }
+    /// Of one that completes, or was not posted after all.
+    binding *take_binding(std::uint32_t sequence)
+    {
+        return std::exchange(bindings_[sequence & mask], nullptr);
+    }
+
     /// While it may be named in completions it must not be deleted, though it is idle.
     bool is_named() const { return draws_from != nullptr || !idle(); }
 
@@ -104,6 +125,7 @@ protected:
         : owner(ep), shared(is_shared), limit(limit_), mask(std::bit_ceil(limit_) - 1),
           slots(std::move(slots_)), known_end(limit_)
     {}
+    ~work_queue();
 
 private:
     /// Looks at what the other thread has retired since, which costs a cache line of its.
@@ -112,11 +134,14 @@ private:
         known_end = retired.load(std::memory_order_acquire) + limit;
         return number != known_end;
     }
+
+    std::atomic<int> holders_{1};
+    std::unique_ptr<binding *[]> bindings_; ///< [memory_windows] made with the first bind
 };
 
 /// The receives of an SRQ. They are taken in any order, by any endpoint, and given back by whoever
 /// polls; one thread at a time posts. It lives as long as the SRQ and as completions of its
-/// receives may still be polled: each holder lets go of it.
+/// receives may still be polled.
 class shared_work_queue : public work_queue {
     struct slot : transport::wr {
         slot *next = nullptr;
@@ -136,15 +161,8 @@ public:
                 queue->set_limit(limit);
             return queue;
         }
-        delete queue;
+        queue->let_go();
         return nullptr;
-    }
-
-    void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
-    void let_go()
-    {
-        if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-            delete this;
     }
 
     /// Makes room for that many requests in all. False when out of memory.
@@ -190,6 +208,7 @@ public:
     }
 
 private:
+    friend work_queue; // lets go of it
     shared_work_queue() : work_queue(nullptr, 1, nullptr, true) {}
     ~shared_work_queue()
     {
@@ -209,7 +228,6 @@ private:
     slot *free_ = nullptr; ///< of the thread that posts
     DAT_COUNT reserved_ = 0;
     std::atomic<DAT_COUNT> most_{0};
-    std::atomic<std::uint32_t> holders_{1};
     alignas(64) std::atomic<slot *> returned_{nullptr};
     std::atomic<DAT_COUNT> outstanding_{0};
 };
@@ -222,12 +240,6 @@ inline work_queue *work_queue::create_drawing(endpoint *owner, shared_work_queue
     queue->draws_from = &from;
     from.hold();
     return queue;
-}
-
-inline work_queue::~work_queue()
-{
-    if (draws_from != nullptr)
-        draws_from->let_go();
 }
 
 } // namespace dapl::DAPL_TRANSPORT

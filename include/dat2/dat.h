@@ -1867,7 +1867,8 @@ DAT_RETURN DAT_API dat_rmr_query(DAT_RMR_HANDLE rmr_handle, DAT_RMR_PARAM_MASK r
  * DAT_RMR_BIND_COMPLETION_EVENT.
  *
  * @param[in]  rmr_handle  the RMR
- * @param[in]  lmr_handle  the region
+ * @param[in]  lmr_handle  the region, which cannot be freed while it is bound; not
+ *                         looked at where it unbinds
  * @param[in]  lmr_triplet the part of it; a length of 0 unbinds. Not kept
  * @param[in]  mem_priv    remote rights, at most the region's
  * @param[in]  va_type     how the peer addresses it
@@ -1878,13 +1879,15 @@ DAT_RETURN DAT_API dat_rmr_query(DAT_RMR_HANDLE rmr_handle, DAT_RMR_PARAM_MASK r
  *                         endpoint at once
  *
  * @retval DAT_SUCCESS
- * @retval DAT_INVALID_HANDLE `RMR`, `LMR`, `EP`
- * @retval DAT_INVALID_PARAMETER the part is not within the LMR; bad flags
+ * @retval DAT_INVALID_HANDLE `RMR`, `LMR`, `EP`; `EVD_REQUEST`: that of the endpoint
+ *         was made without DAT_EVD_RMR_BIND_FLAG
+ * @retval DAT_INVALID_PARAMETER `ARG3`: NULL, or not within the LMR. `ARG4`: unknown
+ *         rights. `ARG5`, `ARG8`. `ARG9`: context is NULL, unless it unbinds
  * @retval DAT_INVALID_STATE `EP_*`: neither connected nor disconnected
  * @retval DAT_PROTECTION_VIOLATION the zones of RMR, LMR and endpoint differ
  * @retval DAT_PRIVILEGES_VIOLATION more rights than the LMR has
  * @retval DAT_INSUFFICIENT_RESOURCES the request queue is full
- * @retval DAT_MODEL_NOT_SUPPORTED this va_type
+ * @retval DAT_MODEL_NOT_SUPPORTED the adapter has no windows, or this va_type
  *
  * Threads: as dat_ep_post_send(). Rule: dat_rmr_bind(3DAT).
  */

@@ -55,6 +55,7 @@ enum class op {
     pd_free,
     mr_register,
     mr_deregister,
+    mw_alloc,
     cq_alloc,
     cq_free,
     cq_resize,

@@ -3,6 +3,7 @@
 
 #include "osd_address.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -166,6 +167,8 @@ outcome finish_oldest(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_ST
     types::wr *wr = list.pop();
     if (wr == nullptr)
         return outcome::none;
+    if (wr->operation == DAT_DTO_BIND_MW)
+        std::exchange(wr->window, nullptr)->finish(wr->target, how == DAT_DTO_SUCCESS);
     const bool silent = how == DAT_DTO_SUCCESS && wr->operation != DAT_DTO_RECEIVE &&
                         (wr->flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
     if (silent)
@@ -252,6 +255,25 @@ const extended_operands &latest_operands(qp &pair)
     return pair.sends.ring[(pair.sends.tail - 1) % pair.sends.size]->operands;
 }
 
+namespace {
+
+status push_request(qp &pair, types::wr &request, DAT_COMPLETION_FLAGS flags)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.sending, "two threads are in post_send of one qp");
+    if (const status answer = begin(op::post_send); !answer.ok())
+        return answer;
+    request.flags = flags;
+    if (!pair.sends.push(request))
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    if (pair.now.load() == phase::down)
+        while (complete_send(pair, DAT_DTO_ERR_FLUSHED)) {
+        }
+    return success;
+}
+
+} // namespace
+
 void flush(qp &pair)
 {
     while (complete_send(pair, DAT_DTO_ERR_FLUSHED)) {
@@ -304,6 +326,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_rdma_size = 0x7fffffff;
     attr.max_private_data_size = 64;
     attr.max_srqs = port_features.srq ? 8 : 0;
+    attr.max_mws = port_features.memory_windows ? 64 : 0;
     attr.max_recv_per_srq = 1024;
     attr.immediate_data = port_features.immediate_data;
     attr.atomics = port_features.atomics;
@@ -344,7 +367,75 @@ void transport::dapls_ib_mr_deregister(mr &region)
 {
     (void)begin(op::mr_deregister);
     region.life.end("mr");
+    if (region.windows.load() != 0)
+        lab::violation("a region is freed that a window may be bound to");
     --region.zone->users;
+}
+
+// A window counts in the region it is bound to, and in those of its posted binds.
+
+void types::window::finish(mr *target, bool done)
+{
+    const std::lock_guard hold(lock);
+    if (freed)
+        return;
+    if (target != nullptr)
+        posted.erase(std::find(posted.begin(), posted.end(), target));
+    mr *const unused = done ? std::exchange(bound, target) : target;
+    if (unused != nullptr)
+        --unused->windows;
+}
+
+void types::window::free()
+{
+    const std::lock_guard hold(lock);
+    freed = true;
+    for (mr *each : posted)
+        --each->windows;
+    if (bound != nullptr)
+        --bound->windows;
+}
+
+status transport::dapls_ib_mw_alloc(pd &zone, mw &made)
+{
+    zone.life.check("pd");
+    if (const status answer = begin(op::mw_alloc); !answer.ok())
+        return answer;
+    made.life.begin("mw");
+    made.state = std::make_shared<types::window>();
+    made.zone = &zone;
+    ++zone.users;
+    return success;
+}
+
+void transport::dapls_ib_mw_free(mw &window)
+{
+    window.life.end("mw");
+    std::exchange(window.state, nullptr)->free();
+    --window.zone->users;
+}
+
+status transport::dapls_ib_mw_bind(qp &pair, wr &request, mw &window, mr *target,
+                                   const mw_params &what, DAT_COMPLETION_FLAGS flags,
+                                   DAT_RMR_CONTEXT &key)
+{
+    static std::atomic<DAT_RMR_CONTEXT> keys{100};
+    window.life.check("mw");
+    if ((target == nullptr) != (what.length == 0))
+        lab::violation("a bind has a region if, and only if, it binds something");
+    key = what.length == 0 ? 0 : ++keys;
+    request.window = window.state;
+    request.target = target;
+    if (target != nullptr) {
+        target->life.check("mr");
+        const std::lock_guard hold(window.state->lock);
+        window.state->posted.push_back(target);
+        ++target->windows;
+    }
+    const status posted = push_request(pair, request, flags);
+    if (!posted.ok())
+        std::exchange(request.window, nullptr)->finish(target, false);
+    return posted;
 }
 
 status transport::dapls_ib_cq_alloc(hca &device, cq &queue, evd &owner, DAT_COUNT &depth)
@@ -614,18 +705,10 @@ status transport::dapls_ib_post_srq_recv(srq &queue, wr &request, DAT_COUNT,
 status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT, const DAT_LMR_TRIPLET *,
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
 {
-    pair.life.check("qp");
-    const lab::exclusive one(pair.sending, "two threads are in post_send of one qp");
     if ((request.operation == DAT_DTO_SEND) != (remote == nullptr))
         lab::violation("remote is for RDMA, and only for RDMA");
-    if (const status answer = begin(op::post_send); !answer.ok())
-        return answer;
-    request.flags = flags;
-    if (!pair.sends.push(request))
-        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    if (pair.now.load() == phase::down)
-        while (complete_send(pair, DAT_DTO_ERR_FLUSHED)) {
-        }
+    if (const status posted = push_request(pair, request, flags); !posted.ok())
+        return posted;
     qp *peer = pair.peer.load();
     if (lab::loopback.load(std::memory_order_relaxed) && peer != nullptr)
         deliver(pair, *peer);

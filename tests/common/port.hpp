@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <mutex>
+#include <vector>
 
 static_assert(DAPLS_IB_VERSION == 1);
 
@@ -54,6 +55,22 @@ struct types {
     struct mr {
         alive life;
         pd *zone = nullptr;
+        std::atomic<int> windows{0}; ///< that are bound to it, or will be
+    };
+    /// Outlives its mw as long as binds are posted.
+    struct window {
+        lab::spin_lock lock;
+        bool freed = false;
+        mr *bound = nullptr;
+        std::vector<mr *> posted;
+
+        void finish(mr *target, bool done);
+        void free();
+    };
+    struct mw {
+        alive life;
+        pd *zone = nullptr;
+        std::shared_ptr<window> state;
     };
     struct cq {
         alive life;
@@ -82,6 +99,8 @@ struct types {
         DAT_COMPLETION_FLAGS flags;
         extended_operands operands;
         bool shared = false; ///< posted with post_srq_recv, as all of its queue are
+        std::shared_ptr<types::window> window;
+        types::mr *target = nullptr;
     };
     struct srq;
     struct cr {
@@ -155,6 +174,10 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_pd_free(pd &);
     static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &);
     static void dapls_ib_mr_deregister(mr &);
+    static status dapls_ib_mw_alloc(pd &, mw &);
+    static void dapls_ib_mw_free(mw &);
+    static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
+                                   DAT_RMR_CONTEXT &);
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
     static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);

@@ -14,7 +14,7 @@ struct queue_owner {
     {
         queue.posted = queue.retired = queue.known_end = first;
     }
-    ~queue_owner() { delete &queue; }
+    ~queue_owner() { queue.let_go(); }
     work_queue &queue;
 };
 
