@@ -15,6 +15,8 @@ DAT_DTO_COMPLETION_STATUS dto_status(soft_hca::work_status status)
         return DAT_DTO_ERR_LOCAL_LENGTH;
     case soft_hca::work_status::local_protection:
         return DAT_DTO_ERR_LOCAL_PROTECTION;
+    case soft_hca::work_status::not_bound:
+        return DAT_RMR_OPERATION_FAILED;
     case soft_hca::work_status::remote_access:
         return DAT_DTO_ERR_REMOTE_ACCESS;
     case soft_hca::work_status::remote_operation:

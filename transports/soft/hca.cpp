@@ -133,6 +133,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.max_rdma_size = max_transfer;
     attr.max_private_data_size = soft_hca::max_private_data;
     attr.max_srqs = port_features.srq ? plenty : 0;
+    attr.max_mws = port_features.memory_windows ? plenty : 0;
     attr.max_recv_per_srq = max_depth;
     attr.immediate_data = port_features.immediate_data;
     attr.atomics = port_features.atomics;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Protection domains and memory regions.
+// Protection domains, memory regions and memory windows.
 #include "dapl_debug.hpp"
 #include "port.hpp"
 
 namespace dapl::soft {
 
 namespace {
+
+constexpr std::uint32_t remote_rights =
+    soft_hca::remote_read | soft_hca::remote_write | soft_hca::remote_atomic;
 
 std::uint32_t rights_of(DAT_MEM_PRIV_FLAGS privileges)
 {
@@ -32,8 +35,6 @@ status transport::dapls_ib_pd_alloc(hca &h, pd &domain)
 
 status transport::dapls_ib_mr_register(pd &domain, mr &m, const mr_params &params, mr_keys &keys)
 {
-    constexpr std::uint32_t remote =
-        soft_hca::remote_read | soft_hca::remote_write | soft_hca::remote_atomic;
     m.of = domain.of;
     const std::uint32_t rights = rights_of(params.privileges);
     const std::uint32_t key =
@@ -43,14 +44,48 @@ status transport::dapls_ib_mr_register(pd &domain, mr &m, const mr_params &param
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
     }
     keys.local = key;
-    keys.remote = (rights & remote) != 0 ? key : 0;
+    keys.remote = (rights & remote_rights) != 0 ? key : 0;
     return success;
 }
 
 void transport::dapls_ib_mr_deregister(mr &m)
 {
     if (!m.of->foreign())
-        (void)m.of->device.remove_region(m.region); // no window can be bound: there are none
+        (void)m.of->device.remove_region(m.region);
+}
+
+status transport::dapls_ib_mw_alloc(pd &domain, mw &m)
+{
+    m.of = domain.of;
+    m.window = m.of->device.make_window(domain.domain);
+    return m.window == nullptr ? out_of_memory : success;
+}
+
+void transport::dapls_ib_mw_free(mw &m)
+{
+    if (!m.of->foreign())
+        m.of->device.free_window(m.window);
+}
+
+status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &m, mr *region, const mw_params &what,
+                                   DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT &key)
+{
+    soft_hca::request &r = w.request;
+    set_segments(r, 0, nullptr);
+    r.kind = soft_hca::work::bind;
+    r.flags = flags_of(flags);
+    r.context = &w;
+    r.window = m.window;
+    r.target = region == nullptr ? nullptr : &region->region;
+    r.window_rights = rights_of(what.privileges) & remote_rights;
+    r.remote = {what.address, static_cast<std::uint32_t>(what.length), 0};
+    if (!q.of->device.prepare_bind(r))
+        return out_of_memory;
+    key = r.remote.key;
+    if (q.pair.post_send(r))
+        return success;
+    q.of->device.cancel_bind(r);
+    return out_of_memory;
 }
 
 } // namespace dapl::soft

@@ -48,6 +48,10 @@ struct types {
         soft_hca::memory_region region;
         hca *of = nullptr;
     };
+    struct mw {
+        soft_hca::memory_region *window = nullptr;
+        hca *of = nullptr;
+    };
     struct cq {
         soft_hca::completion_queue queue;
         hca *of = nullptr;
@@ -84,11 +88,15 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_close_hca(hca &);
     static void dapls_ib_query_hca(const hca &, hca_attr &);
 
-    // Protection domain, memory region: memory.cpp
+    // Protection domain, memory region, memory window: memory.cpp
     static status dapls_ib_pd_alloc(hca &, pd &);
     static void dapls_ib_pd_free(pd &) {}
     static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &);
     static void dapls_ib_mr_deregister(mr &);
+    static status dapls_ib_mw_alloc(pd &, mw &);
+    static void dapls_ib_mw_free(mw &);
+    static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
+                                   DAT_RMR_CONTEXT &key);
 
     // Completion queue: cq.cpp
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
