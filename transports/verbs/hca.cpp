@@ -79,6 +79,8 @@ void note_kind(hca &device)
     // iWARP reads are writes by the peer. The software device knows better.
     device.siw = device.iwarp && device.limits.vendor_id == siw_vendor;
     device.read_sink_is_remote = device.iwarp && !device.siw;
+    device.windows = port_features.memory_windows && device.limits.max_mw > 0 &&
+                     (device.limits.device_cap_flags & IBV_DEVICE_MEM_WINDOW) != 0;
     device.settle_ms = device.siw ? siw_settle_ms : 0;
     if (device.params.settle_ms != UINT32_MAX)
         device.settle_ms = device.params.settle_ms;
@@ -263,6 +265,8 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
         attr.max_srqs = as_count(limits.max_srq);
         attr.max_recv_per_srq = as_count(limits.max_srq_wr);
     }
+    if (device.windows)
+        attr.max_mws = as_count(limits.max_mw);
     attr.immediate_data = has_immediate(device);
     attr.atomics = has_atomics(device);
     attr.max_mr_size = limits.max_mr_size;

@@ -33,6 +33,11 @@ inline unsigned peer_rights(const hca &device)
 /// Finds the address that the parameters name, and the RDMA device behind it.
 status find_interface(hca &device);
 
+// --- memory.cpp
+
+/// The remote rights among these, in the words of verbs (IBV_ACCESS_*).
+unsigned remote_access(DAT_MEM_PRIV_FLAGS privileges);
+
 // --- cq.cpp
 
 status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth);

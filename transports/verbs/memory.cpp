@@ -8,26 +8,31 @@
 
 namespace dapl::verbs {
 
-namespace {
-
-constexpr unsigned atomic_right = DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
-constexpr unsigned remote_rights =
-    DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG | atomic_right;
-
-int access_for(const vrb::hca &device, DAT_MEM_PRIV_FLAGS privileges)
+unsigned vrb::remote_access(DAT_MEM_PRIV_FLAGS privileges)
 {
-    const bool local_write = (privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG) != 0;
-    int access = 0;
-    if (local_write)
-        access |= IBV_ACCESS_LOCAL_WRITE;
+    unsigned access = 0;
     if ((privileges & DAT_MEM_PRIV_REMOTE_READ_FLAG) != 0)
         access |= IBV_ACCESS_REMOTE_READ;
     if ((privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG) != 0)
-        access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE; // verbs has not one alone
-    if ((privileges & atomic_right) != 0)
-        access |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
+        access |= IBV_ACCESS_REMOTE_WRITE;
+    if ((static_cast<unsigned>(privileges) & DAT_IB_MEM_PRIV_REMOTE_ATOMIC) != 0)
+        access |= IBV_ACCESS_REMOTE_ATOMIC;
+    return access;
+}
+
+namespace {
+
+int access_for(const vrb::hca &device, DAT_MEM_PRIV_FLAGS privileges)
+{
+    constexpr int writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    const bool local_write = (privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG) != 0;
+    int access = static_cast<int>(vrb::remote_access(privileges));
+    if (local_write || (access & writes) != 0) // verbs has not one alone
+        access |= IBV_ACCESS_LOCAL_WRITE;
     if (local_write && device.read_sink_is_remote)
         access |= IBV_ACCESS_REMOTE_WRITE;
+    if (device.windows)
+        access |= IBV_ACCESS_MW_BIND;
     return access;
 }
 
@@ -52,6 +57,8 @@ void transport::dapls_ib_pd_free(pd &domain)
 {
     if (domain.device->foreign())
         return;
+    if (domain.nothing != nullptr)
+        (void)ibv_dereg_mr(domain.nothing);
     const int error = ibv_dealloc_pd(domain.fid);
     if (error != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: a protection domain was not freed: %s",
@@ -74,7 +81,7 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
         return vrb::control_error(error);
     }
     keys.local = region.fid->lkey;
-    keys.remote = (params.privileges & remote_rights) != 0 ? region.fid->rkey : 0;
+    keys.remote = vrb::remote_access(params.privileges) != 0 ? region.fid->rkey : 0;
     return success;
 }
 
@@ -87,6 +94,37 @@ void transport::dapls_ib_mr_deregister(mr &region)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: a memory region was not deregistered: %s",
                  region.device->name, std::strerror(error));
     region.fid = nullptr;
+}
+
+status transport::dapls_ib_mw_alloc(pd &domain, mw &window)
+{
+    constexpr int no_right = IBV_ACCESS_MW_BIND;
+    window.device = domain.device;
+    {
+        osd::lock_guard hold(domain.device->lock);
+        if (domain.nothing == nullptr)
+            domain.nothing = ibv_reg_mr(domain.fid, &domain, 1, no_right);
+        window.nothing = domain.nothing;
+    }
+    if (window.nothing != nullptr) // type 1: its key is known when the bind is posted
+        window.fid = ibv_alloc_mw(domain.fid, IBV_MW_TYPE_1);
+    if (window.fid != nullptr)
+        return success;
+    const int error = errno;
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no memory window: %s", window.device->name,
+             std::strerror(error));
+    return vrb::control_error(error);
+}
+
+void transport::dapls_ib_mw_free(mw &window)
+{
+    if (window.device->foreign())
+        return;
+    const int error = ibv_dealloc_mw(window.fid);
+    if (error != 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a memory window was not freed: %s", window.device->name,
+                 std::strerror(error));
+    window.fid = nullptr;
 }
 
 } // namespace dapl::verbs

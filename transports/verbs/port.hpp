@@ -158,11 +158,18 @@ struct qp : all_link, todo_link, drawing_link {
 struct pd {
     hca *device = nullptr;
     ibv_pd *fid = nullptr;
+    ibv_mr *nothing = nullptr; ///< what windows are bound to that open nothing, once there are any
 };
 
 struct mr {
     hca *device = nullptr;
     ibv_mr *fid = nullptr;
+};
+
+struct mw {
+    hca *device = nullptr;
+    ibv_mw *fid = nullptr;
+    ibv_mr *nothing = nullptr; ///< of its pd
 };
 
 /// Receives that several queue pairs draw from. A completion names the queue pair that took one by
@@ -227,6 +234,7 @@ struct hca {
     bool iwarp = false;
     bool siw = false;
     std::uint32_t settle_ms = 0;      ///< an accepting side keeps still for so long
+    bool windows = false;             ///< regions are registered so that windows can be bound
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
     ibv_cq *spare_cq = nullptr; ///< for queue pairs that lack one; verbs wants two
@@ -300,6 +308,7 @@ struct types {
     using hca = vrb::hca;
     using pd = vrb::pd;
     using mr = vrb::mr;
+    using mw = vrb::mw;
     using cq = vrb::cq;
     using qp = vrb::qp;
     using wr = vrb::wr;
@@ -324,6 +333,10 @@ struct transport : dapls_ib<vrb::types> {
 
     static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &);
     static void dapls_ib_mr_deregister(mr &);
+    static status dapls_ib_mw_alloc(pd &, mw &);
+    static void dapls_ib_mw_free(mw &);
+    static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
+                                   DAT_RMR_CONTEXT &key);
 
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);

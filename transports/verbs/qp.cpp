@@ -393,6 +393,33 @@ status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
     return post_request(q, w, request);
 }
 
+status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const mw_params &what,
+                                   DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT &key)
+{
+    osd::lock_guard hold(q.lock);
+    key = 0;
+    if (q.own == nullptr) {
+        flush_one(*q.send_cq, w);
+        return success;
+    }
+    ibv_mw_bind bind{};
+    bind.wr_id = reinterpret_cast<std::uint64_t>(&w);
+    bind.send_flags = send_flags(q, w, flags) & (IBV_SEND_SIGNALED | IBV_SEND_FENCE);
+    // Not every library takes a bind without a region: so nothing is a byte without rights.
+    bind.bind_info = {window.nothing, reinterpret_cast<std::uintptr_t>(window.nothing->addr), 1, 0};
+    if (region != nullptr)
+        bind.bind_info = {region->fid, what.address, what.length, remote_access(what.privileges)};
+    w.finished = false;
+    w.previous = q.last_send;
+    const int error = ibv_bind_mw(q.own, window.fid, &bind);
+    if (error != 0)
+        return refused_post(error);
+    q.last_send = &w;
+    if (region != nullptr)
+        key = window.fid->rkey;
+    return success;
+}
+
 void transport::dapls_ib_qp_free(qp &q)
 {
     hca &device = *q.device;
