@@ -41,44 +41,6 @@ void expect_success(DAT_EVD_HANDLE evd, std::uint64_t cookie, std::size_t length
     CHECK(done.transfered_length == length);
 }
 
-/// A transport may complete a request before its peer has looked at it. Then a refusal comes too
-/// late for the request, and shows as the end of the connection only.
-bool acknowledged()
-{
-    return the_settings().promised("acknowledged");
-}
-
-/// Both sides learn once that the connection was broken. `failing` is the side whose operation
-/// failed.
-void expect_broken(end &failing, end &other, bool for_sure)
-{
-    const DAT_EVENT here = next_event(failing.connect_evd);
-    if (for_sure)
-        CHECK(same_event(here.event_number, DAT_CONNECTION_EVENT_BROKEN));
-    CHECK(ends_connection(here.event_number));
-    CHECK(ends_connection(next_event(other.connect_evd).event_number));
-    CHECK(failing.state() == DAT_EP_STATE_DISCONNECTED);
-    CHECK(other.state() == DAT_EP_STATE_DISCONNECTED);
-    CHECK(stays_empty(failing.connect_evd, milliseconds(30)));
-    CHECK(stays_empty(other.connect_evd, milliseconds(30)));
-}
-
-/// An RDMA request that the peer has to refuse.
-void expect_refused(end &by, end &there, bool reading, std::uint64_t cookie)
-{
-    const auto done = next_dto(by.request_evd);
-    CHECK(done.user_cookie.as_64 == cookie);
-    const bool told = done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED;
-    if (acknowledged())
-        CHECK(told);
-    else if (!told)
-        MESSAGE("this transport does not say why: status ", done.status);
-    if (reading)
-        CHECK(done.status != DAT_DTO_SUCCESS);
-    expect_broken(by, there, told);
-    CHECK(stays_empty(by.request_evd, milliseconds(1)));
-}
-
 /// Every cookie from 0 to number - 1 once, none of them a success where `flushed`.
 void expect_each_once(const std::vector<DAT_EVENT> &events, std::uint64_t number, bool flushed)
 {

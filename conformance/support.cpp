@@ -501,7 +501,8 @@ bool region::holds(std::size_t offset, std::size_t length, unsigned seed) const
 end::end(adapter &on, const end_options &options)
     : ia(on), pz(make_pz(on)), recv_evd(make_evd(on, DAT_EVD_DTO_FLAG, options.qlen, options.cno)),
       request_evd(options.one_dto_evd ? recv_evd
-                                      : make_evd(on, DAT_EVD_DTO_FLAG, options.qlen, options.cno)),
+                                      : make_evd(on, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG,
+                                                 options.qlen, options.cno)),
       connect_evd(make_evd(on, DAT_EVD_CONNECTION_FLAG, options.qlen, options.cno)),
       memory(on, pz, options.bytes)
 {
@@ -675,6 +676,39 @@ void expect_disconnected(end &one, end &other)
         CHECK(stays_empty(side->connect_evd));
         CHECK(side->state() == DAT_EP_STATE_DISCONNECTED);
     }
+}
+
+bool acknowledged()
+{
+    return the_settings().promised("acknowledged");
+}
+
+void expect_broken(end &failing, end &other, bool for_sure)
+{
+    const DAT_EVENT here = next_event(failing.connect_evd);
+    if (for_sure)
+        CHECK(same_event(here.event_number, DAT_CONNECTION_EVENT_BROKEN));
+    CHECK(ends_connection(here.event_number));
+    CHECK(ends_connection(next_event(other.connect_evd).event_number));
+    CHECK(failing.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(other.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(stays_empty(failing.connect_evd, milliseconds(30)));
+    CHECK(stays_empty(other.connect_evd, milliseconds(30)));
+}
+
+void expect_refused(end &by, end &there, bool reading, std::uint64_t cookie)
+{
+    const auto done = next_dto(by.request_evd);
+    CHECK(done.user_cookie.as_64 == cookie);
+    const bool told = done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED;
+    if (acknowledged())
+        CHECK(told);
+    else if (!told)
+        MESSAGE("this transport does not say why: status ", done.status);
+    if (reading)
+        CHECK(done.status != DAT_DTO_SUCCESS);
+    expect_broken(by, there, told);
+    CHECK(stays_empty(by.request_evd, milliseconds(1)));
 }
 
 } // namespace conformance

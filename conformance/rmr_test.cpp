@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// RMRs: windows that open a part of a region to a peer, and can be closed again.
+#include "support.hpp"
+
+namespace conformance {
+
+namespace {
+
+constexpr std::size_t part_at = 1024; ///< where what is opened begins
+constexpr std::size_t part_size = 256;
+constexpr auto may_read = DAT_MEM_PRIV_REMOTE_READ_FLAG;
+constexpr auto may_write = DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+
+/// For cases that need what the adapter does not have: MEM-11 and MEM-12 check the refusal.
+#define NEED_WINDOWS(ia)                                                                           \
+    do {                                                                                           \
+        if (!has_windows(ia))                                                                      \
+            NOT_CLAIMED("binding of RMRs");                                                        \
+    } while (false)
+
+bool has_windows(const adapter &ia)
+{
+    DAT_RMR_HANDLE probe = DAT_HANDLE_NULL;
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    const bool made = ia.attr.max_rmrs != 0 && dat_rmr_create(pz, &probe) == DAT_SUCCESS;
+    if (made)
+        MUST(dat_rmr_free(probe));
+    MUST(dat_pz_free(pz));
+    return made;
+}
+
+/// A window of an endpoint's zone, bound through that endpoint.
+class window {
+public:
+    explicit window(end &of) : owner(of) { MUST(dat_rmr_create(of.pz, &rmr)); }
+    window(const window &) = delete;
+    window &operator=(const window &) = delete;
+    ~window()
+    {
+        if (rmr != DAT_HANDLE_NULL)
+            (void)free();
+    }
+
+    DAT_RETURN free() { return free_once(dat_rmr_free, rmr); }
+    DAT_RETURN post_bind(const region &to, std::size_t offset, std::size_t length,
+                         unsigned rights = may_read | may_write, std::uint64_t cookie = 0,
+                         unsigned flags = DAT_COMPLETION_DEFAULT_FLAG)
+    {
+        const DAT_LMR_TRIPLET part = to.local(offset, length);
+        return dat_rmr_bind(rmr, to.lmr, &part, static_cast<DAT_MEM_PRIV_FLAGS>(rights),
+                            DAT_VA_TYPE_VA, owner.ep, cookie_of(cookie),
+                            static_cast<DAT_COMPLETION_FLAGS>(flags), &context);
+    }
+    DAT_RETURN post_unbind()
+    {
+        const DAT_LMR_TRIPLET nothing{};
+        return dat_rmr_bind(rmr, DAT_HANDLE_NULL, &nothing, DAT_MEM_PRIV_NONE_FLAG, DAT_VA_TYPE_VA,
+                            owner.ep, cookie_of(0), DAT_COMPLETION_DEFAULT_FLAG, nullptr);
+    }
+    void expect_bound(std::uint64_t cookie = 0, int status = DAT_RMR_BIND_SUCCESS)
+    {
+        const DAT_EVENT event = next_event(owner.request_evd, DAT_RMR_BIND_COMPLETION_EVENT);
+        const auto &done = event.event_data.rmr_completion_event_data;
+        CHECK(done.rmr_handle == rmr);
+        CHECK(done.user_cookie.as_64 == cookie);
+        CHECK(done.status == status);
+    }
+    void bind(const region &to, std::size_t offset, std::size_t length,
+              unsigned rights = may_read | may_write)
+    {
+        MUST(post_bind(to, offset, length, rights));
+        expect_bound();
+    }
+    /// What a peer addresses by the context as it is now.
+    DAT_RMR_TRIPLET remote(const region &in, std::size_t offset, std::size_t length) const
+    {
+        DAT_RMR_TRIPLET there = in.remote(offset, length);
+        there.rmr_context = context;
+        return there;
+    }
+
+    end &owner;
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
+    DAT_RMR_CONTEXT context = 0;
+};
+
+/// The passive side opens a part of its memory.
+struct lender {
+    explicit lender(adapter &ia) : pair(ia), opened(pair.passive), there(pair.passive.memory) {}
+
+    void write_there(const DAT_RMR_TRIPLET &target, unsigned seed)
+    {
+        pair.active.memory.fill(0, part_size, seed);
+        MUST(pair.active.write(0, part_size, target, 3));
+        const auto done = next_dto(pair.active.request_evd);
+        CHECK(done.status == DAT_DTO_SUCCESS);
+        CHECK(becomes_true([&] { return there.holds(part_at, part_size, seed); }));
+    }
+    void expect_dead(const DAT_RMR_TRIPLET &target)
+    {
+        const std::vector<std::uint8_t> before = there.bytes;
+        pair.active.memory.fill(0, part_size, 77);
+        MUST(pair.active.write(0, part_size, target, 4));
+        expect_refused(pair.active, pair.passive, false, 4);
+        CHECK(there.bytes == before);
+    }
+
+    connected_pair pair;
+    window opened;
+    region &there;
+};
+
+DAT_RETURN query_rmr(const window &w, DAT_RMR_PARAM &param, unsigned mask = DAT_RMR_FIELD_ALL)
+{
+    return dat_rmr_query(w.rmr, static_cast<DAT_RMR_PARAM_MASK>(mask), &param);
+}
+
+constexpr unsigned all_but_part = DAT_RMR_FIELD_ALL & ~unsigned{DAT_RMR_FIELD_LMR_TRIPLET};
+
+} // namespace
+
+TEST_CASE("RMR-01: the context may be sent at once, and opens what was bound" *
+          hint("make the context when the bind is done, not when it is posted") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    end &peer = f.pair.active;
+    MUST(peer.recv(0, sizeof(DAT_RMR_TRIPLET)));
+    MUST(f.opened.post_bind(f.there, part_at, part_size, may_read | may_write, 5));
+    CHECK(f.opened.context != 0);
+    CHECK(f.opened.context != f.there.rmr_context);
+    const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+    std::memcpy(f.there.bytes.data(), &open, sizeof open);
+    MUST(f.pair.passive.send(0, sizeof open, 6)); // behind the bind
+    f.opened.expect_bound(5);
+    CHECK(next_dto(f.pair.passive.request_evd).user_cookie.as_64 == 6);
+    CHECK(next_dto(peer.recv_evd).status == DAT_DTO_SUCCESS);
+    DAT_RMR_TRIPLET told;
+    std::memcpy(&told, peer.memory.bytes.data(), sizeof told);
+    f.write_there(told, 9);
+    MUST(peer.read(4096, part_size, told, 7));
+    CHECK(next_dto(peer.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(peer.memory.holds(4096, part_size, 9));
+}
+
+TEST_CASE("RMR-02: a bind checks its arguments" *
+          hint("bind beyond the region, or with more rights than it has") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    region read_only(ia, f.pair.passive.pz, 4096,
+                     static_cast<DAT_MEM_PRIV_FLAGS>(DAT_MEM_PRIV_LOCAL_READ_FLAG | may_read));
+    region foreign(ia, f.pair.active.pz, 4096);
+    end &own = f.pair.passive;
+    const DAT_LMR_TRIPLET good = f.there.local(0, 64);
+    const auto bind = [&](DAT_RMR_HANDLE rmr, DAT_LMR_HANDLE lmr, const DAT_LMR_TRIPLET *part,
+                          unsigned rights, int va_type, DAT_EP_HANDLE ep, unsigned flags) {
+        DAT_RMR_CONTEXT context = 77;
+        const DAT_RETURN code =
+            dat_rmr_bind(rmr, lmr, part, static_cast<DAT_MEM_PRIV_FLAGS>(rights),
+                         static_cast<DAT_VA_TYPE>(va_type), ep, cookie_of(0),
+                         static_cast<DAT_COMPLETION_FLAGS>(flags), &context);
+        CHECK(context == 77);
+        return code;
+    };
+    const DAT_RMR_HANDLE rmr = f.opened.rmr;
+    const DAT_LMR_HANDLE lmr = f.there.lmr;
+    constexpr unsigned none = DAT_COMPLETION_DEFAULT_FLAG;
+    CHECK(same_code(bind(own.ep, lmr, &good, may_read, DAT_VA_TYPE_VA, own.ep, none),
+                    bad_handle(DAT_INVALID_HANDLE_RMR)));
+    CHECK(same_code(bind(rmr, own.pz, &good, may_read, DAT_VA_TYPE_VA, own.ep, none),
+                    bad_handle(DAT_INVALID_HANDLE_LMR)));
+    CHECK(same_code(bind(rmr, lmr, &good, may_read, DAT_VA_TYPE_VA, own.pz, none),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(same_code(bind(rmr, lmr, nullptr, may_read, DAT_VA_TYPE_VA, own.ep, none), bad_arg(3)));
+    CHECK(same_code(bind(rmr, lmr, &good, 0x8000, DAT_VA_TYPE_VA, own.ep, none), bad_arg(4)));
+    CHECK(same_code(bind(rmr, lmr, &good, may_read, 7, own.ep, none), bad_arg(5)));
+    CHECK(same_code(bind(rmr, lmr, &good, may_read, DAT_VA_TYPE_VA, own.ep, 0x8000), bad_arg(8)));
+    CHECK(same_code(dat_rmr_bind(rmr, lmr, &good, may_read, DAT_VA_TYPE_VA, own.ep, cookie_of(0),
+                                 DAT_COMPLETION_DEFAULT_FLAG, nullptr),
+                    bad_arg(9)));
+
+    DAT_LMR_TRIPLET part = f.there.local(f.there.bytes.size() - 32, 64);
+    CHECK(same_code(bind(rmr, lmr, &part, may_read, DAT_VA_TYPE_VA, own.ep, none), bad_arg(3)));
+    part = f.there.local(0, 64);
+    part.virtual_address -= 32;
+    CHECK(same_code(bind(rmr, lmr, &part, may_read, DAT_VA_TYPE_VA, own.ep, none), bad_arg(3)));
+    part = read_only.local(0, 64); // of another region
+    CHECK(same_code(bind(rmr, lmr, &part, may_read, DAT_VA_TYPE_VA, own.ep, none), bad_arg(3)));
+
+    CHECK(same_code(bind(rmr, read_only.lmr, &part, may_write, DAT_VA_TYPE_VA, own.ep, none),
+                    error(DAT_PRIVILEGES_VIOLATION)));
+    part = foreign.local(0, 64);
+    CHECK(same_code(bind(rmr, foreign.lmr, &part, may_read, DAT_VA_TYPE_VA, own.ep, none),
+                    error(DAT_PROTECTION_VIOLATION)));
+    CHECK(same_code(bind(rmr, lmr, &good, may_read, DAT_VA_TYPE_VA, f.pair.active.ep, none),
+                    error(DAT_PROTECTION_VIOLATION)));
+    CHECK(stays_empty(own.request_evd, milliseconds(1)));
+    DAT_RMR_PARAM param;
+    CHECK(same_code(query_rmr(f.opened, param), bad_arg(2))); // nothing was bound
+}
+
+TEST_CASE("RMR-03: a new bind ends the context before" * hint("let both contexts live, or none") *
+          needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    f.opened.bind(f.there, part_at, part_size);
+    const DAT_RMR_TRIPLET before = f.opened.remote(f.there, part_at, part_size);
+    f.write_there(before, 1);
+    f.opened.bind(f.there, part_at, part_size);
+    const DAT_RMR_TRIPLET after = f.opened.remote(f.there, part_at, part_size);
+    CHECK(after.rmr_context != before.rmr_context);
+    f.write_there(after, 2);
+    f.expect_dead(before);
+}
+
+TEST_CASE("RMR-04: a bind of length 0 closes the window" *
+          hint("refuse it, or leave the context alive") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    f.opened.bind(f.there, part_at, part_size);
+    const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+    f.write_there(open, 1);
+    MUST(f.opened.post_unbind());
+    f.opened.expect_bound();
+    DAT_RMR_PARAM param;
+    CHECK(same_code(query_rmr(f.opened, param), bad_arg(2)));
+    MUST(query_rmr(f.opened, param, all_but_part));
+    CHECK(param.rmr_context == 0);
+    f.expect_dead(open);
+}
+
+TEST_CASE("RMR-05: the context of a freed RMR is dead at once" *
+          hint("refuse to free an RMR that is bound, or free it later") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    f.opened.bind(f.there, part_at, part_size);
+    const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+    f.write_there(open, 1);
+    CHECK(same_code(f.opened.free(), DAT_SUCCESS));
+    f.expect_dead(open);
+}
+
+TEST_CASE("RMR-06: a window opens what was bound, and no more" *
+          hint("give the region's bounds to its windows") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    SUBCASE("beyond its end")
+    {
+        f.opened.bind(f.there, part_at, part_size);
+        f.expect_dead(f.opened.remote(f.there, part_at + 1, part_size));
+    }
+    SUBCASE("before its beginning")
+    {
+        f.opened.bind(f.there, part_at, part_size);
+        f.expect_dead(f.opened.remote(f.there, part_at - 1, part_size));
+    }
+}
+
+TEST_CASE("RMR-07: a region that a window is bound to is in use until it is bound to no more" *
+          hint("forget the binding, and leave a window on memory that is gone") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    region other(ia, f.pair.passive.pz, 4096);
+    const DAT_RETURN in_use = bad_state(DAT_INVALID_STATE_LMR_IN_USE);
+    MUST(f.opened.post_bind(other, 0, 64));
+    CHECK(same_code(dat_lmr_free(other.lmr), in_use)); // from the post on
+    f.opened.expect_bound();
+    CHECK(same_code(dat_lmr_free(other.lmr), in_use));
+    SUBCASE("it is bound to another")
+    {
+        f.opened.bind(f.there, part_at, part_size);
+    }
+    SUBCASE("it is bound to another, without an event")
+    {
+        MUST(f.opened.post_bind(f.there, part_at, part_size, may_read, 0,
+                                DAT_COMPLETION_SUPPRESS_FLAG));
+        MUST(f.pair.active.recv(0, 8));
+        MUST(f.pair.passive.send(0, 8)); // what is done after it tells
+        CHECK(next_dto(f.pair.passive.request_evd).operation == DAT_DTO_SEND);
+    }
+    SUBCASE("it is bound to nothing")
+    {
+        MUST(f.opened.post_unbind());
+        f.opened.expect_bound();
+    }
+    SUBCASE("it is freed")
+    {
+        MUST(f.opened.free());
+    }
+    other.free();
+    CHECK(other.lmr == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("RMR-08: a query tells what an RMR is bound to" *
+          hint("tell what it was created with, or the region's own context") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    f.opened.bind(f.there, part_at, part_size, may_write);
+    DAT_RMR_PARAM param;
+    MUST(query_rmr(f.opened, param));
+    CHECK(param.ia_handle == ia.handle);
+    CHECK(param.pz_handle == f.pair.passive.pz);
+    CHECK(param.lmr_triplet.virtual_address == f.there.local(part_at, part_size).virtual_address);
+    CHECK(param.lmr_triplet.segment_length == part_size);
+    CHECK(param.lmr_triplet.lmr_context == f.there.lmr_context);
+    CHECK(param.mem_priv == may_write);
+    CHECK(param.rmr_context == f.opened.context);
+    CHECK(param.va_type == DAT_VA_TYPE_VA);
+}
+
+TEST_CASE("RMR-09: a bind needs an endpoint that is or was connected, and is flushed with it" *
+          hint("bind without a connection, or leave open what they report as flushed") *
+          needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    end idle(ia);
+    window early(idle);
+    CHECK(same_code(early.post_bind(idle.memory, 0, 64),
+                    bad_state(DAT_INVALID_STATE_EP_UNCONNECTED)));
+
+    lender f(ia);
+    f.opened.bind(f.there, part_at, part_size);
+    MUST(f.pair.passive.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    expect_disconnected(f.pair.passive, f.pair.active);
+    region other(ia, f.pair.passive.pz, 4096);
+    MUST(f.opened.post_bind(other, 0, 64, may_read, 8));
+    f.opened.expect_bound(8, DAT_DTO_ERR_FLUSHED);
+    DAT_RMR_PARAM param;
+    CHECK(same_code(query_rmr(f.opened, param), bad_arg(2)));
+    MUST(f.opened.free());
+    other.free();
+    CHECK(other.lmr == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("RMR-10: a bind whose success is suppressed is done in its turn, without an event" *
+          hint("tell of it, or lose it") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    MUST(f.opened.post_bind(f.there, part_at, part_size, may_read | may_write, 1,
+                            DAT_COMPLETION_SUPPRESS_FLAG));
+    const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+    MUST(f.pair.active.recv(0, 8));
+    MUST(f.pair.passive.send(0, 8, 2));
+    CHECK(next_dto(f.pair.passive.request_evd).user_cookie.as_64 == 2);
+    f.write_there(open, 3);
+    CHECK(stays_empty(f.pair.passive.request_evd, milliseconds(1)));
+}
+
+TEST_CASE("RMR-11: an endpoint whose request EVD takes no binds cannot bind" *
+          hint("deliver the event to an EVD that did not ask for it") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    end_options plain;
+    plain.one_dto_evd = true; // made for DTOs alone
+    connected_pair pair(ia, plain);
+    window w(pair.passive);
+    CHECK(same_code(w.post_bind(pair.passive.memory, 0, 64),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_REQUEST)));
+    CHECK(stays_empty(pair.passive.request_evd, milliseconds(1)));
+}
+
+TEST_CASE("RMR-12: windows are bound and freed while a peer writes through them" *
+          hint("race a bind against a peer's access, or leak windows") * needs("rmr_bind"))
+{
+    adapter ia;
+    adapter other;
+    NEED_WINDOWS(ia);
+    connected_pair pair(other, ia);
+    region &there = pair.passive.memory;
+    for (unsigned round = 0; round < 500; ++round) {
+        window w(pair.passive);
+        w.bind(there, part_at, part_size);
+        const DAT_RMR_TRIPLET open = w.remote(there, part_at, part_size);
+        pair.active.memory.fill(0, part_size, round);
+        MUST(pair.active.write(0, part_size, open));
+        MUST(pair.active.read(4096, part_size, open));
+        for (int i = 0; i < 2; ++i)
+            CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+        CHECK(pair.active.memory.holds(4096, part_size, round));
+    }
+}
+
+TEST_CASE("RMR-13: a window gives the rights that it was bound with, and no others" *
+          hint("give the region's rights to its windows") * needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    SUBCASE("writes where it may be read")
+    {
+        f.opened.bind(f.there, part_at, part_size, may_read);
+        f.expect_dead(f.opened.remote(f.there, part_at, part_size));
+    }
+    SUBCASE("reads where it may be written")
+    {
+        f.opened.bind(f.there, part_at, part_size, may_write);
+        const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+        f.write_there(open, 1);
+        MUST(f.pair.active.read(4096, part_size, open, 4));
+        expect_refused(f.pair.active, f.pair.passive, true, 4);
+    }
+}
+
+} // namespace conformance
