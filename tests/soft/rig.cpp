@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "rig.hpp"
 
+#include <ctime>
 #include <doctest/doctest.h>
 
 namespace rig {
@@ -347,6 +348,28 @@ bool establish(end &active, end &passive)
            passive.pair.accept(*request, nullptr, 0) == queue_pair::start::begun &&
            is(active.next(), connection_event::established) &&
            is(passive.next(), connection_event::established);
+}
+
+namespace {
+
+double processor_seconds()
+{
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+} // namespace
+
+double idle_share(std::chrono::milliseconds time)
+{
+    double used = 1;
+    for (int looks = 0; used >= 0.1 && looks < 5; ++looks) {
+        const double before = processor_seconds();
+        std::this_thread::sleep_for(time);
+        used = (processor_seconds() - before) / std::chrono::duration<double>(time).count();
+    }
+    return used;
 }
 
 namespace {

@@ -147,6 +147,10 @@ private:
 bool establish(end &active, end &passive);
 bool is(const std::optional<told> &got, connection_event what);
 
+/// Of a processor, while nothing is to be done. The system may charge us with what was done before,
+/// or with work of its own: not every time.
+double idle_share(std::chrono::milliseconds time);
+
 /// Repetitions, and objects of a kind: fewer where they are slow.
 unsigned rounds(unsigned wanted);
 

@@ -4,20 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <ctime>
-
 using namespace rig;
-
-namespace {
-
-double processor_seconds()
-{
-    timespec used{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
-}
-
-} // namespace
 
 TEST_SUITE_BEGIN("scale");
 
@@ -41,19 +28,9 @@ TEST_CASE("many connections work, and idle they use next to no processor time")
             REQUIRE(ends[i + 1].received()->status == work_status::success);
             REQUIRE(ends[i].sent()->status == work_status::success);
         }
-    // The system may charge us with what was done before, or with work of its own: not every time.
-    double used = 1;
-    for (int looks = 0; used >= 0.2 && looks < 5; ++looks) {
-        const double before = processor_seconds();
-        std::this_thread::sleep_for(std::chrono::seconds(2));
-        used = processor_seconds() - before;
-        MESSAGE("processor time in 2 s with ", pairs, " idle connections: ", used * 1000, " ms");
-    }
-#ifdef _WIN32
-    WARN(used < 0.2); // by Wine it is 0 to 0.8 s from run to run; it is not known whose they are
-#else
-    CHECK(used < 0.2);
-#endif
+    const double used = idle_share(std::chrono::seconds(2));
+    MESSAGE("with ", pairs, " idle connections: ", used * 100, " % of a processor");
+    CHECK(used < 0.1);
     for (end &each : ends)
         CHECK(!each.next(std::chrono::milliseconds(0)).has_value());
 }

@@ -507,17 +507,20 @@ void shard::sleep(bool active, bool polled) OSD_UNCHECKED
         due = std::min(due, osd::now_ns() + tick_ns);
     const bool nothing = !anything_noticed_.load() && !stopping_.load() &&
                          (!leaves_socket_.load() || waiters_.load() != 0);
+    auto result = osd::wait_result::timed_out;
     if (nothing) {
         if (!kicked_.load())
             wakes_ns_.store(due);
         const waitable descriptors[] = {signal_.descriptor(),
                                         index_ == 0 ? of_->listening.descriptor() : -1,
                                         active ? -1 : io_->descriptor()};
-        (void)wait_for(descriptors, 3, at_time(due));
+        result = wait_for(descriptors, 3, at_time(due));
     }
     leaves_socket_.store(false);
     wakes_ns_.store(INT64_MIN);
-    if (kicked_.load()) {
+    // Whoever kicked may raise the signal only after its kick was seen here: then it wakes once
+    // more.
+    if (kicked_.load() || result == osd::wait_result::woken) {
         signal_.clear();
         kicked_.store(false);
     }
