@@ -237,7 +237,10 @@ bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
 
 std::uint32_t queue_pair::payload_room(rdmap opcode) const
 {
-    return max_datagram_ - static_cast<std::uint32_t>(base_size + header_size(opcode));
+    constexpr std::uint32_t line = 64; // copies are faster that begin where a cache line does
+    const std::uint32_t room =
+        max_datagram_ - static_cast<std::uint32_t>(base_size + header_size(opcode));
+    return room < 64 * line ? room : room / line * line;
 }
 
 /// Carries the newest acknowledgement, too.
