@@ -229,6 +229,35 @@ TEST_CASE_FIXTURE(fixture, "more reads than the peer answers at once wait for th
     CHECK(a.buffer.holds(0, 40, 5));
 }
 
+TEST_CASE_FIXTURE(fixture,
+                  "posts with polls between them travel together, behind what is on its way")
+{
+    constexpr unsigned posts = 12;
+    const auto packets = [this] { return a.counts().packets_out - a.resent(); };
+    const auto post = [this] { REQUIRE(a.write(0, 8, b.buffer.remote(0, 8))); };
+    const auto poll = [this] { (void)a.receive_queue.progress(); };
+    // Who is kept from running for a millisecond counts as one who polls no more: not every time.
+    bool together = false;
+    for (int attempt = 0; attempt < 50 && !together; ++attempt) {
+        network.lose(UINT32_MAX); // nothing is acknowledged
+        post();
+        const auto before = packets();
+        for (unsigned i = 0; i < posts; ++i) {
+            post();
+            poll();
+        }
+        together = packets() == before;
+        CHECK(becomes_true([&] {
+            poll();
+            return packets() == before + posts;
+        }));
+        network.lose(0);
+        for (unsigned i = 0; i <= posts; ++i)
+            REQUIRE(a.sent()->status == work_status::success);
+    }
+    CHECK(together);
+}
+
 TEST_CASE_FIXTURE(fixture, "messages without a receive wait for one, by credits")
 {
     for (int i = 0; i < 20; ++i)

@@ -14,13 +14,15 @@ namespace soft_hca {
 namespace {
 
 constexpr std::int64_t tick_ns = 1'000'000; ///< while consumers come and go
-constexpr std::int64_t grace_ns = 100'000;  ///< a consumer that polls comes within this time
+constexpr std::int64_t grace_ns =
+    1'000'000; ///< one that polls comes within it, with much to move, too
 constexpr std::int64_t first_distrust_ns = 10'000'000;
 constexpr std::int64_t longest_distrust_ns = 100'000'000;
 constexpr std::int64_t gather_acks_ns = 10'000;    ///< packets that come within it share one
 constexpr std::int64_t slow_tick_ns = 250'000'000; ///< of what is not urgent
 constexpr std::int64_t reset_every_ns = 100'000;   ///< answers to strangers are few
 constexpr std::uint32_t groups_at_once = 8;
+constexpr std::uint32_t longest_wait_polls = 16; ///< of posts, for company
 
 packet_io *open_network(const settings &how, int &error)
 {
@@ -233,9 +235,22 @@ bool shard::progress(bool sleeps_next) OSD_UNCHECKED
         moved_ns_ = now;
     else if (sleeps_next || now - moved_ns_ > gather_acks_ns)
         flush_acks(now);
-    ring_deferred();
+    if (sleeps_next || !company_comes())
+        ring_deferred();
     token_.unlock();
     return moved;
+}
+
+/// Who posts between two polls mostly goes on doing so: what waits for company is kept for it, for
+/// some polls.
+bool shard::company_comes()
+{
+    if (!deferred_lately_.load(std::memory_order_relaxed) || ++polls_waited_ > longest_wait_polls) {
+        polls_waited_ = 0;
+        return false;
+    }
+    deferred_lately_.store(false, std::memory_order_relaxed);
+    return true;
 }
 
 /// For those who have to have it: who polls in a loop would take it again and again before them.
@@ -356,6 +371,7 @@ void shard::defer(const queue_pair &pair)
 {
     deferred_.set(pair.slot);
     any_deferred_.store(true);
+    deferred_lately_.store(true, std::memory_order_relaxed);
 }
 
 void shard::owe_ack(queue_pair &pair)

@@ -126,6 +126,7 @@ private:
     void switch_to(queue_pair *pair, std::int64_t now) OSD_REQUIRES(token_) OSD_UNCHECKED;
     void answer_stranger(const packet &p, const net_address &from, std::int64_t now)
         OSD_REQUIRES(token_);
+    bool company_comes() OSD_REQUIRES(token_);
     void ring_deferred() OSD_REQUIRES(token_);
     void flush_acks(std::int64_t now) OSD_REQUIRES(token_);
     void take_bounces(std::int64_t now) OSD_REQUIRES(token_);
@@ -187,6 +188,7 @@ private:
     queue_pair *current_ OSD_GUARDED_BY(token_) = nullptr; ///< whose lock is held for a run
     std::int64_t moved_ns_ OSD_GUARDED_BY(token_) = 0;     ///< when packets came last
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(token_) = 0;
+    std::uint32_t polls_waited_ OSD_GUARDED_BY(token_) = 0;
     std::int64_t slow_due_ns_ OSD_GUARDED_BY(token_) = 0;
 
     struct named_receiver {
@@ -206,6 +208,7 @@ private:
     bit_set owing_;  ///< acks
     bit_set timing_; ///< have a due time
     std::atomic<bool> any_deferred_{false};
+    std::atomic<bool> deferred_lately_{false}; ///< since the last poll
     std::atomic<bool> any_owing_{false};
 
     // The thread.
