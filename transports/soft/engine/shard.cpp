@@ -13,9 +13,8 @@ namespace soft_hca {
 
 namespace {
 
-constexpr std::int64_t tick_ns = 1'000'000; ///< while consumers come and go
-constexpr std::int64_t grace_ns =
-    1'000'000; ///< one that polls comes within it, with much to move, too
+constexpr std::int64_t tick_ns = 1'000'000;  ///< while consumers come and go
+constexpr std::int64_t grace_ns = 1'000'000; ///< a consumer that polls comes within it
 constexpr std::int64_t first_distrust_ns = 10'000'000;
 constexpr std::int64_t longest_distrust_ns = 100'000'000;
 constexpr std::int64_t gather_acks_ns = 10'000;    ///< packets that come within it share one
