@@ -17,7 +17,8 @@ fi_owned_info find(const std::string &provider, const std::string &node)
     const fi_owned_info hints(fi_allocinfo());
     hints->caps = FI_MSG | FI_RMA;
     hints->addr_format = FI_SOCKADDR_IN;
-    hints->ep_attr->type = FI_EP_MSG;
+    const bool layered = provider.find(';') != std::string::npos;
+    hints->ep_attr->type = layered ? FI_EP_RDM : FI_EP_MSG;
     hints->domain_attr->mr_mode = FI_MR_BASIC;
     hints->domain_attr->threading = FI_THREAD_SAFE;
     hints->fabric_attr->prov_name = strdup(provider.c_str());
@@ -59,7 +60,7 @@ fi_link::fi_link(const std::string &provider, const std::string &node, std::uint
 
 fi_link::~fi_link()
 {
-    if (ep_)
+    if (ep_ && connects())
         fi_shutdown(ep_.get(), 0);
 }
 
@@ -94,7 +95,7 @@ void fi_link::open_endpoint(fi_info &info)
     fid_ep *ep = nullptr;
     fi_must("fi_endpoint", fi_endpoint(domain_.get(), &info, &ep, nullptr));
     ep_.reset(ep);
-    fi_must("fi_ep_bind", fi_ep_bind(ep, &eq_->fid, 0));
+    fi_must("fi_ep_bind", fi_ep_bind(ep, av_ ? &av_->fid : &eq_->fid, 0));
     fi_must("fi_ep_bind", fi_ep_bind(ep, &send_cq_.cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION));
     fi_must("fi_ep_bind", fi_ep_bind(ep, &recv_cq_.cq->fid, FI_RECV));
     fi_must("fi_enable", fi_enable(ep));
@@ -118,6 +119,27 @@ sockaddr_storage fi_link::listen()
     std::size_t size = sizeof address;
     fi_must("fi_getname", fi_getname(&pep->fid, &address, &size));
     return address;
+}
+
+sockaddr_storage fi_link::open()
+{
+    fi_av_attr attr{};
+    attr.type = FI_AV_TABLE;
+    fid_av *av = nullptr;
+    fi_must("fi_av_open", fi_av_open(domain_.get(), &attr, &av, nullptr));
+    av_.reset(av);
+    open_endpoint(*info_);
+    sockaddr_storage address{};
+    std::size_t size = sizeof address;
+    fi_must("fi_getname", fi_getname(&ep_->fid, &address, &size));
+    return address;
+}
+
+void fi_link::meet(const sockaddr_storage &peer)
+{
+    fi_addr_t known = FI_ADDR_UNSPEC;
+    if (fi_av_insert(av_.get(), &peer, 1, &known, 0, nullptr) != 1 || known != 0)
+        throw failure("fi_av_insert did not take the peer's address as its first");
 }
 
 std::uint32_t fi_link::next_event(patience &p, fi_eq_cm_entry &entry)

@@ -2,7 +2,8 @@
 //
 // The twin of dat_link, straight on libfabric: the same kind of endpoint, threading, registration
 // and completions that the libfabric port asks for, and nothing between. What the port's own layer
-// costs is the difference. When the port changes an option, change it here too.
+// costs is the difference. When the port changes an option, change it here too. A provider that
+// has no connections (its name is of the kind "udp;ofi_rxd") gets an endpoint of type FI_EP_RDM.
 #pragma once
 
 #include "channel.hpp"
@@ -52,9 +53,14 @@ public:
     ~fi_link();
     fi_link(const fi_link &) = delete;
 
+    /// One side listens and tells its address, the other connects.
     sockaddr_storage listen();
     void accept(patience &p);
     void connect(const sockaddr_storage &address, patience &p);
+    /// Without connections: opens the endpoint and tells its address; both tell each other theirs.
+    sockaddr_storage open();
+    void meet(const sockaddr_storage &peer);
+    bool connects() const { return info_->ep_attr->type == FI_EP_MSG; }
 
     std::pair<std::uint64_t, std::uint64_t> memory() const;
     void set_peer_memory(std::uint64_t address, std::uint64_t key)
@@ -164,6 +170,7 @@ private:
     completion_queue send_cq_;
     completion_queue recv_cq_;
     fi_owned<fid_pep> pep_;
+    fi_owned<fid_av> av_; ///< its one entry is the peer, fi_addr_t 0
     fi_owned<fid_ep> ep_;
     void *descriptor_ = nullptr;
     fi_context context_{};
