@@ -482,13 +482,19 @@ std::uint8_t pattern(std::size_t position, unsigned seed)
 
 } // namespace
 
-void region::fill(std::size_t offset, std::size_t length, unsigned seed)
+DEVICE_MEMORY void region::set_all(std::uint8_t value)
+{
+    for (std::uint8_t &byte : bytes)
+        byte = value;
+}
+
+DEVICE_MEMORY void region::fill(std::size_t offset, std::size_t length, unsigned seed)
 {
     for (std::size_t i = 0; i < length; ++i)
         bytes[offset + i] = pattern(i, seed);
 }
 
-bool region::holds(std::size_t offset, std::size_t length, unsigned seed) const
+DEVICE_MEMORY bool region::holds(std::size_t offset, std::size_t length, unsigned seed) const
 {
     for (std::size_t i = 0; i < length; ++i)
         if (bytes[offset + i] != pattern(i, seed))

@@ -36,6 +36,10 @@ settings &the_settings();
 
 using std::chrono::milliseconds;
 
+/// Of a function that looks at memory through which devices move data: ThreadSanitizer does not see
+/// that a completion on one adapter orders what another did.
+#define DEVICE_MEMORY __attribute__((no_sanitize("thread")))
+
 /// How long a case waits for what must come. Far more than it takes: slow machines run this too.
 inline constexpr milliseconds patience{20'000};
 /// How long a case waits for what must not come.
@@ -271,6 +275,7 @@ public:
 
     DAT_LMR_TRIPLET local(std::size_t offset, std::size_t length) const;
     DAT_RMR_TRIPLET remote(std::size_t offset, std::size_t length) const;
+    void set_all(std::uint8_t value);
     void fill(std::size_t offset, std::size_t length, unsigned seed);
     bool holds(std::size_t offset, std::size_t length, unsigned seed) const;
     void free();

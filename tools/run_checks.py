@@ -490,7 +490,7 @@ def steps() -> list[Step]:
         Step("asan-rounds", "3 whole client rounds on sanitized libraries",
              clients("asan", "ours", "@short", 3), "long"),
         Step("tsan-conformance", "black-box cases, thread sanitizer",
-             tests("tsan", "--suite", "conformance"), "long"),
+             tests("tsan", "--suite", "conformance", "--num-processes", "1"), "long"),
         Step("tsan-repeat", "10 times unit and port tests, thread sanitizer",
              tests("tsan", "--repeat", "10", *REPEATABLE, "--no-suite", "clients",
                    "--no-suite", "conformance"), "long"),
