@@ -337,13 +337,14 @@ TEST_CASE("DTO-13: the requests of an endpoint complete in the order posted, rea
     for (int round = 0; round < 100; ++round) {
         for (std::uint64_t i = 0; i < 3; ++i)
             MUST(to.recv(50000, 64));
-        MUST(from.read(0, 30000, to.memory.remote(0, 30000), 0));
-        MUST(from.send(0, 16, 1));
-        MUST(from.write(0, 30000, to.memory.remote(0, 30000), 2));
-        MUST(from.send(0, 16, 3));
-        MUST(from.read(0, 8, to.memory.remote(0, 8), 4));
-        MUST(from.read(0, 20000, to.memory.remote(0, 20000), 5));
-        MUST(from.send(0, 16, 6));
+        // Each has memory of its own: they are on their way at the same time.
+        MUST(from.read(0, 20000, to.memory.remote(0, 20000), 0));
+        MUST(from.send(60000, 16, 1));
+        MUST(from.write(40000, 20000, to.memory.remote(20000, 20000), 2));
+        MUST(from.send(60000, 16, 3));
+        MUST(from.read(60016, 8, to.memory.remote(0, 8), 4));
+        MUST(from.read(20000, 20000, to.memory.remote(0, 20000), 5));
+        MUST(from.send(60000, 16, 6));
         for (std::uint64_t i = 0; i <= 6; ++i) {
             const auto done = next_dto(from.request_evd);
             CHECK(done.user_cookie.as_64 == i);
