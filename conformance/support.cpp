@@ -494,6 +494,14 @@ DEVICE_MEMORY void region::fill(std::size_t offset, std::size_t length, unsigned
         bytes[offset + i] = pattern(i, seed);
 }
 
+DEVICE_MEMORY std::vector<std::uint8_t> region::copy() const
+{
+    std::vector<std::uint8_t> copied(bytes.size());
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+        copied[i] = bytes[i];
+    return copied;
+}
+
 DEVICE_MEMORY bool region::holds(std::size_t offset, std::size_t length, unsigned seed) const
 {
     for (std::size_t i = 0; i < length; ++i)

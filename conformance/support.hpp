@@ -278,6 +278,7 @@ public:
     void set_all(std::uint8_t value);
     void fill(std::size_t offset, std::size_t length, unsigned seed);
     bool holds(std::size_t offset, std::size_t length, unsigned seed) const;
+    std::vector<std::uint8_t> copy() const;
     void free();
 
     std::vector<std::uint8_t> bytes;
