@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -32,6 +33,7 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::size_t most_output = 256 * 1024;
 constexpr int tick_ms = 100;
+constexpr std::chrono::seconds stray_patience{5};
 /// The first character of a line that is for the runner itself.
 constexpr char allowance_mark = '\x01';
 
@@ -283,15 +285,23 @@ void child::finish()
 
 // ------------------------------------------------------------------------------------------- all
 
-/// Descendants that left their group have become our children.
-void kill_strays()
+/// False when there are none, living or dead.
+bool kill_children()
 {
     const std::string self = std::to_string(::getpid());
     std::ifstream children("/proc/self/task/" + self + "/children");
     for (pid_t pid = 0; children >> pid;)
         ::kill(pid, SIGKILL);
-    while (::waitpid(-1, nullptr, WNOHANG) > 0)
-        ;
+    return ::waitpid(-1, nullptr, WNOHANG) >= 0;
+}
+
+/// Descendants that left their group have become our children. One that a driver holds in the
+/// kernel may not end.
+void kill_strays()
+{
+    const auto give_up = clock::now() + stray_patience;
+    while (kill_children() && clock::now() < give_up)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 class pool {

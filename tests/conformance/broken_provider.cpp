@@ -16,6 +16,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define BROKEN_EXPORT __attribute__((visibility("default")))
@@ -77,11 +79,22 @@ void start_thread()
     pthread_setname_np(thread, "forgotten");
 }
 
+/// Has much memory, so that its end takes a while.
 void start_child()
 {
-    if (::fork() != 0)
+    int ready[2];
+    if (::pipe(ready) != 0 || ::fork() != 0) {
+        char byte;
+        (void)!::read(ready[0], &byte, 1);
+        ::close(ready[0]);
+        ::close(ready[1]);
         return;
+    }
+    ::prctl(PR_SET_NAME, "left_behind");
     ::signal(SIGHUP, SIG_IGN);
+    (void)::mmap(nullptr, 256u << 20, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    (void)!::write(ready[1], "", 1);
     sleep_for_good();
 }
 
