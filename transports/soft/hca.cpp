@@ -22,13 +22,12 @@ constexpr std::uint32_t best_datagram = 16384;
 constexpr std::uint32_t ip_and_udp_v4 = 28;
 constexpr std::uint32_t ip_and_udp_v6 = 48;
 
-std::uint32_t datagram_for(const adapter_params &params, const soft_hca::interface_info &interface)
+/// That the interface sends in one piece.
+std::uint32_t largest_datagram(const soft_hca::interface_info &interface)
 {
-    if (params.datagram != 0)
-        return params.datagram;
     const std::uint32_t headers =
         interface.address.family() == AF_INET6 ? ip_and_udp_v6 : ip_and_udp_v4;
-    return std::min(interface.mtu - std::min(interface.mtu, headers), best_datagram);
+    return interface.mtu - std::min(interface.mtu, headers);
 }
 
 soft_hca::settings settings_of(const types::hca &h)
@@ -36,7 +35,9 @@ soft_hca::settings settings_of(const types::hca &h)
     soft_hca::settings how;
     how.address = h.interface.address;
     how.threads = h.params.threads;
-    how.datagram = datagram_for(h.params, h.interface);
+    how.large_datagram = h.params.datagram != 0 ? h.params.datagram : largest_datagram(h.interface);
+    how.datagram =
+        h.params.datagram != 0 ? h.params.datagram : std::min(how.large_datagram, best_datagram);
     how.spin_us = h.params.spin_us;
     how.connect_retry_ms = h.params.connect_retry_ms;
     how.linger_ms = h.params.linger_ms;
@@ -65,7 +66,7 @@ void add_attr(types::hca &h, const char *name, const char *value)
 
 void name_attributes(types::hca &h)
 {
-    std::snprintf(h.datagram, sizeof h.datagram, "%u", h.device.largest_datagram());
+    std::snprintf(h.datagram, sizeof h.datagram, "%u", h.device.usual_datagram());
     h.num_named_attrs = 0;
     add_attr(h, "DAT_IB_PROVIDER_NAME", "soft");
     add_attr(h, "DAT_IB_DEVICE_NAME", h.interface.name);

@@ -13,9 +13,10 @@ int device::open(const settings &how, const upcalls &tell)
     how_ = how;
     how_.threads = std::clamp(how.threads, 1u, max_threads);
     tell_ = tell;
-    const std::uint32_t wanted = how.datagram == 0 ? 1472 : how.datagram;
-    datagram_ = std::clamp<std::uint32_t>(wanted, smallest_datagram,
-                                          static_cast<std::uint32_t>(soft_hca::largest_datagram));
+    constexpr auto most = static_cast<std::uint32_t>(largest_datagram);
+    usual_datagram_ =
+        std::clamp<std::uint32_t>(how.datagram == 0 ? 1472 : how.datagram, smallest_datagram, most);
+    large_datagram_ = std::clamp(how.large_datagram, usual_datagram_, most);
     shards_.reset(new (std::nothrow) shard[how_.threads]);
     if (shards_ == nullptr || !memory.open())
         return ENOMEM;

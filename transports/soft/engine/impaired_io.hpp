@@ -33,6 +33,8 @@ public:
     {
         return inner_->send(to, packets, count, done);
     }
+    bool borrows() const override { return inner_->borrows(); }
+    std::uint32_t receive_room() const override { return inner_->receive_room(); }
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
     bool take_bounce(bounced &out) override { return inner_->take_bounce(out); }
     void doubt(const net_address &to, const out_packet &packet) override

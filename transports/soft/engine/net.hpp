@@ -4,6 +4,7 @@
 #pragma once
 
 #include "osd_sync.hpp"
+#include "osd_thread.hpp"
 #include "packet_io.hpp"
 
 #include <atomic>
@@ -23,6 +24,32 @@ bool find_interface(const char *name, unsigned family, interface_info &out);
 /// Random bytes that nobody can guess; false when the system has none.
 [[nodiscard]] bool random_bytes(void *out, std::size_t size);
 
+/// Many may be inside at a time, or one alone.
+class gate {
+public:
+    void enter()
+    {
+        while ((state_.fetch_add(1, std::memory_order_acquire) & alone) != 0) {
+            leave();
+            osd::yield();
+        }
+    }
+    void leave() { state_.fetch_sub(1, std::memory_order_release); }
+    void enter_alone()
+    {
+        std::uint32_t nobody = 0;
+        while (!state_.compare_exchange_weak(nobody, alone, std::memory_order_acquire)) {
+            nobody = 0;
+            osd::yield();
+        }
+    }
+    void leave_alone() { state_.fetch_sub(alone, std::memory_order_release); }
+
+private:
+    static constexpr std::uint32_t alone = 0x80000000;
+    std::atomic<std::uint32_t> state_{0};
+};
+
 /// A UDP socket. Batches that have equal sizes travel through the kernel as one.
 class udp_io final : public packet_io {
 public:
@@ -34,6 +61,8 @@ public:
     const net_address &address() const override { return address_; }
     send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
                      std::uint32_t &done) override;
+    bool borrows() const override { return borrows_.load(std::memory_order_relaxed); }
+    std::uint32_t receive_room() const override { return receive_room_; }
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
     bool take_bounce(bounced &out) override;
     void doubt(const net_address &to, const out_packet &packet) override;
@@ -46,11 +75,27 @@ private:
     static constexpr std::uint32_t batch = 4;
     static constexpr std::size_t buffer_size = 65536;
 
+    send_result send_copied(const net_address &to, const out_packet *packets, std::uint32_t count,
+                            std::uint32_t &done);
+    enum class loan { sent, sent_by_copy, not_sent, never, refused };
+    loan send_lent(const net_address &to, const out_packet &packet);
+    bool fill_pipe(const out_packet &packet);
+    loan empty_pipe(const net_address &to, const out_packet &packet);
+    loan finish_by_copy(const out_packet &packet, std::size_t from);
+    bool open_pipe();
+    void close_pipe();
+    void renew_pipe();
+
     waitable socket_ = -1;
     net_address address_;
     std::uint8_t *buffers_ = nullptr;
     std::uint32_t batch_ = batch;
+    std::uint32_t receive_room_ = 0;
     std::atomic<bool> segments_{true};
+
+    gate senders_; ///< alone inside is who uses the pipe, for which the socket keeps a header back
+    std::atomic<bool> borrows_{false};
+    int pipe_[2] = {-1, -1};
 };
 
 /// Wakes somebody who sleeps in wait_for.

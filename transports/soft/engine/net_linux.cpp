@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdio>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/errqueue.h>
 #include <net/if.h>
@@ -17,6 +18,7 @@
 #include <sys/random.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <utility>
 
 #ifndef UDP_SEGMENT // older C libraries; the numbers are the kernel's
 #define UDP_SEGMENT 103
@@ -123,10 +125,31 @@ void set_data_options(waitable socket, bool v6)
     set_option(socket, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVERR : IP_RECVERR, 1);
 }
 
+std::uint32_t receive_room_of(waitable socket)
+{
+    int bytes = 0;
+    socklen_t size = sizeof bytes;
+    (void)getsockopt(as_fd(socket), SOL_SOCKET, SO_RCVBUF, &bytes, &size);
+    return static_cast<std::uint32_t>(bytes) / 2; // the kernel counts what it uses itself, too
+}
+
 /// Room for a control message of one small number.
 struct small_control {
     alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))] = {};
 };
+
+/// The message is cut into datagrams of this size.
+void set_segment(msghdr &m, small_control &control, std::size_t bytes)
+{
+    const auto size = static_cast<std::uint16_t>(bytes);
+    m.msg_control = control.bytes;
+    m.msg_controllen = CMSG_SPACE(sizeof size);
+    cmsghdr *head = CMSG_FIRSTHDR(&m);
+    head->cmsg_level = IPPROTO_UDP;
+    head->cmsg_type = UDP_SEGMENT;
+    head->cmsg_len = CMSG_LEN(sizeof size);
+    std::memcpy(CMSG_DATA(head), &size, sizeof size);
+}
 
 send_result result_of(int error)
 {
@@ -193,19 +216,8 @@ private:
                                     packets[i].piece[p].size};
         m.msg_iovlen = static_cast<std::size_t>(pieces_ + used_ - m.msg_iov);
         if (run > 1)
-            set_segment(m, controls_[count_], static_cast<std::uint16_t>(packets[0].size));
+            set_segment(m, controls_[count_], packets[0].size);
         packets_[count_++] = run;
-    }
-
-    static void set_segment(msghdr &m, small_control &control, std::uint16_t size)
-    {
-        m.msg_control = control.bytes;
-        m.msg_controllen = CMSG_SPACE(sizeof size);
-        cmsghdr *head = CMSG_FIRSTHDR(&m);
-        head->cmsg_level = IPPROTO_UDP;
-        head->cmsg_type = UDP_SEGMENT;
-        head->cmsg_len = CMSG_LEN(sizeof size);
-        std::memcpy(CMSG_DATA(head), &size, sizeof size);
     }
 
     static constexpr std::uint32_t largest_payload = 65507;
@@ -242,8 +254,11 @@ int udp_io::open(const net_address &at, bool for_data)
         close();
         return error;
     }
-    if (for_data)
+    if (for_data) {
         set_data_options(socket_, at.family() == AF_INET6);
+        borrows_.store(open_pipe());
+    }
+    receive_room_ = receive_room_of(socket_);
     socklen_t size = net_address::capacity();
     if (bind(as_fd(socket_), at.get(), static_cast<socklen_t>(at.size())) != 0 ||
         getsockname(as_fd(socket_), address_.get(), &size) != 0) {
@@ -259,6 +274,7 @@ void udp_io::close()
     if (socket_ >= 0)
         ::close(as_fd(socket_));
     socket_ = -1;
+    close_pipe();
     delete[] buffers_;
     buffers_ = nullptr;
 }
@@ -267,6 +283,132 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
                          std::uint32_t &done)
 {
     done = 0;
+    while (done < count) {
+        if (packets[done].lent && borrows()) {
+            const loan how = send_lent(to, packets[done]);
+            if (how == loan::not_sent || how == loan::never)
+                return send_result::busy; // and sent again by a copy
+            if (how != loan::refused) {
+                ++done;
+                continue;
+            }
+        }
+        std::uint32_t some = 1;
+        while (done + some < count && !packets[done + some].lent)
+            ++some;
+        std::uint32_t went = 0;
+        senders_.enter();
+        const send_result result = send_copied(to, packets + done, some, went);
+        senders_.leave();
+        done += went;
+        if (result != send_result::sent)
+            return result;
+    }
+    return send_result::sent;
+}
+
+// -------------------------------------------------------------------------------- without a copy
+//
+// The pipe refers to the memory, and the datagram takes the references over. Until then the socket
+// keeps the header back; what another thread sent meanwhile would become a part of the datagram.
+
+/// False also when the system gives less room than a packet takes.
+bool udp_io::open_pipe()
+{
+    if (pipe2(pipe_, O_NONBLOCK | O_CLOEXEC) != 0)
+        return false;
+    const bool large = fcntl(pipe_[0], F_GETPIPE_SZ) >= static_cast<int>(buffer_size);
+    if (!large)
+        close_pipe();
+    return large;
+}
+
+void udp_io::close_pipe()
+{
+    for (int &end : pipe_)
+        if (const int open = std::exchange(end, -1); open >= 0)
+            ::close(open);
+}
+
+udp_io::loan udp_io::send_lent(const net_address &to, const out_packet &packet)
+{
+    senders_.enter_alone();
+    loan how = loan::refused;
+    if (borrows() && fill_pipe(packet)) {
+        how = empty_pipe(to, packet);
+        if (how != loan::sent)
+            renew_pipe();
+        if (how == loan::never)
+            borrows_.store(false);
+    }
+    senders_.leave_alone();
+    return how;
+}
+
+void udp_io::renew_pipe()
+{
+    close_pipe(); // with what is in it
+    borrows_.store(open_pipe());
+}
+
+bool udp_io::fill_pipe(const out_packet &packet)
+{
+    iovec body[out_packet::max_pieces];
+    for (std::uint32_t i = 1; i < packet.pieces; ++i)
+        body[i - 1] = {const_cast<void *>(packet.piece[i].at), packet.piece[i].size};
+    const ssize_t filled = vmsplice(pipe_[1], body, packet.pieces - 1, SPLICE_F_NONBLOCK);
+    if (filled == static_cast<ssize_t>(packet.size - packet.piece[0].size))
+        return true;
+    if (filled >= 0 || errno == EFAULT) // memory that cannot be read
+        renew_pipe();
+    else
+        borrows_.store(false); // the system does not let us
+    return false;
+}
+
+udp_io::loan udp_io::empty_pipe(const net_address &to, const out_packet &packet)
+{
+    iovec header{const_cast<void *>(packet.piece[0].at), packet.piece[0].size};
+    msghdr m{};
+    m.msg_name = const_cast<sockaddr *>(to.get());
+    m.msg_namelen = static_cast<socklen_t>(to.size());
+    m.msg_iov = &header;
+    m.msg_iovlen = 1;
+    small_control control; // one segment: the system then leaves the checksum to the device
+    set_segment(m, control, packet.size);
+    if (sendmsg(as_fd(socket_), &m, MSG_MORE) < 0)
+        return loan::refused;
+    const std::size_t body = packet.size - header.iov_len;
+    ssize_t moved;
+    do
+        moved = splice(pipe_[0], nullptr, as_fd(socket_), nullptr, body, SPLICE_F_NONBLOCK);
+    while (moved < 0 && errno == EINTR);
+    if (moved == static_cast<ssize_t>(body))
+        return loan::sent;
+    const bool too_large = moved < 0 && (errno == EINVAL || errno == EMSGSIZE);
+    const loan how = finish_by_copy(packet, moved < 0 ? 0 : static_cast<std::size_t>(moved));
+    return how == loan::not_sent && too_large ? loan::never : how;
+}
+
+/// The socket may still keep the header back. Without an address nothing is sent if it does not.
+udp_io::loan udp_io::finish_by_copy(const out_packet &packet, std::size_t from)
+{
+    iovec rest[out_packet::max_pieces];
+    msghdr m{};
+    m.msg_iov = rest;
+    for (std::uint32_t i = 1; i < packet.pieces; ++i) {
+        const std::size_t skipped = from < packet.piece[i].size ? from : packet.piece[i].size;
+        from -= skipped;
+        rest[m.msg_iovlen++] = {
+            static_cast<std::uint8_t *>(const_cast<void *>(packet.piece[i].at)) + skipped,
+            packet.piece[i].size - skipped};
+    }
+    return sendmsg(as_fd(socket_), &m, 0) >= 0 ? loan::sent_by_copy : loan::not_sent;
+}
+
+send_result udp_io::send_copied(const net_address &to, const out_packet *packets,
+                                std::uint32_t count, std::uint32_t &done)
+{
     int refusals = 0;
     while (done < count) {
         const bool together = segments_.load(std::memory_order_relaxed);

@@ -429,6 +429,10 @@ int udp_io::open(const net_address &at, bool for_data)
         set_option(own->socket, SO_RCVBUF, buffer_bytes);
         set_option(own->socket, SO_SNDBUF, buffer_bytes);
     }
+    int room = 0;
+    size = sizeof room;
+    (void)getsockopt(own->socket, SOL_SOCKET, SO_RCVBUF, reinterpret_cast<char *>(&room), &size);
+    receive_room_ = static_cast<std::uint32_t>(room);
     return 0;
 }
 

@@ -84,8 +84,14 @@ struct out_packet {
     bytes_view piece[max_pieces]; ///< the first is usually the header
     std::uint32_t pieces;
     std::uint32_t size;
+    /// All but the header may be read when it arrives instead of now, and until it has arrived.
+    bool lent;
 
-    void begin() { pieces = size = 0; }
+    void begin()
+    {
+        pieces = size = 0;
+        lent = false;
+    }
     void add(const void *at, std::size_t bytes)
     {
         if (bytes == 0)
@@ -133,6 +139,11 @@ public:
     /// the next.
     virtual send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
                              std::uint32_t &done) = 0;
+    /// Whether memory that is lent need not be copied. What it takes to get there is worth it for
+    /// large packets only.
+    virtual bool borrows() const { return false; }
+    /// Bytes that may wait at a socket like this before they are received.
+    virtual std::uint32_t receive_room() const { return 4 << 20; }
     /// Takes what has arrived; valid until the next call. Returns how many entries were filled.
     virtual std::uint32_t receive(in_packets *into, std::uint32_t capacity) = 0;
     virtual bool take_bounce(bounced &out) = 0;

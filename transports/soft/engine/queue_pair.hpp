@@ -170,8 +170,11 @@ struct queue_pair {
 
 private:
     static constexpr std::uint32_t window = 256;
+    static constexpr std::uint32_t most_bytes = 4 << 20; ///< the same in bytes, at most
+    static constexpr std::uint32_t least_lent = 32768;   ///< to have less copied takes no longer
     static constexpr std::uint32_t batch = 32;
     static constexpr std::uint32_t ack_every = 16;
+    static constexpr std::uint32_t ack_every_bytes = 128 * 1024;
     static constexpr std::uint32_t gather_up_to = 16;
 
     // queue_pair_send.cpp
@@ -190,6 +193,8 @@ private:
     bool may_be_read(const sent_packet &packet) const OSD_REQUIRES(lock);
     void transmit(out_packet *packets, const std::uint32_t *psns, std::uint32_t count)
         OSD_REQUIRES(lock);
+    static std::uint32_t most_lent(std::uint32_t datagram);
+    bool can_lend(const request &r) const OSD_REQUIRES(lock);
     std::uint32_t payload_room(rdmap opcode) const OSD_REQUIRES(lock);
     base_header make_base(packet_kind kind, std::uint32_t psn) OSD_REQUIRES(lock);
     void send_plain(packet_kind kind, const std::uint8_t *body, std::size_t size,
@@ -263,6 +268,8 @@ private:
     std::uint32_t peer_id_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t peer_tag_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t max_datagram_ OSD_GUARDED_BY(lock) = 0;
+    std::uint32_t lent_room_ OSD_GUARDED_BY(lock) = 0; ///< bytes of memory that a packet can lend
+    std::uint32_t window_bytes_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t tag_ OSD_GUARDED_BY(lock) = 0; ///< that the peer has to name
     std::uint32_t first_psn_ OSD_GUARDED_BY(lock) = 0;
 
@@ -306,7 +313,8 @@ private:
     bool ack_owed_ OSD_GUARDED_BY(lock) = false;
     bool ack_now_ OSD_GUARDED_BY(lock) = false;
     bool not_ready_ OSD_GUARDED_BY(lock) = false;
-    std::uint32_t unacknowledged_ OSD_GUARDED_BY(lock) = 0;
+    std::uint32_t unacknowledged_ OSD_GUARDED_BY(lock) = 0; ///< packets
+    std::uint32_t unacknowledged_bytes_ OSD_GUARDED_BY(lock) = 0;
 
     // Timers, all 0 or a time.
     std::int64_t ack_due_ OSD_GUARDED_BY(lock) = 0;

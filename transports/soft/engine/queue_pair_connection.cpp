@@ -106,7 +106,7 @@ handshake queue_pair::hello() const
     h.id = id;
     h.tag = tag_;
     h.first_psn = first_psn_;
-    h.max_datagram = of->largest_datagram();
+    h.max_datagram = of->large_datagram();
     h.reads_out = std::max<std::uint16_t>(with.reads_out, 1);
     h.reads_in = std::max<std::uint16_t>(with.reads_in, 1);
     return h;
@@ -149,7 +149,11 @@ void queue_pair::adopt_peer(const net_address &from, const handshake &h, std::ui
     peer_ = from;
     peer_id_ = h.id;
     peer_tag_ = h.tag;
-    max_datagram_ = std::min(of->largest_datagram(), h.max_datagram);
+    max_datagram_ = std::min(of->usual_datagram(), h.max_datagram);
+    const std::uint32_t large = std::min(of->large_datagram(), h.max_datagram);
+    lent_room_ =
+        home->io().borrows() && large >= least_lent + max_header_size ? most_lent(large) : 0;
+    window_bytes_ = std::clamp(home->io().receive_room(), 2 * ack_every_bytes, most_bytes);
     max_questions_ = std::max<std::uint32_t>(std::min(with.reads_out, h.reads_in), 1);
     peer_credit_ = its_credit;
     rx_.start(h.first_psn);

@@ -210,6 +210,7 @@ bool queue_pair::take_in_order(const packet &p, std::int64_t now)
     switch (v) {
     case verdict::taken:
         ++unacknowledged_;
+        unacknowledged_bytes_ += p.segment.payload_size;
         return true;
     case verdict::not_ready:
         ++counted.not_ready;
@@ -235,7 +236,8 @@ void queue_pair::after_receiving(std::int64_t now)
         starving_.store(false);
         ack_owed_ = ack_now_ = true;
     }
-    if (ack_owed_ && (ack_now_ || unacknowledged_ >= ack_every)) {
+    if (ack_owed_ &&
+        (ack_now_ || unacknowledged_ >= ack_every || unacknowledged_bytes_ >= ack_every_bytes)) {
         send_ack();
     } else if (ack_owed_) {
         if (ack_due_ == 0)

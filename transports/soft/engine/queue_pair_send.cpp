@@ -105,7 +105,7 @@ bool queue_pair::next_packet(std::int64_t now, std::uint32_t &psn)
         psn = tx_.take_lost(now);
         return true;
     }
-    if (tx_.full())
+    if (tx_.full() || tx_.bytes() >= window_bytes_)
         return false;
     // Answers and requests take turns.
     if (responses_turn_ && next_response(now, psn)) {
@@ -130,7 +130,7 @@ bool queue_pair::next_response(std::int64_t now, std::uint32_t &psn)
     packet.from = sent_packet::origin::response;
     packet.source = &r;
     packet.offset = r.sent;
-    packet.length = read ? std::min(r.size - r.sent, payload_room(r.opcode)) : 0;
+    tx_.set_length(packet, read ? std::min(r.size - r.sent, payload_room(r.opcode)) : 0);
     r.sent += packet.length;
     packet.last = r.sent == r.size || !read;
     if (packet.last)
@@ -216,7 +216,9 @@ bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
             packet.offset = immediate_part;
         } else if (!is_question(r)) {
             packet.offset = r.moved;
-            packet.length = std::min(r.length - r.moved, payload_room(opcode_of(r)));
+            packet.lent = can_lend(r);
+            tx_.set_length(packet, std::min(r.length - r.moved,
+                                            packet.lent ? lent_room_ : payload_room(opcode_of(r))));
             r.moved += packet.length;
             over = r.moved == r.length;
             write_sent_ = over && r.kind == work::write_immediate;
@@ -235,9 +237,30 @@ bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
 
 // -------------------------------------------------------------------------------------- packets
 
+namespace {
+
+constexpr std::uint32_t line = 64; // copies are faster that begin where a cache line does
+
+} // namespace
+
+/// Whole pages, if the memory begins with one, and no more than a datagram has references for.
+std::uint32_t queue_pair::most_lent(std::uint32_t datagram)
+{
+    constexpr std::uint32_t fourteen_pages = 14 * 4096;
+    const std::uint32_t room = datagram - static_cast<std::uint32_t>(base_size + tagged_size);
+    return std::min(room / line * line, fourteen_pages);
+}
+
+/// The next part of a large write need not be copied: the peer has it when the write is complete,
+/// and nobody learns of one that fails whether its memory changed before it was read.
+bool queue_pair::can_lend(const request &r) const
+{
+    return lent_room_ != 0 && opcode_of(r) == rdmap::write && r.segments == 1 &&
+           r.length - r.moved >= least_lent;
+}
+
 std::uint32_t queue_pair::payload_room(rdmap opcode) const
 {
-    constexpr std::uint32_t line = 64; // copies are faster that begin where a cache line does
     const std::uint32_t room =
         max_datagram_ - static_cast<std::uint32_t>(base_size + header_size(opcode));
     return room < 64 * line ? room : room / line * line;
@@ -251,7 +274,7 @@ base_header queue_pair::make_base(packet_kind kind, std::uint32_t psn)
         ack_owed_ = ack_now_ = false;
         ack_due_ = 0;
     }
-    unacknowledged_ = 0;
+    unacknowledged_ = unacknowledged_bytes_ = 0;
     return {kind, 0, peer_id_, peer_tag_, id, psn, rx_.next(), told_credit_};
 }
 
@@ -327,6 +350,7 @@ void queue_pair::build_request(out_packet &out, const sent_packet &packet)
 {
     const request &r = *static_cast<const request *>(packet.source);
     ddp_segment s;
+    out.lent = packet.lent && !packet.again;
     s.opcode = opcode_of(r);
     s.last = packet.offset + packet.length == r.length;
     s.msn = r.msn;

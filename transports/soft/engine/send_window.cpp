@@ -16,7 +16,7 @@ bool send_window::open(std::uint32_t capacity)
 void send_window::start(std::uint32_t first_psn)
 {
     oldest_ = next_ = first_psn;
-    lost_ = 0;
+    lost_ = bytes_ = 0;
     latest_ns_ = 0;
 }
 
@@ -46,6 +46,7 @@ void send_window::pop(rtt_estimator &rtt, std::int64_t now)
     if (!packet.sacked)
         note(packet, rtt, now);
     lost_ -= packet.lost ? 1 : 0;
+    bytes_ -= packet.length;
     ++oldest_;
 }
 

@@ -20,6 +20,7 @@ struct sent_packet {
     std::uint32_t length = 0;
     origin from = origin::none;
     bool last = false; ///< of its source
+    bool lent = false; ///< not copied when it was sent first
     bool sacked = false;
     bool lost = false;
     bool again = false; ///< was sent more than once
@@ -39,8 +40,15 @@ public:
     bool empty() const { return next_ == oldest_; }
     bool full() const { return in_flight() == mask_ + 1; }
     sent_packet &at(std::uint32_t psn) { return packets_[psn & mask_]; }
+    /// Of what is in flight.
+    std::uint32_t bytes() const { return bytes_; }
     /// For a packet that is sent now; numbered next() before the call.
     sent_packet &push(std::int64_t now);
+    void set_length(sent_packet &pushed, std::uint32_t length)
+    {
+        pushed.length = length;
+        bytes_ += length;
+    }
 
     /// An acknowledgement can only be of what was sent and not acknowledged before (B3).
     bool is_plausible(std::uint32_t ack) const { return ack - oldest_ <= in_flight(); }
@@ -85,6 +93,7 @@ private:
     std::uint32_t oldest_ = 0;
     std::uint32_t next_ = 0;
     std::uint32_t lost_ = 0;
+    std::uint32_t bytes_ = 0;
     std::int64_t latest_ns_ = 0; ///< when the latest packet was sent that is known to have arrived
     std::uint64_t resent_ = 0;
 };
