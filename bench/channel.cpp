@@ -3,6 +3,7 @@
 
 #include "failure.hpp"
 
+#include <arpa/inet.h>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -112,6 +113,16 @@ bool same_host(const sockaddr_storage &a, const sockaddr_storage &b)
 }
 
 } // namespace
+
+sockaddr_storage any_port_of(const std::string &node)
+{
+    sockaddr_storage result{};
+    auto &address = reinterpret_cast<sockaddr_in &>(result);
+    address.sin_family = AF_INET;
+    if (inet_pton(AF_INET, node.c_str(), &address.sin_addr) != 1)
+        throw failure(node + " is no IPv4 address");
+    return result;
+}
 
 bool is_loopback(const sockaddr_storage &address)
 {

@@ -110,6 +110,9 @@ void forked_peer::run_child(channel link, Body &body)
     leave(status);
 }
 
+/// An IPv4 address as a text, with port 0.
+sockaddr_storage any_port_of(const std::string &node);
+
 /// Whether nobody outside this host can reach the address.
 bool is_loopback(const sockaddr_storage &address);
 

@@ -29,10 +29,11 @@ DAT_EVENT next_event(DAT_EVD_HANDLE evd, patience &p)
     }
 }
 
-DAT_EVD_HANDLE make_evd(dat_adapter &adapter, DAT_COUNT length, DAT_EVD_FLAGS flags)
+DAT_EVD_HANDLE make_evd(dat_adapter &adapter, DAT_COUNT length, DAT_EVD_FLAGS flags,
+                        DAT_CNO_HANDLE cno = DAT_HANDLE_NULL)
 {
     DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
-    must("dat_evd_create", dat_evd_create(adapter.ia(), length, DAT_HANDLE_NULL, flags, &evd));
+    must("dat_evd_create", dat_evd_create(adapter.ia(), length, cno, flags, &evd));
     return evd;
 }
 
@@ -178,7 +179,9 @@ dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout)
          dat_lmr_create(adapter.ia(), DAT_MEM_TYPE_VIRTUAL, region, DAT_VLEN{max_size} * 2,
                         adapter.pz(), DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr_, &lmr_context_,
                         &rmr_context_, &length, &address));
-    recv_evd_ = make_evd(adapter, receive_pool + request_depth + 1, DAT_EVD_DTO_FLAG);
+    if (layout == evds::notifying)
+        must("dat_cno_create", dat_cno_create(adapter.ia(), DAT_OS_WAIT_PROXY_AGENT_NULL, &cno_));
+    recv_evd_ = make_evd(adapter, receive_pool + request_depth + 1, DAT_EVD_DTO_FLAG, cno_);
     request_evd_ =
         layout == evds::one ? recv_evd_ : make_evd(adapter, request_depth + 1, DAT_EVD_DTO_FLAG);
     conn_evd_ = make_evd(adapter, 8, DAT_EVD_CONNECTION_FLAG);
@@ -195,6 +198,8 @@ dat_link::~dat_link()
     if (request_evd_ != recv_evd_)
         dat_evd_free(request_evd_);
     dat_evd_free(conn_evd_);
+    if (cno_ != DAT_HANDLE_NULL)
+        dat_cno_free(cno_);
 }
 
 void dat_link::post_pool()
@@ -235,7 +240,23 @@ remote_memory dat_link::memory() const
 
 void dat_link::wait_receive(patience &p)
 {
-    check_completion(next_event(recv_evd_, p));
+    if (cno_ == DAT_HANDLE_NULL)
+        return check_completion(next_event(recv_evd_, p));
+    p.progress();
+    while (!poll_receive())
+        await_notification(p);
+}
+
+void dat_link::await_notification(patience &p)
+{
+    DAT_EVD_HANDLE which = DAT_HANDLE_NULL;
+    const DAT_RETURN code = dat_cno_wait(cno_, slice_us, &which);
+    const auto type = DAT_GET_TYPE(code);
+    // OFED says that the queue is empty when the time is over.
+    if (type == DAT_TIMEOUT_EXPIRED || type == DAT_INTERRUPTED_CALL || type == DAT_QUEUE_EMPTY)
+        p.slept();
+    else
+        must("dat_cno_wait", code);
 }
 
 void dat_link::fail_completion(const DAT_EVENT &event)

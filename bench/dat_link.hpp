@@ -85,8 +85,8 @@ public:
     static constexpr int request_depth = 80;
 
     /// With one EVD for both directions the polls below take whatever comes first: for consumers
-    /// that know which completion is next.
-    enum class evds { separate, one };
+    /// that know which completion is next. With `notifying`, the EVD of receives has a CNO.
+    enum class evds { separate, one, notifying };
     dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout = evds::separate);
     ~dat_link();
     dat_link(const dat_link &) = delete;
@@ -144,7 +144,7 @@ public:
     }
     bool poll_request() { return poll(request_evd_); }
     bool poll_receive() { return poll(recv_evd_); }
-    /// Blocks in dat_evd_wait.
+    /// Blocks in dat_evd_wait, or in dat_cno_wait where there is a CNO.
     void wait_receive(patience &p);
 
 private:
@@ -166,6 +166,7 @@ private:
             fail_completion(event);
     }
     [[noreturn]] static void fail_completion(const DAT_EVENT &event);
+    void await_notification(patience &p);
     void post_pool();
 
     struct release {
@@ -177,6 +178,7 @@ private:
     DAT_VADDR base_ = 0;
     DAT_LMR_CONTEXT lmr_context_ = 0;
     DAT_RMR_CONTEXT rmr_context_ = 0;
+    DAT_CNO_HANDLE cno_ = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE recv_evd_ = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE request_evd_ = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE conn_evd_ = DAT_HANDLE_NULL;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// overhead: what the DAPL layer costs on top of libfabric, or how an adapter does beside others.
-// Two processes hold a connection through DAT and one of each of the others, and use them in turn
-// for short batches, so that whatever disturbs the machine disturbs all. The answer is the median
-// of the ratios of neighbouring batches.
+// overhead: what the DAPL layer costs on top of its transport, or how an adapter does beside
+// others. Two processes hold a connection through DAT and one of each of the others, and use them
+// in turn for short batches, so that whatever disturbs the machine disturbs all. The answer is the
+// median of the ratios of neighbouring batches.
 #include "command_line.hpp"
 #include "dat_link.hpp"
 #include "fi_link.hpp"
@@ -12,7 +12,11 @@
 #include "statistics.hpp"
 #include "traffic.hpp"
 #include "udp_link.hpp"
+#ifdef BENCH_VERBS
+#include "verbs_link.hpp"
+#endif
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -25,11 +29,24 @@ constexpr seconds limit{20};
 constexpr std::uint32_t big = 1 << 20;
 
 struct options {
-    std::string adapter = "ofi-lo", node = "127.0.0.1", json;
-    std::vector<std::string> tests = {"latency"}, others = {"tcp"};
+    std::vector<std::string> adapters; ///< the first is compared with all others
+    std::string node = "127.0.0.1", json;
+    std::vector<std::string> tests = {"latency"}, others;
     std::uint32_t size = 64, batches = 100, iterations = 500, warmup = 50;
     double max_ratio = 0;
     bool pin = true;
+
+    bool wants(const char *test) const
+    {
+        return std::find(tests.begin(), tests.end(), test) != tests.end();
+    }
+    void settle()
+    {
+        if (adapters.empty())
+            adapters = {"ofi-lo"};
+        if (others.empty() && adapters.size() == 1)
+            others = {"tcp"};
+    }
 };
 
 /// One measured operation.
@@ -46,10 +63,20 @@ class stack {
 public:
     virtual ~stack() {}
     virtual void join(channel &peer, bool leads, patience &p) = 0;
-    virtual bool can(const test &) const { return true; }
+    virtual bool can(pattern what) const = 0;
     virtual double lead(const test &t, patience &p) = 0;
     virtual void follow(const command &what, channel &leader, patience &p) = 0;
 };
+
+bool sleeps(pattern what)
+{
+    return what == pattern::blocking || what == pattern::notified;
+}
+
+bool polls(pattern what)
+{
+    return !sleeps(what) && what != pattern::connections;
+}
 
 template <class Link>
 double drive(Link &link, const test &t, patience &p)
@@ -59,32 +86,66 @@ double drive(Link &link, const test &t, patience &p)
         return send_many(link, t.size, t.count, p).count();
     case pattern::write_stream:
         return write_many(link, t.size, t.count, 16, p).count();
+    case pattern::blocking:
+    case pattern::notified:
+        if constexpr (requires { link.wait_receive(p); })
+            return ping_many_blocking(link, t.size, t.count, p).count();
+        return 0;
     default:
         return ping_many(link, t.size, t.count, p).count();
     }
 }
 
+/// Connections made and ended, one after another, each by an endpoint of its own.
+template <class Connect>
+double connect_many(std::uint32_t count, Connect connect)
+{
+    const auto start = clock::now();
+    for (std::uint32_t i = 0; i < count; ++i)
+        connect();
+    return seconds(clock::now() - start).count();
+}
+
 class dat_stack : public stack {
 public:
-    explicit dat_stack(const options &o) : adapter_(o.adapter), link_(adapter_, big) {}
+    dat_stack(const std::string &adapter, const options &o)
+        : adapter_(adapter), link_(adapter_, big)
+    {
+        if (o.wants("cno"))
+            notified_.emplace(adapter_, big, dat_link::evds::notifying);
+    }
 
     void join(channel &peer, bool leads, patience &p) override
     {
         if (leads) {
-            const auto to = peer.receive<place>(limit);
-            link_.connect(to.address, to.qualifier, p);
+            listener_at_ = peer.receive<place>(limit);
         } else {
             listener_.emplace(adapter_, 0);
             peer.send(place{adapter_.address(), listener_->qualifier()});
-            link_.accept(listener_->next_request(p), p);
         }
-        peer.send(link_.memory());
-        link_.set_peer_memory(peer.receive<remote_memory>(limit));
+        join(link_, peer, leads, p);
+        if (notified_)
+            join(*notified_, peer, leads, p);
     }
-    double lead(const test &t, patience &p) override { return drive(link_, t, p); }
+    bool can(pattern) const override { return true; }
+    double lead(const test &t, patience &p) override
+    {
+        if (t.what != pattern::connections)
+            return drive(link_for(t.what), t, p);
+        return connect_many(t.count, [&] {
+            dat_endpoint end(adapter_);
+            end.connect(listener_at_.address, listener_at_.qualifier, p);
+            end.disconnect(p);
+        });
+    }
     void follow(const command &what, channel &leader, patience &p) override
     {
-        answer(link_, what, leader, p);
+        answer(link_for(what.what), what, leader, p);
+        for (std::uint32_t i = 0; what.what == pattern::connections && i < what.count; ++i) {
+            dat_endpoint end(adapter_);
+            end.accept(listener_->next_request(p), p);
+            end.await_disconnected(p);
+        }
     }
 
 private:
@@ -92,14 +153,54 @@ private:
         sockaddr_storage address;
         DAT_CONN_QUAL qualifier;
     };
+
+    void join(dat_link &link, channel &peer, bool leads, patience &p)
+    {
+        if (leads)
+            link.connect(listener_at_.address, listener_at_.qualifier, p);
+        else
+            link.accept(listener_->next_request(p), p);
+        peer.send(link.memory());
+        link.set_peer_memory(peer.receive<remote_memory>(limit));
+    }
+    dat_link &link_for(pattern what) { return what == pattern::notified ? *notified_ : link_; }
+
     dat_adapter adapter_;
     std::optional<dat_listener> listener_;
+    place listener_at_{};
     dat_link link_;
+    std::optional<dat_link> notified_;
 };
 
-class fi_stack : public stack {
+/// A stack with one link, which is made of `arguments`.
+template <class Link>
+class link_stack : public stack {
 public:
-    fi_stack(const std::string &provider, const options &o) : link_(provider, o.node, big) {}
+    template <class... Arguments>
+    explicit link_stack(Arguments &&...arguments) : link_(std::forward<Arguments>(arguments)...)
+    {}
+
+    double lead(const test &t, patience &p) override { return drive(link_, t, p); }
+    void follow(const command &what, channel &leader, patience &p) override
+    {
+        answer(link_, what, leader, p);
+    }
+
+protected:
+    void exchange_memory(channel &peer)
+    {
+        const auto [address, key] = link_.memory();
+        peer.send(remote_memory{address, key});
+        const auto theirs = peer.receive<remote_memory>(limit);
+        link_.set_peer_memory(theirs.address, theirs.key);
+    }
+
+    Link link_;
+};
+
+class fi_stack : public link_stack<fi_link> {
+public:
+    fi_stack(const std::string &provider, const options &o) : link_stack(provider, o.node, big) {}
 
     void join(channel &peer, bool leads, patience &p) override
     {
@@ -112,19 +213,9 @@ public:
             peer.send(link_.listen());
             link_.accept(p);
         }
-        const auto [address, key] = link_.memory();
-        peer.send(remote_memory{address, key});
-        const auto theirs = peer.receive<remote_memory>(limit);
-        link_.set_peer_memory(theirs.address, theirs.key);
+        exchange_memory(peer);
     }
-    double lead(const test &t, patience &p) override { return drive(link_, t, p); }
-    void follow(const command &what, channel &leader, patience &p) override
-    {
-        answer(link_, what, leader, p);
-    }
-
-private:
-    fi_link link_;
+    bool can(pattern what) const override { return polls(what); }
 };
 
 class udp_stack : public stack {
@@ -136,7 +227,7 @@ public:
         peer.send(link_.address());
         link_.meet(peer.receive<sockaddr_storage>(limit));
     }
-    bool can(const test &t) const override { return t.what == pattern::ping_pong; }
+    bool can(pattern what) const override { return what == pattern::ping_pong; }
     double lead(const test &t, patience &p) override
     {
         return ping_many(link_, t.size, t.count, p).count();
@@ -151,6 +242,60 @@ private:
     udp_link link_;
 };
 
+#ifdef BENCH_VERBS
+/// Comes before the link, which needs it.
+struct verbs_base {
+    verbs_manager manager_;
+};
+
+class verbs_stack : private verbs_base, public link_stack<verbs_link> {
+public:
+    explicit verbs_stack(const options &o)
+        : link_stack<verbs_link>(manager_, big), node_(any_port_of(o.node))
+    {}
+
+    void join(channel &peer, bool leads, patience &p) override
+    {
+        if (leads) {
+            listener_at_ = peer.receive<sockaddr_storage>(limit);
+            link_.connect(listener_at_, p);
+        } else {
+            manager_.listen(node_);
+            peer.send(manager_.listens_on());
+            link_.accept(p);
+        }
+        exchange_memory(peer);
+    }
+    bool can(pattern) const override { return true; }
+    double lead(const test &t, patience &p) override
+    {
+        if (t.what != pattern::connections)
+            return link_stack::lead(t, p);
+        return connect_many(t.count, [&] {
+            verbs_endpoint end(manager_);
+            end.resolve(listener_at_, p);
+            end.make_queue_pair(2, 2, 0);
+            end.connect(p);
+            end.disconnect(p);
+        });
+    }
+    void follow(const command &what, channel &leader, patience &p) override
+    {
+        link_stack::follow(what, leader, p);
+        for (std::uint32_t i = 0; what.what == pattern::connections && i < what.count; ++i) {
+            verbs_endpoint end(manager_);
+            end.take(p);
+            end.make_queue_pair(2, 2, 0);
+            end.accept(p);
+            end.await_disconnected(p);
+        }
+    }
+
+private:
+    sockaddr_storage node_, listener_at_{};
+};
+#endif
+
 std::string provider_of(const std::string &other)
 {
     return other == "rxd" ? "udp;ofi_rxd" : other;
@@ -158,21 +303,49 @@ std::string provider_of(const std::string &other)
 
 std::string title_of(const std::string &other)
 {
-    return other == "udp-socket" ? "UDP sockets" : "libfabric " + provider_of(other);
+    if (other == "udp-socket")
+        return "UDP sockets";
+    if (other == "verbs")
+        return "verbs alone";
+    return "libfabric " + provider_of(other);
 }
 
-/// The first is through DAT, then come the others in their order: command::stack counts so.
+const std::vector<std::string> other_kinds = {
+    "tcp",   "net", "sockets", "rxd", "udp-socket",
+#ifdef BENCH_VERBS
+    "verbs",
+#endif
+};
+
+std::unique_ptr<stack> open_other(const std::string &other, const options &o)
+{
+    if (other == "udp-socket")
+        return std::make_unique<udp_stack>(o);
+#ifdef BENCH_VERBS
+    if (other == "verbs")
+        return std::make_unique<verbs_stack>(o);
+#endif
+    return std::make_unique<fi_stack>(provider_of(other), o);
+}
+
+/// First the adapters in their order, then the others in theirs: command::stack counts so.
 using stacks = std::vector<std::unique_ptr<stack>>;
 
 stacks open_stacks(const options &o)
 {
     stacks all;
-    all.push_back(std::make_unique<dat_stack>(o));
+    for (const std::string &adapter : o.adapters)
+        all.push_back(std::make_unique<dat_stack>(adapter, o));
     for (const std::string &other : o.others)
-        if (other == "udp-socket")
-            all.push_back(std::make_unique<udp_stack>(o));
-        else
-            all.push_back(std::make_unique<fi_stack>(provider_of(other), o));
+        all.push_back(open_other(other, o));
+    return all;
+}
+
+std::vector<std::string> titles(const options &o)
+{
+    std::vector<std::string> all = o.adapters;
+    for (const std::string &other : o.others)
+        all.push_back(title_of(other));
     return all;
 }
 
@@ -223,7 +396,7 @@ public:
             sample taken{line(), std::vector<double>(stacks_.size())};
             for (std::size_t n = 0; n < stacks_.size(); ++n) { // they take turns in going first
                 const std::size_t at = (i + n) % stacks_.size();
-                if (stacks_[at]->can(t))
+                if (stacks_[at]->can(t.what))
                     taken.time_s[at] = batch(t, at);
             }
             if (i >= 2) // the first ones warm up
@@ -250,7 +423,9 @@ private:
     /// The connection rested while others were used: the first round trips do not count.
     double batch(const test &t, std::size_t at)
     {
-        if (warmup_ > 0)
+        if (warmup_ > 0 && sleeps(t.what))
+            timed(test{"", t.what, t.size, std::min(warmup_, t.count), 0, 0, ""}, at);
+        else if (warmup_ > 0 && t.what != pattern::connections)
             timed(test{"", pattern::ping_pong, t.size, warmup_, 0, 0, ""}, at);
         return timed(t, at);
     }
@@ -271,11 +446,18 @@ private:
 std::vector<test> chosen_tests(const options &o)
 {
     const std::uint32_t few = std::max(o.batches / 4, 4u);
+    const std::uint32_t slow = std::max(o.iterations / 10, 1u);
     std::vector<test> tests;
     for (const std::string &name : o.tests) {
         if (name == "latency")
             tests.push_back(
                 {"latency", pattern::ping_pong, o.size, o.iterations, o.batches, 1e6 / 2, "us"});
+        else if (name == "waiting")
+            tests.push_back({"waiting", pattern::blocking, o.size, slow, few, 1e6 / 2, "us"});
+        else if (name == "cno")
+            tests.push_back({"CNO", pattern::notified, o.size, slow, few, 1e6 / 2, "us"});
+        else if (name == "connections")
+            tests.push_back({"connections", pattern::connections, 0, slow, few, -1, "/s"});
         else if (name == "rate")
             tests.push_back(
                 {"rate", pattern::message_stream, o.size, o.iterations * 4, few, -1e-6, "M/s"});
@@ -293,7 +475,7 @@ double in_unit(const test &t, double batch_s)
 }
 
 json_object report(const test &t, const char *placement, const std::vector<sample> &samples,
-                   const options &o, std::size_t other)
+                   const std::string &title, std::size_t other)
 {
     std::vector<double> dat, beside, ratio;
     for (const sample &s : samples) {
@@ -301,7 +483,6 @@ json_object report(const test &t, const char *placement, const std::vector<sampl
         beside.push_back(in_unit(t, s.time_s[other]));
         ratio.push_back(s.time_s[0] / s.time_s[other]);
     }
-    const std::string title = title_of(o.others[other - 1]);
     std::printf("%-11s %8u B  %-5s %8.3f  %8.3f %-5s  %6.3f  (%.3f .. %.3f, %zu pairs)  %s\n",
                 t.name, t.size, placement, median(dat), median(beside), t.unit, median(ratio),
                 quantile(ratio, 0.25), quantile(ratio, 0.75), samples.size(), title.c_str());
@@ -332,7 +513,8 @@ int run(const options &o)
     leader l(o);
     std::vector<json_object> results;
     double worst = 0;
-    std::printf("%s (DAT) beside others at %s, interleaved, medians\n", o.adapter.c_str(),
+    const std::vector<std::string> names = titles(o);
+    std::printf("%s (DAT) beside others at %s, interleaved, medians\n", names[0].c_str(),
                 o.node.c_str());
     std::printf("%-11s %10s  %-5s %8s  %8s %-5s  %6s\n", "test", "size", "CPUs", "DAT", "other", "",
                 "time ratio");
@@ -343,17 +525,17 @@ int run(const options &o)
             by_placement[s.line_ns > 0 ? distance(s.line_ns) : "?"].push_back(s);
         if (by_placement.size() > 1)
             by_placement["all"] = all;
-        for (std::size_t other = 1; other <= o.others.size(); ++other) {
+        for (std::size_t other = 1; other < names.size(); ++other) {
             if (all.front().time_s[other] == 0)
                 continue;
             for (const auto &[placement, samples] : by_placement)
-                results.push_back(report(t, placement.c_str(), samples, o, other));
+                results.push_back(report(t, placement.c_str(), samples, names[other], other));
             worst = std::max(worst, median_ratio(all, other));
         }
     }
     l.finish();
     if (!o.json.empty())
-        write_json(o.json, json_object().set("adapter", o.adapter).set("results", results));
+        write_json(o.json, json_object().set("adapter", names[0]).set("results", results));
     if (o.max_ratio > 0 && worst > o.max_ratio) {
         std::printf("the ratio %.3f is above the limit of %.3f\n", worst, o.max_ratio);
         return 1;
@@ -369,23 +551,27 @@ int main(int argc, char **argv)
     command_line line(
         "overhead", "What the DAPL layer costs on top of libfabric, or how an adapter does beside "
                     "others: all in one run, batch by batch");
-    line.positional("adapter", o.adapter, "adapter name in dat.conf");
-    line.choices("--tests", o.tests, {"latency", "rate", "bandwidth"},
-                 "some of latency, rate, bandwidth");
+    line.positionals("adapters", o.adapters,
+                     "names in dat.conf; the first is compared with the rest (default ofi-lo)");
+    line.choices("--tests", o.tests,
+                 {"latency", "waiting", "cno", "rate", "bandwidth", "connections"},
+                 "some of latency, waiting, cno, rate, bandwidth, connections");
     line.size("--size", o.size, big, "size of a message of latency and rate");
     line.number("--batches", o.batches, 1u, 100'000u, "batches of each");
     line.number("--iterations", o.iterations, 1u, 1'000'000u, "round trips per batch");
     line.number("--warmup", o.warmup, 0u, 1'000'000u,
                 "round trips before each batch that do not count");
-    line.choices("--beside", o.others, {"tcp", "net", "sockets", "rxd", "udp-socket"},
-                 "the others: providers of libfabric (rxd is udp;ofi_rxd), or UDP sockets without "
-                 "anything, which have a latency only");
+    line.choices("--beside", o.others, other_kinds,
+                 "others than adapters: providers of libfabric (rxd is udp;ofi_rxd); verbs without "
+                 "anything; UDP sockets without anything, which have a latency only (default tcp, "
+                 "if there is one adapter)");
     line.text("--node", "ADDRESS", o.node, "address of the others");
     line.number("--limit", o.max_ratio, 0.0, 1e6, "exit with 1 when a median ratio is above this");
     line.negative_flag("--no-pin", o.pin, "leave the processes where the scheduler puts them");
     line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
     if (const auto status = line.parse(argc, argv))
         return *status;
+    o.settle();
     try {
         return run(o);
     } catch (const std::exception &e) {

@@ -17,6 +17,7 @@ enum class pattern : std::uint32_t {
     finish,         ///< nothing more to do
     ping_pong,      ///< two-sided, both sides poll
     blocking,       ///< two-sided, both sides block for the receive
+    notified,       ///< the same through a CNO
     write_pong,     ///< RDMA writes, both sides spin on the last byte
     write_stream,   ///< RDMA writes one way
     read_stream,    ///< RDMA reads one way
@@ -105,6 +106,15 @@ void pong_blocking(Link &link, std::uint32_t size, patience &p)
     link.post_receive();
     link.post_send(size);
     await_request(link, p);
+}
+
+template <class Link>
+seconds ping_many_blocking(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
+{
+    const auto start = clock::now();
+    for (std::uint32_t i = 0; i < count; ++i)
+        ping_blocking(link, size, p);
+    return clock::now() - start;
 }
 
 // ----------------------------------------------------------------------------------- RDMA writes
@@ -260,6 +270,7 @@ void answer(Link &link, const command &what, channel &leader, patience &p)
             write_pong(link, what.size, n, p);
         return;
     case pattern::blocking:
+    case pattern::notified:
         if constexpr (requires { link.wait_receive(p); })
             for (std::uint32_t n = 0; n < what.count; ++n)
                 pong_blocking(link, what.size, p);

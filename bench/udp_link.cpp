@@ -2,7 +2,6 @@
 #include "udp_link.hpp"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
 #include <netinet/in.h>
@@ -14,23 +13,14 @@ namespace {
 
 constexpr std::uint32_t largest = 65507;
 
-sockaddr_in any_port_of(const std::string &node)
-{
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    if (inet_pton(AF_INET, node.c_str(), &address.sin_addr) != 1)
-        throw failure(node + " is no IPv4 address");
-    return address;
-}
-
 } // namespace
 
 udp_link::udp_link(const std::string &node, std::uint32_t max_size)
     : memory_(std::min(max_size, largest)), socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0))
 {
-    const sockaddr_in address = any_port_of(node);
+    const sockaddr_storage address = any_port_of(node);
     if (socket_ < 0 ||
-        bind(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
+        bind(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof(sockaddr_in)) != 0)
         fail("socket");
 }
 

@@ -10,6 +10,7 @@
 # conformance[=CASES]  the conformance suite, or the cases that match a pattern
 # ofed[=CASES]         the conformance suite over OFED's own provider, by the system's libdat2
 # removal              the device is removed under traffic, and works when it is back
+# performance          this port beside OFED's and raw verbs: docs/performance.md says how to read it
 #
 # OUT gets the scorecards. Ends with 1 if a round failed.
 
@@ -58,18 +59,30 @@ conformance() {
         --json "$out/$device-conformance.json" --html "$out/$device-conformance.html"
 }
 
-# OFED's provider, which this port takes the place of, with the libdat2 beside it. librdmacm stays
+# OFED's provider, which this port takes the place of; says why when it is not to be had.
+ofed_provider() {
+    local provider
+    provider=$(ldconfig -p | sed -n 's/^\s*libdaplofa.so.2 (libc6,.*) => //p' | head -1)
+    if [[ -z $provider || ! -e ${provider%/*}/libdat2.so.2 ]]; then
+        echo "skipped: libdaplofa.so.2 or its libdat2.so.2 is missing; Debian's libdapl2 has both" >&2
+        return 1
+    fi
+    echo "$provider"
+}
+
+# The line of dat.conf for it.
+ofed_line() {
+    printf 'ofed-%s u2.0 nonthreadsafe default %s dapl.2.0 "%s 0" ""\n' \
+        "$device" "$1" "${networks[$device]}"
+}
+
+# The conformance suite over it, with the libdat2 beside it. librdmacm stays
 # loaded, as it forgets its descriptors when it goes. What fails unexpectedly is tried once more:
 # its thread may still be on the way out when the library is unloaded, and crashes.
 ofed() {
     local provider conf=/run/ofed.conf
-    provider=$(ldconfig -p | sed -n 's/^\s*libdaplofa.so.2 (libc6,.*) => //p' | head -1)
-    if [[ -z $provider || ! -e ${provider%/*}/libdat2.so.2 ]]; then
-        echo "skipped: libdaplofa.so.2 or its libdat2.so.2 is missing; Debian's libdapl2 has both"
-        return 0
-    fi
-    printf 'ofed-%s u2.0 nonthreadsafe default %s dapl.2.0 "%s 0" ""\n' \
-        "$device" "$provider" "${networks[$device]}" >"$conf"
+    provider=$(ofed_provider) || return 0
+    ofed_line "$provider" >"$conf"
     local -a suite=(env LD_LIBRARY_PATH="${provider%/*}" DAT_OVERRIDE="$conf"
         "$build/conformance/dapl-conformance" --ia "ofed-$device" --keep-loaded librdmacm.so.1
         --jobs 3 --timeout 60 --waivers "$source/conformance/waivers/ofed-$device.json")
@@ -104,6 +117,22 @@ removal() {
     rdma link add "$device" type "${device%0}" netdev "${networks[$device]}" || return
     await "grep -q ACTIVE /sys/class/infiniband/$device/ports/1/state" || return
     device 'IPv6'
+}
+
+# Both providers are loaded by our libdat2, for one program to compare them.
+performance() {
+    local provider conf=/run/performance.conf failed=0 each
+    provider=$(ofed_provider) || return 0
+    { cat "$DAT_OVERRIDE"; ofed_line "$provider"; } >"$conf"
+    local -x DAT_OVERRIDE=$conf
+    "$build/bench/overhead" "$adapter" "ofed-$device" --beside verbs --node "$host" \
+        --tests latency,waiting,cno,rate,connections --batches 40 --iterations 200 --warmup 20 \
+        --json "$out/$device-performance.json" || failed=1
+    for each in "$adapter" "ofed-$device"; do
+        "$build/bench/instructions" "$each" --probe "$build/bench/instructions-probe" \
+            --json "$out/$each-instructions.json" || failed=1
+    done
+    return "$failed"
 }
 
 make_dat_conf >$DAT_OVERRIDE
