@@ -10,6 +10,7 @@
 # conformance[=CASES]  the conformance suite, or the cases that match a pattern
 # ofed[=CASES]         the conformance suite over OFED's own provider, by the system's libdat2
 # removal              the device is removed under traffic, and works when it is back
+# switches             who sleeps in dat_evd_wait is the only one to be woken
 # performance          this port beside OFED's and raw verbs: docs/performance.md says how to read it
 #
 # OUT gets the scorecards. Ends with 1 if a round failed.
@@ -117,6 +118,14 @@ removal() {
     rdma link add "$device" type "${device%0}" netdev "${networks[$device]}" || return
     await "grep -q ACTIVE /sys/class/infiniband/$device/ports/1/state" || return
     device 'IPv6'
+}
+
+switches() {
+    if [[ ! -x $build/bench/context-switches ]]; then
+        echo "skipped: the build has no benchmarks"
+        return 0
+    fi
+    "$build/bench/context-switches" "$adapter" "$adapter-plain" --wakeups 50 --limit 1.3
 }
 
 # Both providers are loaded by our libdat2, for one program to compare them.

@@ -12,12 +12,12 @@ import subprocess
 import sys
 
 ROUNDS = {
-    "rxe0": ("device", "clients=@vm,dtestx", "conformance", "ofed", "removal"),
-    "siw0": ("device", "clients=@vm", "conformance", "ofed", "removal"),
+    "rxe0": ("device", "clients=@vm,dtestx", "switches", "conformance", "ofed", "removal"),
+    "siw0": ("device", "clients=@vm", "switches", "conformance", "ofed", "removal"),
 }
 QUICK = {
-    "rxe0": ("clients=dtest-b65536,@srq,dtestx", "conformance=SRQ-*"),
-    "siw0": ("clients=dtest-b65536", "conformance=REG-*"),
+    "rxe0": ("clients=dtest-b65536,@srq,dtestx", "switches", "conformance=SRQ-*"),
+    "siw0": ("clients=dtest-b65536", "switches", "conformance=REG-*"),
 }
 SECONDS = 2400  # a busy host may need ten times what a quiet one does
 SKIPPED = 77

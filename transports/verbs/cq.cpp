@@ -281,13 +281,14 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
     const DAT_COUNT wanted = with_spare(device, depth);
     if (make_channel(device, c) && make_wake(c))
         c.fid = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
-    if (c.fid == nullptr || !watch(c)) {
+    if (c.fid == nullptr) {
         const int error = errno;
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: no completion queue of %d entries: %s", device.name,
                  wanted, std::strerror(error));
         close_cq(c);
         return control_error(error);
     }
+    watch(c);
     depth = without_spare(c, depth);
     return success;
 }

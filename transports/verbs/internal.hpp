@@ -90,7 +90,7 @@ void schedule(hca &device, qp &q, std::int64_t due_ns) OSD_REQUIRES(device.lock)
 void wait_quiet(hca &device, const void *object) OSD_REQUIRES(device.lock);
 /// Makes the service thread watch the channel of c until it has told its owner once.
 void arm_service(cq &c);
-bool watch(cq &c);
+void watch(cq &c);
 void unwatch(cq &c);
 
 // An upcall stands between these two. It is made without the lock, and wait_quiet sees it. After it

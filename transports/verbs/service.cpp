@@ -307,22 +307,24 @@ void wait_quiet(hca &device, const void *object)
         (void)device.quiet.wait(device.lock, osd::deadline::never());
 }
 
+/// Only from the first time on. Even if nothing were asked of it, the channel would wake the thread
+/// for each event that is meant for a consumer in cq_wait; once it has been told, it does not.
 void arm_service(cq &c)
 {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLONESHOT;
     event.data.ptr = &c;
-    (void)epoll_ctl(c.device->epoll, EPOLL_CTL_MOD, c.channel->fd, &event);
+    if (epoll_ctl(c.device->epoll, EPOLL_CTL_MOD, c.channel->fd, &event) == 0 ||
+        add_to_epoll(*c.device, c.channel->fd, event.events, &c) || errno == EEXIST)
+        return;
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ cannot be watched: %s", c.device->name,
+             std::strerror(errno));
 }
 
-bool watch(cq &c)
+void watch(cq &c)
 {
-    hca &device = *c.device;
-    if (!add_to_epoll(device, c.channel->fd, EPOLLONESHOT, &c))
-        return false;
-    osd::lock_guard hold(device.lock);
-    device.cqs.push(c);
-    return true;
+    osd::lock_guard hold(c.device->lock);
+    c.device->cqs.push(c);
 }
 
 void unwatch(cq &c)
