@@ -93,6 +93,7 @@ public:
     const provider_line &line;
     transport::hca hca;
     hca_attr attr;
+    std::atomic<bool> cno_sleeper{false}; ///< some waiter of a CNO sleeps in the port
     timer_queue timers;
 
     pool<pz> pzs;

@@ -21,7 +21,7 @@ void cno::trigger(evd &by)
             descriptor_.raise();
         }
         std::swap(agent, agent_); // called once until it is set again, whether or not anybody waits
-        triggered_changed_.signal();
+        wake_one();
     }
     if (agent.proxy_agent_func != nullptr)
         agent.proxy_agent_func(agent.instance_data, to_handle(&by));
@@ -51,6 +51,42 @@ status cno::take_trigger(DAT_EVD_HANDLE *triggered_by)
     return success;
 }
 
+/// One waiter of an adapter's CNOs sleeps in the port: what it waits for wakes it at once, and no
+/// other thread first.
+osd::wait_result cno::sleep(osd::deadline until)
+{
+    if constexpr (claims.cno_wait)
+        if (!ia->cno_sleeper.exchange(true))
+            return sleep_in_port(until);
+    return triggered_changed_.wait(lock_, until);
+}
+
+osd::wait_result cno::sleep_in_port(osd::deadline until)
+{
+    in_port_ = true;
+    lock_.unlock();
+    const osd::wait_result result = transport::dapls_ib_cno_wait(ia->hca, until);
+    lock_.lock();
+    in_port_ = false;
+    ia->cno_sleeper.store(false);
+    return result;
+}
+
+void cno::wake_one()
+{
+    if (in_port_)
+        transport::dapls_ib_cno_wakeup(ia->hca);
+    else
+        triggered_changed_.signal();
+}
+
+void cno::wake_all()
+{
+    if (in_port_)
+        transport::dapls_ib_cno_wakeup(ia->hca);
+    triggered_changed_.broadcast();
+}
+
 status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
 {
     const osd::deadline until = deadline_of(timeout_us);
@@ -60,7 +96,7 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
     osd::lock_guard hold(lock_);
     ++waiters_;
     while (!triggered_ && !dead_ && result == osd::wait_result::woken)
-        result = triggered_changed_.wait(lock_, until);
+        result = sleep(until);
     --waiters_;
 
     if (dead_) {
@@ -108,7 +144,7 @@ void cno::forget(evd &gone)
     if (!in_use(*this) && waiters_ != 0) {
         triggered_ = true;
         descriptor_.raise();
-        triggered_changed_.broadcast();
+        wake_all();
     }
 }
 
@@ -123,7 +159,7 @@ bool cno::kill()
     osd::lock_guard hold(lock_);
     const bool had_waiters = waiters_ != 0;
     dead_ = true;
-    triggered_changed_.broadcast();
+    wake_all();
     while (waiters_ != 0)
         (void)triggered_changed_.wait(lock_, osd::deadline::never());
     return had_waiters;

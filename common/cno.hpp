@@ -45,6 +45,10 @@ public:
 
 private:
     void take(DAT_EVD_HANDLE *triggered_by) OSD_REQUIRES(lock_);
+    osd::wait_result sleep(osd::deadline until) OSD_REQUIRES(lock_);
+    osd::wait_result sleep_in_port(osd::deadline until) OSD_REQUIRES(lock_);
+    void wake_one() OSD_REQUIRES(lock_);
+    void wake_all() OSD_REQUIRES(lock_);
 
     std::atomic<std::uint32_t> pins_{0};
     osd::mutex lock_;
@@ -54,6 +58,7 @@ private:
     osd::event_descriptor descriptor_; ///< raised and lowered with triggered_
     evd *by_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t waiters_ OSD_GUARDED_BY(lock_) = 0;
+    bool in_port_ OSD_GUARDED_BY(lock_) = false; ///< one of them sleeps in the port
     DAT_OS_WAIT_PROXY_AGENT agent_ OSD_GUARDED_BY(lock_);
 };
 

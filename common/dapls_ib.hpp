@@ -57,7 +57,8 @@ namespace dapl::DAPL_TRANSPORT {
 /// Unclaimed means: the common layer does without, or answers "model not supported". [port]:
 /// decided inside the port, the common layer does not look.
 struct features {
-    bool cq_wait = false;        ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool cq_wait = false;  ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool cno_wait = false; ///< who waits in a CNO can be the one who is woken: cno_wait, cno_wakeup
     bool cq_resize = false;      ///< CQs change their depth while they are used: cq_resize
     bool immediate_data = false; ///< post_extended: RDMA writes that carry 32 bits to a receive
     bool atomics = false;        ///< post_extended: fetch-and-add, compare-and-swap
@@ -332,6 +333,19 @@ struct dapls_ib : Types {
     /// [cq_wait] Makes the present or the next cq_wait return. Any thread; shall not block.
     static void dapls_ib_cq_wakeup(cq &) {}
 
+    /// [cno_wait] Sleeps until a CQ that completion_notify was called for has a completion, makes
+    /// the callbacks for such CQs on this thread, and returns; also when cno_wakeup is called or
+    /// the deadline passes; may return early. `interrupted` when a signal handler ran. One thread
+    /// at a time per hca. All other upcalls go on, and these while nobody is here, by a thread of
+    /// the port.
+    static osd::wait_result dapls_ib_cno_wait(hca &, osd::deadline)
+    {
+        return osd::wait_result::woken;
+    }
+
+    /// [cno_wait] Makes the present or the next cno_wait return. Any thread; shall not block.
+    static void dapls_ib_cno_wakeup(hca &) {}
+
     /// [cq_resize] Gives it room for at least `depth` completions; stores what it really has. What
     /// is in it stays, in its order, and so does what is added meanwhile; a callback that was asked
     /// for stays asked for. Control, but makes no upcall and waits for none; nobody polls or waits
@@ -530,6 +544,8 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, osd::deadline));
     DAPLS_IB_OP(dapls_ib_cq_wakeup, void (*)(cq &));
+    DAPLS_IB_OP(dapls_ib_cno_wait, osd::wait_result (*)(hca &, osd::deadline));
+    DAPLS_IB_OP(dapls_ib_cno_wakeup, void (*)(hca &));
     DAPLS_IB_OP(dapls_ib_cq_resize, status (*)(cq &, DAT_COUNT &));
     DAPLS_IB_OP(dapls_ib_qp_alloc, status (*)(pd &, qp &, cq *, cq *, const qp_params &));
     DAPLS_IB_OP(dapls_ib_qp_free, void (*)(qp &));

@@ -161,6 +161,53 @@ TEST_CASE("no trigger is lost: completions through a CNO")
     delete c;
 }
 
+TEST_CASE("who waits in two CNOs at once is told of each one's completions")
+{
+    auto *c = new consumer;
+    struct side {
+        DAT_CNO_HANDLE cno;
+        DAT_EVD_HANDLE dto;
+        station *s;
+        std::atomic<int> taken{0};
+    };
+    side sides[2];
+    for (side &each : sides) {
+        each.cno = c->make_cno();
+        each.dto = c->make_evd(DAT_EVD_DTO_FLAG, 64, each.cno);
+        each.s = new station(*c, each.dto, c->make_evd(DAT_EVD_CONNECTION_FLAG));
+        each.s->connect_by_hand();
+    }
+    const int total = rounds(20'000);
+    std::vector<std::thread> threads;
+    for (side &each : sides) {
+        threads.emplace_back([&, c] {
+            for (int i = 0; i < total; ++i) {
+                while (c->post_send(each.s->ep) != DAT_SUCCESS)
+                    std::this_thread::yield();
+                complete_send(each.s->port());
+            }
+        });
+        threads.emplace_back([&, c] {
+            for (unsigned turn = 0; each.taken < total; ++turn) {
+                DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+                const DAT_TIMEOUT limit = turn % 7 == 0 ? turn % 50 : DAT_TIMEOUT_INFINITE;
+                if (c->v.cno_wait_func(each.cno, limit, &by) == DAT_SUCCESS)
+                    CHECK(by == each.dto);
+                each.taken += static_cast<int>(c->drain(each.dto).size());
+            }
+        });
+    }
+    const auto join_all = [&] {
+        for (std::thread &t : threads)
+            t.join();
+    };
+    REQUIRE_MESSAGE(finishes(join_all, 60'000),
+                    "hangs after " << sides[0].taken << " and " << sides[1].taken << " events");
+    for (side &each : sides)
+        delete each.s;
+    delete c;
+}
+
 TEST_CASE("a timeout races with a trigger: the trigger is consumed or still there")
 {
     notified n;

@@ -105,13 +105,43 @@ bool types::cq::store(const completion &done)
 
 void types::cq::announce()
 {
-    if (armed.exchange(false) && door->enter()) {
-        const lab::upcall inside;
-        dapl_evd_dto_callback(*owner);
-        door->leave();
-    }
+    if (armed.exchange(false) && !device->hand_over(*this) && door->enter())
+        call_back();
     if constexpr (port_features.cq_wait)
         sleeper.wake();
+}
+
+/// The door is held.
+void types::cq::call_back()
+{
+    const lab::upcall inside;
+    dapl_evd_dto_callback(*owner);
+    door->leave();
+}
+
+bool types::hca::hand_over(cq &armed)
+{
+    {
+        const std::lock_guard hold(lock);
+        if (!has_sleeper)
+            return false;
+        due.push_back(&armed);
+    }
+    sleeper.wake();
+    return true;
+}
+
+types::cq *types::hca::next_due()
+{
+    const std::lock_guard hold(lock);
+    has_sleeper = false;
+    while (!due.empty()) {
+        cq *next = due.back();
+        due.pop_back();
+        if (next->door->enter())
+            return next;
+    }
+    return nullptr;
 }
 
 bool types::cq::poll(completion &done)
@@ -153,6 +183,26 @@ void transport::dapls_ib_cq_wakeup(cq &queue)
 {
     queue.life.check("cq");
     queue.sleeper.wake();
+}
+
+osd::wait_result transport::dapls_ib_cno_wait(hca &device, osd::deadline until)
+{
+    device.life.check("hca");
+    const lab::exclusive one(device.waiting, "two threads wait for the CNOs of one hca at once");
+    {
+        const std::lock_guard hold(device.lock);
+        device.has_sleeper = true;
+    }
+    const osd::wait_result result = device.sleeper.wait(until);
+    while (cq *next = device.next_due())
+        next->call_back();
+    return result;
+}
+
+void transport::dapls_ib_cno_wakeup(hca &device)
+{
+    device.life.check("hca");
+    device.sleeper.wake();
 }
 
 namespace {
@@ -445,6 +495,7 @@ status transport::dapls_ib_cq_alloc(hca &device, cq &queue, evd &owner, DAT_COUN
         return answer;
     depth *= 2; // more than was asked for, as devices do
     queue.life.begin("cq");
+    queue.device = &device;
     queue.owner = &owner;
     queue.depth = static_cast<std::uint32_t>(depth);
     queue.ring = std::make_unique<completion[]>(queue.depth);
@@ -458,6 +509,11 @@ void transport::dapls_ib_cq_free(cq &queue)
     if (queue.users.load() != 0)
         lab::violation("a cq is freed while a qp refers to it");
     queue.door->close_and_wait();
+    {
+        const std::lock_guard hold(queue.device->lock);
+        auto &due = queue.device->due;
+        due.erase(std::remove(due.begin(), due.end(), &queue), due.end());
+    }
     queue.life.end("cq");
     queue.ring.reset();
 }

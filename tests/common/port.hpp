@@ -42,11 +42,22 @@ struct request_token {
 };
 
 struct types {
+    struct cq;
     struct hca {
         alive life;
         adapter *owner = nullptr;
         std::shared_ptr<lab::upcall_door> door = std::make_shared<lab::upcall_door>();
         DAT_SOCK_ADDR address{};
+        std::atomic<bool> waiting{false};
+        osd::wait_object sleeper;
+        lab::spin_lock lock;
+        bool has_sleeper = false;
+        std::vector<cq *> due; ///< whose callbacks the sleeper makes
+
+        /// False when nobody sleeps who could make its callback.
+        bool hand_over(cq &armed);
+        /// The next of those, its door held, so that it stays.
+        cq *next_due();
     };
     struct pd {
         alive life;
@@ -74,6 +85,7 @@ struct types {
     };
     struct cq {
         alive life;
+        hca *device = nullptr;
         evd *owner = nullptr;
         std::shared_ptr<lab::upcall_door> door = std::make_shared<lab::upcall_door>();
         std::atomic<bool> polling{false};
@@ -90,6 +102,7 @@ struct types {
         bool store(const completion &done);
         /// After a store, with no lock held: wakes, and calls back.
         void announce();
+        void call_back();
         bool poll(completion &done);
         /// The oldest, if it is plain.
         bool take(completion &done);
@@ -193,6 +206,8 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_disconnect_clean(qp &);
     static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline);
     static void dapls_ib_cq_wakeup(cq &);
+    static osd::wait_result dapls_ib_cno_wait(hca &, osd::deadline);
+    static void dapls_ib_cno_wakeup(hca &);
 
     static bool dapls_ib_completion_poll(cq &queue, completion &done)
     {

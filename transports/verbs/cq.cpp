@@ -88,28 +88,6 @@ DAT_COUNT without_spare(const cq &c, DAT_COUNT wanted)
     return std::max(wanted, c.fid->cqe - spare_room);
 }
 
-osd::wait_result sleep_on(cq &c, osd::deadline until)
-{
-    pollfd sources[2] = {{c.channel->fd, POLLIN, 0}, {c.wake, POLLIN, 0}};
-    timespec left{};
-    if (!until.is_never()) {
-        const std::int64_t ns = until.at_ns() < 0 ? 0 : until.at_ns() - osd::now_ns();
-        if (ns > 0)
-            left = {static_cast<std::time_t>(ns / 1'000'000'000),
-                    static_cast<long>(ns % 1'000'000'000)};
-    }
-    const int ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr);
-    if (ready < 0)
-        return errno == EINTR ? osd::wait_result::interrupted : osd::wait_result::woken;
-    if (sources[1].revents != 0) {
-        eventfd_t ignored;
-        (void)eventfd_read(c.wake, &ignored);
-    }
-    if (sources[0].revents != 0 && take_cq_event(c))
-        c.event_left = false;
-    return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
-}
-
 bool make_channel(hca &device, cq &c)
 {
     c.channel = ibv_create_comp_channel(device.verbs);
@@ -129,6 +107,27 @@ bool make_wake(cq &c)
 } // namespace
 
 namespace vrb {
+
+osd::wait_result sleep_on(int fd, int wake, osd::deadline until, bool &readable)
+{
+    pollfd sources[2] = {{fd, POLLIN, 0}, {wake, POLLIN, 0}};
+    timespec left{};
+    if (!until.is_never()) {
+        const std::int64_t ns = until.at_ns() < 0 ? 0 : until.at_ns() - osd::now_ns();
+        if (ns > 0)
+            left = {static_cast<std::time_t>(ns / 1'000'000'000),
+                    static_cast<long>(ns % 1'000'000'000)};
+    }
+    const int ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr);
+    readable = ready > 0 && sources[0].revents != 0;
+    if (ready < 0)
+        return errno == EINTR ? osd::wait_result::interrupted : osd::wait_result::woken;
+    if (sources[1].revents != 0) {
+        eventfd_t ignored;
+        (void)eventfd_read(wake, &ignored);
+    }
+    return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
+}
 
 DAT_DTO_COMPLETION_STATUS failure_of(const wr &w, ibv_wc_status status)
 {
@@ -263,8 +262,12 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
     c.event_left = true;
     c.waiting.store(true); // ordered before the look for completions that were set aside
     osd::wait_result result = osd::wait_result::woken;
-    if (ibv_req_notify_cq(c.fid, 0) == 0 && !holds_any(c))
-        result = sleep_on(c, until);
+    if (ibv_req_notify_cq(c.fid, 0) == 0 && !holds_any(c)) {
+        bool readable = false;
+        result = sleep_on(c.channel->fd, c.wake, until, readable);
+        if (readable && take_cq_event(c))
+            c.event_left = false;
+    }
     c.waiting.store(false);
     return result;
 }

@@ -52,6 +52,8 @@ void flush(cq &c, fifo<wr> &operations) OSD_EXCLUDES(c.lock);
 void forget_receiver(cq &c, const work_queue *gone) OSD_EXCLUDES(c.lock);
 /// The channel of this CQ has an event, or not: takes it.
 bool take_cq_event(cq &c);
+/// Sleeps until a descriptor is readable, or the eventfd behind it, which is read.
+osd::wait_result sleep_on(int fd, int wake, osd::deadline until, bool &readable);
 
 // --- qp.cpp
 
@@ -88,15 +90,19 @@ void tell_device_failed(hca &device) OSD_REQUIRES(device.lock);
 void schedule(hca &device, qp &q, std::int64_t due_ns) OSD_REQUIRES(device.lock);
 /// Waits until no upcall for `object`, which cannot get a new one, is under way.
 void wait_quiet(hca &device, const void *object) OSD_REQUIRES(device.lock);
-/// Makes the service thread watch the channel of c until it has told its owner once.
+/// Has the channel of c watched until its owner was told once.
 void arm_service(cq &c);
 void watch(cq &c);
 void unwatch(cq &c);
 
+/// Who makes an upcall: each makes one at a time.
+enum caller { service_thread, waiting_consumer };
+
 // An upcall stands between these two. It is made without the lock, and wait_quiet sees it. After it
 // the object may be gone.
-void begin_upcall(hca &device, const void *object) OSD_RELEASE(device.lock);
-void end_upcall(hca &device) OSD_ACQUIRE(device.lock);
+void begin_upcall(hca &device, const void *object, caller by = service_thread)
+    OSD_RELEASE(device.lock);
+void end_upcall(hca &device, caller by = service_thread) OSD_ACQUIRE(device.lock);
 
 // --- cm.cpp
 

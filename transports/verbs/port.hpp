@@ -240,15 +240,19 @@ struct hca {
     ibv_cq *spare_cq = nullptr; ///< for queue pairs that lack one; verbs wants two
     cq spare;
 
-    // The service thread sleeps on `epoll`: the channels, the async events, and `kick`.
+    // The service thread sleeps on `epoll`: the channel, the async events, `kick`, and `notifying`,
+    // which are the channels of CQs. A consumer in cno_wait sleeps on `notifying` in its place.
     osd::thread service;
     int epoll = -1;
+    int notifying = -1;
     int kick = -1;
     std::atomic<bool> kicked{false};
+    int wake = -1;                  ///< eventfd that ends cno_wait
+    std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
 
     osd::mutex lock;
-    osd::condition quiet;                            ///< `busy` changed while somebody waits
-    const void *busy OSD_GUARDED_BY(lock) = nullptr; ///< what an upcall is under way for
+    osd::condition quiet;                          ///< `busy` changed while somebody waits
+    const void *busy[2] OSD_GUARDED_BY(lock) = {}; ///< what upcalls are under way for, see caller
     bool stopping OSD_GUARDED_BY(lock) = false;
     bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and that was told
     ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
@@ -270,6 +274,8 @@ status refused_post(int error) OSD_COLD;
 void notify_cq(cq &);
 osd::wait_result wait_for_cq(cq &, osd::deadline);
 void wake_cq(cq &);
+osd::wait_result wait_for_any_cq(hca &, osd::deadline);
+void wake_waiter(hca &);
 DAT_DTO_COMPLETION_STATUS failure_of(const wr &, ibv_wc_status) OSD_COLD;
 /// Stands for the queue pair that took a receive; null when that is gone.
 work_queue *receiver_of(srq &, std::uint32_t qp_num);
@@ -348,6 +354,11 @@ struct transport : dapls_ib<vrb::types> {
         return vrb::wait_for_cq(c, until);
     }
     static void dapls_ib_cq_wakeup(cq &c) { vrb::wake_cq(c); }
+    static osd::wait_result dapls_ib_cno_wait(hca &device, osd::deadline until)
+    {
+        return vrb::wait_for_any_cq(device, until);
+    }
+    static void dapls_ib_cno_wakeup(hca &device) { vrb::wake_waiter(device); }
 
     static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
     static void dapls_ib_qp_free(qp &);

@@ -19,12 +19,17 @@ namespace {
 
 constexpr int epoll_batch = 16;
 
-bool add_to_epoll(hca &device, int fd, std::uint32_t events, void *tag)
+bool in_epoll(int epoll, int operation, int fd, std::uint32_t events, void *tag)
 {
     epoll_event event{};
     event.events = events;
     event.data.ptr = tag;
-    return epoll_ctl(device.epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+    return epoll_ctl(epoll, operation, fd, &event) == 0;
+}
+
+bool add_to_epoll(hca &device, int fd, void *tag)
+{
+    return in_epoll(device.epoll, EPOLL_CTL_ADD, fd, EPOLLIN, tag);
 }
 
 // ------------------------------------------------------------------------------- completions
@@ -37,21 +42,37 @@ bool listed(hca &device, const void *maybe) OSD_REQUIRES(device.lock)
     return false;
 }
 
-void tell_owner(hca &device, cq &c) OSD_REQUIRES(device.lock)
+void tell_owner(hca &device, cq &c, caller by) OSD_REQUIRES(device.lock)
 {
     if (!c.notify.exchange(false) || c.owner == nullptr)
         return;
-    begin_upcall(device, &c);
+    begin_upcall(device, &c, by);
     dapl_evd_dto_callback(*c.owner);
-    end_upcall(device);
+    end_upcall(device, by);
 }
 
-void channel_readable(hca &device, cq &c) OSD_REQUIRES(device.lock)
+void channel_readable(hca &device, cq &c, caller by) OSD_REQUIRES(device.lock)
 {
     (void)take_cq_event(c);
     if (c.waiting.load()) // the event may have been meant for the waiter
         wake_cq(c);
-    tell_owner(device, c); // c may be gone
+    tell_owner(device, c, by); // c may be gone
+}
+
+void serve_channels(hca &device, caller by) OSD_REQUIRES(device.lock)
+{
+    epoll_event events[epoll_batch];
+    const int count = epoll_wait(device.notifying, events, epoll_batch, 0);
+    for (int i = 0; i < count; ++i)
+        if (listed(device, events[i].data.ptr))
+            channel_readable(device, *static_cast<cq *>(events[i].data.ptr), by);
+}
+
+/// Whether the service thread serves the channels.
+void leave_channels_to_service(hca &device, bool leave)
+{
+    (void)in_epoll(device.epoll, EPOLL_CTL_MOD, device.notifying,
+                   leave ? std::uint32_t{EPOLLIN} : 0, &device.notifying);
 }
 
 /// Completions were set aside, about which the device makes no event.
@@ -62,7 +83,7 @@ void tell_announced(hca &device) OSD_REQUIRES(device.lock)
             if (!c->announced.exchange(false))
                 continue;
             device.announcing.store(true); // the list may have changed: from the start
-            tell_owner(device, *c);
+            tell_owner(device, *c, service_thread);
             break;
         }
     }
@@ -207,8 +228,8 @@ void serve_event(hca &device, const epoll_event &event) OSD_REQUIRES(device.lock
     else if (tag == &device.verbs)
         while (take_async_event(device)) {
         }
-    else if (listed(device, tag))
-        channel_readable(device, *static_cast<cq *>(tag));
+    else if (tag == &device.notifying)
+        serve_channels(device, service_thread);
 }
 
 void serve_hca(void *argument)
@@ -244,11 +265,15 @@ void tell_device_failed(hca &device)
 bool start_service(hca &device)
 {
     device.epoll = epoll_create1(EPOLL_CLOEXEC);
+    device.notifying = epoll_create1(EPOLL_CLOEXEC);
     device.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const bool ready = device.epoll >= 0 && device.kick >= 0 &&
-                       add_to_epoll(device, device.channel->fd, EPOLLIN, &device.channel) &&
-                       add_to_epoll(device, device.verbs->async_fd, EPOLLIN, &device.verbs) &&
-                       add_to_epoll(device, device.kick, EPOLLIN, &device.kick) &&
+    device.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const bool ready = device.epoll >= 0 && device.notifying >= 0 && device.kick >= 0 &&
+                       device.wake >= 0 &&
+                       add_to_epoll(device, device.channel->fd, &device.channel) &&
+                       add_to_epoll(device, device.verbs->async_fd, &device.verbs) &&
+                       add_to_epoll(device, device.kick, &device.kick) &&
+                       add_to_epoll(device, device.notifying, &device.notifying) &&
                        device.service.start("dapl-verbs", serve_hca, &device);
     if (!ready)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: no service thread", device.name);
@@ -265,11 +290,9 @@ void stop_service(hca &device)
         kick(device);
         device.service.join();
     }
-    if (device.epoll >= 0)
-        close(device.epoll);
-    if (device.kick >= 0)
-        close(device.kick);
-    device.epoll = device.kick = -1;
+    for (int *fd : {&device.epoll, &device.notifying, &device.kick, &device.wake})
+        if (const int open = std::exchange(*fd, -1); open >= 0)
+            close(open);
     device.kicked.store(false);
 }
 
@@ -288,34 +311,55 @@ void schedule(hca &device, qp &q, std::int64_t due_ns)
         kick(device);
 }
 
-void begin_upcall(hca &device, const void *object)
+void begin_upcall(hca &device, const void *object, caller by)
 {
-    device.busy = object;
+    device.busy[by] = object;
     device.lock.unlock();
 }
 
-void end_upcall(hca &device)
+void end_upcall(hca &device, caller by)
 {
     device.lock.lock();
-    device.busy = nullptr;
+    device.busy[by] = nullptr;
     device.quiet.broadcast();
 }
 
 void wait_quiet(hca &device, const void *object)
 {
-    while (device.busy == object)
+    while (device.busy[service_thread] == object || device.busy[waiting_consumer] == object)
         (void)device.quiet.wait(device.lock, osd::deadline::never());
 }
 
-/// Only from the first time on. Even if nothing were asked of it, the channel would wake the thread
-/// for each event that is meant for a consumer in cq_wait; once it has been told, it does not.
+osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
+{
+    leave_channels_to_service(device, false);
+    bool readable = false;
+    const osd::wait_result result = sleep_on(device.notifying, device.wake, until, readable);
+    if (readable) {
+        device.awake.store(true);
+        osd::lock_guard hold(device.lock);
+        serve_channels(device, waiting_consumer);
+        device.awake.store(false);
+    }
+    leave_channels_to_service(device, true);
+    return result;
+}
+
+void wake_waiter(hca &device)
+{
+    if (!device.awake.load())
+        (void)eventfd_write(device.wake, 1);
+}
+
+/// Only from the first time on. Even if nothing were asked of it, the channel would wake who
+/// watches for each event that is meant for a consumer in cq_wait; once it has been told, it does
+/// not.
 void arm_service(cq &c)
 {
-    epoll_event event{};
-    event.events = EPOLLIN | EPOLLONESHOT;
-    event.data.ptr = &c;
-    if (epoll_ctl(c.device->epoll, EPOLL_CTL_MOD, c.channel->fd, &event) == 0 ||
-        add_to_epoll(*c.device, c.channel->fd, event.events, &c) || errno == EEXIST)
+    constexpr std::uint32_t once = EPOLLIN | EPOLLONESHOT;
+    const int watched = c.device->notifying;
+    if (in_epoll(watched, EPOLL_CTL_MOD, c.channel->fd, once, &c) ||
+        in_epoll(watched, EPOLL_CTL_ADD, c.channel->fd, once, &c) || errno == EEXIST)
         return;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ cannot be watched: %s", c.device->name,
              std::strerror(errno));
@@ -330,7 +374,7 @@ void watch(cq &c)
 void unwatch(cq &c)
 {
     hca &device = *c.device;
-    (void)epoll_ctl(device.epoll, EPOLL_CTL_DEL, c.channel->fd, nullptr);
+    (void)epoll_ctl(device.notifying, EPOLL_CTL_DEL, c.channel->fd, nullptr);
     osd::lock_guard hold(device.lock);
     static_cast<all_link &>(c).unlink();
     wait_quiet(device, &c);
