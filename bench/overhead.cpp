@@ -96,16 +96,6 @@ double drive(Link &link, const test &t, patience &p)
     }
 }
 
-/// Connections made and ended, one after another, each by an endpoint of its own.
-template <class Connect>
-double connect_many(std::uint32_t count, Connect connect)
-{
-    const auto start = clock::now();
-    for (std::uint32_t i = 0; i < count; ++i)
-        connect();
-    return seconds(clock::now() - start).count();
-}
-
 class dat_stack : public stack {
 public:
     dat_stack(const std::string &adapter, const options &o)
@@ -132,11 +122,12 @@ public:
     {
         if (t.what != pattern::connections)
             return drive(link_for(t.what), t, p);
-        return connect_many(t.count, [&] {
+        const auto once = [&] {
             dat_endpoint end(adapter_);
             end.connect(listener_at_.address, listener_at_.qualifier, p);
             end.disconnect(p);
-        });
+        };
+        return time_of(t.count, once).count();
     }
     void follow(const command &what, channel &leader, patience &p) override
     {
@@ -271,13 +262,14 @@ public:
     {
         if (t.what != pattern::connections)
             return link_stack::lead(t, p);
-        return connect_many(t.count, [&] {
+        const auto once = [&] {
             verbs_endpoint end(manager_);
             end.resolve(listener_at_, p);
             end.make_queue_pair(2, 2, 0);
             end.connect(p);
             end.disconnect(p);
-        });
+        };
+        return time_of(t.count, once).count();
     }
     void follow(const command &what, channel &leader, patience &p) override
     {

@@ -38,6 +38,16 @@ struct command {
 constexpr std::uint32_t stream_window = 64;
 constexpr std::uint32_t ack_every = 32;
 
+/// How long it takes to do something so often.
+template <class Once>
+seconds time_of(std::uint32_t count, Once once)
+{
+    const auto start = clock::now();
+    for (std::uint32_t i = 0; i < count; ++i)
+        once();
+    return clock::now() - start;
+}
+
 template <class Link>
 void await_receive(Link &link, patience &p)
 {
@@ -77,10 +87,7 @@ void pong(Link &link, std::uint32_t size, patience &p)
 template <class Link>
 seconds ping_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
 {
-    const auto start = clock::now();
-    for (std::uint32_t i = 0; i < count; ++i)
-        ping(link, size, p);
-    return clock::now() - start;
+    return time_of(count, [&] { ping(link, size, p); });
 }
 
 template <class Link>
@@ -111,10 +118,7 @@ void pong_blocking(Link &link, std::uint32_t size, patience &p)
 template <class Link>
 seconds ping_many_blocking(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
 {
-    const auto start = clock::now();
-    for (std::uint32_t i = 0; i < count; ++i)
-        ping_blocking(link, size, p);
-    return clock::now() - start;
+    return time_of(count, [&] { ping_blocking(link, size, p); });
 }
 
 // ----------------------------------------------------------------------------------- RDMA writes
