@@ -137,6 +137,10 @@ void describe(CLI::App &app, options &o)
     app.add_flag("--long", ours.long_rounds,
                  "cases that count something do it in full: bursts of 5,000 connects, thousands of "
                  "rounds");
+    app.add_option("--peer-network", ours.peer_network,
+                   "network namespace of second processes, such as /run/netns/NAME: they are on "
+                   "another host then")
+        ->check(CLI::ExistingFile);
     app.add_option("--keep-loaded", o.keep_loaded,
                    "load this library first and keep it (repeatable): a provider that needs it "
                    "opens faster")

@@ -5,8 +5,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -113,8 +116,24 @@ peer_process::peer_process(const char *role_name)
         GIVE_UP("no second process");
 }
 
+namespace {
+
+void move_to(const std::string &network)
+{
+    const int fd = ::open(network.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || ::setns(fd, CLONE_NEWNET) != 0) {
+        std::fprintf(stderr, "%s cannot be entered: %s\n", network.c_str(), std::strerror(errno));
+        ::_exit(5);
+    }
+    ::close(fd);
+}
+
+} // namespace
+
 void peer_process::become(const char *role_name, int fd)
 {
+    if (const std::string &network = the_settings().peer_network; !network.empty())
+        move_to(network);
     const int kept = ::dup(fd); // without close-on-exec
     const std::string number = std::to_string(kept);
     const settings &mine = the_settings();

@@ -27,6 +27,7 @@ struct settings {
     bool thread_safe = false;
     bool in_process = false;
     bool long_rounds = false; ///< cases that repeat something do it as often as is meant
+    std::string peer_network; ///< network namespace of second processes, if not ours
     /// What a transport may promise beyond DAT; an observation becomes a check.
     std::vector<std::string> promises;
 

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Judge the software HCA between two hosts: network namespaces joined by a veth pair.
+
+Ends with 77 where they cannot be made, and says why.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
+import two_hosts  # noqa: E402
+
+SKIPPED = 77
+PROMISES = ("acknowledged", "final_byte_last", "local_protection")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--conformance", type=pathlib.Path, required=True, metavar="PROGRAM")
+    parser.add_argument("--dat-conf", type=pathlib.Path, required=True, metavar="FILE")
+    options, more = parser.parse_known_args()
+    try:
+        with two_hosts.TwoHosts() as hosts:
+            suite = [*two_hosts.enter(hosts.client), str(options.conformance), "--ia", "soft-lo",
+                     "--peer-network", f"/proc/{hosts.server}/ns/net", *more]
+            for promise in PROMISES:
+                suite += ["--promise", promise]
+            conf = hosts.dat_conf(options.dat_conf)
+            return subprocess.run(suite, env={**os.environ, "DAT_OVERRIDE": str(conf)},
+                                  check=False).returncode
+    except two_hosts.CannotRun as reason:
+        print(f"skipped: two hosts cannot be made: {reason}")
+        return SKIPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
