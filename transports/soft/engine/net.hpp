@@ -77,7 +77,13 @@ private:
 
     send_result send_copied(const net_address &to, const out_packet *packets, std::uint32_t count,
                             std::uint32_t &done);
-    enum class loan { sent, sent_by_copy, not_sent, never, refused };
+    enum class loan {
+        sent,
+        sent_by_copy, ///< begun without
+        not_sent,     ///< begun, and perhaps lost
+        never,        ///< the same, and it would be again: too large for the way
+        refused,      ///< not begun
+    };
     loan send_lent(const net_address &to, const out_packet &packet);
     bool fill_pipe(const out_packet &packet);
     loan empty_pipe(const net_address &to, const out_packet &packet);
