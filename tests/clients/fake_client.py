@@ -50,9 +50,13 @@ def serve(port: int) -> socket.socket:
 
 def behave(behaviour: str) -> int:
     if behaviour == "hang":
-        # A child that would outlive a kill of this process alone.
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)",
-                          f"child-of-{os.environ['FAKE_TAG']}"])
+        # A child that would outlive a kill of this process alone, and whose end takes a while.
+        child = subprocess.Popen(
+            [sys.executable, "-c",
+             "import time; much = b'x' * (256 << 20); print('has much', flush=True); time.sleep(600)"],
+            stdout=subprocess.PIPE)
+        child.stdout.readline()
+        print(f"child {child.pid}", flush=True)
         time.sleep(600)
     if behaviour == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)

@@ -30,6 +30,8 @@ import two_hosts
 GRACE_SECONDS = 30.0
 # How long to wait for someone else's program to leave a port that a case needs.
 BUSY_SECONDS = 120.0
+# How long to wait for what was killed; one that a driver holds in the kernel may not end.
+KILL_SECONDS = 5.0
 # A process that has not shown its libraries yet is looked at this often, in seconds.
 SAMPLE_SECONDS = 0.01
 
@@ -176,6 +178,17 @@ def providers_of(dat_conf: pathlib.Path, adapter: str) -> set[str]:
 # ---------------------------------------------------------------------------------------------
 
 
+def group_lives(group: int) -> bool:
+    """Whether any process of the group has not ended; who has, may still wait for its parent."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                state, _, its_group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                if int(its_group) == group and state != "Z":
+                    return True
+    return False
+
+
 class Process:
     """A running program, its output so far, and the libraries that it was seen to map.
 
@@ -267,10 +280,13 @@ class Process:
             self.status = self._popen.returncode
 
     def kill(self) -> None:
-        """End the process and everything that it started."""
+        """End the process and everything that it started, and wait until they have ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._popen.wait()
+        give_up = time.monotonic() + KILL_SECONDS
+        while group_lives(self.pid) and time.monotonic() < give_up:
+            time.sleep(0.001)
         self._drain()
         self.status = self._popen.returncode
         self._close()
