@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 using namespace test;
 
@@ -78,8 +79,9 @@ TEST_CASE("many timers expire once each, in the order of their deadlines")
     std::vector<recorder *> order;
     for (recorder &r : records)
         order.push_back(&r);
-    std::sort(order.begin(), order.end(),
-              [](const recorder *a, const recorder *b) { return a->at < b->at; });
+    std::sort(order.begin(), order.end(), [](const recorder *a, const recorder *b) {
+        return std::pair(a->at.at_ns(), a->ran_at) < std::pair(b->at.at_ns(), b->ran_at);
+    });
     std::int64_t last = 0;
     for (const recorder *r : order) {
         CHECK_EQ(r->runs.load(), 1);
