@@ -45,6 +45,12 @@ public:
         return {static_cast<std::time_t>(at / 1'000'000'000),
                 static_cast<long>(at % 1'000'000'000)};
     }
+    /// Time from now, for system calls that take a span: 0 when passed. There is none for never.
+    timespec remaining() const
+    {
+        const std::int64_t left = at_ns_ < 0 ? 0 : at_ns_ - now_ns();
+        return left <= 0 ? timespec{} : deadline(left).as_timespec();
+    }
     /// Milliseconds from now, rounded up, for poll-like calls: -1 for never, 0 when passed.
     int remaining_ms() const
     {

@@ -3,7 +3,6 @@
 
 #include "dapl_debug.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <poll.h>
 
@@ -260,9 +259,7 @@ bool spin(cq &c)
 osd::wait_result sleep_on(cq &c, osd::deadline until)
 {
     pollfd ready{c.wait_fd, POLLIN, 0};
-    const std::int64_t ns = std::max<std::int64_t>(0, until.at_ns() - osd::now_ns());
-    const timespec left{static_cast<std::time_t>(ns / 1'000'000'000),
-                        static_cast<long>(ns % 1'000'000'000)};
+    const timespec left = until.remaining();
     const int got = ppoll(&ready, 1, until.is_never() ? nullptr : &left, nullptr);
     if (got < 0 && errno == EINTR)
         return osd::wait_result::interrupted;

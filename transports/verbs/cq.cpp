@@ -111,13 +111,7 @@ namespace vrb {
 osd::wait_result sleep_on(int fd, int wake, osd::deadline until, bool &readable)
 {
     pollfd sources[2] = {{fd, POLLIN, 0}, {wake, POLLIN, 0}};
-    timespec left{};
-    if (!until.is_never()) {
-        const std::int64_t ns = until.at_ns() < 0 ? 0 : until.at_ns() - osd::now_ns();
-        if (ns > 0)
-            left = {static_cast<std::time_t>(ns / 1'000'000'000),
-                    static_cast<long>(ns % 1'000'000'000)};
-    }
+    const timespec left = until.remaining();
     const int ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr);
     readable = ready > 0 && sources[0].revents != 0;
     if (ready < 0)

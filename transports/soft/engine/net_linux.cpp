@@ -565,13 +565,7 @@ osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd:
     for (std::uint32_t i = 0; i < count && used < 40; ++i)
         if (descriptors[i] >= 0)
             watched[used++] = {as_fd(descriptors[i]), POLLIN, 0};
-    timespec left{};
-    if (!until.is_never()) {
-        const std::int64_t ns = until.at_ns() < 0 ? 0 : until.at_ns() - osd::now_ns();
-        if (ns > 0)
-            left = {static_cast<std::time_t>(ns / 1'000'000'000),
-                    static_cast<long>(ns % 1'000'000'000)};
-    }
+    const timespec left = until.remaining();
     const int ready = ppoll(watched, used, until.is_never() ? nullptr : &left, nullptr);
     if (ready < 0 && errno == EINTR)
         return osd::wait_result::interrupted;
