@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint32_t immediate_part = UINT32_MAX; ///< offset of the packet behind a write
 constexpr std::uint32_t first_probe_us = 10'000;
 constexpr std::uint32_t longest_probe_us = 500'000;
+constexpr std::uint32_t line = 64; ///< copies are faster that begin where a cache line does
 
 bool is_message(const request &r)
 {
@@ -236,12 +237,6 @@ bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
 }
 
 // -------------------------------------------------------------------------------------- packets
-
-namespace {
-
-constexpr std::uint32_t line = 64; // copies are faster that begin where a cache line does
-
-} // namespace
 
 /// Whole pages, if the memory begins with one, and no more than a datagram has references for.
 std::uint32_t queue_pair::most_lent(std::uint32_t datagram)
