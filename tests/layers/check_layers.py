@@ -29,7 +29,7 @@ LICENSED_NAMES = {"meson.build", "meson_options.txt"}
 # Written by the build, from the port.toml of a port, or by the port itself.
 FROM_THE_PORT = {"port.hpp"}
 CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
-            "dapl_params.hpp", "port_features.hpp"}
+            "dapl_spin.hpp", "dapl_params.hpp", "port_features.hpp"}
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
 SPDX_LINES = 2  # a #! line may come first
 SPDX_OF_A_PORT = "SPDX-License-Identifier: "  # a port is whose it is

@@ -236,26 +236,6 @@ void wake_cq(cq &c)
 
 namespace {
 
-/// Spins as long as it pays, for a thread that sleeps costs its waker 6 microseconds and is back
-/// after 15 only.
-bool spin(cq &c)
-{
-    if (c.spin_skip != 0) {
-        --c.spin_skip;
-        return false;
-    }
-    const osd::deadline until = osd::deadline::after_us(c.device->params.spin_us);
-    do {
-        if (has_completion(c) || c.woken.load(std::memory_order_relaxed) != 0) {
-            c.spin_failed = 0;
-            return true;
-        }
-    } while (!until.has_passed());
-    c.spin_failed = c.spin_failed < 6 ? c.spin_failed + 1 : 6;
-    c.spin_skip = (1U << c.spin_failed) - 1;
-    return false;
-}
-
 osd::wait_result sleep_on(cq &c, osd::deadline until)
 {
     pollfd ready{c.wait_fd, POLLIN, 0};
@@ -324,7 +304,10 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
         return osd::wait_result::woken;
     if (until.has_passed())
         return osd::wait_result::timed_out;
-    if (spin(c))
+    const auto found = [&c] {
+        return has_completion(c) || c.woken.load(std::memory_order_relaxed);
+    };
+    if (c.spin.find(c.device->params.spin_us, until, found))
         return osd::wait_result::woken;
     c.sleepers.fetch_or(cq::waiting);
     const osd::wait_result how = wait_asleep(c, until);

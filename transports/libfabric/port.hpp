@@ -11,6 +11,7 @@
 #pragma once
 
 #include "dapl_chain.hpp"
+#include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
@@ -99,8 +100,7 @@ struct cq : all_link, todo_link {
     std::atomic<std::uint32_t> sleepers{0};
     std::atomic<std::uint32_t> posting{0}; ///< set by posts of those that receive here
     std::atomic<std::uint32_t> woken{0};   ///< cq_wakeup was called
-    std::uint32_t spin_skip = 0; ///< waits to go to sleep at once, for spinning was in vain
-    std::uint32_t spin_failed = 0;
+    spinner spin;
 
     osd::mutex lock;
     fifo<wr> aside OSD_GUARDED_BY(lock); ///< finished, older than all that is in `taken` and in fid
