@@ -37,7 +37,8 @@ status evd::allocate(DAT_COUNT qlen)
         return success;
     DAT_COUNT depth = qlen;
     const status opened = transport::dapls_ib_cq_alloc(ia->hca, cq_, *this, depth);
-    has_cq_ = opened.ok();
+    if (opened.ok())
+        stored_.fetch_and(~no_cq);
     return opened;
 }
 
@@ -55,7 +56,7 @@ status evd::resize(DAT_COUNT qlen)
 /// follow.
 status evd::resize_claimed(DAT_COUNT qlen)
 {
-    if (has_cq_ && !claims.cq_resize)
+    if (has_cq() && !claims.cq_resize)
         return not_supported;
     event_ring<DAT_EVENT> posted;
     event_ring<DAT_EVENT> ended;
@@ -66,7 +67,7 @@ status evd::resize_claimed(DAT_COUNT qlen)
     if (shrinks && (count_up_to(qlen + 1) > qlen || !replace_posted(posted)))
         return status::error(DAT_INVALID_STATE);
     DAT_COUNT depth = qlen;
-    const status resized = has_cq_ ? transport::dapls_ib_cq_resize(cq_, depth) : success;
+    const status resized = has_cq() ? transport::dapls_ib_cq_resize(cq_, depth) : success;
     if (shrinks != resized.ok())
         (void)replace_posted(posted); // by a longer one, so all has room
     if (!resized.ok())
@@ -89,9 +90,9 @@ bool evd::replace_posted(event_ring<DAT_EVENT> &with)
 
 void evd::release()
 {
-    if (has_cq_)
+    if (has_cq())
         transport::dapls_ib_cq_free(cq_);
-    has_cq_ = false;
+    stored_.fetch_or(no_cq);
     set_cno(nullptr); // after the last callback that could have triggered it
 }
 
@@ -131,7 +132,7 @@ bool evd::take(DAT_EVENT &event)
 {
     if ((stored_.load() & ~rearm) != 0)
         return take_stored(event);
-    return has_cq_ && take_completion(event);
+    return take_completion(event);
 }
 
 bool evd::take_completion(DAT_EVENT &event)
@@ -260,7 +261,7 @@ DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
     if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
         drop_staged_orphans();
     completion done;
-    while (stored() < wanted && has_cq_ && staged_.room() != 0 &&
+    while (stored() < wanted && has_cq() && staged_.room() != 0 &&
            transport::dapls_ib_completion_poll(cq_, done))
         stage(done);
     return stored();
@@ -603,7 +604,7 @@ OSD_ALWAYS_INLINE status evd::leave_wait(status answer)
 /// A waiter's first look, at the CQ alone. What it cannot take is left for the second.
 OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
 {
-    if (stored_.load() != 0 || !has_cq_ || !waitable_.load(std::memory_order_acquire) ||
+    if (stored_.load() != 0 || !waitable_.load(std::memory_order_acquire) ||
         overflowed_.load(std::memory_order_acquire)) [[unlikely]]
         return false;
     if constexpr (claims.direct_event) {
@@ -669,7 +670,7 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
             nmore = count_up_to(INT_MAX);
             return timeout_expired;
         }
-        if (has_cq_ && !claims.cq_wait && !std::exchange(armed, true)) {
+        if (has_cq() && !claims.cq_wait && !std::exchange(armed, true)) {
             transport::dapls_ib_completion_notify(cq_);
             continue; // look again: it may have come before the CQ was armed
         }
@@ -684,7 +685,7 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
 osd::wait_result evd::sleep(osd::deadline until)
 {
     if constexpr (claims.cq_wait)
-        if (has_cq_)
+        if (has_cq())
             return transport::dapls_ib_cq_wait(cq_, until);
     return sleeper_.wait(until);
 }
@@ -692,7 +693,7 @@ osd::wait_result evd::sleep(osd::deadline until)
 void evd::wake()
 {
     if constexpr (claims.cq_wait)
-        if (has_cq_)
+        if (has_cq())
             return transport::dapls_ib_cq_wakeup(cq_);
     sleeper_.wake();
 }
@@ -758,7 +759,7 @@ void evd::completion_arrived()
 void evd::arm()
 {
     stored_.fetch_and(~rearm);
-    if (has_cq_ && notified_cno() != nullptr && enabled_.load(std::memory_order_acquire))
+    if (has_cq() && notified_cno() != nullptr && enabled_.load(std::memory_order_acquire))
         transport::dapls_ib_completion_notify(cq_);
 }
 

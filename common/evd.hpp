@@ -27,7 +27,7 @@ public:
     static bool is_kind(mark kind) { return kind == mark::evd; }
 
     evd(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams)
-        : object(vector, mark::evd, owner), stored_(merges(streams) ? ordered : 0),
+        : object(vector, mark::evd, owner), stored_(no_cq | (merges(streams) ? ordered : 0)),
           streams_(streams)
     {}
     ~evd();
@@ -70,7 +70,7 @@ public:
     void count_choosers(DAT_COMPLETION_FLAGS flags, int change);
 
     bool takes(DAT_EVD_FLAGS stream) const { return (streams_ & stream) != 0; }
-    transport::cq *cq() { return has_cq_ ? &cq_ : nullptr; }
+    transport::cq *cq() { return has_cq() ? &cq_ : nullptr; }
     DAT_COUNT qlen() const { return qlen_.load(std::memory_order_relaxed); }
     DAT_EVD_FLAGS streams() const { return streams_; }
     DAT_EVD_STATE state() const;
@@ -95,7 +95,11 @@ private:
                  event_ring<completion> &staged) const;
     status resize_claimed(DAT_COUNT qlen);
     bool replace_posted(event_ring<DAT_EVENT> &with) OSD_EXCLUDES(producers_);
-    DAT_COUNT stored() const { return static_cast<DAT_COUNT>(stored_.load() & ~(rearm | ordered)); }
+    bool has_cq() const { return (stored_.load(std::memory_order_relaxed) & no_cq) == 0; }
+    DAT_COUNT stored() const
+    {
+        return static_cast<DAT_COUNT>(stored_.load() & ~(rearm | ordered | no_cq));
+    }
     DAT_RETURN dequeue_unclaimed(DAT_EVENT &event);
     DAT_RETURN dequeue_claimed(DAT_EVENT &event);
     DAT_RETURN dequeue_polling(DAT_EVENT &event);
@@ -152,12 +156,13 @@ private:
     // What the hot path reads comes first.
     std::atomic<claim> claim_{claim::free};
     /// Events in posted_, ended_ and staged_ together; `rearm`, when the CQ has told the CNO and is
-    /// not armed since; and `ordered`. Not zero: the consumer does not go straight to the CQ.
+    /// not armed since; `ordered`; and `no_cq`. Not zero: the consumer does not go straight to the
+    /// CQ.
     std::atomic<std::uint32_t> stored_;
     static constexpr std::uint32_t rearm = 0x80000000;
     static constexpr std::uint32_t ordered = 0x40000000;
+    static constexpr std::uint32_t no_cq = 0x20000000;
     std::atomic<work_queue *> orphans_{nullptr};
-    bool has_cq_ = false;
     transport::cq cq_;
 
     const DAT_EVD_FLAGS streams_;
@@ -239,7 +244,7 @@ OSD_ALWAYS_INLINE bool evd::convert_plain(const completion &done, DAT_EVENT &eve
 
 OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_claimed(DAT_EVENT &event)
 {
-    if (stored_.load() != 0 || !has_cq_) [[unlikely]]
+    if (stored_.load() != 0) [[unlikely]]
         return dequeue_stored(event);
     if constexpr (!claims.direct_event)
         return dequeue_polling(event);
