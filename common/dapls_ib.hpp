@@ -186,6 +186,13 @@ struct extended_operands {
     DAT_UINT64 swap;           ///< DAT_IB_DTO_CMP_SWAP: stored if equal
 };
 
+/// What completion_take says.
+enum class take_result {
+    other, ///< completion_poll knows
+    empty, ///< no completion is there
+    taken,
+};
+
 /// A finished operation, as polled from a CQ.
 struct completion {
     work_request *wr;
@@ -311,11 +318,14 @@ struct dapls_ib : Types {
     //   time per cq.
 
     /// [direct_event] Takes the oldest completion if it is plain and at hand: it is a success
-    /// without immediate data, of what was not posted with post_srq_recv, and nothing has to be
-    /// called to get at it. Stores its work request and, of a receive, the bytes received. False
-    /// says nothing: completion_poll is asked next. Hot; together with completion_poll one thread
-    /// at a time per cq.
-    static bool dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &) { return false; }
+    /// without immediate data, of what was not posted with post_srq_recv, and hardly anything has
+    /// to be called to get at it. Stores its work request and, of a receive, the bytes received.
+    /// `empty` says what `false` of completion_poll says; that is asked next after `other`. Hot;
+    /// together with completion_poll one thread at a time per cq.
+    static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &)
+    {
+        return take_result::other;
+    }
 
     // void dapls_ib_completion_notify(cq &)
     //   Asks for one dapl_evd_dto_callback after the next completion is added. Whether it also
@@ -540,7 +550,7 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_cq_alloc, status (*)(hca &, cq &, evd &, DAT_COUNT &));
     DAPLS_IB_OP(dapls_ib_cq_free, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_completion_poll, bool (*)(cq &, completion &));
-    DAPLS_IB_OP(dapls_ib_completion_take, bool (*)(cq &, work_request *&, DAT_UINT32 &));
+    DAPLS_IB_OP(dapls_ib_completion_take, take_result (*)(cq &, work_request *&, DAT_UINT32 &));
     DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, osd::deadline));
     DAPLS_IB_OP(dapls_ib_cq_wakeup, void (*)(cq &));

@@ -610,7 +610,7 @@ OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
     if constexpr (claims.direct_event) {
         work_request *done;
         DAT_UINT32 length;
-        if (!transport::dapls_ib_completion_take(cq_, done, length))
+        if (transport::dapls_ib_completion_take(cq_, done, length) != take_result::taken)
             return false;
         if (!convert_plain(*done, length, event)) [[unlikely]]
             return stage_success(done, length), false;

@@ -250,8 +250,9 @@ OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_claimed(DAT_EVENT &event)
         return dequeue_polling(event);
     work_request *done;
     DAT_UINT32 length;
-    if (!transport::dapls_ib_completion_take(cq_, done, length))
-        return dequeue_rest(event);
+    const take_result found = transport::dapls_ib_completion_take(cq_, done, length);
+    if (found != take_result::taken)
+        return found == take_result::empty ? dequeue_nothing(event) : dequeue_rest(event);
     if (!convert_plain(*done, length, event)) [[unlikely]]
         return dequeue_unusual(done, length, event);
     give_up_claim();

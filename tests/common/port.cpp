@@ -155,19 +155,19 @@ bool types::cq::poll(completion &done)
     return true;
 }
 
-bool types::cq::take(completion &done)
+take_result types::cq::take(completion &done)
 {
     {
         const std::lock_guard hold(lock);
         const std::uint32_t at = head.load(std::memory_order_relaxed);
         if (at == tail.load(std::memory_order_relaxed))
-            return false;
+            return take_result::empty;
         const completion &oldest = ring[at % depth];
         if (oldest.status != DAT_DTO_SUCCESS || oldest.has_immediate ||
             static_cast<const wr *>(oldest.wr)->shared)
-            return false;
+            return take_result::other;
     }
-    return poll(done);
+    return poll(done) ? take_result::taken : take_result::empty;
 }
 
 osd::wait_result transport::dapls_ib_cq_wait(cq &queue, osd::deadline until)

@@ -105,7 +105,7 @@ struct types {
         void call_back();
         bool poll(completion &done);
         /// The oldest, if it is plain.
-        bool take(completion &done);
+        take_result take(completion &done);
     };
     using qp = dapl::DAPL_TRANSPORT::qp;
     struct wr : work_request {
@@ -216,16 +216,17 @@ struct transport : dapls_ib<types> {
         return queue.poll(done);
     }
 
-    static bool dapls_ib_completion_take(cq &queue, work_request *&of, DAT_UINT32 &length)
+    static take_result dapls_ib_completion_take(cq &queue, work_request *&of, DAT_UINT32 &length)
     {
         queue.life.check("cq");
         const lab::exclusive one(queue.polling, "two threads poll one cq at once");
         completion done;
-        if (!queue.take(done))
-            return false;
-        of = done.wr;
-        length = done.length;
-        return true;
+        const take_result found = queue.take(done);
+        if (found == take_result::taken) {
+            of = done.wr;
+            length = done.length;
+        }
+        return found;
     }
 
     static void dapls_ib_completion_notify(cq &queue)

@@ -336,6 +336,7 @@ struct transport : dapls_ib<ofi::types> {
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
     static bool dapls_ib_completion_poll(cq &, completion &);
+    static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
     static void dapls_ib_completion_notify(cq &c) { ofi::notify_cq(c); }
     static osd::wait_result dapls_ib_cq_wait(cq &c, osd::deadline until)
     {
@@ -369,6 +370,7 @@ struct transport : dapls_ib<ofi::types> {
 
 private:
     static bool plain(const fi_cq_data_entry &);
+    static take_result look(cq &, work_request *&, DAT_UINT32 &);
     static bool poll_aside(cq &, completion &);
     static ssize_t post(qp &, fid_ep *, wr &, DAT_DTOS operation, const DAT_LMR_TRIPLET &,
                         const DAT_RMR_TRIPLET *, std::uint64_t fi_flags);
@@ -384,37 +386,49 @@ OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_data_entry &entry)
            request->order == request->home->reads_done.load(std::memory_order_relaxed);
 }
 
-OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
+OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&of, DAT_UINT32 &length)
 {
-    c.consumer.enter();
     if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
-        return poll_aside(c, done);
+        return take_result::other;
     if (c.head == c.count) {
-        const ssize_t got = fi_cq_read(c.fid, c.taken, cq::batch);
-        if (got == -FI_EAGAIN) {
-            c.consumer.leave();
-            return false;
-        }
-        if (got <= 0) [[unlikely]]
-            return poll_aside(c, done);
+        const ssize_t got = fi_cq_read(c.fid, c.taken, ofi::cq::batch);
+        if (got <= 0)
+            return got == -FI_EAGAIN ? take_result::empty : take_result::other;
         c.head = 0;
         c.count = static_cast<std::uint32_t>(got);
     }
     const fi_cq_data_entry &entry = c.taken[c.head];
     if (!plain(entry)) [[unlikely]]
-        return poll_aside(c, done);
+        return take_result::other;
     ++c.head;
-    done.wr = static_cast<wr *>(entry.op_context);
-    done.length = static_cast<DAT_UINT32>(entry.len);
-    done.status = DAT_DTO_SUCCESS;
-    done.has_immediate = false;
+    of = static_cast<wr *>(entry.op_context);
+    length = static_cast<DAT_UINT32>(entry.len);
+    return take_result::taken;
+}
+
+OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_request *&of,
+                                                                  DAT_UINT32 &length)
+{
+    c.consumer.enter();
+    const take_result result = look(c, of, length);
     c.consumer.leave();
-    return true;
+    return result;
+}
+
+OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
+{
+    work_request *of;
+    DAT_UINT32 length;
+    const take_result result = dapls_ib_completion_take(c, of, length);
+    if (result == take_result::other) [[unlikely]]
+        return poll_aside(c, done);
+    if (result == take_result::taken)
+        done = {of, length, DAT_DTO_SUCCESS, false, 0, nullptr};
+    return result == take_result::taken;
 }
 
 OSD_ALWAYS_INLINE bool transport::poll_aside(cq &c, completion &done)
 {
-    c.consumer.leave();
     completion found; // `done` shall stay in registers
     if (!ofi::poll_aside(c, found))
         return false;

@@ -130,7 +130,7 @@ struct transport : dapls_ib<types> {
     // The hot path: shall not block, allocate, log or make an upcall.
 
     static bool dapls_ib_completion_poll(cq &, completion &);
-    static bool dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
+    static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
     static void dapls_ib_completion_notify(cq &c)
     {
         c.queue.arm(soft_hca::completion_queue::interest::any);
@@ -264,15 +264,16 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     return (!c.queue.empty() || c.queue.progress()) && take(c, done);
 }
 
-OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_take(cq &c, work_request *&of,
-                                                           DAT_UINT32 &length)
+OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_request *&of,
+                                                                  DAT_UINT32 &length)
 {
-    return c.queue.pop_to([&](const soft_hca::completion_record &record) {
+    const bool taken = c.queue.pop_to([&](const soft_hca::completion_record &record) {
         auto *const request = static_cast<wr *>(record.of->context);
         of = request;
         length = record.length;
         return record.plain() & !request->shared; // one branch for both
     });
+    return taken ? take_result::taken : take_result::other; // packets may be waiting
 }
 
 } // namespace dapl::soft
