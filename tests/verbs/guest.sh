@@ -12,6 +12,7 @@
 # removal              the device is removed under traffic, and works when it is back
 # switches             who sleeps in dat_evd_wait is the only one to be woken
 # performance          this port beside OFED's and raw verbs: docs/performance.md says how to read it
+# instructions         how many calls take, of this port and OFED's
 #
 # OUT gets the scorecards. Ends with 1 if a round failed.
 
@@ -129,14 +130,25 @@ switches() {
 }
 
 # Both providers are loaded by our libdat2, for one program to compare them.
+both_conf() {
+    { cat "$DAT_OVERRIDE"; ofed_line "$1"; } >/run/both.conf
+    echo /run/both.conf
+}
+
 performance() {
-    local provider conf=/run/performance.conf failed=0 each
+    local provider
     provider=$(ofed_provider) || return 0
-    { cat "$DAT_OVERRIDE"; ofed_line "$provider"; } >"$conf"
-    local -x DAT_OVERRIDE=$conf
-    "$build/bench/overhead" "$adapter" "ofed-$device" --beside verbs --node "$host" \
+    DAT_OVERRIDE=$(both_conf "$provider") "$build/bench/overhead" \
+        "$adapter" "ofed-$device" --beside verbs --node "$host" \
         --tests latency,waiting,cno,rate,connections --batches 40 --iterations 200 --warmup 20 \
-        --json "$out/$device-performance.json" || failed=1
+        --json "$out/$device-performance.json"
+}
+
+instructions() {
+    local provider conf failed=0 each
+    provider=$(ofed_provider) || return 0
+    conf=$(both_conf "$provider")
+    local -x DAT_OVERRIDE=$conf
     for each in "$adapter" "ofed-$device"; do
         "$build/bench/instructions" "$each" --probe "$build/bench/instructions-probe" \
             --json "$out/$each-instructions.json" || failed=1

@@ -21,28 +21,12 @@ namespace {
 /// Room for the operations of the port's own, one for each queue pair that is being disconnected.
 constexpr DAT_COUNT spare_room = 16;
 
-wr &request_of(const ibv_wc &entry)
-{
-    return *reinterpret_cast<wr *>(entry.wr_id);
-}
-
 void set_aside(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
 {
     wr &w = request_of(entry);
     read_completion(entry, w, w.done);
     if (w.queue != nullptr)
         c.aside.push(w);
-}
-
-/// Whether the consumer's batch holds something, taking the next from the device if need be.
-bool fill_batch(cq &c)
-{
-    if (c.head != c.count)
-        return true;
-    const int got = ibv_poll_cq(c.fid, cq::batch, c.taken);
-    c.head = 0;
-    c.count = got > 0 ? static_cast<std::uint32_t>(got) : 0;
-    return got > 0;
 }
 
 void shut_out_consumer(cq &c) OSD_REQUIRES(c.lock)
@@ -160,8 +144,8 @@ bool poll_aside(cq &c, completion &done)
     osd::lock_guard hold(c.lock);
     for (;;) {
         wr *w = nullptr;
-        if (c.head != c.count) {
-            const ibv_wc &entry = c.taken[c.head++];
+        if (c.next != c.end) {
+            const ibv_wc &entry = *c.next++;
             w = &request_of(entry);
             read_completion(entry, *w, w->done);
         } else if (!c.aside.empty()) {
@@ -187,7 +171,7 @@ bool harvest(cq &c, std::uint32_t qp_num)
         osd::lock_guard hold(c.lock);
         shut_out_consumer(c);
         while (fill_batch(c)) {
-            const ibv_wc &entry = c.taken[c.head++];
+            const ibv_wc &entry = *c.next++;
             failed |= entry.qp_num == qp_num && entry.status != IBV_WC_SUCCESS &&
                       entry.status != IBV_WC_WR_FLUSH_ERR;
             set_aside(c, entry);

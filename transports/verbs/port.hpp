@@ -66,10 +66,10 @@ struct cq : all_link {
     /// Not zero: completions may have been set aside, or somebody wants to be alone. Take the lock.
     std::atomic<std::uint32_t> detour{0};
     ibv_cq *fid = nullptr;
-    std::uint32_t head = 0;
-    std::uint32_t count = 0;
     static constexpr int batch = port_features.batched_poll ? 16 : 1;
     ibv_wc taken[batch];
+    const ibv_wc *next = taken; ///< of those taken, up to `end`
+    const ibv_wc *end = taken;
 
     osd::mutex lock;
     fifo<wr> aside OSD_GUARDED_BY(lock); ///< finished, older than all that the device still has
@@ -125,7 +125,7 @@ struct qp : all_link, todo_link, drawing_link {
     std::atomic<ibv_qp *> fid{nullptr};
     wr *last_send = nullptr;
     std::uint32_t max_inline = 0;
-    unsigned always = 0;                  ///< flags of all operations but reads
+    unsigned always = IBV_SEND_SIGNALED;  ///< flags of all operations but reads
     unsigned read_fence = IBV_SEND_FENCE; ///< what a fenced read has
 
     // The receiving thread's.
@@ -280,6 +280,31 @@ DAT_DTO_COMPLETION_STATUS failure_of(const wr &, ibv_wc_status) OSD_COLD;
 /// Stands for the queue pair that took a receive; null when that is gone.
 work_queue *receiver_of(srq &, std::uint32_t qp_num);
 
+inline wr &request_of(const ibv_wc &entry)
+{
+    return *reinterpret_cast<wr *>(entry.wr_id);
+}
+
+/// Whether the consumer's batch holds something, taking the next from the device if need be.
+OSD_ALWAYS_INLINE bool fill_batch(cq &c)
+{
+    if (c.next != c.end)
+        return true;
+    const int got = ibv_poll_cq(c.fid, cq::batch, c.taken);
+    if (got <= 0)
+        return false;
+    c.next = c.taken;
+    c.end = c.taken + got;
+    return true;
+}
+
+/// Neither the port's own nor failed, and no more to tell than a length.
+OSD_ALWAYS_INLINE bool is_plain(const ibv_wc &entry, const wr &request)
+{
+    return entry.status == IBV_WC_SUCCESS && (entry.wc_flags & IBV_WC_WITH_IMM) == 0 &&
+           request.queue != nullptr && request.shared == nullptr;
+}
+
 /// What is told of an operation that the device has finished.
 OSD_ALWAYS_INLINE void read_completion(const ibv_wc &entry, wr &request, completion &done)
 {
@@ -348,6 +373,7 @@ struct transport : dapls_ib<vrb::types> {
     static void dapls_ib_cq_free(cq &);
     static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
     static bool dapls_ib_completion_poll(cq &, completion &);
+    static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
     static void dapls_ib_completion_notify(cq &c) { vrb::notify_cq(c); }
     static osd::wait_result dapls_ib_cq_wait(cq &c, osd::deadline until)
     {
@@ -390,7 +416,7 @@ struct transport : dapls_ib<vrb::types> {
     static void dapls_ib_disconnect_clean(qp &);
 
 private:
-    static unsigned send_flags(const qp &, const wr &, DAT_COMPLETION_FLAGS);
+    static unsigned send_flags(const qp &, DAT_DTOS, DAT_UINT32 length, DAT_COMPLETION_FLAGS);
     static bool poll_aside(cq &, completion &);
 };
 
@@ -399,23 +425,38 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     c.consumer.enter();
     if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
         return poll_aside(c, done);
-    if (c.head == c.count) {
-        const int got = ibv_poll_cq(c.fid, vrb::cq::batch, c.taken);
-        if (got <= 0) {
-            c.consumer.leave();
-            return false;
-        }
-        c.head = 0;
-        c.count = static_cast<std::uint32_t>(got);
+    if (!vrb::fill_batch(c)) {
+        c.consumer.leave();
+        return false;
     }
-    const ibv_wc &entry = c.taken[c.head];
-    auto *request = reinterpret_cast<wr *>(entry.wr_id);
-    if (request->queue == nullptr) [[unlikely]] // the port's own
+    const ibv_wc &entry = *c.next;
+    wr &request = vrb::request_of(entry);
+    if (request.queue == nullptr) [[unlikely]] // the port's own
         return poll_aside(c, done);
-    ++c.head;
-    vrb::read_completion(entry, *request, done);
+    ++c.next;
+    vrb::read_completion(entry, request, done);
     c.consumer.leave();
     return true;
+}
+
+OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_request *&of,
+                                                                  DAT_UINT32 &length)
+{
+    c.consumer.enter();
+    take_result result = take_result::other;
+    if (c.detour.load(std::memory_order_acquire) == 0) [[likely]] {
+        if (!vrb::fill_batch(c)) {
+            result = take_result::empty;
+        } else if (wr &request = vrb::request_of(*c.next); vrb::is_plain(*c.next, request)) {
+            length = c.next->byte_len;
+            ++c.next;
+            request.finished = true;
+            of = &request;
+            result = take_result::taken;
+        }
+    }
+    c.consumer.leave();
+    return result;
 }
 
 OSD_ALWAYS_INLINE bool transport::poll_aside(cq &c, completion &done)
@@ -428,20 +469,21 @@ OSD_ALWAYS_INLINE bool transport::poll_aside(cq &c, completion &done)
     return true;
 }
 
-OSD_ALWAYS_INLINE unsigned transport::send_flags(const qp &q, const wr &w,
+OSD_ALWAYS_INLINE unsigned transport::send_flags(const qp &q, DAT_DTOS operation, DAT_UINT32 length,
                                                  DAT_COMPLETION_FLAGS flags)
 {
-    const bool read = w.operation == DAT_DTO_RDMA_READ;
-    unsigned out = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : IBV_SEND_SIGNALED;
-    out |= read ? 0 : q.always;
+    const bool read = operation == DAT_DTO_RDMA_READ;
+    unsigned out = read ? unsigned{IBV_SEND_SIGNALED} : q.always;
     if (flags != DAT_COMPLETION_DEFAULT_FLAG) [[unlikely]] {
+        if ((flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0)
+            out &= ~unsigned{IBV_SEND_SIGNALED};
         if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
             out |= IBV_SEND_SOLICITED;
         if ((flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0)
             out |= read ? q.read_fence : unsigned{IBV_SEND_FENCE};
     }
     if constexpr (port_features.inline_send)
-        if (!read && w.length - 1 < q.max_inline) // no empty message
+        if (!read && length - 1 < q.max_inline) // no empty message
             out |= IBV_SEND_INLINE;
     return out;
 }
@@ -451,13 +493,15 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
                                                        const DAT_RMR_TRIPLET *remote,
                                                        DAT_COMPLETION_FLAGS flags)
 {
-    const bool odd_read = w.operation == DAT_DTO_RDMA_READ && w.length != remote->segment_length;
+    const DAT_DTOS operation = w.operation; // what the door orders is not read again behind it
+    const DAT_UINT32 length = w.length;
+    const unsigned carried = send_flags(q, operation, length, flags);
+    const bool odd_read = operation == DAT_DTO_RDMA_READ && length != remote->segment_length;
     q.send_door.enter();
     ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
     if (fid == nullptr || odd_read) [[unlikely]] {
         q.send_door.leave();
-        const unsigned carried = send_flags(q, w, flags) & ~unsigned{IBV_SEND_INLINE};
-        return vrb::send_aside(q, w, segments, local, remote, carried);
+        return vrb::send_aside(q, w, segments, local, remote, carried & ~unsigned{IBV_SEND_INLINE});
     }
     ibv_sge built[vrb::built_entries];
     ibv_send_wr request; // what is not set below is not looked at
@@ -465,10 +509,10 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     request.next = nullptr;
     request.sg_list = vrb::gather(built, segments, local);
     request.num_sge = segments;
-    request.send_flags = send_flags(q, w, flags);
+    request.send_flags = carried;
     request.opcode = IBV_WR_SEND;
-    if (w.operation != DAT_DTO_SEND) {
-        request.opcode = w.operation == DAT_DTO_RDMA_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+    if (operation != DAT_DTO_SEND) {
+        request.opcode = operation == DAT_DTO_RDMA_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
         request.wr.rdma.remote_addr = remote->virtual_address;
         request.wr.rdma.rkey = remote->rmr_context;
     }

@@ -319,7 +319,7 @@ bool say_last_word(qp &q)
     ibv_send_wr request{};
     request.wr_id = reinterpret_cast<std::uint64_t>(&q.last_word);
     request.opcode = IBV_WR_RDMA_WRITE; // of nothing: no key, no place
-    request.send_flags = IBV_SEND_SIGNALED | q.always;
+    request.send_flags = q.always;
     ibv_send_wr *bad = nullptr;
     q.last_word.finished = false;
     q.last_word_said = ibv_post_send(q.own, &request, &bad) == 0 || bad == nullptr;
@@ -348,7 +348,7 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
     q.device = &device;
     q.shared = shared;
     if (device.siw) {
-        q.always = IBV_SEND_FENCE;
+        q.always |= IBV_SEND_FENCE;
         q.read_fence = 0;
     }
     q.domain = domain.fid;
@@ -388,7 +388,8 @@ status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
     ibv_send_wr request{};
     request.sg_list = gather(built, segments, local);
     request.num_sge = segments;
-    request.send_flags = send_flags(q, w, flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
+    request.send_flags =
+        send_flags(q, w.operation, w.length, flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
     set_operands(request, w, *remote, operands);
     return post_request(q, w, request);
 }
@@ -404,7 +405,8 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
     }
     ibv_mw_bind bind{};
     bind.wr_id = reinterpret_cast<std::uint64_t>(&w);
-    bind.send_flags = send_flags(q, w, flags) & (IBV_SEND_SIGNALED | IBV_SEND_FENCE);
+    bind.send_flags =
+        send_flags(q, w.operation, w.length, flags) & (IBV_SEND_SIGNALED | IBV_SEND_FENCE);
     // Not every library takes a bind without a region: so nothing is a byte without rights.
     bind.bind_info = {window.nothing, reinterpret_cast<std::uintptr_t>(window.nothing->addr), 1, 0};
     if (region != nullptr)
