@@ -222,8 +222,19 @@ DAT_IA_HANDLE adapter::consumer_handle() const
     return index;
 }
 
+void adapter::trace_unfinished(const evd &there)
+{
+    osd::lock_guard hold(lock_);
+    eps.for_each([&there](endpoint &each) { each.trace_unfinished(there); });
+}
+
 void adapter::async_error(DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason)
 {
+    counters.add(DCNT_IA_ASYNC_ERROR);
+    if (number == DAT_ASYNC_ERROR_EP_BROKEN)
+        counters.add(DCNT_IA_ASYNC_QP_ERROR);
+    else if (number == DAT_ASYNC_ERROR_EVD_OVERFLOW)
+        counters.add(DCNT_IA_ASYNC_CQ_ERROR);
     DAT_EVENT event{};
     event.event_number = number;
     event.event_data.asynch_error_event_data = {affiliated, reason};
@@ -290,8 +301,9 @@ void adapter::fill(DAT_IA_ATTR &out) const
     out.max_rdma_read_out = attr.max_rdma_read_per_ep_out;
     out.max_rdma_read_per_ep_in_guaranteed = DAT_TRUE;
     out.max_rdma_read_per_ep_out_guaranteed = DAT_TRUE;
-    out.extension_supported = attr.has_extension() ? DAT_EXTENSION_IB : DAT_EXTENSION_NONE;
-    out.extension_version = attr.has_extension() ? DAT_IB_EXTENSION_VERSION : 0;
+    const bool extended = attr.has_extension() || counting();
+    out.extension_supported = extended ? DAT_EXTENSION_IB : DAT_EXTENSION_NONE;
+    out.extension_version = extended ? DAT_IB_EXTENSION_VERSION : 0;
 }
 
 namespace {

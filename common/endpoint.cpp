@@ -195,7 +195,34 @@ void trace(endpoint &ep, const char *name, const work_queue *queue)
     }
 }
 
+/// Counts only: the thread that posts may be at work on the requests themselves.
+void trace_counts(endpoint &ep, const char *name, const work_queue *queue, const evd &there)
+{
+    if (queue->idle())
+        return;
+    const std::uint32_t retired = queue->retired.load(std::memory_order_acquire);
+    const std::uint32_t posted = queue->posted.load(std::memory_order_relaxed);
+    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
+             "a wait on EVD %p expired; EP %p: %s: %u posted, %u known to be done",
+             static_cast<const void *>(&there), to_handle(&ep), name, posted, retired);
+}
+
 } // namespace
+
+/// Whose queues are being exchanged is left out: nothing of it is under way.
+void endpoint::trace_unfinished(const evd &there)
+{
+    if (send_lock_.try_lock()) {
+        if (send_queue_ != nullptr && request_evd_.get() == &there)
+            trace_counts(*this, "requests", send_queue_, there);
+        send_lock_.unlock();
+    }
+    if (recv_lock_.try_lock()) {
+        if (recv_queue_ != nullptr && recv_evd_.get() == &there)
+            trace_counts(*this, "receives", recv_queue_, there);
+        recv_lock_.unlock();
+    }
+}
 
 /// A queue to take the place of this one, if it is not idle. False when out of memory.
 bool endpoint::prepare(spare_queue &spare, const work_queue *queue)

@@ -71,6 +71,8 @@ public:
     /// Ends everything; the slot may be given back afterwards.
     void shut_down() OSD_EXCLUDES(control_, lock_);
     void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(control_, lock_);
+    /// Logs how many operations are under way that complete there.
+    void trace_unfinished(const evd &there) OSD_EXCLUDES(send_lock_, recv_lock_);
     bool recv_idle() const { return recv_queue_ == nullptr || recv_queue_->idle(); }
     bool request_idle() const { return send_queue_ == nullptr || send_queue_->idle(); }
 
@@ -198,6 +200,9 @@ private:
     DAT_CONN_QUAL remote_qualifier_ OSD_GUARDED_BY(lock_) = 0;
     bool peer_known_ OSD_GUARDED_BY(lock_) = false;
     std::uint8_t peer_data_[private_data_limit]; ///< valid until reset or free
+
+public:
+    endpoint_counters counters; // last: far from what is hot
 };
 
 /// Values for a consumer that gives no attributes; within what the adapter can do.

@@ -667,6 +667,8 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
         if (!std::exchange(clock_runs, true))
             until = deadline_of(timeout_us);
         if (timeout_us == 0 || until.has_passed()) {
+            if (timeout_us != 0 && (debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) != 0)
+                ia->trace_unfinished(*this);
             nmore = count_up_to(INT_MAX);
             return timeout_expired;
         }
@@ -684,6 +686,7 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
 
 osd::wait_result evd::sleep(osd::deadline until)
 {
+    counters.add(DCNT_EVD_WAIT_BLOCKED);
     if constexpr (claims.cq_wait)
         if (has_cq())
             return transport::dapls_ib_cq_wait(cq_, until);
@@ -716,8 +719,17 @@ bool evd::abort_waiter()
 
 // ----------------------------------------------------------------------------------- producing
 
+namespace {
+
+/// Those of requests, and those of connections.
+constexpr unsigned connection_classes = 0x6000;
+
+} // namespace
+
 bool evd::store(const DAT_EVENT &event)
 {
+    if ((event.event_number & connection_classes) != 0)
+        counters.add(DCNT_EVD_CONN_CALLBACK);
     osd::lock_guard hold(producers_);
     if (!posted_.push(event))
         return false;
@@ -750,6 +762,7 @@ void evd::notify()
 /// CNO was told. A waiter arms it for itself.
 void evd::completion_arrived()
 {
+    counters.add(DCNT_EVD_DTO_CALLBACK);
     if (!has_waiter() && notified_cno() != nullptr)
         stored_.fetch_or(rearm);
     notify();

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "cno.hpp"
+#include "counters.hpp"
 #include "event_ring.hpp"
 #include "work_queue.hpp"
 
@@ -187,6 +188,9 @@ private:
     std::atomic<int> unsignalled_{0};
     std::atomic<int> solicited_{0};
     osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
+
+public:
+    evd_counters counters; // last: far from what is hot
 };
 
 // ------------------------------------------------------------------------------------ hot path

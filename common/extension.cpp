@@ -68,6 +68,16 @@ bool device_can(const hca_attr &device, DAT_IB_DTOS operation)
     return operation == DAT_IB_DTO_RDMA_WRITE_IMMED ? device.immediate_data : device.atomics;
 }
 
+void count(endpoint &ep, const extended_request &posted)
+{
+    if (posted.operation == DAT_IB_DTO_FETCH_ADD)
+        return ep.counters.add(DCNT_EP_POST_FETCH_ADD);
+    if (posted.operation == DAT_IB_DTO_CMP_SWAP)
+        return ep.counters.add(DCNT_EP_POST_CMP_SWAP);
+    ep.counters.add(DCNT_EP_POST_WRITE_IMM);
+    ep.counters.add(DCNT_EP_POST_WRITE_IMM_DATA, total_length(posted.segments, posted.local));
+}
+
 } // namespace
 
 template <class Safety>
@@ -75,6 +85,13 @@ DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list argu
 {
     va_list from;
     va_copy(from, arguments);
+    if (const auto what = static_cast<int>(op);
+        what == DAT_IB_QUERY_COUNTERS_OP || what == DAT_IB_PRINT_COUNTERS_OP) {
+        const DAT_RETURN code = what == DAT_IB_QUERY_COUNTERS_OP ? query_counters(handle, from)
+                                                                 : print_counters(handle, from);
+        va_end(from);
+        return code;
+    }
     extended_request wanted;
     const bool known = read_request(op, from, wanted);
     va_end(from);
@@ -85,7 +102,10 @@ DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list argu
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
     if (!device_can(ep->ia->attr, wanted.operation))
         return not_supported.code();
-    return ep->post_extended<Safety>(wanted).code();
+    const status posted = ep->post_extended<Safety>(wanted);
+    if (posted.ok())
+        count(*ep, wanted);
+    return posted.code();
 }
 template DAT_RETURN dapl_extension_op<one_thread_per_object>(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
 template DAT_RETURN dapl_extension_op<any_thread>(DAT_HANDLE, DAT_EXTENDED_OP, va_list);

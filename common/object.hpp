@@ -161,6 +161,13 @@ constexpr const handle_kind *find_kind(mark kind)
     return nullptr;
 }
 
+/// The live object behind a handle, of whatever type, or null.
+inline object *any_object(DAT_HANDLE handle)
+{
+    auto *found = static_cast<object *>(handle);
+    return could_be_handle(handle) && find_kind(found->kind()) != nullptr ? found : nullptr;
+}
+
 template <class T>
 DAT_HANDLE to_handle(T *object)
 {

@@ -150,14 +150,24 @@ constexpr DAT_PROVIDER vector_for()
     return v;
 }
 
+template <class Safety>
+void make_vector(DAT_PROVIDER &out)
+{
+    out = vector_for<Safety>();
+    if (counting())
+        count_calls<Safety>(out);
+}
+
 provider_line *make_line(const DAT_PROVIDER_INFO &info, const char *params)
 {
     auto *line = new (std::nothrow) provider_line{};
     if (line == nullptr)
         return nullptr;
     line->info = info;
-    line->vector =
-        info.is_thread_safe ? vector_for<any_thread>() : vector_for<one_thread_per_object>();
+    if (info.is_thread_safe)
+        make_vector<any_thread>(line->vector);
+    else
+        make_vector<one_thread_per_object>(line->vector);
     line->vector.device_name = line->info.ia_name; // the registry finds the line again by it
     line->params = ::strdup(params == nullptr ? "" : params);
     if (line->params == nullptr) {
@@ -221,14 +231,6 @@ void end_keeping_loaded()
         osd::library_close(kept);
 }
 
-object *any_object(DAT_HANDLE handle)
-{
-    if (!could_be_handle(handle))
-        return nullptr;
-    auto *found = static_cast<object *>(handle);
-    return find_kind(found->kind()) == nullptr ? nullptr : found;
-}
-
 } // namespace
 
 void outlive_leaving_threads()
@@ -275,6 +277,7 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
 {
     using namespace dapl::DAPL_TRANSPORT;
     debug_init();
+    counters_init();
     loaded_by = osd::process_id();
     end_keeping_loaded();
     register_line(*info, params);

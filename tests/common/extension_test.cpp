@@ -2,7 +2,6 @@
 // The IB extension: writes with immediate data, and atomics, where the port claims them.
 #include "fixture.hpp"
 
-#include <cstdarg>
 #include <cstring>
 
 using namespace test;
@@ -11,17 +10,6 @@ namespace {
 
 constexpr bool extensions_claimed = port_features.immediate_data && port_features.atomics;
 constexpr DAT_COMPLETION_FLAGS normally = DAT_COMPLETION_DEFAULT_FLAG;
-
-/// As the registry calls the vector.
-DAT_RETURN extended(const consumer &c, DAT_HANDLE handle, int op, ...)
-{
-    va_list arguments;
-    va_start(arguments, op);
-    const DAT_RETURN code =
-        c.v.handle_extendedop_func(handle, static_cast<DAT_EXTENDED_OP>(op), arguments);
-    va_end(arguments);
-    return code;
-}
 
 struct words {
     DAT_LMR_TRIPLET local{0x1000, 8, 1};

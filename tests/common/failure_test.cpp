@@ -408,6 +408,35 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
     }
 }
 
+TEST_CASE("a wait that expires names the endpoints with operations under way there")
+{
+    consumer c;
+    station s(c);
+    station other(c);
+    s.connect_by_hand();
+    must(c.post_recv(s.ep, 0xa1));
+    for (const DAT_UINT64 cookie : {0xb1, 0xb2, 0xb3})
+        must(c.post_send(s.ep, cookie));
+    REQUIRE(complete_send(s.port()));
+    CHECK_EQ(c.drain(s.request).size(), 1);
+    const auto said_by_wait = [&](DAT_EVD_HANDLE evd, DAT_TIMEOUT timeout_us) {
+        return standard_output_of([&] {
+            const unsigned before = std::exchange(debug_mask, DAPL_DBG_TYPE_DTO_COMP_ERR);
+            CHECK_EQ(DAT_GET_TYPE(c.wait(evd, timeout_us).code), DAT_TIMEOUT_EXPIRED);
+            debug_mask = before;
+        });
+    };
+    const std::string of_requests = said_by_wait(s.request, 1000);
+    CAPTURE(of_requests);
+    CHECK(of_requests.find("requests: 3 posted, 1 known to be done") != std::string::npos);
+    CHECK(of_requests.find("receives") == std::string::npos);
+    const std::string of_receives = said_by_wait(s.recv, 1000);
+    CAPTURE(of_receives);
+    CHECK(of_receives.find("receives: 1 posted, 0 known to be done") != std::string::npos);
+    CHECK_EQ(said_by_wait(other.request, 1000), "");
+    CHECK_EQ(said_by_wait(s.request, 0), ""); // a poll
+}
+
 TEST_CASE("nothing is shown of what is done, nor where nobody wants to see it")
 {
     for (const unsigned mask : {0u, unsigned{DAPL_DBG_TYPE_DTO_COMP_ERR}}) {

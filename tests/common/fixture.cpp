@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "fixture.hpp"
 
+#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -75,6 +76,16 @@ const DAT_PROVIDER &provider(line which)
     static const provider_library loaded;
     return *registered.at(which == line::threadsafe ? "programmable-lo/safe"
                                                     : "programmable-lo/plain");
+}
+
+DAT_RETURN extended(const consumer &c, DAT_HANDLE handle, int op, ...)
+{
+    va_list arguments;
+    va_start(arguments, op);
+    const DAT_RETURN code =
+        c.v.handle_extendedop_func(handle, static_cast<DAT_EXTENDED_OP>(op), arguments);
+    va_end(arguments);
+    return code;
 }
 
 DAT_DTO_COOKIE cookie(DAT_UINT64 number)

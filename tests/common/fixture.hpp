@@ -97,6 +97,9 @@ public:
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
 };
 
+/// dat_extension_op, as the registry calls the vector.
+DAT_RETURN extended(const consumer &c, DAT_HANDLE handle, int op, ...);
+
 /// An endpoint with everything it needs, one EVD per purpose.
 struct station {
     explicit station(consumer &c, DAT_COUNT connect_qlen = 16, DAT_COUNT dto_qlen = 64);

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Counters of adapters, endpoints and EVDs, for dat_ib_query_counters. What hot calls do is counted
+// by wrappers around them, which are in the vector only if DAPL_COUNTERS asks for it: who does not
+// count does not pay.
+#pragma once
+
+#include <dat2/dat_ib_extensions.h>
+#include <dat2/dat_registry.h>
+#include <dat2/udat.h>
+
+#include <array>
+#include <atomic>
+#include <cstdarg>
+#include <cstddef>
+
+namespace dapl::DAPL_TRANSPORT {
+
+template <std::size_t N>
+class counter_block {
+public:
+    void add(std::size_t which, DAT_UINT64 amount = 1)
+    {
+        values_[which].fetch_add(amount, std::memory_order_relaxed);
+    }
+    void take_back(std::size_t which) { values_[which].fetch_sub(1, std::memory_order_relaxed); }
+    DAT_UINT64 read(std::size_t which, bool reset)
+    {
+        return reset ? values_[which].exchange(0, std::memory_order_relaxed)
+                     : values_[which].load(std::memory_order_relaxed);
+    }
+
+private:
+    std::array<std::atomic<DAT_UINT64>, N> values_{};
+};
+
+using adapter_counters = counter_block<DCNT_IA_ALL_COUNTERS>;
+using endpoint_counters = counter_block<DCNT_EP_ALL_COUNTERS>;
+using evd_counters = counter_block<DCNT_EVD_ALL_COUNTERS>;
+
+/// Reads DAPL_COUNTERS; before the first adapter.
+void counters_init();
+/// Whether that asks for counters.
+bool counting();
+/// Puts calls that count into the vector of a provider.
+template <class Safety>
+void count_calls(DAT_PROVIDER &vector);
+
+/// dat_ib_query_counters and dat_ib_print_counters, without their first two arguments.
+DAT_RETURN query_counters(DAT_HANDLE handle, va_list &from);
+DAT_RETURN print_counters(DAT_HANDLE handle, va_list &from);
+
+} // namespace dapl::DAPL_TRANSPORT
