@@ -11,7 +11,7 @@ namespace dapl::DAPL_TRANSPORT {
 
 namespace {
 
-bool asked_for = false;
+std::atomic<bool> asked_for{false}; // written for each line of dat.conf
 
 // ------------------------------------------------------------------------------------ counting
 
@@ -246,12 +246,12 @@ DAT_RETURN with_counters(DAT_HANDLE handle, Then then)
 
 void counters_init()
 {
-    asked_for = osd::environment_number("DAPL_COUNTERS", 0) != 0;
+    asked_for.store(osd::environment_number("DAPL_COUNTERS", 0) != 0, std::memory_order_relaxed);
 }
 
 bool counting()
 {
-    return asked_for;
+    return asked_for.load(std::memory_order_relaxed);
 }
 
 template <class Safety>
