@@ -187,6 +187,17 @@ DAT_RETURN make_and_unmake()
     return code;
 }
 
+/// Connects; of a receive, 0xa1, and three sends, from 0xb1, only the first send is done.
+void leave_under_way(consumer &c, station &s)
+{
+    s.connect_by_hand();
+    must(c.post_recv(s.ep, 0xa1));
+    for (const DAT_UINT64 cookie : {0xb1, 0xb2, 0xb3})
+        must(c.post_send(s.ep, cookie));
+    REQUIRE(complete_send(s.port()));
+    CHECK_EQ(c.drain(s.request).size(), 1);
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("failure");
@@ -386,12 +397,7 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
         CAPTURE(freed);
         consumer c;
         station s(c);
-        s.connect_by_hand();
-        must(c.post_recv(s.ep, 0xa1));
-        for (const DAT_UINT64 cookie : {0xb1, 0xb2, 0xb3})
-            must(c.post_send(s.ep, cookie));
-        REQUIRE(complete_send(s.port()));
-        CHECK_EQ(c.drain(s.request).size(), 1);
+        leave_under_way(c, s);
         REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
         const std::string said = standard_output_of([&] {
             const unsigned before = std::exchange(debug_mask, DAPL_DBG_TYPE_DTO_COMP_ERR);
@@ -413,12 +419,7 @@ TEST_CASE("a wait that expires names the endpoints with operations under way the
     consumer c;
     station s(c);
     station other(c);
-    s.connect_by_hand();
-    must(c.post_recv(s.ep, 0xa1));
-    for (const DAT_UINT64 cookie : {0xb1, 0xb2, 0xb3})
-        must(c.post_send(s.ep, cookie));
-    REQUIRE(complete_send(s.port()));
-    CHECK_EQ(c.drain(s.request).size(), 1);
+    leave_under_way(c, s);
     const auto said_by_wait = [&](DAT_EVD_HANDLE evd, DAT_TIMEOUT timeout_us) {
         return standard_output_of([&] {
             const unsigned before = std::exchange(debug_mask, DAPL_DBG_TYPE_DTO_COMP_ERR);
