@@ -21,7 +21,7 @@ using namespace bench;
 constexpr seconds limit{20};
 
 /// Long enough for the other side to give up spinning and fall asleep.
-constexpr seconds pause_before_answer{0.0005};
+constexpr seconds pause_before_answer{0.003};
 
 struct options {
     std::vector<std::string> adapters = {"ofi-lo", "ofi-lo-plain"};

@@ -4,6 +4,7 @@
 #include "dapl_api.hpp"
 #include "osd_thread.hpp"
 
+#include <iterator>
 #include <utility>
 
 namespace dapl::DAPL_TRANSPORT {
@@ -40,12 +41,87 @@ void cno::take(DAT_EVD_HANDLE *triggered_by)
     triggered_ = false;
     descriptor_.lower();
     *triggered_by = by_ == nullptr ? DAT_HANDLE_NULL : to_handle(by_);
+    note_recent();
+}
+
+// ------------------------------------------------------------------------------------- looking
+
+/// An agent and a descriptor tell of events to who is not here.
+bool cno::may_look() const
+{
+    return ia->attr.spin_us != 0 && agent_.proxy_agent_func == nullptr && !descriptor_.is_open();
+}
+
+/// Triggers the CNO if a recent EVD has news; `if_busy` is the answer for one from which
+/// somebody takes events just now.
+bool cno::look(bool if_busy)
+{
+    for (evd *each : recent_)
+        if (each != nullptr && each->has_news_for(*this, if_busy)) {
+            if (asleep_ == 0)
+                each->leave_unarmed();
+            triggered_ = true;
+            by_ = each;
+            return true;
+        }
+    return false;
+}
+
+/// True when there is something to return for. The lock is given up between the looks.
+bool cno::look_for_a_while(osd::deadline until)
+{
+    if (!may_look())
+        return false;
+    return spin_.find(ia->attr.spin_us, until, [this]() OSD_UNCHECKED {
+        lock_.unlock();
+        lock_.lock();
+        return triggered_ || dead_ || look(false);
+    });
+}
+
+/// Has the CQs armed that were left out; true when one of them has an event already.
+bool cno::arm()
+{
+    bool armed = false;
+    for (evd *each : recent_)
+        armed = (each != nullptr && each->arm_again()) || armed;
+    return armed && look(true);
+}
+
+void cno::note_recent()
+{
+    if (by_ == nullptr)
+        return;
+    for (const evd *each : recent_)
+        if (each == by_)
+            return;
+    evd *&place = recent_[next_recent_++ % std::size(recent_)];
+    if (evd *evicted = std::exchange(place, by_);
+        evicted != nullptr && evicted->arm_again() && evicted->has_news_for(*this, true)) {
+        triggered_ = true;
+        by_ = evicted;
+    }
+}
+
+void cno::drop_recent(evd &gone)
+{
+    for (evd *&each : recent_)
+        if (each == &gone)
+            each = nullptr;
+    gone.leave_armed();
+}
+
+void cno::stop_looking(evd &at)
+{
+    osd::lock_guard hold(lock_);
+    drop_recent(at);
+    at.mark_without_cq();
 }
 
 status cno::take_trigger(DAT_EVD_HANDLE *triggered_by)
 {
     osd::lock_guard hold(lock_);
-    if (!triggered_)
+    if (!triggered_ && !(may_look() && look(false)))
         return queue_empty;
     take(triggered_by);
     return success;
@@ -55,10 +131,14 @@ status cno::take_trigger(DAT_EVD_HANDLE *triggered_by)
 /// other thread first.
 osd::wait_result cno::sleep(osd::deadline until)
 {
-    if constexpr (claims.cno_wait)
-        if (!ia->cno_sleeper.exchange(true))
-            return sleep_in_port(until);
-    return triggered_changed_.wait(lock_, until);
+    ++asleep_;
+    osd::wait_result result{};
+    if (claims.cno_wait && !ia->cno_sleeper.exchange(true))
+        result = sleep_in_port(until);
+    else
+        result = triggered_changed_.wait(lock_, until);
+    --asleep_;
+    return result;
 }
 
 osd::wait_result cno::sleep_in_port(osd::deadline until)
@@ -96,7 +176,8 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
     osd::lock_guard hold(lock_);
     ++waiters_;
     while (!triggered_ && !dead_ && result == osd::wait_result::woken)
-        result = sleep(until);
+        if (!look_for_a_while(until) && !arm())
+            result = sleep(until);
     --waiters_;
 
     if (dead_) {
@@ -119,8 +200,18 @@ void cno::await_unpinned()
 
 void cno::modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent)
 {
-    osd::lock_guard hold(lock_);
-    agent_ = agent;
+    DAT_OS_WAIT_PROXY_AGENT called{};
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    {
+        osd::lock_guard hold(lock_);
+        agent_ = agent;
+        if (!triggered_ && arm()) {
+            std::swap(called, agent_);
+            by = to_handle(by_);
+        }
+    }
+    if (called.proxy_agent_func != nullptr)
+        called.proxy_agent_func(called.instance_data, by);
 }
 
 void cno::fill(DAT_CNO_PARAM &out)
@@ -139,6 +230,7 @@ void cno::fill(DAT_CNO_PARAM &out)
 void cno::forget(evd &gone)
 {
     osd::lock_guard hold(lock_);
+    drop_recent(gone);
     if (by_ == &gone)
         by_ = nullptr;
     if (!in_use(*this) && waiters_ != 0) {

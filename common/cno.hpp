@@ -2,6 +2,7 @@
 // CNO: many EVDs, many waiters. A trigger stays until one wait consumed it.
 #pragma once
 
+#include "dapl_spin.hpp"
 #include "object.hpp"
 #include "osd_descriptor.hpp"
 #include "osd_sync.hpp"
@@ -35,6 +36,8 @@ public:
     void modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent) OSD_EXCLUDES(lock_);
     void fill(DAT_CNO_PARAM &out) OSD_EXCLUDES(lock_);
 
+    /// Of an EVD that loses its CQ: nobody looks into that any more.
+    void stop_looking(evd &at) OSD_EXCLUDES(lock_);
     /// An EVD has left: a pending trigger no longer names it. The last one to leave wakes the
     /// waiters.
     void forget(evd &gone) OSD_EXCLUDES(lock_);
@@ -45,6 +48,12 @@ public:
 
 private:
     void take(DAT_EVD_HANDLE *triggered_by) OSD_REQUIRES(lock_);
+    bool may_look() const OSD_REQUIRES(lock_);
+    bool look(bool if_busy) OSD_REQUIRES(lock_);
+    bool look_for_a_while(osd::deadline until) OSD_REQUIRES(lock_);
+    bool arm() OSD_REQUIRES(lock_);
+    void note_recent() OSD_REQUIRES(lock_);
+    void drop_recent(evd &gone) OSD_REQUIRES(lock_);
     osd::wait_result sleep(osd::deadline until) OSD_REQUIRES(lock_);
     osd::wait_result sleep_in_port(osd::deadline until) OSD_REQUIRES(lock_);
     void wake_one() OSD_REQUIRES(lock_);
@@ -57,8 +66,14 @@ private:
     bool dead_ OSD_GUARDED_BY(lock_) = false;
     osd::event_descriptor descriptor_; ///< raised and lowered with triggered_
     evd *by_ OSD_GUARDED_BY(lock_) = nullptr;
+    /// EVDs that were told last. A wait looks into their CQs for a moment before it sleeps, and
+    /// those where that found something are not armed until one does sleep.
+    evd *recent_[4] OSD_GUARDED_BY(lock_) = {};
+    std::uint32_t next_recent_ OSD_GUARDED_BY(lock_) = 0;
+    spinner spin_ OSD_GUARDED_BY(lock_);
     std::uint32_t waiters_ OSD_GUARDED_BY(lock_) = 0;
-    bool in_port_ OSD_GUARDED_BY(lock_) = false; ///< one of them sleeps in the port
+    std::uint32_t asleep_ OSD_GUARDED_BY(lock_) = 0; ///< of them
+    bool in_port_ OSD_GUARDED_BY(lock_) = false;     ///< one of them sleeps in the port
     DAT_OS_WAIT_PROXY_AGENT agent_ OSD_GUARDED_BY(lock_);
 };
 

@@ -121,6 +121,7 @@ struct hca_attr {
     DAT_UINT32 max_message_size = 0;             ///< bytes
     DAT_UINT32 max_rdma_size = 0;                ///< bytes
     DAT_COUNT max_private_data_size = 0;         ///< bytes, in each direction; DAT wants 64
+    DAT_UINT32 spin_us = 0; ///< microseconds that waits may look for completions before they sleep
     bool immediate_data = false;                 ///< [immediate_data] this device can
     bool atomics = false;                        ///< [atomics] this device can
     const DAT_NAMED_ATTR *named_attrs = nullptr; ///< shown as provider_specific_attr

@@ -90,9 +90,12 @@ bool evd::replace_posted(event_ring<DAT_EVENT> &with)
 
 void evd::release()
 {
-    if (has_cq())
+    const bool had_cq = has_cq();
+    if (cno *looking = notified_cno())
+        looking->stop_looking(*this);
+    mark_without_cq();
+    if (had_cq)
         transport::dapls_ib_cq_free(cq_);
-    stored_.fetch_or(no_cq);
     set_cno(nullptr); // after the last callback that could have triggered it
 }
 
@@ -763,15 +766,57 @@ void evd::notify()
 void evd::completion_arrived()
 {
     counters.add(DCNT_EVD_DTO_CALLBACK);
-    if (!has_waiter() && notified_cno() != nullptr)
-        stored_.fetch_or(rearm);
-    notify();
+    if (has_waiter() || notified_cno() == nullptr)
+        return notify();
+    stored_.fetch_or(rearm);
+    if (has_events())
+        notify();
+    else
+        trigger_if_pending(); // a look was faster; perhaps there is more since
+}
+
+/// True also when somebody takes events just now.
+bool evd::has_events()
+{
+    if (stored() != 0 || !try_claim(claim::dequeuing))
+        return true;
+    const bool any = count_up_to(1) != 0;
+    give_up_claim();
+    return any;
+}
+
+bool evd::has_news_for(const cno &who, bool if_busy)
+{
+    const bool told = (stored_.load() & ~ordered) != 0;
+    if (told || notified_cno() != &who || !enabled_.load(std::memory_order_acquire) || has_waiter())
+        return false;
+    if (!try_claim(claim::dequeuing))
+        return if_busy;
+    const bool any = count_up_to(1) != 0;
+    if (any)
+        stored_.fetch_or(rearm); // whoever takes it looks for more
+    give_up_claim();
+    return any;
+}
+
+bool evd::arm_again()
+{
+    if (!unarmed_.exchange(false))
+        return false;
+    arm_cq(); // `rearm` stays: what was told of is still to be taken
+    return true;
 }
 
 /// Keeps completions coming to the CNO.
 void evd::arm()
 {
     stored_.fetch_and(~rearm);
+    if (!unarmed_.load())
+        arm_cq();
+}
+
+void evd::arm_cq()
+{
     if (has_cq() && notified_cno() != nullptr && enabled_.load(std::memory_order_acquire))
         transport::dapls_ib_completion_notify(cq_);
 }

@@ -67,6 +67,18 @@ public:
 
     /// Takes over a queue whose endpoint is gone, until its completions can no longer be polled.
     void adopt(work_queue *orphan);
+    // --- for a CNO that looks, with its lock held ---
+
+    /// Whether a completion has come to an EVD that had nothing the CNO was told of; the next is
+    /// news once the consumer has taken an event. `if_busy` is the answer while somebody does.
+    bool has_news_for(const cno &who, bool if_busy);
+    /// The CQ need not be armed: the CNO looks.
+    void leave_unarmed() { unarmed_.store(true); }
+    void leave_armed() { unarmed_.store(false); }
+    /// False when it was not left unarmed.
+    bool arm_again();
+    void mark_without_cq() { stored_.fetch_or(no_cq); }
+
     /// One endpoint more, or less, with these flags completes here.
     void count_choosers(DAT_COMPLETION_FLAGS flags, int change);
 
@@ -148,7 +160,9 @@ private:
     status leave_wait(status answer);
     osd::wait_result sleep(osd::deadline until);
     void wake();
+    bool has_events();
     void arm();
+    void arm_cq();
     void trigger_if_pending();
     void drop_orphans() OSD_COLD;
     void drop_staged_orphans() OSD_COLD;
@@ -180,6 +194,7 @@ private:
     osd::mutex config_;    ///< of the CNO association
     user_of<cno> cno_user_ OSD_GUARDED_BY(config_);
     std::atomic<cno *> cno_{nullptr};
+    std::atomic<bool> unarmed_{false};
     std::atomic<bool> enabled_{true};
     std::atomic<bool> waitable_{true};
     std::atomic<bool> aborted_{false};

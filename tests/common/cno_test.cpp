@@ -2,6 +2,8 @@
 // CNO: a trigger sticks until one wait consumed it.
 #include "fixture.hpp"
 
+#include <memory>
+
 using namespace test;
 
 namespace {
@@ -206,6 +208,171 @@ TEST_CASE("who waits in two CNOs at once is told of each one's completions")
     for (side &each : sides)
         delete each.s;
     delete c;
+}
+
+namespace {
+
+/// An endpoint whose requests complete to an EVD of a CNO, after the CNO was told of one.
+struct told_before {
+    explicit told_before(DAT_CNO_HANDLE of, consumer &by)
+        : c(by), cno(of), dto(c.make_evd(DAT_EVD_DTO_FLAG, 64, cno)),
+          s(c, dto, c.make_evd(DAT_EVD_CONNECTION_FLAG))
+    {
+        s.connect_by_hand();
+        complete();
+        REQUIRE_EQ(wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+        REQUIRE_EQ(c.drain(dto).size(), 1);
+    }
+    void complete()
+    {
+        must(c.post_send(s.ep));
+        REQUIRE(complete_send(s.port()));
+    }
+    DAT_RETURN wait(DAT_TIMEOUT timeout_us)
+    {
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        const DAT_RETURN code = c.v.cno_wait_func(cno, timeout_us, &by);
+        CHECK_EQ(by, code == DAT_SUCCESS ? dto : DAT_HANDLE_NULL);
+        return code;
+    }
+    std::atomic<bool> &armed() { return from_handle<evd>(dto)->cq()->armed; }
+
+    consumer &c;
+    DAT_CNO_HANDLE cno;
+    DAT_EVD_HANDLE dto;
+    station s;
+};
+
+constexpr bool looks = port_features.cno_wait; ///< the port says so with its features
+
+} // namespace
+
+TEST_CASE("a wait looks where news came from, and the CQ is armed when it goes to sleep" *
+          doctest::skip(!looks))
+{
+    consumer c;
+    told_before t(c.make_cno(), c);
+    t.armed() = false; // no callback comes
+    t.complete();
+    CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+    CHECK_EQ(c.drain(t.dto).size(), 1);
+    CHECK_FALSE(t.armed());
+    t.complete();
+    CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+    CHECK_EQ(c.drain(t.dto).size(), 1);
+    CHECK_FALSE(t.armed());
+    CHECK_EQ(DAT_GET_TYPE(t.wait(2000)), DAT_QUEUE_EMPTY);
+    CHECK(t.armed());
+}
+
+TEST_CASE("a look tells of an EVD once, and again when the consumer took one event of several" *
+          doctest::skip(!looks))
+{
+    consumer c;
+    told_before t(c.make_cno(), c);
+    t.armed() = false;
+    t.complete();
+    t.complete();
+    CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+    CHECK_EQ(DAT_GET_TYPE(t.wait(2000)), DAT_QUEUE_EMPTY);
+    DAT_EVENT event;
+    must(c.dequeue(t.dto, event));
+    CHECK_EQ(t.wait(0), DAT_SUCCESS);
+    must(c.dequeue(t.dto, event));
+    CHECK_EQ(DAT_GET_TYPE(t.wait(0)), DAT_QUEUE_EMPTY);
+    CHECK(t.armed());
+}
+
+TEST_CASE("a callback that comes after its completion was taken triggers nothing")
+{
+    consumer c;
+    told_before t(c.make_cno(), c);
+    t.armed() = false;
+    t.complete();
+    CHECK_EQ(c.drain(t.dto).size(), 1);
+    dapl_evd_dto_callback(*from_handle<evd>(t.dto));
+    CHECK_EQ(DAT_GET_TYPE(t.wait(0)), DAT_QUEUE_EMPTY);
+    CHECK(t.armed());
+}
+
+TEST_CASE("while one waiter sleeps, CQs stay armed behind another that looks" *
+          doctest::skip(!looks))
+{
+    consumer c;
+    told_before t(c.make_cno(), c);
+    std::atomic<bool> woken{false};
+    std::thread sleeper([&] {
+        CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+        woken = true;
+    });
+    while (!t.armed())
+        std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    t.armed() = false; // its callback is on the way
+    t.complete();
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    CHECK_EQ(c.v.cno_trigger_func(t.cno, &by), DAT_SUCCESS);
+    CHECK_EQ(c.drain(t.dto).size(), 1);
+    CHECK_FALSE(woken);
+    dapl_evd_dto_callback(*from_handle<evd>(t.dto));
+    CHECK(t.armed());
+    t.complete();
+    sleeper.join();
+}
+
+TEST_CASE("who sets an agent has the CQs armed, or the agent called at once" *
+          doctest::skip(!looks))
+{
+    for (const bool at_once : {false, true}) {
+        CAPTURE(at_once);
+        consumer c;
+        told_before t(c.make_cno(), c);
+        t.armed() = false;
+        t.complete();
+        CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+        CHECK_EQ(c.drain(t.dto).size(), 1);
+        REQUIRE_FALSE(t.armed());
+        if (at_once)
+            t.complete();
+        agent called;
+        must(c.v.cno_modify_agent_func(t.cno, called.value()));
+        CHECK(t.armed());
+        CHECK_EQ(called.calls, at_once ? 1 : 0);
+        if (!at_once)
+            t.complete();
+        CHECK_EQ(called.calls, 1);
+    }
+}
+
+TEST_CASE("an EVD that leaves a CNO that looked is armed for the next one" * doctest::skip(!looks))
+{
+    consumer c;
+    told_before t(c.make_cno(), c);
+    t.armed() = false;
+    t.complete();
+    CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+    CHECK_EQ(c.drain(t.dto).size(), 1);
+    REQUIRE_FALSE(t.armed());
+    agent called;
+    must(c.v.evd_modify_cno_func(t.dto, c.make_cno(called.value())));
+    CHECK(t.armed());
+    t.complete();
+    CHECK_EQ(called.calls, 1);
+}
+
+TEST_CASE("of many EVDs, none is forgotten by a CNO that looks at a few" * doctest::skip(!looks))
+{
+    consumer c;
+    const DAT_CNO_HANDLE cno = c.make_cno();
+    std::vector<std::unique_ptr<told_before>> many;
+    for (int i = 0; i < 7; ++i)
+        many.push_back(std::make_unique<told_before>(cno, c));
+    for (int round = 0; round < 3; ++round)
+        for (const auto &each : many) {
+            each->complete();
+            CHECK_EQ(each->wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+            CHECK_EQ(c.drain(each->dto).size(), 1);
+        }
 }
 
 TEST_CASE("a timeout races with a trigger: the trigger is consumed or still there")
@@ -415,7 +582,8 @@ TEST_CASE("a CNO never names an EVD that is freed, also when it was triggering m
     const DAT_EVD_HANDLE connections = c.make_evd(DAT_EVD_CONNECTION_FLAG);
     int wrong = 0;
     for (int i = 0; i < rounds(3000); ++i) {
-        const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_DTO_FLAG, 4, cno);
+        const DAT_EVD_HANDLE e = c.make_evd(merged, 4, cno);
+        must(c.post_se(e)); // or a callback would have nothing to tell of
         evd &target = *from_handle<evd>(e);
         const auto door = target.cq()->door; // outlives the queue
         std::atomic<bool> stop{false};

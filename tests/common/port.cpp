@@ -360,6 +360,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.address = &device.address;
     attr.hca_name = "programmable";
     attr.vendor_name = "test";
+    attr.spin_us = port_features.cno_wait ? 50 : 0;
     attr.max_eps = 4096;
     attr.max_dto_per_ep = 1024;
     attr.max_rdma_read_per_ep_in = 4;

@@ -372,6 +372,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
         std::min<std::size_t>(device.info->ep_attr->max_msg_size, max_transfer));
     attr.max_rdma_size = attr.max_message_size;
     attr.max_private_data_size = as_count(device.max_private_data);
+    attr.spin_us = device.params.spin_us;
     attr.immediate_data = device.immediate_data;
     attr.named_attrs = device.named_attrs;
     attr.num_named_attrs = device.num_named_attrs;

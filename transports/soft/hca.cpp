@@ -117,6 +117,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.address = reinterpret_cast<const DAT_SOCK_ADDR *>(h.interface.address.get());
     attr.hca_name = h.interface.name;
     attr.vendor_name = "software";
+    attr.spin_us = h.params.spin_us;
     attr.hardware_version_major = soft_hca::wire_version;
     attr.max_eps = plenty;
     attr.max_dto_per_ep = max_depth;

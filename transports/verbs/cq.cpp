@@ -81,6 +81,12 @@ bool make_channel(hca &device, cq &c)
     return fcntl(c.channel->fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
+void clear_wake(int wake)
+{
+    eventfd_t ignored;
+    (void)eventfd_read(wake, &ignored);
+}
+
 bool make_wake(cq &c)
 {
     if constexpr (port_features.cq_wait)
@@ -100,10 +106,8 @@ osd::wait_result sleep_on(int fd, int wake, osd::deadline until, bool &readable)
     readable = ready > 0 && sources[0].revents != 0;
     if (ready < 0)
         return errno == EINTR ? osd::wait_result::interrupted : osd::wait_result::woken;
-    if (sources[1].revents != 0) {
-        eventfd_t ignored;
-        (void)eventfd_read(wake, &ignored);
-    }
+    if (sources[1].revents != 0)
+        clear_wake(wake);
     return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
 }
 
@@ -234,6 +238,14 @@ void notify_cq(cq &c)
 
 osd::wait_result wait_for_cq(cq &c, osd::deadline until)
 {
+    const auto found = [&c] { return c.woken.load(std::memory_order_relaxed) || holds_any(c); };
+    if (c.spin.find(c.device->spin_us, until, found)) {
+        if (c.woken.load()) {
+            clear_wake(c.wake);
+            c.woken.store(false);
+        }
+        return osd::wait_result::woken;
+    }
     if (c.event_left) // or they would pile up, one for each wait that did not sleep
         while (take_cq_event(c)) {
         }
@@ -247,12 +259,14 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
             c.event_left = false;
     }
     c.waiting.store(false);
+    c.woken.store(false); // the caller now looks at whatever it was called for
     return result;
 }
 
 void wake_cq(cq &c)
 {
-    (void)eventfd_write(c.wake, 1);
+    if (!c.woken.exchange(true))
+        (void)eventfd_write(c.wake, 1);
 }
 
 status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)

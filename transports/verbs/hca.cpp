@@ -19,6 +19,11 @@ namespace {
 
 constexpr DAT_UINT32 max_transfer = 0x80000000;
 constexpr std::uint32_t siw_vendor = 0x626d74;
+constexpr std::uint32_t rxe_vendor = 0xffffff;
+/// About what it takes to be woken. With software devices it takes much longer, and both ends have
+/// to look at once for an answer to come in time.
+constexpr std::uint32_t hardware_spin_us = 20;
+constexpr std::uint32_t software_spin_us = 1000;
 /// siw takes a message that arrives together with the answer to its request for an error, and has
 /// no way of telling the peer when it is ready. And it fails a request that it has sent, when the
 /// peer disconnects before it gets round to completing it.
@@ -84,6 +89,10 @@ void note_kind(hca &device)
     device.settle_ms = device.siw ? siw_settle_ms : 0;
     if (device.params.settle_ms != UINT32_MAX)
         device.settle_ms = device.params.settle_ms;
+    const bool software = device.siw || device.limits.vendor_id == rxe_vendor;
+    device.spin_us = software ? software_spin_us : hardware_spin_us;
+    if (device.params.spin_us != UINT32_MAX)
+        device.spin_us = device.params.spin_us;
 }
 
 status open_verbs(hca &device)
@@ -243,6 +252,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.address = reinterpret_cast<const DAT_SOCK_ADDR *>(&device.address);
     attr.hca_name = device.name;
     attr.vendor_name = device.vendor;
+    attr.spin_us = device.spin_us;
     attr.hardware_version_major = limits.hw_ver;
     char *dot = nullptr;
     attr.firmware_version_major = static_cast<DAT_UINT32>(std::strtoul(limits.fw_ver, &dot, 10));

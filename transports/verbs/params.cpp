@@ -13,6 +13,7 @@ constexpr param_option<adapter_params> options[] = {
     {"linger_ms", &adapter_params::linger_ms},
     {"settle_ms", &adapter_params::settle_ms},
     {"family", &adapter_params::family},
+    {"spin_us", &adapter_params::spin_us},
 };
 
 status wrong(const char *text, const char *why)

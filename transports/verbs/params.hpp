@@ -15,6 +15,7 @@ struct adapter_params {
     std::uint32_t connect_retry_ms = 2000;
     std::uint32_t linger_ms = 2000;
     std::uint32_t settle_ms = UINT32_MAX; ///< the device's own
+    std::uint32_t spin_us = UINT32_MAX;   ///< the device's own
 };
 
 /// Reads `text` into `params`; logs what is wrong with it.

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "dapl_chain.hpp"
+#include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
@@ -77,10 +78,12 @@ struct cq : all_link {
     hca *device = nullptr;
     evd *owner = nullptr;
     ibv_comp_channel *channel = nullptr;
-    int wake = -1;                         ///< eventfd that ends cq_wait
-    bool failed = false;                   ///< lost completions, and that was told
-    bool event_left = false;               ///< of the waiter: it armed the CQ and did not sleep
+    int wake = -1;           ///< eventfd that ends cq_wait
+    bool failed = false;     ///< lost completions, and that was told
+    bool event_left = false; ///< of the waiter: it armed the CQ and did not sleep
+    spinner spin;
     std::atomic<bool> waiting{false};      ///< the consumer is inside cq_wait
+    std::atomic<bool> woken{false};        ///< cq_wakeup was called, and `wake` is raised
     std::atomic<bool> notify{false};       ///< a dapl_evd_dto_callback is wanted
     std::atomic<bool> announced{false};    ///< for notify: completions were set aside
     std::atomic<std::uint32_t> unacked{0}; ///< events taken from the channel
@@ -234,6 +237,7 @@ struct hca {
     bool iwarp = false;
     bool siw = false;
     std::uint32_t settle_ms = 0;      ///< an accepting side keeps still for so long
+    std::uint32_t spin_us = 0;        ///< a wait looks for so long before it sleeps
     bool windows = false;             ///< regions are registered so that windows can be bound
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
