@@ -79,13 +79,14 @@ bool cno::look_for_a_while(osd::deadline until)
     });
 }
 
-/// Has the CQs armed that were left out; true when one of them has an event already.
+/// Has the CQs armed that were left out; true when that triggers the CNO, for one of them has an
+/// event already.
 bool cno::arm()
 {
     bool armed = false;
     for (evd *each : recent_)
         armed = (each != nullptr && each->arm_again()) || armed;
-    return armed && look(true);
+    return armed && !triggered_ && look(true);
 }
 
 void cno::note_recent()
@@ -111,11 +112,9 @@ void cno::drop_recent(evd &gone)
     gone.leave_armed();
 }
 
-void cno::stop_looking(evd &at)
+void cno::await_look()
 {
     osd::lock_guard hold(lock_);
-    drop_recent(at);
-    at.mark_without_cq();
 }
 
 status cno::take_trigger(DAT_EVD_HANDLE *triggered_by)
@@ -205,7 +204,7 @@ void cno::modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent)
     {
         osd::lock_guard hold(lock_);
         agent_ = agent;
-        if (!triggered_ && arm()) {
+        if (arm()) {
             std::swap(called, agent_);
             by = to_handle(by_);
         }

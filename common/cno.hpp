@@ -36,8 +36,9 @@ public:
     void modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent) OSD_EXCLUDES(lock_);
     void fill(DAT_CNO_PARAM &out) OSD_EXCLUDES(lock_);
 
-    /// Of an EVD that loses its CQ: nobody looks into that any more.
-    void stop_looking(evd &at) OSD_EXCLUDES(lock_);
+    /// Returns when no look is under way. None that begins later goes into a CQ that an EVD says it
+    /// has not.
+    void await_look() OSD_EXCLUDES(lock_);
     /// An EVD has left: a pending trigger no longer names it. The last one to leave wakes the
     /// waiters.
     void forget(evd &gone) OSD_EXCLUDES(lock_);

@@ -90,10 +90,9 @@ bool evd::replace_posted(event_ring<DAT_EVENT> &with)
 
 void evd::release()
 {
-    const bool had_cq = has_cq();
+    const bool had_cq = (stored_.fetch_or(no_cq) & no_cq) == 0;
     if (cno *looking = notified_cno())
-        looking->stop_looking(*this);
-    mark_without_cq();
+        looking->await_look();
     if (had_cq)
         transport::dapls_ib_cq_free(cq_);
     set_cno(nullptr); // after the last callback that could have triggered it

@@ -77,7 +77,6 @@ public:
     void leave_armed() { unarmed_.store(false); }
     /// False when it was not left unarmed.
     bool arm_again();
-    void mark_without_cq() { stored_.fetch_or(no_cq); }
 
     /// One endpoint more, or less, with these flags completes here.
     void count_choosers(DAT_COMPLETION_FLAGS flags, int change);
