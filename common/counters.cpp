@@ -47,7 +47,7 @@ struct of_adapter<which, call> {
     }
 };
 
-/// Counts a call on the endpoint, and on its adapter.
+/// Counts a call on its endpoint.
 template <DAT_EP_COUNTERS which, auto call>
 struct of_endpoint;
 template <DAT_EP_COUNTERS which, class... Rest, DAT_RETURN (*call)(DAT_HANDLE, Rest...)>
@@ -90,14 +90,6 @@ void count_receive(const DAT_DTO_COMPLETION_EVENT_DATA &done, DAT_EP_COUNTERS wh
     ep_of(done.ep_handle).counters.add(which + 1, done.transfered_length);
 }
 
-void count_extended(const DAT_EVENT &event)
-{
-    const auto &done = event.event_data.dto_completion_event_data;
-    const auto operation = static_cast<DAT_IB_DTOS>(done.operation);
-    if (operation == DAT_IB_DTO_RECV_IMMED)
-        count_receive(done, DCNT_EP_RECV_RDMA_IMM);
-}
-
 /// What a connection event says of the adapter.
 int counter_of(DAT_EVENT_NUMBER number)
 {
@@ -121,12 +113,13 @@ int counter_of(DAT_EVENT_NUMBER number)
 /// The consumer has got an event from `from`.
 void count_event(evd &from, const DAT_EVENT &event)
 {
+    const auto &done = event.event_data.dto_completion_event_data;
     if (event.event_number == DAT_DTO_COMPLETION_EVENT) {
-        const auto &done = event.event_data.dto_completion_event_data;
         if (done.operation == DAT_DTO_RECEIVE)
             count_receive(done, DCNT_EP_RECV);
     } else if (static_cast<int>(event.event_number) == DAT_IB_DTO_EVENT) {
-        count_extended(event);
+        if (static_cast<int>(done.operation) == DAT_IB_DTO_RECV_IMMED)
+            count_receive(done, DCNT_EP_RECV_RDMA_IMM);
     } else if (const int which = counter_of(event.event_number); which >= 0) {
         from.ia->counters.add(static_cast<std::size_t>(which));
     }

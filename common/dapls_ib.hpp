@@ -117,11 +117,11 @@ struct hca_attr {
     DAT_COUNT max_mws = 0;
     DAT_COUNT max_srqs = 0;
     DAT_COUNT max_recv_per_srq = 0;
-    DAT_VLEN max_mr_size = 0;                    ///< bytes
-    DAT_UINT32 max_message_size = 0;             ///< bytes
-    DAT_UINT32 max_rdma_size = 0;                ///< bytes
-    DAT_COUNT max_private_data_size = 0;         ///< bytes, in each direction; DAT wants 64
-    DAT_UINT32 spin_us = 0; ///< microseconds that waits may look for completions before they sleep
+    DAT_VLEN max_mr_size = 0;            ///< bytes
+    DAT_UINT32 max_message_size = 0;     ///< bytes
+    DAT_UINT32 max_rdma_size = 0;        ///< bytes
+    DAT_COUNT max_private_data_size = 0; ///< bytes, in each direction; DAT wants 64
+    DAT_UINT32 spin_us = 0; ///< how long a wait in a CNO polls CQs before it sleeps; 0: not at all
     bool immediate_data = false;                 ///< [immediate_data] this device can
     bool atomics = false;                        ///< [atomics] this device can
     const DAT_NAMED_ATTR *named_attrs = nullptr; ///< shown as provider_specific_attr
@@ -319,10 +319,10 @@ struct dapls_ib : Types {
     //   time per cq.
 
     /// [direct_event] Takes the oldest completion if it is plain and at hand: it is a success
-    /// without immediate data, of what was not posted with post_srq_recv, and hardly anything has
-    /// to be called to get at it. Stores its work request and, of a receive, the bytes received.
-    /// `empty` says what `false` of completion_poll says; that is asked next after `other`. Hot;
-    /// together with completion_poll one thread at a time per cq.
+    /// without immediate data, of what was not posted with post_srq_recv, and no more
+    /// than the device has to be called for it. Stores its work request and, of a receive, the
+    /// bytes received. `empty` says what `false` of completion_poll says; that is asked next after
+    /// `other`. Hot; together with completion_poll one thread at a time per cq.
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &)
     {
         return take_result::other;
