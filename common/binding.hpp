@@ -23,7 +23,7 @@ struct binding {
     /// It has completed, and not as a failure.
     bool done() const
     {
-        return !failed.load(std::memory_order_acquire) && queue->has_retired(sequence);
+        return !failed.load(std::memory_order_acquire) && queue->has_finished(*request, this);
     }
 
     rmr *const of; ///< to name it: it may be gone
@@ -36,7 +36,7 @@ struct binding {
     const DAT_MEM_PRIV_FLAGS privileges;
     DAT_RMR_CONTEXT context = 0;
     work_queue *queue = nullptr; ///< held
-    std::uint32_t sequence = 0;
+    const transport::wr *request = nullptr;
     binding *older = nullptr;
 };
 

@@ -46,8 +46,12 @@
 #endif
 
 /// Raised by one whenever a port has to change. Each port asserts the value it was written for.
-/// Change log: 1 first edition.
-#define DAPLS_IB_VERSION 1
+/// Change log
+///   1  First edition.
+///   2  completion_take answers a take_result, no longer whether it took one. work_request has
+///      before and after in place of sequence: ports that ask which of two was posted first count
+///      for themselves. A `wr` is made once and then used again: what a port leaves in it stays.
+#define DAPLS_IB_VERSION 2
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -171,13 +175,17 @@ struct srq_params {
 /// A posted operation. The common layer fills it before it posts, and owns it again once the
 /// completion was polled; one whose success is suppressed, once anything posted later on the same
 /// queue was polled or the qp is freed. Until then it stays at its address. A port that needs
-/// memory per operation derives its `wr` from this one.
+/// memory per operation derives its `wr` from this one; its constructor runs once, and what the
+/// port then leaves there stays from one operation to the next.
 struct work_request {
     DAT_DTO_COOKIE cookie;
-    work_queue *queue;   ///< where it was posted
-    DAT_UINT32 length;   ///< bytes, sum of the local segments
-    DAT_UINT32 sequence; ///< number in its queue, in post order
-    DAT_DTOS operation;  ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE, _BIND_MW; or extended
+    work_queue *queue; ///< where it was posted
+    /// Those posted before and after it to the same queue: they go round in a ring, in which one is
+    /// always unused. Null for a shared receive.
+    work_request *before;
+    work_request *after;
+    DAT_UINT32 length;  ///< bytes, sum of the local segments
+    DAT_DTOS operation; ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE, _BIND_MW; or extended
 };
 
 /// What an extended operation takes besides its segments.

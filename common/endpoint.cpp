@@ -17,6 +17,7 @@ endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR
       recv_evd_(objects.recv), request_evd_(objects.request), connect_evd_(objects.connect),
       shared_(objects.shared)
 {
+    qp_.holder = this;
     connect_timeout_.ep = failure_.ep = this;
     connect_timeout_.expired = [](timer_record &record) {
         return static_cast<timer &>(record).ep->connect_timed_out();
@@ -70,6 +71,7 @@ status endpoint::attach_qp()
         max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
     if (recv_queue_ != nullptr)
         max_recv_iov_ = static_cast<std::uint32_t>(attr_.max_recv_iov);
+    open_recvs();
     return success;
 }
 
@@ -99,6 +101,7 @@ void endpoint::detach_qp()
     osd::lock_guard no_sends(send_lock_);
     osd::lock_guard no_recvs(recv_lock_);
     max_request_iov_ = max_recv_iov_ = 0;
+    open_recvs_ = &closed_ring;
     quiesce();
     transport::dapls_ib_qp_free(qp_);
     ia->timers.cancel(failure_); // a last upcall may have armed it
@@ -130,6 +133,7 @@ status endpoint::reset_qp()
         trace_queues();
         renew(send_queue_, request_evd_.get(), std::move(sends));
         renew(recv_queue_, recv_evd_.get(), std::move(recvs));
+        open_recvs();
     }
     own_queues(this);
     return answer;
@@ -177,34 +181,33 @@ const char *name_of(DAT_DTOS operation)
 /// What was posted last to a queue that is given up before all of it is known to be done.
 void trace(endpoint &ep, const char *name, const work_queue *queue)
 {
-    constexpr std::uint32_t most = 16;
-    if (queue == nullptr || queue->slots == nullptr || queue->idle())
+    constexpr DAT_COUNT most = 16;
+    if (queue == nullptr || queue->idle())
         return;
-    const std::uint32_t posted = queue->posted.load(std::memory_order_relaxed);
-    const std::uint32_t retired = queue->retired.load(std::memory_order_acquire);
     dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
-             "EP %p: %s: %u posted, %u known to be done; the last:", to_handle(&ep), name, posted,
-             retired);
-    for (std::uint32_t left = std::min({posted, queue->limit, most}); left != 0; --left) {
-        const transport::wr &request = queue->slots[(posted - left) & queue->mask];
-        const bool done = queue->has_retired(request.sequence);
-        dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s %u: %s, %u bytes, cookie 0x%llx, %s",
-                 to_handle(&ep), name, request.sequence, name_of(request.operation), request.length,
-                 static_cast<unsigned long long>(request.cookie.as_64),
-                 done ? "done" : "not known to be done");
+             "EP %p: %s: %llu under way; the last that were posted:", to_handle(&ep), name,
+             static_cast<unsigned long long>(queue->under_way()));
+    const work_request *request = queue->next.load(std::memory_order_relaxed);
+    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left)
+        request = request->before;
+    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left) {
+        if (request->operation != never_posted)
+            dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
+                     to_handle(&ep), name_of(request->operation), request->length,
+                     static_cast<unsigned long long>(request->cookie.as_64),
+                     queue->is_under_way(*request) ? "not known to be done" : "done");
+        request = request->after;
     }
 }
 
-/// Counts only: the thread that posts may be at work on the requests themselves.
-void trace_counts(endpoint &ep, const char *name, const work_queue *queue, const evd &there)
+/// A count only: the thread that posts may be at work on the requests themselves.
+void trace_count(endpoint &ep, const char *name, const work_queue *queue, const evd &there)
 {
     if (queue->idle())
         return;
-    const std::uint32_t retired = queue->retired.load(std::memory_order_acquire);
-    const std::uint32_t posted = queue->posted.load(std::memory_order_relaxed);
-    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
-             "a wait on EVD %p expired; EP %p: %s: %u posted, %u known to be done",
-             static_cast<const void *>(&there), to_handle(&ep), name, posted, retired);
+    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "a wait on EVD %p expired; EP %p: %s: %llu under way",
+             static_cast<const void *>(&there), to_handle(&ep), name,
+             static_cast<unsigned long long>(queue->under_way()));
 }
 
 } // namespace
@@ -214,12 +217,12 @@ void endpoint::trace_unfinished(const evd &there)
 {
     if (send_lock_.try_lock()) {
         if (send_queue_ != nullptr && request_evd_.get() == &there)
-            trace_counts(*this, "requests", send_queue_, there);
+            trace_count(*this, "requests", send_queue_, there);
         send_lock_.unlock();
     }
     if (recv_lock_.try_lock()) {
         if (recv_queue_ != nullptr && recv_evd_.get() == &there)
-            trace_counts(*this, "receives", recv_queue_, there);
+            trace_count(*this, "receives", recv_queue_, there);
         recv_lock_.unlock();
     }
 }
@@ -229,7 +232,7 @@ bool endpoint::prepare(spare_queue &spare, const work_queue *queue)
 {
     if (queue == nullptr || queue->idle())
         return true;
-    spare.reset(work_queue::create(nullptr, static_cast<DAT_COUNT>(queue->limit)));
+    spare.reset(work_queue::create(nullptr, queue->limit()));
     return spare != nullptr;
 }
 
@@ -266,32 +269,31 @@ status endpoint::post_bind(binding &posted, transport::mw &window, const pz &zon
                            DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     osd::lock_guard hold(send_lock_);
-    if (const status checked = check_request<false>(0, nullptr, nullptr, flags, 8); !checked.ok())
+    const status checked = check_request(false, 0, nullptr, nullptr, flags, 8);
+    if (!checked.ok())
         return checked;
     if (zone_.get() != &zone)
         return status::error(DAT_PROTECTION_VIOLATION);
     if (!request_evd_ || !request_evd_->takes(DAT_EVD_RMR_BIND_FLAG))
         return invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST);
-    transport::wr *wr = send_queue_->make_room_for_bindings()
-                            ? next_request(0, DAT_DTO_BIND_MW, 0, cookie)
-                            : nullptr;
+    transport::wr *wr =
+        send_queue_->make_room_for_bindings() ? next_request(DAT_DTO_BIND_MW, 0, cookie) : nullptr;
     if (wr == nullptr)
         return out_of_memory;
     posted.queue = send_queue_;
-    posted.sequence = wr->sequence;
+    posted.request = wr;
     send_queue_->hold();
-    send_queue_->note_binding(wr->sequence, &posted);
+    send_queue_->note_binding(*wr, &posted);
     const mw_params what{posted.part.virtual_address, posted.part.segment_length,
                          posted.privileges};
     transport::mr *region = posted.region ? &posted.region->mr : nullptr;
     const status answer =
-        settle(*send_queue_,
-               transport::dapls_ib_mw_bind(qp_, *wr, window, region, what, flags, posted.context));
-    if (!answer.ok()) {
-        (void)send_queue_->take_binding(wr->sequence);
-        send_queue_->let_go();
-    }
-    return answer;
+        transport::dapls_ib_mw_bind(qp_, *wr, window, region, what, flags, posted.context);
+    if (answer.ok())
+        return success;
+    (void)send_queue_->take_binding(*wr);
+    send_queue_->let_go();
+    return status(refused_request(qp_, answer));
 }
 
 // -------------------------------------------------------------------------------------- states
@@ -329,13 +331,40 @@ status endpoint::unfit_for_recvs_or(status seen) const
     return unfit_or(seen);
 }
 
-status endpoint::post_recv_none_or_many(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                        DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+/// The ring that a receive goes to, if all is well.
+void endpoint::open_recvs()
 {
-    return post_recv_segments(segments, local, cookie, flags);
+    open_recvs_ = max_recv_iov_ != 0 && !shared_ ? recv_queue_ : &closed_ring;
 }
 
-DAT_UINT64 sum_of_lengths(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+/// A request on its way finds its ring here or there.
+void endpoint::set_state(DAT_EP_STATE next)
+{
+    const bool open = next == DAT_EP_STATE_CONNECTED && max_request_iov_ != 0;
+    open_sends_.store(open ? send_queue_ : &closed_ring, std::memory_order_release);
+    state_.store(next, std::memory_order_release);
+}
+
+/// What is wrong with a request, by the positions in the DAT calls: segments 2, local 3, remote 5
+/// for RDMA, flags last.
+status endpoint::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                               const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
+                               int flags_position)
+{
+    if (static_cast<std::uint32_t>(segments) > max_request_iov_)
+        return unfit_or(invalid_parameter(2));
+    if (local == nullptr && segments != 0)
+        return invalid_parameter(3);
+    if (rdma && remote == nullptr)
+        return invalid_parameter(5);
+    if (has_unknown_flags(flags, request_flags))
+        return invalid_parameter(flags_position);
+    const DAT_EP_STATE now = state();
+    const bool fit = now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp_);
+    return fit ? success : state_error();
+}
+
+DAT_UINT64 total_length(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
     DAT_UINT64 total = 0;
     for (DAT_COUNT i = 0; i < segments; ++i)
@@ -343,12 +372,78 @@ DAT_UINT64 sum_of_lengths(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
     return total;
 }
 
+/// A filled work request, or null when as many as there are have been posted.
+transport::wr *endpoint::next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie)
+{
+    transport::wr *request = send_queue_ == nullptr ? nullptr : send_queue_->take_slowly();
+    if (request != nullptr)
+        fill(*request, operation, length, cookie);
+    return request;
+}
+
+/// What the port said of a request; it is free again.
+DAT_RETURN endpoint::refused_request(owned_qp &q, status answer)
+{
+    q.holder->send_queue_->put_back();
+    return answer.code();
+}
+
+DAT_RETURN endpoint::refused_recv(owned_qp &q, status answer)
+{
+    q.holder->recv_queue_->put_back();
+    return answer.code();
+}
+
+template <DAT_DTOS operation>
+DAT_RETURN endpoint::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                 const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                                 DAT_COMPLETION_FLAGS flags)
+{
+    constexpr bool rdma = operation != DAT_DTO_SEND;
+    const status checked = check_request(rdma, segments, local, remote, flags, rdma ? 6 : 5);
+    if (!checked.ok())
+        return checked.code();
+    const DAT_UINT64 length = total_length(segments, local);
+    if (length > UINT32_MAX || !fits<operation>(length, remote))
+        return status::error(DAT_LENGTH_ERROR).code();
+    transport::wr *request = next_request(operation, length, cookie);
+    if (request == nullptr)
+        return out_of_memory.code();
+    return post_filled<operation>(*request, segments, local, remote, flags);
+}
+
+#define POSTS_SLOWLY(operation)                                                                    \
+    template DAT_RETURN endpoint::post_slowly<operation>(DAT_COUNT, const DAT_LMR_TRIPLET *,       \
+                                                         const DAT_RMR_TRIPLET *, DAT_DTO_COOKIE,  \
+                                                         DAT_COMPLETION_FLAGS);
+POSTS_SLOWLY(DAT_DTO_SEND)
+POSTS_SLOWLY(DAT_DTO_RDMA_WRITE)
+POSTS_SLOWLY(DAT_DTO_RDMA_READ)
+#undef POSTS_SLOWLY
+
+DAT_RETURN endpoint::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                      DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    if (static_cast<std::uint32_t>(segments) > max_recv_iov_)
+        return unfit_for_recvs_or(invalid_parameter(2)).code();
+    if (local == nullptr && segments != 0)
+        return invalid_parameter(3).code();
+    if (has_unknown_flags(flags, recv_flags))
+        return invalid_parameter(5).code();
+    transport::wr *request = recv_queue_ == nullptr ? nullptr : recv_queue_->take_slowly();
+    if (request == nullptr)
+        return unfit_for_recvs_or(out_of_memory).code();
+    request->cookie = cookie;
+    request->operation = DAT_DTO_RECEIVE;
+    return post_filled_recv(*request, segments, local);
+}
+
 bool endpoint::change_state(DAT_EP_STATE from, DAT_EP_STATE to)
 {
     osd::lock_guard hold(lock_);
     if (state() != from)
         return false;
-    state_.store(to, std::memory_order_release);
+    set_state(to);
     return true;
 }
 
@@ -403,7 +498,7 @@ status endpoint::begin_connect(const connect_request &wanted, news &outcome)
         note_peer(wanted.address, wanted.qualifier);
         if (!peer_known_)
             return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED);
-        state_.store(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, std::memory_order_release);
+        set_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     }
     const osd::deadline until = deadline_of(wanted.timeout_us);
     const connect_params params{wanted.address, wanted.qualifier, wanted.timeout_us, wanted.data};
@@ -479,7 +574,7 @@ status endpoint::accept(cr &request, const private_data &data)
     {
         osd::lock_guard state_hold(lock_);
         note_peer(request.peer.get(), request.peer_port);
-        state_.store(DAT_EP_STATE_COMPLETION_PENDING, std::memory_order_release);
+        set_state(DAT_EP_STATE_COMPLETION_PENDING);
     }
     const status accepted = transport::dapls_ib_accept_connection(request.port_cr, qp_, data);
     if (!accepted.ok())
@@ -505,7 +600,7 @@ status endpoint::part(DAT_CLOSE_FLAGS how, news &outcome)
         osd::lock_guard state_hold(lock_);
         before = state();
         if (before == DAT_EP_STATE_CONNECTED)
-            state_.store(DAT_EP_STATE_DISCONNECT_PENDING, std::memory_order_release);
+            set_state(DAT_EP_STATE_DISCONNECT_PENDING);
     }
     switch (before) {
     case DAT_EP_STATE_UNCONNECTED:
@@ -554,7 +649,7 @@ status endpoint::reset()
         return clean;
     osd::lock_guard state_hold(lock_);
     peer_known_ = false;
-    state_.store(DAT_EP_STATE_UNCONNECTED, std::memory_order_release);
+    set_state(DAT_EP_STATE_UNCONNECTED);
     return success;
 }
 
@@ -563,7 +658,7 @@ void endpoint::shut_down()
     osd::lock_guard hold(control_);
     {
         osd::lock_guard state_hold(lock_);
-        state_.store(DAT_EP_STATE_DISCONNECTED, std::memory_order_release);
+        set_state(DAT_EP_STATE_DISCONNECTED);
     }
     detach_qp();
 }
@@ -606,7 +701,7 @@ bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &dat
         return false;
     if (data.size != 0)
         std::memcpy(peer_data_, data.bytes, std::min(data.size, sizeof peer_data_));
-    state_.store(next, std::memory_order_release);
+    set_state(next);
     return true;
 }
 

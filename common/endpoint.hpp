@@ -90,18 +90,19 @@ public:
 
     // --- posting ---
 
+    // They return the bare code, as evd::dequeue does.
     template <class Safety, DAT_DTOS operation>
-    status post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                        const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                        DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+    DAT_RETURN post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                            const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                            DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+    template <class Safety>
+    DAT_RETURN post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
+                         DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
     template <class Safety>
     status post_extended(const extended_request &wanted) OSD_UNCHECKED;
     /// Notes in `posted` where it went.
     status post_bind(binding &posted, transport::mw &window, const pz &zone, DAT_RMR_COOKIE cookie,
                      DAT_COMPLETION_FLAGS flags);
-    template <class Safety>
-    status post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
-                     DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
 
     // --- from below ---
 
@@ -112,6 +113,9 @@ public:
     void operation_failed() OSD_EXCLUDES(lock_);
 
 private:
+    struct owned_qp : transport::qp {
+        endpoint *holder;
+    };
     struct news;
     bool note(DAT_EVENT_NUMBER event, const private_data &data, news &made) OSD_EXCLUDES(lock_);
     bool end_from_above(DAT_EVENT_NUMBER event, news &made) OSD_EXCLUDES(lock_);
@@ -145,37 +149,42 @@ private:
     void count_choosers(int change);
     void note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
     void start_timer(osd::deadline until);
-    template <bool rdma>
-    status check_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+    void set_state(DAT_EP_STATE next) OSD_REQUIRES(lock_);
+    void open_recvs();
+    status check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                          const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
                          int flags_position);
-    transport::wr *next_request(DAT_COUNT segments, DAT_DTOS operation, DAT_UINT64 length,
-                                DAT_DTO_COOKIE cookie);
     template <DAT_DTOS operation>
-    status post_segments(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                         const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                         DAT_COMPLETION_FLAGS flags);
-    status post_recv_segments(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                              DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags);
-    status post_recv_none_or_many(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                  DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
+    DAT_RETURN post_filled(transport::wr &request, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                           const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags);
+    DAT_RETURN post_filled_recv(transport::wr &request, DAT_COUNT segments,
+                                const DAT_LMR_TRIPLET *local);
     template <DAT_DTOS operation>
-    status post_none_or_many(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                             const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                             DAT_COMPLETION_FLAGS flags);
-    static status settle(work_queue &queue, status posted);
+    DAT_RETURN post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                           const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                           DAT_COMPLETION_FLAGS flags) OSD_COLD;
+    DAT_RETURN post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
+    static void fill(transport::wr &request, DAT_DTOS operation, DAT_UINT64 length,
+                     DAT_DTO_COOKIE cookie);
+    transport::wr *next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie);
+    static DAT_RETURN refused_request(owned_qp &q, status answer) OSD_COLD;
+    static DAT_RETURN refused_recv(owned_qp &q, status answer) OSD_COLD;
     status unfit_or(status seen) const OSD_COLD;
     status unfit_for_recvs_or(status seen) const OSD_COLD;
     status alloc_qp();
     void last_receive_taken();
 
     // What posting reads comes first.
+    /// The queue of requests while connected, otherwise closed.
+    std::atomic<post_ring *> open_sends_{&closed_ring};
+    post_ring *open_recvs_ = &closed_ring; ///< that of receives, if there is one
+    owned_qp qp_;
     std::atomic<DAT_EP_STATE> state_;
     work_queue *send_queue_ = nullptr;
     work_queue *recv_queue_ = nullptr;
     std::uint32_t max_request_iov_ = 0;
     std::uint32_t max_recv_iov_ = 0;
-    transport::qp qp_;
     bool has_qp_ = false;
 
     osd::mutex send_lock_;
@@ -217,99 +226,106 @@ inline constexpr unsigned request_flags =
 inline constexpr unsigned recv_flags =
     DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
-DAT_UINT64 sum_of_lengths(DAT_COUNT segments, const DAT_LMR_TRIPLET *local) OSD_COLD;
-
-OSD_ALWAYS_INLINE DAT_UINT64 total_length(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+inline bool has_unknown_flags(DAT_COMPLETION_FLAGS flags, unsigned known)
 {
-    return segments == 1 ? local->segment_length : sum_of_lengths(segments, local);
+    return (static_cast<unsigned>(flags) & ~known) != 0;
 }
 
-/// What is wrong with a request, by the positions in the DAT calls: segments 2, local 3, remote 5
-/// for RDMA, flags last.
-template <bool rdma>
-OSD_ALWAYS_INLINE status endpoint::check_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                                 const DAT_RMR_TRIPLET *remote,
-                                                 DAT_COMPLETION_FLAGS flags, int flags_position)
+OSD_ALWAYS_INLINE void endpoint::fill(transport::wr &request, DAT_DTOS operation, DAT_UINT64 length,
+                                      DAT_DTO_COOKIE cookie)
 {
-    if (static_cast<std::uint32_t>(segments) > max_request_iov_) [[unlikely]]
-        return unfit_or(invalid_parameter(2));
-    if (local == nullptr && segments != 0) [[unlikely]]
-        return invalid_parameter(3);
-    if (rdma && remote == nullptr) [[unlikely]]
-        return invalid_parameter(5);
-    if ((static_cast<unsigned>(flags) & ~request_flags) != 0) [[unlikely]]
-        return invalid_parameter(flags_position);
-    const DAT_EP_STATE now = state_.load(std::memory_order_acquire);
-    if (now != DAT_EP_STATE_CONNECTED) [[unlikely]] {
-        if (now != DAT_EP_STATE_DISCONNECTED || !has_qp_)
-            return state_error();
-    }
-    return success;
-}
-
-/// A filled work request, or null when as many as there are have been posted.
-OSD_ALWAYS_INLINE transport::wr *endpoint::next_request(DAT_COUNT segments, DAT_DTOS operation,
-                                                        DAT_UINT64 length, DAT_DTO_COOKIE cookie)
-{
-    if (segments == 0 && send_queue_ == nullptr) // without a queue, max_request_iov_ is 0
-        return nullptr;
-    transport::wr *wr = send_queue_->take();
-    if (wr == nullptr) [[unlikely]]
-        return nullptr;
-    wr->cookie = cookie;
-    wr->length = static_cast<DAT_UINT32>(length);
-    wr->operation = operation;
-    return wr;
-}
-
-/// What the port said of a work request; one that it refused is free again.
-OSD_ALWAYS_INLINE status endpoint::settle(work_queue &queue, status posted)
-{
-    if (!posted.ok()) [[unlikely]]
-        queue.put_back();
-    return posted;
+    request.cookie = cookie;
+    request.length = static_cast<DAT_UINT32>(length);
+    request.operation = operation;
 }
 
 template <DAT_DTOS operation>
-OSD_ALWAYS_INLINE status endpoint::post_segments(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                                 const DAT_RMR_TRIPLET *remote,
-                                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+OSD_ALWAYS_INLINE DAT_RETURN endpoint::post_filled(transport::wr &request, DAT_COUNT segments,
+                                                   const DAT_LMR_TRIPLET *local,
+                                                   const DAT_RMR_TRIPLET *remote,
+                                                   DAT_COMPLETION_FLAGS flags)
 {
-    constexpr bool rdma = operation != DAT_DTO_SEND;
-    const status checked = check_request<rdma>(segments, local, remote, flags, rdma ? 6 : 5);
-    if (!checked.ok()) [[unlikely]]
-        return checked;
-    const DAT_UINT64 length = total_length(segments, local);
-    const DAT_UINT64 most = operation == DAT_DTO_RDMA_WRITE ? remote->segment_length : 0xffffffff;
-    const DAT_UINT64 least = operation == DAT_DTO_RDMA_READ ? remote->segment_length : 0;
-    if (length > most || length < least) [[unlikely]]
-        return status::error(DAT_LENGTH_ERROR);
-    transport::wr *wr = next_request(segments, operation, length, cookie);
-    if (wr == nullptr) [[unlikely]]
-        return out_of_memory;
-    return settle(*send_queue_, transport::dapls_ib_post_send(qp_, *wr, segments, local,
-                                                              rdma ? remote : nullptr, flags));
+    owned_qp *q = &qp_;
+    OSD_OPAQUE(q); // all that is needed behind the call, not `this` as well
+    const status answer = transport::dapls_ib_post_send(
+        *q, request, segments, local, operation == DAT_DTO_SEND ? nullptr : remote, flags);
+    if (!answer.ok()) [[unlikely]]
+        return refused_request(*q, answer);
+    return fresh_success();
+}
+
+OSD_ALWAYS_INLINE DAT_RETURN endpoint::post_filled_recv(transport::wr &request, DAT_COUNT segments,
+                                                        const DAT_LMR_TRIPLET *local)
+{
+    owned_qp *q = &qp_;
+    OSD_OPAQUE(q);
+    const status answer = transport::dapls_ib_post_recv(*q, request, segments, local);
+    if (!answer.ok()) [[unlikely]]
+        return refused_recv(*q, answer);
+    return fresh_success();
+}
+
+/// Whether an RDMA operation of this length stays within what the consumer says of the other side.
+template <DAT_DTOS operation>
+OSD_ALWAYS_INLINE bool fits(DAT_UINT64 length, const DAT_RMR_TRIPLET *remote)
+{
+    if (operation == DAT_DTO_RDMA_WRITE)
+        return length <= remote->segment_length;
+    return operation != DAT_DTO_RDMA_READ || length >= remote->segment_length;
 }
 
 template <DAT_DTOS operation>
-OSD_COLD status endpoint::post_none_or_many(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                            const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                                            DAT_COMPLETION_FLAGS flags)
+OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
 {
-    return post_segments<operation>(segments, local, remote, cookie, flags);
+    if (segments != 1)
+        return false;
+    OSD_BRANCHES_APART;
+    if (local == nullptr)
+        return false;
+    OSD_BRANCHES_APART;
+    if ((operation == DAT_DTO_RDMA_WRITE || operation == DAT_DTO_RDMA_READ) && remote == nullptr)
+        return false;
+    OSD_BRANCHES_APART;
+    return !has_unknown_flags(flags, operation == DAT_DTO_RECEIVE ? recv_flags : request_flags) &&
+           fits<operation>(local->segment_length, remote);
 }
 
-/// One segment is what nearly everybody posts: that way is compiled apart.
+/// One segment on a connection, with nothing wrong: that is what nearly everybody posts. Whatever
+/// else there may be is found by those that post slowly.
 template <class Safety, DAT_DTOS operation>
-OSD_ALWAYS_INLINE status endpoint::post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                                const DAT_RMR_TRIPLET *remote,
-                                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+OSD_ALWAYS_INLINE DAT_RETURN endpoint::post_request(DAT_COUNT segments,
+                                                    const DAT_LMR_TRIPLET *local,
+                                                    const DAT_RMR_TRIPLET *remote,
+                                                    DAT_DTO_COOKIE cookie,
+                                                    DAT_COMPLETION_FLAGS flags)
 {
     post_guard<Safety> hold(send_lock_);
-    if (segments != 1) [[unlikely]]
-        return post_none_or_many<operation>(segments, local, remote, cookie, flags);
-    return post_segments<operation>(1, local, remote, cookie, flags);
+    if (!is_usual<operation>(segments, local, remote, flags)) [[unlikely]]
+        return post_slowly<operation>(segments, local, remote, cookie, flags);
+    const DAT_UINT32 length = local->segment_length; // not to be read again behind a store
+    transport::wr *request;
+    if (!open_sends_.load(std::memory_order_acquire)->take(request)) [[unlikely]]
+        return post_slowly<operation>(segments, local, remote, cookie, flags);
+    fill(*request, operation, length, cookie);
+    return post_filled<operation>(*request, 1, local, remote, flags);
 }
+
+template <class Safety>
+OSD_ALWAYS_INLINE DAT_RETURN endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    post_guard<Safety> hold(recv_lock_);
+    transport::wr *request;
+    if (!is_usual<DAT_DTO_RECEIVE>(segments, local, nullptr, flags) || !open_recvs_->take(request))
+        [[unlikely]]
+        return post_recv_slowly(segments, local, cookie, flags);
+    request->cookie = cookie;
+    request->operation = DAT_DTO_RECEIVE;
+    return post_filled_recv(*request, 1, local);
+}
+
+DAT_UINT64 total_length(DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
 
 /// Atomics take one local segment of the size of their word, and a word that is aligned.
 template <class Safety>
@@ -318,8 +334,8 @@ status endpoint::post_extended(const extended_request &wanted)
     constexpr DAT_UINT64 word = sizeof(DAT_UINT64);
     const bool write = wanted.operation == DAT_IB_DTO_RDMA_WRITE_IMMED;
     post_guard<Safety> hold(send_lock_);
-    const status checked = check_request<true>(wanted.segments, wanted.local, wanted.remote,
-                                               wanted.flags, write ? 7 : 6);
+    const status checked = check_request(true, wanted.segments, wanted.local, wanted.remote,
+                                         wanted.flags, write ? 7 : 6);
     if (!checked.ok())
         return checked;
     const DAT_UINT64 length = total_length(wanted.segments, wanted.local);
@@ -328,45 +344,13 @@ status endpoint::post_extended(const extended_request &wanted)
         return status::error(DAT_LENGTH_ERROR);
     if (!write && wanted.remote->virtual_address % word != 0)
         return invalid_parameter(5);
-    transport::wr *wr = next_request(wanted.segments, static_cast<DAT_DTOS>(wanted.operation),
-                                     length, wanted.cookie);
+    transport::wr *wr =
+        next_request(static_cast<DAT_DTOS>(wanted.operation), length, wanted.cookie);
     if (wr == nullptr)
         return out_of_memory;
-    return settle(*send_queue_,
-                  transport::dapls_ib_post_extended(qp_, *wr, wanted.segments, wanted.local,
-                                                    wanted.remote, wanted.operands, wanted.flags));
-}
-
-OSD_ALWAYS_INLINE status endpoint::post_recv_segments(DAT_COUNT segments,
-                                                      const DAT_LMR_TRIPLET *local,
-                                                      DAT_DTO_COOKIE cookie,
-                                                      DAT_COMPLETION_FLAGS flags)
-{
-    if (static_cast<std::uint32_t>(segments) > max_recv_iov_) [[unlikely]]
-        return unfit_for_recvs_or(invalid_parameter(2));
-    if (local == nullptr && segments != 0) [[unlikely]]
-        return invalid_parameter(3);
-    if ((static_cast<unsigned>(flags) & ~recv_flags) != 0) [[unlikely]]
-        return invalid_parameter(5);
-
-    if (segments == 0 && recv_queue_ == nullptr) // without a queue, max_recv_iov_ is 0
-        return unfit_for_recvs_or(out_of_memory);
-    transport::wr *wr = recv_queue_->take();
-    if (wr == nullptr) [[unlikely]]
-        return unfit_for_recvs_or(out_of_memory);
-    wr->cookie = cookie;
-    wr->operation = DAT_DTO_RECEIVE;
-    return settle(*recv_queue_, transport::dapls_ib_post_recv(qp_, *wr, segments, local));
-}
-
-template <class Safety>
-OSD_ALWAYS_INLINE status endpoint::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    post_guard<Safety> hold(recv_lock_);
-    if (segments != 1) [[unlikely]]
-        return post_recv_none_or_many(segments, local, cookie, flags);
-    return post_recv_segments(1, local, cookie, flags);
+    const status answer = transport::dapls_ib_post_extended(
+        qp_, *wr, wanted.segments, wanted.local, wanted.remote, wanted.operands, wanted.flags);
+    return answer.ok() ? success : status(refused_request(qp_, answer));
 }
 
 } // namespace dapl::DAPL_TRANSPORT

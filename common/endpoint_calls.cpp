@@ -373,7 +373,7 @@ DAT_RETURN dapl_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_T
     endpoint *ep = from_dispatched<endpoint>(handle);
     if (ep == nullptr) [[unlikely]]
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    return ep->post_request<Safety, DAT_DTO_SEND>(segments, local, nullptr, cookie, flags).code();
+    return ep->post_request<Safety, DAT_DTO_SEND>(segments, local, nullptr, cookie, flags);
 }
 
 template <class Safety>
@@ -383,7 +383,7 @@ DAT_RETURN dapl_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_T
     endpoint *ep = from_dispatched<endpoint>(handle);
     if (ep == nullptr) [[unlikely]]
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    return ep->post_recv<Safety>(segments, local, cookie, flags).code();
+    return ep->post_recv<Safety>(segments, local, cookie, flags);
 }
 
 template <class Safety>
@@ -394,8 +394,7 @@ DAT_RETURN dapl_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_
     endpoint *ep = from_dispatched<endpoint>(handle);
     if (ep == nullptr) [[unlikely]]
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    return ep->post_request<Safety, DAT_DTO_RDMA_READ>(segments, local, remote, cookie, flags)
-        .code();
+    return ep->post_request<Safety, DAT_DTO_RDMA_READ>(segments, local, remote, cookie, flags);
 }
 
 template <class Safety>
@@ -406,8 +405,7 @@ DAT_RETURN dapl_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT
     endpoint *ep = from_dispatched<endpoint>(handle);
     if (ep == nullptr) [[unlikely]]
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    return ep->post_request<Safety, DAT_DTO_RDMA_WRITE>(segments, local, remote, cookie, flags)
-        .code();
+    return ep->post_request<Safety, DAT_DTO_RDMA_WRITE>(segments, local, remote, cookie, flags);
 }
 
 #define POSTS(Safety)                                                                              \

@@ -132,7 +132,7 @@ bool evd::take_stored(DAT_EVENT &event)
 
 bool evd::take(DAT_EVENT &event)
 {
-    if ((stored_.load() & ~rearm) != 0)
+    if ((stored_.load() & ~(rearm | orphaned)) != 0)
         return take_stored(event);
     return take_completion(event);
 }
@@ -143,7 +143,7 @@ bool evd::take_completion(DAT_EVENT &event)
     while (transport::dapls_ib_completion_poll(cq_, done))
         if (convert(done, event))
             return true;
-    if (orphans_.load(std::memory_order_acquire) == nullptr)
+    if ((stored_.load() & orphaned) == 0)
         return false;
     drop_orphans();
     return take_stored(event);
@@ -151,7 +151,7 @@ bool evd::take_completion(DAT_EVENT &event)
 
 DAT_RETURN evd::dequeue_contended(DAT_EVENT &event)
 {
-    if (!contend(claim::dequeuing))
+    if (!contend(taking))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER).code();
     return dequeue_claimed(event);
 }
@@ -174,7 +174,7 @@ DAT_RETURN evd::dequeue_rest(DAT_EVENT &event)
     completion done;
     if (transport::dapls_ib_completion_poll(cq_, done))
         return dequeue_found(done, event);
-    return dequeue_nothing(event);
+    return dequeue_nothing();
 }
 
 DAT_RETURN evd::dequeue_found(const completion &done, DAT_EVENT &event)
@@ -188,15 +188,6 @@ DAT_RETURN evd::dequeue_found(const completion &done, DAT_EVENT &event)
 DAT_RETURN evd::dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event)
 {
     return dequeue_found({done, length, DAT_DTO_SUCCESS, false, 0, nullptr}, event);
-}
-
-/// The same with orphans about.
-DAT_RETURN evd::dequeue_orphaned(DAT_EVENT &event)
-{
-    drop_orphans();
-    const bool taken = take_stored(event);
-    give_up_claim();
-    return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
 }
 
 bool evd::convert(const completion &done, DAT_EVENT &event)
@@ -218,7 +209,7 @@ work_queue *evd::queue_of(const completion &done)
 void evd::retire(const completion &done)
 {
     if (claims.memory_windows && done.wr->operation == DAT_DTO_BIND_MW) {
-        binding *bound = done.wr->queue->take_binding(done.wr->sequence);
+        binding *bound = done.wr->queue->take_binding(*done.wr);
         if (done.status != DAT_DTO_SUCCESS)
             bound->failed.store(true, std::memory_order_release);
         bound->let_go();
@@ -260,7 +251,7 @@ void evd::take_staged(std::uint32_t position, completion &done)
 /// Counts what is there, moving completions to staged_ until `wanted` is reached.
 DAT_COUNT evd::count_up_to(DAT_COUNT wanted)
 {
-    if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
+    if ((stored_.load() & orphaned) != 0) [[unlikely]]
         drop_staged_orphans();
     completion done;
     while (stored() < wanted && has_cq() && staged_.room() != 0 &&
@@ -284,7 +275,7 @@ void evd::stage(const completion &done)
 /// All that is there, where it is likely that nothing is.
 OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest()
 {
-    if (stored_.load() != 0 || orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
+    if (stored_.load() != 0) [[unlikely]]
         return count_up_to(INT_MAX);
     completion done;
     if (!transport::dapls_ib_completion_poll(cq_, done)) [[likely]]
@@ -346,7 +337,7 @@ void tell_of_bind(const completion &done, DAT_EVENT &event)
 {
     event.event_number = DAT_RMR_BIND_COMPLETION_EVENT;
     auto &bound = event.event_data.rmr_completion_event_data;
-    bound.rmr_handle = to_handle(done.wr->queue->binding_at(done.wr->sequence)->of);
+    bound.rmr_handle = to_handle(done.wr->queue->binding_at(*done.wr)->of);
     bound.user_cookie = done.wr->cookie;
     bound.status = done.status;
 }
@@ -392,13 +383,16 @@ void evd::adopt(work_queue *orphan)
     while (!orphans_.compare_exchange_weak(orphan->next_orphan, orphan, std::memory_order_release,
                                            std::memory_order_relaxed)) {
     }
+    stored_.fetch_or(orphaned);
 }
 
 /// The CQ ran empty with orphans about. Those that were here before the CQ is found empty once
 /// more have no completion left in it.
 void evd::drop_orphans()
 {
+    stored_.fetch_and(~orphaned); // first: who adopts one now says so behind that
     work_queue *list = orphans_.exchange(nullptr, std::memory_order_acquire);
+    drop_staged_orphans();
     (void)count_up_to(INT_MAX);
     const bool drained = staged_.room() != 0;
     while (list != nullptr) {
@@ -545,7 +539,7 @@ bool evd::stage_more()
 {
     const std::uint32_t before = staged_.tail();
     (void)count_up_to(INT_MAX);
-    if (staged_.empty() && orphans_.load(std::memory_order_acquire) != nullptr)
+    if (staged_.empty() && (stored_.load() & orphaned) != 0)
         drop_orphans();
     return staged_.tail() != before;
 }
@@ -553,16 +547,21 @@ bool evd::stage_more()
 // ------------------------------------------------------------------------------------ waiting
 
 /// Only a waiter keeps others out; a dequeue is a few instructions long.
-bool evd::contend(claim wanted)
+bool evd::contend(std::uint32_t wanted)
 {
-    for (claim seen = claim::free; !claim_.compare_exchange_weak(seen, wanted);
-         seen = claim::free) {
-        if (seen == claim::waiting)
+    for (std::uint32_t seen = 0; !claim_.compare_exchange_weak(seen, wanted); seen = 0) {
+        if ((seen & waiting) != 0)
             return false;
-        if (seen == claim::dequeuing)
+        if (seen != 0)
             osd::yield();
     }
     return true;
+}
+
+inline bool evd::try_claim_for_wait()
+{
+    std::uint32_t seen = 0;
+    return claim_.compare_exchange_strong(seen, taking | waiting);
 }
 
 /// An adapter that closes waits until we are out: `users` says that we are in.
@@ -570,7 +569,7 @@ OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, 
                                    DAT_COUNT &nmore)
 {
     users.fetch_add(1, std::memory_order_relaxed);
-    if (!try_claim(claim::waiting)) [[unlikely]]
+    if (!try_claim_for_wait()) [[unlikely]]
         return wait_contended(timeout_us, threshold, event, nmore);
     if (threshold != 1 || !take_at_once(event))
         return wait_slowly(timeout_us, threshold, event, nmore);
@@ -581,7 +580,7 @@ OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, 
 status evd::wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                            DAT_COUNT &nmore)
 {
-    if (contend(claim::waiting))
+    if (contend(taking | waiting))
         return wait_slowly(timeout_us, threshold, event, nmore);
     users.fetch_sub(1, std::memory_order_release);
     return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
@@ -741,7 +740,7 @@ bool evd::store(const DAT_EVENT &event)
 
 void evd::notify()
 {
-    if (claim_.load() == claim::waiting) {
+    if ((claim_.load() & waiting) != 0) {
         wake();
         return;
     }
@@ -777,7 +776,7 @@ void evd::completion_arrived()
 /// True also when somebody takes events just now.
 bool evd::has_events()
 {
-    if (stored() != 0 || !try_claim(claim::dequeuing))
+    if (stored() != 0 || !try_claim())
         return true;
     const bool any = count_up_to(1) != 0;
     give_up_claim();
@@ -786,10 +785,10 @@ bool evd::has_events()
 
 bool evd::has_news_for(const cno &who, bool if_busy)
 {
-    const bool told = (stored_.load() & ~ordered) != 0;
+    const bool told = (stored_.load() & ~(ordered | orphaned)) != 0;
     if (told || notified_cno() != &who || !enabled_.load(std::memory_order_acquire) || has_waiter())
         return false;
-    if (!try_claim(claim::dequeuing))
+    if (!try_claim())
         return if_busy;
     const bool any = count_up_to(1) != 0;
     if (any)

@@ -47,7 +47,7 @@ public:
     void set_waitable(bool waitable);
     void set_enabled(bool enabled);
     void set_cno(cno *target);
-    bool has_waiter() const { return claim_.load(std::memory_order_acquire) == claim::waiting; }
+    bool has_waiter() const { return (claim_.load(std::memory_order_acquire) & waiting) != 0; }
     /// Sends the waiter home with DAT_ABORT and returns when it has left; false when there was
     /// none.
     bool abort_waiter();
@@ -89,14 +89,16 @@ public:
     cno *notified_cno() const { return cno_.load(std::memory_order_acquire); }
 
 private:
-    enum class claim : std::uint32_t { free, dequeuing, waiting };
+    /// Of claim_: somebody takes events; a waiter does.
+    enum : std::uint32_t { taking = 1, waiting = 2 };
 
     /// What wakes a waiter: one of the CONFIG values of DAT_EVD_STATE.
     DAT_EVD_STATE config() const;
-    bool try_claim(claim wanted);
-    bool contend(claim wanted) OSD_COLD;
-    bool claim_for_dequeue() { return try_claim(claim::dequeuing) || contend(claim::dequeuing); }
-    void give_up_claim() { claim_.store(claim::free, std::memory_order_release); }
+    bool try_claim();
+    bool try_claim_for_wait();
+    bool contend(std::uint32_t wanted) OSD_COLD;
+    bool claim_for_dequeue() { return try_claim() || contend(taking); }
+    void give_up_claim() { claim_.store(0, std::memory_order_release); }
 
     static bool merges(unsigned streams)
     {
@@ -110,18 +112,17 @@ private:
     bool has_cq() const { return (stored_.load(std::memory_order_relaxed) & no_cq) == 0; }
     DAT_COUNT stored() const
     {
-        return static_cast<DAT_COUNT>(stored_.load() & ~(rearm | ordered | no_cq));
+        return static_cast<DAT_COUNT>(stored_.load() & ~(rearm | ordered | no_cq | orphaned));
     }
     DAT_RETURN dequeue_unclaimed(DAT_EVENT &event);
     DAT_RETURN dequeue_claimed(DAT_EVENT &event);
     DAT_RETURN dequeue_polling(DAT_EVENT &event);
-    DAT_RETURN dequeue_nothing(DAT_EVENT &event);
+    DAT_RETURN dequeue_nothing();
     DAT_RETURN dequeue_rest(DAT_EVENT &event) OSD_NOINLINE;
     DAT_RETURN dequeue_contended(DAT_EVENT &event) OSD_COLD;
     DAT_RETURN dequeue_stored(DAT_EVENT &event) OSD_COLD;
     DAT_RETURN dequeue_found(const completion &done, DAT_EVENT &event) OSD_NOINLINE;
     DAT_RETURN dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD;
-    DAT_RETURN dequeue_orphaned(DAT_EVENT &event) OSD_COLD;
     bool take(DAT_EVENT &event);
     bool take_at_once(DAT_EVENT &event);
     bool take_completion(DAT_EVENT &event);
@@ -137,7 +138,7 @@ private:
     bool stage_more();
     bool convert(const completion &done, DAT_EVENT &event);
     bool convert_plain(const completion &done, DAT_EVENT &event);
-    bool convert_plain(const work_request &done, DAT_UINT32 length, DAT_EVENT &event);
+    bool convert_plain(work_request &done, DAT_UINT32 length, DAT_EVENT &event);
     static bool is_plain(const completion &done);
     bool convert_unusual(const completion &done, DAT_EVENT &event) OSD_COLD;
     void convert_owned(const completion &done, endpoint &ep, DAT_EVENT &event);
@@ -168,14 +169,15 @@ private:
     void take_staged(std::uint32_t position, completion &done);
 
     // What the hot path reads comes first.
-    std::atomic<claim> claim_{claim::free};
+    std::atomic<std::uint32_t> claim_{0};
     /// Events in posted_, ended_ and staged_ together; `rearm`, when the CQ has told the CNO and is
-    /// not armed since; `ordered`; and `no_cq`. Not zero: the consumer does not go straight to the
-    /// CQ.
+    /// not armed since; `ordered`; `no_cq`; and `orphaned`, when there may be orphans. Not zero:
+    /// the consumer does not go straight to the CQ.
     std::atomic<std::uint32_t> stored_;
     static constexpr std::uint32_t rearm = 0x80000000;
     static constexpr std::uint32_t ordered = 0x40000000;
     static constexpr std::uint32_t no_cq = 0x20000000;
+    static constexpr std::uint32_t orphaned = 0x10000000;
     std::atomic<work_queue *> orphans_{nullptr};
     transport::cq cq_;
 
@@ -213,11 +215,9 @@ public:
 // the bare code, and nothing has to be saved for their sake. What may stay in registers is copied
 // for them.
 
-OSD_ALWAYS_INLINE bool evd::try_claim(claim wanted)
+OSD_ALWAYS_INLINE bool evd::try_claim()
 {
-    claim seen = claim::free;
-    return claim_.compare_exchange_strong(seen, wanted, std::memory_order_acquire,
-                                          std::memory_order_relaxed);
+    return (claim_.fetch_or(taking) & taking) == 0; // of one bit, which takes two instructions
 }
 
 /// A success without more to tell. Receives of a shared queue are sorted out by its owner: it has
@@ -232,14 +232,18 @@ OSD_ALWAYS_INLINE bool evd::is_plain(const completion &done)
 
 /// Makes the event of a plain success. False, and nothing has happened, when its operation is an
 /// extended one or a bind, or its endpoint is gone.
-OSD_ALWAYS_INLINE bool evd::convert_plain(const work_request &done, DAT_UINT32 length,
-                                          DAT_EVENT &event)
+OSD_ALWAYS_INLINE bool evd::convert_plain(work_request &done, DAT_UINT32 length, DAT_EVENT &event)
 {
     work_queue &queue = *done.queue;
     endpoint *ep = queue.owner.load(std::memory_order_relaxed);
-    const bool extended = (claims.immediate_data || claims.atomics || claims.memory_windows) &&
-                          done.operation > DAT_DTO_RECEIVE;
-    if (extended || ep == nullptr) [[unlikely]]
+    const DAT_DTOS operation = done.operation;
+    if (operation != DAT_DTO_RECEIVE) {
+        if ((claims.immediate_data || claims.atomics || claims.memory_windows) &&
+            operation > DAT_DTO_RECEIVE) [[unlikely]]
+            return false;
+        length = done.length;
+    }
+    if (ep == nullptr) [[unlikely]]
         return false;
 
     auto &dto = event.event_data.dto_completion_event_data;
@@ -248,8 +252,8 @@ OSD_ALWAYS_INLINE bool evd::convert_plain(const work_request &done, DAT_UINT32 l
     dto.ep_handle = ep;
     dto.user_cookie = done.cookie;
     dto.status = DAT_DTO_SUCCESS;
-    dto.operation = done.operation;
-    dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? length : done.length;
+    dto.operation = operation;
+    dto.transfered_length = length;
     dto.rmr_context = 0;
     queue.retire(done);
     return true;
@@ -270,11 +274,11 @@ OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_claimed(DAT_EVENT &event)
     DAT_UINT32 length;
     const take_result found = transport::dapls_ib_completion_take(cq_, done, length);
     if (found != take_result::taken)
-        return found == take_result::empty ? dequeue_nothing(event) : dequeue_rest(event);
+        return found == take_result::empty ? dequeue_nothing() : dequeue_rest(event);
     if (!convert_plain(*done, length, event)) [[unlikely]]
         return dequeue_unusual(done, length, event);
     give_up_claim();
-    return DAT_SUCCESS;
+    return fresh_success();
 }
 
 OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_polling(DAT_EVENT &event)
@@ -286,23 +290,21 @@ OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_polling(DAT_EVENT &event)
             return dequeue_found(unusual, event);
         }
         give_up_claim();
-        return DAT_SUCCESS;
+        return fresh_success();
     }
-    return dequeue_nothing(event);
+    return dequeue_nothing();
 }
 
 /// The rest of one that found the CQ empty.
-OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_nothing(DAT_EVENT &event)
+OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_nothing()
 {
-    if (orphans_.load(std::memory_order_acquire) != nullptr) [[unlikely]]
-        return dequeue_orphaned(event);
     give_up_claim();
     return DAT_QUEUE_EMPTY;
 }
 
 OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_unclaimed(DAT_EVENT &event)
 {
-    if (!try_claim(claim::dequeuing)) [[unlikely]]
+    if (!try_claim()) [[unlikely]]
         return dequeue_contended(event);
     return dequeue_claimed(event);
 }

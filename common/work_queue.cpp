@@ -5,11 +5,33 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
+work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit)
+{
+    const auto length = static_cast<std::size_t>(limit) + 1;
+    std::unique_ptr<wr[]> slots(new (std::nothrow) wr[length]());
+    auto *queue = slots == nullptr ? nullptr : new (std::nothrow) work_queue(owner);
+    if (queue == nullptr)
+        return nullptr;
+    wr *last = &slots[length - 1];
+    queue->next = slots.get();
+    queue->retired = queue->known_end = last;
+    for (std::size_t i = 0; i < length; ++i) {
+        slots[i].queue = queue;
+        slots[i].operation = never_posted;
+        slots[i].before = last;
+        last->after = &slots[i];
+        last = &slots[i];
+    }
+    queue->slots_ = std::move(slots);
+    queue->length_ = limit + 1;
+    return queue;
+}
+
 work_queue::~work_queue()
 {
-    for (std::uint32_t i = 0; bindings_ != nullptr && i <= mask; ++i)
-        if (bindings_[i] != nullptr)
-            bindings_[i]->let_go();
+    for (DAT_COUNT i = 0; bindings != nullptr && i < length_; ++i)
+        forget_binding(slots_[static_cast<std::size_t>(i)]);
+    delete[] bindings;
     if (draws_from != nullptr)
         draws_from->let_go();
 }
@@ -24,17 +46,36 @@ void work_queue::let_go()
         delete this;
 }
 
-bool work_queue::make_room_for_bindings()
+/// Room is known as far as the next place with a binding.
+transport::wr *work_queue::take_slowly()
 {
-    if (bindings_ == nullptr)
-        bindings_.reset(new (std::nothrow) binding *[mask + 1]());
-    return bindings_ != nullptr;
+    wr *request = next.load(std::memory_order_relaxed);
+    if (request == known_end) {
+        if (!find_room(request))
+            return nullptr;
+        if (bindings != nullptr) {
+            forget_binding(*request); // it has completed, its success suppressed
+            auto *clear = static_cast<wr *>(request->after);
+            while (clear != known_end && binding_at(*clear) == nullptr)
+                clear = static_cast<wr *>(clear->after);
+            known_end = clear;
+        }
+    }
+    advance(request);
+    return request;
 }
 
-void work_queue::note_binding(std::uint32_t sequence, binding *posted)
+void work_queue::forget_binding(const wr &request)
 {
-    if (binding *before = std::exchange(bindings_[sequence & mask], posted); before != nullptr)
+    if (binding *before = take_binding(request); before != nullptr)
         before->let_go();
+}
+
+bool work_queue::make_room_for_bindings()
+{
+    if (bindings == nullptr)
+        bindings = new (std::nothrow) std::atomic<binding *>[static_cast<std::size_t>(length_)]();
+    return bindings != nullptr;
 }
 
 } // namespace dapl::DAPL_TRANSPORT

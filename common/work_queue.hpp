@@ -5,7 +5,8 @@
 #include "transport.hpp"
 
 #include <atomic>
-#include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
@@ -36,72 +37,104 @@ private:
     osd::mutex &mutex_;
 };
 
-/// A ring of work requests in post order. It outlives its endpoint for as long as completions of
-/// it may still be polled: an orphan has no owner, and its completions are dropped. The last of its
-/// holders deletes it.
-struct work_queue {
-    /// Null when out of memory.
-    static work_queue *create(endpoint *owner, DAT_COUNT limit)
+/// A ring of work requests, as the thread that posts sees it. One place stays unused, so that full
+/// and empty are not the same.
+struct post_ring {
+    using wr = transport::wr;
+
+    /// The request to fill, which counts as posted from now on: its completion may be polled before
+    /// the post returns. False when no room is known; the slow path knows better.
+    OSD_ALWAYS_INLINE bool take(wr *&request)
     {
-        const auto wanted = static_cast<std::uint32_t>(limit);
-        std::unique_ptr<transport::wr[]> slots(new (std::nothrow)
-                                                   transport::wr[std::bit_ceil(wanted)]());
-        if (slots == nullptr)
-            return nullptr;
-        auto *queue = new (std::nothrow) work_queue(owner, wanted, std::move(slots));
-        for (std::uint32_t i = 0; queue != nullptr && i <= queue->mask; ++i)
-            queue->slots[i].queue = queue;
-        return queue;
+        request = next.load(std::memory_order_relaxed);
+        if (request == known_end) [[unlikely]]
+            if (bindings != nullptr || !find_room(request))
+                return false;
+        advance(request);
+        return true;
     }
+    /// The request that was taken last was not posted after all.
+    void put_back()
+    {
+        const wr *taken = next.load(std::memory_order_relaxed);
+        next.store(static_cast<wr *>(taken->before), std::memory_order_relaxed);
+    }
+
+    /// Looks at what the other thread has retired since, which costs a cache line of its. Nothing
+    /// is written where nothing is found.
+    OSD_ALWAYS_INLINE bool find_room(const wr *at)
+    {
+        wr *const last = retired.load(std::memory_order_acquire);
+        if (at == last)
+            return false;
+        known_end = last;
+        return true;
+    }
+    OSD_ALWAYS_INLINE void advance(const wr *taken)
+    {
+        next.store(static_cast<wr *>(taken->after), std::memory_order_relaxed);
+    }
+
+    std::atomic<wr *> next{nullptr}; ///< to be posted next
+    wr *known_end = nullptr;         ///< the first for which no room is known
+    /// [memory_windows] What each bind binds; made with the first. A place where one is noted is
+    /// not taken again before that is cleared.
+    std::atomic<binding *> *bindings = nullptr;
+    alignas(64) std::atomic<wr *> retired{nullptr}; ///< the last; written by the thread that polls
+};
+
+/// The operation of a request that was not used yet.
+inline constexpr auto never_posted = static_cast<DAT_DTOS>(-1);
+
+/// Nothing can be taken from this one. It is never written to.
+inline constinit post_ring closed_ring;
+
+/// The posted operations of one direction of an endpoint. It outlives its endpoint for as long as
+/// completions of it may still be polled: an orphan has no owner, and its completions are dropped.
+/// The last of its holders deletes it.
+struct work_queue : post_ring {
+    /// Null when out of memory.
+    static work_queue *create(endpoint *owner, DAT_COUNT limit);
     /// For an endpoint that draws from a shared queue: what stands for it in completions.
     static work_queue *create_drawing(endpoint *owner, shared_work_queue &from);
 
     void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
     void let_go();
 
-    bool idle() const
+    DAT_COUNT limit() const { return length_ - 1; }
+    /// How many are posted and not retired.
+    std::uint64_t under_way() const { return slots_ == nullptr ? 0 : look().under_way; }
+    bool is_under_way(const work_request &request) const
     {
-        return posted.load(std::memory_order_relaxed) == retired.load(std::memory_order_acquire);
+        const view seen = look();
+        return places_behind(seen.last, static_cast<const wr *>(&request)) < seen.under_way;
     }
-    /// The request to fill, numbered and counted, or null when the queue is full. Counted before
-    /// it is posted: its completion may be polled before the post returns.
-    OSD_ALWAYS_INLINE transport::wr *take()
-    {
-        const std::uint32_t number = posted.load(std::memory_order_relaxed);
-        if (number == known_end && !finds_room(number)) [[unlikely]]
-            return nullptr;
-        transport::wr &request = slots[number & mask];
-        request.sequence = number;
-        posted.store(number + 1, std::memory_order_relaxed);
-        return &request;
-    }
-    /// The request that was taken last was not posted after all.
-    void put_back()
-    {
-        posted.store(posted.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-    }
+    bool idle() const { return under_way() == 0; }
+
+    /// take() for those that it leaves to the slow path. Null when there is no room.
+    wr *take_slowly();
 
     /// Gives back this request and those before it, whose success was suppressed.
-    void retire(const work_request &done)
+    void retire(work_request &done)
     {
-        retired.store(done.sequence + 1, std::memory_order_release);
-    }
-
-    bool has_retired(std::uint32_t sequence) const
-    {
-        return static_cast<std::int32_t>(retired.load(std::memory_order_acquire) - sequence) > 0;
+        retired.store(static_cast<wr *>(&done), std::memory_order_release);
     }
 
     /// Room to note what each bind binds; false when out of memory. By the thread that posts.
     bool make_room_for_bindings();
-    /// Before it is posted. What stood there has completed, its success suppressed.
-    void note_binding(std::uint32_t sequence, binding *posted);
+    /// Before it is posted.
+    void note_binding(const wr &request, binding *posted) { binding_of(request).store(posted); }
     /// Of a bind that is posted.
-    binding *binding_at(std::uint32_t sequence) const { return bindings_[sequence & mask]; }
+    binding *binding_at(const work_request &request) { return binding_of(request).load(); }
     /// Of one that completes, or was not posted after all.
-    binding *take_binding(std::uint32_t sequence)
+    binding *take_binding(const work_request &request)
     {
-        return std::exchange(bindings_[sequence & mask], nullptr);
+        return binding_of(request).exchange(nullptr);
+    }
+    /// It has completed, though perhaps nobody was told.
+    bool has_finished(const wr &request, const binding *posted)
+    {
+        return !is_under_way(request) || binding_at(request) != posted;
     }
 
     /// While it may be named in completions it must not be deleted, though it is idle.
@@ -112,31 +145,41 @@ struct work_queue {
     shared_work_queue *draws_from = nullptr; ///< has no requests of its own
     osd::mutex owner_lock; ///< held while somebody acts on the owner because of a failure
     work_queue *next_orphan = nullptr;
-    const std::uint32_t limit;
-    const std::uint32_t mask;
-    const std::unique_ptr<transport::wr[]> slots;
-    std::atomic<std::uint32_t> posted{0}; ///< written by the thread that posts
-    std::uint32_t known_end; ///< that thread's: the first number for which it knows no room
-    alignas(64) std::atomic<std::uint32_t> retired{0}; ///< written by the thread that polls
 
 protected:
-    work_queue(endpoint *ep, std::uint32_t limit_, std::unique_ptr<transport::wr[]> &&slots_,
-               bool is_shared = false)
-        : owner(ep), shared(is_shared), limit(limit_), mask(std::bit_ceil(limit_) - 1),
-          slots(std::move(slots_)), known_end(limit_)
-    {}
+    explicit work_queue(endpoint *ep, bool is_shared = false) : owner(ep), shared(is_shared) {}
     ~work_queue();
 
 private:
-    /// Looks at what the other thread has retired since, which costs a cache line of its.
-    bool finds_room(std::uint32_t number)
+    /// What is under way, as one moment has it.
+    struct view {
+        const wr *last; ///< that was retired
+        std::uint64_t under_way;
+    };
+    view look() const
     {
-        known_end = retired.load(std::memory_order_acquire) + limit;
-        return number != known_end;
+        for (;;) {
+            const wr *last = retired.load(std::memory_order_acquire);
+            const std::uint64_t count = places_behind(last, next.load(std::memory_order_acquire));
+            if (retired.load(std::memory_order_relaxed) == last)
+                return {last, count};
+        }
     }
+    /// 0 for the next one, and so on round the ring.
+    std::uint64_t places_behind(const wr *last, const wr *at) const
+    {
+        const std::ptrdiff_t ahead = at - last - 1;
+        return static_cast<std::uint64_t>(ahead < 0 ? ahead + length_ : ahead);
+    }
+    std::atomic<binding *> &binding_of(const work_request &request)
+    {
+        return bindings[static_cast<const wr *>(&request) - slots_.get()];
+    }
+    void forget_binding(const wr &request);
 
     std::atomic<int> holders_{1};
-    std::unique_ptr<binding *[]> bindings_; ///< [memory_windows] made with the first bind
+    std::unique_ptr<wr[]> slots_;
+    DAT_COUNT length_ = 0;
 };
 
 /// The receives of an SRQ. They are taken in any order, by any endpoint, and given back by whoever
@@ -209,7 +252,7 @@ public:
 
 private:
     friend work_queue; // lets go of it
-    shared_work_queue() : work_queue(nullptr, 1, nullptr, true) {}
+    shared_work_queue() : work_queue(nullptr, true) {}
     ~shared_work_queue()
     {
         while (chunks_ != nullptr)
@@ -234,7 +277,7 @@ private:
 
 inline work_queue *work_queue::create_drawing(endpoint *owner, shared_work_queue &from)
 {
-    auto *queue = new (std::nothrow) work_queue(owner, 0, nullptr);
+    auto *queue = new (std::nothrow) work_queue(owner);
     if (queue == nullptr)
         return nullptr;
     queue->draws_from = &from;

@@ -25,5 +25,9 @@
 /// The hot path: inlined even where the compiler would rather not.
 #define OSD_ALWAYS_INLINE inline __attribute__((always_inline))
 #define OSD_COLD __attribute__((noinline, cold))
+/// Between branches that a processor foretells: they shall not be made into arithmetic.
+#define OSD_BRANCHES_APART __asm__ volatile("")
+/// The compiler forgets what it knows of a variable's value.
+#define OSD_OPAQUE(variable) __asm__("" : "+r"(variable))
 /// Not rare, but what calls it shall stay small.
 #define OSD_NOINLINE __attribute__((noinline))

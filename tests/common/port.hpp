@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-static_assert(DAPLS_IB_VERSION == 1);
+static_assert(DAPLS_IB_VERSION == 2);
 
 namespace dapl::DAPL_TRANSPORT {
 

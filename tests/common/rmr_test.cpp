@@ -119,6 +119,31 @@ TEST_CASE_FIXTURE(fixture, "a suppressed bind is known to be done by what follow
     CHECK(free(one) == DAT_SUCCESS);
 }
 
+TEST_CASE_FIXTURE(fixture, "so it stays when its place in the queue is used again, and again" *
+                               doctest::skip(!claimed))
+{
+    bind_now(one);
+    must(bind(two, 2, DAT_COMPLETION_SUPPRESS_FLAG));
+    REQUIRE(complete_send(s.port()));
+    for (DAT_UINT64 i = 0; i < 50; ++i) { // more than three times round
+        must(c.post_send(s.ep, i));
+        must(c.post_send(s.ep, i));
+        (void)end_bind();
+        if (i == 0)
+            CHECK(free(one) == DAT_SUCCESS);
+        CHECK(free(two) == lmr_in_use);
+        CHECK(tells_a_part());
+        (void)end_bind();
+    }
+    must(bind(two, 3, DAT_COMPLETION_SUPPRESS_FLAG)); // where such a bind was before
+    CHECK(free(two) == lmr_in_use);
+    REQUIRE(complete_send(s.port()));
+    must(c.post_send(s.ep, 4));
+    (void)end_bind();
+    must(c.v.rmr_free_func(rmr));
+    CHECK(free(two) == DAT_SUCCESS);
+}
+
 TEST_CASE_FIXTURE(fixture, "a bind that fails binds nothing, and the window may be as it was" *
                                doctest::skip(!claimed))
 {

@@ -8,13 +8,22 @@ using namespace test;
 
 namespace {
 
+/// Null when none is known to be free.
+transport::wr *take(post_ring &ring)
+{
+    transport::wr *taken = nullptr;
+    return ring.take(taken) ? taken : nullptr;
+}
+
 struct queue_owner {
-    explicit queue_owner(DAT_COUNT limit, std::uint32_t first = 0)
-        : queue(*work_queue::create(nullptr, limit))
-    {
-        queue.posted = queue.retired = queue.known_end = first;
-    }
+    explicit queue_owner(DAT_COUNT limit) : queue(*work_queue::create(nullptr, limit)) {}
     ~queue_owner() { queue.let_go(); }
+
+    void post_and_retire(DAT_COUNT count)
+    {
+        for (; count != 0; --count)
+            queue.retire(*take(queue));
+    }
     work_queue &queue;
 };
 
@@ -31,53 +40,85 @@ void expect_idle(consumer &c, DAT_EP_HANDLE ep, bool idle)
 
 TEST_SUITE_BEGIN("work_queue");
 
-TEST_CASE("a work queue holds exactly its limit, also across the wrap at 2^32")
+TEST_CASE("a work queue holds exactly its limit, wherever its ring begins")
 {
     for (const DAT_COUNT limit : {1, 2, 3, 5, 8}) {
-        queue_owner o(limit, 0xfffffffdu);
-        for (int turn = 0; turn < 5; ++turn) {
+        for (DAT_COUNT first = 0; first <= limit + 1; ++first) {
+            queue_owner o(limit);
+            o.post_and_retire(first);
+            CHECK(o.queue.idle());
             std::set<transport::wr *> out;
-            for (DAT_COUNT i = 0; i < limit; ++i)
-                out.insert(o.queue.take());
+            transport::wr *last = nullptr;
+            for (DAT_COUNT i = 0; i < limit; ++i) {
+                CHECK_EQ(o.queue.under_way(), i);
+                out.insert(last = take(o.queue));
+            }
             CHECK_EQ(out.size(), static_cast<std::size_t>(limit));
             CHECK_EQ(out.count(nullptr), 0);
-            CHECK_EQ(o.queue.take(), nullptr);
-            for (const transport::wr *wr : out)
-                o.queue.retire(*wr); // in any order: the last one counts
-            o.queue.retired = o.queue.posted.load();
+            CHECK_EQ(take(o.queue), nullptr);
+            CHECK_EQ(o.queue.take_slowly(), nullptr);
+            for (transport::wr *wr : out)
+                CHECK(o.queue.is_under_way(*wr));
+            o.queue.retire(*last);
             CHECK(o.queue.idle());
+            CHECK_FALSE(o.queue.is_under_way(*last));
         }
     }
 }
 
-TEST_CASE("retiring one retires those before it, also across the wrap")
+TEST_CASE("retiring one retires those before it")
 {
-    queue_owner o(8, 0xfffffffcu);
-    transport::wr *last = nullptr;
-    for (int i = 0; i < 8; ++i)
-        last = o.queue.take();
-    CHECK_EQ(o.queue.take(), nullptr);
-    o.queue.retire(*last);
-    CHECK(o.queue.idle());
-    for (int i = 0; i < 8; ++i)
-        CHECK_NE(o.queue.take(), nullptr);
+    queue_owner o(8);
+    o.post_and_retire(5);
+    transport::wr *middle = nullptr;
+    for (int i = 0; i < 8; ++i) {
+        transport::wr *taken = take(o.queue);
+        if (i == 4)
+            middle = taken;
+    }
+    CHECK_EQ(take(o.queue), nullptr);
+    o.queue.retire(*middle);
+    CHECK_EQ(o.queue.under_way(), 3);
+    for (int i = 0; i < 5; ++i)
+        CHECK_NE(take(o.queue), nullptr);
+    CHECK_EQ(take(o.queue), nullptr);
 }
 
-TEST_CASE("a request put back is the next one, also at the wrap")
+TEST_CASE("a request put back is the next one, also where the ring ends")
 {
-    queue_owner o(2, 0xffffffffu);
-    transport::wr *wr = o.queue.take();
-    CHECK_EQ(o.queue.posted.load(), 0);
-    o.queue.put_back();
-    CHECK(o.queue.idle());
-    CHECK_EQ(o.queue.take(), wr);
+    queue_owner o(2);
+    for (int i = 0; i < 4; ++i) {
+        transport::wr *wr = take(o.queue);
+        o.queue.put_back();
+        CHECK(o.queue.idle());
+        CHECK_EQ(take(o.queue), wr);
+        o.queue.retire(*wr);
+    }
+}
+
+TEST_CASE("each slot knows the one before it")
+{
+    queue_owner o(3);
+    const work_request *before = take(o.queue);
+    o.queue.retire(const_cast<work_request &>(*before));
+    for (int i = 0; i < 9; ++i) {
+        transport::wr *wr = take(o.queue);
+        CHECK_EQ(wr->before, before);
+        o.queue.retire(*wr);
+        before = wr;
+    }
+}
+
+TEST_CASE("nothing can be taken from the closed ring")
+{
+    CHECK_EQ(take(closed_ring), nullptr);
 }
 
 TEST_CASE("each slot knows its queue")
 {
     queue_owner o(5);
     for (int i = 0; i < 5; ++i)
-        CHECK_EQ(o.queue.take()->queue, &o.queue);
+        CHECK_EQ(take(o.queue)->queue, &o.queue);
 }
 
 TEST_CASE("exactly max_request_dtos fit; one more is INSUFFICIENT_RESOURCES, then room again")

@@ -128,12 +128,11 @@ DAT_LMR_TRIPLET segment(const void *data, DAT_COUNT size)
 
 namespace {
 
-void fill(transport::wr &w, DAT_DTOS operation, std::size_t sequence, DAT_UINT64 cookie,
+void fill(transport::wr &w, DAT_DTOS operation, DAT_UINT64 cookie,
           const std::vector<DAT_LMR_TRIPLET> &local)
 {
     w.cookie.as_64 = cookie;
     w.operation = operation;
-    w.sequence = static_cast<DAT_UINT32>(sequence);
     w.length = 0;
     for (const DAT_LMR_TRIPLET &t : local)
         w.length += static_cast<DAT_UINT32>(t.segment_length);
@@ -144,8 +143,8 @@ void fill(transport::wr &w, DAT_DTOS operation, std::size_t sequence, DAT_UINT64
 status side::post(DAT_DTOS operation, std::vector<DAT_LMR_TRIPLET> local,
                   const DAT_RMR_TRIPLET *remote, DAT_UINT64 cookie, int flags)
 {
-    transport::wr &w = sends[next_send % sends.size()];
-    fill(w, operation, next_send++, cookie, local);
+    transport::wr &w = sends[next_send++ % sends.size()];
+    fill(w, operation, cookie, local);
     return transport::dapls_ib_post_send(qp, w, static_cast<DAT_COUNT>(local.size()), local.data(),
                                          remote, static_cast<DAT_COMPLETION_FLAGS>(flags));
 }
@@ -164,17 +163,17 @@ status side::rdma(DAT_DTOS operation, void *data, DAT_COUNT size, const DAT_RMR_
 status side::write_immediate(void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &remote,
                              DAT_UINT32 immediate, DAT_UINT64 cookie, int flags)
 {
-    transport::wr &w = sends[next_send % sends.size()];
+    transport::wr &w = sends[next_send++ % sends.size()];
     std::vector<DAT_LMR_TRIPLET> local{segment(data, size)};
-    fill(w, static_cast<DAT_DTOS>(DAT_IB_DTO_RDMA_WRITE_IMMED), next_send++, cookie, local);
+    fill(w, static_cast<DAT_DTOS>(DAT_IB_DTO_RDMA_WRITE_IMMED), cookie, local);
     return transport::dapls_ib_post_extended(qp, w, 1, local.data(), &remote, {immediate, 0, 0},
                                              static_cast<DAT_COMPLETION_FLAGS>(flags));
 }
 
 status side::recv(std::vector<DAT_LMR_TRIPLET> local, DAT_UINT64 cookie)
 {
-    transport::wr &w = recvs[next_recv % recvs.size()];
-    fill(w, DAT_DTO_RECEIVE, next_recv++, cookie, local);
+    transport::wr &w = recvs[next_recv++ % recvs.size()];
+    fill(w, DAT_DTO_RECEIVE, cookie, local);
     return transport::dapls_ib_post_recv(qp, w, static_cast<DAT_COUNT>(local.size()), local.data());
 }
 

@@ -121,11 +121,12 @@ removal() {
     device 'IPv6'
 }
 
+has_benchmark() {
+    [[ -x $build/bench/$1 ]] || { echo "skipped: the build has no benchmark $1"; return 1; }
+}
+
 switches() {
-    if [[ ! -x $build/bench/context-switches ]]; then
-        echo "skipped: the build has no benchmarks"
-        return 0
-    fi
+    has_benchmark context-switches || return 0
     "$build/bench/context-switches" "$adapter" "$adapter-plain" --wakeups 50 --limit 1.3
 }
 
@@ -146,6 +147,7 @@ performance() {
 
 instructions() {
     local provider conf failed=0 each
+    has_benchmark instructions-probe || return 0
     provider=$(ofed_provider) || return 0
     conf=$(both_conf "$provider")
     local -x DAT_OVERRIDE=$conf
@@ -153,7 +155,14 @@ instructions() {
         "$build/bench/instructions" "$each" --probe "$build/bench/instructions-probe" \
             --json "$out/$each-instructions.json" || failed=1
     done
-    return "$failed"
+    [[ $failed == 0 ]] && python3 - "$out"/{"$adapter","ofed-$device"}-instructions.json <<'PYTHON'
+import json, sys
+most = 0.40  # of those of OFED's provider
+ours, theirs = (json.load(open(name))["calls"] for name in sys.argv[1:])
+ratios = {call: ours[call]["provider"] / theirs[call]["provider"] for call in ours}
+print("ours to OFED's: " + ", ".join(f"{call} {ratio:.3f}" for call, ratio in ratios.items()))
+sys.exit(any(ratio > most for ratio in ratios.values()) and f"more than {most}")
+PYTHON
 }
 
 make_dat_conf >$DAT_OVERRIDE

@@ -12,8 +12,9 @@ import subprocess
 import sys
 
 ROUNDS = {
-    "rxe0": ("device", "clients=@vm,dtestx", "switches", "conformance", "ofed", "removal"),
-    "siw0": ("device", "clients=@vm", "switches", "conformance", "ofed", "removal"),
+    "rxe0": ("device", "clients=@vm,dtestx", "switches", "instructions", "conformance", "ofed",
+             "removal"),
+    "siw0": ("device", "clients=@vm", "switches", "instructions", "conformance", "ofed", "removal"),
 }
 QUICK = {
     "rxe0": ("clients=dtest-b65536,@srq,dtestx", "switches", "conformance=SRQ-*"),

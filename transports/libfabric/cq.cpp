@@ -32,12 +32,12 @@ void admit(cq &c, qp &q, wr &w) OSD_REQUIRES(c.lock)
 
 bool in_order(const qp &q, const wr &w)
 {
-    return (w.order & order_mask) == q.reads_done.load(std::memory_order_relaxed);
+    return (w.at.order & order_mask) == q.reads_done.load(std::memory_order_relaxed);
 }
 
 bool posted_before(const wr &a, const wr &b)
 {
-    return static_cast<std::int32_t>(a.sequence - b.sequence) < 0;
+    return static_cast<std::int32_t>(a.at.number - b.at.number) < 0;
 }
 
 void finish_request(cq &c, wr &w) OSD_REQUIRES(c.lock)

@@ -29,7 +29,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-static_assert(DAPLS_IB_VERSION == 1, "the libfabric port was written for version 1");
+static_assert(DAPLS_IB_VERSION == 2, "the libfabric port was written for version 2");
 
 namespace dapl::libfabric::ofi {
 
@@ -46,9 +46,15 @@ inline constexpr std::uint32_t order_mask = 0x7fffffff;
 /// This one is not for the fast path, whatever its order.
 inline constexpr std::uint32_t order_special = 0x80000000;
 
+/// The place of a request among those of its queue pair.
+struct place {
+    std::uint32_t order;
+    std::uint32_t number; ///< in post order
+};
+
 struct wr : work_request {
     qp *home;
-    std::uint32_t order; ///< requests only
+    place at; ///< requests only
     /// What announces a write with immediate data, and is found in the receive it takes.
     std::uint64_t remote_data;
 
@@ -139,7 +145,7 @@ struct qp : all_link, todo_link {
 
     // The sending thread's, inside its door. The messages are prepared but for what changes.
     osd::door send_door;
-    std::uint32_t reads_posted = 0;
+    place next{}; ///< for what is posted next
     iovec send_iov{};
     fi_msg send_msg{};
     fi_rma_iov remote_iov[2]{}; ///< all but the last byte, and that one
@@ -150,7 +156,7 @@ struct qp : all_link, todo_link {
 
     // Of who takes completions from send_cq.
     std::atomic<std::uint32_t> reads_done{0};
-    fifo<wr> held; ///< finished before an earlier read, by sequence
+    fifo<wr> held; ///< finished before an earlier read, in post order
 
     osd::mutex lock;
     fid_ep *fid OSD_GUARDED_BY(lock) = nullptr;     ///< the endpoint, in every phase that has one
@@ -383,7 +389,7 @@ OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_data_entry &entry)
         return (entry.flags & FI_REMOTE_CQ_DATA) == 0;
     const auto *request = static_cast<const wr *>(entry.op_context);
     return request != nullptr && // a peer can make completions that are nobody's
-           request->order == request->home->reads_done.load(std::memory_order_relaxed);
+           request->at.order == request->home->reads_done.load(std::memory_order_relaxed);
 }
 
 OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&of, DAT_UINT32 &length)
@@ -441,7 +447,8 @@ OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, DAT_DTOS ope
                                           const DAT_RMR_TRIPLET *remote, std::uint64_t fi_flags)
 {
     w.home = &q;
-    w.order = q.reads_posted;
+    w.at = q.next;
+    ++q.next.number;
     q.send_iov.iov_base = ofi::pointer(local.virtual_address);
     q.send_iov.iov_len = local.segment_length;
     if (operation == DAT_DTO_SEND) {

@@ -13,7 +13,7 @@ namespace {
 
 bool reads_outstanding(const qp &q)
 {
-    return q.reads_posted != q.reads_done.load();
+    return q.next.order != q.reads_done.load();
 }
 
 /// Keeps the segments with the operation; at most `limit` bytes of them.
@@ -79,11 +79,11 @@ ssize_t read_kept(qp &q, fid_ep *ep, wr &w)
 {
     const fi_msg_rma message = rdma_message(q, w, &w);
     // Counted when it comes back, whether or not the consumer wants to know.
-    w.order |= order_special;
-    q.reads_posted = (q.reads_posted + 1) & order_mask;
+    w.at.order |= order_special;
+    q.next.order = (q.next.order + 1) & order_mask;
     const ssize_t error = fi_readmsg(ep, &message, FI_COMPLETION);
     if (error != 0)
-        q.reads_posted = (q.reads_posted - 1) & order_mask;
+        q.next.order = (q.next.order - 1) & order_mask;
     return error;
 }
 
@@ -103,7 +103,8 @@ ssize_t write_immediate_kept(const qp &q, fid_ep *ep, wr &w, std::uint64_t fi_fl
 /// Posts an operation that was kept. The caller is the only one to post requests to q.
 ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
 {
-    w.order = q.reads_posted;
+    w.at = q.next;
+    ++q.next.number;
     const std::uint64_t fi_flags = w.suppressed ? 0 : FI_COMPLETION;
     switch (static_cast<int>(w.operation)) {
     case DAT_DTO_SEND:
@@ -382,7 +383,7 @@ bool say_last_word(qp &q)
         return true;
     q.last_word.home = &q;
     q.last_word.operation = DAT_DTO_RDMA_WRITE;
-    q.last_word.order = order_special;
+    q.last_word.at.order = order_special;
     fi_msg_rma nothing{};
     nothing.context = &q.last_word;
     q.last_word_said = true;
@@ -456,7 +457,7 @@ status transport::dapls_ib_qp_reset(qp &q)
     hca &device = *q.device;
     osd::lock_guard hold(device.lock);
     quit(device, q);
-    q.reads_posted = 0;
+    q.next.order = 0;
     q.reads_done.store(0);
     q.broken.store(false);
     q.last_word_back.store(false);

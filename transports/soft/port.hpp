@@ -16,14 +16,16 @@
 
 #include <cstddef>
 
-static_assert(DAPLS_IB_VERSION == 1, "the soft port was written for version 1");
+static_assert(DAPLS_IB_VERSION == 2, "the soft port was written for version 2");
 
 namespace dapl::soft {
 
 /// The engine keeps a request in place while it is posted, so it lies in the work request.
 struct soft_wr : work_request {
-    soft_hca::request request;
-    bool shared; ///< a receive that was posted to a shared receive queue
+    soft_hca::request request{};
+    bool shared = false; ///< a receive that was posted to a shared receive queue
+
+    soft_wr() : work_request{} { request.context = this; }
 };
 
 /// What each object of the contract is here.
@@ -165,14 +167,15 @@ OSD_ALWAYS_INLINE void transport::set_segments(soft_hca::request &r, DAT_COUNT s
                                                const DAT_LMR_TRIPLET *local)
 {
     r.segments = static_cast<std::uint8_t>(segments);
-    r.length = 0;
+    std::uint32_t length = 0;
     for (DAT_COUNT i = 0; i < segments; ++i) {
         if constexpr (claims.direct_post)
             __builtin_memcpy(&r.local[i], &local[i], sizeof r.local[i]);
         else
             r.local[i] = {local[i].virtual_address, local[i].segment_length, local[i].lmr_context};
-        r.length += local[i].segment_length;
+        length += local[i].segment_length;
     }
+    r.length = length;
 }
 
 OSD_ALWAYS_INLINE void transport::set_remote(soft_hca::request &r, const DAT_RMR_TRIPLET &remote)
@@ -208,7 +211,6 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     if (remote != nullptr)
         set_remote(r, *remote);
     r.flags = flags_of(flags);
-    r.context = &w;
     return q.pair.post_send(r) ? success : out_of_memory;
 }
 
@@ -229,7 +231,6 @@ inline status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments
     r.compare_or_add = operands.add_or_compare;
     r.swap = operands.swap;
     r.flags = flags_of(flags);
-    r.context = &w;
     return q.pair.post_send(r) ? success : out_of_memory;
 }
 
@@ -240,14 +241,12 @@ OSD_ALWAYS_INLINE void transport::set_receive(wr &w, DAT_COUNT segments,
     set_segments(r, segments, local);
     r.kind = soft_hca::work::receive;
     r.flags = 0;
-    r.context = &w;
 }
 
 OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT segments,
                                                        const DAT_LMR_TRIPLET *local)
 {
     set_receive(w, segments, local);
-    w.shared = false;
     return q.pair.post_receive(w.request) ? success : out_of_memory;
 }
 

@@ -52,13 +52,16 @@ bool holds_any(cq &c)
 {
     c.consumer.enter();
     if (c.detour.load() == 0) {
-        const bool any = fill_batch(c);
+        keep(c, look_into(c));
+        const bool any = c.left != 0;
         c.consumer.leave();
         return any;
     }
     c.consumer.leave();
     osd::lock_guard hold(c.lock);
-    return !c.aside.empty() || fill_batch(c);
+    if (c.aside.empty())
+        keep(c, look_into(c));
+    return !c.aside.empty() || c.left != 0;
 }
 
 /// What the device is asked for, and what then is promised.
@@ -148,15 +151,16 @@ bool poll_aside(cq &c, completion &done)
     osd::lock_guard hold(c.lock);
     for (;;) {
         wr *w = nullptr;
-        if (c.next != c.end) {
-            const ibv_wc &entry = *c.next++;
+        if (c.left != 0) {
+            const ibv_wc &entry = *take_entry(c);
             w = &request_of(entry);
             read_completion(entry, *w, w->done);
         } else if (!c.aside.empty()) {
             w = c.aside.pop();
         } else {
             c.detour.store(0, std::memory_order_release);
-            if (!fill_batch(c))
+            keep(c, look_into(c));
+            if (c.left == 0)
                 return false;
             continue;
         }
@@ -174,11 +178,10 @@ bool harvest(cq &c, std::uint32_t qp_num)
     {
         osd::lock_guard hold(c.lock);
         shut_out_consumer(c);
-        while (fill_batch(c)) {
-            const ibv_wc &entry = *c.next++;
-            failed |= entry.qp_num == qp_num && entry.status != IBV_WC_SUCCESS &&
-                      entry.status != IBV_WC_WR_FLUSH_ERR;
-            set_aside(c, entry);
+        while (const ibv_wc *entry = take_entry(c)) {
+            failed |= entry->qp_num == qp_num && entry->status != IBV_WC_SUCCESS &&
+                      entry->status != IBV_WC_WR_FLUSH_ERR;
+            set_aside(c, *entry);
         }
         any = !c.aside.empty();
         if (!any)
@@ -283,6 +286,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
         close_cq(c);
         return control_error(error);
     }
+    c.poll = c.fid->context->ops.poll_cq;
     watch(c);
     depth = without_spare(c, depth);
     return success;

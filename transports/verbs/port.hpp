@@ -25,7 +25,7 @@
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 
-static_assert(DAPLS_IB_VERSION == 1, "the verbs port was written for version 1");
+static_assert(DAPLS_IB_VERSION == 2, "the verbs port was written for version 2");
 
 namespace dapl::verbs::vrb {
 
@@ -47,13 +47,20 @@ static_assert(sizeof(ibv_sge::addr) == sizeof(DAT_LMR_TRIPLET::virtual_address))
 static_assert(sizeof(ibv_sge::length) == sizeof(DAT_LMR_TRIPLET::segment_length));
 
 struct wr : work_request {
-    wr *previous;  ///< posted before this one to the same queue
-    bool finished; ///< taken from the device
-    srq *shared;   ///< where it was posted, if it is a shared receive
+    bool finished = true;  ///< taken from the device, or never posted
+    bool plain = true;     ///< neither the port's own nor a shared receive
+    srq *shared = nullptr; ///< where it was posted, if it is a shared receive
+    ibv_recv_wr recv{};    ///< of a receive with one segment, all but the place of that
 
     // While it is set aside: finished but not polled.
     wr *next;
     completion done;
+
+    wr() : work_request{}
+    {
+        recv.wr_id = reinterpret_cast<std::uint64_t>(this);
+        recv.num_sge = 1;
+    }
 };
 
 /// Tells a ring which of an object's links is its own.
@@ -67,10 +74,11 @@ struct cq : all_link {
     /// Not zero: completions may have been set aside, or somebody wants to be alone. Take the lock.
     std::atomic<std::uint32_t> detour{0};
     ibv_cq *fid = nullptr;
+    int (*poll)(ibv_cq *, int, ibv_wc *) = nullptr; ///< what ibv_poll_cq calls
     static constexpr int batch = port_features.batched_poll ? 16 : 1;
     ibv_wc taken[batch];
-    const ibv_wc *next = taken; ///< of those taken, up to `end`
-    const ibv_wc *end = taken;
+    const ibv_wc *next = taken; ///< of those taken
+    int left = 0;               ///< how many of them there are
 
     osd::mutex lock;
     fifo<wr> aside OSD_GUARDED_BY(lock); ///< finished, older than all that the device still has
@@ -122,18 +130,32 @@ struct attempt {
     unsigned char bytes[256];
 };
 
+inline ibv_send_wr with_opcode(ibv_wr_opcode opcode)
+{
+    ibv_send_wr made{};
+    made.opcode = opcode;
+    return made;
+}
+
 struct qp : all_link, todo_link, drawing_link {
     // The sending thread's, inside its door. A null pointer: take the slow path, under the lock.
     osd::door send_door;
     std::atomic<ibv_qp *> fid{nullptr};
     wr *last_send = nullptr;
+    ibv_send_wr *bad_send = nullptr; ///< null but after a post that the device refused
     std::uint32_t max_inline = 0;
-    unsigned always = IBV_SEND_SIGNALED;  ///< flags of all operations but reads
+    unsigned always = IBV_SEND_SIGNALED; ///< flags of all operations but reads
+    unsigned always_inline = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
     unsigned read_fence = IBV_SEND_FENCE; ///< what a fenced read has
+    // Prepared but for what changes.
+    ibv_send_wr send = with_opcode(IBV_WR_SEND);
+    ibv_send_wr write = with_opcode(IBV_WR_RDMA_WRITE);
+    ibv_send_wr read = with_opcode(IBV_WR_RDMA_READ);
 
     // The receiving thread's.
     osd::door recv_door;
     wr *last_recv = nullptr;
+    ibv_recv_wr *bad_recv = nullptr;
 
     osd::mutex lock;
     ibv_qp *own OSD_GUARDED_BY(lock) = nullptr; ///< what `fid` is while posting goes straight to it
@@ -275,6 +297,9 @@ status send_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_
                   unsigned flags) OSD_COLD;
 status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *) OSD_COLD;
 status refused_post(int error) OSD_COLD;
+// Of what was posted last.
+status send_failed(qp &, int error) OSD_COLD;
+status recv_failed(qp &, int error) OSD_COLD;
 void notify_cq(cq &);
 osd::wait_result wait_for_cq(cq &, osd::deadline);
 void wake_cq(cq &);
@@ -289,24 +314,40 @@ inline wr &request_of(const ibv_wc &entry)
     return *reinterpret_cast<wr *>(entry.wr_id);
 }
 
-/// Whether the consumer's batch holds something, taking the next from the device if need be.
-OSD_ALWAYS_INLINE bool fill_batch(cq &c)
+/// Completions at hand, taken from the device if need be.
+struct batch {
+    const ibv_wc *next;
+    int left;
+};
+OSD_ALWAYS_INLINE batch look_into(cq &c)
 {
-    if (c.next != c.end)
-        return true;
-    const int got = ibv_poll_cq(c.fid, cq::batch, c.taken);
-    if (got <= 0)
-        return false;
-    c.next = c.taken;
-    c.end = c.taken + got;
-    return true;
+    if (c.left != 0)
+        return {c.next, c.left};
+    const int got = c.poll(c.fid, cq::batch, c.taken);
+    return {c.taken, got > 0 ? got : 0};
+}
+
+inline void keep(cq &c, const batch &rest)
+{
+    c.next = rest.next;
+    c.left = rest.left;
+}
+
+/// Null when there is none.
+inline const ibv_wc *take_entry(cq &c)
+{
+    const batch found = look_into(c);
+    if (found.left == 0)
+        return nullptr;
+    keep(c, {found.next + 1, found.left - 1});
+    return found.next;
 }
 
 /// Neither the port's own nor failed, and no more to tell than a length.
 OSD_ALWAYS_INLINE bool is_plain(const ibv_wc &entry, const wr &request)
 {
-    return entry.status == IBV_WC_SUCCESS && (entry.wc_flags & IBV_WC_WITH_IMM) == 0 &&
-           request.queue != nullptr && request.shared == nullptr;
+    const unsigned more = entry.status | (entry.wc_flags & IBV_WC_WITH_IMM); // one branch for both
+    return more == 0 && request.plain;
 }
 
 /// What is told of an operation that the device has finished.
@@ -429,16 +470,18 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     c.consumer.enter();
     if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
         return poll_aside(c, done);
-    if (!vrb::fill_batch(c)) {
+    const vrb::batch found = vrb::look_into(c);
+    if (found.left == 0) {
         c.consumer.leave();
         return false;
     }
-    const ibv_wc &entry = *c.next;
-    wr &request = vrb::request_of(entry);
-    if (request.queue == nullptr) [[unlikely]] // the port's own
+    wr &request = vrb::request_of(*found.next);
+    if (request.queue == nullptr) [[unlikely]] { // the port's own
+        vrb::keep(c, found);
         return poll_aside(c, done);
-    ++c.next;
-    vrb::read_completion(entry, request, done);
+    }
+    vrb::keep(c, {found.next + 1, found.left - 1});
+    vrb::read_completion(*found.next, request, done);
     c.consumer.leave();
     return true;
 }
@@ -449,14 +492,18 @@ OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_re
     c.consumer.enter();
     take_result result = take_result::other;
     if (c.detour.load(std::memory_order_acquire) == 0) [[likely]] {
-        if (!vrb::fill_batch(c)) {
+        const vrb::batch found = vrb::look_into(c);
+        if (found.left == 0) {
             result = take_result::empty;
-        } else if (wr &request = vrb::request_of(*c.next); vrb::is_plain(*c.next, request)) {
-            length = c.next->byte_len;
-            ++c.next;
+        } else if (wr &request = vrb::request_of(*found.next); vrb::is_plain(*found.next, request))
+            [[likely]] {
+            vrb::keep(c, {found.next + 1, found.left - 1});
+            length = found.next->byte_len;
             request.finished = true;
             of = &request;
             result = take_result::taken;
+        } else {
+            vrb::keep(c, found);
         }
     }
     c.consumer.leave();
@@ -477,7 +524,9 @@ OSD_ALWAYS_INLINE unsigned transport::send_flags(const qp &q, DAT_DTOS operation
                                                  DAT_COMPLETION_FLAGS flags)
 {
     const bool read = operation == DAT_DTO_RDMA_READ;
-    unsigned out = read ? unsigned{IBV_SEND_SIGNALED} : q.always;
+    unsigned out = IBV_SEND_SIGNALED;
+    if (!read) // no empty message
+        out = port_features.inline_send && length - 1 < q.max_inline ? q.always_inline : q.always;
     if (flags != DAT_COMPLETION_DEFAULT_FLAG) [[unlikely]] {
         if ((flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0)
             out &= ~unsigned{IBV_SEND_SIGNALED};
@@ -486,9 +535,6 @@ OSD_ALWAYS_INLINE unsigned transport::send_flags(const qp &q, DAT_DTOS operation
         if ((flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0)
             out |= read ? q.read_fence : unsigned{IBV_SEND_FENCE};
     }
-    if constexpr (port_features.inline_send)
-        if (!read && length - 1 < q.max_inline) // no empty message
-            out |= IBV_SEND_INLINE;
     return out;
 }
 
@@ -508,29 +554,24 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
         return vrb::send_aside(q, w, segments, local, remote, carried & ~unsigned{IBV_SEND_INLINE});
     }
     ibv_sge built[vrb::built_entries];
-    ibv_send_wr request; // what is not set below is not looked at
+    ibv_send_wr &request = operation == DAT_DTO_SEND         ? q.send
+                           : operation == DAT_DTO_RDMA_WRITE ? q.write
+                                                             : q.read;
     request.wr_id = reinterpret_cast<std::uint64_t>(&w);
-    request.next = nullptr;
     request.sg_list = vrb::gather(built, segments, local);
     request.num_sge = segments;
     request.send_flags = carried;
-    request.opcode = IBV_WR_SEND;
     if (operation != DAT_DTO_SEND) {
-        request.opcode = operation == DAT_DTO_RDMA_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
         request.wr.rdma.remote_addr = remote->virtual_address;
         request.wr.rdma.rkey = remote->rmr_context;
     }
     w.finished = false;
-    w.previous = q.last_send;
     q.last_send = &w;
-    ibv_send_wr *bad = nullptr;
-    const int error = ibv_post_send(fid, &request, &bad);
-    // Or the queue has it, but libsiw's doorbell failed, because the connection is about to end.
-    const bool refused = error != 0 && bad != nullptr;
-    if (refused) [[unlikely]]
-        q.last_send = w.previous;
+    const int error = ibv_post_send(fid, &request, &q.bad_send);
+    if (error != 0) [[unlikely]]
+        return vrb::send_failed(q, error);
     q.send_door.leave();
-    return refused ? vrb::refused_post(error) : success;
+    return success;
 }
 
 OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT segments,
@@ -543,20 +584,18 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
         return vrb::recv_aside(q, w, segments, local);
     }
     ibv_sge built[vrb::built_entries];
-    ibv_recv_wr request;
-    request.wr_id = reinterpret_cast<std::uint64_t>(&w);
-    request.next = nullptr;
-    request.sg_list = vrb::gather(built, segments, local);
-    request.num_sge = segments;
+    w.recv.sg_list = vrb::gather(built, segments, local);
+    if (segments != 1)
+        w.recv.num_sge = segments;
     w.finished = false;
-    w.previous = q.last_recv;
     q.last_recv = &w;
-    ibv_recv_wr *bad;
-    const int error = ibv_post_recv(fid, &request, &bad);
+    const int error = ibv_post_recv(fid, &w.recv, &q.bad_recv);
+    if (segments != 1)
+        w.recv.num_sge = 1;
     if (error != 0) [[unlikely]]
-        q.last_recv = w.previous;
+        return vrb::recv_failed(q, error);
     q.recv_door.leave();
-    return error == 0 ? success : vrb::refused_post(error);
+    return success;
 }
 
 } // namespace dapl::verbs

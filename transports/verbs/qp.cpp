@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace dapl::verbs {
 
@@ -117,18 +118,15 @@ void flush_one(cq &c, wr &w)
     flush(c, alone);
 }
 
-/// Sets aside what was posted and has not come back, in its order. Operations know their
-/// predecessor: the last is where the search begins.
+/// Sets aside what was posted and has not come back, in its order. One that has come back ends the
+/// search, which begins at the last: their ring always holds one, that which was retired last.
 void flush_rest(cq &c, wr *last)
 {
     wr *oldest_first = nullptr;
     while (last != nullptr && !last->finished) {
         last->next = oldest_first;
         oldest_first = last;
-        // A predecessor that is back may have been used anew.
-        const bool right =
-            last->previous != nullptr && last->previous->sequence == last->sequence - 1;
-        last = right ? last->previous : nullptr;
+        last = static_cast<wr *>(last->before);
     }
     fifo<wr> in_order;
     while (oldest_first != nullptr) {
@@ -209,7 +207,6 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
     request.wr_id = reinterpret_cast<std::uint64_t>(&w);
     request.opcode = opcode_of(w);
     w.finished = false;
-    w.previous = q.last_send;
     ibv_send_wr *bad = nullptr;
     const int error = ibv_post_send(q.own, &request, &bad);
     if (error != 0 && bad != nullptr)
@@ -247,6 +244,24 @@ status refused_post(int error)
     return error == EINVAL ? invalid_parameter(2) : status::error(DAT_INTERNAL_ERROR);
 }
 
+/// The rest of a post that the device refused, inside the door. Or it did not: the queue has it,
+/// but libsiw's doorbell failed, because the connection is about to end.
+status send_failed(qp &q, int error)
+{
+    const bool refused = std::exchange(q.bad_send, nullptr) != nullptr;
+    if (refused)
+        q.last_send = static_cast<wr *>(q.last_send->before);
+    q.send_door.leave();
+    return refused ? refused_post(error) : success;
+}
+
+status recv_failed(qp &q, int error)
+{
+    q.last_recv = static_cast<wr *>(q.last_recv->before);
+    q.recv_door.leave();
+    return refused_post(error);
+}
+
 status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                   const DAT_RMR_TRIPLET *remote, unsigned flags)
 {
@@ -278,7 +293,6 @@ status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     if (request.num_sge == 0 && q.device->siw)
         request.num_sge = no_bytes(entries);
     w.finished = false;
-    w.previous = q.last_recv;
     ibv_recv_wr *bad = nullptr;
     const int error = ibv_post_recv(q.own, &request, &bad);
     if (error != 0)
@@ -349,6 +363,7 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
     q.shared = shared;
     if (device.siw) {
         q.always |= IBV_SEND_FENCE;
+        q.always_inline |= IBV_SEND_FENCE;
         q.read_fence = 0;
     }
     q.domain = domain.fid;
@@ -356,6 +371,7 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
     q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
     q.params = params;
     q.verdict = {};
+    q.last_word.plain = false;
     const status made = make_queue_pair(device, q);
     if (!made.ok())
         return made;
@@ -412,7 +428,6 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
     if (region != nullptr)
         bind.bind_info = {region->fid, what.address, what.length, remote_access(what.privileges)};
     w.finished = false;
-    w.previous = q.last_send;
     const int error = ibv_bind_mw(q.own, window.fid, &bind);
     if (error != 0)
         return refused_post(error);

@@ -107,6 +107,7 @@ status transport::dapls_ib_post_srq_recv(srq &shared, wr &w, DAT_COUNT segments,
         request.num_sge = no_bytes(none);
     }
     w.shared = &shared;
+    w.plain = false;
     w.finished = false;
     ibv_recv_wr *bad;
     const int error = ibv_post_srq_recv(shared.fid, &request, &bad);
