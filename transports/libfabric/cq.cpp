@@ -106,8 +106,8 @@ bool take_batch(cq &c) OSD_REQUIRES(c.lock)
 
 void take_consumers_batch(cq &c) OSD_REQUIRES(c.lock)
 {
-    for (; c.head != c.count; ++c.head)
-        finish(c, c.taken[c.head], 0);
+    for (; c.left != 0; --c.left)
+        finish(c, *c.next++, 0);
 }
 
 void shut_out_consumer(cq &c) OSD_REQUIRES(c.lock)
@@ -193,7 +193,7 @@ bool poll_aside(cq &c, completion &done)
     osd::lock_guard hold(c.lock);
     while (c.aside.empty()) {
         // The consumer is the caller, and the lock keeps the others away: no need for the door.
-        if (c.head != c.count)
+        if (c.left != 0)
             take_consumers_batch(c);
         else if (!take_batch(c))
             break;
@@ -215,7 +215,7 @@ namespace {
 /// For the consumer; the others cannot see its batch.
 bool has_completion(cq &c)
 {
-    return c.detour.load(std::memory_order_acquire) != 0 || c.head != c.count || progress(c);
+    return c.detour.load(std::memory_order_acquire) != 0 || c.left != 0 || progress(c);
 }
 
 } // namespace

@@ -93,10 +93,10 @@ struct cq : all_link, todo_link {
     /// Not zero: completions may have been set aside, or somebody wants to be alone. Take the lock.
     std::atomic<std::uint32_t> detour{0};
     fid_cq *fid = nullptr;
-    std::uint32_t head = 0;
-    std::uint32_t count = 0;
     static constexpr std::uint32_t batch = 8; ///< taken from libfabric at a time
     fi_cq_data_entry taken[batch];
+    const fi_cq_data_entry *next = taken; ///< of those taken
+    ssize_t left = 0;                     ///< how many of them there are
 
     enum : std::uint32_t {
         waiting = 1, ///< the consumer is inside cq_wait
@@ -396,19 +396,24 @@ OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&of, DAT_UINT
 {
     if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
         return take_result::other;
-    if (c.head == c.count) {
-        const ssize_t got = fi_cq_read(c.fid, c.taken, ofi::cq::batch);
-        if (got <= 0)
-            return got == -FI_EAGAIN ? take_result::empty : take_result::other;
-        c.head = 0;
-        c.count = static_cast<std::uint32_t>(got);
+    const fi_cq_data_entry *entry = c.taken;
+    ssize_t left = c.left;
+    if (left != 0) {
+        entry = c.next;
+    } else {
+        left = fi_cq_read(c.fid, c.taken, ofi::cq::batch);
+        if (left <= 0)
+            return left == -FI_EAGAIN ? take_result::empty : take_result::other;
     }
-    const fi_cq_data_entry &entry = c.taken[c.head];
-    if (!plain(entry)) [[unlikely]]
+    if (!plain(*entry)) [[unlikely]] {
+        c.next = entry;
+        c.left = left;
         return take_result::other;
-    ++c.head;
-    of = static_cast<wr *>(entry.op_context);
-    length = static_cast<DAT_UINT32>(entry.len);
+    }
+    c.next = entry + 1;
+    c.left = left - 1;
+    of = static_cast<wr *>(entry->op_context);
+    length = static_cast<DAT_UINT32>(entry->len);
     return take_result::taken;
 }
 
