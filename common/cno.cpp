@@ -166,18 +166,26 @@ void cno::wake_all()
     triggered_changed_.broadcast();
 }
 
-status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
+osd::wait_result cno::wait_for_trigger(osd::deadline until)
 {
-    const osd::deadline until = deadline_of(timeout_us);
     osd::wait_result result = osd::wait_result::woken;
-    status answer = success;
-
-    osd::lock_guard hold(lock_);
     ++waiters_;
     while (!triggered_ && !dead_ && result == osd::wait_result::woken)
         if (!look_for_a_while(until) && !arm())
             result = sleep(until);
     --waiters_;
+    return result;
+}
+
+/// What is there is found without a look at the clock.
+status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
+{
+    osd::wait_result result = osd::wait_result::woken;
+    status answer = success;
+
+    osd::lock_guard hold(lock_);
+    if (!triggered_ && !dead_ && !(may_look() && look(false)))
+        result = wait_for_trigger(deadline_of(timeout_us));
 
     if (dead_) {
         triggered_changed_.broadcast(); // kill() waits for the last one

@@ -55,6 +55,7 @@ private:
     bool arm() OSD_REQUIRES(lock_);
     void note_recent() OSD_REQUIRES(lock_);
     void drop_recent(evd &gone) OSD_REQUIRES(lock_);
+    osd::wait_result wait_for_trigger(osd::deadline until) OSD_REQUIRES(lock_);
     osd::wait_result sleep(osd::deadline until) OSD_REQUIRES(lock_);
     osd::wait_result sleep_in_port(osd::deadline until) OSD_REQUIRES(lock_);
     void wake_one() OSD_REQUIRES(lock_);
