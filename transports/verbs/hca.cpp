@@ -26,8 +26,9 @@ constexpr std::uint32_t hardware_spin_us = 20;
 constexpr std::uint32_t software_spin_us = 1000;
 /// siw takes a message that arrives together with the answer to its request for an error, and has
 /// no way of telling the peer when it is ready. And it fails a request that it has sent, when the
-/// peer disconnects before it gets round to completing it.
-constexpr std::uint32_t siw_settle_ms = 5;
+/// peer disconnects before it gets round to completing it. A busy machine needs more than 5 ms for
+/// either.
+constexpr std::uint32_t siw_settle_ms = 20;
 /// An object of siw whose memory begins at this offset of a context is one that libsiw takes for a
 /// failure. So the first that is made there is large enough to lie across it.
 constexpr std::size_t siw_odd_offset = 0x90000;
