@@ -102,7 +102,7 @@ def main() -> int:
             listener.accept()[0].close()
     elif len(sys.argv) > 3:
         socket.create_connection((HOST, int(sys.argv[3]))).close()
-    time.sleep(0.05)
+    time.sleep(0.5)
     return behave(behaviour)
 
 

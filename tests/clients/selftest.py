@@ -322,7 +322,7 @@ class Program(World):
                         for number in range(3))
         program.write_text(
             f"#!{sys.executable}\n{(HERE / 'fake_client.py').read_text()}".replace(
-                "sys.exit(main())", f"map_libraries('pass')\n{lines}time.sleep(0.05)"))
+                "sys.exit(main())", f"map_libraries('pass')\n{lines}time.sleep(0.5)"))
         program.chmod(0o755)
 
     def test_a_missing_client_is_a_skip(self):
