@@ -73,11 +73,8 @@ struct of_post<which, call> {
         const DAT_RETURN code = call(ep, segments, local, rest...);
         if (code != DAT_SUCCESS)
             return code;
-        DAT_UINT64 bytes = 0;
-        for (DAT_COUNT i = 0; i < segments; ++i)
-            bytes += local[i].segment_length;
         ep_of(ep).counters.add(which);
-        ep_of(ep).counters.add(which + 1, bytes);
+        ep_of(ep).counters.add(which + 1, total_length(segments, local));
         return code;
     }
 };
