@@ -144,6 +144,21 @@ TEST_CASE_FIXTURE(fixture, "so it stays when its place in the queue is used agai
     CHECK(free(two) == DAT_SUCCESS);
 }
 
+TEST_CASE_FIXTURE(fixture, "also to who asks first while something else is under way in its place" *
+                               doctest::skip(!claimed))
+{
+    bind_now(one);
+    must(bind(two, 2, DAT_COMPLETION_SUPPRESS_FLAG));
+    REQUIRE(complete_send(s.port()));
+    for (DAT_UINT64 i = 0; i < 16; ++i) { // all the other places of the queue
+        must(c.post_send(s.ep, i));
+        (void)end_bind();
+    }
+    must(c.post_send(s.ep, 16));
+    CHECK(free(one) == DAT_SUCCESS);
+    (void)end_bind();
+}
+
 TEST_CASE_FIXTURE(fixture, "a bind that fails binds nothing, and the window may be as it was" *
                                doctest::skip(!claimed))
 {
