@@ -92,14 +92,18 @@ TEST_CASE("an abrupt close sends every waiter of one CNO home")
 {
     consumer c;
     const DAT_CNO_HANDLE cno = c.make_cno();
+    std::atomic<int> begun{0};
     std::atomic<int> dead{0};
     std::vector<std::thread> waiters;
     for (int i = 0; i < 4; ++i)
         waiters.emplace_back([&] {
             DAT_EVD_HANDLE by;
+            ++begun;
             dead += c.v.cno_wait_func(cno, DAT_TIMEOUT_INFINITE, &by) ==
                     error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_DEAD);
         });
+    while (begun < 4)
+        std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(200)); // all of them asleep
     CHECK_EQ(c.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS);
     for (std::thread &t : waiters)

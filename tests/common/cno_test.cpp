@@ -307,9 +307,8 @@ TEST_CASE("while one waiter sleeps, CQs stay armed behind another that looks" *
         CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
         woken = true;
     });
-    while (!t.armed())
+    while (!from_handle<adapter>(c.ia)->cno_sleeper)
         std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     t.armed() = false; // its callback is on the way
     t.complete();
     DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
