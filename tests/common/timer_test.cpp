@@ -190,19 +190,19 @@ TEST_CASE("no timeout after established, disconnect, reset or free")
 {
     consumer c;
     station s(c);
-    must(c.connect(s.ep, 1, 200'000));
+    must(c.connect(s.ep, 1, 500'000));
     REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_ESTABLISHED));
-    sleep_ms(250);
+    sleep_ms(550);
     CHECK_EQ(c.drain(s.connections).size(), 1);
     REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
     must(c.v.ep_reset_func(s.ep));
-    must(c.connect(s.ep, 1, 200'000));
+    must(c.connect(s.ep, 1, 500'000));
     must(c.v.ep_disconnect_func(s.ep, DAT_CLOSE_ABRUPT_FLAG));
     must(c.v.ep_reset_func(s.ep));
     CHECK_EQ(c.drain(s.connections).size(), 2);
-    must(c.connect(s.ep, 1, 200'000));
+    must(c.connect(s.ep, 1, 500'000));
     must(c.v.ep_free_func(s.ep));
-    sleep_ms(250);
+    sleep_ms(550);
     CHECK(c.drain(s.connections).empty());
 }
 

@@ -181,7 +181,7 @@ TEST_SUITE("connections")
 
     TEST_CASE("nobody listens")
     {
-        node n("tcp lo connect_retry_ms=200");
+        node n("tcp lo connect_retry_ms=500"); // it would be two seconds
         door_bell bell(n);
         bell.close();
         side a(n);
@@ -189,14 +189,14 @@ TEST_SUITE("connections")
         REQUIRE(a.connect(n, bell.port).ok());
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         const auto took = std::chrono::steady_clock::now() - began;
-        CHECK(took > 50ms);
-        CHECK(took < 1s);
+        CHECK(took > 250ms);
+        CHECK(took < 1500ms);
 
         side hasty(n); // the caller's own timeout is shorter
         const auto again = std::chrono::steady_clock::now();
         REQUIRE(hasty.connect(n, bell.port, "", 1000).ok());
         CHECK(hasty.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-        CHECK(std::chrono::steady_clock::now() - again < 100ms);
+        CHECK(std::chrono::steady_clock::now() - again < took);
     }
 
     TEST_CASE("a listener that comes late is found")
