@@ -83,15 +83,16 @@ void dispatcher::found_empty(instant began)
 bool world::merges(unsigned one, unsigned other) const
 {
     const auto index = [](unsigned stream) {
-        return stream == DAT_EVD_SOFTWARE_FLAG ? 0
-               : stream == DAT_EVD_CR_FLAG     ? 1
-               : stream == DAT_EVD_DTO_FLAG    ? 2
-                                               : 3;
+        return stream == DAT_EVD_SOFTWARE_FLAG   ? 0
+               : stream == DAT_EVD_CR_FLAG       ? 1
+               : stream == DAT_EVD_DTO_FLAG      ? 2
+               : stream == DAT_EVD_RMR_BIND_FLAG ? 4
+                                                 : 3;
     };
     return provider_.evd_stream_merging_supported[index(one)][index(other)] == DAT_TRUE;
 }
 
-/// Software events come in wherever they may.
+/// Software events and binds come in wherever they may.
 dispatcher_ptr world::make_dispatcher(worker &who, unsigned streams, DAT_COUNT qlen)
 {
     bool software = true;
@@ -99,6 +100,8 @@ dispatcher_ptr world::make_dispatcher(worker &who, unsigned streams, DAT_COUNT q
         software = software && ((streams & stream) == 0 || merges(DAT_EVD_SOFTWARE_FLAG, stream));
     if (software)
         streams |= DAT_EVD_SOFTWARE_FLAG;
+    if ((streams & DAT_EVD_DTO_FLAG) != 0 && merges(DAT_EVD_RMR_BIND_FLAG, DAT_EVD_DTO_FLAG))
+        streams |= DAT_EVD_RMR_BIND_FLAG;
     auto made = std::make_shared<dispatcher>(next_evd_.fetch_add(1), streams);
     made->capacity = std::min(qlen, attr_.max_evd_qlen);
     run_.must(CALL(who, dat_evd_create, ia_, made->capacity, DAT_HANDLE_NULL,
@@ -372,6 +375,25 @@ void world::sleep_until_kicked(worker &who)
     sleeping_.fetch_sub(1);
 }
 
+/// Until the adapter is closed, or one of the events comes that are still on their way.
+void world::sleep_until_sent_home(worker &who)
+{
+    if (who.random.one_in(2)) {
+        if (const dispatcher_ptr on = pick_evd(who))
+            wait(who, *on, DAT_TIMEOUT_INFINITE, 1 + static_cast<DAT_COUNT>(who.random.below(8)));
+        return;
+    }
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    who.for_good.store(true);
+    const DAT_RETURN code =
+        CALL(who, dat_cno_wait, cnos_[who.random.below(number_of_cnos)], DAT_TIMEOUT_INFINITE, &by);
+    who.for_good.store(false);
+    if (DAT_GET_SUBTYPE(code) == DAT_INVALID_STATE_CNO_DEAD && closed_.load())
+        who.count(counter::sent_home);
+    else
+        run_.must(code, "dat_cno_wait");
+}
+
 /// Again and again as long as it sleeps: others may take what is posted for it.
 void world::kick(worker &who)
 {
@@ -410,7 +432,7 @@ void world::bury_evds(worker &who)
 
 void world::work(worker &who)
 {
-    while (!stopping() || !deserted()) {
+    while (!abandoned() && (!stopping() || !deserted())) {
         const unsigned what = who.random.below(32);
         if (what < 14) {
             act(who);
@@ -445,8 +467,10 @@ void world::work(worker &who)
             post_software(who, *to);
         }
     }
-    while (sleeping_.load() != 0)
+    while (!abandoned() && sleeping_.load() != 0)
         kick(who);
+    if (abandoned() && who.random.one_in(2))
+        sleep_until_sent_home(who);
 }
 
 } // namespace stress

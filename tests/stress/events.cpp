@@ -28,6 +28,8 @@ const char *operation_name(int what)
         return "RDMA read";
     case DAT_DTO_RECEIVE:
         return "receive";
+    case bind_operation:
+        return "bind";
     default:
         return "operation of another kind";
     }
@@ -37,8 +39,8 @@ const char *operation_name(int what)
 
 const char *phase_name(phase which)
 {
-    static const char *const names[] = {"gone",      "idle",  "connecting", "accepting",
-                                        "connected", "ended", "dying"};
+    static const char *const names[] = {"gone",      "idle",      "reserved", "connecting",
+                                        "accepting", "connected", "ended",    "dying"};
     return names[static_cast<int>(which)];
 }
 
@@ -126,12 +128,20 @@ void world::wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT thr
     DAT_EVENT event{};
     DAT_COUNT more = -1;
     span taken{now(), never};
+    who.for_good.store(timeout == DAT_TIMEOUT_INFINITE);
     const DAT_RETURN code = CALL(who, dat_evd_wait, on.handle, timeout, threshold, &event, &more);
+    who.for_good.store(false);
     taken.ended = now();
     const bool alone = others == 0 && on.waits.load() == waits;
     on.waiting.fetch_sub(1);
     who.count(counter::waits);
+    if (is(code, DAT_ABORT) && closed_.load()) {
+        who.count(counter::sent_home);
+        return;
+    }
     if (code == DAT_SUCCESS) {
+        if (abandoned())
+            return; // whatever it tells of may be gone
         // An endpoint that goes takes along what was counted.
         if (more < threshold - 1 && steady && on.departures.load() == departures)
             run_.broken("a wait succeeds when its threshold is reached",
@@ -164,7 +174,9 @@ void world::judge(worker &who, dispatcher &from, const DAT_EVENT &event, const s
         run_.broken("an event says which EVD it comes from", "it names another one");
     switch (event.event_number) {
     case DAT_DTO_COMPLETION_EVENT:
-        return judge_transfer(who, from, event, taken);
+        return judge_transfer(who, from, event.event_data.dto_completion_event_data, taken);
+    case DAT_RMR_BIND_COMPLETION_EVENT:
+        return judge_bind(who, from, event, taken);
     case DAT_CONNECTION_REQUEST_EVENT:
         return answer(who, from, event);
     case DAT_SOFTWARE_EVENT:
@@ -184,9 +196,20 @@ void world::give_back(life &l, const entry &done)
     slots &= ~(1u << done.slot);
 }
 
-void world::judge_transfer(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken)
+/// As a completion of a transfer. It names its RMR instead of the endpoint.
+void world::judge_bind(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken)
 {
-    const auto &told = event.event_data.dto_completion_event_data;
+    const auto &told = event.event_data.rmr_completion_event_data;
+    DAT_DTO_COMPLETION_EVENT_DATA like{};
+    like.user_cookie = told.user_cookie;
+    like.status = told.status == DAT_RMR_BIND_SUCCESS ? DAT_DTO_SUCCESS : DAT_DTO_ERR_FLUSHED;
+    like.operation = static_cast<DAT_DTOS>(bind_operation);
+    judge_transfer(who, from, like, taken);
+}
+
+void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETION_EVENT_DATA &told,
+                           const span &taken)
+{
     const auto id = static_cast<std::uint32_t>(told.user_cookie.as_64 >> 32);
     const auto number = static_cast<std::uint32_t>(told.user_cookie.as_64);
     life &l = lives_[id % lives_.size()];
@@ -205,7 +228,8 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_EVENT &event
                         (l.was_reset ? "dat_ep_reset" : "dat_ep_free")));
     const bool received = (number & receive_bit) != 0;
     const bool alive = l.now_in != phase::dying && l.now_in != phase::gone;
-    if (alive && (told.ep_handle != l.ep || &from != (received ? l.recv : l.request).get()))
+    const bool names_endpoint = told.operation == bind_operation || told.ep_handle == l.ep;
+    if (alive && (!names_endpoint || &from != (received ? l.recv : l.request).get()))
         run_.broken("a completion comes in the EVD of its endpoint, and names it", say(""));
     ledger &books = received ? l.receives : l.requests;
     const entry *posted = books.look_up(number);
@@ -262,6 +286,11 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
     }
     if (done.what == DAT_DTO_RECEIVE)
         return judge_message(who, l, done, length, taken);
+    if (done.what == bind_operation) {
+        who.count(counter::windows);
+        l.opened = true;
+        tell_of_window(l);
+    }
     if (done.what != DAT_DTO_RDMA_READ)
         return;
     side &peer = peer_of(*l.owner);
@@ -451,9 +480,17 @@ void world::answer(worker &who, dispatcher &from, const DAT_EVENT &event)
         run_.broken("an attempt to connect arrives once", "link " + std::to_string(theirs.link));
     const bool known = e->number != 0;
     side &passive = *sides_[2 * theirs.link + 1];
-    if (known && !who.random.one_in(20) && !stopping() &&
-        try_accept(who, told.cr_handle, passive, e))
-        return;
+    if (known && !stopping()) {
+        if (who.random.one_in(8) && hand_on(who, told.cr_handle, *e))
+            return;
+        // With an endpoint come the requests of an RSP, and of a PSP that makes them.
+        const bool made =
+            param.local_ep_handle != DAT_HANDLE_NULL && param.local_ep_handle != passive.ep.load();
+        if (!who.random.one_in(20) &&
+            (made ? accept_with_made(who, told.cr_handle, passive, param.local_ep_handle, e)
+                  : accept_with_own(who, told.cr_handle, passive, param.local_ep_handle, e)))
+            return;
+    }
     if (known) {
         e->rejected.store(true);
         e->begin_to_end();
@@ -461,8 +498,29 @@ void world::answer(worker &who, dispatcher &from, const DAT_EVENT &event)
     run_.must(CALL(who, dat_cr_reject, told.cr_handle, 0, nullptr), "dat_cr_reject");
 }
 
-bool world::try_accept(worker &who, DAT_CR_HANDLE request, side &passive,
-                       const std::shared_ptr<encounter> &e)
+/// To another service point, where it arrives once more.
+bool world::hand_on(worker &who, DAT_CR_HANDLE request, encounter &e)
+{
+    std::shared_ptr<listener> to;
+    {
+        std::lock_guard hold(listeners_lock_);
+        to = listeners_[who.random.below(static_cast<std::uint32_t>(listeners_.size()))];
+    }
+    e.requests.fetch_sub(1);
+    const DAT_RETURN code = CALL(who, dat_cr_handoff, request, to->qualifier);
+    if (code == DAT_SUCCESS) {
+        who.count(counter::handed_on);
+        return true;
+    }
+    e.requests.fetch_add(1);
+    if (!is(code, DAT_INVALID_PARAMETER) || !to->closing.load())
+        run_.must(code, "dat_cr_handoff");
+    return false;
+}
+
+/// With the endpoint that is there, which may be reserved for the request.
+bool world::accept_with_own(worker &who, DAT_CR_HANDLE request, side &passive,
+                            DAT_EP_HANDLE reserved, const std::shared_ptr<encounter> &e)
 {
     if (!passive.use.try_lock_shared())
         return false;
@@ -470,19 +528,64 @@ bool world::try_accept(worker &who, DAT_CR_HANDLE request, side &passive,
     life *l = passive.current.load();
     if (l == nullptr)
         return false;
+    std::shared_ptr<listener> reservation;
     {
         std::lock_guard books(l->m);
-        if (l->now_in != phase::idle || !l->conn->reserve(2))
+        const bool fits = reserved == DAT_HANDLE_NULL
+                              ? l->now_in == phase::idle
+                              : l->now_in == phase::reserved && l->ep == reserved;
+        if (!fits || !l->conn->reserve(2))
             return false;
         meet(*l, e, phase::accepting);
+        reservation = std::exchange(l->reservation, nullptr);
     }
-    e->accepted.store(true);
-    const card mine{card_magic, e->number, 1, passive.link};
-    run_.must(CALL(who, dat_cr_accept, request, l->ep, sizeof mine, const_cast<card *>(&mine)),
-              "dat_cr_accept");
-    std::lock_guard books(l->m);
-    l->begun = true;
+    if (reservation)
+        reservation->closing.store(true);
+    accept(who, request, reserved == DAT_HANDLE_NULL ? l->ep : DAT_HANDLE_NULL, *l, *e);
+    if (reservation)
+        run_.must(CALL(who, dat_rsp_free, reservation->rsp), "dat_rsp_free");
     return true;
+}
+
+/// With the endpoint that came with it, in place of one that does nothing.
+bool world::accept_with_made(worker &who, DAT_CR_HANDLE request, side &passive, DAT_EP_HANDLE made,
+                             const std::shared_ptr<encounter> &e)
+{
+    if (!passive.use.try_lock())
+        return false;
+    std::lock_guard hold(passive.use, std::adopt_lock);
+    if (life *l = passive.current.load()) {
+        {
+            std::lock_guard books(l->m);
+            if (l->now_in != phase::idle)
+                return false;
+        }
+        free_ep(who, passive, *l);
+    }
+    const own_evds evds = evds_for(who);
+    if (evds.conn->holds_remains_of(made) || !evds.conn->reserve(2)) {
+        retire_evds(evds);
+        return false;
+    }
+    adopt(who, passive, made, evds);
+    life &l = *passive.current.load();
+    {
+        std::lock_guard books(l.m);
+        meet(l, e, phase::accepting);
+    }
+    accept(who, request, DAT_HANDLE_NULL, l, *e);
+    return true;
+}
+
+/// `with` is null if the request has the endpoint.
+void world::accept(worker &who, DAT_CR_HANDLE request, DAT_EP_HANDLE with, life &l, encounter &e)
+{
+    e.accepted.store(true);
+    const card mine{card_magic, e.number, 1, l.owner->link};
+    run_.must(CALL(who, dat_cr_accept, request, with, sizeof mine, const_cast<card *>(&mine)),
+              "dat_cr_accept");
+    std::lock_guard books(l.m);
+    l.begun = true;
 }
 
 // ----------------------------------------------------------------------------------- the others
@@ -524,6 +627,10 @@ void world::look_at(life &l)
         run_.broken(rule, what);
     };
     switch (l.now_in) {
+    case phase::reserved:
+        if (!l.reservation && l.since < limit)
+            stalled("an endpoint is free once its reservation ended and its request was answered");
+        break;
     case phase::connecting:
     case phase::accepting:
         if (l.since < limit - run_.patience)
@@ -547,7 +654,7 @@ void world::look_at(life &l)
 void world::look_for_stalls()
 {
     for (const auto &each : sides_)
-        if (life *l = each->current.load())
+        if (life *l = each->current.load(); l != nullptr && !abandoned())
             look_at(*l);
     for (const auto &each : run_.workers) {
         const char *call = each->call.load();

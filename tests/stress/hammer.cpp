@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // hammer: threads that make, connect, use, end and free endpoints of one adapter, and resize, move
-// and wait on its EVDs, at random, and keep books of all that they post. Ends with what rule of DAT
-// is broken, if one is.
+// and wait on its EVDs, at random, and keep books of all that they post. At times the adapter is
+// closed with all that is under way. Ends with what rule of DAT is broken, if one is.
 #include "world.hpp"
 
 #include "command_line.hpp"
 #include "failure.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <dlfcn.h>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <unistd.h>
 
@@ -67,47 +69,117 @@ void expect_nothing_kept(run &r, const belongings &before)
                      std::to_string(before.threads) + " -> " + std::to_string(after.threads));
 }
 
-/// Looks after the threads until they have ended.
-void watch(run &r, world &w, const std::atomic<unsigned> &working)
+bool sleeps(const worker &who)
 {
-    std::uint64_t seen = 0;
-    instant moved = now();
-    for (unsigned second = 0; working.load() != 0; ++second) {
-        for (int i = 0; i < 20 && working.load() != 0; ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        if (second % 10 == 0 || ::isatty(1))
-            r.progress_line();
-        if (r.seconds() >= r.asked.seconds)
-            w.stop();
-        w.look_for_stalls();
-        if (const std::uint64_t calls = r.calls(); calls != seen) {
-            seen = calls;
-            moved = now();
+    std::ifstream stat("/proc/self/task/" + std::to_string(who.thread.load()) + "/stat");
+    std::string number, name, state;
+    stat >> number >> name >> state;
+    return who.for_good.load() && state == "S";
+}
+
+bool has_ended(const worker &who)
+{
+    return !who.at_work.load();
+}
+
+/// Nobody is in a call but those who sleep in it until they are sent home.
+bool all_rest(const crew &workers)
+{
+    const auto all = [&] {
+        return std::all_of(workers.begin(), workers.end(),
+                           [](const auto &each) { return has_ended(*each) || sleeps(*each); });
+    };
+    if (!all())
+        return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return all(); // none of them has just begun
+}
+
+/// Looks after the threads while they work.
+class watch {
+public:
+    watch(run &of, world &over) : run_(of), world_(over) {}
+
+    template <class Over>
+    void until(Over &&over)
+    {
+        while (!over()) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            if (now() - looked_ > 1'000'000'000)
+                look();
         }
-        if (now() - moved > r.patience)
-            r.broken("something moves", "no thread has called anything for a while");
     }
+
+private:
+    void look()
+    {
+        looked_ = now();
+        if (looks_++ % 10 == 0 || ::isatty(1))
+            run_.progress_line();
+        world_.look_for_stalls();
+        if (const std::uint64_t calls = run_.calls(); calls != seen_) {
+            seen_ = calls;
+            moved_ = looked_;
+        }
+        if (looked_ - moved_ > run_.patience)
+            run_.broken("something moves", "no thread has called anything for a while");
+    }
+
+    run &run_;
+    world &world_;
+    unsigned looks_ = 0;
+    std::uint64_t seen_ = 0;
+    instant looked_ = now();
+    instant moved_ = now();
+};
+
+/// An adapter from its opening to its end: once everything is back and freed, or abruptly with
+/// everything under way.
+void live(run &r, double until, bool abruptly)
+{
+    world w(r);
+    worker &own = *r.workers.back();
+    std::vector<std::thread> threads;
+    const auto begin = [&](worker &who, void (world::*work)(worker &)) {
+        who.at_work.store(true);
+        threads.emplace_back([&w, &who, work] {
+            who.thread.store(::gettid());
+            (w.*work)(who);
+            who.at_work.store(false);
+        });
+    };
+    for (unsigned i = 0; i < r.asked.threads; ++i)
+        begin(*r.workers[i], &world::work);
+    const auto all_ended = [&] {
+        return std::all_of(r.workers.begin(), r.workers.end(),
+                           [](const auto &each) { return has_ended(*each); });
+    };
+    watch at(r, w);
+    at.until([&] { return r.seconds() >= until; });
+    if (abruptly) {
+        w.abandon();
+        at.until([&] { return all_rest(r.workers); });
+        begin(own, &world::close_abruptly);
+    } else {
+        w.stop();
+    }
+    at.until(all_ended);
+    for (std::thread &each : threads)
+        each.join();
+    if (abruptly)
+        w.expect_memory_left_alone();
+    else
+        w.close_down(own);
 }
 
 void hammer(run &r)
 {
     open_and_close(r);
     const belongings before;
-    {
-        world w(r);
-        std::atomic<unsigned> working{r.asked.threads};
-        std::vector<std::thread> threads;
-        for (unsigned i = 0; i < r.asked.threads; ++i)
-            threads.emplace_back([&, i] {
-                w.work(*r.workers[i]);
-                working.fetch_sub(1);
-            });
-        watch(r, w, working);
-        for (std::thread &each : threads)
-            each.join();
-        w.close_down(*r.workers.back());
+    for (unsigned i = 1; i <= r.asked.worlds; ++i) {
+        live(r, static_cast<double>(r.asked.seconds) * i / r.asked.worlds, i < r.asked.worlds);
+        expect_nothing_kept(r, before);
     }
-    expect_nothing_kept(r, before);
 }
 
 void describe(bench::command_line &line, settings &s)
@@ -116,6 +188,9 @@ void describe(bench::command_line &line, settings &s)
     line.number("--threads", s.threads, 1u, 256u, "threads that use it");
     line.number("--links", s.links, 1u, 1024u, "pairs of endpoints");
     line.number("--seconds", s.seconds, 1u, 1'000'000u, "how long, before all is ended");
+    line.number("--worlds", s.worlds, 1u, 100'000u,
+                "openings of the adapter in that time; all but the last are closed abruptly, with "
+                "everything under way");
     line.number("--seed", s.seed, 0u, 0xffffffffu, "what chooses; 0 takes one of the clock's");
     line.number("--patience", s.patience, 1u, 100'000u,
                 "seconds after which what must come is missed");

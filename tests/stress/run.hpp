@@ -21,6 +21,7 @@ struct settings {
     std::uint32_t threads = 8;
     std::uint32_t links = 12;
     std::uint32_t seconds = 10;
+    std::uint32_t worlds = 1;
     std::uint32_t seed = 0;
     std::uint32_t patience = 60;
     std::string keep_loaded;
@@ -49,6 +50,11 @@ private:
 enum class counter {
     endpoints,
     connects,
+    alike,
+    made_for,
+    reserved,
+    handed_on,
+    windows,
     established,
     refused,
     ended,
@@ -65,6 +71,7 @@ enum class counter {
     triggers,
     associations,
     resizes,
+    sent_home,
     bytes,
     number_of
 };
@@ -96,6 +103,9 @@ struct worker {
     dice random;
     std::atomic<const char *> call{nullptr}; ///< that it is in
     std::atomic<instant> since{0};           ///< when that began
+    std::atomic<bool> for_good{false};       ///< it ends when somebody else sees to that
+    std::atomic<bool> at_work{false};        ///< the thread has not ended
+    std::atomic<int> thread{0};              ///< its id for the kernel
     std::atomic<std::uint64_t> calls{0};
     std::array<std::atomic<std::uint64_t>, counters> counts{};
 };

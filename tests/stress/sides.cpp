@@ -8,6 +8,8 @@
 #include <bit>
 #include <cstring>
 #include <set>
+#include <thread>
+#include <unistd.h>
 #include <utility>
 
 namespace stress {
@@ -20,6 +22,19 @@ constexpr unsigned most_posts_at_end = 32;
 constexpr std::uint8_t canary = 0x5a;
 constexpr std::uint32_t canary_size = 64;
 constexpr DAT_COUNT events_of_a_connection = 2;
+constexpr unsigned first_qualifier = 10'000, qualifiers = 20'000; ///< of RSPs
+
+DAT_EP_ATTR wanted_attributes()
+{
+    DAT_EP_ATTR attr{};
+    attr.service_type = DAT_SERVICE_TYPE_RC;
+    attr.qos = DAT_QOS_BEST_EFFORT;
+    attr.max_recv_dtos = attr.max_request_dtos = depth;
+    attr.max_recv_iov = attr.max_request_iov = 2;
+    attr.max_rdma_read_in = attr.max_rdma_read_out = 4;
+    attr.max_rdma_read_iov = attr.max_rdma_write_iov = 1;
+    return attr;
+}
 
 int take_slot(unsigned &in_use, unsigned slots)
 {
@@ -38,6 +53,17 @@ DAT_LMR_TRIPLET local(const side &s, const std::uint8_t *bytes, std::uint32_t le
 DAT_RMR_TRIPLET remote(const side &s, const std::uint8_t *bytes, std::uint32_t length)
 {
     return {reinterpret_cast<DAT_VADDR>(bytes), length, s.rmr_context.load()};
+}
+
+/// By way of a window if there is one.
+DAT_RMR_TRIPLET remote(worker &who, encounter &e, const side &s, const std::uint8_t *bytes,
+                       std::uint32_t length)
+{
+    DAT_RMR_TRIPLET there = remote(s, bytes, length);
+    std::lock_guard books(e.m);
+    if (e.windows[s.role] != 0 && who.random.one_in(2))
+        there.rmr_context = e.windows[s.role];
+    return there;
 }
 
 DAT_DTO_COOKIE cookie_of(const life &l, std::uint32_t number)
@@ -113,6 +139,13 @@ void world::prepare(worker &who, side &s, unsigned number)
     register_memory(who, s);
 }
 
+void world::unregister_memory(worker &who, side &s)
+{
+    if (s.rmr != DAT_HANDLE_NULL) // it may be bound to the region
+        run_.must(CALL(who, dat_rmr_free, s.rmr), "dat_rmr_free");
+    run_.must(CALL(who, dat_lmr_free, s.lmr), "dat_lmr_free");
+}
+
 void world::register_memory(worker &who, side &s)
 {
     DAT_REGION_DESCRIPTION region{};
@@ -125,14 +158,18 @@ void world::register_memory(worker &who, side &s)
               "dat_lmr_create");
     s.lmr_context.store(lmr_context);
     s.rmr_context.store(rmr_context);
+    if (attr_.max_rmrs != 0)
+        run_.must(CALL(who, dat_rmr_create, s.pz, &s.rmr), "dat_rmr_create");
 }
 
 std::shared_ptr<listener> world::make_listener(worker &who)
 {
     auto made = std::make_shared<listener>();
     const dispatcher_ptr &to = requests_[who.random.below(2)];
+    const bool makes_endpoints =
+        provider_.ep_creator != DAT_PSP_CREATES_EP_NEVER && who.random.one_in(3);
     run_.must(CALL(who, dat_psp_create_any, ia_, &made->qualifier, to->handle,
-                   DAT_PSP_CONSUMER_FLAG, &made->psp),
+                   makes_endpoints ? DAT_PSP_PROVIDER_FLAG : DAT_PSP_CONSUMER_FLAG, &made->psp),
               "dat_psp_create_any");
     return made;
 }
@@ -193,6 +230,9 @@ life &world::new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds)
         l.out_slots = l.in_slots = l.sink_slots = 0;
         l.early_receives = 0;
         l.meets.reset();
+        l.reservation.reset();
+        l.bound = l.opened = false;
+        l.window = 0;
         l.begun = l.leaves_itself = l.was_established = l.was_reset = false;
         l.conn_room = 0;
         l.posts_at_end = 0;
@@ -206,7 +246,8 @@ life &world::new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds)
     }
 }
 
-void world::make(worker &who, side &s)
+/// For an endpoint that is to be made.
+void world::prepare_memory(worker &who, side &s)
 {
     for (int slot = 0; slot < static_cast<int>(depth); ++slot)
         for (const bool sink : {false, true}) {
@@ -220,17 +261,16 @@ void world::make(worker &who, side &s)
         }
     s.watched_in = s.watched_sinks = 0;
     if (who.random.one_in(8)) {
-        run_.must(CALL(who, dat_lmr_free, s.lmr), "dat_lmr_free");
+        unregister_memory(who, s);
         register_memory(who, s);
     }
+}
+
+void world::make(worker &who, side &s)
+{
+    prepare_memory(who, s);
     own_evds evds = evds_for(who);
-    DAT_EP_ATTR attr{};
-    attr.service_type = DAT_SERVICE_TYPE_RC;
-    attr.qos = DAT_QOS_BEST_EFFORT;
-    attr.max_recv_dtos = attr.max_request_dtos = depth;
-    attr.max_recv_iov = attr.max_request_iov = 2;
-    attr.max_rdma_read_in = attr.max_rdma_read_out = 4;
-    attr.max_rdma_read_iov = attr.max_rdma_write_iov = 1;
+    const DAT_EP_ATTR attr = wanted_attributes();
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     run_.must(CALL(who, dat_ep_create, ia_, s.pz, evds.recv->handle, evds.request->handle,
                    evds.conn->handle, &attr, &ep),
@@ -242,13 +282,39 @@ void world::make(worker &who, side &s)
         return;
     }
     run_.must(CALL(who, dat_ep_free, ep), "dat_ep_free");
-    if (!evds.recv->common) {
-        std::lock_guard hold(lists_lock_);
-        for (const dispatcher_ptr &each : {evds.recv, evds.conn})
-            retired_.push_back(each);
-        if (evds.request != evds.recv)
-            retired_.push_back(evds.request);
-    }
+    retire_evds(evds);
+}
+
+/// Nothing feeds them any more. Those of many endpoints stay.
+void world::retire_evds(const own_evds &evds)
+{
+    if (evds.recv->common)
+        return;
+    std::lock_guard hold(lists_lock_);
+    retired_.push_back(evds.recv);
+    retired_.push_back(evds.conn);
+    if (evds.request != evds.recv)
+        retired_.push_back(evds.request);
+}
+
+/// An endpoint that a listener made for its request.
+void world::adopt(worker &who, side &s, DAT_EP_HANDLE ep, const own_evds &evds)
+{
+    prepare_memory(who, s);
+    DAT_EP_PARAM param{};
+    param.pz_handle = s.pz;
+    param.recv_evd_handle = evds.recv->handle;
+    param.request_evd_handle = evds.request->handle;
+    param.connect_evd_handle = evds.conn->handle;
+    param.ep_attr = wanted_attributes();
+    constexpr DAT_EP_PARAM_MASK wanted =
+        DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_REQUEST_EVD_HANDLE |
+        DAT_EP_FIELD_CONNECT_EVD_HANDLE | DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS |
+        DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS;
+    run_.must(CALL(who, dat_ep_modify, ep, wanted, &param), "dat_ep_modify");
+    new_life(s, ep, evds);
+    who.count(counter::endpoints);
+    who.count(counter::made_for);
 }
 
 // ----------------------------------------------------------------------------------- what to do
@@ -289,8 +355,13 @@ void world::act_on(worker &who, side &s)
             return;
         if (s.role == 0 && !who.random.one_in(3))
             connect(who, s, *l);
+        else if (s.role == 1 && who.random.one_in(6))
+            reserve(who, s, *l);
         else
             post_receive(who, s, *l);
+        break;
+    case phase::reserved:
+        post_receive(who, s, *l);
         break;
     case phase::connecting:
     case phase::accepting:
@@ -326,42 +397,159 @@ void world::meet(life &l, const std::shared_ptr<encounter> &e, phase next)
     e->credits[1 - l.owner->role] += l.early_receives;
 }
 
-void world::connect(worker &who, side &s, life &l)
+/// From now on the endpoint is taken for one that connects. Null if it cannot.
+std::shared_ptr<encounter> world::begin_encounter(worker &who, life &l,
+                                                  std::shared_ptr<listener> at)
 {
-    link &of = *links_[s.link];
+    link &of = *links_[l.owner->link];
     auto e = std::make_shared<encounter>();
     {
         std::lock_guard hold(of.m);
-        e->number = std::uint64_t{s.link} << 32 | ++of.encounters;
+        e->number = std::uint64_t{l.owner->link} << 32 | ++of.encounters;
     }
-    e->link = s.link;
+    e->link = l.owner->link;
+    e->at = std::move(at);
     const bool hasty = who.random.one_in(12);
     const DAT_TIMEOUT timeout =
         hasty ? 200 + who.random.below(20'000) : static_cast<DAT_TIMEOUT>(run_.patience / 1000);
     e->timeout.store(instant{timeout} * 1000);
     {
-        std::lock_guard hold(listeners_lock_);
-        e->at = listeners_[who.random.below(number_of_listeners)];
-    }
-    {
         std::lock_guard hold(l.m);
         if (l.now_in != phase::idle || !l.conn->reserve(events_of_a_connection))
-            return;
+            return nullptr;
         e->began = now();
         meet(l, e, phase::connecting);
     }
+    std::lock_guard hold(of.m);
+    of.latest = e;
+    return e;
+}
+
+void world::connect(worker &who, side &s, life &l)
+{
+    if (who.random.one_in(8) && connect_like(who, s, l))
+        return;
+    std::shared_ptr<listener> at;
     {
+        link &of = *links_[s.link];
         std::lock_guard hold(of.m);
-        of.latest = e;
+        at = std::exchange(of.reserved, nullptr);
     }
+    if (!at || at->closing.load()) {
+        std::lock_guard hold(listeners_lock_);
+        at = listeners_[who.random.below(number_of_listeners)];
+    }
+    const std::shared_ptr<encounter> e = begin_encounter(who, l, std::move(at));
+    if (!e)
+        return;
     const card mine{card_magic, e->number, 0, s.link};
-    run_.must(CALL(who, dat_ep_connect, l.ep, attr_.ia_address_ptr, e->at->qualifier, timeout,
-                   sizeof mine, const_cast<card *>(&mine), DAT_QOS_BEST_EFFORT,
-                   DAT_CONNECT_DEFAULT_FLAG),
+    run_.must(CALL(who, dat_ep_connect, l.ep, attr_.ia_address_ptr, e->at->qualifier,
+                   static_cast<DAT_TIMEOUT>(e->timeout.load() / 1000), sizeof mine,
+                   const_cast<card *>(&mine), DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG),
               "dat_ep_connect");
     who.count(counter::connects);
     std::lock_guard hold(l.m);
     l.begun = true;
+}
+
+/// To where another endpoint is connected, if one is found.
+bool world::connect_like(worker &who, const side &s, life &l)
+{
+    side &other = *sides_[2 * who.random.below(run_.asked.links)];
+    if (&other == &s || !other.use.try_lock_shared())
+        return false;
+    std::shared_lock hold(other.use, std::adopt_lock);
+    life *const model = other.current.load();
+    if (model == nullptr)
+        return false;
+    std::shared_ptr<encounter> there;
+    {
+        std::lock_guard books(model->m);
+        if (model->now_in != phase::connected)
+            return false;
+        there = model->meets;
+    }
+    const std::shared_ptr<encounter> e = begin_encounter(who, l, there->at);
+    if (!e)
+        return false;
+    const card mine{card_magic, e->number, 0, s.link};
+    const DAT_RETURN code = CALL(who, dat_ep_dup_connect, l.ep, model->ep,
+                                 static_cast<DAT_TIMEOUT>(e->timeout.load() / 1000), sizeof mine,
+                                 const_cast<card *>(&mine), DAT_QOS_BEST_EFFORT);
+    std::lock_guard books(l.m);
+    if (code == DAT_SUCCESS) {
+        who.count(counter::connects);
+        who.count(counter::alike);
+        l.begun = true;
+        return true;
+    }
+    if (!is(code, DAT_INVALID_STATE) || !there->excused(now()))
+        run_.broken("an endpoint connects to where another one is connected",
+                    std::string("dat_ep_dup_connect: ") + bench::code_text(code));
+    l.conn->release(std::exchange(l.conn_room, 0));
+    l.meets.reset();
+    l.now_in = phase::idle;
+    return false;
+}
+
+// ----------------------------------------------------------------------------------- reserving
+
+/// For the next attempt of the other side.
+void world::reserve(worker &who, side &s, life &l)
+{
+    {
+        std::lock_guard hold(l.m);
+        if (l.now_in != phase::idle)
+            return;
+        l.now_in = phase::reserved;
+        l.since = now();
+    }
+    auto at = std::make_shared<listener>();
+    const auto first = static_cast<unsigned>(::getpid()) * 977;
+    at->qualifier = first_qualifier + (first + next_qualifier_.fetch_add(1)) % qualifiers;
+    const dispatcher_ptr &to = requests_[who.random.below(2)];
+    const DAT_RETURN code =
+        CALL(who, dat_rsp_create, ia_, at->qualifier, l.ep, to->handle, &at->rsp);
+    if (is(code, DAT_CONN_QUAL_IN_USE)) {
+        std::lock_guard hold(l.m);
+        l.now_in = phase::idle;
+        return;
+    }
+    run_.must(code, "dat_rsp_create");
+    who.count(counter::reserved);
+    {
+        std::lock_guard hold(l.m);
+        l.reservation = at;
+    }
+    link &of = *links_[s.link];
+    std::lock_guard hold(of.m);
+    of.reserved = at;
+}
+
+/// The endpoint is as it was before, unless its request has arrived.
+void world::end_reservation(worker &who, life &l)
+{
+    std::shared_ptr<listener> at;
+    {
+        std::lock_guard hold(l.m);
+        at = std::exchange(l.reservation, nullptr);
+        if (at)
+            l.since = now();
+    }
+    if (at) {
+        at->closing.store(true);
+        run_.must(CALL(who, dat_rsp_free, at->rsp), "dat_rsp_free");
+    }
+    DAT_EP_STATE state{};
+    DAT_BOOLEAN receives_idle{}, requests_idle{};
+    run_.must(CALL(who, dat_ep_get_status, l.ep, &state, &receives_idle, &requests_idle),
+              "dat_ep_get_status");
+    std::lock_guard hold(l.m);
+    if (state == DAT_EP_STATE_UNCONNECTED)
+        l.now_in = phase::idle;
+    else if (state != DAT_EP_STATE_PASSIVE_CONNECTION_PENDING)
+        run_.broken("without its RSP an endpoint is unconnected, or a request has it",
+                    describe(l) + ": state " + std::to_string(state));
 }
 
 void world::disconnect(worker &who, side &, life &l)
@@ -404,6 +592,8 @@ void world::transfer(worker &who, side &s, life &l)
     default:
         if (who.random.one_in(200))
             spoil(who, s, l);
+        else
+            post_bind(who, s, l);
         break;
     }
 }
@@ -579,7 +769,7 @@ void world::post_write_and_send(worker &who, side &s, life &l)
         fill(s.out(now_open.slot), wanted.length, seed_of(e->number, s.role, number));
         side &peer = peer_of(s);
         DAT_LMR_TRIPLET segment = local(s, s.out(now_open.slot), wanted.length);
-        const DAT_RMR_TRIPLET there = remote(peer, peer.target(target), wanted.length);
+        const DAT_RMR_TRIPLET there = remote(who, *e, peer, peer.target(target), wanted.length);
         return CALL(who, dat_ep_post_rdma_write, l.ep, 1, &segment, cookie_of(l, number), &there,
                     wanted.suppressed ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG);
     });
@@ -601,10 +791,44 @@ bool world::post_read(worker &who, side &s, life &l)
         std::memset(s.sink(now_open.slot), 0, wanted.length);
         side &peer = peer_of(s);
         DAT_LMR_TRIPLET segment = local(s, s.sink(now_open.slot), wanted.length);
-        const DAT_RMR_TRIPLET there = remote(peer, peer.source(), wanted.length);
+        const DAT_RMR_TRIPLET there = remote(who, *l.meets, peer, peer.source(), wanted.length);
         return CALL(who, dat_ep_post_rdma_read, l.ep, 1, &segment, cookie_of(l, now_open.number),
                     &there, DAT_COMPLETION_DEFAULT_FLAG);
     });
+}
+
+/// Opens the memory that the peer writes to and reads, once in a connection.
+void world::post_bind(worker &who, side &s, life &l)
+{
+    {
+        std::lock_guard hold(l.m);
+        if (s.rmr == DAT_HANDLE_NULL || l.bound || l.now_in != phase::connected ||
+            (l.request->streams & DAT_EVD_RMR_BIND_FLAG) == 0)
+            return;
+        l.bound = true;
+    }
+    entry wanted;
+    wanted.what = bind_operation;
+    DAT_RMR_CONTEXT window = 0;
+    const bool posted = post_request(who, l, wanted, [&](const entry &now_open) {
+        const DAT_LMR_TRIPLET all = local(s, s.target(0), (target_slots + 1) * slot_size);
+        return CALL(who, dat_rmr_bind, s.rmr, s.lmr, &all, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA,
+                    l.ep, cookie_of(l, now_open.number), DAT_COMPLETION_DEFAULT_FLAG, &window);
+    });
+    if (!posted)
+        return;
+    std::lock_guard hold(l.m);
+    l.window = window;
+    tell_of_window(l);
+}
+
+/// To the peer, once it is open.
+void world::tell_of_window(life &l)
+{
+    if (!l.opened || l.window == 0)
+        return;
+    std::lock_guard hold(l.meets->m);
+    l.meets->windows[l.owner->role] = l.window;
 }
 
 /// A read through a key that nobody gave ends the connection.
@@ -635,12 +859,14 @@ void world::spoil(worker &who, side &s, life &l)
 /// everything is brought to its end, only once everything is back.
 void world::retire(worker &who, side &s, life &l)
 {
+    bool reserved = false;
     bool finished = false;
     bool idle = false;
     bool resettable = false;
     {
         std::lock_guard hold(l.m);
         idle = l.now_in == phase::idle;
+        reserved = l.now_in == phase::reserved;
         // Unless its ESTABLISHED is in the hands of a slow thread, which nobody could tell from
         // that of the next connection.
         resettable = l.now_in == phase::ended && !stopping() &&
@@ -654,6 +880,11 @@ void world::retire(worker &who, side &s, life &l)
                 run_.broken("no message is lost while those behind it arrive",
                             describe(l, *lost) + "; behind it " + describe(l, *behind));
         }
+    }
+    if (reserved) {
+        if (stopping() || who.random.one_in(8))
+            end_reservation(who, l);
+        return;
     }
     const bool hurry = !stopping() && who.random.one_in(idle ? 8 : 20);
     if (resettable && (finished ? who.random.one_in(2) : who.random.one_in(20)))
@@ -732,13 +963,7 @@ void world::free_ep(worker &who, side &s, life &l)
     s.current.store(nullptr);
     s.ep.store(DAT_HANDLE_NULL);
     finish_death(l);
-    if (evds.recv->common)
-        return;
-    std::lock_guard hold(lists_lock_);
-    retired_.push_back(evds.recv);
-    retired_.push_back(evds.conn);
-    if (evds.request != evds.recv)
-        retired_.push_back(evds.request);
+    retire_evds(evds);
 }
 
 // -------------------------------------------------------------------------------- at the very end
@@ -759,12 +984,30 @@ void world::close_down(worker &who)
                         "EVD " + std::to_string(each->number) + " has kept some");
     }
     for (const auto &s : sides_) {
-        run_.must(CALL(who, dat_lmr_free, s->lmr), "dat_lmr_free");
+        unregister_memory(who, *s);
         run_.must(CALL(who, dat_pz_free, s->pz), "dat_pz_free");
     }
     for (DAT_CNO_HANDLE cno : cnos_)
         run_.must(CALL(who, dat_cno_free, cno), "dat_cno_free");
     run_.must(CALL(who, dat_ia_close, ia_, DAT_CLOSE_GRACEFUL_FLAG), "dat_ia_close");
+}
+
+void world::close_abruptly(worker &who)
+{
+    closed_.store(true);
+    run_.must(CALL(who, dat_ia_close, ia_, DAT_CLOSE_ABRUPT_FLAG), "dat_ia_close");
+}
+
+void world::expect_memory_left_alone()
+{
+    for (const auto &each : sides_)
+        std::fill(each->memory.begin(), each->memory.end(), canary);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (const auto &each : sides_) // each byte is like the one before it
+        if (const auto *bytes = each->memory.data();
+            bytes[0] != canary || std::memcmp(bytes, bytes + 1, side::size() - 1) != 0)
+            run_.broken("an adapter that was closed leaves memory alone",
+                        "side " + std::to_string(each->number));
 }
 
 } // namespace stress

@@ -70,11 +70,12 @@ struct dispatcher {
 };
 using dispatcher_ptr = std::shared_ptr<dispatcher>;
 
-/// A PSP.
+/// A PSP, or an RSP.
 struct listener {
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
     DAT_CONN_QUAL qualifier = 0;
-    std::atomic<bool> closing{false};
+    std::atomic<bool> closing{false}; ///< an RSP takes no second request, either
 };
 
 /// One attempt to connect two sides, and what came of it. Direction 0 is that of the active side.
@@ -108,9 +109,10 @@ struct encounter {
     unsigned empty_come[2] = {0, 0};
     int credits[2] = {0, 0}; ///< receives that wait for a message
     unsigned targets[2] = {0, 0};
+    DAT_RMR_CONTEXT windows[2] = {0, 0}; ///< on the memory of that side
 };
 
-enum class phase { gone, idle, connecting, accepting, connected, ended, dying };
+enum class phase { gone, idle, reserved, connecting, accepting, connected, ended, dying };
 const char *phase_name(phase which);
 
 struct side;
@@ -130,6 +132,10 @@ struct life {
     unsigned out_slots = 0, in_slots = 0, sink_slots = 0; ///< in use
     int early_receives = 0;                               ///< before there was an encounter
     std::shared_ptr<encounter> meets;
+    std::shared_ptr<listener> reservation;
+    bool bound = false;         ///< a bind of the window was posted
+    bool opened = false;        ///< that is done
+    DAT_RMR_CONTEXT window = 0; ///< what the call gave, once it has returned
     bool begun = false;         ///< the call that connects or accepts has returned
     bool leaves_itself = false; ///< its own dat_ep_disconnect was called
     bool was_established = false;
@@ -154,6 +160,7 @@ struct side {
     DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
     std::atomic<DAT_LMR_CONTEXT> lmr_context{0};
     std::atomic<DAT_RMR_CONTEXT> rmr_context{0};
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL; ///< null if the adapter has no windows
     std::vector<std::uint8_t> memory;
     unsigned watched_in = 0, watched_sinks = 0; ///< slots that nobody may write any more
 
@@ -175,6 +182,7 @@ struct link {
     std::mutex m;
     std::shared_ptr<encounter> latest;
     std::uint32_t encounters = 0;
+    std::shared_ptr<listener> reserved; ///< for the next attempt
 };
 
 class world {
@@ -186,11 +194,18 @@ public:
     /// From now on everything is brought to its end.
     void stop() { stopping_.store(true, std::memory_order_relaxed); }
     bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+    /// From now on nobody begins anything, and everything stays as it is.
+    void abandon() { abandoned_.store(true); }
+    bool abandoned() const { return abandoned_.load(); }
     bool deserted() const { return living_.load() == 0; }
     /// Looks for what should have come long ago.
     void look_for_stalls();
     /// After the threads have ended: everything is back, and can be freed.
     void close_down(worker &who);
+    /// After it was abandoned, and the threads have ended or sleep: all goes at once.
+    void close_abruptly(worker &who);
+    /// After that, and the threads have ended.
+    void expect_memory_left_alone();
 
 private:
     struct own_evds {
@@ -215,17 +230,26 @@ private:
     void post_software(worker &who, dispatcher &to);
     void bury_evds(worker &who);
     void sleep_until_kicked(worker &who);
+    void sleep_until_sent_home(worker &who);
     void kick(worker &who);
 
     // sides.cpp
     void prepare(worker &who, side &s, unsigned number);
     void register_memory(worker &who, side &s);
+    void unregister_memory(worker &who, side &s);
+    void prepare_memory(worker &who, side &s);
     void act(worker &who);
     void act_on(worker &who, side &s);
     void make(worker &who, side &s);
     life &new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds);
     own_evds evds_for(worker &who);
+    void retire_evds(const own_evds &evds);
     void connect(worker &who, side &s, life &l);
+    bool connect_like(worker &who, const side &s, life &l);
+    std::shared_ptr<encounter> begin_encounter(worker &who, life &l, std::shared_ptr<listener> at);
+    void reserve(worker &who, side &s, life &l);
+    void end_reservation(worker &who, life &l);
+    void adopt(worker &who, side &s, DAT_EP_HANDLE ep, const own_evds &evds);
     void meet(life &l, const std::shared_ptr<encounter> &e, phase next);
     void disconnect(worker &who, side &s, life &l);
     void transfer(worker &who, side &s, life &l);
@@ -234,6 +258,8 @@ private:
                    std::uint32_t write_number);
     void post_write_and_send(worker &who, side &s, life &l);
     bool post_read(worker &who, side &s, life &l);
+    void post_bind(worker &who, side &s, life &l);
+    void tell_of_window(life &l);
     void spoil(worker &who, side &s, life &l);
     template <class Post>
     bool post_request(worker &who, life &l, const entry &wanted, Post &&post);
@@ -250,7 +276,9 @@ private:
     bool dequeue(worker &who, dispatcher &from);
     void wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT threshold);
     void judge(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
-    void judge_transfer(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
+    void judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETION_EVENT_DATA &told,
+                        const span &taken);
+    void judge_bind(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
     void judge_success(worker &who, life &l, dispatcher &from, const entry &done,
                        std::uint32_t length, const span &taken);
     void judge_message(worker &who, life &l, const entry &done, std::uint32_t length,
@@ -260,9 +288,12 @@ private:
                      const span &taken);
     void ended(worker &who, life &l, DAT_EVENT_NUMBER number, const span &taken);
     void answer(worker &who, dispatcher &from, const DAT_EVENT &event);
-    void accept_or_reject(worker &who, DAT_CR_HANDLE request, link &of, encounter *known);
-    bool try_accept(worker &who, DAT_CR_HANDLE request, side &passive,
-                    const std::shared_ptr<encounter> &e);
+    bool hand_on(worker &who, DAT_CR_HANDLE request, encounter &e);
+    bool accept_with_own(worker &who, DAT_CR_HANDLE request, side &passive, DAT_EP_HANDLE reserved,
+                         const std::shared_ptr<encounter> &e);
+    bool accept_with_made(worker &who, DAT_CR_HANDLE request, side &passive, DAT_EP_HANDLE made,
+                          const std::shared_ptr<encounter> &e);
+    void accept(worker &who, DAT_CR_HANDLE request, DAT_EP_HANDLE with, life &l, encounter &e);
     void judge_software(dispatcher &from, const DAT_EVENT &event, const span &taken);
     void look_at_async(worker &who);
     void give_back(life &l, const entry &done);
@@ -276,6 +307,8 @@ private:
     DAT_IA_ATTR attr_{};
     DAT_PROVIDER_ATTR provider_{};
     std::atomic<bool> stopping_{false};
+    std::atomic<bool> abandoned_{false};
+    std::atomic<bool> closed_{false};
     std::atomic<int> living_{0};
     std::atomic<bool> can_resize_{true};
 
@@ -283,6 +316,7 @@ private:
     std::vector<dispatcher_ptr> common_; ///< never changes
     std::vector<dispatcher_ptr> transfers_, connections_, requests_;
     std::atomic<unsigned> next_evd_{0};
+    std::atomic<unsigned> next_qualifier_{0};
 
     std::mutex listeners_lock_;
     std::vector<std::shared_ptr<listener>> listeners_;
@@ -326,6 +360,9 @@ inline std::uint64_t seed_of(std::uint64_t encounter, int direction, std::uint32
 {
     return encounter * 0x9e3779b97f4a7c15 + number * 2 + static_cast<unsigned>(direction);
 }
+
+/// Among the DAT_DTOS.
+inline constexpr int bind_operation = 0x100;
 
 // Cookies: the life, and the number of the operation in it. Receives are told by a bit.
 inline constexpr std::uint32_t receive_bit = 0x80000000;
