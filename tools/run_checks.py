@@ -442,7 +442,8 @@ def steps() -> list[Step]:
 
     table = [
         Step("licences", "an SPDX line in every file", licence_lines, "quick"),
-        Step("machine", "the virtual machine with RDMA devices can run", machine),
+        Step("machine", "the virtual machine with RDMA devices can run", machine,
+             begins=("gcc", "all")),
         Step("gcc", "gcc, warnings are errors; all tests but the clients' smoke round",
              tests("gcc", *WITHOUT_ROUNDS, *ELSEWHERE), "quick"),
         Step("clients-ours", "Debian's DAT programs, our libdat2",
