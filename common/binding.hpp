@@ -26,6 +26,12 @@ struct binding {
         return !failed.load(std::memory_order_acquire) && queue->has_finished(*request, this);
     }
 
+    /// It failed, or nobody will tell any more how it ended.
+    bool lost() const
+    {
+        return !done() && (failed.load(std::memory_order_acquire) || queue->owner == nullptr);
+    }
+
     rmr *const of; ///< to name it: it may be gone
     std::atomic<int> holders{2};
     std::atomic<bool> failed{false};

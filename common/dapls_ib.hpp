@@ -430,9 +430,10 @@ struct dapls_ib : Types {
     /// [memory_windows] Posts wr.operation, DAT_DTO_BIND_MW: binds the window to a part of the mr,
     /// or to nothing if the length is 0, with the mr then null. Stores the key it will have, 0 for
     /// nothing: the consumer may use it in what it posts next. Once the bind is done the key before
-    /// is dead; one that fails leaves the window bound to what it was, or to nothing. The mr is not
-    /// freed before the bind has completed or the window was freed. Hot, but may allocate.
-    /// Otherwise as post_send.
+    /// is dead; one that fails leaves the window bound to what it was, or to nothing. After that,
+    /// or when a posted bind went with its queue pair, the common layer frees the window and takes
+    /// another before it binds again. The mr is not freed before the bind has completed or the
+    /// window was freed. Hot, but may allocate. Otherwise as post_send.
     static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
                                    DAT_RMR_CONTEXT & /*key*/)
     {

@@ -27,6 +27,12 @@ status rmr::allocate()
 {
     if (!claims.memory_windows || ia->attr.max_mws == 0)
         return success; // it exists, and cannot be bound
+    osd::lock_guard hold(lock_);
+    return allocate_locked();
+}
+
+status rmr::allocate_locked()
+{
     const status made = transport::dapls_ib_mw_alloc(zone_->pd, window_);
     has_window_ = made.ok();
     return made;
@@ -34,11 +40,26 @@ status rmr::allocate()
 
 void rmr::release()
 {
+    osd::lock_guard hold(lock_);
+    release_locked();
+}
+
+void rmr::release_locked()
+{
     if (has_window_)
         transport::dapls_ib_mw_free(window_);
     has_window_ = false;
-    osd::lock_guard hold(lock_);
     drop_all(std::exchange(newest_, nullptr));
+}
+
+/// Libraries count the keys of a window when a bind is posted, devices when it is done. After one
+/// that was lost they may disagree, and no later bind would succeed.
+status rmr::prepare_window()
+{
+    settle_locked();
+    if (newest_ != nullptr && newest_->lost())
+        release_locked();
+    return has_window_ ? success : allocate_locked();
 }
 
 status rmr::bind(endpoint &through, const bind_request &wanted, DAT_RMR_CONTEXT &context)
@@ -47,8 +68,9 @@ status rmr::bind(endpoint &through, const bind_request &wanted, DAT_RMR_CONTEXT 
     if (posted == nullptr)
         return out_of_memory;
     osd::lock_guard hold(lock_);
-    settle_locked();
-    const status answer = through.post_bind(*posted, window_, zone(), wanted.cookie, wanted.flags);
+    status answer = prepare_window();
+    if (answer.ok())
+        answer = through.post_bind(*posted, window_, zone(), wanted.cookie, wanted.flags);
     if (!answer.ok()) {
         delete posted;
         return answer;

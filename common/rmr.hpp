@@ -28,7 +28,7 @@ public:
         : object(vector, mark::rmr, owner), zone_(&zone)
     {}
 
-    status allocate();
+    status allocate() OSD_EXCLUDES(lock_);
     /// Frees the window; it is bound to nothing any more.
     void release() OSD_EXCLUDES(lock_);
 
@@ -42,12 +42,16 @@ public:
     pz &zone() const { return *zone_.get(); }
 
 private:
+    status allocate_locked() OSD_REQUIRES(lock_);
+    void release_locked() OSD_REQUIRES(lock_);
     void settle_locked() OSD_REQUIRES(lock_);
+    /// One that binds can be posted of.
+    status prepare_window() OSD_REQUIRES(lock_);
 
     user_of<pz> zone_;
-    bool has_window_ = false;
-    transport::mw window_;
     osd::mutex lock_;
+    bool has_window_ OSD_GUARDED_BY(lock_) = false;
+    transport::mw window_ OSD_GUARDED_BY(lock_);
     /// The newest bind that was posted, and those before it as long as the window may still be
     /// bound as they say.
     binding *newest_ OSD_GUARDED_BY(lock_) = nullptr;

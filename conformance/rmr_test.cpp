@@ -420,4 +420,31 @@ TEST_CASE("RMR-13: a window gives the rights that it was bound with, and no othe
     }
 }
 
+TEST_CASE("RMR-14: an RMR can be bound anew after a bind that was flushed" *
+          hint("count its keys where the device does not, so that later binds fail") *
+          needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    end &own = f.pair.passive;
+    DAT_RMR_TRIPLET nothing = f.pair.active.memory.remote(0, 64);
+    nothing.rmr_context ^= 0x5a5a0000;
+    f.opened.bind(f.there, part_at, part_size);
+    for (int round = 0; round < 3; ++round) {
+        MUST(own.read(4096, 64, nothing, 1)); // fails, and the bind that waits for it is not done
+        MUST(f.opened.post_bind(f.there, part_at, part_size, may_read | may_write, 2,
+                                DAT_COMPLETION_BARRIER_FENCE_FLAG));
+        CHECK(next_dto(own.request_evd).status != DAT_DTO_SUCCESS);
+        f.opened.expect_bound(2, DAT_DTO_ERR_FLUSHED);
+        for (end *each : {&f.pair.active, &own}) {
+            CHECK(ends_connection(next_event(each->connect_evd).event_number));
+            MUST(dat_ep_reset(each->ep));
+        }
+        establish(f.pair.active, own);
+        f.opened.bind(f.there, part_at, part_size);
+        f.write_there(f.opened.remote(f.there, part_at, part_size), 10 + round);
+    }
+}
+
 } // namespace conformance

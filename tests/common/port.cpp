@@ -430,11 +430,21 @@ void types::window::finish(mr *target, bool done)
     const std::lock_guard hold(lock);
     if (freed)
         return;
+    if (done && unsure)
+        lab::violation("a window is bound again of which a bind was lost");
+    unsure |= !done;
     if (target != nullptr)
         posted.erase(std::find(posted.begin(), posted.end(), target));
     mr *const unused = done ? std::exchange(bound, target) : target;
     if (unused != nullptr)
         --unused->windows;
+}
+
+/// Nobody will tell whether a bind was done.
+void types::window::lose()
+{
+    const std::lock_guard hold(lock);
+    unsure = true;
 }
 
 void types::window::free()
@@ -583,8 +593,9 @@ qp *separate(qp &pair)
 
 void drop_posted(qp &pair)
 {
-    while (pair.sends.pop() != nullptr) {
-    }
+    while (types::wr *wr = pair.sends.pop())
+        if (wr->operation == DAT_DTO_BIND_MW)
+            std::exchange(wr->window, nullptr)->lose();
     while (pair.recvs.pop() != nullptr) {
     }
 }

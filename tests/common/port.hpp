@@ -73,9 +73,11 @@ struct types {
         lab::spin_lock lock;
         bool freed = false;
         mr *bound = nullptr;
+        bool unsure = false; ///< devices may lose count of the keys with a bind that they do not do
         std::vector<mr *> posted;
 
         void finish(mr *target, bool done);
+        void lose();
         void free();
     };
     struct mw {

@@ -228,6 +228,50 @@ TEST_CASE_FIXTURE(fixture, "a reset drops what was posted" * doctest::skip(!clai
     s.connect_by_hand();
     bind_now(two);
     CHECK(free(one) == DAT_SUCCESS);
+    CHECK(free(two) == lmr_in_use);
+}
+
+TEST_CASE_FIXTURE(fixture, "after a bind that failed, the next one binds a window of its own" *
+                               doctest::skip(!claimed))
+{
+    const unsigned before = lab::calls(lab::op::mw_alloc);
+    bind_now(one);
+    must(bind(two, 2));
+    (void)end_bind(DAT_DTO_ERR_FLUSHED);
+    bind_now(two);
+    CHECK(lab::calls(lab::op::mw_alloc) == before + 1);
+    CHECK(free(one) == DAT_SUCCESS);
+    CHECK(free(two) == lmr_in_use);
+    bind_now(two); // there is no doubt any more
+    CHECK(lab::calls(lab::op::mw_alloc) == before + 1);
+}
+
+TEST_CASE_FIXTURE(fixture,
+                  "while there is none, the RMR is bound to nothing" * doctest::skip(!claimed))
+{
+    bind_now(one);
+    must(bind(two, 2));
+    (void)end_bind(DAT_DTO_ERR_FLUSHED);
+    lab::fail(lab::op::mw_alloc, error_code(DAT_INSUFFICIENT_RESOURCES));
+    const DAT_RMR_CONTEXT before = context;
+    CHECK(bind(two, 3) == error_code(DAT_INSUFFICIENT_RESOURCES));
+    CHECK(context == before);
+    CHECK(!tells_a_part());
+    CHECK(free(one) == DAT_SUCCESS);
+    bind_now(two);
+    CHECK(tells_a_part());
+}
+
+TEST_CASE_FIXTURE(fixture, "and after an endpoint that went with a bind" * doctest::skip(!claimed))
+{
+    bind_now(one);
+    must(bind(two, 2));
+    must(c.v.ep_free_func(s.ep));
+    s.ep = s.make_ep();
+    s.connect_by_hand();
+    bind_now(two);
+    CHECK(free(one) == DAT_SUCCESS);
+    CHECK(free(two) == lmr_in_use);
 }
 
 TEST_CASE_FIXTURE(fixture, "thousands of binds, most of them silent" * doctest::skip(!claimed))
