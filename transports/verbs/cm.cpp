@@ -80,15 +80,18 @@ read_depths agreed_reads(const qp &q, std::uint8_t peer_wants, std::uint8_t peer
     return reads;
 }
 
-int move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depths &reads)
+bool move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depths &reads)
 {
     constexpr int bits_of_the_kernel = 0xf << 21; // some kernels let them out; verbs does not know
     const tuning &tuned = q.device->tuned;
     ibv_qp_attr attr{};
     int mask = 0;
     attr.qp_state = state;
-    if (rdma_init_qp_attr(id, &attr, &mask) != 0)
-        return errno;
+    if (rdma_init_qp_attr(id, &attr, &mask) != 0) { // the peer may have given up
+        dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: there is no connection any more: %s", q.device->name,
+                 static_cast<void *>(&q), std::strerror(errno));
+        return false;
+    }
     mask &= ~bits_of_the_kernel;
     attr.qp_access_flags = peer_rights(*q.device);
     attr.max_dest_rd_atomic = reads.in;
@@ -99,24 +102,20 @@ int move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depths
     if (tuned.ack_timer != 0)
         attr.timeout = static_cast<std::uint8_t>(tuned.ack_timer);
     osd::lock_guard hold(q.lock);
-    return ibv_modify_qp(q.own, &attr, mask);
+    const int error = ibv_modify_qp(q.own, &attr, mask);
+    if (error != 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the queue pair does not take the connection: %s",
+                 q.device->name, std::strerror(error));
+    return error == 0;
 }
 
 /// Makes the queue pair ready for what the connection manager agreed on. With iWARP the kernel does
 /// that itself.
-int ready_queue_pair(qp &q, rdma_cm_id *id, const read_depths &reads)
+bool ready_queue_pair(qp &q, rdma_cm_id *id, const read_depths &reads)
 {
-    if (q.device->iwarp)
-        return 0;
-    int error = move_queue_pair(q, id, IBV_QPS_INIT, reads);
-    if (error == 0)
-        error = move_queue_pair(q, id, IBV_QPS_RTR, reads);
-    if (error == 0)
-        error = move_queue_pair(q, id, IBV_QPS_RTS, reads);
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the queue pair does not take the connection: %s",
-                 q.device->name, std::strerror(error));
-    return error;
+    return q.device->iwarp || (move_queue_pair(q, id, IBV_QPS_INIT, reads) &&
+                               move_queue_pair(q, id, IBV_QPS_RTR, reads) &&
+                               move_queue_pair(q, id, IBV_QPS_RTS, reads));
 }
 
 rdma_conn_param parameters(qp &q, const read_depths &reads, const cm_message &message)
@@ -295,7 +294,7 @@ void accepted(hca &device, qp &q) OSD_REQUIRES(device.lock)
 void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
 {
     const read_depths reads = agreed_reads(q, event.reads_in, event.reads_out);
-    if (ready_queue_pair(q, c.id, reads) == 0 && rdma_establish(c.id) == 0) {
+    if (ready_queue_pair(q, c.id, reads) && rdma_establish(c.id) == 0) {
         go_live(device, q, read_accept(device, event));
         return;
     }
@@ -581,7 +580,7 @@ status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 bool answer(qp &q, connection &c, const private_data &data)
 {
     const read_depths reads = agreed_reads(q, c.peer_reads_out, c.peer_reads_in);
-    if (c.gone || ready_queue_pair(q, c.id, reads) != 0)
+    if (c.gone || !ready_queue_pair(q, c.id, reads))
         return false;
     const cm_message message = accept_message(*q.device, data);
     rdma_conn_param agreed = parameters(q, reads, message);
