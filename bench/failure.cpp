@@ -90,6 +90,7 @@ const char *dto_status_text(DAT_DTO_COMPLETION_STATUS status)
         "ERR_TRANSPORT",
         "ERR_RECEIVER_NOT_READY",
         "ERR_PARTIAL_PACKET",
+        "RMR_OPERATION_FAILED",
     };
     const auto index = static_cast<unsigned>(status);
     return index < sizeof names / sizeof *names ? names[index] : "unknown status";

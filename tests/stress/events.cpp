@@ -202,7 +202,7 @@ void world::judge_bind(worker &who, dispatcher &from, const DAT_EVENT &event, co
     const auto &told = event.event_data.rmr_completion_event_data;
     DAT_DTO_COMPLETION_EVENT_DATA like{};
     like.user_cookie = told.user_cookie;
-    like.status = told.status == DAT_RMR_BIND_SUCCESS ? DAT_DTO_SUCCESS : DAT_DTO_ERR_FLUSHED;
+    like.status = told.status;
     like.operation = static_cast<DAT_DTOS>(bind_operation);
     judge_transfer(who, from, like, taken);
 }

@@ -10,6 +10,7 @@
 # conformance[=CASES]  the conformance suite, or the cases that match a pattern
 # ofed[=CASES]         the conformance suite over OFED's own provider, by the system's libdat2
 # removal              the device is removed under traffic, and works when it is back
+# stress=SECONDS       threads that use the adapter in every way at once
 # switches             who sleeps in dat_evd_wait is the only one to be woken
 # performance          this port beside OFED's and raw verbs: docs/performance.md says how to read it
 # instructions         how many calls take, of this port and OFED's
@@ -59,6 +60,10 @@ conformance() {
     fi
     "$build/conformance/dapl-conformance" --ia "$adapter" "${options[@]}" \
         --json "$out/$device-conformance.json" --html "$out/$device-conformance.html"
+}
+
+stress() {
+    "$build/tests/stress/hammer" --ia "$adapter" --seconds "$1" --worlds $(($1 / 10)) --patience 120
 }
 
 # OFED's provider, which this port takes the place of; says why when it is not to be had.

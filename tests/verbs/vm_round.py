@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 ROUNDS = {
-    "rxe0": ("device", "clients=@vm,dtestx", "switches", "instructions", "conformance", "ofed",
-             "removal"),
+    "rxe0": ("device", "clients=@vm,dtestx", "switches", "instructions", "conformance",
+             "stress=120", "ofed", "removal"),
     "siw0": ("device", "clients=@vm", "switches", "instructions", "conformance", "ofed", "removal"),
 }
 QUICK = {
