@@ -257,7 +257,8 @@ void world::forbid_waits_for_a_moment(worker &who, dispatcher &which)
 /// Never below what may come, so that nothing but a waiter can be in the way.
 void world::resize(worker &who, dispatcher &which)
 {
-    if (!can_resize_.load() || !which.configuring.try_lock())
+    const bool of_device = (which.streams & DAT_EVD_DTO_FLAG) != 0; // which may not be able to
+    if ((of_device && !can_resize_.load()) || !which.configuring.try_lock())
         return;
     std::lock_guard hold(which.configuring, std::adopt_lock);
     const DAT_COUNT most = std::min(which.common ? most_qlen : 2 * own_qlen, attr_.max_evd_qlen);
@@ -281,7 +282,7 @@ void world::resize(worker &who, dispatcher &which)
     const bool waiter = inside != 0 || which.waits.load() != waits;
     std::lock_guard books(which.m);
     which.capacity = code == DAT_SUCCESS ? wanted : before;
-    if (is(code, DAT_MODEL_NOT_SUPPORTED) || is(code, DAT_NOT_IMPLEMENTED))
+    if (of_device && is(code, DAT_MODEL_NOT_SUPPORTED))
         can_resize_.store(false);
     else if (code == DAT_SUCCESS)
         who.count(counter::resizes);

@@ -310,7 +310,7 @@ private:
     std::atomic<bool> abandoned_{false};
     std::atomic<bool> closed_{false};
     std::atomic<int> living_{0};
-    std::atomic<bool> can_resize_{true};
+    std::atomic<bool> can_resize_{true}; ///< EVDs of completions
 
     std::vector<DAT_CNO_HANDLE> cnos_;
     std::vector<dispatcher_ptr> common_; ///< never changes
