@@ -29,7 +29,7 @@ struct binding {
     /// It failed, or nobody will tell any more how it ended.
     bool lost() const
     {
-        return !done() && (failed.load(std::memory_order_acquire) || queue->owner == nullptr);
+        return failed.load(std::memory_order_acquire) || (!done() && queue->owner == nullptr);
     }
 
     rmr *const of; ///< to name it: it may be gone
