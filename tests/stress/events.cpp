@@ -28,7 +28,7 @@ const char *operation_name(int what)
         return "RDMA read";
     case DAT_DTO_RECEIVE:
         return "receive";
-    case bind_operation:
+    case DAT_DTO_BIND_MW:
         return "bind";
     default:
         return "operation of another kind";
@@ -203,7 +203,7 @@ void world::judge_bind(worker &who, dispatcher &from, const DAT_EVENT &event, co
     DAT_DTO_COMPLETION_EVENT_DATA like{};
     like.user_cookie = told.user_cookie;
     like.status = told.status;
-    like.operation = static_cast<DAT_DTOS>(bind_operation);
+    like.operation = DAT_DTO_BIND_MW;
     judge_transfer(who, from, like, taken);
 }
 
@@ -228,7 +228,7 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
                         (l.was_reset ? "dat_ep_reset" : "dat_ep_free")));
     const bool received = (number & receive_bit) != 0;
     const bool alive = l.now_in != phase::dying && l.now_in != phase::gone;
-    const bool names_endpoint = told.operation == bind_operation || told.ep_handle == l.ep;
+    const bool names_endpoint = told.operation == DAT_DTO_BIND_MW || told.ep_handle == l.ep;
     if (alive && (!names_endpoint || &from != (received ? l.recv : l.request).get()))
         run_.broken("a completion comes in the EVD of its endpoint, and names it", say(""));
     ledger &books = received ? l.receives : l.requests;
@@ -286,7 +286,7 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
     }
     if (done.what == DAT_DTO_RECEIVE)
         return judge_message(who, l, done, length, taken);
-    if (done.what == bind_operation) {
+    if (done.what == DAT_DTO_BIND_MW) {
         who.count(counter::windows);
         l.opened = true;
         tell_of_window(l);

@@ -808,7 +808,7 @@ void world::post_bind(worker &who, side &s, life &l)
         l.bound = true;
     }
     entry wanted;
-    wanted.what = bind_operation;
+    wanted.what = DAT_DTO_BIND_MW;
     DAT_RMR_CONTEXT window = 0;
     const bool posted = post_request(who, l, wanted, [&](const entry &now_open) {
         const DAT_LMR_TRIPLET all = local(s, s.target(0), (target_slots + 1) * slot_size);

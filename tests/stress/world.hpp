@@ -361,9 +361,6 @@ inline std::uint64_t seed_of(std::uint64_t encounter, int direction, std::uint32
     return encounter * 0x9e3779b97f4a7c15 + number * 2 + static_cast<unsigned>(direction);
 }
 
-/// Among the DAT_DTOS.
-inline constexpr int bind_operation = 0x100;
-
 // Cookies: the life, and the number of the operation in it. Receives are told by a bit.
 inline constexpr std::uint32_t receive_bit = 0x80000000;
 
