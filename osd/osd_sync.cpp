@@ -2,8 +2,20 @@
 #include "osd_sync.hpp"
 
 #include "native_futex.hpp"
+#include "osd_cancellation.hpp"
 
 namespace osd {
+
+namespace {
+
+wait_result sleep_on(std::atomic<std::uint32_t> &word, std::uint32_t expected, deadline until)
+{
+    wait_result result{};
+    raw_cancellation_point([&] { result = native::futex_wait(word, expected, until); });
+    return result;
+}
+
+} // namespace
 
 wait_result wait_object::wait(deadline until)
 {
@@ -20,7 +32,8 @@ wait_result wait_object::wait(deadline until)
                 return wait_result::woken;
             return result;
         }
-        result = native::futex_wait(state_, sleeping, until);
+        undo_if_cancelled([&] { result = sleep_on(state_, sleeping, until); },
+                          [this] { state_.store(idle); });
     }
 }
 
@@ -30,14 +43,18 @@ void wait_object::wake()
         native::futex_wake_one(state_);
 }
 
-wait_result condition::wait(mutex &held, deadline until)
+wait_result condition::wait(mutex &held, deadline until) OSD_UNCHECKED
 {
     const std::uint32_t seen = sequence_.load(std::memory_order_relaxed);
+    wait_result result{};
+    const auto leave = [this, &held]() OSD_UNCHECKED {
+        held.lock();
+        --waiters_;
+    };
     ++waiters_;
     held.unlock();
-    const wait_result result = native::futex_wait(sequence_, seen, until);
-    held.lock();
-    --waiters_;
+    undo_if_cancelled([&] { result = sleep_on(sequence_, seen, until); }, leave);
+    leave();
     return result;
 }
 

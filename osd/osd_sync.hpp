@@ -59,6 +59,7 @@ private:
 /// Condition for several waiters, used together with one mutex. May wake spuriously.
 class condition {
 public:
+    /// Who is cancelled here holds the mutex again when the caller's undo runs.
     wait_result wait(mutex &held, deadline until) OSD_REQUIRES(held);
     /// Call with the mutex of the waiters held.
     void signal();

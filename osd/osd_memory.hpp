@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What a part of the address space is good for. For devices that do not pin memory, and so would
+// find out only when it is too late to say so.
+#pragma once
+
+#include <cstddef>
+
+namespace osd {
+
+enum class memory_use {
+    possible,
+    absent,    ///< not all of it is mapped, or a mapped file ends before
+    forbidden, ///< not all of it may be used that way
+};
+
+constexpr const char *text_of(memory_use use)
+{
+    return use == memory_use::possible ? "nothing is wrong with it"
+           : use == memory_use::absent ? "not all of it is mapped"
+                                       : "not all of it may be read, or written";
+}
+
+/// Whether all of [address, address + size) can be read now and, if asked for, written. Where the
+/// system does not tell, that counts as possible. Next to nothing is paged in, nothing written; the
+/// time depends on the number of mappings, not on the size.
+memory_use look_at_memory(const void *address, std::size_t size, bool to_write);
+
+} // namespace osd

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "osd_memory.hpp"
+
+#include <cstdint>
+#include <windows.h>
+
+namespace osd {
+
+memory_use look_at_memory(const void *address, std::size_t size, bool to_write)
+{
+    constexpr DWORD writable =
+        PAGE_READWRITE | PAGE_WRITECOPY | PAGE_EXECUTE_READWRITE | PAGE_EXECUTE_WRITECOPY;
+    constexpr DWORD readable = writable | PAGE_READONLY | PAGE_EXECUTE_READ;
+    std::uintptr_t from = reinterpret_cast<std::uintptr_t>(address);
+    const std::uintptr_t until = from + size;
+    while (from < until) {
+        MEMORY_BASIC_INFORMATION found{};
+        if (VirtualQuery(reinterpret_cast<const void *>(from), &found, sizeof found) == 0 ||
+            found.State != MEM_COMMIT)
+            return memory_use::absent;
+        if ((found.Protect & (to_write ? writable : readable)) == 0 ||
+            (found.Protect & PAGE_GUARD) != 0)
+            return memory_use::forbidden;
+        from = reinterpret_cast<std::uintptr_t>(found.BaseAddress) + found.RegionSize;
+    }
+    return memory_use::possible;
+}
+
+} // namespace osd
