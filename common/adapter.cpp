@@ -3,7 +3,9 @@
 
 #include "dapl_api.hpp"
 #include "dapl_debug.hpp"
+#include "osd_thread.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -130,19 +132,39 @@ status adapter::close(DAT_CLOSE_FLAGS how)
         return invalid_parameter(2);
     if (how == DAT_CLOSE_GRACEFUL_FLAG && consumer_objects_left())
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_IA_IN_USE);
-    tear_down();
+    const bool complete = tear_down();
     alive.store(mark::dead);
-    delete this;
+    if (complete)
+        delete this;
     return success;
 }
 
-/// Top down: who waits goes home, who listens stops, then everything in the order of its uses.
-void adapter::tear_down()
+namespace {
+
+/// Waiters that can run return within microseconds. One that has not by then is stopped, or its
+/// signal handler goes on or has left by longjmp.
+constexpr std::uint64_t waiters_leave_within_us = 2'000'000;
+
+} // namespace
+
+/// Ends all waits.
+departure adapter::dismiss_waiters(osd::deadline until)
 {
-    bool sent_home = false;
-    evds.for_each([&](evd &e) { sent_home |= e.abort_waiter(); });
-    cnos.for_each([&](cno &c) { sent_home |= c.kill(); });
-    if (sent_home)
+    departure worst = departure::none;
+    const auto note = [&worst](departure of) { worst = std::max(worst, of); };
+    evds.for_each([&](evd &e) { note(e.abort_waiter(until)); });
+    cnos.for_each([&](cno &c) { note(c.kill(until)); });
+    return worst;
+}
+
+/// Top down: waits end, listeners stop, then everything in the order of its uses. A waiter that
+/// does not return keeps what it may still touch: its EVD or CNO, and the device. False then, and
+/// this adapter stays in memory.
+bool adapter::tear_down()
+{
+    osd::deadline until = osd::deadline::after_us(waiters_leave_within_us);
+    const departure waiters = dismiss_waiters(until);
+    if (waiters != departure::none)
         outlive_leaving_threads();
     rmrs.for_each([this](rmr &r) { r.release(), destroy(rmrs, r); });
     sps.for_each([this](service_point &sp) {
@@ -163,14 +185,42 @@ void adapter::tear_down()
     });
     detach_async_evd();
     recall_evds();
-    evds.for_each([this](evd &e) {
-        while (in_use(e)) // an async event on its way
+    bool complete = true;
+    if (waiters != departure::overdue)
+        until = osd::deadline::after_us(waiters_leave_within_us);
+    evds.for_each([&](evd &e) {
+        while (in_use(e) && !until.has_passed()) // an async event is being posted
             osd::yield();
+        if (in_use(e)) {
+            complete = false;
+            return;
+        }
         e.release();
         destroy(evds, e);
     });
-    cnos.for_each([this](cno &c) { c.await_unpinned(), destroy(cnos, c); });
-    close_hca();
+    cnos.for_each([&](cno &c) {
+        if (in_use(c) || c.has_waiters()) {
+            complete = false;
+            return;
+        }
+        c.await_unpinned();
+        destroy(cnos, c);
+    });
+    if (complete)
+        close_hca();
+    else
+        abandon();
+    return complete;
+}
+
+void adapter::abandon()
+{
+    stay_loaded();
+    dapl_log(
+        DAPL_DBG_TYPE_ERR,
+        "%s: closed while a thread that waits in an EVD or CNO does not return; the device stays "
+        "open and its memory allocated until the process ends",
+        line.info.ia_name);
 }
 
 /// Other adapters of this library may post connection events to EVDs of ours.

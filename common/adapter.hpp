@@ -117,7 +117,9 @@ private:
     void forget_evds_of(const adapter &closing) OSD_EXCLUDES(lock_);
     void close_hca();
     bool consumer_objects_left();
-    void tear_down();
+    departure dismiss_waiters(osd::deadline until);
+    bool tear_down();
+    void abandon();
 
     osd::mutex lock_; ///< of the pools
     bool hca_open_ = false;
@@ -129,6 +131,8 @@ private:
 /// Threads that were sent home may still execute their last instructions here when the registry
 /// unloads the library. Keeps it in memory until it is loaded once more.
 void outlive_leaving_threads();
+/// Keeps the library in memory for good: threads are inside that nothing can wait for.
+void stay_loaded();
 
 status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
                     DAT_IA_HANDLE *out);

@@ -2,12 +2,100 @@
 #include "cno.hpp"
 
 #include "dapl_api.hpp"
+#include "osd_cancellation.hpp"
 #include "osd_thread.hpp"
 
 #include <iterator>
 #include <utility>
 
 namespace dapl::DAPL_TRANSPORT {
+
+// ---------------------------------------------------------------------------- pending triggers
+
+void cno::add(evd &by)
+{
+    if (by.link.pending)
+        return;
+    if (!triggered())
+        descriptor_.raise();
+    by.link = {nullptr, true, false};
+    (first_ == nullptr ? first_ : last_->link.next) = &by;
+    last_ = &by;
+}
+
+evd *cno::pop()
+{
+    evd *const first = first_;
+    if (first != nullptr) {
+        first_ = first->link.next;
+        first->link.pending = false;
+    }
+    return first;
+}
+
+void cno::remove(evd &gone)
+{
+    if (!gone.link.pending)
+        return;
+    evd *rest = std::exchange(first_, nullptr);
+    for (last_ = nullptr; rest != nullptr;) {
+        evd *const each = std::exchange(rest, rest->link.next);
+        each->link.next = nullptr;
+        if (each == &gone)
+            continue;
+        (first_ == nullptr ? first_ : last_->link.next) = each;
+        last_ = each;
+    }
+    gone.link.pending = false;
+}
+
+/// A trigger stays until it is taken. Those that were merged into it when they came do so only
+/// while there is an event: the consumer may have looked into all EVDs because of the one it was
+/// told.
+void cno::drop_emptied()
+{
+    while (first_ != nullptr && !first_->has_events())
+        if (evd &emptied = *pop(); emptied.has_more_news())
+            add(emptied);
+    merged_ = first_ != nullptr;
+    if (!triggered())
+        descriptor_.lower();
+}
+
+bool cno::has_trigger()
+{
+    if (merged_)
+        drop_emptied();
+    return triggered();
+}
+
+/// A waiter for each trigger: one that came while the port woke only one waiter is passed on.
+void cno::take(DAT_EVD_HANDLE *triggered_by)
+{
+    evd *const by = pop();
+    nameless_ = false;
+    *triggered_by = by == nullptr ? DAT_HANDLE_NULL : to_handle(by);
+    note_recent(by);
+    if (by != nullptr && by->has_more_news())
+        add(*by);
+    drop_emptied();
+    if (triggered() && asleep_ != 0)
+        wake_one();
+}
+
+/// One that has an event for which no agent was called. All that were told of are armed: the agent
+/// takes the place of a wait.
+evd *cno::find_uncalled()
+{
+    evd *found = nullptr;
+    for (evd *each = first_; each != nullptr; each = each->link.next) {
+        if (each->has_more_news())
+            each->link.agent_called = false;
+        if (found == nullptr && !each->link.agent_called && each->has_events())
+            found = each;
+    }
+    return found;
+}
 
 void cno::trigger(evd &by)
 {
@@ -16,12 +104,9 @@ void cno::trigger(evd &by)
         osd::lock_guard hold(lock_);
         if (by.notified_cno() != this)
             return; // it left meanwhile, and may be gone when the trigger is looked at
-        if (!triggered_) {
-            triggered_ = true;
-            by_ = &by;
-            descriptor_.raise();
-        }
+        add(by);
         std::swap(agent, agent_); // called once until it is set again, whether or not anybody waits
+        by.link.agent_called = agent.proxy_agent_func != nullptr;
         wake_one();
     }
     if (agent.proxy_agent_func != nullptr)
@@ -34,14 +119,6 @@ status cno::open_descriptor()
         return not_supported;
     return descriptor_.open() ? success
                               : status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
-}
-
-void cno::take(DAT_EVD_HANDLE *triggered_by)
-{
-    triggered_ = false;
-    descriptor_.lower();
-    *triggered_by = by_ == nullptr ? DAT_HANDLE_NULL : to_handle(by_);
-    note_recent();
 }
 
 // ------------------------------------------------------------------------------------- looking
@@ -60,8 +137,7 @@ bool cno::look(bool if_busy)
         if (each != nullptr && each->has_news_for(*this, if_busy)) {
             if (asleep_ == 0)
                 each->leave_unarmed();
-            triggered_ = true;
-            by_ = each;
+            add(*each);
             return true;
         }
     return false;
@@ -75,33 +151,38 @@ bool cno::look_for_a_while(osd::deadline until)
     return spin_.find(ia->attr.spin_us, until, [this]() OSD_UNCHECKED {
         lock_.unlock();
         lock_.lock();
-        return triggered_ || dead_ || look(false);
+        return triggered() || dead_ || look(false);
     });
 }
 
-/// Has the CQs armed that were left out; true when that triggers the CNO, for one of them has an
-/// event already.
-bool cno::arm()
+/// Has its CQ armed if that was left out. What came before does not call back: it triggers the CNO
+/// now, and then the answer is true.
+bool cno::arm(evd &left_unarmed)
 {
-    bool armed = false;
-    for (evd *each : recent_)
-        armed = (each != nullptr && each->arm_again()) || armed;
-    return armed && !triggered_ && look(true);
+    if (!left_unarmed.arm_if_left_unarmed() || !left_unarmed.has_news_for(*this, true))
+        return false;
+    add(left_unarmed);
+    return true;
 }
 
-void cno::note_recent()
+bool cno::arm_recent()
 {
-    if (by_ == nullptr)
+    bool found = false;
+    for (evd *each : recent_)
+        found = (each != nullptr && arm(*each)) || found;
+    return found;
+}
+
+void cno::note_recent(evd *taken)
+{
+    if (taken == nullptr)
         return;
     for (const evd *each : recent_)
-        if (each == by_)
+        if (each == taken)
             return;
     evd *&place = recent_[next_recent_++ % std::size(recent_)];
-    if (evd *evicted = std::exchange(place, by_);
-        evicted != nullptr && evicted->arm_again() && evicted->has_news_for(*this, true)) {
-        triggered_ = true;
-        by_ = evicted;
-    }
+    if (evd *evicted = std::exchange(place, taken); evicted != nullptr)
+        (void)arm(*evicted);
 }
 
 void cno::drop_recent(evd &gone)
@@ -120,7 +201,7 @@ void cno::await_look()
 status cno::take_trigger(DAT_EVD_HANDLE *triggered_by)
 {
     osd::lock_guard hold(lock_);
-    if (!triggered_ && !(may_look() && look(false)))
+    if (!has_trigger() && !(may_look() && look(false)))
         return queue_empty;
     take(triggered_by);
     return success;
@@ -130,25 +211,48 @@ status cno::take_trigger(DAT_EVD_HANDLE *triggered_by)
 /// other thread first.
 osd::wait_result cno::sleep(osd::deadline until)
 {
-    ++asleep_;
     osd::wait_result result{};
-    if (claims.cno_wait && !ia->cno_sleeper.exchange(true))
-        result = sleep_in_port(until);
-    else
-        result = triggered_changed_.wait(lock_, until);
+    ++asleep_;
+    osd::undo_if_cancelled(
+        [&]() OSD_UNCHECKED {
+            if (claims.cno_wait && !ia->cno_sleeper.exchange(true))
+                result = sleep_in_port(until);
+            else
+                result = triggered_changed_.wait(lock_, until);
+        },
+        [this]() OSD_UNCHECKED { leave_cancelled(); });
     --asleep_;
     return result;
 }
 
-osd::wait_result cno::sleep_in_port(osd::deadline until)
+osd::wait_result cno::sleep_in_port(osd::deadline until) OSD_UNCHECKED
 {
+    osd::wait_result result{};
     in_port_ = true;
     lock_.unlock();
-    const osd::wait_result result = transport::dapls_ib_cno_wait(ia->hca, until);
+    osd::undo_if_cancelled([&] { result = transport::dapls_ib_cno_wait(ia->hca, until); },
+                           [this]() OSD_UNCHECKED { leave_port(); });
+    leave_port();
+    return result;
+}
+
+void cno::leave_port() OSD_UNCHECKED
+{
     lock_.lock();
     in_port_ = false;
     ia->cno_sleeper.store(false);
-    return result;
+}
+
+/// A wake-up that was meant for the cancelled waiter goes to another.
+void cno::leave_cancelled() OSD_UNCHECKED
+{
+    --asleep_;
+    --waiters_;
+    if (dead_)
+        triggered_changed_.broadcast();
+    else if (triggered() && waiters_ != 0)
+        wake_one();
+    lock_.unlock();
 }
 
 void cno::wake_one()
@@ -170,8 +274,8 @@ osd::wait_result cno::wait_for_trigger(osd::deadline until)
 {
     osd::wait_result result = osd::wait_result::woken;
     ++waiters_;
-    while (!triggered_ && !dead_ && result == osd::wait_result::woken)
-        if (!look_for_a_while(until) && !arm())
+    while (!triggered() && !dead_ && result == osd::wait_result::woken)
+        if (!look_for_a_while(until) && !arm_recent())
             result = sleep(until);
     --waiters_;
     return result;
@@ -183,14 +287,15 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
     osd::wait_result result = osd::wait_result::woken;
     status answer = success;
 
+    const osd::cancellable_wait held;
     osd::lock_guard hold(lock_);
-    if (!triggered_ && !dead_ && !(may_look() && look(false)))
+    if (!has_trigger() && !dead_ && !(may_look() && look(false)))
         result = wait_for_trigger(deadline_of(timeout_us));
 
     if (dead_) {
         triggered_changed_.broadcast(); // kill() waits for the last one
         answer = status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_DEAD);
-    } else if (triggered_) {
+    } else if (triggered()) {
         take(triggered_by);
     } else {
         *triggered_by = DAT_HANDLE_NULL;
@@ -212,9 +317,12 @@ void cno::modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent)
     {
         osd::lock_guard hold(lock_);
         agent_ = agent;
-        if (arm()) {
+        (void)arm_recent();
+        evd *const first = agent.proxy_agent_func == nullptr ? nullptr : find_uncalled();
+        if (first != nullptr) {
+            first->link.agent_called = true;
             std::swap(called, agent_);
-            by = to_handle(by_);
+            by = to_handle(first);
         }
     }
     if (called.proxy_agent_func != nullptr)
@@ -238,13 +346,15 @@ void cno::forget(evd &gone)
 {
     osd::lock_guard hold(lock_);
     drop_recent(gone);
-    if (by_ == &gone)
-        by_ = nullptr;
-    if (!in_use(*this) && waiters_ != 0) {
-        triggered_ = true;
+    const bool wakes_waiters = !in_use(*this) && waiters_ != 0;
+    nameless_ = nameless_ || wakes_waiters || (first_ == &gone && !merged_);
+    remove(gone);
+    if (triggered())
         descriptor_.raise();
+    else
+        descriptor_.lower();
+    if (wakes_waiters)
         wake_all();
-    }
 }
 
 bool cno::has_waiters()
@@ -253,15 +363,16 @@ bool cno::has_waiters()
     return waiters_ != 0;
 }
 
-bool cno::kill()
+departure cno::kill(osd::deadline until)
 {
     osd::lock_guard hold(lock_);
-    const bool had_waiters = waiters_ != 0;
     dead_ = true;
+    if (waiters_ == 0)
+        return departure::none;
     wake_all();
-    while (waiters_ != 0)
-        (void)triggered_changed_.wait(lock_, osd::deadline::never());
-    return had_waiters;
+    while (waiters_ != 0 && !until.has_passed())
+        (void)triggered_changed_.wait(lock_, until);
+    return waiters_ == 0 ? departure::left : departure::overdue;
 }
 
 namespace {

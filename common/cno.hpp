@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// CNO: many EVDs, many waiters. A trigger stays until one wait consumed it.
+// CNO: many EVDs, many waiters.
+//
+// An EVD that triggers the CNO joins a list, once, and stays there until a wait has taken it. A
+// wait takes the first. Those behind it were merged into its trigger: what they hold may be all
+// that will ever come, so the CNO stays triggered as long as one of them has an event.
 #pragma once
 
 #include "dapl_spin.hpp"
@@ -43,31 +47,42 @@ public:
     /// waiters.
     void forget(evd &gone) OSD_EXCLUDES(lock_);
     bool has_waiters() OSD_EXCLUDES(lock_);
-    /// Sends every waiter home with CNO_DEAD and returns when the last has left; false when there
-    /// was none.
-    bool kill() OSD_EXCLUDES(lock_);
+    /// Ends every wait with CNO_DEAD and returns when the last waiter has left, or until then.
+    departure kill(osd::deadline until) OSD_EXCLUDES(lock_);
 
 private:
+    bool triggered() const OSD_REQUIRES(lock_) { return first_ != nullptr || nameless_; }
+    bool has_trigger() OSD_REQUIRES(lock_);
+    void add(evd &by) OSD_REQUIRES(lock_);
+    void remove(evd &gone) OSD_REQUIRES(lock_);
+    evd *pop() OSD_REQUIRES(lock_);
+    void drop_emptied() OSD_REQUIRES(lock_);
+    evd *find_uncalled() OSD_REQUIRES(lock_);
     void take(DAT_EVD_HANDLE *triggered_by) OSD_REQUIRES(lock_);
     bool may_look() const OSD_REQUIRES(lock_);
     bool look(bool if_busy) OSD_REQUIRES(lock_);
     bool look_for_a_while(osd::deadline until) OSD_REQUIRES(lock_);
-    bool arm() OSD_REQUIRES(lock_);
-    void note_recent() OSD_REQUIRES(lock_);
+    bool arm(evd &left_unarmed) OSD_REQUIRES(lock_);
+    bool arm_recent() OSD_REQUIRES(lock_);
+    void note_recent(evd *taken) OSD_REQUIRES(lock_);
     void drop_recent(evd &gone) OSD_REQUIRES(lock_);
     osd::wait_result wait_for_trigger(osd::deadline until) OSD_REQUIRES(lock_);
     osd::wait_result sleep(osd::deadline until) OSD_REQUIRES(lock_);
     osd::wait_result sleep_in_port(osd::deadline until) OSD_REQUIRES(lock_);
+    void leave_port() OSD_ACQUIRE(lock_);
+    void leave_cancelled() OSD_RELEASE(lock_);
     void wake_one() OSD_REQUIRES(lock_);
     void wake_all() OSD_REQUIRES(lock_);
 
     std::atomic<std::uint32_t> pins_{0};
     osd::mutex lock_;
     osd::condition triggered_changed_;
-    bool triggered_ OSD_GUARDED_BY(lock_) = false;
+    evd *first_ OSD_GUARDED_BY(lock_) = nullptr; ///< of those that have triggered it
+    evd *last_ OSD_GUARDED_BY(lock_) = nullptr;
+    bool merged_ OSD_GUARDED_BY(lock_) = false;   ///< the first was not when it joined
+    bool nameless_ OSD_GUARDED_BY(lock_) = false; ///< triggered by an EVD that has left
     bool dead_ OSD_GUARDED_BY(lock_) = false;
-    osd::event_descriptor descriptor_; ///< raised and lowered with triggered_
-    evd *by_ OSD_GUARDED_BY(lock_) = nullptr;
+    osd::event_descriptor descriptor_; ///< raised while triggered
     /// EVDs that were told last. A wait looks into their CQs for a moment before it sleeps, and
     /// those where that found something are not armed until one does sleep.
     evd *recent_[4] OSD_GUARDED_BY(lock_) = {};

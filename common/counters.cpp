@@ -125,7 +125,7 @@ void count_event(evd &from, const DAT_EVENT &event)
 template <class Safety>
 DAT_RETURN count_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
-    const DAT_RETURN code = dapl_evd_dequeue<Safety>(handle, event);
+    const DAT_RETURN code = on_data_path<dapl_evd_dequeue<Safety>>(handle, event);
     const bool found = code == DAT_SUCCESS;
     if (!found && DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY)
         return code;
@@ -247,36 +247,43 @@ bool counting()
 template <class Safety>
 void count_calls(DAT_PROVIDER &v)
 {
-    v.pz_create_func = of_adapter<DCNT_IA_PZ_CREATE, dapl_pz_create>::counted;
-    v.pz_free_func = of_adapter<DCNT_IA_PZ_FREE, dapl_pz_free>::counted;
-    v.lmr_create_func = of_adapter<DCNT_IA_LMR_CREATE, dapl_lmr_create>::counted;
-    v.lmr_free_func = of_adapter<DCNT_IA_LMR_FREE, dapl_lmr_free>::counted;
-    v.rmr_create_func = of_adapter<DCNT_IA_RMR_CREATE, dapl_rmr_create>::counted;
-    v.rmr_free_func = of_adapter<DCNT_IA_RMR_FREE, dapl_rmr_free>::counted;
-    v.psp_create_func = of_adapter<DCNT_IA_PSP_CREATE, dapl_psp_create>::counted;
-    v.psp_create_any_func = of_adapter<DCNT_IA_PSP_CREATE_ANY, dapl_psp_create_any>::counted;
-    v.psp_free_func = of_adapter<DCNT_IA_PSP_FREE, dapl_psp_free>::counted;
-    v.rsp_create_func = of_adapter<DCNT_IA_RSP_CREATE, dapl_rsp_create>::counted;
-    v.rsp_free_func = of_adapter<DCNT_IA_RSP_FREE, dapl_rsp_free>::counted;
-    v.evd_create_func = of_adapter<DCNT_IA_EVD_CREATE, dapl_evd_create>::counted;
-    v.evd_free_func = of_adapter<DCNT_IA_EVD_FREE, dapl_evd_free>::counted;
-    v.ep_create_func = of_adapter<DCNT_IA_EP_CREATE, dapl_ep_create>::counted;
-    v.ep_create_with_srq_func = of_adapter<DCNT_IA_EP_CREATE, dapl_ep_create_with_srq>::counted;
-    v.ep_free_func = of_adapter<DCNT_IA_EP_FREE, dapl_ep_free>::counted;
-    v.srq_create_func = of_adapter<DCNT_IA_SRQ_CREATE, dapl_srq_create>::counted;
-    v.srq_free_func = of_adapter<DCNT_IA_SRQ_FREE, dapl_srq_free>::counted;
-    v.cr_accept_func = of_adapter<DCNT_IA_SP_CR_ACCEPTED, dapl_cr_accept>::counted;
-    v.cr_reject_func = of_adapter<DCNT_IA_SP_CR_REJECTED, dapl_cr_reject>::counted;
+    v.pz_create_func = of_adapter<DCNT_IA_PZ_CREATE, uncancelled<dapl_pz_create>>::counted;
+    v.pz_free_func = of_adapter<DCNT_IA_PZ_FREE, uncancelled<dapl_pz_free>>::counted;
+    v.lmr_create_func = of_adapter<DCNT_IA_LMR_CREATE, uncancelled<dapl_lmr_create>>::counted;
+    v.lmr_free_func = of_adapter<DCNT_IA_LMR_FREE, uncancelled<dapl_lmr_free>>::counted;
+    v.rmr_create_func = of_adapter<DCNT_IA_RMR_CREATE, uncancelled<dapl_rmr_create>>::counted;
+    v.rmr_free_func = of_adapter<DCNT_IA_RMR_FREE, uncancelled<dapl_rmr_free>>::counted;
+    v.psp_create_func = of_adapter<DCNT_IA_PSP_CREATE, uncancelled<dapl_psp_create>>::counted;
+    v.psp_create_any_func =
+        of_adapter<DCNT_IA_PSP_CREATE_ANY, uncancelled<dapl_psp_create_any>>::counted;
+    v.psp_free_func = of_adapter<DCNT_IA_PSP_FREE, uncancelled<dapl_psp_free>>::counted;
+    v.rsp_create_func = of_adapter<DCNT_IA_RSP_CREATE, uncancelled<dapl_rsp_create>>::counted;
+    v.rsp_free_func = of_adapter<DCNT_IA_RSP_FREE, uncancelled<dapl_rsp_free>>::counted;
+    v.evd_create_func = of_adapter<DCNT_IA_EVD_CREATE, uncancelled<dapl_evd_create>>::counted;
+    v.evd_free_func = of_adapter<DCNT_IA_EVD_FREE, uncancelled<dapl_evd_free>>::counted;
+    v.ep_create_func = of_adapter<DCNT_IA_EP_CREATE, uncancelled<dapl_ep_create>>::counted;
+    v.ep_create_with_srq_func =
+        of_adapter<DCNT_IA_EP_CREATE, uncancelled<dapl_ep_create_with_srq>>::counted;
+    v.ep_free_func = of_adapter<DCNT_IA_EP_FREE, uncancelled<dapl_ep_free>>::counted;
+    v.srq_create_func = of_adapter<DCNT_IA_SRQ_CREATE, uncancelled<dapl_srq_create>>::counted;
+    v.srq_free_func = of_adapter<DCNT_IA_SRQ_FREE, uncancelled<dapl_srq_free>>::counted;
+    v.cr_accept_func = of_adapter<DCNT_IA_SP_CR_ACCEPTED, uncancelled<dapl_cr_accept>>::counted;
+    v.cr_reject_func = of_adapter<DCNT_IA_SP_CR_REJECTED, uncancelled<dapl_cr_reject>>::counted;
 
-    v.ep_connect_func = of_endpoint<DCNT_EP_CONNECT, dapl_ep_connect>::counted;
-    v.ep_dup_connect_func = of_endpoint<DCNT_EP_CONNECT, dapl_ep_dup_connect>::counted;
-    v.ep_common_connect_func = of_endpoint<DCNT_EP_CONNECT, dapl_ep_common_connect>::counted;
-    v.ep_disconnect_func = of_endpoint<DCNT_EP_DISCONNECT, dapl_ep_disconnect>::counted;
-    v.ep_post_send_func = of_post<DCNT_EP_POST_SEND, dapl_ep_post_send<Safety>>::counted;
-    v.ep_post_recv_func = of_post<DCNT_EP_POST_RECV, dapl_ep_post_recv<Safety>>::counted;
+    v.ep_connect_func = of_endpoint<DCNT_EP_CONNECT, uncancelled<dapl_ep_connect>>::counted;
+    v.ep_dup_connect_func = of_endpoint<DCNT_EP_CONNECT, uncancelled<dapl_ep_dup_connect>>::counted;
+    v.ep_common_connect_func =
+        of_endpoint<DCNT_EP_CONNECT, uncancelled<dapl_ep_common_connect>>::counted;
+    v.ep_disconnect_func =
+        of_endpoint<DCNT_EP_DISCONNECT, uncancelled<dapl_ep_disconnect>>::counted;
+    v.ep_post_send_func =
+        of_post<DCNT_EP_POST_SEND, on_data_path<dapl_ep_post_send<Safety>>>::counted;
+    v.ep_post_recv_func =
+        of_post<DCNT_EP_POST_RECV, on_data_path<dapl_ep_post_recv<Safety>>>::counted;
     v.ep_post_rdma_write_func =
-        of_post<DCNT_EP_POST_WRITE, dapl_ep_post_rdma_write<Safety>>::counted;
-    v.ep_post_rdma_read_func = of_post<DCNT_EP_POST_READ, dapl_ep_post_rdma_read<Safety>>::counted;
+        of_post<DCNT_EP_POST_WRITE, on_data_path<dapl_ep_post_rdma_write<Safety>>>::counted;
+    v.ep_post_rdma_read_func =
+        of_post<DCNT_EP_POST_READ, on_data_path<dapl_ep_post_rdma_read<Safety>>>::counted;
 
     v.evd_dequeue_func = count_dequeue<Safety>;
     v.evd_wait_func = count_wait;

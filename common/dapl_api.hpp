@@ -5,6 +5,7 @@
 #include "adapter.hpp"
 #include "dapl_status.hpp"
 #include "object.hpp"
+#include "osd_cancellation.hpp"
 #include "osd_time.hpp"
 
 #include <cstdarg>
@@ -145,6 +146,25 @@ DAT_RETURN dapl_pz_free(DAT_PZ_HANDLE);
 
 template <class Safety>
 DAT_RETURN dapl_extension_op(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
+
+/// A call during which its thread cannot be cancelled. All calls are made so but the waits, which
+/// can be cancelled while they sleep, and operations of the data path that have no cancellation
+/// point in them.
+template <auto call>
+struct uncancelled_call;
+template <class... Arguments, DAT_RETURN (*call)(Arguments...)>
+struct uncancelled_call<call> {
+    static DAT_RETURN made(Arguments... arguments)
+    {
+        const osd::cancellation_hold held;
+        return call(arguments...);
+    }
+};
+template <auto call>
+inline constexpr auto uncancelled = uncancelled_call<call>::made;
+template <auto call>
+inline constexpr auto on_data_path =
+    transport::has_cancellation_points ? uncancelled_call<call>::made : call;
 
 /// The two promises about threads, chosen by the line of dat.conf that opened the adapter.
 struct one_thread_per_object {

@@ -15,6 +15,10 @@
 // inside the endpoint, a cq inside the EVD, at an address that does not change between alloc and
 // free. All of them are default-constructed before their alloc or open operation.
 //
+// It is compiled into the port's namespace and has names there: adapter, endpoint, evd, cr, lmr,
+// pool, ring, link and more. What a port has besides `types` and `transport` goes into a namespace
+// inside that one.
+//
 // Words used below
 //   control    Called from consumer threads with no lock of the common layer held. May block for a
 //              bounded time. Control operations of one object never overlap; those of different
@@ -126,15 +130,23 @@ struct hca_attr {
     DAT_UINT32 max_rdma_size = 0;        ///< bytes
     DAT_COUNT max_private_data_size = 0; ///< bytes, in each direction; DAT wants 64
     DAT_UINT32 spin_us = 0; ///< how long a wait in a CNO polls CQs before it sleeps; 0: not at all
-    bool immediate_data = false;                 ///< [immediate_data] this device can
-    bool atomics = false;                        ///< [atomics] this device can
-    const DAT_NAMED_ATTR *named_attrs = nullptr; ///< shown as provider_specific_attr
+    bool immediate_data = false; ///< [immediate_data] this device can
+    bool atomics = false;        ///< [atomics] this device can
+    /// Shown as provider_specific_attr. Programs look here for DAT_IB_IMMED_DATA,
+    /// DAT_IB_FETCH_AND_ADD and DAT_IB_CMP_AND_SWAP, "TRUE" or "FALSE", before they use them.
+    const DAT_NAMED_ATTR *named_attrs = nullptr;
     DAT_COUNT num_named_attrs = 0;
 
     bool has_extension() const { return immediate_data || atomics; }
 };
 
 struct mr_params {
+    /// Any right but to read: the memory has to be writable.
+    bool writes() const
+    {
+        constexpr unsigned reads = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG;
+        return (static_cast<unsigned>(privileges) & ~reads) != 0;
+    }
     void *address;
     DAT_VLEN length; ///< bytes, never 0
     DAT_MEM_PRIV_FLAGS privileges;
@@ -184,7 +196,7 @@ struct work_request {
     /// always unused. Null for a shared receive.
     work_request *before;
     work_request *after;
-    DAT_UINT32 length;  ///< bytes, sum of the local segments
+    DAT_UINT32 length;  ///< bytes, sum of the local segments; of a receive, the room it has
     DAT_DTOS operation; ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE, _BIND_MW; or extended
 };
 
@@ -265,6 +277,14 @@ struct mw_of<Types> {
     using type = typename Types::mw;
 };
 
+/// What a port says of itself beside its features, by a member of the same name.
+struct port_traits {
+    /// Hot operations make calls of the C library that are cancellation points (sendmsg, write …).
+    /// They are called with cancellation held back then, as control operations always are; that
+    /// takes some 30 instructions.
+    static constexpr bool has_cancellation_points = false;
+};
+
 /// Base of every port: its types, and "model not supported" for each optional operation. The
 /// required operations stand below as comments, with their signatures; check_transport, at the
 /// end, names at compile time what is missing or mistyped.
@@ -272,7 +292,7 @@ struct mw_of<Types> {
 /// Types a port shall name: hca, pd, mr, cq, qp, wr (work_request or derived from it), cr,
 /// listener; with srq also srq, with memory_windows also mw.
 template <class Types>
-struct dapls_ib : Types {
+struct dapls_ib : Types, port_traits {
     using typename Types::cq;
     using typename Types::cr;
     using typename Types::hca;
@@ -306,8 +326,10 @@ struct dapls_ib : Types {
 
     // status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &)
     //   Registers [address, address + length) with the given rights; remote reads and writes
-    //   carry the plain virtual address. Control. DAT_INSUFFICIENT_RESOURCES,
-    //   DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION.
+    //   carry the plain virtual address. Memory that is not there, or cannot be used with these
+    //   rights, is DAT_PROTECTION_VIOLATION: a device that pins notices, others ask
+    //   osd::look_at_memory. What is unmapped later shall end operations, not the process. Control.
+    //   DAT_INSUFFICIENT_RESOURCES, DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION.
 
     // void dapls_ib_mr_deregister(mr &)
     //   No window is or will be bound to it. On return the remote key is dead. Control.
@@ -343,7 +365,9 @@ struct dapls_ib : Types {
 
     /// [cq_wait] Sleeps until the CQ holds a completion, cq_wakeup is called, or the deadline
     /// passes; may also return early. `interrupted` when a signal handler ran. One thread at a
-    /// time, the one that polls. Inbound traffic is served meanwhile.
+    /// time, the one that polls. Inbound traffic is served meanwhile. The thread can be cancelled
+    /// in it where the port sleeps in an osd::cancellation_point; what the port then has to put
+    /// right it names with osd::undo_if_cancelled.
     static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline)
     {
         return osd::wait_result::woken;
@@ -356,7 +380,7 @@ struct dapls_ib : Types {
     /// the callbacks for such CQs on this thread, and returns; also when cno_wakeup is called or
     /// the deadline passes; may return early. `interrupted` when a signal handler ran. One thread
     /// at a time per hca. All other upcalls go on, and these while nobody is here, by a thread of
-    /// the port.
+    /// the port. Cancellation as in cq_wait.
     static osd::wait_result dapls_ib_cno_wait(hca &, osd::deadline)
     {
         return osd::wait_result::woken;
@@ -378,8 +402,9 @@ struct dapls_ib : Types {
     //   Control.
 
     // void dapls_ib_qp_free(qp &)
-    //   Breaks what is still connected. Fence. From then on no completion of this qp is added to a
-    //   CQ; those already there may still be polled.
+    //   Ends what is still connected, as an abrupt disconnect: the peer sees DISCONNECTED. Fence.
+    //   From then on no completion of this qp is added to a CQ; those already there may still be
+    //   polled.
 
     // status dapls_ib_qp_reset(qp &)
     //   After a disconnect or disconnect_clean: back to the state that qp_alloc left. Otherwise as
@@ -494,9 +519,9 @@ struct dapls_ib : Types {
 
     // void dapls_ib_disconnect_clean(qp &)
     //   Abandons an attempt begun with connect or accept, if there is one; what was posted has
-    //   completed as flushed on return. A callback already under way may still come (the common
-    //   layer drops it). Shall not block. Any thread, also beside a control operation of the same
-    //   qp that is not a fence.
+    //   completed as flushed on return. A qp that was never connected can be used as before. A
+    //   callback already under way may still come (the common layer drops it). Shall not block. Any
+    //   thread, also beside a control operation of the same qp that is not a fence.
 };
 
 // ------------------------------------------------------------------------------------- upcalls

@@ -433,8 +433,7 @@ DAT_RETURN endpoint::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET 
     transport::wr *request = recv_queue_ == nullptr ? nullptr : recv_queue_->take_slowly();
     if (request == nullptr)
         return unfit_for_recvs_or(out_of_memory).code();
-    request->cookie = cookie;
-    request->operation = DAT_DTO_RECEIVE;
+    fill(*request, DAT_DTO_RECEIVE, total_length(segments, local), cookie);
     return post_filled_recv(*request, segments, local);
 }
 
@@ -553,10 +552,12 @@ evd *endpoint::connect_timed_out()
 /// For the timer thread. An event that found no room is told on the async EVD instead.
 evd *endpoint::to_notify(user_of<evd> &&target, bool stored)
 {
-    if (stored)
-        return target.release();
-    announce(target.get(), false);
-    return nullptr;
+    if (!stored) {
+        announce(target.get(), false);
+        return nullptr;
+    }
+    target->pin();
+    return std::exchange(target, {}).get();
 }
 
 /// An endpoint that came with the request waits for it in a state of its own.
@@ -752,9 +753,11 @@ void endpoint::last_receive_taken()
 
 void endpoint::announce(evd *target, bool stored)
 {
+    if (target == nullptr)
+        return;
     if (stored)
         target->notify();
-    else if (target != nullptr)
+    else
         ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(target), DAT_EVD_OVERFLOW_ERROR);
 }
 

@@ -320,8 +320,7 @@ OSD_ALWAYS_INLINE DAT_RETURN endpoint::post_recv(DAT_COUNT segments, const DAT_L
     if (!is_usual<DAT_DTO_RECEIVE>(segments, local, nullptr, flags) || !open_recvs_->take(request))
         [[unlikely]]
         return post_recv_slowly(segments, local, cookie, flags);
-    request->cookie = cookie;
-    request->operation = DAT_DTO_RECEIVE;
+    fill(*request, DAT_DTO_RECEIVE, local->segment_length, cookie);
     return post_filled_recv(*request, 1, local);
 }
 

@@ -4,6 +4,7 @@
 #include "dapl_api.hpp"
 #include "dapl_debug.hpp"
 #include "endpoint.hpp"
+#include "osd_cancellation.hpp"
 #include "osd_thread.hpp"
 
 #include <climits>
@@ -90,6 +91,8 @@ bool evd::replace_posted(event_ring<DAT_EVENT> &with)
 
 void evd::release()
 {
+    while (pins_.load(std::memory_order_acquire) != 0)
+        osd::yield();
     const bool had_cq = (stored_.fetch_or(no_cq) & no_cq) == 0;
     if (cno *looking = notified_cno())
         looking->await_look();
@@ -132,7 +135,7 @@ bool evd::take_stored(DAT_EVENT &event)
 
 bool evd::take(DAT_EVENT &event)
 {
-    if ((stored_.load() & ~(rearm | orphaned)) != 0)
+    if ((stored_.load() & ~orphaned) != 0)
         return take_stored(event);
     return take_completion(event);
 }
@@ -156,15 +159,11 @@ DAT_RETURN evd::dequeue_contended(DAT_EVENT &event)
     return dequeue_claimed(event);
 }
 
-/// The rest of a dequeue that is not a matter of the CQ alone. The claim is given up before the CNO
-/// is told, because its agent may take events.
+/// The rest of a dequeue that is not a matter of the CQ alone.
 DAT_RETURN evd::dequeue_stored(DAT_EVENT &event)
 {
-    const bool armed = (stored_.load() & rearm) == 0;
     const bool taken = take(event);
     give_up_claim();
-    if (!armed)
-        trigger_if_pending();
     return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
 }
 
@@ -564,17 +563,34 @@ inline bool evd::try_claim_for_wait()
     return claim_.compare_exchange_strong(seen, taking | waiting);
 }
 
+namespace {
+
+/// Holds cancellation back for the whole of a wait, where already its first look has cancellation
+/// points in it; elsewhere from when the wait may sleep.
+struct no_hold {};
+using hold_from_first_look =
+    std::conditional_t<transport::has_cancellation_points, osd::cancellable_wait, no_hold>;
+
+/// Whether the consumer was given nmore.
+bool gives_nmore(status answer)
+{
+    return answer.ok() || answer == timeout_expired || answer == interrupted_call;
+}
+
+} // namespace
+
 /// An adapter that closes waits until we are out: `users` says that we are in.
 OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                                    DAT_COUNT &nmore)
 {
+    [[maybe_unused]] const hold_from_first_look held;
     users.fetch_add(1, std::memory_order_relaxed);
     if (!try_claim_for_wait()) [[unlikely]]
         return wait_contended(timeout_us, threshold, event, nmore);
     if (threshold != 1 || !take_at_once(event))
         return wait_slowly(timeout_us, threshold, event, nmore);
     nmore = count_rest();
-    return leave_wait(success);
+    return leave_wait(success, nmore);
 }
 
 status evd::wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
@@ -589,17 +605,35 @@ status evd::wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVEN
 status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                         DAT_COUNT &nmore)
 {
-    const status checked = threshold == 1 ? success : check_threshold(threshold);
-    return leave_wait(checked.ok() ? wait_claimed(timeout_us, threshold, event, nmore) : checked);
+    const osd::cancellable_wait held;
+    status answer = threshold == 1 ? success : check_threshold(threshold);
+    if (answer.ok())
+        answer = wait_claimed(timeout_us, threshold, event, nmore);
+    return leave_wait(answer, gives_nmore(answer) ? nmore : 0);
 }
 
-OSD_ALWAYS_INLINE status evd::leave_wait(status answer)
+/// `counted` events are left that the consumer knows of.
+OSD_ALWAYS_INLINE status evd::leave_wait(status answer, DAT_COUNT counted)
 {
-    give_up_claim();
     if (notified_cno() != nullptr) [[unlikely]]
-        trigger_if_pending(); // events that came while we were here spared the CNO
+        leave_wait_notifying(counted);
+    else
+        give_up_claim();
     users.fetch_sub(1, std::memory_order_release);
     return answer;
+}
+
+/// Events that came during the wait have spared the CNO. It is triggered now if there are more of
+/// them than the consumer knows of; those that come from now on trigger it themselves.
+void evd::leave_wait_notifying(DAT_COUNT counted)
+{
+    claim_.store(taking);
+    arm();
+    const bool more = count_up_to(counted + 1) > counted;
+    told_ = staged_.tail();
+    give_up_claim();
+    if (more)
+        notify();
 }
 
 /// A waiter's first look, at the CQ alone. What it cannot take is left for the second.
@@ -687,7 +721,15 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
 
 osd::wait_result evd::sleep(osd::deadline until)
 {
+    osd::wait_result result{};
     counters.add(DCNT_EVD_WAIT_BLOCKED);
+    osd::undo_if_cancelled([&] { result = sleep_where_woken(until); },
+                           [this] { (void)leave_wait(success, 0); });
+    return result;
+}
+
+osd::wait_result evd::sleep_where_woken(osd::deadline until)
+{
     if constexpr (claims.cq_wait)
         if (has_cq())
             return transport::dapls_ib_cq_wait(cq_, until);
@@ -709,13 +751,17 @@ void evd::set_waitable(bool waitable)
         wake();
 }
 
-bool evd::abort_waiter()
+departure evd::abort_waiter(osd::deadline until)
 {
     aborted_.store(true);
-    const bool had_waiter = has_waiter();
-    for (; has_waiter(); osd::yield())
+    if (!has_waiter())
+        return departure::none;
+    for (; has_waiter(); osd::yield()) {
+        if (until.has_passed())
+            return departure::overdue;
         wake();
-    return had_waiter;
+    }
+    return departure::left;
 }
 
 // ----------------------------------------------------------------------------------- producing
@@ -759,21 +805,18 @@ void evd::notify()
     target->unpin();
 }
 
-/// The CQ is armed again when the consumer takes an event: until then it would only repeat what the
-/// CNO was told. A waiter arms it for itself.
+/// The CQ is armed again when the consumer takes the trigger: until then it would only repeat what
+/// the CNO knows. A waiter arms it for itself.
 void evd::completion_arrived()
 {
     counters.add(DCNT_EVD_DTO_CALLBACK);
     if (has_waiter() || notified_cno() == nullptr)
         return notify();
-    stored_.fetch_or(rearm);
-    if (has_events())
+    to_do_when_told_.fetch_or(arm_again);
+    if (has_untold(true) || (arm(), has_untold(true))) // a look was faster; perhaps there is more
         notify();
-    else
-        trigger_if_pending(); // a look was faster; perhaps there is more since
 }
 
-/// True also when somebody takes events just now.
 bool evd::has_events()
 {
     if (stored() != 0 || !try_claim())
@@ -783,32 +826,61 @@ bool evd::has_events()
     return any;
 }
 
-bool evd::has_news_for(const cno &who, bool if_busy)
+/// Completions since the CNO was told last; they count as told now. A thread that takes events may
+/// have found the CQ empty before they came: `if_busy` is the answer then.
+bool evd::has_untold(bool if_busy)
 {
-    const bool told = (stored_.load() & ~(ordered | orphaned)) != 0;
-    if (told || notified_cno() != &who || !enabled_.load(std::memory_order_acquire) || has_waiter())
+    if (!has_cq())
         return false;
     if (!try_claim())
         return if_busy;
-    const bool any = count_up_to(1) != 0;
-    if (any)
-        stored_.fetch_or(rearm); // whoever takes it looks for more
+    if (staged_.empty() || staged_.tail() == told_)
+        stage_one();
+    const bool untold = !staged_.empty() && staged_.tail() != told_;
+    told_ = staged_.tail();
+    if (untold)
+        to_do_when_told_.fetch_or(look_again); // there may be more in the CQ
     give_up_claim();
-    return any;
+    return untold;
 }
 
-bool evd::arm_again()
+void evd::stage_one()
+{
+    completion done;
+    for (const std::uint32_t before = staged_.tail();
+         staged_.tail() == before && staged_.room() != 0 &&
+         transport::dapls_ib_completion_poll(cq_, done);)
+        stage(done);
+}
+
+bool evd::has_news_for(const cno &who, bool if_busy)
+{
+    return !link.pending && notified_cno() == &who && enabled_.load(std::memory_order_acquire) &&
+           !has_waiter() && has_untold(if_busy);
+}
+
+bool evd::has_more_news()
+{
+    const unsigned to_do = to_do_when_told_.exchange(0);
+    if (to_do == 0 || unarmed_.load())
+        return false;
+    if ((to_do & arm_again) != 0)
+        arm_cq();
+    return has_untold(true);
+}
+
+bool evd::arm_if_left_unarmed()
 {
     if (!unarmed_.exchange(false))
         return false;
-    arm_cq(); // `rearm` stays: what was told of is still to be taken
+    arm_cq();
     return true;
 }
 
 /// Keeps completions coming to the CNO.
 void evd::arm()
 {
-    stored_.fetch_and(~rearm);
+    to_do_when_told_.fetch_and(~arm_again);
     if (!unarmed_.load())
         arm_cq();
 }
@@ -826,22 +898,26 @@ void evd::set_enabled(bool enabled)
         trigger_if_pending();
 }
 
+/// Before it joins another, for it has one place in a list of triggers.
+void evd::leave_cno()
+{
+    cno *const left = cno_user_.get();
+    if (left == nullptr)
+        return;
+    cno_.store(nullptr);
+    left->pin();
+    cno_user_ = {};
+    left->forget(*this);
+    left->unpin();
+}
+
 void evd::set_cno(cno *target)
 {
-    user_of<cno> changed(target);
-    cno *before = nullptr;
     {
         osd::lock_guard hold(config_);
+        leave_cno();
+        cno_user_ = user_of<cno>(target);
         cno_.store(target, std::memory_order_release);
-        std::swap(cno_user_, changed);
-        before = changed.get();
-        if (before != nullptr)
-            before->pin();
-    }
-    changed = {};
-    if (before != nullptr) {
-        before->forget(*this);
-        before->unpin();
     }
     if (target != nullptr)
         trigger_if_pending();

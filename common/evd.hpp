@@ -48,9 +48,8 @@ public:
     void set_enabled(bool enabled);
     void set_cno(cno *target);
     bool has_waiter() const { return (claim_.load(std::memory_order_acquire) & waiting) != 0; }
-    /// Sends the waiter home with DAT_ABORT and returns when it has left; false when there was
-    /// none.
-    bool abort_waiter();
+    /// Ends the wait with DAT_ABORT and returns when the waiter has left, or until then.
+    departure abort_waiter(osd::deadline until);
 
     // --- the producers' side ---
 
@@ -60,6 +59,10 @@ public:
     bool store(const DAT_EVENT &event) OSD_EXCLUDES(producers_);
     /// Wakes the waiter, or triggers the CNO. No lock held: the CNO's agent is consumer code.
     void notify();
+    /// Keeps it for a notify() that comes after its event can be taken. The consumer may free it
+    /// meanwhile: that waits.
+    void pin() { pins_.fetch_add(1, std::memory_order_relaxed); }
+    void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
     /// The port's callback: a completion came after the CQ was armed.
     void completion_arrived();
     /// The CQ lost completions: nobody can wait here any more.
@@ -69,14 +72,26 @@ public:
     void adopt(work_queue *orphan);
     // --- for a CNO that looks, with its lock held ---
 
-    /// Whether a completion has come to an EVD that had nothing the CNO was told of; the next is
-    /// news once the consumer has taken an event. `if_busy` is the answer while somebody does.
+    /// Whether completions have come since the CNO was told last, while no trigger of this EVD is
+    /// pending. `if_busy` is the answer while a thread takes events.
     bool has_news_for(const cno &who, bool if_busy);
+    /// The consumer takes the trigger: has the CQ armed. True when there is more to tell already.
+    bool has_more_news();
     /// The CQ need not be armed: the CNO looks.
     void leave_unarmed() { unarmed_.store(true); }
     void leave_armed() { unarmed_.store(false); }
     /// False when it was not left unarmed.
-    bool arm_again();
+    bool arm_if_left_unarmed();
+
+    /// Whether the consumer has something to take; true also while a thread takes events.
+    bool has_events();
+    /// The place in the CNO's list of triggers.
+    struct trigger_link {
+        evd *next = nullptr;
+        bool pending = false;      ///< in the list
+        bool agent_called = false; ///< for it, since it is in the list
+    };
+    trigger_link link; ///< guarded by the lock of notified_cno()
 
     /// One endpoint more, or less, with these flags completes here.
     void count_choosers(DAT_COMPLETION_FLAGS flags, int change);
@@ -112,7 +127,7 @@ private:
     bool has_cq() const { return (stored_.load(std::memory_order_relaxed) & no_cq) == 0; }
     DAT_COUNT stored() const
     {
-        return static_cast<DAT_COUNT>(stored_.load() & ~(rearm | ordered | no_cq | orphaned));
+        return static_cast<DAT_COUNT>(stored_.load() & ~(ordered | no_cq | orphaned));
     }
     DAT_RETURN dequeue_unclaimed(DAT_EVENT &event);
     DAT_RETURN dequeue_claimed(DAT_EVENT &event);
@@ -157,10 +172,14 @@ private:
                        DAT_COUNT &nmore) OSD_NOINLINE;
     status wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                         DAT_COUNT &nmore);
-    status leave_wait(status answer);
+    status leave_wait(status answer, DAT_COUNT counted);
+    void leave_wait_notifying(DAT_COUNT counted) OSD_COLD;
     osd::wait_result sleep(osd::deadline until);
+    osd::wait_result sleep_where_woken(osd::deadline until);
     void wake();
-    bool has_events();
+    bool has_untold(bool if_busy);
+    void stage_one();
+    void leave_cno() OSD_REQUIRES(config_);
     void arm();
     void arm_cq();
     void trigger_if_pending();
@@ -170,11 +189,9 @@ private:
 
     // What the hot path reads comes first.
     std::atomic<std::uint32_t> claim_{0};
-    /// Events in posted_, ended_ and staged_ together; `rearm`, when the CQ has told the CNO and is
-    /// not armed since; `ordered`; `no_cq`; and `orphaned`, when there may be orphans. Not zero:
-    /// the consumer does not go straight to the CQ.
+    /// Events in posted_, ended_ and staged_ together; `ordered`; `no_cq`; and `orphaned`, when
+    /// there may be orphans. Not zero: the consumer does not go straight to the CQ.
     std::atomic<std::uint32_t> stored_;
-    static constexpr std::uint32_t rearm = 0x80000000;
     static constexpr std::uint32_t ordered = 0x40000000;
     static constexpr std::uint32_t no_cq = 0x20000000;
     static constexpr std::uint32_t orphaned = 0x10000000;
@@ -187,6 +204,7 @@ private:
     event_ring<completion> staged_;
     // Of the consumer, where streams are merged.
     event_ring<DAT_EVENT> ended_; ///< ends of connections that may have completions before them
+    std::uint32_t told_ = 0;      ///< the CNO knows what is staged up to here
     std::uint32_t barrier_ = 0;   ///< what is staged from here on came after the first of them
     bool has_barrier_ = false;    ///< there is one
 
@@ -195,7 +213,12 @@ private:
     osd::mutex config_;    ///< of the CNO association
     user_of<cno> cno_user_ OSD_GUARDED_BY(config_);
     std::atomic<cno *> cno_{nullptr};
+    /// When the consumer takes the trigger: there may be completions that it was not told of; and
+    /// the CQ has called back and is not armed.
+    enum : unsigned { look_again = 1, arm_again = 2 };
+    std::atomic<unsigned> to_do_when_told_{0};
     std::atomic<bool> unarmed_{false};
+    std::atomic<std::uint32_t> pins_{0};
     std::atomic<bool> enabled_{true};
     std::atomic<bool> waitable_{true};
     std::atomic<bool> aborted_{false};

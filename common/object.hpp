@@ -93,18 +93,18 @@ public:
     }
 
     T *get() const { return used_; }
-    /// The holder goes, the hold stays: for somebody who gives it back by hand.
-    [[nodiscard]] T *release()
-    {
-        T *held = used_;
-        used_ = nullptr;
-        return held;
-    }
     T *operator->() const { return used_; }
     explicit operator bool() const { return used_ != nullptr; }
 
 private:
     T *used_ = nullptr;
+};
+
+/// What became of the threads that were waiting in an object when its adapter closed.
+enum class departure {
+    none,    ///< there were none
+    left,    ///< all have returned
+    overdue, ///< one has not: it is stopped, or a signal handler does not return to it
 };
 
 inline bool in_use(const object &o)

@@ -80,7 +80,7 @@ void timer_queue::expire_first()
         return;
     lock_.unlock();
     told->notify();
-    told->users.fetch_sub(1, std::memory_order_release);
+    told->unpin();
     lock_.lock();
 }
 

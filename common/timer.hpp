@@ -15,7 +15,7 @@ struct timer_record {
     timer_record *previous = nullptr;
     osd::deadline at = osd::deadline::never();
     bool queued = false;
-    /// Returns the EVD to notify when the expiry is over, held, or null: the consumer's code that
+    /// Returns the EVD to notify when the expiry is over, pinned, or null: the consumer's code that
     /// runs then may free what the record is part of.
     evd *(*expired)(timer_record &) = nullptr;
 };

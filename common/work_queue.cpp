@@ -7,7 +7,7 @@ namespace dapl::DAPL_TRANSPORT {
 
 work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit)
 {
-    const auto length = static_cast<std::size_t>(limit) + 1;
+    const std::size_t length = std::size_t{static_cast<std::uint32_t>(limit)} + 1;
     std::unique_ptr<wr[]> slots(new (std::nothrow) wr[length]());
     auto *queue = slots == nullptr ? nullptr : new (std::nothrow) work_queue(owner);
     if (queue == nullptr)

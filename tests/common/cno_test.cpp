@@ -67,16 +67,83 @@ TEST_CASE("a direct waiter has precedence over the CNO")
     CHECK_EQ(n.wait(0, &by), DAT_QUEUE_EMPTY);
 }
 
-TEST_CASE("events that a direct waiter left behind trigger the CNO")
+TEST_CASE("events that a direct waiter counted do not trigger the CNO")
 {
     notified n;
-    auto waiter = std::async(std::launch::async, [&] { return n.c.wait(n.e, 30'000, 3).code; });
+    DAT_EVD_HANDLE by;
+    for (const DAT_COUNT posted : {3, 2}) { // enough for its threshold, or too few
+        auto waiter = std::async(std::launch::async, [&] { return n.c.wait(n.e, 50'000, 3); });
+        while (!from_handle<evd>(n.e)->has_waiter())
+            std::this_thread::yield();
+        for (DAT_COUNT i = 0; i < posted; ++i)
+            must(n.c.post_se(n.e));
+        const wait_answer got = waiter.get();
+        CHECK_EQ(got.code, posted == 3 ? DAT_SUCCESS : DAT_TIMEOUT_EXPIRED);
+        CHECK_EQ(got.nmore, 2);
+        CHECK_EQ(n.wait(0, &by), DAT_QUEUE_EMPTY);
+        CHECK_EQ(n.c.drain(n.e).size(), 2);
+    }
+}
+
+TEST_CASE("events that a direct waiter left behind without counting them trigger the CNO")
+{
+    notified n;
+    auto waiter =
+        std::async(std::launch::async, [&] { return n.c.wait(n.e, DAT_TIMEOUT_INFINITE, 3).code; });
     while (!from_handle<evd>(n.e)->has_waiter())
         std::this_thread::yield();
     must(n.c.post_se(n.e));
-    CHECK_EQ(waiter.get(), DAT_TIMEOUT_EXPIRED);
+    must(n.c.v.evd_set_unwaitable_func(n.e));
+    CHECK_EQ(DAT_GET_TYPE(waiter.get()), DAT_INVALID_STATE);
     DAT_EVD_HANDLE by;
     CHECK_EQ(n.wait(0, &by), DAT_SUCCESS);
+    CHECK_EQ(by, n.e);
+}
+
+TEST_CASE("an event that comes after a waiter has counted triggers the CNO")
+{
+    notified n;
+    int untold = 0;
+    for (int i = 0; i < rounds(3000); ++i) {
+        auto waiter = std::async(std::launch::async, [&] { return n.c.wait(n.e, 5'000'000, 1); });
+        must(n.c.post_se(n.e));
+        must(n.c.post_se(n.e));
+        const wait_answer got = waiter.get();
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        untold += got.code != DAT_SUCCESS;
+        untold += got.nmore == 0 && n.wait(0, &by) != DAT_SUCCESS;
+        (void)n.c.drain(n.e);
+        (void)n.wait(0, &by); // maybe both came before the wait
+    }
+    CHECK_EQ(untold, 0);
+}
+
+TEST_CASE("EVDs whose triggers were merged are told one after the other")
+{
+    notified n;
+    const DAT_EVD_HANDLE second = n.c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, n.cno);
+    const DAT_EVD_HANDLE third = n.c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, n.cno);
+    for (const DAT_EVD_HANDLE each : {n.e, second, third, second})
+        must(n.c.post_se(each));
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    for (const DAT_EVD_HANDLE expected : {n.e, second, third}) {
+        CHECK_EQ(n.wait(0, &by), DAT_SUCCESS);
+        CHECK_EQ(by, expected);
+    }
+    CHECK_EQ(n.wait(0, &by), DAT_QUEUE_EMPTY);
+}
+
+TEST_CASE("an EVD that was merged and emptied meanwhile is not told")
+{
+    notified n;
+    const DAT_EVD_HANDLE second = n.c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, n.cno);
+    for (const DAT_EVD_HANDLE each : {n.e, second})
+        must(n.c.post_se(each));
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    must(n.wait(0, &by));
+    for (const DAT_EVD_HANDLE each : {n.e, second})
+        CHECK_EQ(n.c.drain(each).size(), 1);
+    CHECK_EQ(n.wait(0, &by), DAT_QUEUE_EMPTY);
 }
 
 TEST_CASE("one waiter is released per trigger")
@@ -267,22 +334,58 @@ TEST_CASE("a wait looks where news came from, and the CQ is armed when it goes t
     CHECK(t.armed());
 }
 
-TEST_CASE("a look tells of an EVD once, and again when the consumer took one event of several" *
-          doctest::skip(!looks))
+TEST_CASE("each completion triggers, whether or not those before it were taken")
 {
     consumer c;
     told_before t(c.make_cno(), c);
-    t.armed() = false;
-    t.complete();
-    t.complete();
-    CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+    for (const bool taken : {true, false, false, true}) {
+        t.complete();
+        CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+        if (taken)
+            CHECK_GE(c.drain(t.dto).size(), 1);
+    }
     CHECK_EQ(DAT_GET_TYPE(t.wait(2000)), DAT_QUEUE_EMPTY);
-    DAT_EVENT event;
-    must(c.dequeue(t.dto, event));
-    CHECK_EQ(t.wait(0), DAT_SUCCESS);
-    must(c.dequeue(t.dto, event));
-    CHECK_EQ(DAT_GET_TYPE(t.wait(0)), DAT_QUEUE_EMPTY);
     CHECK(t.armed());
+}
+
+TEST_CASE("a consumer that takes one event for each trigger is told of all that came at once")
+{
+    consumer c;
+    told_before t(c.make_cno(), c);
+    for (const bool for_look : {false, true}) {
+        if (for_look && !looks)
+            continue;
+        t.armed() = !for_look;
+        for (int i = 0; i < 5; ++i)
+            t.complete();
+        DAT_EVENT event;
+        for (int i = 0; i < 5; ++i) {
+            CAPTURE(i);
+            CHECK_EQ(t.wait(20'000), DAT_SUCCESS);
+            must(c.dequeue(t.dto, event));
+        }
+        CHECK_EQ(DAT_GET_TYPE(t.wait(2000)), DAT_QUEUE_EMPTY);
+        CHECK(t.armed());
+    }
+}
+
+TEST_CASE("completions of an EVD that was merged trigger again, the EVD untouched")
+{
+    consumer c;
+    const DAT_CNO_HANDLE cno = c.make_cno();
+    told_before t(cno, c);
+    const DAT_EVD_HANDLE other = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, cno);
+    must(c.post_se(other));
+    t.complete();
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    must(c.v.cno_wait_func(cno, 0, &by));
+    CHECK_EQ(by, other);
+    for (int i = 0; i < 3; ++i) {
+        CHECK_EQ(t.wait(20'000), DAT_SUCCESS);
+        CHECK_EQ(DAT_GET_TYPE(t.wait(0)), DAT_QUEUE_EMPTY);
+        t.complete();
+    }
+    CHECK_EQ(c.drain(t.dto).size(), 4);
 }
 
 TEST_CASE("a callback that comes after its completion was taken triggers nothing")
@@ -348,12 +451,31 @@ TEST_CASE("who sets an agent while a trigger is pending has the CQs armed, too" 
     told_before t(c.make_cno(), c);
     t.complete_for_look();
     must(c.post_se(c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, t.cno)));
-    agent called;
+    agent called; // of the pending event at once
     must(c.v.cno_modify_agent_func(t.cno, called.value()));
     CHECK(t.armed());
-    CHECK_EQ(called.calls, 0);
-    t.complete();
     CHECK_EQ(called.calls, 1);
+    must(c.v.cno_modify_agent_func(t.cno, called.value()));
+    CHECK_EQ(called.calls, 1);
+    t.complete();
+    CHECK_EQ(called.calls, 2);
+}
+
+TEST_CASE("an agent that is set again is called for what came meanwhile, of each EVD once")
+{
+    consumer c;
+    agent called;
+    const DAT_CNO_HANDLE cno = c.make_cno(called.value());
+    const DAT_EVD_HANDLE evds[] = {c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, cno),
+                                   c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, cno),
+                                   c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, cno)};
+    for (const DAT_EVD_HANDLE each : evds)
+        must(c.post_se(each));
+    CHECK_EQ(called.calls, 1);
+    for (const int expected : {2, 3, 3, 3}) {
+        must(c.v.cno_modify_agent_func(cno, called.value()));
+        CHECK_EQ(called.calls, expected);
+    }
 }
 
 TEST_CASE("an EVD that leaves a CNO that looked is armed for the next one" * doctest::skip(!looks))

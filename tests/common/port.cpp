@@ -2,6 +2,7 @@
 #include "port.hpp"
 
 #include "osd_address.hpp"
+#include "osd_cancellation.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -176,7 +177,10 @@ osd::wait_result transport::dapls_ib_cq_wait(cq &queue, osd::deadline until)
     const lab::exclusive one(queue.waiting, "two threads wait on one cq at once");
     if (queue.head.load() != queue.tail.load())
         return osd::wait_result::woken;
-    return queue.sleeper.wait(until);
+    osd::wait_result result{};
+    osd::undo_if_cancelled([&] { result = queue.sleeper.wait(until); },
+                           [&] { queue.waiting.store(false); });
+    return result;
 }
 
 void transport::dapls_ib_cq_wakeup(cq &queue)
@@ -193,7 +197,9 @@ osd::wait_result transport::dapls_ib_cno_wait(hca &device, osd::deadline until)
         const std::lock_guard hold(device.lock);
         device.has_sleeper = true;
     }
-    const osd::wait_result result = device.sleeper.wait(until);
+    osd::wait_result result{};
+    osd::undo_if_cancelled([&] { result = device.sleeper.wait(until); },
+                           [&] { device.waiting.store(false); });
     while (cq *next = device.next_due())
         next->call_back();
     return result;

@@ -3,6 +3,7 @@
 #include "fixture.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <utility>
 
@@ -322,6 +323,29 @@ TEST_CASE("a connect that waited behind another call leaves no timer on a freed 
         late_events += static_cast<int>(c.drain(s.connections).size());
     }
     CHECK_EQ(late_events, 0);
+}
+
+TEST_CASE(
+    "an EVD can be freed when its TIMED_OUT was taken, though the CNO is still being triggered")
+{
+    consumer c;
+    lab::latch gate;
+    agent a;
+    a.what = [&](DAT_EVD_HANDLE) { gate.wait(); };
+    auto s = std::make_unique<station>(c);
+    const DAT_EVD_HANDLE e = s->connections;
+    must(c.v.evd_modify_cno_func(e, c.make_cno(a.value())));
+    must(c.connect(s->ep, here + 1, 1000));
+    gate.await_arrival();
+    CHECK_EQ(c.drain(e).size(), 1);
+    must(c.v.ep_free_func(s->ep));
+    std::atomic<DAT_RETURN> code{DAT_QUEUE_EMPTY};
+    std::thread frees([&] { code = c.v.evd_free_func(e); });
+    sleep_ms(20);
+    CHECK_EQ(code.load(), DAT_QUEUE_EMPTY); // waits for the agent
+    gate.open();
+    frees.join();
+    CHECK_EQ(code.load(), DAT_SUCCESS);
 }
 
 TEST_SUITE_END();
