@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 SKIPPED = 77  # of run_clients.py
-PROMISES = ("acknowledged", "final_byte_last", "local_protection")
+PROMISES = ("acknowledged", "final_byte_last", "local_protection", "unmapped_memory")
 
 
 def parse() -> argparse.Namespace:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Packets from those who are not the peer, and from peers that do not keep the rules.
+// Packets from those who are not the peer.
 #include "rig.hpp"
 
 #include <doctest/doctest.h>

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Keys: hard to guess, dead when they are to be dead, and never good for a byte too many.
-#include "device.hpp"
-#include "memory_table.hpp"
+#include "rig.hpp"
 
 #include <doctest/doctest.h>
 
-#include <deque>
 #include <set>
-#include <vector>
 
-using namespace soft_hca;
+using namespace rig;
 
 namespace {
 
@@ -26,15 +23,42 @@ struct fixture {
     }
     access_fault look(std::uint32_t rights, std::uint64_t address, std::uint64_t length)
     {
-        access_fault fault;
-        (void)table.find(key, &domain, rights, address, length, fault);
-        return fault;
+        return table.ask(key, &domain, rights, address, length).fault();
     }
     memory_table table;
     protection_domain domain;
     protection_domain other;
     memory_region region;
     std::uint32_t key = 0;
+};
+
+/// A window of a region, bound now to the one part and now to the other.
+struct bound {
+    bound() { bind(); }
+    ~bound() { h.hca.free_window(window); }
+    void bind()
+    {
+        request r{};
+        r.kind = work::bind;
+        r.window = window;
+        r.target = &whole.region;
+        large = !large;
+        r.window_rights = large ? remote_read : remote_write;
+        r.remote = {base + (large ? 512 * 1024 : 0), large ? 256u * 1024 : 64u, 0};
+        REQUIRE(h.hca.prepare_bind(r));
+        key = r.remote.key;
+        REQUIRE(h.hca.bind(r));
+    }
+    bool may(std::uint32_t rights, std::uint64_t offset, std::uint32_t size)
+    {
+        return bool(h.hca.memory.ask(key, &h.domain, rights, base + offset, size));
+    }
+    host h{on_loopback()};
+    memory whole{h, 1 << 20, local_read | local_write};
+    const std::uint64_t base = reinterpret_cast<std::uintptr_t>(whole.bytes.data());
+    memory_region *window = h.hca.make_window(h.domain);
+    std::atomic<std::uint32_t> key{0};
+    bool large = true;
 };
 
 } // namespace
@@ -71,12 +95,9 @@ TEST_CASE_FIXTURE(fixture, "a region is found by its key, within its bounds and 
     CHECK(look(local_read, 0x10000, 0x1001) == access_fault::out_of_bounds);
     CHECK(look(local_read, 0xffff, 2) == access_fault::out_of_bounds);
     CHECK(look(local_read, 0x11000, 1) == access_fault::out_of_bounds);
-    access_fault fault;
-    CHECK(table.find(key, &other, local_read, 0x10000, 1, fault) == nullptr);
-    CHECK(fault == access_fault::other_domain);
-    CHECK(table.find(0, &domain, 0, 0x10000, 1, fault) == nullptr);
-    CHECK(table.find(key ^ 0x10000, &domain, 0, 0x10000, 1, fault) == nullptr);
-    CHECK(fault == access_fault::no_such_key);
+    CHECK(table.ask(key, &other, local_read, 0x10000, 1).fault() == access_fault::other_domain);
+    CHECK(table.ask(0, &domain, 0, 0x10000, 1).fault() == access_fault::no_such_key);
+    CHECK(table.ask(key ^ 0x10000, &domain, 0, 0x10000, 1).fault() == access_fault::no_such_key);
 }
 
 TEST_CASE_FIXTURE(fixture, "B6: a range around the end of the address space is refused")
@@ -134,6 +155,47 @@ TEST_CASE_FIXTURE(fixture, "B13: keys cannot be told from one another's")
         before = next;
     }
     CHECK(close < 5);
+}
+
+TEST_CASE("a window is not bound anew before those who use it are done")
+{
+    bound b;
+    std::atomic<bool> anew{false};
+    std::optional<grant> used(b.h.hca.memory.ask(b.key, &b.h.domain, remote_write, b.base, 64));
+    REQUIRE(bool(*used));
+    std::thread binder([&] {
+        b.bind();
+        anew = true;
+    });
+    CHECK(becomes_true([&] { return b.window->key.load() == 0; })); // for others it is gone
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(!anew);
+    used.reset();
+    CHECK(becomes_true([&] { return anew.load(); }));
+    binder.join();
+    CHECK(b.may(remote_read, 512 * 1024, 4096));
+}
+
+TEST_CASE("no access is granted by two bindings of a window together")
+{
+    bound b;
+    std::atomic<bool> enough{false};
+    unsigned long good = 0, torn = 0;
+    std::thread reader([&] {
+        while (!enough.load(std::memory_order_relaxed)) {
+            good += b.may(remote_write, 0, 64) ? 1 : 0;
+            torn += b.may(remote_write, 128, 4096) ? 1 : 0;        // in neither
+            torn += b.may(remote_write, 512 * 1024, 4096) ? 1 : 0; // a right of the other
+        }
+    });
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    while (std::chrono::steady_clock::now() < until)
+        for (int i = 0; i < 1000; ++i)
+            b.bind();
+    enough = true;
+    reader.join();
+    CHECK(good > 0);
+    CHECK(torn == 0);
 }
 
 TEST_SUITE_END();

@@ -110,6 +110,188 @@ TEST_CASE("B10: a link that is dead for 100 ms and more costs no connection")
     }
 }
 
+namespace {
+
+/// Gives up soon, but for the impatience of each side alone.
+settings impatient(inproc_network &network)
+{
+    settings how = inside(network);
+    how.retries = 6; // 635 ms: longer than the silence after which the peer is heard of
+    how.keepalive_ms = 50;
+    return how;
+}
+
+constexpr std::chrono::seconds soon{5};
+
+} // namespace
+
+TEST_CASE("a way that swallows large datagrams ends the connection, though small ones get through")
+{
+    inproc_network network;
+    settings how = impatient(network);
+    host here(how);
+    how.bad_network.largest = 1300;
+    host there(how);
+    end a(here);
+    end b(there);
+    bool reading = false;
+    SUBCASE("of writes and sends") {}
+    SUBCASE("of answers")
+    {
+        reading = true;
+    }
+    REQUIRE(establish(a, b));
+    end &large = a; // what it sends is swallowed
+    end &other = reading ? b : a;
+    REQUIRE(b.receive(0, 100));
+    REQUIRE(a.send(0, 100));
+    CHECK(a.sent()->status == work_status::success);
+    if (reading)
+        REQUIRE(b.read(0, 5000, a.buffer.remote(0, 5000)));
+    else
+        REQUIRE(a.write(0, 5000, b.buffer.remote(0, 5000)));
+    REQUIRE(a.receive(0, 100));
+    // Meanwhile both hear of each other: of the probes, and of messages.
+    const auto event = large.next(soon);
+    REQUIRE(event.has_value());
+    CHECK(event->what == connection_event::broken);
+    const auto done = other.sent();
+    REQUIRE(done.has_value());
+    if (reading) // it may have given up, too, or been told that the other side has
+        CHECK(done->status != work_status::success);
+    else
+        CHECK(done->status == work_status::transport);
+    CHECK(a.received()->status == work_status::flushed);
+    CHECK(b.next(soon).has_value());
+}
+
+TEST_CASE(
+    "small packets behind one that is swallowed do not keep its connection alive, nor end it early")
+{
+    inproc_network network;
+    settings how = inside(network);
+    how.retries = 8; // 5 + 10 + … + 320 + 500 + 500 ms
+    host here(how);
+    how.bad_network.largest = 1300;
+    host there(how);
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    const auto begin = std::chrono::steady_clock::now();
+    REQUIRE(a.write(0, 5000, b.buffer.remote(0, 5000)));
+    std::optional<told> event;
+    unsigned behind = 0;
+    while (!(event = a.next(std::chrono::milliseconds(10))) &&
+           std::chrono::steady_clock::now() - begin < soon) {
+        REQUIRE(a.write(0, 8, b.buffer.remote(0, 8)));
+        behind += 1;
+        a.send_queue.progress();
+        if (behind > 60)
+            break;
+    }
+    if (!event)
+        event = a.next(soon);
+    CHECK(is(event, connection_event::broken));
+    CHECK(std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(1000));
+    CHECK(a.sent()->status == work_status::transport);
+}
+
+TEST_CASE("a network that takes nothing more ends the connection, too")
+{
+    inproc_network network;
+    host here(impatient(network));
+    host there(impatient(network));
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    REQUIRE(a.receive(0, 100));
+    network.jam(true);
+    REQUIRE(a.write(0, 5000, b.buffer.remote(0, 5000)));
+    CHECK(is(a.next(soon), connection_event::broken));
+    CHECK(a.sent()->status == work_status::transport);
+    CHECK(a.received()->status == work_status::flushed);
+    network.jam(false);
+}
+
+TEST_CASE("a peer that has no receive, or was not ready for long, is not given up")
+{
+    inproc_network network;
+    settings how = impatient(network);
+    SUBCASE("on a good network") {}
+    SUBCASE("on a bad one")
+    {
+        how.retries = 12; // one packet may well be lost some times in a row
+        how.bad_network = {20, 20, 10, 0, 4};
+    }
+    host here(how);
+    host there(how);
+    inbox owner;
+    shared_receives shared;
+    REQUIRE(there.hca.make_shared(shared, &owner, there.domain, 64));
+    {
+        int receiver = 0;
+        end a(here);
+        end b(there, {.shared = &shared, .receiver = &receiver});
+        end c(here);
+        end d(there);
+        REQUIRE(establish(a, b));
+        REQUIRE(establish(c, d));
+        for (int i = 0; i < 3; ++i) {
+            REQUIRE(a.send(0, 100));
+            REQUIRE(c.send(0, 100));
+        }
+        REQUIRE(b.read(0, 100, a.buffer.remote(0, 100))); // its answer is behind the messages
+        const auto quiet = [&] {
+            for (end *each : {&a, &b, &c, &d})
+                if (each->next(std::chrono::milliseconds(0)).has_value())
+                    return false;
+            return true;
+        };
+        std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+        CHECK(quiet());
+        for (int i = 0; i < 3; ++i) {
+            request &r = b.fresh(work::receive);
+            r.segments = 1;
+            r.local[0] = b.buffer.local(200, 100);
+            r.length = 100;
+            REQUIRE(shared.post(r));
+            REQUIRE(d.receive(0, 100));
+        }
+        for (end *each : {&a, &c})
+            for (int i = 0; i < 3; ++i) {
+                const auto sent = each->sent();
+                REQUIRE(sent.has_value());
+                CHECK(sent->status == work_status::success);
+            }
+        CHECK(b.sent()->status == work_status::success);
+        CHECK(quiet());
+        there.hca.free_pair(b.pair);
+        b.alive = false;
+    }
+    there.hca.free_shared(shared);
+}
+
+TEST_CASE("a peer that is stopped for less than the retries take is not given up")
+{
+    inproc_network network;
+    settings how = inside(network);
+    how.retries = 9; // some 2 s
+    host here(how);
+    host there(how);
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    REQUIRE(a.read(0, 5000, b.buffer.remote(0, 5000)));
+    CHECK(a.sent()->status == work_status::success);
+    b.pair.enter();
+    REQUIRE(a.read(0, 5000, b.buffer.remote(0, 5000)));
+    REQUIRE(a.write(0, 5000, b.buffer.remote(0, 5000)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    b.pair.leave();
+    CHECK(a.sent()->status == work_status::success);
+    CHECK(a.sent()->status == work_status::success);
+}
+
 TEST_CASE("B2: of what is lost little more than that is sent again")
 {
     inproc_network network;

@@ -322,6 +322,120 @@ TEST_CASE("a shared receive queue serves several queue pairs, and what finds non
     there.hca.free_shared(shared);
 }
 
+namespace {
+
+/// Messages to a shared receive queue that is dry again and again; so many are posted at once when
+/// it is.
+void stream_to_dry_queue(const settings &how, unsigned receives, unsigned outstanding)
+{
+    constexpr unsigned messages = 300;
+    host here(how);
+    host there(how);
+    inbox owner;
+    shared_receives shared;
+    REQUIRE(there.hca.make_shared(shared, &owner, there.domain, 64));
+    {
+        int receiver = 0;
+        end a(here);
+        end b(there, {.shared = &shared, .receiver = &receiver});
+        REQUIRE(establish(a, b));
+        unsigned sent = 0;
+        for (unsigned got = 0; got < messages; ++got) {
+            for (; sent < messages && sent < got + outstanding; ++sent)
+                REQUIRE(a.send(0, 100));
+            if (got % receives == 0)
+                for (unsigned i = 0; i < receives; ++i) {
+                    request &r = b.fresh(work::receive);
+                    r.segments = 1;
+                    r.local[0] = b.buffer.local(0, 100);
+                    r.length = 100;
+                    REQUIRE(shared.post(r));
+                }
+            const auto message = b.received(std::chrono::seconds(5));
+            CAPTURE(got);
+            REQUIRE(message.has_value());
+            CHECK(message->status == work_status::success);
+            REQUIRE(a.sent().has_value());
+        }
+        if (outstanding > receives)
+            CHECK(b.counts().not_ready != 0);
+        there.hca.free_pair(b.pair);
+        b.alive = false;
+    }
+    there.hca.free_shared(shared);
+}
+
+} // namespace
+
+TEST_CASE("a shared receive queue that runs dry under a stream delays it")
+{
+    for (const unsigned outstanding : {1u, 2u, 16u})
+        for (const unsigned receives : {1u, 4u}) {
+            CAPTURE(outstanding);
+            CAPTURE(receives);
+            inproc_network network;
+            stream_to_dry_queue(inside(network), receives, outstanding);
+            stream_to_dry_queue(on_loopback(), receives, outstanding);
+            settings bad = inside(network);
+            bad.bad_network = {20, 20, 10, 0, outstanding};
+            stream_to_dry_queue(bad, receives, outstanding);
+        }
+}
+
+TEST_CASE("queue pairs of several shards take turns at a shared receive queue that is dry")
+{
+    constexpr unsigned pairs = 4;
+    constexpr unsigned each = 50;
+    settings how = on_loopback();
+    how.threads = 3;
+    host here(how);
+    host there(how);
+    inbox owner;
+    shared_receives shared;
+    REQUIRE(there.hca.make_shared(shared, &owner, there.domain, 64));
+    {
+        int receiver = 0;
+        std::deque<end> from;
+        std::deque<end> to;
+        for (unsigned i = 0; i < pairs; ++i) {
+            from.emplace_back(here);
+            to.emplace_back(there, end_options{.shared = &shared, .receiver = &receiver});
+            REQUIRE(establish(from[i], to[i]));
+            for (unsigned sends = 0; sends < each; ++sends)
+                REQUIRE(from[i].send(0, 100));
+        }
+        unsigned got[pairs] = {};
+        const auto take_one = [&] {
+            completion_record done;
+            for (unsigned i = 0; i < pairs; ++i) {
+                to[i].receive_queue.progress();
+                if (!to[i].receive_queue.pop(done))
+                    continue;
+                CHECK(done.status == work_status::success);
+                ++got[i];
+                return true;
+            }
+            return false;
+        };
+        for (unsigned n = 0; n < pairs * each; ++n) {
+            request &r = to[0].fresh(work::receive);
+            r.segments = 1;
+            r.local[0] = to[0].buffer.local(0, 100);
+            r.length = 100;
+            REQUIRE(shared.post(r));
+            REQUIRE(becomes_true(take_one));
+        }
+        for (unsigned i = 0; i < pairs; ++i) {
+            CHECK(got[i] == each);
+            for (unsigned sends = 0; sends < each; ++sends)
+                CHECK(from[i].sent()->status == work_status::success);
+            there.hca.free_pair(to[i].pair);
+            to[i].alive = false;
+        }
+    }
+    there.hca.free_shared(shared);
+}
+
 TEST_CASE_FIXTURE(fixture, "a window is bound in order, reached by its key, and gone at once")
 {
     memory_region *window = there.hca.make_window(there.domain);
@@ -385,6 +499,40 @@ TEST_CASE_FIXTURE(fixture, "a window is bound in order, reached by its key, and 
     if (!freed)
         there.hca.free_window(window);
     CHECK(there.hca.remove_region(b.buffer.region));
+}
+
+TEST_CASE_FIXTURE(fixture, "reads through windows are answered by a queue pair that binds them")
+{
+    memory_region *read = there.hca.make_window(there.domain);
+    memory_region *other = there.hca.make_window(there.domain);
+    constexpr std::uint32_t size = 64 * 1024;
+    remote_segment from = b.buffer.remote(0, size);
+    from.key = post_bind(b, read, 0, size);
+    expect(b, work_status::success);
+    for (int round = 0; round < 50; ++round) {
+        for (int i = 0; i < 4; ++i)
+            REQUIRE(a.read(0, size, from));
+        for (int i = 0; i < 4; ++i)
+            (void)post_bind(b, other, 0, 64);
+        for (int i = 0; i < 4; ++i) {
+            expect(a, work_status::success, size);
+            expect(b, work_status::success);
+        }
+    }
+    REQUIRE(a.read(0, size, from));
+    (void)post_bind(b, read, 0, 64);
+    const auto done = a.sent();
+    REQUIRE(done.has_value());
+    const bool in_time = done->status == work_status::success;
+    CHECK((in_time || done->status == work_status::remote_access));
+    expect(b, work_status::success);
+    if (in_time) {
+        REQUIRE(a.read(0, size, from));
+        expect(a, work_status::remote_access);
+    }
+    expect_broken();
+    there.hca.free_window(other);
+    there.hca.free_window(read);
 }
 
 TEST_CASE_FIXTURE(fixture,

@@ -59,6 +59,25 @@ TEST_CASE_FIXTURE(fixture, "B12: an overflow is told, once, and what was there s
     CHECK(owner.overflows == 1);
 }
 
+TEST_CASE("of a queue for one completion none is lost without an overflow")
+{
+    host here(on_loopback());
+    inbox owner;
+    completion_queue queue;
+    REQUIRE(here.hca.make_queue(queue, &owner, 1));
+    std::uint32_t added = 0;
+    while (!queue.overflowed() && added < 100)
+        queue.push({nullptr, added++, 0, 0, 0, work_status::success, false, false, false});
+    CHECK(queue.overflowed());
+    CHECK(added - 1 == queue.depth()); // the last one found no place
+    completion_record done;
+    for (std::uint32_t i = 0; i < queue.depth(); ++i) {
+        REQUIRE(queue.pop(done));
+        CHECK(done.length == i);
+    }
+    here.hca.free_queue(queue);
+}
+
 TEST_CASE_FIXTURE(fixture, "an armed queue makes one upcall, and only when armed")
 {
     push(0);
@@ -270,27 +289,29 @@ TEST_CASE("shared receives come out in order, over a resize, and tell when few a
     inbox owner;
     shared_receives shared;
     REQUIRE(here.hca.make_shared(shared, &owner, here.domain, 4));
+    end by(here);
     request requests[8] = {};
     for (int i = 0; i < 4; ++i)
         CHECK(shared.post(requests[i]));
     CHECK(!shared.post(requests[4]));
-    CHECK(shared.take() == &requests[0]);
+    CHECK(shared.take(by.pair) == &requests[0]);
     CHECK(!shared.resize(2));
     CHECK(shared.resize(8));
     for (int i = 4; i < 8; ++i)
         CHECK(shared.post(requests[i]));
     shared.set_limit(6);
-    CHECK(shared.take() == &requests[1]);
+    CHECK(shared.take(by.pair) == &requests[1]);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(owner.limits == 0);
-    CHECK(shared.take() == &requests[2]);
+    CHECK(shared.take(by.pair) == &requests[2]);
     CHECK(becomes_true([&] { return owner.limits == 1; }));
-    CHECK(shared.take() == &requests[3]);
+    CHECK(shared.take(by.pair) == &requests[3]);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(owner.limits == 1);
     for (int i = 4; i < 8; ++i)
-        CHECK(shared.take() == &requests[i]);
-    CHECK(shared.take() == nullptr);
+        CHECK(shared.take(by.pair) == &requests[i]);
+    CHECK(shared.take(by.pair) == nullptr);
+    shared.wait_no_more(by.pair);
     here.hca.free_shared(shared);
 }
 

@@ -2,8 +2,12 @@
 // The device's thread sleeps when there is nothing to do, whatever woke it before.
 #include "rig.hpp"
 
+#include <csignal>
+#include <cstdarg>
 #include <doctest/doctest.h>
-#include <sys/eventfd.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 using namespace rig;
 
@@ -11,14 +15,73 @@ namespace {
 
 std::atomic<bool> raising_takes_long{false};
 
+struct calls {
+    std::atomic<int> kicks{0};
+    std::atomic<int> looks{0};
+    std::atomic<int> sleeps{0};
+} made;
+
+thread_local int sends_here = 0;
+
+/// A thread's looks are some microseconds apart where the program is instrumented.
+constexpr std::chrono::microseconds longer_than_a_spin{100};
+
+/// Without a look at a completion queue, as programs do that know of a write by its last byte.
+bool spin_until(const std::uint8_t &byte, std::uint8_t value)
+{
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (__atomic_load_n(&byte, __ATOMIC_ACQUIRE) != value)
+        if (std::chrono::steady_clock::now() > end)
+            return false;
+    return true;
+}
+
+/// What the n-th write brings. It lies where its value says, and is not changed any more: a
+/// retransmission may read it.
+std::uint8_t mark(int n)
+{
+    return static_cast<std::uint8_t>(1 + n % 250);
+}
+
+void fill_marks(end &a)
+{
+    for (int value = 0; value < 256; ++value)
+        a.buffer.bytes[static_cast<std::size_t>(value)] = static_cast<std::uint8_t>(value);
+}
+
+void rest(std::chrono::microseconds time)
+{
+    std::this_thread::sleep_for(time);
+}
+
 } // namespace
 
-extern "C" int __real_eventfd_write(int descriptor, eventfd_t value);
-extern "C" int __wrap_eventfd_write(int descriptor, eventfd_t value)
+extern "C" long __real_syscall(long number, ...);
+extern "C" long __wrap_syscall(long number, ...)
 {
-    if (raising_takes_long.load())
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return __real_eventfd_write(descriptor, value);
+    va_list list;
+    va_start(list, number);
+    long with[6];
+    for (long &each : with)
+        each = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_recvmmsg)
+        ++made.looks;
+    if (number == SYS_sendmsg)
+        ++sends_here;
+    if (number == SYS_write) {
+        ++made.kicks;
+        if (raising_takes_long.load())
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return __real_syscall(number, with[0], with[1], with[2], with[3], with[4], with[5]);
+}
+
+extern "C" int __real_ppoll(pollfd *at, nfds_t count, const timespec *time, const sigset_t *mask);
+extern "C" int __wrap_ppoll(pollfd *at, nfds_t count, const timespec *time, const sigset_t *mask)
+{
+    ++made.sleeps;
+    return __real_ppoll(at, count, time, mask);
 }
 
 TEST_SUITE_BEGIN("sleep");
@@ -48,6 +111,79 @@ TEST_CASE("a thread that somebody is about to wake when it wakes up by itself sl
     caller.join();
     raising_takes_long.store(false);
     CHECK(idle_share(std::chrono::milliseconds(300)) < 0.1);
+}
+
+TEST_CASE("a write to memory that is spun on takes one wake-up on each side")
+{
+    constexpr int writes = 300;
+    host here(on_loopback());
+    host there(on_loopback());
+    end a(here);
+    end b(there);
+    fill_marks(a);
+    REQUIRE(establish(a, b));
+    rest(std::chrono::milliseconds(5)); // no consumer polls
+    made.kicks = made.looks = made.sleeps = 0;
+    for (int n = 0; n < writes; ++n) {
+        REQUIRE(a.write(mark(n), 1, b.buffer.remote(0, 1), request_silent));
+        REQUIRE(spin_until(b.buffer.bytes[0], mark(n)));
+        rest(longer_than_a_spin);
+    }
+    // A thread that looks on in vain soon stops to do so.
+    CHECK(made.looks < 6 * writes);
+    // It goes to sleep once for the write at one side, and once for the acknowledgement at the
+    // other.
+    CHECK(made.sleeps < 3 * writes);
+    // The timer of a write needs no wake-up of its own.
+    CHECK(made.kicks < writes / 4);
+}
+
+TEST_CASE("what comes after a pause is acknowledged by the poll that takes it")
+{
+    constexpr int messages = 60;
+    host here(on_loopback());
+    host there(on_loopback());
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    int acknowledged = 0;
+    for (int n = 0; n < messages; ++n) {
+        REQUIRE(b.receive(0, 64));
+        std::thread sender([&] {
+            rest(std::chrono::milliseconds(1));
+            CHECK(a.send(0, 1));
+        });
+        sends_here = 0;
+        CHECK(b.received().has_value());
+        acknowledged += sends_here; // from here on the consumer is busy with what came
+        sender.join();
+        CHECK(a.sent().has_value());
+    }
+    // Some are taken by the device's thread, until it has seen that the consumer polls.
+    CHECK(acknowledged > messages / 2);
+}
+
+TEST_CASE("a write behind another goes at once when no consumer polls")
+{
+    constexpr int pairs = 100;
+    settings slow = on_loopback();
+    slow.bad_network.delay_us = 1000; // acknowledgements come later than the second write
+    host here(slow);
+    host there(on_loopback());
+    end a(here);
+    end b(there);
+    fill_marks(a);
+    REQUIRE(establish(a, b));
+    rest(std::chrono::milliseconds(5)); // no consumer polls
+    sends_here = 0;
+    for (int n = 0; n < pairs; ++n) {
+        REQUIRE(a.write(mark(n), 1, b.buffer.remote(1, 1), request_silent));
+        REQUIRE(a.write(mark(n), 1, b.buffer.remote(0, 1), request_silent));
+        REQUIRE(spin_until(b.buffer.bytes[0], mark(n)));
+        rest(std::chrono::milliseconds(2));
+    }
+    // Some are sent by the device's thread that is at the queue pair just then.
+    CHECK(sends_here > pairs + pairs / 2);
 }
 
 TEST_SUITE_END();

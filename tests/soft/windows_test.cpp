@@ -2,6 +2,7 @@
 // Reliability by itself: what was sent, what arrived, how long it takes.
 #include "receive_window.hpp"
 #include "send_window.hpp"
+#include "settings.hpp"
 
 #include <doctest/doctest.h>
 
@@ -133,7 +134,7 @@ TEST_CASE("after a timeout one packet goes, and its acknowledgement shows what e
     const std::uint32_t begin = s.window.next();
     s.send(8);
     s.now += 20'000 * us;
-    s.window.timed_out();
+    s.window.repeat_oldest();
     CHECK(s.resend() == std::vector<std::uint32_t>{begin});
     s.now += 500 * us;
     s.acknowledge(begin + 1);
@@ -156,10 +157,25 @@ TEST_CASE("the timeout follows RFC 6298, in microseconds, with limits")
     for (int i = 0; i < 40; ++i)
         rtt.back_off();
     CHECK(rtt.rto_us() == rtt_estimator::max_rto_us);
-    rtt.sample(41'000);
+    rtt.sample(41'000); // of another packet
+    CHECK(rtt.rto_us() == rtt_estimator::max_rto_us);
+    rtt.progress();
     for (int i = 0; i < 200; ++i)
         rtt.sample(10);
     CHECK(rtt.rto_us() == rtt_estimator::min_rto_us);
+    CHECK(rtt.patience_us(1) == 3 * rtt_estimator::min_rto_us);
+}
+
+TEST_CASE("the retries of a connection take the time that is documented, on near and far networks")
+{
+    for (const std::uint32_t rtt_us : {20u, 1'000u, 100'000u}) {
+        rtt_estimator rtt;
+        for (int i = 0; i < 100; ++i)
+            rtt.sample(rtt_us);
+        const auto seconds = static_cast<double>(rtt.patience_us(settings{}.retries)) / 1e6;
+        CHECK(seconds > 12);
+        CHECK(seconds < 16);
+    }
 }
 
 TEST_CASE("Karn: a packet that was sent twice tells nothing about the time")
@@ -167,7 +183,7 @@ TEST_CASE("Karn: a packet that was sent twice tells nothing about the time")
     sender s;
     const std::uint32_t begin = s.window.next();
     s.send(1);
-    s.window.timed_out();
+    s.window.repeat_oldest();
     (void)s.resend();
     s.now += 3'000'000 * us;
     s.acknowledge(begin + 1);
@@ -199,12 +215,29 @@ TEST_CASE("early packets are kept, given out in order, and described in several 
     REQUIRE(window.peek_next() != nullptr);
     CHECK(window.peek_next()->size == 3);
     CHECK(window.peek_next()->bytes()[2] == 3);
-    window.drop_next();
     window.advance();
     CHECK(window.next() == 1);
     window.forget();
     CHECK(!window.holds_any());
     CHECK(window.describe(words, 8) == 0);
+}
+
+TEST_CASE("a kept packet that comes again in order does not stay kept")
+{
+    receive_window window;
+    const std::uint8_t byte = 0;
+    window.start(100);
+    REQUIRE(window.keep(101, &byte, 1));
+    window.advance(); // 100
+    CHECK(window.peek_next() != nullptr);
+    window.advance(); // 101 came again, and was taken
+    CHECK(!window.holds_any());
+    for (std::uint32_t i = 0; i < receive_window::capacity; ++i) {
+        REQUIRE(window.peek_next() == nullptr);
+        std::uint32_t words[8];
+        REQUIRE(window.describe(words, 8) == 0);
+        window.advance();
+    }
 }
 
 TEST_CASE("B9: what is kept early has a limit")

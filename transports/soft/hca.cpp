@@ -14,7 +14,6 @@ namespace {
 
 constexpr DAT_COUNT plenty = 1 << 16; ///< where only memory sets a limit
 constexpr DAT_UINT32 max_transfer = 0x80000000;
-constexpr DAT_COUNT max_depth = 16384;
 constexpr DAT_COUNT max_reads = 128;
 
 /// Large datagrams cost less; larger ones than this fit less well into the processor's caches.
@@ -35,9 +34,8 @@ soft_hca::settings settings_of(const types::hca &h)
     soft_hca::settings how;
     how.address = h.interface.address;
     how.threads = h.params.threads;
-    how.large_datagram = h.params.datagram != 0 ? h.params.datagram : largest_datagram(h.interface);
-    how.datagram =
-        h.params.datagram != 0 ? h.params.datagram : std::min(how.large_datagram, best_datagram);
+    how.datagram = h.params.datagram != 0 ? h.params.datagram
+                                          : std::min(largest_datagram(h.interface), best_datagram);
     how.spin_us = h.params.spin_us;
     how.connect_retry_ms = h.params.connect_retry_ms;
     how.linger_ms = h.params.linger_ms;
@@ -66,7 +64,7 @@ void add_attr(types::hca &h, const char *name, const char *value)
 
 void name_attributes(types::hca &h)
 {
-    std::snprintf(h.datagram, sizeof h.datagram, "%u", h.device.usual_datagram());
+    std::snprintf(h.datagram, sizeof h.datagram, "%u", h.device.datagram());
     h.num_named_attrs = 0;
     add_attr(h, "DAT_IB_PROVIDER_NAME", "soft");
     add_attr(h, "DAT_IB_DEVICE_NAME", h.interface.name);
@@ -120,7 +118,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.spin_us = h.params.spin_us;
     attr.hardware_version_major = soft_hca::wire_version;
     attr.max_eps = plenty;
-    attr.max_dto_per_ep = max_depth;
+    attr.max_dto_per_ep = plenty;
     attr.max_rdma_read_per_ep_in = max_reads;
     attr.max_rdma_read_per_ep_out = max_reads;
     attr.max_cqs = plenty;
@@ -136,7 +134,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.max_private_data_size = soft_hca::max_private_data;
     attr.max_srqs = port_features.srq ? plenty : 0;
     attr.max_mws = port_features.memory_windows ? plenty : 0;
-    attr.max_recv_per_srq = max_depth;
+    attr.max_recv_per_srq = plenty;
     attr.immediate_data = port_features.immediate_data;
     attr.atomics = port_features.atomics;
     attr.named_attrs = h.named_attrs;

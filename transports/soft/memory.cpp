@@ -3,6 +3,8 @@
 #include "dapl_debug.hpp"
 #include "port.hpp"
 
+#include "osd_memory.hpp"
+
 namespace dapl::soft {
 
 namespace {
@@ -36,6 +38,13 @@ status transport::dapls_ib_pd_alloc(hca &h, pd &domain)
 status transport::dapls_ib_mr_register(pd &domain, mr &m, const mr_params &params, mr_keys &keys)
 {
     m.of = domain.of;
+    if (const auto use = osd::look_at_memory(params.address, params.length, params.writes());
+        use != osd::memory_use::possible) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %llu bytes at %p failed: %s",
+                 m.of->interface.name, static_cast<unsigned long long>(params.length),
+                 params.address, osd::text_of(use));
+        return status::error(DAT_PROTECTION_VIOLATION);
+    }
     const std::uint32_t rights = rights_of(params.privileges);
     const std::uint32_t key =
         m.of->device.add_region(m.region, domain.domain, params.address, params.length, rights);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "completion_queue.hpp"
 
+#include "osd_cancellation.hpp"
 #include "shard.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 
@@ -19,7 +21,8 @@ constexpr std::align_val_t ring_alignment{alignof(completion_queue::ring)};
 
 completion_queue::ring *completion_queue::make_ring(std::uint32_t depth)
 {
-    const std::uint32_t size = std::bit_ceil(depth == 0 ? 1 : depth);
+    // In a ring of one cell a filled cell looks like the free one of the next position.
+    const std::uint32_t size = std::bit_ceil(std::max(depth, 2u));
     void *memory = ::operator new(sizeof(ring) + size * sizeof(cell), ring_alignment, std::nothrow);
     if (memory == nullptr)
         return nullptr;
@@ -200,6 +203,33 @@ std::uint32_t sockets_of(shard *homes, std::uint64_t shards, waitable *descripto
 
 } // namespace
 
+osd::wait_result completion_queue::sleep_for(std::uint32_t threshold, const waitable *descriptors,
+                                             std::uint32_t count, osd::deadline until)
+{
+    osd::wait_result result = osd::wait_result::woken;
+    while (!enough(threshold) && !woken_.load()) {
+        osd::cancellation_point([&] { result = wait_for(descriptors, count, until); });
+        if (result != osd::wait_result::woken)
+            break;
+        settle();
+        if (enough(threshold) || woken_.load())
+            break;
+        signal_.clear(); // left over from before; what raises it anew is seen by the next look
+        if (until.has_passed()) // while packets of others kept us busy
+            return osd::wait_result::timed_out;
+    }
+    return result;
+}
+
+void completion_queue::leave_wait(std::uint64_t shards)
+{
+    wanted_.fetch_and(~waiter);
+    for (std::uint64_t left = shards; left != 0; left &= left - 1)
+        homes_[std::countr_zero(left)].end_wait();
+    woken_.store(false);
+    signal_.clear();
+}
+
 osd::wait_result completion_queue::wait(std::uint32_t threshold, osd::deadline until)
 {
     if (!open_signal())
@@ -216,23 +246,10 @@ osd::wait_result completion_queue::wait(std::uint32_t threshold, osd::deadline u
     wanted_.fetch_or(waiter);
     for (std::uint64_t left = shards; left != 0; left &= left - 1)
         homes_[std::countr_zero(left)].begin_wait();
-    osd::wait_result result = osd::wait_result::woken;
-    while (!enough(threshold) && !woken_.load() && result == osd::wait_result::woken) {
-        result = wait_for(descriptors, count, until);
-        if (result != osd::wait_result::woken)
-            break;
-        settle();
-        if (enough(threshold) || woken_.load())
-            break;
-        signal_.clear(); // left over from before; what raises it anew is seen by the next look
-        if (until.has_passed()) // while packets of others kept us busy
-            result = osd::wait_result::timed_out;
-    }
-    wanted_.fetch_and(~waiter);
-    for (std::uint64_t left = shards; left != 0; left &= left - 1)
-        homes_[std::countr_zero(left)].end_wait();
-    woken_.store(false);
-    signal_.clear();
+    osd::wait_result result{};
+    osd::undo_if_cancelled([&] { result = sleep_for(threshold, descriptors, count, until); },
+                           [&] { leave_wait(shards); });
+    leave_wait(shards);
     return result == osd::wait_result::timed_out && enough(threshold) ? osd::wait_result::woken
                                                                       : result;
 }

@@ -133,6 +133,9 @@ private:
     void announce(const completion_record &done, std::uint32_t wanted);
     bool open_signal();
     void settle();
+    osd::wait_result sleep_for(std::uint32_t threshold, const waitable *descriptors,
+                               std::uint32_t count, osd::deadline until);
+    void leave_wait(std::uint64_t shards);
     bool enough(std::uint32_t threshold) const { return count(threshold) >= threshold; }
 
     // Who wants to know. Zero: nobody, and push looks no further.

@@ -14,9 +14,8 @@ int device::open(const settings &how, const upcalls &tell)
     how_.threads = std::clamp(how.threads, 1u, max_threads);
     tell_ = tell;
     constexpr auto most = static_cast<std::uint32_t>(largest_datagram);
-    usual_datagram_ =
+    datagram_ =
         std::clamp<std::uint32_t>(how.datagram == 0 ? 1472 : how.datagram, smallest_datagram, most);
-    large_datagram_ = std::clamp(how.large_datagram, usual_datagram_, most);
     shards_.reset(new (std::nothrow) shard[how_.threads]);
     if (shards_ == nullptr || !memory.open())
         return ENOMEM;
@@ -115,10 +114,14 @@ std::uint32_t device::add_region(memory_region &region, const protection_domain 
 
 bool device::remove_region(memory_region &region)
 {
-    if (region.windows.load() != 0)
-        return false;
-    if (memory.remove(region))
-        pass_all_pairs();
+    {
+        osd::lock_guard hold(windows_); // no bind has found it and not counted yet
+        if (region.windows.load() != 0)
+            return false;
+        if (!memory.remove(region))
+            return true;
+    }
+    pass_all_pairs();
     return true;
 }
 
@@ -182,11 +185,9 @@ bool device::bind(request &r)
         // Who may write for others must be allowed to write for himself.
         const std::uint32_t needed =
             (r.window_rights & (remote_write | remote_atomic)) != 0 ? local_write : local_read;
-        access_fault fault = access_fault::none;
         const bool empty = r.remote.length == 0;
-        done = !window.freed &&
-               (empty || memory.find(r.target->key.load(), window.domain, needed, r.remote.address,
-                                     r.remote.length, fault) == r.target);
+        done = !window.freed && (empty || memory.ask(r.target->key.load(), window.domain, needed,
+                                                     r.remote.address, r.remote.length));
         if (done)
             unbind(window);
         if (done && !empty) {

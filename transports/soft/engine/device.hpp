@@ -62,9 +62,8 @@ public:
 
     const settings &how() const { return how_; }
     const upcalls &tell() const { return tell_; }
-    /// That we send: what has to be copied, and what need not be. We take the large ones, too.
-    std::uint32_t usual_datagram() const { return usual_datagram_; }
-    std::uint32_t large_datagram() const { return large_datagram_; }
+    /// The largest that is sent and received.
+    std::uint32_t datagram() const { return datagram_; }
     shard &shard_at(std::uint32_t index) { return shards_[index]; }
     std::uint32_t shards() const { return how_.threads; }
     shard *shard_list() { return shards_.get(); }
@@ -82,8 +81,7 @@ private:
 
     settings how_;
     upcalls tell_{};
-    std::uint32_t usual_datagram_ = 0;
-    std::uint32_t large_datagram_ = 0;
+    std::uint32_t datagram_ = 0;
     std::unique_ptr<shard[]> shards_;
     std::atomic<std::uint32_t> next_shard_{0};
 

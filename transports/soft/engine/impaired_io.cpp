@@ -54,7 +54,7 @@ void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::
 void impaired_io::judge(const net_address &from, const std::uint8_t *bytes, std::size_t size)
 {
     ++counts_.seen;
-    if (roll() < how_.loss) {
+    if ((how_.largest != 0 && size > how_.largest) || roll() < how_.loss) {
         ++counts_.lost;
         return;
     }

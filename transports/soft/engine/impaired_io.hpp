@@ -15,8 +15,9 @@ struct impairment {
     std::uint32_t duplicate = 0;
     std::uint32_t delay_us = 0; ///< of every datagram
     std::uint64_t seed = 1;
+    std::uint32_t largest = 0; ///< bytes of a datagram that gets through; 0: all do
 
-    bool any() const { return (loss | reorder | duplicate | delay_us) != 0; }
+    bool any() const { return (loss | reorder | duplicate | delay_us | largest) != 0; }
 };
 
 class impaired_io final : public packet_io {
@@ -33,9 +34,13 @@ public:
     {
         return inner_->send(to, packets, count, done);
     }
-    bool borrows() const override { return inner_->borrows(); }
     std::uint32_t receive_room() const override { return inner_->receive_room(); }
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
+    bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
+               bool last_last) override
+    {
+        return inner_->place(to, from, size, last_last);
+    }
     bool take_bounce(bounced &out) override { return inner_->take_bounce(out); }
     void doubt(const net_address &to, const out_packet &packet) override
     {

@@ -104,7 +104,10 @@ void inproc_io::put(const net_address &from, const out_packet &packet)
 send_result inproc_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
                             std::uint32_t &done)
 {
-    for (done = 0; done < count; ++done) {
+    done = 0;
+    if (network_->jammed())
+        return send_result::busy;
+    for (; done < count; ++done) {
         if (network_->deliver(address_, to, packets[done]))
             continue;
         osd::lock_guard hold(lock_);

@@ -20,6 +20,9 @@ public:
     bool deliver(const net_address &from, const net_address &to, const out_packet &packet);
     /// The next ones are lost on the way.
     void lose(std::uint32_t count) { lost_next_.store(count); }
+    /// Its ends are told that it takes nothing at the moment.
+    void jam(bool jammed) { jammed_.store(jammed); }
+    bool jammed() const { return jammed_.load(); }
 
 private:
     static constexpr std::uint32_t capacity = 64;
@@ -27,6 +30,7 @@ private:
     inproc_io *ends_[capacity] OSD_GUARDED_BY(lock_) = {};
     std::uint16_t next_port_ OSD_GUARDED_BY(lock_) = 1;
     std::atomic<std::uint32_t> lost_next_{0};
+    std::atomic<bool> jammed_{false};
 };
 
 class inproc_io final : public packet_io {

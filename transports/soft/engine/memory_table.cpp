@@ -2,6 +2,7 @@
 #include "memory_table.hpp"
 
 #include "net.hpp"
+#include "osd_thread.hpp"
 
 #include <new>
 
@@ -106,7 +107,7 @@ void memory_table::use(std::uint32_t key, memory_region &region)
     osd::lock_guard hold(lock_);
     slot &place = at(key);
     place.reserved = 0;
-    region.key.store(key, std::memory_order_relaxed);
+    region.key.store(key, std::memory_order_release);
     place.region.store(&region, std::memory_order_release);
 }
 
@@ -118,6 +119,15 @@ void memory_table::give_back(std::uint32_t key)
 }
 
 bool memory_table::remove(memory_region &region)
+{
+    if (!forget(region))
+        return false;
+    while (region.users.load() != 0) // each copies or sends some packets, and waits for nothing
+        osd::yield();
+    return true;
+}
+
+bool memory_table::forget(memory_region &region)
 {
     osd::lock_guard hold(lock_);
     const std::uint32_t key = region.key.exchange(0);

@@ -2,8 +2,11 @@
 // Memory regions and windows, found by their keys.
 //
 // A key is random and never 0; 8 bits of it count the uses of its slot from a random start. The
-// table grows; readers never wait. Who uses what find() gave keeps it valid by the lock of a queue
-// pair: see device::retire_key.
+// table grows; readers never wait.
+//
+// Revoking a key waits for those who use it. A region is used under the lock of a queue pair, and
+// freeing it waits for each of these once. Windows are bound anew by holders of such locks, who
+// cannot wait for others: a window counts its users instead.
 #pragma once
 
 #include "osd_sync.hpp"
@@ -11,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace soft_hca {
 
@@ -33,11 +37,39 @@ struct memory_region {
     memory_region *window_of = nullptr;    ///< a window: the region it is bound to, if any
     std::atomic<std::uint32_t> windows{0}; ///< bound to this region
     bool is_window = false;
+    std::atomic<std::uint32_t> users{0};   ///< a window: grants; it changes while there are none
     bool freed = false;                    ///< a window: its owner is done with it
     std::atomic<std::uint32_t> holders{1}; ///< a window: its owner, and each posted bind
 };
 
 enum class access_fault { none, no_such_key, other_domain, no_right, out_of_bounds, wraps };
+
+/// Leave to use a part of a region: what it was granted by is not changed before it ends. Its
+/// holder binds and frees no window meanwhile.
+class grant {
+public:
+    explicit grant(access_fault refusal, memory_region *window = nullptr)
+        : window_(window), fault_(refusal)
+    {}
+    grant(grant &&other) noexcept
+        : window_(std::exchange(other.window_, nullptr)), fault_(other.fault_)
+    {}
+    grant &operator=(grant &&) = delete;
+    ~grant() { end(window_); }
+    explicit operator bool() const { return fault_ == access_fault::none; }
+    access_fault fault() const { return fault_; }
+    /// What is to be given to end() later, if anything.
+    memory_region *keep() { return std::exchange(window_, nullptr); }
+    static void end(memory_region *window)
+    {
+        if (window != nullptr)
+            window->users.fetch_sub(1, std::memory_order_release);
+    }
+
+private:
+    memory_region *window_;
+    access_fault fault_;
+};
 
 class memory_table {
 public:
@@ -50,18 +82,22 @@ public:
     std::uint32_t reserve();
     void use(std::uint32_t key, memory_region &region);
     void give_back(std::uint32_t key);
-    /// Its key is no more; false when it had none.
+    /// Its key is no more; false when it had none. On return nobody uses a window.
     bool remove(memory_region &region);
 
-    /// The region with this key if it allows `rights` to all of [address, address + length).
-    memory_region *find(std::uint32_t key, const protection_domain *domain, std::uint32_t rights,
-                        std::uint64_t address, std::uint64_t length, access_fault &fault) const
+    /// If the region with this key allows `rights` to all of [address, address + length).
+    grant ask(std::uint32_t key, const protection_domain *domain, std::uint32_t rights,
+              std::uint64_t address, std::uint64_t length) const
     {
         const table *now = now_.load(std::memory_order_acquire);
         memory_region *region = now->slots[key & now->mask].region.load(std::memory_order_acquire);
-        fault = region == nullptr ? access_fault::no_such_key
-                                  : check(*region, key, domain, rights, address, length);
-        return fault == access_fault::none ? region : nullptr;
+        if (region == nullptr)
+            return grant(access_fault::no_such_key);
+        if (!region->is_window) [[likely]]
+            return grant(check(*region, key, domain, rights, address, length));
+        region->users.fetch_add(1); // before the look at its key
+        grant asked(check(*region, key, domain, rights, address, length), region);
+        return asked;
     }
 
     /// Whatever has this key, or null.
@@ -90,7 +126,7 @@ private:
                               const protection_domain *domain, std::uint32_t rights,
                               std::uint64_t address, std::uint64_t length)
     {
-        if (region.key.load(std::memory_order_acquire) != key || key == 0)
+        if (region.key.load() != key || key == 0)
             return access_fault::no_such_key;
         if (region.domain != domain)
             return access_fault::other_domain;
@@ -107,6 +143,7 @@ private:
     }
     static table *make(std::uint32_t slots);
     bool grow() OSD_REQUIRES(lock_);
+    bool forget(memory_region &region);
     slot &at(std::uint32_t key) OSD_REQUIRES(lock_);
 
     std::atomic<table *> now_{nullptr};

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "osd_sync.hpp"
-#include "osd_thread.hpp"
 #include "packet_io.hpp"
 
 #include <atomic>
@@ -24,31 +23,8 @@ bool find_interface(const char *name, unsigned family, interface_info &out);
 /// Random bytes that nobody can guess; false when the system has none.
 [[nodiscard]] bool random_bytes(void *out, std::size_t size);
 
-/// Many may be inside at a time, or one alone.
-class gate {
-public:
-    void enter()
-    {
-        while ((state_.fetch_add(1, std::memory_order_acquire) & alone) != 0) {
-            leave();
-            osd::yield();
-        }
-    }
-    void leave() { state_.fetch_sub(1, std::memory_order_release); }
-    void enter_alone()
-    {
-        std::uint32_t nobody = 0;
-        while (!state_.compare_exchange_weak(nobody, alone, std::memory_order_acquire)) {
-            nobody = 0;
-            osd::yield();
-        }
-    }
-    void leave_alone() { state_.fetch_sub(alone, std::memory_order_release); }
-
-private:
-    static constexpr std::uint32_t alone = 0x80000000;
-    std::atomic<std::uint32_t> state_{0};
-};
+/// Whether this word can be written, at this moment.
+bool is_writable(std::uint64_t *word);
 
 /// A UDP socket. Batches that have equal sizes travel through the kernel as one.
 class udp_io final : public packet_io {
@@ -61,9 +37,10 @@ public:
     const net_address &address() const override { return address_; }
     send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
                      std::uint32_t &done) override;
-    bool borrows() const override { return borrows_.load(std::memory_order_relaxed); }
     std::uint32_t receive_room() const override { return receive_room_; }
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
+    bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
+               bool last_last) override;
     bool take_bounce(bounced &out) override;
     void doubt(const net_address &to, const out_packet &packet) override;
     waitable descriptor() const override { return socket_; }
@@ -75,33 +52,16 @@ private:
     static constexpr std::uint32_t batch = 4;
     static constexpr std::size_t buffer_size = 65536;
 
-    send_result send_copied(const net_address &to, const out_packet *packets, std::uint32_t count,
-                            std::uint32_t &done);
-    enum class loan {
-        sent,
-        sent_by_copy, ///< begun without
-        not_sent,     ///< begun, and perhaps lost
-        never,        ///< the same, and it would be again: too large for the way
-        refused,      ///< not begun
-    };
-    loan send_lent(const net_address &to, const out_packet &packet);
-    bool fill_pipe(const out_packet &packet);
-    loan empty_pipe(const net_address &to, const out_packet &packet);
-    loan finish_by_copy(const out_packet &packet, std::size_t from);
-    bool open_pipe();
-    void close_pipe();
-    void renew_pipe();
+    bool open_buffers();
+    void close_buffers();
 
     waitable socket_ = -1;
     net_address address_;
-    std::uint8_t *buffers_ = nullptr;
+    std::uint8_t *buffers_ = nullptr; ///< one for each message of a batch, and one for place()
+    waitable buffer_file_ = -1;       ///< where they are, for the system to copy from
     std::uint32_t batch_ = batch;
     std::uint32_t receive_room_ = 0;
     std::atomic<bool> segments_{true};
-
-    gate senders_; ///< alone inside is who uses the pipe, for which the socket keeps a header back
-    std::atomic<bool> borrows_{false};
-    int pipe_[2] = {-1, -1};
 };
 
 /// Wakes somebody who sleeps in wait_for.
@@ -136,7 +96,9 @@ private:
 };
 
 /// Sleeps until one of them is readable, or the deadline has passed. Negative ones are skipped.
-osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until);
+/// When it was woken, `ready` has a bit for each that may be readable.
+osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
+                          std::uint64_t *ready = nullptr);
 
 /// Errors of udp_io::open that have a meaning of their own.
 bool is_address_in_use(int error);

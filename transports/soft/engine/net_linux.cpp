@@ -5,9 +5,10 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdio>
-#include <fcntl.h>
+#include <functional>
 #include <ifaddrs.h>
 #include <linux/errqueue.h>
+#include <linux/futex.h>
 #include <net/if.h>
 #include <netinet/udp.h>
 #include <new>
@@ -15,10 +16,12 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include <utility>
 
 #ifndef UDP_SEGMENT // older C libraries; the numbers are the kernel's
 #define UDP_SEGMENT 103
@@ -34,6 +37,48 @@ constexpr int as_fd(waitable descriptor)
 {
     return static_cast<int>(descriptor);
 }
+
+/// What consumers call while they post and poll, with locks held: the C library's functions of
+/// these names are cancellation points.
+namespace calls {
+
+inline int sendmsg(int fd, const msghdr *message, int flags)
+{
+    return static_cast<int>(syscall(SYS_sendmsg, fd, message, flags));
+}
+
+inline int sendmmsg(int fd, mmsghdr *messages, unsigned count, int flags)
+{
+    return static_cast<int>(syscall(SYS_sendmmsg, fd, messages, count, flags));
+}
+
+inline int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags)
+{
+    return static_cast<int>(syscall(SYS_recvmmsg, fd, messages, count, flags, nullptr));
+}
+
+inline int recvmsg(int fd, msghdr *message, int flags)
+{
+    return static_cast<int>(syscall(SYS_recvmsg, fd, message, flags));
+}
+
+// The kernel takes an offset as two words, of which one is enough where words have 64 bits.
+
+inline ssize_t pread(int fd, void *to, std::size_t size, off_t from)
+{
+    if constexpr (sizeof(long) < sizeof from)
+        return ::pread(fd, to, size, from);
+    return syscall(SYS_pread64, fd, to, size, from);
+}
+
+inline ssize_t preadv(int fd, const iovec *parts, int count, off_t from)
+{
+    if constexpr (sizeof(long) < sizeof from)
+        return ::preadv(fd, parts, count, from);
+    return syscall(SYS_preadv, fd, parts, count, from, 0L);
+}
+
+} // namespace calls
 
 } // namespace
 
@@ -107,6 +152,11 @@ bool random_bytes(void *out, std::size_t size)
 namespace {
 
 constexpr int buffer_bytes = 4 << 20;
+#ifdef __x86_64__
+constexpr bool stores_in_order = true;
+#else
+constexpr bool stores_in_order = false;
+#endif
 constexpr std::uint32_t max_segments = 64; ///< of one super-packet, in every kernel that has them
 constexpr std::uint32_t max_packets = 64;  ///< of one call
 
@@ -248,16 +298,13 @@ int udp_io::open(const net_address &at, bool for_data)
     address_ = at;
     batch_ = for_data ? batch : 1;
     socket_ = socket(at.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    buffers_ = new (std::nothrow) std::uint8_t[batch_ * buffer_size];
-    if (socket_ < 0 || buffers_ == nullptr) {
-        const int error = socket_ < 0 ? errno : ENOMEM;
+    if (socket_ < 0 || !open_buffers()) {
+        const int error = errno;
         close();
         return error;
     }
-    if (for_data) {
+    if (for_data)
         set_data_options(socket_, at.family() == AF_INET6);
-        borrows_.store(open_pipe());
-    }
     receive_room_ = receive_room_of(socket_);
     socklen_t size = net_address::capacity();
     if (bind(as_fd(socket_), at.get(), static_cast<socklen_t>(at.size())) != 0 ||
@@ -274,141 +321,99 @@ void udp_io::close()
     if (socket_ >= 0)
         ::close(as_fd(socket_));
     socket_ = -1;
-    close_pipe();
-    delete[] buffers_;
-    buffers_ = nullptr;
+    close_buffers();
 }
+
+// ------------------------------------------------------------------------------- consumers' memory
+//
+// A program may unmap or cut off memory that it has registered, and must not die by what its peer
+// does then. Where the system stores, a fault is an error and no signal. So the buffers are mapped
+// from a file, in memory, and read() is what copies from them to the consumer.
+
+namespace {
+
+/// A file of that size in memory; -1 where the process may have none.
+int memory_file(std::size_t size)
+{
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < size)
+        return -1; // a larger one would be answered by a signal
+    const int file = memfd_create("soft-hca", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(size)) == 0)
+        return file;
+    close(file);
+    return -1;
+}
+
+} // namespace
+
+bool udp_io::open_buffers()
+{
+    const std::size_t size = (batch_ + 1) * buffer_size;
+    if (batch_ == batch) // nothing else receives what is to be placed
+        buffer_file_ = memory_file(size);
+    const int kind = buffer_file_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind, as_fd(buffer_file_), 0);
+    if (memory == MAP_FAILED)
+        return false;
+    buffers_ = static_cast<std::uint8_t *>(memory);
+    return true;
+}
+
+void udp_io::close_buffers()
+{
+    if (buffers_ != nullptr)
+        munmap(buffers_, (batch_ + 1) * buffer_size);
+    if (buffer_file_ >= 0)
+        ::close(as_fd(buffer_file_));
+    buffers_ = nullptr;
+    buffer_file_ = -1;
+}
+
+bool udp_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size, bool last_last)
+{
+    if (buffer_file_ < 0)
+        return packet_io::place(to, from, size, last_last);
+    std::uint8_t *const spare = buffers_ + batch_ * buffer_size;
+    if (std::less<>()(from, buffers_) || !std::less<>()(from, spare)) { // it was kept elsewhere
+        std::memcpy(spare, from, size);
+        from = spare;
+    }
+    const auto read_all = [&](std::size_t begin, std::size_t end) {
+        const ssize_t read = calls::pread(as_fd(buffer_file_), to + begin, end - begin,
+                                          static_cast<off_t>(from - buffers_ + begin));
+        return read == static_cast<ssize_t>(end - begin);
+    };
+    if (!last_last || size == 1)
+        return read_all(0, size);
+    if constexpr (!stores_in_order) {
+        const bool first = read_all(0, size - 1);
+        std::atomic_thread_fence(std::memory_order_release);
+        return first && read_all(size - 1, size);
+    }
+    // The system stores part by part.
+    const iovec parts[] = {{to, size - 1}, {to + size - 1, 1}};
+    return calls::preadv(as_fd(buffer_file_), parts, 2, static_cast<off_t>(from - buffers_)) ==
+           static_cast<ssize_t>(size);
+}
+
+/// Adds nothing to it. The futex call is the one that changes a word in its place.
+bool is_writable(std::uint64_t *word)
+{
+    static_assert(FUTEX_OP_ADD == 1 && FUTEX_OP_CMP_EQ == 0);
+    std::uint32_t nobody_waits = 0;
+    constexpr unsigned add_nothing = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0xfff);
+    return syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 0, word,
+                   add_nothing) >= 0 ||
+           errno != EFAULT;
+}
+
+// -------------------------------------------------------------------------------------- datagrams
 
 send_result udp_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
                          std::uint32_t &done)
 {
     done = 0;
-    while (done < count) {
-        if (packets[done].lent && borrows()) {
-            const loan how = send_lent(to, packets[done]);
-            if (how == loan::not_sent || how == loan::never)
-                return send_result::busy; // and sent again by a copy
-            if (how != loan::refused) {
-                ++done;
-                continue;
-            }
-        }
-        std::uint32_t some = 1;
-        while (done + some < count && !packets[done + some].lent)
-            ++some;
-        std::uint32_t went = 0;
-        senders_.enter();
-        const send_result result = send_copied(to, packets + done, some, went);
-        senders_.leave();
-        done += went;
-        if (result != send_result::sent)
-            return result;
-    }
-    return send_result::sent;
-}
-
-// -------------------------------------------------------------------------------- without a copy
-//
-// The pipe refers to the memory, and the datagram takes the references over. Until then the socket
-// keeps the header back; what another thread sent meanwhile would become a part of the datagram.
-
-/// False also when the system gives less room than a packet takes.
-bool udp_io::open_pipe()
-{
-    if (pipe2(pipe_, O_NONBLOCK | O_CLOEXEC) != 0)
-        return false;
-    const bool large = fcntl(pipe_[0], F_GETPIPE_SZ) >= static_cast<int>(buffer_size);
-    if (!large)
-        close_pipe();
-    return large;
-}
-
-void udp_io::close_pipe()
-{
-    for (int &end : pipe_)
-        if (const int open = std::exchange(end, -1); open >= 0)
-            ::close(open);
-}
-
-udp_io::loan udp_io::send_lent(const net_address &to, const out_packet &packet)
-{
-    senders_.enter_alone();
-    loan how = loan::refused;
-    if (borrows() && fill_pipe(packet)) {
-        how = empty_pipe(to, packet);
-        if (how != loan::sent)
-            renew_pipe();
-        if (how == loan::never)
-            borrows_.store(false);
-    }
-    senders_.leave_alone();
-    return how;
-}
-
-void udp_io::renew_pipe()
-{
-    close_pipe(); // with what is in it
-    borrows_.store(open_pipe());
-}
-
-bool udp_io::fill_pipe(const out_packet &packet)
-{
-    iovec body[out_packet::max_pieces];
-    for (std::uint32_t i = 1; i < packet.pieces; ++i)
-        body[i - 1] = {const_cast<void *>(packet.piece[i].at), packet.piece[i].size};
-    const ssize_t filled = vmsplice(pipe_[1], body, packet.pieces - 1, SPLICE_F_NONBLOCK);
-    if (filled == static_cast<ssize_t>(packet.size - packet.piece[0].size))
-        return true;
-    if (filled >= 0 || errno == EFAULT) // memory that cannot be read
-        renew_pipe();
-    else
-        borrows_.store(false); // the system does not let us
-    return false;
-}
-
-udp_io::loan udp_io::empty_pipe(const net_address &to, const out_packet &packet)
-{
-    iovec header{const_cast<void *>(packet.piece[0].at), packet.piece[0].size};
-    msghdr m{};
-    m.msg_name = const_cast<sockaddr *>(to.get());
-    m.msg_namelen = static_cast<socklen_t>(to.size());
-    m.msg_iov = &header;
-    m.msg_iovlen = 1;
-    small_control control; // one segment: the system then leaves the checksum to the device
-    set_segment(m, control, packet.size);
-    if (sendmsg(as_fd(socket_), &m, MSG_MORE) < 0)
-        return loan::refused;
-    const std::size_t body = packet.size - header.iov_len;
-    ssize_t moved;
-    do
-        moved = splice(pipe_[0], nullptr, as_fd(socket_), nullptr, body, SPLICE_F_NONBLOCK);
-    while (moved < 0 && errno == EINTR);
-    if (moved == static_cast<ssize_t>(body))
-        return loan::sent;
-    const bool too_large = moved < 0 && (errno == EINVAL || errno == EMSGSIZE);
-    const loan how = finish_by_copy(packet, moved < 0 ? 0 : static_cast<std::size_t>(moved));
-    return how == loan::not_sent && too_large ? loan::never : how;
-}
-
-/// The socket may still keep the header back. Without an address nothing is sent if it does not.
-udp_io::loan udp_io::finish_by_copy(const out_packet &packet, std::size_t from)
-{
-    iovec rest[out_packet::max_pieces];
-    msghdr m{};
-    m.msg_iov = rest;
-    for (std::uint32_t i = 1; i < packet.pieces; ++i) {
-        const std::size_t skipped = from < packet.piece[i].size ? from : packet.piece[i].size;
-        from -= skipped;
-        rest[m.msg_iovlen++] = {
-            static_cast<std::uint8_t *>(const_cast<void *>(packet.piece[i].at)) + skipped,
-            packet.piece[i].size - skipped};
-    }
-    return sendmsg(as_fd(socket_), &m, 0) >= 0 ? loan::sent_by_copy : loan::not_sent;
-}
-
-send_result udp_io::send_copied(const net_address &to, const out_packet *packets,
-                                std::uint32_t count, std::uint32_t &done)
-{
     int refusals = 0;
     while (done < count) {
         const bool together = segments_.load(std::memory_order_relaxed);
@@ -416,8 +421,8 @@ send_result udp_io::send_copied(const net_address &to, const out_packet *packets
         send_batch batch(to, packets + done, some, together);
         const int sent =
             batch.count() == 1
-                ? (sendmsg(as_fd(socket_), &batch.messages()[0].msg_hdr, 0) < 0 ? -1 : 1)
-                : sendmmsg(as_fd(socket_), batch.messages(), batch.count(), 0);
+                ? (calls::sendmsg(as_fd(socket_), &batch.messages()[0].msg_hdr, 0) < 0 ? -1 : 1)
+                : calls::sendmmsg(as_fd(socket_), batch.messages(), batch.count(), 0);
         for (int i = 0; i < sent; ++i)
             done += batch.packets_in(static_cast<std::uint32_t>(i));
         if (sent > 0)
@@ -452,7 +457,7 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
         m.msg_control = controls[i].bytes;
         m.msg_controllen = sizeof controls[i].bytes;
     }
-    const int got = recvmmsg(as_fd(socket_), messages, wanted, MSG_DONTWAIT, nullptr);
+    const int got = calls::recvmmsg(as_fd(socket_), messages, wanted, MSG_DONTWAIT);
     for (int i = 0; i < got; ++i) {
         into[i].bytes = static_cast<std::uint8_t *>(pieces[i].iov_base);
         into[i].size = messages[i].msg_len;
@@ -472,7 +477,7 @@ bool udp_io::take_bounce(bounced &out)
     m.msg_iovlen = 1;
     m.msg_control = control;
     m.msg_controllen = sizeof control;
-    const ssize_t got = recvmsg(as_fd(socket_), &m, MSG_ERRQUEUE | MSG_DONTWAIT);
+    const ssize_t got = calls::recvmsg(as_fd(socket_), &m, MSG_ERRQUEUE | MSG_DONTWAIT);
     if (got < 0)
         return false;
     out.size = static_cast<std::size_t>(got);
@@ -519,13 +524,14 @@ void wake_signal::close()
 
 void wake_signal::raise()
 {
-    (void)eventfd_write(as_fd(descriptor_), 1);
+    const eventfd_t one = 1;
+    (void)syscall(SYS_write, as_fd(descriptor_), &one, sizeof one);
 }
 
 void wake_signal::clear()
 {
     eventfd_t count;
-    (void)eventfd_read(as_fd(descriptor_), &count);
+    (void)syscall(SYS_read, as_fd(descriptor_), &count, sizeof count);
 }
 
 bool descriptor_set::open()
@@ -558,18 +564,23 @@ void descriptor_set::clear()
     // It is readable as long as one of its members is.
 }
 
-osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until)
+osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
+                          std::uint64_t *ready)
 {
     pollfd watched[40];
-    nfds_t used = 0;
-    for (std::uint32_t i = 0; i < count && used < 40; ++i)
-        if (descriptors[i] >= 0)
-            watched[used++] = {as_fd(descriptors[i]), POLLIN, 0};
+    const std::uint32_t used = count < 40 ? count : 40;
+    for (std::uint32_t i = 0; i < used; ++i) // ppoll skips negative ones
+        watched[i] = {as_fd(descriptors[i]), POLLIN, 0};
     const timespec left = until.remaining();
-    const int ready = ppoll(watched, used, until.is_never() ? nullptr : &left, nullptr);
-    if (ready < 0 && errno == EINTR)
+    const int found = ppoll(watched, used, until.is_never() ? nullptr : &left, nullptr);
+    if (found < 0 && errno == EINTR)
         return osd::wait_result::interrupted;
-    return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
+    if (ready != nullptr) {
+        *ready = 0;
+        for (std::uint32_t i = 0; i < used; ++i)
+            *ready |= std::uint64_t{watched[i].revents != 0} << i;
+    }
+    return found == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
 }
 
 } // namespace soft_hca

@@ -244,8 +244,11 @@ void pause(osd::deadline until)
 
 } // namespace
 
-osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until)
+osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
+                          std::uint64_t *ready)
 {
+    if (ready != nullptr)
+        *ready = UINT64_MAX; // the system names the first only
     HANDLE events[MAXIMUM_WAIT_OBJECTS];
     DWORD used = 0;
     for (std::uint32_t i = 0; i < count && used < MAXIMUM_WAIT_OBJECTS; ++i)
@@ -495,6 +498,16 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
         }
     }
     return count;
+}
+
+bool udp_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size, bool last_last)
+{
+    return packet_io::place(to, from, size, last_last);
+}
+
+bool is_writable(std::uint64_t *)
+{
+    return true;
 }
 
 bool udp_io::take_bounce(bounced &out)

@@ -84,14 +84,8 @@ struct out_packet {
     bytes_view piece[max_pieces]; ///< the first is usually the header
     std::uint32_t pieces;
     std::uint32_t size;
-    /// All but the header may be read when it arrives instead of now, and until it has arrived.
-    bool lent;
 
-    void begin()
-    {
-        pieces = size = 0;
-        lent = false;
-    }
+    void begin() { pieces = size = 0; }
     void add(const void *at, std::size_t bytes)
     {
         if (bytes == 0)
@@ -139,13 +133,15 @@ public:
     /// the next.
     virtual send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
                              std::uint32_t &done) = 0;
-    /// Whether memory that is lent need not be copied. What it takes to get there is worth it for
-    /// large packets only.
-    virtual bool borrows() const { return false; }
     /// Bytes that may wait at a socket like this before they are received.
     virtual std::uint32_t receive_room() const { return 4 << 20; }
     /// Takes what has arrived; valid until the next call. Returns how many entries were filled.
     virtual std::uint32_t receive(in_packets *into, std::uint32_t capacity) = 0;
+    /// Copies some of what was received, or of what was kept of it, to where a consumer wants it.
+    /// With `last_last`, the last byte is stored after all others. False when not all of that
+    /// memory is there to be written: consumers may unmap it at any time. For who receives.
+    virtual bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
+                       bool last_last);
     virtual bool take_bounce(bounced &out) = 0;
     /// An answer to this packet is overdue: sees to it that it bounces if nobody is there. For who
     /// receives. Nothing to do where packets bounce by themselves.
@@ -155,5 +151,15 @@ public:
     /// Something may still come without the descriptor saying so, not before this time.
     virtual std::int64_t due_ns() const { return INT64_MAX; }
 };
+
+/// For networks that cannot tell: the copy ends the process where there is no memory.
+inline bool packet_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
+                             bool last_last)
+{
+    std::memcpy(to, from, last_last ? size - 1 : size);
+    if (last_last)
+        __atomic_store_n(to + size - 1, from[size - 1], __ATOMIC_RELEASE);
+    return true;
+}
 
 } // namespace soft_hca

@@ -30,7 +30,7 @@ bool queue_pair::post_send(request &r)
         return false;
     // While packets are on their way more posts can be gathered: the next acknowledgement, poll or
     // tick sends them together.
-    if (may_wait && in_flight_.load() != 0 &&
+    if (may_wait && in_flight_.load() != 0 && home->attended() &&
         sends_.tail() - taken_.load(std::memory_order_relaxed) < gather_up_to)
         home->defer(*this);
     else
@@ -44,7 +44,7 @@ bool queue_pair::post_receive(request &r)
     r.status = work_status::success;
     if (!receives_.post(r))
         return false;
-    if (starving_.load())
+    if (wants_receives_.load())
         ring();
     return true;
 }
@@ -61,12 +61,23 @@ void queue_pair::ring() OSD_UNCHECKED
 
 void queue_pair::leave() OSD_UNCHECKED
 {
-    for (;;) {
-        lock.unlock();
-        if (!doorbell.exchange(false) || !lock.try_lock())
+    lock.unlock();
+    while (doorbell.exchange(false)) {
+        doorbell.store(true); // for another holder, who may not be one that pumps
+        if (!lock.try_lock())
             return;
+        doorbell.store(false);
         pump(osd::now_ns());
+        lock.unlock();
     }
+}
+
+void queue_pair::receive_came()
+{
+    wants_receives_.store(true);
+    doorbell.store(true); // for the holder of the lock, who may be about to overwrite due_ns
+    due_ns.store(0);
+    home->timer_set(*this, 0);
 }
 
 bool queue_pair::open_queues() OSD_UNCHECKED
@@ -106,12 +117,14 @@ bool queue_pair::renew()
     write_over_ = true;
     ack_due_ = resend_from_ = probe_due_ = blocked_until_ = handshake_due_ = close_due_ = 0;
     linger_until_ = refused_since_ = 0;
+    watched_ = {};
+    watched_ns_ = unanswered_ns_ = 0;
     closes_left_ = 0;
     closing_ = {};
     hello_.reset();
     answer_size = 0;
     in_flight_.store(0);
-    starving_.store(false);
+    wants_receives_.store(false);
     due_ns.store(INT64_MAX);
     return true;
 }
@@ -126,6 +139,9 @@ void queue_pair::cut()
         home->add_farewell({peer_, make_base(packet_kind::close, tx_.next()), closing_, tag_,
                             closes_left_, close_due_});
     state_ = state::idle; // nothing is flushed
+    tx_.start(tx_.next());
+    if (with.shared != nullptr)
+        with.shared->wait_no_more(*this);
     for (std::uint32_t i = sends_.head(); i != sends_.tail(); ++i) {
         request &r = sends_.at(i);
         if (r.kind == work::bind && !r.done)

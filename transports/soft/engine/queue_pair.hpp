@@ -126,6 +126,9 @@ struct queue_pair {
     /// Now and then: is the peer still there?
     void on_slow_timer(std::int64_t now) OSD_REQUIRES(lock);
     void bounce(const bounced &b, const base_header &quoted, std::int64_t now) OSD_REQUIRES(lock);
+    /// A receive was posted to the shared queue in which the pair found none. From any thread, also
+    /// from one that may not wait for the lock: the pair looks when it is left or, soon, by timer.
+    void receive_came();
 
     // Fixed while it is alive.
     device *of = nullptr;
@@ -140,6 +143,10 @@ struct queue_pair {
     // For timers; written under the lock, read by the shard.
     std::atomic<std::int64_t> due_ns{INT64_MAX};
     std::atomic<bool> ack_waits{false}; ///< in the shard's list of acks to be sent
+
+    // Of the shared receive queue, under its lock.
+    queue_pair *next_waiting = nullptr;
+    bool waits_for_receive = false;
 
     // Of the shard that makes the upcalls, under its lock for events.
     queue_pair *next_noticed = nullptr;
@@ -171,7 +178,6 @@ struct queue_pair {
 private:
     static constexpr std::uint32_t window = 256;
     static constexpr std::uint32_t most_bytes = 4 << 20; ///< the same in bytes, at most
-    static constexpr std::uint32_t least_lent = 32768;   ///< to have less copied takes no longer
     static constexpr std::uint32_t batch = 32;
     static constexpr std::uint32_t ack_every = 16;
     static constexpr std::uint32_t ack_every_bytes = 128 * 1024;
@@ -190,17 +196,18 @@ private:
     void build_request(out_packet &out, const sent_packet &packet) OSD_REQUIRES(lock);
     void build_response(out_packet &out, const sent_packet &packet) OSD_REQUIRES(lock);
     void build_probe(out_packet &out, std::uint32_t psn) OSD_REQUIRES(lock);
-    bool may_be_read(const sent_packet &packet) const OSD_REQUIRES(lock);
+    bool may_be_read(const sent_packet &packet) OSD_REQUIRES(lock);
+    void end_reading() OSD_REQUIRES(lock);
+    void fail_reading(const sent_packet &packet) OSD_REQUIRES(lock);
     void transmit(out_packet *packets, const std::uint32_t *psns, std::uint32_t count)
         OSD_REQUIRES(lock);
-    static std::uint32_t most_lent(std::uint32_t datagram);
-    bool can_lend(const request &r) const OSD_REQUIRES(lock);
     std::uint32_t payload_room(rdmap opcode) const OSD_REQUIRES(lock);
     base_header make_base(packet_kind kind, std::uint32_t psn) OSD_REQUIRES(lock);
     void send_plain(packet_kind kind, const std::uint8_t *body, std::size_t size,
                     std::uint16_t flags = 0) OSD_REQUIRES(lock);
     void send_ack() OSD_REQUIRES(lock);
     void send_probe(std::int64_t now) OSD_REQUIRES(lock);
+    void look_for_receives() OSD_REQUIRES(lock);
     void release_done() OSD_REQUIRES(lock);
     void complete(request &r, work_status status, std::uint32_t length, completion_queue *to)
         OSD_REQUIRES(lock);
@@ -208,9 +215,10 @@ private:
 
     // queue_pair_receive.cpp
     enum class verdict : std::uint8_t { taken, not_ready, fatal };
-    void receive_numbered(const packet &p, const std::uint8_t *bytes, std::size_t size,
-                          std::int64_t now) OSD_REQUIRES(lock);
-    bool take_in_order(const packet &p, std::int64_t now) OSD_REQUIRES(lock);
+    void receive_numbered(const packet &p, const std::uint8_t *bytes, std::size_t size)
+        OSD_REQUIRES(lock);
+    bool take_in_order(const packet &p) OSD_REQUIRES(lock);
+    void take_kept() OSD_REQUIRES(lock);
     void take_acknowledgement(const packet &p, std::int64_t now) OSD_REQUIRES(lock);
     verdict take_segment(const ddp_segment &s) OSD_REQUIRES(lock);
     verdict take_send(const ddp_segment &s) OSD_REQUIRES(lock);
@@ -227,6 +235,7 @@ private:
     work_status scatter(const request &r, std::uint32_t offset, const std::uint8_t *from,
                         std::uint32_t size) OSD_REQUIRES(lock);
     request *oldest_question() OSD_REQUIRES(lock);
+    request *answered_question() OSD_REQUIRES(lock);
     void question_answered() OSD_REQUIRES(lock);
     std::uint32_t credit() const OSD_REQUIRES(lock);
 
@@ -247,6 +256,9 @@ private:
     void fail_connection(connection_event event, request *culprit, work_status status)
         OSD_REQUIRES(lock);
     void wind_up() OSD_REQUIRES(lock);
+    void give_up() OSD_REQUIRES(lock);
+    void on_timeout(std::int64_t now) OSD_REQUIRES(lock);
+    bool answer_is_overdue(std::int64_t now) OSD_REQUIRES(lock);
     void close_when_drained(std::int64_t now) OSD_REQUIRES(lock);
     bool was_sent(std::uint32_t psn) const OSD_REQUIRES(lock);
     void update_due() OSD_REQUIRES(lock);
@@ -259,7 +271,9 @@ private:
     posted_ring receives_;
     std::atomic<std::uint32_t> in_flight_{0}; ///< hint for who posts
     std::atomic<std::uint32_t> taken_{0};     ///< the same: sends that were looked at
-    std::atomic<bool> starving_{false};       ///< the peer knows of no receive
+    /// pump() looks for receives: the peer knows of none of our own, or one that is shared was
+    /// posted for what waits.
+    std::atomic<bool> wants_receives_{false};
 
     state state_ OSD_GUARDED_BY(lock) = state::idle;
 
@@ -268,7 +282,6 @@ private:
     std::uint32_t peer_id_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t peer_tag_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t max_datagram_ OSD_GUARDED_BY(lock) = 0;
-    std::uint32_t lent_room_ OSD_GUARDED_BY(lock) = 0; ///< bytes of memory that a packet can lend
     std::uint32_t window_bytes_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t tag_ OSD_GUARDED_BY(lock) = 0; ///< that the peer has to name
     std::uint32_t first_psn_ OSD_GUARDED_BY(lock) = 0;
@@ -298,6 +311,10 @@ private:
     std::uint32_t atomic_msn_out_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t atomic_msn_in_ OSD_GUARDED_BY(lock) = 0;
 
+    // Windows through which the packets that are just sent read.
+    std::uint32_t windows_in_use_ OSD_GUARDED_BY(lock) = 0;
+    memory_region *windows_read_[batch] OSD_GUARDED_BY(lock);
+
     // Receiving.
     receive_window rx_ OSD_GUARDED_BY(lock);
     request *receiving_ OSD_GUARDED_BY(lock) = nullptr; ///< the message that is coming
@@ -326,12 +343,23 @@ private:
     std::int64_t linger_until_ OSD_GUARDED_BY(lock) = 0;
     std::int64_t heard_ns_ OSD_GUARDED_BY(lock) = 0;
     std::int64_t refused_since_ OSD_GUARDED_BY(lock) = 0;
-    std::uint32_t retries_ OSD_GUARDED_BY(lock) = 0;
+    std::uint32_t retries_ OSD_GUARDED_BY(lock) = 0; ///< of the oldest packet, or of an accept
     std::uint32_t handshake_delay_us_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t probe_delay_us_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t not_ready_delay_us_ OSD_GUARDED_BY(lock) = 0;
     std::uint32_t closes_left_ OSD_GUARDED_BY(lock) = 0;
     close_info closing_ OSD_GUARDED_BY(lock);
+
+    /// What the slow timer saw of the oldest question, and for how long nothing else.
+    struct question_watch {
+        std::uint32_t token = 0;
+        std::uint32_t moved = 0;
+        std::uint64_t not_ready = 0;
+        bool operator==(const question_watch &) const = default;
+    };
+    question_watch watched_ OSD_GUARDED_BY(lock);
+    std::int64_t watched_ns_ OSD_GUARDED_BY(lock) = 0; ///< the latest look
+    std::int64_t unanswered_ns_ OSD_GUARDED_BY(lock) = 0;
 
     // The handshake, while it may have to be repeated.
     struct own_hello {

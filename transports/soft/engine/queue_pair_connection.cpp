@@ -106,7 +106,7 @@ handshake queue_pair::hello() const
     h.id = id;
     h.tag = tag_;
     h.first_psn = first_psn_;
-    h.max_datagram = of->large_datagram();
+    h.max_datagram = of->datagram();
     h.reads_out = std::max<std::uint16_t>(with.reads_out, 1);
     h.reads_in = std::max<std::uint16_t>(with.reads_in, 1);
     return h;
@@ -149,10 +149,7 @@ void queue_pair::adopt_peer(const net_address &from, const handshake &h, std::ui
     peer_ = from;
     peer_id_ = h.id;
     peer_tag_ = h.tag;
-    max_datagram_ = std::min(of->usual_datagram(), h.max_datagram);
-    const std::uint32_t large = std::min(of->large_datagram(), h.max_datagram);
-    lent_room_ =
-        home->io().borrows() && large >= least_lent + max_header_size ? most_lent(large) : 0;
+    max_datagram_ = std::min(of->datagram(), h.max_datagram);
     window_bytes_ = std::clamp(home->io().receive_room(), 2 * ack_every_bytes, most_bytes);
     max_questions_ = std::max<std::uint32_t>(std::min(with.reads_out, h.reads_in), 1);
     peer_credit_ = its_credit;
@@ -167,7 +164,7 @@ void queue_pair::go_live()
     retries_ = 0;
     heard_ns_ = osd::now_ns();
     if (with.shared == nullptr && receives_.empty())
-        starving_.store(true);
+        wants_receives_.store(true);
     home->tell_established(*this);
 }
 
@@ -214,8 +211,10 @@ void queue_pair::wind_up()
     ack_due_ = resend_from_ = probe_due_ = blocked_until_ = handshake_due_ = linger_until_ = 0;
     questions_out_ = 0;
     begun_ = write_sent_ = false;
-    starving_.store(true); // receives that are posted from now on ring, and are flushed
+    wants_receives_.store(true); // receives that are posted from now on ring, and are flushed
     tx_.start(tx_.next());
+    if (with.shared != nullptr)
+        with.shared->wait_no_more(*this);
     in_flight_.store(0);
     rx_.forget();
     hello_.reset();
@@ -393,9 +392,11 @@ void queue_pair::update_due()
         consider(linger_until_);
         consider(blocked_until_);
         if (!tx_.empty())
-            consider(resend_from_ + (tx_.lost() != 0 ? ms(1) : std::int64_t{rtt_.rto_us()} * 1000));
+            consider(resend_from_ + std::int64_t{rtt_.rto_us()} * 1000);
         else if (out_of_credit_ && probe_due_ == 0)
             probe_due_ = osd::now_ns() + ms(10);
+        if (tx_.lost() != 0 && blocked_until_ == 0)
+            consider(osd::now_ns() + ms(1)); // the network takes no more now
         if (out_of_credit_)
             consider(probe_due_);
     }
@@ -423,27 +424,58 @@ void queue_pair::on_timer(std::int64_t now)
     }
     if (connected() && blocked_until_ != 0 && now >= blocked_until_)
         blocked_until_ = 0;
-    const bool silent = connected() && !tx_.empty() && tx_.lost() == 0 && blocked_until_ == 0 &&
-                        now >= resend_from_ + std::int64_t{rtt_.rto_us()} * 1000;
-    if (silent && ++retries_ > how.retries) {
-        request *oldest = sends_.empty() ? nullptr : &sends_.at(sends_.head());
-        fail_connection(connection_event::broken, oldest, work_status::transport);
-    } else if (silent) {
-        tx_.timed_out();
-        rtt_.back_off();
-        resend_from_ = now;
-    }
+    if (connected() && !tx_.empty() && blocked_until_ == 0 &&
+        now >= resend_from_ + std::int64_t{rtt_.rto_us()} * 1000)
+        on_timeout(now);
     if (connected() && out_of_credit_ && tx_.empty() && probe_due_ != 0 && now >= probe_due_)
         send_probe(now);
     pump(now);
     update_due();
 }
 
+/// The oldest packet was not acknowledged, whatever else was: a way may let pass some packets and
+/// not others. It has been lost, or the network has not taken it.
+void queue_pair::on_timeout(std::int64_t now)
+{
+    if (++retries_ > of->how().retries)
+        return give_up();
+    tx_.repeat_oldest();
+    rtt_.back_off();
+    resend_from_ = now;
+}
+
+void queue_pair::give_up()
+{
+    request *oldest = sends_.empty() ? nullptr : &sends_.at(sends_.head());
+    fail_connection(connection_event::broken, oldest, work_status::transport);
+}
+
+/// True when the peer has taken the oldest question and did nothing about it for as long as the
+/// retries of a packet take. An answer waits behind messages for which we have no receive; the peer
+/// repeats those meanwhile.
+bool queue_pair::answer_is_overdue(std::int64_t now)
+{
+    constexpr std::int64_t longest_step = 500'000'000; // after more it was us who stood still
+    const std::int64_t passed = std::min(now - watched_ns_, longest_step);
+    watched_ns_ = now;
+    const request *r = answered_question();
+    const question_watch seen =
+        r == nullptr ? question_watch{} : question_watch{r->token, r->moved, counted.not_ready};
+    unanswered_ns_ = r != nullptr && seen == watched_ ? unanswered_ns_ + passed : 0;
+    watched_ = seen;
+    return unanswered_ns_ / 1000 > static_cast<std::int64_t>(rtt_.patience_us(of->how().retries));
+}
+
 void queue_pair::on_slow_timer(std::int64_t now)
 {
-    if (!connected() || !tx_.empty() || now - heard_ns_ < ms(of->how().keepalive_ms))
+    if (!connected())
         return;
-    send_probe(now);
+    if (questions_out_ != 0 && answer_is_overdue(now))
+        give_up();
+    else if (tx_.empty() && now - heard_ns_ >= ms(of->how().keepalive_ms))
+        send_probe(now);
+    else
+        return;
     update_due();
 }
 

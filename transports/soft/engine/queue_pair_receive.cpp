@@ -36,13 +36,6 @@ std::uint8_t *pointer(std::uint64_t address)
     return reinterpret_cast<std::uint8_t *>(static_cast<std::uintptr_t>(address));
 }
 
-/// Consumers spin on the last byte of what is written to them: it is stored after all others.
-void place_with_last_byte_last(std::uint8_t *to, const std::uint8_t *from, std::uint32_t size)
-{
-    std::memcpy(to, from, size - 1);
-    __atomic_store_n(to + size - 1, from[size - 1], __ATOMIC_RELEASE);
-}
-
 /// An add in which a set bit of the mask keeps its carry (RFC 7306).
 std::uint64_t add_masked(std::uint64_t a, std::uint64_t b, std::uint64_t mask)
 {
@@ -68,9 +61,8 @@ std::uint64_t changed(std::uint64_t old, const ddp_segment &s)
 }
 
 /// Returns the old value. Atomic for everybody, the processor's own instructions included.
-std::uint64_t execute(std::uint64_t address, const ddp_segment &s)
+std::uint64_t execute(std::uint64_t *word, const ddp_segment &s)
 {
-    auto *word = reinterpret_cast<std::uint64_t *>(pointer(address));
     std::uint64_t old = __atomic_load_n(word, __ATOMIC_ACQUIRE);
     while (!__atomic_compare_exchange_n(word, &old, changed(old, s), false, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE)) {
@@ -122,10 +114,9 @@ void queue_pair::receive(const packet &p, const net_address &from, const std::ui
         return;
     }
     heard_ns_ = now;
-    retries_ = 0;
     take_acknowledgement(p, now);
     if (p.base.kind != packet_kind::ack && connected())
-        receive_numbered(p, bytes, size, now);
+        receive_numbered(p, bytes, size);
 }
 
 void queue_pair::take_acknowledgement(const packet &p, std::int64_t now)
@@ -151,25 +142,29 @@ void queue_pair::take_acknowledgement(const packet &p, std::int64_t now)
     }
     if (p.sack_words != 0)
         tx_.acknowledge_selectively(p.base.ack, p.sack, p.sack_words, rtt_, now);
-    if (progress) {
+    const bool not_ready = (p.base.flags & flag_receiver_not_ready) != 0 && !tx_.empty();
+    if (progress || not_ready) { // the oldest has arrived, and only that counts
         resend_from_ = now;
+        retries_ = 0;
         rtt_.progress();
+    }
+    if (progress) {
         not_ready_delay_us_ = 0;
         blocked_until_ = 0;
         // What was sent before something that has arrived by now is missing.
         tx_.suspect_overtaken(rtt_);
         release_done();
     }
-    if ((p.base.flags & flag_receiver_not_ready) != 0 && !tx_.empty()) {
+    if (not_ready) {
         not_ready_delay_us_ =
             std::clamp(2 * not_ready_delay_us_, first_not_ready_us, longest_not_ready_us);
         blocked_until_ = now + std::int64_t{not_ready_delay_us_} * 1000;
-        tx_.mark_lost(tx_.oldest());
+        resend_from_ = blocked_until_;
+        tx_.repeat_oldest();
     }
 }
 
-void queue_pair::receive_numbered(const packet &p, const std::uint8_t *bytes, std::size_t size,
-                                  std::int64_t now)
+void queue_pair::receive_numbered(const packet &p, const std::uint8_t *bytes, std::size_t size)
 {
     ack_owed_ = true;
     switch (rx_.place_of(p.base.psn)) {
@@ -190,21 +185,28 @@ void queue_pair::receive_numbered(const packet &p, const std::uint8_t *bytes, st
     }
     if (rx_.holds_any())
         ack_now_ = true;
-    if (!take_in_order(p, now))
-        return;
-    rx_.advance();
+    if (take_in_order(p)) {
+        rx_.advance();
+        take_kept();
+    } else if (connected()) {
+        (void)rx_.keep(p.base.psn, bytes, size); // until there is a receive for it
+    }
+}
+
+/// As far as it is in order, and finds receives.
+void queue_pair::take_kept()
+{
     while (receive_window::kept *kept = rx_.peek_next()) {
         packet next;
         // It was parsed once before it was kept.
-        if (!parse(kept->bytes(), kept->size, next) || !take_in_order(next, now))
+        if (!parse(kept->bytes(), kept->size, next) || !take_in_order(next))
             return;
-        rx_.drop_next();
         rx_.advance();
     }
 }
 
-/// False when the packet was not taken: it is to come again, or the connection is over.
-bool queue_pair::take_in_order(const packet &p, std::int64_t now)
+/// False when the packet was not taken: there is no receive for it, or the connection is over.
+bool queue_pair::take_in_order(const packet &p)
 {
     const verdict v = p.base.kind == packet_kind::probe ? verdict::taken : take_segment(p.segment);
     switch (v) {
@@ -220,7 +222,6 @@ bool queue_pair::take_in_order(const packet &p, std::int64_t now)
         break;
     }
     closing_ = {close_code::terminate, fault_, p.base.psn};
-    (void)now;
     fail_connection(connection_event::broken, nullptr, work_status::flushed);
     return false;
 }
@@ -231,9 +232,9 @@ void queue_pair::after_receiving(std::int64_t now)
     if (!connected())
         return;
     if (with.shared == nullptr && receives_.empty())
-        starving_.store(true);
-    if (starving_.load() && !receives_.empty() && told_credit_ != credit()) {
-        starving_.store(false);
+        wants_receives_.store(true);
+    if (wants_receives_.load() && !receives_.empty() && told_credit_ != credit()) {
+        wants_receives_.store(false);
         ack_owed_ = ack_now_ = true;
     }
     if (ack_owed_ &&
@@ -295,7 +296,7 @@ bool queue_pair::next_receive()
 {
     received_ = 0;
     if (with.shared != nullptr) {
-        receiving_ = with.shared->take();
+        receiving_ = with.shared->take(*this);
     } else if (!receives_.empty()) {
         receiving_ = &receives_.at(receives_.head());
         receives_.pop();
@@ -330,11 +331,10 @@ work_status queue_pair::scatter(const request &r, std::uint32_t offset, const st
             continue;
         }
         const std::uint32_t part = std::min(s.length - offset, size);
-        access_fault fault;
-        if (of->memory.find(s.key, with.domain, local_write, s.address + offset, part, fault) ==
-            nullptr)
+        if (!of->memory.ask(s.key, with.domain, local_write, s.address + offset, part))
             return work_status::local_protection;
-        std::memcpy(pointer(s.address + offset), from, part);
+        if (!home->io().place(pointer(s.address + offset), from, part, false))
+            return work_status::local_protection;
         from += part;
         size -= part;
         offset = 0;
@@ -392,14 +392,12 @@ queue_pair::verdict queue_pair::take_write(const ddp_segment &s)
     written_ += s.payload_size;
     if (s.payload_size == 0)
         return verdict::taken;
-    access_fault fault;
-    if (of->memory.find(s.stag, with.domain, remote_write, s.offset, s.payload_size, fault) ==
-        nullptr)
-        return fail(fault_of(fault));
-    if (s.last)
-        place_with_last_byte_last(pointer(s.offset), s.payload, s.payload_size);
-    else
-        std::memcpy(pointer(s.offset), s.payload, s.payload_size);
+    const grant asked = of->memory.ask(s.stag, with.domain, remote_write, s.offset, s.payload_size);
+    if (!asked)
+        return fail(fault_of(asked.fault()));
+    // Consumers spin on the last byte of what is written to them.
+    if (!home->io().place(pointer(s.offset), s.payload, s.payload_size, s.last))
+        return fail(fault::base_or_bounds); // the memory is gone
     return verdict::taken;
 }
 
@@ -409,10 +407,11 @@ queue_pair::verdict queue_pair::take_read_request(const ddp_segment &s)
         return fail(fault::invalid_msn);
     if (response_tail_ - response_head_ == max_responses_)
         return fail(fault::stream_catastrophic);
-    access_fault fault;
-    if (s.read_size != 0 && of->memory.find(s.source_stag, with.domain, remote_read,
-                                            s.source_offset, s.read_size, fault) == nullptr)
-        return fail(fault_of(fault));
+    if (s.read_size != 0) // and once more when it is answered
+        if (const grant asked = of->memory.ask(s.source_stag, with.domain, remote_read,
+                                               s.source_offset, s.read_size);
+            !asked)
+            return fail(fault_of(asked.fault()));
     ++read_msn_in_;
     responses_[response_tail_++ & (max_responses_ - 1)] = {rdmap::read_response,
                                                            s.sink_stag,
@@ -433,16 +432,17 @@ queue_pair::verdict queue_pair::take_atomic_request(const ddp_segment &s)
         return fail(fault::invalid_msn);
     if (response_tail_ - response_head_ == max_responses_)
         return fail(fault::stream_catastrophic);
-    access_fault fault;
-    if (of->memory.find(s.source_stag, with.domain, remote_atomic, s.source_offset,
-                        sizeof(std::uint64_t), fault) == nullptr)
-        return fail(fault_of(fault));
-    if (s.source_offset % sizeof(std::uint64_t) != 0)
+    const grant asked = of->memory.ask(s.source_stag, with.domain, remote_atomic, s.source_offset,
+                                       sizeof(std::uint64_t));
+    if (!asked)
+        return fail(fault_of(asked.fault()));
+    auto *const word = reinterpret_cast<std::uint64_t *>(pointer(s.source_offset));
+    if (s.source_offset % sizeof *word != 0 || !is_writable(word))
         return fail(fault::base_or_bounds);
     ++read_msn_in_;
     // Once: what comes twice was sorted out before. The answer is kept for as long as it may have
     // to be repeated.
-    const std::uint64_t original = execute(s.source_offset, s);
+    const std::uint64_t original = execute(word, s);
     responses_[response_tail_++ & (max_responses_ - 1)] = {
         rdmap::atomic_response, s.request_id, 0, 0, 0, 0, 0, rx_.next(),
         atomic_msn_out_++,      original};
@@ -461,6 +461,15 @@ request *queue_pair::oldest_question()
     return &sends_.at(oldest_question_);
 }
 
+/// The same, if it may be completed. A peer that answers has taken the question, and every packet
+/// of it says so from then on; one that does not is not believed, for what is not acknowledged is
+/// still referred to by the send window.
+request *queue_pair::answered_question()
+{
+    request *r = oldest_question();
+    return r != nullptr && before(r->last_psn, tx_.oldest()) ? r : nullptr;
+}
+
 void queue_pair::question_answered()
 {
     sends_.at(oldest_question_).done = true;
@@ -471,7 +480,7 @@ void queue_pair::question_answered()
 
 queue_pair::verdict queue_pair::take_read_response(const ddp_segment &s)
 {
-    request *r = oldest_question();
+    request *r = answered_question();
     if (r == nullptr || r->kind != work::read || s.stag != r->token)
         return fail(fault::invalid_stag);
     const bool fits = s.offset == r->moved && s.payload_size <= r->length - r->moved &&
@@ -491,7 +500,7 @@ queue_pair::verdict queue_pair::take_read_response(const ddp_segment &s)
 
 queue_pair::verdict queue_pair::take_atomic_response(const ddp_segment &s)
 {
-    request *r = oldest_question();
+    request *r = answered_question();
     if (r == nullptr || r->kind == work::read || s.request_id != r->token)
         return fail(fault::invalid_stag);
     if (s.msn != atomic_msn_in_)

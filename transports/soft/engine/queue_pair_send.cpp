@@ -70,14 +70,16 @@ void queue_pair::pump(std::int64_t now)
     for (;;) {
         const std::uint32_t seen = sends_.tail();
         std::uint32_t count = 0;
-        while (count < batch && next_packet(now, psns[count])) {
-            packets[count].begin();
-            if (!build(packets[count], psns[count]))
-                return; // the connection is over
+        while (count < batch && next_packet(now, psns[count]))
             ++count;
-        }
         if (!connected())
             return;
+        // From here to transmit() nothing is bound.
+        for (std::uint32_t i = 0; i < count; ++i) {
+            packets[i].begin();
+            if (!build(packets[i], psns[i]))
+                return; // the connection is over
+        }
         if (count != 0)
             transmit(packets, psns, count);
         in_flight_.store(tx_.in_flight());
@@ -87,13 +89,28 @@ void queue_pair::pump(std::int64_t now)
         if (count < batch && sends_.tail() == seen)
             break;
     }
-    if (connected() && starving_.load() && !receives_.empty()) {
-        starving_.store(false);
-        if (told_credit_ != credit())
-            send_ack();
-    }
+    if (wants_receives_.load())
+        look_for_receives();
     close_when_drained(now);
     update_due();
+}
+
+/// What was kept for want of a receive is taken, and the peer told of that and of new credit.
+void queue_pair::look_for_receives()
+{
+    if (!connected() || (with.shared == nullptr && receives_.empty()))
+        return;
+    wants_receives_.store(false);
+    const std::uint32_t first = rx_.next();
+    not_ready_ = false;
+    take_kept();
+    const bool took = rx_.next() != first;
+    if (!took)
+        not_ready_ = false; // it was said before
+    else
+        doorbell.store(true); // there may be answers to give
+    if (connected() && (took || told_credit_ != credit()))
+        send_ack();
 }
 
 bool queue_pair::next_packet(std::int64_t now, std::uint32_t &psn)
@@ -156,9 +173,7 @@ bool queue_pair::keys_hold(const request &r, std::uint32_t rights)
 {
     for (std::uint32_t i = 0; i < r.segments; ++i) {
         const local_segment &s = r.local[i];
-        access_fault fault;
-        if (s.length != 0 &&
-            of->memory.find(s.key, with.domain, rights, s.address, s.length, fault) == nullptr)
+        if (s.length != 0 && !of->memory.ask(s.key, with.domain, rights, s.address, s.length))
             return false;
     }
     return true;
@@ -217,9 +232,7 @@ bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
             packet.offset = immediate_part;
         } else if (!is_question(r)) {
             packet.offset = r.moved;
-            packet.lent = can_lend(r);
-            tx_.set_length(packet, std::min(r.length - r.moved,
-                                            packet.lent ? lent_room_ : payload_room(opcode_of(r))));
+            tx_.set_length(packet, std::min(r.length - r.moved, payload_room(opcode_of(r))));
             r.moved += packet.length;
             over = r.moved == r.length;
             write_sent_ = over && r.kind == work::write_immediate;
@@ -237,22 +250,6 @@ bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
 }
 
 // -------------------------------------------------------------------------------------- packets
-
-/// Whole pages, if the memory begins with one, and no more than a datagram has references for.
-std::uint32_t queue_pair::most_lent(std::uint32_t datagram)
-{
-    constexpr std::uint32_t fourteen_pages = 14 * 4096;
-    const std::uint32_t room = datagram - static_cast<std::uint32_t>(base_size + tagged_size);
-    return std::min(room / line * line, fourteen_pages);
-}
-
-/// The next part of a large write need not be copied: the peer has it when the write is complete,
-/// and nobody learns of one that fails whether its memory changed before it was read.
-bool queue_pair::can_lend(const request &r) const
-{
-    return lent_room_ != 0 && opcode_of(r) == rdmap::write && r.segments == 1 &&
-           r.length - r.moved >= least_lent;
-}
 
 std::uint32_t queue_pair::payload_room(rdmap opcode) const
 {
@@ -284,6 +281,7 @@ bool queue_pair::build(out_packet &out, std::uint32_t psn)
         }
         closing_ = {close_code::terminate, fault::invalid_stag,
                     static_cast<const response *>(packet.source)->request_psn};
+        end_reading();
         fail_connection(connection_event::broken, nullptr, work_status::flushed);
         return false;
     }
@@ -307,13 +305,24 @@ void queue_pair::build_probe(out_packet &out, std::uint32_t psn)
 
 /// False when the peer's right to what a response carries is gone. One that was sent before may
 /// have arrived, and the memory be gone for that very reason.
-bool queue_pair::may_be_read(const sent_packet &packet) const
+bool queue_pair::may_be_read(const sent_packet &packet)
 {
     const response &r = *static_cast<const response *>(packet.source);
-    access_fault fault;
-    return r.opcode == rdmap::atomic_response || packet.length == 0 ||
-           of->memory.find(r.source_stag, with.domain, remote_read, r.source_offset + packet.offset,
-                           packet.length, fault) != nullptr;
+    if (r.opcode == rdmap::atomic_response || packet.length == 0)
+        return true;
+    grant asked = of->memory.ask(r.source_stag, with.domain, remote_read,
+                                 r.source_offset + packet.offset, packet.length);
+    if (!asked)
+        return false;
+    if (memory_region *window = asked.keep(); window != nullptr)
+        windows_read_[windows_in_use_++] = window;
+    return true;
+}
+
+void queue_pair::end_reading()
+{
+    while (windows_in_use_ != 0)
+        grant::end(windows_read_[--windows_in_use_]);
 }
 
 namespace {
@@ -345,7 +354,6 @@ void queue_pair::build_request(out_packet &out, const sent_packet &packet)
 {
     const request &r = *static_cast<const request *>(packet.source);
     ddp_segment s;
-    out.lent = packet.lent && !packet.again;
     s.opcode = opcode_of(r);
     s.last = packet.offset + packet.length == r.length;
     s.msn = r.msn;
@@ -399,19 +407,26 @@ void queue_pair::transmit(out_packet *packets, const std::uint32_t *psns, std::u
 {
     std::uint32_t done = 0;
     const send_result result = home->io().send(peer_, packets, count, done);
+    end_reading();
     counted.packets_out += done;
     if (result == send_result::bad_memory) {
-        const sent_packet &packet = tx_.at(psns[done]);
-        closing_ = {close_code::terminate, fault::local_catastrophic, 0};
-        fail_connection(connection_event::broken,
-                        packet.from == sent_packet::origin::request
-                            ? static_cast<request *>(packet.source)
-                            : nullptr,
-                        work_status::local_protection);
-        return;
+        return fail_reading(tx_.at(psns[done]));
     }
     for (; done < count; ++done)
         tx_.mark_lost(psns[done]);
+}
+
+/// The memory that a packet is made of is gone.
+void queue_pair::fail_reading(const sent_packet &packet)
+{
+    const bool answers = packet.from == sent_packet::origin::response;
+    closing_ = {close_code::terminate, fault::local_catastrophic, 0};
+    if (answers)
+        closing_ = {close_code::terminate, fault::base_or_bounds,
+                    static_cast<const response *>(packet.source)->request_psn};
+    fail_connection(connection_event::broken,
+                    answers ? nullptr : static_cast<request *>(packet.source),
+                    work_status::local_protection);
 }
 
 /// A packet that takes no sequence number.

@@ -34,7 +34,7 @@ bool receive_window::keep(std::uint32_t psn, const std::uint8_t *bytes, std::siz
     void *memory = std::malloc(sizeof(kept) + size);
     if (memory == nullptr)
         return false;
-    kept *item = new (memory) kept{size};
+    kept *item = new (memory) kept{psn, size};
     std::memcpy(item->bytes(), bytes, size);
     slots_[psn % capacity] = item;
     ++held_;
@@ -42,13 +42,15 @@ bool receive_window::keep(std::uint32_t psn, const std::uint8_t *bytes, std::siz
     return true;
 }
 
-void receive_window::drop_next()
+void receive_window::drop(std::uint32_t psn)
 {
-    kept *&item = slots_[next_ % capacity];
+    kept *item = find(psn);
+    if (item == nullptr)
+        return;
+    slots_[psn % capacity] = nullptr;
     bytes_ -= item->size;
-    std::free(item);
-    item = nullptr;
     --held_;
+    std::free(item);
 }
 
 std::uint32_t receive_window::describe(std::uint32_t *words, std::uint32_t max_words) const
@@ -57,7 +59,7 @@ std::uint32_t receive_window::describe(std::uint32_t *words, std::uint32_t max_w
     for (std::uint32_t w = 0; w < max_words; ++w)
         words[w] = 0;
     for (std::uint32_t i = 0; held_ != 0 && i < max_words * 32 && i + 1 < capacity; ++i)
-        if (slots_[(next_ + 1 + i) % capacity] != nullptr) {
+        if (find(next_ + 1 + i) != nullptr) {
             words[i / 32] |= 1u << (i % 32);
             used = i / 32 + 1;
         }

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Puts packets in order: what comes too early is kept until those before it have come.
+//
+// Life of a kept packet. keep() makes a copy, which is the window's, in the slot of its sequence
+// number. It ends when that number is taken, whether this copy of the packet was or one that came
+// again: advance() frees what is kept of next(). So a slot holds a packet of next() …
+// next() + capacity - 1 or none; it stores the number all the same, and nothing is found by its
+// slot alone. Before that, a kept packet goes only with the connection: the sender was told of it
+// and does not send it again by itself.
 #pragma once
 
 #include "serial.hpp"
@@ -32,25 +39,36 @@ public:
         return ahead < static_cast<std::int32_t>(capacity) ? place::early : place::beyond;
     }
     /// The packet numbered next() was taken.
-    void advance() { ++next_; }
-    /// Copies an early packet. False when it is here already or there is no memory for it.
+    void advance()
+    {
+        if (held_ != 0)
+            drop(next_);
+        ++next_;
+    }
+    /// Copies a packet of the window. False when it is here already or there is no memory for it.
     bool keep(std::uint32_t psn, const std::uint8_t *bytes, std::size_t size);
     bool holds_any() const { return held_ != 0; }
-    bool holds(std::uint32_t psn) const { return held_ != 0 && slots_[psn % capacity] != nullptr; }
 
     struct kept {
+        std::uint32_t psn;
         std::size_t size;
         std::uint8_t *bytes() { return reinterpret_cast<std::uint8_t *>(this + 1); }
     };
-    /// The kept packet numbered next(), or null. It stays kept until drop_next().
-    kept *peek_next() { return held_ == 0 ? nullptr : slots_[next_ % capacity]; }
-    void drop_next();
+    /// The kept packet numbered next(), or null. It stays kept until advance().
+    kept *peek_next() { return find(next_); }
 
     /// Selective acknowledgement: bit i of word w stands for the packet next() + 1 + 32 * w + i.
     /// Returns the number of words that are not all zero.
     std::uint32_t describe(std::uint32_t *words, std::uint32_t max_words) const;
 
 private:
+    kept *find(std::uint32_t psn) const
+    {
+        kept *item = held_ == 0 ? nullptr : slots_[psn % capacity];
+        return item != nullptr && item->psn == psn ? item : nullptr;
+    }
+    void drop(std::uint32_t psn);
+
     std::uint32_t next_ = 0;
     std::uint32_t held_ = 0;
     std::size_t bytes_ = 0;

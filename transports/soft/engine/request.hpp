@@ -55,8 +55,22 @@ enum class work_status : std::uint8_t {
 
 struct memory_region;
 
-/// A posted operation. The memory is the caller's and stays in place until the completion was
-/// taken; of a silent one, until a later one's was.
+/// A posted operation.
+///
+/// The memory is the consumer's. He leaves it alone from the post until he takes the completion; of
+/// a silent one, until he takes that of a later one. Meanwhile it is the queue pair's, and has up
+/// to three references: in the ring in which it was posted; in the send window, one for each packet
+/// of it that is not acknowledged; and, once its message has begun to come, in
+/// queue_pair::receiving_.
+///
+/// The completion gives it back, and may be taken, and the memory freed, before the call that
+/// stores it returns. So it is stored when no reference is left but the one that is used for that:
+/// - a send or write, when the last of its packets is acknowledged;
+/// - a read or atomic, when its answer is taken, which is not taken before the packet of the
+///   question is acknowledged;
+/// - a bind, which has no packets, when it is done;
+/// - a receive, when its message is complete;
+/// - whatever is flushed, when the send window has been emptied.
 struct request {
     void *context;
     local_segment local[max_segments];

@@ -25,22 +25,34 @@ public:
             srtt_us_ = std::max((7 * srtt_us_ + rtt_us) / 8, 1u);
         }
         least_us_ = std::min(least_us_, rtt_us);
-        backoff_ = 0;
     }
-    void back_off() { backoff_ = std::min(backoff_ + 1, 16u); }
+    /// The timeout has passed, for one packet: only what happens to that ends the back-off.
+    void back_off() { backoff_ = std::min(backoff_ + 1, most_backoff); }
     void progress() { backoff_ = 0; }
 
-    std::uint32_t rto_us() const
+    std::uint32_t rto_us() const { return backed_off(backoff_); }
+    /// What it takes until a packet has timed out so often and once more.
+    std::uint64_t patience_us(std::uint32_t retries) const
     {
-        const std::uint32_t base =
-            srtt_us_ == 0 ? first_rto_us : srtt_us_ + std::max(granularity_us, 4 * rttvar_us_);
-        const std::uint64_t backed = std::uint64_t{std::max(base, min_rto_us)} << backoff_;
-        return static_cast<std::uint32_t>(std::min<std::uint64_t>(backed, max_rto_us));
+        std::uint64_t sum = 0;
+        for (std::uint32_t i = 0; i <= retries; ++i)
+            sum += backed_off(std::min(i, most_backoff));
+        return sum;
     }
     std::uint32_t srtt_us() const { return srtt_us_; }
     std::uint32_t least_us() const { return least_us_; }
 
 private:
+    static constexpr std::uint32_t most_backoff = 16;
+
+    std::uint32_t backed_off(std::uint32_t times) const
+    {
+        const std::uint32_t base =
+            srtt_us_ == 0 ? first_rto_us : srtt_us_ + std::max(granularity_us, 4 * rttvar_us_);
+        const std::uint64_t backed = std::uint64_t{std::max(base, min_rto_us)} << times;
+        return static_cast<std::uint32_t>(std::min<std::uint64_t>(backed, max_rto_us));
+    }
+
     std::uint32_t srtt_us_ = 0; ///< 0: no sample yet
     std::uint32_t rttvar_us_ = 0;
     std::uint32_t least_us_ = UINT32_MAX;

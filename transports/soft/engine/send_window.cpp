@@ -106,17 +106,18 @@ std::uint32_t send_window::take_lost(std::int64_t now)
 void send_window::mark_lost(std::uint32_t psn)
 {
     sent_packet &packet = at(psn);
-    if (packet.lost || packet.sacked)
+    if (packet.lost)
         return;
     packet.lost = true;
     ++lost_;
 }
 
-void send_window::timed_out()
+void send_window::repeat_oldest()
 {
-    for (std::uint32_t psn = oldest_; before(psn, next_); ++psn)
-        if (!at(psn).sacked)
-            return mark_lost(psn);
+    sent_packet &packet = at(oldest_);
+    packet.sacked = false;
+    packet.again = true; // how long the peer had no use for it is no round trip
+    mark_lost(oldest_);
 }
 
 } // namespace soft_hca

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The packets that were sent and not yet acknowledged: which to send again, and when.
 //
-// A packet is not kept as bytes but as what it is made of: `source` and a part of it.
+// A packet is not kept as bytes but as what it is made of: `source` and a part of it. That is a
+// reference, which begins with push() and ends with pop(), when the packet is acknowledged, or with
+// start(), when nothing is sent any more. Neither a selective acknowledgement nor an answer ends
+// it. A request is completed, and a response's place used again, after the last reference.
 #pragma once
 
 #include "rtt.hpp"
@@ -14,16 +17,15 @@ namespace soft_hca {
 
 struct sent_packet {
     enum class origin : std::uint8_t { none, request, response };
-    void *source = nullptr;
+    void *source = nullptr; ///< a request or a response of the queue pair
     std::int64_t sent_ns = 0;
     std::uint32_t offset = 0;
     std::uint32_t length = 0;
     origin from = origin::none;
     bool last = false; ///< of its source
-    bool lent = false; ///< not copied when it was sent first
     bool sacked = false;
     bool lost = false;
-    bool again = false; ///< was sent more than once
+    bool again = false; ///< was sent more than once, or is to be
 };
 
 class send_window {
@@ -73,8 +75,9 @@ public:
     std::uint32_t lost() const { return lost_; }
     /// The first lost one; there is one. It counts as sent again.
     std::uint32_t take_lost(std::int64_t now);
-    /// No acknowledgement came: the oldest is sent again.
-    void timed_out();
+    /// The oldest is sent again: no acknowledgement came, or the peer was not ready for it. It is
+    /// what the peer takes next, and what was said of it selectively counts no more.
+    void repeat_oldest();
     /// Not sent after all.
     void mark_lost(std::uint32_t psn);
     std::int64_t oldest_sent_ns() const { return packets_[oldest_ & mask_].sent_ns; }

@@ -13,15 +13,26 @@ namespace soft_hca {
 
 namespace {
 
-constexpr std::int64_t tick_ns = 1'000'000;  ///< while consumers come and go
-constexpr std::int64_t grace_ns = 1'000'000; ///< a consumer that polls comes within it
-constexpr std::int64_t first_distrust_ns = 10'000'000;
-constexpr std::int64_t longest_distrust_ns = 100'000'000;
+constexpr std::int64_t tick_ns = attendance::longest_pause_ns; ///< while consumers come and go
+constexpr std::int64_t grace_ns = 200'000;         ///< a consumer that polls comes within it
 constexpr std::int64_t gather_acks_ns = 10'000;    ///< packets that come within it share one
+constexpr std::int64_t long_pause_ns = 100'000;    ///< between packets: they do not share one
 constexpr std::int64_t slow_tick_ns = 250'000'000; ///< of what is not urgent
 constexpr std::int64_t reset_every_ns = 100'000;   ///< answers to strangers are few
+constexpr std::int64_t first_timer_ns = std::int64_t{rtt_estimator::min_rto_us} * 1000;
 constexpr std::uint32_t groups_at_once = 8;
+constexpr std::int64_t token_spin_ns = 2000; ///< more than a poll takes that finds little
+constexpr int most_contended = 8;            ///< wake-ups, before the thread blocks for the token
 constexpr std::uint32_t longest_wait_polls = 16; ///< of posts, for company
+
+// What the thread sleeps on, and what a wake-up may be for.
+enum wake_source : std::uint32_t { kick_source, listener_source, socket_source, sources };
+constexpr std::uint64_t everything = UINT64_MAX;
+
+constexpr bool has(std::uint64_t ready, wake_source which)
+{
+    return (ready >> which & 1) != 0;
+}
 
 packet_io *open_network(const settings &how, int &error)
 {
@@ -120,7 +131,7 @@ int shard::open(device &of, const settings &how, std::uint32_t index)
 {
     of_ = &of;
     index_ = index;
-    spin_ns_ = std::int64_t{how.spin_us} * 1000;
+    spin_ = spin_policy(std::int64_t{how.spin_us} * 1000);
     int error = 0;
     io_ = open_io(how, index, error);
     if (io_ == nullptr)
@@ -230,14 +241,24 @@ bool shard::progress(bool sleeps_next) OSD_UNCHECKED
         return false;
     const std::int64_t now = osd::now_ns();
     const bool moved = receive_some(now);
-    if (moved)
-        moved_ns_ = now;
-    else if (sleeps_next || now - moved_ns_ > gather_acks_ns)
+    if (moved ? came_after_pause(now) : sleeps_next || now - moved_ns_ > gather_acks_ns)
         flush_acks(now);
     if (sleeps_next || !company_comes())
         ring_deferred();
     token_.unlock();
     return moved;
+}
+
+/// To be called when packets came. True when an acknowledgement is owed and the packets before came
+/// long ago. The consumer may be busy for as long with these, and no poll would flush it meanwhile.
+bool shard::came_after_pause(std::int64_t now)
+{
+    moved_ns_ = now;
+    if (!any_owing_.load(std::memory_order_relaxed))
+        return false;
+    const bool paused = now - owing_ns_ > long_pause_ns;
+    owing_ns_ = now;
+    return paused;
 }
 
 /// Who posts between two polls mostly goes on doing so: what waits for company is kept for it, for
@@ -252,11 +273,18 @@ bool shard::company_comes()
     return true;
 }
 
-/// For those who have to have it: who polls in a loop would take it again and again before them.
+/// For all but polls, which would take it again and again otherwise. Spins before it blocks: a poll
+/// holds the token for less than a microsecond, and would have to wake a blocked thread when it
+/// releases it, perhaps on another processor.
 void shard::take_token() OSD_UNCHECKED
 {
     wanted_.fetch_add(1);
-    token_.lock();
+    const std::int64_t began = osd::now_ns();
+    while (!token_.try_lock())
+        if (osd::now_ns() - began > token_spin_ns) {
+            token_.lock();
+            break;
+        }
     wanted_.fetch_sub(1);
 }
 
@@ -447,12 +475,13 @@ void shard::kick()
 
 void shard::end_wait()
 {
+    waited_.store(true);
     if (waiters_.fetch_sub(1) == 1 && leaves_socket_.load())
         kick();
 }
 
 /// True when something came.
-bool shard::work_once(bool consumers_active) OSD_UNCHECKED
+bool shard::work_once(bool consumers_active, std::uint64_t ready) OSD_UNCHECKED
 {
     take_token();
     const std::int64_t now = osd::now_ns();
@@ -462,56 +491,69 @@ bool shard::work_once(bool consumers_active) OSD_UNCHECKED
         ring_deferred();
         flush_acks(now);
     }
-    if (!moved)
+    if (!moved && (consumers_active || has(ready, socket_source)))
         take_bounces(now);
     run_timers(now);
     token_.unlock();
     return moved;
 }
 
-/// True when consumers poll, but not so often that packets could be left to them. Then the thread
-/// watches the socket itself for a while: longer each time it was so.
+/// True when packets are waiting, and no consumer polls.
 bool shard::neglected()
 {
-    const std::int64_t now = osd::now_ns();
-    if (now < distrust_until_ns_)
-        return true;
     const waitable socket = io_->descriptor();
     const std::uint32_t activity = activity_.load();
     if (wait_for(&socket, 1, osd::deadline::passed()) != osd::wait_result::woken)
         return false;
     (void)wait_for(nullptr, 0, osd::deadline::after_ns(grace_ns));
-    if (activity_.load() != activity)
-        return false;
-    const bool lately = now - distrust_until_ns_ < 10 * distrust_ns_;
-    distrust_ns_ = lately ? std::min(2 * distrust_ns_, longest_distrust_ns) : first_distrust_ns;
-    distrust_until_ns_ = now + distrust_ns_;
-    return true;
+    return activity_.load() == activity;
 }
 
 void shard::run()
 {
+    std::uint64_t ready = everything;
     std::uint32_t seen = activity_.load();
-    std::int64_t spin_until = 0;
+    bool polled = false;
+    bool found = false;
     while (!stopping_.load()) {
-        const std::uint32_t activity = activity_.load();
-        const bool polled = activity != seen && !neglected();
         const bool active = polled || waiters_.load() != 0;
-        seen = activity_.load();
-        const bool moved = work_once(active);
+        attended_.store(active, std::memory_order_relaxed);
+        const bool moved = work_once(active, ready);
         const bool told = deliver();
-        if (index_ == 0)
+        if (index_ == 0 && has(ready, listener_source))
             of_->listening.serve();
-        const std::int64_t now = osd::now_ns();
-        if (moved)
-            spin_until = now + spin_ns_;
-        if (!moved && !told && (active || now >= spin_until))
-            sleep(active, polled);
+        found = found || moved;
+        if (active)
+            spin_.stop();
+        if (told || (!active && spin_.looks_on(moved, osd::now_ns()))) {
+            ready = everything;
+            continue;
+        }
+        ready = sleep(active, polled, found || ready != everything);
+        const std::uint32_t activity = activity_.load();
+        const bool met = waited_.exchange(false) || contended_;
+        polled = attendance_.note(activity - seen, met, found, osd::now_ns());
+        seen = activity;
+        if (polled && neglected()) {
+            attendance_.neglected();
+            polled = false;
+        }
+        found = false;
     }
 }
 
-/// While consumers poll or wait, their threads watch the socket.
-void shard::sleep(bool active, bool polled) OSD_UNCHECKED
+/// A consumer is polling right now. Blocking for the token would keep its next poll from it.
+bool shard::token_taken() OSD_UNCHECKED
+{
+    if (!token_.try_lock())
+        return true;
+    token_.unlock();
+    return false;
+}
+
+/// While consumers poll or wait, their threads watch the socket. Returns what the thread woke for,
+/// a bit for each source. `worked`: what follows may set timers, and need not kick for them.
+std::uint64_t shard::sleep(bool active, bool polled, bool worked) OSD_UNCHECKED
 {
     leaves_socket_.store(active && !polled);
     wakes_ns_.store(INT64_MAX); // from here on who sets a timer kicks
@@ -520,25 +562,34 @@ void shard::sleep(bool active, bool polled) OSD_UNCHECKED
     token_.unlock();
     if (polled)
         due = std::min(due, osd::now_ns() + tick_ns);
+    else if (worked)
+        due = std::min(due, osd::now_ns() + first_timer_ns);
     const bool nothing = !anything_noticed_.load() && !stopping_.load() &&
                          (!leaves_socket_.load() || waiters_.load() != 0);
-    auto result = osd::wait_result::timed_out;
+    std::uint64_t ready = 0;
     if (nothing) {
         if (!kicked_.load())
             wakes_ns_.store(due);
-        const waitable descriptors[] = {signal_.descriptor(),
-                                        index_ == 0 ? of_->listening.descriptor() : -1,
-                                        active ? -1 : io_->descriptor()};
-        result = wait_for(descriptors, 3, at_time(due));
+        waitable descriptors[sources];
+        descriptors[kick_source] = signal_.descriptor();
+        descriptors[listener_source] = index_ == 0 ? of_->listening.descriptor() : -1;
+        descriptors[socket_source] = active ? -1 : io_->descriptor();
+        int contended = 0;
+        do
+            if (wait_for(descriptors, sources, at_time(due), &ready) != osd::wait_result::woken)
+                ready = 0;
+        while (ready == 1 << socket_source && token_taken() && ++contended < most_contended);
+        contended_ = contended != 0;
     }
     leaves_socket_.store(false);
     wakes_ns_.store(INT64_MIN);
     // Whoever kicked may raise the signal only after its kick was seen here: then it wakes once
     // more.
-    if (kicked_.load() || result == osd::wait_result::woken) {
+    if (kicked_.load() || has(ready, kick_source)) {
         signal_.clear();
         kicked_.store(false);
     }
+    return ready != 0 ? ready : everything;
 }
 
 // -------------------------------------------------------------------------------------- upcalls

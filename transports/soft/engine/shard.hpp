@@ -2,8 +2,9 @@
 // A part of the device with a socket and a thread of its own; each queue pair belongs to one.
 //
 // Packets are taken by whoever holds the token: a consumer that polls or waits takes it if it is
-// free, and then nothing passes through the thread. When consumers stay away the thread takes over
-// within a millisecond. Timers and upcalls are the thread's alone.
+// free, and then nothing passes through the thread. When consumers do neither the thread watches
+// the socket; when they stop, it takes over within a millisecond. Timers and upcalls are the
+// thread's alone.
 #pragma once
 
 #include "completion_queue.hpp"
@@ -12,6 +13,7 @@
 #include "queue_pair.hpp"
 #include "settings.hpp"
 #include "shared_receives.hpp"
+#include "thread_policy.hpp"
 #include "upcalls.hpp"
 
 #include "osd_thread.hpp"
@@ -63,6 +65,8 @@ public:
     /// A timer was set: see that the thread wakes in time.
     void timer_set(const queue_pair &pair, std::int64_t due_ns);
     void owe_ack(queue_pair &pair);
+    /// Consumers poll or wait: a post that is deferred will be sent by one of them soon.
+    bool attended() const { return attended_.load(std::memory_order_relaxed); }
     void begin_wait() { waiters_.fetch_add(1); }
     void end_wait();
     void kick();
@@ -118,6 +122,7 @@ private:
 
     void run();
     bool neglected();
+    bool token_taken();
     void take_token() OSD_ACQUIRE(token_);
     bool receive_some(std::int64_t now) OSD_REQUIRES(token_);
     void take_group(const in_packets &group, std::int64_t now) OSD_REQUIRES(token_);
@@ -126,15 +131,16 @@ private:
     void switch_to(queue_pair *pair, std::int64_t now) OSD_REQUIRES(token_) OSD_UNCHECKED;
     void answer_stranger(const packet &p, const net_address &from, std::int64_t now)
         OSD_REQUIRES(token_);
+    bool came_after_pause(std::int64_t now) OSD_REQUIRES(token_);
     bool company_comes() OSD_REQUIRES(token_);
     void ring_deferred() OSD_REQUIRES(token_);
     void flush_acks(std::int64_t now) OSD_REQUIRES(token_);
     void take_bounces(std::int64_t now) OSD_REQUIRES(token_);
     void run_timers(std::int64_t now) OSD_REQUIRES(token_);
     void run_slow_timers(std::int64_t now) OSD_REQUIRES(token_);
-    bool work_once(bool consumers_active);
+    bool work_once(bool consumers_active, std::uint64_t ready);
     std::int64_t next_due() OSD_REQUIRES(token_);
-    void sleep(bool active, bool polled);
+    std::uint64_t sleep(bool active, bool polled, bool worked);
     bool deliver();
     void deliver(queue_pair &pair) OSD_REQUIRES(events_);
     void deliver(completion_queue &queue) OSD_REQUIRES(events_);
@@ -181,12 +187,12 @@ private:
     device *of_ = nullptr;
     packet_io *io_ = nullptr;
     std::uint32_t index_ = 0;
-    std::int64_t spin_ns_ = 0;
 
     osd::mutex token_;
     std::atomic<std::uint32_t> wanted_{0};                 ///< who waits for the token
     queue_pair *current_ OSD_GUARDED_BY(token_) = nullptr; ///< whose lock is held for a run
     std::int64_t moved_ns_ OSD_GUARDED_BY(token_) = 0;     ///< when packets came last
+    std::int64_t owing_ns_ OSD_GUARDED_BY(token_) = 0; ///< when packets came that are acknowledged
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(token_) = 0;
     std::uint32_t polls_waited_ OSD_GUARDED_BY(token_) = 0;
     std::int64_t slow_due_ns_ OSD_GUARDED_BY(token_) = 0;
@@ -214,11 +220,14 @@ private:
     // The thread.
     osd::thread thread_;
     wake_signal signal_;
+    spin_policy spin_;
+    attendance attendance_;
+    bool contended_ = false; ///< a consumer was polling when the thread woke
     std::atomic<bool> kicked_{false};
     std::atomic<bool> stopping_{false};
     std::atomic<std::uint32_t> activity_{0}; ///< changes while consumers make progress
-    std::int64_t distrust_until_ns_ = 0;     ///< the thread's: see neglected
-    std::int64_t distrust_ns_ = 0;
+    std::atomic<bool> attended_{false};
+    std::atomic<bool> waited_{false};       ///< a consumer slept on our socket lately
     std::atomic<std::uint32_t> waiters_{0}; ///< consumers that sleep on our socket
     /// The thread sleeps until then; INT64_MIN while it is awake.
     std::atomic<std::int64_t> wakes_ns_{INT64_MIN};

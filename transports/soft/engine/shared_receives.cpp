@@ -16,6 +16,7 @@ bool shared_receives::open(void *owner, protection_domain &domain, shard &home, 
     domain_ = &domain;
     home_ = &home;
     head_ = tail_ = limit_ = 0;
+    first_waiting_ = last_waiting_ = nullptr;
     depth_ = depth;
     const std::uint32_t size = std::bit_ceil(2 * depth); // what was taken may come back
     ring_.reset(new (std::nothrow) request *[size]);
@@ -31,17 +32,54 @@ bool shared_receives::post(request &receive)
     if (left() >= depth_)
         return false;
     ring_[tail_++ & mask_] = &receive;
+    if (first_waiting_ != nullptr) [[unlikely]]
+        serve_waiting();
     return true;
 }
 
-request *shared_receives::take()
+void shared_receives::wait(queue_pair &pair)
+{
+    if (pair.waits_for_receive)
+        return;
+    pair.waits_for_receive = true;
+    pair.next_waiting = nullptr;
+    (first_waiting_ == nullptr ? first_waiting_ : last_waiting_->next_waiting) = &pair;
+    last_waiting_ = &pair;
+}
+
+void shared_receives::serve_waiting()
+{
+    queue_pair &pair = *first_waiting_;
+    first_waiting_ = pair.next_waiting;
+    pair.waits_for_receive = false;
+    pair.receive_came(); // it cannot go meanwhile, for that takes our lock
+}
+
+void shared_receives::wait_no_more(queue_pair &pair)
+{
+    osd::lock_guard hold(lock_);
+    queue_pair *before = nullptr;
+    queue_pair *each = first_waiting_;
+    for (; each != nullptr && each != &pair; each = each->next_waiting)
+        before = each;
+    if (each == nullptr)
+        return;
+    (before == nullptr ? first_waiting_ : before->next_waiting) = pair.next_waiting;
+    if (last_waiting_ == &pair)
+        last_waiting_ = before;
+    pair.waits_for_receive = false;
+}
+
+request *shared_receives::take(queue_pair &by)
 {
     request *taken = nullptr;
     bool low = false;
     {
         osd::lock_guard hold(lock_);
-        if (left() == 0)
+        if (left() == 0) {
+            wait(by);
             return nullptr;
+        }
         taken = ring_[head_++ & mask_];
         low = left() < limit_;
         if (low)
@@ -56,6 +94,8 @@ void shared_receives::give_back(request &untouched)
 {
     osd::lock_guard hold(lock_);
     ring_[--head_ & mask_] = &untouched;
+    if (first_waiting_ != nullptr)
+        serve_waiting();
 }
 
 bool shared_receives::resize(std::uint32_t depth)

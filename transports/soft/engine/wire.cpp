@@ -53,7 +53,8 @@ private:
     std::uint8_t *at_;
 };
 
-/// Reads one field after the other. Past the end it gives zeros and is not ok any more.
+/// Reads one field after the other. Past the end it gives zeros and is not ok any more, nor is it
+/// after a field that did not have an expected value.
 class reader {
 public:
     reader(const std::uint8_t *at, std::size_t size) : at_(at), left_(size) {}
@@ -61,6 +62,7 @@ public:
     std::uint16_t u16() { return swapped(get<std::uint16_t>()); }
     std::uint32_t u32() { return swapped(get<std::uint32_t>()); }
     std::uint64_t u64() { return swapped(get<std::uint64_t>()); }
+    void expect(bool what) { ok_ = ok_ && what; }
     const std::uint8_t *rest() const { return at_; }
     std::size_t left() const { return left_; }
     bool ok() const { return ok_; }
@@ -129,9 +131,11 @@ void read_read_request(reader &in, ddp_segment &s)
     s.source_offset = in.u64();
 }
 
-bool read_atomic_request(reader &in, ddp_segment &s)
+void read_atomic_request(reader &in, ddp_segment &s)
 {
     const std::uint32_t code = in.u32();
+    in.expect(code == static_cast<std::uint32_t>(atomic_code::fetch_add) ||
+              code == static_cast<std::uint32_t>(atomic_code::compare_swap));
     s.atomic = static_cast<atomic_code>(code);
     s.request_id = in.u32();
     s.source_stag = in.u32();
@@ -140,19 +144,17 @@ bool read_atomic_request(reader &in, ddp_segment &s)
     s.swap_or_add_mask = in.u64();
     s.compare = in.u64();
     s.compare_mask = in.u64();
-    return code == static_cast<std::uint32_t>(atomic_code::fetch_add) ||
-           code == static_cast<std::uint32_t>(atomic_code::compare_swap);
 }
 
 /// What RDMAP has between DDP header and payload. True when the opcode goes with a payload.
-bool read_rdmap(reader &in, ddp_segment &s, bool &valid)
+bool read_rdmap(reader &in, ddp_segment &s)
 {
     switch (s.opcode) {
     case rdmap::read_request:
         read_read_request(in, s);
         return false;
     case rdmap::atomic_request:
-        valid = read_atomic_request(in, s);
+        read_atomic_request(in, s);
         return false;
     case rdmap::atomic_response:
         s.request_id = in.u32();
@@ -179,25 +181,24 @@ bool parse_segment(reader &in, ddp_segment &s)
     s.last = (ddp & ddp_last) != 0;
     if (((ddp & ddp_tagged) != 0) != s.tagged())
         return false;
-    bool valid = true;
     bool has_payload = true;
     if (s.tagged()) {
         s.stag = in.u32();
         s.offset = in.u64();
     } else {
         s.invalidate = in.u32();
-        const std::uint32_t queue = in.u32();
+        in.expect(s.invalidate == 0 || invalidates(s.opcode));
+        in.expect(in.u32() == queue_of(s.opcode));
         s.msn = in.u32();
         s.message_offset = in.u32();
-        valid = queue == queue_of(s.opcode) && (s.invalidate == 0 || invalidates(s.opcode));
-        has_payload = read_rdmap(in, s, valid);
+        has_payload = read_rdmap(in, s);
     }
     if (!has_payload && (!s.last || s.message_offset != 0 || in.left() != 0))
         return false;
     s.payload = in.rest();
     s.payload_size = static_cast<std::uint32_t>(in.left());
     // A segment in the middle of a message that moves nothing forward would go on for ever.
-    return valid && in.ok() && (s.last || s.payload_size != 0);
+    return in.ok() && (s.last || s.payload_size != 0);
 }
 
 // ------------------------------------------------------------------------------- other packets

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A peer whose packets come in every order, and one that does not keep the rules.
+#include "raw_peer.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace rig;
+
+namespace {
+
+/// An end with a shared receive queue, and what is connected to it.
+struct shared_fixture {
+    shared_fixture() : there(inside(network))
+    {
+        REQUIRE(there.hca.make_shared(shared, &owner, there.domain, 512));
+        b = std::make_unique<end>(there, end_options{.shared = &shared, .receiver = &receiver});
+        peer = std::make_unique<raw_peer>(network, *b);
+    }
+    ~shared_fixture()
+    {
+        there.hca.free_pair(b->pair);
+        b->alive = false;
+        there.hca.free_shared(shared);
+    }
+    void post(unsigned count = 1)
+    {
+        for (; count != 0; --count) {
+            request &r = b->fresh(work::receive);
+            r.segments = 1;
+            r.local[0] = b->buffer.local(0, 100);
+            r.length = 100;
+            REQUIRE(shared.post(r));
+        }
+    }
+    unsigned received()
+    {
+        unsigned count = 0;
+        for (completion_record done; b->receive_queue.pop(done); ++count)
+            CHECK(done.status == work_status::success);
+        return count;
+    }
+    inproc_network network;
+    host there;
+    inbox owner;
+    shared_receives shared;
+    int receiver = 0;
+    std::unique_ptr<end> b;
+    std::unique_ptr<raw_peer> peer;
+};
+
+settings with_retries(inproc_network &network, std::uint32_t retries)
+{
+    settings how = inside(network);
+    how.retries = retries;
+    how.keepalive_ms = 50;
+    return how;
+}
+
+/// An end and a peer that answers its questions.
+struct asked_fixture {
+    explicit asked_fixture(std::uint32_t retries = settings{}.retries)
+        : there(with_retries(network, retries)), b(there), peer(network, b)
+    {}
+    /// Posts a read or an atomic operation; the packet in which it arrives.
+    packet ask(bool reading)
+    {
+        const remote_segment elsewhere{0x1000, 8, 77};
+        REQUIRE((reading ? b.read(0, 8, elsewhere) : b.fetch_add(0, elsewhere, 1)));
+        const std::optional<packet> question = peer.next(packet_kind::data);
+        REQUIRE(question.has_value());
+        return *question;
+    }
+    void answer(const packet &question, std::uint32_t psn, std::uint32_t ack)
+    {
+        const ddp_segment &asked = question.segment;
+        ddp_segment s;
+        s.last = true;
+        const bool reading = asked.opcode == rdmap::read_request;
+        s.opcode = reading ? rdmap::read_response : rdmap::atomic_response;
+        s.stag = asked.sink_stag;
+        s.request_id = asked.request_id;
+        s.msn = 1;
+        peer.send(psn, ack, s, reading ? 8 : 0);
+    }
+    inproc_network network;
+    host there;
+    end b;
+    raw_peer peer;
+};
+
+/// The same, of an end that gives up soon.
+struct impatient_fixture : asked_fixture {
+    impatient_fixture() : asked_fixture(7) {} // some 1.1 s
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("peer");
+
+TEST_CASE_FIXTURE(shared_fixture, "what waits for a shared receive is taken when one is posted")
+{
+    const std::uint32_t first = peer->first_psn;
+    for (std::uint32_t i = 0; i < 6; ++i)
+        peer->send_message(first + i, i + 1);
+    CHECK(received() == 0);
+    unsigned taken = 0;
+    const auto takes = [&](unsigned count) {
+        return becomes_true([&] { return (taken += received()) == count; });
+    };
+    post(); // and from here on the peer sends nothing any more
+    CHECK(takes(1));
+    post(2);
+    CHECK(takes(3));
+    post(5);
+    CHECK(takes(6));
+    const auto ack = [&] { return peer->next(packet_kind::ack, std::chrono::milliseconds(500)); };
+    std::uint32_t last = 0;
+    for (auto told = ack(); told.has_value() && last != first + 6; told = ack())
+        last = told->base.ack;
+    CHECK(last == first + 6);
+    peer->send_message(first + 6, 7);
+    CHECK(takes(7));
+}
+
+TEST_CASE_FIXTURE(asked_fixture, "a peer that is not ready gets again what it said had arrived")
+{
+    for (std::size_t i = 0; i < 3; ++i)
+        REQUIRE(b.send(0, 8));
+    const std::uint32_t first = peer.expected;
+    for (std::uint32_t i = 0; i < 3; ++i)
+        CHECK(peer.next(packet_kind::data)->base.psn == first + i);
+    peer.acknowledge(first, 0b11); // the second and the third
+    peer.acknowledge(first + 1, 0b1, flag_receiver_not_ready);
+    const auto comes = [&](std::uint32_t psn) {
+        std::optional<packet> next = peer.next(packet_kind::data);
+        while (next.has_value() && next->base.psn != psn)
+            next = peer.next(packet_kind::data);
+        return next.has_value();
+    };
+    CHECK(comes(first + 1));
+    peer.acknowledge(first + 2); // the flag was lost this time
+    CHECK(comes(first + 2));
+    peer.acknowledge(first + 3);
+    for (int i = 0; i < 3; ++i)
+        CHECK(b.sent()->status == work_status::success);
+}
+
+TEST_CASE_FIXTURE(asked_fixture, "an answer that acknowledges its question completes it")
+{
+    for (const bool reading : {true, false}) {
+        CAPTURE(reading);
+        const packet question = ask(reading);
+        answer(question, peer.first_psn + (reading ? 0 : 1), question.base.psn + 1);
+        const auto done = b.sent();
+        REQUIRE(done.has_value());
+        CHECK(done->status == work_status::success);
+    }
+    CHECK(!peer.next(packet_kind::data, std::chrono::milliseconds(100)).has_value());
+}
+
+TEST_CASE_FIXTURE(asked_fixture, "an answer to a question that was not acknowledged is refused")
+{
+    bool reading = false;
+    SUBCASE("read")
+    {
+        reading = true;
+    }
+    SUBCASE("atomic") {}
+    const packet question = ask(reading);
+    answer(question, peer.first_psn, question.base.psn);
+    // As a success it would be the consumer's again, and still a part of what is sent again.
+    const auto done = b.sent();
+    REQUIRE(done.has_value());
+    CHECK(done->status != work_status::success);
+    CHECK(is(b.next(), connection_event::broken));
+    const auto why = peer.next(packet_kind::close);
+    REQUIRE(why.has_value());
+    CHECK(why->closing.code == close_code::terminate);
+    b.requests.clear(); // a sanitizer sees who looks at it
+    CHECK(!peer.next(packet_kind::data, std::chrono::milliseconds(100)).has_value());
+}
+
+TEST_CASE_FIXTURE(shared_fixture, "a kept message that comes again in order is taken once")
+{
+    const std::uint32_t first = peer->first_psn;
+    peer->send_message(first, 1);
+    peer->send_message(first + 1, 2); // early, and kept
+    post();
+    peer->send_message(first, 1);
+    post();
+    peer->send_message(first + 1, 2); // its selective acknowledgement was lost
+    CHECK(received() == 2);
+    post(300);
+    unsigned count = 2;
+    for (; count < 300; ++count) {
+        peer->send_message(first + count, count + 1);
+        if (const auto event = b->next(std::chrono::milliseconds(0))) {
+            CAPTURE(count);
+            CHECK(!event.has_value());
+            break;
+        }
+    }
+    CHECK(count == 300);
+    CHECK(received() == 298);
+}
+
+TEST_CASE_FIXTURE(impatient_fixture, "a question that is acknowledged and never answered breaks "
+                                     "the connection")
+{
+    bool reading = false;
+    SUBCASE("read")
+    {
+        reading = true;
+    }
+    SUBCASE("atomic"){}(void)ask(reading);
+    // The peer is there, and takes all that comes.
+    const auto begin = std::chrono::steady_clock::now();
+    std::optional<told> event;
+    while (!event && std::chrono::steady_clock::now() - begin < std::chrono::seconds(5)) {
+        peer.acknowledge_all();
+        event = b.next(std::chrono::milliseconds(20));
+    }
+    CHECK(is(event, connection_event::broken));
+    const auto done = b.sent(std::chrono::milliseconds(100));
+    REQUIRE(done.has_value());
+    CHECK(done->status == work_status::transport);
+}
+
+TEST_CASE_FIXTURE(impatient_fixture, "an answer that comes in slow pieces is waited for")
+{
+    constexpr std::uint32_t pieces = 12;
+    REQUIRE(b.read(0, 8 * pieces, {0x1000, 8 * pieces, 77}));
+    const auto question = peer.next(packet_kind::data);
+    REQUIRE(question.has_value());
+    for (std::uint32_t i = 0; i < pieces; ++i) {
+        ddp_segment s;
+        s.opcode = rdmap::read_response;
+        s.last = i + 1 == pieces;
+        s.stag = question->segment.sink_stag;
+        s.offset = 8 * i;
+        peer.acknowledge_all();
+        peer.send(peer.first_psn + i, peer.taken, s, 8);
+        std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    }
+    const auto done = b.sent();
+    REQUIRE(done.has_value());
+    CHECK(done->status == work_status::success);
+}
+
+TEST_SUITE_END();

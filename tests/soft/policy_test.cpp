@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What a shard's thread decides by, without threads and clocks.
+#include "thread_policy.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace soft_hca;
+
+namespace {
+
+constexpr std::int64_t patience_ns = 20;
+
+/// A packet comes, and then none as long as it looks on. True when it looked on.
+bool looks_after_one(spin_policy &spin, std::int64_t &now)
+{
+    if (!spin.looks_on(true, ++now))
+        return false;
+    now += patience_ns;
+    CHECK(!spin.looks_on(false, now));
+    return true;
+}
+
+bool attends_after(attendance &consumers, int times, std::uint32_t polls, bool found,
+                   std::int64_t now)
+{
+    bool attended = false;
+    for (int i = 0; i < times; ++i)
+        attended = consumers.note(polls, false, found, now);
+    return attended;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("policy");
+
+TEST_CASE("a thread looks on for as long as it was told to, and longer when packets come")
+{
+    spin_policy spin(patience_ns);
+    CHECK(!spin.looks_on(false, 100));
+    CHECK(spin.looks_on(true, 100));
+    CHECK(spin.looks_on(false, 119));
+    CHECK(spin.looks_on(true, 119));
+    CHECK(spin.looks_on(false, 138));
+    CHECK(!spin.looks_on(false, 139));
+    CHECK(!spin.looks_on(false, 140));
+}
+
+TEST_CASE("a thread that is told not to look never does")
+{
+    spin_policy spin(0);
+    CHECK(!spin.looks_on(true, 100));
+    CHECK(!spin.looks_on(true, 100));
+}
+
+TEST_CASE("looking in vain is left out ever more often")
+{
+    spin_policy spin(patience_ns);
+    std::int64_t now = 0;
+    for (int left_out : {1, 3, 7, 15, 31, 63, 127, 255, 255}) {
+        CHECK(looks_after_one(spin, now));
+        for (int i = 0; i < left_out; ++i)
+            CHECK(!looks_after_one(spin, now));
+    }
+    CHECK(looks_after_one(spin, now));
+}
+
+TEST_CASE("looking that finds a few packets only was in vain, too")
+{
+    spin_policy spin(patience_ns);
+    CHECK(spin.looks_on(true, 100));
+    CHECK(spin.looks_on(true, 101));
+    CHECK(!spin.looks_on(false, 200));
+    CHECK(!spin.looks_on(true, 201));
+}
+
+TEST_CASE("looking that finds many pays")
+{
+    spin_policy spin(patience_ns);
+    std::int64_t now = 0;
+    for (int round = 0; round < 10; ++round) {
+        for (int i = 0; i < 20; ++i)
+            CHECK(spin.looks_on(true, ++now));
+        now += patience_ns;
+        CHECK(!spin.looks_on(false, now));
+    }
+}
+
+TEST_CASE("who polls all the time is believed after a while")
+{
+    attendance consumers;
+    CHECK(!attends_after(consumers, 3, 10, true, 0));
+    CHECK(attends_after(consumers, 1, 10, true, 0));
+    SUBCASE("and until no poll comes for long")
+    {
+        CHECK(consumers.note(0, false, false, attendance::longest_pause_ns - 1));
+        CHECK(!consumers.note(0, false, false, attendance::longest_pause_ns));
+    }
+    SUBCASE("and until the thread finds packets and no poll")
+    {
+        CHECK(!consumers.note(0, false, true, 1));
+    }
+}
+
+TEST_CASE("who polls and leaves nothing to the thread is believed, too")
+{
+    attendance consumers;
+    CHECK(attends_after(consumers, 4, 1, false, 0));
+}
+
+TEST_CASE("who sleeps on the socket is believed at once")
+{
+    attendance consumers;
+    CHECK(consumers.note(0, true, false, 0));
+}
+
+TEST_CASE("who polls at the very moment is believed soon, also after it left packets waiting")
+{
+    attendance consumers;
+    CHECK(consumers.note(0, true, true, 0));
+    consumers.neglected();
+    CHECK(!consumers.note(0, true, true, 0));
+    CHECK(consumers.note(0, true, true, 0));
+}
+
+TEST_CASE("who polls once for each packet that the thread finds is not believed")
+{
+    attendance consumers;
+    CHECK(!attends_after(consumers, 1000, 1, true, 0));
+}
+
+TEST_CASE("a burst of polls now and then is not believed")
+{
+    attendance consumers;
+    for (int i = 0; i < 100; ++i) {
+        CHECK(!consumers.note(30, false, true, i));
+        CHECK(!consumers.note(0, false, true, i));
+    }
+}
+
+TEST_CASE("who left packets waiting has to show more the next time, until it does not")
+{
+    attendance consumers;
+    CHECK(attends_after(consumers, 4, 10, false, 0));
+    consumers.neglected();
+    CHECK(!attends_after(consumers, 7, 10, false, 0));
+    CHECK(attends_after(consumers, 1, 10, false, 0));
+    consumers.neglected();
+    CHECK(!attends_after(consumers, 15, 10, false, 0));
+    CHECK(attends_after(consumers, 3, 10, false, 0)); // two good ones
+    CHECK(!consumers.note(0, false, true, 0));
+    CHECK(attends_after(consumers, 4, 10, false, 0));
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Two decisions of a shard's thread: whether to spin for packets or to sleep, and whether consumers
+// poll so often that the socket can be left to them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace soft_hca {
+
+/// Spinning for more packets saves a wake-up where a processor is free for it. Where none is, it
+/// displaces the thread that would answer, or that spins on the memory which was just written. The
+/// number of packets tells: a spin that gets few of them failed, and the next 1, 3, 7 and so on up
+/// to 255 are left out.
+class spin_policy {
+public:
+    explicit spin_policy(std::int64_t patience_ns = 0) : patience_ns_(patience_ns) {}
+
+    /// After each look: true, look again; false, sleep.
+    bool looks_on(bool found, std::int64_t now)
+    {
+        if (found)
+            return until_ != 0 ? extend(now) : begin(now);
+        if (until_ > now)
+            return true;
+        if (until_ != 0)
+            end();
+        return false;
+    }
+    /// Others look from now on.
+    void stop() { until_ = 0; }
+
+private:
+    bool begin(std::int64_t now)
+    {
+        if (patience_ns_ == 0)
+            return false;
+        if (skip_ != 0) {
+            --skip_;
+            return false;
+        }
+        came_ = 0;
+        until_ = now + patience_ns_;
+        return true;
+    }
+    bool extend(std::int64_t now)
+    {
+        if (++came_ >= worthwhile)
+            failed_ = 0;
+        until_ = now + patience_ns_;
+        return true;
+    }
+    void end()
+    {
+        until_ = 0;
+        if (came_ >= worthwhile)
+            return;
+        failed_ = std::min(failed_ + 1, most_failed);
+        skip_ = (1U << failed_) - 1;
+    }
+
+    /// Fewer may be acknowledgements, which come whether or not the consumers run.
+    static constexpr std::uint32_t worthwhile = 8;
+    static constexpr std::uint32_t most_failed = 8;
+    std::int64_t patience_ns_;
+    std::int64_t until_ = 0; ///< 0: does not look
+    std::uint32_t came_ = 0; ///< since it began to look
+    std::uint32_t failed_ = 0;
+    std::uint32_t skip_ = 0;
+};
+
+/// Consumers attend to a socket when they poll all the time, or sleep on it; not when they collect
+/// completions now and then, and spin on memory otherwise. The evidence that is needed doubles each
+/// time that they left packets waiting, and halves while they do not.
+class attendance {
+public:
+    /// What happened since the last time: the number of polls; whether a consumer slept on the
+    /// socket or was polling when the thread woke; whether the thread found packets. True when
+    /// consumers attend.
+    bool note(std::uint32_t polls, bool met, bool found, std::int64_t now)
+    {
+        if (polls != 0)
+            polled_ns_ = now;
+        if (shown_ >= needed_ && polls != 0)
+            needed_ = std::max(needed_ / 2, least);
+        if (met)
+            shown_ = std::min(shown_ + least, most);
+        else if (polls >= dense || (polls != 0 && !found))
+            shown_ = std::min(shown_ + 1, most);
+        else if (found || now - polled_ns_ >= longest_pause_ns)
+            shown_ = 0;
+        return shown_ >= needed_;
+    }
+    /// They left packets waiting.
+    void neglected()
+    {
+        shown_ = 0;
+        needed_ = std::min(2 * needed_, most);
+    }
+
+    static constexpr std::int64_t longest_pause_ns = 1'000'000;
+
+private:
+    static constexpr std::uint32_t dense = 4;
+    static constexpr std::uint32_t least = 4;
+    static constexpr std::uint32_t most = 256;
+    std::int64_t polled_ns_ = 0;
+    std::uint32_t shown_ = 0; ///< evidence; times in a row
+    std::uint32_t needed_ = least;
+};
+
+} // namespace soft_hca
