@@ -14,7 +14,8 @@ import sys
 ROUNDS = {
     "rxe0": ("device", "clients=@vm,dtestx", "switches", "instructions", "conformance",
              "stress=120", "ofed", "removal"),
-    "siw0": ("device", "clients=@vm", "switches", "instructions", "conformance", "ofed", "removal"),
+    "siw0": ("device", "clients=@vm", "switches", "instructions", "conformance", "stress=120", "ofed",
+             "removal"),
 }
 QUICK = {
     "rxe0": ("clients=dtest-b65536,@srq,dtestx", "switches", "conformance=SRQ-*"),

@@ -136,6 +136,15 @@ rdma_conn_param parameters(qp &q, const read_depths &reads, const cm_message &me
 
 // ------------------------------------------------------------------------------- attempts
 
+/// Destroys a connection that was let go, as soon as that does not wait for the peer.
+void leave(hca &device, connection &c) OSD_REQUIRES(device.lock)
+{
+    if (c.unanswered)
+        c.leaving = true;
+    else
+        close_connection(device, c);
+}
+
 /// Starts from the beginning: looks for the peer's address. An errno, or 0.
 int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
@@ -225,14 +234,16 @@ void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
     const cm_message message =
         request_message(device, {q.trying->bytes, q.trying->size}, q.trying->qualifier);
     rdma_conn_param wanted = parameters(q, wanted_reads(q), message);
-    // siw waits for an answer here. Meanwhile the attempt may be abandoned.
+    // siw waits for TCP here. Meanwhile the attempt may be abandoned.
     c.connecting = true;
+    c.unanswered = device.iwarp;
     device.lock.unlock();
     const int error = rdma_connect(c.id, &wanted) == 0 ? 0 : errno;
     device.lock.lock();
     c.connecting = false;
+    c.unanswered &= error == 0;
     if (c.of == nullptr)
-        close_connection(device, c);
+        leave(device, c);
     else if (error != 0)
         step_failed(device, *c.of, "connecting", error);
 }
@@ -298,6 +309,8 @@ void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQU
         go_live(device, q, read_accept(device, event));
         return;
     }
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: the answer came too late: %s", device.name,
+             static_cast<void *>(&q), std::strerror(errno));
     (void)rdma_reject(c.id, nullptr, 0);
     conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
 }
@@ -324,6 +337,13 @@ void end_early(hca &device, qp &q) OSD_REQUIRES(device.lock)
     go_live(device, q, {});
 }
 
+/// Whether the connection that is being accepted stood before it ended. With InfiniBand only a peer
+/// that had our answer disconnects; its word that it has it may be lost, or come later.
+bool stood(const qp &q, const cm_event &event)
+{
+    return q.settling || (!q.device->iwarp && event.type == RDMA_CM_EVENT_DISCONNECTED);
+}
+
 /// The connection, or the way to it, came to its end.
 void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
 {
@@ -338,7 +358,7 @@ void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
             conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
         break;
     case phase::accepting:
-        if (q.settling)
+        if (stood(q, event))
             end_early(device, q);
         else
             conclude(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, {});
@@ -367,6 +387,7 @@ void late_event(hca &device, connection &c, const cm_event &event) OSD_REQUIRES(
 
 void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
 {
+    c.unanswered = false;
     if (c.of == nullptr) {
         late_event(device, c, event);
         return;
@@ -471,10 +492,11 @@ bool take_cm_event(hca &device)
     return true;
 }
 
-void close_connection(hca &, connection &c)
+void close_connection(hca &device, connection &c)
 {
     static_cast<all_link &>(c).unlink();
     rdma_destroy_id(c.id);
+    destroy_rest(device, c.rest);
     delete &c;
 }
 
@@ -487,13 +509,16 @@ void let_go(hca &device, qp &q)
     if (c == nullptr)
         return;
     c->of = nullptr;
+    if (c->unanswered)
+        q.heir = c;
     if (c->connecting)
-        return; // closed when the call is back
+        return; // closed when the call is back, or later
     const phase state = phase_of(q);
     const bool stood = state == phase::live || state == phase::closing;
-    c->leaving = stood && rdma_disconnect(c->id) == 0; // stays until the peer has confirmed it
-    if (!c->leaving)
-        close_connection(device, *c);
+    if (stood && rdma_disconnect(c->id) == 0)
+        c->leaving = true; // stays until the peer has confirmed it
+    else
+        leave(device, *c);
 }
 
 void break_connection(hca &device, qp &q)
@@ -584,8 +609,10 @@ bool answer(qp &q, connection &c, const private_data &data)
         return false;
     const cm_message message = accept_message(*q.device, data);
     rdma_conn_param agreed = parameters(q, reads, message);
-    if (rdma_accept(c.id, &agreed) == 0)
+    if (rdma_accept(c.id, &agreed) == 0) {
+        c.unanswered = q.device->iwarp;
         return true;
+    }
     dapl_log(DAPL_DBG_TYPE_CM, "%s: a request could not be accepted, its sender is gone: %s",
              q.device->name, std::strerror(errno));
     return false;

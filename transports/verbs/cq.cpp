@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_cancellation.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -24,6 +25,8 @@ constexpr DAT_COUNT spare_room = 16;
 void set_aside(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
 {
     wr &w = request_of(entry);
+    if (came_again(entry, w))
+        return;
     read_completion(entry, w, w.done);
     if (w.queue != nullptr)
         c.aside.push(w);
@@ -70,6 +73,35 @@ DAT_COUNT with_spare(const hca &device, DAT_COUNT depth)
     return std::min(device.limits.max_cqe - spare_room, depth) + spare_room;
 }
 
+/// A CQ that the device will not resize has room for its EVD to grow from the start.
+DAT_COUNT entries_of_new(const hca &device, DAT_COUNT depth)
+{
+    const DAT_COUNT wanted = with_spare(device, depth);
+    if (!port_features.cq_resize || !device.fixed_cqs)
+        return wanted;
+    const auto most = static_cast<std::uint32_t>(device.limits.max_cqe);
+    return std::max(wanted, static_cast<DAT_COUNT>(std::min(device.params.cq_room, most)));
+}
+
+bool cannot_resize(int error)
+{
+    return error == EOPNOTSUPP || error == ENOSYS;
+}
+
+int resize(cq &c, DAT_COUNT entries)
+{
+    return std::abs(ibv_resize_cq(c.fid, entries)); // some drivers have the sign of the kernel
+}
+
+status resize_refused(const cq &c, DAT_COUNT depth, int error)
+{
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ of %d entries was not resized to %d: %s", c.device->name,
+             c.fid->cqe, with_spare(*c.device, depth), std::strerror(error));
+    if (cannot_resize(error))
+        return not_supported;
+    return error == EINVAL ? status::error(DAT_INVALID_STATE) : control_error(error);
+}
+
 DAT_COUNT without_spare(const cq &c, DAT_COUNT wanted)
 {
     return std::max(wanted, c.fid->cqe - spare_room);
@@ -105,7 +137,9 @@ osd::wait_result sleep_on(int fd, int wake, osd::deadline until, bool &readable)
 {
     pollfd sources[2] = {{fd, POLLIN, 0}, {wake, POLLIN, 0}};
     const timespec left = until.remaining();
-    const int ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr);
+    int ready = 0;
+    osd::cancellation_point(
+        [&] { ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr); });
     readable = ready > 0 && sources[0].revents != 0;
     if (ready < 0)
         return errno == EINTR ? osd::wait_result::interrupted : osd::wait_result::woken;
@@ -154,6 +188,8 @@ bool poll_aside(cq &c, completion &done)
         if (c.left != 0) {
             const ibv_wc &entry = *take_entry(c);
             w = &request_of(entry);
+            if (came_again(entry, *w))
+                continue;
             read_completion(entry, *w, w->done);
         } else if (!c.aside.empty()) {
             w = c.aside.pop();
@@ -239,6 +275,16 @@ void notify_cq(cq &c)
                  std::strerror(errno));
 }
 
+namespace {
+
+void end_wait(cq &c)
+{
+    c.waiting.store(false);
+    c.woken.store(false); // the caller now looks at whatever it was called for
+}
+
+} // namespace
+
 osd::wait_result wait_for_cq(cq &c, osd::deadline until)
 {
     const auto found = [&c] { return c.woken.load(std::memory_order_relaxed) || holds_any(c); };
@@ -257,12 +303,12 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
     osd::wait_result result = osd::wait_result::woken;
     if (ibv_req_notify_cq(c.fid, 0) == 0 && !holds_any(c)) {
         bool readable = false;
-        result = sleep_on(c.channel->fd, c.wake, until, readable);
+        osd::undo_if_cancelled([&] { result = sleep_on(c.channel->fd, c.wake, until, readable); },
+                               [&c] { end_wait(c); });
         if (readable && take_cq_event(c))
             c.event_left = false;
     }
-    c.waiting.store(false);
-    c.woken.store(false); // the caller now looks at whatever it was called for
+    end_wait(c);
     return result;
 }
 
@@ -272,11 +318,16 @@ void wake_cq(cq &c)
         (void)eventfd_write(c.wake, 1);
 }
 
+bool resizes_cqs(cq &any)
+{
+    return !cannot_resize(resize(any, any.fid->cqe));
+}
+
 status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
 {
     c.device = &device;
     c.owner = owner;
-    const DAT_COUNT wanted = with_spare(device, depth);
+    const DAT_COUNT wanted = entries_of_new(device, depth);
     if (make_channel(device, c) && make_wake(c))
         c.fid = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
     if (c.fid == nullptr) {
@@ -296,13 +347,11 @@ void close_cq(cq &c)
 {
     if (c.fid != nullptr) {
         ibv_ack_cq_events(c.fid, c.unacked.exchange(0)); // destroying it waits for them
-        const int error = ibv_destroy_cq(c.fid);
-        if (error != 0)
-            dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ was not destroyed: %s", c.device->name,
-                     std::strerror(error));
-    }
-    if (c.channel != nullptr)
+        osd::lock_guard hold(c.device->lock);
+        destroy_cq(*c.device, c.fid); // and the channel
+    } else if (c.channel != nullptr) {
         (void)ibv_destroy_comp_channel(c.channel);
+    }
     if (c.wake >= 0)
         close(c.wake);
     c.fid = nullptr;
@@ -320,16 +369,15 @@ status transport::dapls_ib_cq_alloc(hca &device, cq &c, evd &owner, DAT_COUNT &d
 status transport::dapls_ib_cq_resize(cq &c, DAT_COUNT &depth)
 {
     const DAT_COUNT wanted = with_spare(*c.device, depth);
-    const int error = std::abs(ibv_resize_cq(c.fid, wanted)); // siw has the sign of the kernel
-    if (error == 0) {
-        depth = without_spare(c, depth);
-        return success;
-    }
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ was not resized to %d entries: %s", c.device->name,
-             wanted, std::strerror(error));
-    if (error == EOPNOTSUPP || error == ENOSYS)
-        return not_supported;
-    return error == EINVAL ? status::error(DAT_INVALID_STATE) : control_error(error);
+    int error = 0;
+    if (!c.device->fixed_cqs)
+        error = resize(c, wanted);
+    else if (wanted > c.fid->cqe)
+        error = ENOSPC;
+    if (error != 0)
+        return resize_refused(c, depth, error);
+    depth = without_spare(c, depth);
+    return success;
 }
 
 void transport::dapls_ib_cq_free(cq &c)

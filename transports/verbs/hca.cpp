@@ -110,17 +110,26 @@ status open_verbs(hca &device)
     if (!start_service(device))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     DAT_COUNT depth = device.siw ? siw_odd_offset / siw_cq_entry + 1 : 16;
-    return open_cq(device, device.spare, nullptr, depth);
+    const status opened = open_cq(device, device.spare, nullptr, depth);
+    device.fixed_cqs = opened.ok() && !resizes_cqs(device.spare);
+    return opened;
 }
 
 void close_connections(hca &device)
 {
     osd::lock_guard hold(device.lock);
     device.stopping = false;
-    while (connection *c = device.connections.front())
-        close_connection(device, *c);
     while (passive *p = device.passives.front())
         close_passive(device, *p);
+    // Requests come first: refused by that, they answer those of this process that wait for it.
+    for (connection *c = device.connections.front(); c != nullptr;) {
+        connection *next = device.connections.after(*c);
+        if (!c->unanswered)
+            close_connection(device, *c);
+        c = next;
+    }
+    while (connection *c = device.connections.front())
+        close_connection(device, *c);
 }
 
 void close_everything(hca &device)
@@ -223,6 +232,7 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
     device.owner = params.owner;
     device.process = osd::process_id();
     device.params = {};
+    device.fixed_cqs = false;
     device.address = {};
     device.tuned = read_tuning();
     status opened = read_params(params.params, device.params);

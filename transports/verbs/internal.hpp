@@ -42,6 +42,8 @@ unsigned remote_access(DAT_MEM_PRIV_FLAGS privileges);
 
 status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth);
 void close_cq(cq &c);
+/// Whether the device resizes CQs, of which this is one.
+bool resizes_cqs(cq &any);
 /// Takes all finished operations out of the device and out of the consumer's batch and sets them
 /// aside, so that no later look at this CQ needs the queue pairs they belong to.
 /// True when an operation of the queue pair with this number was among them that failed by itself.
@@ -79,6 +81,18 @@ inline int no_bytes(ibv_sge *entries)
 /// Completions may name the queue pair from now on, or no longer.
 void begin_drawing(qp &q, std::uint32_t number);
 void end_drawing(qp &q);
+
+// --- deferred.cpp
+
+void destroy_qp(const hca &device, ibv_qp *fid);
+/// It goes with this connection.
+void destroy_later(connection &c, ibv_qp *fid);
+// At once, or with the last queue pair that uses it and waits for an answer. Its events are acked.
+void destroy_cq(hca &device, ibv_cq *queue) OSD_REQUIRES(device.lock);
+void destroy_srq(hca &device, ibv_srq *shared) OSD_REQUIRES(device.lock);
+void destroy_pd(hca &device, ibv_pd *domain) OSD_REQUIRES(device.lock);
+/// What belonged to a connection that is no longer listed.
+void destroy_rest(hca &device, const deferred &rest) OSD_REQUIRES(device.lock);
 
 // --- service.cpp
 

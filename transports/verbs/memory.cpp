@@ -59,10 +59,8 @@ void transport::dapls_ib_pd_free(pd &domain)
         return;
     if (domain.nothing != nullptr)
         (void)ibv_dereg_mr(domain.nothing);
-    const int error = ibv_dealloc_pd(domain.fid);
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a protection domain was not freed: %s",
-                 domain.device->name, std::strerror(error));
+    osd::lock_guard hold(domain.device->lock);
+    destroy_pd(*domain.device, domain.fid);
     domain.fid = nullptr;
 }
 
@@ -73,6 +71,10 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
     const int access = access_for(device, params.privileges);
     region.device = &device;
     region.fid = ibv_reg_mr(domain.fid, params.address, params.length, access);
+    if (region.fid == nullptr && errno == EFAULT && !params.writes())
+        // For the kernel the right to bind windows is one to write.
+        region.fid =
+            ibv_reg_mr(domain.fid, params.address, params.length, access & ~IBV_ACCESS_MW_BIND);
     if (region.fid == nullptr) {
         const int error = errno;
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %llu bytes at %p failed: %s%s", device.name,

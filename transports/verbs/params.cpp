@@ -14,6 +14,7 @@ constexpr param_option<adapter_params> options[] = {
     {"settle_ms", &adapter_params::settle_ms},
     {"family", &adapter_params::family},
     {"spin_us", &adapter_params::spin_us},
+    {"cq_room", &adapter_params::cq_room},
 };
 
 status wrong(const char *text, const char *why)

@@ -16,6 +16,7 @@ struct adapter_params {
     std::uint32_t linger_ms = 2000;
     std::uint32_t settle_ms = UINT32_MAX; ///< the device's own
     std::uint32_t spin_us = UINT32_MAX;   ///< the device's own
+    std::uint32_t cq_room = 8192;         ///< least entries of a CQ that the device will not resize
 };
 
 /// Reads `text` into `params`; logs what is wrong with it.

@@ -106,6 +106,14 @@ enum class phase : std::uint8_t {
     dead,    ///< what is posted comes back flushed
 };
 
+/// What was let go and waits for an answer to be destroyed. Without a queue pair there is nothing.
+struct deferred {
+    ibv_qp *qp = nullptr;
+    ibv_srq *srq = nullptr;
+    ibv_cq *cqs[2] = {};
+    ibv_pd *pds[2] = {};
+};
+
 /// An rdma_cm identifier that stands, or is to stand, for a connection.
 struct connection : all_link {
     hca *device = nullptr;
@@ -115,8 +123,10 @@ struct connection : all_link {
     std::uint8_t peer_reads_out = 0;
     std::uint32_t retries = 0; ///< of a question for address or route
     bool connecting = false;   ///< the service thread is in rdma_connect
-    bool gone = false;         ///< the peer gave up meanwhile
-    bool leaving = false;      ///< disconnected by us; stays until the peer has answered
+    bool unanswered = false; ///< of iWARP: asked or accepted, and no event has said how that ended
+    bool gone = false;       ///< the peer gave up meanwhile
+    bool leaving = false;    ///< let go by us; stays until its event
+    deferred rest;           ///< goes with it
 };
 
 /// What is needed to repeat a connection request.
@@ -168,6 +178,7 @@ struct qp : all_link, todo_link, drawing_link {
     qp_params params{};
     phase state = phase::idle; ///< written with hca::lock and qp::lock held
     connection *link_up = nullptr;
+    connection *heir = nullptr;   ///< of the device's queue pair, when that cannot be destroyed yet
     attempt *trying = nullptr;    ///< in phase connecting
     DAT_EVENT_NUMBER verdict{};   ///< upcall the service thread owes, or none
     std::int64_t due_ns = 0;      ///< in hca::todo: when to look at this
@@ -260,6 +271,7 @@ struct hca {
     bool siw = false;
     std::uint32_t settle_ms = 0;      ///< an accepting side keeps still for so long
     std::uint32_t spin_us = 0;        ///< a wait looks for so long before it sleeps
+    bool fixed_cqs = false;           ///< the device does not resize CQs
     bool windows = false;             ///< regions are registered so that windows can be bound
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
@@ -341,6 +353,12 @@ inline const ibv_wc *take_entry(cq &c)
         return nullptr;
     keep(c, {found.next + 1, found.left - 1});
     return found.next;
+}
+
+/// siw flushes the RDMA read that it was just about to send twice.
+inline bool came_again(const ibv_wc &entry, const wr &request)
+{
+    return entry.status == IBV_WC_WR_FLUSH_ERR && request.finished;
 }
 
 /// Neither the port's own nor failed, and no more to tell than a length.
@@ -476,7 +494,7 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
         return false;
     }
     wr &request = vrb::request_of(*found.next);
-    if (request.queue == nullptr) [[unlikely]] { // the port's own
+    if (request.queue == nullptr || vrb::came_again(*found.next, request)) [[unlikely]] {
         vrb::keep(c, found);
         return poll_aside(c, done);
     }

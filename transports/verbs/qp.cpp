@@ -164,10 +164,10 @@ void destroy_fid(qp &q) OSD_REQUIRES(q.lock)
     attr.qp_state = IBV_QPS_ERR;
     (void)ibv_modify_qp(q.own, &attr, IBV_QP_STATE); // it may be there already
     harvest_both(q, number);
-    const int error = ibv_destroy_qp(q.own);
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a queue pair was not destroyed: %s", q.device->name,
-                 std::strerror(error));
+    if (connection *heir = std::exchange(q.heir, nullptr))
+        destroy_later(*heir, q.own); // in the error state it completes no more
+    else
+        destroy_qp(*q.device, q.own);
     q.own = nullptr;
     harvest_both(q, number);
     if (q.shared != nullptr)

@@ -4,6 +4,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_cancellation.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -153,6 +154,8 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
     ibv_ack_async_event(&event);
     dapl_log(DAPL_DBG_TYPE_CALLBACK, "%s: event of the device: %s", device.name,
              ibv_event_type_str(type));
+    if (about == nullptr && type != IBV_EVENT_DEVICE_FATAL)
+        return true;
     switch (type) {
     case IBV_EVENT_DEVICE_FATAL:
         tell_device_failed(device);
@@ -334,7 +337,10 @@ osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
 {
     leave_channels_to_service(device, false);
     bool readable = false;
-    const osd::wait_result result = sleep_on(device.notifying, device.wake, until, readable);
+    osd::wait_result result{};
+    osd::undo_if_cancelled(
+        [&] { result = sleep_on(device.notifying, device.wake, until, readable); },
+        [&device] { leave_channels_to_service(device, true); });
     if (readable) {
         device.awake.store(true);
         osd::lock_guard hold(device.lock);

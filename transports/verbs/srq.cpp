@@ -68,10 +68,7 @@ void transport::dapls_ib_srq_free(srq &shared)
     if (device.foreign())
         return;
     osd::lock_guard hold(device.lock);
-    const int error = ibv_destroy_srq(shared.fid);
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a shared receive queue was not destroyed: %s", device.name,
-                 std::strerror(error));
+    destroy_srq(device, shared.fid);
     shared.fid = nullptr;
     wait_quiet(device, &shared);
 }
