@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_cancellation.hpp"
 
 #include <cerrno>
 #include <poll.h>
@@ -240,7 +241,9 @@ osd::wait_result sleep_on(cq &c, osd::deadline until)
 {
     pollfd ready{c.wait_fd, POLLIN, 0};
     const timespec left = until.remaining();
-    const int got = ppoll(&ready, 1, until.is_never() ? nullptr : &left, nullptr);
+    int got = 0;
+    osd::cancellation_point(
+        [&] { got = ppoll(&ready, 1, until.is_never() ? nullptr : &left, nullptr); });
     if (got < 0 && errno == EINTR)
         return osd::wait_result::interrupted;
     return got == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
@@ -270,7 +273,9 @@ osd::wait_result doze(osd::deadline until)
 {
     const osd::deadline soon = osd::deadline::after_us(1000);
     const timespec at = (soon < until ? soon : until).as_timespec();
-    const int error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
+    int error = 0;
+    osd::cancellation_point(
+        [&] { error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr); });
     return error == EINTR ? osd::wait_result::interrupted : osd::wait_result::timed_out;
 }
 
@@ -296,6 +301,12 @@ osd::wait_result wait_asleep(cq &c, osd::deadline until)
     }
 }
 
+void leave_wait(cq &c)
+{
+    if ((c.sleepers.fetch_and(~(cq::waiting | cq::tell)) & cq::tell) != 0)
+        call_service(*c.device);
+}
+
 } // namespace
 
 osd::wait_result wait_for_cq(cq &c, osd::deadline until)
@@ -310,9 +321,9 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
     if (c.spin.find(c.device->params.spin_us, until, found))
         return osd::wait_result::woken;
     c.sleepers.fetch_or(cq::waiting);
-    const osd::wait_result how = wait_asleep(c, until);
-    if ((c.sleepers.fetch_and(~(cq::waiting | cq::tell)) & cq::tell) != 0)
-        call_service(*c.device);
+    osd::wait_result how{};
+    osd::undo_if_cancelled([&] { how = wait_asleep(c, until); }, [&c] { leave_wait(c); });
+    leave_wait(c);
     return how;
 }
 
@@ -340,6 +351,13 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
 status transport::dapls_ib_cq_alloc(hca &device, cq &c, evd &owner, DAT_COUNT &depth)
 {
     return open_cq(device, c, &owner, depth);
+}
+
+/// The size that tcp opens a CQ with is no limit: completions that its ring has no room for wait in
+/// a list behind it, in order. Only memory ends that.
+status transport::dapls_ib_cq_resize(cq &c, DAT_COUNT &)
+{
+    return c.device->tcp_like ? success : not_supported;
 }
 
 void transport::dapls_ib_cq_free(cq &c)

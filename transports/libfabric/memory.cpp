@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_memory.hpp"
 
 namespace dapl::libfabric {
 
@@ -32,6 +33,13 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
                                        mr_keys &keys)
 {
     hca &device = *domain.device;
+    // Providers over sockets do not pin it.
+    if (const auto use = osd::look_at_memory(params.address, params.length, params.writes());
+        use != osd::memory_use::possible) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %llu bytes at %p failed: %s", device.name,
+                 static_cast<unsigned long long>(params.length), params.address, osd::text_of(use));
+        return status::error(DAT_PROTECTION_VIOLATION);
+    }
     const int error = fi_mr_reg(device.domain, params.address, params.length,
                                 access_for(params.privileges), 0, 0, 0, &region.fid, nullptr);
     if (error != 0) {

@@ -328,6 +328,7 @@ namespace dapl::libfabric {
 
 struct transport : dapls_ib<ofi::types> {
     static constexpr features claims = port_features;
+    static constexpr bool has_cancellation_points = true; ///< the sockets of libfabric's tcp
 
     static status dapls_ib_open_hca(hca &, const hca_open_params &);
     static void dapls_ib_close_hca(hca &);
@@ -341,6 +342,7 @@ struct transport : dapls_ib<ofi::types> {
 
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
+    static status dapls_ib_cq_resize(cq &, DAT_COUNT & /*depth*/);
     static bool dapls_ib_completion_poll(cq &, completion &);
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
     static void dapls_ib_completion_notify(cq &c) { ofi::notify_cq(c); }
