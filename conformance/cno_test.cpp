@@ -2,6 +2,7 @@
 // Consumer notification objects: one place to wait for several EVDs.
 #include "support.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <poll.h>
 #include <pthread.h>
@@ -108,13 +109,12 @@ TEST_CASE(
 {
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
-    const DAT_EVD_HANDLE first = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
-    const DAT_EVD_HANDLE second = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
-    MUST(post_software(first));
-    MUST(post_software(second));
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    MUST(post_software(evd));
+    MUST(post_software(evd));
     const cno_answer answer = poll_cno(cno);
     CHECK(same_code(answer.code, DAT_SUCCESS));
-    CHECK(answer.by == first);
+    CHECK(answer.by == evd);
     CHECK(same_code(poll_cno(cno).code, DAT_QUEUE_EMPTY));
 }
 
@@ -530,6 +530,199 @@ TEST_CASE("CNO-23: an agent is called for connection events and for completions"
         CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
     }
     MUST(dat_cno_modify_agent(notified.cno, DAT_OS_WAIT_PROXY_AGENT_NULL));
+}
+
+namespace {
+
+end_options with_cno(DAT_CNO_HANDLE cno)
+{
+    end_options options;
+    options.cno = cno;
+    return options;
+}
+
+/// A connection whose receives complete to an EVD of a CNO, beside another EVD of it.
+struct two_of_a_cno {
+    explicit two_of_a_cno(adapter &ia)
+        : cno(make_cno(ia)), from(ia), to(ia, with_cno(cno)),
+          software(make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno)), received(to.recv_evd)
+    {
+        establish(from, to);
+        while (wait_cno(cno, milliseconds(20)).code == DAT_SUCCESS) {
+        }
+    }
+    /// One more completion, which has arrived when this returns.
+    void message()
+    {
+        MUST(to.recv(0, 64));
+        MUST(from.send(0, 64));
+        CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
+        std::this_thread::sleep_for(milliseconds(50));
+    }
+
+    DAT_CNO_HANDLE cno;
+    end from;
+    end to;
+    DAT_EVD_HANDLE software;
+    DAT_EVD_HANDLE received;
+};
+
+} // namespace
+
+TEST_CASE("CNO-24: an EVD whose trigger was merged into a pending one triggers again with each "
+          "completion" *
+          hint("arm the completion queue again only when the consumer dequeues, although it was "
+               "told of another EVD"))
+{
+    adapter ia;
+    two_of_a_cno both(ia);
+    MUST(post_software(both.software));
+    both.message();
+    CHECK(wait_cno(both.cno, patience).by == both.software);
+    (void)wait_cno(both.cno, a_while); // CNO-25 judges whether this tells of the other
+    for (int i = 0; i < 3; ++i) {
+        CAPTURE(i);
+        both.message();
+        CHECK(wait_cno(both.cno, patience).by == both.received);
+    }
+    CHECK(collect(both.received, 4).size() == 4);
+}
+
+TEST_CASE(
+    "CNO-25: EVDs whose triggers were merged are told one after the other, those with events" *
+    hint("forget which EVDs triggered while a trigger was pending"))
+{
+    adapter ia;
+    two_of_a_cno both(ia);
+    const DAT_EVD_HANDLE third = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, both.cno);
+    MUST(post_software(both.software));
+    both.message();
+    MUST(post_software(third));
+    std::vector<DAT_EVD_HANDLE> told;
+    for (int i = 0; i < 3; ++i)
+        told.push_back(wait_cno(both.cno, patience / 4).by);
+    for (DAT_EVD_HANDLE expected : {both.software, both.received, third})
+        CHECK(std::count(told.begin(), told.end(), expected) == 1);
+    CHECK(same_outcome(wait_cno(both.cno, a_while).code, DAT_QUEUE_EMPTY));
+}
+
+TEST_CASE("CNO-26: what a waiter of the EVD took or counted does not trigger the CNO" *
+          hint("trigger the CNO at the end of a wait for whatever is left in the EVD"))
+{
+    adapter ia;
+    two_of_a_cno both(ia);
+    for (const bool software : {true, false}) {
+        CAPTURE(software);
+        const DAT_EVD_HANDLE evd = software ? both.software : both.received;
+        DAT_EVENT event{};
+        DAT_COUNT more = -1;
+        DAT_RETURN code = DAT_ABORT;
+        helper_thread waiter(
+            [&] { code = dat_evd_wait(evd, microseconds(patience), 3, &event, &more); });
+        waiter.await_asleep();
+        for (int i = 0; i < 3; ++i) {
+            if (software)
+                MUST(post_software(evd));
+            else
+                both.message();
+        }
+        waiter.join();
+        CHECK(same_code(code, success));
+        CHECK(more == 2);
+        CHECK(same_outcome(wait_cno(both.cno, a_while).code, DAT_QUEUE_EMPTY));
+        CHECK(collect(evd, 2).size() == 2);
+    }
+}
+
+TEST_CASE("CNO-27: receives that are flushed with a disconnect trigger the CNO of their EVD" *
+          hint("trigger for the connection event only, with which the flushed receives come"))
+{
+    adapter ia;
+    for (const bool abrupt : {false, true}) {
+        CAPTURE(abrupt);
+        const DAT_CNO_HANDLE cno = make_cno(ia);
+        end_options notified;
+        notified.cno = cno;
+        end to(ia, notified);
+        end from(ia);
+        establish(from, to);
+        drain(to.recv_evd, milliseconds(0));
+        while (poll_cno(cno).code == DAT_SUCCESS) {
+        }
+        for (int i = 0; i < 2; ++i)
+            MUST(to.recv(0, 64));
+        MUST(from.disconnect(abrupt ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG));
+        int flushed = 0;
+        int ended = 0;
+        // By the handles that the CNO gives, and by nothing else.
+        while (flushed < 2 || ended < 1) {
+            const cno_answer told = wait_cno(cno, patience / 2);
+            if (!same_code(told.code, success)) {
+                CHECK(same_code(told.code, success));
+                break;
+            }
+            for (DAT_EVENT event{}; dat_evd_dequeue(told.by, &event) == DAT_SUCCESS;) {
+                ended += ends_connection(event.event_number);
+                flushed += event.event_number == DAT_DTO_COMPLETION_EVENT;
+            }
+        }
+        CHECK(flushed == 2);
+        CHECK(ended == 1);
+    }
+}
+
+TEST_CASE("CNO-28: a cancelled waiter leaves its CNO as if it had not waited" *
+          hint("count the waiter for ever, keep a lock, or give it the trigger that is meant for "
+               "another"))
+{
+    if (instrumented())
+        return; // sanitizers lose sight of the stack of a thread that unwinds in C
+    for (const int type : cancel_types) {
+        CAPTURE(type);
+        adapter ia;
+        const DAT_CNO_HANDLE cno = make_cno(ia);
+        const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG, 8, cno);
+        helper_thread waiting([&] {
+            (void)::pthread_setcanceltype(type, nullptr);
+            for (DAT_EVD_HANDLE by = DAT_HANDLE_NULL;;)
+                (void)dat_cno_wait(cno, DAT_TIMEOUT_INFINITE, &by);
+        });
+        waiting.await_asleep();
+        cno_waiter other(cno);
+        REQUIRE(ends_by_cancel(waiting));
+        MUST(post_software(evd));
+        other.thread.join();
+        CHECK(same_code(other.answer.code, success));
+        CHECK(other.answer.by == evd);
+        MUST(dat_evd_free(evd));
+        CHECK(same_code(dat_cno_free(cno), success));
+        CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), success));
+    }
+}
+
+TEST_CASE("CNO-29: an agent that is set again is called for an event that came meanwhile" *
+          hint("call the agent for events only that come while it is set"))
+{
+    adapter ia;
+    agent_calls calls;
+    const DAT_OS_WAIT_PROXY_AGENT agent{&calls, count_call};
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    MUST(dat_cno_create(ia.handle, agent, &cno));
+    const DAT_EVD_HANDLE first = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    const DAT_EVD_HANDLE second = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    MUST(post_software(first));
+    CHECK(becomes_true([&] { return calls.number == 1; }));
+    MUST(post_software(second));
+    DAT_EVENT event{};
+    MUST(dat_evd_dequeue(first, &event));
+    MUST(dat_cno_modify_agent(cno, agent));
+    CHECK(becomes_true([&] { return calls.number == 2; }, patience / 4));
+    CHECK(calls.by == second);
+    MUST(dat_evd_dequeue(second, &event));
+    MUST(dat_cno_modify_agent(cno, agent));
+    std::this_thread::sleep_for(milliseconds(30));
+    CHECK(calls.number == 2);
+    MUST(dat_cno_modify_agent(cno, DAT_OS_WAIT_PROXY_AGENT_NULL));
 }
 
 } // namespace conformance

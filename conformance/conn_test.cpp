@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <netinet/in.h>
 #include <sys/resource.h>
 
@@ -730,6 +731,38 @@ TEST_CASE("CONN-24: of a burst of connects each succeeds or is refused, and none
     CHECK(stays_empty(active.connections));
     CHECK(stays_empty(passive.connections));
     CHECK(fair);
+}
+
+TEST_CASE("CONN-25: an attempt that is given up unanswered holds up neither what is freed then nor "
+          "other connections" *
+          hint("wait for the peer's answer before anything can be destroyed, with the adapter "
+               "locked meanwhile"))
+{
+    enum way { by_time, by_disconnect, by_free };
+    adapter ia;
+    adapter other;
+    for (adapter *there : {&ia, &other}) {
+        listener at(*there);
+        for (const way given_up : {by_time, by_disconnect, by_free}) {
+            CAPTURE(given_up);
+            auto from = std::make_unique<end>(ia);
+            MUST(from->connect(there->address(), at.qualifier,
+                               given_up == by_time ? milliseconds(1000) : patience));
+            const DAT_CR_HANDLE request = at.next_request();
+            const auto begin = std::chrono::steady_clock::now();
+            if (given_up == by_disconnect)
+                MUST(from->disconnect(DAT_CLOSE_ABRUPT_FLAG));
+            if (given_up != by_free)
+                next_connection(from->connect_evd, given_up == by_time
+                                                       ? DAT_CONNECTION_EVENT_TIMED_OUT
+                                                       : DAT_CONNECTION_EVENT_DISCONNECTED);
+            from.reset();
+            connected_pair pair(ia, *there);
+            move_data(pair.active, pair.passive);
+            CHECK(std::chrono::steady_clock::now() - begin < milliseconds(5000));
+            MUST(dat_cr_reject(request, 0, nullptr));
+        }
+    }
 }
 
 } // namespace conformance

@@ -2,6 +2,7 @@
 // Endpoints: creating, querying, modifying, and what is legal in which state.
 #include "support.hpp"
 
+#include <algorithm>
 #include <optional>
 
 namespace conformance {
@@ -732,6 +733,69 @@ TEST_CASE("EP-30: disconnecting an unconnected endpoint flushes its receives, an
         MUST(dat_ep_reset(own.ep));
         MUST(dat_ep_reset(peer.ep));
     }
+}
+
+namespace {
+
+/// Gives both ends endpoints of this depth. False where the adapter has not the memory for it.
+bool deepen(adapter &ia, end &one, end &other, DAT_COUNT depth)
+{
+    DAT_EP_ATTR attr = default_attr(ia);
+    attr.max_recv_dtos = attr.max_request_dtos = depth;
+    attr.max_recv_iov = attr.max_request_iov = 1;
+    for (end *side : {&one, &other}) {
+        if (side->ep != DAT_HANDLE_NULL)
+            MUST(side->free_ep());
+        const DAT_RETURN made =
+            dat_ep_create(ia.handle, side->pz, side->recv_evd, side->request_evd, side->connect_evd,
+                          &attr, &side->ep);
+        if (made == DAT_SUCCESS)
+            continue;
+        CHECK(same_type(made, DAT_INSUFFICIENT_RESOURCES));
+        return false;
+    }
+    return true;
+}
+
+} // namespace
+
+TEST_CASE("EP-31: an endpoint takes as many requests and receives as it was made for" *
+          hint("advertise a depth that their queues, credits or completion queues do not have"))
+{
+    allow_seconds(60);
+    adapter ia;
+    DAT_COUNT depth = std::min({ia.attr.max_dto_per_ep, ia.attr.max_evd_qlen, 65536});
+    end_options options;
+    options.qlen = depth;
+    end from(ia, options);
+    end to(ia, options);
+    while (!deepen(ia, from, to, depth)) { // all attributes at their limits may be too much
+        depth /= 2;
+        REQUIRE(depth >= 16);
+    }
+    CAPTURE(depth);
+    for (DAT_COUNT i = 0; i < depth; ++i)
+        MUST(to.recv(0, 8, static_cast<std::uint64_t>(i)));
+    establish(from, to);
+    for (DAT_COUNT i = 0; i < depth; ++i)
+        MUST(from.send(0, 8, static_cast<std::uint64_t>(i)));
+    DAT_COUNT right = 0;
+    for (DAT_COUNT i = 0; i < depth; ++i)
+        for (DAT_EVD_HANDLE evd : {from.request_evd, to.recv_evd}) {
+            const auto done = next_dto(evd);
+            right += done.status == DAT_DTO_SUCCESS &&
+                             done.user_cookie.as_64 == static_cast<std::uint64_t>(i)
+                         ? 1
+                         : 0;
+        }
+    CHECK(right == 2 * depth);
+    // Flushed they come back as well.
+    for (DAT_COUNT i = 0; i < depth; ++i)
+        MUST(to.recv(0, 8, static_cast<std::uint64_t>(i)));
+    MUST(to.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    for (DAT_COUNT i = 0; i < depth; ++i)
+        right -= next_dto(to.recv_evd).user_cookie.as_64 == static_cast<std::uint64_t>(i) ? 1 : 0;
+    CHECK(right == depth);
 }
 
 } // namespace conformance

@@ -3,6 +3,7 @@
 #include "support.hpp"
 
 #include <csignal>
+#include <memory>
 #include <pthread.h>
 #include <utility>
 
@@ -95,6 +96,24 @@ void expect_end(DAT_EVD_HANDLE evd, int flushed)
     CHECK(ends == 1);
     CHECK(stays_empty(evd, milliseconds(0)));
 }
+
+/// A peer of one that has the receives of all peers complete in one EVD.
+struct joined_peer {
+    joined_peer(adapter &ia, DAT_EVD_HANDLE recv_evd, DAT_COUNT receives) : from(ia), to(ia)
+    {
+        DAT_EP_ATTR attr = ep_param(to.ep).ep_attr;
+        attr.max_recv_dtos = receives;
+        MUST(to.free_ep());
+        MUST(dat_ep_create(ia.handle, to.pz, recv_evd, to.request_evd, to.connect_evd, &attr,
+                           &to.ep));
+        establish(from, to);
+    }
+
+    end from;
+    end to;
+    std::uint64_t posted = 0;
+    std::uint64_t received = 0;
+};
 
 } // namespace
 
@@ -890,6 +909,159 @@ TEST_CASE("EVD-36: a signal leaves the events where they are, and nmore says how
         CHECK(w.more == 2);
         for (std::uintptr_t number : {1, 2})
             CHECK(number_in(next_event(evd)) == number);
+    }
+}
+
+TEST_CASE(
+    "EVD-37: an EVD of completions grows as endpoints join it, with messages staged, in it "
+    "and on their way" *
+    hint("keep the completion queue as long as it was asked for first, or make a new one that "
+         "the endpoints do not know") *
+    needs("evd_resize"))
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_DTO_FLAG, 8);
+    constexpr DAT_COUNT longest = 256;
+    std::vector<std::unique_ptr<joined_peer>> peers;
+    const auto got = [&](const DAT_EVENT &event) {
+        const auto &done = event.event_data.dto_completion_event_data;
+        CHECK(done.status == DAT_DTO_SUCCESS);
+        CHECK((done.user_cookie.as_64 & UINT32_MAX) ==
+              peers.at(done.user_cookie.as_64 >> 32)->received++);
+    };
+    DAT_COUNT held = 0;
+    for (DAT_COUNT qlen = 8; qlen <= longest; qlen *= 2) {
+        CAPTURE(qlen);
+        const std::uint64_t number = peers.size();
+        peers.push_back(std::make_unique<joined_peer>(ia, evd, longest));
+        const auto each = static_cast<DAT_COUNT>((qlen - held) / (number + 1));
+        for (std::uint64_t who = 0; who <= number; ++who)
+            for (DAT_COUNT i = 0; i < each; ++i, ++held)
+                MUST(peers[who]->to.recv(0, 64, who << 32 | peers[who]->posted++));
+        helper_thread senders([&] {
+            DAT_EVENT event{};
+            for (DAT_COUNT i = 0; i < each; ++i)
+                for (const auto &peer : peers)
+                    if (peer->from.send(0, 64) != DAT_SUCCESS ||
+                        wait_event(peer->from.request_evd, event) != DAT_SUCCESS)
+                        return;
+        });
+        const DAT_RETURN code = dat_evd_resize(evd, 2 * qlen);
+        if (refused(code))
+            NOT_CLAIMED("resizing EVDs of completions");
+        CHECK(same_code(code, success));
+        CHECK(evd_param(evd).evd_qlen >= 2 * qlen);
+        DAT_EVENT first{};
+        DAT_COUNT more = 0;
+        MUST(dat_evd_wait(evd, microseconds(patience), held, &first, &more));
+        CHECK(more == --held);
+        got(first);
+        for (; held > qlen / 2; --held)
+            got(next_event(evd));
+        senders.join();
+    }
+    CHECK(same_code(dat_evd_resize(evd, held), success));
+    for (; held > 0; --held)
+        got(next_event(evd));
+    CHECK(stays_empty(evd, milliseconds(0)));
+    for (const auto &peer : peers)
+        MUST(peer->to.free_ep());
+}
+
+TEST_CASE("EVD-38: completions that find no room are told of: each comes back, or an EVD_OVERFLOW "
+          "does" *
+          hint("make the completion queue too short for its own bookkeeping, or drop what does not "
+               "fit"))
+{
+    constexpr std::uint64_t writes = 9;
+    adapter ia;
+    end to(ia);
+    end from(ia);
+    const DAT_EVD_HANDLE tiny = make_evd(ia, DAT_EVD_DTO_FLAG, 1);
+    MUST(from.free_ep());
+    MUST(dat_ep_create(ia.handle, from.pz, from.recv_evd, tiny, from.connect_evd, nullptr,
+                       &from.ep));
+    establish(from, to);
+    for (std::uint64_t i = 0; i < writes; ++i) {
+        MUST(from.write(0, 4096, to.memory.remote(0, 4096), i));
+        std::this_thread::sleep_for(milliseconds(1));
+    }
+    std::vector<DAT_EVENT> come;
+    DAT_EVENT event{};
+    bool overflow = false;
+    becomes_true([&] {
+        while (dat_evd_dequeue(tiny, &event) == DAT_SUCCESS)
+            come.push_back(event);
+        overflow = overflow || (dat_evd_dequeue(ia.async, &event) == DAT_SUCCESS &&
+                                event.event_number == DAT_ASYNC_ERROR_EVD_OVERFLOW &&
+                                event.event_data.asynch_error_event_data.dat_handle == tiny);
+        return overflow || come.size() == writes;
+    });
+    CHECK((overflow || come.size() == writes));
+    for (std::uint64_t i = 0; i < come.size(); ++i)
+        CHECK(come[i].event_data.dto_completion_event_data.user_cookie.as_64 == i);
+    MUST(from.free_ep());
+}
+
+TEST_CASE("EVD-39: a cancelled waiter leaves its EVD as if it had not waited" *
+          hint("keep the waiter's mark, or a lock, when pthread_cancel ends the thread that waits; "
+               "or sleep where it cannot be cancelled"))
+{
+    if (instrumented())
+        return; // sanitizers lose sight of the stack of a thread that unwinds in C
+    for (const int type : cancel_types)
+        for (unsigned flags :
+             {DAT_EVD_SOFTWARE_FLAG | 0u, DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG | 0u,
+              DAT_EVD_DTO_FLAG | 0u, DAT_EVD_CR_FLAG | 0u}) {
+            CAPTURE(type);
+            CAPTURE(flags);
+            adapter ia;
+            const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+            helper_thread waiting([&] {
+                DAT_EVENT event{};
+                DAT_COUNT more = 0;
+                (void)::pthread_setcanceltype(type, nullptr);
+                for (;;)
+                    (void)dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+            });
+            waiting.await_asleep();
+            REQUIRE(ends_by_cancel(waiting));
+            DAT_EVENT event{};
+            CHECK(same_code(dat_evd_dequeue(evd, &event), DAT_QUEUE_EMPTY));
+            if ((flags & DAT_EVD_SOFTWARE_FLAG) != 0) {
+                MUST(post_software(evd, 5));
+                CHECK(number_in(next_event(evd)) == 5);
+            }
+            CHECK(same_code(dat_evd_free(evd), success));
+            CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), success));
+        }
+}
+
+TEST_CASE("EVD-40: a waiter that is cancelled while messages come loses none of them" *
+          hint("take a completion for a waiter that does not return"))
+{
+    if (instrumented())
+        return; // sanitizers lose sight of the stack of a thread that unwinds in C
+    adapter ia;
+    connected_pair pair(ia);
+    constexpr std::uint64_t rounds = 60;
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+        CAPTURE(round);
+        MUST(pair.passive.recv(0, 64, round));
+        std::atomic<bool> taken{false};
+        helper_thread waiting([&] {
+            DAT_EVENT event{};
+            DAT_COUNT more = 0;
+            (void)dat_evd_wait(pair.passive.recv_evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+            taken = event.event_data.dto_completion_event_data.user_cookie.as_64 == round;
+        });
+        if (round % 3 == 0)
+            waiting.await_asleep();
+        MUST(pair.active.send(0, 64));
+        REQUIRE(ends_by_cancel(waiting));
+        if (!taken)
+            CHECK(next_dto(pair.passive.recv_evd).user_cookie.as_64 == round);
+        CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "peer.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <dirent.h>
@@ -679,6 +680,83 @@ TEST_CASE("LIFE-20: a provider that sent waiters home vanishes when it was opene
     }
     for (const std::string &name : mapped_libraries())
         CHECK_MESSAGE(name.find("libdapl") == std::string::npos, name);
+}
+
+namespace {
+
+std::atomic<bool> in_handler{false};
+std::atomic<bool> handler_returns{false};
+
+void stay_in_handler(int)
+{
+    in_handler = true;
+    while (!handler_returns)
+        ::usleep(1000);
+}
+
+enum class wait_in { dto_evd, connection_evd, cno };
+
+/// Closes an adapter below a waiter that is held up in a signal handler. Null, or what went wrong.
+const char *close_past_waiter(wait_in what)
+{
+    in_handler = handler_returns = false;
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(
+        ia, what == wait_in::connection_evd ? DAT_EVD_CONNECTION_FLAG : DAT_EVD_DTO_FLAG, 8, cno);
+    DAT_RETURN code = DAT_SUCCESS;
+    helper_thread waiter([&] {
+        DAT_EVENT event{};
+        DAT_COUNT more = 0;
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        code = what == wait_in::cno ? dat_cno_wait(cno, DAT_TIMEOUT_INFINITE, &by)
+                                    : dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+    });
+    waiter.await_asleep();
+    (void)::pthread_kill(waiter.native(), SIGUSR2);
+    if (!becomes_true([] { return in_handler.load(); }))
+        return "the signal is not delivered";
+    const DAT_RETURN closed = ia.close(DAT_CLOSE_ABRUPT_FLAG);
+    handler_returns = true;
+    if (closed != DAT_SUCCESS)
+        return "the close fails";
+    if (!becomes_true([&] { return waiter.finished(); }))
+        return "the waiter does not return";
+    return code == DAT_SUCCESS ? "the waiter returns with success" : nullptr;
+}
+
+/// What such a waiter may still use stays open: that is for a process of its own.
+int close_past_waiters()
+{
+    this_is_a_peer();
+    (void)std::signal(SIGUSR2, stay_in_handler);
+    for (const wait_in what : {wait_in::dto_evd, wait_in::connection_evd, wait_in::cno})
+        if (const char *wrong = close_past_waiter(what); wrong != nullptr) {
+            std::fprintf(stderr, "%s (%d)\n", wrong, static_cast<int>(what));
+            return 1;
+        }
+    adapter again; // the provider works as before
+    connected_pair pair(again);
+    move_data(pair.active, pair.passive);
+    return 0;
+}
+
+} // namespace
+
+TEST_CASE(
+    "LIFE-21: an abrupt close does not wait for ever for a waiter that does not come back" *
+    hint("wait without a bound for a thread that is held up in a signal handler, or free what "
+         "it still uses"))
+{
+    const pid_t child = ::fork();
+    if (child == 0)
+        ::_exit(close_past_waiters());
+    const int status = await_child(child);
+    CHECK(status == 0);
+    if (status == -1) {
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+    }
 }
 
 } // namespace conformance

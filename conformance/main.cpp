@@ -131,8 +131,10 @@ void describe(CLI::App &app, options &o)
                    "beyond DAT, check also (repeatable): acknowledged, a request completes once "
                    "the peer has taken or refused it; final_byte_last, the last byte of an RDMA "
                    "write becomes visible after all others; local_protection, contexts of local "
-                   "segments are checked")
-        ->check(CLI::IsMember({"acknowledged", "final_byte_last", "local_protection"}))
+                   "segments are checked; unmapped_memory, what is unmapped while it is "
+                   "registered ends operations and no process")
+        ->check(CLI::IsMember(
+            {"acknowledged", "final_byte_last", "local_protection", "unmapped_memory"}))
         ->allow_extra_args(false);
     app.add_flag("--long", ours.long_rounds,
                  "cases that count something do it in full: bursts of 5,000 connects, thousands of "

@@ -2,6 +2,9 @@
 // Protection zones, local and remote memory regions.
 #include "support.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 namespace conformance {
 namespace {
 
@@ -36,6 +39,40 @@ struct registration {
     DAT_VLEN registered = 0;
     DAT_VADDR address = 0;
 };
+
+/// Memory of whole pages, made as a case wants it.
+struct mapping {
+    explicit mapping(std::size_t count, int rights = PROT_READ | PROT_WRITE, int file = -1)
+        : page(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), length(count * page),
+          at(static_cast<std::uint8_t *>(mmap(nullptr, length, rights,
+                                              file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED,
+                                              file, 0)))
+    {
+        if (at == MAP_FAILED)
+            GIVE_UP("mmap");
+    }
+    mapping(const mapping &) = delete;
+    mapping &operator=(const mapping &) = delete;
+    ~mapping() { munmap(at, length); }
+    void remove(std::size_t first, std::size_t count) const
+    {
+        if (munmap(at + first * page, count * page) != 0)
+            GIVE_UP("munmap");
+    }
+    const std::size_t page;
+    const std::size_t length;
+    std::uint8_t *const at;
+};
+
+/// An error by which a device refuses memory.
+bool refuses_memory(DAT_RETURN code)
+{
+    const unsigned type = DAT_GET_TYPE(code);
+    const bool known = type == DAT_PROTECTION_VIOLATION || type == DAT_PRIVILEGES_VIOLATION ||
+                       type == DAT_INVALID_PARAMETER || type == DAT_INVALID_ADDRESS ||
+                       type == DAT_INSUFFICIENT_RESOURCES;
+    return known && (code & DAT_CLASS_ERROR) != 0;
+}
 
 DAT_VADDR address_of(const void *where)
 {
@@ -309,6 +346,156 @@ TEST_CASE("MEM-13: regions can be registered and freed thousands of times" *
         region memory(ia, pz, 4096);
     MUST(dat_pz_free(pz));
     CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+}
+
+TEST_CASE("MEM-14: memory that is not there is not registered" *
+          hint("look at the memory when a peer writes to it, if then"))
+{
+    adapter ia;
+    registration r(ia);
+    const mapping some(5);
+    some.remove(3, 1);
+    r.where.for_va = some.at;
+    SUBCASE("a hole inside")
+    {
+        r.length = 5 * some.page;
+    }
+    SUBCASE("a hole at the end")
+    {
+        r.length = 3 * some.page + 1;
+    }
+    SUBCASE("a hole at the beginning")
+    {
+        r.where.for_va = some.at + 3 * some.page;
+        r.length = 2 * some.page;
+    }
+    SUBCASE("nothing at all")
+    {
+        r.where.for_va = some.at + 3 * some.page + 64;
+        r.length = 64;
+    }
+    for (unsigned rights : {0x11u, 0x33u, 0x03u}) {
+        CAPTURE(rights);
+        r.rights = rights;
+        const DAT_RETURN code = r.create();
+        CHECK_MESSAGE(refuses_memory(code), code_name(code));
+        CHECK(r.lmr == DAT_HANDLE_NULL);
+    }
+    r.where.for_va = some.at; // and what is beside it is
+    r.length = 3 * some.page;
+    CHECK(same_code(r.create(), DAT_SUCCESS));
+}
+
+TEST_CASE("MEM-15: the rights of a region are those of its memory at most" *
+          hint("let peers write to read-only memory, or refuse it to those who only read"))
+{
+    adapter ia;
+    registration r(ia);
+    const mapping constant(2, PROT_READ);
+    r.where.for_va = constant.at;
+    r.length = constant.length;
+    for (unsigned rights : {0x11u, 0x21u, 0x13u, 0x33u}) {
+        CAPTURE(rights);
+        r.rights = rights;
+        const DAT_RETURN code = r.create();
+        CHECK_MESSAGE(refuses_memory(code), code_name(code));
+        CHECK(r.lmr == DAT_HANDLE_NULL);
+    }
+    for (unsigned rights : {0x01u, 0x03u}) {
+        CAPTURE(rights);
+        r.rights = rights;
+        CHECK(same_code(r.create(), DAT_SUCCESS));
+        MUST(dat_lmr_free(r.lmr));
+        r.lmr = DAT_HANDLE_NULL;
+    }
+}
+
+TEST_CASE("MEM-16: what is mapped behind the end of a file is not registered" *
+          hint("believe the mapping, and die by SIGBUS when a peer writes"))
+{
+    adapter ia;
+    registration r(ia);
+    char name[] = "/tmp/dapl-conformance-XXXXXX";
+    const int file = mkstemp(name);
+    REQUIRE(file >= 0);
+    unlink(name);
+    const auto page = sysconf(_SC_PAGESIZE);
+    REQUIRE(ftruncate(file, page) == 0);
+    const mapping longer(3, PROT_READ | PROT_WRITE, file);
+    close(file);
+    r.where.for_va = longer.at;
+    r.length = longer.length;
+    const DAT_RETURN code = r.create();
+    CHECK_MESSAGE(refuses_memory(code), code_name(code));
+    CHECK(r.lmr == DAT_HANDLE_NULL);
+    r.rights = 0x03;
+    const DAT_RETURN to_read = r.create();
+    CHECK_MESSAGE(refuses_memory(to_read), code_name(to_read));
+    CHECK(r.lmr == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("MEM-17: what is unmapped while registered ends no process, and loses no operation" *
+          hint("store or load there themselves, and die by the signal") * needs("unmapped_memory"))
+{
+    if (!the_settings().promised("unmapped_memory")) // DAT leaves it to consumers
+        NOT_CLAIMED("memory that is unmapped while registered; see --promise");
+    adapter ia;
+    connected_pair pair(ia);
+    end &by = pair.active;
+    end &owner = pair.passive;
+    registration r(ia);
+    const mapping leaving(16);
+    r.pz = owner.pz;
+    r.where.for_va = leaving.at;
+    r.length = leaving.length;
+    MUST(r.create());
+    DAT_LMR_TRIPLET local{};
+    local.virtual_address = address_of(leaving.at);
+    local.segment_length = static_cast<DAT_SEG_LENGTH>(leaving.length);
+    local.lmr_context = r.lmr_context;
+    DAT_RMR_TRIPLET remote{};
+    remote.virtual_address = local.virtual_address;
+    remote.segment_length = local.segment_length;
+    remote.rmr_context = r.rmr_context;
+    DAT_EVD_HANDLE completes = by.request_evd;
+    SUBCASE("written to by the peer")
+    {
+        leaving.remove(1, 15);
+        MUST(by.write(0, leaving.length, remote, 7));
+    }
+    SUBCASE("read by the peer")
+    {
+        leaving.remove(1, 15);
+        MUST(by.read(0, leaving.length, remote, 7));
+    }
+    SUBCASE("where a message is received")
+    {
+        MUST(dat_ep_post_recv(owner.ep, 1, &local, cookie_of(7), DAT_COMPLETION_DEFAULT_FLAG));
+        leaving.remove(1, 15);
+        MUST(by.send(0, leaving.length, 7));
+        (void)next_dto(by.request_evd); // with whatever status
+        completes = owner.recv_evd;
+    }
+    SUBCASE("from where a message is sent")
+    {
+        MUST(by.recv(0, leaving.length));
+        leaving.remove(1, 15);
+        MUST(dat_ep_post_send(owner.ep, 1, &local, cookie_of(7), DAT_COMPLETION_DEFAULT_FLAG));
+        completes = owner.request_evd;
+    }
+    SUBCASE("where a read puts what it has read")
+    {
+        leaving.remove(1, 15);
+        const DAT_RMR_TRIPLET from = by.memory.remote(0, leaving.length);
+        MUST(dat_ep_post_rdma_read(owner.ep, 1, &local, cookie_of(7), &from,
+                                   DAT_COMPLETION_DEFAULT_FLAG));
+        completes = owner.request_evd;
+    }
+    CHECK(next_dto(completes).user_cookie.as_64 == 7);
+    CHECK(stays_empty(completes));
+    MUST(dat_lmr_free(r.lmr));
+    connected_pair others(ia);
+    move_data(others.active, others.passive);
 }
 
 } // namespace conformance

@@ -392,4 +392,49 @@ TEST_CASE("SRQ-14: an adapter closes gracefully without shared queues only, abru
     CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), success));
 }
 
+TEST_CASE("SRQ-15: a queue that runs dry under a stream delays it, and loses and breaks nothing" *
+          needs("srq") *
+          hint("repeat only the message that found no receive, not those that came behind it"))
+{
+    constexpr std::uint64_t messages = 120;
+    constexpr std::uint64_t outstanding = 12;
+    constexpr std::size_t size = 64;
+    for (const std::uint64_t receives : {1, 5}) {
+        CAPTURE(receives);
+        adapter ia;
+        NEED_SRQ(ia);
+        shared_pool all(ia);
+        customer one(all);
+        std::uint64_t sent = 0;
+        std::uint64_t done = 0;
+        const auto keep_sending = [&] {
+            for (; sent < messages && sent - done < outstanding; ++sent) {
+                const std::size_t place = sent % outstanding * size;
+                one.peer.memory.fill(place, size, static_cast<unsigned>(sent));
+                MUST(one.peer.send(place, size, sent));
+            }
+        };
+        const auto take_sent = [&] {
+            CHECK(next_dto(one.peer.request_evd).status == DAT_DTO_SUCCESS);
+            ++done;
+        };
+        keep_sending();
+        for (std::uint64_t got = 0; got < messages; ++got) {
+            if (got % receives == 0) {
+                std::this_thread::sleep_for(milliseconds(1)); // the queue is dry meanwhile
+                all.post_some(0, receives);
+            }
+            const auto message = next_dto(one.recv_evd);
+            CHECK(message.status == DAT_DTO_SUCCESS);
+            CHECK(message.transfered_length == size);
+            CHECK(all.memory.holds(message.user_cookie.as_64 * slot, size,
+                                   static_cast<unsigned>(got)));
+            take_sent();
+            keep_sending();
+        }
+        CHECK(stays_empty(one.connect_evd, milliseconds(1)));
+        CHECK(stays_empty(one.peer.connect_evd, milliseconds(1)));
+    }
+}
+
 } // namespace conformance

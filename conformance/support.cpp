@@ -374,6 +374,17 @@ bool becomes_true(const std::function<bool()> &condition, milliseconds time)
     return true;
 }
 
+bool ends_by_cancel(helper_thread &waiting)
+{
+    (void)::pthread_cancel(waiting.native());
+    const bool ended = becomes_true([&] { return waiting.gone(); }, patience / 2);
+    if (ended)
+        waiting.join();
+    else
+        waiting.leave_behind();
+    return ended;
+}
+
 bool ends_by_signal(helper_thread &waiting)
 {
     return becomes_true(
@@ -421,6 +432,11 @@ bool helper_thread::asleep() const
     std::getline(file, stat);
     const std::size_t name_end = stat.rfind(')');
     return name_end != std::string::npos && stat.compare(name_end, 3, ") S") == 0;
+}
+
+bool helper_thread::gone() const
+{
+    return *id_ != 0 && ::access(("/proc/self/task/" + std::to_string(*id_)).c_str(), F_OK) != 0;
 }
 
 bool helper_thread::sleeps() const

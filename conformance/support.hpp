@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <pthread.h>
 #include <string>
 #include <sys/socket.h>
 #include <thread>
@@ -249,6 +250,9 @@ public:
     /// it was found asleep twice.
     void await_asleep() const;
     pthread_t native() { return thread_.native_handle(); }
+    /// Goes on without it: it does not end.
+    void leave_behind() { thread_.detach(); }
+    bool gone() const;
 
 private:
     bool asleep() const;
@@ -257,6 +261,11 @@ private:
     std::shared_ptr<std::atomic<long>> id_; ///< the system's, once it runs
     std::thread thread_;
 };
+
+/// Cancels the thread and waits for its end. False when it does not end; it is then left behind.
+bool ends_by_cancel(helper_thread &waiting);
+/// Both kinds of cancellation, for the thread that is to be cancelled.
+inline constexpr int cancel_types[] = {PTHREAD_CANCEL_DEFERRED, PTHREAD_CANCEL_ASYNCHRONOUS};
 
 /// Signals the thread, after catch_signal, until what it waits in returns. False when that goes on.
 bool ends_by_signal(helper_thread &waiting);

@@ -10,7 +10,7 @@ import pathlib
 import re
 import tomllib
 
-import port_features
+import port_toml
 
 # Who calls, from where. The header says it in the text of each operation, by one of these words.
 THREAD_WORDS = {
@@ -242,18 +242,15 @@ def by_name(declared: list[Declared]) -> dict[str, Declared]:
 
 def read_header(path: pathlib.Path) -> Header:
     text = path.read_text()
-    version = re.search(r"^#define DAPLS_IB_VERSION (\d+)", text, re.M)
-    if version is None:
-        raise ContractError(f"{path}: DAPLS_IB_VERSION is not defined")
-    struct = body_of(text, r"struct dapls_ib : Types \{")
+    struct = body_of(text, r"struct dapls_ib : Types, port_traits \{")
     groups, operations = read_operations(struct)
     upcalls = body_of(text, r"\n// -+ upcalls\n", r"\n// -{20,} ")
     flags = body_of(text, r"struct features \{")
     comments = dict(re.findall(r"bool (\w+) = false;\s*///< ([^\n]*)", flags))
     words = body_of(text, r"// Words used below\n", r"\n//\n")
     return Header(
-        version=int(version[1]),
-        features={name: comments.get(name, "") for name in port_features.known_features(path)},
+        version=port_toml.contract_version(path),
+        features={name: comments.get(name, "") for name in port_toml.known_features(path)},
         types=tuple(re.findall(r"using typename Types::(\w+);", struct)),
         optional_types=tuple(re.findall(r"using (\w+) = typename \w+<Types>::type;", struct)),
         groups=tuple(groups),
