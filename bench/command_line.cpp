@@ -109,6 +109,13 @@ void command_line::text(const char *name, const char *metavar, std::string &valu
     parser_->add(name, metavar, value, help);
 }
 
+void command_line::alternative(const char *name, const char *metavar,
+                               std::vector<std::string> &values, const char *help)
+{
+    const auto add = [&values](const std::string &value) { values.push_back(value); };
+    parser_->app.add_option_function<std::string>(name, add, help)->type_name(metavar);
+}
+
 template <class Number>
 void command_line::number(const char *name, Number &value, Number least, Number most,
                           const char *help)
@@ -137,6 +144,11 @@ void command_line::sizes(const char *name, std::vector<std::uint32_t> &values, s
     parser_->add_list(name, "BYTES,...", values, help)
         ->transform(CLI::AsSizeValue(false).description(""))
         ->check(CLI::Range(1u, most).description(""));
+}
+
+void command_line::words(const char *name, std::vector<std::string> &values, const char *help)
+{
+    parser_->add_list(name, "WORD,...", values, help);
 }
 
 void command_line::choices(const char *name, std::vector<std::string> &values,

@@ -30,6 +30,9 @@ public:
     void positionals(const char *name, std::vector<std::string> &values, const char *help);
 
     void text(const char *name, const char *metavar, std::string &value, const char *help);
+    /// Adds one to `values`, which a positional argument fills, too.
+    void alternative(const char *name, const char *metavar, std::vector<std::string> &values,
+                     const char *help);
     template <class Number>
     void number(const char *name, Number &value, Number least, Number most, const char *help);
     /// Bytes: 64, 8K, 1M.
@@ -37,6 +40,8 @@ public:
     /// The same, several of them, separated by commas.
     void sizes(const char *name, std::vector<std::uint32_t> &values, std::uint32_t most,
                const char *help);
+    /// Any words, separated by commas.
+    void words(const char *name, std::vector<std::string> &values, const char *help);
     /// Some of a set of words, separated by commas.
     void choices(const char *name, std::vector<std::string> &values,
                  const std::vector<std::string> &allowed, const char *help);

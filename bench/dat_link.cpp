@@ -143,24 +143,32 @@ void dat_endpoint::connect(const sockaddr_storage &address, DAT_CONN_QUAL qualif
     await_established(conn_evd_, p);
 }
 
-void dat_endpoint::accept(DAT_CR_HANDLE request, patience &p)
+namespace {
+
+void expect_end(const DAT_EVENT &event)
+{
+    if (event.event_number != DAT_CONNECTION_EVENT_DISCONNECTED &&
+        event.event_number != DAT_CONNECTION_EVENT_BROKEN)
+        fail_connection(event.event_number);
+}
+
+} // namespace
+
+/// Where the peer's wish to disconnect overtakes its word that the connection stands, OFED's
+/// provider tells of the end only.
+void dat_endpoint::serve(DAT_CR_HANDLE request, patience &p)
 {
     must("dat_cr_accept", dat_cr_accept(request, ep_, 0, nullptr));
-    await_established(conn_evd_, p);
+    DAT_EVENT event = next_event(conn_evd_, p);
+    if (event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED)
+        event = next_event(conn_evd_, p);
+    expect_end(event);
 }
 
 void dat_endpoint::disconnect(patience &p)
 {
     must("dat_ep_disconnect", dat_ep_disconnect(ep_, DAT_CLOSE_ABRUPT_FLAG));
-    await_disconnected(p);
-}
-
-void dat_endpoint::await_disconnected(patience &p)
-{
-    const DAT_EVENT event = next_event(conn_evd_, p);
-    if (event.event_number != DAT_CONNECTION_EVENT_DISCONNECTED &&
-        event.event_number != DAT_CONNECTION_EVENT_BROKEN)
-        fail_connection(event.event_number);
+    expect_end(next_event(conn_evd_, p));
 }
 
 dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout)

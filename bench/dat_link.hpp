@@ -67,9 +67,9 @@ public:
     dat_endpoint(const dat_endpoint &) = delete;
 
     void connect(const sockaddr_storage &address, DAT_CONN_QUAL qualifier, patience &p);
-    void accept(DAT_CR_HANDLE request, patience &p);
+    /// Accepts, and waits for the peer to disconnect.
+    void serve(DAT_CR_HANDLE request, patience &p);
     void disconnect(patience &p);
-    void await_disconnected(patience &p);
 
 private:
     DAT_EVD_HANDLE dto_evd_ = DAT_HANDLE_NULL;
@@ -128,13 +128,10 @@ public:
         must("dat_ep_post_send",
              dat_ep_post_send(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
     }
-    void post_write(std::uint32_t size)
-    {
-        DAT_LMR_TRIPLET local = send_segment(size);
-        DAT_RMR_TRIPLET remote = peer_segment(size);
-        must("dat_ep_post_rdma_write",
-             dat_ep_post_rdma_write(ep_, 1, &local, cookie_, &remote, DAT_COMPLETION_DEFAULT_FLAG));
-    }
+    void post_write(std::uint32_t size) { post_write(size, DAT_COMPLETION_DEFAULT_FLAG); }
+    /// Makes no event when it succeeds. A later write that makes one has to follow before the queue
+    /// is full.
+    void post_silent_write(std::uint32_t size) { post_write(size, DAT_COMPLETION_SUPPRESS_FLAG); }
     void post_read(std::uint32_t size)
     {
         DAT_LMR_TRIPLET local = send_segment(size);
@@ -148,6 +145,13 @@ public:
     void wait_receive(patience &p);
 
 private:
+    void post_write(std::uint32_t size, DAT_COMPLETION_FLAGS flags)
+    {
+        DAT_LMR_TRIPLET local = send_segment(size);
+        DAT_RMR_TRIPLET remote = peer_segment(size);
+        must("dat_ep_post_rdma_write",
+             dat_ep_post_rdma_write(ep_, 1, &local, cookie_, &remote, flags));
+    }
     static bool poll(DAT_EVD_HANDLE evd)
     {
         DAT_EVENT event;

@@ -76,8 +76,7 @@ void take_connections(dat_adapter &adapter, dat_listener &listener, std::uint32_
 {
     for (std::uint32_t i = 0; i < count; ++i) {
         dat_endpoint end(adapter);
-        end.accept(listener.next_request(p), p);
-        end.await_disconnected(p);
+        end.serve(listener.next_request(p), p);
     }
 }
 

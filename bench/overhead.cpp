@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <string_view>
 
 namespace {
 
@@ -28,11 +29,24 @@ using namespace bench;
 constexpr seconds limit{20};
 constexpr std::uint32_t big = 1 << 20;
 
+/// What is no adapter.
+constexpr std::string_view other_kinds[] = {
+    "tcp",   "net", "sockets", "rxd", "udp-socket",
+#ifdef BENCH_VERBS
+    "verbs",
+#endif
+};
+
+bool is_other_kind(std::string_view name)
+{
+    return std::ranges::find(other_kinds, name) != std::end(other_kinds);
+}
+
 struct options {
     std::vector<std::string> adapters; ///< the first is compared with all others
     std::string node = "127.0.0.1", json;
     std::vector<std::string> tests = {"latency"}, others;
-    std::uint32_t size = 64, batches = 100, iterations = 500, warmup = 50;
+    std::uint32_t size = 64, batches = 100, iterations = 500, warmup = 50, pairs = 1;
     double max_ratio = 0;
     bool pin = true;
 
@@ -44,6 +58,10 @@ struct options {
     {
         if (adapters.empty())
             adapters = {"ofi-lo"};
+        for (const std::string &each : others)
+            if (!is_other_kind(each))
+                adapters.push_back(each);
+        std::erase_if(others, [](const std::string &each) { return !is_other_kind(each); });
         if (others.empty() && adapters.size() == 1)
             others = {"tcp"};
     }
@@ -73,9 +91,15 @@ bool sleeps(pattern what)
     return what == pattern::blocking || what == pattern::notified;
 }
 
+/// On memory, while nobody calls the transport.
+bool spins(pattern what)
+{
+    return what == pattern::write_spin || what == pattern::write_pong;
+}
+
 bool polls(pattern what)
 {
-    return !sleeps(what) && what != pattern::connections;
+    return !sleeps(what) && !spins(what) && what != pattern::connections;
 }
 
 template <class Link>
@@ -90,6 +114,18 @@ double drive(Link &link, const test &t, patience &p)
     case pattern::notified:
         if constexpr (requires { link.wait_receive(p); })
             return ping_many_blocking(link, t.size, t.count, p).count();
+        return 0;
+    case pattern::write_spin:
+        if constexpr (suppresses<Link>) {
+            clear_mark(link, t.size);
+            return spin_ping_many(link, t.size, t.count, p).count();
+        }
+        return 0;
+    case pattern::write_pong:
+        if constexpr (suppresses<Link>) {
+            clear_mark(link, t.size);
+            return write_ping_many(link, t.size, t.count, p).count();
+        }
         return 0;
     default:
         return ping_many(link, t.size, t.count, p).count();
@@ -134,8 +170,7 @@ public:
         answer(link_for(what.what), what, leader, p);
         for (std::uint32_t i = 0; what.what == pattern::connections && i < what.count; ++i) {
             dat_endpoint end(adapter_);
-            end.accept(listener_->next_request(p), p);
-            end.await_disconnected(p);
+            end.serve(listener_->next_request(p), p);
         }
     }
 
@@ -257,7 +292,7 @@ public:
         }
         exchange_memory(peer);
     }
-    bool can(pattern) const override { return true; }
+    bool can(pattern what) const override { return !spins(what); }
     double lead(const test &t, patience &p) override
     {
         if (t.what != pattern::connections)
@@ -278,8 +313,7 @@ public:
             verbs_endpoint end(manager_);
             end.take(p);
             end.make_queue_pair(2, 2, 0);
-            end.accept(p);
-            end.await_disconnected(p);
+            end.serve(p);
         }
     }
 
@@ -301,13 +335,6 @@ std::string title_of(const std::string &other)
         return "verbs alone";
     return "libfabric " + provider_of(other);
 }
-
-const std::vector<std::string> other_kinds = {
-    "tcp",   "net", "sockets", "rxd", "udp-socket",
-#ifdef BENCH_VERBS
-    "verbs",
-#endif
-};
 
 std::unique_ptr<stack> open_other(const std::string &other, const options &o)
 {
@@ -368,9 +395,10 @@ struct sample {
     std::vector<double> time_s;
 };
 
-class leader {
+/// One pair of processes that measures; this one leads.
+class pair_leader {
 public:
-    explicit leader(const options &o)
+    explicit pair_leader(const options &o)
         : warmup_(o.warmup),
           started_(forked_peer::start([&](channel &other) { follow(other, o, probe_); })),
           p_(started_.second, limit), stacks_(open_stacks(o))
@@ -381,30 +409,8 @@ public:
             pin_to(cpus->first);
     }
 
-    std::vector<sample> run(const test &t)
-    {
-        std::vector<sample> samples;
-        for (std::uint32_t i = 0; i < t.batches + 2; ++i) {
-            sample taken{line(), std::vector<double>(stacks_.size())};
-            for (std::size_t n = 0; n < stacks_.size(); ++n) { // they take turns in going first
-                const std::size_t at = (i + n) % stacks_.size();
-                if (stacks_[at]->can(t.what))
-                    taken.time_s[at] = batch(t, at);
-            }
-            if (i >= 2) // the first ones warm up
-                samples.push_back(taken);
-        }
-        return samples;
-    }
-
-    void finish()
-    {
-        peer().send(command{pattern::finish, 0, 0, 0});
-        started_.first.ended_well(limit);
-    }
-
-private:
-    channel &peer() { return started_.second; }
+    std::size_t count() const { return stacks_.size(); }
+    bool can(const test &t, std::size_t at) const { return stacks_[at]->can(t.what); }
 
     double line()
     {
@@ -415,12 +421,21 @@ private:
     /// The connection rested while others were used: the first round trips do not count.
     double batch(const test &t, std::size_t at)
     {
-        if (warmup_ > 0 && sleeps(t.what))
+        if (warmup_ > 0 && (sleeps(t.what) || spins(t.what)))
             timed(test{"", t.what, t.size, std::min(warmup_, t.count), 0, 0, ""}, at);
         else if (warmup_ > 0 && t.what != pattern::connections)
             timed(test{"", pattern::ping_pong, t.size, warmup_, 0, 0, ""}, at);
         return timed(t, at);
     }
+
+    void finish()
+    {
+        peer().send(command{pattern::finish, 0, 0, 0});
+        started_.first.ended_well(limit);
+    }
+
+private:
+    channel &peer() { return started_.second; }
 
     double timed(const test &t, std::size_t at)
     {
@@ -435,6 +450,86 @@ private:
     stacks stacks_;
 };
 
+/// What the first pair asks of the others: to do the same at the same time, or, without a count, to
+/// end.
+struct order {
+    test what;
+    std::size_t stack;
+};
+
+void accompany(channel &first, const options &o)
+{
+    pair_leader l(o);
+    first.send('r');
+    for (;;) {
+        const auto next = first.receive<order>(seconds(600));
+        if (next.what.count == 0)
+            return l.finish();
+        first.send(l.batch(next.what, next.stack));
+    }
+}
+
+/// All pairs, and what they measure. The others are processes of their own, forked before this one
+/// opens anything.
+class leader {
+public:
+    explicit leader(const options &o) : others_(start_others(o)), first_(o)
+    {
+        for (auto &[process, link] : others_)
+            (void)link.receive<char>(limit);
+    }
+
+    std::vector<sample> run(const test &t)
+    {
+        std::vector<sample> samples;
+        for (std::uint32_t i = 0; i < t.batches + 2; ++i) {
+            sample taken{first_.line(), std::vector<double>(first_.count())};
+            for (std::size_t n = 0; n < first_.count(); ++n) { // they take turns in going first
+                const std::size_t at = (i + n) % first_.count();
+                if (first_.can(t, at))
+                    taken.time_s[at] = batch(t, at);
+            }
+            if (i >= 2) // the first ones warm up
+                samples.push_back(taken);
+        }
+        return samples;
+    }
+
+    void finish()
+    {
+        for (auto &[process, link] : others_)
+            link.send(order{});
+        first_.finish();
+        for (auto &[process, link] : others_)
+            process.ended_well(limit);
+    }
+
+private:
+    using others = std::vector<std::pair<forked_peer, channel>>;
+
+    static others start_others(const options &o)
+    {
+        others started;
+        for (std::uint32_t i = 1; i < o.pairs; ++i)
+            started.push_back(forked_peer::start([&o](channel &first) { accompany(first, o); }));
+        return started;
+    }
+
+    /// The mean over the pairs.
+    double batch(const test &t, std::size_t at)
+    {
+        for (auto &[process, link] : others_)
+            link.send(order{t, at});
+        double sum = first_.batch(t, at);
+        for (auto &[process, link] : others_)
+            sum += link.receive<double>(seconds(600));
+        return sum / static_cast<double>(1 + others_.size());
+    }
+
+    others others_;
+    pair_leader first_;
+};
+
 std::vector<test> chosen_tests(const options &o)
 {
     const std::uint32_t few = std::max(o.batches / 4, 4u);
@@ -444,6 +539,12 @@ std::vector<test> chosen_tests(const options &o)
         if (name == "latency")
             tests.push_back(
                 {"latency", pattern::ping_pong, o.size, o.iterations, o.batches, 1e6 / 2, "us"});
+        else if (name == "write-spin")
+            tests.push_back({"write-spin", pattern::write_spin, o.size, o.iterations, o.batches,
+                             1e6 / 2, "us"});
+        else if (name == "write-reap")
+            tests.push_back({"write-reap", pattern::write_pong, o.size, o.iterations, o.batches,
+                             1e6 / 2, "us"});
         else if (name == "waiting")
             tests.push_back({"waiting", pattern::blocking, o.size, slow, few, 1e6 / 2, "us"});
         else if (name == "cno")
@@ -545,18 +646,22 @@ int main(int argc, char **argv)
                     "others: all in one run, batch by batch");
     line.positionals("adapters", o.adapters,
                      "names in dat.conf; the first is compared with the rest (default ofi-lo)");
-    line.choices("--tests", o.tests,
-                 {"latency", "waiting", "cno", "rate", "bandwidth", "connections"},
-                 "some of latency, waiting, cno, rate, bandwidth, connections");
+    line.choices(
+        "--tests", o.tests,
+        {"latency", "write-spin", "write-reap", "waiting", "cno", "rate", "bandwidth",
+         "connections"},
+        "some of latency, write-spin, write-reap, waiting, cno, rate, bandwidth, connections");
     line.size("--size", o.size, big, "size of a message of latency and rate");
     line.number("--batches", o.batches, 1u, 100'000u, "batches of each");
     line.number("--iterations", o.iterations, 1u, 1'000'000u, "round trips per batch");
     line.number("--warmup", o.warmup, 0u, 1'000'000u,
                 "round trips before each batch that do not count");
-    line.choices("--beside", o.others, other_kinds,
-                 "others than adapters: providers of libfabric (rxd is udp;ofi_rxd); verbs without "
-                 "anything; UDP sockets without anything, which have a latency only (default tcp, "
-                 "if there is one adapter)");
+    line.number("--pairs", o.pairs, 1u, 64u,
+                "pairs of processes that do the same at the same time");
+    line.words("--beside", o.others,
+               "further adapters, and what is none: tcp, net, sockets, rxd (that is udp;ofi_rxd) "
+               "are providers of libfabric; verbs and udp-socket have nothing on top, and "
+               "udp-socket has a latency only (default tcp, if there is one adapter)");
     line.text("--node", "ADDRESS", o.node, "address of the others");
     line.number("--limit", o.max_ratio, 0.0, 1e6, "exit with 1 when a median ratio is above this");
     line.negative_flag("--no-pin", o.pin, "leave the processes where the scheduler puts them");

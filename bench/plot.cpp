@@ -301,8 +301,10 @@ void drawing::draw_curve(const curve &shown, const axis &x, const axis &y)
 {
     const std::size_t series = series_of(shown.name);
     std::string path;
-    for (const point &p : shown.points)
-        path += (path.empty() ? "M" : "L") + number(x.at(p.size)) + " " + number(y.at(p.value));
+    for (const point &p : shown.points) {
+        path += path.empty() ? 'M' : 'L';
+        path += number(x.at(p.size)) + " " + number(y.at(p.value));
+    }
     out_ += "<path class=\"line s" + std::to_string(series % 4) + "\" d=\"" + path + "\"/>\n";
     for (const point &p : shown.points)
         draw_mark(series, x.at(p.size), y.at(p.value));

@@ -19,6 +19,7 @@ enum class pattern : std::uint32_t {
     blocking,       ///< two-sided, both sides block for the receive
     notified,       ///< the same through a CNO
     write_pong,     ///< RDMA writes, both sides spin on the last byte
+    write_spin,     ///< the same, and completions are suppressed but for one now and then
     write_stream,   ///< RDMA writes one way
     read_stream,    ///< RDMA reads one way
     message_stream, ///< sends one way, acknowledged now and then
@@ -168,6 +169,63 @@ void write_pong(Link &link, std::uint32_t size, std::uint32_t n, patience &p)
     await_request(link, p);
 }
 
+template <class Link>
+seconds write_ping_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
+{
+    std::uint32_t n = 0;
+    return time_of(count, [&] { write_ping(link, size, n++, p); });
+}
+
+/// As programs do that poll memory alone: most writes complete without an event. One in so many has
+/// one, which is taken when the peer's answer has come; until then nobody calls DAT but to post.
+constexpr std::uint32_t reap_every = 32;
+
+template <class Link>
+concept suppresses = requires(Link &link)
+{
+    link.post_silent_write(1u);
+};
+
+inline bool is_reaped(std::uint32_t n, std::uint32_t count)
+{
+    return n % reap_every == reap_every - 1 || n + 1 == count;
+}
+
+template <suppresses Link>
+void write_spin_mark(Link &link, std::uint32_t size, std::uint32_t n, std::uint32_t count)
+{
+    link.send_buffer()[size - 1] = mark(n);
+    if (is_reaped(n, count))
+        link.post_write(size);
+    else
+        link.post_silent_write(size);
+}
+
+template <suppresses Link>
+seconds spin_ping_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
+{
+    std::uint32_t n = 0;
+    return time_of(count, [&] {
+        write_spin_mark(link, size, n, count);
+        await_mark(link, size, mark(n), p);
+        if (is_reaped(n, count))
+            await_request(link, p);
+        ++n;
+    });
+}
+
+template <suppresses Link>
+void spin_pong_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
+{
+    for (std::uint32_t n = 0; n < count; ++n) {
+        await_mark(link, size, mark(n), p);
+        if (n != 0 && is_reaped(n - 1, count))
+            await_request(link, p);
+        write_spin_mark(link, size, n, count);
+    }
+    await_request(link, p);
+}
+
 // ---------------------------------------------------------------------------------------- streams
 
 /// Requests one way, `window` under way at a time. A message and its answer close the series, so
@@ -257,7 +315,7 @@ inline void announce(channel &peer, const command &what, seconds limit)
 template <class Link>
 void answer(Link &link, const command &what, channel &leader, patience &p)
 {
-    if (what.what == pattern::write_pong)
+    if (what.what == pattern::write_pong || what.what == pattern::write_spin)
         clear_mark(link, what.size);
     leader.send('r');
     p.progress();
@@ -272,6 +330,10 @@ void answer(Link &link, const command &what, channel &leader, patience &p)
     case pattern::write_pong:
         for (std::uint32_t n = 0; n < what.count; ++n)
             write_pong(link, what.size, n, p);
+        return;
+    case pattern::write_spin:
+        if constexpr (suppresses<Link>)
+            spin_pong_many(link, what.size, what.count, p);
         return;
     case pattern::blocking:
     case pattern::notified:

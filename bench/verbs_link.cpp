@@ -136,6 +136,8 @@ void verbs_manager::await(const rdma_cm_id &id, rdma_cm_event_type expected, pat
             continue;
         else if (event.what == expected)
             return;
+        else if (event.what == RDMA_CM_EVENT_ESTABLISHED)
+            continue; // of who waits for the end, which may come without it
         else
             throw failure(std::string(rdma_event_str(event.what)) + " (" +
                           std::to_string(event.status) + ") where " + rdma_event_str(expected) +
@@ -224,14 +226,16 @@ void verbs_endpoint::accept(patience &p)
     manager_.await(*id_, RDMA_CM_EVENT_ESTABLISHED, p);
 }
 
+void verbs_endpoint::serve(patience &p)
+{
+    rdma_conn_param wanted = parameters();
+    check("rdma_accept", rdma_accept(id_.get(), &wanted));
+    manager_.await(*id_, RDMA_CM_EVENT_DISCONNECTED, p);
+}
+
 void verbs_endpoint::disconnect(patience &p)
 {
     check("rdma_disconnect", rdma_disconnect(id_.get()));
-    await_disconnected(p);
-}
-
-void verbs_endpoint::await_disconnected(patience &p)
-{
     manager_.await(*id_, RDMA_CM_EVENT_DISCONNECTED, p);
 }
 

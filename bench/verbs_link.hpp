@@ -110,8 +110,9 @@ public:
     void make_queue_pair(int receives, int requests, std::uint32_t max_inline);
     void connect(patience &p);
     void accept(patience &p);
+    /// Accepts, and waits for the peer to disconnect.
+    void serve(patience &p);
     void disconnect(patience &p);
-    void await_disconnected(patience &p);
 
     ibv_pd *domain() const { return id_->pd; }
     ibv_qp *queue_pair() const { return id_->qp; }

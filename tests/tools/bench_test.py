@@ -56,6 +56,25 @@ class Measures(unittest.TestCase):
         got = self.overhead("soft-lo", "ofi-lo", "--tests", "latency,waiting,cno,rate,connections")
         self.assertEqual(set(got), {(test, "ofi-lo") for test in TESTS})
 
+    def test_adapters_beside_one(self) -> None:
+        """They are compared in the same way wherever they are named."""
+        if not has("soft-lo") or not has("ofi-lo"):
+            self.skipTest("the build has no two adapters")
+        got = self.overhead("soft-lo", "--beside", "ofi-lo,tcp")
+        self.assertEqual(set(got), {("latency", "ofi-lo"), ("latency", "libfabric tcp")})
+
+    def test_memory_that_is_spun_on(self) -> None:
+        if not has("soft-lo") or not has("ofi-lo"):
+            self.skipTest("the build has no two adapters")
+        got = self.overhead("soft-lo", "ofi-lo", "--tests", "write-spin,write-reap")
+        self.assertEqual(set(got), {("write-spin", "ofi-lo"), ("write-reap", "ofi-lo")})
+
+    def test_two_pairs_at_once(self) -> None:
+        if not has("soft-lo") or not has("ofi-lo"):
+            self.skipTest("the build has no two adapters")
+        got = self.overhead("soft-lo", "ofi-lo", "--tests", "latency,waiting", "--pairs", 2)
+        self.assertEqual(set(got), {("latency", "ofi-lo"), ("waiting", "ofi-lo")})
+
     def test_a_limit(self) -> None:
         if not has("ofi-lo"):
             self.skipTest("the build has no ofi-lo")
@@ -76,14 +95,15 @@ class Measures(unittest.TestCase):
 
 class Ends(unittest.TestCase):
     def test_wrong_usage(self) -> None:
-        for program, *arguments in (["overhead", "--tests", "speed"], ["overhead", "--beside", "x"],
+        for program, *arguments in (["overhead", "--tests", "speed"], ["overhead", "--beside"],
                                     ["overhead", "--size", "2M"], ["many_endpoints"]):
             done = run(program, *arguments)
             self.assertEqual(done.returncode, 2, (program, arguments, done.stderr))
 
     def test_an_unknown_adapter(self) -> None:
-        for program in ("overhead", "many_endpoints"):
-            done = run(program, "nobody")
+        for arguments in (["overhead", "nobody"], ["overhead", "soft-lo", "--beside", "nobody"],
+                          ["many_endpoints", "nobody"]):
+            done = run(*arguments)
             self.assertEqual(done.returncode, 1, done.stdout)
             self.assertIn("DAT_PROVIDER_NOT_FOUND", done.stderr)
 
