@@ -4,7 +4,9 @@
 
 import argparse
 import pathlib
-import tomllib
+import sys
+
+import port_toml
 
 
 def quoted(text: str) -> str:
@@ -12,11 +14,9 @@ def quoted(text: str) -> str:
 
 
 def lines_of(profile: pathlib.Path, library: str, suffix: str) -> list[str]:
-    with profile.open("rb") as stream:
-        adapters = tomllib.load(stream).get("adapters", {})
     return [
         f"{name}{suffix} u2.0 {safety} default {library} dapl.2.0 {quoted(params)} \"\""
-        for name, params in adapters.items()
+        for name, params in port_toml.read(profile).adapters.items()
         for safety in ("nonthreadsafe", "threadsafe")
     ]
 
@@ -35,8 +35,11 @@ def main() -> None:
     options = parser.parse_args()
     lines = ["# Made by gen/dat_conf.py from the port.toml of each port.",
              "# name api thread-safety default library version ia_params platform_params"]
-    for profile, library, suffix in options.port:
-        lines += lines_of(pathlib.Path(profile), library, suffix.strip())
+    try:
+        for profile, library, suffix in options.port:
+            lines += lines_of(pathlib.Path(profile), library, suffix.strip())
+    except port_toml.ProfileError as error:
+        sys.exit(str(error))
     options.output.write_text("\n".join(lines) + "\n")
 
 

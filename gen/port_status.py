@@ -4,9 +4,9 @@
 import dataclasses
 import pathlib
 import re
-import tomllib
 
 import contract
+import port_toml
 from skeleton import MARK, Kit, PortError, place_of
 
 SOURCES = {".cpp", ".hpp", ".cc", ".h"}
@@ -48,17 +48,6 @@ def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pat
     return folder
 
 
-def read_profile(folder: pathlib.Path) -> dict:
-    path = folder / "port.toml"
-    try:
-        profile = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise PortError(f"{path}: {error}") from error
-    if not isinstance(profile.get("port", {}).get("name"), str):
-        raise PortError(f"{path} says no name: [port] name = …")
-    return profile
-
-
 def text_of(folder: pathlib.Path) -> str:
     paths = sorted(path for path in folder.rglob("*") if path.suffix in SOURCES)
     return "\n".join(path.read_text(errors="replace") for path in paths)
@@ -90,15 +79,15 @@ def group_step(kit: Kit, states: dict[str, str], adapter: str) -> str | None:
     return None
 
 
-def next_step(kit: Kit, profile: dict, states: dict[str, str], claims: dict[str, bool]) -> str:
-    port = profile["port"]
-    adapter = next(iter(profile.get("adapters", {})), f"{port['name']}-lo")
+def next_step(kit: Kit, profile: port_toml.Profile, states: dict[str, str],
+              claims: dict[str, bool]) -> str:
+    adapter = next(iter(profile.adapters), f"{profile.name}-lo")
     step = group_step(kit, states, adapter)
     if step is not None:
         return step
-    if port.get("contract") != kit.header.version:
-        return (f"The port was written for version {port.get('contract')} of the contract, which"
-                f" is now at {kit.header.version}: see its change log.")
+    if profile.contract != kit.header.version:
+        return (f"The port was written for version {profile.contract} of the contract, which is now"
+                f" at {kit.header.version}: see its change log.")
     unclaimed = [name for name, claimed in claims.items() if not claimed]
     if unclaimed:
         return (f"All that is claimed is written: run dapl-conformance --ia {adapter}. Features"
@@ -107,19 +96,16 @@ def next_step(kit: Kit, profile: dict, states: dict[str, str], claims: dict[str,
 
 
 def read_status(kit: Kit, folder: pathlib.Path) -> Status:
-    profile = read_profile(folder)
-    port = profile["port"]
-    told = profile.get("features", {})
-    unknown = [name for name in told if name not in kit.header.features]
-    if unknown:
-        raise PortError(f"{folder / 'port.toml'}: there is no feature '{unknown[0]}'; there are:"
-                        f" {', '.join(kit.header.features)}")
-    claims = {name: told.get(name, False) is True for name in kit.header.features}
+    profile = port_toml.read(folder / "port.toml")
+    profile.check_features(list(kit.header.features))
+    if folder.resolve().parent == kit.transports:
+        profile.check_name(folder.resolve().name)
+    claims = {name: profile.features.get(name, False) for name in kit.header.features}
     text = text_of(folder)
     marked = set(re.findall(re.escape(MARK) + r"\W*(dapls_ib_\w+)", text))
     code = set(re.findall(r"\b(dapls_ib_\w+)\s*\(", without_comments(text)))
     states = {each.name: state_of(each, claims, marked, code) for each in kit.operations}
-    return Status(port["name"], folder, port.get("contract", 0), kit.header.version, claims, states,
+    return Status(profile.name, folder, profile.contract, kit.header.version, claims, states,
                   next_step(kit, profile, states, claims))
 
 

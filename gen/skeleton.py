@@ -5,6 +5,7 @@ import dataclasses
 import pathlib
 import re
 import shutil
+import subprocess
 import tempfile
 import textwrap
 
@@ -88,6 +89,25 @@ def find_kit(given: pathlib.Path | None) -> Kit:
         if (folder / "common/dapls_ib.hpp").exists() and (folder / "gen/dapls_ib.toml").exists():
             return Kit(folder)
     return Kit(pathlib.Path(__file__).resolve().parents[1])
+
+
+def pkg_config_folder(kit: Kit) -> str | None:
+    """What to name in PKG_CONFIG_PATH for a project to find this kit: nothing where it is found
+    anyway, None where the kit is not installed."""
+    if not kit.is_installed:
+        return None
+    try:
+        told = subprocess.run(["pkg-config", "--variable=kitdir", "dapl-kit"], text=True,
+                              capture_output=True, check=False).stdout.strip()
+    except OSError:
+        told = ""
+    if told and pathlib.Path(told).resolve() == kit.root:
+        return ""
+    for prefix in kit.root.parents:
+        for pattern in ("lib*/pkgconfig/dapl-kit.pc", "lib*/*/pkgconfig/dapl-kit.pc"):
+            if found := next(prefix.glob(pattern), None):
+                return str(found.parent)
+    return ""
 
 
 # -------------------------------------------------------------------------------------- names

@@ -83,13 +83,23 @@ class Build:
 TOGETHER = ("-Dunity=on", "-Dunity_size=100")
 # A trace shows lines; to describe the types, too, takes a fifth of the compiler's time.
 LINES_ONLY = ("-Dc_args=-g1", "-Dcpp_args=-g1")
+# Not by default: other people's compilers may warn of what ours do not know.
+STRICT = "-Dwerror=true"
+
+# What is given away is compiled without the variants that tests compare it with.
+RELEASE = ("-Dbuildtype=release", "-Dplain_variants=false")
 
 BUILDS = {
-    "gcc": Build(options=TOGETHER),
-    "clang": Build(options=("-Dbuildtype=debug", "-Dplain_variants=false", *LINES_ONLY),
-                   compiler=("clang", "clang++")),
+    "gcc": Build(options=(STRICT, *TOGETHER)),
+    "clang": Build(
+        options=(STRICT, "-Dbuildtype=debug", "-Dplain_variants=false", *LINES_ONLY),
+        compiler=("clang", "clang++"),
+    ),
+    "release": Build(options=(STRICT, *RELEASE, *TOGETHER)),
+    "clang-release": Build(options=(STRICT, *RELEASE), compiler=("clang", "clang++")),
+    "lto": Build(options=(STRICT, *RELEASE, "-Db_lto=true", "-Dcpp_link_args=-Werror", *TOGETHER)),
     "asan": Build(
-        options=("-Db_sanitize=address,undefined", "-Doptimization=0",
+        options=(STRICT, "-Db_sanitize=address,undefined", "-Doptimization=0",
                  "-Dbenchmarks=false", "-Dplain_variants=false", *LINES_ONLY, *TOGETHER),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
@@ -101,7 +111,7 @@ BUILDS = {
         complete=False,
     ),
     "tsan": Build(
-        options=("-Db_sanitize=thread", "-Doptimization=0",
+        options=(STRICT, "-Db_sanitize=thread", "-Doptimization=0",
                  "-Dbenchmarks=false", "-Dplain_variants=false", "-Dports=libfabric,soft",
                  *LINES_ONLY, *TOGETHER),
         environment=(
@@ -113,11 +123,11 @@ BUILDS = {
         complete=False,
     ),
     "windows": Build(
-        options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini", *LINES_ONLY, *TOGETHER),
+        options=(STRICT, f"--cross-file={CROSS_FILES}/mingw-w64.ini", *LINES_ONLY, *TOGETHER),
         environment=WINE,
     ),
     "windows-threads": Build(
-        options=(f"--cross-file={CROSS_FILES}/mingw-w64.ini",
+        options=(STRICT, f"--cross-file={CROSS_FILES}/mingw-w64.ini",
                  f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini",
                  "-Dplain_variants=false", "-Doptimization=0", *LINES_ONLY, *TOGETHER),
         environment=WINE,
@@ -449,9 +459,12 @@ def steps() -> list[Step]:
         Step("clients-ours", "Debian's DAT programs, our libdat2",
              clients("gcc", "ours", "@short"), begins=("clang", "quickstart")),
         Step("clients-debian", "some of them with Debian's libdat2",
-             clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
+             clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx"),
+             begins=("release", "all")),
         Step("clang", "clang with -Wthread-safety compiles libraries and programs",
              lambda step: compile_tree(step, "clang", "quickstart")),
+        Step("release", "gcc compiles everything optimized as for a release",
+             lambda step: compile_tree(step, "release")),
         Step("asan", "address and undefined-behaviour sanitizers; tests that run our code",
              tests("asan", *REPEATABLE, *LEFT_TO_FULL)),
         Step("asan-clients", "DAT programs on sanitized libraries",
@@ -477,6 +490,10 @@ def steps() -> list[Step]:
              "long"),
         Step("clang-tests", "everything compiled by clang, and all tests",
              tests("clang", *WITHOUT_MACHINE), "long"),
+        Step("clang-release", "clang compiles everything optimized as for a release",
+             lambda step: compile_tree(step, "clang-release"), "long"),
+        Step("lto", "everything optimized across files, and all tests",
+             tests("lto", *WITHOUT_MACHINE), "long"),
     ]
     table += [Step(f"rounds-ours-{number}", "5 of 20 whole client rounds, our libdat2",
                    clients("gcc", "ours", "@default", 5), "long") for number in range(1, 5)]
@@ -652,6 +669,7 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     chosen = choose(options)
     if options.list:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # its reader may have read enough
         for step in steps():
             part = {"quick": "", "default": "", "long": "--full"}[step.part]
             print(f"{step.name:<18} {part:<7} {step.about}")

@@ -273,9 +273,12 @@ struct dat_provider_attr {
  * @retval DAT_INVALID_STATE the memory is not shared
  * @retval DAT_MODEL_NOT_SUPPORTED this mem_type or va_type
  * @retval DAT_INSUFFICIENT_RESOURCES `MEMORY`, `MEMORY_REGION`
+ * @retval DAT_PROTECTION_VIOLATION not all of the memory is there, or it is
+ *         read-only and privileges ask for more
  *
  * Threads: safe. Rule: dat_lmr_create(3DAT); length 0 is reference
- * implementation practice.
+ * implementation practice, and so is that a device refuses memory, whose
+ * code for it differs.
  */
 DAT_RETURN DAT_API dat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE mem_type,
                                   DAT_REGION_DESCRIPTION region_description, DAT_VLEN length,

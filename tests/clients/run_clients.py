@@ -177,6 +177,7 @@ def main(arguments: list[str]) -> int:
                         two_hosts.SERVER_ADDRESS if options.two_hosts else options.host)
     chosen = selected(cases.all_cases(place, settings.foreign_libdat2), options.select)
     if options.list:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # its reader may have read enough
         for case in chosen:
             print(f"{case.name:<24} {' '.join(sorted(case.tags)):<22} {case.about}")
         return 0

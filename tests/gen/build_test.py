@@ -9,6 +9,7 @@ with skeletons for all features.
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -21,7 +22,8 @@ from trees import MESON, copy_tree, dapl_port, run  # noqa: E402
 PROBE = pathlib.Path(__file__).with_name("open_probe.c")
 # Without debug information nothing of an object depends on where its folder is: ccache helps.
 QUICK = ("-Doptimization=0", "-Ddebug=false", "-Dwerror=true", "-Dunity=on", "-Dunity_size=100")
-KIT_ONLY = (*QUICK, "-Dtests=false", "-Dbenchmarks=false", "-Dplain_variants=false")
+KIT_ONLY = (*QUICK, "-Dtests=false", "-Dbenchmarks=false", "-Dplain_variants=false",
+            "-Dconformance=disabled")
 VENDOR = "Acme Networks"
 
 
@@ -75,17 +77,42 @@ class OutsideTheTree(WithFolder):
         shutil.rmtree(self.build)
 
         project = self.folder / "dapl-acme"
-        self.succeed(installed / "bin/dapl-port", "new", "acme", "--vendor", VENDOR,
-                     "--claims", features, "--directory", project, cwd=self.folder)
+        told = self.succeed(installed / "bin/dapl-port", "new", "acme", "--vendor", VENDOR,
+                            "--claims", features, "--directory", project, cwd=self.folder)
+        next_step = re.search(r"next: PKG_CONFIG_PATH=(\S+) meson setup (\S+) (\S+);", told)
+        self.assertIsNotNone(next_step, told)
         self.assertIn("is an installed kit",
                       run(installed / "bin/dapl-port", "new", "acme", cwd=self.folder).stderr)
         out = project / "build"
-        self.succeed(MESON, "setup", out, project, *QUICK,
-                     PKG_CONFIG_PATH=f"{installed}/lib/pkgconfig:{installed}/share/pkgconfig")
+        self.assertEqual(next_step.groups()[1:], (str(out), str(project)))
+        self.succeed(MESON, "setup", out, project, *QUICK, PKG_CONFIG_PATH=next_step[1])
         self.succeed("ninja", "-C", out)
         self.open_adapter("acme-lo", installed / "include", installed / "lib", out / "dat.conf")
-        self.assertIn("acme: 0 of", self.succeed(installed / "bin/dapl-port", "status",
-                                                 cwd=project))
+        self.assertIn("acme: 0 of", self.succeed(MESON, "devenv", "-C", out, "dapl-port", "status",
+                                                 "--directory", project))
+        found = self.succeed(MESON, "devenv", "-C", out, "sh", "-c",
+                             "command -v dapl-port; echo $LD_LIBRARY_PATH")
+        self.assertEqual(found.splitlines()[0], str(installed / "bin/dapl-port"))
+        self.assertIn(str(installed / "lib"), found.splitlines()[1].split(":"))
+
+
+class Options(WithFolder):
+    def installed(self, *options: str) -> list[str]:
+        """The programs that a build would install."""
+        shutil.rmtree(self.build, ignore_errors=True)
+        self.succeed(MESON, "setup", self.build, self.tree, *options)
+        plan = json.loads(self.succeed(MESON, "introspect", "--install-plan", self.build))
+        return sorted(pathlib.Path(each["destination"]).name for each in plan["targets"].values()
+                      if each["destination"].startswith("{bindir}"))
+
+    def test_the_suite_is_a_program_of_the_kit(self) -> None:
+        """It is installed also where the tests are not built, unless what it needs is missing."""
+        small = ("-Dports=soft", "-Dtests=false", "-Dbenchmarks=false")
+        self.assertIn("dapl-conformance", self.installed(*small))
+        self.assertNotIn("dapl-conformance", self.installed(*small, "-Dconformance=disabled"))
+        nothing = self.folder / "nothing.ini"  # by which nothing is found
+        nothing.write_text("[binaries]\npkgconfig = 'false'\ncmake = 'false'\n")
+        self.assertNotIn("dapl-conformance", self.installed(*small, f"--native-file={nothing}"))
 
 
 if __name__ == "__main__":

@@ -273,20 +273,115 @@ class Status(WithTree):
         self.assertIn("there is no port 'nobody'; there are: ", self.refused("status", "nobody"))
         self.assertIn("is no port: it has no port.toml", self.refused("status"))
 
-    def test_profiles_that_cannot_be_read(self) -> None:
-        self.port("new", "acme")
-        profile = self.tree / "transports/acme/port.toml"
-        good = profile.read_text()
-        for text, answer in (("[port", "port.toml: "), ("[features]", "says no name"),
-                             (good.replace("cq_wait", "naps"), "no feature 'naps'")):
-            profile.write_text(text)
-            self.before = contents(self.tree)
-            self.assertIn(answer, self.refused("status", "acme"))
+    def test_a_reader_that_has_read_enough(self) -> None:
+        done = run("bash", "-c", '"$0" "$1" status soft | true',
+                   sys.executable, self.tree / "gen/dapl-port", cwd=self.tree)
+        self.assertEqual(done.stderr, "")
 
     def test_list(self) -> None:
         self.port("new", "acme")
         self.assertRegex(self.port("list"), r"(?m)^acme +\d+ to be written +claims nothing$")
         self.assertRegex(self.port("list"), r"(?m)^libfabric +written +claims cq_wait")
+
+
+class Profile(WithTree):
+    """Whatever stands in port.toml: every tool that reads it says the same, in one line."""
+
+    GOOD = ('[port]\nname = "acme"\ncontract = 2\ndescription = "x"\n\n'
+            '[features]\ncq_wait = true\n\n[adapters]\nacme-lo = "lo 0"\n')
+    FAULTS = (  # what is replaced, by what, and the answer after "port.toml"
+        ("[port]", "[port", r":1: this is no TOML: Expected ']'"),
+        ("contract = 2", "contract 2", r":3: this is no TOML: Expected '='"),
+        ('"lo 0"\n', '"lo 0', r":10: this is no TOML: "),
+        ("contract = 2", "contract = 2\ncontract = 2", r":4: this is no TOML: Cannot overwrite"),
+        ('"x"', '"\udce4"', r":4: this is not UTF-8: byte 0xe4"),
+        ("[port]\n", "port = 3\n[x]\n", r":1: \[port\] shall be a table"),
+        ("[features]\ncq_wait = true", "[x]", r":6: there is no 'x'; there are \[port\], "),
+        ("[port]\n", 'features = "cq_wait"\n[port]\n', r":7: this is no TOML: Cannot"),
+        ("[features]\ncq_wait = true", "", None),
+        ('name = "acme"\n', "", r":1: says no name: \[port\] name = "),
+        ('"acme"', "7", r":2: name shall be text in quotes"),
+        ('"acme"', '"emca"', r":2: the name is 'emca', but the port is built as 'acme'"),
+        ("contract = 2\n", "", r":1: says no contract: "),
+        ("contract = 2", 'contract = "2"', r":3: contract shall be a number"),
+        ("contract = 2", "contract = true", r":3: contract shall be a number"),
+        ('description = "x"', "maker = 1", r":4: \[port\] has no 'maker'; it has name, contract, "),
+        ("cq_wait", "naps", r":7: there is no feature 'naps'; there are: cq_wait, "),
+        ("true", '"yes"', r":7: feature 'cq_wait' shall be true or false"),
+        ('"lo 0"', "0", r":10: the parameters of adapter 'acme-lo' shall be text in quotes"),
+        ('"lo 0"', r'"lo\n0"', r":10: the parameters of adapter 'acme-lo' shall be plain text"),
+        ("acme-lo", '"acme lo"', r":10: 'acme lo' is no name for an adapter"),
+    )
+    NOT_FOR_DAT_CONF = ("built as", "no feature")  # which sees adapters only
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.port("new", "acme")
+        self.path = self.tree / "transports/acme/port.toml"
+        version = json.loads(self.port("status", "acme", "--json"))["contract"]["kit"]
+        self.good = self.GOOD.replace("contract = 2", f"contract = {version}")
+        self.version = version
+
+    def write(self, text: str) -> None:
+        self.path.write_bytes(text.encode(errors="surrogateescape"))
+        self.before = contents(self.tree)
+
+    def tools(self) -> dict[str, tuple[object, ...]]:
+        output = ("--output", self.tree.parent / "made")
+        gen = self.tree / "gen"
+        return {
+            "status": (gen / "dapl-port", "status", "acme"),
+            "port_features.py": (gen / "port_features.py", "--contract",
+                                 self.tree / "common/dapls_ib.hpp", "--profile", self.path,
+                                 "--port", "acme", *output),
+            "dat_conf.py": (gen / "dat_conf.py", "--port", self.path, "library.so", "", *output),
+        }
+
+    def expect(self, answer: str | None) -> None:
+        for name, command in self.tools().items():
+            done = run(sys.executable, *command, cwd=self.tree)
+            wanted = answer and not (name == "dat_conf.py"
+                                     and any(each in answer for each in self.NOT_FOR_DAT_CONF))
+            self.assertEqual(done.returncode != 0, bool(wanted), (name, answer, done.stderr))
+            if wanted:
+                self.assertRegex(done.stderr, f"^(dapl-port: )?{self.path}{answer}", name)
+            self.assertEqual(done.stderr.count("\n"), 1 if wanted else 0, (name, done.stderr))
+
+    def test_faults(self) -> None:
+        for old, new, answer in self.FAULTS:
+            old, new = (each.replace("= 2", f"= {self.version}") for each in (old, new))
+            with self.subTest(new=new):
+                self.assertIn(old, self.good)
+                self.write(self.good.replace(old, new, 1))
+                self.expect(answer)
+
+    def test_a_file_that_cannot_be_read(self) -> None:
+        self.path.unlink()
+        self.path.mkdir()
+        self.expect(": Is a directory")
+
+    def test_no_file(self) -> None:
+        self.path.unlink()
+        self.assertIn("is no port: it has no port.toml", self.refused("status", "acme"))
+
+    def refused(self, *arguments: object) -> str:
+        self.before = contents(self.tree)
+        return super().refused(*arguments)
+
+    def test_another_version_of_the_contract(self) -> None:
+        """The build ends there; `status` tells what else is to be done, too."""
+        self.write(self.good.replace(f"contract = {self.version}", "contract = 1"))
+        command = self.tools()["port_features.py"]
+        self.assertRegex(run(sys.executable, *command).stderr,
+                         f"^{self.path}:3: the port was written for version 1 of the contract,"
+                         rf" which is at {self.version}: .*\n$")
+        self.assertIn("written for version 1 of the contract", self.port("status", "acme"))
+
+    def test_list_goes_on(self) -> None:
+        self.write("[port")
+        told = self.port("list")
+        self.assertRegex(told, r"(?m)^acme +/.*port.toml:1: this is no TOML")
+        self.assertRegex(told, r"(?m)^soft +written")
 
 
 if __name__ == "__main__":

@@ -233,6 +233,17 @@ class Registry(WithFolder):
         self.assertIn("there is no adapter nobody", run.output)
         self.assertIn("fine, good", run.output)
 
+    def test_several_names(self) -> None:
+        conf = self.write(self.provider("fine"), self.provider("spare"),
+                          self.provider("bad", "open_fails"))
+        for names, status in ((["fine"], 0), (["fine", "spare"], 0), (["fine", "bad"], 1),
+                              (["fine", "nobody"], 3), (["fine", "--adapter", "spare"], 0)):
+            run = Run(conf, *names, "--json")
+            self.assertEqual(run.status, status, (names, run.output))
+            self.assertEqual(set(run.adapters), set(names) - {"nobody", "--adapter"})
+        self.assertIn("there is no adapter nobody", Run(conf, "fine", "nobody").output)
+        self.assertRegex(Run(conf, "fine", "spare").output, r"(?s)max_eps.*max_eps")
+
     def test_a_file_that_cannot_be_read(self) -> None:
         run = Run(self.folder / "none.conf")
         self.assertEqual(run.status, 3, run.output)
@@ -282,7 +293,7 @@ class Registry(WithFolder):
 
 class Usage(unittest.TestCase):
     def test_wrong_usage(self) -> None:
-        for arguments in (["--nonsense"], ["--timeout", "0"], ["--adapter"], ["stray"]):
+        for arguments in (["--nonsense"], ["--timeout", "0"], ["--adapter"]):
             run = Run(None, *arguments)
             self.assertEqual(run.status, 2, (arguments, run.output))
             self.assertTrue(run.output.startswith("dat-info: "), run.output)

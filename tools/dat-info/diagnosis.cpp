@@ -137,7 +137,7 @@ void explain_refusal(adapter &found, const std::vector<record> &told, const regi
     if (explain_device(found, file))
         return;
     if (found.output.empty())
-        found.advice = "`dat-info --verbose --adapter " + found.name +
+        found.advice = "`dat-info --verbose " + found.name +
                        "` shows what the provider says; is the device there, and up?";
     else
         found.advice = "see what the provider says; is the device there, and up?";

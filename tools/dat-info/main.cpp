@@ -8,6 +8,7 @@
 #include "query.hpp"
 #include "report.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -27,7 +28,7 @@ using namespace dat_info;
 enum exit_status { opens = 0, does_not_open = 1, not_there = 3 };
 
 struct options {
-    std::string adapter;
+    std::vector<std::string> adapters; ///< only these; all, if there are none
     double seconds = 10;
     bool json = false, verbose = false;
 };
@@ -84,7 +85,7 @@ void list(findings &found, double seconds)
 
 void open_all(findings &found, const options &o)
 {
-    const bool with_endpoint = o.json || o.verbose || !o.adapter.empty();
+    const bool with_endpoint = o.json || o.verbose || !o.adapters.empty();
     std::vector<task> tasks;
     for (adapter &each : found.adapters)
         if (each.is != state::not_ours)
@@ -98,30 +99,43 @@ void open_all(findings &found, const options &o)
     run_children(std::move(tasks), o.seconds);
 }
 
-/// What there is, or why there is nothing.
-void choose(findings &found, const std::string &name)
+auto is_called(const std::string &name)
+{
+    return [&name](const adapter &each) { return each.name == name; };
+}
+
+/// What there is of what was asked for, or why there is nothing.
+void choose(findings &found, const std::vector<std::string> &names)
 {
     if (found.adapters.empty() && found.trouble.empty())
         found.trouble = explain_empty(found.file, found.is_ours);
-    if (name.empty() || found.adapters.empty())
+    if (names.empty() || found.adapters.empty())
         return;
-    std::vector<adapter> known = std::move(found.adapters);
-    found.adapters.clear();
-    for (const adapter &each : known)
-        if (each.name == name)
-            found.adapters.push_back(each);
-    if (found.adapters.empty())
-        found.trouble = explain_unknown(name, found.file, known);
+    for (const std::string &name : names)
+        if (std::ranges::none_of(found.adapters, is_called(name)))
+            for (std::string &line : explain_unknown(name, found.file, found.adapters))
+                found.trouble.push_back(std::move(line));
+    std::erase_if(found.adapters, [&](const adapter &each) {
+        return std::ranges::none_of(names, [&](const auto &name) { return each.name == name; });
+    });
 }
 
-int status_of(const findings &found)
+int status_of(const findings &found, const std::vector<std::string> &names)
 {
-    if (found.adapters.empty())
+    const auto does_open = [](const adapter &each) { return each.is == state::opens; };
+    const auto is_there = [&](const std::string &name) {
+        return std::ranges::any_of(found.adapters, is_called(name));
+    };
+    const auto named_opens = [&](const std::string &name) {
+        return std::ranges::any_of(found.adapters, [&](const adapter &each) {
+            return each.name == name && does_open(each);
+        });
+    };
+    if (found.adapters.empty() || !std::ranges::all_of(names, is_there))
         return not_there;
-    for (const adapter &each : found.adapters)
-        if (each.is == state::opens)
-            return opens;
-    return does_not_open;
+    const bool all_well = names.empty() ? std::ranges::any_of(found.adapters, does_open)
+                                        : std::ranges::all_of(names, named_opens);
+    return all_well ? opens : does_not_open;
 }
 
 int run(const options &o)
@@ -131,27 +145,28 @@ int run(const options &o)
     found.is_ours = libdat2_is_ours();
     found.file = find_registry_file(found.is_ours);
     list(found, o.seconds);
-    choose(found, o.adapter);
+    choose(found, o.adapters);
     open_all(found, o);
     if (o.json)
         print_json(found);
     else
-        print_text(found, o.verbose           ? detail::all
-                          : o.adapter.empty() ? detail::list
-                                              : detail::attributes);
-    return status_of(found);
+        print_text(found, o.verbose            ? detail::all
+                          : o.adapters.empty() ? detail::list
+                                               : detail::attributes);
+    return status_of(found, o.adapters);
 }
 
 void describe(bench::command_line &line, options &o)
 {
-    line.text("--adapter", "NAME", o.adapter, "only this one, with its attributes");
+    line.positionals("adapters", o.adapters, "only these, with their attributes");
+    line.alternative("--adapter", "NAME", o.adapters, "the same, for one");
     line.flag("--verbose", o.verbose,
               "attributes of all, every line of dat.conf, and what libdat2 and the providers say");
     line.flag("--json", o.json, "write all of it for programs");
     line.number("--timeout", o.seconds, 0.1, 3600.0,
                 "seconds after which opening an adapter counts as hanging");
-    line.footer("Exit status: 0 the adapter opens, without --adapter at least one does; 1 it does\n"
-                "not, none does; 2 wrong usage; 3 there is no such adapter, there is none.");
+    line.footer("Exit status: 0 the named adapters open, without a name at least one does; 1 one\n"
+                "does not, none does; 2 wrong usage; 3 there is no such adapter, there is none.");
 }
 
 } // namespace

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The commands that the documents show are understood, and do what they are shown for.
+
+Each runs as it stands there, on this build and on a port `acme`: begun by dapl-port in a copy of the
+tree, and, for programs that use its adapter, the software HCA under that name. A command that is
+not through after some seconds has been understood, and is ended.
+"""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gen"))
+
+from trees import KIT_PARTS, MESON, ROOT, copy_tree  # noqa: E402
+
+OPTIONS = argparse.Namespace()
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/man/*.md", "tools/vm/README.md",
+             "transports/*/README.md")
+PATIENCE = 4  # seconds
+
+# What a command begins with. A program alone, in a sentence, is a name and no command.
+COMMAND = re.compile(r"""(?:\$\ )?(?:\./|gen/|tools/|tests/|python3\ |gdb\ |meson\b|ninja\b|
+                         dat-\w+\ |dapl-(?:port|conformance)\ |dtest\ |fi-twin\ |
+                         (?:overhead|instructions|context-switches|many-endpoints)\ )""", re.X)
+# What stands for something else.
+MEANING = {"NAME": "acme-lo", "FILE": "out.svg", "STEP": "gcc",
+           "overhead … ": "overhead acme-lo --beside acme-lo-plain ", "gdb --args ": ""}
+# What is not run here, and why.
+NOT_RUN = {
+    "./quickstart": "runs for minutes, and installs packages",
+    "./check": "runs this test",
+    "./check --quick": "runs this test",
+    "./check --full": "runs this test",
+    "./check --only STEP": "runs this test, or others",
+    "dtest *": "tests/clients runs it",
+    "gen/dapl-port new NAME": "gen-port does, with many a name",
+    "dapl-port new": "a command of dapl-port, by its name",
+    "dapl-port status": "a command of dapl-port, by its name",
+    "meson devenv": "a command of Meson, by its name",
+    "meson setup build && ninja -C build*": "gen-build and installed do",
+    "meson setup ~/dapl-acme*": "gen-build does",
+    "ninja -C build && meson devenv *": "gen-build does the first, and the second is shown alone",
+    "ninja -C build clang-format": "would change the sources",
+    "tools/setup-packages": "installs packages",
+    "tools/vm/run-in-vm *": "needs the virtual machine; tests/vm uses it",
+    "tests/verbs/vm_round.py *": "needs the virtual machine; tests/verbs uses it",
+}
+# What may end with another status, and why.
+MAY_END_WITH = {
+    "overhead ofi-lo --limit 1.10": 1,  # the ratio is above the limit now
+    "instructions soft-lo --limit": 1,  # this build does not optimize, or is another compiler's
+}
+# Programs that are not built everywhere.
+OPTIONAL = {"overhead", "instructions", "context-switches", "many-endpoints", "dat-perf", "dat-info",
+            "dapl-conformance"}
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines of code blocks, and what stands between backticks."""
+    blocks = re.findall(r"(?ms)^```\w*\n(.*?)^```", text)
+    rest = re.sub(r"(?ms)^```\w*\n.*?^```", "", text)
+    indented = re.findall(r"(?m)^    (\S.*)$", rest)
+    spans = [" ".join(each.split()) for each in re.findall(r"`([^`]+)`", rest)]
+    joined = "\n".join([*blocks, *indented]).replace("\\\n", " ")
+    return [*joined.split("\n"), *(each for each in spans if " " in each)]
+
+
+def commands_of(text: str) -> list[str]:
+    """Without what a comment says of them."""
+    found = (re.sub(r"\s+#.*", "", line).strip() for line in lines_of(text))
+    return [each for each in found if COMMAND.match(each)]
+
+
+def all_commands() -> dict[str, str]:
+    """Each command, and a document that shows it."""
+    return {command: str(path.relative_to(ROOT))
+            for pattern in DOCUMENTS for path in sorted(ROOT.glob(pattern))
+            for command in commands_of(path.read_text())}
+
+
+def kind_not_run(command: str) -> str | None:
+    return next((each for each in NOT_RUN if fnmatch.fnmatchcase(command, each)), None)
+
+
+class Shown(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        keep = tempfile.TemporaryDirectory(prefix="documents-")
+        cls.addClassCleanup(keep.cleanup)
+        cls.folder = pathlib.Path(keep.name)
+        cls.tree = copy_tree(cls.folder / "tree")
+        subprocess.run([sys.executable, cls.tree / "gen/dapl-port", "new", "acme"],
+                       cwd=cls.tree, check=True, capture_output=True)
+        dumped = subprocess.run([MESON, "devenv", "-C", OPTIONS.build, "env", "-0"],
+                                check=True, capture_output=True, text=True).stdout
+        cls.environment = dict(each.split("=", 1) for each in dumped.split("\0") if "=" in each)
+        conf = cls.folder / "dat.conf"
+        cls.adapters = cls.write_conf(pathlib.Path(cls.environment["DAT_OVERRIDE"]), conf)
+        cls.environment |= {"DAT_OVERRIDE": str(conf), "HOME": str(cls.folder)}
+
+    @staticmethod
+    def write_conf(built: pathlib.Path, conf: pathlib.Path) -> set[str]:
+        """The adapters of the build, and acme's."""
+        text = built.read_text()
+        for suffix in ("", "-plain"):
+            lines = (re.findall(rf"(?m)^soft-lo{suffix} .*\n", text)
+                     or re.findall(r"(?m)^soft-lo .*\n", text))
+            text += "".join(f"acme-lo{suffix} {line.split(' ', 1)[1]}" for line in lines)
+        conf.write_text(text)
+        return set(re.findall(r"(?m)^([\w-]+) ", text))
+
+    def as_run(self, command: str) -> str:
+        """What is to be said to a shell in a source tree, with this build as `build`."""
+        for word, meaning in MEANING.items():
+            command = command.replace(word, meaning)
+        command = re.sub(r"^meson devenv -C build\s*", "", command) or "true"
+        program = command.split()[0]
+        if (OPTIONS.build / program).is_file():
+            command = f"{OPTIONS.build}/{command}"
+        if program == "meson":
+            command = command.replace("meson", str(MESON), 1)
+        if command.startswith(f"{MESON} test"):
+            command = command.replace(" -C build", "") + f" -C {OPTIONS.build} --list | grep ."
+        if not shutil.which("jq"):
+            command = re.sub(r"\| jq .*", "| grep .", command)
+        return command
+
+    def missing(self, command: str) -> str | None:
+        """What this build or this system does not have for it."""
+        program = command.split()[0]
+        if program in OPTIONAL and not shutil.which(program, path=self.environment["PATH"]):
+            return program
+        if program == "instructions" and not shutil.which("valgrind"):
+            return "valgrind"
+        named = set(re.findall(r"\b(?:acme|soft|ofi)-lo(?:-plain)?\b(?!\.)", command))
+        return ", ".join(named - self.adapters) or None
+
+    def problem_with(self, command: str) -> str | None:
+        said = self.as_run(command)
+        if self.missing(said):
+            return None
+        tree = self.tree
+        if "dapl-port new" in said:
+            tree = copy_tree(pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "tree", KIT_PARTS)
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(["bash", "-o", "pipefail", "-c", said], cwd=tree,
+                                       env=self.environment, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=output, start_new_session=True)
+            try:
+                status = process.wait(120 if said.startswith(str(MESON)) else PATIENCE)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            allowed = {0, *(also for begins, also in MAY_END_WITH.items()
+                            if command.startswith(begins))}
+            if status in allowed:
+                return None
+            output.seek(0)
+            return f"status {status}: {output.read()[-800:]}"
+
+    def test_every_command(self) -> None:
+        commands = [(command, where) for command, where in all_commands().items()
+                    if not kind_not_run(command)]
+        self.assertGreater(len(commands), 30)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            problems = pool.map(lambda each: self.problem_with(each[0]), commands)
+            found = [f"{where} shows `{command}`: {problem}"
+                     for (command, where), problem in zip(commands, problems) if problem]
+        self.assertFalse(found, "\n" + "\n".join(found))
+
+    def test_what_is_not_run_is_shown(self) -> None:
+        named = {kind_not_run(command) for command in all_commands()}
+        self.assertEqual(set(NOT_RUN) - named, set(), "no document shows these any more")
+
+
+class Lists(unittest.TestCase):
+    def test_a_reader_that_has_read_enough(self) -> None:
+        """It ends a list without a word, as with other programs."""
+        for command in ("gen/dapl-port list", "./check --list",
+                        "tests/clients/run_clients.py --list"):
+            done = subprocess.run(["bash", "-c", f"{command} | true"], cwd=ROOT,
+                                  env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.stderr, "", command)
+
+
+class Found(unittest.TestCase):
+    def test_commands(self) -> None:
+        text = ("See `dat-info`, `dat-info acme-lo`, `x -y` and `overhead … --tests rate`.\n\n"
+                "    dat-perf a --json b   # both\n    int x;\n\n"
+                "```\n./check --only \\\n  gcc\nmeson test\n```\n")
+        self.assertEqual(set(commands_of(text)), {
+            "dat-info acme-lo", "overhead … --tests rate", "dat-perf a --json b",
+            "./check --only    gcc", "meson test"})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    rest = parser.parse_known_args(namespace=OPTIONS)[1]
+    program = unittest.main(argv=[sys.argv[0], *rest], exit=False)
+    return 0 if program.result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
