@@ -40,28 +40,51 @@ struct registration {
     DAT_VADDR address = 0;
 };
 
-/// Memory of whole pages, made as a case wants it.
-struct mapping {
+void unmap_pages(std::uint8_t *at, std::size_t length)
+{
+    if (length != 0 && munmap(at, length) != 0)
+        GIVE_UP("munmap");
+}
+
+/// Whole pages, some of which can be unmapped. The process goes on mapping memory meanwhile, and
+/// must not get what was unmapped here: the kernel fills the highest gap that is large enough, so
+/// a larger one is left above.
+class mapping {
+public:
     explicit mapping(std::size_t count, int rights = PROT_READ | PROT_WRITE, int file = -1)
-        : page(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), length(count * page),
-          at(static_cast<std::uint8_t *>(mmap(nullptr, length, rights,
-                                              file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED,
-                                              file, 0)))
+        : page(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), length(count * page)
     {
-        if (at == MAP_FAILED)
+        constexpr std::size_t gap = 64 << 20;
+        void *room = mmap(nullptr, length + gap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+        if (room == MAP_FAILED ||
+            mmap(room, length, rights, kind | MAP_FIXED, file, 0) == MAP_FAILED)
             GIVE_UP("mmap");
+        at = static_cast<std::uint8_t *>(room);
+        hole_ = hole_end_ = at + length;
+        unmap_pages(at + length, gap);
     }
     mapping(const mapping &) = delete;
     mapping &operator=(const mapping &) = delete;
-    ~mapping() { munmap(at, length); }
-    void remove(std::size_t first, std::size_t count) const
+    ~mapping()
     {
-        if (munmap(at + first * page, count * page) != 0)
-            GIVE_UP("munmap");
+        unmap_pages(at, static_cast<std::size_t>(hole_ - at));
+        unmap_pages(hole_end_, static_cast<std::size_t>(at + length - hole_end_));
+    }
+    /// Once.
+    void remove(std::size_t first, std::size_t count)
+    {
+        hole_ = at + first * page;
+        hole_end_ = hole_ + count * page;
+        unmap_pages(hole_, count * page);
     }
     const std::size_t page;
     const std::size_t length;
-    std::uint8_t *const at;
+    std::uint8_t *at = nullptr;
+
+private:
+    std::uint8_t *hole_ = nullptr;
+    std::uint8_t *hole_end_ = nullptr;
 };
 
 /// An error by which a device refuses memory.
@@ -353,7 +376,7 @@ TEST_CASE("MEM-14: memory that is not there is not registered" *
 {
     adapter ia;
     registration r(ia);
-    const mapping some(5);
+    mapping some(5);
     some.remove(3, 1);
     r.where.for_va = some.at;
     SUBCASE("a hole inside")
@@ -444,7 +467,7 @@ TEST_CASE("MEM-17: what is unmapped while registered ends no process, and loses 
     end &by = pair.active;
     end &owner = pair.passive;
     registration r(ia);
-    const mapping leaving(16);
+    mapping leaving(16);
     r.pz = owner.pz;
     r.where.for_va = leaving.at;
     r.length = leaving.length;

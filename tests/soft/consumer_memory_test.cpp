@@ -76,9 +76,13 @@ struct leaving {
         : of(of_), size(pages * page), file(memfd_create("leaving", MFD_CLOEXEC))
     {
         REQUIRE(ftruncate(file, static_cast<off_t>(size)) == 0);
-        at = static_cast<std::uint8_t *>(
-            mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
-        REQUIRE(at != MAP_FAILED);
+        // What it unmaps, others must not get: they map in the highest gap that is large enough.
+        constexpr std::size_t gap = 64 << 20;
+        void *room = mmap(nullptr, size + gap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(room != MAP_FAILED);
+        REQUIRE(mmap(room, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == room);
+        at = static_cast<std::uint8_t *>(room);
+        REQUIRE(munmap(at + size, gap) == 0);
         key = of.hca.add_region(region, of.domain, at, size,
                                 local_read | local_write | remote_read | remote_write |
                                     remote_atomic);
@@ -87,15 +91,19 @@ struct leaving {
     ~leaving()
     {
         CHECK(of.hca.remove_region(region));
-        munmap(at, size);
+        munmap(at, mapped);
         close(file);
     }
-    void unmap(std::size_t from) const { munmap(at + from * page, size - from * page); }
-    void cut(std::size_t from) const
+    void unmap(std::size_t from)
+    {
+        REQUIRE(munmap(at + from * page, mapped - from * page) == 0);
+        mapped = from * page;
+    }
+    void cut(std::size_t from)
     {
         REQUIRE(ftruncate(file, static_cast<off_t>(from * page)) == 0);
     }
-    void forbid_writing(std::size_t from) const
+    void forbid_writing(std::size_t from)
     {
         REQUIRE(mprotect(at + from * page, size - from * page, PROT_READ) == 0);
     }
@@ -114,6 +122,7 @@ struct leaving {
     host &of;
     const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t size;
+    std::size_t mapped = size;
     const int file;
     std::uint8_t *at = nullptr;
     memory_region region;
@@ -204,7 +213,7 @@ TEST_CASE("no more is under way than the peer's socket holds")
 TEST_CASE("memory that is gone fails its write, and costs others nothing")
 {
     two t(with_large_datagrams());
-    const leaving some(t.here, 256);
+    leaving some(t.here, 256);
     end c(t.here), d(t.there);
     REQUIRE(establish(c, d));
     some.unmap(128);
@@ -222,7 +231,7 @@ TEST_CASE("memory that is gone fails its write, and costs others nothing")
 namespace {
 
 /// How memory goes: its pages from the given one on.
-using departure = void (leaving::*)(std::size_t) const;
+using departure = void (leaving::*)(std::size_t);
 constexpr departure departures[] = {&leaving::unmap, &leaving::cut};
 
 /// Both ends of the connection are broken, and others are not.
@@ -253,7 +262,7 @@ TEST_CASE("what a peer writes to memory that is gone or read-only is refused")
         for (const std::uint32_t size : {1u, 8u, 5000u, 100'000u}) {
             CAPTURE(size);
             two t(as_usual());
-            const leaving some(t.there, 64);
+            leaving some(t.there, 64);
             const remote_segment first = some.remote(some.page - 1, 1); // the page in front of it
             REQUIRE(t.a.write(0, 1, first));
             expect(t.a.sent(), work_status::success);
@@ -268,7 +277,7 @@ TEST_CASE("what a peer reads from memory that is gone is refused")
 {
     for (const departure goes : departures) {
         two t(as_usual());
-        const leaving some(t.there, 64);
+        leaving some(t.there, 64);
         (some.*goes)(40);
         REQUIRE(t.a.read(0, 8, some.remote(0, 8)));
         expect(t.a.sent(), work_status::success);
@@ -282,7 +291,7 @@ TEST_CASE("an atomic operation on memory that is gone or read-only is refused")
 {
     for (const departure goes : {&leaving::unmap, &leaving::cut, &leaving::forbid_writing}) {
         two t(as_usual());
-        const leaving some(t.there, 2);
+        leaving some(t.there, 2);
         REQUIRE(t.a.fetch_add(0, some.remote(8, 8), 3));
         expect(t.a.sent(), work_status::success);
         CHECK(some.at[8] == 3);
@@ -297,7 +306,7 @@ TEST_CASE("a receive into memory that is gone fails")
 {
     for (const departure goes : departures) {
         two t(as_usual());
-        const leaving some(t.there, 8);
+        leaving some(t.there, 8);
         request &r = t.b.fresh(work::receive);
         some.describe(r, 0, some.size);
         REQUIRE(t.b.pair.post_receive(r));
@@ -314,7 +323,7 @@ TEST_CASE("a read or an atomic operation into memory that is gone fails")
     for (const departure goes : departures)
         for (const work kind : {work::read, work::fetch_add}) {
             two t(as_usual());
-            const leaving some(t.here, 8);
+            leaving some(t.here, 8);
             const auto size = static_cast<std::uint32_t>(kind == work::read ? some.size : 8);
             request &r = t.a.fresh(kind);
             some.describe(r, 0, size);
@@ -346,7 +355,7 @@ TEST_CASE("on a bad network, too")
         how.bad_network = {50, 100, 50, 0, seed};
         two t(how);
         t.check_write(3, 500'000, 5);
-        const leaving some(t.there, 128);
+        leaving some(t.there, 128);
         some.unmap(100);
         REQUIRE(t.a.write(0, some.size, some.remote(0, some.size)));
         expect(t.a.sent(), work_status::remote_access);
