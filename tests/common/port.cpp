@@ -313,6 +313,16 @@ const extended_operands &latest_operands(qp &pair)
 
 namespace {
 
+/// Of every request the contract says that its length is the sum of its segments.
+void check_length(const types::wr &request, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+{
+    DAT_UINT64 sum = 0;
+    for (DAT_COUNT i = 0; i < segments; ++i)
+        sum += local[i].segment_length;
+    if (request.length != sum)
+        lab::violation("a work request's length is not the sum of its segments");
+}
+
 status push_request(qp &pair, types::wr &request, DAT_COMPLETION_FLAGS flags)
 {
     pair.life.check("qp");
@@ -761,10 +771,11 @@ status transport::dapls_ib_srq_set_limit(srq &queue, DAT_COUNT low_watermark)
     return success;
 }
 
-status transport::dapls_ib_post_srq_recv(srq &queue, wr &request, DAT_COUNT,
-                                         const DAT_LMR_TRIPLET *)
+status transport::dapls_ib_post_srq_recv(srq &queue, wr &request, DAT_COUNT segments,
+                                         const DAT_LMR_TRIPLET *local)
 {
     queue.life.check("srq");
+    check_length(request, segments, local);
     if (const status answer = begin(op::post_recv); !answer.ok())
         return answer;
     request.flags = DAT_COMPLETION_DEFAULT_FLAG;
@@ -776,9 +787,11 @@ status transport::dapls_ib_post_srq_recv(srq &queue, wr &request, DAT_COUNT,
 
 // ------------------------------------------------------------------------------------------ data
 
-status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT, const DAT_LMR_TRIPLET *,
+status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT segments,
+                                     const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
 {
+    check_length(request, segments, local);
     if ((request.operation == DAT_DTO_SEND) != (remote == nullptr))
         lab::violation("remote is for RDMA, and only for RDMA");
     if (const status posted = push_request(pair, request, flags); !posted.ok())
@@ -799,9 +812,11 @@ status transport::dapls_ib_post_extended(qp &pair, wr &request, DAT_COUNT segmen
     return dapls_ib_post_send(pair, request, segments, local, remote, flags);
 }
 
-status transport::dapls_ib_post_recv(qp &pair, wr &request, DAT_COUNT, const DAT_LMR_TRIPLET *)
+status transport::dapls_ib_post_recv(qp &pair, wr &request, DAT_COUNT segments,
+                                      const DAT_LMR_TRIPLET *local)
 {
     pair.life.check("qp");
+    check_length(request, segments, local);
     const lab::exclusive one(pair.receiving, "two threads are in post_recv of one qp");
     if (const status answer = begin(op::post_recv); !answer.ok())
         return answer;
