@@ -571,10 +571,10 @@ struct no_hold {};
 using hold_from_first_look =
     std::conditional_t<transport::has_cancellation_points, osd::cancellable_wait, no_hold>;
 
-/// Whether the consumer was given nmore.
+/// Whether nmore is defined by the answer: only then the consumer knows of what it counts.
 bool gives_nmore(status answer)
 {
-    return answer.ok() || answer == timeout_expired || answer == interrupted_call;
+    return answer.ok() || answer == timeout_expired;
 }
 
 } // namespace

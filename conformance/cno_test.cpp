@@ -725,4 +725,26 @@ TEST_CASE("CNO-29: an agent that is set again is called for an event that came m
     MUST(dat_cno_modify_agent(cno, DAT_OS_WAIT_PROXY_AGENT_NULL));
 }
 
+TEST_CASE("CNO-30: events that an interrupted waiter of the EVD leaves behind trigger the CNO" *
+          hint("trust a waiter to know of them: with INTERRUPTED_CALL, nmore is undefined"))
+{
+    catch_signal();
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    DAT_EVENT event{};
+    DAT_COUNT more = -1;
+    DAT_RETURN code = DAT_ABORT;
+    helper_thread waiter(
+        [&] { code = dat_evd_wait(evd, microseconds(patience), 3, &event, &more); });
+    waiter.await_asleep();
+    MUST(post_software(evd));
+    CHECK(same_outcome(wait_cno(cno, a_while).code, DAT_QUEUE_EMPTY));
+    CHECK(ends_by_signal(waiter));
+    waiter.join();
+    CHECK(same_code(code, DAT_INTERRUPTED_CALL));
+    CHECK(wait_cno(cno, patience).by == evd);
+    CHECK(collect(evd, 1).size() == 1);
+}
+
 } // namespace conformance
