@@ -111,13 +111,22 @@ bool world::dequeue(worker &who, dispatcher &from)
     return false;
 }
 
+/// Takes also what the wait says is left: for that the CNO is not triggered.
 void world::wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT threshold)
 {
+    for (DAT_COUNT more = wait_once(who, on, timeout, threshold); more > 0; --more)
+        if (!dequeue(who, on))
+            break; // others have, or one who waits is told of the rest
+}
+
+/// The number of events that it says are left.
+DAT_COUNT world::wait_once(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT threshold)
+{
     if (!on.use.try_lock_shared())
-        return;
+        return 0;
     std::shared_lock hold(on.use, std::adopt_lock);
     if (on.freed)
-        return;
+        return 0;
     const taker me(on);
     const unsigned forbidding = on.forbidding.load();
     const unsigned departures = on.departures.load();
@@ -137,18 +146,18 @@ void world::wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT thr
     who.count(counter::waits);
     if (is(code, DAT_ABORT) && closed_.load()) {
         who.count(counter::sent_home);
-        return;
+        return 0;
     }
     if (code == DAT_SUCCESS) {
         if (abandoned())
-            return; // whatever it tells of may be gone
+            return 0; // whatever it tells of may be gone
         // An endpoint that goes takes along what was counted.
         if (more < threshold - 1 && steady && on.departures.load() == departures)
             run_.broken("a wait succeeds when its threshold is reached",
                         "threshold " + std::to_string(threshold) + ", and " + std::to_string(more) +
                             " are left");
         judge(who, on, event, taken);
-        return;
+        return more;
     }
     if (is(code, DAT_TIMEOUT_EXPIRED)) {
         who.count(counter::expired);
@@ -157,7 +166,7 @@ void world::wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT thr
             run_.broken("a wait lasts until its timeout",
                         "dat_evd_wait for " + std::to_string(timeout) + " us ended after " +
                             std::to_string(waited / 1000));
-        return;
+        return more;
     }
     const bool unwaitable = DAT_GET_SUBTYPE(code) == DAT_INVALID_STATE_EVD_UNWAITABLE &&
                             (forbidding % 2 != 0 || on.forbidding.load() != forbidding);
@@ -166,6 +175,7 @@ void world::wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT thr
         run_.broken("a wait succeeds, expires, or is refused for a reason",
                     "dat_evd_wait on EVD " + std::to_string(on.number) + ": " +
                         bench::code_text(code));
+    return 0;
 }
 
 void world::judge(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken)

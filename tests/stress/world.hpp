@@ -275,6 +275,7 @@ private:
     // events.cpp
     bool dequeue(worker &who, dispatcher &from);
     void wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT threshold);
+    DAT_COUNT wait_once(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT threshold);
     void judge(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
     void judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETION_EVENT_DATA &told,
                         const span &taken);
