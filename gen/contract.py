@@ -61,6 +61,7 @@ class Header:
     checked: dict[str, str]  # signatures that check_transport asserts
     upcalls: dict[str, Declared]
     words: tuple[str, ...]  # the comment at the top that explains the thread words
+    traits: tuple[str, ...]  # the lines of port_traits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,6 +259,8 @@ def read_header(path: pathlib.Path) -> Header:
         checked=read_checks(text),
         upcalls=by_name(read_upcalls(upcalls)),
         words=tuple(re.sub(r"^// ?", "", line) for line in words.split("\n")),
+        traits=tuple(line.removeprefix("    ") for line in
+                     body_of(text, r"struct port_traits \{").strip("\n").split("\n")),
     )
 
 
