@@ -138,6 +138,32 @@ TEST_CASE("a write to memory that is spun on takes one wake-up on each side")
     CHECK(made.kicks < writes / 4);
 }
 
+TEST_CASE("a write that no completion waits for is acknowledged by the one that answers it")
+{
+    constexpr int rounds = 300;
+    host here(on_loopback());
+    host there(on_loopback());
+    end a(here);
+    end b(there);
+    fill_marks(a);
+    fill_marks(b);
+    REQUIRE(establish(a, b));
+    rest(std::chrono::milliseconds(5)); // no consumer polls
+    const auto sent_before = a.counts().packets_out + b.counts().packets_out;
+    for (int n = 0; n < rounds; ++n) {
+        REQUIRE(a.write(mark(n), 1, b.buffer.remote(300, 1), request_silent));
+        REQUIRE(spin_until(b.buffer.bytes[300], mark(n)));
+        rest(longer_than_a_spin); // the device's thread has nothing more to do before the answer
+        REQUIRE(b.write(mark(n), 1, a.buffer.remote(300, 1), request_silent));
+        REQUIRE(spin_until(a.buffer.bytes[300], mark(n)));
+        rest(longer_than_a_spin);
+    }
+    const auto sent = a.counts().packets_out + b.counts().packets_out - sent_before;
+    CHECK(sent >= 2 * rounds);
+    // More where an answer took a millisecond because the machine is busy.
+    CHECK(sent < 3 * rounds);
+}
+
 TEST_CASE("what comes after a pause is acknowledged by the poll that takes it")
 {
     constexpr int messages = 60;

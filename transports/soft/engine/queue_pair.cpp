@@ -111,7 +111,8 @@ bool queue_pair::renew()
     response_head_ = response_next_ = response_tail_ = 0;
     peer_id_ = peer_tag_ = 0;
     questions_out_ = 0;
-    begun_ = write_sent_ = out_of_credit_ = ack_owed_ = ack_now_ = not_ready_ = false;
+    begun_ = write_sent_ = out_of_credit_ = not_ready_ = false;
+    ack_owed_ = ack_awaited_ = ack_now_ = false;
     receiving_ = nullptr;
     received_ = written_ = unacknowledged_ = retries_ = 0;
     write_over_ = true;

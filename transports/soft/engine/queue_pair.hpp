@@ -328,6 +328,7 @@ private:
 
     // Acknowledging.
     bool ack_owed_ OSD_GUARDED_BY(lock) = false;
+    bool ack_awaited_ OSD_GUARDED_BY(lock) = false; ///< by a completion
     bool ack_now_ OSD_GUARDED_BY(lock) = false;
     bool not_ready_ OSD_GUARDED_BY(lock) = false;
     std::uint32_t unacknowledged_ OSD_GUARDED_BY(lock) = 0; ///< packets

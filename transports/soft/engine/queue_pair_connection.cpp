@@ -207,7 +207,7 @@ void queue_pair::die(connection_event event)
 void queue_pair::wind_up()
 {
     state_ = state::dead;
-    ack_owed_ = ack_now_ = false;
+    ack_owed_ = ack_awaited_ = ack_now_ = false;
     ack_due_ = resend_from_ = probe_due_ = blocked_until_ = handshake_due_ = linger_until_ = 0;
     questions_out_ = 0;
     begun_ = write_sent_ = false;

@@ -167,6 +167,8 @@ void queue_pair::take_acknowledgement(const packet &p, std::int64_t now)
 void queue_pair::receive_numbered(const packet &p, const std::uint8_t *bytes, std::size_t size)
 {
     ack_owed_ = true;
+    if ((p.base.flags & flag_late_ack) == 0)
+        ack_awaited_ = true;
     switch (rx_.place_of(p.base.psn)) {
     case receive_window::place::old:
         ++counted.duplicates;
@@ -243,7 +245,8 @@ void queue_pair::after_receiving(std::int64_t now)
     } else if (ack_owed_) {
         if (ack_due_ == 0)
             ack_due_ = now + ack_delay_ns;
-        home->owe_ack(*this);
+        if (ack_awaited_)
+            home->owe_ack(*this);
     }
     update_due();
 }

@@ -38,6 +38,12 @@ rdmap opcode_of(const request &r)
     }
 }
 
+/// Its success makes no completion.
+bool is_silent(const request &r)
+{
+    return (r.flags & request_silent) != 0;
+}
+
 /// Adds [offset, offset + size) of the local memory to a packet.
 void gather(out_packet &out, const request &r, std::uint32_t offset, std::uint32_t size)
 {
@@ -263,7 +269,7 @@ base_header queue_pair::make_base(packet_kind kind, std::uint32_t psn)
 {
     told_credit_ = credit();
     if (!rx_.holds_any() && !not_ready_) {
-        ack_owed_ = ack_now_ = false;
+        ack_owed_ = ack_awaited_ = ack_now_ = false;
         ack_due_ = 0;
     }
     unacknowledged_ = unacknowledged_bytes_ = 0;
@@ -289,7 +295,10 @@ bool queue_pair::build(out_packet &out, std::uint32_t psn)
         build_probe(out, psn);
         return true;
     }
-    out.add(out.header, write_base(out.header, make_base(packet_kind::data, psn)));
+    base_header base = make_base(packet_kind::data, psn);
+    if (answers || is_silent(*static_cast<const request *>(packet.source)))
+        base.flags = flag_late_ack;
+    out.add(out.header, write_base(out.header, base));
     if (answers)
         build_response(out, packet);
     else
@@ -453,7 +462,7 @@ void queue_pair::send_ack()
     const std::uint16_t flags = not_ready_ ? flag_receiver_not_ready : 0;
     const std::size_t size = write_sack(body, words, count);
     send_plain(packet_kind::ack, body, size, flags);
-    ack_owed_ = ack_now_ = not_ready_ = false;
+    ack_owed_ = ack_awaited_ = ack_now_ = not_ready_ = false;
     ack_due_ = 0;
 }
 
@@ -478,7 +487,7 @@ void queue_pair::send_probe(std::int64_t now)
 void queue_pair::complete(request &r, work_status status, std::uint32_t length,
                           completion_queue *to)
 {
-    const bool silent = status == work_status::success && (r.flags & request_silent) != 0;
+    const bool silent = status == work_status::success && is_silent(r);
     if (silent || to == nullptr)
         return;
     to->push(

@@ -260,6 +260,18 @@ bool parse_close(reader &in, packet &out)
            in.left() == 0;
 }
 
+std::uint16_t flags_of(packet_kind kind)
+{
+    switch (kind) {
+    case packet_kind::ack:
+        return flag_receiver_not_ready;
+    case packet_kind::data:
+        return flag_late_ack;
+    default:
+        return 0;
+    }
+}
+
 bool parse_base(reader &in, base_header &base)
 {
     const std::uint8_t version = in.u8();
@@ -271,8 +283,7 @@ bool parse_base(reader &in, base_header &base)
     base.psn = in.u32();
     base.ack = in.u32();
     base.credit = in.u32();
-    const bool flags_fit =
-        base.flags == 0 || (base.kind == packet_kind::ack && (base.flags & ~known_flags) == 0);
+    const bool flags_fit = (base.flags & ~flags_of(base.kind)) == 0;
     return in.ok() && version == wire_version && flags_fit;
 }
 

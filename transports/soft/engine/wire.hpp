@@ -28,7 +28,7 @@ enum class packet_kind : std::uint8_t {
 /// Flags of the base header.
 enum : std::uint16_t {
     flag_receiver_not_ready = 1, ///< in an ack: the segment after it found no receive
-    known_flags = 1,
+    flag_late_ack = 2,           ///< in data: no completion waits for its acknowledgement
 };
 
 /// The base header, in front of everything.
