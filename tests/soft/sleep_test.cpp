@@ -160,7 +160,7 @@ TEST_CASE("a write that no completion waits for is acknowledged by the one that 
     }
     const auto sent = a.counts().packets_out + b.counts().packets_out - sent_before;
     CHECK(sent >= 2 * rounds);
-    // More where an answer took a millisecond because the machine is busy.
+    // More where an answer took milliseconds because the machine is busy.
     CHECK(sent < 3 * rounds);
 }
 
