@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Connections: the active side, the answer of the passive one, and their end.
 #include "internal.hpp"
+#include "pipe_signal.hpp"
 
 #include "dapl_debug.hpp"
 #include "osd_address.hpp"
@@ -632,6 +633,7 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
     attempt *a = new_attempt(device, params);
     if (a == nullptr)
         return out_of_memory;
+    const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     q.trying = a;
     return begin_attempt(device, q);
@@ -642,6 +644,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     hca &device = *q.device;
     if (data.size > device.max_private_data)
         return invalid_parameter(3);
+    const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     connection &c = *std::exchange(request.from, nullptr);
     c.of = &q;
@@ -658,6 +661,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
 void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 {
     hca &device = *q.device;
+    const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     const phase state = phase_of(q);
     const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
@@ -679,6 +683,7 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 void transport::dapls_ib_disconnect_clean(qp &q)
 {
     hca &device = *q.device;
+    const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     let_go(device, q);
     if (phase_of(q) != phase::dead)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Listeners and the requests that come in on them.
 #include "internal.hpp"
+#include "pipe_signal.hpp"
 
 #include "dapl_debug.hpp"
 
@@ -151,6 +152,7 @@ void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
                                            const private_data &data)
 {
     hca &device = *request.from->device;
+    const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     refuse(device, *request.from, reason, data);
     request.from = nullptr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "internal.hpp"
+#include "pipe_signal.hpp"
 
 #include "dapl_debug.hpp"
 
@@ -68,7 +69,8 @@ status make_queue_pair(hca &device, qp &q)
         q.own = fid;
         q.state = phase::idle;
         q.broken = false;
-        q.fid.store(fid, std::memory_order_release);
+        if (!device.siw) // see pipe_signal_hold
+            q.fid.store(fid, std::memory_order_release);
         return success;
     }
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: no queue pair for %d sends and %d receives: %s", device.name,
@@ -208,6 +210,7 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
     request.opcode = opcode_of(w);
     w.finished = false;
     ibv_send_wr *bad = nullptr;
+    const pipe_signal_hold held(q.device->siw);
     const int error = ibv_post_send(q.own, &request, &bad);
     if (error != 0 && bad != nullptr)
         return refused_post(error);
@@ -336,6 +339,7 @@ bool say_last_word(qp &q)
     request.send_flags = q.always;
     ibv_send_wr *bad = nullptr;
     q.last_word.finished = false;
+    const pipe_signal_hold held(q.device->siw);
     q.last_word_said = ibv_post_send(q.own, &request, &bad) == 0 || bad == nullptr;
     return q.last_word_said;
 }
@@ -442,6 +446,7 @@ void transport::dapls_ib_qp_free(qp &q)
     hca &device = *q.device;
     if (device.foreign())
         return;
+    const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     quit(device, q);
     if (q.shared != nullptr)
@@ -452,6 +457,7 @@ void transport::dapls_ib_qp_free(qp &q)
 status transport::dapls_ib_qp_reset(qp &q)
 {
     hca &device = *q.device;
+    const pipe_signal_hold held(device.siw);
     {
         osd::lock_guard hold(device.lock);
         quit(device, q);
