@@ -236,9 +236,15 @@ TEST_CASE_FIXTURE(fixture,
     const auto packets = [this] { return a.counts().packets_out - a.resent(); };
     const auto post = [this] { REQUIRE(a.write(0, 8, b.buffer.remote(0, 8))); };
     const auto poll = [this] { (void)a.receive_queue.progress(); };
+    const auto poll_until_noticed = [&] {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+        while (!a.pair.home->attended() && std::chrono::steady_clock::now() < until)
+            poll();
+    };
     // Who is kept from running for a millisecond counts as one who polls no more: not every time.
     bool together = false;
     for (int attempt = 0; attempt < 50 && !together; ++attempt) {
+        poll_until_noticed();
         network.lose(UINT32_MAX); // nothing is acknowledged
         post();
         const auto before = packets();
