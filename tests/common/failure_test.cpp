@@ -410,7 +410,7 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
         CHECK(said.find("send, 0 bytes, cookie 0xb2, not known to be done") != std::string::npos);
         CHECK(said.find("send, 0 bytes, cookie 0xb3, not known to be done") != std::string::npos);
         CHECK(said.find("receives: 1 under way") != std::string::npos);
-        CHECK(said.find("receive, 0 bytes, cookie 0xa1, not known") != std::string::npos);
+        CHECK(said.find("receive, 24 bytes, cookie 0xa1, not known") != std::string::npos);
     }
 }
 

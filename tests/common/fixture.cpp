@@ -204,7 +204,9 @@ DAT_RETURN consumer::post_recv(DAT_EP_HANDLE ep, DAT_UINT64 cookie)
 {
     DAT_DTO_COOKIE c{};
     c.as_64 = cookie;
-    return v.ep_post_recv_func(ep, 0, nullptr, c, DAT_COMPLETION_DEFAULT_FLAG);
+    DAT_LMR_TRIPLET room{};
+    room.segment_length = 24;
+    return v.ep_post_recv_func(ep, 1, &room, c, DAT_COMPLETION_DEFAULT_FLAG);
 }
 
 DAT_RETURN consumer::post_send(DAT_EP_HANDLE ep, DAT_UINT64 cookie, DAT_COMPLETION_FLAGS how)

@@ -28,7 +28,9 @@ struct pond {
     }
     DAT_RETURN post(DAT_UINT64 number)
     {
-        return c.v.srq_post_recv_func(srq, 0, nullptr, cookie(number));
+        DAT_LMR_TRIPLET room{};
+        room.segment_length = 24;
+        return c.v.srq_post_recv_func(srq, 1, &room, cookie(number));
     }
     void connect(DAT_EP_HANDLE ep)
     {
