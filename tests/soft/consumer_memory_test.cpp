@@ -294,7 +294,7 @@ TEST_CASE("an atomic operation on memory that is gone or read-only is refused")
         leaving some(t.there, 2);
         REQUIRE(t.a.fetch_add(0, some.remote(8, 8), 3));
         expect(t.a.sent(), work_status::success);
-        CHECK(some.at[8] == 3);
+        CHECK(__atomic_load_n(some.at + 8, __ATOMIC_ACQUIRE) == 3);
         (some.*goes)(0);
         REQUIRE(t.a.fetch_add(0, some.remote(8, 8), 3));
         expect(t.a.sent(), work_status::remote_access);
