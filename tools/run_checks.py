@@ -53,7 +53,7 @@ REPEATABLE = (*WITHOUT_MACHINE, "--no-suite", "abi", "--no-suite", "gen", "--no-
 # What steps of their own run, and more.
 ELSEWHERE = ("--no-suite", "clients-smoke")
 # What sanitized builds leave to --full, for the time it takes.
-LEFT_TO_FULL = (*ELSEWHERE, "--no-suite", "nonthreadsafe", "--no-suite", "reloaded",
+LEFT_TO_FULL = (*ELSEWHERE, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
                 "--no-suite", "conformance-runner")
 STEP_SECONDS = 4 * 3600  # a step that takes longer hangs
 
@@ -380,7 +380,7 @@ def preloads(build: Build, folder: pathlib.Path) -> list[str]:
     return [word for library in libraries for word in ("--preload", library)]
 
 
-def windows(step: Running) -> None:
+def windows(step: Running, name: str) -> None:
     """Cross-build what there is for Windows, and run its tests by Wine."""
     programs = ("x86_64-w64-mingw32-g++-win32", "x86_64-w64-mingw32-g++-posix",
                 WINE_FOLDER + "/wine64")
@@ -397,8 +397,7 @@ def windows(step: Running) -> None:
             or step.run([WINE_FOLDER + "/wine64", "wineboot", "--init"], dict(WINE)) != 0):
         raise StepFailed("windows: Wine does not start")
     try:
-        meson_tests(step, "windows")
-        meson_tests(step, "windows-threads")
+        meson_tests(step, name)
     finally:
         step.run([*server, "--kill"], dict(WINE))
 
@@ -472,12 +471,15 @@ def steps() -> list[Step]:
         Step("tsan", "thread sanitizer; unit and port tests",
              tests("tsan", *REPEATABLE, *LEFT_TO_FULL, "--no-suite", "clients",
                    "--no-suite", "conformance")),
-        Step("windows", "libraries for Windows; their tests, run by Wine", windows),
+        Step("windows", "libraries for Windows; their tests, run by Wine",
+             lambda step: windows(step, "windows")),
+        Step("windows-threads", "the same by the compiler with POSIX threads",
+             lambda step: windows(step, "windows-threads"), "long"),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("gcc", "--suite", "vm-rounds"), "long"),
         Step("soft-rounds", "the software HCA on bad networks, ten seeds",
              tests("gcc", "--suite", "soft-rounds"), "long"),
-        Step("connect-bursts", "bursts of 5,000 connects, thousands of crossing disconnects",
+        Step("conformance-rounds", "bursts of 5,000 connects, crossing disconnects, reloading",
              tests("gcc", "--suite", "conformance-rounds"), "long"),
         Step("stress", "threads that use one adapter in every way at once, ten minutes",
              tests("gcc", "--suite", "stress-rounds"), "long"),
