@@ -54,6 +54,21 @@ void rest(std::chrono::microseconds time)
     std::this_thread::sleep_for(time);
 }
 
+/// A connection over loopback, where no consumer polls.
+struct two {
+    two()
+    {
+        fill_marks(a);
+        fill_marks(b);
+        REQUIRE(establish(a, b));
+        rest(std::chrono::milliseconds(5));
+    }
+    host here{on_loopback()};
+    host there{on_loopback()};
+    end a{here};
+    end b{there};
+};
+
 } // namespace
 
 extern "C" long __real_syscall(long number, ...);
@@ -113,16 +128,9 @@ TEST_CASE("a thread that somebody is about to wake when it wakes up by itself sl
     CHECK(idle_share(std::chrono::milliseconds(300)) < 0.1);
 }
 
-TEST_CASE("a write to memory that is spun on takes one wake-up on each side")
+TEST_CASE_FIXTURE(two, "a write to memory that is spun on takes one wake-up on each side")
 {
     constexpr int writes = 300;
-    host here(on_loopback());
-    host there(on_loopback());
-    end a(here);
-    end b(there);
-    fill_marks(a);
-    REQUIRE(establish(a, b));
-    rest(std::chrono::milliseconds(5)); // no consumer polls
     made.kicks = made.looks = made.sleeps = 0;
     for (int n = 0; n < writes; ++n) {
         REQUIRE(a.write(mark(n), 1, b.buffer.remote(0, 1), request_silent));
@@ -138,17 +146,10 @@ TEST_CASE("a write to memory that is spun on takes one wake-up on each side")
     CHECK(made.kicks < writes / 4);
 }
 
-TEST_CASE("a write that no completion waits for is acknowledged by the one that answers it")
+TEST_CASE_FIXTURE(two, "a write that no completion waits for is acknowledged by the one that "
+                       "answers it")
 {
     constexpr int rounds = 300;
-    host here(on_loopback());
-    host there(on_loopback());
-    end a(here);
-    end b(there);
-    fill_marks(a);
-    fill_marks(b);
-    REQUIRE(establish(a, b));
-    rest(std::chrono::milliseconds(5)); // no consumer polls
     const auto sent_before = a.counts().packets_out + b.counts().packets_out;
     for (int n = 0; n < rounds; ++n) {
         REQUIRE(a.write(mark(n), 1, b.buffer.remote(300, 1), request_silent));
