@@ -26,7 +26,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gen"))
 from trees import KIT_PARTS, MESON, ROOT, copy_tree  # noqa: E402
 
 OPTIONS = argparse.Namespace()
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/man/*.md", "tools/vm/README.md",
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/design/*.md", "docs/man/*.md", "tools/vm/README.md",
              "transports/*/README.md")
 PATIENCE = 4  # seconds
 
