@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Render a template of dat/ from the tables of the DAT API."""
+"""Render a template of dat/ from the table of the DAT API."""
 
 import argparse
 import pathlib
@@ -66,18 +66,8 @@ def api(table: dict) -> dict:
     return {"entries": entries, "exported": sorted(field) + sorted(more)}
 
 
-def errors(table: dict) -> dict:
-    names: list[str] = []
-    for group in table["subtypes"]:
-        require(group["first"] == len(names) + 1, f"{group['prefix']}* starts at {group['first']},"
-                f" but the group before it ends at {len(names)}")
-        names += [group["prefix"] + name for name in group["names"]]
-    return {"types": table["types"], "subtypes": names}
-
-
 def render(table: dict, template: pathlib.Path) -> str:
-    content = api(table) if "dispatched" in table else errors(table)
-    return rendering.render(template, **content)
+    return rendering.render(template, **api(table))
 
 
 def main() -> int:

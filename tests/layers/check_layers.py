@@ -28,6 +28,8 @@ LICENSED = SOURCES | {".py", ".toml", ".in", ".j2", ".map", ".sh"}
 LICENSED_NAMES = {"meson.build", "meson_options.txt"}
 # Written by the build, from the port.toml of a port, or by the port itself.
 FROM_THE_PORT = {"port.hpp"}
+# Written by the build, from a table in gen/; it includes the public headers only.
+FROM_A_TABLE = {"dat_names.hpp"}
 CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
             "dapl_spin.hpp", "dapl_params.hpp", "port_features.hpp"}
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
@@ -110,7 +112,7 @@ class Tree:
 
     def wrong_in_common(self, include: Include) -> str | None:
         name = include.name
-        if is_public(name) or is_osd(name) or name in self.common or name in FROM_THE_PORT:
+        if is_public(name) or is_osd(name) or name in self.common or name in FROM_THE_PORT | FROM_A_TABLE:
             return None
         if not include.quoted and is_standard(name):
             return None
@@ -134,7 +136,7 @@ class Tree:
         name = include.name
         if not include.quoted:
             return None  # its device library and its operating system are a port's own affair
-        if name in CONTRACT or is_osd(name) or is_public(name):
+        if name in CONTRACT | FROM_A_TABLE or is_osd(name) or is_public(name):
             return None
         if "/" in name:
             return f'a port includes "{name}": it sees the contract, osd and itself'
@@ -245,7 +247,7 @@ GOOD = {
     "osd/windows/native_mutex.hpp": "#include <windows.h>",
     "osd/windows/osd_thread.cpp": '#include "osd_sync.hpp"',
     "common/dapls_ib.hpp": '#include "osd_sync.hpp"\n#include <dat2/udat.h>',
-    "common/evd.hpp": '#include "dapls_ib.hpp"\n#include <cstdint>',
+    "common/evd.hpp": '#include "dapls_ib.hpp"\n#include "dat_names.hpp"\n#include <cstdint>',
     "common/transport.hpp": '#include "port.hpp"\n// #include <unistd.h>\n/*\n#include "x"\n*/',
     "common/port_features.hpp": "#include DAPL_PORT_FEATURES",
     "dat/ia.cpp": '#include "ia.hpp"\n#include "osd_sync.hpp"\n#include "made_by_the_build.hpp"',
