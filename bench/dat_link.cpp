@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "dat_link.hpp"
 
+#include "dat_names.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <netinet/in.h>
@@ -270,7 +272,7 @@ void dat_link::await_notification(patience &p)
 void dat_link::fail_completion(const DAT_EVENT &event)
 {
     const auto &data = event.event_data.dto_completion_event_data;
-    throw failure(std::string("an operation completed with ") + dto_status_text(data.status) +
+    throw failure(std::string("an operation completed with ") + dat::dto_status_name(data.status) +
                   (data.status == DAT_DTO_ERR_FLUSHED
                        ? "\n  the connection broke; did the other side end?"
                        : "\n  set DAPL_DBG_TYPE=0xffff to see what the provider says"));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "failure.hpp"
 
+#include "dat_names.hpp"
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -52,50 +54,6 @@ std::string code_text(DAT_RETURN code)
     return text + " (" + number + ")";
 }
 
-const char *event_text(DAT_EVENT_NUMBER number)
-{
-    switch (number) {
-    case DAT_CONNECTION_EVENT_ESTABLISHED:
-        return "ESTABLISHED";
-    case DAT_CONNECTION_EVENT_PEER_REJECTED:
-        return "PEER_REJECTED";
-    case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
-        return "NON_PEER_REJECTED";
-    case DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR:
-        return "ACCEPT_COMPLETION_ERROR";
-    case DAT_CONNECTION_EVENT_DISCONNECTED:
-        return "DISCONNECTED";
-    case DAT_CONNECTION_EVENT_BROKEN:
-        return "BROKEN";
-    case DAT_CONNECTION_EVENT_TIMED_OUT:
-        return "TIMED_OUT";
-    case DAT_CONNECTION_EVENT_UNREACHABLE:
-        return "UNREACHABLE";
-    default:
-        return "an event of another kind";
-    }
-}
-
-const char *dto_status_text(DAT_DTO_COMPLETION_STATUS status)
-{
-    static const char *const names[] = {
-        "SUCCESS",
-        "ERR_FLUSHED",
-        "ERR_LOCAL_LENGTH",
-        "ERR_LOCAL_EP",
-        "ERR_LOCAL_PROTECTION",
-        "ERR_BAD_RESPONSE",
-        "ERR_REMOTE_ACCESS",
-        "ERR_REMOTE_RESPONDER",
-        "ERR_TRANSPORT",
-        "ERR_RECEIVER_NOT_READY",
-        "ERR_PARTIAL_PACKET",
-        "RMR_OPERATION_FAILED",
-    };
-    const auto index = static_cast<unsigned>(status);
-    return index < sizeof names / sizeof *names ? names[index] : "unknown status";
-}
-
 void fail(const char *call, DAT_RETURN code)
 {
     throw failure(std::string(call) + ": " + code_text(code) + "\n  " + advice(code));
@@ -103,7 +61,7 @@ void fail(const char *call, DAT_RETURN code)
 
 void fail_connection(DAT_EVENT_NUMBER number)
 {
-    throw failure(std::string("the connection ended in ") + event_text(number) +
+    throw failure(std::string("the connection ended in ") + dat::event_name(number) +
                   "\n  is the other side's adapter reachable from this one, and of the same kind?");
 }
 

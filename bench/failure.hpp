@@ -26,9 +26,6 @@ public:
 /// The code as text: "DAT_PROVIDER_NOT_FOUND DAT_NAME_NOT_REGISTERED (0x800a0064)".
 std::string code_text(DAT_RETURN code);
 
-const char *event_text(DAT_EVENT_NUMBER number);
-const char *dto_status_text(DAT_DTO_COMPLETION_STATUS status);
-
 /// Throws a failure that names the call, the code and, where there is one, the remedy.
 [[noreturn]] void fail(const char *call, DAT_RETURN code);
 

@@ -8,6 +8,7 @@
 // there when a dequeue is counted.
 #include "command_line.hpp"
 #include "dat_link.hpp"
+#include "dat_names.hpp"
 
 #include <cstdio>
 #include <unistd.h>
@@ -133,7 +134,7 @@ private:
         must("dat_evd_dequeue", code);
         if (event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS)
             throw failure(std::string("an operation completed with ") +
-                          dto_status_text(event.event_data.dto_completion_event_data.status));
+                          dat::dto_status_name(event.event_data.dto_completion_event_data.status));
     }
 
     /// Lets the transport finish what is under way: by time, and by polling the other queues.

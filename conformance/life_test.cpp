@@ -2,6 +2,7 @@
 // Coming and going: teardown while things fly, reopening, other processes, many endpoints.
 #include "support.hpp"
 
+#include "dat_names.hpp"
 #include "peer.hpp"
 
 #include <algorithm>
@@ -518,7 +519,7 @@ TEST_CASE("LIFE-15: a peer killed before it answers: the attempt fails" *
     CHECK(t.own.state() == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     t.peer.kill_hard();
     const DAT_EVENT event = next_event(t.own.connect_evd);
-    CAPTURE(std::string(event_name(event.event_number)));
+    CAPTURE(std::string(dat::event_name(event.event_number)));
     CHECK((event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED ||
            event.event_number == DAT_CONNECTION_EVENT_UNREACHABLE ||
            event.event_number == DAT_CONNECTION_EVENT_TIMED_OUT));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "support.hpp"
 
+#include "dat_names.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -84,42 +86,6 @@ std::string code_name(DAT_RETURN code)
     return name;
 }
 
-const char *event_name(DAT_EVENT_NUMBER number)
-{
-    switch (number) {
-    case DAT_DTO_COMPLETION_EVENT:
-        return "DTO_COMPLETION";
-    case DAT_RMR_BIND_COMPLETION_EVENT:
-        return "RMR_BIND_COMPLETION";
-    case DAT_CONNECTION_REQUEST_EVENT:
-        return "CONNECTION_REQUEST";
-    case DAT_CONNECTION_EVENT_ESTABLISHED:
-        return "ESTABLISHED";
-    case DAT_CONNECTION_EVENT_PEER_REJECTED:
-        return "PEER_REJECTED";
-    case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
-        return "NON_PEER_REJECTED";
-    case DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR:
-        return "ACCEPT_COMPLETION_ERROR";
-    case DAT_CONNECTION_EVENT_DISCONNECTED:
-        return "DISCONNECTED";
-    case DAT_CONNECTION_EVENT_BROKEN:
-        return "BROKEN";
-    case DAT_CONNECTION_EVENT_TIMED_OUT:
-        return "TIMED_OUT";
-    case DAT_CONNECTION_EVENT_UNREACHABLE:
-        return "UNREACHABLE";
-    case DAT_ASYNC_ERROR_EVD_OVERFLOW:
-        return "EVD_OVERFLOW";
-    case DAT_ASYNC_ERROR_EP_BROKEN:
-        return "EP_BROKEN";
-    case DAT_SOFTWARE_EVENT:
-        return "SOFTWARE";
-    default:
-        return "another event";
-    }
-}
-
 doctest::String toString(const verdict &compared)
 {
     return compared.text.c_str();
@@ -154,7 +120,7 @@ verdict same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected)
 verdict same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected)
 {
     return {actual == expected,
-            std::string("got ") + event_name(actual) + ", want " + event_name(expected)};
+            std::string("got ") + dat::event_name(actual) + ", want " + dat::event_name(expected)};
 }
 
 namespace {

@@ -128,7 +128,6 @@ inline constexpr DAT_RETURN not_supported = error(DAT_MODEL_NOT_SUPPORTED);
 
 /// By the names that dat_strerror has for it; a missing error class is said.
 std::string code_name(DAT_RETURN code);
-const char *event_name(DAT_EVENT_NUMBER number);
 
 /// The outcome of a comparison, which prints what was compared.
 struct verdict {

@@ -2,6 +2,7 @@
 // Events: taken, and judged by the books.
 #include "world.hpp"
 
+#include "dat_names.hpp"
 #include "failure.hpp"
 
 #include <algorithm>
@@ -15,24 +16,6 @@ namespace {
 std::string in_milliseconds(instant time)
 {
     return std::to_string(time / 1'000'000) + " ms";
-}
-
-const char *operation_name(int what)
-{
-    switch (what) {
-    case DAT_DTO_SEND:
-        return "send";
-    case DAT_DTO_RDMA_WRITE:
-        return "RDMA write";
-    case DAT_DTO_RDMA_READ:
-        return "RDMA read";
-    case DAT_DTO_RECEIVE:
-        return "receive";
-    case DAT_DTO_BIND_MW:
-        return "bind";
-    default:
-        return "operation of another kind";
-    }
 }
 
 } // namespace
@@ -59,7 +42,8 @@ std::string world::describe(const life &l) const
 
 std::string world::describe(const life &l, const entry &e) const
 {
-    return std::string(e.suppressed ? "suppressed " : "") + operation_name(e.what) + " number " +
+    return std::string(e.suppressed ? "suppressed " : "") +
+           dat::operation_name(static_cast<DAT_DTOS>(e.what)) + " number " +
            std::to_string(e.number & ~receive_bit) + " of " + std::to_string(e.length) +
            " bytes, posted by thread " + std::to_string(e.thread) + " " +
            in_milliseconds(now() - e.posted.began) + " ago, on " + describe(l);
@@ -226,7 +210,7 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
     std::lock_guard hold(l.m);
     const auto say = [&](const std::string &what) {
         return "number " + std::to_string(number & ~receive_bit) + " of " + describe(l) + ": " +
-               operation_name(told.operation) + ", " + bench::dto_status_text(told.status) +
+               dat::operation_name(told.operation) + ", " + dat::dto_status_name(told.status) +
                ", length " + std::to_string(told.transfered_length) + ": " + what;
     };
     if (id == 0 || l.id != id)
@@ -271,7 +255,7 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
         // The event that ends the connection may come later, or in another EVD.
         if (alive && (!l.meets || !l.meets->excused(taken.ended)))
             run_.broken("nothing fails while nobody ends the connection",
-                        describe(l, done) + ": " + bench::dto_status_text(told.status));
+                        describe(l, done) + ": " + dat::dto_status_name(told.status));
     }
     if (!alive)
         return;
@@ -290,7 +274,7 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
     if (&from == l.conn.get()) {
         if (l.now_in == phase::ended && l.ended_by.before(taken))
             run_.broken("in one EVD, DISCONNECTED comes after the last success",
-                        describe(l, done) + "; the end was " + bench::event_text(l.ended_as));
+                        describe(l, done) + "; the end was " + dat::event_name(l.ended_as));
         if (!l.was_established)
             l.first_success = std::min(l.first_success, taken.ended);
     }
@@ -386,7 +370,7 @@ void world::judge_connection(worker &who, dispatcher &from, const DAT_EVENT &eve
     }
     if (!from.holds_remains_of(told.ep_handle))
         run_.broken("a connection event names an endpoint of its EVD",
-                    std::string(bench::event_text(event.event_number)) + " in EVD " +
+                    std::string(dat::event_name(event.event_number)) + " in EVD " +
                         std::to_string(from.number));
 }
 
@@ -422,7 +406,7 @@ void world::established(worker &who, life &l, const DAT_CONNECTION_EVENT_DATA &d
 
 void world::ended(worker &who, life &l, DAT_EVENT_NUMBER number, const span &taken)
 {
-    const std::string what = std::string(bench::event_text(number)) + " for " + describe(l);
+    const std::string what = std::string(dat::event_name(number)) + " for " + describe(l);
     const bool pending = l.now_in == phase::connecting || l.now_in == phase::accepting;
     if (!pending && l.now_in != phase::connected)
         run_.broken("a connection ends in one event", what);
