@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "channel.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <arpa/inet.h>
 #include <cerrno>
@@ -23,7 +23,7 @@ namespace {
 
 [[noreturn]] void fail_system(const std::string &what)
 {
-    throw failure(what + ": " + std::strerror(errno));
+    throw program::failure(what + ": " + std::strerror(errno));
 }
 
 int milliseconds_until(clock::time_point end)
@@ -120,7 +120,7 @@ sockaddr_storage any_port_of(const std::string &node)
     auto &address = reinterpret_cast<sockaddr_in &>(result);
     address.sin_family = AF_INET;
     if (inet_pton(AF_INET, node.c_str(), &address.sin_addr) != 1)
-        throw failure(node + " is no IPv4 address");
+        throw program::failure(node + " is no IPv4 address");
     return result;
 }
 
@@ -151,7 +151,7 @@ void channel::send_bytes(const void *bytes, std::size_t size, seconds limit)
             size -= static_cast<std::size_t>(n);
         } else if (errno == EAGAIN || errno == EINTR) {
             if (!ready(fd_, POLLOUT, end))
-                throw failure("the other side does not listen any more");
+                throw program::failure("the other side does not listen any more");
         } else {
             throw peer_ended();
         }
@@ -164,8 +164,9 @@ void channel::receive_bytes(void *bytes, std::size_t size, seconds limit)
     auto at = static_cast<char *>(bytes);
     while (size > 0) {
         if (!ready(fd_, POLLIN, end))
-            throw failure("the other side said nothing for " + std::to_string(int(limit.count())) +
-                          " seconds; is it busy or stopped?");
+            throw program::failure("the other side said nothing for " +
+                                   std::to_string(int(limit.count())) +
+                                   " seconds; is it busy or stopped?");
         const ssize_t n = recv(fd_, at, size, MSG_DONTWAIT);
         if (n > 0) {
             at += n;
@@ -267,7 +268,8 @@ channel listen_for_peer(unsigned short port, seconds limit)
         fail_system("cannot listen on TCP port " + std::to_string(port) +
                     " (--port chooses another)");
     if (!ready(fd, POLLIN, end_of(limit)))
-        throw failure("no client came in " + std::to_string(int(limit.count())) + " seconds");
+        throw program::failure("no client came in " + std::to_string(int(limit.count())) +
+                               " seconds");
     const int peer = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
     if (peer < 0)
         fail_system("accept");
@@ -283,7 +285,7 @@ channel call_peer(const std::string &host, unsigned short port, seconds limit)
     address_list list;
     const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list.first);
     if (error != 0)
-        throw failure(host + ": " + gai_strerror(error));
+        throw program::failure(host + ": " + gai_strerror(error));
     do {
         for (const addrinfo *to = list.first; to; to = to->ai_next) {
             const int fd = call_once(*to, end);
@@ -296,8 +298,9 @@ channel call_peer(const std::string &host, unsigned short port, seconds limit)
         usleep(50'000); // the server may be starting
         errno = why;
     } while (clock::now() < end);
-    throw failure("no server answers at " + host + " port " + std::to_string(port) + ": " +
-                  std::strerror(errno) + "\n  start it there first: dat-perf --server ADAPTER");
+    throw program::failure("no server answers at " + host + " port " + std::to_string(port) + ": " +
+                           std::strerror(errno) +
+                           "\n  start it there first: dat-perf --server ADAPTER");
 }
 
 void patience::check()
@@ -308,9 +311,9 @@ void patience::check()
     if (peer_ && peer_->peer_is_gone())
         throw peer_ended();
     if (now - since_ > limit_)
-        throw failure("nothing arrived for " + std::to_string(int(limit_.count())) +
-                      " seconds, though the other side lives"
-                      "\n  set DAPL_DBG_TYPE=0xffff to see what the provider says");
+        throw program::failure("nothing arrived for " + std::to_string(int(limit_.count())) +
+                               " seconds, though the other side lives"
+                               "\n  set DAPL_DBG_TYPE=0xffff to see what the provider says");
 }
 
 } // namespace bench

@@ -4,7 +4,7 @@
 // it carries what to do next, and its end tells that the other side is gone.
 #pragma once
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <chrono>
 #include <string>
@@ -17,6 +17,12 @@ namespace bench {
 
 using clock = std::chrono::steady_clock;
 using seconds = std::chrono::duration<double>;
+
+/// The other side of a measurement is gone. It has said why, unless it was killed.
+class peer_ended : public program::failure {
+public:
+    peer_ended() : failure("the other side ended before the measurement did; see its message") {}
+};
 
 class channel {
 public:

@@ -4,9 +4,9 @@
 // costs, in the waiting thread and in its whole process, and how long it takes. Adapters are
 // measured in turn in one run: a port whose driver can wait (feature cq_wait) needs one switch, the
 // same port without it needs a second one, in the thread that passes the news on.
-#include "command_line.hpp"
 #include "dat_link.hpp"
-#include "json.hpp"
+#include "program/command_line.hpp"
+#include "program/json.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 
@@ -169,12 +169,12 @@ int run(const options &o)
                 o.rounds);
     std::printf("%-24s %5s %14s %14s %14s\n", "adapter", "EVDs", "waiting thread", "whole process",
                 "wake-up");
-    std::vector<json_object> results;
+    std::vector<program::json_object> results;
     for (auto &s : sleepers) {
         const sums &r = s->result();
         std::printf("%-24s %5d %14.2f %14.2f %11.1f us\n", s->name().c_str(), s->evds(),
                     median(r.of_thread), median(r.of_process), median(r.latency_us));
-        results.push_back(json_object()
+        results.push_back(program::json_object()
                               .set("adapter", s->name())
                               .set("evds", s->evds())
                               .set("thread_switches", median(r.of_thread))
@@ -183,7 +183,8 @@ int run(const options &o)
         s->finish();
     }
     if (!o.json.empty())
-        write_json(o.json, json_object().set("wakeups", o.wakeups).set("results", results));
+        program::write_json(
+            o.json, program::json_object().set("wakeups", o.wakeups).set("results", results));
     const double first = median(sleepers.front()->result().of_process);
     if (o.max_switches > 0 && first > o.max_switches) {
         std::printf("%s needs %.2f switches, the limit is %.2f\n", o.adapters.front().c_str(),
@@ -198,8 +199,9 @@ int run(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    command_line line("context-switches",
-                      "Context switches per wake-up of a thread that is blocked in dat_evd_wait");
+    program::command_line line(
+        "context-switches",
+        "Context switches per wake-up of a thread that is blocked in dat_evd_wait");
     line.positionals("adapters", o.adapters, "adapter names in dat.conf");
     line.number("--rounds", o.rounds, 1u, 10'000u, "rounds per adapter, in turn");
     line.number("--wakeups", o.wakeups, 1u, 100'000u, "wake-ups per round");

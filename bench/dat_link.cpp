@@ -26,7 +26,7 @@ DAT_EVENT next_event(DAT_EVD_HANDLE evd, patience &p)
             return event;
         const auto type = DAT_GET_TYPE(code);
         if (type != DAT_TIMEOUT_EXPIRED && type != DAT_INTERRUPTED_CALL)
-            fail("dat_evd_wait", code);
+            program::fail("dat_evd_wait", code);
         p.slept();
     }
 }
@@ -35,7 +35,7 @@ DAT_EVD_HANDLE make_evd(dat_adapter &adapter, DAT_COUNT length, DAT_EVD_FLAGS fl
                         DAT_CNO_HANDLE cno = DAT_HANDLE_NULL)
 {
     DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
-    must("dat_evd_create", dat_evd_create(adapter.ia(), length, cno, flags, &evd));
+    program::must("dat_evd_create", dat_evd_create(adapter.ia(), length, cno, flags, &evd));
     return evd;
 }
 
@@ -58,24 +58,24 @@ DAT_EP_HANDLE make_endpoint(dat_adapter &adapter, DAT_EVD_HANDLE recv, DAT_EVD_H
     attr.max_rdma_read_iov = 1;
     attr.max_rdma_write_iov = 1;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-    must("dat_ep_create",
-         dat_ep_create(adapter.ia(), adapter.pz(), recv, request, conn, &attr, &ep));
+    program::must("dat_ep_create",
+                  dat_ep_create(adapter.ia(), adapter.pz(), recv, request, conn, &attr, &ep));
     return ep;
 }
 
 void start_connecting(DAT_EP_HANDLE ep, sockaddr_storage to, DAT_CONN_QUAL qualifier)
 {
     constexpr DAT_TIMEOUT ten_seconds = 10'000'000;
-    must("dat_ep_connect",
-         dat_ep_connect(ep, reinterpret_cast<DAT_IA_ADDRESS_PTR>(&to), qualifier, ten_seconds, 0,
-                        nullptr, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    program::must("dat_ep_connect", dat_ep_connect(ep, reinterpret_cast<DAT_IA_ADDRESS_PTR>(&to),
+                                                   qualifier, ten_seconds, 0, nullptr,
+                                                   DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
 }
 
 void await_established(DAT_EVD_HANDLE conn_evd, patience &p)
 {
     const DAT_EVENT event = next_event(conn_evd, p);
     if (event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED)
-        fail_connection(event.event_number);
+        program::fail_connection(event.event_number);
 }
 
 } // namespace
@@ -84,9 +84,9 @@ dat_adapter::dat_adapter(const std::string &name)
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
     const std::string call = "dat_ia_open(\"" + name + "\")";
-    must(call.c_str(), dat_ia_open(const_cast<char *>(name.c_str()), 8, &async, &ia_));
-    must("dat_ia_query", dat_ia_query(ia_, nullptr, DAT_IA_FIELD_ALL, &attr_, 0, nullptr));
-    must("dat_pz_create", dat_pz_create(ia_, &pz_));
+    program::must(call.c_str(), dat_ia_open(const_cast<char *>(name.c_str()), 8, &async, &ia_));
+    program::must("dat_ia_query", dat_ia_query(ia_, nullptr, DAT_IA_FIELD_ALL, &attr_, 0, nullptr));
+    program::must("dat_pz_create", dat_pz_create(ia_, &pz_));
 }
 
 dat_adapter::~dat_adapter()
@@ -108,11 +108,11 @@ dat_listener::dat_listener(dat_adapter &adapter, DAT_CONN_QUAL qualifier)
     : evd_(make_evd(adapter, 64, DAT_EVD_CR_FLAG)), qualifier_(qualifier)
 {
     if (qualifier_ != 0)
-        must("dat_psp_create",
-             dat_psp_create(adapter.ia(), qualifier_, evd_, DAT_PSP_CONSUMER_FLAG, &psp_));
+        program::must("dat_psp_create",
+                      dat_psp_create(adapter.ia(), qualifier_, evd_, DAT_PSP_CONSUMER_FLAG, &psp_));
     else
-        must("dat_psp_create_any",
-             dat_psp_create_any(adapter.ia(), &qualifier_, evd_, DAT_PSP_CONSUMER_FLAG, &psp_));
+        program::must("dat_psp_create_any", dat_psp_create_any(adapter.ia(), &qualifier_, evd_,
+                                                               DAT_PSP_CONSUMER_FLAG, &psp_));
 }
 
 dat_listener::~dat_listener()
@@ -151,7 +151,7 @@ void expect_end(const DAT_EVENT &event)
 {
     if (event.event_number != DAT_CONNECTION_EVENT_DISCONNECTED &&
         event.event_number != DAT_CONNECTION_EVENT_BROKEN)
-        fail_connection(event.event_number);
+        program::fail_connection(event.event_number);
 }
 
 } // namespace
@@ -160,7 +160,7 @@ void expect_end(const DAT_EVENT &event)
 /// provider tells of the end only.
 void dat_endpoint::serve(DAT_CR_HANDLE request, patience &p)
 {
-    must("dat_cr_accept", dat_cr_accept(request, ep_, 0, nullptr));
+    program::must("dat_cr_accept", dat_cr_accept(request, ep_, 0, nullptr));
     DAT_EVENT event = next_event(conn_evd_, p);
     if (event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED)
         event = next_event(conn_evd_, p);
@@ -169,7 +169,7 @@ void dat_endpoint::serve(DAT_CR_HANDLE request, patience &p)
 
 void dat_endpoint::disconnect(patience &p)
 {
-    must("dat_ep_disconnect", dat_ep_disconnect(ep_, DAT_CLOSE_ABRUPT_FLAG));
+    program::must("dat_ep_disconnect", dat_ep_disconnect(ep_, DAT_CLOSE_ABRUPT_FLAG));
     expect_end(next_event(conn_evd_, p));
 }
 
@@ -178,19 +178,20 @@ dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout)
                                4096, (std::size_t{max_size} * 2 + 4095) & ~4095)))
 {
     if (!memory_)
-        throw failure("out of memory");
+        throw program::failure("out of memory");
     std::memset(memory_.get(), 0, std::size_t{max_size} * 2);
     DAT_REGION_DESCRIPTION region{};
     region.for_va = memory_.get();
     base_ = reinterpret_cast<DAT_VADDR>(memory_.get());
     DAT_VLEN length;
     DAT_VADDR address;
-    must("dat_lmr_create",
-         dat_lmr_create(adapter.ia(), DAT_MEM_TYPE_VIRTUAL, region, DAT_VLEN{max_size} * 2,
-                        adapter.pz(), DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr_, &lmr_context_,
-                        &rmr_context_, &length, &address));
+    program::must("dat_lmr_create",
+                  dat_lmr_create(adapter.ia(), DAT_MEM_TYPE_VIRTUAL, region, DAT_VLEN{max_size} * 2,
+                                 adapter.pz(), DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr_,
+                                 &lmr_context_, &rmr_context_, &length, &address));
     if (layout == evds::notifying)
-        must("dat_cno_create", dat_cno_create(adapter.ia(), DAT_OS_WAIT_PROXY_AGENT_NULL, &cno_));
+        program::must("dat_cno_create",
+                      dat_cno_create(adapter.ia(), DAT_OS_WAIT_PROXY_AGENT_NULL, &cno_));
     recv_evd_ = make_evd(adapter, receive_pool + request_depth + 1, DAT_EVD_DTO_FLAG, cno_);
     request_evd_ =
         layout == evds::one ? recv_evd_ : make_evd(adapter, request_depth + 1, DAT_EVD_DTO_FLAG);
@@ -228,7 +229,7 @@ void dat_link::connect(const sockaddr_storage &address, DAT_CONN_QUAL qualifier,
 void dat_link::accept(DAT_CR_HANDLE request, patience &p)
 {
     post_pool();
-    must("dat_cr_accept", dat_cr_accept(request, ep_, 0, nullptr));
+    program::must("dat_cr_accept", dat_cr_accept(request, ep_, 0, nullptr));
     await_established(conn_evd_, p);
 }
 
@@ -266,16 +267,17 @@ void dat_link::await_notification(patience &p)
     if (type == DAT_TIMEOUT_EXPIRED || type == DAT_INTERRUPTED_CALL || type == DAT_QUEUE_EMPTY)
         p.slept();
     else
-        must("dat_cno_wait", code);
+        program::must("dat_cno_wait", code);
 }
 
 void dat_link::fail_completion(const DAT_EVENT &event)
 {
     const auto &data = event.event_data.dto_completion_event_data;
-    throw failure(std::string("an operation completed with ") + dat::dto_status_name(data.status) +
-                  (data.status == DAT_DTO_ERR_FLUSHED
-                       ? "\n  the connection broke; did the other side end?"
-                       : "\n  set DAPL_DBG_TYPE=0xffff to see what the provider says"));
+    throw program::failure(std::string("an operation completed with ") +
+                           dat::dto_status_name(data.status) +
+                           (data.status == DAT_DTO_ERR_FLUSHED
+                                ? "\n  the connection broke; did the other side end?"
+                                : "\n  set DAPL_DBG_TYPE=0xffff to see what the provider says"));
 }
 
 } // namespace bench

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "channel.hpp"
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <cstdint>
 #include <cstdlib>
@@ -119,14 +119,14 @@ public:
     void post_receive()
     {
         DAT_LMR_TRIPLET local = receive_segment();
-        must("dat_ep_post_recv",
-             dat_ep_post_recv(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
+        program::must("dat_ep_post_recv",
+                      dat_ep_post_recv(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
     }
     void post_send(std::uint32_t size)
     {
         DAT_LMR_TRIPLET local = send_segment(size);
-        must("dat_ep_post_send",
-             dat_ep_post_send(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
+        program::must("dat_ep_post_send",
+                      dat_ep_post_send(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
     }
     void post_write(std::uint32_t size) { post_write(size, DAT_COMPLETION_DEFAULT_FLAG); }
     /// Makes no event when it succeeds. A later write that makes one has to follow before the queue
@@ -136,8 +136,9 @@ public:
     {
         DAT_LMR_TRIPLET local = send_segment(size);
         DAT_RMR_TRIPLET remote = peer_segment(size);
-        must("dat_ep_post_rdma_read",
-             dat_ep_post_rdma_read(ep_, 1, &local, cookie_, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+        program::must(
+            "dat_ep_post_rdma_read",
+            dat_ep_post_rdma_read(ep_, 1, &local, cookie_, &remote, DAT_COMPLETION_DEFAULT_FLAG));
     }
     bool poll_request() { return poll(request_evd_); }
     bool poll_receive() { return poll(recv_evd_); }
@@ -149,8 +150,8 @@ private:
     {
         DAT_LMR_TRIPLET local = send_segment(size);
         DAT_RMR_TRIPLET remote = peer_segment(size);
-        must("dat_ep_post_rdma_write",
-             dat_ep_post_rdma_write(ep_, 1, &local, cookie_, &remote, flags));
+        program::must("dat_ep_post_rdma_write",
+                      dat_ep_post_rdma_write(ep_, 1, &local, cookie_, &remote, flags));
     }
     static bool poll(DAT_EVD_HANDLE evd)
     {
@@ -161,7 +162,7 @@ private:
             return true;
         }
         if (DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY) [[unlikely]]
-            fail("dat_evd_dequeue", code);
+            program::fail("dat_evd_dequeue", code);
         return false;
     }
     static void check_completion(const DAT_EVENT &event)

@@ -3,10 +3,10 @@
 // dat-perf: latency, bandwidth, message rate and connection rate of an interface adapter, through
 // the DAT C API alone. The leading side decides what is measured and tells the other one over a
 // socket; see docs/man/dat-perf.1.md.
-#include "command_line.hpp"
 #include "dat_link.hpp"
-#include "json.hpp"
 #include "plot.hpp"
+#include "program/command_line.hpp"
+#include "program/json.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 
@@ -84,7 +84,7 @@ void follow(channel &leader, const std::string &adapter_name, double leader_time
 {
     const auto hello = leader.receive<greeting>(seconds(leader_timeout));
     if (std::memcmp(hello.magic, greeting{}.magic, sizeof hello.magic) != 0)
-        throw failure("the client is not a dat-perf of this version");
+        throw program::failure("the client is not a dat-perf of this version");
     patience p(leader, seconds(hello.limit_s));
     dat_adapter adapter(adapter_name);
     dat_link link(adapter, hello.max_size);
@@ -98,7 +98,7 @@ void follow(channel &leader, const std::string &adapter_name, double leader_time
         if (what.what == pattern::finish)
             return;
         if (what.size == 0 || what.size > hello.max_size)
-            throw failure("the client asks for a message size that it did not announce");
+            throw program::failure("the client asks for a message size that it did not announce");
         if (what.what == pattern::connections) {
             leader.send('r');
             take_connections(adapter, listener, what.count, p);
@@ -151,8 +151,9 @@ public:
         peer_.send(hello);
         to_ = peer_.receive<invitation>(seconds(o.limit));
         if (is_loopback(to_.address) && !peer_.is_local())
-            throw failure("the adapter of the server has a loopback address, which cannot be "
-                          "reached from here\n  start the server on an adapter of a network");
+            throw program::failure(
+                "the adapter of the server has a loopback address, which cannot be "
+                "reached from here\n  start the server on an adapter of a network");
         link_.connect(to_.address, to_.qualifier, p_);
         link_.set_peer_memory(peer_.receive<remote_memory>(seconds(o.limit)));
         peer_.send(link_.memory());
@@ -160,7 +161,7 @@ public:
 
     void run();
     void finish() { peer_.send(command{pattern::finish, 0, 0, 0}); }
-    const std::vector<json_object> &results() const { return results_; }
+    const std::vector<program::json_object> &results() const { return results_; }
     const std::vector<measurement> &measurements() const { return measurements_; }
 
 private:
@@ -187,11 +188,11 @@ private:
         announce(peer_, {what, size, count, 0}, seconds(o_.limit));
         p_.progress();
     }
-    json_object &result(const char *test, const char *how, std::uint32_t size, const char *unit,
-                        double value)
+    program::json_object &result(const char *test, const char *how, std::uint32_t size,
+                                 const char *unit, double value)
     {
         measurements_.push_back({test, how, size, value});
-        json_object &added = results_.emplace_back().set("test", test).set("how", how);
+        program::json_object &added = results_.emplace_back().set("test", test).set("how", how);
         if (size != 0)
             added.set("size", size);
         return added.set("unit", unit).set("value", value);
@@ -204,7 +205,7 @@ private:
     dat_link link_;
     progress_line progress_;
     invitation to_{};
-    std::vector<json_object> results_;
+    std::vector<program::json_object> results_;
     std::vector<measurement> measurements_;
     std::map<std::pair<pattern, std::uint32_t>, double> streams_; ///< measured already
 };
@@ -474,7 +475,8 @@ void lead(channel &peer, const options &o)
     l.run();
     l.finish();
     if (!o.json.empty())
-        write_json(o.json, json_object().set("adapter", o.adapter).set("results", l.results()));
+        program::write_json(
+            o.json, program::json_object().set("adapter", o.adapter).set("results", l.results()));
     if (!o.svg.empty())
         plot::write_svg(o.svg, figure_of(o, l.measurements()));
 }
@@ -485,7 +487,7 @@ void run_forked(const options &o)
         forked_peer::start([&](channel &leader) { follow(leader, o.adapter, o.limit); });
     lead(peer, o);
     if (!child.ended_well(seconds(o.limit)))
-        throw failure("the peer process did not end as it should");
+        throw program::failure("the peer process did not end as it should");
 }
 
 void run(const options &o)
@@ -504,10 +506,10 @@ void run(const options &o)
 
 constexpr std::uint32_t largest_size = 1u << 30;
 
-void describe(command_line &line, options &o)
+void describe(program::command_line &line, options &o)
 {
     line.positional("adapter", o.adapter, "adapter name in dat.conf; dat-info lists them",
-                    command_line::presence::required);
+                    program::command_line::presence::required);
     line.flag("--server", o.server, "be the passive side for one client");
     line.text("--client", "HOST", o.host, "measure against the server on this host");
     line.exclude("--client", "--server");
@@ -539,8 +541,8 @@ void describe(command_line &line, options &o)
 int main(int argc, char **argv)
 {
     options o;
-    command_line line("dat-perf",
-                      "Latency, bandwidth, message rate and connection rate of a DAT adapter");
+    program::command_line line(
+        "dat-perf", "Latency, bandwidth, message rate and connection rate of a DAT adapter");
     describe(line, o);
     if (const auto status = line.parse(argc, argv))
         return *status;

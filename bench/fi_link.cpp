@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "fi_link.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <cstring>
 #include <rdma/fi_errno.h>
@@ -44,7 +44,7 @@ fi_owned<fid_cq> make_cq(fid_domain *domain, std::size_t size)
 void fi_must(const char *call, ssize_t result)
 {
     if (result < 0)
-        throw failure(std::string(call) + ": " + fi_strerror(static_cast<int>(-result)));
+        throw program::failure(std::string(call) + ": " + fi_strerror(static_cast<int>(-result)));
 }
 
 fi_link::fi_link(const std::string &provider, const std::string &node, std::uint32_t max_size)
@@ -53,7 +53,7 @@ fi_link::fi_link(const std::string &provider, const std::string &node, std::uint
       info_(find(provider, node))
 {
     if (!memory_)
-        throw failure("out of memory");
+        throw program::failure("out of memory");
     std::memset(memory_.get(), 0, std::size_t{max_size} * 2);
     open_domain();
 }
@@ -139,7 +139,7 @@ void fi_link::meet(const sockaddr_storage &peer)
 {
     fi_addr_t known = FI_ADDR_UNSPEC;
     if (fi_av_insert(av_.get(), &peer, 1, &known, 0, nullptr) != 1 || known != 0)
-        throw failure("fi_av_insert did not take the peer's address as its first");
+        throw program::failure("fi_av_insert did not take the peer's address as its first");
 }
 
 std::uint32_t fi_link::next_event(patience &p, fi_eq_cm_entry &entry)
@@ -165,14 +165,14 @@ void fi_link::await_connected(patience &p)
 {
     fi_eq_cm_entry entry{};
     if (next_event(p, entry) != FI_CONNECTED)
-        throw failure("the libfabric connection was not established");
+        throw program::failure("the libfabric connection was not established");
 }
 
 fi_owned_info fi_link::await_request_for_connection(patience &p)
 {
     fi_eq_cm_entry entry{};
     if (next_event(p, entry) != FI_CONNREQ)
-        throw failure("no libfabric connection request came");
+        throw program::failure("no libfabric connection request came");
     return fi_owned_info(entry.info);
 }
 
@@ -200,8 +200,9 @@ void fi_link::fail_completion(fid_cq *cq, ssize_t result)
 {
     fi_cq_err_entry error{};
     if (result == -FI_EAVAIL && fi_cq_readerr(cq, &error, 0) == 1)
-        throw failure(std::string("a libfabric operation failed: ") + fi_strerror(error.err));
-    throw failure(std::string("fi_cq_read: ") + fi_strerror(static_cast<int>(-result)));
+        throw program::failure(std::string("a libfabric operation failed: ") +
+                               fi_strerror(error.err));
+    throw program::failure(std::string("fi_cq_read: ") + fi_strerror(static_cast<int>(-result)));
 }
 
 } // namespace bench

@@ -2,10 +2,10 @@
 //
 // fi-twin: what libfabric does by itself on the path that the libfabric port takes. `overhead`
 // runs the same twin beside DAT; this program is for looking at it alone, under a profiler.
-#include "command_line.hpp"
-#include "failure.hpp"
 #include "fi_link.hpp"
-#include "json.hpp"
+#include "program/command_line.hpp"
+#include "program/failure.hpp"
+#include "program/json.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 
@@ -78,12 +78,12 @@ void lead(const options &o)
     std::printf("  rate       %7u B  %8.3f M messages/s\n", o.size, rate / 1e6);
     std::printf("  RDMA write %7u B  %8.2f GB/s\n", big, bandwidth / 1e9);
     if (!o.json.empty())
-        write_json(o.json, json_object()
-                               .set("provider", o.provider)
-                               .set("size", o.size)
-                               .set("latency_us", median(latency_us))
-                               .set("messages_per_s", rate)
-                               .set("write_bytes_per_s", bandwidth));
+        program::write_json(o.json, program::json_object()
+                                        .set("provider", o.provider)
+                                        .set("size", o.size)
+                                        .set("latency_us", median(latency_us))
+                                        .set("messages_per_s", rate)
+                                        .set("write_bytes_per_s", bandwidth));
 }
 
 } // namespace
@@ -91,8 +91,8 @@ void lead(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    command_line line("fi-twin",
-                      "What libfabric does by itself on the path that the libfabric port takes");
+    program::command_line line(
+        "fi-twin", "What libfabric does by itself on the path that the libfabric port takes");
     line.text("--provider", "NAME", o.provider, "libfabric provider");
     line.text("--node", "ADDRESS", o.node, "address on this host");
     line.size("--size", o.size, big, "size of a message");

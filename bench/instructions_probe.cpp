@@ -6,9 +6,9 @@
 // While a call is counted nothing else of this thread is; other threads never are. Between the
 // calls the transport is given the time and the polls it needs, so that the completion is already
 // there when a dequeue is counted.
-#include "command_line.hpp"
 #include "dat_link.hpp"
 #include "dat_names.hpp"
+#include "program/command_line.hpp"
 
 #include <cstdio>
 #include <unistd.h>
@@ -73,17 +73,17 @@ public:
                 "post_send", count, [] {}, post_send,
                 [&] {
                     finish_send();
-                    must("dat_ep_post_recv", post_recv());
+                    program::must("dat_ep_post_recv", post_recv());
                 });
             phase(
                 "post_recv", count,
                 [&] {
-                    must("dat_ep_post_send", post_send());
+                    program::must("dat_ep_post_send", post_send());
                     finish_send();
                 },
                 post_recv, [] {});
             const auto have_event = [&] {
-                must("dat_ep_post_rdma_write", post_write());
+                program::must("dat_ep_post_rdma_write", post_write());
                 settle();
             };
             phase("dequeue", count, have_event, dequeue, [&] {
@@ -112,7 +112,7 @@ private:
             const DAT_RETURN code = counted(call);
             last_was_odd_ = DAT_GET_TYPE(code) != static_cast<DAT_UINT32>(expected);
             if (last_was_odd_ && DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY)
-                fail(name, code);
+                program::fail(name, code);
             odd += last_was_odd_;
             after();
         }
@@ -131,10 +131,11 @@ private:
             p_.slept();
         }
         p_.progress();
-        must("dat_evd_dequeue", code);
+        program::must("dat_evd_dequeue", code);
         if (event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS)
-            throw failure(std::string("an operation completed with ") +
-                          dat::dto_status_name(event.event_data.dto_completion_event_data.status));
+            throw program::failure(
+                std::string("an operation completed with ") +
+                dat::dto_status_name(event.event_data.dto_completion_event_data.status));
     }
 
     /// Lets the transport finish what is under way: by time, and by polling the other queues.
@@ -161,8 +162,9 @@ int main(int argc, char **argv)
 {
     std::string adapter = "ofi-lo";
     unsigned count = 100;
-    command_line line("instructions-probe",
-                      "Run by `instructions` under callgrind; prints phases, calls, odd outcomes");
+    program::command_line line(
+        "instructions-probe",
+        "Run by `instructions` under callgrind; prints phases, calls, odd outcomes");
     line.positional("adapter", adapter, "adapter name in dat.conf");
     line.number("--count", count, 10u, 100'000u, "calls per phase");
     if (const auto status = line.parse(argc, argv))

@@ -3,9 +3,9 @@
 // many-endpoints: what one more endpoint costs. For each number of connections, all of them between
 // this process and one other: memory per endpoint, and the time of a message when all take turns
 // and when one is busy and the others are idle. Endpoints share their event dispatchers.
-#include "command_line.hpp"
 #include "dat_link.hpp"
-#include "json.hpp"
+#include "program/command_line.hpp"
+#include "program/json.hpp"
 #include "statistics.hpp"
 
 #include <cstdio>
@@ -54,10 +54,10 @@ public:
         DAT_VLEN length = 0;
         DAT_VADDR base = 0;
         DAT_RMR_CONTEXT remote = 0;
-        must("dat_lmr_create",
-             dat_lmr_create(adapter.ia(), DAT_MEM_TYPE_VIRTUAL, region, bytes_.size(), adapter.pz(),
-                            DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr_, &context_, &remote,
-                            &length, &base));
+        program::must("dat_lmr_create",
+                      dat_lmr_create(adapter.ia(), DAT_MEM_TYPE_VIRTUAL, region, bytes_.size(),
+                                     adapter.pz(), DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr_,
+                                     &context_, &remote, &length, &base));
         for (std::uint32_t i = 0; i < count; ++i)
             endpoints_.push_back(make_endpoint());
     }
@@ -75,21 +75,23 @@ public:
 
     void connect(std::size_t i, sockaddr_storage to, DAT_CONN_QUAL qualifier, patience &p)
     {
-        must("dat_ep_connect",
-             dat_ep_connect(endpoints_[i], reinterpret_cast<DAT_IA_ADDRESS_PTR>(&to), qualifier,
-                            20'000'000, 0, nullptr, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+        program::must("dat_ep_connect",
+                      dat_ep_connect(endpoints_[i], reinterpret_cast<DAT_IA_ADDRESS_PTR>(&to),
+                                     qualifier, 20'000'000, 0, nullptr, DAT_QOS_BEST_EFFORT,
+                                     DAT_CONNECT_DEFAULT_FLAG));
         await_established(p);
     }
     void accept(std::size_t i, DAT_CR_HANDLE request, patience &p)
     {
-        must("dat_cr_accept", dat_cr_accept(request, endpoints_[i], 0, nullptr));
+        program::must("dat_cr_accept", dat_cr_accept(request, endpoints_[i], 0, nullptr));
         await_established(p);
     }
 
     void send(DAT_EP_HANDLE ep)
     {
         DAT_LMR_TRIPLET local = slot(0);
-        must("dat_ep_post_send", dat_ep_post_send(ep, 1, &local, {}, DAT_COMPLETION_DEFAULT_FLAG));
+        program::must("dat_ep_post_send",
+                      dat_ep_post_send(ep, 1, &local, {}, DAT_COMPLETION_DEFAULT_FLAG));
     }
     DAT_EP_HANDLE endpoint(std::size_t i) const { return endpoints_[i]; }
 
@@ -113,8 +115,8 @@ private:
     DAT_EVD_HANDLE make_evd(DAT_COUNT length, DAT_EVD_FLAGS flags)
     {
         DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
-        must("dat_evd_create",
-             dat_evd_create(adapter_.ia(), std::max(length, 64), DAT_HANDLE_NULL, flags, &evd));
+        program::must("dat_evd_create", dat_evd_create(adapter_.ia(), std::max(length, 64),
+                                                       DAT_HANDLE_NULL, flags, &evd));
         return evd;
     }
     DAT_EP_HANDLE make_endpoint()
@@ -127,8 +129,8 @@ private:
         attr.max_recv_iov = attr.max_request_iov = 1;
         attr.max_rdma_read_iov = attr.max_rdma_write_iov = 1;
         DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-        must("dat_ep_create", dat_ep_create(adapter_.ia(), adapter_.pz(), receives_, requests_,
-                                            connections_, &attr, &ep));
+        program::must("dat_ep_create", dat_ep_create(adapter_.ia(), adapter_.pz(), receives_,
+                                                     requests_, connections_, &attr, &ep));
         for (int i = 0; i < receives_per_peer; ++i)
             post_receive(ep);
         return ep;
@@ -136,7 +138,8 @@ private:
     void post_receive(DAT_EP_HANDLE ep)
     {
         DAT_LMR_TRIPLET local = slot(message_size);
-        must("dat_ep_post_recv", dat_ep_post_recv(ep, 1, &local, {}, DAT_COMPLETION_DEFAULT_FLAG));
+        program::must("dat_ep_post_recv",
+                      dat_ep_post_recv(ep, 1, &local, {}, DAT_COMPLETION_DEFAULT_FLAG));
     }
     DAT_LMR_TRIPLET slot(std::size_t at) const
     {
@@ -149,16 +152,16 @@ private:
         while (!take(connections_, event))
             p.spin();
         if (event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED)
-            fail_connection(event.event_number);
+            program::fail_connection(event.event_number);
     }
     static bool take(DAT_EVD_HANDLE evd, DAT_EVENT &event)
     {
         const DAT_RETURN code = dat_evd_dequeue(evd, &event);
         if (code != DAT_SUCCESS && DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY)
-            fail("dat_evd_dequeue", code);
+            program::fail("dat_evd_dequeue", code);
         if (code == DAT_SUCCESS && event.event_number == DAT_DTO_COMPLETION_EVENT &&
             event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS)
-            throw failure("a message failed");
+            throw program::failure("a message failed");
         return code == DAT_SUCCESS;
     }
 
@@ -263,13 +266,13 @@ int run(const options &o)
     dat_adapter adapter(o.adapter);
     std::printf("%11s %16s %22s %22s\n", "connections", "memory of each", "message, all in turn",
                 "message, others idle");
-    std::vector<json_object> rows;
+    std::vector<program::json_object> rows;
     for (const std::uint32_t count : o.counts) {
         const row r = measure(peer, adapter, count, o);
         std::printf("%11u %12.1f KiB %19.2f us %19.2f us\n", r.count, r.bytes / 1024, r.all_us,
                     r.one_us);
         std::fflush(stdout);
-        rows.push_back(json_object()
+        rows.push_back(program::json_object()
                            .set("connections", r.count)
                            .set("bytes_each", r.bytes)
                            .set("message_all_us", r.all_us)
@@ -277,7 +280,8 @@ int run(const options &o)
     }
     child.ended_well(limit);
     if (!o.json.empty())
-        write_json(o.json, json_object().set("adapter", o.adapter).set("results", rows));
+        program::write_json(o.json,
+                            program::json_object().set("adapter", o.adapter).set("results", rows));
     return 0;
 }
 
@@ -286,9 +290,10 @@ int run(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    command_line line("many-endpoints", "What one more endpoint costs, in memory and in time");
+    program::command_line line("many-endpoints",
+                               "What one more endpoint costs, in memory and in time");
     line.positional("adapter", o.adapter, "adapter name in dat.conf",
-                    command_line::presence::required);
+                    program::command_line::presence::required);
     line.sizes("--connections", o.counts, 20'000, "numbers of connections to measure with");
     line.number("--messages", o.messages, 100u, 10'000'000u, "messages per measurement");
     line.number("--rounds", o.rounds, 1u, 1000u, "measurements, of which the median counts");

@@ -4,11 +4,11 @@
 // others. Two processes hold a connection through DAT and one of each of the others, and use them
 // in turn for short batches, so that whatever disturbs the machine disturbs all. The answer is the
 // median of the ratios of neighbouring batches.
-#include "command_line.hpp"
 #include "dat_link.hpp"
 #include "fi_link.hpp"
-#include "json.hpp"
 #include "placement.hpp"
+#include "program/command_line.hpp"
+#include "program/json.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 #include "udp_link.hpp"
@@ -567,8 +567,9 @@ double in_unit(const test &t, double batch_s)
     return t.scale > 0 ? batch_s / t.count * t.scale : t.count / batch_s * -t.scale;
 }
 
-json_object report(const test &t, const char *placement, const std::vector<sample> &samples,
-                   const std::string &title, std::size_t other)
+program::json_object report(const test &t, const char *placement,
+                            const std::vector<sample> &samples, const std::string &title,
+                            std::size_t other)
 {
     std::vector<double> dat, beside, ratio;
     for (const sample &s : samples) {
@@ -579,7 +580,7 @@ json_object report(const test &t, const char *placement, const std::vector<sampl
     std::printf("%-11s %8u B  %-5s %8.3f  %8.3f %-5s  %6.3f  (%.3f .. %.3f, %zu pairs)  %s\n",
                 t.name, t.size, placement, median(dat), median(beside), t.unit, median(ratio),
                 quantile(ratio, 0.25), quantile(ratio, 0.75), samples.size(), title.c_str());
-    json_object result;
+    program::json_object result;
     return result.set("test", t.name)
         .set("size", t.size)
         .set("beside", title)
@@ -604,7 +605,7 @@ double median_ratio(const std::vector<sample> &samples, std::size_t other)
 int run(const options &o)
 {
     leader l(o);
-    std::vector<json_object> results;
+    std::vector<program::json_object> results;
     double worst = 0;
     const std::vector<std::string> names = titles(o);
     std::printf("%s (DAT) beside others at %s, interleaved, medians\n", names[0].c_str(),
@@ -628,7 +629,8 @@ int run(const options &o)
     }
     l.finish();
     if (!o.json.empty())
-        write_json(o.json, json_object().set("adapter", names[0]).set("results", results));
+        program::write_json(
+            o.json, program::json_object().set("adapter", names[0]).set("results", results));
     if (o.max_ratio > 0 && worst > o.max_ratio) {
         std::printf("the ratio %.3f is above the limit of %.3f\n", worst, o.max_ratio);
         return 1;
@@ -641,7 +643,7 @@ int run(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    command_line line(
+    program::command_line line(
         "overhead", "What the DAPL layer costs on top of libfabric, or how an adapter does beside "
                     "others: all in one run, batch by batch");
     line.positionals("adapters", o.adapters,

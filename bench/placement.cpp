@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "placement.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ line_probe::line_probe()
     void *memory = mmap(nullptr, sizeof(shared_line), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        throw failure("out of memory");
+        throw program::failure("out of memory");
     line_ = new (memory) shared_line{};
 }
 

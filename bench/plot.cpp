@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "plot.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -334,7 +334,7 @@ void write_svg(const std::string &path, const figure &shown)
     std::ofstream file(path);
     file << svg(shown);
     if (!file.flush())
-        throw failure(path + ": " + std::strerror(errno));
+        throw program::failure(path + ": " + std::strerror(errno));
 }
 
 } // namespace bench::plot

@@ -52,7 +52,7 @@ bool udp_link::is_empty()
 
 void udp_link::fail(const char *call)
 {
-    throw failure(std::string("UDP socket: ") + call + ": " + std::strerror(errno));
+    throw program::failure(std::string("UDP socket: ") + call + ": " + std::strerror(errno));
 }
 
 } // namespace bench

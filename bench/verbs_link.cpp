@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "verbs_link.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -57,7 +57,7 @@ rdma_conn_param parameters()
 
 void verbs_fail(const char *call)
 {
-    throw failure(std::string(call) + ": " + std::strerror(errno));
+    throw program::failure(std::string(call) + ": " + std::strerror(errno));
 }
 
 void verbs_closer::operator()(rdma_cm_id *id) const
@@ -139,9 +139,9 @@ void verbs_manager::await(const rdma_cm_id &id, rdma_cm_event_type expected, pat
         else if (event.what == RDMA_CM_EVENT_ESTABLISHED)
             continue; // of who waits for the end, which may come without it
         else
-            throw failure(std::string(rdma_event_str(event.what)) + " (" +
-                          std::to_string(event.status) + ") where " + rdma_event_str(expected) +
-                          " was expected");
+            throw program::failure(std::string(rdma_event_str(event.what)) + " (" +
+                                   std::to_string(event.status) + ") where " +
+                                   rdma_event_str(expected) + " was expected");
     }
 }
 
@@ -176,7 +176,8 @@ void verbs_queue::sleep(patience &p)
 
 void verbs_queue::fail_completion(const ibv_wc &completion)
 {
-    throw failure(std::string("a verbs operation failed: ") + ibv_wc_status_str(completion.status));
+    throw program::failure(std::string("a verbs operation failed: ") +
+                           ibv_wc_status_str(completion.status));
 }
 
 // -------------------------------------------------------------------------------------- endpoints
@@ -247,7 +248,7 @@ verbs_link::verbs_link(verbs_manager &manager, std::uint32_t max_size)
       end_(manager)
 {
     if (!memory_)
-        throw failure("out of memory");
+        throw program::failure("out of memory");
     std::memset(memory_.get(), 0, std::size_t{max_size} * 2);
 }
 

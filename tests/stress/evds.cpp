@@ -2,7 +2,7 @@
 // EVDs and CNOs: made, moved, resized, disabled and freed, while events flow.
 #include "world.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <algorithm>
 
@@ -289,7 +289,7 @@ void world::resize(worker &who, dispatcher &which)
     else if (!is(code, DAT_INVALID_STATE) || !waiter)
         run_.broken("an EVD without a waiter can be resized to what may come in",
                     "dat_evd_resize from " + std::to_string(before) + " to " +
-                        std::to_string(wanted) + ": " + bench::code_text(code));
+                        std::to_string(wanted) + ": " + program::code_text(code));
 }
 
 void world::query(worker &who, dispatcher &which)

@@ -3,7 +3,7 @@
 #include "world.hpp"
 
 #include "dat_names.hpp"
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -89,9 +89,9 @@ bool world::dequeue(worker &who, dispatcher &from)
     if (is(code, DAT_QUEUE_EMPTY))
         from.found_empty(taken.began);
     else if (!is(code, DAT_INVALID_STATE) || (inside == 0 && from.waits.load() == waits))
-        run_.broken("a dequeue is refused only beside a waiter", "dat_evd_dequeue on EVD " +
-                                                                     std::to_string(from.number) +
-                                                                     ": " + bench::code_text(code));
+        run_.broken("a dequeue is refused only beside a waiter",
+                    "dat_evd_dequeue on EVD " + std::to_string(from.number) + ": " +
+                        program::code_text(code));
     return false;
 }
 
@@ -158,7 +158,7 @@ DAT_COUNT world::wait_once(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT
     if (!is(code, DAT_INVALID_STATE) || (!unwaitable && !refused))
         run_.broken("a wait succeeds, expires, or is refused for a reason",
                     "dat_evd_wait on EVD " + std::to_string(on.number) + ": " +
-                        bench::code_text(code));
+                        program::code_text(code));
     return 0;
 }
 

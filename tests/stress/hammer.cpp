@@ -5,8 +5,8 @@
 // closed with all that is under way. Ends with what rule of DAT is broken, if one is.
 #include "world.hpp"
 
-#include "command_line.hpp"
-#include "failure.hpp"
+#include "program/command_line.hpp"
+#include "program/failure.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -50,8 +50,8 @@ void open_and_close(run &r)
     DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
     const DAT_RETURN code = dat_ia_openv(const_cast<char *>(r.asked.ia.c_str()), 8, &async, &ia,
                                          DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_TRUE);
-    bench::must("dat_ia_openv", code);
-    bench::must("dat_ia_close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+    program::must("dat_ia_openv", code);
+    program::must("dat_ia_close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
 /// A thread that was joined stays listed until the kernel is done with it.
@@ -182,7 +182,7 @@ void hammer(run &r)
     }
 }
 
-void describe(bench::command_line &line, settings &s)
+void describe(program::command_line &line, settings &s)
 {
     line.text("--ia", "NAME", s.ia, "the adapter, by its name in dat.conf");
     line.number("--threads", s.threads, 1u, 256u, "threads that use it");
@@ -204,7 +204,7 @@ void describe(bench::command_line &line, settings &s)
 int start(const settings &asked)
 {
     if (!asked.keep_loaded.empty() && ::dlopen(asked.keep_loaded.c_str(), RTLD_NOW) == nullptr)
-        throw bench::failure(::dlerror());
+        throw program::failure(::dlerror());
     run r(asked);
     hammer(r);
     r.clear_line();
@@ -224,13 +224,13 @@ int start(const settings &asked)
 int main(int argc, char **argv)
 {
     stress::settings asked;
-    bench::command_line line("hammer", "Threads that use one adapter in every way at once");
+    program::command_line line("hammer", "Threads that use one adapter in every way at once");
     stress::describe(line, asked);
     if (const auto status = line.parse(argc, argv))
         return *status;
     if (asked.ia.empty()) {
         std::fprintf(stderr, "hammer: --ia is missing\nhammer --help says what it takes\n");
-        return bench::wrong_usage;
+        return program::wrong_usage;
     }
     if (asked.seed == 0)
         asked.seed = static_cast<std::uint32_t>(stress::now() / 1000) | 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "run.hpp"
 
-#include "failure.hpp"
-#include "json.hpp"
+#include "program/failure.hpp"
+#include "program/json.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -47,7 +47,7 @@ std::uint64_t run::calls() const
 void run::must(DAT_RETURN code, const char *call)
 {
     if (code != DAT_SUCCESS)
-        broken("this call succeeds", std::string(call) + ": " + bench::code_text(code));
+        broken("this call succeeds", std::string(call) + ": " + program::code_text(code));
 }
 
 void run::broken(std::string_view rule, const std::string &what)
@@ -63,7 +63,7 @@ void run::broken(std::string_view rule, const std::string &what)
     where_they_are();
     try {
         write_result(rule);
-    } catch (const bench::failure &e) {
+    } catch (const program::failure &e) {
         std::fprintf(stderr, "hammer: %s\n", e.what());
     }
     std::fflush(nullptr);
@@ -107,10 +107,10 @@ void run::write_result(std::string_view broken_rule) const
 {
     if (asked.json.empty())
         return;
-    bench::json_object counted;
+    program::json_object counted;
     for (std::size_t i = 0; i < counters; ++i)
         counted.set(counter_names[i], total(static_cast<counter>(i)));
-    bench::json_object result;
+    program::json_object result;
     result.set("adapter", asked.ia)
         .set("seed", asked.seed)
         .set("threads", asked.threads)
@@ -121,7 +121,7 @@ void run::write_result(std::string_view broken_rule) const
         result.set_null("broken");
     else
         result.set("broken", broken_rule);
-    bench::write_json(asked.json, result);
+    program::write_json(asked.json, result);
 }
 
 } // namespace stress

@@ -2,7 +2,7 @@
 // Endpoints: made, connected, used, ended, reset and freed.
 #include "world.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -485,7 +485,7 @@ bool world::connect_like(worker &who, const side &s, life &l)
     }
     if (!is(code, DAT_INVALID_STATE) || !there->excused(now()))
         run_.broken("an endpoint connects to where another one is connected",
-                    std::string("dat_ep_dup_connect: ") + bench::code_text(code));
+                    std::string("dat_ep_dup_connect: ") + program::code_text(code));
     l.conn->release(std::exchange(l.conn_room, 0));
     l.meets.reset();
     l.now_in = phase::idle;
@@ -671,7 +671,7 @@ bool world::post_request(worker &who, life &l, const entry &asked, Post &&post)
     const bool excused = connected && l.meets->excused(now());
     if (!is(code, DAT_INVALID_STATE) || !excused)
         run_.broken("an operation is accepted while connected, and once that has ended",
-                    describe(l, wanted) + ": " + bench::code_text(code));
+                    describe(l, wanted) + ": " + program::code_text(code));
     l.requests.withdraw(wanted.number);
     give_back(l, wanted);
     l.request->release(1);

@@ -3,8 +3,8 @@
 // dat-info: lists the adapters that there are, opens each, shows what it says of itself, and why
 // one does not open. docs/man/dat-info.1.md says how it is used.
 #include "child.hpp"
-#include "command_line.hpp"
 #include "diagnosis.hpp"
+#include "program/command_line.hpp"
 #include "query.hpp"
 #include "report.hpp"
 
@@ -156,7 +156,7 @@ int run(const options &o)
     return status_of(found, o.adapters);
 }
 
-void describe(bench::command_line &line, options &o)
+void describe(program::command_line &line, options &o)
 {
     line.positionals("adapters", o.adapters, "only these, with their attributes");
     line.alternative("--adapter", "NAME", o.adapters, "the same, for one");
@@ -174,8 +174,8 @@ void describe(bench::command_line &line, options &o)
 int main(int argc, char **argv)
 {
     options o;
-    bench::command_line line("dat-info",
-                             "Lists DAT adapters, opens each, and says why one does not open");
+    program::command_line line("dat-info",
+                               "Lists DAT adapters, opens each, and says why one does not open");
     describe(line, o);
     if (const auto status = line.parse(argc, argv))
         return *status;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "query.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -281,7 +281,7 @@ bool succeeds(const teller &parent, const char *name, Call call)
     parent.tell("step", name);
     const DAT_RETURN code = call();
     if (code != DAT_SUCCESS)
-        parent.tell("refused", name, bench::code_text(code),
+        parent.tell("refused", name, program::code_text(code),
                     DAT_GET_TYPE(code) == DAT_PROVIDER_NOT_FOUND ? "not found" : "");
     return code == DAT_SUCCESS;
 }
@@ -316,7 +316,7 @@ void tell_endpoint(DAT_IA_HANDLE ia, const teller &parent)
         parent.tell("step", name);
         if (const DAT_RETURN code = call(); code != DAT_SUCCESS) {
             parent.tell("remark", std::string("the limits of endpoints are not known: ") + name +
-                                      " answers " + bench::code_text(code));
+                                      " answers " + program::code_text(code));
             return;
         }
     }

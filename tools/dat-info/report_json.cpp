@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "report.hpp"
 
-#include "json.hpp"
+#include "program/json.hpp"
 
 #include <cstdlib>
 
 namespace dat_info {
 namespace {
 
-using bench::json_object;
+using program::json_object;
 
 void set_text_or_null(json_object &into, const char *key, const std::string &value)
 {
@@ -99,11 +99,11 @@ void print_json(const findings &found)
     std::vector<json_object> adapters;
     for (const adapter &each : found.adapters)
         adapters.push_back(adapter_json(each));
-    bench::write_json("-", json_object()
-                               .set("libdat2", found.libdat2)
-                               .set("registry", file_json(found.file))
-                               .set("trouble", found.trouble)
-                               .set("adapters", adapters));
+    program::write_json("-", json_object()
+                                 .set("libdat2", found.libdat2)
+                                 .set("registry", file_json(found.file))
+                                 .set("trouble", found.trouble)
+                                 .set("adapters", adapters));
 }
 
 } // namespace dat_info

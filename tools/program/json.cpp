@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "json.hpp"
+#include "program/json.hpp"
 
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include <cerrno>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <memory>
 
-namespace bench {
+namespace program {
 
 namespace {
 
@@ -149,4 +149,4 @@ void write_json(const std::string &path, const json_object &result)
         throw failure(path + ": " + std::strerror(errno));
 }
 
-} // namespace bench
+} // namespace program

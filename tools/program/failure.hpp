@@ -9,18 +9,12 @@
 #include <stdexcept>
 #include <string>
 
-namespace bench {
+namespace program {
 
 /// Ends the program with a message that main() prints.
 class failure : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
-};
-
-/// The other side of a measurement is gone. It has said why, unless it was killed.
-class peer_ended : public failure {
-public:
-    peer_ended() : failure("the other side ended before the measurement did; see its message") {}
 };
 
 /// The code as text: "DAT_PROVIDER_NOT_FOUND DAT_NAME_NOT_REGISTERED (0x800a0064)".
@@ -38,4 +32,4 @@ inline void must(const char *call, DAT_RETURN code)
 /// For a connection attempt that ended in anything but ESTABLISHED.
 [[noreturn]] void fail_connection(DAT_EVENT_NUMBER number);
 
-} // namespace bench
+} // namespace program

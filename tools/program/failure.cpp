@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "failure.hpp"
+#include "program/failure.hpp"
 
 #include "dat_names.hpp"
 
 #include <cstdio>
 #include <cstdlib>
 
-namespace bench {
+namespace program {
 
 namespace {
 
@@ -65,4 +65,4 @@ void fail_connection(DAT_EVENT_NUMBER number)
                   "\n  is the other side's adapter reachable from this one, and of the same kind?");
 }
 
-} // namespace bench
+} // namespace program

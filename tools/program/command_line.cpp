@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "command_line.hpp"
+#include "program/command_line.hpp"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <sstream>
 
-namespace bench {
+namespace program {
 namespace {
 
 constexpr std::size_t page_width = 80;
@@ -193,4 +193,4 @@ std::optional<int> command_line::parse(int argc, const char *const *argv)
     }
 }
 
-} // namespace bench
+} // namespace program

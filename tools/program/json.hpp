@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bench {
+namespace program {
 
 class json_object {
 public:
@@ -41,4 +41,4 @@ private:
 /// Writes to `path`, or to standard output when it is "-". Throws a failure.
 void write_json(const std::string &path, const json_object &result);
 
-} // namespace bench
+} // namespace program

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace bench {
+namespace program {
 
 /// The exit status of a program that was called wrongly.
 constexpr int wrong_usage = 2;
@@ -69,4 +69,4 @@ extern template void command_line::number(const char *, std::uint16_t &, std::ui
                                           std::uint16_t, const char *);
 extern template void command_line::number(const char *, double &, double, double, const char *);
 
-} // namespace bench
+} // namespace program
