@@ -169,22 +169,20 @@ int run(const options &o)
                 o.rounds);
     std::printf("%-24s %5s %14s %14s %14s\n", "adapter", "EVDs", "waiting thread", "whole process",
                 "wake-up");
-    std::vector<program::json_object> results;
+    program::json results = program::json::array();
     for (auto &s : sleepers) {
         const sums &r = s->result();
         std::printf("%-24s %5d %14.2f %14.2f %11.1f us\n", s->name().c_str(), s->evds(),
                     median(r.of_thread), median(r.of_process), median(r.latency_us));
-        results.push_back(program::json_object()
-                              .set("adapter", s->name())
-                              .set("evds", s->evds())
-                              .set("thread_switches", median(r.of_thread))
-                              .set("process_switches", median(r.of_process))
-                              .set("wakeup_us", median(r.latency_us)));
+        results.push_back({{"adapter", s->name()},
+                           {"evds", s->evds()},
+                           {"thread_switches", median(r.of_thread)},
+                           {"process_switches", median(r.of_process)},
+                           {"wakeup_us", median(r.latency_us)}});
         s->finish();
     }
     if (!o.json.empty())
-        program::write_json(
-            o.json, program::json_object().set("wakeups", o.wakeups).set("results", results));
+        program::write_json(o.json, {{"wakeups", o.wakeups}, {"results", results}});
     const double first = median(sleepers.front()->result().of_process);
     if (o.max_switches > 0 && first > o.max_switches) {
         std::printf("%s needs %.2f switches, the limit is %.2f\n", o.adapters.front().c_str(),

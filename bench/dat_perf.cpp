@@ -161,7 +161,7 @@ public:
 
     void run();
     void finish() { peer_.send(command{pattern::finish, 0, 0, 0}); }
-    const std::vector<program::json_object> &results() const { return results_; }
+    const program::json &results() const { return results_; }
     const std::vector<measurement> &measurements() const { return measurements_; }
 
 private:
@@ -188,14 +188,16 @@ private:
         announce(peer_, {what, size, count, 0}, seconds(o_.limit));
         p_.progress();
     }
-    program::json_object &result(const char *test, const char *how, std::uint32_t size,
-                                 const char *unit, double value)
+    program::json &result(const char *test, const char *how, std::uint32_t size, const char *unit,
+                          double value)
     {
         measurements_.push_back({test, how, size, value});
-        program::json_object &added = results_.emplace_back().set("test", test).set("how", how);
+        program::json &added = results_.emplace_back(program::json{{"test", test}, {"how", how}});
         if (size != 0)
-            added.set("size", size);
-        return added.set("unit", unit).set("value", value);
+            added["size"] = size;
+        added["unit"] = unit;
+        added["value"] = value;
+        return added;
     }
 
     const options &o_;
@@ -205,7 +207,7 @@ private:
     dat_link link_;
     progress_line progress_;
     invitation to_{};
-    std::vector<program::json_object> results_;
+    program::json results_ = program::json::array();
     std::vector<measurement> measurements_;
     std::map<std::pair<pattern, std::uint32_t>, double> streams_; ///< measured already
 };
@@ -273,10 +275,10 @@ void leader::latency(const char *name, pattern what, std::uint32_t size)
     const double best = quantile(samples, 0), p99 = quantile(samples, 0.99);
     std::printf("latency    %-14s %8s  %8.2f us   (best %.2f, 99 %% below %.2f, %zu round trips)\n",
                 name, size_text(size).c_str(), median(samples), best, p99, samples.size());
-    result("latency", name, size, "us", median(samples))
-        .set("best", best)
-        .set("quantile_99", p99)
-        .set("samples", static_cast<double>(samples.size()));
+    program::json &added = result("latency", name, size, "us", median(samples));
+    added["best"] = best;
+    added["quantile_99"] = p99;
+    added["samples"] = samples.size();
 }
 
 bool leader::usable(std::uint32_t size, std::uint32_t limit, const char *what)
@@ -413,7 +415,7 @@ void leader::run_connections()
     progress_.clear();
     std::printf("connecting %-14s %8s  %8.1f us   (%.0f connections made and ended per second)\n",
                 "one by one", "", median(samples), median(rates));
-    result("connections", "one by one", 0, "us", median(samples)).set("per_second", median(rates));
+    result("connections", "one by one", 0, "us", median(samples))["per_second"] = median(rates);
     measurements_.push_back({"connection rate", "", 0, median(rates)});
 }
 
@@ -475,8 +477,7 @@ void lead(channel &peer, const options &o)
     l.run();
     l.finish();
     if (!o.json.empty())
-        program::write_json(
-            o.json, program::json_object().set("adapter", o.adapter).set("results", l.results()));
+        program::write_json(o.json, {{"adapter", o.adapter}, {"results", l.results()}});
     if (!o.svg.empty())
         plot::write_svg(o.svg, figure_of(o, l.measurements()));
 }

@@ -78,12 +78,11 @@ void lead(const options &o)
     std::printf("  rate       %7u B  %8.3f M messages/s\n", o.size, rate / 1e6);
     std::printf("  RDMA write %7u B  %8.2f GB/s\n", big, bandwidth / 1e9);
     if (!o.json.empty())
-        program::write_json(o.json, program::json_object()
-                                        .set("provider", o.provider)
-                                        .set("size", o.size)
-                                        .set("latency_us", median(latency_us))
-                                        .set("messages_per_s", rate)
-                                        .set("write_bytes_per_s", bandwidth));
+        program::write_json(o.json, {{"provider", o.provider},
+                                     {"size", o.size},
+                                     {"latency_us", median(latency_us)},
+                                     {"messages_per_s", rate},
+                                     {"write_bytes_per_s", bandwidth}});
 }
 
 } // namespace

@@ -266,22 +266,20 @@ int run(const options &o)
     dat_adapter adapter(o.adapter);
     std::printf("%11s %16s %22s %22s\n", "connections", "memory of each", "message, all in turn",
                 "message, others idle");
-    std::vector<program::json_object> rows;
+    program::json rows = program::json::array();
     for (const std::uint32_t count : o.counts) {
         const row r = measure(peer, adapter, count, o);
         std::printf("%11u %12.1f KiB %19.2f us %19.2f us\n", r.count, r.bytes / 1024, r.all_us,
                     r.one_us);
         std::fflush(stdout);
-        rows.push_back(program::json_object()
-                           .set("connections", r.count)
-                           .set("bytes_each", r.bytes)
-                           .set("message_all_us", r.all_us)
-                           .set("message_one_us", r.one_us));
+        rows.push_back({{"connections", r.count},
+                        {"bytes_each", r.bytes},
+                        {"message_all_us", r.all_us},
+                        {"message_one_us", r.one_us}});
     }
     child.ended_well(limit);
     if (!o.json.empty())
-        program::write_json(o.json,
-                            program::json_object().set("adapter", o.adapter).set("results", rows));
+        program::write_json(o.json, {{"adapter", o.adapter}, {"results", rows}});
     return 0;
 }
 

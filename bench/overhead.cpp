@@ -567,9 +567,8 @@ double in_unit(const test &t, double batch_s)
     return t.scale > 0 ? batch_s / t.count * t.scale : t.count / batch_s * -t.scale;
 }
 
-program::json_object report(const test &t, const char *placement,
-                            const std::vector<sample> &samples, const std::string &title,
-                            std::size_t other)
+program::json report(const test &t, const char *placement, const std::vector<sample> &samples,
+                     const std::string &title, std::size_t other)
 {
     std::vector<double> dat, beside, ratio;
     for (const sample &s : samples) {
@@ -580,18 +579,17 @@ program::json_object report(const test &t, const char *placement,
     std::printf("%-11s %8u B  %-5s %8.3f  %8.3f %-5s  %6.3f  (%.3f .. %.3f, %zu pairs)  %s\n",
                 t.name, t.size, placement, median(dat), median(beside), t.unit, median(ratio),
                 quantile(ratio, 0.25), quantile(ratio, 0.75), samples.size(), title.c_str());
-    program::json_object result;
-    return result.set("test", t.name)
-        .set("size", t.size)
-        .set("beside", title)
-        .set("placement", placement)
-        .set("unit", t.unit)
-        .set("dat", median(dat))
-        .set("other", median(beside))
-        .set("time_ratio", median(ratio))
-        .set("ratio_quartile_1", quantile(ratio, 0.25))
-        .set("ratio_quartile_3", quantile(ratio, 0.75))
-        .set("pairs", static_cast<double>(samples.size()));
+    return {{"test", t.name},
+            {"size", t.size},
+            {"beside", title},
+            {"placement", placement},
+            {"unit", t.unit},
+            {"dat", median(dat)},
+            {"other", median(beside)},
+            {"time_ratio", median(ratio)},
+            {"ratio_quartile_1", quantile(ratio, 0.25)},
+            {"ratio_quartile_3", quantile(ratio, 0.75)},
+            {"pairs", samples.size()}};
 }
 
 double median_ratio(const std::vector<sample> &samples, std::size_t other)
@@ -605,7 +603,7 @@ double median_ratio(const std::vector<sample> &samples, std::size_t other)
 int run(const options &o)
 {
     leader l(o);
-    std::vector<program::json_object> results;
+    program::json results = program::json::array();
     double worst = 0;
     const std::vector<std::string> names = titles(o);
     std::printf("%s (DAT) beside others at %s, interleaved, medians\n", names[0].c_str(),
@@ -629,8 +627,7 @@ int run(const options &o)
     }
     l.finish();
     if (!o.json.empty())
-        program::write_json(
-            o.json, program::json_object().set("adapter", names[0]).set("results", results));
+        program::write_json(o.json, {{"adapter", names[0]}, {"results", results}});
     if (o.max_ratio > 0 && worst > o.max_ratio) {
         std::printf("the ratio %.3f is above the limit of %.3f\n", worst, o.max_ratio);
         return 1;

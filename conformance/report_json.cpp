@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "scorecard.hpp"
 
-#include <nlohmann/json.hpp>
-
-#include <fstream>
-#include <stdexcept>
+#include "program/json.hpp"
 
 namespace conformance {
 namespace {
 
-using nlohmann::ordered_json;
-
-ordered_json record_of(const result &each)
+program::json record_of(const result &each)
 {
-    ordered_json record{
+    program::json record{
         {"rule", each.about.id},         {"case", each.about.text}, {"group", each.about.group()},
         {"outcome", name_of(each.what)}, {"reason", each.reason},   {"seconds", each.seconds},
     };
@@ -32,22 +27,22 @@ ordered_json record_of(const result &each)
     return record;
 }
 
-ordered_json counts_of(const tally &counted)
+program::json counts_of(const tally &counted)
 {
-    ordered_json counts;
+    program::json counts;
     for (std::size_t i = 0; i < outcomes; ++i)
         counts[name_of(static_cast<outcome>(i))] = counted.numbers[i];
     return counts;
 }
 
-ordered_json device_of(const device &on)
+program::json device_of(const device &on)
 {
-    ordered_json made{{"judged", on.is == device::state::open}};
+    program::json made{{"judged", on.is == device::state::open}};
     if (!on.reason.empty())
         made["reason"] = on.reason;
     if (!on.reason.empty() && !on.output.empty())
         made["output"] = on.output;
-    ordered_json attributes = ordered_json::object();
+    program::json attributes = program::json::object();
     for (const auto &[name, value] : on.attributes)
         attributes[name] = value;
     made["attributes"] = attributes;
@@ -58,10 +53,10 @@ ordered_json device_of(const device &on)
 
 void write_json(const scorecard &card, const std::string &path)
 {
-    ordered_json results = ordered_json::array();
+    program::json results = program::json::array();
     for (const result &each : card.results)
         results.push_back(record_of(each));
-    const ordered_json all{
+    const program::json all{
         {"adapter", card.adapter},
         {"thread_safe", card.thread_safe},
         {"date", card.date},
@@ -71,10 +66,7 @@ void write_json(const scorecard &card, const std::string &path)
         {"counts", counts_of(card.count())},
         {"results", results},
     };
-    std::ofstream file(path);
-    file << all.dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
-    if (!file.flush())
-        throw std::runtime_error(path + ": cannot be written");
+    program::write_json(path, all);
 }
 
 } // namespace conformance

@@ -107,20 +107,14 @@ void run::write_result(std::string_view broken_rule) const
 {
     if (asked.json.empty())
         return;
-    program::json_object counted;
+    program::json counted;
     for (std::size_t i = 0; i < counters; ++i)
-        counted.set(counter_names[i], total(static_cast<counter>(i)));
-    program::json_object result;
-    result.set("adapter", asked.ia)
-        .set("seed", asked.seed)
-        .set("threads", asked.threads)
-        .set("seconds", seconds())
-        .set("calls", calls())
-        .set("counted", counted);
-    if (broken_rule.empty())
-        result.set_null("broken");
-    else
-        result.set("broken", broken_rule);
+        counted[counter_names[i]] = total(static_cast<counter>(i));
+    program::json result{{"adapter", asked.ia},  {"seed", asked.seed}, {"threads", asked.threads},
+                         {"seconds", seconds()}, {"calls", calls()},   {"counted", counted},
+                         {"broken", nullptr}};
+    if (!broken_rule.empty())
+        result["broken"] = broken_rule;
     program::write_json(asked.json, result);
 }
 
