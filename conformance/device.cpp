@@ -233,13 +233,4 @@ device probe_device(double seconds)
     return found;
 }
 
-std::string libdat2_path()
-{
-    Dl_info where{};
-    if (::dladdr(reinterpret_cast<void *>(&dat_ia_openv), &where) == 0 ||
-        where.dli_fname == nullptr)
-        return "unknown";
-    return where.dli_fname;
-}
-
 } // namespace conformance

@@ -29,7 +29,4 @@ struct device {
 /// At most `seconds` for opening, querying and closing it twice.
 device probe_device(double seconds);
 
-/// The libdat2 in this process.
-std::string libdat2_path();
-
 } // namespace conformance

@@ -6,6 +6,7 @@
 #include "support.hpp"
 
 #include "peer.hpp"
+#include "program/libdat2.hpp"
 #include "scorecard.hpp"
 #include "silent_reporter.hpp"
 
@@ -302,7 +303,7 @@ scorecard new_card()
     scorecard card;
     card.adapter = the_settings().ia;
     card.thread_safe = the_settings().thread_safe;
-    card.libdat2 = libdat2_path();
+    card.libdat2 = program::libdat2_path();
     card.date = today("%Y-%m-%d %H:%M:%S %z");
     return card;
 }

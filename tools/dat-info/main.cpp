@@ -5,6 +5,7 @@
 #include "child.hpp"
 #include "diagnosis.hpp"
 #include "program/command_line.hpp"
+#include "program/libdat2.hpp"
 #include "query.hpp"
 #include "report.hpp"
 
@@ -141,7 +142,7 @@ int status_of(const findings &found, const std::vector<std::string> &names)
 int run(const options &o)
 {
     findings found;
-    found.libdat2 = libdat2_path();
+    found.libdat2 = program::libdat2_path();
     found.is_ours = libdat2_is_ours();
     found.file = find_registry_file(found.is_ours);
     list(found, o.seconds);

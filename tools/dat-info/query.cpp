@@ -377,15 +377,6 @@ void open_adapter(const adapter &which, bool with_endpoint, const teller &parent
     parent.tell("done");
 }
 
-std::string libdat2_path()
-{
-    Dl_info where{};
-    if (::dladdr(reinterpret_cast<void *>(&dat_ia_openv), &where) == 0 ||
-        where.dli_fname == nullptr)
-        return "unknown";
-    return where.dli_fname;
-}
-
 /// The other ones do not have all calls of DAT 2.0.
 bool libdat2_is_ours()
 {

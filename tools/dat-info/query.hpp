@@ -15,8 +15,7 @@ void list_adapters(const teller &parent);
 /// "attribute" (section, name, value, kind), "remark" (text), and "done".
 void open_adapter(const adapter &which, bool with_endpoint, const teller &parent);
 
-/// The library that the program is linked to, and whether it is the one of this kit.
-std::string libdat2_path();
+/// Whether the libdat2 that the program is linked to is the one of this kit.
 bool libdat2_is_ours();
 
 } // namespace dat_info
