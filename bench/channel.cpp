@@ -120,7 +120,7 @@ sockaddr_storage any_port_of(const std::string &node)
     auto &address = reinterpret_cast<sockaddr_in &>(result);
     address.sin_family = AF_INET;
     if (inet_pton(AF_INET, node.c_str(), &address.sin_addr) != 1)
-        throw program::failure(node + " is no IPv4 address");
+        throw program::failure(node + " is not an IPv4 address");
     return result;
 }
 
@@ -151,7 +151,7 @@ void channel::send_bytes(const void *bytes, std::size_t size, seconds limit)
             size -= static_cast<std::size_t>(n);
         } else if (errno == EAGAIN || errno == EINTR) {
             if (!ready(fd_, POLLOUT, end))
-                throw program::failure("the other side does not listen any more");
+                throw program::failure("the peer has closed its connection");
         } else {
             throw peer_ended();
         }
@@ -164,7 +164,7 @@ void channel::receive_bytes(void *bytes, std::size_t size, seconds limit)
     auto at = static_cast<char *>(bytes);
     while (size > 0) {
         if (!ready(fd_, POLLIN, end))
-            throw program::failure("the other side said nothing for " +
+            throw program::failure("the peer did not respond for " +
                                    std::to_string(int(limit.count())) +
                                    " seconds; is it busy or stopped?");
         const ssize_t n = recv(fd_, at, size, MSG_DONTWAIT);
@@ -268,7 +268,7 @@ channel listen_for_peer(unsigned short port, seconds limit)
         fail_system("cannot listen on TCP port " + std::to_string(port) +
                     " (--port chooses another)");
     if (!ready(fd, POLLIN, end_of(limit)))
-        throw program::failure("no client came in " + std::to_string(int(limit.count())) +
+        throw program::failure("no client connected within " + std::to_string(int(limit.count())) +
                                " seconds");
     const int peer = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
     if (peer < 0)
@@ -298,8 +298,8 @@ channel call_peer(const std::string &host, unsigned short port, seconds limit)
         usleep(50'000); // the server may be starting
         errno = why;
     } while (clock::now() < end);
-    throw program::failure("no server answers at " + host + " port " + std::to_string(port) + ": " +
-                           std::strerror(errno) +
+    throw program::failure("cannot connect to server " + host + " port " + std::to_string(port) +
+                           ": " + std::strerror(errno) +
                            "\n  start it there first: dat-perf --server ADAPTER");
 }
 
@@ -311,7 +311,7 @@ void patience::check()
     if (peer_ && peer_->peer_is_gone())
         throw peer_ended();
     if (now - since_ > limit_)
-        throw program::failure("nothing arrived for " + std::to_string(int(limit_.count())) +
+        throw program::failure("no data arrived for " + std::to_string(int(limit_.count())) +
                                " seconds, though the other side lives"
                                "\n  set DAPL_DBG_TYPE=0xffff to see what the provider says");
 }

@@ -18,10 +18,11 @@ namespace bench {
 using clock = std::chrono::steady_clock;
 using seconds = std::chrono::duration<double>;
 
-/// The other side of a measurement is gone. It has said why, unless it was killed.
+/// The peer process of a measurement has exited. It printed the reason unless it was killed.
 class peer_ended : public program::failure {
 public:
-    peer_ended() : failure("the other side ended before the measurement did; see its message") {}
+    peer_ended() : failure("the peer process exited during the measurement; see its error message")
+    {}
 };
 
 class channel {

@@ -197,15 +197,15 @@ int run(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    program::command_line line(
-        "context-switches",
-        "Context switches per wake-up of a thread that is blocked in dat_evd_wait");
+    program::command_line line("context-switches",
+                               "Context switches per wake-up of a thread blocked in dat_evd_wait");
     line.positionals("adapters", o.adapters, "adapter names in dat.conf");
-    line.number("--rounds", o.rounds, 1u, 10'000u, "rounds per adapter, in turn");
+    line.number("--rounds", o.rounds, 1u, 10'000u, "rounds per adapter, interleaved");
     line.number("--wakeups", o.wakeups, 1u, 100'000u, "wake-ups per round");
     line.number("--limit", o.max_switches, 0.0, 1e6,
-                "exit with 1 when the first adapter's process needs more switches than this");
-    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
+                "exit with 1 if the first adapter's process needs more switches than this");
+    line.text("--json", "FILE", o.json,
+              "write the results as JSON to this file (- is standard output)");
     if (const auto status = line.parse(argc, argv))
         return *status;
     try {

@@ -84,7 +84,7 @@ void follow(channel &leader, const std::string &adapter_name, double leader_time
 {
     const auto hello = leader.receive<greeting>(seconds(leader_timeout));
     if (std::memcmp(hello.magic, greeting{}.magic, sizeof hello.magic) != 0)
-        throw program::failure("the client is not a dat-perf of this version");
+        throw program::failure("the client is a different version of dat-perf");
     patience p(leader, seconds(hello.limit_s));
     dat_adapter adapter(adapter_name);
     dat_link link(adapter, hello.max_size);
@@ -98,7 +98,7 @@ void follow(channel &leader, const std::string &adapter_name, double leader_time
         if (what.what == pattern::finish)
             return;
         if (what.size == 0 || what.size > hello.max_size)
-            throw program::failure("the client asks for a message size that it did not announce");
+            throw program::failure("the client requested a message size larger than it announced");
         if (what.what == pattern::connections) {
             leader.send('r');
             take_connections(adapter, listener, what.count, p);
@@ -285,7 +285,7 @@ bool leader::usable(std::uint32_t size, std::uint32_t limit, const char *what)
 {
     if (size <= limit)
         return true;
-    std::printf("%-25s %8s  is more than this adapter takes (%u bytes)\n", what,
+    std::printf("%-25s %8s  exceeds the maximum of this adapter (%u bytes)\n", what,
                 size_text(size).c_str(), limit);
     return false;
 }
@@ -488,7 +488,7 @@ void run_forked(const options &o)
         forked_peer::start([&](channel &leader) { follow(leader, o.adapter, o.limit); });
     lead(peer, o);
     if (!child.ended_well(seconds(o.limit)))
-        throw program::failure("the peer process did not end as it should");
+        throw program::failure("the peer process exited abnormally");
 }
 
 void run(const options &o)
@@ -511,30 +511,31 @@ void describe(program::command_line &line, options &o)
 {
     line.positional("adapter", o.adapter, "adapter name in dat.conf; dat-info lists them",
                     program::command_line::presence::required);
-    line.flag("--server", o.server, "be the passive side for one client");
+    line.flag("--server", o.server, "run as the passive side, for one client");
     line.text("--client", "HOST", o.host, "measure against the server on this host");
     line.exclude("--client", "--server");
-    line.number<std::uint16_t>("--port", o.port, 1, 65535, "TCP port on which the two sides agree");
-    line.flag("--quick", o.quick, "one latency and one bandwidth, in under three seconds");
+    line.number<std::uint16_t>("--port", o.port, 1, 65535, "TCP port of the control connection");
+    line.flag("--quick", o.quick, "measure one latency and one bandwidth, in under three seconds");
     line.choices("--tests", o.tests, {"latency", "bandwidth", "rate", "connections"},
-                 "some of latency, bandwidth, rate, connections");
-    line.size("--size", o.size, largest_size, "message size of latency and rate");
-    line.sizes("--sizes", o.sizes, largest_size,
-               "message sizes of bandwidth, and with --sweep of all (default 64,1K,8K,64K,1M; "
-               "with --sweep 1,4,16 and so on up to 1M)");
-    line.flag("--sweep", o.sweep, "latency and rate over --sizes, too; takes half a minute");
+                 "tests to run: latency, bandwidth, rate, connections");
+    line.size("--size", o.size, largest_size, "message size of the latency and rate tests");
+    line.sizes(
+        "--sizes", o.sizes, largest_size,
+        "message sizes of the bandwidth test, with --sweep of all tests (default 64,1K,8K,64K,1M; "
+        "with --sweep 1,4,16 and so on up to 1M)");
+    line.flag("--sweep", o.sweep, "measure latency and rate over --sizes too; takes half a minute");
     line.exclude("--sweep", "--quick");
-    line.number("--window", o.window, 1u, stream_window, "RDMA operations under way at a time");
+    line.number("--window", o.window, 1u, stream_window, "number of outstanding RDMA operations");
     line.number("--duration", o.duration, 0.01, 3600.0, "seconds per measurement");
-    line.number("--wait", o.wait, 0.1, 1e6, "seconds that --server waits for its client");
-    line.number("--timeout", o.limit, 0.1, 1e6,
-                "give up when nothing happens for this many seconds");
-    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
-    line.text("--svg", "FILE", o.svg, "plot them over the message size; includes --sweep");
+    line.number("--wait", o.wait, 0.1, 1e6, "seconds --server waits for a client");
+    line.number("--timeout", o.limit, 0.1, 1e6, "abort after this many seconds without progress");
+    line.text("--json", "FILE", o.json,
+              "write the results as JSON to this file (- is standard output)");
+    line.text("--svg", "FILE", o.svg,
+              "plot the results over the message size to this file; implies --sweep");
     line.exclude("--svg", "--quick");
-    line.footer(
-        "Without --server and --client both sides run here, in two processes.\n"
-        "Exit status: 0 all was measured; 1 something failed, and was said; 2 wrong usage.");
+    line.footer("Without --server and --client both sides run on this host, in two processes.\n"
+                "Exit status: 0 all tests were measured; 1 an error occurred; 2 invalid options.");
 }
 
 } // namespace

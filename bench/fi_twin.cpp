@@ -91,13 +91,14 @@ int main(int argc, char **argv)
 {
     options o;
     program::command_line line(
-        "fi-twin", "What libfabric does by itself on the path that the libfabric port takes");
+        "fi-twin", "Performance of libfabric itself, with the calls that the libfabric port makes");
     line.text("--provider", "NAME", o.provider, "libfabric provider");
     line.text("--node", "ADDRESS", o.node, "address on this host");
-    line.size("--size", o.size, big, "size of a message");
+    line.size("--size", o.size, big, "message size");
     line.number("--batches", o.batches, 1u, 100'000u, "batches of round trips");
     line.number("--iterations", o.iterations, 1u, 10'000'000u, "round trips per batch");
-    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
+    line.text("--json", "FILE", o.json,
+              "write the results as JSON to this file (- is standard output)");
     if (const auto status = line.parse(argc, argv))
         return *status;
     try {

@@ -164,7 +164,7 @@ int main(int argc, char **argv)
     unsigned count = 100;
     program::command_line line(
         "instructions-probe",
-        "Run by `instructions` under callgrind; prints phases, calls, odd outcomes");
+        "Run by `instructions` under callgrind; prints phases, calls and unusual outcomes");
     line.positional("adapter", adapter, "adapter name in dat.conf");
     line.number("--count", count, 10u, 100'000u, "calls per phase");
     if (const auto status = line.parse(argc, argv))

@@ -289,13 +289,14 @@ int main(int argc, char **argv)
 {
     options o;
     program::command_line line("many-endpoints",
-                               "What one more endpoint costs, in memory and in time");
+                               "Cost of additional endpoints, in memory and in time");
     line.positional("adapter", o.adapter, "adapter name in dat.conf",
                     program::command_line::presence::required);
     line.sizes("--connections", o.counts, 20'000, "numbers of connections to measure with");
     line.number("--messages", o.messages, 100u, 10'000'000u, "messages per measurement");
-    line.number("--rounds", o.rounds, 1u, 1000u, "measurements, of which the median counts");
-    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
+    line.number("--rounds", o.rounds, 1u, 1000u, "measurements; the median is reported");
+    line.text("--json", "FILE", o.json,
+              "write the results as JSON to this file (- is standard output)");
     if (const auto status = line.parse(argc, argv))
         return *status;
     try {

@@ -606,7 +606,7 @@ int run(const options &o)
     program::json results = program::json::array();
     double worst = 0;
     const std::vector<std::string> names = titles(o);
-    std::printf("%s (DAT) beside others at %s, interleaved, medians\n", names[0].c_str(),
+    std::printf("%s (DAT) compared with others at %s, interleaved, medians\n", names[0].c_str(),
                 o.node.c_str());
     std::printf("%-11s %10s  %-5s %8s  %8s %-5s  %6s\n", "test", "size", "CPUs", "DAT", "other", "",
                 "time ratio");
@@ -641,30 +641,30 @@ int main(int argc, char **argv)
 {
     options o;
     program::command_line line(
-        "overhead", "What the DAPL layer costs on top of libfabric, or how an adapter does beside "
-                    "others: all in one run, batch by batch");
+        "overhead", "Overhead of the DAPL layer over libfabric, or one adapter compared with "
+                    "others, measured in interleaved batches");
     line.positionals("adapters", o.adapters,
-                     "names in dat.conf; the first is compared with the rest (default ofi-lo)");
-    line.choices(
-        "--tests", o.tests,
-        {"latency", "write-spin", "write-reap", "waiting", "cno", "rate", "bandwidth",
-         "connections"},
-        "some of latency, write-spin, write-reap, waiting, cno, rate, bandwidth, connections");
-    line.size("--size", o.size, big, "size of a message of latency and rate");
-    line.number("--batches", o.batches, 1u, 100'000u, "batches of each");
+                     "names in dat.conf; the first is compared with the others (default ofi-lo)");
+    line.choices("--tests", o.tests,
+                 {"latency", "write-spin", "write-reap", "waiting", "cno", "rate", "bandwidth",
+                  "connections"},
+                 "tests to run: latency, write-spin, write-reap, waiting, cno, rate, bandwidth, "
+                 "connections");
+    line.size("--size", o.size, big, "message size of the latency and rate tests");
+    line.number("--batches", o.batches, 1u, 100'000u, "batches per test and adapter");
     line.number("--iterations", o.iterations, 1u, 1'000'000u, "round trips per batch");
-    line.number("--warmup", o.warmup, 0u, 1'000'000u,
-                "round trips before each batch that do not count");
-    line.number("--pairs", o.pairs, 1u, 64u,
-                "pairs of processes that do the same at the same time");
+    line.number("--warmup", o.warmup, 0u, 1'000'000u, "warm-up round trips before each batch");
+    line.number("--pairs", o.pairs, 1u, 64u, "pairs of processes that run each test concurrently");
     line.words("--beside", o.others,
-               "further adapters, and what is none: tcp, net, sockets, rxd (that is udp;ofi_rxd) "
-               "are providers of libfabric; verbs and udp-socket have nothing on top, and "
-               "udp-socket has a latency only (default tcp, if there is one adapter)");
-    line.text("--node", "ADDRESS", o.node, "address of the others");
-    line.number("--limit", o.max_ratio, 0.0, 1e6, "exit with 1 when a median ratio is above this");
+               "also compare with these: further adapters; the libfabric providers tcp, net, "
+               "sockets, rxd (udp;ofi_rxd); verbs and udp-socket without any layer on top, "
+               "udp-socket for latency only (default tcp, if one adapter is given)");
+    line.text("--node", "ADDRESS", o.node, "local address that those without DAT use");
+    line.number("--limit", o.max_ratio, 0.0, 1e6,
+                "exit with 1 if a median time ratio exceeds this");
     line.negative_flag("--no-pin", o.pin, "leave the processes where the scheduler puts them");
-    line.text("--json", "FILE", o.json, "write the results there (- is standard output)");
+    line.text("--json", "FILE", o.json,
+              "write the results as JSON to this file (- is standard output)");
     if (const auto status = line.parse(argc, argv))
         return *status;
     o.settle();

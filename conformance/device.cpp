@@ -69,17 +69,17 @@ std::string library_of(const settings &wanted)
 std::string not_registered(const std::vector<DAT_PROVIDER_INFO> &known, const settings &wanted)
 {
     if (known.empty() && !std::ifstream(registry_file()).good())
-        return "no adapter is registered: " + registry_file() + " cannot be read";
+        return "no adapters are registered: cannot read " + registry_file();
     std::set<std::string> names;
     for (const DAT_PROVIDER_INFO &each : known)
         names.insert(each.ia_name);
     std::string text = "no adapter " + wanted.ia + " is registered (" + registry_file() + "); ";
     if (names.count(wanted.ia) != 0)
-        return text + "there is one that is " + safety(!wanted.thread_safe) +
-               (wanted.thread_safe ? ": leave out --threadsafe" : ": use --threadsafe");
+        return text + "it is registered as " + safety(!wanted.thread_safe) +
+               (wanted.thread_safe ? ": omit --threadsafe" : ": use --threadsafe");
     if (names.empty())
-        return text + "no adapter is";
-    text += "there are: ";
+        return text + "no adapters are registered";
+    text += "registered adapters: ";
     for (const std::string &name : names)
         text += (name == *names.begin() ? "" : ", ") + name;
     return text;
@@ -98,11 +98,10 @@ std::string explain(DAT_RETURN code)
         return not_registered(known, wanted);
     const std::string library = library_of(wanted);
     if (!library.empty() && ::dlopen(library.c_str(), RTLD_NOW) == nullptr)
-        return "the library " + library + " of adapter " + wanted.ia +
-               " cannot be loaded: " + ::dlerror();
+        return "cannot load library " + library + " of adapter " + wanted.ia + ": " + ::dlerror();
     return "adapter " + wanted.ia + " is registered" +
-           (library.empty() ? "" : " and its library " + library + " can be loaded") +
-           ", but dat_ia_open answers " + code_name(code) + ": is the device there, and up?";
+           (library.empty() ? "" : " and its library " + library + " loads") +
+           ", but dat_ia_open returns " + code_name(code) + ": is the device present and up?";
 }
 
 // ------------------------------------------------------------------------------------- what it
@@ -206,14 +205,14 @@ device judge_probe(const child_end &end)
         found.reason = end.trouble;
     } else if (end.late) {
         std::ostringstream text;
-        text << "opening adapter " << the_settings().ia << " has not ended after " << end.allowed
-             << " seconds";
+        text << "opening adapter " << the_settings().ia << " did not complete within "
+             << end.allowed << " seconds";
         found.is = device::state::absent;
         found.reason = text.str();
     } else if (found.is == device::state::unknown || !end.death().empty()) {
         found.is = device::state::broken;
         found.reason = "the process that opens and closes adapter " + the_settings().ia +
-                       " ends early: " + (end.death().empty() ? "exit status 0" : end.death());
+                       " exits early: " + (end.death().empty() ? "exit status 0" : end.death());
     }
     return found;
 }

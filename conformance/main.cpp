@@ -108,56 +108,60 @@ struct options {
 };
 
 constexpr const char *footer =
-    "Exit status: 0 nothing failed; 1 failures, unexpected passes or errors; 2 wrong usage;\n"
-    "3 the adapter cannot be opened here (77 with --skip-missing).\n"
-    "With --in-process, further options are those of doctest.";
+    "Exit status: 0 no failures; 1 failures, unexpected passes or errors; 2 invalid options;\n"
+    "3 the adapter cannot be opened (77 with --skip-missing).\n"
+    "With --in-process, other options are passed to doctest.";
 
 void describe(CLI::App &app, options &o)
 {
     settings &ours = the_settings();
-    app.set_version_flag("--version", "dapl-conformance " PROGRAM_VERSION, "show it and exit");
-    app.add_option("--ia", ours.ia, "the adapter to judge, by its name in dat.conf")
+    app.set_version_flag("--version", "dapl-conformance " PROGRAM_VERSION,
+                         "show the version and exit");
+    app.add_option("--ia", ours.ia, "name in dat.conf of the adapter to test")
         ->envname("DAPL_CONFORMANCE_IA");
-    app.add_flag("--threadsafe", ours.thread_safe, "its thread-safe line");
+    app.add_flag("--threadsafe", ours.thread_safe,
+                 "open the adapter through its thread-safe line of dat.conf");
     app.add_option("--case", o.cases,
-                   "only cases whose id or name matches this pattern (repeatable): 'EVD-*'")
+                   "run only the cases whose id or name matches this pattern (repeatable): 'EVD-*'")
         ->allow_extra_args(false);
-    app.add_flag("--list", o.list, "list the cases and stop");
-    app.add_option("--jobs", o.jobs, "so many cases at a time (default: two per processor)")
+    app.add_flag("--list", o.list, "list the cases and exit");
+    app.add_option("--jobs", o.jobs, "run N cases in parallel (default: two per processor)")
         ->check(CLI::Range(1, 1024));
-    app.add_option("--timeout", o.seconds, "seconds after which a case, or opening, hangs")
+    app.add_option("--timeout", o.seconds,
+                   "seconds before a case, or opening the adapter, is considered hung")
         ->check(CLI::Range(0.1, 1e6))
         ->capture_default_str();
     app.add_option("--promise", ours.promises,
-                   "beyond DAT, check also (repeatable): acknowledged, a request completes once "
-                   "the peer has taken or refused it; final_byte_last, the last byte of an RDMA "
-                   "write becomes visible after all others; local_protection, contexts of local "
-                   "segments are checked; unmapped_memory, what is unmapped while it is "
-                   "registered ends operations and no process")
+                   "check what the transport guarantees beyond DAT (repeatable): acknowledged, a "
+                   "request completes only after the peer has accepted or refused it; "
+                   "final_byte_last, the last byte of an RDMA write becomes visible after all "
+                   "others; local_protection, the LMR contexts of local segments are checked; "
+                   "unmapped_memory, unmapping registered memory fails operations but does not "
+                   "crash the process")
         ->check(CLI::IsMember(
             {"acknowledged", "final_byte_last", "local_protection", "unmapped_memory"}))
         ->allow_extra_args(false);
     app.add_flag("--long", ours.long_rounds,
-                 "cases that count something do it in full: bursts of 5,000 connects, thousands of "
-                 "rounds");
+                 "run stress cases at full length: bursts of 5,000 connects, thousands of rounds");
     app.add_option("--peer-network", ours.peer_network,
-                   "network namespace of second processes, such as /run/netns/NAME: they are on "
-                   "another host then")
+                   "network namespace of the peer processes, such as /run/netns/NAME, as if they "
+                   "ran on another host")
         ->check(CLI::ExistingFile);
     app.add_option("--keep-loaded", o.keep_loaded,
-                   "load this library first and keep it (repeatable): a provider that needs it "
-                   "opens faster")
+                   "preload this library and keep it loaded (repeatable), so that a provider that "
+                   "depends on it opens faster")
         ->allow_extra_args(false);
     app.add_flag("--open-first", o.open_first,
-                 "open and close the adapter once before the cases, in the process that they are "
-                 "copies of: for libraries that are slow to set themselves up, and bear a fork");
-    app.add_option("--waivers", o.waivers_file, "known failures, a JSON file")
+                 "open and close the adapter once in the parent process, before the cases are "
+                 "forked: for libraries with slow initialization that are safe to fork");
+    app.add_option("--waivers", o.waivers_file, "JSON file of known failures to accept")
         ->check(CLI::ExistingFile);
-    app.add_option("--json", o.json, "write the scorecard to this file");
-    app.add_option("--html", o.html, "write it to this file as a page to read");
-    app.add_flag("--skip-missing", o.skip_missing, "exit with 77 where there is no device");
+    app.add_option("--json", o.json, "write the scorecard as JSON to this file");
+    app.add_option("--html", o.html, "write the scorecard as a web page to this file");
+    app.add_flag("--skip-missing", o.skip_missing,
+                 "exit with 77 (skipped) if the adapter cannot be opened");
     app.add_flag("--in-process", ours.in_process,
-                 "run the cases by doctest in this process: for debuggers and sanitizers");
+                 "run the cases with doctest in this process, for debuggers and sanitizers");
     app.add_option("--peer", o.peer_role)->group("");
     app.add_option("--fd", o.peer_fd)->group("");
     app.footer(footer);
@@ -182,7 +186,7 @@ void parse(CLI::App &app, int argc, char **argv)
         misused(e.what());
     }
     if (const auto rest = app.remaining(); !rest.empty() && !the_settings().in_process)
-        misused("there is no option " + rest.front());
+        misused("unknown option " + rest.front());
 }
 
 void keep_loaded(const std::string &library)
@@ -242,7 +246,7 @@ waivers waivers_of(const options &o, const std::vector<rule> &rules)
     for (const auto &each : known)
         if (std::none_of(rules.begin(), rules.end(),
                          [&](const rule &one) { return one.id == each.first; }))
-            throw std::runtime_error(o.waivers_file + ": there is no case " + each.first);
+            throw std::runtime_error(o.waivers_file + ": unknown case " + each.first);
     return known;
 }
 
@@ -347,11 +351,11 @@ int run(const options &o, int argc, char **argv)
     const std::vector<rule> rules = all_rules();
     const std::vector<rule> chosen = select(rules, o.cases);
     if (chosen.empty())
-        misused("no case matches; --list shows them all");
+        misused("no case matches; --list shows all cases");
     if (o.list)
         return list(chosen);
     if (the_settings().ia.empty())
-        misused("--ia is missing: the adapter to judge, by its name in dat.conf");
+        misused("--ia is missing: the name in dat.conf of the adapter to test");
     const waivers known = waivers_of(o, rules);
     for (const std::string &library : o.keep_loaded)
         keep_loaded(library);

@@ -96,7 +96,7 @@ int run_role(const std::string &name, int fd)
     for (const role *known = first_role(); known != nullptr; known = known->next)
         if (name == known->name)
             return known->work(link);
-    std::fprintf(stderr, "there is no role %s\n", name.c_str());
+    std::fprintf(stderr, "unknown role %s\n", name.c_str());
     return 2;
 }
 
@@ -122,7 +122,8 @@ void move_to(const std::string &network)
 {
     const int fd = ::open(network.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0 || ::setns(fd, CLONE_NEWNET) != 0) {
-        std::fprintf(stderr, "%s cannot be entered: %s\n", network.c_str(), std::strerror(errno));
+        std::fprintf(stderr, "cannot enter network namespace %s: %s\n", network.c_str(),
+                     std::strerror(errno));
         ::_exit(5);
     }
     ::close(fd);

@@ -231,7 +231,8 @@ void page::details(const result &each)
         paragraph("note", note);
     if (each.what == outcome::failed || each.what == outcome::waived) {
         if (!each.about.hint.empty())
-            out_ << "<p><b>Ports that fail here:</b> " << escaped(each.about.hint) << "</p>\n";
+            out_ << "<p><b>Ports that fail this case typically</b> " << escaped(each.about.hint)
+                 << "</p>\n";
         paragraph("soft id", each.where);
         if (!each.output.empty())
             out_ << "<pre>" << escaped(each.output) << "</pre>\n";
@@ -271,12 +272,12 @@ void page::group(const std::string &name)
 
 void page::adapter()
 {
-    out_ << "<section>\n<header><h2>What the adapter says of itself</h2></header>\n<dl>\n";
+    out_ << "<section>\n<header><h2>Adapter attributes</h2></header>\n<dl>\n";
     for (const auto &[name, value] : card_.on.attributes)
         if (!value.empty())
             out_ << "<div><dt>" << escaped(name) << "</dt><dd>" << escaped(value)
                  << "</dd></div>\n";
-    out_ << "</dl>\n</section>\n<p class=\"soft\">judged through <code>" << escaped(card_.libdat2)
+    out_ << "</dl>\n</section>\n<p class=\"soft\">tested through <code>" << escaped(card_.libdat2)
          << "</code></p>\n";
 }
 
@@ -304,7 +305,7 @@ void write_html(const scorecard &card, const std::string &path)
     std::ofstream file(path);
     file << page(card).text();
     if (!file.flush())
-        throw std::runtime_error(path + ": cannot be written");
+        throw std::runtime_error(path + ": cannot write file");
 }
 
 } // namespace conformance

@@ -184,20 +184,20 @@ bool child::fails(const char *what)
 bool child::start()
 {
     if (!told_.open() || !written_.open())
-        return fails("no pipe");
+        return fails("pipe");
     if (!step_.usable())
-        return fails("no memory");
+        return fails("shared memory");
     std::fflush(nullptr); // or the child writes it once more
     pid_ = ::fork();
     if (pid_ == 0)
         become();
     if (pid_ < 0)
-        return fails("no process");
+        return fails("fork");
     ::setpgid(pid_, pid_); // both do: whoever comes first
     told_.to.close();
     written_.to.close();
     ended_ = descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-    return ended_.get() >= 0 || fails("no descriptor of the process");
+    return ended_.get() >= 0 || fails("pidfd_open");
 }
 
 void child::become()

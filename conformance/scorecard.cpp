@@ -27,20 +27,19 @@ std::string seconds_text(double seconds)
 /// Why the process itself is a failure, whatever it told; "" if it is none.
 std::string process_failure(const child_end &end, const findings &found)
 {
-    const std::string after =
-        end.last_step.empty() ? "" : "; the last call known to have begun: " + end.last_step;
+    const std::string after = end.last_step.empty() ? "" : "; last call started: " + end.last_step;
     if (end.late)
-        return "hangs: no end after " + seconds_text(end.allowed) + " seconds" + after;
+        return "hangs: not finished after " + seconds_text(end.allowed) + " seconds" + after;
     const std::string death = end.death();
     const bool killed = death.rfind("exit status", 0) != 0 && !death.empty();
     if (killed && !found.complete)
         return "crashes: " + death + after;
     if (killed)
-        return "crashes when the process ends: " + death;
+        return "crashes at process exit: " + death;
     if (!found.complete)
-        return "the process ends in the middle of the case, with " +
+        return "the process exits during the case, with " +
                (death.empty() ? "exit status 0" : death) + after;
-    return death.empty() ? "" : "the process ends with " + death + " although the case is over";
+    return death.empty() ? "" : "the process exits with " + death + " after the case is finished";
 }
 
 void take_findings(result &made, const findings &found)
@@ -60,7 +59,7 @@ void apply_waiver(result &made, const waiver &known)
 {
     const std::string about = known.reason + " (" + known.link + ")";
     if (known.expired) {
-        made.notes.push_back("its waiver ended on " + known.until + ": " + about);
+        made.notes.push_back("its waiver expired on " + known.until + ": " + about);
     } else if (made.what == outcome::failed) {
         made.what = outcome::waived;
         made.notes.push_back("waived until " + known.until + ": " + about);
@@ -85,7 +84,7 @@ result judge_end(const rule &about, const child_end &end, const waivers &known)
     made.seconds = end.seconds;
     made.output = end.output;
     if (!end.trouble.empty()) {
-        made.reason = "the suite could not judge it: " + end.trouble;
+        made.reason = "the suite could not run the case: " + end.trouble;
         return made;
     }
     const findings found = read_findings(end.lines);
@@ -299,11 +298,11 @@ void terminal::show_result(const result &each) const
     paragraph(each.about.id, each.about.text, bold);
     paragraph("", each.reason, colour_of(each.what));
     if (!each.others.empty())
-        paragraph("", "and " + std::to_string(each.others.size()) + " more checks of it", dim);
+        paragraph("", "and " + std::to_string(each.others.size()) + " more failed checks", dim);
     for (const std::string &note : each.notes)
         paragraph("", note);
     if (each.what == outcome::failed && !each.about.hint.empty())
-        paragraph("", "Ports that fail here: " + each.about.hint);
+        paragraph("", "Ports that fail this case typically " + each.about.hint);
     if (each.what == outcome::failed)
         show_output(each.output);
 }
@@ -340,10 +339,10 @@ void terminal::show_absence(const scorecard &card) const
 {
     std::fprintf(
         out_, "%s\n",
-        painted("dapl-conformance: adapter " + card.adapter + " cannot be judged", red).c_str());
+        painted("dapl-conformance: adapter " + card.adapter + " cannot be tested", red).c_str());
     paragraph("why", card.on.reason);
     if (!card.on.output.empty())
-        std::fputs("  what was said:\n", out_);
+        std::fputs("  output:\n", out_);
     show_output(card.on.output);
     std::fflush(out_);
 }

@@ -15,14 +15,14 @@ using nlohmann::json;
 std::string word(const json &entry, const char *name, const std::string &where)
 {
     if (!entry.contains(name) || !entry[name].is_string() || entry[name].get<std::string>().empty())
-        throw std::runtime_error(where + " lacks \"" + name + "\", a text");
+        throw std::runtime_error(where + ": \"" + name + "\" is missing or not a string");
     return entry[name];
 }
 
 bool flag(const json &entry, const char *name, const std::string &where)
 {
     if (entry.contains(name) && !entry[name].is_boolean())
-        throw std::runtime_error(where + ": \"" + name + "\" is neither true nor false");
+        throw std::runtime_error(where + ": \"" + name + "\" is not true or false");
     return entry.value(name, false);
 }
 
@@ -31,14 +31,15 @@ void check_date(const std::string &date, const std::string &where)
 {
     static const std::regex form("[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])");
     if (!std::regex_match(date, form))
-        throw std::runtime_error(where + ": \"until\" is no date like 2027-01-31: " + date);
+        throw std::runtime_error(where +
+                                 ": \"until\" is not a date of the form 2027-01-31: " + date);
 }
 
 json parsed(const std::string &path)
 {
     std::ifstream file(path);
     if (!file)
-        throw std::runtime_error(path + ": cannot be read");
+        throw std::runtime_error(path + ": cannot read file");
     try {
         return json::parse(file);
     } catch (const json::exception &e) {
@@ -52,7 +53,7 @@ waivers read_waivers(const std::string &path, const std::string &today)
 {
     const json all = parsed(path);
     if (!all.is_array())
-        throw std::runtime_error(path + ": is not an array of waivers");
+        throw std::runtime_error(path + ": not an array of waivers");
     waivers read;
     for (const json &entry : all) {
         const std::string where = path + ": waiver " + std::to_string(read.size() + 1);
@@ -65,7 +66,7 @@ waivers read_waivers(const std::string &path, const std::string &today)
         made.expired = made.until < today;
         made.flaky = flag(entry, "flaky", where);
         if (!read.emplace(id, made).second)
-            throw std::runtime_error(where + ": there is another one for " + id);
+            throw std::runtime_error(where + ": duplicate waiver for " + id);
     }
     return read;
 }

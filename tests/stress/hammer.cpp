@@ -229,7 +229,7 @@ int main(int argc, char **argv)
     if (const auto status = line.parse(argc, argv))
         return *status;
     if (asked.ia.empty()) {
-        std::fprintf(stderr, "hammer: --ia is missing\nhammer --help says what it takes\n");
+        std::fprintf(stderr, "hammer: --ia is missing\nrun hammer --help for usage\n");
         return program::wrong_usage;
     }
     if (asked.seed == 0)

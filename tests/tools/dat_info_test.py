@@ -98,7 +98,7 @@ class Opens(WithFolder):
         self.assertIn(f"libdat2   {library.parent}", run.output)
         self.assertIn("2 of 2 entries open", run.output)
         run = Run(None, DAT_CONF="/nowhere/dat.conf", LD_LIBRARY_PATH=str(library.parent))
-        self.assertIn("does not look at DAT_CONF", run.words)
+        self.assertIn("this libdat2 ignores it", run.words)
 
     def test_it_needs_no_symbol_that_only_one_libdat2_has(self) -> None:
         library = pathlib.Path(OPTIONS.system_libdat2)
@@ -113,7 +113,7 @@ class Opens(WithFolder):
         run = Run(self.write(self.provider("fine")), "--verbose")
         self.assertEqual(run.status, 0, run.output)
         self.assertRegex(run.output, r"said .*loading .*broken_provider")
-        self.assertRegex(run.output, r"note .*limits of endpoints are not known: dat_evd_create")
+        self.assertRegex(run.output, r"note .*endpoint limits are unknown: dat_evd_create")
 
     def test_colours_on_a_terminal_only(self) -> None:
         conf = self.write(self.provider("fine"))
@@ -135,11 +135,11 @@ class DoesNotOpen(WithFolder):
             "open_fails", "open_hangs", "open_crashes", "open_sleeps")), self.provider("sound"))
         run = Run(conf, "--json", "--timeout", "3")
         self.assertEqual(run.status, 0, run.output)
-        self.reason(run, "open_fails", "does not open", "answers DAT_INSUFFICIENT_RESOURCES",
+        self.reason(run, "open_fails", "does not open", "returns DAT_INSUFFICIENT_RESOURCES",
                     f"seventh field of {conf}:1$")
-        self.reason(run, "open_hangs", "hangs", "no end after 3 seconds, in dat_ia_open",
+        self.reason(run, "open_hangs", "hangs", "hangs in dat_ia_open for more than 3 seconds",
                     "--timeout")
-        self.reason(run, "open_crashes", "crashes", "SIGSEGV in dat_ia_open", "fault of the provi")
+        self.reason(run, "open_crashes", "crashes", "SIGSEGV in dat_ia_open", "bug in the provider")
         self.assertTrue(run.adapters["open_sleeps"]["opens"])
         self.assertTrue(run.adapters["sound"]["opens"])
         self.assertLess(run.seconds, 30)
@@ -147,7 +147,7 @@ class DoesNotOpen(WithFolder):
     def test_a_provider_that_ends_the_program(self) -> None:
         run = Run(self.write(self.provider("leaves", "exit")), "--json")
         self.assertEqual(run.status, 1, run.output)
-        self.reason(run, "leaves", "ends the program", "with status 0 in dat_pz_create", "guest")
+        self.reason(run, "leaves", "ends the program", "with status 0 in dat_pz_create", "host process")
 
     def test_a_missing_library(self) -> None:
         conf = self.write("# comment", 'gone u2.0 nonthreadsafe default /nowhere/libgone.so.2 '
@@ -181,13 +181,13 @@ class DoesNotOpen(WithFolder):
                           f'wrong u2.0 nonthreadsafe default {no_provider} x.1.0 "" ""')
         run = Run(conf, "--json")
         self.reason(run, "lacks", "does not open", "libneeded.so: cannot open shared",
-                    f"install libneeded.so, which {library} needs; `ldd ")
+                    f"install libneeded.so, which {library} depends on; `ldd ")
         self.reason(run, "wrong", "does not open", "has no symbol dat_provider_init",
-                    f"no provider of DAT 2.0: name one in the fifth field of {conf}:2")
+                    f"not a DAT 2.0 provider: correct the fifth field of {conf}:2")
 
     def test_a_device_that_is_not_there(self) -> None:
         run = Run(self.write(self.provider("absent", "open_fails")), "--json")
-        self.reason(run, "absent", "does not open", 'parameters "open_fails" name no device',
+        self.reason(run, "absent", "does not open", 'parameters "open_fails" do not name a device',
                     "bring the device up .*network interfaces: .*lo")
 
 
@@ -203,7 +203,7 @@ class Registry(WithFolder):
         self.assertEqual(run.output.count("sometimes"), 1)  # said once, not by each child
         run = Run(conf, "--adapter", "odd")
         self.assertEqual(run.status, 3, run.output)
-        self.assertIn(f"{conf}:2 is about it, but is malformed", run.words)
+        self.assertIn(f"{conf}:2 defines it, but is malformed", run.words)
 
     def test_lines_for_others(self) -> None:
         kernel = self.provider("inside").replace(" u2.0 ", " k2.0 ")
@@ -213,12 +213,12 @@ class Registry(WithFolder):
         run = Run(conf)
         self.assertEqual(run.status, 0, run.output)
         self.assertIn("2 lines are for the kernel or nondefault", run.words)
-        self.assertIn("programs of DAT 1.2", run.words)
+        self.assertIn("programs that use DAT 1.2", run.words)
         self.assertIn(f"{conf}:2: inside is ignored, because it is for the kernel",
                       Run(conf, "--verbose").words)
         run = Run(conf, "--adapter", "spare")
         self.assertEqual(run.status, 3, run.output)
-        self.assertIn(f"{conf}:3 has it, but not for programs of DAT 2.0: u2.0 nonthreadsafe "
+        self.assertIn(f"{conf}:3 defines it, but not for DAT 2.0 programs: u2.0 nonthreadsafe "
                       "nondefault", run.words)
 
     def test_names_that_are_no_text(self) -> None:
@@ -230,7 +230,7 @@ class Registry(WithFolder):
     def test_an_unknown_name(self) -> None:
         run = Run(self.write(self.provider("fine"), self.provider("good")), "--adapter", "nobody")
         self.assertEqual(run.status, 3, run.output)
-        self.assertIn("there is no adapter nobody", run.output)
+        self.assertIn("no adapter nobody", run.output)
         self.assertIn("fine, good", run.output)
 
     def test_several_names(self) -> None:
@@ -241,7 +241,7 @@ class Registry(WithFolder):
             run = Run(conf, *names, "--json")
             self.assertEqual(run.status, status, (names, run.output))
             self.assertEqual(set(run.adapters), set(names) - {"nobody", "--adapter"})
-        self.assertIn("there is no adapter nobody", Run(conf, "fine", "nobody").output)
+        self.assertIn("no adapter nobody", Run(conf, "fine", "nobody").output)
         self.assertRegex(Run(conf, "fine", "spare").output, r"(?s)max_eps.*max_eps")
 
     def test_a_file_that_cannot_be_read(self) -> None:
@@ -258,7 +258,7 @@ class Registry(WithFolder):
     def test_an_empty_file(self) -> None:
         run = Run(self.write("# nothing"))
         self.assertEqual(run.status, 3, run.output)
-        self.assertIn("has no adapter in it", run.output)
+        self.assertIn("defines no adapters", run.output)
 
     def test_the_file_of_the_system(self) -> None:
         """There is one or there is none; either is said, and where it is looked for."""
@@ -267,7 +267,7 @@ class Registry(WithFolder):
         self.assertIsNone(run.data["registry"]["named_by"])
         if path is None:
             self.assertEqual(run.status, 3)
-            self.assertIn("there is no dat.conf, so there is no adapter", run.data["trouble"])
+            self.assertIn("no dat.conf was found, so there are no adapters", run.data["trouble"])
             self.assertRegex(" ".join(run.data["trouble"]), "/etc/dat.conf: No such file")
         else:
             self.assertRegex(path, "/dat.conf$")
@@ -286,7 +286,7 @@ class Registry(WithFolder):
         if "named by" in done.stdout or "the system's" in done.stdout:
             self.skipTest("this build has a dat.conf in its own sysconfdir")
         self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
-        self.assertIn("there is no dat.conf, so there is no adapter", done.stdout)
+        self.assertIn("no dat.conf was found, so there are no adapters", done.stdout)
         self.assertIn("neither DAT_OVERRIDE nor DAT_CONF is set", done.stdout)
         self.assertIn("/etc/dat.conf: No such file or directory", done.stdout)
 

@@ -62,8 +62,8 @@ bool explain_device(adapter &found, const registry_file &file)
     if (found.lines.empty())
         return false;
     found.reason += "; its parameters \"" + found.lines.front()->parameters +
-                    "\" name no device of this machine";
-    found.advice = "bring the device up (there are RDMA devices: " + joined(devices) +
+                    "\" do not name a device of this machine";
+    found.advice = "bring the device up (RDMA devices: " + joined(devices) +
                    "; network interfaces: " + joined(interfaces) +
                    "), or correct the seventh field of " + file.where(found.lines.front()->number);
     return true;
@@ -86,25 +86,26 @@ void explain_library(adapter &found, const line &at, const std::string &message,
                      const registry_file &file)
 {
     const std::string place = file.where(at.number);
-    found.reason = "its library cannot be used: " + message;
+    found.reason = "cannot load its library: " + message;
     std::erase_if(found.output, // the same once more
                   [&](const std::string &said) { return contains(said, message.c_str()); });
     if (is_missing(message) && missing_name(message) != at.library) {
         found.advice = "install " + missing_name(message) + ", which " + at.library +
-                       " needs; `ldd " + at.library + "` shows all that it lacks";
+                       " depends on; `ldd " + at.library + "` lists all missing dependencies";
     } else if (is_missing(message) && contains(at.library, "/")) {
         found.advice = "install the library there, or correct the fifth field of " + place;
     } else if (is_missing(message)) {
-        found.advice = "install the package of that library, or have the dynamic loader find it "
-                       "(ldconfig, LD_LIBRARY_PATH), or write its whole path in the fifth field "
-                       "of " +
-                       place;
+        found.advice =
+            "install the package of that library, or make it visible to the dynamic loader "
+            "(ldconfig, LD_LIBRARY_PATH), or write its full path in the fifth field of " +
+            place;
     } else if (contains(message, "undefined symbol")) {
-        found.advice = "the library was built for other versions of what it needs: reinstall it; "
-                       "`ldd -r " +
-                       at.library + "` shows what it lacks";
+        found.advice =
+            "the library was built against other versions of its dependencies: reinstall it; "
+            "`ldd -r " +
+            at.library + "` lists the missing symbols";
     } else if (contains(message, "has no symbol dat_provider_")) {
-        found.advice = "that is no provider of DAT 2.0: name one in the fifth field of " + place;
+        found.advice = "the library is not a DAT 2.0 provider: correct the fifth field of " + place;
     } else {
         found.advice = "see `ldd " + at.library + "`, and the fifth field of " + place;
     }
@@ -131,39 +132,40 @@ void explain_refusal(adapter &found, const std::vector<record> &told, const regi
     found.is = state::refused;
     if (found.code_why == "not found" && explain_loading(found, told, file))
         return;
-    found.reason = found.step + " answers " + found.code;
+    found.reason = found.step + " returns " + found.code;
     if (found.code_why == "not found")
-        found.reason += ": its library loads, but does not offer this adapter";
+        found.reason += ": its library loads but does not register this adapter";
     if (explain_device(found, file))
         return;
     if (found.output.empty())
         found.advice = "`dat-info --verbose " + found.name +
-                       "` shows what the provider says; is the device there, and up?";
+                       "` shows the provider's debug messages; is the device present and up?";
     else
-        found.advice = "see what the provider says; is the device there, and up?";
+        found.advice = "see the provider's messages; is the device present and up?";
 }
 
 void explain_death(adapter &found, const child_end &end, double seconds)
 {
-    const std::string during = found.step.empty() ? "it begins" : found.step;
+    const std::string during = found.step.empty() ? "start-up" : found.step;
     if (end.late) {
         found.is = state::hangs;
-        found.reason = "no end after " + seconds_text(seconds) + ", in " + during;
-        found.advice = "--timeout gives it longer; if it never ends, the device or the provider "
-                       "is at fault";
+        found.reason = "hangs in " + during + " for more than " + seconds_text(seconds);
+        found.advice =
+            "increase --timeout; if it never returns, the device or the provider is faulty";
     } else if (end.signal != 0) {
         found.is = state::crashed;
         found.reason = std::string("SIG") + ::sigabbrev_np(end.signal) + " in " + during;
-        found.advice = "a fault of the provider: report it to who made it";
+        found.advice = "bug in the provider: report it to the vendor";
     } else {
         found.is = state::ended;
-        found.reason = "the provider ends the program with status " +
-                       std::to_string(end.exit_status) + " in " + during;
-        found.advice = "a fault of the provider, which is a guest in the program: report it to "
-                       "who made it";
+        found.reason = "the provider calls exit with status " + std::to_string(end.exit_status) +
+                       " in " + during;
+        found.advice =
+            "bug in the provider, which must not exit its host process: report it to the "
+            "vendor";
     }
     if (found.output.empty())
-        found.advice += "; --verbose shows what the provider does before";
+        found.advice += "; --verbose shows the provider's debug messages";
 }
 
 /// True when the child came to its end.
@@ -233,15 +235,15 @@ std::string offer_of(const line &each)
 std::vector<std::string> explain_unknown(const std::string &name, const registry_file &file,
                                          const std::vector<adapter> &known)
 {
-    std::vector<std::string> text = {"there is no adapter " + name};
+    std::vector<std::string> text = {"no adapter " + name};
     for (const problem &each : file.problems)
         if (each.first_word == name)
             text.push_back(file.where(each.number) +
-                           " is about it, but is malformed and ignored: " + each.reason);
+                           " defines it, but is malformed and ignored: " + each.reason);
     for (const line &each : file.lines)
         if (each.name == name)
             text.push_back(file.where(each.number) +
-                           " has it, but not for programs of DAT 2.0: " + offer_of(each));
+                           " defines it, but not for DAT 2.0 programs: " + offer_of(each));
     if (text.size() > 1)
         return text;
     std::set<std::string> names;
@@ -258,20 +260,21 @@ std::vector<std::string> explain_empty(const registry_file &file, bool is_ours)
     if (!file.error.empty())
         return {file.path + ", named by " + file.chosen_by + ", cannot be read: " + file.error,
                 "correct or unset " + file.chosen_by +
-                    ": while it is set no other dat.conf is looked for"};
+                    ": while it is set, no other dat.conf is searched for"};
     if (file.path.empty()) {
-        std::vector<std::string> text = {"there is no dat.conf, so there is no adapter"};
+        std::vector<std::string> text = {"no dat.conf was found, so there are no adapters"};
         text.push_back(is_ours ? "neither DAT_OVERRIDE nor DAT_CONF is set"
                                : "DAT_OVERRIDE is not set");
         text.insert(text.end(), file.looked_at.begin(), file.looked_at.end());
-        text.push_back("install one, or name it with DAT_OVERRIDE; dat.conf(5) says what is in it");
+        text.push_back("install one, or set DAT_OVERRIDE to its path; see dat.conf(5)");
         return text;
     }
     if (file.lines.empty())
-        return {file.path + " has no adapter in it" + another,
-                "dat.conf(5) says what a line looks like"};
-    return {file.path + " has no adapter for programs of DAT 2.0, or this libdat2 does not read it",
-            "its lines offer, in the first place, " + offer_of(file.lines.front())};
+        return {file.path + " defines no adapters" + another,
+                "see dat.conf(5) for the format of a line"};
+    return {file.path +
+                " defines no adapters for DAT 2.0 programs, or this libdat2 does not read it",
+            "its first line defines " + offer_of(file.lines.front())};
 }
 
 } // namespace dat_info

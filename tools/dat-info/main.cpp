@@ -60,7 +60,7 @@ adapter adapter_of(const record &told, const registry_file &file)
             found.lines.push_back(&each);
     if (found.api_major != 2) {
         found.is = state::not_ours;
-        found.reason = "it is for programs of DAT " + told[2] + "." + told[3];
+        found.reason = "it is for programs that use DAT " + told[2] + "." + told[3];
     }
     return found;
 }
@@ -75,11 +75,11 @@ void list(findings &found, double seconds)
                            if (told[0] == "adapter")
                                found.adapters.push_back(adapter_of(told, found.file));
                            else if (told[0] == "refused")
-                               found.trouble.push_back(told[1] + " answers " + told[2]);
+                               found.trouble.push_back(told[1] + " returns " + told[2]);
                        }
                        if (end.late || end.signal != 0)
-                           found.trouble.push_back("libdat2 does not bear being asked for its "
-                                                   "adapters");
+                           found.trouble.push_back(
+                               "libdat2 crashes or hangs when its adapters are listed");
                    }}},
                  seconds);
 }
@@ -159,15 +159,18 @@ int run(const options &o)
 
 void describe(program::command_line &line, options &o)
 {
-    line.positionals("adapters", o.adapters, "only these, with their attributes");
-    line.alternative("--adapter", "NAME", o.adapters, "the same, for one");
+    line.positionals("adapters", o.adapters, "show only these adapters, with their attributes");
+    line.alternative("--adapter", "NAME", o.adapters,
+                     "same as the positional argument, for one adapter");
     line.flag("--verbose", o.verbose,
-              "attributes of all, every line of dat.conf, and what libdat2 and the providers say");
-    line.flag("--json", o.json, "write all of it for programs");
+              "show the attributes of all adapters, every line of dat.conf, and the debug messages "
+              "of libdat2 and the providers");
+    line.flag("--json", o.json, "print JSON");
     line.number("--timeout", o.seconds, 0.1, 3600.0,
-                "seconds after which opening an adapter counts as hanging");
-    line.footer("Exit status: 0 the named adapters open, without a name at least one does; 1 one\n"
-                "does not, none does; 2 wrong usage; 3 there is no such adapter, there is none.");
+                "seconds before opening an adapter is considered hung");
+    line.footer(
+        "Exit status: 0 all named adapters open, or at least one if none is named; 1 one of\n"
+        "them, or none at all, opens; 2 invalid options; 3 no such adapter, or no adapters.");
 }
 
 } // namespace
@@ -176,7 +179,7 @@ int main(int argc, char **argv)
 {
     options o;
     program::command_line line("dat-info",
-                               "Lists DAT adapters, opens each, and says why one does not open");
+                               "List DAT adapters, open each, and explain why one does not open");
     describe(line, o);
     if (const auto status = line.parse(argc, argv))
         return *status;

@@ -315,8 +315,8 @@ void tell_endpoint(DAT_IA_HANDLE ia, const teller &parent)
     for (const auto &[name, call] : steps) {
         parent.tell("step", name);
         if (const DAT_RETURN code = call(); code != DAT_SUCCESS) {
-            parent.tell("remark", std::string("the limits of endpoints are not known: ") + name +
-                                      " answers " + program::code_text(code));
+            parent.tell("remark", std::string("endpoint limits are unknown: ") + name +
+                                      " returns " + program::code_text(code));
             return;
         }
     }

@@ -106,7 +106,7 @@ void page::print_head() const
                 (found_.is_ours ? "DAT_OVERRIDE and DAT_CONF are" : "DAT_OVERRIDE is") + " not set";
     paragraph("dat.conf  ", text, plain, 0);
     if (const char *unused = std::getenv("DAT_CONF"); !found_.is_ours && unused != nullptr)
-        paragraph("          ", "this libdat2 does not look at DAT_CONF, which is set", yellow, 0);
+        paragraph("          ", "DAT_CONF is set, but this libdat2 ignores it", yellow, 0);
     print_file_problems();
 }
 

@@ -68,8 +68,9 @@ struct command_line::parser {
         : app(description, program), program(program)
     {
         app.formatter(std::make_shared<help_page>());
-        app.set_help_flag("-h,--help", "show this and exit");
-        app.set_version_flag("--version", program + " " + PROGRAM_VERSION, "show it and exit");
+        app.set_help_flag("-h,--help", "show this help and exit");
+        app.set_version_flag("--version", program + " " + PROGRAM_VERSION,
+                             "show the version and exit");
     }
 
     template <class Value>
@@ -187,7 +188,7 @@ std::optional<int> command_line::parse(int argc, const char *const *argv)
     } catch (const CLI::ParseError &e) {
         if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
             return parser_->app.exit(e);
-        std::fprintf(stderr, "%s: %s\n%s --help says what it takes\n", parser_->program.c_str(),
+        std::fprintf(stderr, "%s: %s\nrun %s --help for usage\n", parser_->program.c_str(),
                      e.what(), parser_->program.c_str());
         return wrong_usage;
     }

@@ -13,8 +13,9 @@ namespace {
 std::string registry_advice()
 {
     const char *file = std::getenv("DAT_OVERRIDE");
-    return std::string("`dat-info` lists the adapters that there are and says why one does not "
-                       "load; DAT_OVERRIDE is ") +
+    return std::string(
+               "`dat-info` lists the available adapters and explains why one does not load; "
+               "DAT_OVERRIDE is ") +
            (file ? file : "not set");
 }
 
@@ -24,18 +25,19 @@ std::string advice(DAT_RETURN code)
     case DAT_PROVIDER_NOT_FOUND:
         return registry_advice();
     case DAT_CONN_QUAL_IN_USE:
-        return "another program listens there; choose another --qualifier";
+        return "the connection qualifier is in use by another program; choose another --qualifier";
     case DAT_INSUFFICIENT_RESOURCES:
-        return "a limit is reached: look at `ulimit -l` (locked memory) and `ulimit -n` (files), "
+        return "a resource limit is reached: check `ulimit -l` (locked memory) and `ulimit -n` "
+               "(files), "
                "or use smaller messages";
     case DAT_INVALID_ADDRESS:
-        return "the peer's adapter has an address of another kind; use the same kind of adapter "
-               "on both sides";
+        return "the peer's adapter uses another address family; use the same kind of adapter on "
+               "both sides";
     case DAT_MODEL_NOT_SUPPORTED:
     case static_cast<DAT_UINT32>(DAT_NOT_IMPLEMENTED):
-        return "this adapter does not offer it; leave the test out with --tests";
+        return "not supported by this adapter; exclude the test with --tests";
     default:
-        return "set DAPL_DBG_TYPE=0xffff to see what the provider says";
+        return "set DAPL_DBG_TYPE=0xffff to see the provider's debug messages";
     }
 }
 
@@ -61,8 +63,8 @@ void fail(const char *call, DAT_RETURN code)
 
 void fail_connection(DAT_EVENT_NUMBER number)
 {
-    throw failure(std::string("the connection ended in ") + dat::event_name(number) +
-                  "\n  is the other side's adapter reachable from this one, and of the same kind?");
+    throw failure(std::string("connection failed with ") + dat::event_name(number) +
+                  "\n  check that the peer's adapter is reachable and of the same kind");
 }
 
 } // namespace program
