@@ -3,12 +3,12 @@
 // docs/man/dapl-conformance.1.md says how it is used.
 #define DOCTEST_CONFIG_IMPLEMENT
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS // a crash is for the parent to see, or for a debugger
-#include "support.hpp"
+#include "harness/support.hpp"
 
-#include "peer.hpp"
+#include "harness/peer.hpp"
+#include "harness/silent_reporter.hpp"
 #include "program/libdat2.hpp"
-#include "scorecard.hpp"
-#include "silent_reporter.hpp"
+#include "reports/scorecard.hpp"
 
 #include <CLI/CLI.hpp>
 

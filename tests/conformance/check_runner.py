@@ -222,7 +222,7 @@ class RunnerTest(unittest.TestCase):
 
     def test_every_case_has_a_hint(self):
         source = pathlib.Path(OPTIONS.source)
-        text = "".join(path.read_text() for path in source.glob("*_test.cpp"))
+        text = "".join(path.read_text() for path in source.glob("cases/*_test.cpp"))
         cases = re.findall(r'TEST_CASE\(\s*"([A-Z]+-[0-9]+): (.*?)\)\n\{', text, re.DOTALL)
         self.assertGreaterEqual(len(cases), 230)
         self.assertEqual([name for name, rest in cases if "hint(" not in rest], [])

@@ -27,7 +27,7 @@ PAGE = ROOT / "docs/contract.md"
 
 def conformance_rules() -> set[str]:
     """Ids of the cases there are; case families may be listed in a catalogue as well."""
-    text = "".join(path.read_text() for path in (ROOT / "conformance").glob("*.cpp"))
+    text = "".join(path.read_text() for path in (ROOT / "conformance").rglob("*.cpp"))
     return set(re.findall(r"\b([A-Z]+-\d\d)\b", text))
 
 

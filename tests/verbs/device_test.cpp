@@ -7,7 +7,7 @@
 //
 // The adapter ADAPTER-v6 is the same device by its IPv6 address.
 #define DOCTEST_CONFIG_IMPLEMENT
-#include "../../conformance/support.hpp"
+#include "harness/support.hpp"
 
 #include <dat2/dat_ib_extensions.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Connection requests: what they tell, and how they are answered.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 namespace conformance {
 namespace {

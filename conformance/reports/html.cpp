@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // One page that needs nothing beside it: it can be mailed, kept, and read without a network.
-#include "scorecard.hpp"
+#include "reports/scorecard.hpp"
 
 #include <cstdio>
 #include <fstream>

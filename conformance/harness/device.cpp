@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "device.hpp"
+#include "harness/device.hpp"
 
-#include "runner.hpp"
-#include "support.hpp"
+#include "harness/runner.hpp"
+#include "harness/support.hpp"
 
 #include <nlohmann/json.hpp>
 

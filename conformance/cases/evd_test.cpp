@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Event dispatchers: creating, waiting, dequeuing, software events, overflow.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <csignal>
 #include <memory>

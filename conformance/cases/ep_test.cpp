@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Endpoints: creating, querying, modifying, and what is legal in which state.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <algorithm>
 #include <optional>

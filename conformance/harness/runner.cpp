@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "runner.hpp"
+#include "harness/runner.hpp"
 
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // Whether there is anything to judge: opens the adapter once, in a child, and says why not.
 #pragma once
 
-#include "case_child.hpp"
+#include "harness/case_child.hpp"
 
 #include <string>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Service points: public ones, and those reserved for one endpoint.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <netinet/in.h>
 

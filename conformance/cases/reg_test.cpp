@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The registry as consumers see it, messages, and calls that a provider does not offer.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <algorithm>
 #include <set>

@@ -3,7 +3,7 @@
 // what DAT peers agree on beforehand: addresses, qualifiers, memory.
 #pragma once
 
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <sys/types.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Data transfers: what is posted, how it completes, what becomes of it when the connection ends.
-#include "support.hpp"
+#include "harness/support.hpp"
 
-#include "peer.hpp"
+#include "harness/peer.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The IB extension: RDMA writes with immediate data, and atomics.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <dat2/dat_ib_extensions.h>
 

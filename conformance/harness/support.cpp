@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include "dat_names.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Consumer notification objects: one place to wait for several EVDs.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Shared receive queues: receives that several endpoints draw from.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <set>
 

@@ -2,7 +2,7 @@
 // The child's side of a judged case: runs it, and tells the parent what it finds.
 #pragma once
 
-#include "catalogue.hpp"
+#include "harness/catalogue.hpp"
 
 #include <cstddef>
 #include <string>

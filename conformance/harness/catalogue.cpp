@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "catalogue.hpp"
-#include "silent_reporter.hpp"
+#include "harness/catalogue.hpp"
+#include "harness/silent_reporter.hpp"
 
 #include <algorithm>
 #include <fnmatch.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "case_child.hpp"
+#include "harness/case_child.hpp"
 
-#include "runner.hpp"
-#include "silent_reporter.hpp"
-#include "support.hpp"
+#include "harness/runner.hpp"
+#include "harness/silent_reporter.hpp"
+#include "harness/support.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // RMRs: windows that open a part of a region to a peer, and can be closed again.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 namespace conformance {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Coming and going: teardown while things fly, reopening, other processes, many endpoints.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include "dat_names.hpp"
-#include "peer.hpp"
+#include "harness/peer.hpp"
 
 #include <algorithm>
 #include <csignal>

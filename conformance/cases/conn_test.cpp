@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Connections: coming up, being refused, going down, and coming up again.
-#include "support.hpp"
+#include "harness/support.hpp"
 
-#include "peer.hpp"
+#include "harness/peer.hpp"
 
 #include <algorithm>
 #include <map>

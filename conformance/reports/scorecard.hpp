@@ -2,10 +2,10 @@
 // What became of the cases, and how a terminal shows it.
 #pragma once
 
-#include "catalogue.hpp"
-#include "device.hpp"
-#include "runner.hpp"
-#include "waivers.hpp"
+#include "harness/catalogue.hpp"
+#include "harness/device.hpp"
+#include "harness/runner.hpp"
+#include "waivers/waivers.hpp"
 
 #include <array>
 #include <cstdio>

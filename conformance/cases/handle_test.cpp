@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Handles: what is none, what is one of another type, what was one; contexts and types.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <map>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Protection zones, local and remote memory regions.
-#include "support.hpp"
+#include "harness/support.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
