@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "harness/endpoint.hpp"
+
+#include "harness/events.hpp"
+#include "harness/judge.hpp"
+
+#include <atomic>
+#include <unistd.h>
+
+namespace conformance {
+
+DAT_EP_STATE state_of(DAT_EP_HANDLE ep)
+{
+    DAT_EP_STATE state{};
+    DAT_BOOLEAN recv_idle{}, request_idle{}; // EP-08 leaves them out
+    MUST(dat_ep_get_status(ep, &state, &recv_idle, &request_idle));
+    return state;
+}
+
+end::end(adapter &on, const end_options &options)
+    : ia(on), pz(make_pz(on)), recv_evd(make_evd(on, DAT_EVD_DTO_FLAG, options.qlen, options.cno)),
+      request_evd(options.one_dto_evd ? recv_evd
+                                      : make_evd(on, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG,
+                                                 options.qlen, options.cno)),
+      connect_evd(make_evd(on, DAT_EVD_CONNECTION_FLAG, options.qlen, options.cno)),
+      memory(on, pz, options.bytes)
+{
+    MUST(dat_ep_create(on.handle, pz, recv_evd, request_evd, connect_evd, options.attr, &ep));
+}
+
+/// Gives back all of it, so that thousands of cases can use one adapter.
+end::~end()
+{
+    if (!ia.is_open())
+        return;
+    (void)free_ep();
+    memory.free();
+    (void)dat_evd_free(connect_evd);
+    if (request_evd != recv_evd)
+        (void)dat_evd_free(request_evd);
+    (void)dat_evd_free(recv_evd);
+    (void)dat_pz_free(pz);
+}
+
+DAT_RETURN end::free_ep()
+{
+    if (ep == DAT_HANDLE_NULL)
+        return DAT_SUCCESS;
+    const DAT_RETURN code = dat_ep_free(ep);
+    if (code == DAT_SUCCESS)
+        ep = DAT_HANDLE_NULL;
+    return code;
+}
+
+DAT_RETURN end::connect(DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier, milliseconds timeout,
+                        const std::string &data)
+{
+    void *bytes = data.empty() ? nullptr : const_cast<char *>(data.data());
+    return dat_ep_connect(ep, address, qualifier, microseconds(timeout),
+                          static_cast<DAT_COUNT>(data.size()), bytes, DAT_QOS_BEST_EFFORT,
+                          DAT_CONNECT_DEFAULT_FLAG);
+}
+
+DAT_EP_PARAM ep_param(DAT_EP_HANDLE ep)
+{
+    DAT_EP_PARAM param{};
+    MUST(dat_ep_query(ep, DAT_EP_FIELD_ALL, &param));
+    return param;
+}
+
+DAT_DTO_COOKIE cookie_of(std::uint64_t value)
+{
+    DAT_DTO_COOKIE cookie{};
+    cookie.as_64 = value;
+    return cookie;
+}
+
+DAT_RETURN end::recv(std::size_t offset, std::size_t length, std::uint64_t cookie)
+{
+    DAT_LMR_TRIPLET local = memory.local(offset, length);
+    return dat_ep_post_recv(ep, 1, &local, cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
+}
+
+DAT_RETURN end::send(std::size_t offset, std::size_t length, std::uint64_t cookie, unsigned flags)
+{
+    DAT_LMR_TRIPLET local = memory.local(offset, length);
+    return dat_ep_post_send(ep, 1, &local, cookie_of(cookie),
+                            static_cast<DAT_COMPLETION_FLAGS>(flags));
+}
+
+DAT_RETURN end::write(std::size_t offset, std::size_t length, const DAT_RMR_TRIPLET &to,
+                      std::uint64_t cookie, unsigned flags)
+{
+    DAT_LMR_TRIPLET local = memory.local(offset, length);
+    return dat_ep_post_rdma_write(ep, 1, &local, cookie_of(cookie), &to,
+                                  static_cast<DAT_COMPLETION_FLAGS>(flags));
+}
+
+DAT_RETURN end::read(std::size_t offset, std::size_t length, const DAT_RMR_TRIPLET &from,
+                     std::uint64_t cookie, unsigned flags)
+{
+    DAT_LMR_TRIPLET local = memory.local(offset, length);
+    return dat_ep_post_rdma_read(ep, 1, &local, cookie_of(cookie), &from,
+                                 static_cast<DAT_COMPLETION_FLAGS>(flags));
+}
+
+DAT_RETURN end::disconnect(DAT_CLOSE_FLAGS how)
+{
+    return dat_ep_disconnect(ep, how);
+}
+
+// ------------------------------------------------------------------------------------ connecting
+
+/// Not one of those that providers and systems give out by themselves: such a one could be given to
+/// somebody else by the time it is used. Other processes run the same cases at the same time.
+DAT_CONN_QUAL unused_qualifier(adapter &ia)
+{
+    static std::atomic<unsigned> used{0};
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG, 1);
+    const auto first = static_cast<unsigned>(::getpid()) * 977;
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL qualifier = 0;
+    DAT_RETURN code = DAT_CONN_QUAL_IN_USE;
+    for (int tries = 0; tries < 1000 && DAT_GET_TYPE(code) == DAT_CONN_QUAL_IN_USE; ++tries) {
+        qualifier = 10'000 + (first + used++) % 20'000;
+        code = dat_psp_create(ia.handle, qualifier, evd, DAT_PSP_CONSUMER_FLAG, &psp);
+    }
+    MUST(code);
+    MUST(dat_psp_free(psp));
+    MUST(dat_evd_free(evd));
+    return qualifier;
+}
+
+listener::listener(adapter &on, DAT_PSP_FLAGS flags, DAT_COUNT qlen)
+    : ia(on), cr_evd(make_evd(on, DAT_EVD_CR_FLAG, qlen))
+{
+    MUST(dat_psp_create_any(on.handle, &qualifier, cr_evd, flags, &psp));
+}
+
+void listener::free()
+{
+    if (psp == DAT_HANDLE_NULL || !ia.is_open())
+        return;
+    (void)dat_psp_free(psp);
+    (void)dat_evd_free(cr_evd);
+    psp = DAT_HANDLE_NULL;
+}
+
+DAT_CR_ARRIVAL_EVENT_DATA listener::next_arrival()
+{
+    return next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
+}
+
+void await_established(end &one, end &other)
+{
+    next_connection(one.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    next_connection(other.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+}
+
+void establish(end &active, end &passive, listener &at)
+{
+    MUST(active.connect(at.ia.address(), at.qualifier));
+    MUST(dat_cr_accept(at.next_request(), passive.ep, 0, nullptr));
+    await_established(active, passive);
+}
+
+void establish(end &active, end &passive)
+{
+    listener at(passive.ia);
+    establish(active, passive, at);
+}
+
+} // namespace conformance

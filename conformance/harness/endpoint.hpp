@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Endpoints with all that they need, and how two of them are connected.
+#pragma once
+
+#include "harness/adapter.hpp"
+#include "harness/region.hpp"
+
+#include <dat2/udat.h>
+
+#include <string>
+
+namespace conformance {
+
+DAT_EP_STATE state_of(DAT_EP_HANDLE ep);
+
+struct end_options {
+    const DAT_EP_ATTR *attr = nullptr;
+    std::size_t bytes = 64 * 1024;
+    DAT_COUNT qlen = 256;
+    bool one_dto_evd = false; ///< sends and receives complete in the same EVD
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+};
+
+/// One end of a connection: an endpoint with zone, EVDs and memory of its own.
+class end {
+public:
+    explicit end(adapter &on, const end_options &options = {});
+    end(const end &) = delete;
+    end &operator=(const end &) = delete;
+    ~end();
+
+    DAT_RETURN connect(DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier,
+                       milliseconds timeout = patience, const std::string &data = {});
+    DAT_RETURN recv(std::size_t offset, std::size_t length, std::uint64_t cookie = 0);
+    DAT_RETURN send(std::size_t offset, std::size_t length, std::uint64_t cookie = 0,
+                    unsigned flags = DAT_COMPLETION_DEFAULT_FLAG);
+    DAT_RETURN write(std::size_t offset, std::size_t length, const DAT_RMR_TRIPLET &to,
+                     std::uint64_t cookie = 0, unsigned flags = DAT_COMPLETION_DEFAULT_FLAG);
+    DAT_RETURN read(std::size_t offset, std::size_t length, const DAT_RMR_TRIPLET &from,
+                    std::uint64_t cookie = 0, unsigned flags = DAT_COMPLETION_DEFAULT_FLAG);
+    DAT_RETURN disconnect(DAT_CLOSE_FLAGS how);
+    DAT_RETURN free_ep();
+    DAT_EP_STATE state() const { return state_of(ep); }
+
+    adapter &ia;
+    DAT_PZ_HANDLE pz;
+    DAT_EVD_HANDLE recv_evd;
+    DAT_EVD_HANDLE request_evd;
+    DAT_EVD_HANDLE connect_evd;
+    region memory;
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+};
+
+DAT_EP_PARAM ep_param(DAT_EP_HANDLE ep);
+DAT_DTO_COOKIE cookie_of(std::uint64_t value);
+
+/// A PSP on a qualifier that was free.
+class listener {
+public:
+    explicit listener(adapter &on, DAT_PSP_FLAGS flags = DAT_PSP_CONSUMER_FLAG,
+                      DAT_COUNT qlen = 64);
+    listener(const listener &) = delete;
+    listener &operator=(const listener &) = delete;
+    ~listener() { free(); }
+
+    DAT_CR_ARRIVAL_EVENT_DATA next_arrival();
+    DAT_CR_HANDLE next_request() { return next_arrival().cr_handle; }
+    void free();
+
+    adapter &ia;
+    DAT_EVD_HANDLE cr_evd;
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL qualifier = 0;
+};
+
+/// A qualifier that nobody listens on.
+DAT_CONN_QUAL unused_qualifier(adapter &ia);
+
+/// Connects the two and waits for both ESTABLISHED events.
+void establish(end &active, end &passive);
+void establish(end &active, end &passive, listener &at);
+void await_established(end &one, end &other);
+
+/// Two connected endpoints. Of one adapter, or of two.
+struct connected_pair {
+    explicit connected_pair(adapter &ia, const end_options &options = {})
+        : connected_pair(ia, ia, options)
+    {}
+    connected_pair(adapter &one, adapter &other, const end_options &options = {})
+        : active(one, options), passive(other, options)
+    {
+        establish(active, passive);
+    }
+    end active;
+    end passive;
+};
+
+} // namespace conformance

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "harness/events.hpp"
+
+#include "harness/codes.hpp"
+#include "harness/judge.hpp"
+
+#include <cstring>
+#include <thread>
+
+namespace conformance {
+
+DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time)
+{
+    DAT_RETURN code = DAT_INTERRUPTED_CALL;
+    DAT_COUNT more = 0;
+    while (DAT_GET_TYPE(code) == DAT_INTERRUPTED_CALL)
+        code = dat_evd_wait(evd, microseconds(time), 1, &event, &more);
+    return code;
+}
+
+DAT_EVENT next_event(DAT_EVD_HANDLE evd)
+{
+    DAT_EVENT event{};
+    MUST(wait_event(evd, event));
+    return event;
+}
+
+DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected)
+{
+    const DAT_EVENT event = next_event(evd);
+    if (event.event_number != expected)
+        GIVE_UP(same_event(event.event_number, expected).text);
+    return event;
+}
+
+bool ends_connection(DAT_EVENT_NUMBER number)
+{
+    return number == DAT_CONNECTION_EVENT_DISCONNECTED || number == DAT_CONNECTION_EVENT_BROKEN;
+}
+
+DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected)
+{
+    return next_event(evd, expected).event_data.connect_event_data;
+}
+
+DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd)
+{
+    return next_event(evd, DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data;
+}
+
+bool begins_with(const void *data, DAT_COUNT size, const std::string &expected)
+{
+    return size >= 0 && static_cast<std::size_t>(size) >= expected.size() &&
+           (expected.empty() ||
+            (data != nullptr && std::memcmp(data, expected.data(), expected.size()) == 0));
+}
+
+bool stays_empty(DAT_EVD_HANDLE evd, milliseconds time)
+{
+    DAT_EVENT event{};
+    return DAT_GET_TYPE(wait_event(evd, event, time)) == DAT_TIMEOUT_EXPIRED; // EVD-07: bare
+}
+
+std::vector<DAT_EVENT> drain(DAT_EVD_HANDLE evd, milliseconds silence)
+{
+    std::vector<DAT_EVENT> events;
+    DAT_EVENT event{};
+    while (wait_event(evd, event, silence) == DAT_SUCCESS)
+        events.push_back(event);
+    return events;
+}
+
+std::vector<DAT_EVENT> collect(DAT_EVD_HANDLE evd, std::size_t number)
+{
+    std::vector<DAT_EVENT> events;
+    DAT_EVENT event{};
+    while (wait_event(evd, event, events.size() < number ? milliseconds(3000) : a_while) ==
+           DAT_SUCCESS)
+        events.push_back(event);
+    return events;
+}
+
+DAT_EVENT software_event(void *pointer)
+{
+    DAT_EVENT event{};
+    event.event_number = DAT_SOFTWARE_EVENT;
+    event.event_data.software_event_data.pointer = pointer;
+    return event;
+}
+
+DAT_RETURN post_software(DAT_EVD_HANDLE evd, std::uintptr_t number)
+{
+    const DAT_EVENT event = software_event(reinterpret_cast<void *>(number));
+    return dat_evd_post_se(evd, &event);
+}
+
+bool becomes_true(const std::function<bool()> &condition, milliseconds time)
+{
+    const auto until = std::chrono::steady_clock::now() + time;
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > until)
+            return false;
+        std::this_thread::sleep_for(milliseconds(1));
+    }
+    return true;
+}
+
+} // namespace conformance

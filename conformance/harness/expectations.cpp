@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "harness/expectations.hpp"
+
+#include "harness/codes.hpp"
+#include "harness/events.hpp"
+#include "harness/judge.hpp"
+
+namespace conformance {
+
+void move_data(end &from, end &to, unsigned seed)
+{
+    constexpr std::size_t size = 1000;
+    from.memory.fill(0, size, seed);
+    MUST(to.recv(4096, size, seed));
+    MUST(from.send(0, size, seed));
+    const auto sent = next_dto(from.request_evd);
+    const auto received = next_dto(to.recv_evd);
+    if (sent.status != DAT_DTO_SUCCESS || received.status != DAT_DTO_SUCCESS)
+        GIVE_UP("a message failed");
+    if (received.transfered_length != size || !to.memory.holds(4096, size, seed))
+        GIVE_UP("a message did not arrive as it was sent");
+}
+
+void expect_disconnected(end &one, end &other)
+{
+    for (end *side : {&one, &other}) {
+        const DAT_EVENT event = next_event(side->connect_evd);
+        CHECK(same_event(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED));
+        CHECK(event.event_data.connect_event_data.ep_handle == side->ep);
+    }
+    for (end *side : {&one, &other}) {
+        CHECK(stays_empty(side->connect_evd));
+        CHECK(side->state() == DAT_EP_STATE_DISCONNECTED);
+    }
+}
+
+bool acknowledged()
+{
+    return the_settings().promised("acknowledged");
+}
+
+void expect_broken(end &failing, end &other, bool for_sure)
+{
+    const DAT_EVENT here = next_event(failing.connect_evd);
+    if (for_sure)
+        CHECK(same_event(here.event_number, DAT_CONNECTION_EVENT_BROKEN));
+    CHECK(ends_connection(here.event_number));
+    CHECK(ends_connection(next_event(other.connect_evd).event_number));
+    CHECK(failing.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(other.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(stays_empty(failing.connect_evd, milliseconds(30)));
+    CHECK(stays_empty(other.connect_evd, milliseconds(30)));
+}
+
+void expect_refused(end &by, end &there, bool reading, std::uint64_t cookie)
+{
+    const auto done = next_dto(by.request_evd);
+    CHECK(done.user_cookie.as_64 == cookie);
+    const bool told = done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED;
+    if (acknowledged())
+        CHECK(told);
+    else if (!told)
+        MESSAGE("this transport does not say why: status ", done.status);
+    if (reading)
+        CHECK(done.status != DAT_DTO_SUCCESS);
+    expect_broken(by, there, told);
+    CHECK(stays_empty(by.request_evd, milliseconds(1)));
+}
+
+} // namespace conformance

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What several cases expect of two connected endpoints.
+#pragma once
+
+#include "harness/endpoint.hpp"
+
+#include <cstdint>
+
+namespace conformance {
+
+/// One message there, completions included.
+void move_data(end &from, end &to, unsigned seed = 1);
+
+/// After one side has ended the connection: one event on each side, and no second.
+void expect_disconnected(end &one, end &other);
+/// A transport may complete a request before its peer has looked at it. Then a refusal comes too
+/// late for the request, and shows as the end of the connection only.
+bool acknowledged();
+/// Both sides learn once that the connection was broken. `failing` is the side whose operation
+/// failed.
+void expect_broken(end &failing, end &other, bool for_sure);
+/// An RDMA request that the peer has to refuse.
+void expect_refused(end &by, end &there, bool reading, std::uint64_t cookie);
+
+} // namespace conformance

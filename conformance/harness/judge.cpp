@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "harness/judge.hpp"
+
+#include "harness/codes.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
+namespace conformance {
+
+namespace {
+
+judge *watching_judge = nullptr;
+last_step own_step{nullptr};
+last_step *step_place = &own_step;
+
+} // namespace
+
+void set_judge(judge *watching)
+{
+    watching_judge = watching;
+}
+
+void tell_not_claimed(const std::string &what)
+{
+    if (watching_judge != nullptr)
+        watching_judge->not_claimed(what);
+    else
+        MESSAGE("this adapter does not claim ", what);
+}
+
+void allow_seconds(unsigned seconds)
+{
+    if (watching_judge != nullptr)
+        watching_judge->allow_seconds(seconds);
+    else
+        ::alarm(seconds);
+}
+
+void note_steps_in(last_step *place)
+{
+    step_place = place;
+}
+
+void note(const step &next)
+{
+    step_place->store(&next, std::memory_order_relaxed);
+}
+
+namespace {
+
+bool is_peer = false;
+
+} // namespace
+
+void this_is_a_peer()
+{
+    is_peer = true;
+}
+
+void give_up(const std::string &why, const char *file, int line)
+{
+    if (is_peer) {
+        std::fprintf(stderr, "peer: %s:%d: %s\n", file, line, why.c_str());
+        std::_Exit(3);
+    }
+    DOCTEST_ADD_FAIL_AT(file, line, why);
+    std::abort(); // the line above throws
+}
+
+namespace {
+
+/// The name of the function in "MUST(dat_pz_create(ia, &pz))".
+std::string callee(const step &at)
+{
+    const std::string call = at.call;
+    return call.substr(0, call.find('('));
+}
+
+} // namespace
+
+void must_succeed(DAT_RETURN code, const step &at)
+{
+    if (code == not_supported && watching_judge != nullptr)
+        watching_judge->decline(callee(at));
+    if (code != DAT_SUCCESS)
+        give_up(std::string(at.call) + ": " + code_name(code), at.file, at.line);
+}
+
+} // namespace conformance
