@@ -317,10 +317,10 @@ TEST_CASE("CNO-16: completions trigger it, time and again, once the EVD was empt
 {
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
-    end_options notified;
+    endpoint_options notified;
     notified.cno = cno;
-    end to(ia, notified);
-    end from(ia);
+    test_endpoint to(ia, notified);
+    test_endpoint from(ia);
     listener at(ia);
     MUST(from.connect(ia.address(), at.qualifier));
     MUST(dat_cr_accept(at.next_request(), to.ep, 0, nullptr));
@@ -510,10 +510,10 @@ TEST_CASE("CNO-23: an agent is called for connection events and for completions"
     adapter ia;
     agent_calls calls;
     const DAT_OS_WAIT_PROXY_AGENT agent{&calls, count_call};
-    end_options notified;
+    endpoint_options notified;
     MUST(dat_cno_create(ia.handle, agent, &notified.cno));
-    end to(ia, notified);
-    end from(ia);
+    test_endpoint to(ia, notified);
+    test_endpoint from(ia);
     listener at(ia);
     MUST(from.connect(ia.address(), at.qualifier));
     MUST(dat_cr_accept(at.next_request(), to.ep, 0, nullptr));
@@ -534,9 +534,9 @@ TEST_CASE("CNO-23: an agent is called for connection events and for completions"
 
 namespace {
 
-end_options with_cno(DAT_CNO_HANDLE cno)
+endpoint_options with_cno(DAT_CNO_HANDLE cno)
 {
-    end_options options;
+    endpoint_options options;
     options.cno = cno;
     return options;
 }
@@ -561,8 +561,8 @@ struct two_of_a_cno {
     }
 
     DAT_CNO_HANDLE cno;
-    end from;
-    end to;
+    test_endpoint from;
+    test_endpoint to;
     DAT_EVD_HANDLE software;
     DAT_EVD_HANDLE received;
 };
@@ -641,10 +641,10 @@ TEST_CASE("CNO-27: receives that are flushed with a disconnect trigger the CNO o
     for (const bool abrupt : {false, true}) {
         CAPTURE(abrupt);
         const DAT_CNO_HANDLE cno = make_cno(ia);
-        end_options notified;
+        endpoint_options notified;
         notified.cno = cno;
-        end to(ia, notified);
-        end from(ia);
+        test_endpoint to(ia, notified);
+        test_endpoint from(ia);
         establish(from, to);
         drain(to.recv_evd, milliseconds(0));
         while (poll_cno(cno).code == DAT_SUCCESS) {

@@ -27,7 +27,7 @@ std::string pattern(std::size_t size)
     return made;
 }
 
-DAT_RETURN accept(DAT_CR_HANDLE request, end &by, const std::string &data = {})
+DAT_RETURN accept(DAT_CR_HANDLE request, test_endpoint &by, const std::string &data = {})
 {
     return dat_cr_accept(request, by.ep, static_cast<DAT_COUNT>(data.size()),
                          data.empty() ? nullptr : const_cast<char *>(data.data()));
@@ -57,7 +57,7 @@ TEST_CASE("CONN-01: connect checks its arguments, and leaves the endpoint unconn
           hint("move the endpoint to ACTIVE_CONNECTION_PENDING before they check the arguments"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     const DAT_CONN_QUAL q = unused_qualifier(ia);
     std::string large = pattern(limit(ia) + 1);
     const auto connect = [&](DAT_SOCK_ADDR *to, DAT_TIMEOUT timeout, DAT_COUNT size, void *data,
@@ -88,7 +88,7 @@ TEST_CASE("CONN-02: an address of a family that is none is INVALID_ADDRESS" *
           hint("pass the address on unread, so the failure comes as an event or as INTERNAL_ERROR"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     sockaddr_storage address{};
     address.ss_family = 200;
     CHECK(same_type(own.connect(reinterpret_cast<DAT_SOCK_ADDR *>(&address), 4711),
@@ -100,13 +100,13 @@ TEST_CASE("CONN-03: both sides learn that they are connected, and of whom" *
           hint("report one side only, or leave remote address and port empty in dat_ep_query"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     listener at(ia);
     MUST(from.connect(ia.address(), at.qualifier));
     CHECK(from.state() == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     MUST(accept(at.next_request(), to));
-    for (end *side : {&from, &to}) {
+    for (test_endpoint *side : {&from, &to}) {
         const DAT_EVENT event = next_event(side->connect_evd);
         CHECK(same_event(event.event_number, DAT_CONNECTION_EVENT_ESTABLISHED));
         CHECK(event.evd_handle == side->connect_evd);
@@ -132,8 +132,8 @@ TEST_CASE("CONN-04: private data arrives both ways, whole and with its exact len
         if (size > limit(ia))
             continue; // InfiniBand has less than DAT asks for; IA-06 tells
         CAPTURE(size);
-        end from(ia);
-        end to(ia);
+        test_endpoint from(ia);
+        test_endpoint to(ia);
         listener at(ia);
         const std::string question = pattern(size);
         const std::string answer = pattern(limit(ia) - size);
@@ -157,7 +157,7 @@ TEST_CASE("CONN-05: a request that the consumer rejects is PEER_REJECTED, with i
     adapter ia;
     for (std::size_t size : {std::size_t{0}, std::size_t{20}, limit(ia)}) {
         CAPTURE(size);
-        end from(ia);
+        test_endpoint from(ia);
         listener at(ia);
         std::string why = pattern(size);
         MUST(from.connect(ia.address(), at.qualifier));
@@ -175,7 +175,7 @@ TEST_CASE("CONN-06: a qualifier that nobody listens on is NON_PEER_REJECTED" *
           hint("report the transport's refusal as PEER_REJECTED or UNREACHABLE"))
 {
     adapter ia;
-    end from(ia);
+    test_endpoint from(ia);
     MUST(from.connect(ia.address(), unused_qualifier(ia)));
     const auto event = next_connection(from.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     CHECK(event.ep_handle == from.ep);
@@ -187,8 +187,8 @@ TEST_CASE("CONN-07: a listener that comes up a moment later is still found" *
           hint("give up after the first refusal instead of trying for the connect timeout"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
     MUST(from.connect(ia.address(), qualifier));
     std::this_thread::sleep_for(milliseconds(300));
@@ -205,8 +205,8 @@ TEST_CASE("CONN-08: a peer that never answers is TIMED_OUT, not before its time"
           hint("ignore the timeout argument and use the transport's own"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     listener at(ia);
     DAT_EVENT arrival{};
     // On a machine so busy that the time was over before the request came, it is tried with more.
@@ -241,8 +241,8 @@ TEST_CASE("CONN-09: a connection in time does not time out later" *
     listener at(ia);
     // On a machine so busy that the time was too short indeed, it is tried with more of it.
     for (auto time = milliseconds(400);; time *= 4) {
-        end from(ia);
-        end to(ia);
+        test_endpoint from(ia);
+        test_endpoint to(ia);
         const auto begin = std::chrono::steady_clock::now();
         MUST(from.connect(ia.address(), at.qualifier, time));
         MUST(accept(at.next_request(), to));
@@ -268,7 +268,7 @@ TEST_CASE("CONN-10: a disconnect by either side, graceful or abrupt, is one even
             CAPTURE(active_ends);
             CAPTURE(how);
             connected_pair pair(ia);
-            end &ending = active_ends ? pair.active : pair.passive;
+            test_endpoint &ending = active_ends ? pair.active : pair.passive;
             MUST(ending.disconnect(how));
             expect_disconnected(pair.active, pair.passive);
             CHECK(same_code(pair.active.disconnect(how), DAT_SUCCESS));
@@ -306,7 +306,7 @@ TEST_CASE("CONN-11: both sides may disconnect at once" *
         there.join();
         CHECK(same_code(here, success));
         CHECK(same_code(answer, success));
-        for (end *side : {&pair.active, &pair.passive})
+        for (test_endpoint *side : {&pair.active, &pair.passive})
             CHECK(same_event(next_event(side->connect_evd).event_number,
                              DAT_CONNECTION_EVENT_DISCONNECTED));
         if (round % 10 == 0)
@@ -353,8 +353,8 @@ TEST_CASE("CONN-14: an attempt to connect can be abandoned" *
           hint("refuse a disconnect before ESTABLISHED, or report ESTABLISHED after it"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     listener at(ia);
     MUST(from.connect(ia.address(), at.qualifier));
     const DAT_CR_HANDLE request = at.next_request();
@@ -402,8 +402,8 @@ TEST_CASE(
     hint("leave the endpoint unconnected after a refusal, although its queue pair is used up"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     listener at(ia);
     MUST(from.connect(ia.address(), at.qualifier));
     MUST(dat_cr_reject(at.next_request(), 0, nullptr));
@@ -420,11 +420,11 @@ TEST_CASE("CONN-17: dup_connect goes where the other endpoint is connected to" *
 {
     adapter ia;
     listener at(ia);
-    end model(ia);
-    end to(ia);
+    test_endpoint model(ia);
+    test_endpoint to(ia);
     establish(model, to, at);
-    end copy(ia);
-    end copy_to(ia);
+    test_endpoint copy(ia);
+    test_endpoint copy_to(ia);
     std::string data = pattern(10);
     const auto dup = [&](DAT_EP_HANDLE ep, DAT_TIMEOUT timeout, DAT_COUNT size) {
         return dat_ep_dup_connect(copy.ep, ep, timeout, size, data.data(), DAT_QOS_BEST_EFFORT);
@@ -461,8 +461,8 @@ TEST_CASE("CONN-19: endpoints can be freed at every stage of connecting" *
     adapter ia;
     listener at(ia);
     for (int round = 0; round < 30; ++round) {
-        end from(ia);
-        end to(ia);
+        test_endpoint from(ia);
+        test_endpoint to(ia);
         MUST(from.connect(ia.address(), at.qualifier));
         if (round % 5 == 0) {
             MUST(from.free_ep());
@@ -499,11 +499,11 @@ TEST_CASE(
     adapter other;
     listener at(other);
     constexpr int number = 32;
-    std::vector<std::unique_ptr<end>> from;
-    std::vector<std::unique_ptr<end>> to;
+    std::vector<std::unique_ptr<test_endpoint>> from;
+    std::vector<std::unique_ptr<test_endpoint>> to;
     for (int i = 0; i < number; ++i) {
-        from.push_back(std::make_unique<end>(one));
-        to.push_back(std::make_unique<end>(other));
+        from.push_back(std::make_unique<test_endpoint>(one));
+        to.push_back(std::make_unique<test_endpoint>(other));
     }
     std::atomic<int> failed{0};
     {
@@ -533,7 +533,7 @@ TEST_CASE("CONN-22: a peer that no way leads to is reported, at once or by event
     adapter ia;
     if (ia.address()->sa_family != AF_INET)
         return;
-    end from(ia);
+    test_endpoint from(ia);
     sockaddr_in nowhere{};
     nowhere.sin_family = AF_INET;
     nowhere.sin_addr.s_addr = htonl(0xc0000201); // 192.0.2.1 is nobody's
@@ -558,8 +558,8 @@ TEST_CASE(
          "to do"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     listener at(ia);
     const auto expect_end = [&](DAT_EVENT_NUMBER how) {
         CAPTURE(how);
@@ -745,7 +745,7 @@ TEST_CASE("CONN-25: an attempt that is given up unanswered holds up neither what
         listener at(*there);
         for (const way given_up : {by_time, by_disconnect, by_free}) {
             CAPTURE(given_up);
-            auto from = std::make_unique<end>(ia);
+            auto from = std::make_unique<test_endpoint>(ia);
             MUST(from->connect(there->address(), at.qualifier,
                                given_up == by_time ? milliseconds(1000) : patience));
             const DAT_CR_HANDLE request = at.next_request();

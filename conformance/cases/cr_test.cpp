@@ -18,8 +18,8 @@ struct pending_request {
                              data.empty() ? nullptr : const_cast<char *>(data.data()));
     }
 
-    end from;
-    end to;
+    test_endpoint from;
+    test_endpoint to;
     listener at;
     DAT_CR_HANDLE request = DAT_HANDLE_NULL;
 };
@@ -111,7 +111,7 @@ TEST_CASE("CR-06: an answered request is no handle any more" *
     adapter ia;
     pending_request pending(ia);
     const DAT_RETURN stale = bad_handle(DAT_INVALID_HANDLE_CR);
-    end spare(ia);
+    test_endpoint spare(ia);
     MUST(pending.accept());
     CHECK(same_code(dat_cr_accept(pending.request, spare.ep, 0, nullptr), stale));
     CHECK(same_code(dat_cr_reject(pending.request, 0, nullptr), stale));
@@ -160,9 +160,9 @@ TEST_CASE("CR-09: a request that finds its EVD full is refused, not by the peer"
     listener at(ia, DAT_PSP_CONSUMER_FLAG, 2);
     DAT_EVD_PARAM param{};
     MUST(dat_evd_query(at.cr_evd, DAT_EVD_FIELD_ALL, &param));
-    std::vector<std::unique_ptr<end>> ends;
+    std::vector<std::unique_ptr<test_endpoint>> ends;
     for (DAT_COUNT i = 0; i <= param.evd_qlen; ++i) {
-        ends.push_back(std::make_unique<end>(ia));
+        ends.push_back(std::make_unique<test_endpoint>(ia));
         MUST(ends.back()->connect(ia.address(), at.qualifier));
     }
     int refused = 0;
@@ -186,7 +186,7 @@ TEST_CASE("CR-10: an adapter closes with requests that nobody answered" *
 {
     adapter passive;
     adapter active;
-    end from(active);
+    test_endpoint from(active);
     {
         listener at(passive);
         MUST(from.connect(passive.address(), at.qualifier));
@@ -316,7 +316,7 @@ TEST_CASE("CR-15: a request handed to an RSP takes its endpoint, and handed on a
     handed_on moved(ia);
     if (!moved.supported)
         NOT_CLAIMED(handing_on);
-    end reserved(ia);
+    test_endpoint reserved(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
     const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
@@ -347,9 +347,9 @@ TEST_CASE("CR-16: a request handed to where the EVD is full is refused, not by t
     listener small(ia, DAT_PSP_CONSUMER_FLAG, 1);
     DAT_EVD_PARAM param{};
     MUST(dat_evd_query(small.cr_evd, DAT_EVD_FIELD_ALL, &param));
-    std::vector<std::unique_ptr<end>> ends;
+    std::vector<std::unique_ptr<test_endpoint>> ends;
     for (DAT_COUNT i = 0; i < param.evd_qlen; ++i) {
-        ends.push_back(std::make_unique<end>(ia));
+        ends.push_back(std::make_unique<test_endpoint>(ia));
         MUST(ends.back()->connect(ia.address(), moved.at.qualifier));
         MUST(dat_cr_handoff(moved.at.next_request(), small.qualifier));
     }

@@ -20,13 +20,13 @@ std::vector<DAT_LMR_TRIPLET> slices(const region &memory, std::size_t offset, st
     return made;
 }
 
-DAT_RETURN post_send(end &by, std::vector<DAT_LMR_TRIPLET> &iov, std::uint64_t cookie = 0)
+DAT_RETURN post_send(test_endpoint &by, std::vector<DAT_LMR_TRIPLET> &iov, std::uint64_t cookie = 0)
 {
     return dat_ep_post_send(by.ep, static_cast<DAT_COUNT>(iov.size()), iov.data(),
                             cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
 }
 
-DAT_RETURN post_recv(end &by, std::vector<DAT_LMR_TRIPLET> &iov, std::uint64_t cookie = 0)
+DAT_RETURN post_recv(test_endpoint &by, std::vector<DAT_LMR_TRIPLET> &iov, std::uint64_t cookie = 0)
 {
     return dat_ep_post_recv(by.ep, static_cast<DAT_COUNT>(iov.size()), iov.data(),
                             cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
@@ -58,9 +58,9 @@ void expect_each_once(const std::vector<DAT_EVENT> &events, std::uint64_t number
 }
 
 /// Big enough to be on their way when something happens to the connection.
-end_options large_ends()
+endpoint_options large_ends()
 {
-    end_options options;
+    endpoint_options options;
     options.bytes = 8 * 1024 * 1024;
     return options;
 }
@@ -168,7 +168,7 @@ TEST_CASE("DTO-06: posts check their arguments, and nothing completes" *
 {
     adapter ia;
     connected_pair pair(ia);
-    end &by = pair.active;
+    test_endpoint &by = pair.active;
     const DAT_EP_ATTR attr = ep_param(by.ep).ep_attr;
     const auto too_many =
         static_cast<std::size_t>(std::max(attr.max_request_iov, attr.max_recv_iov)) + 1;
@@ -211,7 +211,7 @@ TEST_CASE("DTO-07: RDMA segments whose lengths do not fit are LENGTH_ERROR" *
 {
     adapter ia;
     connected_pair pair(ia);
-    end &by = pair.active;
+    test_endpoint &by = pair.active;
     const region &there = pair.passive.memory;
     CHECK(same_code(by.write(0, 65, there.remote(0, 64)), error(DAT_LENGTH_ERROR)));
     CHECK(same_code(by.read(0, 63, there.remote(0, 64)), error(DAT_LENGTH_ERROR)));
@@ -296,8 +296,8 @@ TEST_CASE("DTO-11: what an RDMA write wrote is there when a later message is rec
     adapter ia;
     adapter other;
     connected_pair pair(ia, other);
-    end &from = pair.active;
-    end &to = pair.passive;
+    test_endpoint &from = pair.active;
+    test_endpoint &to = pair.passive;
     constexpr std::size_t size = 20000;
     for (unsigned round = 0; round < 300; ++round) {
         from.memory.fill(0, size, round);
@@ -315,7 +315,7 @@ TEST_CASE("DTO-12: a suppressed success is silent, and later completions prove i
 {
     adapter ia;
     connected_pair pair(ia);
-    end &from = pair.active;
+    test_endpoint &from = pair.active;
     const DAT_COUNT depth = ep_param(from.ep).ep_attr.max_request_dtos;
     for (int round = 0; round < 20; ++round) {
         for (DAT_COUNT i = 1; i < depth; ++i)
@@ -331,11 +331,11 @@ TEST_CASE("DTO-13: the requests of an endpoint complete in the order posted, rea
           hint("report reads out of order, when their data arrives"))
 {
     adapter ia;
-    end_options large;
+    endpoint_options large;
     large.bytes = 128 * 1024; // each has a place of its own: they are on their way together
     connected_pair pair(ia, large);
-    end &from = pair.active;
-    end &to = pair.passive;
+    test_endpoint &from = pair.active;
+    test_endpoint &to = pair.passive;
     for (int round = 0; round < 100; ++round) {
         for (std::uint64_t i = 0; i < 3; ++i)
             MUST(to.recv(70000, 64));
@@ -361,8 +361,8 @@ TEST_CASE("DTO-14: messages arrive in the order sent, into the receives in the o
 {
     adapter ia;
     connected_pair pair(ia);
-    end &from = pair.active;
-    end &to = pair.passive;
+    test_endpoint &from = pair.active;
+    test_endpoint &to = pair.passive;
     const auto depth = static_cast<std::uint64_t>(ep_param(to.ep).ep_attr.max_recv_dtos);
     for (int round = 0; round < 20; ++round) {
         for (std::uint64_t i = 0; i < depth; ++i)
@@ -384,7 +384,7 @@ TEST_CASE("DTO-15: more requests than the endpoint takes are INSUFFICIENT_RESOUR
 {
     adapter ia;
     connected_pair pair(ia);
-    end &from = pair.active;
+    test_endpoint &from = pair.active;
     const DAT_COUNT depth = ep_param(from.ep).ep_attr.max_request_dtos;
     const DAT_RMR_TRIPLET there = pair.passive.memory.remote(0, 64);
     for (int round = 0; round < 3; ++round) {
@@ -403,7 +403,7 @@ TEST_CASE("DTO-16: more receives than the endpoint takes are INSUFFICIENT_RESOUR
 {
     adapter ia;
     connected_pair pair(ia);
-    end &to = pair.passive;
+    test_endpoint &to = pair.passive;
     const DAT_COUNT depth = ep_param(to.ep).ep_attr.max_recv_dtos;
     for (DAT_COUNT i = 0; i < depth; ++i)
         CHECK(same_code(to.recv(0, 64), DAT_SUCCESS));
@@ -542,7 +542,7 @@ TEST_CASE("DTO-22: a local segment that is not in its region never succeeds" *
 {
     adapter ia;
     connected_pair pair(ia);
-    end &by = pair.active;
+    test_endpoint &by = pair.active;
     region small(ia, by.pz, 16);
     DAT_LMR_TRIPLET local = by.memory.local(0, 64);
     SUBCASE("unknown context")
@@ -578,7 +578,7 @@ TEST_CASE("DTO-23: all that is posted comes back once when the connection ends, 
             MUST(pair.passive.recv(0, 64, i));
         }
         MUST(pair.active.disconnect(how));
-        for (end *side : {&pair.active, &pair.passive}) {
+        for (test_endpoint *side : {&pair.active, &pair.passive}) {
             next_connection(side->connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
             expect_each_once(collect(side->recv_evd, depth), depth, true);
             CHECK(stays_empty(side->request_evd, milliseconds(1)));
@@ -646,7 +646,7 @@ TEST_CASE("DTO-26: what is posted to a disconnected endpoint completes as flushe
     connected_pair pair(ia);
     MUST(pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG));
     expect_disconnected(pair.active, pair.passive);
-    for (end *side : {&pair.active, &pair.passive}) {
+    for (test_endpoint *side : {&pair.active, &pair.passive}) {
         const DAT_RMR_TRIPLET there = pair.active.memory.remote(0, 64);
         CHECK(same_code(side->send(0, 64, 0), DAT_SUCCESS));
         CHECK(same_code(side->write(0, 64, there, 1), DAT_SUCCESS));
@@ -693,8 +693,8 @@ TEST_CASE("DTO-28: receives posted before connecting take the first messages" *
           hint("drop or reorder receives that were posted before the queue pair was connected"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     for (std::uint64_t i = 0; i < 4; ++i)
         MUST(to.recv(i * 64, 64, i));
     establish(from, to);
@@ -725,7 +725,7 @@ TEST_CASE("DTO-30: sends and receives can complete in one EVD" *
           hint("tell sends and receives apart by their EVD"))
 {
     adapter ia;
-    end_options options;
+    endpoint_options options;
     options.one_dto_evd = true;
     connected_pair pair(ia, options);
     for (int round = 0; round < 50; ++round) {
@@ -733,7 +733,7 @@ TEST_CASE("DTO-30: sends and receives can complete in one EVD" *
         MUST(pair.active.recv(0, 64, 2));
         MUST(pair.active.send(0, 64, 3));
         MUST(pair.passive.send(0, 64, 4));
-        for (end *side : {&pair.active, &pair.passive}) {
+        for (test_endpoint *side : {&pair.active, &pair.passive}) {
             std::set<std::uint64_t> cookies;
             for (int i = 0; i < 2; ++i)
                 cookies.insert(next_dto(side->recv_evd).user_cookie.as_64);
@@ -751,8 +751,8 @@ TEST_CASE(
     adapter other;
     constexpr std::size_t size = 8 * 1024 * 1024;
     connected_pair pair(ia, other, large_ends());
-    end &from = pair.active;
-    end &to = pair.passive;
+    test_endpoint &from = pair.active;
+    test_endpoint &to = pair.passive;
     from.memory.fill(0, size, 1);
     MUST(to.recv(0, size));
     MUST(from.send(0, size, 1));
@@ -777,9 +777,9 @@ TEST_CASE("DTO-32: both directions at once, thousands of messages, none lost or 
     connected_pair pair(ia, other);
     constexpr unsigned messages = 3000;
     constexpr std::size_t size = 512;
-    end *sides[] = {&pair.active, &pair.passive};
+    test_endpoint *sides[] = {&pair.active, &pair.passive};
     unsigned received[] = {0, 0};
-    for (end *side : sides)
+    for (test_endpoint *side : sides)
         for (std::uint64_t i = 0; i < 8; ++i)
             MUST(side->recv(32768 + i * size, size, i));
     unsigned outstanding[] = {0, 0};
@@ -845,7 +845,7 @@ void report_late(unsigned late_rounds, unsigned rounds)
 int spin(peer_link &link)
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     listener at(ia);
     link.send(offer_of(ia, at.qualifier, &own.memory));
     MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
@@ -880,7 +880,7 @@ TEST_CASE("DTO-34: a consumer that only spins on memory sees what is written, in
           hint("need calls of the consumer for progress: spinning on memory never sees the data"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     peer_process peer("spin");
     offer there = peer.link->receive<offer>();
     MUST(own.connect(there.to(), there.qualifier));
@@ -906,7 +906,7 @@ TEST_CASE("DTO-35: solicited and fenced requests complete as others do" *
 {
     adapter ia;
     connected_pair pair(ia);
-    end &from = pair.active;
+    test_endpoint &from = pair.active;
     MUST(pair.passive.recv(0, 64));
     MUST(from.read(0, 64, pair.passive.memory.remote(0, 64), 1));
     MUST(from.send(0, 64, 2,
@@ -922,8 +922,8 @@ TEST_CASE("DTO-36: a fenced request sees what an earlier read has brought" *
     adapter ia;
     adapter other;
     connected_pair pair(ia, other);
-    end &from = pair.active;
-    end &to = pair.passive;
+    test_endpoint &from = pair.active;
+    test_endpoint &to = pair.passive;
     constexpr std::size_t size = 16384;
     for (unsigned round = 0; round < 100; ++round) {
         to.memory.fill(0, size, round);
@@ -942,7 +942,7 @@ TEST_CASE("DTO-37: one thread may send while another posts receives on the same 
     adapter ia;
     adapter other;
     connected_pair pair(ia, other);
-    end *sides[] = {&pair.active, &pair.passive};
+    test_endpoint *sides[] = {&pair.active, &pair.passive};
     constexpr unsigned messages = 2000;
     std::atomic<unsigned> posted[2] = {0, 0};
     std::atomic<unsigned> failures{0};
@@ -979,7 +979,7 @@ TEST_CASE("DTO-38: on a thread-safe adapter many threads post to one endpoint an
         NOT_CLAIMED("thread safety on this line of dat.conf; see --threadsafe");
     adapter ia;
     connected_pair pair(ia);
-    end &from = pair.active;
+    test_endpoint &from = pair.active;
     constexpr unsigned each = 1000;
     constexpr unsigned threads = 4;
     std::atomic<unsigned> completed{0};

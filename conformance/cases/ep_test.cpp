@@ -11,7 +11,7 @@ namespace {
 /// What the adapter gives those who ask for nothing.
 DAT_EP_ATTR default_attr(adapter &ia)
 {
-    end own(ia);
+    test_endpoint own(ia);
     return ep_param(own.ep).ep_attr;
 }
 
@@ -30,8 +30,8 @@ struct in_state {
     explicit in_state(DAT_EP_STATE wanted);
 
     adapter ia;
-    end ep;
-    end peer;
+    test_endpoint ep;
+    test_endpoint peer;
     std::unique_ptr<listener> at;
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
     DAT_EP_HANDLE subject = DAT_HANDLE_NULL;
@@ -140,7 +140,7 @@ TEST_CASE("EP-01: create wants EVDs with the right streams" *
           hint("check that an EVD is there but not its stream flags"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     const auto create = [&](DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv, DAT_EVD_HANDLE request,
                             DAT_EVD_HANDLE connect) {
@@ -162,7 +162,7 @@ TEST_CASE("EP-02: create refuses attributes that are illegal or above the adapte
           hint("clip attributes to the limits silently, or pass illegal ones to the device"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     DAT_EP_ATTR attr = default_attr(ia);
     SUBCASE("service type")
     {
@@ -223,7 +223,7 @@ TEST_CASE("EP-03: posts of a kind without an EVD for it are refused at creation"
           hint("create the endpoint and crash at the first completion without an EVD"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     const DAT_EP_ATTR attr = default_attr(ia);
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     CHECK(same_code(dat_ep_create(ia.handle, own.pz, DAT_HANDLE_NULL, own.request_evd,
@@ -238,7 +238,7 @@ TEST_CASE("EP-04: query tells objects, state and addresses of a new endpoint" *
           hint("leave fields uninitialised, or report an address before there is a connection"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     const DAT_EP_PARAM param = ep_param(own.ep);
     CHECK(param.ia_handle == ia.handle);
     CHECK(param.ep_state == DAT_EP_STATE_UNCONNECTED);
@@ -264,9 +264,9 @@ TEST_CASE("EP-05: query tells attributes at least as large as those asked for" *
     attr.max_request_iov = 2;
     attr.max_message_size = 0;
     attr.max_rdma_size = 0x10000;
-    end_options options;
+    endpoint_options options;
     options.attr = &attr;
-    end own(ia, options);
+    test_endpoint own(ia, options);
     const DAT_EP_ATTR actual = ep_param(own.ep).ep_attr;
     CHECK(actual.max_recv_dtos >= 7);
     CHECK(actual.max_request_dtos >= 9);
@@ -291,9 +291,9 @@ TEST_CASE("EP-06: the default attributes are within the adapter's limits" *
     CHECK(attr.max_request_iov <= ia.attr.max_iov_segments_per_dto);
     CHECK(attr.max_rdma_read_in <= ia.attr.max_rdma_read_per_ep_in);
     CHECK(attr.max_rdma_read_out <= ia.attr.max_rdma_read_per_ep_out);
-    end_options options;
+    endpoint_options options;
     options.attr = &attr;
-    end own(ia, options);
+    test_endpoint own(ia, options);
     CHECK(same_attr(ep_param(own.ep).ep_attr, attr));
 }
 
@@ -301,7 +301,7 @@ TEST_CASE("EP-07: query tells unknown bits and a missing structure" *
           hint("ignore unknown mask bits, or dereference the null structure"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     DAT_EP_PARAM param{};
     CHECK(same_code(dat_ep_query(own.ep, DAT_EP_FIELD_ALL + 1, &param), bad_arg(2)));
     CHECK(same_code(dat_ep_query(own.ep, DAT_EP_FIELD_ALL, nullptr), bad_arg(3)));
@@ -312,7 +312,7 @@ TEST_CASE("EP-08: get_status tells the state and whether anything is outstanding
           hint("report counts, or the inverse, in the idle flags"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     DAT_EP_STATE state{};
     DAT_BOOLEAN recv_idle{};
     DAT_BOOLEAN request_idle{};
@@ -358,7 +358,7 @@ TEST_CASE("EP-10: modify refuses fields that never change, and bad values" *
           hint("check state before field, or change what cannot be changed"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     DAT_EP_PARAM param = ep_param(own.ep);
     for (DAT_EP_PARAM_MASK field :
          {DAT_EP_FIELD_IA_HANDLE, DAT_EP_FIELD_EP_STATE, DAT_EP_FIELD_COMM,
@@ -379,8 +379,8 @@ TEST_CASE("EP-11: modify changes all that is asked for" *
           hint("accept the call and store only some of the fields"))
 {
     adapter ia;
-    end own(ia);
-    end other(ia);
+    test_endpoint own(ia);
+    test_endpoint other(ia);
     DAT_EP_PARAM wanted = ep_param(own.ep);
     wanted.pz_handle = other.pz;
     wanted.recv_evd_handle = other.recv_evd;
@@ -414,8 +414,8 @@ TEST_CASE("EP-12: modify that fails in one field changes none" *
           hint("apply fields one after another and stop at the bad one"))
 {
     adapter ia;
-    end own(ia);
-    end other(ia);
+    test_endpoint own(ia);
+    test_endpoint other(ia);
     const DAT_EP_PARAM before = ep_param(own.ep);
     DAT_EP_PARAM wanted = before;
     wanted.recv_evd_handle = other.recv_evd;
@@ -432,7 +432,7 @@ TEST_CASE("EP-12: modify that fails in one field changes none" *
     CHECK(after.recv_evd_handle == before.recv_evd_handle);
     CHECK(after.connect_evd_handle == before.connect_evd_handle);
     CHECK(same_attr(after.ep_attr, before.ep_attr));
-    end peer(ia);
+    test_endpoint peer(ia);
     establish(own, peer);
     move_data(own, peer);
     move_data(peer, own);
@@ -443,8 +443,8 @@ TEST_CASE(
     hint("create the queue pair at dat_ep_create only, and never make it complete afterwards"))
 {
     adapter ia;
-    end own(ia);
-    end parts(ia);
+    test_endpoint own(ia);
+    test_endpoint parts(ia);
     MUST(own.free_ep());
     MUST(dat_ep_create(ia.handle, DAT_HANDLE_NULL, DAT_HANDLE_NULL, DAT_HANDLE_NULL,
                        DAT_HANDLE_NULL, nullptr, &own.ep));
@@ -476,8 +476,8 @@ TEST_CASE("EP-14: receives posted before a modify of something else stay posted"
           hint("make a new queue pair on modify and lose the receives posted to the old one"))
 {
     adapter ia;
-    end own(ia);
-    end peer(ia);
+    test_endpoint own(ia);
+    test_endpoint peer(ia);
     MUST(own.recv(0, 64, 11));
     DAT_EP_PARAM wanted{};
     wanted.connect_evd_handle = peer.connect_evd;
@@ -647,8 +647,8 @@ TEST_CASE("EP-26: reset of an unconnected endpoint keeps its posted receives" *
           hint("flush or lose receives on a reset that has nothing to reset"))
 {
     adapter ia;
-    end own(ia);
-    end peer(ia);
+    test_endpoint own(ia);
+    test_endpoint peer(ia);
     MUST(own.recv(0, 64, 21));
     MUST(dat_ep_reset(own.ep));
     establish(peer, own);
@@ -660,7 +660,7 @@ TEST_CASE("EP-27: freeing an endpoint drops its receives, and no event names it 
           hint("deliver flush completions after the endpoint was freed"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     MUST(own.recv(0, 64));
     MUST(own.recv(0, 64));
     MUST(own.free_ep());
@@ -673,7 +673,7 @@ TEST_CASE("EP-28: endpoints can be made and freed up to thousands of times" *
 {
     adapter ia;
     for (int i = 0; i < 500; ++i)
-        end own(ia);
+        test_endpoint own(ia);
     CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
 }
 
@@ -681,8 +681,8 @@ TEST_CASE("EP-29: an endpoint can do without receives, or without requests" *
           hint("insist on both directions, or crash when a queue has length 0"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     DAT_EP_ATTR attr = default_attr(ia);
     attr.max_recv_dtos = attr.max_recv_iov = 0;
     MUST(from.free_ep());
@@ -703,8 +703,8 @@ TEST_CASE("EP-30: disconnecting an unconnected endpoint flushes its receives, an
           hint("refuse it as INVALID_STATE, or leave the endpoint unable to connect afterwards"))
 {
     adapter ia;
-    end own(ia);
-    end peer(ia);
+    test_endpoint own(ia);
+    test_endpoint peer(ia);
     for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
         CAPTURE(how);
         CHECK(same_code(own.disconnect(how), success)); // there is nothing to flush
@@ -738,12 +738,12 @@ TEST_CASE("EP-30: disconnecting an unconnected endpoint flushes its receives, an
 namespace {
 
 /// Gives both ends endpoints of this depth. False where the adapter has not the memory for it.
-bool deepen(adapter &ia, end &one, end &other, DAT_COUNT depth)
+bool deepen(adapter &ia, test_endpoint &one, test_endpoint &other, DAT_COUNT depth)
 {
     DAT_EP_ATTR attr = default_attr(ia);
     attr.max_recv_dtos = attr.max_request_dtos = depth;
     attr.max_recv_iov = attr.max_request_iov = 1;
-    for (end *side : {&one, &other}) {
+    for (test_endpoint *side : {&one, &other}) {
         if (side->ep != DAT_HANDLE_NULL)
             MUST(side->free_ep());
         const DAT_RETURN made =
@@ -765,10 +765,10 @@ TEST_CASE("EP-31: an endpoint takes as many requests and receives as it was made
     allow_seconds(60);
     adapter ia;
     DAT_COUNT depth = std::min({ia.attr.max_dto_per_ep, ia.attr.max_evd_qlen, 65536});
-    end_options options;
+    endpoint_options options;
     options.qlen = depth;
-    end from(ia, options);
-    end to(ia, options);
+    test_endpoint from(ia, options);
+    test_endpoint to(ia, options);
     while (!deepen(ia, from, to, depth)) { // all attributes at their limits may be too much
         depth /= 2;
         REQUIRE(depth >= 16);

@@ -34,7 +34,7 @@ std::uintptr_t number_in(const DAT_EVENT &event)
 }
 
 /// Makes its endpoint anew, with other EVDs. EP-10 and others judge dat_ep_modify.
-void remake(end &own, DAT_EVD_HANDLE recv_evd, DAT_EVD_HANDLE connect_evd)
+void remake(test_endpoint &own, DAT_EVD_HANDLE recv_evd, DAT_EVD_HANDLE connect_evd)
 {
     MUST(own.free_ep());
     MUST(dat_ep_create(own.ia.handle, own.pz, recv_evd, own.request_evd, connect_evd, nullptr,
@@ -109,8 +109,8 @@ struct joined_peer {
         establish(from, to);
     }
 
-    end from;
-    end to;
+    test_endpoint from;
+    test_endpoint to;
     std::uint64_t posted = 0;
     std::uint64_t received = 0;
 };
@@ -485,7 +485,7 @@ TEST_CASE("EVD-21: an EVD with a waiter, or that something feeds, cannot be free
     w.thread.join();
     CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
 
-    end own(ia);
+    test_endpoint own(ia);
     CHECK(same_code(dat_evd_free(own.recv_evd), in_use));
     CHECK(same_code(dat_evd_free(own.request_evd), in_use));
     CHECK(same_code(dat_evd_free(own.connect_evd), in_use));
@@ -536,7 +536,7 @@ TEST_CASE("EVD-24: a threshold counts completions, and nmore those behind the fi
 {
     adapter ia;
     connected_pair pair(ia);
-    end &to = pair.passive;
+    test_endpoint &to = pair.passive;
     constexpr DAT_COUNT messages = 6;
     for (DAT_COUNT i = 0; i < messages; ++i)
         MUST(to.recv(0, 16, static_cast<std::uint64_t>(i)));
@@ -557,8 +557,8 @@ TEST_CASE("EVD-25: completions and software events share one EVD" *
     adapter ia;
     if (ia.provider.evd_stream_merging_supported[0][2] == DAT_FALSE)
         return;
-    end one(ia);
-    end other(ia);
+    test_endpoint one(ia);
+    test_endpoint other(ia);
     const DAT_EVD_HANDLE merged = make_evd(ia, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG);
     remake(other, merged, other.connect_evd);
     establish(one, other);
@@ -581,8 +581,8 @@ TEST_CASE("EVD-26: an event of the provider's that finds no room is an EVD_OVERF
           hint("drop the event silently"))
 {
     adapter ia;
-    end one(ia);
-    end other(ia);
+    test_endpoint one(ia);
+    test_endpoint other(ia);
     const DAT_EVD_HANDLE tiny = make_evd(ia, DAT_EVD_CONNECTION_FLAG, 1);
     if (evd_param(tiny).evd_qlen != 1) {
         MESSAGE("the provider makes queues longer than asked");
@@ -606,8 +606,8 @@ TEST_CASE("EVD-27: a thread can wait while another posts and a third fills anoth
 {
     adapter ia;
     connected_pair pair(ia);
-    end &from = pair.active;
-    end &to = pair.passive;
+    test_endpoint &from = pair.active;
+    test_endpoint &to = pair.passive;
     constexpr int messages = 500;
     std::atomic<int> received{0};
     std::atomic<int> posted{1}; // receives: a message that finds none ends a connection over iWARP
@@ -749,8 +749,8 @@ TEST_CASE("EVD-32: completions that arrive during resizes come out once and in o
 {
     adapter ia;
     connected_pair pair(ia);
-    end &from = pair.active;
-    end &to = pair.passive;
+    test_endpoint &from = pair.active;
+    test_endpoint &to = pair.passive;
     if (refused(dat_evd_resize(to.recv_evd, 64)))
         NOT_CLAIMED("resizing EVDs of completions");
     constexpr int messages = 600;
@@ -789,7 +789,7 @@ TEST_CASE("EVD-33: an EVD that was resized triggers its CNO as before" *
 {
     adapter ia;
     connected_pair pair(ia);
-    end &to = pair.passive;
+    test_endpoint &to = pair.passive;
     const DAT_CNO_HANDLE cno = make_cno(ia);
     MUST(dat_evd_modify_cno(to.recv_evd, cno));
     for (DAT_COUNT qlen : {64, 500, 20}) {
@@ -811,9 +811,9 @@ TEST_CASE("EVD-34: where an endpoint's flags choose what notifies, a threshold o
           hint("wait for the threshold all the same, or answer INVALID_PARAMETER"))
 {
     adapter ia;
-    end plain(ia);
+    test_endpoint plain(ia);
     DAT_EP_ATTR attr = ep_param(plain.ep).ep_attr;
-    end_options options;
+    endpoint_options options;
     options.attr = &attr;
     DAT_EVENT event{};
     DAT_COUNT more = 0;
@@ -821,7 +821,8 @@ TEST_CASE("EVD-34: where an endpoint's flags choose what notifies, a threshold o
         return dat_evd_wait(evd, 0, 2, &event, &more);
     };
     const auto config = [](DAT_EVD_HANDLE evd) { return evd_param(evd).evd_state & 0x30; };
-    const auto only_one = [&](end &side, DAT_EVD_HANDLE evd, DAT_EVD_HANDLE other, int why) {
+    const auto only_one = [&](test_endpoint &side, DAT_EVD_HANDLE evd, DAT_EVD_HANDLE other,
+                              int why) {
         CHECK(config(evd) == why);
         CHECK(config(other) == DAT_EVD_STATE_CONFIG_THRESHOLD);
         CHECK(same_type(wait_for_two(evd), DAT_INVALID_STATE));
@@ -835,12 +836,12 @@ TEST_CASE("EVD-34: where an endpoint's flags choose what notifies, a threshold o
          {std::pair{DAT_COMPLETION_SOLICITED_WAIT_FLAG, DAT_EVD_STATE_CONFIG_SOLICITED},
           std::pair{DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_EVD_STATE_CONFIG_NOTIFY}}) {
         attr.recv_completion_flags = flag;
-        end side(ia, options);
+        test_endpoint side(ia, options);
         only_one(side, side.recv_evd, side.request_evd, why);
     }
     attr.recv_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
     attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
-    end side(ia, options);
+    test_endpoint side(ia, options);
     only_one(side, side.request_evd, side.recv_evd, DAT_EVD_STATE_CONFIG_NOTIFY);
     CHECK(same_outcome(wait_for_two(plain.recv_evd), DAT_TIMEOUT_EXPIRED));
 }
@@ -857,11 +858,11 @@ TEST_CASE("EVD-35: on one EVD, ESTABLISHED comes before the connection's message
     constexpr int messages = 3;
     for (int round = 0; round < 20; ++round) {
         CAPTURE(round);
-        end one(ia);
-        end other(ia);
+        test_endpoint one(ia);
+        test_endpoint other(ia);
         const bool answers = round % 2 == 0; // the passive side sends, too, and ends it
         DAT_EVD_HANDLE evd_of[2];
-        for (end *side : {&one, &other}) {
+        for (test_endpoint *side : {&one, &other}) {
             DAT_EVD_HANDLE &merged = evd_of[side == &other];
             merged = make_evd(ia, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
             remake(*side, merged, merged);
@@ -975,8 +976,8 @@ TEST_CASE("EVD-38: completions that find no room are told of: each comes back, o
 {
     constexpr std::uint64_t writes = 9;
     adapter ia;
-    end to(ia);
-    end from(ia);
+    test_endpoint to(ia);
+    test_endpoint from(ia);
     const DAT_EVD_HANDLE tiny = make_evd(ia, DAT_EVD_DTO_FLAG, 1);
     MUST(from.free_ep());
     MUST(dat_ep_create(ia.handle, from.pz, from.recv_evd, tiny, from.connect_evd, nullptr,

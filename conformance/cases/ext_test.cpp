@@ -29,15 +29,15 @@ bool offers(const adapter &ia, const char *attribute)
 #define NEED_FETCH_ADD(ia) NEED_EXTENSION(ia, DAT_IB_ATTR_FETCH_AND_ADD, "fetch-and-add")
 #define NEED_CMP_SWAP(ia) NEED_EXTENSION(ia, DAT_IB_ATTR_CMP_AND_SWAP, "compare-and-swap")
 
-DAT_RETURN write_immediate(end &by, std::size_t offset, std::size_t length, DAT_RMR_TRIPLET to,
-                           DAT_UINT32 data, std::uint64_t cookie = 0,
+DAT_RETURN write_immediate(test_endpoint &by, std::size_t offset, std::size_t length,
+                           DAT_RMR_TRIPLET to, DAT_UINT32 data, std::uint64_t cookie = 0,
                            DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG)
 {
     DAT_LMR_TRIPLET local = by.memory.local(offset, length);
     return dat_ib_post_rdma_write_immed(by.ep, 1, &local, cookie_of(cookie), &to, data, flags);
 }
 
-DAT_RETURN fetch_add(end &by, std::size_t result, DAT_RMR_TRIPLET word, std::uint64_t add,
+DAT_RETURN fetch_add(test_endpoint &by, std::size_t result, DAT_RMR_TRIPLET word, std::uint64_t add,
                      std::uint64_t cookie = 0)
 {
     DAT_LMR_TRIPLET local = by.memory.local(result, 8);
@@ -45,8 +45,8 @@ DAT_RETURN fetch_add(end &by, std::size_t result, DAT_RMR_TRIPLET word, std::uin
                                      DAT_COMPLETION_DEFAULT_FLAG);
 }
 
-DAT_RETURN compare_swap(end &by, std::size_t result, DAT_RMR_TRIPLET word, std::uint64_t compare,
-                        std::uint64_t swap, std::uint64_t cookie = 0)
+DAT_RETURN compare_swap(test_endpoint &by, std::size_t result, DAT_RMR_TRIPLET word,
+                        std::uint64_t compare, std::uint64_t swap, std::uint64_t cookie = 0)
 {
     DAT_LMR_TRIPLET local = by.memory.local(result, 8);
     return dat_ib_post_cmp_and_swap(by.ep, compare, swap, &local, cookie_of(cookie), &word,
@@ -77,7 +77,7 @@ void expect_done(const extended_event &event, std::uint64_t cookie)
 
 /// An end whose memory others may change by atomics.
 struct counter {
-    explicit counter(end &at) : memory(at.ia, at.pz, 64, rights()) {}
+    explicit counter(test_endpoint &at) : memory(at.ia, at.pz, 64, rights()) {}
 
     static DAT_MEM_PRIV_FLAGS rights()
     {
@@ -200,7 +200,7 @@ TEST_CASE("EXT-05: a write with immediate data checks its arguments" * needs("im
 {
     adapter ia;
     NEED_IMMEDIATE(ia);
-    end lonely(ia);
+    test_endpoint lonely(ia);
     CHECK(
         same_type(write_immediate(lonely, 0, 8, lonely.memory.remote(0, 8), 1), DAT_INVALID_STATE));
     connected_pair pair(ia);
@@ -277,7 +277,7 @@ TEST_CASE("EXT-09: what two endpoints add at the same time is all counted" * nee
     adapter ia;
     NEED_FETCH_ADD(ia);
     connected_pair one(ia);
-    end_options options;
+    endpoint_options options;
     options.qlen = 512;
     connected_pair two(ia, options);
     counter shared(one.passive);
@@ -295,7 +295,7 @@ TEST_CASE("EXT-09: what two endpoints add at the same time is all counted" * nee
     for (int i = 0; i < number; ++i) {
         MUST(fetch_add(one.active, 0, shared.remote(), 1));
         MUST(fetch_add(two.active, 0, other, 1));
-        for (end *by : {&one.active, &two.active})
+        for (test_endpoint *by : {&one.active, &two.active})
             expect_done(next_extended(by->request_evd, DAT_IB_FETCH_AND_ADD, DAT_IB_DTO_FETCH_ADD),
                         0);
     }

@@ -22,7 +22,7 @@ struct zoo {
     zoo();
 
     adapter ia;
-    end spare; ///< in no other role, for calls that need an endpoint, memory and EVDs
+    test_endpoint spare; ///< in no other role, for calls that need an endpoint, memory and EVDs
     std::unique_ptr<listener> listening;
     std::map<DAT_HANDLE_TYPE, DAT_HANDLE> objects;
 };
@@ -426,8 +426,8 @@ TEST_CASE("HANDLE-10: an object of another adapter is INVALID_HANDLE" *
 {
     adapter ia;
     adapter other;
-    end foreign(other);
-    end own(ia);
+    test_endpoint foreign(other);
+    test_endpoint own(ia);
     DAT_HANDLE out = DAT_HANDLE_NULL;
     CHECK(same_code(dat_ep_create(ia.handle, foreign.pz, own.recv_evd, own.request_evd,
                                   own.connect_evd, nullptr, &out),

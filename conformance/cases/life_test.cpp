@@ -99,7 +99,7 @@ void live_once(bool graceful)
 int obedient(peer_link &link)
 {
     adapter ia;
-    end own(ia, {.bytes = 1 << 20});
+    test_endpoint own(ia, {.bytes = 1 << 20});
     listener at(ia);
     for (std::uint64_t i = 0; i < 8; ++i)
         MUST(own.recv(i * 64, 64, i));
@@ -129,7 +129,7 @@ const role mute_role("mute", mute);
 int caller(peer_link &link)
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     offer there = link.receive<offer>();
     MUST(own.connect(there.to(), there.qualifier));
     link.send(true);
@@ -142,7 +142,7 @@ const role caller_role("caller", caller);
 int flood(peer_link &link)
 {
     adapter ia;
-    end own(ia, {.bytes = 1 << 20});
+    test_endpoint own(ia, {.bytes = 1 << 20});
     offer there = link.receive<offer>();
     MUST(own.connect(there.to(), there.qualifier));
     next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -170,7 +170,7 @@ struct to_peer {
     }
     peer_process peer;
     adapter ia;
-    end own;
+    test_endpoint own;
     offer there{};
 };
 
@@ -182,10 +182,10 @@ TEST_CASE("LIFE-01: an abrupt close takes everything along" *
           hint("free objects in an order in which one still needs another"))
 {
     adapter ia;
-    end alone(ia);
+    test_endpoint alone(ia);
     connected_pair pair(ia);
     listener at(ia);
-    end asking(ia);
+    test_endpoint asking(ia);
     DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
     (void)dat_rmr_create(alone.pz, &rmr); // if it can; MEM-11 wants that
@@ -257,9 +257,9 @@ TEST_CASE("LIFE-04: a close while connections come and go" *
     adapter other;
     listener at(other);
     for (int round = 0; round < 20; ++round) {
-        end to(other);
+        test_endpoint to(other);
         adapter ia;
-        end from(ia);
+        test_endpoint from(ia);
         MUST(from.connect(other.address(), at.qualifier));
         const DAT_CR_HANDLE request = at.next_request();
         helper_thread accepting([&] { (void)dat_cr_accept(request, to.ep, 0, nullptr); });
@@ -414,7 +414,7 @@ TEST_CASE("LIFE-11: two processes connect, move data both ways and part" *
 {
     to_peer t("obedient");
     t.await_connection();
-    end &own = t.own;
+    test_endpoint &own = t.own;
     own.memory.fill(0, 50000, 4);
     t.there.memory.segment_length = 50000;
     MUST(own.write(0, 50000, t.there.memory, 1));
@@ -447,7 +447,7 @@ TEST_CASE("LIFE-12: a peer killed while connected: the connection ends, all come
         CHECK(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
     CHECK(stays_empty(t.own.connect_evd));
     CHECK(same_code(dat_ep_reset(t.own.ep), DAT_SUCCESS));
-    end fresh(t.ia);
+    test_endpoint fresh(t.ia);
     establish(t.own, fresh);
     move_data(t.own, fresh);
 }
@@ -492,7 +492,7 @@ TEST_CASE("LIFE-14: a peer killed while it writes to us: the connection ends" *
           hint("notice a dead peer only when they send something themselves"))
 {
     adapter ia;
-    end own(ia, {.bytes = 1 << 20});
+    test_endpoint own(ia, {.bytes = 1 << 20});
     listener at(ia);
     peer_process peer("flood");
     peer.link->send(offer_of(ia, at.qualifier, &own.memory));
@@ -506,7 +506,7 @@ TEST_CASE("LIFE-14: a peer killed while it writes to us: the connection ends" *
     CHECK(ends_connection(next_event(own.connect_evd).event_number));
     CHECK(collect(own.recv_evd, 4).size() == 4);
     MUST(dat_ep_reset(own.ep));
-    end fresh(ia);
+    test_endpoint fresh(ia);
     establish(fresh, own, at);
     move_data(fresh, own);
 }
@@ -532,7 +532,7 @@ TEST_CASE("LIFE-16: a peer killed before we accept: success, then ACCEPT_COMPLET
           hint("report ESTABLISHED, or nothing at all, after the accept of a dead peer's request"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     listener at(ia);
     peer_process peer("caller");
     peer.link->send(offer_of(ia, at.qualifier));
@@ -544,7 +544,7 @@ TEST_CASE("LIFE-16: a peer killed before we accept: success, then ACCEPT_COMPLET
     next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     CHECK(own.state() == DAT_EP_STATE_DISCONNECTED);
     MUST(dat_ep_reset(own.ep));
-    end fresh(ia);
+    test_endpoint fresh(ia);
     establish(fresh, own, at);
 }
 
@@ -578,17 +578,17 @@ TEST_CASE(
     adapter one;
     adapter other;
     listener at(other, DAT_PSP_CONSUMER_FLAG, 1024);
-    end_options small;
+    endpoint_options small;
     small.bytes = 8192;
-    std::vector<std::unique_ptr<end>> from;
-    std::vector<std::unique_ptr<end>> to;
+    std::vector<std::unique_ptr<test_endpoint>> from;
+    std::vector<std::unique_ptr<test_endpoint>> to;
     for (std::size_t i = 0; i < number; ++i) {
-        from.push_back(std::make_unique<end>(one, small));
-        to.push_back(std::make_unique<end>(other, small));
+        from.push_back(std::make_unique<test_endpoint>(one, small));
+        to.push_back(std::make_unique<test_endpoint>(other, small));
         MUST(from.back()->connect(other.address(), at.qualifier, milliseconds(100'000),
                                   std::to_string(i)));
     }
-    std::vector<end *> partner(number);
+    std::vector<test_endpoint *> partner(number);
     for (std::size_t i = 0; i < number; ++i) {
         const DAT_CR_HANDLE request = at.next_request();
         DAT_CR_PARAM param{};

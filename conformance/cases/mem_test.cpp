@@ -302,7 +302,7 @@ TEST_CASE("MEM-10: sync accepts segments of a region and refuses others" *
           hint("look at the handle only, not at the segments"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     DAT_LMR_TRIPLET good = own.memory.local(16, 64);
     CHECK(same_code(dat_lmr_sync_rdma_read(ia.handle, &good, 1), DAT_SUCCESS));
     CHECK(same_code(dat_lmr_sync_rdma_write(ia.handle, &good, 1), DAT_SUCCESS));
@@ -464,8 +464,8 @@ TEST_CASE("MEM-17: what is unmapped while registered ends no process, and loses 
         NOT_CLAIMED("memory that is unmapped while registered; see --promise");
     adapter ia;
     connected_pair pair(ia);
-    end &by = pair.active;
-    end &owner = pair.passive;
+    test_endpoint &by = pair.active;
+    test_endpoint &owner = pair.passive;
     registration r(ia);
     mapping leaving(16);
     r.pz = owner.pz;

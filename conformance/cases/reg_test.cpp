@@ -123,7 +123,7 @@ TEST_CASE("REG-07: an extension operation without extensions is NOT_IMPLEMENTED"
           hint("answer success, or leave the extension entry null and crash") * needs("extensions"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     if (ia.attr.extension_supported != DAT_EXTENSION_NONE) {
         MESSAGE("this adapter has extensions");
         return;
@@ -138,7 +138,7 @@ TEST_CASE("REG-08: shared receive queues that are not offered are MODEL_NOT_SUPP
           needs("srq"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     if (ia.provider.srq_supported != DAT_FALSE) {
         MESSAGE("this adapter has shared receive queues");
         return;
@@ -159,7 +159,7 @@ TEST_CASE("REG-09: what DAT 2.0 added and the provider lacks is MODEL_NOT_SUPPOR
           hint("leave the new entries of the vector null: the call crashes"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     const DAT_DTO_COOKIE cookie{};
     DAT_HANDLE out = DAT_HANDLE_NULL;
     const DAT_RMR_TRIPLET remote{};

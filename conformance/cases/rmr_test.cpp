@@ -32,7 +32,7 @@ bool has_windows(const adapter &ia)
 /// A window of an endpoint's zone, bound through that endpoint.
 class window {
 public:
-    explicit window(end &of) : owner(of) { MUST(dat_rmr_create(of.pz, &rmr)); }
+    explicit window(test_endpoint &of) : owner(of) { MUST(dat_rmr_create(of.pz, &rmr)); }
     window(const window &) = delete;
     window &operator=(const window &) = delete;
     ~window()
@@ -79,7 +79,7 @@ public:
         return there;
     }
 
-    end &owner;
+    test_endpoint &owner;
     DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
     DAT_RMR_CONTEXT context = 0;
 };
@@ -125,7 +125,7 @@ TEST_CASE("RMR-01: the context may be sent at once, and opens what was bound" *
     adapter ia;
     NEED_WINDOWS(ia);
     lender f(ia);
-    end &peer = f.pair.active;
+    test_endpoint &peer = f.pair.active;
     MUST(peer.recv(0, sizeof(DAT_RMR_TRIPLET)));
     MUST(f.opened.post_bind(f.there, part_at, part_size, may_read | may_write, 5));
     CHECK(f.opened.context != 0);
@@ -153,7 +153,7 @@ TEST_CASE("RMR-02: a bind checks its arguments" *
     region read_only(ia, f.pair.passive.pz, 4096,
                      static_cast<DAT_MEM_PRIV_FLAGS>(DAT_MEM_PRIV_LOCAL_READ_FLAG | may_read));
     region foreign(ia, f.pair.active.pz, 4096);
-    end &own = f.pair.passive;
+    test_endpoint &own = f.pair.passive;
     const DAT_LMR_TRIPLET good = f.there.local(0, 64);
     const auto bind = [&](DAT_RMR_HANDLE rmr, DAT_LMR_HANDLE lmr, const DAT_LMR_TRIPLET *part,
                           unsigned rights, int va_type, DAT_EP_HANDLE ep, unsigned flags) {
@@ -329,7 +329,7 @@ TEST_CASE("RMR-09: a bind needs an endpoint that is or was connected, and is flu
 {
     adapter ia;
     NEED_WINDOWS(ia);
-    end idle(ia);
+    test_endpoint idle(ia);
     window early(idle);
     CHECK(same_code(early.post_bind(idle.memory, 0, 64),
                     bad_state(DAT_INVALID_STATE_EP_UNCONNECTED)));
@@ -369,7 +369,7 @@ TEST_CASE("RMR-11: an endpoint whose request EVD takes no binds cannot bind" *
 {
     adapter ia;
     NEED_WINDOWS(ia);
-    end_options plain;
+    endpoint_options plain;
     plain.one_dto_evd = true; // made for DTOs alone
     connected_pair pair(ia, plain);
     window w(pair.passive);
@@ -427,7 +427,7 @@ TEST_CASE("RMR-14: an RMR can be bound anew after a bind that was flushed" *
     adapter ia;
     NEED_WINDOWS(ia);
     lender f(ia);
-    end &own = f.pair.passive;
+    test_endpoint &own = f.pair.passive;
     DAT_RMR_TRIPLET nothing = f.pair.active.memory.remote(0, 64);
     nothing.rmr_context ^= 0x5a5a0000;
     f.opened.bind(f.there, part_at, part_size);
@@ -437,7 +437,7 @@ TEST_CASE("RMR-14: an RMR can be bound anew after a bind that was flushed" *
                                 DAT_COMPLETION_BARRIER_FENCE_FLAG));
         CHECK(next_dto(own.request_evd).status != DAT_DTO_SUCCESS);
         f.opened.expect_bound(2, DAT_DTO_ERR_FLUSHED);
-        for (end *each : {&f.pair.active, &own}) {
+        for (test_endpoint *each : {&f.pair.active, &own}) {
             CHECK(ends_connection(next_event(each->connect_evd).event_number));
             MUST(dat_ep_reset(each->ep));
         }

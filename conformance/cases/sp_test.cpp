@@ -33,7 +33,7 @@ struct reservation {
     }
 
     adapter &ia;
-    end own;
+    test_endpoint own;
     DAT_EVD_HANDLE cr_evd;
     DAT_CONN_QUAL qualifier;
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
@@ -92,7 +92,7 @@ TEST_CASE("SP-03: a qualifier that is taken is CONN_QUAL_IN_USE, and free again 
     const DAT_RETURN taken = error(DAT_CONN_QUAL_IN_USE);
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
-    end own(ia);
+    test_endpoint own(ia);
     auto at = std::make_unique<listener>(ia);
     const DAT_CONN_QUAL qualifier = at->qualifier;
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
@@ -117,8 +117,8 @@ TEST_CASE("SP-04: create_any picks a different free qualifier each time" *
     CHECK(one.qualifier != two.qualifier);
     CHECK(two.qualifier != three.qualifier);
     CHECK(one.qualifier != three.qualifier);
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     establish(from, to, two);
     move_data(from, to);
 }
@@ -128,9 +128,9 @@ TEST_CASE("SP-05: a PSP takes any number of requests, and says which it is" *
 {
     adapter ia;
     listener at(ia);
-    std::vector<std::unique_ptr<end>> ends;
+    std::vector<std::unique_ptr<test_endpoint>> ends;
     for (int i = 0; i < 5; ++i) {
-        ends.push_back(std::make_unique<end>(ia));
+        ends.push_back(std::make_unique<test_endpoint>(ia));
         MUST(ends.back()->connect(ia.address(), at.qualifier));
     }
     for (int i = 0; i < 5; ++i) {
@@ -150,8 +150,8 @@ TEST_CASE("SP-06: a request that arrived can still be accepted after its PSP was
           hint("destroy pending requests together with their listener"))
 {
     adapter ia;
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     auto at = std::make_unique<listener>(ia);
     MUST(from.connect(ia.address(), at->qualifier));
     const DAT_CR_HANDLE request = at->next_request();
@@ -168,8 +168,8 @@ TEST_CASE("SP-07: a PSP that makes endpoints gives each request one, to be compl
 {
     adapter ia;
     listener at(ia, DAT_PSP_PROVIDER_FLAG);
-    end from(ia);
-    end parts(ia);
+    test_endpoint from(ia);
+    test_endpoint parts(ia);
     MUST(from.connect(ia.address(), at.qualifier));
     const DAT_CR_HANDLE request = at.next_request();
     DAT_CR_PARAM cr{};
@@ -202,7 +202,7 @@ TEST_CASE("SP-08: rejecting a request destroys the endpoint that was made for it
 {
     adapter ia;
     listener at(ia, DAT_PSP_PROVIDER_FLAG);
-    end from(ia);
+    test_endpoint from(ia);
     MUST(from.connect(ia.address(), at.qualifier));
     const DAT_CR_HANDLE request = at.next_request();
     DAT_CR_PARAM cr{};
@@ -217,7 +217,7 @@ TEST_CASE("SP-09: rsp_create checks its arguments and leaves the endpoint unconn
           hint("reserve the endpoint before all arguments are checked"))
 {
     adapter ia;
-    end own(ia);
+    test_endpoint own(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
     const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
@@ -250,7 +250,7 @@ TEST_CASE("SP-10: an RSP reserves its endpoint, tells it, and gives it back" *
     MUST(dat_rsp_free(r.rsp));
     r.rsp = DAT_HANDLE_NULL;
     CHECK(r.own.state() == DAT_EP_STATE_UNCONNECTED);
-    end peer(ia);
+    test_endpoint peer(ia);
     establish(r.own, peer);
 }
 
@@ -259,7 +259,7 @@ TEST_CASE("SP-11: the one request of an RSP brings its endpoint, and accept take
 {
     adapter ia;
     reservation r(ia);
-    end from(ia);
+    test_endpoint from(ia);
     MUST(from.connect(ia.address(), r.qualifier));
     const DAT_CR_ARRIVAL_EVENT_DATA arrival = r.next_arrival();
     CHECK(arrival.sp_handle.rsp_handle == r.rsp);
@@ -280,8 +280,8 @@ TEST_CASE("SP-12: after its one request an RSP takes no other" *
 {
     adapter ia;
     reservation r(ia);
-    end first(ia);
-    end second(ia);
+    test_endpoint first(ia);
+    test_endpoint second(ia);
     MUST(first.connect(ia.address(), r.qualifier));
     const DAT_CR_HANDLE request = r.next_arrival().cr_handle;
     MUST(second.connect(ia.address(), r.qualifier));
@@ -296,7 +296,7 @@ TEST_CASE("SP-13: rejecting the request of an RSP makes its endpoint unconnected
 {
     adapter ia;
     reservation r(ia);
-    end from(ia);
+    test_endpoint from(ia);
     MUST(from.connect(ia.address(), r.qualifier));
     MUST(dat_cr_reject(r.next_arrival().cr_handle, 0, nullptr));
     CHECK(r.own.state() == DAT_EP_STATE_UNCONNECTED);
@@ -311,7 +311,7 @@ TEST_CASE("SP-14: an RSP freed after its request leaves the endpoint to the requ
 {
     adapter ia;
     reservation r(ia);
-    end from(ia);
+    test_endpoint from(ia);
     MUST(from.connect(ia.address(), r.qualifier));
     const DAT_CR_HANDLE request = r.next_arrival().cr_handle;
     MUST(dat_rsp_free(r.rsp));
@@ -342,7 +342,7 @@ TEST_CASE("SP-16: a PSP freed while requests arrive harms nobody" *
     adapter ia;
     adapter other;
     for (int round = 0; round < 20; ++round) {
-        end from(other);
+        test_endpoint from(other);
         auto at = std::make_unique<listener>(ia);
         MUST(from.connect(ia.address(), at->qualifier, milliseconds(1500)));
         if (round % 2 != 0)
@@ -363,7 +363,7 @@ TEST_CASE("SP-17: a qualifier is taken as it is, or refused; never cut short" *
           hint("cut a 64-bit qualifier down to the port's 16 bits"))
 {
     adapter ia;
-    end from(ia);
+    test_endpoint from(ia);
     listener at(ia);
     const DAT_CONN_QUAL large = at.qualifier + (DAT_CONN_QUAL{1} << 32);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
@@ -457,8 +457,8 @@ TEST_CASE("SP-18: a CSP takes requests for its socket address, and tells what it
     CHECK(param.comm->type == on.comm.type);
     REQUIRE(param.address_ptr != nullptr);
     CHECK(std::memcmp(param.address_ptr, on.address.get(), sizeof(sockaddr_in)) == 0);
-    end from(ia);
-    end to(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
     std::string data = "who asks";
     MUST(on.connect(from.ep, on.address.get(), microseconds(patience), 8, data.data()));
     const DAT_CR_ARRIVAL_EVENT_DATA arrival = on.next_arrival();
@@ -473,7 +473,7 @@ TEST_CASE("SP-18: a CSP takes requests for its socket address, and tells what it
     await_established(from, to);
     move_data(from, to);
     CHECK(ep_param(from.ep).remote_port_qual == on.port);
-    end late(ia);
+    test_endpoint late(ia);
     MUST(on.connect(late.ep, on.address.get(), microseconds(patience), 0, nullptr));
     next_connection(late.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
@@ -536,7 +536,7 @@ TEST_CASE("SP-20: common_connect checks its arguments, and leaves the endpoint u
     common_calls on(ia);
     if (!on.begin())
         NOT_CLAIMED(common_points);
-    end own(ia);
+    test_endpoint own(ia);
     std::string large(static_cast<std::size_t>(ia.provider.max_private_data_size) + 1, 'x');
     const auto size = static_cast<DAT_COUNT>(large.size());
     const auto connect = [&](DAT_IA_ADDRESS_PTR to, DAT_TIMEOUT timeout, DAT_COUNT bytes,

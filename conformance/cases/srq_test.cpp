@@ -122,7 +122,7 @@ public:
     DAT_EVD_HANDLE recv_evd;
     DAT_EVD_HANDLE request_evd;
     DAT_EVD_HANDLE connect_evd;
-    end peer;
+    test_endpoint peer;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
 };
 
@@ -366,7 +366,7 @@ TEST_CASE("SRQ-13: endpoint and shared queue are of one zone, unless the adapter
     adapter ia;
     NEED_SRQ(ia);
     shared_pool all(ia);
-    end own(ia);
+    test_endpoint own(ia);
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     const auto create = [&](DAT_PZ_HANDLE pz, DAT_SRQ_HANDLE srq, DAT_EP_HANDLE *out) {
         return dat_ep_create_with_srq(ia.handle, pz, own.recv_evd, own.request_evd, own.connect_evd,

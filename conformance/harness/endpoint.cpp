@@ -17,7 +17,7 @@ DAT_EP_STATE state_of(DAT_EP_HANDLE ep)
     return state;
 }
 
-end::end(adapter &on, const end_options &options)
+test_endpoint::test_endpoint(adapter &on, const endpoint_options &options)
     : ia(on), pz(make_pz(on)), recv_evd(make_evd(on, DAT_EVD_DTO_FLAG, options.qlen, options.cno)),
       request_evd(options.one_dto_evd ? recv_evd
                                       : make_evd(on, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG,
@@ -29,7 +29,7 @@ end::end(adapter &on, const end_options &options)
 }
 
 /// Gives back all of it, so that thousands of cases can use one adapter.
-end::~end()
+test_endpoint::~test_endpoint()
 {
     if (!ia.is_open())
         return;
@@ -42,7 +42,7 @@ end::~end()
     (void)dat_pz_free(pz);
 }
 
-DAT_RETURN end::free_ep()
+DAT_RETURN test_endpoint::free_ep()
 {
     if (ep == DAT_HANDLE_NULL)
         return DAT_SUCCESS;
@@ -52,8 +52,8 @@ DAT_RETURN end::free_ep()
     return code;
 }
 
-DAT_RETURN end::connect(DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier, milliseconds timeout,
-                        const std::string &data)
+DAT_RETURN test_endpoint::connect(DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier,
+                                  milliseconds timeout, const std::string &data)
 {
     void *bytes = data.empty() ? nullptr : const_cast<char *>(data.data());
     return dat_ep_connect(ep, address, qualifier, microseconds(timeout),
@@ -75,36 +75,37 @@ DAT_DTO_COOKIE cookie_of(std::uint64_t value)
     return cookie;
 }
 
-DAT_RETURN end::recv(std::size_t offset, std::size_t length, std::uint64_t cookie)
+DAT_RETURN test_endpoint::recv(std::size_t offset, std::size_t length, std::uint64_t cookie)
 {
     DAT_LMR_TRIPLET local = memory.local(offset, length);
     return dat_ep_post_recv(ep, 1, &local, cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
 }
 
-DAT_RETURN end::send(std::size_t offset, std::size_t length, std::uint64_t cookie, unsigned flags)
+DAT_RETURN test_endpoint::send(std::size_t offset, std::size_t length, std::uint64_t cookie,
+                               unsigned flags)
 {
     DAT_LMR_TRIPLET local = memory.local(offset, length);
     return dat_ep_post_send(ep, 1, &local, cookie_of(cookie),
                             static_cast<DAT_COMPLETION_FLAGS>(flags));
 }
 
-DAT_RETURN end::write(std::size_t offset, std::size_t length, const DAT_RMR_TRIPLET &to,
-                      std::uint64_t cookie, unsigned flags)
+DAT_RETURN test_endpoint::write(std::size_t offset, std::size_t length, const DAT_RMR_TRIPLET &to,
+                                std::uint64_t cookie, unsigned flags)
 {
     DAT_LMR_TRIPLET local = memory.local(offset, length);
     return dat_ep_post_rdma_write(ep, 1, &local, cookie_of(cookie), &to,
                                   static_cast<DAT_COMPLETION_FLAGS>(flags));
 }
 
-DAT_RETURN end::read(std::size_t offset, std::size_t length, const DAT_RMR_TRIPLET &from,
-                     std::uint64_t cookie, unsigned flags)
+DAT_RETURN test_endpoint::read(std::size_t offset, std::size_t length, const DAT_RMR_TRIPLET &from,
+                               std::uint64_t cookie, unsigned flags)
 {
     DAT_LMR_TRIPLET local = memory.local(offset, length);
     return dat_ep_post_rdma_read(ep, 1, &local, cookie_of(cookie), &from,
                                  static_cast<DAT_COMPLETION_FLAGS>(flags));
 }
 
-DAT_RETURN end::disconnect(DAT_CLOSE_FLAGS how)
+DAT_RETURN test_endpoint::disconnect(DAT_CLOSE_FLAGS how)
 {
     return dat_ep_disconnect(ep, how);
 }
@@ -151,20 +152,20 @@ DAT_CR_ARRIVAL_EVENT_DATA listener::next_arrival()
     return next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
 }
 
-void await_established(end &one, end &other)
+void await_established(test_endpoint &one, test_endpoint &other)
 {
     next_connection(one.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
     next_connection(other.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
 }
 
-void establish(end &active, end &passive, listener &at)
+void establish(test_endpoint &active, test_endpoint &passive, listener &at)
 {
     MUST(active.connect(at.ia.address(), at.qualifier));
     MUST(dat_cr_accept(at.next_request(), passive.ep, 0, nullptr));
     await_established(active, passive);
 }
 
-void establish(end &active, end &passive)
+void establish(test_endpoint &active, test_endpoint &passive)
 {
     listener at(passive.ia);
     establish(active, passive, at);

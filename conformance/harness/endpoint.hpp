@@ -13,7 +13,7 @@ namespace conformance {
 
 DAT_EP_STATE state_of(DAT_EP_HANDLE ep);
 
-struct end_options {
+struct endpoint_options {
     const DAT_EP_ATTR *attr = nullptr;
     std::size_t bytes = 64 * 1024;
     DAT_COUNT qlen = 256;
@@ -22,12 +22,12 @@ struct end_options {
 };
 
 /// One end of a connection: an endpoint with zone, EVDs and memory of its own.
-class end {
+class test_endpoint {
 public:
-    explicit end(adapter &on, const end_options &options = {});
-    end(const end &) = delete;
-    end &operator=(const end &) = delete;
-    ~end();
+    explicit test_endpoint(adapter &on, const endpoint_options &options = {});
+    test_endpoint(const test_endpoint &) = delete;
+    test_endpoint &operator=(const test_endpoint &) = delete;
+    ~test_endpoint();
 
     DAT_RETURN connect(DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier,
                        milliseconds timeout = patience, const std::string &data = {});
@@ -77,22 +77,22 @@ public:
 DAT_CONN_QUAL unused_qualifier(adapter &ia);
 
 /// Connects the two and waits for both ESTABLISHED events.
-void establish(end &active, end &passive);
-void establish(end &active, end &passive, listener &at);
-void await_established(end &one, end &other);
+void establish(test_endpoint &active, test_endpoint &passive);
+void establish(test_endpoint &active, test_endpoint &passive, listener &at);
+void await_established(test_endpoint &one, test_endpoint &other);
 
 /// Two connected endpoints. Of one adapter, or of two.
 struct connected_pair {
-    explicit connected_pair(adapter &ia, const end_options &options = {})
+    explicit connected_pair(adapter &ia, const endpoint_options &options = {})
         : connected_pair(ia, ia, options)
     {}
-    connected_pair(adapter &one, adapter &other, const end_options &options = {})
+    connected_pair(adapter &one, adapter &other, const endpoint_options &options = {})
         : active(one, options), passive(other, options)
     {
         establish(active, passive);
     }
-    end active;
-    end passive;
+    test_endpoint active;
+    test_endpoint passive;
 };
 
 } // namespace conformance

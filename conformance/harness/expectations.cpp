@@ -7,7 +7,7 @@
 
 namespace conformance {
 
-void move_data(end &from, end &to, unsigned seed)
+void move_data(test_endpoint &from, test_endpoint &to, unsigned seed)
 {
     constexpr std::size_t size = 1000;
     from.memory.fill(0, size, seed);
@@ -21,14 +21,14 @@ void move_data(end &from, end &to, unsigned seed)
         GIVE_UP("a message did not arrive as it was sent");
 }
 
-void expect_disconnected(end &one, end &other)
+void expect_disconnected(test_endpoint &one, test_endpoint &other)
 {
-    for (end *side : {&one, &other}) {
+    for (test_endpoint *side : {&one, &other}) {
         const DAT_EVENT event = next_event(side->connect_evd);
         CHECK(same_event(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED));
         CHECK(event.event_data.connect_event_data.ep_handle == side->ep);
     }
-    for (end *side : {&one, &other}) {
+    for (test_endpoint *side : {&one, &other}) {
         CHECK(stays_empty(side->connect_evd));
         CHECK(side->state() == DAT_EP_STATE_DISCONNECTED);
     }
@@ -39,7 +39,7 @@ bool acknowledged()
     return the_settings().promised("acknowledged");
 }
 
-void expect_broken(end &failing, end &other, bool for_sure)
+void expect_broken(test_endpoint &failing, test_endpoint &other, bool for_sure)
 {
     const DAT_EVENT here = next_event(failing.connect_evd);
     if (for_sure)
@@ -52,7 +52,7 @@ void expect_broken(end &failing, end &other, bool for_sure)
     CHECK(stays_empty(other.connect_evd, milliseconds(30)));
 }
 
-void expect_refused(end &by, end &there, bool reading, std::uint64_t cookie)
+void expect_refused(test_endpoint &by, test_endpoint &there, bool reading, std::uint64_t cookie)
 {
     const auto done = next_dto(by.request_evd);
     CHECK(done.user_cookie.as_64 == cookie);

@@ -49,7 +49,7 @@ struct pond {
     }
     ~pond() { CHECK(dat_srq_free(srq) == DAT_SUCCESS); }
 
-    DAT_EP_HANDLE connect(end &from)
+    DAT_EP_HANDLE connect(test_endpoint &from)
     {
         DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
         MUST(dat_ep_create_with_srq(ia.handle, pz, recv_evd, request_evd, connect_evd, srq, nullptr,
@@ -81,13 +81,13 @@ struct pond {
 TEST_CASE("shared receives are named after the endpoint that took them")
 {
     adapter ia;
-    end one(ia);
-    end two(ia);
+    test_endpoint one(ia);
+    test_endpoint two(ia);
     pond from(ia);
     const DAT_EP_HANDLE first = from.connect(one);
     const DAT_EP_HANDLE second = from.connect(two);
     for (std::uint64_t round = 0; round < 20; ++round) {
-        end &by = round % 2 == 0 ? one : two;
+        test_endpoint &by = round % 2 == 0 ? one : two;
         const std::uint64_t slot = round % 8;
         MUST(from.post(slot));
         by.memory.fill(0, 64, static_cast<unsigned>(round));
@@ -107,8 +107,8 @@ TEST_CASE("shared receives are named after the endpoint that took them")
 TEST_CASE("an endpoint that is freed leaves the shared queue to the others")
 {
     adapter ia;
-    end one(ia);
-    end two(ia);
+    test_endpoint one(ia);
+    test_endpoint two(ia);
     pond from(ia, 4);
     const DAT_EP_HANDLE first = from.connect(one);
     const DAT_EP_HANDLE second = from.connect(two);
@@ -136,7 +136,7 @@ TEST_CASE("an endpoint that is freed leaves the shared queue to the others")
 TEST_CASE("few shared receives left are reported once")
 {
     adapter ia;
-    end one(ia);
+    test_endpoint one(ia);
     pond from(ia, 8, 4);
     const DAT_EP_HANDLE ep = from.connect(one);
     for (std::uint64_t slot = 0; slot < 8; ++slot)
@@ -269,7 +269,7 @@ TEST_CASE("an address of the other family is refused")
 {
     adapter ia;
     adapter other(the_settings().ia + "-v6");
-    end from(ia);
+    test_endpoint from(ia);
     CHECK(same_type(from.connect(other.address(), 4711), DAT_INVALID_ADDRESS));
 }
 
@@ -277,14 +277,14 @@ TEST_CASE("an address of the other family is refused")
 TEST_CASE("no way to an address: UNREACHABLE, and the endpoint can be used anew")
 {
     adapter ia(the_settings().ia + "-v6");
-    end from(ia);
+    test_endpoint from(ia);
     sockaddr_in6 nowhere{};
     nowhere.sin6_family = AF_INET6;
     inet_pton(AF_INET6, "2001:db8::1", &nowhere.sin6_addr);
     MUST(from.connect(reinterpret_cast<DAT_SOCK_ADDR *>(&nowhere), 4711));
     next_connection(from.connect_evd, DAT_CONNECTION_EVENT_UNREACHABLE);
     MUST(dat_ep_reset(from.ep));
-    end to(ia);
+    test_endpoint to(ia);
     establish(from, to);
     move_data(from, to);
 }
@@ -292,7 +292,7 @@ TEST_CASE("no way to an address: UNREACHABLE, and the endpoint can be used anew"
 TEST_CASE("nobody at an address: TIMED_OUT when the caller's patience ends")
 {
     adapter ia;
-    end from(ia);
+    test_endpoint from(ia);
     sockaddr_in silent{};
     std::memcpy(&silent, ia.address(), sizeof silent);
     silent.sin_addr.s_addr = htonl(ntohl(silent.sin_addr.s_addr) + 76);
@@ -307,8 +307,8 @@ TEST_CASE("a peer that ends the connection at once: ESTABLISHED all the same, an
 {
     adapter ia;
     adapter other;
-    end from(ia);
-    end to(other);
+    test_endpoint from(ia);
+    test_endpoint to(other);
     listener at(other);
     for (int round = 0; round < 200; ++round) {
         CAPTURE(round);
@@ -379,13 +379,13 @@ TEST_CASE("a full CQ: EVD_OVERFLOW, the connection is BROKEN, and what is lost w
 {
     const DAT_COUNT requests = on_siw() ? 12'000 : 500; // siw has CQs with room to grow
     adapter ia;
-    DAT_EP_ATTR attr = ep_param(end(ia).ep).ep_attr;
+    DAT_EP_ATTR attr = ep_param(test_endpoint(ia).ep).ep_attr;
     attr.max_request_dtos = requests;
-    end_options options;
+    endpoint_options options;
     options.attr = &attr;
     options.qlen = 8; // the port's CQ is somewhat larger
-    end from(ia, options);
-    end to(ia);
+    test_endpoint from(ia, options);
+    test_endpoint to(ia);
     establish(from, to);
     DAT_COUNT posted = 0;
     while (posted < requests && from.write(0, 8, to.memory.remote(0, 8),
@@ -409,7 +409,7 @@ TEST_CASE("removal: connections are BROKEN, the adapter failed, and everything c
     adapter other;
     connected_pair pair(ia, other);
     listener at(ia);
-    end idle(ia);
+    test_endpoint idle(ia);
     CHECK(std::system(("exec rdma link delete " + device_name + " &").c_str()) == 0);
 
     // Traffic until it ends.
@@ -428,7 +428,7 @@ TEST_CASE("removal: connections are BROKEN, the adapter failed, and everything c
     CHECK(seen.size() == posted);
     for (std::uint64_t i = 0; i < posted; ++i)
         CHECK(seen.count(i) == 1);
-    for (end *side : {&pair.active, &pair.passive}) {
+    for (test_endpoint *side : {&pair.active, &pair.passive}) {
         const DAT_EVENT ended = next_event(side->connect_evd);
         CHECK(ends_connection(ended.event_number));
         CHECK(stays_empty(side->connect_evd));
