@@ -22,12 +22,12 @@
 #define OSD_TRY_ACQUIRE(...) OSD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define OSD_UNCHECKED OSD_ATTRIBUTE(no_thread_safety_analysis)
 
-/// The hot path: inlined even where the compiler would rather not.
+/// For the hot path: inlined regardless of the compiler's cost estimate.
 #define OSD_ALWAYS_INLINE inline __attribute__((always_inline))
 #define OSD_COLD __attribute__((noinline, cold))
-/// Between branches that a processor foretells: they shall not be made into arithmetic.
+/// Prevents if-conversion: keeps well-predicted branches as branches (an empty asm barrier).
 #define OSD_BRANCHES_APART __asm__ volatile("")
-/// The compiler forgets what it knows of a variable's value.
+/// Hides the value of a variable from the optimizer, like OPTIMIZER_HIDE_VAR in Linux.
 #define OSD_OPAQUE(variable) __asm__("" : "+r"(variable))
-/// Not rare, but what calls it shall stay small.
+/// Not cold, but kept out of line so that its callers stay small.
 #define OSD_NOINLINE __attribute__((noinline))

@@ -6,7 +6,7 @@
 
 namespace osd {
 
-/// Readable between raise() and lower(). Whoever polls it does not read from it.
+/// A descriptor that polls as readable between raise() and lower(). It is only polled, never read.
 class event_descriptor {
 public:
     event_descriptor() = default;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A door that hot paths pass with two plain stores, and that a slow path can shut.
+// An asymmetric gate: the hot path enters and leaves with plain stores, a slow path can close it.
 //
-// Mutual exclusion of a frequent and a rare party needs a full memory barrier on both sides; here
-// the rare one pays for both, by making every running thread of the process execute one.
+// Mutual exclusion normally needs a full memory barrier on both sides (Dekker). Here the slow side
+// issues the barrier for both, by making every running thread of the process execute one
+// (membarrier).
 #pragma once
 
 #include "osd_thread.hpp"
@@ -12,13 +13,13 @@
 
 namespace osd {
 
-/// Every other thread of the process has executed a full memory barrier when this returns.
+/// When this returns, every other thread of the process has executed a full memory barrier.
 void fence_all_threads();
 
 class door {
 public:
-    /// Passed by one thread at a time. After enter(), look whether the other side told to turn
-    /// back.
+    /// One thread at a time. After enter(), check whether the slow side has closed the gate, and
+    /// leave() if so.
     void enter()
     {
         state_.store(inside, std::memory_order_relaxed);
@@ -26,15 +27,15 @@ public:
     }
     void leave() { state_.store(used, std::memory_order_release); }
 
-    /// The rare side, after it stored its message and called fence_all_threads(): whoever was
-    /// inside has left, and whoever enters sees the message.
+    /// For the slow side, after it stored its flag and called fence_all_threads(). When this
+    /// returns, threads that were inside have left, and threads that enter see the flag.
     void wait_until_empty() const
     {
         while (state_.load(std::memory_order_acquire) == inside)
             yield();
     }
 
-    /// True when the door was passed since the last call. For one thread at a time.
+    /// Whether the gate was entered since the last call. One thread at a time.
     bool take_use()
     {
         std::uint32_t seen = used;

@@ -27,7 +27,7 @@ wait_result wait_object::wait(deadline until)
             return wait_result::woken;
         }
         if (result != wait_result::woken) {
-            // Leave as nobody; a wake that slips in meanwhile is delivered, not lost.
+            // Unregister as the sleeper; a concurrent wake is reported, not lost.
             if (state_.exchange(idle, std::memory_order_acquire) == signalled)
                 return wait_result::woken;
             return result;

@@ -42,9 +42,9 @@ private:
 
 enum class wait_result { woken, timed_out, interrupted };
 
-/// What one thread sleeps on. A wake that comes before the wait is kept; several coalesce into one.
-/// One waiter at a time; wake() from any thread, without a lock, and without a system call when
-/// nobody sleeps.
+/// A binary semaphore for one waiting thread. A wake before the wait is kept; several wakes
+/// coalesce into one. wake() may be called by any thread, without a lock, and makes a system call
+/// only if a thread sleeps.
 class wait_object {
 public:
     /// Returns `interrupted` when a signal handler ran in the waiting thread, where there are any.
@@ -59,7 +59,7 @@ private:
 /// Condition for several waiters, used together with one mutex. May wake spuriously.
 class condition {
 public:
-    /// Who is cancelled here holds the mutex again when the caller's undo runs.
+    /// A thread cancelled in it reacquires the mutex before its cleanup handlers run.
     wait_result wait(mutex &held, deadline until) OSD_REQUIRES(held);
     /// Call with the mutex of the waiters held.
     void signal();

@@ -11,9 +11,9 @@ namespace {
 enum class in : unsigned char { no_wait, wait, cancellable_wait };
 thread_local in state = in::no_wait;
 
-/// A thread that cancels another looks at its state and type first, and then sends a signal, which
-/// acts wherever the other is inside a cancellation point of the C library by then, its state
-/// notwithstanding. One on its way comes before this returns.
+/// pthread_cancel checks the state and type of the target first and then sends it a signal, which
+/// takes effect if the target is inside a cancellation point of the C library when it arrives, even
+/// if cancellation is disabled by then. A pending signal is delivered before this returns.
 void await_signal()
 {
     (void)poll(nullptr, 0, 0);

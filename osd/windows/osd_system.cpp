@@ -74,7 +74,7 @@ void describe(DWORD cause, const char *path, char *error, std::size_t error_size
         FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK,
         nullptr, cause, 0, wide, static_cast<DWORD>(std::size(wide)), nullptr);
     while (length != 0 && (wide[length - 1] == L' ' || wide[length - 1] == L'.'))
-        wide[--length] = L'\0'; // ours goes on behind it
+        wide[--length] = L'\0'; // our text follows
     const auto reason = narrowed(wide);
     std::snprintf(error, error_size, "%s: %s (error %lu)", path,
                   reason != nullptr ? reason.get() : "", cause);
