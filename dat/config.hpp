@@ -12,8 +12,8 @@ namespace dat {
 /// Why a well-formed line is not for this library.
 enum class verdict { usable, for_the_kernel, not_default };
 
-/// One line of dat.conf and, beside it, the library it has loaded. Lines stay until the registry
-/// is torn down, in the order of the file.
+/// One line of dat.conf and the library it has loaded. Lines are kept until the registry is
+/// destroyed, in the order of the file.
 struct config_entry {
     config_entry *next;
     DAT_PROVIDER_INFO key;
@@ -22,7 +22,7 @@ struct config_entry {
     unsigned line;
     verdict use;
 
-    // Belongs to whoever holds the registry's transition lock.
+    // Guarded by the registry's transition lock.
     enum class stage { unloaded, changing, loaded } loaded_stage;
     void *library;
     void (*fini)(const DAT_PROVIDER_INFO *);

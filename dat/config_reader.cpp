@@ -84,7 +84,7 @@ private:
     char *end_;
     config_problem &problem_;
     field fields_[most_fields];
-    int count_ = 0; // goes on counting when there are too many
+    int count_ = 0; // counts fields beyond the maximum too
 };
 
 bool row::refuse(const char *format, ...)

@@ -35,8 +35,8 @@ public:
     config_reader(char *text, std::size_t size);
 
     enum class result { line, problem, end };
-    /// The next line that says something. A malformed one is one problem; reading goes on after
-    /// the next newline.
+    /// The next line that is neither empty nor a comment. A malformed line is one problem; reading
+    /// continues after the next newline.
     result next(config_line &line, config_problem &problem);
 
 private:

@@ -8,7 +8,7 @@ namespace dat {
 
 /// The bits of DAT_DBG_TYPE.
 enum class topic : unsigned {
-    error = 0x01, ///< somebody has to do something about it; on unless switched off
+    error = 0x01, ///< needs action by the administrator; enabled by default
     general = 0x02,
     config = 0x04,       ///< dat.conf: what was read, what was ignored and why
     providers = 0x08,    ///< what is loaded, registered, unloaded

@@ -29,7 +29,7 @@ DAT_RETURN open_with(const binding &bound, char *name, DAT_COUNT async_qlen,
     return status;
 }
 
-/// Extension calls are let through only while somebody offers extensions.
+/// Extension calls are dispatched only while a provider with extensions is open.
 void note_extensions(DAT_IA_HANDLE handle, void *ia)
 {
     DAT_IA_ATTR attributes;

@@ -88,8 +88,8 @@ DAT_RETURN registry::add(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO &ke
     return DAT_SUCCESS;
 }
 
-/// The vector may be a copy of the one registered, but not that of another library: one that was
-/// turned away must not take its rival with it when it goes.
+/// The vector may be a copy of the registered one, but not that of another library: a library whose
+/// registration was refused must not remove that of its rival when it is unloaded.
 DAT_RETURN registry::remove(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO &key)
 {
     osd::lock_guard guard(data_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Who provides which adapter: what dat.conf promises (the static registry) and what libraries have
-// registered (the dynamic one). docs/man/dat.conf.5.md tells users the rules.
+// Which library provides which adapter: the lines of dat.conf (the static registry) and what
+// libraries have registered (the dynamic registry). docs/man/dat.conf.5.md has the rules for users.
 #pragma once
 
 #include "config.hpp"

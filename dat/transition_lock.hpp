@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// One library of a provider comes or goes at a time.
+// Serializes loading and unloading of provider libraries.
 #pragma once
 
 #include "osd_annotations.hpp"
@@ -7,14 +7,14 @@
 
 namespace dat {
 
-/// Held across the loader and across the provider's init and fini, which may call the registry
-/// again: the thread that holds it may take it again.
+/// Recursive: held across the dynamic loader and the provider's init and fini functions, which may
+/// call the registry again.
 class OSD_CAPABILITY("transition lock") transition_lock {
 public:
     void lock() OSD_ACQUIRE();
     void unlock() OSD_RELEASE();
-    /// Fails where lock() would wait: at exit, and in a forked child whose parent's other thread
-    /// held it, nobody may come to release it.
+    /// Fails where lock() would wait. For exit handlers and forked children: the thread that holds
+    /// the lock may not exist any more.
     bool try_lock() OSD_TRY_ACQUIRE(true);
 
 private:
