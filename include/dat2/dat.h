@@ -72,7 +72,7 @@ typedef DAT_UINT32 DAT_TIMEOUT;     /**< microseconds */
 typedef DAT_UINT64 DAT_CONN_QUAL;   /**< where a service point listens */
 typedef DAT_UINT64 DAT_PORT_QUAL;   /**< the transport's port of an endpoint */
 
-/** The address of an adapter; storage belongs to whoever made it. */
+/** The address of an adapter; storage belongs to its creator. */
 typedef DAT_SOCK_ADDR *DAT_IA_ADDRESS_PTR;
 
 /* ==== Handles ============================================================= */
@@ -144,13 +144,13 @@ typedef enum dat_completion_flags {
     DAT_COMPLETION_DEFAULT_FLAG              = 0x00, /**< an event that wakes a waiter */
     DAT_COMPLETION_SUPPRESS_FLAG             = 0x01, /**< no event, unless it fails */
     DAT_COMPLETION_SOLICITED_WAIT_FLAG       = 0x02, /**< a send: wake the peer's solicited waiter */
-    DAT_COMPLETION_UNSIGNALLED_FLAG          = 0x04, /**< an event that wakes nobody */
+    DAT_COMPLETION_UNSIGNALLED_FLAG          = 0x04, /**< an event that wakes no waiter */
     DAT_COMPLETION_BARRIER_FENCE_FLAG        = 0x08, /**< start after all earlier RDMA reads */
     DAT_COMPLETION_EVD_THRESHOLD_FLAG        = 0x10, /**< endpoint attribute: dat_evd_wait()'s threshold decides */
     DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG = 0x20  /**< kernel-level DAT only */
 } DAT_COMPLETION_FLAGS;
 
-/** What a data-transfer completion tells of. */
+/** The operation that a data-transfer completion reports. */
 typedef enum dat_dtos {
     DAT_DTO_SEND                    = 0,
     DAT_DTO_RDMA_WRITE              = 1,
@@ -411,8 +411,8 @@ typedef struct dat_ep_attr {
     DAT_COUNT            max_request_dtos;            /**< sends, reads, writes, binds outstanding */
     DAT_COUNT            max_recv_iov;                /**< segments of a receive */
     DAT_COUNT            max_request_iov;             /**< segments of a send */
-    DAT_COUNT            max_rdma_read_in;            /**< reads under way as their target */
-    DAT_COUNT            max_rdma_read_out;           /**< reads under way as their origin */
+    DAT_COUNT            max_rdma_read_in;            /**< outstanding reads as target */
+    DAT_COUNT            max_rdma_read_out;           /**< outstanding reads as initiator */
     DAT_COUNT            srq_soft_hw;                 /**< soft high watermark on an SRQ */
     DAT_COUNT            max_rdma_read_iov;           /**< segments of an RDMA read */
     DAT_COUNT            max_rdma_write_iov;          /**< segments of an RDMA write */
@@ -434,7 +434,7 @@ typedef enum dat_ep_state {
     DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING = 7,  /**< made by the provider for a request */
     DAT_EP_STATE_UNCONFIGURED_TENTATIVE       = 8,
     DAT_EP_STATE_CONNECTED                    = 9,
-    DAT_EP_STATE_DISCONNECT_PENDING           = 10, /**< graceful disconnect under way */
+    DAT_EP_STATE_DISCONNECT_PENDING           = 10, /**< graceful disconnect in progress */
     DAT_EP_STATE_DISCONNECTED                 = 11,
     DAT_EP_STATE_COMPLETION_PENDING           = 12, /**< accepted, not yet established */
     DAT_EP_STATE_CONNECTED_SINGLE_PATH        = 13,
@@ -1138,7 +1138,7 @@ DAT_RETURN DAT_API dat_ep_modify(DAT_EP_HANDLE ep_handle, DAT_EP_PARAM_MASK ep_p
  * @param[in] quality_of_service DAT_QOS_BEST_EFFORT, or what the provider has
  * @param[in] connect_flags     several paths or not
  *
- * @retval DAT_SUCCESS under way; unreachable peers are reported by event
+ * @retval DAT_SUCCESS started; unreachable peers are reported by event
  * @retval DAT_INVALID_HANDLE `EP`; `EVD_CONN`: it has no connect EVD
  * @retval DAT_INVALID_PARAMETER `ARG2`: no address. `ARG4`: timeout 0. `ARG5`:
  *         bad size. `ARG6`: size without data
@@ -1165,7 +1165,7 @@ DAT_RETURN DAT_API dat_ep_connect(DAT_EP_HANDLE ep_handle, DAT_IA_ADDRESS_PTR re
  * @param[in] private_data  delivered with the request; not kept
  * @param[in] quality_of_service as in dat_ep_connect()
  *
- * @retval DAT_SUCCESS under way
+ * @retval DAT_SUCCESS started; the outcome is reported by event
  * @retval DAT_INVALID_HANDLE `EP`: either of them
  * @retval DAT_INVALID_PARAMETER `ARG3`: timeout 0; private data likewise
  * @retval DAT_INVALID_STATE `EP_*`: the first is not unconnected, or the
@@ -1186,7 +1186,7 @@ DAT_RETURN DAT_API dat_ep_dup_connect(DAT_EP_HANDLE ep_handle, DAT_EP_HANDLE ep_
  * @param[in] private_data_size bytes
  * @param[in] private_data      delivered with the request; not kept
  *
- * @retval DAT_SUCCESS under way
+ * @retval DAT_SUCCESS started; the outcome is reported by event
  * @retval DAT_INVALID_PARAMETER `ARG2`: no address, or none with a port.
  *         `ARG3`: timeout 0. `ARG4`: bad size. `ARG5`: size without data
  * @retval DAT_MODEL_NOT_SUPPORTED
@@ -1396,7 +1396,7 @@ DAT_RETURN DAT_API dat_ep_get_status(DAT_EP_HANDLE ep_handle, DAT_EP_STATE *ep_s
  * @retval DAT_INVALID_HANDLE `EP`
  * @retval DAT_INVALID_STATE `EP_*`: held by an RSP or by a connection request
  *
- * Threads: per object; callbacks of the provider may be under way. Rule:
+ * Threads: per object; callbacks of the provider may be running. Rule:
  * dat_ep_free(3DAT).
  */
 DAT_RETURN DAT_API dat_ep_free(DAT_EP_HANDLE ep_handle);
@@ -1684,7 +1684,7 @@ DAT_RETURN DAT_API dat_cr_accept(DAT_CR_HANDLE cr_handle, DAT_EP_HANDLE ep_handl
 
 /**
  * Turns a request down. The peer gets DAT_CONNECTION_EVENT_PEER_REJECTED. The
- * endpoint of an RSP is unconnected again; one made by the provider goes.
+ * endpoint of an RSP is unconnected again; one made by the provider is freed.
  *
  * @param[in] cr_handle  the request; no longer valid after success
  * @param[in] private_data_size bytes
@@ -1701,16 +1701,16 @@ DAT_RETURN DAT_API dat_cr_reject(DAT_CR_HANDLE cr_handle, DAT_COUNT private_data
 
 /**
  * Passes a request on to another service point of the same adapter, where it
- * arrives anew: as another handle, with the private data as they are now. The
- * endpoint of an RSP is unconnected again; one made by the provider goes.
+ * arrives as a new request: with another handle and its current private data. The
+ * endpoint of an RSP is unconnected again; one made by the provider is freed.
  *
  * @param[in] cr_handle the request; no longer valid after success
  * @param[in] handoff   the qualifier of that service point
  *
  * @retval DAT_SUCCESS also if the EVD there is full: the peer is refused then
  * @retval DAT_INVALID_HANDLE `CR`
- * @retval DAT_INVALID_PARAMETER `ARG2`: nobody takes requests there; this one
- *         stays
+ * @retval DAT_INVALID_PARAMETER `ARG2`: no service point listens there; the
+ *         request is kept
  * @retval DAT_MODEL_NOT_SUPPORTED the reference implementation says
  *         DAT_NOT_IMPLEMENTED
  *

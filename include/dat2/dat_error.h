@@ -92,7 +92,7 @@ typedef enum dat_return_subtype {
     DAT_RESOURCE_PROTECTION_DOMAIN         = 6,
     DAT_RESOURCE_MEMORY_REGION             = 7,
     DAT_RESOURCE_ERROR_HANDLER             = 8,
-    DAT_RESOURCE_CREDITS                   = 9,  /**< RDMA reads under way as their target */
+    DAT_RESOURCE_CREDITS                   = 9,  /**< outstanding RDMA reads as target */
     DAT_RESOURCE_SRQ                       = 10,
 
     /* of DAT_INVALID_HANDLE: the role of the handle ... */

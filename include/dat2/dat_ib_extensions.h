@@ -101,7 +101,7 @@ typedef enum dat_ib_op {
     DAT_IB_CLOSE_QUERY_OP               = DAT_CLOSE_EXTENSION_BASE
 } DAT_IB_OP;
 
-/** What an extension event tells of: the type field of its data. */
+/** The operation an extension event reports: the type field of its data. */
 typedef enum dat_ib_ext_type {
     DAT_IB_FETCH_AND_ADD                    = 0,
     DAT_IB_CMP_AND_SWAP                     = 1,
@@ -600,7 +600,7 @@ typedef enum dat_ia_counter_type {
  * @param[in]  cntr        one of DCNT_IA_*, DCNT_EP_*, DCNT_EVD_*, or the last of
  *                         these for all
  * @param[out] p_cntrs_out DAT_UINT64 *: room for one, or for all
- * @param[in]  reset       non-zero: set to 0 afterwards
+ * @param[in]  reset       non-zero: reset to 0 after reading
  *
  * @retval DAT_SUCCESS
  * @retval DAT_INVALID_HANDLE
@@ -618,7 +618,7 @@ typedef enum dat_ia_counter_type {
  *
  * @param[in] dat_handle the object
  * @param[in] cntr       which
- * @param[in] reset      non-zero: set to 0 afterwards
+ * @param[in] reset      non-zero: reset to 0 after reading
  */
 #define dat_ib_print_counters(dat_handle, cntr, reset) \
     dat_extension_op((DAT_HANDLE) (dat_handle), (DAT_IB_OP) DAT_PRINT_COUNTERS_OP, \
@@ -699,7 +699,7 @@ typedef enum dat_ib_collective_reduce_data_op {
     DAT_IB_COLLECTIVE_REDUCE_OP_MINLOC = 11
 } DAT_IB_COLLECTIVE_REDUCE_DATA_OP;
 
-/** Who of a group is where. One process of each node, the external one, speaks for it. */
+/** The members of a group by node. One process of each node, the external one, represents it. */
 typedef struct dat_ib_collective_group {
     int  local_size;      /**< processes on this node */
     int  local_rank;      /**< of this process among them */
@@ -768,7 +768,7 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context))
 
 /**
- * Leaves a group. Operations under way end with an event.
+ * Leaves a group. Outstanding operations end with an event.
  *
  * @param[in] coll_handle the group
  */

@@ -101,8 +101,8 @@ typedef struct dat_comm {
 
 /**
  * Addresses of adapters are socket addresses. The owner of the storage fills
- * in at least the family and the address, in network byte order; whoever is
- * given one looks at the family before anything else. `DAT_SOCK_ADDR6` is
+ * in at least the family and the address, in network byte order; a
+ * receiver of an address checks the family first. `DAT_SOCK_ADDR6` is
  * complete only where the source includes the system's header for IPv6.
  */
 typedef struct sockaddr     DAT_SOCK_ADDR;
