@@ -204,7 +204,7 @@ forked_peer::halves forked_peer::split()
         fail_system("fork");
     close(ends[pid == 0 ? 0 : 1]);
     if (pid == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL); // a killed parent leaves nobody spinning
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // if the parent is killed, so is this process
     return {forked_peer(pid), channel(ends[pid == 0 ? 1 : 0]), pid == 0};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The two sides of a measurement talk over a plain stream socket beside the one that is measured:
-// it carries what to do next, and its end tells that the other side is gone.
+// The control connection of a measurement: a plain stream socket between its two processes. It
+// carries the commands; end of file means that the peer has exited.
 #pragma once
 
 #include "program/failure.hpp"
@@ -36,7 +36,7 @@ public:
     }
     ~channel();
 
-    /// Both throw a failure when the peer is gone or `limit` passes.
+    /// Both throw a failure when the peer has exited or after `limit`.
     void send_bytes(const void *bytes, std::size_t size, seconds limit = seconds(10));
     void receive_bytes(void *bytes, std::size_t size, seconds limit);
 
@@ -120,7 +120,7 @@ void forked_peer::run_child(channel link, Body &body)
 /// An IPv4 address as a text, with port 0.
 sockaddr_storage any_port_of(const std::string &node);
 
-/// Whether nobody outside this host can reach the address.
+/// Whether the address can be reached from this host only: a loopback address.
 bool is_loopback(const sockaddr_storage &address);
 
 /// Waits for one caller on a TCP port, or calls one.
@@ -140,7 +140,7 @@ public:
         if ((++empty_polls_ & 4095) == 0) [[unlikely]]
             check();
     }
-    /// Something came: the wait begins anew.
+    /// Progress was made: restarts the timeout.
     void progress() { empty_polls_ = 0; }
     /// To be called when a wait that blocks ran out of its slice of time.
     void slept()

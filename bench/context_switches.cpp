@@ -3,7 +3,7 @@
 // context-switches: how many voluntary context switches one wake-up of a blocked dat_evd_wait
 // costs, in the waiting thread and in its whole process, and how long it takes. Adapters are
 // measured in turn in one run: a port whose driver can wait (feature cq_wait) needs one switch, the
-// same port without it needs a second one, in the thread that passes the news on.
+// same port without it needs a second one, in the thread that forwards the wake-up.
 #include "dat_link.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"

@@ -156,8 +156,8 @@ void expect_end(const DAT_EVENT &event)
 
 } // namespace
 
-/// Where the peer's wish to disconnect overtakes its word that the connection stands, OFED's
-/// provider tells of the end only.
+/// If the peer's disconnect request arrives before its established message, OFED's provider reports
+/// only the disconnect.
 void dat_endpoint::serve(DAT_CR_HANDLE request, patience &p)
 {
     program::must("dat_cr_accept", dat_cr_accept(request, ep_, 0, nullptr));

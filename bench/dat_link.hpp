@@ -81,7 +81,7 @@ class dat_link {
 public:
     /// Receives that are posted at any time on both sides of every link.
     static constexpr int receive_pool = 66;
-    /// Requests that may be under way.
+    /// Maximum number of outstanding requests.
     static constexpr int request_depth = 80;
 
     /// With one EVD for both directions the polls below take whatever comes first: for consumers

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// fi-twin: what libfabric does by itself on the path that the libfabric port takes. `overhead`
-// runs the same twin beside DAT; this program is for looking at it alone, under a profiler.
+// fi-twin: the performance of libfabric itself, with the calls that the libfabric port makes.
+// `overhead` compares the same code with DAT; this program runs it alone, for a profiler.
 #include "fi_link.hpp"
 #include "program/command_line.hpp"
 #include "program/failure.hpp"

@@ -138,7 +138,7 @@ private:
                 dat::dto_status_name(event.event_data.dto_completion_event_data.status));
     }
 
-    /// Lets the transport finish what is under way: by time, and by polling the other queues.
+    /// Drains outstanding operations: waits, and polls the other queues.
     void settle()
     {
         DAT_EVENT event;

@@ -21,7 +21,7 @@ using namespace bench;
 
 constexpr seconds limit{60};
 constexpr std::uint32_t message_size = 64;
-constexpr int window = 16;           ///< messages under way, all endpoints together
+constexpr int window = 16;           ///< outstanding messages, over all endpoints
 constexpr int receives_per_peer = 2; ///< posted on each endpoint
 
 struct options {
@@ -31,7 +31,7 @@ struct options {
     std::uint32_t messages = 20'000, rounds = 5;
 };
 
-/// Bytes of this process that are in memory and nobody else's.
+/// Resident bytes that this process does not share with others.
 double private_bytes()
 {
     std::ifstream statm("/proc/self/statm");
@@ -180,7 +180,7 @@ struct invitation {
     DAT_CONN_QUAL qualifier;
 };
 
-/// The side that sends every message back, until it is told to stop.
+/// The passive side: returns every message until the control connection says to stop.
 void echo(channel &leader, const options &o)
 {
     dat_adapter adapter(o.adapter);

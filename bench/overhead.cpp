@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// overhead: what the DAPL layer costs on top of its transport, or how an adapter does beside
-// others. Two processes hold a connection through DAT and one of each of the others, and use them
-// in turn for short batches, so that whatever disturbs the machine disturbs all. The answer is the
-// median of the ratios of neighbouring batches.
+// overhead: the cost of the DAPL layer on top of its transport, or one adapter compared with
+// others. Two processes have one connection through DAT and one through each of the others, and
+// alternate between them in short batches, so that disturbances of the machine affect all of them.
+// The result is the median of the ratios of adjacent batches.
 #include "dat_link.hpp"
 #include "fi_link.hpp"
 #include "placement.hpp"
@@ -91,7 +91,7 @@ bool sleeps(pattern what)
     return what == pattern::blocking || what == pattern::notified;
 }
 
-/// On memory, while nobody calls the transport.
+/// Whether the pattern polls memory without calling the transport.
 bool spins(pattern what)
 {
     return what == pattern::write_spin || what == pattern::write_pong;

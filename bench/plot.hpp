@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Plots over message sizes, as one SVG file that needs nothing beside it: both axes logarithmic,
-// readable on light and on dark.
+// Plots over message sizes, as one self-contained SVG file: both axes logarithmic, for light and
+// dark backgrounds.
 #pragma once
 
 #include <cstdint>

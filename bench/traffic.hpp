@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The patterns that are measured, written once for every kind of link: dat_link, and fi_link that
-// does the same straight on libfabric. Both sides keep Link::receive_pool receives posted; whoever
-// takes a message posts its receive again before doing anything else.
+// The traffic patterns that are measured, written once for every kind of link: dat_link, and
+// fi_link, which does the same directly on libfabric. Both sides keep Link::receive_pool receives
+// posted; a receive is reposted immediately after its completion is taken.
 #pragma once
 
 #include "channel.hpp"
@@ -35,7 +35,7 @@ struct command {
     std::uint32_t stack; ///< which link, where there are several
 };
 
-/// Messages that may be under way unacknowledged, and how many one acknowledgement covers.
+/// Maximum number of unacknowledged messages, and how many one acknowledgement covers.
 constexpr std::uint32_t stream_window = 64;
 constexpr std::uint32_t ack_every = 32;
 
@@ -176,8 +176,9 @@ seconds write_ping_many(Link &link, std::uint32_t size, std::uint32_t count, pat
     return time_of(count, [&] { write_ping(link, size, n++, p); });
 }
 
-/// As programs do that poll memory alone: most writes complete without an event. One in so many has
-/// one, which is taken when the peer's answer has come; until then nobody calls DAT but to post.
+/// Like programs that poll memory only: most writes complete without an event. One write in
+/// `reap_every` is signalled; its completion is taken after the peer has answered. Until then the
+/// only DAT calls are posts.
 constexpr std::uint32_t reap_every = 32;
 
 template <class Link>
@@ -228,8 +229,8 @@ void spin_pong_many(Link &link, std::uint32_t size, std::uint32_t count, patienc
 
 // ---------------------------------------------------------------------------------------- streams
 
-/// Requests one way, `window` under way at a time. A message and its answer close the series, so
-/// the time includes that the last byte arrived.
+/// One-way requests with `window` of them outstanding. A message and its reply end the series, so
+/// the time includes the delivery of the last byte.
 template <class Link, class Post>
 seconds stream(Link &link, Post post, std::uint32_t count, std::uint32_t window, patience &p)
 {

@@ -120,7 +120,7 @@ public:
 
 private:
     verbs_manager &manager_;
-    verbs_owned<rdma_cm_id> id_; ///< with its queue pair, so it goes before the queues
+    verbs_owned<rdma_cm_id> id_; ///< owns the queue pair, so it is destroyed before the queues
 };
 
 class verbs_link {
