@@ -220,7 +220,7 @@ void world::disable_for_a_moment(worker &who, dispatcher &which)
     run_.must(CALL(who, dat_evd_enable, which.handle), "dat_evd_enable");
 }
 
-/// A CNO that lives shorter than the EVD it is told by.
+/// A CNO that is freed before the EVD that triggers it.
 void world::use_new_cno(worker &who, dispatcher &which)
 {
     if (which.by_cno || !which.configuring.try_lock())
@@ -354,7 +354,7 @@ void world::post_software(worker &who, dispatcher &to)
     to.software.posted(wanted.number, now());
 }
 
-/// Waits without a timeout. Somebody will post an event there.
+/// Waits without a timeout. Another thread will post an event to the EVD.
 void world::sleep_until_kicked(worker &who)
 {
     const dispatcher_ptr on = pick_evd(who);
@@ -408,7 +408,7 @@ void world::kick(worker &who)
     post_software(who, *whom);
 }
 
-/// Frees an EVD whose endpoint is gone, unless somebody is still in it.
+/// Frees an EVD whose endpoint was freed, unless a thread still uses it.
 void world::bury_evds(worker &who)
 {
     dispatcher_ptr gone;

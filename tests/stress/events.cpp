@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Events: taken, and judged by the books.
+// Takes events, and checks them against the ledgers.
 #include "world.hpp"
 
 #include "dat_names.hpp"
@@ -53,7 +53,7 @@ std::string world::describe(const life &l, const entry &e) const
 
 namespace {
 
-/// Who may have an event in its hands.
+/// Marks the calling thread as one that may hold an event of the EVD.
 class taker {
 public:
     explicit taker(dispatcher &of) : of_(of) { of_.taking.fetch_add(1, std::memory_order_relaxed); }
@@ -67,7 +67,7 @@ private:
 
 } // namespace
 
-/// False if there was none, or somebody waits there.
+/// False if there was no event, or a thread waits on the EVD.
 bool world::dequeue(worker &who, dispatcher &from)
 {
     if (!from.use.try_lock_shared())
@@ -100,7 +100,7 @@ void world::wait(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT_COUNT thr
 {
     for (DAT_COUNT more = wait_once(who, on, timeout, threshold); more > 0; --more)
         if (!dequeue(who, on))
-            break; // others have, or one who waits is told of the rest
+            break; // taken by others, or a waiter gets the rest
 }
 
 /// The number of events that it says are left.
@@ -134,8 +134,8 @@ DAT_COUNT world::wait_once(worker &who, dispatcher &on, DAT_TIMEOUT timeout, DAT
     }
     if (code == DAT_SUCCESS) {
         if (abandoned())
-            return 0; // whatever it tells of may be gone
-        // An endpoint that goes takes along what was counted.
+            return 0; // the object it names may be freed
+        // Freeing an endpoint removes events that were counted.
         if (more < threshold - 1 && steady && on.departures.load() == departures)
             run_.broken("a wait succeeds when its threshold is reached",
                         "threshold " + std::to_string(threshold) + ", and " + std::to_string(more) +
@@ -228,7 +228,8 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
     ledger &books = received ? l.receives : l.requests;
     const entry *posted = books.look_up(number);
     if (posted == nullptr)
-        run_.broken("each operation comes back once", say("nobody posted it, or it was back"));
+        run_.broken("each operation comes back once",
+                    say("it was not posted, or has completed before"));
     const entry done = *posted;
     if (told.operation != done.what)
         run_.broken("a completion says which operation it was", describe(l, done));
@@ -254,7 +255,7 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
         who.count(flushed ? counter::flushed : counter::failed);
         // The event that ends the connection may come later, or in another EVD.
         if (alive && (!l.meets || !l.meets->excused(taken.ended)))
-            run_.broken("nothing fails while nobody ends the connection",
+            run_.broken("nothing fails before the connection is ended",
                         describe(l, done) + ": " + dat::dto_status_name(told.status));
     }
     if (!alive)
@@ -289,7 +290,7 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
         return;
     side &peer = peer_of(*l.owner);
     if (done.target >= 0)
-        run_.broken("a key that nobody gave reads nothing", describe(l, done));
+        run_.broken("an invalid key reads nothing", describe(l, done));
     if (const auto at = difference(l.owner->sink(done.slot), length, peer.number); at >= 0)
         run_.broken("an RDMA read brings what is there",
                     describe(l, done) + ": other bytes from " + std::to_string(at));
@@ -306,7 +307,7 @@ void world::judge_message(worker &, life &l, const entry &done, std::uint32_t le
     std::lock_guard hold(e.m);
     if (length == 0) {
         if (++e.empty_come[direction] > e.empty_sent[direction])
-            run_.broken("each message comes once", which + ": nobody sent this one");
+            run_.broken("each message comes once", which + ": it was not sent");
         return;
     }
     header head{};
@@ -597,7 +598,8 @@ void world::judge_software(dispatcher &from, const DAT_EVENT &event, const span 
     --from.reserved;
 }
 
-/// Every EVD has room for what may come, so it never overflows. A broken endpoint may be told of.
+/// Every EVD has room for all possible events, so it never overflows. Broken endpoints may be
+/// reported.
 void world::look_at_async(worker &who)
 {
     DAT_EVENT event{};

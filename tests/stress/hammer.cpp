@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// hammer: threads that make, connect, use, end and free endpoints of one adapter, and resize, move
-// and wait on its EVDs, at random, and keep books of all that they post. At times the adapter is
-// closed with all that is under way. Ends with what rule of DAT is broken, if one is.
+// hammer: threads that create, connect, use, disconnect and free endpoints of one adapter, and
+// resize, move and wait on its EVDs, at random, and record everything that they post in ledgers.
+// From time to time the adapter is closed with operations outstanding. Reports the rule of DAT that
+// is broken, if one is.
 #include "world.hpp"
 
 #include "program/command_line.hpp"
@@ -16,8 +17,8 @@
 #include <thread>
 #include <unistd.h>
 
-// Read by the address sanitizer. libfabric's tcp provider forgets a few bytes of some requests
-// whose sender goes at once.
+// Read by the address sanitizer. libfabric's tcp provider leaks a few bytes of some requests whose
+// sender disconnects immediately.
 extern "C" const char *__lsan_default_suppressions()
 {
     return "leak:libfabric.so";
@@ -43,7 +44,7 @@ struct belongings {
     }
 };
 
-/// What its libraries set up once and for all does not count.
+/// Resources that its libraries allocate once are not leaks.
 void open_and_close(run &r)
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
@@ -54,7 +55,7 @@ void open_and_close(run &r)
     program::must("dat_ia_close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/// A thread that was joined stays listed until the kernel is done with it.
+/// A joined thread stays listed until the kernel has released it.
 void expect_nothing_kept(run &r, const belongings &before)
 {
     belongings after;
@@ -82,7 +83,7 @@ bool has_ended(const worker &who)
     return !who.at_work.load();
 }
 
-/// Nobody is in a call but those who sleep in it until they are sent home.
+/// Whether every thread has ended, or sleeps in a wait without a timeout.
 bool all_rest(const crew &workers)
 {
     const auto all = [&] {
@@ -95,7 +96,7 @@ bool all_rest(const crew &workers)
     return all(); // none of them has just begun
 }
 
-/// Looks after the threads while they work.
+/// Monitors the threads while they work.
 class watch {
 public:
     watch(run &of, world &over) : run_(of), world_(over) {}
@@ -133,8 +134,8 @@ private:
     instant moved_ = now();
 };
 
-/// An adapter from its opening to its end: once everything is back and freed, or abruptly with
-/// everything under way.
+/// Opens the adapter, lets the threads use it, and closes it: after everything has completed and
+/// was freed, or abruptly with operations outstanding.
 void live(run &r, double until, bool abruptly)
 {
     world w(r);
@@ -184,19 +185,21 @@ void hammer(run &r)
 
 void describe(program::command_line &line, settings &s)
 {
-    line.text("--ia", "NAME", s.ia, "the adapter, by its name in dat.conf");
-    line.number("--threads", s.threads, 1u, 256u, "threads that use it");
+    line.text("--ia", "NAME", s.ia, "name in dat.conf of the adapter");
+    line.number("--threads", s.threads, 1u, 256u, "number of threads");
     line.number("--links", s.links, 1u, 1024u, "pairs of endpoints");
-    line.number("--seconds", s.seconds, 1u, 1'000'000u, "how long, before all is ended");
+    line.number("--seconds", s.seconds, 1u, 1'000'000u, "duration");
     line.number("--worlds", s.worlds, 1u, 100'000u,
-                "openings of the adapter in that time; all but the last are closed abruptly, with "
-                "everything under way");
-    line.number("--seed", s.seed, 0u, 0xffffffffu, "what chooses; 0 takes one of the clock's");
+                "how often the adapter is opened in that time; all but the last close is abrupt, "
+                "with operations outstanding");
+    line.number("--seed", s.seed, 0u, 0xffffffffu, "seed of the random numbers; 0: from the clock");
     line.number("--patience", s.patience, 1u, 100'000u,
-                "seconds after which what must come is missed");
-    line.text("--keep-loaded", "LIBRARY", s.keep_loaded,
-              "load this first and keep it: sanitizers know by name what stays");
-    line.text("--json", "FILE", s.json, "write the counts there (- is standard output)");
+                "seconds before an expected event is reported as missing");
+    line.text(
+        "--keep-loaded", "LIBRARY", s.keep_loaded,
+        "preload this library and keep it loaded, so that sanitizers can resolve its symbols");
+    line.text("--json", "FILE", s.json,
+              "write the counters as JSON to this file (- is standard output)");
     line.footer("The seed decides what each thread does, the machine when.\n"
                 "Exit status: 0 all well; 1 a rule is broken; 2 wrong usage.");
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What was posted and what came of it, kept by threads that post and take at the same time.
+// Records of what was posted and how it completed, shared by threads that post and reap
+// concurrently.
 //
-// With several of them nobody knows the true order of two calls that overlap, so the books hold
-// when each call ran, and find fault only with what no order could explain.
+// The order of two calls that overlap in time is unknown, so a ledger records when each call ran,
+// and reports an error only if no order could explain the observation.
 #pragma once
 
 #include <chrono>
@@ -35,7 +36,7 @@ struct span {
     bool before(const span &other) const { return ended < other.began; }
 };
 
-/// What is wrong, in words; nothing if all is well.
+/// A description of the error; empty if there is none.
 using finding = std::optional<std::string>;
 
 /// Something posted: a transfer, a message, a software event.
@@ -53,10 +54,10 @@ struct entry {
     enum class state { open, back, implied } now = state::open;
 };
 
-/// One queue: each entry comes back once, those posted one after the other in that order.
+/// One queue: each entry completes once, and in order if posted one after the other.
 class ledger {
 public:
-    /// Before the call that posts it, for it may be back before that returns.
+    /// To be called before the post, which may complete before it returns.
     entry &open(const entry &wanted)
     {
         ++open_;

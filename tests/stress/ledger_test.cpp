@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The books that hammer judges by: what they find fault with, and what they must bear.
+// The ledgers of hammer: which errors they detect, and what they must accept.
 #include "ledger.hpp"
 
 #include <doctest/doctest.h>

@@ -101,16 +101,16 @@ struct worker {
 
     const unsigned number;
     dice random;
-    std::atomic<const char *> call{nullptr}; ///< that it is in
+    std::atomic<const char *> call{nullptr}; ///< the call in progress
     std::atomic<instant> since{0};           ///< when that began
-    std::atomic<bool> for_good{false};       ///< it ends when somebody else sees to that
+    std::atomic<bool> for_good{false};       ///< it waits without a timeout
     std::atomic<bool> at_work{false};        ///< the thread has not ended
     std::atomic<int> thread{0};              ///< its id for the kernel
     std::atomic<std::uint64_t> calls{0};
     std::array<std::atomic<std::uint64_t>, counters> counts{};
 };
 
-/// A DAT call; who looks from outside sees the thread in it.
+/// A DAT call that is visible to the monitor while it runs.
 #define CALL(who, function, ...) ((who).enters(#function), (who).left(function(__VA_ARGS__)))
 
 using crew = std::vector<std::unique_ptr<worker>>;

@@ -276,7 +276,8 @@ void world::make(worker &who, side &s)
                    evds.conn->handle, &attr, &ep),
               "dat_ep_create");
     who.count(counter::endpoints);
-    // Events of an endpoint that had this handle may still be there; nobody could tell them apart.
+    // Events of a former endpoint with this handle may still be queued, and would be mistaken for
+    // its own.
     if (!evds.conn->holds_remains_of(ep)) {
         new_life(s, ep, evds);
         return;
@@ -678,8 +679,8 @@ bool world::post_request(worker &who, life &l, const entry &asked, Post &&post)
     return false;
 }
 
-/// A message, for which the peer has a receive; or none, once nothing is sent any more. It tells of
-/// the write before it.
+/// Sends a message if the peer has a receive posted and sending has not stopped. The message
+/// announces the write before it.
 bool world::post_send(worker &who, side &s, life &l, int target, std::uint32_t target_length,
                       std::uint32_t write_number)
 {
@@ -773,10 +774,10 @@ void world::post_write_and_send(worker &who, side &s, life &l)
         return CALL(who, dat_ep_post_rdma_write, l.ep, 1, &segment, cookie_of(l, number), &there,
                     wanted.suppressed ? DAT_COMPLETION_SUPPRESS_FLAG : DAT_COMPLETION_DEFAULT_FLAG);
     });
-    // What is written without a message to tell of it is not looked at.
+    // A write without a message that announces it is not checked.
     if (!posted || !post_send(who, s, l, target, wanted.length, number)) {
         if (posted)
-            return; // it may still be on its way: the target is not used again
+            return; // the write may still be outstanding: the target is not reused
         std::lock_guard books(e->m);
         e->targets[s.role] &= ~(1u << target);
     }
@@ -831,7 +832,7 @@ void world::tell_of_window(life &l)
     l.meets->windows[l.owner->role] = l.window;
 }
 
-/// A read through a key that nobody gave ends the connection.
+/// A read with an invalid key breaks the connection.
 void world::spoil(worker &who, side &s, life &l)
 {
     {
@@ -855,8 +856,8 @@ void world::spoil(worker &who, side &s, life &l)
 
 // --------------------------------------------------------------------------------------- ending
 
-/// Nobody else uses the endpoint. While things fly it is freed now and then, whatever it does; when
-/// everything is brought to its end, only once everything is back.
+/// No other thread uses the endpoint. It is sometimes freed with operations outstanding; while
+/// stopping, only after everything has completed.
 void world::retire(worker &who, side &s, life &l)
 {
     bool reserved = false;
@@ -867,8 +868,8 @@ void world::retire(worker &who, side &s, life &l)
         std::lock_guard hold(l.m);
         idle = l.now_in == phase::idle;
         reserved = l.now_in == phase::reserved;
-        // Unless its ESTABLISHED is in the hands of a slow thread, which nobody could tell from
-        // that of the next connection.
+        // Not while another thread may still hold its ESTABLISHED event, which could be mistaken
+        // for that of the next connection.
         resettable = l.now_in == phase::ended && !stopping() &&
                      (l.was_established || l.conn->taking.load() == 0);
         finished = l.now_in == phase::ended && l.requests.oldest() == never &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// One adapter and all that the threads make on it, with the books of each object.
+// One adapter and all objects that the threads create on it, with the ledger of each.
 //
 // A handle is not used by one thread while another frees it: that is the consumer's promise to DAT,
 // and kept by shared_mutexes named `use`. Everything else happens at any time from any thread.
@@ -27,8 +27,8 @@ struct dispatcher {
     /// Room for events that may come; false if there is none.
     bool reserve(DAT_COUNT room);
     void release(DAT_COUNT room);
-    /// What an endpoint that goes leaves behind: events of it may still be taken, until the EVD was
-    /// found empty by a call that began afterwards.
+    /// After an endpoint is freed, its queued events may still be taken until a later call has
+    /// found the EVD empty.
     void leave(DAT_EP_HANDLE ep, DAT_COUNT room);
     void left(DAT_EP_HANDLE ep, instant when);
     bool holds_remains_of(DAT_EP_HANDLE ep);
@@ -37,22 +37,22 @@ struct dispatcher {
     const unsigned number;
     const unsigned streams;
     bool common = false; ///< of many endpoints; never freed
-    bool by_cno = false; ///< events are taken after its CNO told of them, or by a waiter
+    bool by_cno = false; ///< events are taken after a trigger of its CNO, or by a waiter
     DAT_EVD_HANDLE handle = DAT_HANDLE_NULL;
 
     std::shared_mutex use;
     bool freed = false; ///< guarded by use
 
-    std::atomic<unsigned> taking{0};  ///< threads that may have an event in their hands
+    std::atomic<unsigned> taking{0};  ///< threads that may hold an event of it
     std::atomic<unsigned> waiting{0}; ///< of these, those in dat_evd_wait
-    /// How many there were. A waiter counts itself there, then here, then waits: who reads this
-    /// first and finds it unchanged in the end, and nobody waiting, was alone.
+    /// Total number of waits. A waiter increments `waiting`, then this, then waits: a thread that
+    /// reads this first, and finds it unchanged at the end and `waiting` 0, was alone.
     std::atomic<unsigned> waits{0};
-    std::atomic<unsigned> departures{0}; ///< endpoints that went or go
-    std::atomic<unsigned> leaving{0};    ///< of these, those that go
+    std::atomic<unsigned> departures{0}; ///< endpoints that were or are being freed
+    std::atomic<unsigned> leaving{0};    ///< of these, those being freed
     std::atomic<unsigned> forbidding{0}; ///< changes of being waitable
 
-    std::mutex configuring; ///< held by who resizes it or moves it to another CNO
+    std::mutex configuring; ///< held while it is resized or moved to another CNO
     std::atomic<int> cno{-1};
     std::atomic<bool> moving{false};
 
@@ -97,7 +97,7 @@ struct encounter {
     instant began = 0;
     std::atomic<instant> timeout{never}; ///< of the attempt
     std::shared_ptr<listener> at;
-    std::atomic<bool> ending{false}; ///< somebody has begun to end it
+    std::atomic<bool> ending{false}; ///< one side has begun to end it
     std::atomic<instant> ending_since{never};
     std::atomic<bool> accepted{false};
     std::atomic<bool> rejected{false};
@@ -162,7 +162,7 @@ struct side {
     std::atomic<DAT_RMR_CONTEXT> rmr_context{0};
     DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL; ///< null if the adapter has no windows
     std::vector<std::uint8_t> memory;
-    unsigned watched_in = 0, watched_sinks = 0; ///< slots that nobody may write any more
+    unsigned watched_in = 0, watched_sinks = 0; ///< slots that must not be written any more
 
     std::uint8_t *out(int slot) { return at(slot); }
     std::uint8_t *in(int slot) { return at(static_cast<int>(depth) + slot); }
@@ -189,20 +189,20 @@ class world {
 public:
     explicit world(run &of);
 
-    /// What a thread does until all is over.
+    /// The main loop of a thread.
     void work(worker &who);
-    /// From now on everything is brought to its end.
+    /// From now on all operations are completed and objects freed.
     void stop() { stopping_.store(true, std::memory_order_relaxed); }
     bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
-    /// From now on nobody begins anything, and everything stays as it is.
+    /// From now on no thread starts a new operation, and all objects stay as they are.
     void abandon() { abandoned_.store(true); }
     bool abandoned() const { return abandoned_.load(); }
     bool deserted() const { return living_.load() == 0; }
-    /// Looks for what should have come long ago.
+    /// Reports events that are overdue.
     void look_for_stalls();
-    /// After the threads have ended: everything is back, and can be freed.
+    /// After the threads have ended: everything has completed and can be freed.
     void close_down(worker &who);
-    /// After it was abandoned, and the threads have ended or sleep: all goes at once.
+    /// After abandon(), when the threads have ended or sleep: closes the adapter abruptly.
     void close_abruptly(worker &who);
     /// After that, and the threads have ended.
     void expect_memory_left_alone();
@@ -362,7 +362,7 @@ inline std::uint64_t seed_of(std::uint64_t encounter, int direction, std::uint32
     return encounter * 0x9e3779b97f4a7c15 + number * 2 + static_cast<unsigned>(direction);
 }
 
-// Cookies: the life, and the number of the operation in it. Receives are told by a bit.
+// Cookies: the life, and the number of the operation in it. Receives have a bit set.
 inline constexpr std::uint32_t receive_bit = 0x80000000;
 
 inline bool is(DAT_RETURN code, unsigned type)
