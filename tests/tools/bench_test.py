@@ -101,8 +101,8 @@ class Ends(unittest.TestCase):
             self.assertEqual(done.returncode, 2, (program, arguments, done.stderr))
 
     def test_an_unknown_adapter(self) -> None:
-        for arguments in (["overhead", "nobody"], ["overhead", "soft-lo", "--beside", "nobody"],
-                          ["many_endpoints", "nobody"]):
+        for arguments in (["overhead", "unknown"], ["overhead", "soft-lo", "--beside", "unknown"],
+                          ["many_endpoints", "unknown"]):
             done = run(*arguments)
             self.assertEqual(done.returncode, 1, done.stdout)
             self.assertIn("DAT_PROVIDER_NOT_FOUND", done.stderr)

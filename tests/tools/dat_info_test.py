@@ -70,7 +70,7 @@ class Opens(WithFolder):
                      r"max_message_size +\d+ bytes", r"provider_name +" + ADAPTER,
                      r"DAT_IB_TRANSPORT_MTU +\d+", r"max_recv_dtos +[1-9]", r"2 of 2 entries open"):
             self.assertRegex(run.output, line)
-        # the second line of the adapter is told by what differs
+        # of the second line of the adapter only the differences are shown
         self.assertRegex(run.output, r"threadsafe differs\n +is_thread_safe +yes")
         self.assertEqual(run.output.count("max_eps"), 1)
         self.assertNotIn("\x1b", run.output)
@@ -228,20 +228,20 @@ class Registry(WithFolder):
         self.assertEqual([each["name"] for each in run.data["adapters"]], ["b\ufffdd\x01"])
 
     def test_an_unknown_name(self) -> None:
-        run = Run(self.write(self.provider("fine"), self.provider("good")), "--adapter", "nobody")
+        run = Run(self.write(self.provider("fine"), self.provider("good")), "--adapter", "unknown")
         self.assertEqual(run.status, 3, run.output)
-        self.assertIn("no adapter nobody", run.output)
+        self.assertIn("no adapter unknown", run.output)
         self.assertIn("fine, good", run.output)
 
     def test_several_names(self) -> None:
         conf = self.write(self.provider("fine"), self.provider("spare"),
                           self.provider("bad", "open_fails"))
         for names, status in ((["fine"], 0), (["fine", "spare"], 0), (["fine", "bad"], 1),
-                              (["fine", "nobody"], 3), (["fine", "--adapter", "spare"], 0)):
+                              (["fine", "unknown"], 3), (["fine", "--adapter", "spare"], 0)):
             run = Run(conf, *names, "--json")
             self.assertEqual(run.status, status, (names, run.output))
-            self.assertEqual(set(run.adapters), set(names) - {"nobody", "--adapter"})
-        self.assertIn("no adapter nobody", Run(conf, "fine", "nobody").output)
+            self.assertEqual(set(run.adapters), set(names) - {"unknown", "--adapter"})
+        self.assertIn("no adapter unknown", Run(conf, "fine", "unknown").output)
         self.assertRegex(Run(conf, "fine", "spare").output, r"(?s)max_eps.*max_eps")
 
     def test_a_file_that_cannot_be_read(self) -> None:

@@ -97,7 +97,7 @@ class Ends(unittest.TestCase):
             self.assertTrue(done.stderr.startswith("dat-perf: "), done.stderr)
 
     def test_an_unknown_adapter(self) -> None:
-        done = run("nobody")
+        done = run("unknown")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("DAT_PROVIDER_NOT_FOUND", done.stderr)
 

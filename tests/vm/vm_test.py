@@ -144,7 +144,7 @@ class Machine(World):
                 command("--writable", str(self.writable), "--timeout", "2", "--", "yes"),
                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             self.assertEqual(process.wait(300), 124)
-            self.assertEqual(process.stderr.read(), b"run-in-vm: no end after 2 s\n")
+            self.assertEqual(process.stderr.read(), b"run-in-vm: not finished after 2 s\n")
         self.assert_nothing_left()
 
     def test_panic(self):

@@ -131,7 +131,7 @@ child::child(task what, double seconds)
         fail("fork");
     if (pid_ == 0)
         run(write_end.get());
-    ::setpgid(pid_, pid_); // here and there: whoever comes first
+    ::setpgid(pid_, pid_); // parent and child both do it, to avoid a race
 }
 
 void child::run(int output)

@@ -15,7 +15,7 @@ namespace dat_info {
 /// What a child tells: a word that says what it is, and up to four texts.
 using record = std::array<std::string, 5>;
 
-/// For the child. What is told before it dies is heard.
+/// For the child. Records written before a crash reach the parent.
 class teller {
 public:
     explicit teller(int fd) : fd_(fd) {}

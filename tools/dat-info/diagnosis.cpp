@@ -42,8 +42,8 @@ std::set<std::string> entries_of(const char *folder)
     return names;
 }
 
-/// The parameters of most adapters name a device or a network interface among other words. Where
-/// no word is one that this machine has, that is what is missing.
+/// The parameters of most adapters contain the name of a device or network interface. If none of
+/// the words is one of this machine, the device is missing.
 bool explain_device(adapter &found, const registry_file &file)
 {
     const std::set<std::string> devices = entries_of("/sys/class/infiniband");
@@ -71,7 +71,7 @@ bool explain_device(adapter &found, const registry_file &file)
 
 // --------------------------------------------------------------------------------------- libraries
 
-/// What the loader says of a file that is not there is "NAME: cannot open shared object file: ..."
+/// The loader reports a missing file as "NAME: cannot open shared object file: ..."
 bool is_missing(const std::string &message)
 {
     return contains(message, "cannot open shared object file");
@@ -87,7 +87,7 @@ void explain_library(adapter &found, const line &at, const std::string &message,
 {
     const std::string place = file.where(at.number);
     found.reason = "cannot load its library: " + message;
-    std::erase_if(found.output, // the same once more
+    std::erase_if(found.output, // remove the duplicate
                   [&](const std::string &said) { return contains(said, message.c_str()); });
     if (is_missing(message) && missing_name(message) != at.library) {
         found.advice = "install " + missing_name(message) + ", which " + at.library +
@@ -168,7 +168,7 @@ void explain_death(adapter &found, const child_end &end, double seconds)
         found.advice += "; --verbose shows the provider's debug messages";
 }
 
-/// True when the child came to its end.
+/// True if the child ran to its end.
 bool take(adapter &found, const std::vector<record> &told)
 {
     bool done = false;
@@ -189,7 +189,7 @@ bool take(adapter &found, const std::vector<record> &told)
     return done;
 }
 
-/// The call that was refused, not what was tried after it.
+/// The first call that failed.
 std::string refused_call(const std::vector<record> &told)
 {
     for (const record &each : told)
@@ -211,7 +211,7 @@ void judge(adapter &found, child_end end, const registry_file &file,
     } else if (!found.code.empty()) {
         found.step = refused_call(end.told);
         explain_refusal(found, end.told, file);
-    } else if (end.signal != 0) { // after all was said: in what it left running
+    } else if (end.signal != 0) { // after its report: in a thread or destructor of the provider
         explain_death(found, end, seconds);
     } else {
         found.is = state::opens;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// From what a child told and how it ended: the state of an adapter, why, and what to do.
+// Derives the state of an adapter, the reason and a remedy from the report and the end of its
+// child.
 #pragma once
 
 #include "adapter.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// dat-info: lists the adapters that there are, opens each, shows what it says of itself, and why
-// one does not open. docs/man/dat-info.1.md says how it is used.
+// dat-info: lists the available adapters, opens each, and shows its attributes or why it does not
+// open. See docs/man/dat-info.1.md.
 #include "child.hpp"
 #include "diagnosis.hpp"
 #include "program/command_line.hpp"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <utility>
 
-// Read by the address sanitizer, which is in the children, too: what providers leave is theirs.
+// Read by the address sanitizer, in the children too: leaks of providers are not ours.
 extern "C" const char *__asan_default_options()
 {
     return "detect_leaks=0";
@@ -34,7 +34,7 @@ struct options {
     bool json = false, verbose = false;
 };
 
-/// Libraries look at these when they are loaded, so the program begins anew with them.
+/// Libraries read these variables when they are loaded, so the program re-executes itself.
 void ask_for_messages(char **argv)
 {
     const bool there =
@@ -65,7 +65,7 @@ adapter adapter_of(const record &told, const registry_file &file)
     return found;
 }
 
-/// Asks the registry what there is.
+/// Lists the adapters that the registry knows.
 void list(findings &found, double seconds)
 {
     run_children({{list_adapters,
@@ -105,7 +105,7 @@ auto is_called(const std::string &name)
     return [&name](const adapter &each) { return each.name == name; };
 }
 
-/// What there is of what was asked for, or why there is nothing.
+/// Keeps the adapters that were asked for, or explains why there are none.
 void choose(findings &found, const std::vector<std::string> &names)
 {
     if (found.adapters.empty() && found.trouble.empty())

@@ -35,7 +35,7 @@ std::string choice(std::uint64_t value, const word (&words)[size])
     return "unknown (" + std::to_string(value) + ")";
 }
 
-/// Of flags; the first word is that of none.
+/// The names of flags; the first word stands for no flags.
 template <std::size_t size>
 std::string flags(std::uint64_t value, const word (&words)[size])
 {
@@ -91,7 +91,7 @@ public:
     {
         parent_.tell("attribute", section_, name, value, "text");
     }
-    /// Arrays of characters may lack their null.
+    /// Character arrays may lack a terminating null.
     template <std::size_t size>
     void name(const char *name, const char (&value)[size]) const
     {
@@ -114,7 +114,7 @@ public:
     {
         text(name, std::to_string(major) + "." + std::to_string(minor));
     }
-    /// The attributes that only this kind of adapter has.
+    /// Attributes that are specific to a provider.
     void named(const DAT_NAMED_ATTR *first, DAT_COUNT number) const
     {
         const std::string section = std::string(section_) + " named";
@@ -254,7 +254,7 @@ void describe(const DAT_EP_ATTR &a, const teller &parent)
 
 // ------------------------------------------------------------------------------------------ calls
 
-/// Why the loader, or the registry after it, does not take a library. Empty if it should.
+/// Why the dynamic loader or the registry rejects a library; empty if it does not.
 std::string trouble_of(const std::string &library)
 {
     void *loaded = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -274,7 +274,7 @@ void explain_loading(const adapter &which, const teller &parent)
     }
 }
 
-/// Tells before what is called, and what it answers if that is not success.
+/// Reports the call before it is made, and its code unless it is success.
 template <class Call>
 bool succeeds(const teller &parent, const char *name, Call call)
 {
@@ -286,7 +286,7 @@ bool succeeds(const teller &parent, const char *name, Call call)
     return code == DAT_SUCCESS;
 }
 
-/// A fresh endpoint has the limits that an endpoint gets who asks for nothing.
+/// A new endpoint shows the default limits.
 void tell_endpoint(DAT_IA_HANDLE ia, const teller &parent)
 {
     DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
@@ -321,7 +321,7 @@ void tell_endpoint(DAT_IA_HANDLE ia, const teller &parent)
         }
     }
     describe(param.ep_attr, parent);
-    // what is left goes with the adapter, which is closed abruptly
+    // the rest is freed by the abrupt close of the adapter
 }
 
 } // namespace

@@ -68,7 +68,7 @@ std::string page::painted(const std::string &text, int colour) const
     return "\x1b[" + std::to_string(colour) + "m" + text + "\x1b[0m";
 }
 
-/// The label on the left, the text beside it, wrapped.
+/// A label, and the wrapped text to its right.
 void page::paragraph(const std::string &label, const std::string &text, int colour,
                      std::size_t indent) const
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The command line of a program: what it takes, where that goes, and its --help. The parser behind
-// it is expensive to compile, so it is known to command_line.cpp alone.
+// The command line of a program: its options, the variables they set, and --help. The parser
+// library is expensive to compile, so only command_line.cpp includes it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace program {
 
-/// The exit status of a program that was called wrongly.
+/// The exit status for invalid options.
 constexpr int wrong_usage = 2;
 
 class command_line {
@@ -21,8 +21,8 @@ public:
     ~command_line();
     command_line(const command_line &) = delete;
 
-    // What the values hold beforehand is the default, and shown as such unless it is empty or 0.
-    // The values must live until parse() is done. `metavar` stands for the value in --help.
+    // The initial values are the defaults, and shown as such unless empty or 0. They must outlive
+    // parse(). `metavar` stands for the value in --help.
 
     enum class presence { optional, required };
     void positional(const char *name, std::string &value, const char *help,
@@ -30,7 +30,7 @@ public:
     void positionals(const char *name, std::vector<std::string> &values, const char *help);
 
     void text(const char *name, const char *metavar, std::string &value, const char *help);
-    /// Adds one to `values`, which a positional argument fills, too.
+    /// Appends one value to `values`, which positional arguments also fill.
     void alternative(const char *name, const char *metavar, std::vector<std::string> &values,
                      const char *help);
     template <class Number>
@@ -49,13 +49,13 @@ public:
     /// Turns off what is on by default.
     void negative_flag(const char *name, bool &value, const char *help);
 
-    /// The two are not given together.
+    /// The two options are mutually exclusive.
     void exclude(const char *name, const char *other);
     /// Shown under the options.
     void footer(const std::string &text);
 
-    /// Fills in the values. A result is the exit status with which the program ends now: it has
-    /// been asked for --help or --version, or was called wrongly and has been told so.
+    /// Sets the values. If there is a result, the program must exit with it: --help or --version
+    /// was given, or an error was reported.
     [[nodiscard]] std::optional<int> parse(int argc, const char *const *argv);
 
 private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What the programs say when something does not work: which call, the DAT code by name, and what
-// the reader can do about it.
+// Error messages of the programs: the call that failed, the name of its DAT code, and a remedy.
 #pragma once
 
 #include <dat2/udat.h>
@@ -20,7 +19,7 @@ public:
 /// The code as text: "DAT_PROVIDER_NOT_FOUND DAT_NAME_NOT_REGISTERED (0x800a0064)".
 std::string code_text(DAT_RETURN code);
 
-/// Throws a failure that names the call, the code and, where there is one, the remedy.
+/// Throws a failure with the call, the code and a remedy.
 [[noreturn]] void fail(const char *call, DAT_RETURN code);
 
 inline void must(const char *call, DAT_RETURN code)
@@ -29,7 +28,7 @@ inline void must(const char *call, DAT_RETURN code)
         fail(call, code);
 }
 
-/// For a connection attempt that ended in anything but ESTABLISHED.
+/// For a connection attempt that did not end in ESTABLISHED.
 [[noreturn]] void fail_connection(DAT_EVENT_NUMBER number);
 
 } // namespace program

@@ -33,7 +33,7 @@ PARAMETERS = {"dummy": "numdummies=0"}  # else it makes a dummy0 of its own
 DIRECTORY, EXECUTABLE, FILE = 0o040755, 0o100755, 0o100644
 HASH = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:12]
 
-Doing = Callable[[str], None]  # told what is being done, for a progress line
+Doing = Callable[[str], None]  # receives the current action, for a progress line
 
 
 @dataclasses.dataclass
