@@ -2,7 +2,7 @@
 // dapl-conformance: black-box cases over the DAT C API, for any adapter, and their scorecard.
 // docs/man/dapl-conformance.1.md says how it is used.
 #define DOCTEST_CONFIG_IMPLEMENT
-#define DOCTEST_CONFIG_NO_POSIX_SIGNALS // a crash is for the parent to see, or for a debugger
+#define DOCTEST_CONFIG_NO_POSIX_SIGNALS // crashes are handled by the parent, or by a debugger
 #include "harness/support.hpp"
 
 #include "harness/peer.hpp"
@@ -21,9 +21,9 @@
 #include <sched.h>
 #include <unistd.h>
 
-// Read by the address sanitizer. What providers bring along (libfabric's plug-ins) leaks when it is
-// unloaded, and cannot be told from us then. Leaks of ours are looked for where libraries stay
-// loaded: in the rounds of client programs, and in the unit tests.
+// Read by the address sanitizer. Dependencies of providers (libfabric's plug-ins) leak when they
+// are unloaded, and their leaks can then not be distinguished from ours. Leaks of ours are detected
+// where libraries stay loaded: in the rounds of client programs, and in the unit tests.
 extern "C" const char *__asan_default_options()
 {
     return "detect_leaks=0";
@@ -37,7 +37,7 @@ namespace {
 constexpr unsigned case_seconds = 120;
 const char *volatile running_case = "(none)";
 
-/// Only what a signal handler may do.
+/// Async-signal-safe.
 void say_case(const char *what)
 {
     const char *name = running_case;
@@ -67,7 +67,7 @@ void watch_crashes()
         std::signal(signal, on_crash);
 }
 
-/// A case that hangs ends the program with its name, instead of the patience of whoever waits.
+/// In-process: aborts a case that hangs, and prints its name.
 struct watchdog : silent_reporter {
     explicit watchdog(const doctest::ContextOptions &) {}
 
@@ -197,7 +197,7 @@ void keep_loaded(const std::string &library)
 
 // ------------------------------------------------------------------------------------------- ways
 
-/// A sanitizer's verdict at exit would take the place of the role's.
+/// A sanitizer's exit status would replace that of the role.
 [[noreturn]] void leave_peer(int result)
 {
     if (instrumented())

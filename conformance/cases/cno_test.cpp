@@ -85,9 +85,10 @@ TEST_CASE("CNO-02: query tells adapter and agent" *
     CHECK((param.proxy.agent.proxy_agent_func == count_call));
 }
 
-TEST_CASE("CNO-03: a wait that nobody triggers is QUEUE_EMPTY, bare, with a null EVD, in time" *
-          hint("set the error class on QUEUE_EMPTY, leave the EVD untouched, or take microseconds "
-               "for milliseconds"))
+TEST_CASE(
+    "CNO-03: a wait without a trigger times out as QUEUE_EMPTY, bare, with a null EVD, in time" *
+    hint("set the error class on QUEUE_EMPTY, leave the EVD untouched, or take microseconds "
+         "for milliseconds"))
 {
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
@@ -185,7 +186,7 @@ TEST_CASE("CNO-07: the agent is called once, with the EVD, and again after it wa
 }
 
 TEST_CASE(
-    "CNO-08: an agent set again fires for the next event although nobody waits in the CNO" *
+    "CNO-08: an agent set again fires for the next event although no thread waits in the CNO" *
     hint(
         "call the agent only from inside dat_cno_wait, or do not rearm when an agent is set again"))
 {
@@ -541,7 +542,7 @@ endpoint_options with_cno(DAT_CNO_HANDLE cno)
     return options;
 }
 
-/// A connection whose receives complete to an EVD of a CNO, beside another EVD of it.
+/// A connection whose receives complete to one of the two EVDs of a CNO.
 struct two_of_a_cno {
     explicit two_of_a_cno(adapter &ia)
         : cno(make_cno(ia)), from(ia), to(ia, with_cno(cno)),
@@ -579,7 +580,7 @@ TEST_CASE("CNO-24: an EVD whose trigger was merged into a pending one triggers a
     MUST(post_software(both.software));
     both.message();
     CHECK(wait_cno(both.cno, patience).by == both.software);
-    (void)wait_cno(both.cno, a_while); // CNO-25 judges whether this tells of the other
+    (void)wait_cno(both.cno, a_while); // whether this reports the other EVD is tested by CNO-25
     for (int i = 0; i < 3; ++i) {
         CAPTURE(i);
         both.message();

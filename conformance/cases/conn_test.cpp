@@ -171,7 +171,7 @@ TEST_CASE("CONN-05: a request that the consumer rejects is PEER_REJECTED, with i
     }
 }
 
-TEST_CASE("CONN-06: a qualifier that nobody listens on is NON_PEER_REJECTED" *
+TEST_CASE("CONN-06: a qualifier without a listener is NON_PEER_REJECTED" *
           hint("report the transport's refusal as PEER_REJECTED or UNREACHABLE"))
 {
     adapter ia;
@@ -536,7 +536,7 @@ TEST_CASE("CONN-22: a peer that no way leads to is reported, at once or by event
     test_endpoint from(ia);
     sockaddr_in nowhere{};
     nowhere.sin_family = AF_INET;
-    nowhere.sin_addr.s_addr = htonl(0xc0000201); // 192.0.2.1 is nobody's
+    nowhere.sin_addr.s_addr = htonl(0xc0000201); // 192.0.2.1 is reserved for documentation
     const DAT_RETURN code = from.connect(reinterpret_cast<DAT_SOCK_ADDR *>(&nowhere),
                                          unused_qualifier(ia), milliseconds(1000));
     if (code != DAT_SUCCESS) {

@@ -181,8 +181,8 @@ TEST_CASE("CR-09: a request that finds its EVD full is refused, not by the peer"
     CHECK(stays_empty(at.cr_evd));
 }
 
-TEST_CASE("CR-10: an adapter closes with requests that nobody answered" *
-          hint("refuse the close, or leak requests that nobody has answered"))
+TEST_CASE("CR-10: an adapter closes with unanswered requests" *
+          hint("refuse the close, or leak unanswered requests"))
 {
     adapter passive;
     adapter active;
@@ -288,7 +288,7 @@ TEST_CASE("CR-13: a request that was handed on is no handle any more, and a new 
     CHECK(stays_empty(moved.at.cr_evd, milliseconds(1)));
 }
 
-TEST_CASE("CR-14: a request cannot be handed to where nobody listens, and stays" *
+TEST_CASE("CR-14: a request cannot be handed off to a qualifier without a listener, and stays" *
           hint("consume the request before they look for the service point") * needs("cr_handoff"))
 {
     adapter ia;

@@ -390,7 +390,7 @@ TEST_CASE("DTO-15: more requests than the endpoint takes are INSUFFICIENT_RESOUR
     for (int round = 0; round < 3; ++round) {
         for (DAT_COUNT i = 0; i < depth; ++i)
             CHECK(same_code(from.write(0, 64, there, static_cast<std::uint64_t>(i)), DAT_SUCCESS));
-        // Nobody took a completion, so all of them count as outstanding.
+        // No completion was taken, so all requests still count as outstanding.
         CHECK(same_type(from.write(0, 64, there, 99), DAT_INSUFFICIENT_RESOURCES));
         for (DAT_COUNT i = 0; i < depth; ++i)
             expect_success(from.request_evd, static_cast<std::uint64_t>(i), 64);
@@ -587,7 +587,7 @@ TEST_CASE("DTO-23: all that is posted comes back once when the connection ends, 
 }
 
 TEST_CASE("DTO-24: requests on their way come back once when the connection is cut" *
-          hint("drop requests under way when the connection is cut"))
+          hint("drop outstanding requests when the connection breaks"))
 {
     adapter ia;
     adapter other;

@@ -712,7 +712,7 @@ TEST_CASE("EP-30: disconnecting an unconnected endpoint flushes its receives, an
             MUST(own.recv(0, 64, i));
         CHECK(same_code(own.disconnect(how), success));
         CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
-        MUST(own.recv(0, 64, 4)); // posted afterwards, so it stays
+        MUST(own.recv(0, 64, 4)); // posted after the reset, so it remains posted
         for (std::uint64_t i = 0; i < 4; ++i) {
             const auto flushed = next_dto(own.recv_evd);
             CHECK(flushed.status == DAT_DTO_ERR_FLUSHED);

@@ -33,7 +33,7 @@ std::uintptr_t number_in(const DAT_EVENT &event)
     return reinterpret_cast<std::uintptr_t>(event.event_data.software_event_data.pointer);
 }
 
-/// Makes its endpoint anew, with other EVDs. EP-10 and others judge dat_ep_modify.
+/// Recreates its endpoint with other EVDs. dat_ep_modify is tested by EP-10 and others.
 void remake(test_endpoint &own, DAT_EVD_HANDLE recv_evd, DAT_EVD_HANDLE connect_evd)
 {
     MUST(own.free_ep());

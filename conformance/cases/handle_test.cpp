@@ -17,7 +17,7 @@ struct handle_call {
     std::function<DAT_RETURN(DAT_HANDLE)> call;
 };
 
-/// One object of each type, and what the calls need beside the handle.
+/// One object of each type, and the other arguments that the calls need.
 struct zoo {
     zoo();
 
@@ -348,7 +348,7 @@ TEST_CASE("HANDLE-05: a closed adapter is INVALID_HANDLE" *
     CHECK(same_code(dat_ia_close(stale, DAT_CLOSE_ABRUPT_FLAG), bad_handle(DAT_INVALID_HANDLE_IA)));
 }
 
-TEST_CASE("HANDLE-06: the type of every object is told, that of the adapter's index too" *
+TEST_CASE("HANDLE-06: every object has its handle type, the adapter's index too" *
           hint("know only the types that an older edition had, or answer for the provider's object "
                "instead"))
 {

@@ -95,7 +95,7 @@ void live_once(bool graceful)
 
 // ----------------------------------------------------------------------------------------- peers
 
-/// Accepts one connection and keeps receives posted, until told to end.
+/// Accepts one connection and keeps receives posted until the test ends it.
 int obedient(peer_link &link)
 {
     adapter ia;
@@ -125,7 +125,7 @@ int mute(peer_link &link)
 }
 const role mute_role("mute", mute);
 
-/// Connects to where it is told.
+/// Connects to the address that the test sends.
 int caller(peer_link &link)
 {
     adapter ia;
@@ -284,7 +284,7 @@ TEST_CASE("LIFE-05: endpoints freed with transfers on their way leave their memo
         }
         std::this_thread::sleep_for(std::chrono::microseconds(round * 100));
         MUST((round % 2 == 0 ? pair.active : pair.passive).free_ep());
-        // Whoever still writes to it is found by the comparison.
+        // A device that still writes to this memory is detected by the comparison.
         auto &bytes = (round % 2 == 0 ? pair.active : pair.passive).memory.bytes;
         std::fill(bytes.begin(), bytes.end(), std::uint8_t{0x77});
         std::this_thread::sleep_for(milliseconds(2));
@@ -292,7 +292,7 @@ TEST_CASE("LIFE-05: endpoints freed with transfers on their way leave their memo
     }
 }
 
-TEST_CASE("LIFE-06: what is freed while its callbacks are under way, from another thread" *
+TEST_CASE("LIFE-06: objects freed by another thread while their callbacks run" *
           hint("have no fence between freeing an object and its callbacks"))
 {
     adapter ia;
@@ -548,7 +548,7 @@ TEST_CASE("LIFE-16: a peer killed before we accept: success, then ACCEPT_COMPLET
     establish(fresh, own, at);
 }
 
-TEST_CASE("LIFE-17: a peer that writes around the end of the address space harms nobody" *
+TEST_CASE("LIFE-17: a peer that writes past the end of the address space does no damage" *
           hint("add address and length without a look at the overflow"))
 {
     to_peer t("obedient");

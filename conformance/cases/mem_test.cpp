@@ -46,9 +46,9 @@ void unmap_pages(std::uint8_t *at, std::size_t length)
         GIVE_UP("munmap");
 }
 
-/// Whole pages, some of which can be unmapped. The process goes on mapping memory meanwhile, and
-/// must not get what was unmapped here: the kernel fills the highest gap that is large enough, so
-/// a larger one is left above.
+/// Whole pages, some of which can be unmapped. Later mappings of the process must
+/// not reuse the unmapped pages: the kernel fills the highest gap that is large enough, so a larger
+/// gap is left above.
 class mapping {
 public:
     explicit mapping(std::size_t count, int rights = PROT_READ | PROT_WRITE, int file = -1)
@@ -404,7 +404,7 @@ TEST_CASE("MEM-14: memory that is not there is not registered" *
         CHECK_MESSAGE(refuses_memory(code), code_name(code));
         CHECK(r.lmr == DAT_HANDLE_NULL);
     }
-    r.where.for_va = some.at; // and what is beside it is
+    r.where.for_va = some.at; // and its neighbour is
     r.length = 3 * some.page;
     CHECK(same_code(r.create(), DAT_SUCCESS));
 }

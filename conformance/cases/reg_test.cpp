@@ -66,7 +66,7 @@ TEST_CASE("REG-02: the list of providers checks its arguments" *
     CHECK(same_code(dat_registry_list_providers(1, &number, holes), bad_arg(3)));
 }
 
-TEST_CASE("REG-03: with no room in the list the number of entries is told all the same" *
+TEST_CASE("REG-03: a list that is too short still returns the number of entries" *
           hint("belong to a registry that reports what it wrote instead of what there is"))
 {
     DAT_COUNT number = -1;

@@ -336,7 +336,7 @@ TEST_CASE("SP-15: service points come and go hundreds of times on one qualifier"
     CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
 }
 
-TEST_CASE("SP-16: a PSP freed while requests arrive harms nobody" *
+TEST_CASE("SP-16: a PSP is freed safely while requests arrive" *
           hint("let a request arrive for a listener that is already freed"))
 {
     adapter ia;

@@ -279,7 +279,7 @@ TEST_CASE("SRQ-08: a resize keeps what is posted, and refuses to go below it" * 
     MUST(dat_srq_resize(all.srq, depth / 2));
 }
 
-TEST_CASE("SRQ-09: falling below the low watermark is told once for each arming" * needs("srq") *
+TEST_CASE("SRQ-09: falling below the low watermark raises one event per arming" * needs("srq") *
           hint("tell it with every receive that is taken, or never a second time"))
 {
     adapter ia;
@@ -421,7 +421,7 @@ TEST_CASE("SRQ-15: a queue that runs dry under a stream delays it, and loses and
         keep_sending();
         for (std::uint64_t got = 0; got < messages; ++got) {
             if (got % receives == 0) {
-                std::this_thread::sleep_for(milliseconds(1)); // the queue is dry meanwhile
+                std::this_thread::sleep_for(milliseconds(1)); // the queue runs empty in this time
                 all.post_some(0, receives);
             }
             const auto message = next_dto(one.recv_evd);

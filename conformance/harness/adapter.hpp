@@ -35,8 +35,8 @@ private:
     void query();
 };
 
-/// What frees an object forgets its handle, so that no destructor frees it again: a registry may
-/// read through a handle to find its provider.
+/// Clears the handle after the object is freed, so that no destructor frees it twice: a registry
+/// may dereference a handle to find its provider.
 template <class Free>
 DAT_RETURN free_once(Free *call, DAT_HANDLE &handle)
 {
@@ -46,7 +46,7 @@ DAT_RETURN free_once(Free *call, DAT_HANDLE &handle)
     return code;
 }
 
-// These belong to the adapter, which takes them along.
+// These are freed with the adapter.
 DAT_EVD_HANDLE make_evd(const adapter &ia, unsigned streams, DAT_COUNT qlen = 64,
                         DAT_CNO_HANDLE cno = DAT_HANDLE_NULL);
 DAT_CNO_HANDLE make_cno(const adapter &ia);

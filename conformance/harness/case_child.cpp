@@ -93,7 +93,7 @@ struct telling_reporter : silent_reporter {
     }
     void test_case_exception(const doctest::TestCaseException &data) override
     {
-        if (!the_case_declined) // which the judge was told
+        if (!the_case_declined) // it was reported as not claimed
             tell_failure(std::string("an exception: ") + data.error_string.c_str(), "");
     }
 };
@@ -160,7 +160,7 @@ void judge_leaks(const belongings &before, const leeway &allowed)
 belongings what_is_held()
 {
     belongings held;
-    std::error_code gone; // what the listing itself opens, and what ends meanwhile
+    std::error_code gone; // descriptors of the listing itself, and threads that exit during it
     for (const auto &each : fs::directory_iterator("/proc/self/fd", gone)) {
         const auto target = fs::read_symlink(each.path(), gone);
         if (!gone && target.string().find("/proc/") != 0)
@@ -195,7 +195,7 @@ findings read_findings(const std::vector<std::string> &lines)
     for (const std::string &line : lines) {
         const json what = json::parse(line, nullptr, false);
         if (what.is_discarded())
-            continue; // the child died while it told
+            continue; // the child died while it wrote the line
         if (what.contains("failure"))
             found.failures.push_back({what["failure"], what["where"]});
         else if (what.contains("note"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The child's side of a judged case: runs it, and tells the parent what it finds.
+// The child process of a case: runs it, and reports its findings to the parent.
 #pragma once
 
 #include "harness/catalogue.hpp"
@@ -10,14 +10,14 @@
 
 namespace conformance {
 
-/// What a process holds that a case might leave behind, each by a name for people.
+/// Resources of a process that a case might leak, each by a readable name.
 struct belongings {
     std::vector<std::string> descriptors;
     std::vector<std::string> threads;
 };
 belongings what_is_held();
 
-/// What opening the adapter once and for all may cost, because a library keeps it.
+/// Resources that remain after the adapter was opened once, because a library keeps them.
 struct leeway {
     std::size_t descriptors = 0;
     std::size_t threads = 0;
@@ -26,7 +26,7 @@ struct leeway {
 /// Runs the case in this process, which is a child.
 void run_case(const rule &chosen, const leeway &allowed);
 
-/// What the child told, put together again.
+/// The report of the child, reassembled.
 struct findings {
     struct failure {
         std::string reason;
@@ -35,7 +35,7 @@ struct findings {
     std::vector<failure> failures;
     std::vector<std::string> notes;
     std::string not_claimed;
-    bool complete = false; ///< the case came to its end
+    bool complete = false; ///< the case ran to its end
 };
 findings read_findings(const std::vector<std::string> &lines);
 

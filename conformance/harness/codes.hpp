@@ -29,7 +29,7 @@ constexpr DAT_RETURN bad_state(unsigned subtype)
 inline constexpr DAT_RETURN success = DAT_SUCCESS;
 inline constexpr DAT_RETURN not_supported = error(DAT_MODEL_NOT_SUPPORTED);
 
-/// By the names that dat_strerror has for it; a missing error class is said.
+/// The names of dat_strerror; a missing error class is shown as "(bare)".
 std::string code_name(DAT_RETURN code);
 
 /// The outcome of a comparison, which prints what was compared.
@@ -40,19 +40,19 @@ struct verdict {
 };
 doctest::String toString(const verdict &compared);
 
-/// The whole word: class, type and subtype.
+/// All of the code: class, type and subtype.
 verdict same_code(DAT_RETURN actual, DAT_RETURN expected);
-/// True, once it was checked, if this is the proper refusal of what an adapter need not have.
+/// Whether an optional feature was refused; checks that the code is the proper one.
 bool refused(DAT_RETURN code);
 /// An error of this type, classed, whatever its subtype.
 verdict same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected);
-/// What is no error: that it is bare is for EVD-07 and EVD-10 to judge.
+/// For outcomes that are not errors; EVD-07 and EVD-10 test that they have no error class.
 verdict same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected);
 verdict same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected);
 
 // ------------------------------------------------------------------------ calls by their name
 
-/// A call that some libdat2 do not export; null where it is missing.
+/// A call that some libdat2 do not export; null if missing.
 void *find_symbol(const char *name);
 
 template <class Function>

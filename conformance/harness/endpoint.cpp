@@ -28,7 +28,7 @@ test_endpoint::test_endpoint(adapter &on, const endpoint_options &options)
     MUST(dat_ep_create(on.handle, pz, recv_evd, request_evd, connect_evd, options.attr, &ep));
 }
 
-/// Gives back all of it, so that thousands of cases can use one adapter.
+/// Frees everything, so that thousands of cases can use one adapter.
 test_endpoint::~test_endpoint()
 {
     if (!ia.is_open())
@@ -112,8 +112,8 @@ DAT_RETURN test_endpoint::disconnect(DAT_CLOSE_FLAGS how)
 
 // ------------------------------------------------------------------------------------ connecting
 
-/// Not one of those that providers and systems give out by themselves: such a one could be given to
-/// somebody else by the time it is used. Other processes run the same cases at the same time.
+/// Outside the ranges from which providers and systems assign numbers: such a qualifier could be
+/// assigned to another process before it is used. Other processes run the same cases concurrently.
 DAT_CONN_QUAL unused_qualifier(adapter &ia)
 {
     static std::atomic<unsigned> used{0};

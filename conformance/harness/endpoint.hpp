@@ -21,7 +21,7 @@ struct endpoint_options {
     DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
 };
 
-/// One end of a connection: an endpoint with zone, EVDs and memory of its own.
+/// An endpoint with protection zone, EVDs and memory of its own.
 class test_endpoint {
 public:
     explicit test_endpoint(adapter &on, const endpoint_options &options = {});
@@ -54,7 +54,7 @@ public:
 DAT_EP_PARAM ep_param(DAT_EP_HANDLE ep);
 DAT_DTO_COOKIE cookie_of(std::uint64_t value);
 
-/// A PSP on a qualifier that was free.
+/// A PSP on an unused qualifier.
 class listener {
 public:
     explicit listener(adapter &on, DAT_PSP_FLAGS flags = DAT_PSP_CONSUMER_FLAG,
@@ -73,7 +73,7 @@ public:
     DAT_CONN_QUAL qualifier = 0;
 };
 
-/// A qualifier that nobody listens on.
+/// A qualifier without a listener.
 DAT_CONN_QUAL unused_qualifier(adapter &ia);
 
 /// Connects the two and waits for both ESTABLISHED events.

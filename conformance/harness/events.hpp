@@ -13,27 +13,27 @@
 
 namespace conformance {
 
-/// Waits, a signal notwithstanding.
+/// Waits; restarts the wait after a signal.
 DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time = patience);
 DAT_EVENT next_event(DAT_EVD_HANDLE evd);
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
-/// One of the two that end a connection.
+/// Whether it is DISCONNECTED or BROKEN.
 bool ends_connection(DAT_EVENT_NUMBER number);
 DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
 DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd);
-/// Private data that begin so; how long they are, CONN-04 looks at.
+/// Whether private data begin with `expected`; CONN-04 tests their length.
 bool begins_with(const void *data, DAT_COUNT size, const std::string &expected);
-/// Nothing comes for a while.
+/// True if no event arrives for `time`.
 bool stays_empty(DAT_EVD_HANDLE evd, milliseconds time = a_while);
-/// All that is in it, and what comes until it has been silent for a while.
+/// Takes all events, until none has arrived for `silence`.
 std::vector<DAT_EVENT> drain(DAT_EVD_HANDLE evd, milliseconds silence = a_while);
-/// The same where so many are to come: as long as they have not, a longer silence is borne.
+/// Takes events until none arrives for a while; waits longer while there are less than `number`.
 std::vector<DAT_EVENT> collect(DAT_EVD_HANDLE evd, std::size_t number);
 
 DAT_EVENT software_event(void *pointer);
 DAT_RETURN post_software(DAT_EVD_HANDLE evd, std::uintptr_t number = 0);
 
-/// False if it did not become true in time.
+/// False on timeout.
 bool becomes_true(const std::function<bool()> &condition, milliseconds time = patience);
 
 } // namespace conformance

@@ -8,18 +8,18 @@
 
 namespace conformance {
 
-/// One message there, completions included.
+/// Sends one message and takes both completions.
 void move_data(test_endpoint &from, test_endpoint &to, unsigned seed = 1);
 
-/// After one side has ended the connection: one event on each side, and no second.
+/// After one side has disconnected: exactly one event on each side.
 void expect_disconnected(test_endpoint &one, test_endpoint &other);
-/// A transport may complete a request before its peer has looked at it. Then a refusal comes too
-/// late for the request, and shows as the end of the connection only.
+/// Whether requests complete only after the peer has processed them. Otherwise a refusal arrives
+/// after the completion, and shows only as the end of the connection.
 bool acknowledged();
-/// Both sides learn once that the connection was broken. `failing` is the side whose operation
+/// Each side gets one event for the broken connection. `failing` is the side whose operation
 /// failed.
 void expect_broken(test_endpoint &failing, test_endpoint &other, bool for_sure);
-/// An RDMA request that the peer has to refuse.
+/// For an RDMA request that the peer must refuse.
 void expect_refused(test_endpoint &by, test_endpoint &there, bool reading, std::uint64_t cookie);
 
 } // namespace conformance

@@ -10,23 +10,23 @@
 
 namespace conformance {
 
-/// From now on SIGUSR1 interrupts system calls and does no more.
+/// Installs an empty handler: SIGUSR1 then only interrupts system calls.
 void catch_signal();
 
-/// A thread that is joined, and whose work tells when it is about to begin.
+/// A thread that is joined by its destructor, and whose state can be observed.
 class helper_thread {
 public:
     explicit helper_thread(std::function<void()> work);
     ~helper_thread();
     void join();
     bool finished() const { return *finished_; }
-    /// Looks twice, for it may be on its way to where it sleeps.
+    /// Checks twice: a thread may sleep shortly on its way to the wait.
     bool sleeps() const;
-    /// Until it sleeps in the kernel, as far as can be seen from outside: its work has begun, and
-    /// it was found asleep twice.
+    /// Waits until it sleeps in the kernel, as far as can be observed: its work has begun, and it
+    /// was asleep in two successive checks.
     void await_asleep() const;
     pthread_t native() { return thread_.native_handle(); }
-    /// Goes on without it: it does not end.
+    /// Detaches the thread, which does not end.
     void leave_behind() { thread_.detach(); }
     bool gone() const;
 
@@ -38,12 +38,12 @@ private:
     std::thread thread_;
 };
 
-/// Cancels the thread and waits for its end. False when it does not end; it is then left behind.
+/// Cancels the thread and waits for its end. False if it does not end; it is then detached.
 bool ends_by_cancel(helper_thread &waiting);
 /// Both kinds of cancellation, for the thread that is to be cancelled.
 inline constexpr int cancel_types[] = {PTHREAD_CANCEL_DEFERRED, PTHREAD_CANCEL_ASYNCHRONOUS};
 
-/// Signals the thread, after catch_signal, until what it waits in returns. False when that goes on.
+/// After catch_signal: signals the thread until its wait returns. False if it does not return.
 bool ends_by_signal(helper_thread &waiting);
 
 } // namespace conformance

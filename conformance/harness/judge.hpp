@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the running case reports to the process that judges it: that it does not apply, that it needs
-// more time, the call it makes, and why it cannot go on.
+// What the running case reports to the process that judges it: that an optional feature is missing,
+// that it needs more time, the call in progress, and why it cannot continue.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,17 +12,17 @@
 
 namespace conformance {
 
-/// What a typical port that fails this case does; shown when it fails.
+/// What a typical port does that fails this case; shown when it fails.
 using hint = doctest::description;
-/// What the case needs, in words separated by spaces. Of a capability that the adapter does not
-/// claim, the case checks the refusal, and says NOT_CLAIMED. The word `alone` is for the runner: no
-/// other case runs beside this one.
+/// The optional features that the case needs, separated by spaces. If the adapter lacks one, the
+/// case checks the refusal and ends with NOT_CLAIMED. The word `alone` is for the runner: no other
+/// case runs at the same time.
 using needs = doctest::test_suite;
 
-/// Who watches the running case from outside; there is nobody when it runs in-process.
+/// Receives the reports of the running case. Null when the case runs in-process.
 struct judge {
     virtual void not_claimed(const std::string &what) = 0;
-    /// Ends the case, by an exception: a call that it cannot do without is not supported.
+    /// Ends the case by an exception: a call that it requires is not supported.
     [[noreturn]] virtual void decline(const std::string &call) = 0;
     virtual void allow_seconds(unsigned seconds) = 0;
 
@@ -31,7 +31,7 @@ protected:
 };
 void set_judge(judge *watching);
 
-/// Ends the case: the adapter does not have this, and said so properly.
+/// Ends the case: the adapter lacks this feature and refused it with the proper code.
 #define NOT_CLAIMED(what)                                                                          \
     do {                                                                                           \
         ::conformance::tell_not_claimed(what);                                                     \
@@ -39,17 +39,17 @@ void set_judge(judge *watching);
     } while (false)
 void tell_not_claimed(const std::string &what);
 
-/// Gives the running case this many seconds in all before it counts as hanging.
+/// Sets the total number of seconds before the running case is considered hung.
 void allow_seconds(unsigned seconds);
 
-/// A call that a case is about to make.
+/// A call that the case is about to make.
 struct step {
     const char *call;
     const char *file;
     int line;
 };
 using last_step = std::atomic<const step *>;
-/// Steps are noted there from now on: in memory that outlives a crash.
+/// Records further steps in `place`: shared memory that survives a crash.
 void note_steps_in(last_step *place);
 void note(const step &next);
 
@@ -57,8 +57,7 @@ void note(const step &next);
 [[noreturn]] void give_up(const std::string &why, const char *file, int line);
 void must_succeed(DAT_RETURN code, const step &at);
 
-/// For calls that prepare what a case is about. Where one is not supported, the case is not
-/// claimed.
+/// For calls that set up a case. If one of them is not supported, the case is not claimed.
 #define MUST(...)                                                                                  \
     do {                                                                                           \
         static constexpr ::conformance::step must_step{#__VA_ARGS__, __FILE__, __LINE__};          \
@@ -67,7 +66,7 @@ void must_succeed(DAT_RETURN code, const step &at);
     } while (false)
 #define GIVE_UP(why) ::conformance::give_up((why), __FILE__, __LINE__)
 
-/// Peers have no doctest to report to.
+/// Marks this process as a peer: it reports failures by its exit status, not through doctest.
 void this_is_a_peer();
 
 } // namespace conformance

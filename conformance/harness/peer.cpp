@@ -90,7 +90,7 @@ role::role(const char *name_, role_function work_) : name(name_), work(work_), n
 int run_role(const std::string &name, int fd)
 {
     this_is_a_peer();
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL); // a peer of nobody would stay for good
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL); // otherwise it would outlive its parent
     ::alarm(300);
     peer_link link(fd);
     for (const role *known = first_role(); known != nullptr; known = known->next)

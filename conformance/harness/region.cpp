@@ -19,7 +19,7 @@ region::~region()
     free();
 }
 
-/// The memory goes afterwards, so nobody may reach it any more.
+/// Deregisters before the memory is freed, so that the device cannot access it afterwards.
 void region::free()
 {
     if (lmr != DAT_HANDLE_NULL && ia_.is_open())

@@ -83,7 +83,7 @@ struct channel {
         ::fcntl(from.get(), F_SETFL, O_NONBLOCK);
         return true;
     }
-    /// Takes what is there. False once nobody can write any more.
+    /// Reads the available bytes. False at end of file.
     bool read_into(std::string &text)
     {
         std::array<char, 16384> bytes;
@@ -193,7 +193,7 @@ bool child::start()
         become();
     if (pid_ < 0)
         return fails("fork");
-    ::setpgid(pid_, pid_); // both do: whoever comes first
+    ::setpgid(pid_, pid_); // parent and child both do it, to avoid a race
     told_.to.close();
     written_.to.close();
     ended_ = descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
@@ -203,7 +203,7 @@ bool child::start()
 void child::become()
 {
     ::setpgid(0, 0);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL); // a child of nobody would stay for good
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL); // otherwise it would outlive its parent
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_CORE, &none);
     for (int signal : {SIGINT, SIGTERM, SIGHUP})

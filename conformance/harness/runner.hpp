@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Children that are judged: each runs its work in a process group of its own, until it ends or its
-// time is up, and nothing of it stays behind. This file knows nothing of DAT.
+// Runs work in child processes. Each child has a process group of its own, which is killed at its
+// end or timeout. Independent of DAT.
 #pragma once
 
 #include <functional>
@@ -9,40 +9,40 @@
 
 namespace conformance {
 
-/// What became of a child.
+/// How a child ended.
 struct child_end {
-    std::vector<std::string> lines; ///< what it told us
+    std::vector<std::string> lines; ///< lines it reported with tell()
     std::string output;             ///< what it wrote to its standard output and error
-    std::string last_step;          ///< the call it had begun last
-    std::string trouble;            ///< why there was no such child
+    std::string last_step;          ///< the last call that it started
+    std::string trouble;            ///< why the child could not be started
     double seconds = 0;
     double allowed = 0;
     int status = 0; ///< as of waitpid
     bool late = false;
 
-    /// "" for an end of its own with status 0; else in words: "SIGSEGV (Segmentation fault)".
+    /// "" for exit status 0; otherwise in words: "SIGSEGV (Segmentation fault)".
     std::string death() const;
 };
 
 struct child_task {
-    std::function<void()> work; ///< in the child, which ends with it
+    std::function<void()> work; ///< runs in the child, which exits after it
     std::function<void(const child_end &)> done;
     double seconds = 0;
     bool alone = false;
 };
 
-/// Runs all of them, up to `jobs` at a time, those that want to be alone at last. `tick` is called
-/// several times a second. Returns the number of a signal that asked us to stop, or 0.
+/// Runs all tasks, up to `jobs` in parallel; those with `alone` run last, one at a time. `tick` is
+/// called several times a second. Returns the number of the signal that interrupted it, or 0.
 int run_children(std::vector<child_task> tasks, unsigned jobs,
                  const std::function<void(unsigned running)> &tick);
 
 // In a child:
-/// Tells the parent a line.
+/// Reports a line to the parent.
 void tell(const std::string &line);
-/// Tells the parent that it may take this long in all.
+/// Sets the total time limit of this child.
 void tell_allowed(unsigned seconds);
 
-/// A folder for what the children leave lying about, TMPDIR to them; it goes with the object.
+/// A temporary folder, TMPDIR of the children; removed with the object.
 class scratch {
 public:
     scratch();

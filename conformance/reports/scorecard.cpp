@@ -24,7 +24,7 @@ std::string seconds_text(double seconds)
     return text.str();
 }
 
-/// Why the process itself is a failure, whatever it told; "" if it is none.
+/// Why the way the process ended is a failure, regardless of its report; "" if it is not.
 std::string process_failure(const child_end &end, const findings &found)
 {
     const std::string after = end.last_step.empty() ? "" : "; last call started: " + end.last_step;
@@ -243,7 +243,7 @@ void terminal::clear_progress()
         std::fputs("\r\x1b[K", out_);
 }
 
-/// A label on the left, the text beside it.
+/// A label, and the text to its right.
 void terminal::paragraph(const std::string &label, const std::string &text, int colour) const
 {
     const std::size_t room = std::max<std::size_t>(width_of(out_) - indent - 2, 20);
