@@ -63,8 +63,8 @@ typedef union dat_context {
     DAT_UVERYLONG as_index;
 } DAT_CONTEXT;
 
-typedef DAT_CONTEXT DAT_DTO_COOKIE; /**< comes back with the completion of a transfer */
-typedef DAT_CONTEXT DAT_RMR_COOKIE; /**< comes back with the completion of a bind */
+typedef DAT_CONTEXT DAT_DTO_COOKIE; /**< returned with the completion of a transfer */
+typedef DAT_CONTEXT DAT_RMR_COOKIE; /**< returned with the completion of a bind */
 
 typedef DAT_UINT32 DAT_TIMEOUT;     /**< microseconds */
 #define DAT_TIMEOUT_INFINITE ((DAT_TIMEOUT) ~0)
@@ -280,7 +280,7 @@ typedef DAT_UINT64 DAT_PROVIDER_ATTR_MASK;
 /** Who may touch the segment list of a posted operation. */
 typedef enum dat_iov_ownership {
     DAT_IOV_CONSUMER       = 0x0, /**< the consumer, as soon as the post returns */
-    DAT_IOV_PROVIDER_NOMOD = 0x1, /**< the provider until completion; it comes back as it was */
+    DAT_IOV_PROVIDER_NOMOD = 0x1, /**< the provider until completion; returned unchanged */
     DAT_IOV_PROVIDER_MOD   = 0x2  /**< the provider until completion; its content is lost */
 } DAT_IOV_OWNERSHIP;
 
@@ -501,7 +501,7 @@ typedef DAT_UINT64 DAT_EP_PARAM_MASK;
 #define DAT_WATERMARK_INFINITE ((DAT_COUNT)~0)
 #define DAT_HW_DEFAULT         DAT_WATERMARK_INFINITE /**< no high watermark */
 #define DAT_SRQ_LW_DEFAULT     0x0                    /**< no low watermark */
-#define DAT_VALUE_UNKNOWN      (((DAT_COUNT) ~0)-1)   /**< the provider cannot tell the number */
+#define DAT_VALUE_UNKNOWN      (((DAT_COUNT) ~0)-1)   /**< the provider does not know the number */
 
 typedef enum dat_srq_state {
     DAT_SRQ_STATE_ERROR       = 0,
@@ -1208,7 +1208,7 @@ DAT_RETURN DAT_API dat_ep_common_connect(DAT_EP_HANDLE ep_handle,
  *                        Abrupt: they complete as flushed. Abrupt after
  *                        graceful hastens it
  *
- * @retval DAT_SUCCESS an event will tell when it is over; disconnecting again
+ * @retval DAT_SUCCESS an event reports the disconnect; disconnecting again
  *         does nothing. Of an unconnected endpoint: posted receives come back
  *         flushed, there is no event, and it stays unconnected
  * @retval DAT_INVALID_HANDLE `EP`
@@ -1229,7 +1229,7 @@ DAT_RETURN DAT_API dat_ep_disconnect(DAT_EP_HANDLE ep_handle, DAT_CLOSE_FLAGS cl
  * @param[in] local_iov    the segments; may be NULL if there are none. Whose
  *                         the list is during the operation is said by the
  *                         provider's iov_ownership_on_return
- * @param[in] user_cookie  comes back in the completion
+ * @param[in] user_cookie  returned in the completion
  * @param[in] completion_flags DAT_COMPLETION_*
  *
  * @retval DAT_SUCCESS one completion will follow, unless it is suppressed and
@@ -1257,7 +1257,7 @@ DAT_RETURN DAT_API dat_ep_post_send(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segme
  * @param[in] ep_handle    the endpoint, connected
  * @param[in] num_segments how many
  * @param[in] local_iov    the segments
- * @param[in] user_cookie  comes back in the completion
+ * @param[in] user_cookie  returned in the completion
  * @param[in] completion_flags DAT_COMPLETION_*
  * @param[in] invalidate_flag DAT_FALSE makes it a plain send
  * @param[in] rmr_context  the RMR, as the receiver named it
@@ -1282,7 +1282,7 @@ DAT_RETURN DAT_API dat_ep_post_send_with_invalidate(DAT_EP_HANDLE ep_handle, DAT
  * @param[in] ep_handle    the endpoint, in any state
  * @param[in] num_segments how many; 0 takes an empty message
  * @param[in] local_iov    the segments, filled in order
- * @param[in] user_cookie  comes back in the completion
+ * @param[in] user_cookie  returned in the completion
  * @param[in] completion_flags DAT_COMPLETION_DEFAULT_FLAG, or what the
  *                         endpoint's attributes allow
  *
@@ -1307,7 +1307,7 @@ DAT_RETURN DAT_API dat_ep_post_recv(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segme
  * @param[in] ep_handle    the endpoint, connected
  * @param[in] num_segments how many local ones
  * @param[in] local_iov    where to
- * @param[in] user_cookie  comes back in the completion
+ * @param[in] user_cookie  returned in the completion
  * @param[in] remote_iov   where from: one segment; not kept
  * @param[in] completion_flags DAT_COMPLETION_*
  *
@@ -1328,7 +1328,7 @@ DAT_RETURN DAT_API dat_ep_post_rdma_read(DAT_EP_HANDLE ep_handle, DAT_COUNT num_
  *
  * @param[in] ep_handle   the endpoint, connected
  * @param[in] local_iov   where to: one segment; not kept
- * @param[in] user_cookie comes back in the completion
+ * @param[in] user_cookie returned in the completion
  * @param[in] remote_iov  where from: one segment; not kept
  * @param[in] completion_flags DAT_COMPLETION_*
  *
@@ -1353,7 +1353,7 @@ DAT_RETURN DAT_API dat_ep_post_rdma_read_to_rmr(DAT_EP_HANDLE ep_handle,
  * @param[in] ep_handle    the endpoint, connected
  * @param[in] num_segments how many local ones
  * @param[in] local_iov    where from
- * @param[in] user_cookie  comes back in the completion
+ * @param[in] user_cookie  returned in the completion
  * @param[in] remote_iov   where to: one segment; not kept
  * @param[in] completion_flags DAT_COMPLETION_*
  *
@@ -1873,7 +1873,7 @@ DAT_RETURN DAT_API dat_rmr_query(DAT_RMR_HANDLE rmr_handle, DAT_RMR_PARAM_MASK r
  * @param[in]  mem_priv    remote rights, at most the region's
  * @param[in]  va_type     how the peer addresses it
  * @param[in]  ep_handle   whose request queue carries the bind
- * @param[in]  user_cookie comes back in the completion
+ * @param[in]  user_cookie returned in the completion
  * @param[in]  completion_flags DAT_COMPLETION_*
  * @param[out] context     the new context, good for later posts on the same
  *                         endpoint at once
@@ -1952,7 +1952,7 @@ DAT_RETURN DAT_API dat_srq_free(DAT_SRQ_HANDLE srq_handle);
  * @param[in] srq_handle   the queue
  * @param[in] num_segments how many
  * @param[in] local_iov    the segments
- * @param[in] user_cookie  comes back in the completion
+ * @param[in] user_cookie  returned in the completion
  *
  * @retval DAT_SUCCESS
  * @retval DAT_INVALID_HANDLE `SRQ`

@@ -290,7 +290,7 @@ static __inline__ DAT_RETURN DAT_API dat_strerror_ext_status(DAT_IB_STATUS value
  * @param[in] ep      DAT_EP_HANDLE, connected
  * @param[in] add_val 64 bits, added
  * @param[in] lbuf    DAT_LMR_TRIPLET *: one local segment of 8 bytes
- * @param[in] cookie  DAT_DTO_COOKIE: comes back in the completion
+ * @param[in] cookie  DAT_DTO_COOKIE: returned in the completion
  * @param[in] rbuf    DAT_RMR_TRIPLET *: the word, aligned to 8 bytes, in memory
  *                    with DAT_IB_MEM_PRIV_REMOTE_ATOMIC
  * @param[in] flgs    DAT_COMPLETION_*
@@ -312,7 +312,7 @@ static __inline__ DAT_RETURN DAT_API dat_strerror_ext_status(DAT_IB_STATUS value
  * @param[in] cmp_val  64 bits, compared
  * @param[in] swap_val 64 bits, stored if equal
  * @param[in] lbuf     DAT_LMR_TRIPLET *: one local segment of 8 bytes
- * @param[in] cookie   DAT_DTO_COOKIE: comes back in the completion
+ * @param[in] cookie   DAT_DTO_COOKIE: returned in the completion
  * @param[in] rbuf     DAT_RMR_TRIPLET *: the word, as for
  *                     dat_ib_post_fetch_and_add()
  * @param[in] flgs     DAT_COMPLETION_*
@@ -333,7 +333,7 @@ static __inline__ DAT_RETURN DAT_API dat_strerror_ext_status(DAT_IB_STATUS value
  * @param[in] ep     DAT_EP_HANDLE, connected
  * @param[in] size   DAT_COUNT: number of local segments
  * @param[in] lbuf   DAT_LMR_TRIPLET *: where from
- * @param[in] cookie DAT_DTO_COOKIE: comes back in the completion
+ * @param[in] cookie DAT_DTO_COOKIE: returned in the completion
  * @param[in] rbuf   DAT_RMR_TRIPLET *: where to, one segment
  * @param[in] idata  32 bits
  * @param[in] flgs   DAT_COMPLETION_*
@@ -354,7 +354,7 @@ static __inline__ DAT_RETURN DAT_API dat_strerror_ext_status(DAT_IB_STATUS value
  * @param[in] segments DAT_COUNT: how many
  * @param[in] lbuf     DAT_LMR_TRIPLET *: the segments
  * @param[in] ah_ptr   DAT_IB_ADDR_HANDLE *: to whom, as a connection event gave it
- * @param[in] cookie   DAT_DTO_COOKIE: comes back in the completion
+ * @param[in] cookie   DAT_DTO_COOKIE: returned in the completion
  * @param[in] flgs     DAT_COMPLETION_*
  *
  * Returns as dat_ep_post_send(). Completes as DAT_IB_DTO_EVENT: here of type
@@ -757,7 +757,7 @@ typedef struct dat_ib_collective_group {
  * @param[in] group_info   who is on which node
  * @param[in] evd          all completions of the group arrive here
  * @param[in] pd           protection zone
- * @param[in] user_context comes back in the event
+ * @param[in] user_context returned in the event
  */
 #define dat_ib_collective_create_group(members, group_size, self, group_id, group_info, evd, \
     pd, user_context) \
@@ -781,7 +781,7 @@ typedef struct dat_ib_collective_group {
  *
  * @param[in] coll_handle  the group
  * @param[in] clock_value  64 bits
- * @param[in] user_context comes back in the event
+ * @param[in] user_context returned in the event
  */
 #define dat_ib_collective_set_clock(coll_handle, clock_value, user_context) \
     dat_extension_op((DAT_IB_COLLECTIVE_HANDLE) (coll_handle), \
