@@ -53,11 +53,11 @@ public:
     ~fi_link();
     fi_link(const fi_link &) = delete;
 
-    /// One side listens and tells its address, the other connects.
+    /// One side listens and returns its address, the other connects.
     sockaddr_storage listen();
     void accept(patience &p);
     void connect(const sockaddr_storage &address, patience &p);
-    /// Without connections: opens the endpoint and tells its address; both tell each other theirs.
+    /// Connectionless: opens the endpoint and returns its address; the sides exchange addresses.
     sockaddr_storage open();
     void meet(const sockaddr_storage &peer);
     bool connects() const { return info_->ep_attr->type == FI_EP_MSG; }

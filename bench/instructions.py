@@ -186,7 +186,7 @@ def parse_arguments():
                         metavar='CALL=N', help='fail when the provider executes more; post, '
                         'wait and empty stand for groups of calls')
     parser.add_argument('--json', metavar='FILE', help='write the results there (- is stdout)')
-    parser.add_argument('--probe', help=f'the {PROBE} program, if not beside this one')
+    parser.add_argument('--probe', help=f'the {PROBE} program, if not in the same folder')
     return parser.parse_args()
 
 

@@ -48,7 +48,8 @@ constexpr double head_height = 70;
 constexpr double cell_width = 470, cell_height = 380;
 constexpr double left_of_area = 78, right_of_area = 20, above_area = 66, below_area = 54;
 
-/// Colours that the common kinds of colour blindness keep apart; marks tell them apart in grey.
+/// Colours that remain distinct for common kinds of colour blindness; marks distinguish them in
+/// grey.
 constexpr const char *style = R"(<style>
   svg { color-scheme: light dark; --page: #ffffff; --text: #1d2125; --soft: #5b646e;
     --grid: #e3e6ea; --frame: #9aa3ad;

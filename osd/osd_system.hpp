@@ -14,7 +14,7 @@ void *library_symbol(void *library, const char *name);
 void library_close(void *library);
 /// Keeps the library that `address` lies in loaded until library_close; null where that fails.
 void *library_hold(const void *address);
-/// What tells the user of this system why a library does not load.
+/// The command that shows why a library does not load on this system.
 const char *library_advice();
 
 /// The value of an environment variable, to be released with std::free, or null; always null in a
