@@ -89,7 +89,7 @@ bool world::dequeue(worker &who, dispatcher &from)
     if (is(code, DAT_QUEUE_EMPTY))
         from.found_empty(taken.began);
     else if (!is(code, DAT_INVALID_STATE) || (inside == 0 && from.waits.load() == waits))
-        run_.broken("a dequeue is refused only beside a waiter",
+        run_.broken("a dequeue is refused only while a thread waits",
                     "dat_evd_dequeue on EVD " + std::to_string(from.number) + ": " +
                         program::code_text(code));
     return false;
@@ -228,7 +228,7 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
     ledger &books = received ? l.receives : l.requests;
     const entry *posted = books.look_up(number);
     if (posted == nullptr)
-        run_.broken("each operation comes back once",
+        run_.broken("each operation completes once",
                     say("it was not posted, or has completed before"));
     const entry done = *posted;
     if (told.operation != done.what)
@@ -242,7 +242,7 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
         }
     };
     if (finding wrong = books.back(number, taken, success, implied))
-        run_.broken("operations come back once, and in the order in which they were posted",
+        run_.broken("operations complete once, and in the order in which they were posted",
                     describe(l, done) + ": " + *wrong);
     if (success) {
         who.count(counter::succeeded);
@@ -270,7 +270,7 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
     if (!l.meets)
         run_.broken("nothing is transferred without a connection", describe(l, done));
     if (done.what != DAT_DTO_RECEIVE && length != done.length)
-        run_.broken("a completion tells the length of its operation",
+        run_.broken("a completion has the length of its operation",
                     describe(l, done) + ": " + std::to_string(length));
     if (&from == l.conn.get()) {
         if (l.now_in == phase::ended && l.ended_by.before(taken))
@@ -316,7 +316,7 @@ void world::judge_message(worker &, life &l, const entry &done, std::uint32_t le
     std::memcpy(&head, s.in(done.slot), sizeof head);
     if (head.encounter != e.number || head.direction != static_cast<unsigned>(direction) ||
         head.length != length)
-        run_.broken("a message arrives as it was sent, on its connection",
+        run_.broken("a message arrives unchanged, on its connection",
                     which + ": its header is another one's");
     const entry *sent = e.messages[direction].look_up(head.number);
     if (sent == nullptr)
@@ -330,9 +330,9 @@ void world::judge_message(worker &, life &l, const entry &done, std::uint32_t le
         difference(s.in(done.slot) + sizeof head, length - static_cast<std::uint32_t>(sizeof head),
                    seed_of(e.number, direction, head.number));
     if (at >= 0)
-        run_.broken("a message arrives as it was sent",
-                    which + ", message " + std::to_string(head.number) + ": other bytes from " +
-                        std::to_string(at));
+        run_.broken("a message arrives unchanged", which + ", message " +
+                                                       std::to_string(head.number) +
+                                                       ": other bytes from " + std::to_string(at));
     if (message.target < 0)
         return;
     const auto there = difference(s.target(message.target), message.target_length,
@@ -435,7 +435,7 @@ void world::ended(worker &who, life &l, DAT_EVENT_NUMBER number, const span &tak
         break;
     }
     if (!valid)
-        run_.broken("a connection ends when somebody ends it, and says how", what);
+        run_.broken("a connection ends only when a side ends it, with the proper event", what);
     who.count(l.now_in == phase::connecting ? counter::refused : counter::ended);
     e.begin_to_end();
     l.now_in = phase::ended;
@@ -636,11 +636,11 @@ void world::look_at(life &l)
         if (l.meets->ending_since.load() < limit && l.since < limit)
             stalled("a connection that was ended ends");
         if (l.requests.oldest() < limit)
-            stalled("each request comes back");
+            stalled("each request completes");
         break;
     case phase::ended:
         if (l.since < limit && std::min(l.requests.oldest(), l.receives.oldest()) < limit)
-            stalled("each operation comes back once the connection has ended");
+            stalled("each operation completes once the connection has ended");
         break;
     default:
         break;

@@ -44,8 +44,8 @@ struct entry {
     std::uint32_t number = 0; ///< unique in its ledger
     std::uint32_t length = 0;
     int what = 0;            ///< the DAT_DTOS of a transfer
-    bool suppressed = false; ///< only its failure comes back
-    int slot = -1;           ///< of memory that is in use until it comes back
+    bool suppressed = false; ///< only its failure is signalled
+    int slot = -1;           ///< of memory that is in use until it completes
     int target = -1;         ///< of the peer's memory, which a write before it has filled
     std::uint32_t target_length = 0;
     unsigned thread = 0; ///< that posted it
@@ -84,15 +84,15 @@ public:
 
     const entry *look_up(std::uint32_t number) { return find(number); }
 
-    /// It came back. `implied` gets what is proved by it: successes that do not come back.
+    /// It completed. `implied` receives the suppressed successes that this proves.
     template <class Implied>
     finding back(std::uint32_t number, const span &taken, bool success, Implied &&implied)
     {
         entry *const found = find(number);
         if (found == nullptr)
-            return "it was never posted, or has come back before";
+            return "it was never posted, or has completed before";
         if (found->now == entry::state::back)
-            return "it comes back for the second time";
+            return "it completes for the second time";
         if (success && found->suppressed)
             return "its success was to be suppressed";
         if (finding disorder = out_of_order(*found, taken))
@@ -110,7 +110,7 @@ public:
 
     /// How many are not back.
     unsigned open_count() const { return open_; }
-    /// When the oldest of those that have to come back was posted; never if there is none.
+    /// When the oldest entry that must still complete was posted; never if there is none.
     instant oldest() const
     {
         for (const entry &each : entries_)

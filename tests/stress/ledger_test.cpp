@@ -30,7 +30,7 @@ struct books : ledger {
 
 } // namespace
 
-TEST_CASE("ledger: what comes back once and in order is fine")
+TEST_CASE("ledger: completions once and in order are accepted")
 {
     books b;
     b.post(1, {10, 20});
@@ -44,7 +44,7 @@ TEST_CASE("ledger: what comes back once and in order is fine")
     CHECK(b.oldest() == never);
 }
 
-TEST_CASE("ledger: what was never posted, or comes back twice, is found")
+TEST_CASE("ledger: a completion never posted, or a second one, is detected")
 {
     books b;
     CHECK(b.take(7, {1, 2}));
@@ -57,7 +57,7 @@ TEST_CASE("ledger: what was never posted, or comes back twice, is found")
     CHECK(b.take(2, {90, 95}));
 }
 
-TEST_CASE("ledger: what could not be posted does not come back")
+TEST_CASE("ledger: a failed post does not complete")
 {
     books b;
     b.post(1, {10, 20});
@@ -66,7 +66,7 @@ TEST_CASE("ledger: what could not be posted does not come back")
     CHECK(b.take(1, {50, 60}));
 }
 
-TEST_CASE("ledger: what comes back after a later one is found")
+TEST_CASE("ledger: a completion after that of a later entry is detected")
 {
     books b;
     b.post(1, {10, 20});
@@ -120,7 +120,7 @@ TEST_CASE("ledger: a suppressed success is proved by what comes after it")
     CHECK(b.oldest() == never); // number 3 need not come
 }
 
-TEST_CASE("ledger: a suppressed success that comes back is found")
+TEST_CASE("ledger: a signalled success that was suppressed is detected")
 {
     books b;
     b.post(1, {10, 20}, true);

@@ -53,7 +53,7 @@ void run::must(DAT_RETURN code, const char *call)
 void run::broken(std::string_view rule, const std::string &what)
 {
     static std::mutex first;
-    first.lock(); // for good: others that find something wait until the process is gone
+    first.lock(); // never unlocked: other threads that detect an error wait until the process exits
     clear_line();
     std::fflush(stdout);
     std::fprintf(stderr,

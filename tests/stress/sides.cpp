@@ -527,7 +527,7 @@ void world::reserve(worker &who, side &s, life &l)
     of.reserved = at;
 }
 
-/// The endpoint is as it was before, unless its request has arrived.
+/// The endpoint is unchanged, unless its request has arrived.
 void world::end_reservation(worker &who, life &l)
 {
     std::shared_ptr<listener> at;
@@ -981,7 +981,7 @@ void world::close_down(worker &who)
     for (const dispatcher_ptr &each : common_) {
         run_.must(CALL(who, dat_evd_free, each->handle), "dat_evd_free");
         if (each->software.open_count() != 0)
-            run_.broken("each software event comes back",
+            run_.broken("each software event arrives",
                         "EVD " + std::to_string(each->number) + " has kept some");
     }
     for (const auto &s : sides_) {
