@@ -34,7 +34,7 @@ class Measures(unittest.TestCase):
             return json.loads(data.read_text())["results"]
 
     def overhead(self, *arguments: object) -> dict[tuple[str, str], float]:
-        """What was measured beside what: the ratio over all pairs of batches."""
+        """The test and what it was compared with: the ratio over all pairs of batches."""
         results = self.measure("overhead", *arguments, "--batches", 4, "--iterations", 20,
                                "--warmup", 2)
         for each in results:

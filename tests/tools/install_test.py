@@ -57,7 +57,7 @@ class Installed(unittest.TestCase):
         self.assertTrue((self.place(OPTIONS.sysconfdir) / "dat.conf").exists())
 
     def test_programs_run_there(self) -> None:
-        """With the library beside them, nothing of the build tree is needed."""
+        """With the library in the same folder, nothing of the build tree is needed."""
         environment = {**os.environ, "LD_LIBRARY_PATH": str(self.place(OPTIONS.libdir))}
         for name in [*OPTIONS.program, "dapl-port"]:
             done = subprocess.run([self.place(OPTIONS.bindir) / name, "--help"],

@@ -12,7 +12,7 @@
 
 namespace dat_info {
 
-/// What a child tells: a word that says what it is, and up to four texts.
+/// A line of a child's report: its kind, and up to four texts.
 using record = std::array<std::string, 5>;
 
 /// For the child. Records written before a crash reach the parent.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What a child does: asks libdat2, and tells.
+// The work of the children: calls libdat2 and reports the results.
 #pragma once
 
 #include "adapter.hpp"
@@ -10,8 +10,8 @@ namespace dat_info {
 /// Tells "adapter" (name, major, minor, "1" when thread-safe) for each one that the registry knows.
 void list_adapters(const teller &parent);
 
-/// Opens, queries and closes an adapter, and tells "step" before each call, "refused" (call, code,
-/// its meaning) when one says no, "loading" (line, text) for a library that cannot be used,
+/// Opens, queries and closes an adapter, and reports "step" before each call, "refused" (call,
+/// code, its meaning) when one says no, "loading" (line, text) for a library that cannot be used,
 /// "attribute" (section, name, value, kind), "remark" (text), and "done".
 void open_adapter(const adapter &which, bool with_endpoint, const teller &parent);
 
