@@ -312,7 +312,7 @@ scorecard new_card()
     return card;
 }
 
-/// What its libraries set up once and for all is there in each child then. A thread would not be.
+/// One-time initialization of its libraries is then inherited by each child. Threads are not.
 void open_first()
 {
     const std::size_t before = what_is_held().threads.size(); // a sanitizer may have one

@@ -67,7 +67,7 @@ TEST_CASE("CNO-01: create and query check their arguments" *
         same_code(dat_cno_query(cno, static_cast<DAT_CNO_PARAM_MASK>(0x100), &param), bad_arg(2)));
 }
 
-TEST_CASE("CNO-02: query tells adapter and agent" *
+TEST_CASE("CNO-02: query returns adapter and agent" *
           hint("report the agent they were created with, not the one set by dat_cno_modify_agent"))
 {
     adapter ia;
@@ -223,7 +223,7 @@ TEST_CASE("CNO-09: a CNO with an EVD or a waiter cannot be freed" *
 }
 
 TEST_CASE("CNO-10: freeing the last EVD wakes the waiters with a null EVD" *
-          hint("leave waiters asleep when the last EVD goes, or hand them the freed EVD"))
+          hint("leave waiters asleep when the last EVD is freed, or return the freed EVD to them"))
 {
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
@@ -239,7 +239,7 @@ TEST_CASE("CNO-10: freeing the last EVD wakes the waiters with a null EVD" *
     CHECK(w.answer.by == DAT_HANDLE_NULL);
 }
 
-TEST_CASE("CNO-11: a trigger of an EVD that was freed meanwhile does not name it" *
+TEST_CASE("CNO-11: a trigger by an EVD that is then freed does not name it" *
           hint("keep the pointer to the EVD in the pending trigger and hand out a dead handle"))
 {
     adapter ia;
@@ -447,7 +447,7 @@ TEST_CASE("CNO-20: a descriptor is readable from a trigger until it is taken" * 
     }
 }
 
-TEST_CASE("CNO-21: epoll wakes for an event that comes meanwhile" * needs("cno_fd") *
+TEST_CASE("CNO-21: epoll_wait wakes for an event that arrives during it" * needs("cno_fd") *
           hint("make the descriptor readable without waking those who poll it"))
 {
     adapter ia;
@@ -505,8 +505,9 @@ TEST_CASE("CNO-22: an EVD that changes its CNO while events flow loses no trigge
     }
 }
 
-TEST_CASE("CNO-23: an agent is called for connection events and for completions" *
-          hint("call it for software events only, or arm the completion queue when somebody waits"))
+TEST_CASE(
+    "CNO-23: an agent is called for connection events and for completions" *
+    hint("call it for software events only, or arm the completion queue only when a thread waits"))
 {
     adapter ia;
     agent_calls calls;
@@ -590,7 +591,7 @@ TEST_CASE("CNO-24: an EVD whose trigger was merged into a pending one triggers a
 }
 
 TEST_CASE(
-    "CNO-25: EVDs whose triggers were merged are told one after the other, those with events" *
+    "CNO-25: EVDs whose triggers coalesced are returned one after the other, those with events" *
     hint("forget which EVDs triggered while a trigger was pending"))
 {
     adapter ia;
@@ -701,7 +702,7 @@ TEST_CASE("CNO-28: a cancelled waiter leaves its CNO as if it had not waited" *
     }
 }
 
-TEST_CASE("CNO-29: an agent that is set again is called for an event that came meanwhile" *
+TEST_CASE("CNO-29: an agent that is set again is called for an event that arrived in between" *
           hint("call the agent for events only that come while it is set"))
 {
     adapter ia;

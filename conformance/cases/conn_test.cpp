@@ -130,7 +130,7 @@ TEST_CASE("CONN-04: private data arrives both ways, whole and with its exact len
     for (std::size_t size :
          {std::size_t{0}, std::size_t{1}, std::size_t{48}, std::size_t{64}, limit(ia)}) {
         if (size > limit(ia))
-            continue; // InfiniBand has less than DAT asks for; IA-06 tells
+            continue; // InfiniBand has less than DAT requires; reported by IA-06
         CAPTURE(size);
         test_endpoint from(ia);
         test_endpoint to(ia);
@@ -415,7 +415,7 @@ TEST_CASE(
     move_data(from, to);
 }
 
-TEST_CASE("CONN-17: dup_connect goes where the other endpoint is connected to" *
+TEST_CASE("CONN-17: dup_connect connects to the peer of the other endpoint" *
           hint("copy the remote address but not the qualifier"))
 {
     adapter ia;

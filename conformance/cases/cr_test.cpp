@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Connection requests: what they tell, and how they are answered.
+// Connection requests: their attributes, and accept, reject and handoff.
 #include "harness/support.hpp"
 
 namespace conformance {
@@ -31,7 +31,7 @@ std::string too_much(const adapter &ia)
 
 } // namespace
 
-TEST_CASE("CR-01: query tells the peer's address, the private data and no endpoint of its own" *
+TEST_CASE("CR-01: query returns the peer's address, the private data and no endpoint" *
           hint("leave out the remote address, or the private data"))
 {
     adapter ia;

@@ -223,7 +223,7 @@ TEST_CASE("DTO-07: RDMA segments whose lengths do not fit are LENGTH_ERROR" *
     CHECK(done.user_cookie.as_64 == 2);
 }
 
-TEST_CASE("DTO-08: an RDMA write puts memory there and nothing beside it" *
+TEST_CASE("DTO-08: an RDMA write changes the target and no memory next to it" *
           hint("add the offset of the segment twice, or round the length up"))
 {
     adapter ia;
@@ -564,7 +564,7 @@ TEST_CASE("DTO-22: a local segment that is not in its region never succeeds" *
         MESSAGE("this transport does not look at local contexts");
 }
 
-TEST_CASE("DTO-23: all that is posted comes back once when the connection ends, on both sides" *
+TEST_CASE("DTO-23: everything posted completes once when the connection ends, on both sides" *
           hint("lose what the device flushes after the disconnect event, or report it twice"))
 {
     adapter ia;
@@ -586,7 +586,7 @@ TEST_CASE("DTO-23: all that is posted comes back once when the connection ends, 
     }
 }
 
-TEST_CASE("DTO-24: requests on their way come back once when the connection is cut" *
+TEST_CASE("DTO-24: outstanding requests complete once when the connection breaks" *
           hint("drop outstanding requests when the connection breaks"))
 {
     adapter ia;
@@ -607,7 +607,7 @@ TEST_CASE("DTO-24: requests on their way come back once when the connection is c
     }
 }
 
-TEST_CASE("DTO-25: suppressed requests come back when they are flushed" *
+TEST_CASE("DTO-25: suppressed requests complete with an event when they are flushed" *
           hint("drop the error completions of suppressed requests together with the successes"))
 {
     adapter ia;
@@ -722,7 +722,7 @@ TEST_CASE("DTO-29: a message that finds no receive waits for one, or ends the co
 }
 
 TEST_CASE("DTO-30: sends and receives can complete in one EVD" *
-          hint("tell sends and receives apart by their EVD"))
+          hint("distinguish sends and receives by their EVD"))
 {
     adapter ia;
     endpoint_options options;
@@ -819,7 +819,7 @@ namespace {
 
 constexpr std::size_t spin_size = 4096;
 
-/// Spins until the last byte is the round's; tells how many bytes before it were late.
+/// Polls until the last byte is that of the round; returns how many bytes before it were late.
 DEVICE_MEMORY std::size_t late_bytes(const volatile std::uint8_t *memory, std::uint8_t round)
 {
     const auto until = std::chrono::steady_clock::now() + patience;

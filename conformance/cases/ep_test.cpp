@@ -234,7 +234,7 @@ TEST_CASE("EP-03: posts of a kind without an EVD for it are refused at creation"
                     bad_arg(6)));
 }
 
-TEST_CASE("EP-04: query tells objects, state and addresses of a new endpoint" *
+TEST_CASE("EP-04: query returns objects, state and addresses of a new endpoint" *
           hint("leave fields uninitialised, or report an address before there is a connection"))
 {
     adapter ia;
@@ -253,7 +253,7 @@ TEST_CASE("EP-04: query tells objects, state and addresses of a new endpoint" *
     CHECK(param.remote_port_qual == 0);
 }
 
-TEST_CASE("EP-05: query tells attributes at least as large as those asked for" *
+TEST_CASE("EP-05: query returns attributes at least as large as requested" *
           hint("report what was asked for rather than what was made, or less than asked for"))
 {
     adapter ia;
@@ -297,7 +297,7 @@ TEST_CASE("EP-06: the default attributes are within the adapter's limits" *
     CHECK(same_attr(ep_param(own.ep).ep_attr, attr));
 }
 
-TEST_CASE("EP-07: query tells unknown bits and a missing structure" *
+TEST_CASE("EP-07: query refuses unknown bits and a missing structure" *
           hint("ignore unknown mask bits, or dereference the null structure"))
 {
     adapter ia;
@@ -308,7 +308,7 @@ TEST_CASE("EP-07: query tells unknown bits and a missing structure" *
     CHECK(same_code(dat_ep_query(own.ep, 0, &param), DAT_SUCCESS));
 }
 
-TEST_CASE("EP-08: get_status tells the state and whether anything is outstanding" *
+TEST_CASE("EP-08: get_status returns the state and whether anything is outstanding" *
           hint("report counts, or the inverse, in the idle flags"))
 {
     adapter ia;
@@ -759,7 +759,7 @@ bool deepen(adapter &ia, test_endpoint &one, test_endpoint &other, DAT_COUNT dep
 
 } // namespace
 
-TEST_CASE("EP-31: an endpoint takes as many requests and receives as it was made for" *
+TEST_CASE("EP-31: an endpoint takes as many requests and receives as it was created for" *
           hint("advertise a depth that their queues, credits or completion queues do not have"))
 {
     allow_seconds(60);
@@ -789,7 +789,7 @@ TEST_CASE("EP-31: an endpoint takes as many requests and receives as it was made
                          : 0;
         }
     CHECK(right == 2 * depth);
-    // Flushed they come back as well.
+    // Flushed requests complete with an event too.
     for (DAT_COUNT i = 0; i < depth; ++i)
         MUST(to.recv(0, 8, static_cast<std::uint64_t>(i)));
     MUST(to.disconnect(DAT_CLOSE_ABRUPT_FLAG));

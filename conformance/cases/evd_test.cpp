@@ -166,7 +166,7 @@ TEST_CASE("EVD-03: streams merge as the provider's matrix says" *
         }
 }
 
-TEST_CASE("EVD-04: query tells what create was given" *
+TEST_CASE("EVD-04: query returns the arguments of create" *
           hint("report the length of the device's queue rather than at least the one asked for"))
 {
     adapter ia;
@@ -204,7 +204,7 @@ TEST_CASE("EVD-05: query follows enable, disable, set_ and clear_unwaitable, mod
     CHECK(evd_param(evd).cno_handle == DAT_HANDLE_NULL);
 }
 
-TEST_CASE("EVD-06: query tells unknown bits and a missing structure" *
+TEST_CASE("EVD-06: query refuses unknown bits and a missing structure" *
           hint("ignore unknown mask bits, or dereference the null structure"))
 {
     adapter ia;
@@ -315,7 +315,7 @@ TEST_CASE("EVD-12: post_se refuses other events and EVDs without the software st
 }
 
 TEST_CASE(
-    "EVD-13: a full queue is QUEUE_FULL and no overflow; room comes back with a dequeue" *
+    "EVD-13: a full queue is QUEUE_FULL and no overflow; a dequeue makes room" *
     hint("count one slot less than asked for, or raise EVD_OVERFLOW for the consumer's own post"))
 {
     adapter ia;
@@ -416,7 +416,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("EVD-18: beside a waiter, a second wait and a dequeue are INVALID_STATE" *
+TEST_CASE("EVD-18: with a thread waiting, a second wait and a dequeue are INVALID_STATE" *
           hint("let two waiters in, and give each a part of the events"))
 {
     adapter ia;
@@ -684,7 +684,7 @@ TEST_CASE("EVD-29: an EVD does not become shorter than what is in it; lengths co
 }
 
 TEST_CASE(
-    "EVD-30: beside a waiter a resize is INVALID_STATE, and does not disturb him" *
+    "EVD-30: with a thread waiting, a resize is INVALID_STATE, and the wait continues" *
     hint("change the queue below the waiter, or wake him with fewer events than he asked for") *
     needs("evd_resize"))
 {
@@ -969,10 +969,11 @@ TEST_CASE(
         MUST(peer->to.free_ep());
 }
 
-TEST_CASE("EVD-38: completions that find no room are told of: each comes back, or an EVD_OVERFLOW "
-          "does" *
-          hint("make the completion queue too short for its own bookkeeping, or drop what does not "
-               "fit"))
+TEST_CASE(
+    "EVD-38: completions without room are not lost silently: each arrives, or an EVD_OVERFLOW "
+    "does" *
+    hint("make the completion queue too short for its own bookkeeping, or drop what does not "
+         "fit"))
 {
     constexpr std::uint64_t writes = 9;
     adapter ia;

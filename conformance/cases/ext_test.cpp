@@ -214,7 +214,7 @@ TEST_CASE("EXT-05: a write with immediate data checks its arguments" * needs("im
     CHECK(stays_empty(pair.active.request_evd, milliseconds(30)));
 }
 
-TEST_CASE("EXT-06: after a disconnect, a write with immediate data comes back flushed" *
+TEST_CASE("EXT-06: after a disconnect, a write with immediate data completes flushed" *
           needs("immediate_data") * hint("refuse it, or lose it"))
 {
     adapter ia;

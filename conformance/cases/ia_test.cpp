@@ -67,7 +67,7 @@ TEST_CASE("IA-04: an unknown name or version is PROVIDER_NOT_FOUND/NAME_NOT_REGI
     CHECK(ia == untouched);
 }
 
-TEST_CASE("IA-05: the adapter tells its name, address and limits" *
+TEST_CASE("IA-05: query returns name, address and limits of the adapter" *
           hint("leave attributes zero or uninitialised, the address above all"))
 {
     adapter ia;
@@ -98,7 +98,7 @@ TEST_CASE("IA-05: the adapter tells its name, address and limits" *
     CHECK((attr.num_vendor_attr == 0 || attr.vendor_attr != nullptr));
 }
 
-TEST_CASE("IA-06: the provider goes by the adapter's name, version 2.0 and the line's threads" *
+TEST_CASE("IA-06: the provider has the adapter's name, version 2.0 and the line's thread safety" *
           hint("register under one name and report another: the registry then cannot close them"))
 {
     adapter ia;
@@ -139,7 +139,7 @@ TEST_CASE("IA-07: every boolean of the attributes is one, whatever the buffer he
     CHECK(p.ha_loadbalancing <= 2);
 }
 
-TEST_CASE("IA-08: query tells masks with unknown bits and masks without a structure" *
+TEST_CASE("IA-08: query refuses masks with unknown bits and masks without a structure" *
           hint("ignore unknown mask bits, or dereference the null structure"))
 {
     adapter ia;

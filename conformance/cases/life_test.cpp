@@ -380,7 +380,7 @@ TEST_CASE("LIFE-09: an open adapter has no more after 200 connections than after
 
 // --------------------------------------------------------------------------------- processes
 
-TEST_CASE("LIFE-10: a forked child that exits harms nothing" *
+TEST_CASE("LIFE-10: a forked child that exits does no damage" *
           hint("close the parent's connections in an exit handler of the child"))
 {
     for (bool normally : {true, false}) {
@@ -431,7 +431,7 @@ TEST_CASE("LIFE-11: two processes connect, move data both ways and part" *
     CHECK(ends_connection(next_event(own.connect_evd).event_number));
 }
 
-TEST_CASE("LIFE-12: a peer killed while connected: the connection ends, all comes back once" *
+TEST_CASE("LIFE-12: a peer killed while connected: the connection ends, everything completes once" *
           hint("wait for the peer's goodbye and never notice that it is gone"))
 {
     to_peer t("obedient");
@@ -452,7 +452,7 @@ TEST_CASE("LIFE-12: a peer killed while connected: the connection ends, all come
     move_data(t.own, fresh);
 }
 
-TEST_CASE("LIFE-13: a peer killed while we transfer to it: every request comes back once" *
+TEST_CASE("LIFE-13: a peer killed during transfers to it: every request completes once" *
           hint("lose requests whose acknowledgement never comes, or report them twice"))
 {
     for (int round = 0; round < 3; ++round) {
@@ -745,7 +745,7 @@ int close_past_waiters()
 } // namespace
 
 TEST_CASE(
-    "LIFE-21: an abrupt close does not wait for ever for a waiter that does not come back" *
+    "LIFE-21: an abrupt close does not block forever on a waiter that does not return" *
     hint("wait without a bound for a thread that is held up in a signal handler, or free what "
          "it still uses"))
 {

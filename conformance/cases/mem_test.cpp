@@ -104,7 +104,7 @@ DAT_VADDR address_of(const void *where)
 
 } // namespace
 
-TEST_CASE("MEM-01: zones check their arguments and tell their adapter" *
+TEST_CASE("MEM-01: zones check their arguments and query returns their adapter" *
           hint("check the handle only, or report no adapter in dat_pz_query"))
 {
     adapter ia;
@@ -209,7 +209,7 @@ TEST_CASE("MEM-04: zero-based and shared memory that are not offered are MODEL_N
 }
 
 TEST_CASE(
-    "MEM-05: what is registered covers what was asked for, and query tells both" *
+    "MEM-05: the registered range covers the requested one, and query returns both" *
     hint(
         "report the page-rounded range as the one asked for, or a registered size that is smaller"))
 {
@@ -314,7 +314,7 @@ TEST_CASE("MEM-10: sync accepts segments of a region and refuses others" *
     CHECK(same_type(dat_lmr_sync_rdma_write(ia.handle, &outside, 1), DAT_INVALID_PARAMETER));
 }
 
-TEST_CASE("MEM-11: an RMR that is not bound has no triplet to tell" *
+TEST_CASE("MEM-11: query returns no triplet for an RMR that is not bound" *
           hint("answer success with a triplet of zeros"))
 {
     adapter ia;

@@ -288,7 +288,7 @@ TEST_CASE("RMR-07: a region that a window is bound to is in use until it is boun
         MUST(f.opened.post_bind(f.there, part_at, part_size, may_read, 0,
                                 DAT_COMPLETION_SUPPRESS_FLAG));
         MUST(f.pair.active.recv(0, 8));
-        MUST(f.pair.passive.send(0, 8)); // what is done after it tells
+        MUST(f.pair.passive.send(0, 8)); // after it completes, the bind has been processed
         CHECK(next_dto(f.pair.passive.request_evd).operation == DAT_DTO_SEND);
     }
     SUBCASE("it is bound to nothing")
@@ -304,8 +304,8 @@ TEST_CASE("RMR-07: a region that a window is bound to is in use until it is boun
     CHECK(other.lmr == DAT_HANDLE_NULL);
 }
 
-TEST_CASE("RMR-08: a query tells what an RMR is bound to" *
-          hint("tell what it was created with, or the region's own context") * needs("rmr_bind"))
+TEST_CASE("RMR-08: query returns what an RMR is bound to" *
+          hint("return what it was created with, or the region's own context") * needs("rmr_bind"))
 {
     adapter ia;
     NEED_WINDOWS(ia);
@@ -349,7 +349,7 @@ TEST_CASE("RMR-09: a bind needs an endpoint that is or was connected, and is flu
 }
 
 TEST_CASE("RMR-10: a bind whose success is suppressed is done in its turn, without an event" *
-          hint("tell of it, or lose it") * needs("rmr_bind"))
+          hint("complete it with an event, or lose it") * needs("rmr_bind"))
 {
     adapter ia;
     NEED_WINDOWS(ia);
@@ -420,7 +420,7 @@ TEST_CASE("RMR-13: a window gives the rights that it was bound with, and no othe
     }
 }
 
-TEST_CASE("RMR-14: an RMR can be bound anew after a bind that was flushed" *
+TEST_CASE("RMR-14: an RMR can be bound again after a flushed bind" *
           hint("count its keys where the device does not, so that later binds fail") *
           needs("rmr_bind"))
 {

@@ -68,7 +68,7 @@ TEST_CASE("SP-01: psp_create and psp_create_any check their arguments" *
     CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS)); // nothing kept it
 }
 
-TEST_CASE("SP-02: query tells what a PSP was made with" *
+TEST_CASE("SP-02: query returns what a PSP was created with" *
           hint("forget qualifier or flags of a PSP made by create_any"))
 {
     adapter ia;
@@ -232,8 +232,8 @@ TEST_CASE("SP-09: rsp_create checks its arguments and leaves the endpoint unconn
     CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
 }
 
-TEST_CASE("SP-10: an RSP reserves its endpoint, tells it, and gives it back" *
-          hint("do not change the endpoint's state, or do not give it back when the RSP goes"))
+TEST_CASE("SP-10: an RSP reserves its endpoint, returns it in a query, and releases it when freed" *
+          hint("do not change the endpoint's state, or do not release it when the RSP is freed"))
 {
     adapter ia;
     reservation r(ia);
@@ -440,7 +440,7 @@ constexpr const char *common_points = "common service points";
 
 } // namespace
 
-TEST_CASE("SP-18: a CSP takes requests for its socket address, and tells what it was made with" *
+TEST_CASE("SP-18: a CSP takes requests for its socket address, and query returns its attributes" *
           hint("keep pointers to the caller's address, or name no service point in the request") *
           needs("csp"))
 {

@@ -193,7 +193,7 @@ TEST_CASE("SRQ-03: endpoints draw from one queue, and each event names who took 
 }
 
 TEST_CASE("SRQ-04: receives can be posted again and again" * needs("srq") *
-          hint("run out of work requests, because shared ones come back out of order"))
+          hint("run out of work requests, because shared ones complete out of order"))
 {
     adapter ia;
     NEED_SRQ(ia);
@@ -280,7 +280,7 @@ TEST_CASE("SRQ-08: a resize keeps what is posted, and refuses to go below it" * 
 }
 
 TEST_CASE("SRQ-09: falling below the low watermark raises one event per arming" * needs("srq") *
-          hint("tell it with every receive that is taken, or never a second time"))
+          hint("raise it for every receive that is taken, or never a second time"))
 {
     adapter ia;
     NEED_SRQ(ia);

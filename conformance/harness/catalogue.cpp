@@ -61,7 +61,7 @@ rule rule_of(const doctest::TestCaseData &data)
 
 std::vector<rule> *listing = nullptr;
 
-/// doctest tells its cases to reporters only.
+/// doctest lists its cases to reporters only.
 struct lister : silent_reporter {
     explicit lister(const doctest::ContextOptions &) {}
 

@@ -18,7 +18,7 @@ void move_data(test_endpoint &from, test_endpoint &to, unsigned seed)
     if (sent.status != DAT_DTO_SUCCESS || received.status != DAT_DTO_SUCCESS)
         GIVE_UP("a message failed");
     if (received.transfered_length != size || !to.memory.holds(4096, size, seed))
-        GIVE_UP("a message did not arrive as it was sent");
+        GIVE_UP("a message arrived with wrong data or length");
 }
 
 void expect_disconnected(test_endpoint &one, test_endpoint &other)

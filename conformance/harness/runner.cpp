@@ -98,7 +98,7 @@ struct channel {
     }
 };
 
-/// In a child: where it tells what. It is not inherited by programs that the child starts.
+/// In a child: the pipe for its reports. Not inherited by programs that the child starts.
 int telling_fd = -1;
 
 // ------------------------------------------------------------------------------------------ child
