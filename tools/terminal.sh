@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# How our scripts talk: sourced by them, not run.
+# Messages of our scripts: to be sourced, not executed.
 
 if [[ -t 1 && -z ${NO_COLOR:-} && ${CI:-} != true ]]; then
     on_terminal=1 bold=$'\e[1m' red=$'\e[31m' green=$'\e[32m' dim=$'\e[2m' plain=$'\e[0m'
@@ -13,7 +13,7 @@ say() { printf '%s\n' "$*"; }
 headline() { printf '%s%s%s\n' "$bold" "$*" "$plain"; }
 warn() { printf '%s%s%s\n' "$red" "$*" "$plain" >&2; }
 
-# die MESSAGE [WAY_OUT...]: what is wrong, and what to do about it, a line each.
+# die MESSAGE [REMEDY...]: print the error and remedies, one per line, and exit.
 die() {
     warn "error: $1"
     shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What a broken provider does becomes the outcome of its case, and of no other."""
+"""Each fault of a broken provider fails the case that triggers it, and no other case."""
 
 import argparse
 import datetime
@@ -16,7 +16,7 @@ import unittest
 
 OPTIONS = argparse.Namespace()
 
-# The broken provider is right in all of these, unless it is asked to break MEM-01.
+# The broken provider passes all of these, unless it is configured to break MEM-01.
 CASES = ["IA-04", "IA-06", "MEM-01", "REG-01", "REG-06"]
 VICTIM = "MEM-01"
 FAULTS = ["sound", "crash", "hang", "exit", "descriptor", "thread", "code", "unsupported",
@@ -24,7 +24,7 @@ FAULTS = ["sound", "crash", "hang", "exit", "descriptor", "thread", "code", "uns
 
 
 class Run:
-    """One run of the program, its scorecard read."""
+    """One run of the program, and its parsed scorecard."""
 
     def __init__(self, folder: pathlib.Path, *arguments: str):
         self.path = folder / "card.json"
@@ -32,7 +32,7 @@ class Run:
         command = [OPTIONS.program, "--json", str(self.path), *arguments]
         environment = {**os.environ, "DAT_OVERRIDE": str(folder / "dat.conf"),
                        "TMPDIR": str(folder)}
-        for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):  # a signal is wanted
+        for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):  # the test needs the signal
             environment[sanitizer] = ":".join(filter(None, [environment.get(sanitizer),
                                                             "handle_segv=0"]))
         began = time.monotonic()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The programs that measure our own layer: that they measure, and how they end."""
+"""The programs that measure our own layer: their results and exit statuses."""
 
 import argparse
 import json
@@ -57,7 +57,7 @@ class Measures(unittest.TestCase):
         self.assertEqual(set(got), {(test, "ofi-lo") for test in TESTS})
 
     def test_adapters_beside_one(self) -> None:
-        """They are compared in the same way wherever they are named."""
+        """Adapters given with --beside are compared like positional ones."""
         if not has("soft-lo") or not has("ofi-lo"):
             self.skipTest("the build has no two adapters")
         got = self.overhead("soft-lo", "--beside", "ofi-lo,tcp")

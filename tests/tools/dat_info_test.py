@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""dat-info over adapters that open and adapters that do not, for each reason there is."""
+"""dat-info on adapters that open, and on adapters that fail to open for each known reason."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ class Run:
                                       "NO_COLOR")}
         if conf is not None:
             environment["DAT_OVERRIDE"] = str(conf)
-        for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):  # a signal is wanted
+        for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):  # want the signal
             environment[sanitizer] = ":".join(filter(None, [environment.get(sanitizer),
                                                             "handle_segv=0"]))
         environment.update(changes)
@@ -36,7 +36,7 @@ class Run:
                                  env=environment, timeout=100, check=False)
         self.seconds = time.monotonic() - began
         self.status, self.output = process.returncode, process.stdout + process.stderr
-        self.words = re.sub(r"\s+", " ", self.output)  # as if it were not wrapped
+        self.words = re.sub(r"\s+", " ", self.output)  # without line wrapping
         self.data = json.loads(process.stdout) if "--json" in arguments else {}
         self.adapters = {each["name"]: each for each in self.data.get("adapters", [])}
 
@@ -147,7 +147,8 @@ class DoesNotOpen(WithFolder):
     def test_a_provider_that_ends_the_program(self) -> None:
         run = Run(self.write(self.provider("leaves", "exit")), "--json")
         self.assertEqual(run.status, 1, run.output)
-        self.reason(run, "leaves", "ends the program", "with status 0 in dat_pz_create", "host process")
+        self.reason(run, "leaves", "ends the program", "with status 0 in dat_pz_create",
+                    "host process")
 
     def test_a_missing_library(self) -> None:
         conf = self.write("# comment", 'gone u2.0 nonthreadsafe default /nowhere/libgone.so.2 '
@@ -200,7 +201,7 @@ class Registry(WithFolder):
         self.assertIn(f"{conf}:2: field 3, the thread safety: expected threadsafe or nonthreadsafe,"
                       " found 'sometimes'; the line is ignored", run.words)
         self.assertIn(f"{conf}:3: expected 8 fields, found 2", run.words)
-        self.assertEqual(run.output.count("sometimes"), 1)  # said once, not by each child
+        self.assertEqual(run.output.count("sometimes"), 1)  # reported once, not by each child
         run = Run(conf, "--adapter", "odd")
         self.assertEqual(run.status, 3, run.output)
         self.assertIn(f"{conf}:2 defines it, but is malformed", run.words)
@@ -261,7 +262,7 @@ class Registry(WithFolder):
         self.assertIn("defines no adapters", run.output)
 
     def test_the_file_of_the_system(self) -> None:
-        """There is one or there is none; either is said, and where it is looked for."""
+        """Whether a dat.conf is found or not, the output shows where it was searched for."""
         run = Run(None, "--json")
         path = run.data["registry"]["path"]
         self.assertIsNone(run.data["registry"]["named_by"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""dat-perf: what it writes, and how it ends. How fast anything is, no test can say."""
+"""dat-perf: its output and exit status. The figures themselves are not tested."""
 
 import argparse
 import json
@@ -72,7 +72,7 @@ class Measures(unittest.TestCase):
         self.assertIn("prefers-color-scheme: dark", text)
         self.assertNotIn("nan", text)
         self.assertNotIn("inf", text.replace("info", ""))
-        self.assertNotIn("url(", text)  # nothing from elsewhere
+        self.assertNotIn("url(", text)  # no external resources
         self.assertNotIn("href", text)
 
     def test_two_processes(self) -> None:

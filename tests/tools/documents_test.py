@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The commands that the documents show are understood, and do what they are shown for.
+"""The commands shown in the documents are valid and do what the text says.
 
-Each runs as it stands there, on this build and on a port `acme`: begun by dapl-port in a copy of the
-tree, and, for programs that use its adapter, the software HCA under that name. A command that is
-not through after some seconds has been understood, and is ended.
+Each is run verbatim, on this build and on a port `acme`: created by dapl-port in a copy of the
+tree and, for programs that use its adapter, the software HCA under that name. A command that still
+runs after some seconds is considered valid, and is terminated.
 """
 
 import argparse
@@ -30,14 +30,14 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/design/*.md", "d
              "transports/*/README.md")
 PATIENCE = 4  # seconds
 
-# What a command begins with. A program alone, in a sentence, is a name and no command.
+# The first words of commands. A program name alone, in a sentence, is not a command.
 COMMAND = re.compile(r"""(?:\$\ )?(?:\./|gen/|tools/|tests/|python3\ |gdb\ |meson\b|ninja\b|
                          dat-\w+\ |dapl-(?:port|conformance)\ |dtest\ |fi-twin\ |
                          (?:overhead|instructions|context-switches|many-endpoints)\ )""", re.X)
-# What stands for something else.
+# Placeholders.
 MEANING = {"NAME": "acme-lo", "FILE": "out.svg", "STEP": "gcc",
            "overhead … ": "overhead acme-lo --beside acme-lo-plain ", "gdb --args ": ""}
-# What is not run here, and why.
+# Commands that are not run here, and why.
 NOT_RUN = {
     "./quickstart": "runs for minutes, and installs packages",
     "./check": "runs this test",
@@ -57,7 +57,7 @@ NOT_RUN = {
     "tools/vm/run-in-vm *": "needs the virtual machine; tests/vm uses it",
     "tests/verbs/vm_round.py *": "needs the virtual machine; tests/verbs uses it",
 }
-# What may end with another status, and why.
+# Commands with another exit status, and why.
 MAY_END_WITH = {
     "overhead ofi-lo --limit 1.10": 1,  # the ratio is above the limit now
     "instructions soft-lo --limit": 1,  # this build does not optimize, or is another compiler's
@@ -68,7 +68,7 @@ OPTIONAL = {"overhead", "instructions", "context-switches", "many-endpoints", "d
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines of code blocks, and what stands between backticks."""
+    """Lines of code blocks, and text between backticks."""
     blocks = re.findall(r"(?ms)^```\w*\n(.*?)^```", text)
     rest = re.sub(r"(?ms)^```\w*\n.*?^```", "", text)
     indented = re.findall(r"(?m)^    (\S.*)$", rest)
@@ -78,13 +78,13 @@ def lines_of(text: str) -> list[str]:
 
 
 def commands_of(text: str) -> list[str]:
-    """Without what a comment says of them."""
+    """The lines without comments."""
     found = (re.sub(r"\s+#.*", "", line).strip() for line in lines_of(text))
     return [each for each in found if COMMAND.match(each)]
 
 
 def all_commands() -> dict[str, str]:
-    """Each command, and a document that shows it."""
+    """Each command, and a document that contains it."""
     return {command: str(path.relative_to(ROOT))
             for pattern in DOCUMENTS for path in sorted(ROOT.glob(pattern))
             for command in commands_of(path.read_text())}
@@ -112,7 +112,7 @@ class Shown(unittest.TestCase):
 
     @staticmethod
     def write_conf(built: pathlib.Path, conf: pathlib.Path) -> set[str]:
-        """The adapters of the build, and acme's."""
+        """The adapters of the build and of the port acme."""
         text = built.read_text()
         for suffix in ("", "-plain"):
             lines = (re.findall(rf"(?m)^soft-lo{suffix} .*\n", text)
@@ -122,7 +122,7 @@ class Shown(unittest.TestCase):
         return set(re.findall(r"(?m)^([\w-]+) ", text))
 
     def as_run(self, command: str) -> str:
-        """What is to be said to a shell in a source tree, with this build as `build`."""
+        """The command line for a shell in a source tree, with this build as `build`."""
         for word, meaning in MEANING.items():
             command = command.replace(word, meaning)
         command = re.sub(r"^meson devenv -C build\s*", "", command) or "true"
@@ -138,7 +138,7 @@ class Shown(unittest.TestCase):
         return command
 
     def missing(self, command: str) -> str | None:
-        """What this build or this system does not have for it."""
+        """The prerequisites of the command that this build or system lacks."""
         program = command.split()[0]
         if program in OPTIONAL and not shutil.which(program, path=self.environment["PATH"]):
             return program
@@ -190,7 +190,7 @@ class Shown(unittest.TestCase):
 
 class Lists(unittest.TestCase):
     def test_a_reader_that_has_read_enough(self) -> None:
-        """It ends a list without a word, as with other programs."""
+        """It ends a list silently, as other programs do."""
         for command in ("gen/dapl-port list", "./check --list",
                         "tests/clients/run_clients.py --list"):
             done = subprocess.run(["bash", "-c", f"{command} | true"], cwd=ROOT,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What `meson install` puts where, and that it works there."""
+"""The files that `meson install` installs, and that they work there."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ class Installed(unittest.TestCase):
             raise AssertionError(done.stdout + done.stderr)
 
     def place(self, folder: str) -> pathlib.Path:
-        """A folder of the installation, wherever it was configured to be."""
+        """A folder of the installation, as configured."""
         return self.root / (pathlib.Path(OPTIONS.prefix) / folder).relative_to("/")
 
     def test_programs(self) -> None:
@@ -44,7 +44,7 @@ class Installed(unittest.TestCase):
             self.assertTrue(page.exists(), page)
 
     def test_pkg_config_files(self) -> None:
-        """In one folder, so that one word in PKG_CONFIG_PATH is enough."""
+        """All in one folder, so that one entry of PKG_CONFIG_PATH is enough."""
         folder = self.place(OPTIONS.libdir) / "pkgconfig"
         environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(folder)}
         for name in ("dat2", "dapl-kit"):

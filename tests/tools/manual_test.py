@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The manual pages say what the programs take and what the sources read, and man can show them."""
+"""The manual pages list all options and environment variables, and man can render them."""
 
 import argparse
 import os
@@ -15,8 +15,8 @@ OPTIONS = argparse.Namespace()
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 COMMANDS = {"dapl-port": ["new", "status", "list"]}
 
-# What names a variable of the environment in the sources: where one is read, and in the files that
-# do so every literal that is a name of ours.
+# Environment variables in the sources: the arguments of functions that read them and, in the files
+# that do so, every literal with one of our prefixes.
 READS = re.compile(r'(?:getenv|environment|environment_number|envname|setting \w+)\("(\w+)"')
 ROOMS = ("dat", "common", "osd", "transports", "conformance", "bench", "tools")
 OURS = re.compile(r'"((?:DAT|DAPL)_[A-Z_]+)"')
@@ -38,7 +38,7 @@ def bold(text: str) -> set[str]:
 
 class Manual(unittest.TestCase):
     def test_options(self) -> None:
-        """Every option of a program's --help is in its page, and no other."""
+        """The page of a program lists every option of its --help, and no other."""
         self.assertTrue(OPTIONS.program)
         for program in OPTIONS.program:
             with self.subTest(program):
@@ -49,7 +49,7 @@ class Manual(unittest.TestCase):
                 self.assertEqual(told, has)
 
     def test_environment(self) -> None:
-        """Every variable that is read is in dapl-environment(7), and no other."""
+        """dapl-environment(7) lists every variable that is read, and no other."""
         read = set()
         for room in ROOMS:
             for path in (OPTIONS.source / room).rglob("*.[ch]pp"):
@@ -97,7 +97,7 @@ class Manual(unittest.TestCase):
             for heading in ("NAME", "DESCRIPTION", "SEE ALSO"):
                 self.assertRegex(shown, rf"(?m)^{heading}$", page)
             self.assertRegex(shown, r"dapl \d+\.\d+\.\d+")  # in the last line
-            self.assertNotIn("**", shown)  # Markdown that was not understood
+            self.assertNotIn("**", shown)  # unconverted Markdown
             self.assertEqual([line for line in shown.splitlines() if len(line) > 100], [], page)
 
 
@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument("--program", action="append", default=[])
     parser.add_argument("--pages", nargs="*", default=[])
     rest = parser.parse_known_args(namespace=OPTIONS)[1]
-    os.environ["COLUMNS"] = "200"  # argparse breaks words of help at dashes
+    os.environ["COLUMNS"] = "200"  # argparse wraps at hyphens
     program = unittest.main(argv=[sys.argv[0], *rest], exit=False)
     return 0 if program.result.wasSuccessful() else 1
 

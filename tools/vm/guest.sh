@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The guest's init once the root is there: sets up devices and network, runs the command, and tells
-# the host how it went. The host ends the machine then, so this never returns.
+# The guest's init once the root is there: sets up devices and network, runs the command, and
+# reports its status to the host. The host then kills the machine, so this never returns.
 #
 # What to run is in /run/vm/job: the variables directory, writable, environment and command.
 # shellcheck disable=SC2154
@@ -73,8 +73,8 @@ await_active() {
     fail "$device is not active but $state"
 }
 
-# Passes a stream on to the host, and leaves in a file how many bytes that was: the host knows by it
-# when it has everything.
+# Forwards a stream to the host, and stores the number of bytes in a file: the host uses it to know
+# when it has received everything.
 relay() {
     local to
     to=$(port "$1")
@@ -105,7 +105,7 @@ relay err &
 tell begin
 status=0
 (run_command) || status=$?
-echo 1 >/sys/fs/cgroup/command/cgroup.kill # what it left running would hold its output open
+echo 1 >/sys/fs/cgroup/command/cgroup.kill # processes left running would keep its output open
 wait
 sync
 tell "end $status $(<out.count) $(<err.count)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What the guest boots: a stock Debian kernel and the modules it needs, made once and cached.
+"""The guest's boot image: a stock Debian kernel and the modules it needs, built once and cached.
 
 Packages are fetched and unpacked below the cache folder; nothing is installed. A finished image is
 a folder named after the kernel release and this file's contents, so an image that another edition
@@ -38,7 +38,7 @@ Doing = Callable[[str], None]  # receives the current action, for a progress lin
 
 @dataclasses.dataclass
 class Problem(Exception):
-    """Why it cannot be done, what to do about it, and the exit status that says so."""
+    """The reason of a failure, a remedy, and the exit status."""
 
     cause: str
     way_out: str
@@ -47,7 +47,7 @@ class Problem(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """A folder of the cache that can be booted."""
+    """A cached image that can be booted."""
 
     folder: pathlib.Path
 
@@ -92,8 +92,8 @@ def prepare(cache: pathlib.Path, release: str | None, doing: Doing) -> Image:
 
 
 def make(folder: pathlib.Path, release: str, doing: Doing) -> None:
-    """The folder of an image, which appears when it is whole."""
-    for left in folder.parent.glob("work.*"):  # by one that was killed
+    """The folder of an image; renamed into place when complete."""
+    for left in folder.parent.glob("work.*"):  # left by a process that was killed
         shutil.rmtree(left, ignore_errors=True)
     work = pathlib.Path(tempfile.mkdtemp(prefix="work.", dir=folder.parent))
     try:
@@ -192,7 +192,7 @@ def build(work: pathlib.Path, release: str, doing: Doing) -> pathlib.Path:
 
 
 def run(command: list[str], folder: pathlib.Path, problem: Problem) -> None:
-    """Run a command; show the end of its output if it fails. Nothing of it outlives us."""
+    """Run a command; show the end of its output if it fails. Kill all its children at the end."""
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace",
                           start_new_session=True) as process:
@@ -224,7 +224,7 @@ def unpack_siw(deb: pathlib.Path, into: pathlib.Path) -> None:
 
 
 def compile_siw(root: pathlib.Path, siw: pathlib.Path, release: str) -> None:
-    """Debian ships no siw, so it is built against the headers, which we have at another place."""
+    """Debian ships no siw, so it is built against headers outside their usual place."""
     headers = root / "usr/src" / f"linux-headers-{release}"
     makefile = headers / "Makefile"
     makefile.write_text(makefile.read_text().replace("include /usr", f"include {root}/usr"))
