@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
@@ -308,12 +308,6 @@ void adapter::async_error(DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_CO
                  affiliated, target == nullptr ? "gone" : "full");
 }
 
-void dapl_evd_un_async_error_callback(adapter &ia)
-{
-    ia.async_error(DAT_ASYNC_ERROR_IA_CATASTROPHIC, ia.consumer_handle(),
-                   DAT_IA_CATASTROPHIC_ERROR);
-}
-
 // ---------------------------------------------------------------------------------- attributes
 
 void adapter::fill(DAT_IA_ATTR &out) const
@@ -432,4 +426,4 @@ DAT_RETURN dapl_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS how)
     return ia == nullptr ? invalid_handle(DAT_INVALID_HANDLE_IA).code() : ia->close(how).code();
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

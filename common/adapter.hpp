@@ -14,7 +14,7 @@
 #include "shared_recv_queue.hpp"
 #include "timer.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 /// One line of dat.conf that named this library: what the registry told us, and the vector that
 /// answers for it. The registry finds the line again by the device name in the vector.
@@ -137,4 +137,4 @@ void stay_loaded();
 status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
                     DAT_IA_HANDLE *out);
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

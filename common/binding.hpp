@@ -6,7 +6,7 @@
 #include "lmr.hpp"
 #include "work_queue.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class rmr;
 
@@ -46,4 +46,4 @@ struct binding {
     binding *older = nullptr;
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

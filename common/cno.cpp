@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 // ---------------------------------------------------------------------------- pending triggers
 
@@ -481,4 +481,4 @@ DAT_RETURN dapl_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT timeout, DAT_EVD_HAN
     return c->wait(timeout, triggered_by).code();
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -11,7 +11,7 @@
 #include "osd_descriptor.hpp"
 #include "osd_sync.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class evd;
 
@@ -94,4 +94,4 @@ private:
     DAT_OS_WAIT_PROXY_AGENT agent_ OSD_GUARDED_BY(lock_);
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -3,7 +3,7 @@
 // is the port of its address, so that every transport has them.
 #include "dapl_api.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 status check_common_address(const DAT_SOCK_ADDR *given, int position)
 {
@@ -81,4 +81,4 @@ DAT_RETURN dapl_csp_free(DAT_CSP_HANDLE handle)
     return free_sp(sp_of(handle, mark::csp), DAT_INVALID_HANDLE_CSP).code();
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

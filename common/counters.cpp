@@ -7,7 +7,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
@@ -325,4 +325,4 @@ DAT_RETURN print_counters(DAT_HANDLE handle, va_list &from)
     });
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

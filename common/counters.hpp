@@ -13,7 +13,7 @@
 #include <cstdarg>
 #include <cstddef>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 template <std::size_t N>
 class counter_block {
@@ -49,4 +49,4 @@ void count_calls(DAT_PROVIDER &vector);
 DAT_RETURN query_counters(DAT_HANDLE handle, va_list &from);
 DAT_RETURN print_counters(DAT_HANDLE handle, va_list &from);
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

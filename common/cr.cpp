@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 cr::cr(const DAT_PROVIDER *vector, adapter &owner, transport::cr &&from_port,
        const cr_params &params, endpoint *brought)
@@ -156,4 +156,4 @@ DAT_RETURN dapl_cr_handoff(DAT_CR_HANDLE handle, DAT_CONN_QUAL qualifier)
     return hand_off(*request, qualifier).code();
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

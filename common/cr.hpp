@@ -3,7 +3,7 @@
 
 #include "endpoint.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 /// A connection request, from its arrival until it is accepted or rejected.
 class cr : public object {
@@ -30,4 +30,4 @@ public:
     cr *next_early = nullptr;              ///< of those that came before their service point was up
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

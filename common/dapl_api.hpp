@@ -10,7 +10,7 @@
 
 #include <cstdarg>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 inline osd::deadline deadline_of(DAT_TIMEOUT timeout_us)
 {
@@ -174,4 +174,4 @@ struct any_thread {
     static constexpr bool locks = true;
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -15,9 +15,11 @@
 // inside the endpoint, a cq inside the EVD, at an address that does not change between alloc and
 // free. All of them are default-constructed before their alloc or open operation.
 //
-// It is compiled into the port's namespace and has names there: adapter, endpoint, evd, cr, lmr,
-// pool, ring, link and more. What a port has besides `types` and `transport` goes into a namespace
-// inside that one.
+// Names: the common layer's own are in dapl::<port>::core. In dapl::<port> stands only what this
+// header and the other headers for ports declare (dapl_*.hpp, port_features.hpp), and all the rest
+// is free for the port. The six objects that both sides name (adapter, endpoint, evd,
+// service_point, shared_recv_queue, work_queue) are declared in core and made visible here, so that
+// a port that defines a class of the same name does not compile.
 //
 // Words used below
 //   control    Called from consumer threads with no lock of the common layer held. May block for a
@@ -81,12 +83,20 @@ struct features {
 // ---------------------------------------------------------------------------- words of the trade
 
 // Objects of the common layer. A port keeps references to hand them back in upcalls.
+namespace core {
 class adapter;           ///< an open IA
 class endpoint;          ///< an EP, owner of a qp
 class evd;               ///< an event dispatcher, owner of a cq
 class service_point;     ///< a PSP or RSP, owner of a listener
 class shared_recv_queue; ///< an SRQ, owner of a port's srq
 struct work_queue;       ///< the posted operations of one direction of an endpoint
+} // namespace core
+using adapter = core::adapter;
+using endpoint = core::endpoint;
+using evd = core::evd;
+using service_point = core::service_point;
+using shared_recv_queue = core::shared_recv_queue;
+using work_queue = core::work_queue;
 
 /// Bytes that travel with connection requests and their answers. The memory is the caller's and
 /// valid during the call.

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 // ------------------------------------------------------------------------- queue pair and queues
 
@@ -829,17 +829,6 @@ evd *endpoint::failure_to_announce()
     return to_notify(std::move(target), stored);
 }
 
-void dapl_evd_connection_callback(endpoint &ep, DAT_EVENT_NUMBER event, const private_data &data)
-{
-    ep.connection_changed(event, data);
-}
-
-void dapl_evd_qp_async_error_callback(endpoint &ep)
-{
-    ep.ia->async_error(DAT_ASYNC_ERROR_EP_BROKEN, to_handle(&ep), DAT_EP_TRANSFER_TO_ERROR);
-    ep.operation_failed();
-}
-
 // ----------------------------------------------------------------------------------- attributes
 
 ep_objects endpoint::objects()
@@ -944,4 +933,4 @@ DAT_EP_ATTR default_ep_attr(const hca_attr &limits)
     return attr;
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

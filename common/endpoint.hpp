@@ -14,7 +14,7 @@
 #include "shared_recv_queue.hpp"
 #include "timer.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 inline constexpr std::size_t private_data_limit = 256; ///< bytes kept of what a peer sends
 
@@ -352,4 +352,4 @@ status endpoint::post_extended(const extended_request &wanted)
     return answer.ok() ? success : status(refused_request(qp_, answer));
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
@@ -423,4 +423,4 @@ POSTS(one_thread_per_object)
 POSTS(any_thread)
 #undef POSTS
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

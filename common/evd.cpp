@@ -10,7 +10,7 @@
 #include <climits>
 #include <cstring>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 // ------------------------------------------------------------------------------ life of an EVD
 
@@ -962,26 +962,11 @@ DAT_EVD_STATE evd::config() const
     return DAT_EVD_STATE_CONFIG_THRESHOLD;
 }
 
-// ------------------------------------------------------------------------------------- upcalls
-
-void dapl_evd_dto_callback(evd &target)
-{
-    target.completion_arrived();
-}
-
 void evd::overflowed()
 {
     overflowed_.store(true);
     if (has_waiter())
         wake();
-}
-
-void dapl_evd_cq_async_error_callback(evd &target)
-{
-    target.overflowed();
-    dapl_log(DAPL_DBG_TYPE_ERR, "EVD %p: its completion queue overflowed", to_handle(&target));
-    target.ia->async_error(DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(&target),
-                           DAT_EVD_OVERFLOW_ERROR);
 }
 
 // --------------------------------------------------------------------------------- entry points
@@ -1154,4 +1139,4 @@ DAT_RETURN dapl_evd_free(DAT_EVD_HANDLE handle)
     return on_evd(handle, free_evd);
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

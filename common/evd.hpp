@@ -20,7 +20,7 @@
 #include "event_ring.hpp"
 #include "work_queue.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class evd : public object {
 public:
@@ -343,4 +343,4 @@ OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
     }
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -9,7 +9,7 @@
 #include <new>
 #include <utility>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 /// One producer and one consumer at a time, without a lock between the two. Several producers
 /// share a lock of their own.
@@ -91,4 +91,4 @@ private:
     std::atomic<std::uint32_t> tail_{0}; // next to be filled
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -2,7 +2,7 @@
 // dat_extension_op: the operations of the IB extension that this port claims.
 #include "dapl_api.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
@@ -110,4 +110,4 @@ DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list argu
 template DAT_RETURN dapl_extension_op<one_thread_per_object>(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
 template DAT_RETURN dapl_extension_op<any_thread>(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -3,7 +3,7 @@
 
 #include "pz.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 inline unsigned known_privileges(const hca_attr &attr)
 {
@@ -42,4 +42,4 @@ public:
     transport::mr mr;
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

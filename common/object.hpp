@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class adapter;
 
@@ -183,4 +183,4 @@ DAT_HANDLE to_handle(T *object)
     return static_cast<DAT_HANDLE>(object);
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

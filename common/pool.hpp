@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 template <class T>
 class pool {
@@ -99,4 +99,4 @@ private:
     std::size_t live_ = 0;
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -17,7 +17,7 @@ OSD_EXPORT void dat_provider_fini(const DAT_PROVIDER_INFO *info);
 OSD_EXPORT DAT_RETURN dapl_extensions(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments);
 }
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
@@ -276,11 +276,12 @@ DAT_RETURN dapl_get_handle_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
     return DAT_SUCCESS;
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core
 
 void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
 {
     using namespace dapl::DAPL_TRANSPORT;
+    using namespace dapl::DAPL_TRANSPORT::core;
     debug_init();
     counters_init();
     loaded_by = osd::process_id();
@@ -290,13 +291,13 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
 
 void dat_provider_fini(const DAT_PROVIDER_INFO *info)
 {
-    using namespace dapl::DAPL_TRANSPORT;
+    using namespace dapl::DAPL_TRANSPORT::core;
     if (loaded_by == osd::process_id())
         remove_line(*info);
 }
 
 DAT_RETURN dapl_extensions(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments)
 {
-    using namespace dapl::DAPL_TRANSPORT;
+    using namespace dapl::DAPL_TRANSPORT::core;
     return dapl_extension_op<any_thread>(handle, op, arguments);
 }

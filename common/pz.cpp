@@ -3,7 +3,7 @@
 
 #include "dapl_api.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 DAT_RETURN dapl_pz_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE *out)
 {
@@ -46,4 +46,4 @@ DAT_RETURN dapl_pz_free(DAT_PZ_HANDLE handle)
     return DAT_SUCCESS;
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -4,7 +4,7 @@
 #include "object.hpp"
 #include "transport.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 /// A protection zone: the port's protection domain.
 class pz : public object {
@@ -17,4 +17,4 @@ public:
     transport::pd pd;
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

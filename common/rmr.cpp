@@ -3,7 +3,7 @@
 
 #include "dapl_api.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
@@ -218,4 +218,4 @@ DAT_RETURN dapl_rmr_free(DAT_RMR_HANDLE handle)
     return DAT_SUCCESS;
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

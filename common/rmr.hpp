@@ -4,7 +4,7 @@
 #include "binding.hpp"
 #include "pz.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class endpoint;
 
@@ -57,4 +57,4 @@ private:
     binding *newest_ OSD_GUARDED_BY(lock_) = nullptr;
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -4,7 +4,7 @@
 #include "dapl_api.hpp"
 #include "dapl_debug.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 status service_point::listen(DAT_CONN_QUAL &where)
 {
@@ -167,13 +167,6 @@ bool service_point::request_arrived(transport::cr &port_cr, const cr_params &par
     return false;
 }
 
-template <>
-bool dapls_cr_callback<transport::cr>(service_point &sp, transport::cr &port_cr,
-                                      const cr_params &params)
-{
-    return sp.request_arrived(port_cr, params);
-}
-
 // ---------------------------------------------------------------------------- making and freeing
 
 status create_sp(adapter &ia, const sp_request &wanted, DAT_CONN_QUAL &qualifier,
@@ -318,4 +311,4 @@ DAT_RETURN dapl_rsp_free(DAT_RSP_HANDLE handle)
     return free_sp(sp_of(handle, mark::rsp), DAT_INVALID_HANDLE_RSP).code();
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -4,7 +4,7 @@
 
 #include "endpoint.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class cr;
 
@@ -86,4 +86,4 @@ status create_sp(adapter &ia, const sp_request &wanted, DAT_CONN_QUAL &qualifier
 service_point *sp_of(DAT_HANDLE handle, mark kind);
 status free_sp(service_point *victim, DAT_RETURN_SUBTYPE kind);
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

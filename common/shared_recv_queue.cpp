@@ -4,7 +4,7 @@
 #include "dapl_api.hpp"
 #include "dapl_debug.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 // -------------------------------------------------------------------------------------- its life
 
@@ -89,11 +89,6 @@ void shared_recv_queue::limit_reached()
 {
     ia->async_error(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, to_handle(this),
                     DAT_SRQ_LOW_WATERMARK_EVENT);
-}
-
-void dapl_srq_limit_callback(shared_recv_queue &queue)
-{
-    queue.limit_reached();
 }
 
 void shared_recv_queue::fill(DAT_SRQ_PARAM &out)
@@ -211,4 +206,4 @@ DAT_RETURN dapl_srq_free(DAT_SRQ_HANDLE handle)
     return on_srq(handle, free_srq);
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

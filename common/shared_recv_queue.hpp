@@ -5,7 +5,7 @@
 #include "pz.hpp"
 #include "work_queue.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class shared_recv_queue : public object {
 public:
@@ -41,4 +41,4 @@ private:
     DAT_SRQ_ATTR attr_;
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -3,7 +3,7 @@
 
 #include "evd.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 bool timer_queue::arm(timer_record &record, osd::deadline at)
 {
@@ -95,4 +95,4 @@ void timer_queue::run()
     }
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

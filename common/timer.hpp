@@ -6,7 +6,7 @@
 #include "osd_sync.hpp"
 #include "osd_thread.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class evd;
 
@@ -48,4 +48,4 @@ private:
     osd::thread thread_;
 };
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -8,6 +8,10 @@ namespace dapl::DAPL_TRANSPORT {
 
 template struct check_transport<transport>;
 
+namespace core {
+
 inline constexpr features claims = transport::claims;
+
+} // namespace core
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -3,7 +3,7 @@
 
 #include "binding.hpp"
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit)
 {
@@ -78,4 +78,4 @@ bool work_queue::make_room_for_bindings()
     return bindings != nullptr;
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -11,7 +11,7 @@
 #include <new>
 #include <utility>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 class shared_work_queue;
 struct binding;
@@ -285,4 +285,4 @@ inline work_queue *work_queue::create_drawing(endpoint *owner, shared_work_queue
     return queue;
 }
 
-} // namespace dapl::DAPL_TRANSPORT
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -61,7 +61,7 @@ void await_waiter(DAT_EVD_HANDLE e)
 
 void await_cno_waiter(DAT_CNO_HANDLE cno)
 {
-    while (!from_handle<dapl::programmable::cno>(cno)->has_waiters())
+    while (!from_handle<dapl::programmable::core::cno>(cno)->has_waiters())
         std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
@@ -148,7 +148,7 @@ TEST_CASE("a cancellation races with a trigger: of the two waiters one is told")
             told += c.v.cno_wait_func(cno, DAT_TIMEOUT_INFINITE, &by) == DAT_SUCCESS;
         };
         waiting_thread first(wait, PTHREAD_CANCEL_DEFERRED);
-        while (!from_handle<dapl::programmable::cno>(cno)->has_waiters())
+        while (!from_handle<dapl::programmable::core::cno>(cno)->has_waiters())
             std::this_thread::yield();
         std::thread second([&] {
             DAT_EVD_HANDLE by = DAT_HANDLE_NULL;

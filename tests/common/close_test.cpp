@@ -75,7 +75,7 @@ TEST_CASE("an abrupt close sends a waiter home with ABORT and a CNO waiter with 
                 DAT_EVD_HANDLE by;
                 code = c.v.cno_wait_func(cno, DAT_TIMEOUT_INFINITE, &by);
             });
-            while (!from_handle<dapl::programmable::cno>(cno)->has_waiters())
+            while (!from_handle<dapl::programmable::core::cno>(cno)->has_waiters())
                 std::this_thread::yield();
         }
         CHECK_EQ(c.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS);

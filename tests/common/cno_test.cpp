@@ -18,7 +18,7 @@ struct notified {
     }
     void await_waiter() const
     {
-        while (!from_handle<dapl::programmable::cno>(cno)->has_waiters())
+        while (!from_handle<dapl::programmable::core::cno>(cno)->has_waiters())
             std::this_thread::yield();
     }
 
@@ -684,7 +684,7 @@ TEST_CASE("freeing the last two EVDs of a CNO at once wakes its waiter")
             DAT_EVD_HANDLE by;
             code = c->v.cno_wait_func(cno, 2'000'000, &by);
         });
-        while (!from_handle<dapl::programmable::cno>(cno)->has_waiters())
+        while (!from_handle<dapl::programmable::core::cno>(cno)->has_waiters())
             std::this_thread::yield();
         std::atomic<int> ready{0};
         const auto free_one = [&](DAT_EVD_HANDLE e) {

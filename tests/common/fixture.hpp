@@ -16,6 +16,7 @@
 namespace test {
 
 using namespace dapl::programmable;
+using namespace dapl::programmable::core;
 
 enum class line { nonthreadsafe, threadsafe };
 

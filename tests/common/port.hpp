@@ -252,6 +252,19 @@ struct transport : dapls_ib<types> {
                                          DAT_COMPLETION_FLAGS);
 };
 
+// ------------------------------------------------------------------------ names of the port's own
+
+// The common layer has classes of all these names; none of these is seen there.
+struct object {};
+struct pool {};
+struct cr {};
+struct lmr {};
+struct link {};
+struct ring {};
+struct binding {};
+enum class mark { none };
+inline constexpr int claims = 0;
+
 // ------------------------------------------------------------------- what the test does by hand
 
 /// The qp of an endpoint, or null.

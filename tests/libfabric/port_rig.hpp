@@ -58,6 +58,9 @@ private:
     std::deque<T> items_;
 };
 
+// In the place of the common layer's objects.
+namespace core {
+
 class adapter {};
 
 class endpoint {
@@ -79,6 +82,8 @@ public:
     inbox<int> callbacks;
 };
 
+} // namespace core
+
 struct arrival {
     ofi::cr request;
     std::string data;
@@ -86,7 +91,7 @@ struct arrival {
     DAT_PORT_QUAL port;
 };
 
-class service_point {
+class core::service_point {
 public:
     std::atomic<bool> takes{true};
     inbox<std::unique_ptr<arrival>> arrivals;
