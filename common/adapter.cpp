@@ -3,7 +3,9 @@
 
 #include "dapl_api.hpp"
 #include "dapl_debug.hpp"
+#include "names.hpp"
 #include "osd_thread.hpp"
+#include "queue_owner.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -272,10 +274,15 @@ DAT_IA_HANDLE adapter::consumer_handle() const
     return index;
 }
 
-void adapter::trace_unfinished(const evd &there)
+void adapter::trace_outstanding(const evd &there)
 {
     osd::lock_guard hold(lock_);
-    eps.for_each([&there](endpoint &each) { each.trace_unfinished(there); });
+    eps.for_each([&there](endpoint &each) { each.trace_outstanding(there); });
+}
+
+void trace_outstanding(adapter &ia, const evd &there)
+{
+    ia.trace_outstanding(there);
 }
 
 void adapter::async_error(DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason)
@@ -304,8 +311,8 @@ void adapter::async_error(DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_CO
     if (target != nullptr)
         target->users.fetch_sub(1, std::memory_order_release);
     if (!stored)
-        dapl_log(DAPL_DBG_TYPE_ERR, "async event 0x%x of %p is lost: the async EVD is %s", number,
-                 affiliated, target == nullptr ? "gone" : "full");
+        dapl_log(DAPL_DBG_TYPE_ERR, "async event %s of %p is lost: the async EVD is %s",
+                 name_of(number), affiliated, target == nullptr ? "gone" : "full");
 }
 
 // ---------------------------------------------------------------------------------- attributes

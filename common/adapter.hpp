@@ -84,8 +84,8 @@ public:
 
     /// What the consumer calls this adapter: an index of the registry's.
     DAT_IA_HANDLE consumer_handle() const;
-    /// Logs which endpoints have operations under way that complete there.
-    void trace_unfinished(const evd &there) OSD_EXCLUDES(lock_);
+    /// See queue_owner.hpp.
+    void trace_outstanding(const evd &there) OSD_EXCLUDES(lock_);
     void async_error(DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason);
     evd *async_evd() const;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "cno.hpp"
 
+#include "adapter.hpp"
 #include "dapl_api.hpp"
 #include "osd_cancellation.hpp"
 #include "osd_thread.hpp"
@@ -12,7 +13,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 // ---------------------------------------------------------------------------- pending triggers
 
-void cno::add(evd &by)
+void cno::add(cq_notifier &by)
 {
     if (by.link.pending)
         return;
@@ -23,9 +24,9 @@ void cno::add(evd &by)
     last_ = &by;
 }
 
-evd *cno::pop()
+cq_notifier *cno::pop()
 {
-    evd *const first = first_;
+    cq_notifier *const first = first_;
     if (first != nullptr) {
         first_ = first->link.next;
         first->link.pending = false;
@@ -33,13 +34,13 @@ evd *cno::pop()
     return first;
 }
 
-void cno::remove(evd &gone)
+void cno::remove(cq_notifier &gone)
 {
     if (!gone.link.pending)
         return;
-    evd *rest = std::exchange(first_, nullptr);
+    cq_notifier *rest = std::exchange(first_, nullptr);
     for (last_ = nullptr; rest != nullptr;) {
-        evd *const each = std::exchange(rest, rest->link.next);
+        cq_notifier *const each = std::exchange(rest, rest->link.next);
         each->link.next = nullptr;
         if (each == &gone)
             continue;
@@ -49,13 +50,12 @@ void cno::remove(evd &gone)
     gone.link.pending = false;
 }
 
-/// A trigger stays until it is taken. Those that were merged into it when they came do so only
-/// while there is an event: the consumer may have looked into all EVDs because of the one it was
-/// told.
+/// The first trigger stays until it is taken. Those merged into it stay only while their EVD has an
+/// event: the consumer may have dequeued from all EVDs because of the one that it got.
 void cno::drop_emptied()
 {
     while (first_ != nullptr && !first_->has_events())
-        if (evd &emptied = *pop(); emptied.has_more_news())
+        if (cq_notifier &emptied = *pop(); emptied.trigger_taken())
             add(emptied);
     merged_ = first_ != nullptr;
     if (!triggered())
@@ -69,27 +69,29 @@ bool cno::has_trigger()
     return triggered();
 }
 
-/// A waiter for each trigger: one that came while the port woke only one waiter is passed on.
+/// Wakes another waiter if the CNO is still triggered: the port wakes only one.
 void cno::take(DAT_EVD_HANDLE *triggered_by)
 {
-    evd *const by = pop();
+    cq_notifier *const by = pop();
     nameless_ = false;
-    *triggered_by = by == nullptr ? DAT_HANDLE_NULL : to_handle(by);
-    note_recent(by);
-    if (by != nullptr && by->has_more_news())
+    *triggered_by = by == nullptr ? DAT_HANDLE_NULL : by->handle();
+    if (by != nullptr)
+        if (cq_notifier *displaced = recent_.add(*by); displaced != nullptr)
+            (void)arm(*displaced);
+    if (by != nullptr && by->trigger_taken())
         add(*by);
     drop_emptied();
     if (triggered() && asleep_ != 0)
         wake_one();
 }
 
-/// One that has an event for which no agent was called. All that were told of are armed: the agent
-/// takes the place of a wait.
-evd *cno::find_uncalled()
+/// One that has an event for which no agent was called. All in the list count as taken: the agent
+/// takes the place of a wait, and their CQs are armed.
+cq_notifier *cno::find_uncalled()
 {
-    evd *found = nullptr;
-    for (evd *each = first_; each != nullptr; each = each->link.next) {
-        if (each->has_more_news())
+    cq_notifier *found = nullptr;
+    for (cq_notifier *each = first_; each != nullptr; each = each->link.next) {
+        if (each->trigger_taken())
             each->link.agent_called = false;
         if (found == nullptr && !each->link.agent_called && each->has_events())
             found = each;
@@ -97,20 +99,20 @@ evd *cno::find_uncalled()
     return found;
 }
 
-void cno::trigger(evd &by)
+void cno::trigger(cq_notifier &by)
 {
     DAT_OS_WAIT_PROXY_AGENT agent{};
     {
         osd::lock_guard hold(lock_);
-        if (by.notified_cno() != this)
-            return; // it left meanwhile, and may be gone when the trigger is looked at
+        if (by.target() != this)
+            return; // it has left the CNO, and may be freed before the trigger is taken
         add(by);
-        std::swap(agent, agent_); // called once until it is set again, whether or not anybody waits
+        std::swap(agent, agent_); // called once until it is set again, with or without waiters
         by.link.agent_called = agent.proxy_agent_func != nullptr;
         wake_one();
     }
     if (agent.proxy_agent_func != nullptr)
-        agent.proxy_agent_func(agent.instance_data, to_handle(&by));
+        agent.proxy_agent_func(agent.instance_data, by.handle());
 }
 
 status cno::open_descriptor()
@@ -121,45 +123,40 @@ status cno::open_descriptor()
                               : status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
 
-// ------------------------------------------------------------------------------------- looking
+// ------------------------------------------------------------------------------------- polling
 
-/// An agent and a descriptor tell of events to who is not here.
-bool cno::may_look() const
+/// Not while an agent or a descriptor is attached: they have to be signalled when no thread waits.
+bool cno::may_poll() const
 {
     return ia->attr.spin_us != 0 && agent_.proxy_agent_func == nullptr && !descriptor_.is_open();
 }
 
-/// Triggers the CNO if a recent EVD has news; `if_busy` is the answer for one from which
-/// somebody takes events just now.
-bool cno::look(bool if_busy)
+/// Polls the CQs of recent EVDs. True when one triggers the CNO: its CQ need not be armed until a
+/// waiter sleeps.
+bool cno::poll_recent()
 {
-    for (evd *each : recent_)
-        if (each != nullptr && each->has_news_for(*this, if_busy)) {
-            if (asleep_ == 0)
-                each->leave_unarmed();
-            add(*each);
-            return true;
-        }
-    return false;
+    cq_notifier *const found = recent_.find(*this, false, asleep_ == 0);
+    if (found != nullptr)
+        add(*found);
+    return found != nullptr;
 }
 
-/// True when there is something to return for. The lock is given up between the looks.
-bool cno::look_for_a_while(osd::deadline until)
+/// True when a wait need not sleep. The lock is given up between the polls.
+bool cno::poll_for_a_while(osd::deadline until)
 {
-    if (!may_look())
+    if (!may_poll())
         return false;
     return spin_.find(ia->attr.spin_us, until, [this]() OSD_UNCHECKED {
         lock_.unlock();
         lock_.lock();
-        return triggered() || dead_ || look(false);
+        return triggered() || dead_ || poll_recent();
     });
 }
 
-/// Has its CQ armed if that was left out. What came before does not call back: it triggers the CNO
-/// now, and then the answer is true.
-bool cno::arm(evd &left_unarmed)
+/// True when the CNO is triggered by what came while the CQ was not armed.
+bool cno::arm(cq_notifier &left_unarmed)
 {
-    if (!left_unarmed.arm_if_left_unarmed() || !left_unarmed.has_news_for(*this, true))
+    if (!left_unarmed.arm_if_left_unarmed(*this))
         return false;
     add(left_unarmed);
     return true;
@@ -168,32 +165,12 @@ bool cno::arm(evd &left_unarmed)
 bool cno::arm_recent()
 {
     bool found = false;
-    for (evd *each : recent_)
+    for (cq_notifier *each : recent_)
         found = (each != nullptr && arm(*each)) || found;
     return found;
 }
 
-void cno::note_recent(evd *taken)
-{
-    if (taken == nullptr)
-        return;
-    for (const evd *each : recent_)
-        if (each == taken)
-            return;
-    evd *&place = recent_[next_recent_++ % std::size(recent_)];
-    if (evd *evicted = std::exchange(place, taken); evicted != nullptr)
-        (void)arm(*evicted);
-}
-
-void cno::drop_recent(evd &gone)
-{
-    for (evd *&each : recent_)
-        if (each == &gone)
-            each = nullptr;
-    gone.leave_armed();
-}
-
-void cno::await_look()
+void cno::await_poll()
 {
     osd::lock_guard hold(lock_);
 }
@@ -201,14 +178,14 @@ void cno::await_look()
 status cno::take_trigger(DAT_EVD_HANDLE *triggered_by)
 {
     osd::lock_guard hold(lock_);
-    if (!has_trigger() && !(may_look() && look(false)))
+    if (!has_trigger() && !(may_poll() && poll_recent()))
         return queue_empty;
     take(triggered_by);
     return success;
 }
 
-/// One waiter of an adapter's CNOs sleeps in the port: what it waits for wakes it at once, and no
-/// other thread first.
+/// One waiter per adapter sleeps in the port, which saves a context switch: its event wakes it
+/// directly. The others sleep on the condition.
 osd::wait_result cno::sleep(osd::deadline until)
 {
     osd::wait_result result{};
@@ -243,7 +220,7 @@ void cno::leave_port() OSD_UNCHECKED
     ia->cno_sleeper.store(false);
 }
 
-/// A wake-up that was meant for the cancelled waiter goes to another.
+/// A wake-up that the cancelled waiter consumed is passed on.
 void cno::leave_cancelled() OSD_UNCHECKED
 {
     --asleep_;
@@ -275,13 +252,13 @@ osd::wait_result cno::wait_for_trigger(osd::deadline until)
     osd::wait_result result = osd::wait_result::woken;
     ++waiters_;
     while (!triggered() && !dead_ && result == osd::wait_result::woken)
-        if (!look_for_a_while(until) && !arm_recent())
+        if (!poll_for_a_while(until) && !arm_recent())
             result = sleep(until);
     --waiters_;
     return result;
 }
 
-/// What is there is found without a look at the clock.
+/// A pending trigger is taken without reading the clock.
 status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
 {
     osd::wait_result result = osd::wait_result::woken;
@@ -289,7 +266,7 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
 
     const osd::cancellable_wait held;
     osd::lock_guard hold(lock_);
-    if (!has_trigger() && !dead_ && !(may_look() && look(false)))
+    if (!has_trigger() && !dead_ && !(may_poll() && poll_recent()))
         result = wait_for_trigger(deadline_of(timeout_us));
 
     if (dead_) {
@@ -318,11 +295,11 @@ void cno::modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent)
         osd::lock_guard hold(lock_);
         agent_ = agent;
         (void)arm_recent();
-        evd *const first = agent.proxy_agent_func == nullptr ? nullptr : find_uncalled();
+        cq_notifier *const first = agent.proxy_agent_func == nullptr ? nullptr : find_uncalled();
         if (first != nullptr) {
             first->link.agent_called = true;
             std::swap(called, agent_);
-            by = to_handle(first);
+            by = first->handle();
         }
     }
     if (called.proxy_agent_func != nullptr)
@@ -342,10 +319,10 @@ void cno::fill(DAT_CNO_PARAM &out)
     }
 }
 
-void cno::forget(evd &gone)
+void cno::forget(cq_notifier &gone)
 {
     osd::lock_guard hold(lock_);
-    drop_recent(gone);
+    recent_.remove(gone);
     const bool wakes_waiters = !in_use(*this) && waiters_ != 0;
     nameless_ = nameless_ || wakes_waiters || (first_ == &gone && !merged_);
     remove(gone);
@@ -373,112 +350,6 @@ departure cno::kill(osd::deadline until)
     while (waiters_ != 0 && !until.has_passed())
         (void)triggered_changed_.wait(lock_, until);
     return waiters_ == 0 ? departure::left : departure::overdue;
-}
-
-namespace {
-
-status make_cno(DAT_IA_HANDLE ia_handle, const DAT_OS_WAIT_PROXY_AGENT &agent, DAT_CNO_HANDLE *out)
-{
-    adapter *ia = from_handle<adapter>(ia_handle);
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA);
-    if (out == nullptr)
-        return invalid_parameter(3);
-    cno *made = ia->make(ia->cnos, agent);
-    if (made == nullptr)
-        return out_of_memory;
-    *out = to_handle(made);
-    return success;
-}
-
-status make_polled_cno(DAT_IA_HANDLE ia_handle, DAT_FD *fd, DAT_CNO_HANDLE *out)
-{
-    adapter *ia = from_handle<adapter>(ia_handle);
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA);
-    if (fd == nullptr)
-        return invalid_parameter(2);
-    if (out == nullptr)
-        return invalid_parameter(3);
-    cno *made = ia->make(ia->cnos, DAT_OS_WAIT_PROXY_AGENT{});
-    if (made == nullptr)
-        return out_of_memory;
-    const status opened = made->open_descriptor();
-    if (!opened.ok()) {
-        ia->destroy(ia->cnos, *made);
-        return opened;
-    }
-    *fd = made->descriptor();
-    *out = to_handle(made);
-    return success;
-}
-
-} // namespace
-
-DAT_RETURN dapl_cno_fd_create(DAT_IA_HANDLE ia, DAT_FD *fd, DAT_CNO_HANDLE *out)
-{
-    return make_polled_cno(ia, fd, out).code();
-}
-
-DAT_RETURN dapl_cno_trigger(DAT_CNO_HANDLE handle, DAT_EVD_HANDLE *triggered_by)
-{
-    cno *c = from_handle<cno>(handle);
-    if (c == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
-    if (triggered_by == nullptr)
-        return invalid_parameter(2).code();
-    return c->take_trigger(triggered_by).code();
-}
-
-DAT_RETURN dapl_cno_create(DAT_IA_HANDLE ia, DAT_OS_WAIT_PROXY_AGENT agent, DAT_CNO_HANDLE *out)
-{
-    return make_cno(ia, agent, out).code();
-}
-
-DAT_RETURN dapl_cno_modify_agent(DAT_CNO_HANDLE handle, DAT_OS_WAIT_PROXY_AGENT agent)
-{
-    cno *c = from_handle<cno>(handle);
-    if (c == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
-    c->modify_agent(agent);
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN dapl_cno_query(DAT_CNO_HANDLE handle, DAT_CNO_PARAM_MASK mask, DAT_CNO_PARAM *param)
-{
-    cno *c = from_handle<cno>(handle);
-    if (c == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
-    if (has_unknown_bits(mask, 0x7))
-        return invalid_parameter(2).code();
-    if (param == nullptr)
-        return invalid_parameter(3).code();
-    c->fill(*param);
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN dapl_cno_free(DAT_CNO_HANDLE handle)
-{
-    cno *c = from_handle<cno>(handle);
-    if (c == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
-    if (in_use(*c) || c->has_waiters())
-        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE).code();
-    if (!c->condemn())
-        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
-    c->await_unpinned();
-    c->ia->destroy(c->ia->cnos, *c);
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN dapl_cno_wait(DAT_CNO_HANDLE handle, DAT_TIMEOUT timeout, DAT_EVD_HANDLE *triggered_by)
-{
-    cno *c = from_handle<cno>(handle);
-    if (c == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_CNO).code();
-    if (triggered_by == nullptr)
-        return invalid_parameter(3).code();
-    return c->wait(timeout, triggered_by).code();
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

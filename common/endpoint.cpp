@@ -3,6 +3,8 @@
 
 #include "dapl_api.hpp"
 #include "dapl_debug.hpp"
+#include "names.hpp"
+#include "queue_owner.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -25,18 +27,18 @@ endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR
     failure_.expired = [](timer_record &record) {
         return static_cast<timer &>(record).ep->failure_to_announce();
     };
-    count_choosers(1);
+    add_notify_overrides(1);
 }
 
 /// Flags that leave it to the consumer which completions notify exclude thresholds.
-void endpoint::count_choosers(int change)
+void endpoint::add_notify_overrides(int change)
 {
     const auto sends = static_cast<DAT_COMPLETION_FLAGS>(
         attr_.request_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG); // is of the peer
     if (recv_evd_)
-        recv_evd_->count_choosers(attr_.recv_completion_flags, change);
+        recv_evd_->overrides.add(attr_.recv_completion_flags, change);
     if (request_evd_)
-        request_evd_->count_choosers(sends, change);
+        request_evd_->overrides.add(sends, change);
 }
 
 status endpoint::set_up()
@@ -160,24 +162,6 @@ void endpoint::own_queues(endpoint *owner)
 
 namespace {
 
-const char *name_of(DAT_DTOS operation)
-{
-    switch (operation) {
-    case DAT_DTO_SEND:
-        return "send";
-    case DAT_DTO_RDMA_WRITE:
-        return "RDMA write";
-    case DAT_DTO_RDMA_READ:
-        return "RDMA read";
-    case DAT_DTO_RECEIVE:
-        return "receive";
-    case DAT_DTO_BIND_MW:
-        return "bind";
-    default:
-        return "extended operation";
-    }
-}
-
 /// What was posted last to a queue that is given up before all of it is known to be done.
 void trace(endpoint &ep, const char *name, const work_queue *queue)
 {
@@ -185,7 +169,7 @@ void trace(endpoint &ep, const char *name, const work_queue *queue)
     if (queue == nullptr || queue->idle())
         return;
     dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
-             "EP %p: %s: %llu under way; the last that were posted:", to_handle(&ep), name,
+             "EP %p: %s: %llu outstanding; the last that were posted:", to_handle(&ep), name,
              static_cast<unsigned long long>(queue->under_way()));
     const work_request *request = queue->next.load(std::memory_order_relaxed);
     for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left)
@@ -205,7 +189,7 @@ void trace_count(endpoint &ep, const char *name, const work_queue *queue, const 
 {
     if (queue->idle())
         return;
-    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "a wait on EVD %p expired; EP %p: %s: %llu under way",
+    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "a wait on EVD %p expired; EP %p: %s: %llu outstanding",
              static_cast<const void *>(&there), to_handle(&ep), name,
              static_cast<unsigned long long>(queue->under_way()));
 }
@@ -213,7 +197,7 @@ void trace_count(endpoint &ep, const char *name, const work_queue *queue, const 
 } // namespace
 
 /// Whose queues are being exchanged is left out: nothing of it is under way.
-void endpoint::trace_unfinished(const evd &there)
+void endpoint::trace_outstanding(const evd &there)
 {
     if (send_lock_.try_lock()) {
         if (send_queue_ != nullptr && request_evd_.get() == &there)
@@ -726,8 +710,8 @@ bool endpoint::note(DAT_EVENT_NUMBER event, const private_data &data, news &made
     osd::lock_guard hold(lock_);
     const DAT_EP_STATE before = state();
     if (!enter_state_after(event, data)) {
-        dapl_log(DAPL_DBG_TYPE_CM, "EP %p: connection event 0x%x in state %d is dropped",
-                 to_handle(this), event, before);
+        dapl_log(DAPL_DBG_TYPE_CM, "EP %p: connection event %s in state %s is dropped",
+                 to_handle(this), name_of(event), name_of(before));
         return false;
     }
     made.connection_ended =
@@ -769,7 +753,7 @@ void endpoint::forget_connect_evd_of(const adapter &closing)
         std::swap(connect_evd_, gone);
 }
 
-bool endpoint::shall_tell(const evd &events)
+bool endpoint::awaits_establish_on(const evd &events)
 {
     osd::lock_guard hold(lock_);
     const DAT_EP_STATE now = state();
@@ -779,7 +763,7 @@ bool endpoint::shall_tell(const evd &events)
 
 void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &data)
 {
-    dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event 0x%x", to_handle(this), event);
+    dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event %s", to_handle(this), name_of(event));
     ia->timers.disarm(connect_timeout_);
     news outcome;
     if (note(event, data, outcome))
@@ -811,8 +795,20 @@ void endpoint::operation_failed()
         failure_stored_ = outcome.stored;
     }
     if (!ia->timers.arm(failure_, osd::deadline::passed()))
-        dapl_log(DAPL_DBG_TYPE_ERR, "EP %p: no thread to wake who waits for connection events",
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "EP %p: cannot start the timer thread; a waiter on the connect EVD is not woken "
+                 "for BROKEN",
                  to_handle(this));
+}
+
+void operation_failed(endpoint &ep)
+{
+    ep.operation_failed();
+}
+
+bool awaits_establish_on(endpoint &ep, const evd &events)
+{
+    return ep.awaits_establish_on(events);
 }
 
 evd *endpoint::failure_to_announce()
@@ -864,23 +860,23 @@ status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool
     const DAT_EP_ATTR old_attr = attr_;
     const ep_objects old = this->objects();
     if (has_qp_ && same_qp(old_attr, old, attr, objects)) {
-        count_choosers(-1);
+        add_notify_overrides(-1);
         osd::lock_guard state_hold(lock_);
         attr_ = attr;
         connect_evd_ = user_of<evd>(objects.connect);
-        count_choosers(1);
+        add_notify_overrides(1);
         return success;
     }
     if (!recv_idle()) // the queue pair is made anew; posted receives would be lost
         return state_error();
     user_of<evd> keep_recv(old.recv), keep_request(old.request); // they adopt the old queues
     const auto take_over = [this](const DAT_EP_ATTR &a, const ep_objects &o) {
-        count_choosers(-1);
+        add_notify_overrides(-1);
         attr_ = a;
         zone_ = user_of<pz>(o.zone);
         recv_evd_ = user_of<evd>(o.recv);
         request_evd_ = user_of<evd>(o.request);
-        count_choosers(1);
+        add_notify_overrides(1);
         {
             osd::lock_guard state_hold(lock_);
             connect_evd_ = user_of<evd>(o.connect);

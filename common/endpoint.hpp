@@ -55,7 +55,7 @@ public:
 
     endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR &attr,
              const ep_objects &objects, DAT_EP_STATE first);
-    ~endpoint() { count_choosers(-1); }
+    ~endpoint() { add_notify_overrides(-1); }
 
     // --- the consumer's slow calls ---
 
@@ -71,8 +71,8 @@ public:
     /// Ends everything; the slot may be given back afterwards.
     void shut_down() OSD_EXCLUDES(control_, lock_);
     void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(control_, lock_);
-    /// Logs how many operations are under way that complete there.
-    void trace_unfinished(const evd &there) OSD_EXCLUDES(send_lock_, recv_lock_);
+    /// Logs how many operations are outstanding that complete there.
+    void trace_outstanding(const evd &there) OSD_EXCLUDES(send_lock_, recv_lock_);
     bool recv_idle() const { return recv_queue_ == nullptr || recv_queue_->idle(); }
     bool request_idle() const { return send_queue_ == nullptr || send_queue_->idle(); }
 
@@ -85,8 +85,8 @@ public:
     /// The adapter that owns our connect EVD closes: connection events have no place to go any
     /// more.
     void forget_connect_evd_of(const adapter &closing) OSD_EXCLUDES(lock_);
-    /// This EVD will be told how the attempt that is under way ends.
-    bool shall_tell(const evd &events) OSD_EXCLUDES(lock_);
+    /// See queue_owner.hpp.
+    bool awaits_establish_on(const evd &events) OSD_EXCLUDES(lock_);
 
     // --- posting ---
 
@@ -107,9 +107,8 @@ public:
     // --- from below ---
 
     void connection_changed(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
-    /// A posted operation failed by itself: the connection is broken. Who waits for the event is
-    /// told by the timer thread, because the caller is taking events: the consumer's code cannot
-    /// run here.
+    /// A posted operation failed by itself: the connection is broken. The caller consumes events,
+    /// so that no consumer code may run here: the timer thread notifies the connect EVD.
     void operation_failed() OSD_EXCLUDES(lock_);
 
 private:
@@ -146,7 +145,7 @@ private:
     bool store_event(evd *target, DAT_EVENT_NUMBER event, const private_data &data)
         OSD_REQUIRES(lock_);
     bool has_connect_evd() OSD_EXCLUDES(lock_);
-    void count_choosers(int change);
+    void add_notify_overrides(int change);
     void note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
     void start_timer(osd::deadline until);
     void set_state(DAT_EP_STATE next) OSD_REQUIRES(lock_);

@@ -405,11 +405,11 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
             debug_mask = before;
         });
         CAPTURE(said);
-        CHECK(said.find("requests: 2 under way") != std::string::npos);
+        CHECK(said.find("requests: 2 outstanding") != std::string::npos);
         CHECK(said.find("send, 0 bytes, cookie 0xb1, done") != std::string::npos);
         CHECK(said.find("send, 0 bytes, cookie 0xb2, not known to be done") != std::string::npos);
         CHECK(said.find("send, 0 bytes, cookie 0xb3, not known to be done") != std::string::npos);
-        CHECK(said.find("receives: 1 under way") != std::string::npos);
+        CHECK(said.find("receives: 1 outstanding") != std::string::npos);
         CHECK(said.find("receive, 24 bytes, cookie 0xa1, not known") != std::string::npos);
     }
 }
@@ -429,11 +429,11 @@ TEST_CASE("a wait that expires names the endpoints with operations under way the
     };
     const std::string of_requests = said_by_wait(s.request, 1000);
     CAPTURE(of_requests);
-    CHECK(of_requests.find("requests: 2 under way") != std::string::npos);
+    CHECK(of_requests.find("requests: 2 outstanding") != std::string::npos);
     CHECK(of_requests.find("receives") == std::string::npos);
     const std::string of_receives = said_by_wait(s.recv, 1000);
     CAPTURE(of_receives);
-    CHECK(of_receives.find("receives: 1 under way") != std::string::npos);
+    CHECK(of_receives.find("receives: 1 outstanding") != std::string::npos);
     CHECK_EQ(said_by_wait(other.request, 1000), "");
     CHECK_EQ(said_by_wait(s.request, 0), ""); // a poll
 }

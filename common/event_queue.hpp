@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The events of an EVD, between their producers and the one thread that consumes them.
+//
+//   posted_   events of upcalls and of dat_evd_post_se
+//   staged_   completions that the consumer took from the CQ in order to count them
+//   CQ        all other completions
+//
+// They are delivered in this order; where streams are merged, event_order decides. A completion is
+// converted into a DAT_EVENT when it is delivered, because its endpoint may have been freed by then
+// and its completions are dropped in that case.
+//
+// One thread at a time consumes: the one that holds the claim. A waiter holds it from entry to
+// return, by which a concurrent dequeue is recognised. No other thread touches staged_ or polls the
+// CQ.
+//
+// state_ is one word, so that the fast path needs one test:
+//
+//   bits       set                                   cleared
+//   pending    +1 per event posted, staged, held     when the event is taken
+//   ordered    at construction, streams are merged   never: all events go through event_order
+//   no_cq      at construction; by close_cq          when the CQ is allocated
+//   orphaned   adopt: a queue lost its endpoint      drop_orphans: the CQ was drained
+#pragma once
+
+#include "completion_event.hpp"
+#include "event_ring.hpp"
+#include "object.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+class event_queue : public object {
+public:
+    bool has_waiter() const { return (claim_.load(std::memory_order_acquire) & waiting) != 0; }
+    bool takes(DAT_EVD_FLAGS stream) const { return (streams_ & stream) != 0; }
+    transport::cq *cq() { return has_cq() ? &cq_ : nullptr; }
+    DAT_COUNT qlen() const { return qlen_.load(std::memory_order_relaxed); }
+    DAT_EVD_FLAGS streams() const { return streams_; }
+    /// Takes over a queue whose endpoint is gone, until its completions can no longer be polled.
+    void adopt(work_queue *orphan);
+
+protected:
+    friend class cq_notifier;
+    friend class event_order;
+
+    event_queue(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams)
+        : object(vector, mark::evd, owner), state_(no_cq | (merges(streams) ? ordered : 0)),
+          streams_(streams)
+    {}
+    ~event_queue();
+
+    static bool merges(unsigned streams)
+    {
+        constexpr unsigned both = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG;
+        return (streams & both) == both;
+    }
+    bool has_completions() const { return (streams_ & completion_streams) != 0; }
+    DAT_EVD_HANDLE handle() { return static_cast<object *>(this); }
+
+    // --- the claim ---
+
+    /// Bits of claim_: a thread consumes; that thread is in a wait.
+    enum : std::uint32_t { taking = 1, waiting = 2 };
+
+    bool try_claim();
+    bool try_claim_for_wait();
+    /// Waits for a dequeue to end. False when a waiter holds the claim.
+    bool contend(std::uint32_t wanted) OSD_COLD;
+    bool claim_for_dequeue() { return try_claim() || contend(taking); }
+    void give_up_claim() { claim_.store(0, std::memory_order_release); }
+
+    // --- storage ---
+
+    /// False when out of memory.
+    bool reserve(DAT_COUNT qlen, event_ring<DAT_EVENT> &posted,
+                 event_ring<completion> &staged) const;
+    status allocate(transport::hca &hca, evd &self, DAT_COUNT qlen);
+    /// Events may arrive meanwhile. The claim is held.
+    status resize_claimed(DAT_COUNT qlen);
+    bool replace_posted(event_ring<DAT_EVENT> &with) OSD_EXCLUDES(producers_);
+    /// No CQ operation begins after this. True when there was a CQ.
+    bool close_cq() { return (state_.fetch_or(no_cq) & no_cq) == 0; }
+
+    // --- counting; the claim is held ---
+
+    bool has_cq() const { return (state_.load(std::memory_order_relaxed) & no_cq) == 0; }
+    DAT_COUNT pending() const
+    {
+        return static_cast<DAT_COUNT>(state_.load() & ~(ordered | no_cq | orphaned));
+    }
+    /// Counts events, staging completions until `wanted` is reached.
+    DAT_COUNT count_up_to(DAT_COUNT wanted);
+    void stage(const completion &done) OSD_COLD;
+    void stage_one();
+    /// Takes from the middle of staged_.
+    void take_staged(std::uint32_t position, completion &done);
+
+    // --- producing and taking ---
+
+    /// False when the ring is full.
+    bool store_posted(const DAT_EVENT &event) OSD_EXCLUDES(producers_);
+    bool take_unordered(DAT_EVENT &event) OSD_COLD;
+    bool take_completion(DAT_EVENT &event);
+    bool convert(const completion &done, DAT_EVENT &event);
+    bool convert_plain(const completion &done, DAT_EVENT &event);
+    bool convert_plain(work_request &done, DAT_UINT32 length, DAT_EVENT &event);
+    bool convert_unusual(const completion &done, DAT_EVENT &event) OSD_COLD;
+    void drop_orphans() OSD_COLD;
+    void drop_staged_orphans() OSD_COLD;
+
+    static constexpr std::uint32_t ordered = 0x40000000;
+    static constexpr std::uint32_t no_cq = 0x20000000;
+    static constexpr std::uint32_t orphaned = 0x10000000;
+    static constexpr unsigned completion_streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG;
+
+    // What the hot path reads comes first.
+    std::atomic<std::uint32_t> claim_{0};
+    std::atomic<std::uint32_t> state_;
+    std::atomic<work_queue *> orphans_{nullptr};
+    transport::cq cq_;
+
+    const DAT_EVD_FLAGS streams_;
+    std::atomic<DAT_COUNT> qlen_{0}; ///< changes with the claim held
+    event_ring<DAT_EVENT> posted_;
+    event_ring<completion> staged_;
+    std::uint32_t reported_ = 0;       ///< the CNO was triggered for what is staged up to here
+    std::uint32_t *barrier_ = nullptr; ///< a position in staged_ that event_order remembers
+    osd::mutex producers_;             ///< of posted_
+};
+
+// ------------------------------------------------------------------------------------ hot path
+
+OSD_ALWAYS_INLINE bool event_queue::try_claim()
+{
+    return (claim_.fetch_or(taking) & taking) == 0; // of one bit, which takes two instructions
+}
+
+OSD_ALWAYS_INLINE bool event_queue::try_claim_for_wait()
+{
+    std::uint32_t seen = 0;
+    return claim_.compare_exchange_strong(seen, taking | waiting);
+}
+
+OSD_ALWAYS_INLINE bool event_queue::convert_plain(work_request &done, DAT_UINT32 length,
+                                                  DAT_EVENT &event)
+{
+    work_queue &queue = *done.queue;
+    endpoint *const owner = queue.owner.load(std::memory_order_relaxed);
+    if (!fill_plain_event(done, owner, length, handle(), event))
+        return false;
+    queue.retire(done);
+    return true;
+}
+
+OSD_ALWAYS_INLINE bool event_queue::convert_plain(const completion &done, DAT_EVENT &event)
+{
+    return is_plain(done) && convert_plain(*done.wr, done.length, event);
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core
