@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--os", required=True, help="folder of osd/")
-    folders = ("common", "osd", f"osd/{parser.parse_args().os}")
+    folders = ("common", "common/core", "common/calls", "osd", f"osd/{parser.parse_args().os}")
     paths = [path for folder in folders for path in sorted((ROOT / folder).glob("*.cpp"))]
     print("\n".join(str(path) for path in paths))
 

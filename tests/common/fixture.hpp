@@ -2,7 +2,18 @@
 // A consumer of an adapter on the programmable port, and the registry that it is opened through.
 #pragma once
 
-#include "dapl_api.hpp"
+#include "calls/calls.hpp"
+#include "calls/counting.hpp"
+#include "core/adapter_life.hpp"
+#include "core/async_events.hpp"
+#include "core/cno.hpp"
+#include "core/cr.hpp"
+#include "core/endpoint.hpp"
+#include "core/evd.hpp"
+#include "core/lmr.hpp"
+#include "core/rmr.hpp"
+#include "core/service_point.hpp"
+#include "core/shared_recv_queue.hpp"
 #include "port.hpp"
 
 #include <doctest/doctest.h>

@@ -65,12 +65,12 @@ TEST_CASE("a request on a full EVD is refused, leaks nothing, and is told as an 
     REQUIRE(arrive(here));
     for (int i = 0; i < 20; ++i)
         CHECK_FALSE(arrive(here));
-    CHECK_EQ(from_handle<adapter>(v.c.ia)->crs.live(), 2);
+    CHECK_EQ(from_handle<adapter>(v.c.ia)->live<core::cr>(), 2);
     must(v.reject(v.request()));
     CHECK(arrive(here));
     must(v.reject(v.request()));
     must(v.reject(v.request()));
-    CHECK_EQ(from_handle<adapter>(v.c.ia)->crs.live(), 0);
+    CHECK_EQ(from_handle<adapter>(v.c.ia)->live<core::cr>(), 0);
     const std::vector<DAT_EVENT> events = v.c.drain(v.c.async);
     REQUIRE_FALSE(events.empty());
     CHECK_EQ(events[0].event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
@@ -86,9 +86,9 @@ TEST_CASE("a full EVD leaves the endpoint of an RSP reserved, and one made by a 
     CHECK_FALSE(arrive(6));
     CHECK_EQ(v.c.state(v.s.ep), DAT_EP_STATE_RESERVED);
     v.c.make_psp(7, v.requests, DAT_PSP_PROVIDER_FLAG);
-    const std::size_t before = from_handle<adapter>(v.c.ia)->eps.live();
+    const std::size_t before = from_handle<adapter>(v.c.ia)->live<endpoint>();
     CHECK_FALSE(arrive(7));
-    CHECK_EQ(from_handle<adapter>(v.c.ia)->eps.live(), before);
+    CHECK_EQ(from_handle<adapter>(v.c.ia)->live<endpoint>(), before);
     must(v.reject(v.request()));
     CHECK(arrive(6));
     CHECK_EQ(v.c.state(v.s.ep), DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
@@ -205,11 +205,11 @@ TEST_CASE("rejecting a request destroys the endpoint that a provider PSP made")
 {
     service v;
     v.c.make_psp(here, v.requests, DAT_PSP_PROVIDER_FLAG);
-    const std::size_t before = from_handle<adapter>(v.c.ia)->eps.live();
+    const std::size_t before = from_handle<adapter>(v.c.ia)->live<endpoint>();
     REQUIRE(arrive(here));
-    CHECK_EQ(from_handle<adapter>(v.c.ia)->eps.live(), before + 1);
+    CHECK_EQ(from_handle<adapter>(v.c.ia)->live<endpoint>(), before + 1);
     must(v.reject(v.request()));
-    CHECK_EQ(from_handle<adapter>(v.c.ia)->eps.live(), before);
+    CHECK_EQ(from_handle<adapter>(v.c.ia)->live<endpoint>(), before);
 }
 
 TEST_CASE("requests outlive their PSP")
@@ -332,7 +332,7 @@ TEST_CASE("a request that came early and finds its EVD full is refused like any 
     must(v.reject(v.request()));
     CHECK(arrive(6));
     must(v.reject(v.request()));
-    CHECK_EQ(from_handle<adapter>(v.c.ia)->crs.live(), 0);
+    CHECK_EQ(from_handle<adapter>(v.c.ia)->live<core::cr>(), 0);
     must(v.c.v.rsp_free_func(rsp));
 }
 
@@ -355,7 +355,7 @@ TEST_CASE("a listener that fails after a request came in refuses it")
     CHECK_EQ(lab::calls(lab::op::reject), 1);
     CHECK_EQ(v.request(), DAT_HANDLE_NULL);
     CHECK_EQ(v.c.state(v.s.ep), DAT_EP_STATE_UNCONNECTED);
-    CHECK_EQ(from_handle<adapter>(v.c.ia)->crs.live(), 0);
+    CHECK_EQ(from_handle<adapter>(v.c.ia)->live<core::cr>(), 0);
 }
 
 // ---------------------------------------------------------------------------------- handing on
@@ -390,7 +390,7 @@ struct relay : service {
         must(c.v.cr_query_func(cr, DAT_CR_FIELD_ALL, &param));
         return param;
     }
-    std::size_t live_requests() { return from_handle<adapter>(c.ia)->crs.live(); }
+    std::size_t live_requests() { return from_handle<adapter>(c.ia)->live<core::cr>(); }
 
     static constexpr DAT_CONN_QUAL there = 6;
     DAT_EVD_HANDLE others;
@@ -462,13 +462,13 @@ TEST_CASE(
 {
     relay r;
     r.c.make_psp(relay::there, r.others, DAT_PSP_PROVIDER_FLAG);
-    const std::size_t before = from_handle<adapter>(r.c.ia)->eps.live();
+    const std::size_t before = from_handle<adapter>(r.c.ia)->live<endpoint>();
     must(r.hand_on(r.next_request()));
     const DAT_CR_HANDLE cr = r.arrival().cr_handle;
     CHECK_EQ(r.c.state(r.query(cr).local_ep_handle), DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
-    CHECK_EQ(from_handle<adapter>(r.c.ia)->eps.live(), before + 1);
+    CHECK_EQ(from_handle<adapter>(r.c.ia)->live<endpoint>(), before + 1);
     must(r.c.v.cr_handoff_func(cr, here));
-    CHECK_EQ(from_handle<adapter>(r.c.ia)->eps.live(), before);
+    CHECK_EQ(from_handle<adapter>(r.c.ia)->live<endpoint>(), before);
     must(r.reject(r.request()));
 }
 
@@ -518,7 +518,7 @@ TEST_CASE("race of handing on and the end of where it goes: every request is ans
     stop = true;
     comes_and_goes.join();
     CHECK_EQ(wrong, 0);
-    CHECK_EQ(from_handle<adapter>(v.c.ia)->crs.live(), 0);
+    CHECK_EQ(from_handle<adapter>(v.c.ia)->live<core::cr>(), 0);
 }
 
 // ---------------------------------------------------------------------- common service points

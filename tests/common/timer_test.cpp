@@ -18,13 +18,13 @@ struct recorder : timer_record {
 
     recorder()
     {
-        expired = [](timer_record &record) -> evd * {
+        expired = [](timer_record &record) -> deferred_call {
             auto &me = static_cast<recorder &>(record);
             me.ran_at = osd::now_ns();
             if (me.gate != nullptr)
                 me.gate->wait();
             me.runs.fetch_add(1);
-            return nullptr;
+            return {};
         };
     }
     void await() const

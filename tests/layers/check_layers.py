@@ -5,12 +5,17 @@
 Arrows of #include point downwards only:
 
     dat/          the public headers, osd, itself; nothing of common/ or transports/
-    common/       the public headers, osd, itself, the port's port.hpp; no port by name
+    common/       the public headers, osd, itself; no port by name. It has three rooms:
+      common/       what ports may include; the public headers and osd
+      common/core/  the objects: the room above, and the port's port.hpp
+      common/calls/ the DAT calls: the rooms above, headers of core/ by their path
     transports/x  the contract's headers, the public headers, osd, itself
     include/      itself
     osd/          itself and, as native_*.hpp, the folder of each system
     osd/<os>/     itself and osd/; the only place for headers of the operating system beside the
                   ports. Each system has the same files.
+
+In common/, dat/ and osd/ there is no circle of units; a unit is all files of one name.
 
 Every source file says under which license it comes, in its first lines: the project's, or in the
 folder of a port its owner's.
@@ -32,6 +37,8 @@ FROM_THE_PORT = {"port.hpp"}
 FROM_A_TABLE = {"dat_names.hpp"}
 CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
             "dapl_spin.hpp", "dapl_params.hpp", "port_features.hpp"}
+UNITS = ("common", "dat", "osd")
+CIRCLES = {("native_futex", "osd_sync")}  # by design: the futex of a system, and what waits on it
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
 SPDX_LINES = 2  # a #! line may come first
 SPDX_OF_A_PORT = "SPDX-License-Identifier: "  # a port is whose it is
@@ -93,6 +100,7 @@ class Tree:
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
         self.common = self.headers("common")
+        self.rooms = {room: self.headers(f"common/{room}") for room in ("core", "calls")}
         self.dat = self.headers("dat")
         transports = root / "transports"
         self.ports = sorted(p.name for p in transports.iterdir() if p.is_dir()) if (
@@ -110,15 +118,20 @@ class Tree:
 
     # Each answers what is wrong with an include, or None.
 
-    def wrong_in_common(self, include: Include) -> str | None:
+    def wrong_in_common(self, room: str, include: Include) -> str | None:
         name = include.name
-        if is_public(name) or is_osd(name) or name in self.common or name in FROM_THE_PORT | FROM_A_TABLE:
+        if is_public(name) or is_osd(name) or name in CONTRACT | FROM_A_TABLE:
             return None
-        if not include.quoted and is_standard(name):
+        if not include.quoted:
+            return None if is_standard(name) else (
+                f"common/ includes <{name}>: the operating system is osd's business")
+        if room == "core" and name in self.rooms["core"] | FROM_THE_PORT:
             return None
-        if include.quoted:
-            return f'common/ includes "{name}", which is none of its own, of osd or of dat2'
-        return f"common/ includes <{name}>: the operating system is osd's business"
+        if room == "calls" and name in self.rooms["calls"] | {
+                f"core/{each}" for each in self.rooms["core"]}:
+            return None
+        where = f"common/{room}/" if room else "common/"
+        return f'{where} includes "{name}", which is not of a room that it may see'
 
     def wrong_in_dat(self, include: Include) -> str | None:
         name = include.name
@@ -168,6 +181,52 @@ def check_folder(tree: Tree, folder: str, wrong) -> list[Finding]:
     return findings
 
 
+def check_common(tree: Tree) -> list[Finding]:
+    findings = []
+    for path in tree.files("common"):
+        where = path.relative_to(tree.root)
+        room = where.parts[1] if len(where.parts) > 2 else ""
+        for include in includes_of(path.read_text()):
+            text = tree.wrong_in_common(room, include)
+            if text is not None:
+                findings.append(Finding(where, include.line, text))
+    return findings
+
+
+def units_of(tree: Tree, folder: str) -> dict[str, set[str]]:
+    """Each unit of a folder, and those that it includes."""
+    units: dict[str, set[str]] = {}
+    for path in tree.files(folder):
+        units.setdefault(path.stem, set())
+    for path in tree.files(folder):
+        names = {pathlib.PurePath(include.name).stem for include in includes_of(path.read_text())}
+        units[path.stem] |= (names & units.keys()) - {path.stem}
+    return units
+
+
+def circles_of(units: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """The groups of units that include one another, directly or not."""
+    reached: dict[str, set[str]] = {}
+    for unit in units:
+        found: set[str] = set()
+        todo = [unit]
+        while todo:
+            new = units[todo.pop()] - found
+            found |= new
+            todo += new
+        reached[unit] = found
+    groups = {tuple(sorted(other for other in units
+                           if other in reached[unit] and unit in reached[other]))
+              for unit in units if unit in reached[unit]}
+    return sorted(groups)
+
+
+def check_circles(tree: Tree) -> list[Finding]:
+    return [Finding(pathlib.PurePath(folder), 1, f"a circle of units: {', '.join(circle)}")
+            for folder in UNITS
+            for circle in circles_of(units_of(tree, folder)) if circle not in CIRCLES]
+
+
 def check_port_names(tree: Tree) -> list[Finding]:
     """common/ names no port: neither its namespace nor its folder."""
     findings = []
@@ -184,7 +243,7 @@ def check_port_names(tree: Tree) -> list[Finding]:
 
 
 def check_includes(tree: Tree) -> list[Finding]:
-    findings = check_folder(tree, "common", tree.wrong_in_common)
+    findings = check_common(tree)
     findings += check_folder(tree, "dat", tree.wrong_in_dat)
     findings += check_folder(tree, "include", tree.wrong_in_public)
     for port in tree.ports:
@@ -193,7 +252,7 @@ def check_includes(tree: Tree) -> list[Finding]:
             tree, f"transports/{port}", lambda i, own=own: tree.wrong_in_port(i, own))
     own = tree.headers("osd")
     findings += check_folder(tree, "osd", lambda i: tree.wrong_in_osd(i, own))
-    return findings + check_systems(tree) + check_port_names(tree)
+    return findings + check_systems(tree) + check_port_names(tree) + check_circles(tree)
 
 
 def check_systems(tree: Tree) -> list[Finding]:
@@ -247,8 +306,12 @@ GOOD = {
     "osd/windows/native_mutex.hpp": "#include <windows.h>",
     "osd/windows/osd_thread.cpp": '#include "osd_sync.hpp"',
     "common/dapls_ib.hpp": '#include "osd_sync.hpp"\n#include <dat2/udat.h>',
-    "common/evd.hpp": '#include "dapls_ib.hpp"\n#include "dat_names.hpp"\n#include <cstdint>',
-    "common/transport.hpp": '#include "port.hpp"\n// #include <unistd.h>\n/*\n#include "x"\n*/',
+    "common/core/evd.hpp": '#include "dapls_ib.hpp"\n#include "dat_names.hpp"\n#include <cstdint>',
+    "common/core/evd.cpp": '#include "evd.hpp"',
+    "common/core/transport.hpp":
+        '#include "port.hpp"\n// #include <unistd.h>\n/*\n#include "x"\n*/',
+    "common/calls/calls.hpp": '#include "core/transport.hpp"',
+    "common/calls/evd_calls.cpp": '#include "calls.hpp"\n#include "core/evd.hpp"',
     "common/port_features.hpp": "#include DAPL_PORT_FEATURES",
     "dat/ia.cpp": '#include "ia.hpp"\n#include "osd_sync.hpp"\n#include "made_by_the_build.hpp"',
     "dat/ia.hpp": "#include <dat2/udat.h>\n#include <mutex>",
@@ -257,10 +320,13 @@ GOOD = {
 }
 
 BAD = {  # path: text, part of what is to be found
-    "common/evd.cpp": ("#include <unistd.h>", "common/ includes <unistd.h>"),
-    "common/cno.cpp": ("#include <sys/epoll.h>", "common/ includes <sys/epoll.h>"),
-    "common/pz.cpp": ('  #  include "wire.hpp"', 'common/ includes "wire.hpp"'),
-    "common/ep.cpp": ("namespace dapl::soft {}", "names the port soft"),
+    "common/core/evd.cpp": ("#include <unistd.h>", "common/ includes <unistd.h>"),
+    "common/core/cno.cpp": ("#include <sys/epoll.h>", "common/ includes <sys/epoll.h>"),
+    "common/core/pz.cpp": ('  #  include "wire.hpp"', 'common/core/ includes "wire.hpp"'),
+    "common/core/lmr.cpp": ('#include "calls.hpp"', 'common/core/ includes "calls.hpp"'),
+    "common/calls/pz.cpp": ('#include "evd.hpp"', 'common/calls/ includes "evd.hpp"'),
+    "common/dapl_spin.hpp": ('#include "core/evd.hpp"', 'common/ includes "core/evd.hpp"'),
+    "common/core/ep.cpp": ("namespace dapl::soft {}", "names the port soft"),
     "dat/registry.cpp": ('#include "evd.hpp"', 'dat/ includes "evd.hpp"'),
     "dat/config.cpp": ("#include <fcntl.h>", "dat/ includes <fcntl.h>"),
     "transports/soft/a.cpp": ('#include "evd.hpp"', 'a port includes "evd.hpp"'),
@@ -299,10 +365,13 @@ def self_test() -> None:
         expect(found[0].startswith(f"{name}:2: "), found)
     found = findings_with({"osd/linux/native_new.hpp": ""})
     expect(len(found) == 1 and "osd/windows/native_new.hpp:1: another system" in found[0], found)
+    found = findings_with({"common/core/a.hpp": '#include "b.hpp"', "common/core/b.hpp": "",
+                           "common/core/b.cpp": '#include "a.hpp"'})
+    expect(found == ["common:1: a circle of units: a, b"], found)
     for name in ("common/none.cpp", "tools/none.py", "x/meson.build"):
         found = findings_with({name: ""}, licensed=False)
         expect(len(found) == 1 and "SPDX" in found[0], (name, found))
-    print(f"each of {len(BAD) + 4} violations was found, and nothing else")
+    print(f"each of {len(BAD) + 5} violations was found, and nothing else")
 
 
 def main() -> None:

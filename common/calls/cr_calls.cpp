@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The dat_cr_* calls: their arguments are checked here, their work is done in core/cr.cpp.
+#include "calls.hpp"
+#include "checks.hpp"
+#include "core/adapter.hpp"
+#include "core/cr.hpp"
+#include "core/service_point.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+namespace {
+
+status check_private_data(const adapter &ia, DAT_COUNT size, const void *bytes, int size_position)
+{
+    if (size < 0 || size > ia.attr.max_private_data_size)
+        return invalid_parameter(size_position);
+    if (size > 0 && bytes == nullptr)
+        return invalid_parameter(size_position + 1);
+    return success;
+}
+
+/// The endpoint that answers: the request's own, or the consumer's. Exactly one of them.
+endpoint *answering(const cr &request, DAT_EP_HANDLE given)
+{
+    if (request.ep != nullptr)
+        return given == DAT_HANDLE_NULL ? request.ep : nullptr;
+    endpoint *ep = from_handle<endpoint>(given);
+    return ep != nullptr && ep->ia == request.ia ? ep : nullptr;
+}
+
+status accept_cr(cr &request, DAT_EP_HANDLE ep_handle, DAT_COUNT size, const void *bytes)
+{
+    endpoint *ep = answering(request, ep_handle);
+    if (ep == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_EP);
+    if (const status checked = check_private_data(*request.ia, size, bytes, 3); !checked.ok())
+        return checked;
+    if (!request.condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_CR);
+    const private_data answer{bytes, static_cast<std::size_t>(size)};
+    const incoming_request incoming{request.port_cr, request.peer.get(), request.peer_port,
+                                    request.ep != nullptr};
+    const status accepted = ep->accept(incoming, answer);
+    if (accepted.ok())
+        request.ia->destroy(request);
+    else
+        request.tag.store(mark::cr); // it can be answered another time
+    return accepted;
+}
+
+status reject_cr(cr &request, DAT_COUNT size, const void *bytes)
+{
+    if (const status checked = check_private_data(*request.ia, size, bytes, 2); !checked.ok())
+        return checked;
+    if (!request.condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_CR);
+    request.reject(reject_reason::consumer, {bytes, static_cast<std::size_t>(size)});
+    request.ia->destroy(request);
+    return success;
+}
+
+/// From the moment at which its handle dies the request is one that comes in at the other service
+/// point: that one makes a new CR of it, or refuses it.
+status hand_off(cr &request, DAT_CONN_QUAL qualifier)
+{
+    adapter &ia = *request.ia;
+    const user_of<service_point> to =
+        ia.find<service_point>([qualifier](service_point &sp) { return sp.serves(qualifier); });
+    if (!to)
+        return invalid_parameter(2);
+    if (!request.condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_CR);
+    const cr_params params{request.peer.get(),
+                           request.peer_port,
+                           {request.data, static_cast<std::size_t>(request.data_size)}};
+    if (to->request_arrived(request.port_cr, params))
+        request.release_endpoint();
+    else
+        request.refuse();
+    ia.destroy(request);
+    return success;
+}
+
+} // namespace
+
+DAT_RETURN dapl_cr_query(DAT_CR_HANDLE handle, DAT_CR_PARAM_MASK mask, DAT_CR_PARAM *param)
+{
+    cr *request = from_handle<cr>(handle);
+    const status checked =
+        check_query(request, DAT_INVALID_HANDLE_CR, mask, DAT_CR_FIELD_ALL, param);
+    if (!checked.ok())
+        return checked.code();
+    *param = {};
+    param->remote_ia_address_ptr = request->peer.get();
+    param->remote_port_qual = request->peer_port;
+    param->private_data_size = request->data_size;
+    param->private_data = request->data;
+    param->local_ep_handle = request->ep == nullptr ? DAT_HANDLE_NULL : to_handle(request->ep);
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN dapl_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep, DAT_COUNT size,
+                          const DAT_PVOID bytes)
+{
+    return on_object<cr>(handle, DAT_INVALID_HANDLE_CR,
+                         [=](cr &request) { return accept_cr(request, ep, size, bytes); });
+}
+
+DAT_RETURN dapl_cr_reject(DAT_CR_HANDLE handle, DAT_COUNT size, const DAT_PVOID bytes)
+{
+    return on_object<cr>(handle, DAT_INVALID_HANDLE_CR,
+                         [=](cr &request) { return reject_cr(request, size, bytes); });
+}
+
+DAT_RETURN dapl_cr_handoff(DAT_CR_HANDLE handle, DAT_CONN_QUAL qualifier)
+{
+    return on_object<cr>(handle, DAT_INVALID_HANDLE_CR,
+                         [=](cr &request) { return hand_off(request, qualifier); });
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The dat_ep_* calls: their arguments are checked here, their work is done in core/endpoint.cpp.
+#include "calls.hpp"
+#include "checks.hpp"
+#include "core/adapter.hpp"
+#include "core/endpoint.hpp"
+
+#include <algorithm>
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+namespace {
+
+// ---------------------------------------------------------------------------------- attributes
+
+bool counts_match(DAT_COUNT dtos, bool has_evd)
+{
+    return has_evd ? dtos > 0 : dtos == 0;
+}
+
+bool within(DAT_COUNT value, DAT_COUNT limit)
+{
+    return value >= 0 && value <= limit;
+}
+
+bool is_one_qos(DAT_QOS qos)
+{
+    return qos == DAT_QOS_BEST_EFFORT || qos == DAT_QOS_HIGH_THROUGHPUT ||
+           qos == DAT_QOS_LOW_LATENCY || qos == DAT_QOS_ECONOMY || qos == DAT_QOS_PREMIUM;
+}
+
+bool fits(const DAT_EP_ATTR &attr, const hca_attr &limits)
+{
+    constexpr unsigned recv_completion = DAT_COMPLETION_SOLICITED_WAIT_FLAG |
+                                         DAT_COMPLETION_UNSIGNALLED_FLAG |
+                                         DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+    constexpr unsigned request_completion = recv_completion | DAT_COMPLETION_SUPPRESS_FLAG;
+    return attr.service_type == DAT_SERVICE_TYPE_RC && is_one_qos(attr.qos) &&
+           !has_unknown_bits(attr.recv_completion_flags, recv_completion) &&
+           !has_unknown_bits(attr.request_completion_flags, request_completion) &&
+           attr.max_message_size <= limits.max_message_size &&
+           attr.max_rdma_size <= limits.max_rdma_size &&
+           within(attr.max_recv_dtos, limits.max_dto_per_ep) &&
+           within(attr.max_request_dtos, limits.max_dto_per_ep) &&
+           within(attr.max_recv_iov, limits.max_iov_per_dto) &&
+           within(attr.max_request_iov, limits.max_iov_per_dto) &&
+           within(attr.max_rdma_read_iov, limits.max_iov_per_rdma_read) &&
+           within(attr.max_rdma_write_iov, limits.max_iov_per_rdma_write);
+}
+
+/// 0 asks for the provider's own value; read depths are negotiated down, never refused.
+DAT_EP_ATTR completed(DAT_EP_ATTR attr, const hca_attr &limits)
+{
+    if (attr.max_message_size == 0)
+        attr.max_message_size = limits.max_message_size;
+    if (attr.max_rdma_size == 0)
+        attr.max_rdma_size = limits.max_rdma_size;
+    attr.max_rdma_read_in =
+        std::clamp<DAT_COUNT>(attr.max_rdma_read_in, 0, limits.max_rdma_read_per_ep_in);
+    attr.max_rdma_read_out =
+        std::clamp<DAT_COUNT>(attr.max_rdma_read_out, 0, limits.max_rdma_read_per_ep_out);
+    return attr;
+}
+
+// ------------------------------------------------------------------------------------- objects
+
+/// Null stays null; anything else shall be an EVD that takes the stream. Completions need one of
+/// this adapter; connection events have no device, and programs that open an adapter several times
+/// mix them.
+bool find_evd(const adapter &ia, DAT_EVD_HANDLE handle, DAT_EVD_FLAGS stream, evd *&out)
+{
+    out = from_handle<evd>(handle);
+    if (handle == DAT_HANDLE_NULL)
+        return true;
+    const bool own = out != nullptr && (out->ia == &ia || stream == DAT_EVD_CONNECTION_FLAG);
+    return own && out->takes(stream);
+}
+
+status find_objects(const adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
+                    DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect, ep_objects &out)
+{
+    out.zone = from_handle<pz>(zone);
+    if (zone != DAT_HANDLE_NULL && (out.zone == nullptr || out.zone->ia != &ia))
+        return invalid_handle(DAT_INVALID_HANDLE_PZ);
+    if (!find_evd(ia, recv, DAT_EVD_DTO_FLAG, out.recv))
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_RECV);
+    if (!find_evd(ia, request, DAT_EVD_DTO_FLAG, out.request))
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST);
+    if (!find_evd(ia, connect, DAT_EVD_CONNECTION_FLAG, out.connect))
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_CONN);
+    return success;
+}
+
+// ---------------------------------------------------------------------------- create and modify
+
+/// `position` is that of the attributes in the call.
+status attr_for_create(const adapter &ia, const DAT_EP_ATTR *given, const ep_objects &objects,
+                       int position, DAT_EP_ATTR &attr)
+{
+    attr = default_ep_attr(ia.attr);
+    if (given == nullptr) {
+        if (objects.recv == nullptr || objects.shared != nullptr)
+            attr.max_recv_dtos = 0;
+        if (objects.request == nullptr)
+            attr.max_request_dtos = 0;
+        return success;
+    }
+    const bool own_recvs = objects.recv != nullptr && objects.shared == nullptr;
+    const bool matches =
+        (objects.shared != nullptr || counts_match(given->max_recv_dtos, own_recvs)) &&
+        counts_match(given->max_request_dtos, objects.request != nullptr);
+    if (!matches || !fits(*given, ia.attr))
+        return invalid_parameter(position);
+    attr = completed(*given, ia.attr);
+    return success;
+}
+
+status create_ep(adapter &ia, const ep_objects &objects, const DAT_EP_ATTR *given, int position,
+                 DAT_EP_HANDLE *out)
+{
+    DAT_EP_ATTR attr;
+    if (const status checked = attr_for_create(ia, given, objects, position, attr); !checked.ok())
+        return checked;
+    if (out == nullptr)
+        return invalid_parameter(position + 1);
+    if (ia.live<endpoint>() >= static_cast<std::size_t>(ia.attr.max_eps))
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+    endpoint *made = ia.make<endpoint>(attr, objects, DAT_EP_STATE_UNCONNECTED);
+    if (made == nullptr)
+        return out_of_memory;
+    const status ready = made->set_up();
+    if (ready.ok())
+        *out = to_handle(made);
+    else
+        ia.destroy(*made);
+    return ready;
+}
+
+/// Receives of the queue are in its zone, and complete in an EVD of the endpoint's.
+status create_ep_with_srq(adapter &ia, ep_objects &objects, DAT_SRQ_HANDLE srq,
+                          const DAT_EP_ATTR *given, DAT_EP_HANDLE *out)
+{
+    objects.shared = from_handle<shared_recv_queue>(srq);
+    if (objects.shared == nullptr || objects.shared->ia != &ia)
+        return invalid_handle(DAT_INVALID_HANDLE_SRQ);
+    if (objects.zone != &objects.shared->zone())
+        return invalid_parameter(2);
+    if (objects.recv == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_RECV);
+    return create_ep(ia, objects, given, 7, out);
+}
+
+constexpr DAT_EP_PARAM_MASK never_modifiable =
+    DAT_EP_FIELD_IA_HANDLE | DAT_EP_FIELD_EP_STATE | DAT_EP_FIELD_COMM |
+    DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR | DAT_EP_FIELD_LOCAL_PORT_QUAL |
+    DAT_EP_FIELD_REMOTE_IA_ADDRESS_PTR | DAT_EP_FIELD_REMOTE_PORT_QUAL | DAT_EP_FIELD_SRQ_HANDLE;
+
+/// What the endpoint would become: `now` with the masked fields of `wanted`.
+DAT_EP_PARAM merged(const DAT_EP_PARAM &now, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM &wanted)
+{
+    DAT_EP_PARAM out = now;
+    const auto take = [mask](DAT_EP_PARAM_MASK field, auto &to, const auto &from) {
+        if ((mask & field) != 0)
+            to = from;
+    };
+    DAT_EP_ATTR &to = out.ep_attr;
+    const DAT_EP_ATTR &from = wanted.ep_attr;
+    take(DAT_EP_FIELD_PZ_HANDLE, out.pz_handle, wanted.pz_handle);
+    take(DAT_EP_FIELD_RECV_EVD_HANDLE, out.recv_evd_handle, wanted.recv_evd_handle);
+    take(DAT_EP_FIELD_REQUEST_EVD_HANDLE, out.request_evd_handle, wanted.request_evd_handle);
+    take(DAT_EP_FIELD_CONNECT_EVD_HANDLE, out.connect_evd_handle, wanted.connect_evd_handle);
+    take(DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE, to.service_type, from.service_type);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_MESSAGE_SIZE, to.max_message_size, from.max_message_size);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_RDMA_SIZE, to.max_rdma_size, from.max_rdma_size);
+    take(DAT_EP_FIELD_EP_ATTR_QOS, to.qos, from.qos);
+    take(DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS, to.recv_completion_flags,
+         from.recv_completion_flags);
+    take(DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS, to.request_completion_flags,
+         from.request_completion_flags);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, to.max_recv_dtos, from.max_recv_dtos);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, to.max_request_dtos, from.max_request_dtos);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_RECV_IOV, to.max_recv_iov, from.max_recv_iov);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_IOV, to.max_request_iov, from.max_request_iov);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IN, to.max_rdma_read_in, from.max_rdma_read_in);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_OUT, to.max_rdma_read_out, from.max_rdma_read_out);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IOV, to.max_rdma_read_iov, from.max_rdma_read_iov);
+    take(DAT_EP_FIELD_EP_ATTR_MAX_RDMA_WRITE_IOV, to.max_rdma_write_iov, from.max_rdma_write_iov);
+    return out;
+}
+
+status modify_ep(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *wanted)
+{
+    if (has_unknown_bits(mask, DAT_EP_FIELD_ALL) || (mask & never_modifiable) != 0)
+        return invalid_parameter(2);
+    if (wanted == nullptr)
+        return invalid_parameter(3);
+    DAT_EP_PARAM now;
+    ep.fill(now);
+    const DAT_EP_PARAM then = merged(now, mask, *wanted);
+    ep_objects objects;
+    if (const status found =
+            find_objects(*ep.ia, then.pz_handle, then.recv_evd_handle, then.request_evd_handle,
+                         then.connect_evd_handle, objects);
+        !found.ok())
+        return found;
+    if (!fits(then.ep_attr, ep.ia->attr))
+        return invalid_parameter(3);
+    return ep.modify(completed(then.ep_attr, ep.ia->attr), objects,
+                     then.pz_handle != now.pz_handle);
+}
+
+// ------------------------------------------------------------------------------------- connect
+
+status check_connect(const endpoint &ep, DAT_TIMEOUT timeout_us, DAT_COUNT size, const void *bytes,
+                     DAT_QOS qos, int timeout_position)
+{
+    if (timeout_us == 0)
+        return invalid_parameter(timeout_position);
+    if (size < 0 || size > ep.ia->attr.max_private_data_size)
+        return invalid_parameter(timeout_position + 1);
+    if (size > 0 && bytes == nullptr)
+        return invalid_parameter(timeout_position + 2);
+    if (!is_one_qos(qos))
+        return invalid_parameter(timeout_position + 3);
+    return qos == DAT_QOS_BEST_EFFORT ? success : not_supported;
+}
+
+status free_ep(endpoint &ep)
+{
+    const DAT_EP_STATE now = ep.state();
+    if (now == DAT_EP_STATE_RESERVED || now == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING ||
+        now == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING)
+        return ep.state_error();
+    if (!ep.condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_EP);
+    ep.shut_down();
+    ep.ia->destroy(ep);
+    return success;
+}
+
+} // namespace
+
+DAT_RETURN dapl_ep_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
+                          DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect, const DAT_EP_ATTR *attr,
+                          DAT_EP_HANDLE *out)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
+    ep_objects objects;
+    const status found = find_objects(*ia, zone, recv, request, connect, objects);
+    return found.ok() ? create_ep(*ia, objects, attr, 6, out).code() : found.code();
+}
+
+DAT_RETURN dapl_ep_create_with_srq(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
+                                   DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect,
+                                   DAT_SRQ_HANDLE srq, const DAT_EP_ATTR *attr, DAT_EP_HANDLE *out)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
+    if (!claims.srq || ia->attr.max_srqs == 0)
+        return not_supported.code();
+    ep_objects objects;
+    const status found = find_objects(*ia, zone, recv, request, connect, objects);
+    return found.ok() ? create_ep_with_srq(*ia, objects, srq, attr, out).code() : found.code();
+}
+
+DAT_RETURN dapl_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP_PARAM *param)
+{
+    endpoint *ep = from_handle<endpoint>(handle);
+    const status checked = check_query(ep, DAT_INVALID_HANDLE_EP, mask, DAT_EP_FIELD_ALL, param);
+    if (checked.ok())
+        ep->fill(*param);
+    return checked.code();
+}
+
+DAT_RETURN dapl_ep_modify(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *param)
+{
+    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP,
+                               [=](endpoint &ep) { return modify_ep(ep, mask, param); });
+}
+
+DAT_RETURN dapl_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR address,
+                           DAT_CONN_QUAL qualifier, DAT_TIMEOUT timeout, DAT_COUNT size,
+                           const DAT_PVOID bytes, DAT_QOS qos, DAT_CONNECT_FLAGS flags)
+{
+    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [=](endpoint &ep) {
+        if (address == nullptr)
+            return invalid_parameter(2);
+        if (const status checked = check_connect(ep, timeout, size, bytes, qos, 4); !checked.ok())
+            return checked;
+        if (flags != DAT_CONNECT_DEFAULT_FLAG)
+            return not_supported;
+        return ep.connect({address, qualifier, timeout, {bytes, static_cast<std::size_t>(size)}});
+    });
+}
+
+DAT_RETURN dapl_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE model_handle,
+                               DAT_TIMEOUT timeout, DAT_COUNT size, const DAT_PVOID bytes,
+                               DAT_QOS qos)
+{
+    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [=](endpoint &ep) {
+        endpoint *model = from_handle<endpoint>(model_handle);
+        if (model == nullptr || model->ia != ep.ia)
+            return invalid_handle(DAT_INVALID_HANDLE_EP);
+        if (const status checked = check_connect(ep, timeout, size, bytes, qos, 3); !checked.ok())
+            return checked;
+        if (ep.state() != DAT_EP_STATE_UNCONNECTED)
+            return ep.state_error();
+        return ep.connect_like(*model, timeout, {bytes, static_cast<std::size_t>(size)});
+    });
+}
+
+DAT_RETURN dapl_ep_common_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR address,
+                                  DAT_TIMEOUT timeout, DAT_COUNT size, const DAT_PVOID bytes)
+{
+    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [=](endpoint &ep) {
+        if (const status checked = check_common_address(address, 2); !checked.ok())
+            return checked;
+        if (const status checked = check_connect(ep, timeout, size, bytes, DAT_QOS_BEST_EFFORT, 3);
+            !checked.ok())
+            return checked;
+        return ep.connect({address,
+                           osd::address::port_of(address),
+                           timeout,
+                           {bytes, static_cast<std::size_t>(size)}});
+    });
+}
+
+DAT_RETURN dapl_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS how)
+{
+    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [how](endpoint &ep) {
+        if (how != DAT_CLOSE_ABRUPT_FLAG && how != DAT_CLOSE_GRACEFUL_FLAG)
+            return invalid_parameter(2);
+        return ep.disconnect(how);
+    });
+}
+
+DAT_RETURN dapl_ep_get_status(DAT_EP_HANDLE handle, DAT_EP_STATE *state, DAT_BOOLEAN *recv_idle,
+                              DAT_BOOLEAN *request_idle)
+{
+    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [=](endpoint &ep) {
+        if (state != nullptr)
+            *state = ep.state();
+        if (recv_idle != nullptr)
+            *recv_idle = ep.recv_idle() ? DAT_TRUE : DAT_FALSE;
+        if (request_idle != nullptr)
+            *request_idle = ep.request_idle() ? DAT_TRUE : DAT_FALSE;
+        return success;
+    });
+}
+
+DAT_RETURN dapl_ep_reset(DAT_EP_HANDLE handle)
+{
+    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP,
+                               [](endpoint &ep) { return ep.reset(); });
+}
+
+DAT_RETURN dapl_ep_free(DAT_EP_HANDLE handle)
+{
+    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, free_ep);
+}
+
+// ------------------------------------------------------------------------------------- posting
+
+template <class Safety>
+DAT_RETURN dapl_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
+                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    endpoint *ep = from_dispatched<endpoint>(handle);
+    if (ep == nullptr) [[unlikely]]
+        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
+    return ep->post_request<Safety, DAT_DTO_SEND>(segments, local, nullptr, cookie, flags);
+}
+
+template <class Safety>
+DAT_RETURN dapl_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
+                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    endpoint *ep = from_dispatched<endpoint>(handle);
+    if (ep == nullptr) [[unlikely]]
+        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
+    return ep->post_recv<Safety>(segments, local, cookie, flags);
+}
+
+template <class Safety>
+DAT_RETURN dapl_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
+                                  DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                                  DAT_COMPLETION_FLAGS flags)
+{
+    endpoint *ep = from_dispatched<endpoint>(handle);
+    if (ep == nullptr) [[unlikely]]
+        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
+    return ep->post_request<Safety, DAT_DTO_RDMA_READ>(segments, local, remote, cookie, flags);
+}
+
+template <class Safety>
+DAT_RETURN dapl_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
+                                   DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
+                                   DAT_COMPLETION_FLAGS flags)
+{
+    endpoint *ep = from_dispatched<endpoint>(handle);
+    if (ep == nullptr) [[unlikely]]
+        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
+    return ep->post_request<Safety, DAT_DTO_RDMA_WRITE>(segments, local, remote, cookie, flags);
+}
+
+#define POSTS(Safety)                                                                              \
+    template DAT_RETURN dapl_ep_post_send<Safety>(DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *,     \
+                                                  DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);           \
+    template DAT_RETURN dapl_ep_post_recv<Safety>(DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *,     \
+                                                  DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);           \
+    template DAT_RETURN dapl_ep_post_rdma_read<Safety>(                                            \
+        DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE, const DAT_RMR_TRIPLET *,      \
+        DAT_COMPLETION_FLAGS);                                                                     \
+    template DAT_RETURN dapl_ep_post_rdma_write<Safety>(                                           \
+        DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE, const DAT_RMR_TRIPLET *,      \
+        DAT_COMPLETION_FLAGS);
+POSTS(one_thread_per_object)
+POSTS(any_thread)
+#undef POSTS
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// dat_extension_op: the operations of the IB extension that this port claims.
+#include "calls.hpp"
+#include "checks.hpp"
+#include "core/adapter.hpp"
+#include "core/endpoint.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+namespace {
+
+constexpr status unknown_operation = status::error(DAT_NOT_IMPLEMENTED);
+
+// The arguments follow in the order of the macros of dat_ib_extensions.h. An enumeration travels as
+// an int.
+
+DAT_COMPLETION_FLAGS next_flags(va_list &from)
+{
+    return static_cast<DAT_COMPLETION_FLAGS>(va_arg(from, int));
+}
+
+extended_request read_write_immediate(va_list &from)
+{
+    extended_request out{};
+    out.operation = DAT_IB_DTO_RDMA_WRITE_IMMED;
+    out.segments = va_arg(from, DAT_COUNT);
+    out.local = va_arg(from, DAT_LMR_TRIPLET *);
+    out.cookie = va_arg(from, DAT_DTO_COOKIE);
+    out.remote = va_arg(from, DAT_RMR_TRIPLET *);
+    out.operands.immediate = va_arg(from, DAT_UINT32);
+    out.flags = next_flags(from);
+    return out;
+}
+
+extended_request read_atomic(DAT_IB_DTOS operation, va_list &from)
+{
+    extended_request out{};
+    out.operation = operation;
+    out.segments = 1;
+    out.operands.add_or_compare = va_arg(from, DAT_UINT64);
+    if (operation == DAT_IB_DTO_CMP_SWAP)
+        out.operands.swap = va_arg(from, DAT_UINT64);
+    out.local = va_arg(from, DAT_LMR_TRIPLET *);
+    out.cookie = va_arg(from, DAT_DTO_COOKIE);
+    out.remote = va_arg(from, DAT_RMR_TRIPLET *);
+    out.flags = next_flags(from);
+    return out;
+}
+
+/// False for what no adapter of this port does.
+bool read_request(DAT_EXTENDED_OP op, va_list &from, extended_request &out)
+{
+    switch (static_cast<int>(op)) {
+    case DAT_IB_RDMA_WRITE_IMMED_OP:
+        out = read_write_immediate(from);
+        return claims.immediate_data;
+    case DAT_IB_FETCH_AND_ADD_OP:
+        out = read_atomic(DAT_IB_DTO_FETCH_ADD, from);
+        return claims.atomics;
+    case DAT_IB_CMP_AND_SWAP_OP:
+        out = read_atomic(DAT_IB_DTO_CMP_SWAP, from);
+        return claims.atomics;
+    default:
+        return false;
+    }
+}
+
+/// What the port can and this device cannot.
+bool device_can(const hca_attr &device, DAT_IB_DTOS operation)
+{
+    return operation == DAT_IB_DTO_RDMA_WRITE_IMMED ? device.immediate_data : device.atomics;
+}
+
+void count(endpoint &ep, const extended_request &posted)
+{
+    if (posted.operation == DAT_IB_DTO_FETCH_ADD)
+        return ep.counters.add(DCNT_EP_POST_FETCH_ADD);
+    if (posted.operation == DAT_IB_DTO_CMP_SWAP)
+        return ep.counters.add(DCNT_EP_POST_CMP_SWAP);
+    ep.counters.add(DCNT_EP_POST_WRITE_IMM);
+    ep.counters.add(DCNT_EP_POST_WRITE_IMM_DATA, total_length(posted.segments, posted.local));
+}
+
+} // namespace
+
+template <class Safety>
+DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments)
+{
+    va_list from;
+    va_copy(from, arguments);
+    if (const auto what = static_cast<int>(op);
+        what == DAT_IB_QUERY_COUNTERS_OP || what == DAT_IB_PRINT_COUNTERS_OP) {
+        const DAT_RETURN code = what == DAT_IB_QUERY_COUNTERS_OP ? query_counters(handle, from)
+                                                                 : print_counters(handle, from);
+        va_end(from);
+        return code;
+    }
+    extended_request wanted;
+    const bool known = read_request(op, from, wanted);
+    va_end(from);
+    if (!known)
+        return unknown_operation.code();
+    endpoint *ep = from_handle<endpoint>(handle);
+    if (ep == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
+    if (!device_can(ep->ia->attr, wanted.operation))
+        return not_supported.code();
+    const status posted = ep->post_extended<Safety>(wanted);
+    if (posted.ok())
+        count(*ep, wanted);
+    return posted.code();
+}
+template DAT_RETURN dapl_extension_op<one_thread_per_object>(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
+template DAT_RETURN dapl_extension_op<any_thread>(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
+
+} // namespace dapl::DAPL_TRANSPORT::core

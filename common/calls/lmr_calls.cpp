@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The dat_lmr_* calls: their arguments are checked here; the work is the port's.
+#include "calls.hpp"
+#include "checks.hpp"
+#include "core/adapter.hpp"
+#include "core/lmr.hpp"
+#include "core/rmr.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+namespace {
+
+/// Where the region lies. A region made from another LMR shares that one's memory.
+status locate(const adapter &ia, DAT_MEM_TYPE type, const DAT_REGION_DESCRIPTION &region,
+              DAT_VLEN length, mr_params &bounds)
+{
+    switch (type) {
+    case DAT_MEM_TYPE_VIRTUAL:
+        bounds.address = region.for_va;
+        bounds.length = length;
+        return success;
+    case DAT_MEM_TYPE_LMR: {
+        const lmr *source = from_handle<lmr>(region.for_lmr_handle);
+        if (source == nullptr || source->ia != &ia)
+            return invalid_handle(DAT_INVALID_HANDLE_LMR);
+        bounds.address = source->params.address;
+        bounds.length = source->params.length;
+        return success;
+    }
+    case DAT_MEM_TYPE_SHARED_VIRTUAL:
+        return not_supported;
+    }
+    return invalid_parameter(2);
+}
+
+status check_bounds(const mr_params &bounds, DAT_VLEN max_size)
+{
+    if (bounds.length == 0 || bounds.length > max_size)
+        return status::error(DAT_LENGTH_ERROR);
+    if (bounds.address == nullptr ||
+        reinterpret_cast<std::uintptr_t>(bounds.address) + bounds.length < bounds.length)
+        return invalid_parameter(3);
+    return success;
+}
+
+struct lmr_request {
+    DAT_MEM_TYPE type;
+    const DAT_REGION_DESCRIPTION &region;
+    DAT_VLEN length;
+    DAT_MEM_PRIV_FLAGS privileges;
+    DAT_VA_TYPE va_type;
+};
+
+status check_request(const adapter &ia, const lmr_request &wanted, mr_params &bounds)
+{
+    // Programs ask for the right of atomics and then look which operations there are.
+    const unsigned without = ia.attr.atomics ? 0u : unsigned{DAT_IB_MEM_PRIV_REMOTE_ATOMIC};
+    if (has_unknown_bits(wanted.privileges, known_privileges(ia.attr)))
+        return invalid_parameter(6);
+    if (wanted.va_type != DAT_VA_TYPE_VA)
+        return wanted.va_type == DAT_VA_TYPE_ZB ? not_supported : invalid_parameter(7);
+    bounds.privileges = static_cast<DAT_MEM_PRIV_FLAGS>(wanted.privileges & ~without);
+    const status located = locate(ia, wanted.type, wanted.region, wanted.length, bounds);
+    return located.ok() ? check_bounds(bounds, ia.attr.max_mr_size) : located;
+}
+
+status create_lmr(adapter &ia, pz &zone, const lmr_request &wanted, lmr *&out)
+{
+    mr_params bounds{};
+    const status checked = check_request(ia, wanted, bounds);
+    if (!checked.ok())
+        return checked;
+    out = ia.make<lmr>(zone, wanted.type, wanted.region, bounds);
+    if (out == nullptr)
+        return out_of_memory;
+    const status registered = transport::dapls_ib_mr_register(zone.pd, out->mr, bounds, out->keys);
+    if (!registered.ok())
+        ia.destroy(*out);
+    return registered;
+}
+
+template <class T>
+void store(T *where, T what)
+{
+    if (where != nullptr)
+        *where = what;
+}
+
+/// The regions are coherent: only the arguments are checked.
+status sync(adapter &ia, const DAT_LMR_TRIPLET *segments, DAT_VLEN count)
+{
+    if (segments == nullptr && count != 0)
+        return invalid_parameter(2);
+    for (DAT_VLEN i = 0; i < count; ++i)
+        if (!ia.any<lmr>([&](const lmr &region) { return region.covers(segments[i]); }))
+            return invalid_parameter(2);
+    return success;
+}
+
+/// A later bind of the same window to another region releases this one, once it is known to be
+/// done.
+bool is_bound(const lmr &region)
+{
+    if (!in_use(region))
+        return false;
+    (void)region.ia->any<rmr>([](rmr &window) { return window.settle(), false; });
+    return in_use(region);
+}
+
+status free_lmr(lmr &victim)
+{
+    if (is_bound(victim))
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_LMR_IN_USE);
+    if (!victim.condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_LMR);
+    transport::dapls_ib_mr_deregister(victim.mr);
+    victim.ia->destroy(victim);
+    return success;
+}
+
+} // namespace
+
+DAT_RETURN dapl_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
+                           DAT_REGION_DESCRIPTION region, DAT_VLEN length, DAT_PZ_HANDLE pz_handle,
+                           DAT_MEM_PRIV_FLAGS privileges, DAT_VA_TYPE va_type, DAT_LMR_HANDLE *out,
+                           DAT_LMR_CONTEXT *lmr_context, DAT_RMR_CONTEXT *rmr_context,
+                           DAT_VLEN *registered_size, DAT_VADDR *registered_address)
+{
+    adapter *ia = from_handle<adapter>(ia_handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
+    pz *zone = from_handle<pz>(pz_handle);
+    if (zone == nullptr || zone->ia != ia)
+        return invalid_handle(DAT_INVALID_HANDLE_PZ).code();
+    if (out == nullptr)
+        return invalid_parameter(8).code();
+
+    lmr *made = nullptr;
+    const lmr_request wanted{type, region, length, privileges, va_type};
+    const status answer = create_lmr(*ia, *zone, wanted, made);
+    if (!answer.ok())
+        return answer.code();
+    *out = to_handle(made);
+    store(lmr_context, made->keys.local);
+    store(rmr_context, made->keys.remote);
+    store(registered_size, made->params.length);
+    store(registered_address, made->address());
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN dapl_lmr_query(DAT_LMR_HANDLE handle, DAT_LMR_PARAM_MASK mask, DAT_LMR_PARAM *param)
+{
+    lmr *found = from_handle<lmr>(handle);
+    const status checked =
+        check_query(found, DAT_INVALID_HANDLE_LMR, mask, DAT_LMR_FIELD_ALL, param);
+    if (!checked.ok())
+        return checked.code();
+    *param = {};
+    param->ia_handle = found->ia->consumer_handle();
+    param->mem_type = found->type;
+    param->region_desc = found->region;
+    param->length = found->params.length;
+    param->pz_handle = to_handle(&found->zone());
+    param->mem_priv = found->params.privileges;
+    param->va_type = DAT_VA_TYPE_VA;
+    param->lmr_context = found->keys.local;
+    param->rmr_context = found->keys.remote;
+    param->registered_size = found->params.length;
+    param->registered_address = found->address();
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN dapl_lmr_free(DAT_LMR_HANDLE handle)
+{
+    return on_object<lmr>(handle, DAT_INVALID_HANDLE_LMR, free_lmr);
+}
+
+DAT_RETURN dapl_lmr_sync_rdma_read(DAT_IA_HANDLE ia, const DAT_LMR_TRIPLET *segments,
+                                   DAT_VLEN count)
+{
+    return on_object<adapter>(ia, DAT_INVALID_HANDLE_IA,
+                              [=](adapter &on) { return sync(on, segments, count); });
+}
+
+DAT_RETURN dapl_lmr_sync_rdma_write(DAT_IA_HANDLE ia, const DAT_LMR_TRIPLET *segments,
+                                    DAT_VLEN count)
+{
+    return dapl_lmr_sync_rdma_read(ia, segments, count);
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

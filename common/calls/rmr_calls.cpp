@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The dat_rmr_* calls: their arguments are checked here, their work is done in core/rmr.cpp.
+#include "calls.hpp"
+#include "checks.hpp"
+#include "core/adapter.hpp"
+#include "core/endpoint.hpp"
+#include "core/rmr.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+namespace {
+
+status create_rmr(pz &zone, DAT_RMR_HANDLE *out)
+{
+    if (out == nullptr)
+        return invalid_parameter(2);
+    rmr *made = zone.ia->make<rmr>(zone);
+    if (made == nullptr)
+        return out_of_memory;
+    const status allocated = made->allocate();
+    if (!allocated.ok())
+        zone.ia->destroy(*made);
+    else
+        *out = to_handle(made);
+    return allocated;
+}
+
+/// Whether the region has that part, and rights enough to give.
+status check_part(const rmr &window, const lmr &region, const bind_request &wanted)
+{
+    if (!region.covers(wanted.part))
+        return invalid_parameter(3);
+    if (&region.zone() != &window.zone())
+        return status::error(DAT_PROTECTION_VIOLATION);
+    return has_unknown_bits(wanted.privileges, region.params.privileges)
+               ? status::error(DAT_PRIVILEGES_VIOLATION)
+               : success;
+}
+
+status check_bind(const adapter &ia, const DAT_LMR_TRIPLET *part, DAT_MEM_PRIV_FLAGS privileges,
+                  DAT_VA_TYPE va_type)
+{
+    if (part == nullptr)
+        return invalid_parameter(3);
+    if (has_unknown_bits(privileges, known_privileges(ia.attr)))
+        return invalid_parameter(4);
+    if (va_type != DAT_VA_TYPE_VA && va_type != DAT_VA_TYPE_ZB)
+        return invalid_parameter(5);
+    const bool can = claims.memory_windows && ia.attr.max_mws != 0 && va_type == DAT_VA_TYPE_VA;
+    return can ? success : not_supported;
+}
+
+} // namespace
+
+DAT_RETURN dapl_rmr_create(DAT_PZ_HANDLE zone, DAT_RMR_HANDLE *out)
+{
+    return on_object<pz>(zone, DAT_INVALID_HANDLE_PZ,
+                         [out](pz &in) { return create_rmr(in, out); });
+}
+
+DAT_RETURN dapl_rmr_query(DAT_RMR_HANDLE handle, DAT_RMR_PARAM_MASK mask, DAT_RMR_PARAM *param)
+{
+    rmr *found = from_handle<rmr>(handle);
+    const status checked =
+        check_query(found, DAT_INVALID_HANDLE_RMR, mask, DAT_RMR_FIELD_ALL, param);
+    if (!checked.ok())
+        return checked.code();
+    DAT_RMR_PARAM answer;
+    if (!found->fill(answer) && (mask & DAT_RMR_FIELD_LMR_TRIPLET) != 0)
+        return invalid_parameter(2).code();
+    *param = answer;
+    return DAT_SUCCESS;
+}
+
+DAT_RETURN dapl_rmr_bind(DAT_RMR_HANDLE handle, DAT_LMR_HANDLE lmr_handle,
+                         const DAT_LMR_TRIPLET *part, DAT_MEM_PRIV_FLAGS privileges,
+                         DAT_VA_TYPE va_type, DAT_EP_HANDLE ep_handle, DAT_RMR_COOKIE cookie,
+                         DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT *context)
+{
+    rmr *window = from_handle<rmr>(handle);
+    if (window == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_RMR).code();
+    endpoint *ep = from_handle<endpoint>(ep_handle);
+    if (ep == nullptr || ep->ia != window->ia)
+        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
+    if (const status checked = check_bind(*window->ia, part, privileges, va_type); !checked.ok())
+        return checked.code();
+
+    bind_request wanted{nullptr, *part, privileges, cookie, flags};
+    DAT_RMR_CONTEXT unused;
+    if (part->segment_length != 0) {
+        wanted.region = from_handle<lmr>(lmr_handle);
+        if (wanted.region == nullptr || wanted.region->ia != window->ia)
+            return invalid_handle(DAT_INVALID_HANDLE_LMR).code();
+        if (context == nullptr)
+            return invalid_parameter(9).code();
+        if (const status fits = check_part(*window, *wanted.region, wanted); !fits.ok())
+            return fits.code();
+    }
+    return window->bind(*ep, wanted, context == nullptr ? unused : *context).code();
+}
+
+DAT_RETURN dapl_rmr_free(DAT_RMR_HANDLE handle)
+{
+    rmr *victim = from_handle<rmr>(handle);
+    if (victim == nullptr || !victim->condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_RMR).code();
+    victim->release();
+    victim->ia->destroy(*victim);
+    return DAT_SUCCESS;
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "adapter.hpp"
+
+#include "osd_thread.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+status adapter::open_hca()
+{
+    const hca_open_params params{line.info.ia_name, line.params, this};
+    const status opened = transport::dapls_ib_open_hca(hca, params);
+    hca_open_ = opened.ok();
+    if (hca_open_)
+        transport::dapls_ib_query_hca(hca, attr);
+    return opened;
+}
+
+void adapter::close_hca()
+{
+    if (hca_open_)
+        transport::dapls_ib_close_hca(hca);
+    hca_open_ = false;
+}
+
+std::size_t adapter::live_objects()
+{
+    osd::lock_guard hold(lock_);
+    std::size_t count = 0;
+    for (const object_pool &each : pools_)
+        count += each.live();
+    return count;
+}
+
+void adapter::await_unused(const object &condemned)
+{
+    {
+        osd::lock_guard hold(lock_); // a find() that has seen it has its reference then
+    }
+    while (in_use(condemned))
+        osd::yield();
+}
+
+DAT_IA_HANDLE adapter::consumer_handle() const
+{
+    DAT_IA_HANDLE index = DAT_HANDLE_NULL;
+    (void)dats_get_ia_handle(const_cast<adapter *>(this), &index);
+    return index;
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

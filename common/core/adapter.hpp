@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// IA: an open interface adapter, as its objects know it: the device, the pools that the objects
+// live in, the timers. How it is opened and closed is in adapter_life.hpp, which knows all objects.
+#pragma once
+
+#include "counters.hpp"
+#include "pool.hpp"
+#include "timer.hpp"
+#include "transport.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+/// One line of dat.conf that named this library: what the registry told us, and the vector that
+/// answers for it. The registry finds the line again by the device name in the vector.
+struct provider_line {
+    DAT_PROVIDER vector;
+    DAT_PROVIDER_INFO info;
+    char *params; ///< ia_params, owned
+    provider_line *next;
+};
+
+class adapter : public object {
+public:
+    static bool is_kind(mark kind) { return kind == mark::ia; }
+
+    explicit adapter(const provider_line &opened_by)
+        : object(&opened_by.vector, mark::ia, *this), line(opened_by)
+    {}
+
+    status open_hca();
+    void close_hca();
+
+    // --- objects ---
+
+    /// A new object, or null.
+    template <class T, class... Arguments>
+    T *make(Arguments &&...arguments) OSD_EXCLUDES(lock_)
+    {
+        osd::lock_guard hold(lock_);
+        return pool_of<T>().template make<T>(provider, *this,
+                                             std::forward<Arguments>(arguments)...);
+    }
+    template <class T>
+    void destroy(T &victim) OSD_EXCLUDES(lock_)
+    {
+        osd::lock_guard hold(lock_);
+        pool_of<T>().destroy(victim);
+    }
+    /// How many there are.
+    template <class T>
+    std::size_t live() OSD_EXCLUDES(lock_)
+    {
+        osd::lock_guard hold(lock_);
+        return pool_of<T>().live();
+    }
+    /// Of all types.
+    std::size_t live_objects() OSD_EXCLUDES(lock_);
+    /// With the lock held.
+    template <class T, class Visitor>
+    void visit(Visitor &&visitor) OSD_EXCLUDES(lock_)
+    {
+        osd::lock_guard hold(lock_);
+        pool_of<T>().template for_each<T>(visitor);
+    }
+    /// While the adapter closes: without the lock. The visitor may destroy what it is shown.
+    template <class T, class Visitor>
+    void for_each(Visitor &&visitor) OSD_UNCHECKED
+    {
+        pool_of<T>().template for_each<T>(visitor);
+    }
+    /// Whether some live object passes the test.
+    template <class T, class Test>
+    bool any(Test &&test) OSD_EXCLUDES(lock_)
+    {
+        bool found = false;
+        visit<T>([&](T &each) { found = found || test(each); });
+        return found;
+    }
+    /// A reference to a live object that passes the test, or to none.
+    template <class T, class Test>
+    user_of<T> find(Test &&test) OSD_EXCLUDES(lock_)
+    {
+        osd::lock_guard hold(lock_);
+        T *found = nullptr;
+        pool_of<T>().template for_each<T>([&](T &each) {
+            if (found == nullptr && test(each))
+                found = &each;
+        });
+        return user_of<T>(found);
+    }
+    /// Returns when the last reference to a condemned object is gone.
+    void await_unused(const object &condemned) OSD_EXCLUDES(lock_);
+
+    /// What the consumer calls this adapter: an index of the registry's.
+    DAT_IA_HANDLE consumer_handle() const;
+
+    const provider_line &line;
+    transport::hca hca;
+    hca_attr attr;
+    std::atomic<bool> cno_sleeper{false}; ///< some waiter of a CNO sleeps in the port
+    timer_queue timers;
+    adapter_counters counters;
+
+    /// Guarded by the lock in async_events.cpp.
+    struct {
+        evd *target = nullptr; ///< the EVD of async events, perhaps of another adapter
+        bool owned = false;    ///< it is ours
+        adapter *next_open = nullptr;
+    } async;
+
+private:
+    template <class T>
+    object_pool &pool_of() OSD_REQUIRES(lock_)
+    {
+        return pools_[static_cast<std::size_t>(T::pool)];
+    }
+
+    osd::mutex lock_;
+    object_pool pools_[static_cast<std::size_t>(object_type::count)] OSD_GUARDED_BY(lock_);
+    bool hca_open_ = false;
+};
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Opening and closing an adapter.
+#pragma once
+
+#include "adapter.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+/// With a null handle the async EVD is made, of this length; otherwise it is shared.
+status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
+                    DAT_IA_HANDLE *out);
+/// Only an abrupt close destroys the consumer's objects.
+status close_adapter(adapter &ia, DAT_CLOSE_FLAGS how);
+
+// Defined in provider.cpp, which knows how the library was loaded.
+
+/// Threads that left a wait because of a close may still execute their last instructions here when
+/// the registry unloads the library. Keeps it in memory until it is loaded once more.
+void outlive_leaving_threads();
+/// Keeps the library in memory for good: threads are inside that nothing can wait for.
+void stay_loaded();
+
+} // namespace dapl::DAPL_TRANSPORT::core

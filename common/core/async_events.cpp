@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "async_events.hpp"
+
+#include "dapl_debug.hpp"
+#include "evd.hpp"
+#include "names.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+namespace {
+
+osd::mutex open_adapters_lock; // and of the async members of all adapters
+adapter *open_adapters OSD_GUARDED_BY(open_adapters_lock) = nullptr;
+
+} // namespace
+
+void attach_async_evd(adapter &ia, evd &target, bool owned)
+{
+    target.users.fetch_add(1, std::memory_order_relaxed);
+    osd::lock_guard hold(open_adapters_lock);
+    ia.async.target = &target;
+    ia.async.owned = owned;
+    ia.async.next_open = open_adapters;
+    open_adapters = &ia;
+}
+
+void detach_async_evd(adapter &ia)
+{
+    osd::lock_guard hold(open_adapters_lock);
+    for (adapter **link = &open_adapters; *link != nullptr; link = &(*link)->async.next_open) {
+        if (*link == &ia)
+            *link = ia.async.next_open;
+        if (*link == nullptr)
+            break;
+        if (ia.async.owned && (*link)->async.target == ia.async.target) {
+            (*link)->async.target = nullptr;
+            ia.async.target->users.fetch_sub(1, std::memory_order_release);
+        }
+    }
+    if (ia.async.target != nullptr)
+        ia.async.target->users.fetch_sub(1, std::memory_order_release);
+    ia.async.target = nullptr;
+}
+
+void visit_other_adapters(const adapter &ia, void (*visit)(adapter &other, const adapter &ia))
+{
+    osd::lock_guard hold(open_adapters_lock);
+    for (adapter *other = open_adapters; other != nullptr; other = other->async.next_open)
+        if (other != &ia)
+            visit(*other, ia);
+}
+
+evd *async_evd_of(const adapter &ia)
+{
+    osd::lock_guard hold(open_adapters_lock);
+    return ia.async.target;
+}
+
+void async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason)
+{
+    ia.counters.add(DCNT_IA_ASYNC_ERROR);
+    if (number == DAT_ASYNC_ERROR_EP_BROKEN)
+        ia.counters.add(DCNT_IA_ASYNC_QP_ERROR);
+    else if (number == DAT_ASYNC_ERROR_EVD_OVERFLOW)
+        ia.counters.add(DCNT_IA_ASYNC_CQ_ERROR);
+    DAT_EVENT event{};
+    event.event_number = number;
+    event.event_data.asynch_error_event_data = {affiliated, reason};
+    bool stored = false;
+    evd *target = nullptr;
+    {
+        osd::lock_guard hold(open_adapters_lock);
+        target = ia.async.target;
+        if (target != nullptr) {
+            target->users.fetch_add(1, std::memory_order_relaxed); // keeps it until notified
+            event.evd_handle = to_handle(target);
+            stored = target->store(event);
+        }
+    }
+    if (stored)
+        target->notify();
+    if (target != nullptr)
+        target->users.fetch_sub(1, std::memory_order_release);
+    if (!stored)
+        dapl_log(DAPL_DBG_TYPE_ERR, "async event %s of %p is lost: the async EVD is %s",
+                 name_of(number), affiliated, target == nullptr ? "gone" : "full");
+}
+
+void async_overflow(adapter &ia, evd &full)
+{
+    async_error(ia, DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(&full), DAT_EVD_OVERFLOW_ERROR);
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

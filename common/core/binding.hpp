@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A posted bind of an RMR. It has two references: that of the RMR, as long as the window may be
+// bound like this, and that of the queue it was posted to, until it completes.
+#pragma once
+
+#include "lmr.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+class rmr;
+
+struct binding {
+    binding(rmr &window, lmr *to, const DAT_LMR_TRIPLET &what, DAT_MEM_PRIV_FLAGS rights)
+        : of(&window), region(to), part(what), privileges(rights)
+    {}
+
+    void let_go()
+    {
+        if (references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+            delete this;
+    }
+    rmr *const of; ///< for its handle only: it may have been freed
+    std::atomic<int> references{2};
+    std::atomic<bool> failed{false};
+
+    // The RMR's.
+    user_of<lmr> region;
+    const DAT_LMR_TRIPLET part;
+    const DAT_MEM_PRIV_FLAGS privileges;
+    DAT_RMR_CONTEXT context = 0;
+    work_queue *queue = nullptr; ///< held
+    const transport::wr *request = nullptr;
+    binding *older = nullptr;
+};
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include "endpoint.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+/// A connection request, from its arrival until it is accepted or rejected.
+class cr : public object {
+public:
+    static constexpr std::size_t slab_size = 16;
+    static constexpr object_type pool = object_type::cr;
+    static bool is_kind(mark kind) { return kind == mark::cr; }
+
+    cr(const DAT_PROVIDER *vector, adapter &owner, transport::cr &&from_port,
+       const cr_params &params, endpoint *brought);
+
+    /// Says no to the peer on nobody's behalf, and lets go of the endpoint.
+    void refuse();
+    void reject(reject_reason why, const private_data &data);
+    /// An endpoint of the consumer's that was reserved is its own again; one made for this request
+    /// goes.
+    void release_endpoint();
+
+    transport::cr port_cr;
+    endpoint *const ep; ///< of an RSP or a PSP that makes endpoints, or null
+    osd::address peer;
+    const DAT_PORT_QUAL peer_port;
+    DAT_COUNT data_size;
+    std::uint8_t data[private_data_limit]; ///< the consumer may write to it in place
+    cr *next_early = nullptr;              ///< of those that came before their service point was up
+};
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "evd.hpp"
+
+#include "adapter.hpp"
+#include "dapl_debug.hpp"
+#include "deadline.hpp"
+#include "osd_thread.hpp"
+#include "queue_owner.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+// ------------------------------------------------------------------------------ life of an EVD
+
+status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out)
+{
+    if (qlen > ia.attr.max_cq_depth)
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD);
+    out = ia.make<evd>(streams);
+    if (out == nullptr)
+        return out_of_memory;
+    const status allocated = out->allocate(qlen);
+    if (!allocated.ok())
+        ia.destroy(*out);
+    return allocated;
+}
+
+status evd::allocate(DAT_COUNT qlen)
+{
+    if (merges(streams())) {
+        order_.reset(new (std::nothrow) event_order(*this, *this));
+        if (order_ == nullptr || !order_->allocate(qlen))
+            return out_of_memory;
+    }
+    return event_queue::allocate(ia->hca, *this, qlen);
+}
+
+status evd::resize(DAT_COUNT qlen)
+{
+    if (!claim_for_dequeue())
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+    const status answer = qlen == this->qlen() ? success : resize_all(qlen);
+    give_up_claim();
+    return answer;
+}
+
+status evd::resize_all(DAT_COUNT qlen)
+{
+    event_ring<DAT_EVENT> held;
+    if (order_ != nullptr && !held.allocate(qlen))
+        return out_of_memory;
+    const status resized = resize_claimed(qlen);
+    if (resized.ok() && order_ != nullptr)
+        order_->take_storage_of(held);
+    return resized;
+}
+
+void evd::release()
+{
+    while (pins_.load(std::memory_order_acquire) != 0)
+        osd::yield();
+    const bool had_cq = close_cq();
+    if (cno *looking = notifier.target())
+        looking->await_poll();
+    if (had_cq)
+        transport::dapls_ib_cq_free(cq_);
+    set_cno(nullptr); // after the last callback that could have triggered it
+}
+
+// -------------------------------------------------------------------------------------- dequeue
+
+bool evd::take(DAT_EVENT &event)
+{
+    if ((state_.load() & ~orphaned) != 0)
+        return take_pending(event);
+    return take_completion(event);
+}
+
+bool evd::take_pending(DAT_EVENT &event)
+{
+    return (state_.load() & ordered) != 0 ? order_->take(event) : take_unordered(event);
+}
+
+DAT_RETURN evd::dequeue_contended(DAT_EVENT &event)
+{
+    if (!contend(taking))
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER).code();
+    return dequeue_claimed(event);
+}
+
+DAT_RETURN evd::dequeue_pending(DAT_EVENT &event)
+{
+    const bool taken = take(event);
+    give_up_claim();
+    return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
+}
+
+DAT_RETURN evd::dequeue_polling(DAT_EVENT &event)
+{
+    completion done;
+    if (transport::dapls_ib_completion_poll(cq_, done))
+        return dequeue_converting(done, event);
+    return dequeuing::empty(*this);
+}
+
+DAT_RETURN evd::dequeue_converting(const completion &done, DAT_EVENT &event)
+{
+    const bool taken = convert(done, event) || take_completion(event);
+    give_up_claim();
+    return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
+}
+
+DAT_RETURN evd::dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event)
+{
+    return dequeue_converting({done, length, DAT_DTO_SUCCESS, false, 0, nullptr}, event);
+}
+
+// ------------------------------------------------------------------------------------ waiting
+
+namespace {
+
+/// Whether nmore is defined by the answer: only then the consumer knows of what it counts.
+bool gives_nmore(status answer)
+{
+    return answer.ok() || answer == timeout_expired;
+}
+
+} // namespace
+
+status evd::wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                           DAT_COUNT &nmore)
+{
+    if (contend(taking | waiting))
+        return wait_slowly(timeout_us, threshold, event, nmore);
+    users.fetch_sub(1, std::memory_order_release);
+    return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+}
+
+status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                        DAT_COUNT &nmore)
+{
+    const osd::cancellable_wait held;
+    status answer = threshold == 1 ? success : check_threshold(threshold);
+    if (answer.ok())
+        answer = wait_claimed(timeout_us, threshold, event, nmore);
+    return leave_wait(answer, gives_nmore(answer) ? nmore : 0);
+}
+
+/// Events that came during the wait did not trigger the CNO. It is triggered now if there are more
+/// than the consumer knows of; those that come from now on trigger it themselves.
+void evd::leave_wait_notifying(DAT_COUNT counted)
+{
+    claim_.store(taking);
+    notifier.arm();
+    const bool more = count_up_to(counted + 1) > counted;
+    reported_ = staged_.tail();
+    give_up_claim();
+    if (more)
+        notify();
+}
+
+DAT_COUNT evd::count_staging(const completion &done)
+{
+    stage(done);
+    return count_up_to(INT_MAX);
+}
+
+void evd::stage_success(work_request *done, DAT_UINT32 length)
+{
+    stage({done, length, DAT_DTO_SUCCESS, false, 0, nullptr});
+}
+
+/// The length cannot change while the claim is held.
+status evd::check_threshold(DAT_COUNT threshold) const
+{
+    if (threshold <= 0 || threshold > qlen())
+        return invalid_parameter(3);
+    switch (overrides.config()) {
+    case DAT_EVD_STATE_CONFIG_SOLICITED:
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_CONFIG_SOLICITED);
+    case DAT_EVD_STATE_CONFIG_NOTIFY:
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_CONFIG_NOTIFY);
+    default:
+        return success;
+    }
+}
+
+status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                         DAT_COUNT &nmore)
+{
+    osd::deadline until = osd::deadline::passed();
+    bool clock_runs = false;
+    bool armed = false;
+    for (;;) {
+        if (!waitable_.load(std::memory_order_acquire))
+            return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+        if (overflowed_.load(std::memory_order_acquire))
+            return status::error(DAT_INVALID_STATE);
+        const bool enough = threshold == 1 || count_up_to(threshold) >= threshold;
+        if (enough && take(event)) {
+            nmore = count_up_to(INT_MAX);
+            return success;
+        }
+        if (aborted_.load(std::memory_order_acquire))
+            return status::error(DAT_ABORT);
+        if (!std::exchange(clock_runs, true))
+            until = deadline_of(timeout_us);
+        if (timeout_us == 0 || until.has_passed()) {
+            if (timeout_us != 0 && (debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) != 0)
+                trace_outstanding(*ia, *this);
+            nmore = count_up_to(INT_MAX);
+            return timeout_expired;
+        }
+        if (has_cq() && !claims.cq_wait && !std::exchange(armed, true)) {
+            transport::dapls_ib_completion_notify(cq_);
+            continue; // poll again: it may have come before the CQ was armed
+        }
+        if (sleep(until) == osd::wait_result::interrupted) {
+            nmore = count_up_to(INT_MAX);
+            return interrupted_call;
+        }
+        armed = false;
+    }
+}
+
+osd::wait_result evd::sleep(osd::deadline until)
+{
+    osd::wait_result result{};
+    counters.add(DCNT_EVD_WAIT_BLOCKED);
+    osd::undo_if_cancelled([&] { result = sleep_interruptibly(until); },
+                           [this] { (void)leave_wait(success, 0); });
+    return result;
+}
+
+osd::wait_result evd::sleep_interruptibly(osd::deadline until)
+{
+    if constexpr (claims.cq_wait)
+        if (has_cq())
+            return transport::dapls_ib_cq_wait(cq_, until);
+    return sleeper_.wait(until);
+}
+
+void evd::wake()
+{
+    if constexpr (claims.cq_wait)
+        if (has_cq())
+            return transport::dapls_ib_cq_wakeup(cq_);
+    sleeper_.wake();
+}
+
+void evd::set_waitable(bool waitable)
+{
+    waitable_.store(waitable);
+    if (!waitable && has_waiter())
+        wake();
+}
+
+departure evd::abort_waiter(osd::deadline until)
+{
+    aborted_.store(true);
+    if (!has_waiter())
+        return departure::none;
+    for (; has_waiter(); osd::yield()) {
+        if (until.has_passed())
+            return departure::overdue;
+        wake();
+    }
+    return departure::left;
+}
+
+// ----------------------------------------------------------------------------------- producing
+
+namespace {
+
+/// Of the numbers of connection requests, and of connection events.
+constexpr unsigned connection_classes = 0x6000;
+
+} // namespace
+
+bool evd::store(const DAT_EVENT &event)
+{
+    if ((event.event_number & connection_classes) != 0)
+        counters.add(DCNT_EVD_CONN_CALLBACK);
+    return store_posted(event);
+}
+
+void evd::notify()
+{
+    if ((claim_.load() & waiting) != 0) {
+        wake();
+        return;
+    }
+    if (!notifier.enabled() || notifier.target() == nullptr)
+        return;
+    cno *target = nullptr;
+    {
+        osd::lock_guard hold(config_);
+        target = cno_.get();
+        if (target != nullptr)
+            target->pin();
+    }
+    if (target == nullptr)
+        return;
+    target->trigger(notifier);
+    target->unpin();
+}
+
+void evd::completion_arrived()
+{
+    counters.add(DCNT_EVD_DTO_CALLBACK);
+    if (notifier.completion_arrived())
+        notify();
+}
+
+void evd::overflowed()
+{
+    overflowed_.store(true);
+    if (has_waiter())
+        wake();
+}
+
+// --------------------------------------------------------------------------------- configuration
+
+void evd::set_enabled(bool enabled)
+{
+    notifier.set_enabled(enabled);
+    if (enabled)
+        trigger_if_pending();
+}
+
+/// Before it joins another: an EVD has one place in a list of triggers.
+void evd::leave_cno()
+{
+    cno *const left = cno_.get();
+    if (left == nullptr)
+        return;
+    notifier.set_target(nullptr);
+    left->pin();
+    cno_ = {};
+    left->forget(notifier);
+    left->unpin();
+}
+
+void evd::set_cno(cno *target)
+{
+    {
+        osd::lock_guard hold(config_);
+        leave_cno();
+        cno_ = user_of<cno>(target);
+        notifier.set_target(target);
+    }
+    if (target != nullptr)
+        trigger_if_pending();
+}
+
+/// Arms the CQ for the CNO; what came before triggers it now.
+void evd::trigger_if_pending()
+{
+    notifier.arm();
+    bool any = pending() != 0;
+    if (!any && claim_for_dequeue()) {
+        any = count_up_to(1) != 0;
+        give_up_claim();
+    }
+    if (any)
+        notify();
+}
+
+DAT_EVD_STATE evd::state() const
+{
+    const bool waitable = waitable_.load(std::memory_order_acquire);
+    return static_cast<DAT_EVD_STATE>(
+        (notifier.enabled() ? DAT_EVD_STATE_ENABLED : DAT_EVD_STATE_DISABLED) |
+        (waitable ? DAT_EVD_STATE_WAITABLE : DAT_EVD_STATE_UNWAITABLE) | overrides.config());
+}
+
+void notify_overrides::add(DAT_COMPLETION_FLAGS flags, int change)
+{
+    if ((flags & DAT_COMPLETION_UNSIGNALLED_FLAG) != 0)
+        unsignalled_.fetch_add(change, std::memory_order_relaxed);
+    if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
+        solicited_.fetch_add(change, std::memory_order_relaxed);
+}
+
+DAT_EVD_STATE notify_overrides::config() const
+{
+    if (solicited_.load(std::memory_order_relaxed) != 0)
+        return DAT_EVD_STATE_CONFIG_SOLICITED;
+    if (unsignalled_.load(std::memory_order_relaxed) != 0)
+        return DAT_EVD_STATE_CONFIG_NOTIFY;
+    return DAT_EVD_STATE_CONFIG_THRESHOLD;
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// EVD: an event queue that a consumer dequeues from, waits on, and lets trigger a CNO.
+#pragma once
+
+#include "cno.hpp"
+#include "counters.hpp"
+#include "event_order.hpp"
+#include "event_queue.hpp"
+#include "osd_cancellation.hpp"
+#include "thread_safety.hpp"
+
+#include <climits>
+#include <memory>
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+/// Endpoints whose completion flags decide which of their completions notify: they exclude
+/// thresholds on the EVD.
+class notify_overrides {
+public:
+    void add(DAT_COMPLETION_FLAGS flags, int change);
+    /// One of the CONFIG values of DAT_EVD_STATE.
+    DAT_EVD_STATE config() const;
+
+private:
+    std::atomic<int> unsignalled_{0};
+    std::atomic<int> solicited_{0};
+};
+
+class evd : public event_queue {
+public:
+    static constexpr std::size_t slab_size = 32;
+    static constexpr object_type pool = object_type::evd;
+    static bool is_kind(mark kind) { return kind == mark::evd; }
+
+    evd(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams)
+        : event_queue(vector, owner, streams), notifier(*this)
+    {}
+
+    status allocate(DAT_COUNT qlen);
+    /// What is in it stays, in its order, while more may come.
+    status resize(DAT_COUNT qlen);
+    /// Frees the CQ: a fence for its callbacks. No producer is left.
+    void release();
+
+    // --- consumer ---
+
+    template <class Safety>
+    DAT_RETURN dequeue(DAT_EVENT &event) OSD_UNCHECKED;
+    status wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore);
+    void set_waitable(bool waitable);
+    void set_enabled(bool enabled);
+    void set_cno(cno *target);
+    /// Ends the wait with DAT_ABORT; returns when the waiter has left, or at the deadline.
+    departure abort_waiter(osd::deadline until);
+    DAT_EVD_STATE state() const;
+
+    // --- producers ---
+
+    /// Stores an event and notifies. False when the ring is full.
+    bool post(const DAT_EVENT &event) { return store(event) && (notify(), true); }
+    /// The two halves of post, for callers that hold a lock while they store.
+    bool store(const DAT_EVENT &event);
+    /// Wakes the waiter, or triggers the CNO. No lock held: the CNO's agent is consumer code.
+    void notify();
+    /// Defers a release for a notify() that comes after its event can be taken.
+    void pin() { pins_.fetch_add(1, std::memory_order_relaxed); }
+    void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
+    /// The port's callback: a completion came after the CQ was armed.
+    void completion_arrived();
+    /// The CQ lost completions: a wait fails from now on.
+    void overflowed();
+
+private:
+    struct dequeuing;
+    struct waiting_once;
+
+    status resize_all(DAT_COUNT qlen);
+    template <class Caller>
+    typename Caller::answer take_plain(DAT_EVENT &event);
+    DAT_RETURN dequeue_claimed(DAT_EVENT &event);
+    DAT_RETURN dequeue_contended(DAT_EVENT &event) OSD_COLD;
+    DAT_RETURN dequeue_pending(DAT_EVENT &event) OSD_COLD;
+    DAT_RETURN dequeue_polling(DAT_EVENT &event) OSD_NOINLINE;
+    DAT_RETURN dequeue_converting(const completion &done, DAT_EVENT &event) OSD_NOINLINE;
+    DAT_RETURN dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD;
+    bool take(DAT_EVENT &event);
+    bool take_pending(DAT_EVENT &event);
+
+    bool take_at_once(DAT_EVENT &event);
+    void stage_success(work_request *done, DAT_UINT32 length) OSD_COLD;
+    DAT_COUNT count_rest();
+    DAT_COUNT count_staging(const completion &done) OSD_COLD;
+    status check_threshold(DAT_COUNT threshold) const;
+    status wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                          DAT_COUNT &nmore) OSD_COLD;
+    status wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                       DAT_COUNT &nmore) OSD_NOINLINE;
+    status wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                        DAT_COUNT &nmore);
+    status leave_wait(status answer, DAT_COUNT counted);
+    void leave_wait_notifying(DAT_COUNT counted) OSD_COLD;
+    osd::wait_result sleep(osd::deadline until);
+    osd::wait_result sleep_interruptibly(osd::deadline until);
+    void wake();
+
+    void leave_cno() OSD_REQUIRES(config_);
+    void trigger_if_pending();
+
+    std::atomic<bool> waitable_{true};
+    std::atomic<bool> aborted_{false};
+    std::atomic<bool> overflowed_{false};
+    std::atomic<std::uint32_t> pins_{0};
+    std::unique_ptr<event_order> order_; ///< where streams are merged
+    osd::mutex dequeuers_;               ///< lines up dequeuing threads of a thread-safe adapter
+    osd::mutex config_;                  ///< of the CNO association
+    user_of<cno> cno_ OSD_GUARDED_BY(config_);
+    osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
+
+public:
+    cq_notifier notifier;
+    notify_overrides overrides;
+    evd_counters counters; // last: far from what is hot
+};
+
+status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
+
+// ------------------------------------------------------------------------------------ hot path
+//
+// What is rare is left to functions that finish the call, and to get there is a jump: they return
+// the bare code, and nothing has to be saved for their sake. What may stay in registers is copied
+// for them.
+
+/// The straight line of dequeue and wait: takes a completion from the CQ if it is a plain success.
+/// The Caller says how to go on:
+///   taken       the event is made
+///   empty       the CQ is empty
+///   other       completion_poll has to be asked
+///   unusual     a completion that is not plain was taken from the CQ
+template <class Caller>
+OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
+{
+    if constexpr (claims.direct_event) {
+        work_request *done;
+        DAT_UINT32 length;
+        const take_result found = transport::dapls_ib_completion_take(cq_, done, length);
+        if (found != take_result::taken)
+            return found == take_result::empty ? Caller::empty(*this) : Caller::other(*this, event);
+        if (!convert_plain(*done, length, event)) [[unlikely]]
+            return Caller::unusual(*this, done, length, event);
+    } else {
+        completion done;
+        if (!transport::dapls_ib_completion_poll(cq_, done))
+            return Caller::empty(*this);
+        if (!convert_plain(done, event)) [[unlikely]] {
+            const completion unusual = done;
+            return Caller::unusual(*this, unusual, event);
+        }
+    }
+    return Caller::taken(*this);
+}
+
+/// The ways of a dequeue:
+///
+///   dequeue ──── the claim is taken ────→ dequeue_contended ─── by a waiter: INVALID_STATE
+///      ↓                                     │ free again
+///   dequeue_claimed ←────────────────────────┘
+///      │    └─── state_ is not 0 ───────→ dequeue_pending ──── take
+///   take_plain
+///      ├── taken: SUCCESS
+///      ├── empty: QUEUE_EMPTY
+///      ├── other ───────────────────────→ dequeue_polling ─── empty: QUEUE_EMPTY
+///      │                                     ↓
+///      └── unusual → dequeue_unusual ───→ dequeue_converting: converts it or drops it
+///
+/// Each gives up the claim.
+struct evd::dequeuing {
+    using answer = DAT_RETURN;
+    static OSD_ALWAYS_INLINE answer taken(evd &e)
+    {
+        e.give_up_claim();
+        return fresh_success();
+    }
+    static OSD_ALWAYS_INLINE answer empty(evd &e)
+    {
+        e.give_up_claim();
+        return DAT_QUEUE_EMPTY;
+    }
+    static OSD_ALWAYS_INLINE answer other(evd &e, DAT_EVENT &event)
+    {
+        return e.dequeue_polling(event);
+    }
+    static OSD_ALWAYS_INLINE answer unusual(evd &e, work_request *done, DAT_UINT32 length,
+                                            DAT_EVENT &event)
+    {
+        return e.dequeue_unusual(done, length, event);
+    }
+    static OSD_ALWAYS_INLINE answer unusual(evd &e, const completion &done, DAT_EVENT &event)
+    {
+        return e.dequeue_converting(done, event);
+    }
+};
+
+OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_claimed(DAT_EVENT &event)
+{
+    if (state_.load() != 0) [[unlikely]]
+        return dequeue_pending(event);
+    return take_plain<dequeuing>(event);
+}
+
+template <class Safety>
+OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
+{
+    [[maybe_unused]] const post_guard<Safety> in_line(dequeuers_);
+    if (!try_claim()) [[unlikely]]
+        return dequeue_contended(event);
+    return dequeue_claimed(event);
+}
+
+/// A waiter's first look, at the CQ alone. What it cannot take is staged for the second.
+struct evd::waiting_once {
+    using answer = bool;
+    static OSD_ALWAYS_INLINE answer taken(evd &) { return true; }
+    static OSD_ALWAYS_INLINE answer empty(evd &) { return false; }
+    static OSD_ALWAYS_INLINE answer other(evd &, DAT_EVENT &) { return false; }
+    static OSD_ALWAYS_INLINE answer unusual(evd &e, work_request *done, DAT_UINT32 length,
+                                            DAT_EVENT &)
+    {
+        return e.stage_success(done, length), false;
+    }
+    static OSD_ALWAYS_INLINE answer unusual(evd &e, const completion &done, DAT_EVENT &)
+    {
+        return e.stage(done), false;
+    }
+};
+
+OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
+{
+    if (state_.load() != 0 || !waitable_.load(std::memory_order_acquire) ||
+        overflowed_.load(std::memory_order_acquire)) [[unlikely]]
+        return false;
+    return take_plain<waiting_once>(event);
+}
+
+/// Counts what is left, where it is likely that nothing is.
+OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest()
+{
+    if (state_.load() != 0) [[unlikely]]
+        return count_up_to(INT_MAX);
+    completion done;
+    if (!transport::dapls_ib_completion_poll(cq_, done)) [[likely]]
+        return 0;
+    const completion found = done;
+    return count_staging(found);
+}
+
+/// The consumer knows of `counted` events that are left.
+OSD_ALWAYS_INLINE status evd::leave_wait(status answer, DAT_COUNT counted)
+{
+    if (notifier.target() != nullptr) [[unlikely]]
+        leave_wait_notifying(counted);
+    else
+        give_up_claim();
+    users.fetch_sub(1, std::memory_order_release);
+    return answer;
+}
+
+/// Defers cancellation during the whole of a wait where the port has cancellation points in hot
+/// operations; elsewhere from when the wait may sleep.
+struct no_hold {};
+using hold_from_first_look =
+    std::conditional_t<transport::has_cancellation_points, osd::cancellable_wait, no_hold>;
+
+/// An adapter that closes waits until waiters have left: `users` counts them.
+OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                                   DAT_COUNT &nmore)
+{
+    [[maybe_unused]] const hold_from_first_look held;
+    users.fetch_add(1, std::memory_order_relaxed);
+    if (!try_claim_for_wait()) [[unlikely]]
+        return wait_contended(timeout_us, threshold, event, nmore);
+    if (threshold != 1 || !take_at_once(event))
+        return wait_slowly(timeout_us, threshold, event, nmore);
+    nmore = count_rest();
+    return leave_wait(success, nmore);
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "timer.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+bool timer_queue::arm(timer_record &record, osd::deadline at)
+{
+    osd::lock_guard hold(lock_);
+    if (!thread_.running() &&
+        !thread_.start(
+            "dapl-timer", [](void *me) { static_cast<timer_queue *>(me)->run(); }, this))
+        return false;
+    remove(record);
+    record.at = at;
+    insert(record);
+    if (first_ == &record)
+        changed_.broadcast();
+    return true;
+}
+
+void timer_queue::disarm(timer_record &record)
+{
+    osd::lock_guard hold(lock_);
+    remove(record);
+}
+
+void timer_queue::cancel(timer_record &record)
+{
+    osd::lock_guard hold(lock_);
+    remove(record);
+    while (running_ == &record)
+        (void)changed_.wait(lock_, osd::deadline::never());
+}
+
+void timer_queue::stop()
+{
+    {
+        osd::lock_guard hold(lock_);
+        stopping_ = true;
+        changed_.broadcast();
+    }
+    thread_.join();
+}
+
+/// Timeouts mostly come in the order in which they expire: the search begins at the end.
+void timer_queue::insert(timer_record &record)
+{
+    timer_record *before = last_;
+    while (before != nullptr && record.at < before->at)
+        before = before->previous;
+    record.previous = before;
+    record.next = before == nullptr ? first_ : before->next;
+    (record.previous == nullptr ? first_ : record.previous->next) = &record;
+    (record.next == nullptr ? last_ : record.next->previous) = &record;
+    record.queued = true;
+}
+
+void timer_queue::remove(timer_record &record)
+{
+    if (!record.queued)
+        return;
+    (record.previous == nullptr ? first_ : record.previous->next) = record.next;
+    (record.next == nullptr ? last_ : record.next->previous) = record.previous;
+    record.queued = false;
+}
+
+void timer_queue::expire_first()
+{
+    timer_record &record = *first_;
+    remove(record);
+    running_ = &record;
+    lock_.unlock();
+    const deferred_call after = record.expired(record);
+    lock_.lock();
+    running_ = nullptr;
+    changed_.broadcast();
+    if (after.run == nullptr)
+        return;
+    lock_.unlock();
+    after.run(after.argument);
+    lock_.lock();
+}
+
+void timer_queue::run()
+{
+    osd::lock_guard hold(lock_);
+    while (!stopping_) {
+        if (first_ != nullptr && first_->at.has_passed())
+            expire_first();
+        else
+            (void)changed_.wait(lock_, first_ == nullptr ? osd::deadline::never() : first_->at);
+    }
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Connect timeouts: one thread per adapter, started with the first timer. The record is a part of
+// the endpoint, so that a timeout needs no memory.
+#pragma once
+
+#include "osd_sync.hpp"
+#include "osd_thread.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+struct deferred_call {
+    void (*run)(void *) = nullptr; ///< null: nothing to do
+    void *argument = nullptr;
+};
+
+struct timer_record {
+    timer_record *next = nullptr;
+    timer_record *previous = nullptr;
+    osd::deadline at = osd::deadline::never();
+    bool queued = false;
+    /// The expiry. What it returns is run when it is over, because consumer code may run there that
+    /// frees the object of which the record is a part.
+    deferred_call (*expired)(timer_record &) = nullptr;
+};
+
+class timer_queue {
+public:
+    timer_queue() = default;
+    ~timer_queue() { stop(); }
+
+    /// False when no thread could be started. A record that is queued already is moved.
+    [[nodiscard]] bool arm(timer_record &record, osd::deadline at) OSD_EXCLUDES(lock_);
+    /// The record will not expire, unless its expiry runs at this moment.
+    void disarm(timer_record &record) OSD_EXCLUDES(lock_);
+    /// As disarm; and when it returns no expiry of the record is running. Not from an expiry.
+    void cancel(timer_record &record) OSD_EXCLUDES(lock_);
+    void stop() OSD_EXCLUDES(lock_);
+
+private:
+    void run() OSD_EXCLUDES(lock_);
+    void insert(timer_record &record) OSD_REQUIRES(lock_);
+    void remove(timer_record &record) OSD_REQUIRES(lock_);
+    void expire_first() OSD_REQUIRES(lock_);
+
+    osd::mutex lock_;
+    osd::condition changed_; // of first_, stopping_ and running_
+    timer_record *first_ OSD_GUARDED_BY(lock_) = nullptr;
+    timer_record *last_ OSD_GUARDED_BY(lock_) = nullptr;
+    timer_record *running_ OSD_GUARDED_BY(lock_) = nullptr;
+    bool stopping_ OSD_GUARDED_BY(lock_) = false;
+    osd::thread thread_;
+};
+
+} // namespace dapl::DAPL_TRANSPORT::core

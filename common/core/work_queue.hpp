@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The posted operations of one direction of an endpoint.
+#pragma once
+
+#include "transport.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+class shared_work_queue;
+struct binding;
+
+/// A ring of work requests, as the thread that posts sees it. One place stays unused, so that full
+/// and empty are not the same.
+struct post_ring {
+    using wr = transport::wr;
+
+    /// The request to fill, which counts as posted from now on: its completion may be polled before
+    /// the post returns. False when no room is known; the slow path knows better.
+    OSD_ALWAYS_INLINE bool take(wr *&request)
+    {
+        request = next.load(std::memory_order_relaxed);
+        if (request == known_end) [[unlikely]]
+            if (bindings != nullptr || !find_room(request))
+                return false;
+        advance(request);
+        return true;
+    }
+    /// The request that was taken last was not posted after all.
+    void put_back()
+    {
+        const wr *taken = next.load(std::memory_order_relaxed);
+        next.store(static_cast<wr *>(taken->before), std::memory_order_relaxed);
+    }
+
+    /// Looks at what the other thread has retired since, which costs a cache line of its. Nothing
+    /// is written where nothing is found.
+    OSD_ALWAYS_INLINE bool find_room(const wr *at)
+    {
+        wr *const last = retired.load(std::memory_order_acquire);
+        if (at == last)
+            return false;
+        known_end = last;
+        return true;
+    }
+    OSD_ALWAYS_INLINE void advance(const wr *taken)
+    {
+        next.store(static_cast<wr *>(taken->after), std::memory_order_relaxed);
+    }
+
+    std::atomic<wr *> next{nullptr}; ///< to be posted next
+    wr *known_end = nullptr;         ///< the first for which no room is known
+    /// [memory_windows] What each bind binds; made with the first. A place where one is noted is
+    /// not taken again before that is cleared.
+    std::atomic<binding *> *bindings = nullptr;
+    alignas(64) std::atomic<wr *> retired{nullptr}; ///< the last; written by the thread that polls
+};
+
+/// The operation of a request that was not used yet.
+inline constexpr auto never_posted = static_cast<DAT_DTOS>(-1);
+
+/// Nothing can be taken from this one. It is never written to.
+inline constinit post_ring closed_ring;
+
+/// The posted operations of one direction of an endpoint. It outlives its endpoint for as long as
+/// completions of it may still be polled: an orphan has no owner, and its completions are dropped.
+/// The last of its holders deletes it.
+struct work_queue : post_ring {
+    /// Null when out of memory.
+    static work_queue *create(endpoint *owner, DAT_COUNT limit);
+    /// For an endpoint that draws from a shared queue: what stands for it in completions.
+    static work_queue *create_drawing(endpoint *owner, shared_work_queue &from);
+
+    void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
+    void let_go();
+
+    DAT_COUNT limit() const { return length_ - 1; }
+    /// How many are posted and not retired.
+    std::uint64_t under_way() const { return slots_ == nullptr ? 0 : look().under_way; }
+    bool is_under_way(const work_request &request) const
+    {
+        const view seen = look();
+        return places_behind(seen.last, static_cast<const wr *>(&request)) < seen.under_way;
+    }
+    bool idle() const { return under_way() == 0; }
+
+    /// take() for those that it leaves to the slow path. Null when there is no room.
+    wr *take_slowly();
+
+    /// Gives back this request and those before it, whose success was suppressed.
+    void retire(work_request &done)
+    {
+        retired.store(static_cast<wr *>(&done), std::memory_order_release);
+    }
+
+    /// Room to note what each bind binds; false when out of memory. By the thread that posts.
+    bool make_room_for_bindings();
+    /// Before it is posted.
+    void note_binding(const wr &request, binding *posted) { binding_of(request).store(posted); }
+    /// Of a bind that is posted.
+    binding *binding_at(const work_request &request) { return binding_of(request).load(); }
+    /// Of one that completes, or was not posted after all.
+    binding *take_binding(const work_request &request)
+    {
+        return binding_of(request).exchange(nullptr);
+    }
+    /// It has completed, though perhaps nobody was told.
+    bool has_finished(const wr &request, const binding *posted)
+    {
+        return !is_under_way(request) || binding_at(request) != posted;
+    }
+
+    /// While it may be named in completions it must not be deleted, though it is idle.
+    bool is_named() const { return draws_from != nullptr || !idle(); }
+
+    std::atomic<endpoint *> owner;
+    const bool shared;                       ///< a shared_work_queue
+    shared_work_queue *draws_from = nullptr; ///< has no requests of its own
+    osd::mutex owner_lock; ///< held while somebody acts on the owner because of a failure
+    work_queue *next_orphan = nullptr;
+
+protected:
+    explicit work_queue(endpoint *ep, bool is_shared = false) : owner(ep), shared(is_shared) {}
+    ~work_queue();
+
+private:
+    /// What is under way, as one moment has it.
+    struct view {
+        const wr *last; ///< that was retired
+        std::uint64_t under_way;
+    };
+    view look() const
+    {
+        for (;;) {
+            const wr *last = retired.load(std::memory_order_acquire);
+            const std::uint64_t count = places_behind(last, next.load(std::memory_order_acquire));
+            if (retired.load(std::memory_order_relaxed) == last)
+                return {last, count};
+        }
+    }
+    /// 0 for the next one, and so on round the ring.
+    std::uint64_t places_behind(const wr *last, const wr *at) const
+    {
+        const std::ptrdiff_t ahead = at - last - 1;
+        return static_cast<std::uint64_t>(ahead < 0 ? ahead + length_ : ahead);
+    }
+    std::atomic<binding *> &binding_of(const work_request &request)
+    {
+        return bindings[static_cast<const wr *>(&request) - slots_.get()];
+    }
+    void forget_binding(const wr &request);
+
+    std::atomic<int> holders_{1};
+    std::unique_ptr<wr[]> slots_;
+    DAT_COUNT length_ = 0;
+};
+
+/// The receives of an SRQ. They are taken in any order, by any endpoint, and given back by whoever
+/// polls; one thread at a time posts. It lives as long as the SRQ and as completions of its
+/// receives may still be polled.
+class shared_work_queue : public work_queue {
+    struct slot : transport::wr {
+        slot *next = nullptr;
+    };
+    struct chunk {
+        std::unique_ptr<slot[]> slots;
+        chunk *next;
+    };
+
+public:
+    /// Null when out of memory.
+    static shared_work_queue *create(DAT_COUNT limit)
+    {
+        auto *queue = new (std::nothrow) shared_work_queue;
+        if (queue == nullptr || queue->reserve(limit)) {
+            if (queue != nullptr)
+                queue->set_limit(limit);
+            return queue;
+        }
+        queue->let_go();
+        return nullptr;
+    }
+
+    /// Makes room for that many requests in all. False when out of memory.
+    bool reserve(DAT_COUNT count)
+    {
+        const auto more = static_cast<std::int64_t>(count) - reserved_;
+        if (more <= 0)
+            return true;
+        std::unique_ptr<slot[]> fresh(new (std::nothrow) slot[static_cast<std::size_t>(more)]());
+        auto *link = fresh == nullptr ? nullptr : new (std::nothrow) chunk{nullptr, chunks_};
+        if (link == nullptr)
+            return false;
+        for (std::int64_t i = 0; i < more; ++i) {
+            fresh[static_cast<std::size_t>(i)].queue = this;
+            put(fresh[static_cast<std::size_t>(i)]);
+        }
+        link->slots = std::move(fresh);
+        chunks_ = link;
+        reserved_ = count;
+        return true;
+    }
+    void set_limit(DAT_COUNT most) { most_.store(most, std::memory_order_relaxed); }
+    DAT_COUNT outstanding() const { return outstanding_.load(std::memory_order_relaxed); }
+
+    /// A request to fill, or null when all are posted.
+    transport::wr *take_any()
+    {
+        if (outstanding() >= most_.load(std::memory_order_relaxed))
+            return nullptr;
+        if (free_ == nullptr)
+            free_ = returned_.exchange(nullptr, std::memory_order_acquire);
+        if (free_ == nullptr)
+            return nullptr;
+        slot *taken = std::exchange(free_, free_->next);
+        outstanding_.fetch_add(1, std::memory_order_relaxed);
+        return taken;
+    }
+    /// Any thread.
+    void give_back(work_request &done)
+    {
+        put(static_cast<slot &>(static_cast<transport::wr &>(done)));
+        outstanding_.fetch_sub(1, std::memory_order_relaxed);
+    }
+
+private:
+    friend work_queue; // lets go of it
+    shared_work_queue() : work_queue(nullptr, true) {}
+    ~shared_work_queue()
+    {
+        while (chunks_ != nullptr)
+            delete std::exchange(chunks_, chunks_->next);
+    }
+
+    void put(slot &unused)
+    {
+        unused.next = returned_.load(std::memory_order_relaxed);
+        while (!returned_.compare_exchange_weak(unused.next, &unused, std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+        }
+    }
+
+    chunk *chunks_ = nullptr;
+    slot *free_ = nullptr; ///< of the thread that posts
+    DAT_COUNT reserved_ = 0;
+    std::atomic<DAT_COUNT> most_{0};
+    alignas(64) std::atomic<slot *> returned_{nullptr};
+    std::atomic<DAT_COUNT> outstanding_{0};
+};
+
+inline work_queue *work_queue::create_drawing(endpoint *owner, shared_work_queue &from)
+{
+    auto *queue = new (std::nothrow) work_queue(owner);
+    if (queue == nullptr)
+        return nullptr;
+    queue->draws_from = &from;
+    from.hold();
+    return queue;
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core
