@@ -4,6 +4,7 @@
 #include "checks.hpp"
 #include "core/adapter.hpp"
 #include "core/endpoint.hpp"
+#include "counting.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 

@@ -13,406 +13,23 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-// ------------------------------------------------------------------------- queue pair and queues
-
 endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR &attr,
                    const ep_objects &objects, DAT_EP_STATE first)
-    : object(vector, mark::ep, owner), state_(first), attr_(attr), zone_(objects.zone),
-      recv_evd_(objects.recv), request_evd_(objects.request), connect_evd_(objects.connect),
-      shared_(objects.shared)
+    : queue_pair(vector, owner, *this, attr, objects, first), connect_evd_(objects.connect)
 {
-    qp_.holder = this;
     connect_timeout_.ep = failure_.ep = this;
     connect_timeout_.expired = [](timer_record &record) {
         return static_cast<timer &>(record).ep->connect_timed_out();
     };
     failure_.expired = [](timer_record &record) {
-        return static_cast<timer &>(record).ep->announce_failure();
+        return static_cast<timer &>(record).ep->report_failure();
     };
-    add_notify_overrides(1);
-}
-
-/// Flags that leave it to the consumer which completions notify exclude thresholds.
-void endpoint::add_notify_overrides(int change)
-{
-    const auto sends = static_cast<DAT_COMPLETION_FLAGS>(
-        attr_.request_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG); // is of the peer
-    if (recv_evd_)
-        recv_evd_->overrides.add(attr_.recv_completion_flags, change);
-    if (request_evd_)
-        request_evd_->overrides.add(sends, change);
 }
 
 status endpoint::set_up()
 {
     osd::lock_guard hold(control_);
-    return attach_qp();
-}
-
-/// A queue pair needs a protection domain, so an endpoint without a PZ has none yet.
-status endpoint::attach_qp()
-{
-    osd::lock_guard no_sends(send_lock_);
-    osd::lock_guard no_recvs(recv_lock_);
-    if (!zone_)
-        return success;
-    send_queue_ = request_evd_ ? work_queue::create(this, attr_.max_request_dtos) : nullptr;
-    if (shared_)
-        recv_queue_ = work_queue::create_drawing(this, *shared_->receives());
-    else
-        recv_queue_ = recv_evd_ ? work_queue::create(this, attr_.max_recv_dtos) : nullptr;
-    const bool complete =
-        (send_queue_ != nullptr || !request_evd_) && (recv_queue_ != nullptr || !recv_evd_);
-    const status answer = complete ? alloc_qp() : out_of_memory;
-    has_qp_ = answer.ok();
-    if (!has_qp_) {
-        for (work_queue **queue : {&send_queue_, &recv_queue_})
-            if (work_queue *unused = std::exchange(*queue, nullptr); unused != nullptr)
-                unused->let_go();
-        return answer;
-    }
-    if (send_queue_ != nullptr)
-        max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
-    if (recv_queue_ != nullptr)
-        max_recv_iov_ = static_cast<std::uint32_t>(attr_.max_recv_iov);
-    open_recvs();
-    return success;
-}
-
-status endpoint::alloc_qp()
-{
-    const bool own_recvs = recv_evd_ && !shared_;
-    const qp_params params{this,
-                           own_recvs ? attr_.max_recv_dtos : 0,
-                           request_evd_ ? attr_.max_request_dtos : 0,
-                           attr_.max_recv_iov,
-                           attr_.max_request_iov,
-                           attr_.max_rdma_read_in,
-                           attr_.max_rdma_read_out,
-                           shared_ ? recv_queue_ : nullptr};
-    transport::cq *recv_cq = recv_evd_ ? recv_evd_->cq() : nullptr;
-    transport::cq *send_cq = request_evd_ ? request_evd_->cq() : nullptr;
-    if (shared_)
-        return transport::dapls_ib_qp_alloc_srq(zone_->pd, qp_, shared_->port_srq, recv_cq, send_cq,
-                                                params);
-    return transport::dapls_ib_qp_alloc(zone_->pd, qp_, recv_cq, send_cq, params);
-}
-
-void endpoint::detach_qp()
-{
-    if (!has_qp_)
-        return;
-    osd::lock_guard no_sends(send_lock_);
-    osd::lock_guard no_recvs(recv_lock_);
-    max_request_iov_ = max_recv_iov_ = 0;
-    open_recvs_ = &closed_ring;
-    quiesce();
-    transport::dapls_ib_qp_free(qp_);
-    ia->timers.cancel(failure_); // a last upcall may have armed it
-    has_qp_ = false;
-    trace_queues();
-    orphan(send_queue_, request_evd_.get());
-    orphan(recv_queue_, recv_evd_.get());
-}
-
-status endpoint::reset_qp()
-{
-    if (shared_) { // what it took from the SRQ and is not polled yet shall name nobody
-        detach_qp();
-        return attach_qp();
-    }
-    if (!has_qp_)
-        return success;
-    osd::lock_guard no_sends(send_lock_);
-    osd::lock_guard no_recvs(recv_lock_);
-    quiesce();
-    spare_queue sends;
-    spare_queue recvs;
-    // Memory first: nothing undoes the port's reset.
-    status answer = out_of_memory;
-    if (prepare(sends, send_queue_) && prepare(recvs, recv_queue_))
-        answer = transport::dapls_ib_qp_reset(qp_);
-    ia->timers.cancel(failure_);
-    if (answer.ok()) {
-        trace_queues();
-        renew(send_queue_, request_evd_.get(), std::move(sends));
-        renew(recv_queue_, recv_evd_.get(), std::move(recvs));
-        open_recvs();
-    }
-    own_queues(this);
-    return answer;
-}
-
-/// Before a fence: no completion that fails and no timeout acts on the queue pair any more.
-void endpoint::quiesce()
-{
-    own_queues(nullptr);
-    ia->timers.cancel(connect_timeout_);
-    ia->timers.cancel(failure_);
-}
-
-/// The completions of a queue without an owner are dropped.
-void endpoint::own_queues(endpoint *owner)
-{
-    for (work_queue *queue : {send_queue_, recv_queue_}) {
-        if (queue == nullptr)
-            continue;
-        osd::lock_guard hold(queue->owner_lock);
-        queue->owner.store(owner);
-    }
-}
-
-namespace {
-
-/// What was posted last to a queue that is given up before all of it is known to be done.
-void trace(endpoint &ep, const char *name, const work_queue *queue)
-{
-    constexpr DAT_COUNT most = 16;
-    if (queue == nullptr || queue->idle())
-        return;
-    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
-             "EP %p: %s: %llu outstanding; the last that were posted:", to_handle(&ep), name,
-             static_cast<unsigned long long>(queue->under_way()));
-    const work_request *request = queue->next.load(std::memory_order_relaxed);
-    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left)
-        request = request->before;
-    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left) {
-        if (request->operation != never_posted)
-            dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
-                     to_handle(&ep), name_of(request->operation), request->length,
-                     static_cast<unsigned long long>(request->cookie.as_64),
-                     queue->is_under_way(*request) ? "not known to be done" : "done");
-        request = request->after;
-    }
-}
-
-/// A count only: the thread that posts may be at work on the requests themselves.
-void trace_count(endpoint &ep, const char *name, const work_queue *queue, const evd &there)
-{
-    if (queue->idle())
-        return;
-    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "a wait on EVD %p expired; EP %p: %s: %llu outstanding",
-             static_cast<const void *>(&there), to_handle(&ep), name,
-             static_cast<unsigned long long>(queue->under_way()));
-}
-
-} // namespace
-
-/// Whose queues are being exchanged is left out: nothing of it is under way.
-void endpoint::trace_outstanding(const evd &there)
-{
-    if (send_lock_.try_lock()) {
-        if (send_queue_ != nullptr && request_evd_.get() == &there)
-            trace_count(*this, "requests", send_queue_, there);
-        send_lock_.unlock();
-    }
-    if (recv_lock_.try_lock()) {
-        if (recv_queue_ != nullptr && recv_evd_.get() == &there)
-            trace_count(*this, "receives", recv_queue_, there);
-        recv_lock_.unlock();
-    }
-}
-
-/// A queue to take the place of this one, if it is not idle. False when out of memory.
-bool endpoint::prepare(spare_queue &spare, const work_queue *queue)
-{
-    if (queue == nullptr || queue->idle())
-        return true;
-    spare.reset(work_queue::create(nullptr, queue->limit()));
-    return spare != nullptr;
-}
-
-void endpoint::trace_queues()
-{
-    if ((debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) == 0)
-        return;
-    trace(*this, "requests", send_queue_);
-    trace(*this, "receives", recv_queue_);
-}
-
-/// After a reset no completion of earlier operations may surface.
-void endpoint::renew(work_queue *&queue, evd *completions, spare_queue &&spare)
-{
-    if (spare == nullptr)
-        return;
-    orphan(queue, completions);
-    queue = spare.release();
-}
-
-/// The EVD may still poll completions of this queue: it takes the memory over.
-void endpoint::orphan(work_queue *&queue, evd *completions)
-{
-    if (queue == nullptr)
-        return;
-    if (queue->is_named())
-        completions->adopt(queue);
-    else
-        queue->let_go();
-    queue = nullptr;
-}
-
-status endpoint::post_bind(binding &posted, transport::mw &window, const pz &zone,
-                           DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    osd::lock_guard hold(send_lock_);
-    const status checked = check_request(false, 0, nullptr, nullptr, flags, 8);
-    if (!checked.ok())
-        return checked;
-    if (zone_.get() != &zone)
-        return status::error(DAT_PROTECTION_VIOLATION);
-    if (!request_evd_ || !request_evd_->takes(DAT_EVD_RMR_BIND_FLAG))
-        return invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST);
-    transport::wr *wr =
-        send_queue_->make_room_for_bindings() ? next_request(DAT_DTO_BIND_MW, 0, cookie) : nullptr;
-    if (wr == nullptr)
-        return out_of_memory;
-    posted.queue = send_queue_;
-    posted.request = wr;
-    send_queue_->hold();
-    send_queue_->note_binding(*wr, &posted);
-    const mw_params what{posted.part.virtual_address, posted.part.segment_length,
-                         posted.privileges};
-    transport::mr *region = posted.region ? &posted.region->mr : nullptr;
-    const status answer =
-        transport::dapls_ib_mw_bind(qp_, *wr, window, region, what, flags, posted.context);
-    if (answer.ok())
-        return success;
-    (void)send_queue_->take_binding(*wr);
-    send_queue_->let_go();
-    return status(refused_request(qp_, answer));
-}
-
-// -------------------------------------------------------------------------------------- states
-
-status endpoint::state_error() const
-{
-    static constexpr DAT_RETURN_SUBTYPE subtypes[] = {
-        DAT_INVALID_STATE_EP_UNCONNECTED,     DAT_INVALID_STATE_EP_UNCONFIGURED,
-        DAT_INVALID_STATE_EP_RESERVED,        DAT_INVALID_STATE_EP_UNCONFRESERVED,
-        DAT_INVALID_STATE_EP_PASSCONNPENDING, DAT_INVALID_STATE_EP_UNCONFPASSIVE,
-        DAT_INVALID_STATE_EP_ACTCONNPENDING,  DAT_INVALID_STATE_EP_TENTCONNPENDING,
-        DAT_INVALID_STATE_EP_UNCONFTENTATIVE, DAT_INVALID_STATE_EP_CONNECTED,
-        DAT_INVALID_STATE_EP_DISCPENDING,     DAT_INVALID_STATE_EP_DISCONNECTED,
-        DAT_INVALID_STATE_EP_COMPLPENDING,
-    };
-    return status::error(DAT_INVALID_STATE, subtypes[state()]);
-}
-
-/// What else may be in the way of a request than what was seen: there is no queue pair, or no EVD
-/// for requests.
-status endpoint::unfit_or(status seen) const
-{
-    if (!has_qp_)
-        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
-    return send_queue_ == nullptr ? out_of_memory : seen;
-}
-
-/// Or the endpoint has no receives of its own.
-status endpoint::unfit_for_recvs_or(status seen) const
-{
-    if (shared_)
-        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
-    if (has_qp_)
-        return recv_queue_ == nullptr ? out_of_memory : seen;
-    return unfit_or(seen);
-}
-
-/// The ring that a receive goes to, if all is well.
-void endpoint::open_recvs()
-{
-    open_recvs_ = max_recv_iov_ != 0 && !shared_ ? recv_queue_ : &closed_ring;
-}
-
-/// A request on its way finds its ring here or there.
-void endpoint::set_state(DAT_EP_STATE next)
-{
-    const bool open = next == DAT_EP_STATE_CONNECTED && max_request_iov_ != 0;
-    open_sends_.store(open ? send_queue_ : &closed_ring, std::memory_order_release);
-    state_.store(next, std::memory_order_release);
-}
-
-/// What is wrong with a request, by the positions in the DAT calls: segments 2, local 3, remote 5
-/// for RDMA, flags last.
-status endpoint::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                               const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
-                               int flags_position)
-{
-    if (static_cast<std::uint32_t>(segments) > max_request_iov_)
-        return unfit_or(invalid_parameter(2));
-    if (local == nullptr && segments != 0)
-        return invalid_parameter(3);
-    if (rdma && remote == nullptr)
-        return invalid_parameter(5);
-    if (has_unknown_flags(flags, request_flags))
-        return invalid_parameter(flags_position);
-    const DAT_EP_STATE now = state();
-    const bool fit = now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp_);
-    return fit ? success : state_error();
-}
-
-/// A filled work request, or null when as many as there are have been posted.
-transport::wr *endpoint::next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie)
-{
-    transport::wr *request = send_queue_ == nullptr ? nullptr : send_queue_->take_slowly();
-    if (request != nullptr)
-        fill(*request, operation, length, cookie);
-    return request;
-}
-
-/// What the port said of a request; it is free again.
-DAT_RETURN endpoint::refused_request(owned_qp &q, status answer)
-{
-    q.holder->send_queue_->put_back();
-    return answer.code();
-}
-
-DAT_RETURN endpoint::refused_recv(owned_qp &q, status answer)
-{
-    q.holder->recv_queue_->put_back();
-    return answer.code();
-}
-
-template <DAT_DTOS operation>
-DAT_RETURN endpoint::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                 const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                                 DAT_COMPLETION_FLAGS flags)
-{
-    constexpr bool rdma = operation != DAT_DTO_SEND;
-    const status checked = check_request(rdma, segments, local, remote, flags, rdma ? 6 : 5);
-    if (!checked.ok())
-        return checked.code();
-    const DAT_UINT64 length = total_length(segments, local);
-    if (length > UINT32_MAX || !fits<operation>(length, remote))
-        return status::error(DAT_LENGTH_ERROR).code();
-    transport::wr *request = next_request(operation, length, cookie);
-    if (request == nullptr)
-        return out_of_memory.code();
-    return post_filled<operation>(*request, segments, local, remote, flags);
-}
-
-#define POSTS_SLOWLY(operation)                                                                    \
-    template DAT_RETURN endpoint::post_slowly<operation>(DAT_COUNT, const DAT_LMR_TRIPLET *,       \
-                                                         const DAT_RMR_TRIPLET *, DAT_DTO_COOKIE,  \
-                                                         DAT_COMPLETION_FLAGS);
-POSTS_SLOWLY(DAT_DTO_SEND)
-POSTS_SLOWLY(DAT_DTO_RDMA_WRITE)
-POSTS_SLOWLY(DAT_DTO_RDMA_READ)
-#undef POSTS_SLOWLY
-
-DAT_RETURN endpoint::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                      DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    if (static_cast<std::uint32_t>(segments) > max_recv_iov_)
-        return unfit_for_recvs_or(invalid_parameter(2)).code();
-    if (local == nullptr && segments != 0)
-        return invalid_parameter(3).code();
-    if (has_unknown_flags(flags, recv_flags))
-        return invalid_parameter(5).code();
-    transport::wr *request = recv_queue_ == nullptr ? nullptr : recv_queue_->take_slowly();
-    if (request == nullptr)
-        return unfit_for_recvs_or(out_of_memory).code();
-    fill(*request, DAT_DTO_RECEIVE, total_length(segments, local), cookie);
-    return post_filled_recv(*request, segments, local);
+    return attach();
 }
 
 bool endpoint::change_state(DAT_EP_STATE from, DAT_EP_STATE to)
@@ -424,7 +41,7 @@ bool endpoint::change_state(DAT_EP_STATE from, DAT_EP_STATE to)
     return true;
 }
 
-void endpoint::note_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier)
+void endpoint::remember_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier)
 {
     peer_known_ = remote_address_.assign(address);
     remote_qualifier_ = qualifier;
@@ -445,10 +62,9 @@ status endpoint::ready_to_connect()
     return complete ? success : status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
 }
 
-/// What became of a connection. It is told when no lock is held, because the consumer's code may
-/// run then, and may free the endpoint.
-struct endpoint::news {
-    user_of<evd> target; ///< stays while it is told, whatever becomes of ours
+/// An event that was stored and is to be delivered when no lock is held.
+struct endpoint::pending_event {
+    user_of<evd> target; ///< a reference of its own: the consumer may change connect_evd_
     bool stored = false;
     bool connection_ended = false;
 };
@@ -457,13 +73,13 @@ status endpoint::connect(const connect_request &wanted)
 {
     if (!has_connect_evd())
         return invalid_handle(DAT_INVALID_HANDLE_EVD_CONN);
-    news outcome;
+    pending_event outcome;
     const status begun = begin_connect(wanted, outcome);
-    tell(outcome);
+    deliver(outcome);
     return begun;
 }
 
-status endpoint::begin_connect(const connect_request &wanted, news &outcome)
+status endpoint::begin_connect(const connect_request &wanted, pending_event &outcome)
 {
     osd::lock_guard hold(control_);
     if (state() != DAT_EP_STATE_UNCONNECTED)
@@ -472,7 +88,7 @@ status endpoint::begin_connect(const connect_request &wanted, news &outcome)
         return ready;
     {
         osd::lock_guard state_hold(lock_);
-        note_peer(wanted.address, wanted.qualifier);
+        remember_peer(wanted.address, wanted.qualifier);
         if (!peer_known_)
             return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED);
         set_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
@@ -485,15 +101,15 @@ status endpoint::begin_connect(const connect_request &wanted, news &outcome)
         return success;
     }
     if (begun == status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE)) {
-        (void)note(DAT_CONNECTION_EVENT_UNREACHABLE, {}, outcome);
+        (void)transition(DAT_CONNECTION_EVENT_UNREACHABLE, {}, outcome);
         return success; // remote outcomes come as events
     }
     change_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_EP_STATE_UNCONNECTED);
     return begun;
 }
 
-/// Once the port has begun the attempt: what abandons it shall find it there. The attempt may be
-/// over by now.
+/// Called when the port has begun the attempt, which may be over by now: a timeout must find the
+/// attempt there.
 void endpoint::start_timer(osd::deadline until)
 {
     if (until.is_never())
@@ -521,8 +137,8 @@ status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const pri
 
 deferred_call endpoint::connect_timed_out()
 {
-    news outcome;
-    return end_from_above(DAT_CONNECTION_EVENT_TIMED_OUT, outcome)
+    pending_event outcome;
+    return fail_locally(DAT_CONNECTION_EVENT_TIMED_OUT, outcome)
                ? notify_later(std::move(outcome.target), outcome.stored)
                : deferred_call{};
 }
@@ -531,7 +147,7 @@ deferred_call endpoint::connect_timed_out()
 deferred_call endpoint::notify_later(user_of<evd> &&target, bool stored)
 {
     if (!stored) {
-        announce(target.get(), false);
+        notify_or_report_overflow(target.get(), false);
         return {};
     }
     target->pin();
@@ -556,7 +172,7 @@ status endpoint::accept(const incoming_request &request, const private_data &dat
         return ready;
     {
         osd::lock_guard state_hold(lock_);
-        note_peer(request.peer, request.peer_port);
+        remember_peer(request.peer, request.peer_port);
         set_state(DAT_EP_STATE_COMPLETION_PENDING);
     }
     const status accepted = transport::dapls_ib_accept_connection(request.port_cr, qp_, data);
@@ -569,13 +185,13 @@ status endpoint::accept(const incoming_request &request, const private_data &dat
 
 status endpoint::disconnect(DAT_CLOSE_FLAGS how)
 {
-    news outcome;
-    const status parted = part(how, outcome);
-    tell(outcome);
-    return parted;
+    pending_event outcome;
+    const status ended = disconnect_locked(how, outcome);
+    deliver(outcome);
+    return ended;
 }
 
-status endpoint::part(DAT_CLOSE_FLAGS how, news &outcome)
+status endpoint::disconnect_locked(DAT_CLOSE_FLAGS how, pending_event &outcome)
 {
     osd::lock_guard hold(control_);
     DAT_EP_STATE before{};
@@ -587,11 +203,11 @@ status endpoint::part(DAT_CLOSE_FLAGS how, news &outcome)
     }
     switch (before) {
     case DAT_EP_STATE_UNCONNECTED:
-        return flush_receives();
+        return flush_unconnected();
     case DAT_EP_STATE_ACTIVE_CONNECTION_PENDING:
     case DAT_EP_STATE_COMPLETION_PENDING:
         transport::dapls_ib_disconnect_clean(qp_);
-        (void)note(DAT_CONNECTION_EVENT_DISCONNECTED, {}, outcome);
+        (void)transition(DAT_CONNECTION_EVENT_DISCONNECTED, {}, outcome);
         return success;
     case DAT_EP_STATE_DISCONNECT_PENDING:
         if (how == DAT_CLOSE_ABRUPT_FLAG)
@@ -607,18 +223,12 @@ status endpoint::part(DAT_CLOSE_FLAGS how, news &outcome)
     }
 }
 
-/// What was posted comes back, and the endpoint is as new.
-status endpoint::flush_receives()
+status endpoint::flush_unconnected()
 {
-    if (!has_qp_ || shared_ || recv_idle())
-        return success;
-    osd::lock_guard no_sends(send_lock_);
-    osd::lock_guard no_recvs(recv_lock_);
-    transport::dapls_ib_disconnect_clean(qp_);
-    const status renewed = transport::dapls_ib_qp_reset(qp_);
-    if (!renewed.ok()) // dat_ep_reset tries again
+    const status flushed = flush_receives();
+    if (!flushed.ok()) // dat_ep_reset tries again
         change_state(DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_DISCONNECTED);
-    return renewed;
+    return flushed;
 }
 
 status endpoint::reset()
@@ -628,7 +238,7 @@ status endpoint::reset()
         return success;
     if (state() != DAT_EP_STATE_DISCONNECTED)
         return state_error();
-    if (const status clean = reset_qp(); !clean.ok())
+    if (const status clean = renew(); !clean.ok())
         return clean;
     osd::lock_guard state_hold(lock_);
     peer_known_ = false;
@@ -643,7 +253,7 @@ void endpoint::shut_down()
         osd::lock_guard state_hold(lock_);
         set_state(DAT_EP_STATE_DISCONNECTED);
     }
-    detach_qp();
+    detach();
 }
 
 // ---------------------------------------------------------------------------------- from below
@@ -702,8 +312,8 @@ bool endpoint::store_event(evd *target, DAT_EVENT_NUMBER number, const private_d
     return target->store(event);
 }
 
-/// Changes the state and stores the event; one that comes too late is dropped.
-bool endpoint::note(DAT_EVENT_NUMBER event, const private_data &data, news &made)
+/// Changes the state and stores the event. False when the event comes too late and is dropped.
+bool endpoint::transition(DAT_EVENT_NUMBER event, const private_data &data, pending_event &made)
 {
     osd::lock_guard hold(lock_);
     const DAT_EP_STATE before = state();
@@ -719,21 +329,21 @@ bool endpoint::note(DAT_EVENT_NUMBER event, const private_data &data, news &made
     return true;
 }
 
-void endpoint::tell(const news &noted)
+void endpoint::deliver(const pending_event &made)
 {
-    announce(noted.target.get(), noted.stored);
-    if (noted.connection_ended)
-        last_receive_taken();
+    notify_or_report_overflow(made.target.get(), made.stored);
+    if (made.connection_ended)
+        report_last_receive();
 }
 
-/// Consumers wait for this before they free an endpoint that draws from an SRQ: from now on it
-/// takes no receive.
-void endpoint::last_receive_taken()
+/// Consumers wait for this event before they free an endpoint that takes receives from an SRQ: it
+/// takes no more.
+void endpoint::report_last_receive()
 {
     async_error(*ia, DAT_ASYNC_ERROR_EP_BROKEN, to_handle(this), DAT_EP_TRANSFER_TO_ERROR);
 }
 
-void endpoint::announce(evd *target, bool stored)
+void endpoint::notify_or_report_overflow(evd *target, bool stored)
 {
     if (target == nullptr)
         return;
@@ -763,20 +373,20 @@ void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &da
 {
     dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event %s", to_handle(this), name_of(event));
     ia->timers.disarm(connect_timeout_);
-    news outcome;
-    if (note(event, data, outcome))
-        tell(outcome);
+    pending_event outcome;
+    if (transition(event, data, outcome))
+        deliver(outcome);
 }
 
-/// An end that the port has not told of. False when the connection has ended already.
-bool endpoint::end_from_above(DAT_EVENT_NUMBER event, news &made)
+/// Ends the connection on behalf of the endpoint, not of the port. False when it has ended already.
+bool endpoint::fail_locally(DAT_EVENT_NUMBER event, pending_event &made)
 {
     {
         osd::lock_guard hold(lock_);
         if (!enter_state_after(event, {}))
             return false;
     }
-    transport::dapls_ib_disconnect_clean(qp_); // what has come by then comes before the event
+    transport::dapls_ib_disconnect_clean(qp_); // what completed by then comes before the event
     osd::lock_guard hold(lock_);
     made.target = user_of<evd>(connect_evd_.get());
     made.stored = store_event(made.target.get(), event, {});
@@ -785,8 +395,8 @@ bool endpoint::end_from_above(DAT_EVENT_NUMBER event, news &made)
 
 void endpoint::operation_failed()
 {
-    news outcome;
-    if (!end_from_above(DAT_CONNECTION_EVENT_BROKEN, outcome))
+    pending_event outcome;
+    if (!fail_locally(DAT_CONNECTION_EVENT_BROKEN, outcome))
         return;
     {
         osd::lock_guard hold(lock_);
@@ -796,6 +406,17 @@ void endpoint::operation_failed()
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "EP %p: cannot start the timer thread; a waiter on the connect EVD misses BROKEN",
                  to_handle(this));
+}
+
+void endpoint::cancel_timers()
+{
+    ia->timers.cancel(connect_timeout_);
+    ia->timers.cancel(failure_);
+}
+
+void cancel_timers(endpoint &ep)
+{
+    ep.cancel_timers();
 }
 
 void operation_failed(endpoint &ep)
@@ -808,7 +429,7 @@ bool awaits_establish_on(endpoint &ep, const evd &events)
     return ep.awaits_establish_on(events);
 }
 
-deferred_call endpoint::announce_failure()
+deferred_call endpoint::report_failure()
 {
     user_of<evd> target;
     bool stored = false;
@@ -818,7 +439,7 @@ deferred_call endpoint::announce_failure()
         stored = failure_stored_;
     }
     if (shared_)
-        last_receive_taken();
+        report_last_receive();
     return notify_later(std::move(target), stored);
 }
 
@@ -857,35 +478,32 @@ status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool
     const DAT_EP_ATTR old_attr = attr_;
     const ep_objects old = this->objects();
     if (has_qp_ && same_qp(old_attr, old, attr, objects)) {
-        add_notify_overrides(-1);
-        osd::lock_guard state_hold(lock_);
-        attr_ = attr;
-        connect_evd_ = user_of<evd>(objects.connect);
-        add_notify_overrides(1);
+        set_objects(attr, objects);
+        set_connect_evd(objects.connect);
         return success;
     }
-    if (!recv_idle()) // the queue pair is made anew; posted receives would be lost
+    if (!recv_idle()) // posted receives would be lost with the queue pair
         return state_error();
-    user_of<evd> keep_recv(old.recv),
-        keep_request(old.request); // they adopt the old queues
-    const auto take_over = [this](const DAT_EP_ATTR &a, const ep_objects &o) {
-        add_notify_overrides(-1);
-        attr_ = a;
-        zone_ = user_of<pz>(o.zone);
-        recv_evd_ = user_of<evd>(o.recv);
-        request_evd_ = user_of<evd>(o.request);
-        add_notify_overrides(1);
-        {
-            osd::lock_guard state_hold(lock_);
-            connect_evd_ = user_of<evd>(o.connect);
-        }
-        return attach_qp();
-    };
-    detach_qp();
-    const status modified = take_over(attr, objects);
-    if (!modified.ok() && !take_over(old_attr, old).ok())
+    user_of<evd> keep_recv(old.recv), keep_request(old.request); // they adopt the old queues
+    detach();
+    const status modified = attach_with(attr, objects);
+    if (!modified.ok() && !attach_with(old_attr, old).ok())
         dapl_log(DAPL_DBG_TYPE_ERR, "EP %p lost its queue pair", to_handle(this));
     return modified;
+}
+
+status endpoint::attach_with(const DAT_EP_ATTR &attr, const ep_objects &objects)
+{
+    set_objects(attr, objects);
+    set_connect_evd(objects.connect);
+    return attach();
+}
+
+void endpoint::set_connect_evd(evd *events)
+{
+    user_of<evd> old(events);
+    osd::lock_guard hold(lock_);
+    std::swap(connect_evd_, old);
 }
 
 void endpoint::fill(DAT_EP_PARAM &out)

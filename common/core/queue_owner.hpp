@@ -11,6 +11,9 @@ namespace dapl::DAPL_TRANSPORT::core {
 /// of the endpoint's queue and the consumer claim of an EVD, so no consumer code may run.
 void operation_failed(endpoint &);
 
+/// On return no timer of the endpoint acts on its queue pair.
+void cancel_timers(endpoint &);
+
 /// Whether this EVD will receive the ESTABLISHED event of a connection that is being set up. The
 /// caller holds the owner_lock of the endpoint's queue.
 bool awaits_establish_on(endpoint &, const evd &);

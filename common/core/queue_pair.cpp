@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "queue_pair.hpp"
+
+#include "adapter.hpp"
+#include "binding.hpp"
+#include "dapl_debug.hpp"
+#include "names.hpp"
+#include "queue_owner.hpp"
+
+#include <algorithm>
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+// ------------------------------------------------------------------------- queue pair and queues
+
+queue_pair::queue_pair(const DAT_PROVIDER *vector, adapter &owner, endpoint &self,
+                       const DAT_EP_ATTR &attr, const ep_objects &objects, DAT_EP_STATE first)
+    : object(vector, mark::ep, owner), state_(first), self_(self), attr_(attr), zone_(objects.zone),
+      recv_evd_(objects.recv), request_evd_(objects.request), shared_(objects.shared)
+{
+    qp_.holder = this;
+    add_notify_overrides(1);
+}
+
+void queue_pair::add_notify_overrides(int change)
+{
+    const auto sends = static_cast<DAT_COMPLETION_FLAGS>(
+        attr_.request_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG); // is of the peer
+    if (recv_evd_)
+        recv_evd_->overrides.add(attr_.recv_completion_flags, change);
+    if (request_evd_)
+        request_evd_->overrides.add(sends, change);
+}
+
+status queue_pair::attach()
+{
+    osd::lock_guard no_sends(send_lock_);
+    osd::lock_guard no_recvs(recv_lock_);
+    if (!zone_)
+        return success;
+    send_queue_ = request_evd_ ? work_queue::create(&self_, attr_.max_request_dtos) : nullptr;
+    if (shared_)
+        recv_queue_ = work_queue::create_drawing(&self_, *shared_->receives());
+    else
+        recv_queue_ = recv_evd_ ? work_queue::create(&self_, attr_.max_recv_dtos) : nullptr;
+    const bool complete =
+        (send_queue_ != nullptr || !request_evd_) && (recv_queue_ != nullptr || !recv_evd_);
+    const status answer = complete ? alloc_qp() : out_of_memory;
+    has_qp_ = answer.ok();
+    if (!has_qp_) {
+        for (work_queue **queue : {&send_queue_, &recv_queue_})
+            if (work_queue *unused = std::exchange(*queue, nullptr); unused != nullptr)
+                unused->let_go();
+        return answer;
+    }
+    if (send_queue_ != nullptr)
+        max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
+    if (recv_queue_ != nullptr)
+        max_recv_iov_ = static_cast<std::uint32_t>(attr_.max_recv_iov);
+    open_recvs();
+    return success;
+}
+
+status queue_pair::alloc_qp()
+{
+    const bool own_recvs = recv_evd_ && !shared_;
+    const qp_params params{&self_,
+                           own_recvs ? attr_.max_recv_dtos : 0,
+                           request_evd_ ? attr_.max_request_dtos : 0,
+                           attr_.max_recv_iov,
+                           attr_.max_request_iov,
+                           attr_.max_rdma_read_in,
+                           attr_.max_rdma_read_out,
+                           shared_ ? recv_queue_ : nullptr};
+    transport::cq *recv_cq = recv_evd_ ? recv_evd_->cq() : nullptr;
+    transport::cq *send_cq = request_evd_ ? request_evd_->cq() : nullptr;
+    if (shared_)
+        return transport::dapls_ib_qp_alloc_srq(zone_->pd, qp_, shared_->port_srq, recv_cq, send_cq,
+                                                params);
+    return transport::dapls_ib_qp_alloc(zone_->pd, qp_, recv_cq, send_cq, params);
+}
+
+void queue_pair::detach()
+{
+    if (!has_qp_)
+        return;
+    osd::lock_guard no_sends(send_lock_);
+    osd::lock_guard no_recvs(recv_lock_);
+    max_request_iov_ = max_recv_iov_ = 0;
+    open_recvs_ = &closed_ring;
+    quiesce();
+    transport::dapls_ib_qp_free(qp_);
+    cancel_timers(self_); // a last upcall may have armed one
+    has_qp_ = false;
+    trace_queues();
+    orphan(send_queue_, request_evd_.get());
+    orphan(recv_queue_, recv_evd_.get());
+}
+
+status queue_pair::renew()
+{
+    if (shared_) { // receives taken from the SRQ and not polled yet must lose their endpoint
+        detach();
+        return attach();
+    }
+    if (!has_qp_)
+        return success;
+    osd::lock_guard no_sends(send_lock_);
+    osd::lock_guard no_recvs(recv_lock_);
+    quiesce();
+    spare_queue sends;
+    spare_queue recvs;
+    // Memory first: nothing undoes the port's reset.
+    status answer = out_of_memory;
+    if (prepare(sends, send_queue_) && prepare(recvs, recv_queue_))
+        answer = transport::dapls_ib_qp_reset(qp_);
+    cancel_timers(self_);
+    if (answer.ok()) {
+        trace_queues();
+        replace(send_queue_, request_evd_.get(), std::move(sends));
+        replace(recv_queue_, recv_evd_.get(), std::move(recvs));
+        open_recvs();
+    }
+    own_queues(&self_);
+    return answer;
+}
+
+status queue_pair::flush_receives()
+{
+    if (!has_qp_ || shared_ || recv_idle())
+        return success;
+    osd::lock_guard no_sends(send_lock_);
+    osd::lock_guard no_recvs(recv_lock_);
+    transport::dapls_ib_disconnect_clean(qp_);
+    return transport::dapls_ib_qp_reset(qp_);
+}
+
+void queue_pair::set_objects(const DAT_EP_ATTR &attr, const ep_objects &objects)
+{
+    add_notify_overrides(-1);
+    attr_ = attr;
+    zone_ = user_of<pz>(objects.zone);
+    recv_evd_ = user_of<evd>(objects.recv);
+    request_evd_ = user_of<evd>(objects.request);
+    add_notify_overrides(1);
+}
+
+/// Before a fence: no failed completion and no timeout acts on the queue pair any more.
+void queue_pair::quiesce()
+{
+    own_queues(nullptr);
+    cancel_timers(self_);
+}
+
+/// The completions of a queue without an owner are dropped.
+void queue_pair::own_queues(endpoint *owner)
+{
+    for (work_queue *queue : {send_queue_, recv_queue_}) {
+        if (queue == nullptr)
+            continue;
+        osd::lock_guard hold(queue->owner_lock);
+        queue->owner.store(owner);
+    }
+}
+
+namespace {
+
+/// Logs the last operations posted to a queue that is released while some are outstanding.
+void trace(queue_pair *ep, const char *name, const work_queue *queue)
+{
+    constexpr DAT_COUNT most = 16;
+    if (queue == nullptr || queue->idle())
+        return;
+    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
+             "EP %p: %s: %llu outstanding; the last that were posted:", to_handle(ep), name,
+             static_cast<unsigned long long>(queue->under_way()));
+    const work_request *request = queue->next.load(std::memory_order_relaxed);
+    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left)
+        request = request->before;
+    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left) {
+        if (request->operation != never_posted)
+            dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
+                     to_handle(ep), name_of(request->operation), request->length,
+                     static_cast<unsigned long long>(request->cookie.as_64),
+                     queue->is_under_way(*request) ? "not known to be done" : "done");
+        request = request->after;
+    }
+}
+
+/// A count only: the thread that posts may be at work on the requests themselves.
+void trace_count(queue_pair *ep, const char *name, const work_queue *queue, const evd &there)
+{
+    if (queue->idle())
+        return;
+    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "a wait on EVD %p expired; EP %p: %s: %llu outstanding",
+             static_cast<const void *>(&there), to_handle(ep), name,
+             static_cast<unsigned long long>(queue->under_way()));
+}
+
+} // namespace
+
+/// Skips a queue that is being replaced (its lock is held): it has nothing outstanding.
+void queue_pair::trace_outstanding(const evd &there)
+{
+    if (send_lock_.try_lock()) {
+        if (send_queue_ != nullptr && request_evd_.get() == &there)
+            trace_count(this, "requests", send_queue_, there);
+        send_lock_.unlock();
+    }
+    if (recv_lock_.try_lock()) {
+        if (recv_queue_ != nullptr && recv_evd_.get() == &there)
+            trace_count(this, "receives", recv_queue_, there);
+        recv_lock_.unlock();
+    }
+}
+
+/// A queue to take the place of this one, if it is not idle. False when out of memory.
+bool queue_pair::prepare(spare_queue &spare, const work_queue *queue)
+{
+    if (queue == nullptr || queue->idle())
+        return true;
+    spare.reset(work_queue::create(nullptr, queue->limit()));
+    return spare != nullptr;
+}
+
+void queue_pair::trace_queues()
+{
+    if ((debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) == 0)
+        return;
+    trace(this, "requests", send_queue_);
+    trace(this, "receives", recv_queue_);
+}
+
+/// After a reset no completion of earlier operations may surface.
+void queue_pair::replace(work_queue *&queue, evd *completions, spare_queue &&spare)
+{
+    if (spare == nullptr)
+        return;
+    orphan(queue, completions);
+    queue = spare.release();
+}
+
+/// The EVD adopts a queue of which it may still poll completions.
+void queue_pair::orphan(work_queue *&queue, evd *completions)
+{
+    if (queue == nullptr)
+        return;
+    if (queue->is_named())
+        completions->adopt(queue);
+    else
+        queue->let_go();
+    queue = nullptr;
+}
+
+status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &zone,
+                             DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    osd::lock_guard hold(send_lock_);
+    const status checked = check_request(false, 0, nullptr, nullptr, flags, 8);
+    if (!checked.ok())
+        return checked;
+    if (zone_.get() != &zone)
+        return status::error(DAT_PROTECTION_VIOLATION);
+    if (!request_evd_ || !request_evd_->takes(DAT_EVD_RMR_BIND_FLAG))
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST);
+    transport::wr *wr =
+        send_queue_->make_room_for_bindings() ? next_request(DAT_DTO_BIND_MW, 0, cookie) : nullptr;
+    if (wr == nullptr)
+        return out_of_memory;
+    posted.queue = send_queue_;
+    posted.request = wr;
+    send_queue_->hold();
+    send_queue_->note_binding(*wr, &posted);
+    const mw_params what{posted.part.virtual_address, posted.part.segment_length,
+                         posted.privileges};
+    transport::mr *region = posted.region ? &posted.region->mr : nullptr;
+    const status answer =
+        transport::dapls_ib_mw_bind(qp_, *wr, window, region, what, flags, posted.context);
+    if (answer.ok())
+        return success;
+    (void)send_queue_->take_binding(*wr);
+    send_queue_->let_go();
+    return status(refused_request(qp_, answer));
+}
+
+// -------------------------------------------------------------------------------------- posting
+
+status queue_pair::state_error() const
+{
+    static constexpr DAT_RETURN_SUBTYPE subtypes[] = {
+        DAT_INVALID_STATE_EP_UNCONNECTED,     DAT_INVALID_STATE_EP_UNCONFIGURED,
+        DAT_INVALID_STATE_EP_RESERVED,        DAT_INVALID_STATE_EP_UNCONFRESERVED,
+        DAT_INVALID_STATE_EP_PASSCONNPENDING, DAT_INVALID_STATE_EP_UNCONFPASSIVE,
+        DAT_INVALID_STATE_EP_ACTCONNPENDING,  DAT_INVALID_STATE_EP_TENTCONNPENDING,
+        DAT_INVALID_STATE_EP_UNCONFTENTATIVE, DAT_INVALID_STATE_EP_CONNECTED,
+        DAT_INVALID_STATE_EP_DISCPENDING,     DAT_INVALID_STATE_EP_DISCONNECTED,
+        DAT_INVALID_STATE_EP_COMPLPENDING,
+    };
+    return status::error(DAT_INVALID_STATE, subtypes[state()]);
+}
+
+/// Refines an argument error: EP_NOTREADY without a queue pair, INSUFFICIENT_RESOURCES without a
+/// request EVD, otherwise `seen`.
+status queue_pair::not_ready_or(status seen) const
+{
+    if (!has_qp_)
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
+    return send_queue_ == nullptr ? out_of_memory : seen;
+}
+
+/// The same for receives: SRQ_IN_USE where they come from an SRQ.
+status queue_pair::no_recvs_or(status seen) const
+{
+    if (shared_)
+        return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
+    if (has_qp_)
+        return recv_queue_ == nullptr ? out_of_memory : seen;
+    return not_ready_or(seen);
+}
+
+void queue_pair::open_recvs()
+{
+    open_recvs_ = max_recv_iov_ != 0 && !shared_ ? recv_queue_ : &closed_ring;
+}
+
+/// A concurrent post observes either the old or the new ring.
+void queue_pair::enter_state(DAT_EP_STATE next)
+{
+    const bool open = next == DAT_EP_STATE_CONNECTED && max_request_iov_ != 0;
+    open_sends_.store(open ? send_queue_ : &closed_ring, std::memory_order_release);
+    state_.store(next, std::memory_order_release);
+}
+
+/// What is wrong with a request, by the positions in the DAT calls: segments 2, local 3, remote 5
+/// for RDMA, flags last.
+status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                 const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
+                                 int flags_position)
+{
+    if (static_cast<std::uint32_t>(segments) > max_request_iov_)
+        return not_ready_or(invalid_parameter(2));
+    if (local == nullptr && segments != 0)
+        return invalid_parameter(3);
+    if (rdma && remote == nullptr)
+        return invalid_parameter(5);
+    if (has_unknown_flags(flags, request_flags))
+        return invalid_parameter(flags_position);
+    const DAT_EP_STATE now = state();
+    const bool fit = now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp_);
+    return fit ? success : state_error();
+}
+
+/// A filled work request, or null when as many as there are have been posted.
+transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
+                                        DAT_DTO_COOKIE cookie)
+{
+    transport::wr *request = send_queue_ == nullptr ? nullptr : send_queue_->take_slowly();
+    if (request != nullptr)
+        fill(*request, operation, length, cookie);
+    return request;
+}
+
+/// The port refused the request: it is free again.
+DAT_RETURN queue_pair::refused_request(owned_qp &q, status answer)
+{
+    q.holder->send_queue_->put_back();
+    return answer.code();
+}
+
+DAT_RETURN queue_pair::refused_recv(owned_qp &q, status answer)
+{
+    q.holder->recv_queue_->put_back();
+    return answer.code();
+}
+
+template <DAT_DTOS operation>
+DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                   const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                                   DAT_COMPLETION_FLAGS flags)
+{
+    constexpr bool rdma = operation != DAT_DTO_SEND;
+    const status checked = check_request(rdma, segments, local, remote, flags, rdma ? 6 : 5);
+    if (!checked.ok())
+        return checked.code();
+    const DAT_UINT64 length = total_length(segments, local);
+    if (length > UINT32_MAX || !fits<operation>(length, remote))
+        return status::error(DAT_LENGTH_ERROR).code();
+    transport::wr *request = next_request(operation, length, cookie);
+    if (request == nullptr)
+        return out_of_memory.code();
+    return post_filled<operation>(*request, segments, local, remote, flags);
+}
+
+#define POSTS_SLOWLY(operation)                                                                    \
+    template DAT_RETURN queue_pair::post_slowly<operation>(DAT_COUNT, const DAT_LMR_TRIPLET *,     \
+                                                           const DAT_RMR_TRIPLET *,                \
+                                                           DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);
+POSTS_SLOWLY(DAT_DTO_SEND)
+POSTS_SLOWLY(DAT_DTO_RDMA_WRITE)
+POSTS_SLOWLY(DAT_DTO_RDMA_READ)
+#undef POSTS_SLOWLY
+
+DAT_RETURN queue_pair::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                        DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    if (static_cast<std::uint32_t>(segments) > max_recv_iov_)
+        return no_recvs_or(invalid_parameter(2)).code();
+    if (local == nullptr && segments != 0)
+        return invalid_parameter(3).code();
+    if (has_unknown_flags(flags, recv_flags))
+        return invalid_parameter(5).code();
+    transport::wr *request = recv_queue_ == nullptr ? nullptr : recv_queue_->take_slowly();
+    if (request == nullptr)
+        return no_recvs_or(out_of_memory).code();
+    fill(*request, DAT_DTO_RECEIVE, total_length(segments, local), cookie);
+    return post_filled_recv(*request, segments, local);
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The queue pair of an endpoint: its two queues of posted operations, and posting to them.
+//
+// Posting tests no state. While the endpoint is not connected, open_sends_ refers to a ring that is
+// always empty; a post that finds no request there goes to post_slowly, which checks everything and
+// returns the specific error. open_recvs_ is the same for receives while there is no queue pair.
+//
+// send_lock_ and recv_lock_ are held while the queues are replaced and, on a thread-safe adapter,
+// by every post. The functions that replace queues are called with the endpoint's control lock
+// held.
+#pragma once
+
+#include "evd.hpp"
+#include "pz.hpp"
+#include "segments.hpp"
+#include "shared_recv_queue.hpp"
+#include "thread_safety.hpp"
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+/// An operation of the IB extension, as the consumer gave it.
+struct extended_request {
+    DAT_IB_DTOS operation;
+    DAT_COUNT segments;
+    const DAT_LMR_TRIPLET *local;
+    const DAT_RMR_TRIPLET *remote;
+    extended_operands operands;
+    DAT_DTO_COOKIE cookie;
+    DAT_COMPLETION_FLAGS flags;
+};
+
+/// The objects an endpoint works with. Null is allowed until it connects.
+struct ep_objects {
+    pz *zone = nullptr;
+    evd *recv = nullptr;
+    evd *request = nullptr;
+    evd *connect = nullptr;
+    shared_recv_queue *shared = nullptr; ///< where its receives come from; never changes
+};
+
+class queue_pair : public object {
+public:
+    /// Logs how many operations are outstanding that complete on this EVD.
+    void trace_outstanding(const evd &there) OSD_EXCLUDES(send_lock_, recv_lock_);
+    bool recv_idle() const { return recv_queue_ == nullptr || recv_queue_->idle(); }
+    bool request_idle() const { return send_queue_ == nullptr || send_queue_->idle(); }
+    DAT_EP_STATE state() const { return state_.load(std::memory_order_acquire); }
+    /// The error of a call that this state does not allow.
+    status state_error() const;
+
+    // --- posting ---
+
+    // These return the bare code, as evd::dequeue does.
+    template <class Safety, DAT_DTOS operation>
+    DAT_RETURN post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                            const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                            DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+    template <class Safety>
+    DAT_RETURN post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
+                         DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+    template <class Safety>
+    status post_extended(const extended_request &wanted) OSD_UNCHECKED;
+    /// Stores in `posted` where it was posted.
+    status post_bind(binding &posted, transport::mw &window, const pz &zone, DAT_RMR_COOKIE cookie,
+                     DAT_COMPLETION_FLAGS flags);
+
+protected:
+    queue_pair(const DAT_PROVIDER *vector, adapter &owner, endpoint &self, const DAT_EP_ATTR &attr,
+               const ep_objects &objects, DAT_EP_STATE first);
+    ~queue_pair() { add_notify_overrides(-1); }
+
+    // --- the queue pair and its queues ---
+
+    /// A queue pair needs a protection domain: without a PZ this does nothing.
+    status attach();
+    /// A fence. What was not polled yet is dropped when it is.
+    void detach();
+    /// Drops what was posted; the queue pair is as attach left it.
+    status renew();
+    /// Completes posted receives as flushed.
+    status flush_receives();
+    void set_objects(const DAT_EP_ATTR &attr, const ep_objects &objects);
+    /// The EVDs count endpoints whose completion flags exclude thresholds.
+    void add_notify_overrides(int change);
+    /// Opens or closes the queue of requests.
+    void enter_state(DAT_EP_STATE next);
+
+    struct queue_release {
+        void operator()(work_queue *unused) const { unused->let_go(); }
+    };
+    using spare_queue = std::unique_ptr<work_queue, queue_release>;
+    status alloc_qp();
+    void open_recvs();
+    void quiesce();
+    void own_queues(endpoint *owner);
+    void trace_queues();
+    static bool prepare(spare_queue &spare, const work_queue *queue);
+    static void replace(work_queue *&queue, evd *completions, spare_queue &&spare);
+    static void orphan(work_queue *&queue, evd *completions);
+
+    // --- posting ---
+
+    struct owned_qp : transport::qp {
+        queue_pair *holder;
+    };
+    status check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                         const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
+                         int flags_position);
+    template <DAT_DTOS operation>
+    DAT_RETURN post_filled(transport::wr &request, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                           const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags);
+    DAT_RETURN post_filled_recv(transport::wr &request, DAT_COUNT segments,
+                                const DAT_LMR_TRIPLET *local);
+    template <DAT_DTOS operation>
+    DAT_RETURN post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                           const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                           DAT_COMPLETION_FLAGS flags) OSD_COLD;
+    DAT_RETURN post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
+    static void fill(transport::wr &request, DAT_DTOS operation, DAT_UINT64 length,
+                     DAT_DTO_COOKIE cookie);
+    transport::wr *next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie);
+    static DAT_RETURN refused_request(owned_qp &q, status answer) OSD_COLD;
+    static DAT_RETURN refused_recv(owned_qp &q, status answer) OSD_COLD;
+    status not_ready_or(status seen) const OSD_COLD;
+    status no_recvs_or(status seen) const OSD_COLD;
+
+    // What posting reads comes first.
+    std::atomic<post_ring *> open_sends_{&closed_ring};
+    post_ring *open_recvs_ = &closed_ring;
+    owned_qp qp_;
+    std::atomic<DAT_EP_STATE> state_;
+    work_queue *send_queue_ = nullptr;
+    work_queue *recv_queue_ = nullptr;
+    std::uint32_t max_request_iov_ = 0;
+    std::uint32_t max_recv_iov_ = 0;
+    bool has_qp_ = false;
+
+    osd::mutex send_lock_;
+    osd::mutex recv_lock_;
+    endpoint &self_; ///< this
+    DAT_EP_ATTR attr_;
+    user_of<pz> zone_;
+    user_of<evd> recv_evd_;
+    user_of<evd> request_evd_;
+    const user_of<shared_recv_queue> shared_;
+};
+
+// ------------------------------------------------------------------------------------ hot path
+
+inline constexpr unsigned request_flags =
+    DAT_COMPLETION_SUPPRESS_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG |
+    DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_BARRIER_FENCE_FLAG |
+    DAT_COMPLETION_EVD_THRESHOLD_FLAG | DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG;
+inline constexpr unsigned recv_flags =
+    DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+
+inline bool has_unknown_flags(DAT_COMPLETION_FLAGS flags, unsigned known)
+{
+    return (static_cast<unsigned>(flags) & ~known) != 0;
+}
+
+OSD_ALWAYS_INLINE void queue_pair::fill(transport::wr &request, DAT_DTOS operation,
+                                        DAT_UINT64 length, DAT_DTO_COOKIE cookie)
+{
+    request.cookie = cookie;
+    request.length = static_cast<DAT_UINT32>(length);
+    request.operation = operation;
+}
+
+template <DAT_DTOS operation>
+OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_filled(transport::wr &request, DAT_COUNT segments,
+                                                     const DAT_LMR_TRIPLET *local,
+                                                     const DAT_RMR_TRIPLET *remote,
+                                                     DAT_COMPLETION_FLAGS flags)
+{
+    owned_qp *q = &qp_;
+    OSD_OPAQUE(q); // all that is needed behind the call, not `this` as well
+    const status answer = transport::dapls_ib_post_send(
+        *q, request, segments, local, operation == DAT_DTO_SEND ? nullptr : remote, flags);
+    if (!answer.ok()) [[unlikely]]
+        return refused_request(*q, answer);
+    return fresh_success();
+}
+
+OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_filled_recv(transport::wr &request,
+                                                          DAT_COUNT segments,
+                                                          const DAT_LMR_TRIPLET *local)
+{
+    owned_qp *q = &qp_;
+    OSD_OPAQUE(q);
+    const status answer = transport::dapls_ib_post_recv(*q, request, segments, local);
+    if (!answer.ok()) [[unlikely]]
+        return refused_recv(*q, answer);
+    return fresh_success();
+}
+
+/// Whether an RDMA operation of this length stays within what the consumer says of the other side.
+template <DAT_DTOS operation>
+OSD_ALWAYS_INLINE bool fits(DAT_UINT64 length, const DAT_RMR_TRIPLET *remote)
+{
+    if (operation == DAT_DTO_RDMA_WRITE)
+        return length <= remote->segment_length;
+    return operation != DAT_DTO_RDMA_READ || length >= remote->segment_length;
+}
+
+template <DAT_DTOS operation>
+OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+{
+    if (segments != 1)
+        return false;
+    OSD_BRANCHES_APART;
+    if (local == nullptr)
+        return false;
+    OSD_BRANCHES_APART;
+    if ((operation == DAT_DTO_RDMA_WRITE || operation == DAT_DTO_RDMA_READ) && remote == nullptr)
+        return false;
+    OSD_BRANCHES_APART;
+    return !has_unknown_flags(flags, operation == DAT_DTO_RECEIVE ? recv_flags : request_flags) &&
+           fits<operation>(local->segment_length, remote);
+}
+
+/// One segment on a connection, with nothing wrong: that is what nearly everybody posts. Whatever
+/// else there may be is found by those that post slowly.
+template <class Safety, DAT_DTOS operation>
+OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_request(DAT_COUNT segments,
+                                                      const DAT_LMR_TRIPLET *local,
+                                                      const DAT_RMR_TRIPLET *remote,
+                                                      DAT_DTO_COOKIE cookie,
+                                                      DAT_COMPLETION_FLAGS flags)
+{
+    post_guard<Safety> hold(send_lock_);
+    if (!is_usual<operation>(segments, local, remote, flags)) [[unlikely]]
+        return post_slowly<operation>(segments, local, remote, cookie, flags);
+    const DAT_UINT32 length = local->segment_length; // not to be read again behind a store
+    transport::wr *request;
+    if (!open_sends_.load(std::memory_order_acquire)->take(request)) [[unlikely]]
+        return post_slowly<operation>(segments, local, remote, cookie, flags);
+    fill(*request, operation, length, cookie);
+    return post_filled<operation>(*request, 1, local, remote, flags);
+}
+
+template <class Safety>
+OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                                   DAT_DTO_COOKIE cookie,
+                                                   DAT_COMPLETION_FLAGS flags)
+{
+    post_guard<Safety> hold(recv_lock_);
+    transport::wr *request;
+    if (!is_usual<DAT_DTO_RECEIVE>(segments, local, nullptr, flags) || !open_recvs_->take(request))
+        [[unlikely]]
+        return post_recv_slowly(segments, local, cookie, flags);
+    fill(*request, DAT_DTO_RECEIVE, local->segment_length, cookie);
+    return post_filled_recv(*request, 1, local);
+}
+
+/// Atomics take one local segment of the size of their word, and a word that is aligned.
+template <class Safety>
+status queue_pair::post_extended(const extended_request &wanted)
+{
+    constexpr DAT_UINT64 word = sizeof(DAT_UINT64);
+    const bool write = wanted.operation == DAT_IB_DTO_RDMA_WRITE_IMMED;
+    post_guard<Safety> hold(send_lock_);
+    const status checked = check_request(true, wanted.segments, wanted.local, wanted.remote,
+                                         wanted.flags, write ? 7 : 6);
+    if (!checked.ok())
+        return checked;
+    const DAT_UINT64 length = total_length(wanted.segments, wanted.local);
+    if (write ? length > wanted.remote->segment_length
+              : length != word || wanted.remote->segment_length < word)
+        return status::error(DAT_LENGTH_ERROR);
+    if (!write && wanted.remote->virtual_address % word != 0)
+        return invalid_parameter(5);
+    transport::wr *wr =
+        next_request(static_cast<DAT_DTOS>(wanted.operation), length, wanted.cookie);
+    if (wr == nullptr)
+        return out_of_memory;
+    const status answer = transport::dapls_ib_post_extended(
+        qp_, *wr, wanted.segments, wanted.local, wanted.remote, wanted.operands, wanted.flags);
+    return answer.ok() ? success : status(refused_request(qp_, answer));
+}
+
+} // namespace dapl::DAPL_TRANSPORT::core
