@@ -295,9 +295,10 @@ struct port_traits {
     static constexpr bool has_cancellation_points = false;
 };
 
-/// Base of every port: its types, and "model not supported" for each optional operation. The
-/// required operations stand below as comments, with their signatures; check_transport, at the
-/// end, names at compile time what is missing or mistyped.
+/// Base of every port: its types, and the declarations of all operations. A port declares those
+/// that it has anew. The required ones are deleted here. The optional ones, whose text begins with
+/// the features that need them, answer "model not supported"; a port that claims such a feature has
+/// to have them. check_transport, at the end, names at compile time what is missing or mistyped.
 ///
 /// Types a port shall name: hca, pd, mr, cq, qp, wr (work_request or derived from it), cr,
 /// listener; with srq also srq, with memory_windows also mw.
@@ -313,50 +314,51 @@ struct dapls_ib : Types, port_traits {
     using typename Types::wr;
     using srq = typename srq_of<Types>::type;
     using mw = typename mw_of<Types>::type;
+    using inherited = dapls_ib; ///< for check_transport
 
     // --- HCA ---
 
-    // status dapls_ib_open_hca(hca &, const hca_open_params &)
-    //   Opens the device named by params. Control. DAT_INVALID_PARAMETER for params that cannot be
-    //   read, DAT_INSUFFICIENT_RESOURCES, DAT_INTERNAL_ERROR when the device does not answer.
+    /// Opens the device named by params. Control. DAT_INVALID_PARAMETER for params that cannot be
+    /// read, DAT_INSUFFICIENT_RESOURCES, DAT_INTERNAL_ERROR when the device does not answer.
+    static status dapls_ib_open_hca(hca &, const hca_open_params &) = delete;
 
-    // void dapls_ib_close_hca(hca &)
-    //   Everything made on the hca was freed before. Fence: its threads have ended on return.
+    /// Everything made on the hca was freed before. Fence: its threads have ended on return.
+    static void dapls_ib_close_hca(hca &) = delete;
 
-    // void dapls_ib_query_hca(const hca &, hca_attr &)
-    //   Limits and identity. Control; shall also work after the device failed.
+    /// Limits and identity. Control; shall also work after the device failed.
+    static void dapls_ib_query_hca(const hca &, hca_attr &) = delete;
 
     // --- protection domain ---
 
-    // status dapls_ib_pd_alloc(hca &, pd &)
-    // void dapls_ib_pd_free(pd &)
-    //   Control. Nothing refers to the pd when it is freed.
+    /// Control. Nothing refers to the pd when it is freed.
+    static status dapls_ib_pd_alloc(hca &, pd &) = delete;
+    static void dapls_ib_pd_free(pd &) = delete;
 
     // --- memory region ---
 
-    // status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &)
-    //   Registers [address, address + length) with the given rights; remote reads and writes
-    //   carry the plain virtual address. Memory that is not there, or cannot be used with these
-    //   rights, is DAT_PROTECTION_VIOLATION: a device that pins notices, others ask
-    //   osd::look_at_memory. What is unmapped later shall end operations, not the process. Control.
-    //   DAT_INSUFFICIENT_RESOURCES, DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION.
+    /// Registers [address, address + length) with the given rights; remote reads and writes carry
+    /// the plain virtual address. Memory that is not there, or cannot be used with these rights, is
+    /// DAT_PROTECTION_VIOLATION: a device that pins notices, others ask osd::look_at_memory. What
+    /// is unmapped later shall end operations, not the process. Control.
+    /// DAT_INSUFFICIENT_RESOURCES, DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION.
+    static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &) = delete;
 
-    // void dapls_ib_mr_deregister(mr &)
-    //   No window is or will be bound to it. On return the remote key is dead. Control.
+    /// No window is or will be bound to it. On return the remote key is dead. Control.
+    static void dapls_ib_mr_deregister(mr &) = delete;
 
     // --- completion queue ---
 
-    // status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth)
-    //   A CQ for at least `depth` completions; stores the depth it really has. Control.
+    /// A CQ for at least `depth` completions; stores the depth it really has. Control.
+    static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth) = delete;
 
-    // void dapls_ib_cq_free(cq &)
-    //   No qp refers to it any more. Fence for dapl_evd_dto_callback.
+    /// No qp refers to it any more. Fence for dapl_evd_dto_callback.
+    static void dapls_ib_cq_free(cq &) = delete;
 
-    // bool dapls_ib_completion_poll(cq &, completion &)
-    //   Takes the oldest completion; false when there is none. Completions of one queue of one qp
-    //   come in post order. Every posted operation comes back exactly once, failures always, and
-    //   successes unless they were posted with DAT_COMPLETION_SUPPRESS_FLAG. Hot. One thread at a
-    //   time per cq.
+    /// Takes the oldest completion; false when there is none. Completions of one queue of one qp
+    /// come in post order. Every posted operation comes back exactly once, failures always, and
+    /// successes unless they were posted with DAT_COMPLETION_SUPPRESS_FLAG. Hot. One thread at a
+    /// time per cq.
+    static bool dapls_ib_completion_poll(cq &, completion &) = delete;
 
     /// [direct_event] Takes the oldest completion if it is plain and at hand: it is a success
     /// without immediate data, of what was not posted with post_srq_recv, and no more
@@ -368,10 +370,10 @@ struct dapls_ib : Types, port_traits {
         return take_result::other;
     }
 
-    // void dapls_ib_completion_notify(cq &)
-    //   Asks for one dapl_evd_dto_callback after the next completion is added. Whether it also
-    //   fires for completions already there is up to the port: the caller polls again after it.
-    //   Hot (system calls are allowed: it comes before sleeping). Any thread.
+    /// Asks for one dapl_evd_dto_callback after the next completion is added. Whether it also fires
+    /// for completions already there is up to the port: the caller polls again after it. Hot
+    /// (system calls are allowed: it comes before sleeping). Any thread.
+    static void dapls_ib_completion_notify(cq &) = delete;
 
     /// [cq_wait] Sleeps until the CQ holds a completion, cq_wakeup is called, or the deadline
     /// passes; may also return early. `interrupted` when a signal handler ran. One thread at a
@@ -407,18 +409,19 @@ struct dapls_ib : Types, port_traits {
 
     // --- queue pair ---
 
-    // status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &)
-    //   A queue pair that takes receives at once. A null cq means: nothing will be posted there.
-    //   Control.
+    /// A queue pair that takes receives at once. A null cq means: nothing will be posted there.
+    /// Control.
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq,
+                                    const qp_params &) = delete;
 
-    // void dapls_ib_qp_free(qp &)
-    //   Ends what is still connected, as an abrupt disconnect: the peer sees DISCONNECTED. Fence.
-    //   From then on no completion of this qp is added to a CQ; those already there may still be
-    //   polled.
+    /// Ends what is still connected, as an abrupt disconnect: the peer sees DISCONNECTED. Fence.
+    /// From then on no completion of this qp is added to a CQ; those already there may still be
+    /// polled.
+    static void dapls_ib_qp_free(qp &) = delete;
 
-    // status dapls_ib_qp_reset(qp &)
-    //   After a disconnect or disconnect_clean: back to the state that qp_alloc left. Otherwise as
-    //   qp_free.
+    /// After a disconnect or disconnect_clean: back to the state that qp_alloc left. Otherwise as
+    /// qp_free.
+    static status dapls_ib_qp_reset(qp &) = delete;
 
     // --- shared receive queue ---
 
@@ -477,15 +480,17 @@ struct dapls_ib : Types, port_traits {
 
     // --- data ---
 
-    // status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-    //                           const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
-    //   Posts wr.operation: send, RDMA write or RDMA read; `remote` is null for a send. `segments`
-    //   may be 0. The arrays are the caller's and valid during the call. One thread at a time per
-    //   qp, beside one in post_recv. The qp is or was connected: after a disconnect the operation
-    //   completes as flushed. Hot. DAT_INSUFFICIENT_RESOURCES when the device's queue is full.
+    /// Posts wr.operation: send, RDMA write or RDMA read; `remote` is null for a send. `segments`
+    /// may be 0. The arrays are the caller's and valid during the call. One thread at a time per
+    /// qp, beside one in post_recv. The qp is or was connected: after a disconnect the operation
+    /// completes as flushed. Hot. DAT_INSUFFICIENT_RESOURCES when the device's queue is full.
+    static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                     const DAT_RMR_TRIPLET *remote,
+                                     DAT_COMPLETION_FLAGS flags) = delete;
 
-    // status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
-    //   In every state of the qp. Otherwise as post_send.
+    /// In every state of the qp. Otherwise as post_send.
+    static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments,
+                                     const DAT_LMR_TRIPLET *local) = delete;
 
     /// [immediate_data, atomics] Posts wr.operation: DAT_IB_DTO_RDMA_WRITE_IMMED, _FETCH_ADD or
     /// _CMP_SWAP, the latter two with one local segment of 8 bytes and a remote address aligned to
@@ -499,39 +504,39 @@ struct dapls_ib : Types, port_traits {
 
     // --- connection ---
 
-    // status dapls_ib_setup_conn_listener(hca &, listener &, service_point &owner,
-    //                                     DAT_CONN_QUAL &qualifier)
-    //   Listens on the qualifier, or on a free one which it stores when it is 0. Control; requests
-    //   may be handed up before it returns. DAT_CONN_QUAL_IN_USE; DAT_INVALID_PARAMETER for one the
-    //   transport does not have.
+    /// Listens on the qualifier, or on a free one which it stores when it is 0. Control; requests
+    /// may be handed up before it returns. DAT_CONN_QUAL_IN_USE; DAT_INVALID_PARAMETER for one the
+    /// transport does not have.
+    static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &owner,
+                                               DAT_CONN_QUAL &qualifier) = delete;
 
-    // void dapls_ib_remove_conn_listener(listener &)
-    //   Fence for dapls_cr_callback. Requests already handed up stay valid.
+    /// Fence for dapls_cr_callback. Requests already handed up stay valid.
+    static void dapls_ib_remove_conn_listener(listener &) = delete;
 
-    // status dapls_ib_connect(qp &, const connect_params &)
-    //   Starts connecting. Success obliges the port to exactly one dapl_evd_connection_callback:
-    //   ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or TIMED_OUT. Receives posted
-    //   before an attempt that fails come back flushed before that callback. Control; does not
-    //   wait for the peer. DAT_INVALID_ADDRESS for an address of the wrong kind.
+    /// Starts connecting. Success obliges the port to exactly one dapl_evd_connection_callback:
+    /// ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or TIMED_OUT. Receives posted
+    /// before an attempt that fails come back flushed before that callback. Control; does not wait
+    /// for the peer. DAT_INVALID_ADDRESS for an address of the wrong kind.
+    static status dapls_ib_connect(qp &, const connect_params &) = delete;
 
-    // status dapls_ib_accept_connection(cr &, qp &, const private_data &)
-    //   Answers a request with this qp; uses up the cr on success. Then exactly one callback:
-    //   ESTABLISHED or ACCEPT_COMPLETION_ERROR. Control.
+    /// Answers a request with this qp; uses up the cr on success. Then exactly one callback:
+    /// ESTABLISHED or ACCEPT_COMPLETION_ERROR. Control.
+    static status dapls_ib_accept_connection(cr &, qp &, const private_data &) = delete;
 
-    // void dapls_ib_reject_connection(cr &, reject_reason, const private_data &)
-    //   Refuses a request, whose peer may be gone; uses up the cr. Control.
+    /// Refuses a request, whose peer may be gone; uses up the cr. Control.
+    static void dapls_ib_reject_connection(cr &, reject_reason, const private_data &) = delete;
 
-    // void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS)
-    //   Ends an established connection: graceful lets posted requests finish first, abrupt does
-    //   not; abrupt may follow graceful. What did not finish completes as flushed. After
-    //   ESTABLISHED every connection ends in exactly one callback: DISCONNECTED, whichever side
-    //   began it, or BROKEN. What was not flushed can be polled before that. Control.
+    /// Ends an established connection: graceful lets posted requests finish first, abrupt does not;
+    /// abrupt may follow graceful. What did not finish completes as flushed. After ESTABLISHED
+    /// every connection ends in exactly one callback: DISCONNECTED, whichever side began it, or
+    /// BROKEN. What was not flushed can be polled before that. Control.
+    static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS) = delete;
 
-    // void dapls_ib_disconnect_clean(qp &)
-    //   Abandons an attempt begun with connect or accept, if there is one; what was posted has
-    //   completed as flushed on return. A qp that was never connected can be used as before. A
-    //   callback already under way may still come (the common layer drops it). Shall not block. Any
-    //   thread, also beside a control operation of the same qp that is not a fence.
+    /// Abandons an attempt begun with connect or accept, if there is one; what was posted has
+    /// completed as flushed on return. A qp that was never connected can be used as before. A
+    /// callback already under way may still come (the common layer drops it). Shall not block. Any
+    /// thread, also beside a control operation of the same qp that is not a fence.
+    static void dapls_ib_disconnect_clean(qp &) = delete;
 };
 
 // ------------------------------------------------------------------------------------- upcalls
@@ -562,6 +567,11 @@ void dapl_evd_un_async_error_callback(adapter &);
 
 // --------------------------------------------------------------------------------------- check
 
+template <auto, auto>
+inline constexpr bool differ = true;
+template <auto operation>
+inline constexpr bool differ<operation, operation> = false;
+
 /// Names what a port lacks: one assertion, one line, per operation.
 template <class T>
 struct check_transport {
@@ -580,9 +590,13 @@ struct check_transport {
     static_assert(std::is_move_constructible_v<cr> && std::is_move_assignable_v<cr>,
                   "a cr is moved from the upcall to the CR object");
 
+// Both that it has the type and that it can be called: what is deleted can be named.
 #define DAPLS_IB_OP(name, ...)                                                                     \
     static_assert(                                                                                 \
-        requires { static_cast<__VA_ARGS__>(&T::name); },                                          \
+        requires { static_cast<__VA_ARGS__>(&T::name); } &&                                        \
+            []<class R, class... A>(R (*)(A...)) {                                                 \
+                return requires(A... a) { T::name(static_cast<A &&>(a)...); };                     \
+            }(static_cast<__VA_ARGS__>(nullptr)),                                                  \
         #name " is missing or mistyped, wanted: " #__VA_ARGS__)
 
     DAPLS_IB_OP(dapls_ib_open_hca, status (*)(hca &, const hca_open_params &));
@@ -632,6 +646,29 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_disconnect, void (*)(qp &, DAT_CLOSE_FLAGS));
     DAPLS_IB_OP(dapls_ib_disconnect_clean, void (*)(qp &));
 #undef DAPLS_IB_OP
+
+#define DAPLS_IB_CLAIM(feature, name)                                                              \
+    static_assert(!T::claims.feature || differ<&T::name, &T::inherited::name>,                     \
+                  "the port claims " #feature ", but has no " #name)
+
+    DAPLS_IB_CLAIM(direct_event, dapls_ib_completion_take);
+    DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wait);
+    DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wakeup);
+    DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wait);
+    DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wakeup);
+    DAPLS_IB_CLAIM(cq_resize, dapls_ib_cq_resize);
+    DAPLS_IB_CLAIM(srq, dapls_ib_srq_alloc);
+    DAPLS_IB_CLAIM(srq, dapls_ib_srq_free);
+    DAPLS_IB_CLAIM(srq, dapls_ib_srq_resize);
+    DAPLS_IB_CLAIM(srq, dapls_ib_srq_set_limit);
+    DAPLS_IB_CLAIM(srq, dapls_ib_post_srq_recv);
+    DAPLS_IB_CLAIM(srq, dapls_ib_qp_alloc_srq);
+    DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_alloc);
+    DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_free);
+    DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_bind);
+    DAPLS_IB_CLAIM(immediate_data, dapls_ib_post_extended);
+    DAPLS_IB_CLAIM(atomics, dapls_ib_post_extended);
+#undef DAPLS_IB_CLAIM
 };
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -59,6 +59,7 @@ class Header:
     groups: tuple[str, ...]
     operations: dict[str, Declared]
     checked: dict[str, str]  # signatures that check_transport asserts
+    claims: dict[str, tuple[str, ...]]  # features for which it wants an operation of the port's own
     upcalls: dict[str, Declared]
     words: tuple[str, ...]  # the comment at the top that explains the thread words
     traits: tuple[str, ...]  # the lines of port_traits
@@ -156,55 +157,39 @@ def feature_tags(comment: list[str]) -> tuple[tuple[str, ...], list[str]]:
     return tuple(re.split(r",\s*", found[1])), rest
 
 
-def comment_block(block: list[str]) -> tuple[list[str], list[str]]:
-    """The declarations of a `//` block, and what is said about them."""
-    lines = [re.sub(r"^\s*// ?", "", line) for line in block]
-    declarations = []
-    while lines and re.match(r"\S.*\bdapls_ib_\w+\(", lines[0]):
-        text = lines.pop(0)
-        while text.count("(") > text.count(")") and lines:
-            text += " " + lines.pop(0).strip()
-        declarations.append(text)
-    return declarations, [line.strip() for line in lines]
-
-
-def required_operations(block: list[str], group: str) -> list[Declared]:
-    declarations, text = comment_block(block)
-    return [Declared(name, returns, parameters, tuple(text), group, ())
-            for returns, name, parameters in map(declaration, declarations)]
-
-
-def optional_operation(comment: list[str], code: str, group: str) -> Declared:
+def operation(comment: list[str], code: str, group: str) -> Declared:
+    """A required operation is deleted in the header; an optional one has a body and names, at the
+    beginning of its comment, the features that need it."""
     tags, text = feature_tags([re.sub(r"^\s*/// ?", "", line).strip() for line in comment])
-    returns, name, parameters = declaration(code[:up_to_closing(code, code.index("("))])
-    if not tags:
+    end = up_to_closing(code, code.index("("))
+    returns, name, parameters = declaration(code[:end])
+    required = code[end:].startswith(" = delete;")
+    if required and tags:
+        raise ContractError(f"{name}: is deleted in the header, so it is required; its comment"
+                            " shall name no features")
+    if not required and not tags:
         raise ContractError(f"{name}: has a body in the header, so it is optional; its comment"
                             " shall begin with the features that need it: /// [feature] …")
     return Declared(name, returns, parameters, tuple(text), group, tags)
 
 
 def read_operations(body: str) -> tuple[list[str], list[Declared]]:
-    """Required operations stand in `//` comments, optional ones as functions below `///`."""
+    """Static functions below `///` comments; what follows without a blank line shares the text."""
     groups: list[str] = []
     found: list[Declared] = []
+    comment: list[str] = []
     lines = body.split("\n")
-    place = 0
-    while place < len(lines):
-        start = place
-        line = lines[place].strip()
-        title = re.fullmatch(r"// --- (.+?) ---", line)
-        prefix = "///" if line.startswith("///") else "//"
-        while place < len(lines) and lines[place].strip().startswith(prefix):
-            place += 1
-        place = max(place, start + 1)
+    for place, line in enumerate(lines):
+        title = re.fullmatch(r"// --- (.+?) ---", line.strip())
         if title:
             groups.append(title[1])
-            place = start + 1
-        elif prefix == "///" and "static" in lines[place]:
-            code = "\n".join(lines[place:])
-            found.append(optional_operation(lines[start:place], code, groups[-1]))
-        elif line.startswith("//") and groups:
-            found += required_operations(lines[start:place], groups[-1])
+        if not line.strip():
+            comment = []
+        elif line.strip().startswith("///"):
+            comment.append(line)
+        elif line.strip().startswith("static ") and groups:
+            code = " ".join(each.strip() for each in lines[place:])
+            found.append(operation(comment, code, groups[-1]))
     return groups, found
 
 
@@ -232,6 +217,13 @@ def read_checks(text: str) -> dict[str, str]:
     return checks
 
 
+def read_claims(text: str) -> dict[str, tuple[str, ...]]:
+    claims: dict[str, tuple[str, ...]] = {}
+    for feature, name in re.findall(r"^\s*DAPLS_IB_CLAIM\((\w+), (dapls_\w+)\);", text, re.M):
+        claims[name] = (*claims.get(name, ()), feature)
+    return claims
+
+
 def by_name(declared: list[Declared]) -> dict[str, Declared]:
     names = {}
     for each in declared:
@@ -257,6 +249,7 @@ def read_header(path: pathlib.Path) -> Header:
         groups=tuple(groups),
         operations=by_name(operations),
         checked=read_checks(text),
+        claims=read_claims(text),
         upcalls=by_name(read_upcalls(upcalls)),
         words=tuple(re.sub(r"^// ?", "", line) for line in words.split("\n")),
         traits=tuple(line.removeprefix("    ") for line in
@@ -336,6 +329,10 @@ def check_differences(header: Header) -> list[str]:
     """Between the two places where the header itself has each operation."""
     return ([f"{name}: is declared, but not in check_transport"
              for name in header.operations if name not in header.checked]
+            + [f"{name}: by its text {', '.join(each.features) or 'no feature'} needs it, by"
+               f" check_transport {', '.join(header.claims.get(name, ())) or 'none'}"
+               for name, each in header.operations.items()
+               if sorted(each.features) != sorted(header.claims.get(name, ()))]
             + [f"{name}: is in check_transport, but not declared"
                for name in header.checked if name not in header.operations])
 

@@ -96,9 +96,9 @@ class Differences(unittest.TestCase):
         self.row["signature"] = self.row["signature"].replace("status", "void")
         self.expect("dapls_ib_cq_alloc: signature is 'void")
 
-    def test_signature_in_the_comment_only(self) -> None:
-        self.expect("dapls_ib_cq_free: signature", header_with("dapls_ib_cq_free(cq &)\n",
-                                                               "dapls_ib_cq_free(qp &)\n"))
+    def test_signature_in_the_declaration_only(self) -> None:
+        self.expect("dapls_ib_cq_free: signature", header_with("dapls_ib_cq_free(cq &) = delete",
+                                                               "dapls_ib_cq_free(qp &) = delete"))
 
     def test_signature_in_the_check_only(self) -> None:
         self.expect("dapls_ib_cq_free: signature", header_with(
@@ -154,6 +154,14 @@ class Differences(unittest.TestCase):
     def test_optional_operations_name_their_feature(self) -> None:
         with self.assertRaisesRegex(contract.ContractError, "dapls_ib_cq_wait: .*feature"):
             header_with("/// [cq_wait] Sleeps", "/// Sleeps")
+
+    def test_required_operations_name_none(self) -> None:
+        with self.assertRaisesRegex(contract.ContractError, "dapls_ib_open_hca: .*required"):
+            header_with("/// Opens the device", "/// [cq_wait] Opens the device")
+
+    def test_claims(self) -> None:
+        self.expect("dapls_ib_cq_resize: by its text cq_resize needs it, by check_transport none",
+                    header_with("    DAPLS_IB_CLAIM(cq_resize, dapls_ib_cq_resize);\n", ""))
 
 
 class Types(unittest.TestCase):
