@@ -6,12 +6,16 @@ import argparse
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+PORT_SUPPORT_ON = {"linux"}  # it sleeps in epoll
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--os", required=True, help="folder of osd/")
-    folders = ("common", "common/core", "common/calls", "osd", f"osd/{parser.parse_args().os}")
+    system = parser.parse_args().os
+    folders = ["common", "common/core", "common/calls", "osd", f"osd/{system}"]
+    if system in PORT_SUPPORT_ON:
+        folders.append("port_support")
     paths = [path for folder in folders for path in sorted((ROOT / folder).glob("*.cpp"))]
     print("\n".join(str(path) for path in paths))
 

@@ -9,11 +9,12 @@ Arrows of #include point downwards only:
       common/       what ports may include; the public headers and osd
       common/core/  the objects: the room above, and the port's port.hpp
       common/calls/ the DAT calls: the rooms above, headers of core/ by their path
-    transports/x  the contract's headers, the public headers, osd, itself
+    port_support/ the contract's headers, the public headers, osd, itself; no device library
+    transports/x  the contract's headers, port_support, the public headers, osd, itself
     include/      itself
     osd/          itself and, as native_*.hpp, the folder of each system
-    osd/<os>/     itself and osd/; the only place for headers of the operating system beside the
-                  ports. Each system has the same files.
+    osd/<os>/     itself and osd/; the only place for headers of the operating system beside
+                  port_support and the ports. Each system has the same files.
 
 In common/, dat/ and osd/ there is no circle of units; a unit is all files of one name.
 
@@ -44,6 +45,8 @@ SPDX_LINES = 2  # a #! line may come first
 SPDX_OF_A_PORT = "SPDX-License-Identifier: "  # a port is whose it is
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)
+# A device library is the affair of one port, and port_support is for all of them.
+DEVICE_LIBRARY = re.compile(r"^(?:rdma|infiniband|ucp|ucs|uct)/")
 STANDARD = re.compile(r"^[a-z_]+$")  # <atomic>, <cstdint>
 
 
@@ -102,6 +105,7 @@ class Tree:
         self.common = self.headers("common")
         self.rooms = {room: self.headers(f"common/{room}") for room in ("core", "calls")}
         self.dat = self.headers("dat")
+        self.port_support = self.headers("port_support")
         transports = root / "transports"
         self.ports = sorted(p.name for p in transports.iterdir() if p.is_dir()) if (
             transports.is_dir()) else []
@@ -145,11 +149,22 @@ class Tree:
             return f'dat/ includes "{name}", which is not below it'
         return None  # written by the build
 
+    def wrong_in_port_support(self, include: Include) -> str | None:
+        name = include.name
+        if not include.quoted:
+            if DEVICE_LIBRARY.match(name):
+                return f"port_support/ includes <{name}>: a device library is a port's own affair"
+            return None
+        if name in CONTRACT or name in self.port_support or is_osd(name) or is_public(name):
+            return None
+        return f'port_support/ includes "{name}", which is neither its own, the contract\'s nor osd\'s'
+
     def wrong_in_port(self, include: Include, own: set[str]) -> str | None:
         name = include.name
         if not include.quoted:
             return None  # its device library and its operating system are a port's own affair
-        if name in CONTRACT | FROM_A_TABLE or is_osd(name) or is_public(name):
+        if (name in CONTRACT | FROM_A_TABLE | self.port_support or is_osd(name)
+                or is_public(name)):
             return None
         if "/" in name:
             return f'a port includes "{name}": it sees the contract, osd and itself'
@@ -246,6 +261,7 @@ def check_includes(tree: Tree) -> list[Finding]:
     findings = check_common(tree)
     findings += check_folder(tree, "dat", tree.wrong_in_dat)
     findings += check_folder(tree, "include", tree.wrong_in_public)
+    findings += check_folder(tree, "port_support", tree.wrong_in_port_support)
     for port in tree.ports:
         own = tree.headers(f"transports/{port}")
         findings += check_folder(
@@ -315,7 +331,9 @@ GOOD = {
     "common/port_features.hpp": "#include DAPL_PORT_FEATURES",
     "dat/ia.cpp": '#include "ia.hpp"\n#include "osd_sync.hpp"\n#include "made_by_the_build.hpp"',
     "dat/ia.hpp": "#include <dat2/udat.h>\n#include <mutex>",
-    "transports/soft/port.hpp": '#include "dapls_ib.hpp"\n#include "wire.hpp"\n#include <poll.h>',
+    "port_support/gate.hpp": '#include "dapls_ib.hpp"\n#include "osd_sync.hpp"\n#include <poll.h>',
+    "transports/soft/port.hpp": '#include "dapls_ib.hpp"\n#include "wire.hpp"\n#include <poll.h>\n'
+                                '#include "gate.hpp"',
     "transports/soft/wire.hpp": '#include "osd_sync.hpp"',
 }
 
@@ -331,6 +349,8 @@ BAD = {  # path: text, part of what is to be found
     "dat/config.cpp": ("#include <fcntl.h>", "dat/ includes <fcntl.h>"),
     "transports/soft/a.cpp": ('#include "evd.hpp"', 'a port includes "evd.hpp"'),
     "transports/soft/b.cpp": ('#include "../../common/dapls_ib.hpp"', "a port includes"),
+    "port_support/gate.cpp": ('#include "wire.hpp"', 'port_support/ includes "wire.hpp"'),
+    "port_support/verbs.hpp": ("#include <rdma/rdma_cma.h>", "port_support/ includes <rdma/"),
     "osd/linux/osd_thread.cpp": ('#include "dapls_ib.hpp"', "osd/ includes"),
     "osd/osd_time.hpp": ("#include <sys/time.h>", "the contract includes <sys/time.h>"),
     "include/dat2/up.h": ('#include "evd.hpp"', "include/ includes evd.hpp"),
