@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "event_thread.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <utility>
+
+namespace dapl::port_support {
+
+bool event_thread::open()
+{
+    epoll_ = epoll_create1(EPOLL_CLOEXEC);
+    kick_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return epoll_ >= 0 && kick_ >= 0 && add(kick_, EPOLLIN, &kick_);
+}
+
+void event_thread::close()
+{
+    for (int *fd : {&epoll_, &kick_})
+        if (const int open = std::exchange(*fd, -1); open >= 0)
+            (void)::close(open);
+    kicked_.store(false);
+}
+
+bool event_thread::start(const char *name, void (*body)(void *), void *argument)
+{
+    return thread_.start(name, body, argument);
+}
+
+void event_thread::stop(osd::mutex &lock)
+{
+    if (thread_.running()) {
+        {
+            osd::lock_guard hold(lock);
+            stopping_ = true;
+        }
+        kick();
+        thread_.join();
+        stopping_ = false;
+    }
+    close();
+}
+
+void event_thread::kick()
+{
+    if (!kicked_.exchange(true))
+        (void)eventfd_write(kick_, 1);
+}
+
+void event_thread::clear_kick()
+{
+    eventfd_t ignored;
+    (void)eventfd_read(kick_, &ignored);
+    kicked_.store(false);
+}
+
+bool event_thread::control(int operation, int fd, std::uint32_t events, void *tag)
+{
+    epoll_event event{};
+    event.events = events;
+    event.data.ptr = tag;
+    return epoll_ctl(epoll_, operation, fd, &event) == 0;
+}
+
+void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
+{
+    const std::int64_t left = due_ns == never ? never : due_ns - osd::now_ns();
+    if (left <= 0)
+        return;
+    const timespec timeout{static_cast<std::time_t>(left / 1'000'000'000),
+                           static_cast<long>(left % 1'000'000'000)};
+    pollfd wait{epoll_, POLLIN, 0};
+    lock.unlock();
+    (void)ppoll(&wait, 1, left == never ? nullptr : &timeout,
+                nullptr); // epoll_wait has milliseconds
+    lock.lock();
+}
+
+std::span<void *const> event_thread::wait(osd::mutex &lock, std::int64_t due_ns)
+{
+    sleep(lock, due_ns);
+    epoll_event events[batch];
+    const int count = epoll_wait(epoll_, events, batch, 0);
+    std::size_t ready = 0;
+    for (int i = 0; i < count; ++i) {
+        if (events[i].data.ptr == &kick_)
+            clear_kick();
+        else
+            ready_[ready++] = events[i].data.ptr;
+    }
+    return {ready_, ready};
+}
+
+} // namespace dapl::port_support

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The service thread of an adapter: sleeps until a descriptor is ready, a deadline passes, or
+// another thread kicks it.
+#pragma once
+
+#include "osd_annotations.hpp"
+#include "osd_sync.hpp"
+#include "osd_thread.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <sys/epoll.h>
+
+namespace dapl::port_support {
+
+/// The body of the thread is the port's own loop:
+///
+///     osd::lock_guard hold(device.lock);
+///     while (!device.events.is_stopping(device.lock)) {
+///         const std::int64_t due_ns = …;                        // what has to be done by now
+///         for (void *tag : device.events.wait(device.lock, due_ns))
+///             …;                                                // this descriptor is ready
+///     }
+///
+/// Functions that take a lock all take the same one.
+class event_thread {
+public:
+    static constexpr std::int64_t never = INT64_MAX;
+    static constexpr std::uint32_t once = EPOLLIN | EPOLLONESHOT; ///< disarmed when it was reported
+
+    event_thread() = default;
+    event_thread(const event_thread &) = delete;
+    event_thread &operator=(const event_thread &) = delete;
+    ~event_thread() { close(); }
+
+    /// Before anything else; false and errno when there are no descriptors left.
+    [[nodiscard]] bool open();
+    /// At most 15 characters of the name are shown.
+    [[nodiscard]] bool start(const char *name, void (*body)(void *), void *argument);
+    /// Ends the thread, if there is one, and closes what open() opened.
+    void stop(osd::mutex &lock) OSD_EXCLUDES(lock);
+    bool is_stopping(osd::mutex &lock) const OSD_REQUIRES(lock)
+    {
+        (void)lock;
+        return stopping_;
+    }
+    bool is_current() const { return thread_.is_current(); }
+
+    /// Makes the present or the next wait() return. Any thread, any lock; several kicks coalesce.
+    void kick();
+
+    // Descriptors. `tag` comes back from wait(). False and errno when the kernel refuses.
+    bool add(int fd, std::uint32_t events, void *tag)
+    {
+        return control(EPOLL_CTL_ADD, fd, events, tag);
+    }
+    bool modify(int fd, std::uint32_t events, void *tag)
+    {
+        return control(EPOLL_CTL_MOD, fd, events, tag);
+    }
+    /// With the lock held, no later wait() reports it.
+    void remove(int fd) { (void)control(EPOLL_CTL_DEL, fd, 0, nullptr); }
+
+    /// Sleeps with the lock released until a descriptor is ready, kick() is called, or `due_ns` of
+    /// osd::now_ns() has passed. Then collects the tags of what is ready with the lock held, so
+    /// that what they stand for exists until the lock is released.
+    std::span<void *const> wait(osd::mutex &lock, std::int64_t due_ns) OSD_REQUIRES(lock);
+
+private:
+    static constexpr int batch = 32;
+
+    bool control(int operation, int fd, std::uint32_t events, void *tag);
+    void sleep(osd::mutex &lock, std::int64_t due_ns) const OSD_REQUIRES(lock);
+    void clear_kick();
+    void close();
+
+    osd::thread thread_;
+    int epoll_ = -1;
+    int kick_ = -1;
+    std::atomic<bool> kicked_{false}; ///< kick_ is readable
+    bool stopping_ = false;           ///< guarded by the caller's lock
+    void *ready_[batch];
+};
+
+} // namespace dapl::port_support
