@@ -26,9 +26,8 @@ void tell(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
 {
     dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: connection event 0x%x", device.name,
              static_cast<void *>(&q), static_cast<unsigned>(event));
-    begin_upcall(device, &q);
-    dapl_evd_connection_callback(*q.owner, event, data);
-    end_upcall(device); // q may be gone
+    device.upcalls.run(device.lock, &q,
+                       [&] { dapl_evd_connection_callback(*q.owner, event, data); });
 }
 
 void conclude_later(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
@@ -106,7 +105,7 @@ void attempt_failed(hca &device, qp &q, int error, const void *answer, std::size
     if (size == 0 && try_again(device, q, error))
         return;
     end_attempt(device, q);
-    if (!device.service.is_current())
+    if (!device.events.is_current())
         conclude_later(device, q, event_for(error));
     else if (header != nullptr && header->kind == cm_header::reject_by_consumer)
         tell(device, q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
@@ -117,7 +116,7 @@ void attempt_failed(hca &device, qp &q, int error, const void *answer, std::size
 void end_connection(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
 {
     tear_down(device, q);
-    static_cast<todo_link &>(q).unlink();
+    q.cancel();
     tell(device, q, event, {});
 }
 
@@ -217,7 +216,7 @@ void connection_lost(hca &device, qp &q)
     const bool ours = phase_of(q) == phase::closing;
     tear_down(device, q); // its completions tell whether something failed
     const bool broken = !ours && q.broken.load(std::memory_order_relaxed);
-    static_cast<todo_link &>(q).unlink();
+    q.cancel();
     tell(device, q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED, {});
 }
 
@@ -225,7 +224,7 @@ void abandon(hca &device, qp &q)
 {
     end_attempt(device, q);
     q.verdict = no_verdict;
-    static_cast<todo_link &>(q).unlink();
+    q.cancel();
 }
 
 namespace {
@@ -377,7 +376,7 @@ void transport::dapls_ib_disconnect_clean(qp &q)
     else if (state != phase::dead)
         end_attempt(device, q);
     q.verdict = no_verdict;
-    static_cast<todo_link &>(q).unlink();
+    q.cancel();
 }
 
 } // namespace dapl::libfabric

@@ -212,10 +212,9 @@ void close_everything(hca &device)
 {
     if (device.spare.fid != nullptr)
         transport::dapls_ib_cq_free(device.spare);
-    stop_service(device);
+    device.events.stop(device.lock);
     {
         osd::lock_guard hold(device.lock);
-        device.stopping = false;
         close_passives(device, INT64_MAX);
     }
     close_fid(device, device.eq, "event queue");

@@ -43,25 +43,17 @@ bool say_last_word(qp &q) OSD_EXCLUDES(q.lock);
 // --- service.cpp
 
 bool start_service(hca &device);
-void stop_service(hca &device);
 /// The consumer's interest in a CQ changed. Any thread, any lock.
 void call_service(hca &device);
 /// Sends that waited behind a barrier may go. Any thread, any lock.
 void release_later(hca &device);
 /// Has the service thread look at this queue pair at the given time.
 void schedule(hca &device, qp &q, std::int64_t due_ns) OSD_REQUIRES(device.lock);
-/// Waits until no upcall for `object`, which cannot get a new one, is under way.
-void wait_quiet(hca &device, const void *object) OSD_REQUIRES(device.lock);
 void watch(cq &c);
 void unwatch(cq &c);
 /// A queue pair receives on c, and sends on another or the same.
 void add_receiver(hca &device, cq &c, cq &sends_at) OSD_REQUIRES(device.lock);
 void remove_receiver(hca &device, cq &c) OSD_REQUIRES(device.lock);
-
-// An upcall stands between these two. It is made without the lock, and wait_quiet sees it. After it
-// the object may be gone.
-void begin_upcall(hca &device, const void *object) OSD_RELEASE(device.lock);
-void end_upcall(hca &device) OSD_ACQUIRE(device.lock);
 
 // --- cm.cpp
 
@@ -127,10 +119,5 @@ inline std::uint16_t port_of(DAT_CONN_QUAL qualifier)
 /// The header of a message, or null when it is not from a port of this kind. `data` is set to the
 /// private data, or to nothing.
 const cm_header *parse_message(const void *bytes, std::size_t size, private_data &data);
-
-inline std::int64_t ns_from_now(std::uint32_t ms)
-{
-    return osd::now_ns() + std::int64_t{ms} * 1'000'000;
-}
 
 } // namespace dapl::libfabric::ofi

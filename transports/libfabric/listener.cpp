@@ -128,9 +128,8 @@ void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t da
         params.peer = static_cast<const DAT_SOCK_ADDR *>(event.info->dest_addr);
         params.peer_port = ntohs(port_in(event.info->dest_addr));
         service_point &owner = *p.owner;
-        begin_upcall(device, &p);
-        taken = dapls_cr_callback(owner, request, params);
-        end_upcall(device);
+        device.upcalls.run(device.lock, &p,
+                           [&] { taken = dapls_cr_callback(owner, request, params); });
     }
     if (taken)
         return;
@@ -175,7 +174,7 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
     p.owner = nullptr;
     p.retired_ns = osd::now_ns();
     const bool closed = device.tcp_like && close_socket_of(device, p);
-    wait_quiet(device, &p);
+    device.upcalls.wait_quiet(device.lock, &p);
     if (!closed && p.requests == 0)
         discard(p);
     close_passives(device, osd::now_ns() - std::int64_t{retirement_ms} * 1'000'000);

@@ -13,12 +13,14 @@
 #include "dapl_chain.hpp"
 #include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
+#include "deadline_list.hpp"
+#include "event_thread.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
 #include "osd_sync.hpp"
-#include "osd_thread.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
+#include "upcall_gate.hpp"
 
 #include <netinet/in.h>
 #include <rdma/fabric.h>
@@ -137,7 +139,7 @@ struct attempt {
     unsigned char bytes[256];
 };
 
-struct qp : all_link, todo_link {
+struct qp : all_link, deadline_link {
     // Read by both posting threads. Null: take the slow path, under the lock.
     std::atomic<fid_ep *> ep{nullptr};
     cq *send_cq = nullptr;
@@ -173,7 +175,6 @@ struct qp : all_link, todo_link {
     DAT_COUNT max_send = 0;
     attempt *trying = nullptr;       ///< in phase connecting
     DAT_EVENT_NUMBER verdict{};      ///< upcall the service thread owes, or none
-    std::int64_t due_ns = 0;         ///< in hca::todo: when to look at this
     std::int64_t close_by_ns = 0;    ///< in phase closing
     std::int64_t hung_up_ns = 0;     ///< when the peer was first seen gone
     std::atomic<bool> broken{false}; ///< an operation failed otherwise than by the disconnect
@@ -247,24 +248,18 @@ struct hca {
     bool immediate_data = false; ///< messages can carry the 8 bytes that we need for it
     bool tcp_like = false;       ///< the provider's ways are those of tcp
 
-    // The service thread sleeps on `epoll`: the event queue, `kick`, and the CQs it watches.
-    osd::thread service;
-    int epoll = -1;
-    int kick = -1;
-    std::atomic<int> socket_hint{0}; ///< descriptor near which a new socket is likely found
+    port_support::event_thread events; ///< watches the event queue and CQs
+    std::atomic<int> socket_hint{0};   ///< descriptor near which a new socket is likely found
 
     osd::mutex lock;
-    osd::condition quiet;                            ///< `busy` changed while somebody waits
-    const void *busy OSD_GUARDED_BY(lock) = nullptr; ///< what an upcall is under way for
-    bool stopping OSD_GUARDED_BY(lock) = false;
+    port_support::upcall_gate upcalls OSD_GUARDED_BY(lock);
     ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
     ring<cq, todo_link> ready OSD_GUARDED_BY(lock); ///< CQs to look after
     ring<qp, all_link> qps OSD_GUARDED_BY(lock);
-    ring<qp, todo_link> todo OSD_GUARDED_BY(lock); ///< queue pairs with a timer or a verdict
+    deadline_list<qp> timers OSD_GUARDED_BY(lock); ///< and what has to be done at once
     ring<passive, all_link> passives OSD_GUARDED_BY(lock);
     cq spare; ///< for queue pairs that lack one; libfabric wants two
 
-    std::atomic<bool> kicked{false};         ///< `kick` is readable
     std::atomic<bool> consumer_calls{false}; ///< a CQ's `sleepers` changed
     std::atomic<bool> fences_fell{false};    ///< some qp's fenced sends may go
 

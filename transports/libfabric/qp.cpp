@@ -418,8 +418,8 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
     q.trying = nullptr;
     q.verdict = {};
     tear_down(device, q);
-    static_cast<todo_link &>(q).unlink();
-    wait_quiet(device, &q);
+    q.cancel();
+    device.upcalls.wait_quiet(device.lock, &q);
 }
 
 } // namespace

@@ -10,10 +10,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <poll.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 #include <utility>
 
 namespace dapl::libfabric::ofi {
@@ -125,7 +123,7 @@ next_step look_after(cq &c, cq *mate, bool called)
 void strike_off(hca &device, cq &c) OSD_REQUIRES(device.lock)
 {
     if (std::exchange(c.watch.listed, false))
-        (void)epoll_ctl(device.epoll, EPOLL_CTL_DEL, c.wait_fd, nullptr);
+        device.events.remove(c.wait_fd);
 }
 
 void arm(hca &device, cq &c) OSD_REQUIRES(device.lock)
@@ -136,12 +134,12 @@ void arm(hca &device, cq &c) OSD_REQUIRES(device.lock)
     }
     c.watch.period_us = 0;
     c.armed.store(true);
-    epoll_event event{};
-    event.events = EPOLLIN | EPOLLONESHOT;
-    event.data.ptr = &c;
-    const int how = std::exchange(c.watch.listed, true) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    if (epoll_ctl(device.epoll, how, c.wait_fd, &event) != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: cannot watch a completion queue", device.name);
+    const bool listed = std::exchange(c.watch.listed, true);
+    constexpr std::uint32_t once = port_support::event_thread::once;
+    if (listed ? device.events.modify(c.wait_fd, once, &c) : device.events.add(c.wait_fd, once, &c))
+        return;
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: epoll_ctl for a CQ failed: %s", device.name,
+             std::strerror(errno));
 }
 
 /// A consumer that sleeps for long is left alone until it says that it woke.
@@ -171,9 +169,8 @@ void visit(hca &device, cq &c) OSD_REQUIRES(device.lock)
     const bool called = c.watch.due_ns == INT64_MAX;
     cq *mate = c.watch.mate; // is not freed before the queue pairs that made it one
     c.watch.due_ns = INT64_MAX;
-    begin_upcall(device, &c);
-    const next_step next = look_after(c, mate, called);
-    end_upcall(device);
+    next_step next{};
+    device.upcalls.run(device.lock, &c, [&] { next = look_after(c, mate, called); });
     if (static_cast<all_link &>(c).alone())
         return; // freed meanwhile, or about to be
     switch (next) {
@@ -218,8 +215,7 @@ bool answer_calls(hca &device) OSD_REQUIRES(device.lock)
     return true;
 }
 
-// ------------------------------------------------------------------------ looking after queue
-// pairs
+// ------------------------------------------------------------------------------- queue pairs
 
 void release_fences(hca &device) OSD_REQUIRES(device.lock)
 {
@@ -230,26 +226,12 @@ void release_fences(hca &device) OSD_REQUIRES(device.lock)
             release_fenced(*q);
 }
 
-qp *first_due(hca &device, std::int64_t now, std::int64_t &next) OSD_REQUIRES(device.lock)
-{
-    next = INT64_MAX;
-    for (qp *q = device.todo.front(); q != nullptr; q = device.todo.after(*q)) {
-        if (q->due_ns <= now)
-            return q;
-        next = std::min(next, q->due_ns);
-    }
-    return nullptr;
-}
-
 std::int64_t attend_due(hca &device) OSD_REQUIRES(device.lock)
 {
     const std::int64_t now = osd::now_ns();
-    std::int64_t next;
-    while (qp *q = first_due(device, now, next)) {
-        static_cast<todo_link &>(*q).unlink();
+    while (qp *q = device.timers.pop_due(now))
         attend(device, *q);
-    }
-    return next;
+    return device.timers.next_due();
 }
 
 qp *first_lost(hca &device) OSD_REQUIRES(device.lock)
@@ -282,40 +264,25 @@ void find_lost(hca &device, std::int64_t &last) OSD_REQUIRES(device.lock)
 
 // -------------------------------------------------------------------------------------- the thread
 
-void take_event(hca &device, const epoll_event &event) OSD_REQUIRES(device.lock)
+/// A CQ that was removed from the thread's descriptors is not reported, so this one exists.
+void cq_ready(hca &device, cq &c) OSD_REQUIRES(device.lock)
 {
-    if (event.data.ptr == &device.kick) {
-        eventfd_t calls;
-        (void)eventfd_read(device.kick, &calls);
-        device.kicked.store(false);
-    } else if (event.data.ptr != &device.eq) {
-        cq &c = *static_cast<cq *>(event.data.ptr);
-        c.armed.store(false); // before the look at c.sleepers
-        if (static_cast<todo_link &>(c).alone())
-            device.ready.push(c);
-    }
+    c.armed.store(false); // before the look at c.sleepers
+    if (static_cast<todo_link &>(c).alone())
+        device.ready.push(c);
 }
 
-/// CQs are taken off `epoll` with the lock held, so what it names now exists.
-void collect(hca &device) OSD_REQUIRES(device.lock)
+std::int64_t serve_once(hca &device, std::int64_t &last_hang_up_check) OSD_REQUIRES(device.lock)
 {
-    epoll_event events[32];
-    const int count = epoll_wait(device.epoll, events, 32, 0);
-    for (int i = 0; i < count; ++i)
-        take_event(device, events[i]);
-}
-
-void sleep_until(hca &device, std::int64_t due_ns) OSD_REQUIRES(device.lock)
-{
-    const std::int64_t left = due_ns == INT64_MAX ? INT64_MAX : due_ns - osd::now_ns();
-    if (left <= 0)
-        return;
-    const timespec timeout{static_cast<std::time_t>(left / 1'000'000'000),
-                           static_cast<long>(left % 1'000'000'000)};
-    pollfd wait{device.epoll, POLLIN, 0};
-    device.lock.unlock();
-    (void)ppoll(&wait, 1, left == INT64_MAX ? nullptr : &timeout, nullptr);
-    device.lock.lock();
+    fid *watched = &device.eq->fid;
+    (void)fi_trywait(device.fabric, &watched, 1);
+    drain_events(device);
+    release_fences(device);
+    const bool called = answer_calls(device);
+    const std::int64_t cq_due = visit_due(device);
+    if (called || cq_due != INT64_MAX)
+        find_lost(device, last_hang_up_check);
+    return std::min(cq_due, attend_due(device));
 }
 
 void serve_hca(void *argument)
@@ -323,33 +290,12 @@ void serve_hca(void *argument)
     hca &device = *static_cast<hca *>(argument);
     std::int64_t last_hang_up_check = 0;
     osd::lock_guard hold(device.lock);
-    while (!device.stopping) {
-        fid *watched = &device.eq->fid;
-        (void)fi_trywait(device.fabric, &watched, 1);
-        drain_events(device);
-        release_fences(device);
-        const bool called = answer_calls(device);
-        const std::int64_t cq_due = visit_due(device);
-        if (called || cq_due != INT64_MAX)
-            find_lost(device, last_hang_up_check);
-        const std::int64_t qp_due = attend_due(device);
-        sleep_until(device, std::min(cq_due, qp_due));
-        collect(device);
+    while (!device.events.is_stopping(device.lock)) {
+        const std::int64_t due_ns = serve_once(device, last_hang_up_check);
+        for (void *tag : device.events.wait(device.lock, due_ns))
+            if (tag != &device.eq)
+                cq_ready(device, *static_cast<cq *>(tag));
     }
-}
-
-void kick(hca &device)
-{
-    if (!device.kicked.exchange(true))
-        (void)eventfd_write(device.kick, 1);
-}
-
-bool add_to_epoll(hca &device, int fd, std::uint32_t events, void *tag)
-{
-    epoll_event event{};
-    event.events = events;
-    event.data.ptr = tag;
-    return epoll_ctl(device.epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 } // namespace
@@ -357,74 +303,33 @@ bool add_to_epoll(hca &device, int fd, std::uint32_t events, void *tag)
 bool start_service(hca &device)
 {
     int eq_fd = -1;
-    device.epoll = epoll_create1(EPOLL_CLOEXEC);
-    device.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const bool ready = device.epoll >= 0 && device.kick >= 0 &&
+    const bool ready = device.events.open() &&
                        fi_control(&device.eq->fid, FI_GETWAIT, &eq_fd) == 0 &&
-                       add_to_epoll(device, eq_fd, EPOLLIN, &device.eq) &&
-                       add_to_epoll(device, device.kick, EPOLLIN, &device.kick) &&
-                       device.service.start("dapl-ofi", serve_hca, &device);
+                       device.events.add(eq_fd, EPOLLIN, &device.eq) &&
+                       device.events.start("dapl-ofi", serve_hca, &device);
     if (!ready)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no service thread", device.name);
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service thread failed: %s", device.name,
+                 std::strerror(errno));
     return ready;
-}
-
-void stop_service(hca &device)
-{
-    if (device.service.running()) {
-        {
-            osd::lock_guard hold(device.lock);
-            device.stopping = true;
-        }
-        kick(device);
-        device.service.join();
-    }
-    if (device.epoll >= 0)
-        close(device.epoll);
-    if (device.kick >= 0)
-        close(device.kick);
-    device.epoll = device.kick = -1;
-    device.kicked.store(false);
 }
 
 void call_service(hca &device)
 {
     device.consumer_calls.store(true);
-    kick(device);
+    device.events.kick();
 }
 
 void release_later(hca &device)
 {
     device.fences_fell.store(true);
-    kick(device);
+    device.events.kick();
 }
 
 void schedule(hca &device, qp &q, std::int64_t due_ns)
 {
-    q.due_ns = due_ns;
-    if (static_cast<todo_link &>(q).alone())
-        device.todo.push(q);
-    if (!device.service.is_current())
-        kick(device);
-}
-
-void begin_upcall(hca &device, const void *object)
-{
-    device.busy = object;
-    device.lock.unlock();
-}
-
-void end_upcall(hca &device)
-{
-    device.lock.lock();
-    device.busy = nullptr;
-    device.quiet.broadcast();
-}
-
-void wait_quiet(hca &device, const void *object)
-{
-    while (device.busy == object)
-        (void)device.quiet.wait(device.lock, osd::deadline::never());
+    device.timers.schedule(q, due_ns);
+    if (!device.events.is_current())
+        device.events.kick();
 }
 
 void watch(cq &c)
@@ -441,7 +346,7 @@ void unwatch(cq &c)
     strike_off(device, c);
     static_cast<all_link &>(c).unlink();
     static_cast<todo_link &>(c).unlink();
-    wait_quiet(device, &c);
+    device.upcalls.wait_quiet(device.lock, &c);
 }
 
 void add_receiver(hca &device, cq &c, cq &sends_at)
@@ -459,7 +364,7 @@ void remove_receiver(hca &device, cq &c)
 {
     if (--c.watch.receivers != 0)
         return;
-    wait_quiet(device, &c); // a visit may be looking at the mate
+    device.upcalls.wait_quiet(device.lock, &c); // a visit may be looking at the mate
     c.watch.mate = nullptr;
 }
 
