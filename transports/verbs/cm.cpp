@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint32_t first_delay_ms = 5;
 constexpr std::uint32_t longest_delay_ms = 100;
-constexpr std::int64_t closing_tick_ns = 200'000;
+constexpr std::int64_t closing_tick_ns = 1'000'000;
 constexpr DAT_EVENT_NUMBER no_verdict{};
 
 // Reasons of an InfiniBand reject.
@@ -33,9 +33,8 @@ void tell(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
 {
     dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: connection event 0x%x", device.name,
              static_cast<void *>(&q), static_cast<unsigned>(event));
-    begin_upcall(device, &q);
-    dapl_evd_connection_callback(*q.params.owner, event, data);
-    end_upcall(device); // q may be gone
+    device.upcalls.run(device.lock, &q,
+                       [&] { dapl_evd_connection_callback(*q.params.owner, event, data); });
 }
 
 void conclude_later(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
@@ -50,8 +49,8 @@ void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &da
 {
     let_go(device, q);
     tear_down(device, q);
-    static_cast<todo_link &>(q).unlink();
-    if (device.service.is_current())
+    q.cancel();
+    if (device.events.is_current())
         tell(device, q, event, data);
     else
         conclude_later(device, q, event);
@@ -323,7 +322,7 @@ void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock)
     const bool ours = phase_of(q) == phase::closing;
     let_go(device, q);    // confirms the peer's wish, if it had one
     tear_down(device, q); // its completions tell whether something failed
-    static_cast<todo_link &>(q).unlink();
+    q.cancel();
     const bool broken = !ours && q.broken;
     tell(device, q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED, {});
 }
@@ -333,7 +332,7 @@ void end_early(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     q.settling = false;
     q.lost = true;
-    static_cast<todo_link &>(q).unlink();
+    q.cancel();
     schedule(device, q, 0);
     go_live(device, q, {});
 }
@@ -688,7 +687,7 @@ void transport::dapls_ib_disconnect_clean(qp &q)
     let_go(device, q);
     if (phase_of(q) != phase::dead)
         tear_down(device, q);
-    static_cast<todo_link &>(q).unlink();
+    q.cancel();
 }
 
 } // namespace dapl::verbs

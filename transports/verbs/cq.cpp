@@ -47,7 +47,7 @@ void announce(cq &c)
     if (c.notify.load()) {
         c.announced.store(true);
         c.device->announcing.store(true);
-        kick(*c.device);
+        c.device->events.kick();
     }
 }
 

@@ -118,7 +118,6 @@ status open_verbs(hca &device)
 void close_connections(hca &device)
 {
     osd::lock_guard hold(device.lock);
-    device.stopping = false;
     while (passive *p = device.passives.front())
         close_passive(device, *p);
     // Requests come first: refused by that, they answer those of this process that wait for it.

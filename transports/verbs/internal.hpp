@@ -98,25 +98,13 @@ void destroy_rest(hca &device, const deferred &rest) OSD_REQUIRES(device.lock);
 
 bool start_service(hca &device);
 void stop_service(hca &device);
-void kick(hca &device);
 void tell_device_failed(hca &device) OSD_REQUIRES(device.lock);
 /// Has the service thread look at this queue pair at the given time.
 void schedule(hca &device, qp &q, std::int64_t due_ns) OSD_REQUIRES(device.lock);
-/// Waits until no upcall for `object`, which cannot get a new one, is under way.
-void wait_quiet(hca &device, const void *object) OSD_REQUIRES(device.lock);
 /// Has the channel of c watched until its owner was told once.
 void arm_service(cq &c);
 void watch(cq &c);
 void unwatch(cq &c);
-
-/// Who makes an upcall: each makes one at a time.
-enum caller { service_thread, waiting_consumer };
-
-// An upcall stands between these two. It is made without the lock, and wait_quiet sees it. After it
-// the object may be gone.
-void begin_upcall(hca &device, const void *object, caller by = service_thread)
-    OSD_RELEASE(device.lock);
-void end_upcall(hca &device, caller by = service_thread) OSD_ACQUIRE(device.lock);
 
 // --- cm.cpp
 
@@ -202,11 +190,6 @@ inline in_port_t &port_in(sockaddr_storage &address)
 inline sockaddr *plain(sockaddr_storage &address)
 {
     return reinterpret_cast<sockaddr *>(&address);
-}
-
-inline std::int64_t ns_from_now(std::uint32_t ms)
-{
-    return osd::now_ns() + std::int64_t{ms} * 1'000'000;
 }
 
 } // namespace dapl::verbs::vrb

@@ -79,9 +79,8 @@ bool hand_up(hca &device, connection &c, passive &p, const cm_event &event)
     params.peer_port = ntohs(rdma_get_dst_port(c.id));
     vrb::cr request(&c);
     service_point &owner = *p.owner;
-    begin_upcall(device, &p);
-    const bool taken = dapls_cr_callback(owner, request, params);
-    end_upcall(device);
+    bool taken = false;
+    device.upcalls.run(device.lock, &p, [&] { taken = dapls_cr_callback(owner, request, params); });
     return taken;
 }
 
@@ -144,7 +143,7 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
     if (device.foreign())
         return;
     osd::lock_guard hold(device.lock);
-    wait_quiet(device, &p);
+    device.upcalls.wait_quiet(device.lock, &p);
     close_passive(device, p); // what came in but was not read yet is refused by the kernel
 }
 

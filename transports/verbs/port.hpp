@@ -13,13 +13,15 @@
 #include "dapl_chain.hpp"
 #include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
+#include "deadline_list.hpp"
+#include "event_thread.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
 #include "osd_sync.hpp"
-#include "osd_thread.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
 #include "tuning.hpp"
+#include "upcall_gate.hpp"
 
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
@@ -65,7 +67,6 @@ struct wr : work_request {
 
 /// Tells a ring which of an object's links is its own.
 struct all_link : link {};
-struct todo_link : link {};
 struct drawing_link : link {};
 
 struct cq : all_link {
@@ -147,7 +148,7 @@ inline ibv_send_wr with_opcode(ibv_wr_opcode opcode)
     return made;
 }
 
-struct qp : all_link, todo_link, drawing_link {
+struct qp : all_link, deadline_link, drawing_link {
     // The sending thread's, inside its door. A null pointer: take the slow path, under the lock.
     osd::door send_door;
     std::atomic<ibv_qp *> fid{nullptr};
@@ -181,7 +182,6 @@ struct qp : all_link, todo_link, drawing_link {
     connection *heir = nullptr;   ///< of the device's queue pair, when that cannot be destroyed yet
     attempt *trying = nullptr;    ///< in phase connecting
     DAT_EVENT_NUMBER verdict{};   ///< upcall the service thread owes, or none
-    std::int64_t due_ns = 0;      ///< in hca::todo: when to look at this
     std::int64_t close_by_ns = 0; ///< in phase closing
     std::int64_t close_after_ns = 0;
     bool broken = false;   ///< an operation failed otherwise than by the disconnect
@@ -278,24 +278,19 @@ struct hca {
     ibv_cq *spare_cq = nullptr; ///< for queue pairs that lack one; verbs wants two
     cq spare;
 
-    // The service thread sleeps on `epoll`: the channel, the async events, `kick`, and `notifying`,
-    // which are the channels of CQs. A consumer in cno_wait sleeps on `notifying` in its place.
-    osd::thread service;
-    int epoll = -1;
+    // The service thread watches the channel, the async events, and `notifying`, which are the
+    // channels of CQs. A consumer in cno_wait sleeps on `notifying` in its place.
+    port_support::event_thread events;
     int notifying = -1;
-    int kick = -1;
-    std::atomic<bool> kicked{false};
     int wake = -1;                  ///< eventfd that ends cno_wait
     std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
 
     osd::mutex lock;
-    osd::condition quiet;                          ///< `busy` changed while somebody waits
-    const void *busy[2] OSD_GUARDED_BY(lock) = {}; ///< what upcalls are under way for, see caller
-    bool stopping OSD_GUARDED_BY(lock) = false;
+    port_support::upcall_gate upcalls OSD_GUARDED_BY(lock);
     bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and that was told
     ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
     ring<qp, all_link> qps OSD_GUARDED_BY(lock);
-    ring<qp, todo_link> todo OSD_GUARDED_BY(lock); ///< queue pairs with a timer or a verdict
+    deadline_list<qp> timers OSD_GUARDED_BY(lock); ///< and what has to be done at once
     ring<connection, all_link> connections OSD_GUARDED_BY(lock);
     ring<passive, all_link> passives OSD_GUARDED_BY(lock);
     std::atomic<bool> announcing{false}; ///< some CQ's `announced` is set

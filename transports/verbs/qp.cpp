@@ -194,8 +194,8 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
         forget_rest(q);
         q.state = phase::dead;
     }
-    static_cast<todo_link &>(q).unlink();
-    wait_quiet(device, &q);
+    q.cancel();
+    device.upcalls.wait_quiet(device.lock, &q);
 }
 
 /// Posts what is complete but for the operation itself.

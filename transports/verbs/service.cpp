@@ -6,7 +6,6 @@
 #include "dapl_debug.hpp"
 #include "osd_cancellation.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
@@ -28,11 +27,6 @@ bool in_epoll(int epoll, int operation, int fd, std::uint32_t events, void *tag)
     return epoll_ctl(epoll, operation, fd, &event) == 0;
 }
 
-bool add_to_epoll(hca &device, int fd, void *tag)
-{
-    return in_epoll(device.epoll, EPOLL_CTL_ADD, fd, EPOLLIN, tag);
-}
-
 // ------------------------------------------------------------------------------- completions
 
 bool listed(hca &device, const void *maybe) OSD_REQUIRES(device.lock)
@@ -43,37 +37,35 @@ bool listed(hca &device, const void *maybe) OSD_REQUIRES(device.lock)
     return false;
 }
 
-void tell_owner(hca &device, cq &c, caller by) OSD_REQUIRES(device.lock)
+void tell_owner(hca &device, cq &c) OSD_REQUIRES(device.lock)
 {
     if (!c.notify.exchange(false) || c.owner == nullptr)
         return;
-    begin_upcall(device, &c, by);
-    dapl_evd_dto_callback(*c.owner);
-    end_upcall(device, by);
+    device.upcalls.run(device.lock, &c, [&] { dapl_evd_dto_callback(*c.owner); });
 }
 
-void channel_readable(hca &device, cq &c, caller by) OSD_REQUIRES(device.lock)
+void channel_readable(hca &device, cq &c) OSD_REQUIRES(device.lock)
 {
     (void)take_cq_event(c);
     if (c.waiting.load()) // the event may have been meant for the waiter
         wake_cq(c);
-    tell_owner(device, c, by); // c may be gone
+    tell_owner(device, c); // c may be gone
 }
 
-void serve_channels(hca &device, caller by) OSD_REQUIRES(device.lock)
+void serve_channels(hca &device) OSD_REQUIRES(device.lock)
 {
     epoll_event events[epoll_batch];
     const int count = epoll_wait(device.notifying, events, epoll_batch, 0);
     for (int i = 0; i < count; ++i)
         if (listed(device, events[i].data.ptr))
-            channel_readable(device, *static_cast<cq *>(events[i].data.ptr), by);
+            channel_readable(device, *static_cast<cq *>(events[i].data.ptr));
 }
 
 /// Whether the service thread serves the channels.
 void leave_channels_to_service(hca &device, bool leave)
 {
-    (void)in_epoll(device.epoll, EPOLL_CTL_MOD, device.notifying,
-                   leave ? std::uint32_t{EPOLLIN} : 0, &device.notifying);
+    (void)device.events.modify(device.notifying, leave ? std::uint32_t{EPOLLIN} : 0,
+                               &device.notifying);
 }
 
 /// Completions were set aside, about which the device makes no event.
@@ -84,7 +76,7 @@ void tell_announced(hca &device) OSD_REQUIRES(device.lock)
             if (!c->announced.exchange(false))
                 continue;
             device.announcing.store(true); // the list may have changed: from the start
-            tell_owner(device, *c, service_thread);
+            tell_owner(device, *c);
             break;
         }
     }
@@ -103,9 +95,7 @@ void tell_cq_failed(hca &device, cq &c) OSD_REQUIRES(device.lock)
             break_connection(device, *q);
     if (c.owner == nullptr)
         return;
-    begin_upcall(device, &c);
-    dapl_evd_cq_async_error_callback(*c.owner);
-    end_upcall(device);
+    device.upcalls.run(device.lock, &c, [&] { dapl_evd_cq_async_error_callback(*c.owner); });
 }
 
 void tell_qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
@@ -114,16 +104,12 @@ void tell_qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
     if (state != phase::live && state != phase::closing)
         return;
     break_connection(device, q);
-    begin_upcall(device, &q);
-    dapl_evd_qp_async_error_callback(*q.params.owner);
-    end_upcall(device);
+    device.upcalls.run(device.lock, &q, [&] { dapl_evd_qp_async_error_callback(*q.params.owner); });
 }
 
 void tell_few_left(hca &device, srq &shared) OSD_REQUIRES(device.lock)
 {
-    begin_upcall(device, &shared);
-    dapl_srq_limit_callback(*shared.owner);
-    end_upcall(device);
+    device.upcalls.run(device.lock, &shared, [&] { dapl_srq_limit_callback(*shared.owner); });
 }
 
 bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
@@ -183,74 +169,35 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
 
 // ------------------------------------------------------------------------------- the thread
 
-qp *first_due(hca &device, std::int64_t now) OSD_REQUIRES(device.lock)
-{
-    for (qp *q = device.todo.front(); q != nullptr; q = device.todo.after(*q))
-        if (q->due_ns <= now)
-            return q;
-    return nullptr;
-}
-
 void attend_due(hca &device) OSD_REQUIRES(device.lock)
 {
     const std::int64_t now = osd::now_ns(); // what becomes due meanwhile waits for the next round
-    while (qp *q = first_due(device, now)) {
-        static_cast<todo_link &>(*q).unlink();
+    while (qp *q = device.timers.pop_due(now))
         attend(device, *q);
-    }
 }
 
-int patience_ms(hca &device) OSD_REQUIRES(device.lock)
+void serve_event(hca &device, const void *tag) OSD_REQUIRES(device.lock)
 {
-    std::int64_t due = INT64_MAX;
-    for (qp *q = device.todo.front(); q != nullptr; q = device.todo.after(*q))
-        due = std::min(due, q->due_ns);
-    if (due == INT64_MAX)
-        return -1;
-    const std::int64_t left = due - osd::now_ns();
-    return left <= 0
-               ? 0
-               : static_cast<int>(std::min<std::int64_t>((left + 999'999) / 1'000'000, INT32_MAX));
-}
-
-void clear_kick(hca &device)
-{
-    eventfd_t ignored;
-    (void)eventfd_read(device.kick, &ignored);
-    device.kicked.store(false);
-}
-
-void serve_event(hca &device, const epoll_event &event) OSD_REQUIRES(device.lock)
-{
-    void *tag = event.data.ptr;
-    if (tag == &device.kick)
-        clear_kick(device);
-    else if (tag == &device.channel)
+    if (tag == &device.channel)
         while (take_cm_event(device)) {
         }
     else if (tag == &device.verbs)
         while (take_async_event(device)) {
         }
     else if (tag == &device.notifying)
-        serve_channels(device, service_thread);
+        serve_channels(device);
 }
 
 void serve_hca(void *argument)
 {
     hca &device = *static_cast<hca *>(argument);
-    epoll_event events[epoll_batch];
-    device.lock.lock();
-    while (!device.stopping) {
-        const int patience = patience_ms(device);
-        device.lock.unlock();
-        const int count = epoll_wait(device.epoll, events, epoll_batch, patience);
-        device.lock.lock();
-        for (int i = 0; i < count; ++i)
-            serve_event(device, events[i]);
+    osd::lock_guard hold(device.lock);
+    while (!device.events.is_stopping(device.lock)) {
+        for (void *tag : device.events.wait(device.lock, device.timers.next_due()))
+            serve_event(device, tag);
         tell_announced(device);
         attend_due(device);
     }
-    device.lock.unlock();
 }
 
 } // namespace
@@ -260,77 +207,38 @@ void tell_device_failed(hca &device)
     if (std::exchange(device.failed, true))
         return;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device failed or was removed", device.name);
-    begin_upcall(device, &device);
-    dapl_evd_un_async_error_callback(*device.owner);
-    end_upcall(device);
+    device.upcalls.run(device.lock, &device,
+                       [&] { dapl_evd_un_async_error_callback(*device.owner); });
 }
 
 bool start_service(hca &device)
 {
-    device.epoll = epoll_create1(EPOLL_CLOEXEC);
     device.notifying = epoll_create1(EPOLL_CLOEXEC);
-    device.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     device.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const bool ready = device.epoll >= 0 && device.notifying >= 0 && device.kick >= 0 &&
-                       device.wake >= 0 &&
-                       add_to_epoll(device, device.channel->fd, &device.channel) &&
-                       add_to_epoll(device, device.verbs->async_fd, &device.verbs) &&
-                       add_to_epoll(device, device.kick, &device.kick) &&
-                       add_to_epoll(device, device.notifying, &device.notifying) &&
-                       device.service.start("dapl-verbs", serve_hca, &device);
+    const bool ready = device.events.open() && device.notifying >= 0 && device.wake >= 0 &&
+                       device.events.add(device.channel->fd, EPOLLIN, &device.channel) &&
+                       device.events.add(device.verbs->async_fd, EPOLLIN, &device.verbs) &&
+                       device.events.add(device.notifying, EPOLLIN, &device.notifying) &&
+                       device.events.start("dapl-verbs", serve_hca, &device);
     if (!ready)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no service thread", device.name);
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service thread failed: %s", device.name,
+                 std::strerror(errno));
     return ready;
 }
 
 void stop_service(hca &device)
 {
-    if (device.service.running()) {
-        {
-            osd::lock_guard hold(device.lock);
-            device.stopping = true;
-        }
-        kick(device);
-        device.service.join();
-    }
-    for (int *fd : {&device.epoll, &device.notifying, &device.kick, &device.wake})
+    device.events.stop(device.lock);
+    for (int *fd : {&device.notifying, &device.wake})
         if (const int open = std::exchange(*fd, -1); open >= 0)
             close(open);
-    device.kicked.store(false);
-}
-
-void kick(hca &device)
-{
-    if (!device.kicked.exchange(true))
-        (void)eventfd_write(device.kick, 1);
 }
 
 void schedule(hca &device, qp &q, std::int64_t due_ns)
 {
-    q.due_ns = due_ns;
-    if (static_cast<todo_link &>(q).alone())
-        device.todo.push(q);
-    if (!device.service.is_current())
-        kick(device);
-}
-
-void begin_upcall(hca &device, const void *object, caller by)
-{
-    device.busy[by] = object;
-    device.lock.unlock();
-}
-
-void end_upcall(hca &device, caller by)
-{
-    device.lock.lock();
-    device.busy[by] = nullptr;
-    device.quiet.broadcast();
-}
-
-void wait_quiet(hca &device, const void *object)
-{
-    while (device.busy[service_thread] == object || device.busy[waiting_consumer] == object)
-        (void)device.quiet.wait(device.lock, osd::deadline::never());
+    device.timers.schedule(q, due_ns);
+    if (!device.events.is_current())
+        device.events.kick();
 }
 
 osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
@@ -344,7 +252,7 @@ osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
     if (readable) {
         device.awake.store(true);
         osd::lock_guard hold(device.lock);
-        serve_channels(device, waiting_consumer);
+        serve_channels(device);
         device.awake.store(false);
     }
     leave_channels_to_service(device, true);
@@ -383,7 +291,7 @@ void unwatch(cq &c)
     (void)epoll_ctl(device.notifying, EPOLL_CTL_DEL, c.channel->fd, nullptr);
     osd::lock_guard hold(device.lock);
     static_cast<all_link &>(c).unlink();
-    wait_quiet(device, &c);
+    device.upcalls.wait_quiet(device.lock, &c);
 }
 
 } // namespace dapl::verbs::vrb

@@ -70,7 +70,7 @@ void transport::dapls_ib_srq_free(srq &shared)
     osd::lock_guard hold(device.lock);
     destroy_srq(device, shared.fid);
     shared.fid = nullptr;
-    wait_quiet(device, &shared);
+    device.upcalls.wait_quiet(device.lock, &shared);
 }
 
 status transport::dapls_ib_srq_resize(srq &shared, DAT_COUNT max_recv)
