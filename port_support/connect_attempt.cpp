@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "connect_attempt.hpp"
+
+#include "deadline_list.hpp"
+#include "osd_address.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace dapl::DAPL_TRANSPORT {
+
+connect_attempt::connect_attempt(const connect_params &params, std::uint32_t retry_ms)
+    : qualifier_(params.qualifier), size_(std::min(params.data.size, sizeof(bytes_)))
+{
+    std::memcpy(&peer_, params.address, osd::address::size_of(params.address));
+    port_support::set_port(peer(), port_support::port_of(qualifier_));
+    const std::uint64_t patience_us =
+        std::min<std::uint64_t>(params.timeout_us, std::uint64_t{retry_ms} * 1000);
+    give_up_ns_ = osd::now_ns() + static_cast<std::int64_t>(patience_us) * 1000;
+    if (size_ != 0)
+        std::memcpy(bytes_, params.data.bytes, size_);
+}
+
+std::unique_ptr<connect_attempt> connect_attempt::make(const connect_params &params,
+                                                       std::uint32_t retry_ms)
+{
+    return std::unique_ptr<connect_attempt>(new (std::nothrow) connect_attempt(params, retry_ms));
+}
+
+std::int64_t connect_attempt::next_try()
+{
+    const std::int64_t next = ns_from_now(delay_ms_);
+    if (next > give_up_ns_)
+        return never;
+    delay_ms_ = std::min(2 * delay_ms_, longest_delay_ms);
+    return next;
+}
+
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What is needed to repeat a connection request, and how long to go on.
+#pragma once
+
+#include "dapls_ib.hpp"
+#include "service_address.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <sys/socket.h>
+
+namespace dapl::DAPL_TRANSPORT {
+
+/// Programs that exchange their addresses first may connect before the peer listens. Their requests
+/// are repeated with exponential back-off until the caller's timeout or the port's own limit.
+class connect_attempt {
+public:
+    /// `retry_ms` is the port's limit. Null without memory.
+    static std::unique_ptr<connect_attempt> make(const connect_params &, std::uint32_t retry_ms);
+
+    sockaddr *peer() { return reinterpret_cast<sockaddr *>(&peer_); } ///< with its port number
+    DAT_CONN_QUAL qualifier() const { return qualifier_; }
+    private_data data() const { return {bytes_, size_}; }
+
+    /// When to repeat a request that found no listener, on the clock of osd::now_ns(); never when
+    /// that is too late.
+    std::int64_t next_try();
+    static constexpr std::int64_t never = INT64_MAX;
+
+private:
+    static constexpr std::uint32_t first_delay_ms = 5;
+    static constexpr std::uint32_t longest_delay_ms = 100;
+
+    connect_attempt(const connect_params &, std::uint32_t retry_ms);
+
+    sockaddr_storage peer_{};
+    DAT_CONN_QUAL qualifier_;
+    std::int64_t give_up_ns_;
+    std::uint32_t delay_ms_ = first_delay_ms;
+    std::size_t size_;
+    unsigned char bytes_[256];
+};
+
+} // namespace dapl::DAPL_TRANSPORT

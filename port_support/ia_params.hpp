@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Reads the ia_params of a dat.conf line, and logs what is wrong with them.
+#pragma once
+
+#include "dapl_params.hpp"
+#include "dapl_status.hpp"
+
+namespace dapl::DAPL_TRANSPORT {
+
+class ia_params {
+public:
+    /// `grammar` is what the log says is wanted. Both texts are kept.
+    ia_params(const char *text, const char *grammar) : text_(text), grammar_(grammar), rest_(text)
+    {}
+
+    /// False when there is no further word, or when it is too long.
+    template <std::size_t Size>
+    bool next(char (&word)[Size])
+    {
+        return rest_.next(word, Size);
+    }
+
+    /// Reads all that is left as options, but for words that `is_other(word)` takes, which is asked
+    /// first.
+    template <class Params, std::size_t Count, class Other>
+    status read_options(const param_option<Params> (&options)[Count], Params &params,
+                        Other is_other)
+    {
+        char word[64];
+        while (next(word))
+            if (!is_other(word) && !read_option(word, options, params))
+                return refuse("an option is not understood");
+        return rest_.at_end() ? success : refuse("a word is too long");
+    }
+
+    /// Of a word that next() did not find: `missing` says which.
+    status refuse_word(const char *missing) const
+    {
+        return refuse(rest_.at_end() ? missing : "a word is too long");
+    }
+    status refuse(const char *why) const;
+
+private:
+    const char *const text_;
+    const char *const grammar_;
+    param_words rest_;
+};
+
+} // namespace dapl::DAPL_TRANSPORT

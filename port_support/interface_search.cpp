@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "interface_search.hpp"
+
+#include "osd_address.hpp"
+#include "osd_system.hpp"
+#include "service_address.hpp"
+
+#include <arpa/inet.h>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <net/if.h>
+
+namespace dapl::port_support {
+
+namespace {
+
+bool read_address(const char *text, sockaddr_storage &address)
+{
+    auto &v4 = reinterpret_cast<sockaddr_in &>(address);
+    auto &v6 = reinterpret_cast<sockaddr_in6 &>(address);
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        v4.sin_family = AF_INET;
+    else if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1)
+        v6.sin6_family = AF_INET6;
+    return address.ss_family != AF_UNSPEC;
+}
+
+bool same_host(const sockaddr *a, const sockaddr_storage &b)
+{
+    if (a->sa_family != b.ss_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return reinterpret_cast<const sockaddr_in *>(a)->sin_addr.s_addr ==
+               reinterpret_cast<const sockaddr_in &>(b).sin_addr.s_addr;
+    return std::memcmp(&reinterpret_cast<const sockaddr_in6 *>(a)->sin6_addr,
+                       &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+} // namespace
+
+interface_search::interface_search(const char *word, unsigned family)
+    : word_(word), family_(family == 6 ? AF_INET6 : AF_INET)
+{
+    if (getifaddrs(&list_) != 0)
+        list_ = nullptr;
+    at_ = list_;
+    what_ = kind_of_word();
+}
+
+interface_search::~interface_search()
+{
+    if (list_ != nullptr)
+        freeifaddrs(list_);
+}
+
+interface_search::named interface_search::kind_of_word()
+{
+    if (read_address(word_, address_))
+        return named::address;
+    if (if_nametoindex(word_) != 0)
+        return named::interface;
+    for (const ifaddrs *entry = list_; entry != nullptr; entry = entry->ifa_next)
+        if (std::strcmp(entry->ifa_name, word_) == 0) // a label, which is no interface of its own
+            return named::interface;
+    return named::other;
+}
+
+bool interface_search::matches(const ifaddrs &entry) const
+{
+    if (entry.ifa_addr == nullptr || osd::address::size_of(entry.ifa_addr) == 0)
+        return false;
+    if (what_ == named::address)
+        return same_host(entry.ifa_addr, address_);
+    return entry.ifa_addr->sa_family == family_ &&
+           (what_ == named::other || std::strcmp(entry.ifa_name, word_) == 0);
+}
+
+const ifaddrs *interface_search::next()
+{
+    while (at_ != nullptr) {
+        const ifaddrs *entry = at_;
+        at_ = at_->ifa_next;
+        if (matches(*entry))
+            return entry;
+    }
+    return nullptr;
+}
+
+long interface_mtu(const char *interface)
+{
+    char path[128];
+    std::snprintf(path, sizeof(path), "/sys/class/net/%s/mtu", interface);
+    std::size_t size = 0;
+    char *text = osd::read_file(path, 64 * 1024, &size);
+    const long mtu = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+    std::free(text);
+    return mtu > 0 ? mtu : 1500;
+}
+
+void copy_address(sockaddr_storage &to, const sockaddr *from)
+{
+    to = {};
+    std::memcpy(&to, from, osd::address::size_of(from));
+    set_port(reinterpret_cast<sockaddr *>(&to), 0);
+}
+
+} // namespace dapl::port_support
