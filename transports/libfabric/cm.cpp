@@ -3,12 +3,9 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
-#include "osd_address.hpp"
 
-#include <algorithm>
-#include <arpa/inet.h>
-#include <cstring>
-#include <new>
+#include <cerrno>
+#include <utility>
 
 namespace dapl::libfabric {
 
@@ -16,38 +13,20 @@ using namespace ofi;
 
 namespace {
 
-constexpr std::uint32_t first_delay_ms = 5;
-constexpr std::uint32_t longest_delay_ms = 100;
 constexpr std::int64_t closing_tick_ns = 200'000;
-constexpr DAT_EVENT_NUMBER no_verdict{};
 
-void tell(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
-    OSD_REQUIRES(device.lock)
-{
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: connection event 0x%x", device.name,
-             static_cast<void *>(&q), static_cast<unsigned>(event));
-    device.upcalls.run(device.lock, &q,
-                       [&] { dapl_evd_connection_callback(*q.owner, event, data); });
-}
-
-void conclude_later(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
-{
-    q.verdict = event;
-    schedule(device, q, 0);
-}
-
-/// The attempt came to nothing.
+/// The attempt failed.
 void end_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    delete q.trying;
-    q.trying = nullptr;
+    q.attempt.reset();
     drop_endpoint(device, q, phase::dead);
 }
 
-int connect_endpoint(qp &q, const attempt &a)
+int connect_endpoint(qp &q, connect_attempt &attempt)
 {
+    const cm_message message(cm_header::request, attempt.data(), attempt.qualifier());
     osd::lock_guard hold(q.lock);
-    return fi_connect(q.fid, &a.address, a.bytes, a.size);
+    return fi_connect(q.fid, attempt.peer(), message.bytes, message.size);
 }
 
 bool accept_on_endpoint(qp &q, const private_data &data)
@@ -59,11 +38,8 @@ bool accept_on_endpoint(qp &q, const private_data &data)
 
 int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    const attempt &a = *q.trying;
     const int error = open_endpoint(device, q, *device.info);
-    if (error != 0)
-        return error;
-    return connect_endpoint(q, a);
+    return error != 0 ? error : connect_endpoint(q, *q.attempt);
 }
 
 DAT_EVENT_NUMBER event_for(int error)
@@ -86,17 +62,16 @@ DAT_EVENT_NUMBER event_for(int error)
 /// Nobody listens there, or not yet: programs that exchange their addresses first may be early.
 bool try_again(hca &device, qp &q, int error) OSD_REQUIRES(device.lock)
 {
-    attempt &a = *q.trying;
-    const std::int64_t next = ns_from_now(a.delay_ms);
-    if (error != ECONNREFUSED || next > a.give_up_ns)
+    const std::int64_t next =
+        error == ECONNREFUSED ? q.attempt->next_try() : connect_attempt::never;
+    if (next == connect_attempt::never)
         return false;
-    a.delay_ms = std::min(2 * a.delay_ms, longest_delay_ms);
     drop_endpoint(device, q, phase::connecting);
-    schedule(device, q, next);
+    device.schedule(q, next);
     return true;
 }
 
-/// An attempt failed. Tells the consumer at once when this is the service thread.
+/// A try failed: repeats it later, or reports why it failed.
 void attempt_failed(hca &device, qp &q, int error, const void *answer, std::size_t size)
     OSD_REQUIRES(device.lock)
 {
@@ -105,19 +80,17 @@ void attempt_failed(hca &device, qp &q, int error, const void *answer, std::size
     if (size == 0 && try_again(device, q, error))
         return;
     end_attempt(device, q);
-    if (!device.events.is_current())
-        conclude_later(device, q, event_for(error));
-    else if (header != nullptr && header->kind == cm_header::reject_by_consumer)
-        tell(device, q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
+    if (header != nullptr && header->kind == cm_header::reject_by_consumer)
+        device.deliver_soon(q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
     else
-        tell(device, q, event_for(error), {});
+        device.deliver_soon(q, event_for(error));
 }
 
 void end_connection(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
 {
     tear_down(device, q);
     q.cancel();
-    tell(device, q, event, {});
+    device.deliver(q, event);
 }
 
 // ------------------------------------------------------------------------------- event queue
@@ -125,35 +98,35 @@ void end_connection(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(dev
 void connected(hca &device, qp &q, const void *answer, std::size_t size) OSD_REQUIRES(device.lock)
 {
     private_data data;
-    const phase state = phase_of(q);
+    const phase state = q.phase();
     if (state == phase::connecting) {
         const cm_header *header = parse_message(answer, size, data);
         if (header == nullptr || header->kind != cm_header::accept) {
-            dapl_log(DAPL_DBG_TYPE_WARN, "%s: the peer is no DAPL libfabric port", device.name);
+            dapl_log(DAPL_DBG_TYPE_WARN, "%s: the peer accepted without a DAPL header",
+                     device.name);
             end_attempt(device, q);
-            tell(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
+            device.deliver(q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
             return;
         }
-        delete q.trying;
-        q.trying = nullptr;
+        q.attempt.reset();
     } else if (state != phase::accepting) {
         return;
     }
     go_live(device, q);
-    tell(device, q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
+    device.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
 }
 
 /// The endpoint of q failed or was shut, with this error or none.
 void ended(hca &device, qp &q, int error, const void *answer, std::size_t size)
     OSD_REQUIRES(device.lock)
 {
-    switch (phase_of(q)) {
+    switch (q.phase()) {
     case phase::connecting:
         attempt_failed(device, q, error != 0 ? error : ECONNRESET, answer, size);
         break;
     case phase::accepting:
         end_attempt(device, q);
-        tell(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, {});
+        device.deliver(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
         break;
     case phase::live:
     case phase::closing:
@@ -213,18 +186,17 @@ void drain_events(hca &device)
 
 void connection_lost(hca &device, qp &q)
 {
-    const bool ours = phase_of(q) == phase::closing;
+    const bool ours = q.phase() == phase::closing;
     tear_down(device, q); // its completions tell whether something failed
     const bool broken = !ours && q.broken.load(std::memory_order_relaxed);
     q.cancel();
-    tell(device, q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED, {});
+    device.deliver(q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 void abandon(hca &device, qp &q)
 {
     end_attempt(device, q);
-    q.verdict = no_verdict;
-    q.cancel();
+    q.forget_attempt();
 }
 
 namespace {
@@ -234,7 +206,7 @@ void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
     const bool said = say_last_word(q);
     harvest(*q.send_cq);
     if (said && !q.last_word_back.load(std::memory_order_acquire) && osd::now_ns() < q.close_by_ns)
-        schedule(device, q, osd::now_ns() + closing_tick_ns);
+        device.schedule(q, osd::now_ns() + closing_tick_ns);
     else
         end_connection(device, q, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
@@ -243,15 +215,13 @@ void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
 
 void attend(hca &device, qp &q)
 {
-    if (q.verdict != no_verdict) {
-        const DAT_EVENT_NUMBER event = q.verdict;
-        q.verdict = no_verdict;
-        tell(device, q, event, {});
-    } else if (q.trying != nullptr) {
+    if (device.deliver_pending(q))
+        return;
+    if (q.attempt != nullptr) {
         const int error = start_attempt(device, q);
         if (error != 0)
             attempt_failed(device, q, -error, nullptr, 0);
-    } else if (phase_of(q) == phase::closing) {
+    } else if (q.phase() == phase::closing) {
         attend_closing(device, q);
     }
 }
@@ -262,40 +232,14 @@ void attend(hca &device, qp &q)
 
 namespace {
 
-attempt *new_attempt(const hca &device, const connect_params &params)
-{
-    auto *a = new (std::nothrow) attempt{};
-    if (a == nullptr)
-        return nullptr;
-    osd::address to;
-    (void)to.assign(params.address);
-    std::memcpy(&a->address, to.get(), osd::address::size_of(to.get()));
-    // sockaddr_in and sockaddr_in6 have the port at the same place.
-    reinterpret_cast<sockaddr_in &>(a->address).sin_port = htons(port_of(params.qualifier));
-    const std::uint64_t patience_us = std::min<std::uint64_t>(
-        params.timeout_us, std::uint64_t{device.params.connect_retry_ms} * 1000);
-    a->give_up_ns = osd::now_ns() + static_cast<std::int64_t>(patience_us) * 1000;
-    a->delay_ms = first_delay_ms;
-    const cm_message message(cm_header::request, params.data, params.qualifier);
-    std::memcpy(a->bytes, message.bytes, message.size);
-    a->size = message.size;
-    return a;
-}
-
-bool lacks_resources(int error)
-{
-    return error == ENOMEM || error == EMFILE || error == ENFILE || error == ENOBUFS;
-}
-
 status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    set_phase(device, q, phase::connecting);
+    q.enter(phase::connecting);
     const int error = start_attempt(device, q);
     if (error != 0 && lacks_resources(-error)) {
-        delete q.trying;
-        q.trying = nullptr;
+        q.attempt.reset();
         drop_endpoint(device, q, phase::idle);
-        return control_error(-error);
+        return status_of_errno(-error);
     }
     if (error != 0)
         attempt_failed(device, q, -error, nullptr, 0);
@@ -313,11 +257,11 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
         return invalid_parameter(3);
     if (params.data.size > device.max_private_data)
         return invalid_parameter(5);
-    attempt *a = new_attempt(device, params);
-    if (a == nullptr)
+    auto attempt = connect_attempt::make(params, device.params.connect_retry_ms);
+    if (attempt == nullptr)
         return out_of_memory;
     osd::lock_guard hold(device.lock);
-    q.trying = a;
+    q.attempt = std::move(attempt);
     return begin_attempt(device, q);
 }
 
@@ -329,16 +273,16 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     osd::lock_guard hold(device.lock);
     const int error = open_endpoint(device, q, *request.info);
     if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no endpoint to accept with: %s", device.name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_endpoint to accept with failed: %s", device.name,
                  fi_strerror(-error));
-        return control_error(-error);
+        return status_of_errno(-error);
     }
-    set_phase(device, q, phase::accepting);
+    q.enter(phase::accepting);
     // libfabric would establish a connection whose peer is gone, and only then notice.
     if (hung_up(q) || !accept_on_endpoint(q, data)) {
         // The endpoint has the connection, so the request cannot be answered any more.
         end_attempt(device, q);
-        conclude_later(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }
     release_request(device, request);
     return success;
@@ -348,7 +292,7 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 {
     hca &device = *q.device;
     osd::lock_guard hold(device.lock);
-    const phase state = phase_of(q);
+    const phase state = q.phase();
     if (state == phase::connecting || state == phase::accepting) {
         abandon(device, q);
         return;
@@ -358,25 +302,24 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
         return;
     if (graceful && device.tcp_like && say_last_word(q)) {
         q.close_by_ns = ns_from_now(device.params.linger_ms);
-        set_phase(device, q, phase::closing);
-        schedule(device, q, 0);
+        q.enter(phase::closing);
+        device.schedule(q, 0);
         return;
     }
     tear_down(device, q);
-    conclude_later(device, q, DAT_CONNECTION_EVENT_DISCONNECTED);
+    device.deliver_later(q, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 void transport::dapls_ib_disconnect_clean(qp &q)
 {
     hca &device = *q.device;
     osd::lock_guard hold(device.lock);
-    const phase state = phase_of(q);
+    const phase state = q.phase();
     if (state == phase::live || state == phase::closing)
         tear_down(device, q);
     else if (state != phase::dead)
         end_attempt(device, q);
-    q.verdict = no_verdict;
-    q.cancel();
+    q.forget_attempt();
 }
 
 } // namespace dapl::libfabric

@@ -337,7 +337,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
     if (error != 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: no completion queue of %d: %s", device.name, depth,
                  fi_strerror(-error));
-        return control_error(-error);
+        return status_of_errno(-error);
     }
     c.device = &device;
     c.owner = owner;

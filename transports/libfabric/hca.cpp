@@ -2,16 +2,14 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "interface_search.hpp"
 #include "osd_address.hpp"
-#include "osd_system.hpp"
 
 #include <algorithm>
-#include <arpa/inet.h>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ifaddrs.h>
-#include <net/if.h>
 
 namespace dapl::libfabric {
 
@@ -25,53 +23,6 @@ constexpr DAT_COUNT plenty = 1 << 16; ///< where only memory sets a limit
 
 // ------------------------------------------------------------------------------- the interface
 
-int wanted_family(const adapter_params &params)
-{
-    return params.family == 6 ? AF_INET6 : AF_INET;
-}
-
-bool read_address(const char *text, sockaddr_storage &address)
-{
-    auto &v4 = reinterpret_cast<sockaddr_in &>(address);
-    auto &v6 = reinterpret_cast<sockaddr_in6 &>(address);
-    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1) {
-        v4.sin_family = AF_INET;
-        return true;
-    }
-    if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1) {
-        v6.sin6_family = AF_INET6;
-        return true;
-    }
-    return false;
-}
-
-bool same_host(const sockaddr *a, const sockaddr_storage &b)
-{
-    if (a->sa_family != b.ss_family)
-        return false;
-    if (a->sa_family == AF_INET)
-        return reinterpret_cast<const sockaddr_in *>(a)->sin_addr.s_addr ==
-               reinterpret_cast<const sockaddr_in &>(b).sin_addr.s_addr;
-    return std::memcmp(&reinterpret_cast<const sockaddr_in6 *>(a)->sin6_addr,
-                       &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
-/// The entry for a network interface by its name, or by an address of it.
-const ifaddrs *choose(const ifaddrs *list, const hca &device)
-{
-    const bool by_address = device.address.ss_family != AF_UNSPEC;
-    for (const ifaddrs *i = list; i != nullptr; i = i->ifa_next) {
-        if (i->ifa_addr == nullptr || osd::address::size_of(i->ifa_addr) == 0)
-            continue;
-        const bool found = by_address ? same_host(i->ifa_addr, device.address)
-                                      : std::strcmp(i->ifa_name, device.params.interface) == 0 &&
-                                            i->ifa_addr->sa_family == wanted_family(device.params);
-        if (found)
-            return i;
-    }
-    return nullptr;
-}
-
 status no_interface(const hca &device)
 {
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address",
@@ -82,28 +33,19 @@ status no_interface(const hca &device)
 /// Sets address and name.
 status find_interface(hca &device)
 {
-    (void)read_address(device.params.interface, device.address);
-    ifaddrs *list = nullptr;
-    if (getifaddrs(&list) != 0)
+    using port_support::interface_search;
+    interface_search search(device.params.interface, device.params.family);
+    if (!search.is_open()) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "getifaddrs failed: %s", std::strerror(errno));
         return status::error(DAT_INTERNAL_ERROR);
-    const ifaddrs *found = choose(list, device);
-    if (found != nullptr) {
-        std::memcpy(&device.address, found->ifa_addr, osd::address::size_of(found->ifa_addr));
-        std::snprintf(device.name, sizeof(device.name), "%s", found->ifa_name);
     }
-    freeifaddrs(list);
-    return found != nullptr ? success : no_interface(device);
-}
-
-void read_mtu(hca &device)
-{
-    char path[128];
-    std::snprintf(path, sizeof(path), "/sys/class/net/%s/mtu", device.name);
-    std::size_t size = 0;
-    char *text = osd::read_file(path, 64 * 1024, &size);
-    const long mtu = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
-    std::snprintf(device.mtu, sizeof(device.mtu), "%ld", mtu > 0 ? mtu : 1500);
-    std::free(text);
+    const bool is_device = search.what() == interface_search::named::other;
+    const ifaddrs *found = is_device ? nullptr : search.next();
+    if (found == nullptr)
+        return no_interface(device);
+    port_support::copy_address(device.address, found->ifa_addr);
+    std::snprintf(device.name, sizeof(device.name), "%s", found->ifa_name);
+    return success;
 }
 
 // ------------------------------------------------------------------------------------ libfabric
@@ -229,7 +171,7 @@ status open_device(hca &device)
     const int error = open_libfabric(device);
     if (error != 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s", device.name, fi_strerror(-error));
-        return control_error(-error);
+        return status_of_errno(-error);
     }
     find_private_data_size(device);
     if (!start_service(device))
@@ -239,24 +181,13 @@ status open_device(hca &device)
 
 // ------------------------------------------------------------------------------------ identity
 
-void add_attr(hca &device, const char *name, const char *value)
-{
-    device.named_attrs[device.num_named_attrs++] = {name, value};
-}
-
 void name_attributes(hca &device)
 {
-    device.num_named_attrs = 0;
-    add_attr(device, "DAT_IB_PROVIDER_NAME", device.params.provider);
-    add_attr(device, "DAT_IB_DEVICE_NAME", device.name);
-    add_attr(device, "DAT_IB_CONNECTIVITY_MODE", "DIRECT");
-    add_attr(device, "DAT_IB_RDMA_READ", "TRUE");
-    add_attr(device, "DAT_IB_TRANSPORT_MTU", device.mtu);
-    add_attr(device, "DAT_IB_PORT_NUMBER", "1");
-    add_attr(device, "DAT_IB_PORT_STATUS", "PORT_ACTIVE");
-    add_attr(device, DAT_IB_ATTR_IMMED_DATA, device.immediate_data ? "TRUE" : "FALSE");
-    add_attr(device, DAT_IB_ATTR_FETCH_AND_ADD, "FALSE");
-    add_attr(device, DAT_IB_ATTR_CMP_AND_SWAP, "FALSE");
+    std::snprintf(device.mtu, sizeof(device.mtu), "%ld", port_support::interface_mtu(device.name));
+    hca_attr can;
+    can.immediate_data = device.immediate_data;
+    device.names.set({.provider = device.params.provider, .device = device.name, .mtu = device.mtu},
+                     can);
 }
 
 DAT_COUNT as_count(std::size_t n)
@@ -267,27 +198,6 @@ DAT_COUNT as_count(std::size_t n)
 } // namespace
 
 namespace ofi {
-
-status control_error(int error)
-{
-    switch (error) {
-    case ENOMEM:
-        return out_of_memory;
-    case EMFILE:
-    case ENFILE:
-    case ENOBUFS:
-    case EAGAIN:
-    case ENOSPC:
-        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
-    case EACCES:
-        return status::error(DAT_PRIVILEGES_VIOLATION);
-    case EFAULT:
-    case EPERM:
-        return status::error(DAT_PROTECTION_VIOLATION);
-    default:
-        return status::error(DAT_INTERNAL_ERROR);
-    }
-}
 
 DAT_DTO_COMPLETION_STATUS dto_status(int error)
 {
@@ -334,7 +244,6 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
         close_everything(device);
         return opened;
     }
-    read_mtu(device);
     name_attributes(device);
     return success;
 }
@@ -373,8 +282,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_private_data_size = as_count(device.max_private_data);
     attr.spin_us = device.params.spin_us;
     attr.immediate_data = device.immediate_data;
-    attr.named_attrs = device.named_attrs;
-    attr.num_named_attrs = device.num_named_attrs;
+    device.names.show_in(attr);
 }
 
 } // namespace dapl::libfabric

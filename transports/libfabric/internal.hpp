@@ -2,14 +2,16 @@
 // What the source files of this port share beside port.hpp.
 #pragma once
 
+#include "errno_status.hpp"
 #include "port.hpp"
+#include "service_address.hpp"
 
 namespace dapl::libfabric::ofi {
 
+using port_support::port_of;
+
 // --- hca.cpp
 
-/// The DAT code for a libfabric error (positive) of a control operation.
-status control_error(int error);
 /// How an operation ended that failed with this libfabric error (positive).
 DAT_DTO_COMPLETION_STATUS dto_status(int error);
 
@@ -25,8 +27,6 @@ void release_held(qp &q);
 
 // --- qp.cpp
 
-phase phase_of(qp &q) OSD_EXCLUDES(q.lock);
-void set_phase(hca &device, qp &q, phase state) OSD_REQUIRES(device.lock) OSD_EXCLUDES(q.lock);
 /// Gives q an endpoint made for `info`; a libfabric error (negative) otherwise.
 int open_endpoint(hca &device, qp &q, fi_info &info) OSD_REQUIRES(device.lock);
 /// Closes an endpoint to which nothing was posted; q comes to `state`.
@@ -47,8 +47,6 @@ bool start_service(hca &device);
 void call_service(hca &device);
 /// Sends that waited behind a barrier may go. Any thread, any lock.
 void release_later(hca &device);
-/// Has the service thread look at this queue pair at the given time.
-void schedule(hca &device, qp &q, std::int64_t due_ns) OSD_REQUIRES(device.lock);
 void watch(cq &c);
 void unwatch(cq &c);
 /// A queue pair receives on c, and sends on another or the same.
@@ -58,9 +56,9 @@ void remove_receiver(hca &device, cq &c) OSD_REQUIRES(device.lock);
 // --- cm.cpp
 
 void drain_events(hca &device) OSD_REQUIRES(device.lock);
-/// Timers and verdicts of a queue pair that schedule() was called for.
+/// Does what is due for a queue pair: delivers its pending event, or serves its timer.
 void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
-/// Ends an attempt to connect without a verdict.
+/// Ends an attempt to connect without an event.
 void abandon(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// The connection is over and not by our doing.
 void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock);
@@ -109,13 +107,6 @@ struct cm_message {
 };
 
 DAT_CONN_QUAL qualifier_of(const cm_header &);
-/// The TCP port that stands for a qualifier: its low 16 bits, as other DAT providers have it. 0
-/// when it has none.
-inline std::uint16_t port_of(DAT_CONN_QUAL qualifier)
-{
-    return static_cast<std::uint16_t>(qualifier);
-}
-
 /// The header of a message, or null when it is not from a port of this kind. `data` is set to the
 /// private data, or to nothing.
 const cm_header *parse_message(const void *bytes, std::size_t size, private_data &data);

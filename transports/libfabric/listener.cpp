@@ -4,7 +4,6 @@
 
 #include "dapl_debug.hpp"
 
-#include <arpa/inet.h>
 #include <cstring>
 #include <new>
 
@@ -18,12 +17,6 @@ namespace {
 /// and libfabric then looks at the passive endpoint. Nobody is that slow.
 constexpr std::uint32_t retirement_ms = 60'000;
 
-// sockaddr_in and sockaddr_in6 have the port at the same place.
-in_port_t &port_in(void *address)
-{
-    return static_cast<sockaddr_in *>(address)->sin_port;
-}
-
 void refuse(ofi::cr &request, cm_header::kind_t kind, const private_data &data)
 {
     const cm_message message(kind, data);
@@ -36,9 +29,10 @@ void refuse(ofi::cr &request, cm_header::kind_t kind, const private_data &data)
 
 int listen_on(hca &device, passive &p, std::uint16_t port) OSD_REQUIRES(device.lock)
 {
-    port_in(device.info->src_addr) = htons(port);
+    auto *const from = static_cast<sockaddr *>(device.info->src_addr);
+    port_support::set_port(from, port);
     int error = fi_passive_ep(device.fabric, device.info, &p.fid, &p);
-    port_in(device.info->src_addr) = 0;
+    port_support::set_port(from, 0);
     if (error != 0)
         return error;
     error = fi_pep_bind(p.fid, &device.eq->fid, 0);
@@ -54,7 +48,7 @@ DAT_CONN_QUAL bound_port(passive &p)
     sockaddr_storage address{};
     std::size_t size = sizeof(address);
     (void)fi_getname(&p.fid->fid, &address, &size);
-    return ntohs(port_in(&address));
+    return osd::address::port_of(reinterpret_cast<sockaddr *>(&address));
 }
 
 /// Lets the port go but keeps the passive endpoint, by moving its socket to an endpoint that is
@@ -88,7 +82,7 @@ status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
         return status::error(DAT_CONN_QUAL_IN_USE);
     if (error == EACCES)
         return status::error(DAT_PRIVILEGES_VIOLATION);
-    return control_error(error);
+    return status_of_errno(error);
 }
 
 } // namespace
@@ -126,10 +120,9 @@ void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t da
                  device.name);
     } else if (p.owner != nullptr && qualifier_of(*header) == p.qualifier) {
         params.peer = static_cast<const DAT_SOCK_ADDR *>(event.info->dest_addr);
-        params.peer_port = ntohs(port_in(event.info->dest_addr));
+        params.peer_port = osd::address::port_of(params.peer);
         service_point &owner = *p.owner;
-        device.upcalls.run(device.lock, &p,
-                           [&] { taken = dapls_cr_callback(owner, request, params); });
+        device.run_upcall(&p, [&] { taken = dapls_cr_callback(owner, request, params); });
     }
     if (taken)
         return;
@@ -174,7 +167,7 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
     p.owner = nullptr;
     p.retired_ns = osd::now_ns();
     const bool closed = device.tcp_like && close_socket_of(device, p);
-    device.upcalls.wait_quiet(device.lock, &p);
+    device.wait_quiet(&p);
     if (!closed && p.requests == 0)
         discard(p);
     close_passives(device, osd::now_ns() - std::int64_t{retirement_ms} * 1'000'000);

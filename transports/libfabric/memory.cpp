@@ -45,7 +45,7 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
     if (error != 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %p failed: %s", device.name, params.address,
                  fi_strerror(-error));
-        return ofi::control_error(-error);
+        return status_of_errno(-error);
     }
     region.device = &device;
     const std::uint64_t key = fi_mr_key(region.fid);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "params.hpp"
 
-#include "dapl_debug.hpp"
-#include "dapl_params.hpp"
+#include "ia_params.hpp"
 
 #include <initializer_list>
 
@@ -25,38 +24,26 @@ bool is_provider(const char *word)
     return false;
 }
 
-status wrong(const char *text, const char *why)
-{
-    dapl_log(
-        DAPL_DBG_TYPE_ERR,
-        "ia_params \"%s\": %s; wanted: [tcp|net|sockets] <interface or address> [key=value ...]",
-        text, why);
-    return status::error(DAT_INVALID_PARAMETER);
-}
-
 } // namespace
 
 status read_params(const char *text, adapter_params &params)
 {
-    char word[sizeof(params.interface)];
-    param_words rest(text);
-    bool found = rest.next(word, sizeof(word));
-    if (found && is_provider(word)) {
-        std::strcpy(params.provider, word);
-        found = rest.next(word, sizeof(word));
+    ia_params words(text, "[tcp|net|sockets] <interface or address> [key=value ...]");
+    bool found = words.next(params.interface);
+    if (found && is_provider(params.interface)) {
+        std::strcpy(params.provider, params.interface);
+        found = words.next(params.interface);
     }
     if (!found)
-        return wrong(text, rest.at_end() ? "no interface is named" : "a word is too long");
-    std::strcpy(params.interface, word);
-    std::uint32_t old = 0; // "<device> <port>" of old
-    while (rest.next(word, sizeof(word)))
-        if (!read_number(word, old) && !read_option(word, options, params))
-            return wrong(text, "an option is not understood");
-    if (!rest.at_end())
-        return wrong(text, "a word is too long");
-    if (params.family != 4 && params.family != 6)
-        return wrong(text, "family is 4 or 6");
-    return success;
+        return words.refuse_word("no interface is named");
+    const auto is_number = [](const char *word) { // the old form has a port number
+        std::uint32_t ignored;
+        return read_number(word, ignored);
+    };
+    const status read = words.read_options(options, params, is_number);
+    if (read.ok() && params.family != 4 && params.family != 6)
+        return words.refuse("family is 4 or 6");
+    return read;
 }
 
 } // namespace dapl::libfabric::ofi

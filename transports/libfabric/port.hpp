@@ -10,17 +10,16 @@
 // those pass doors (osd_fence.hpp), which the slow paths shut when they need to be alone.
 #pragma once
 
+#include "connection_service.hpp"
 #include "dapl_chain.hpp"
 #include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
-#include "deadline_list.hpp"
-#include "event_thread.hpp"
+#include "named_attributes.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
 #include "osd_sync.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
-#include "upcall_gate.hpp"
 
 #include <netinet/in.h>
 #include <rdma/fabric.h>
@@ -120,26 +119,9 @@ struct cq : all_link, todo_link {
     watch_state watch;
 };
 
-enum class phase : std::uint8_t {
-    idle,       ///< as made: takes receives
-    connecting, ///< has an attempt
-    accepting,
-    live,
-    closing, ///< graceful disconnect: waits for the peer to have everything
-    dead,    ///< what is posted comes back flushed
-};
+using phase = connection_phase;
 
-/// What is needed to repeat a connection request.
-struct attempt {
-    sockaddr_storage address;
-    std::int64_t give_up_ns;
-    std::int64_t next_try_ns;
-    std::uint32_t delay_ms;
-    std::size_t size;
-    unsigned char bytes[256];
-};
-
-struct qp : all_link, deadline_link {
+struct qp : all_link, connection_state {
     // Read by both posting threads. Null: take the slow path, under the lock.
     std::atomic<fid_ep *> ep{nullptr};
     cq *send_cq = nullptr;
@@ -161,8 +143,7 @@ struct qp : all_link, deadline_link {
     fifo<wr> held; ///< finished before an earlier read, in post order
 
     osd::mutex lock;
-    fid_ep *fid OSD_GUARDED_BY(lock) = nullptr;     ///< the endpoint, in every phase that has one
-    phase state OSD_GUARDED_BY(lock) = phase::idle; ///< written with hca::lock held, too
+    fid_ep *fid OSD_GUARDED_BY(lock) = nullptr; ///< the endpoint, in every phase that has one
     bool last_word_said OSD_GUARDED_BY(lock) = false;
     int socket OSD_GUARDED_BY(lock) = -1;        ///< below fid, once looked for
     fifo<wr> pending_recvs OSD_GUARDED_BY(lock); ///< posted before the connection
@@ -170,12 +151,8 @@ struct qp : all_link, deadline_link {
     std::atomic<bool> fenced{false};             ///< fenced_sends is not empty
 
     hca *device = nullptr;
-    endpoint *owner = nullptr;
     DAT_COUNT max_recv = 0;
     DAT_COUNT max_send = 0;
-    attempt *trying = nullptr;       ///< in phase connecting
-    DAT_EVENT_NUMBER verdict{};      ///< upcall the service thread owes, or none
-    std::int64_t close_by_ns = 0;    ///< in phase closing
     std::int64_t hung_up_ns = 0;     ///< when the peer was first seen gone
     std::atomic<bool> broken{false}; ///< an operation failed otherwise than by the disconnect
     std::atomic<bool> last_word_back{false};
@@ -227,13 +204,11 @@ struct cr {
     }
 };
 
-struct hca {
+struct hca : connection_service {
     adapter_params params;
     sockaddr_storage address{};
-    char name[64] = {};
     char mtu[24] = {};
-    DAT_NAMED_ATTR named_attrs[12] = {};
-    DAT_COUNT num_named_attrs = 0;
+    named_attributes names;
     adapter *owner = nullptr;
     long process = 0; ///< that opened it; in a forked child everything is left alone
 
@@ -248,15 +223,11 @@ struct hca {
     bool immediate_data = false; ///< messages can carry the 8 bytes that we need for it
     bool tcp_like = false;       ///< the provider's ways are those of tcp
 
-    port_support::event_thread events; ///< watches the event queue and CQs
-    std::atomic<int> socket_hint{0};   ///< descriptor near which a new socket is likely found
+    std::atomic<int> socket_hint{0}; ///< descriptor near which a new socket is likely found
 
-    osd::mutex lock;
-    port_support::upcall_gate upcalls OSD_GUARDED_BY(lock);
     ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
     ring<cq, todo_link> ready OSD_GUARDED_BY(lock); ///< CQs to look after
     ring<qp, all_link> qps OSD_GUARDED_BY(lock);
-    deadline_list<qp> timers OSD_GUARDED_BY(lock); ///< and what has to be done at once
     ring<passive, all_link> passives OSD_GUARDED_BY(lock);
     cq spare; ///< for queue pairs that lack one; libfabric wants two
 

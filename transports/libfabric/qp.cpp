@@ -123,11 +123,6 @@ ssize_t recv_kept(fid_ep *ep, wr &w)
     return fi_recvv(ep, w.iov, nullptr, w.segments, FI_ADDR_UNSPEC, &w);
 }
 
-bool connected(const qp &q) OSD_REQUIRES(q.lock)
-{
-    return q.state == phase::live || q.state == phase::closing;
-}
-
 /// Keeps a request until the reads before it are back. From now on no request goes to libfabric
 /// directly, so that none overtakes.
 void hold_back(qp &q, wr &w) OSD_REQUIRES(q.lock)
@@ -150,7 +145,7 @@ void flush_one(cq &c, wr &w)
 /// taking it. So the connection has ended, and we shall hear of it: the receive comes back then.
 status keep_for_the_end(qp &q, wr &w) OSD_REQUIRES(q.lock)
 {
-    if (q.state == phase::dead)
+    if (q.phase() == phase::dead)
         flush_one(*q.recv_cq, w);
     else
         q.pending_recvs.push(w);
@@ -191,7 +186,7 @@ status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     w.suppressed = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
     keep_request(w, segments, local, remote);
     osd::lock_guard hold(q.lock);
-    if (!connected(q)) {
+    if (!q.is_established()) {
         flush_one(*q.send_cq, w);
         return success;
     }
@@ -219,11 +214,11 @@ status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     w.home = &q;
     (void)keep_segments(w, segments, local, SIZE_MAX);
     osd::lock_guard hold(q.lock);
-    if (q.state == phase::dead) {
+    if (q.phase() == phase::dead) {
         flush_one(*q.recv_cq, w);
         return success;
     }
-    if (!connected(q)) {
+    if (!q.is_established()) {
         q.pending_recvs.push(w);
         return success;
     }
@@ -238,7 +233,7 @@ status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
 void release_fenced(qp &q)
 {
     osd::lock_guard hold(q.lock);
-    if (!connected(q) || !q.fenced.load())
+    if (!q.is_established() || !q.fenced.load())
         return;
     fifo<wr> failed;
     while (const wr *next = q.fenced_sends.front()) {
@@ -251,18 +246,6 @@ void release_fenced(qp &q)
     q.fenced.store(false);
     q.ep.store(q.fid, std::memory_order_release);
     flush(*q.send_cq, failed);
-}
-
-phase phase_of(qp &q)
-{
-    osd::lock_guard hold(q.lock);
-    return q.state;
-}
-
-void set_phase(hca &, qp &q, phase state)
-{
-    osd::lock_guard hold(q.lock);
-    q.state = state;
 }
 
 namespace {
@@ -301,7 +284,7 @@ int open_endpoint(hca &device, qp &q, fi_info &info)
 void drop_endpoint(hca &, qp &q, phase state)
 {
     osd::lock_guard hold(q.lock);
-    q.state = state;
+    q.enter(state);
     if (q.fid != nullptr)
         fi_close(&q.fid->fid);
     q.fid = nullptr;
@@ -319,7 +302,7 @@ void go_live(hca &, qp &q)
             if (recv_kept(q.fid, *w) != 0)
                 failed.push(*w);
         flush(*q.recv_cq, failed);
-        q.state = phase::live;
+        q.enter(phase::live);
         q.ep.store(q.fid, std::memory_order_release);
     }
     // The peer's first message may have come before the receive for it, and wakes nobody any more.
@@ -373,7 +356,7 @@ void tear_down(hca &, qp &q)
     q.fenced.store(false);
     flush(*q.send_cq, q.fenced_sends);
     flush(*q.recv_cq, q.pending_recvs);
-    q.state = phase::dead;
+    q.enter(phase::dead);
 }
 
 bool say_last_word(qp &q)
@@ -414,12 +397,9 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
         q.pending_recvs = {};
         q.fenced_sends = {};
     }
-    delete q.trying;
-    q.trying = nullptr;
-    q.verdict = {};
+    q.forget_attempt();
     tear_down(device, q);
-    q.cancel();
-    device.upcalls.wait_quiet(device.lock, &q);
+    device.wait_quiet(&q);
 }
 
 } // namespace
@@ -463,7 +443,7 @@ status transport::dapls_ib_qp_reset(qp &q)
     q.last_word_back.store(false);
     osd::lock_guard hold_qp(q.lock);
     q.last_word_said = false;
-    q.state = phase::idle;
+    q.enter(phase::idle);
     return success;
 }
 

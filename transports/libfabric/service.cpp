@@ -170,7 +170,7 @@ void visit(hca &device, cq &c) OSD_REQUIRES(device.lock)
     cq *mate = c.watch.mate; // is not freed before the queue pairs that made it one
     c.watch.due_ns = INT64_MAX;
     next_step next{};
-    device.upcalls.run(device.lock, &c, [&] { next = look_after(c, mate, called); });
+    device.run_upcall(&c, [&] { next = look_after(c, mate, called); });
     if (static_cast<all_link &>(c).alone())
         return; // freed meanwhile, or about to be
     switch (next) {
@@ -229,8 +229,8 @@ void release_fences(hca &device) OSD_REQUIRES(device.lock)
 std::int64_t attend_due(hca &device) OSD_REQUIRES(device.lock)
 {
     const std::int64_t now = osd::now_ns();
-    while (qp *q = device.timers.pop_due(now))
-        attend(device, *q);
+    while (connection_state *due = device.timers.pop_due(now))
+        attend(device, static_cast<qp &>(*due));
     return device.timers.next_due();
 }
 
@@ -238,8 +238,7 @@ qp *first_lost(hca &device) OSD_REQUIRES(device.lock)
 {
     const std::int64_t now = osd::now_ns();
     for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q)) {
-        const bool connected = phase_of(*q) == phase::live || phase_of(*q) == phase::closing;
-        if (!connected || !hung_up(*q)) {
+        if (!q->is_established() || !hung_up(*q)) {
             q->hung_up_ns = 0;
             continue;
         }
@@ -325,13 +324,6 @@ void release_later(hca &device)
     device.events.kick();
 }
 
-void schedule(hca &device, qp &q, std::int64_t due_ns)
-{
-    device.timers.schedule(q, due_ns);
-    if (!device.events.is_current())
-        device.events.kick();
-}
-
 void watch(cq &c)
 {
     hca &device = *c.device;
@@ -346,7 +338,7 @@ void unwatch(cq &c)
     strike_off(device, c);
     static_cast<all_link &>(c).unlink();
     static_cast<todo_link &>(c).unlink();
-    device.upcalls.wait_quiet(device.lock, &c);
+    device.wait_quiet(&c);
 }
 
 void add_receiver(hca &device, cq &c, cq &sends_at)
@@ -364,7 +356,7 @@ void remove_receiver(hca &device, cq &c)
 {
     if (--c.watch.receivers != 0)
         return;
-    device.upcalls.wait_quiet(device.lock, &c); // a visit may be looking at the mate
+    device.wait_quiet(&c); // a visit may be looking at the mate
     c.watch.mate = nullptr;
 }
 
