@@ -4,10 +4,8 @@
 #include "pipe_signal.hpp"
 
 #include "dapl_debug.hpp"
-#include "osd_address.hpp"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -19,41 +17,20 @@ using namespace vrb;
 
 namespace {
 
-constexpr std::uint32_t first_delay_ms = 5;
-constexpr std::uint32_t longest_delay_ms = 100;
 constexpr std::int64_t closing_tick_ns = 1'000'000;
-constexpr DAT_EVENT_NUMBER no_verdict{};
 
 // Reasons of an InfiniBand reject.
 constexpr int nobody_listens = 8;
 constexpr int stale_connection = 10; // the number of a queue pair came back into use too early
 
-void tell(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
-    OSD_REQUIRES(device.lock)
-{
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: connection event 0x%x", device.name,
-             static_cast<void *>(&q), static_cast<unsigned>(event));
-    device.upcalls.run(device.lock, &q,
-                       [&] { dapl_evd_connection_callback(*q.params.owner, event, data); });
-}
-
-void conclude_later(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
-{
-    q.verdict = event;
-    schedule(device, q, 0);
-}
-
-/// Ends what q has, and tells how; at once when this is the service thread.
+/// Ends the attempt or the connection of q with this event.
 void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
     OSD_REQUIRES(device.lock)
 {
     let_go(device, q);
     tear_down(device, q);
     q.cancel();
-    if (device.events.is_current())
-        tell(device, q, event, data);
-    else
-        conclude_later(device, q, event);
+    device.deliver_soon(q, event, data);
 }
 
 // ------------------------------------------------------------------------------- the queue pair
@@ -165,13 +142,7 @@ int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
         (void)rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
     sockaddr_storage from = device.address;
     const auto timeout = static_cast<int>(device.tuned.arp_timeout_ms);
-    return rdma_resolve_addr(c->id, plain(from), plain(q.trying->address), timeout) == 0 ? 0
-                                                                                         : errno;
-}
-
-bool lacks_resources(int error)
-{
-    return error == ENOMEM || error == EMFILE || error == ENFILE || error == ENOBUFS;
+    return rdma_resolve_addr(c->id, plain(from), q.attempt->peer(), timeout) == 0 ? 0 : errno;
 }
 
 DAT_EVENT_NUMBER event_for(int error)
@@ -191,13 +162,11 @@ DAT_EVENT_NUMBER event_for(int error)
 /// Nobody listens there, or not yet: programs that exchange their addresses first may be early.
 bool try_again(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    attempt &a = *q.trying;
-    const std::int64_t next = ns_from_now(a.delay_ms);
-    if (next > a.give_up_ns)
+    const std::int64_t next = q.attempt->next_try();
+    if (next == connect_attempt::never)
         return false;
-    a.delay_ms = std::min(2 * a.delay_ms, longest_delay_ms);
     close_connection(device, *std::exchange(q.link_up, nullptr));
-    schedule(device, q, next);
+    device.schedule(q, next);
     return true;
 }
 
@@ -231,8 +200,7 @@ void address_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
 
 void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
 {
-    const cm_message message =
-        request_message(device, {q.trying->bytes, q.trying->size}, q.trying->qualifier);
+    const cm_message message = request_message(device, q.attempt->data(), q.attempt->qualifier());
     rdma_conn_param wanted = parameters(q, wanted_reads(q), message);
     // siw waits for TCP here. Meanwhile the attempt may be abandoned.
     c.connecting = true;
@@ -256,7 +224,7 @@ void not_found(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQ
         sockaddr_storage from = device.address;
         const int error =
             route ? rdma_resolve_route(c.id, static_cast<int>(device.tuned.route_timeout_ms))
-                  : rdma_resolve_addr(c.id, plain(from), plain(q.trying->address),
+                  : rdma_resolve_addr(c.id, plain(from), q.attempt->peer(),
                                       static_cast<int>(device.tuned.arp_timeout_ms));
         if (error == 0)
             return;
@@ -285,9 +253,9 @@ void rejected(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.loc
 
 void go_live(hca &device, qp &q, const private_data &data) OSD_REQUIRES(device.lock)
 {
-    delete std::exchange(q.trying, nullptr);
-    set_phase(q, phase::live);
-    tell(device, q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
+    q.attempt.reset();
+    q.enter(phase::live);
+    device.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
 }
 
 /// Our answer is on its way to the peer, which should have it before anything else.
@@ -298,7 +266,7 @@ void accepted(hca &device, qp &q) OSD_REQUIRES(device.lock)
         return;
     }
     q.settling = true;
-    schedule(device, q, ns_from_now(device.settle_ms));
+    device.schedule(q, ns_from_now(device.settle_ms));
 }
 
 /// The answer of an InfiniBand peer. It waits for our word that the connection stands.
@@ -319,12 +287,12 @@ void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQU
 
 void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    const bool ours = phase_of(q) == phase::closing;
+    const bool ours = q.phase() == phase::closing;
     let_go(device, q);    // confirms the peer's wish, if it had one
     tear_down(device, q); // its completions tell whether something failed
     q.cancel();
     const bool broken = !ours && q.broken;
-    tell(device, q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED, {});
+    device.deliver(q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 /// The connection stood already, so that is told before its end.
@@ -333,7 +301,7 @@ void end_early(hca &device, qp &q) OSD_REQUIRES(device.lock)
     q.settling = false;
     q.lost = true;
     q.cancel();
-    schedule(device, q, 0);
+    device.schedule(q, 0);
     go_live(device, q, {});
 }
 
@@ -347,7 +315,7 @@ bool stood(const qp &q, const cm_event &event)
 /// The connection, or the way to it, came to its end.
 void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
 {
-    switch (phase_of(q)) {
+    switch (q.phase()) {
     case phase::connecting:
         if (event.type == RDMA_CM_EVENT_REJECTED)
             rejected(device, q, event);
@@ -408,9 +376,9 @@ void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQ
         answered(device, q, c, event);
         break;
     case RDMA_CM_EVENT_ESTABLISHED:
-        if (phase_of(q) == phase::connecting)
+        if (q.phase() == phase::connecting)
             go_live(device, q, read_accept(device, event));
-        else if (phase_of(q) == phase::accepting)
+        else if (q.phase() == phase::accepting)
             accepted(device, q);
         break;
     case RDMA_CM_EVENT_UNREACHABLE:
@@ -502,8 +470,8 @@ void close_connection(hca &device, connection &c)
 
 void let_go(hca &device, qp &q)
 {
-    delete std::exchange(q.trying, nullptr);
-    q.verdict = no_verdict;
+    q.attempt.reset();
+    q.pending_event = {};
     q.settling = q.lost = false;
     connection *c = std::exchange(q.link_up, nullptr);
     if (c == nullptr)
@@ -513,9 +481,7 @@ void let_go(hca &device, qp &q)
         q.heir = c;
     if (c->connecting)
         return; // closed when the call is back, or later
-    const phase state = phase_of(q);
-    const bool stood = state == phase::live || state == phase::closing;
-    if (stood && rdma_disconnect(c->id) == 0)
+    if (q.is_established() && rdma_disconnect(c->id) == 0)
         c->leaving = true; // stays until the peer has confirmed it
     else
         leave(device, *c);
@@ -523,11 +489,10 @@ void let_go(hca &device, qp &q)
 
 void break_connection(hca &device, qp &q)
 {
-    const phase state = phase_of(q);
-    if (state != phase::live && state != phase::closing)
+    if (!q.is_established())
         return;
     q.broken = q.lost = true;
-    schedule(device, q, 0);
+    device.schedule(q, 0);
 }
 
 namespace {
@@ -536,9 +501,9 @@ void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     const std::int64_t now = osd::now_ns();
     if (now < q.close_after_ns)
-        schedule(device, q, q.close_after_ns);
+        device.schedule(q, q.close_after_ns);
     else if (!last_word_is_back(q) && now < q.close_by_ns)
-        schedule(device, q, now + closing_tick_ns);
+        device.schedule(q, now + closing_tick_ns);
     else
         conclude(device, q, DAT_CONNECTION_EVENT_DISCONNECTED, {});
 }
@@ -547,9 +512,9 @@ void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
 
 void attend(hca &device, qp &q)
 {
-    if (q.verdict != no_verdict) {
-        tell(device, q, std::exchange(q.verdict, no_verdict), {});
-    } else if (q.trying != nullptr) {
+    if (device.deliver_pending(q))
+        return;
+    if (q.attempt != nullptr) {
         const int error = start_attempt(device, q);
         if (error != 0)
             step_failed(device, q, "no address of the peer", error);
@@ -557,7 +522,7 @@ void attend(hca &device, qp &q)
         go_live(device, q, {});
     } else if (std::exchange(q.lost, false)) {
         connection_lost(device, q);
-    } else if (phase_of(q) == phase::closing) {
+    } else if (q.phase() == phase::closing) {
         attend_closing(device, q);
     }
 }
@@ -568,33 +533,15 @@ void attend(hca &device, qp &q)
 
 namespace {
 
-attempt *new_attempt(const hca &device, const connect_params &params)
-{
-    auto *a = new (std::nothrow) attempt{};
-    if (a == nullptr)
-        return nullptr;
-    std::memcpy(&a->address, params.address, osd::address::size_of(params.address));
-    port_in(a->address) = htons(port_of(params.qualifier));
-    const std::uint64_t patience_us = std::min<std::uint64_t>(
-        params.timeout_us, std::uint64_t{device.params.connect_retry_ms} * 1000);
-    a->give_up_ns = osd::now_ns() + static_cast<std::int64_t>(patience_us) * 1000;
-    a->delay_ms = first_delay_ms;
-    a->qualifier = params.qualifier;
-    a->size = params.data.size;
-    if (a->size != 0)
-        std::memcpy(a->bytes, params.data.bytes, a->size);
-    return a;
-}
-
 status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    set_phase(q, phase::connecting);
+    q.enter(phase::connecting);
     const int error = start_attempt(device, q);
     if (error != 0 && lacks_resources(error)) {
         let_go(device, q);
-        set_phase(q, phase::idle);
+        q.enter(phase::idle);
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: cannot connect: %s", device.name, std::strerror(error));
-        return control_error(error);
+        return status_of_errno(error);
     }
     if (error != 0)
         step_failed(device, q, "no address of the peer", error);
@@ -629,12 +576,12 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
         return invalid_parameter(3);
     if (params.data.size > request_room(device, params.qualifier))
         return invalid_parameter(5);
-    attempt *a = new_attempt(device, params);
-    if (a == nullptr)
+    auto attempt = connect_attempt::make(params, device.params.connect_retry_ms);
+    if (attempt == nullptr)
         return out_of_memory;
     const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
-    q.trying = a;
+    q.attempt = std::move(attempt);
     return begin_attempt(device, q);
 }
 
@@ -648,11 +595,11 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     connection &c = *std::exchange(request.from, nullptr);
     c.of = &q;
     q.link_up = &c;
-    set_phase(q, phase::accepting);
+    q.enter(phase::accepting);
     if (!answer(q, c, data)) {
         let_go(device, q);
         tear_down(device, q);
-        conclude_later(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }
     return success;
 }
@@ -662,7 +609,7 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
     hca &device = *q.device;
     const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
-    const phase state = phase_of(q);
+    const phase state = q.phase();
     const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
     if (state != phase::live && (state != phase::closing || graceful))
         return;
@@ -670,13 +617,13 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
     if ((graceful || settles) && say_last_word(q)) {
         q.close_after_ns = ns_from_now(device.settle_ms);
         q.close_by_ns = graceful ? ns_from_now(device.params.linger_ms) : q.close_after_ns;
-        set_phase(q, phase::closing);
-        schedule(device, q, 0);
+        q.enter(phase::closing);
+        device.schedule(q, 0);
         return;
     }
     let_go(device, q);
     tear_down(device, q);
-    conclude_later(device, q, DAT_CONNECTION_EVENT_DISCONNECTED);
+    device.deliver_later(q, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 void transport::dapls_ib_disconnect_clean(qp &q)
@@ -685,7 +632,7 @@ void transport::dapls_ib_disconnect_clean(qp &q)
     const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     let_go(device, q);
-    if (phase_of(q) != phase::dead)
+    if (q.phase() != phase::dead)
         tear_down(device, q);
     q.cancel();
 }

@@ -99,7 +99,7 @@ status resize_refused(const cq &c, DAT_COUNT depth, int error)
              c.fid->cqe, with_spare(*c.device, depth), std::strerror(error));
     if (cannot_resize(error))
         return not_supported;
-    return error == EINVAL ? status::error(DAT_INVALID_STATE) : control_error(error);
+    return error == EINVAL ? status::error(DAT_INVALID_STATE) : status_of_errno(error);
 }
 
 DAT_COUNT without_spare(const cq &c, DAT_COUNT wanted)
@@ -335,7 +335,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: no completion queue of %d entries: %s", device.name,
                  wanted, std::strerror(error));
         close_cq(c);
-        return control_error(error);
+        return status_of_errno(error);
     }
     c.poll = c.fid->context->ops.poll_cq;
     watch(c);

@@ -151,16 +151,6 @@ void close_everything(hca &device)
 
 // ------------------------------------------------------------------------------------ identity
 
-void add_attr(hca &device, const char *name, const char *value)
-{
-    device.named_attrs[device.num_named_attrs++] = {name, value};
-}
-
-const char *yes_or_no(bool yes)
-{
-    return yes ? "TRUE" : "FALSE";
-}
-
 const char *link_layer(const hca &device)
 {
     if (device.iwarp)
@@ -173,19 +163,16 @@ void name_attributes(hca &device)
     std::snprintf(device.vendor, sizeof(device.vendor), "0x%x", device.limits.vendor_id);
     std::snprintf(device.mtu, sizeof(device.mtu), "%d", 128 << device.port_limits.active_mtu);
     std::snprintf(device.port, sizeof(device.port), "%d", device.port_number);
-    device.num_named_attrs = 0;
-    add_attr(device, "DAT_IB_PROVIDER_NAME", link_layer(device));
-    add_attr(device, "DAT_IB_DEVICE_NAME", device.name);
-    add_attr(device, "DAT_IB_CONNECTIVITY_MODE", "DIRECT");
-    add_attr(device, "DAT_IB_RDMA_READ", yes_or_no(device.limits.max_qp_rd_atom > 0));
-    add_attr(device, "DAT_IB_TRANSPORT_MTU", device.mtu);
-    add_attr(device, "DAT_IB_PORT_NUMBER", device.port);
-    add_attr(device, "DAT_IB_PORT_STATUS",
-             device.port_limits.state == IBV_PORT_ACTIVE ? "PORT_ACTIVE" : "PORT_DOWN");
-    const char *atomics = yes_or_no(has_atomics(device));
-    add_attr(device, "DAT_IB_IMMED_DATA", yes_or_no(has_immediate(device)));
-    add_attr(device, "DAT_IB_FETCH_AND_ADD", atomics);
-    add_attr(device, "DAT_IB_CMP_AND_SWAP", atomics);
+    hca_attr can;
+    can.immediate_data = has_immediate(device);
+    can.atomics = has_atomics(device);
+    device.names.set({.provider = link_layer(device),
+                      .device = device.name,
+                      .mtu = device.mtu,
+                      .port = device.port,
+                      .port_active = device.port_limits.state == IBV_PORT_ACTIVE,
+                      .rdma_read = device.limits.max_qp_rd_atom > 0},
+                     can);
 }
 
 DAT_COUNT as_count(std::int64_t n)
@@ -200,31 +187,6 @@ DAT_COUNT as_reads(int n)
 }
 
 } // namespace
-
-namespace vrb {
-
-status control_error(int error)
-{
-    switch (error) {
-    case ENOMEM:
-        return out_of_memory;
-    case EMFILE:
-    case ENFILE:
-    case ENOBUFS:
-    case EAGAIN:
-    case ENOSPC:
-        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
-    case EACCES:
-        return status::error(DAT_PRIVILEGES_VIOLATION);
-    case EFAULT:
-    case EPERM:
-        return status::error(DAT_PROTECTION_VIOLATION);
-    default:
-        return status::error(DAT_INTERNAL_ERROR);
-    }
-}
-
-} // namespace vrb
 
 status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
 {
@@ -293,8 +255,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);
     attr.max_rdma_size = attr.max_message_size;
     attr.max_private_data_size = as_count(static_cast<std::int64_t>(device.max_private_data));
-    attr.named_attrs = device.named_attrs;
-    attr.num_named_attrs = device.num_named_attrs;
+    device.names.show_in(attr);
 }
 
 } // namespace dapl::verbs

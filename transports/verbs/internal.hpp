@@ -2,14 +2,15 @@
 // What the source files of this port share beside port.hpp.
 #pragma once
 
+#include "errno_status.hpp"
 #include "port.hpp"
+#include "service_address.hpp"
 
 namespace dapl::verbs::vrb {
 
-// --- hca.cpp
+using port_support::port_of;
 
-/// The DAT code for the errno of a control operation.
-status control_error(int error);
+// --- hca.cpp
 
 inline bool has_immediate(const hca &device)
 {
@@ -59,8 +60,6 @@ osd::wait_result sleep_on(int fd, int wake, osd::deadline until, bool &readable)
 
 // --- qp.cpp
 
-phase phase_of(qp &q) OSD_EXCLUDES(q.lock);
-void set_phase(qp &q, phase state) OSD_EXCLUDES(q.lock);
 /// Ends what the device does for q, and brings back what was posted.
 void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Posts an operation behind all others, whose return shows that they are done; false when that is
@@ -99,8 +98,6 @@ void destroy_rest(hca &device, const deferred &rest) OSD_REQUIRES(device.lock);
 bool start_service(hca &device);
 void stop_service(hca &device);
 void tell_device_failed(hca &device) OSD_REQUIRES(device.lock);
-/// Has the service thread look at this queue pair at the given time.
-void schedule(hca &device, qp &q, std::int64_t due_ns) OSD_REQUIRES(device.lock);
 /// Has the channel of c watched until its owner was told once.
 void arm_service(cq &c);
 void watch(cq &c);
@@ -110,7 +107,7 @@ void unwatch(cq &c);
 
 /// Reads one event from the channel; false when there is none.
 bool take_cm_event(hca &device) OSD_REQUIRES(device.lock);
-/// Timers and verdicts of a queue pair that schedule() was called for.
+/// Does what is due for a queue pair: delivers its pending event, or serves its timer.
 void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Lets go of the connection, or of the attempt at one; tells nobody.
 void let_go(hca &device, qp &q) OSD_REQUIRES(device.lock);
@@ -170,21 +167,9 @@ private_data read_accept(const hca &device, const cm_event &event);
 /// Null when no port of this kind rejected.
 const reject_reason *read_reject(const cm_event &event, private_data &data);
 
-/// The port number that a request for a qualifier goes to, as with other DAT providers; 0 is none.
-inline std::uint16_t port_of(DAT_CONN_QUAL qualifier)
-{
-    return static_cast<std::uint16_t>(qualifier);
-}
-
 inline DAT_CONN_QUAL high_part(DAT_CONN_QUAL qualifier)
 {
     return qualifier & ~DAT_CONN_QUAL{UINT16_MAX};
-}
-
-/// sockaddr_in and sockaddr_in6 have the port at the same place.
-inline in_port_t &port_in(sockaddr_storage &address)
-{
-    return reinterpret_cast<sockaddr_in &>(address).sin_port;
 }
 
 inline sockaddr *plain(sockaddr_storage &address)

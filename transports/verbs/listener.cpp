@@ -6,7 +6,6 @@
 #include "dapl_debug.hpp"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -36,7 +35,7 @@ int listen_on(hca &device, passive &p, std::uint16_t port)
         return errno;
     }
     sockaddr_storage address = device.address;
-    port_in(address) = htons(port);
+    port_support::set_port(plain(address), port);
     if (rdma_bind_addr(p.id, plain(address)) == 0 && rdma_listen(p.id, backlog) == 0)
         return 0;
     const int error = errno;
@@ -50,7 +49,7 @@ status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
              std::strerror(error));
     if (error == EADDRINUSE)
         return status::error(DAT_CONN_QUAL_IN_USE);
-    return control_error(error);
+    return status_of_errno(error);
 }
 
 connection *new_request(hca &device, const cm_event &event)
@@ -80,7 +79,7 @@ bool hand_up(hca &device, connection &c, passive &p, const cm_event &event)
     vrb::cr request(&c);
     service_point &owner = *p.owner;
     bool taken = false;
-    device.upcalls.run(device.lock, &p, [&] { taken = dapls_cr_callback(owner, request, params); });
+    device.run_upcall(&p, [&] { taken = dapls_cr_callback(owner, request, params); });
     return taken;
 }
 
@@ -143,7 +142,7 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
     if (device.foreign())
         return;
     osd::lock_guard hold(device.lock);
-    device.upcalls.wait_quiet(device.lock, &p);
+    device.wait_quiet(&p);
     close_passive(device, p); // what came in but was not read yet is refused by the kernel
 }
 

@@ -50,7 +50,7 @@ status transport::dapls_ib_pd_alloc(hca &device, pd &domain)
     if (domain.fid != nullptr)
         return success;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: no protection domain: %s", device.name, std::strerror(errno));
-    return vrb::control_error(errno);
+    return status_of_errno(errno);
 }
 
 void transport::dapls_ib_pd_free(pd &domain)
@@ -80,7 +80,7 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %llu bytes at %p failed: %s%s", device.name,
                  static_cast<unsigned long long>(params.length), params.address,
                  std::strerror(error), advice(error));
-        return vrb::control_error(error);
+        return status_of_errno(error);
     }
     keys.local = region.fid->lkey;
     keys.remote = vrb::remote_access(params.privileges) != 0 ? region.fid->rkey : 0;
@@ -115,7 +115,7 @@ status transport::dapls_ib_mw_alloc(pd &domain, mw &window)
     const int error = errno;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: no memory window: %s", window.device->name,
              std::strerror(error));
-    return vrb::control_error(error);
+    return status_of_errno(error);
 }
 
 void transport::dapls_ib_mw_free(mw &window)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "params.hpp"
 
-#include "dapl_debug.hpp"
-#include "dapl_params.hpp"
+#include "ia_params.hpp"
+
+#include <utility>
 
 namespace dapl::verbs::vrb {
 
@@ -17,35 +18,21 @@ constexpr param_option<adapter_params> options[] = {
     {"cq_room", &adapter_params::cq_room},
 };
 
-status wrong(const char *text, const char *why)
-{
-    dapl_log(DAPL_DBG_TYPE_ERR,
-             "ia_params \"%s\": %s; wanted: <RDMA device, interface or address> [port] "
-             "[key=value ...]",
-             text, why);
-    return status::error(DAT_INVALID_PARAMETER);
-}
-
 } // namespace
 
 status read_params(const char *text, adapter_params &params)
 {
-    param_words rest(text);
-    if (!rest.next(params.device, sizeof(params.device)))
-        return wrong(text, rest.at_end() ? "no device is named" : "a word is too long");
-    char word[64];
+    ia_params words(text, "<RDMA device, interface or address> [port] [key=value ...]");
+    if (!words.next(params.device))
+        return words.refuse_word("no device is named");
     bool port_may_come = true;
-    while (rest.next(word, sizeof(word))) {
-        const bool port = port_may_come && read_number(word, params.port);
-        if (!port && !read_option(word, options, params))
-            return wrong(text, "an option is not understood");
-        port_may_come = false;
-    }
-    if (!rest.at_end())
-        return wrong(text, "a word is too long");
-    if (params.family != 4 && params.family != 6)
-        return wrong(text, "family is 4 or 6");
-    return success;
+    const auto is_port = [&](const char *word) {
+        return std::exchange(port_may_come, false) && read_number(word, params.port);
+    };
+    const status read = words.read_options(options, params, is_port);
+    if (read.ok() && params.family != 4 && params.family != 6)
+        return words.refuse("family is 4 or 6");
+    return read;
 }
 
 } // namespace dapl::verbs::vrb

@@ -10,18 +10,17 @@
 // those pass doors (osd_fence.hpp), which the slow paths shut when they need to be alone.
 #pragma once
 
+#include "connection_service.hpp"
 #include "dapl_chain.hpp"
 #include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
-#include "deadline_list.hpp"
-#include "event_thread.hpp"
+#include "named_attributes.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
 #include "osd_sync.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
 #include "tuning.hpp"
-#include "upcall_gate.hpp"
 
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
@@ -98,14 +97,7 @@ struct cq : all_link {
     std::atomic<std::uint32_t> unacked{0}; ///< events taken from the channel
 };
 
-enum class phase : std::uint8_t {
-    idle,       ///< as made: takes receives
-    connecting, ///< has an attempt
-    accepting,
-    live,
-    closing, ///< graceful disconnect: waits for what was posted to finish
-    dead,    ///< what is posted comes back flushed
-};
+using phase = connection_phase;
 
 /// What was let go and waits for an answer to be destroyed. Without a queue pair there is nothing.
 struct deferred {
@@ -130,17 +122,6 @@ struct connection : all_link {
     deferred rest;           ///< goes with it
 };
 
-/// What is needed to repeat a connection request.
-struct attempt {
-    sockaddr_storage address;
-    std::int64_t give_up_ns;
-    std::int64_t next_try_ns;
-    std::uint32_t delay_ms;
-    DAT_CONN_QUAL qualifier;
-    std::size_t size;
-    unsigned char bytes[256];
-};
-
 inline ibv_send_wr with_opcode(ibv_wr_opcode opcode)
 {
     ibv_send_wr made{};
@@ -148,7 +129,7 @@ inline ibv_send_wr with_opcode(ibv_wr_opcode opcode)
     return made;
 }
 
-struct qp : all_link, deadline_link, drawing_link {
+struct qp : all_link, connection_state, drawing_link {
     // The sending thread's, inside its door. A null pointer: take the slow path, under the lock.
     osd::door send_door;
     std::atomic<ibv_qp *> fid{nullptr};
@@ -177,16 +158,12 @@ struct qp : all_link, deadline_link, drawing_link {
     srq *shared = nullptr;    ///< where receives come from, if not from a queue of its own
     std::uint32_t number = 0; ///< with `shared`: of the device's queue pair
     qp_params params{};
-    phase state = phase::idle; ///< written with hca::lock and qp::lock held
     connection *link_up = nullptr;
-    connection *heir = nullptr;   ///< of the device's queue pair, when that cannot be destroyed yet
-    attempt *trying = nullptr;    ///< in phase connecting
-    DAT_EVENT_NUMBER verdict{};   ///< upcall the service thread owes, or none
-    std::int64_t close_by_ns = 0; ///< in phase closing
-    std::int64_t close_after_ns = 0;
-    bool broken = false;   ///< an operation failed otherwise than by the disconnect
-    bool settling = false; ///< in phase accepting: established, but not told yet
-    bool lost = false;     ///< ended while that was told
+    connection *heir = nullptr; ///< of the device's queue pair, when that cannot be destroyed yet
+    std::int64_t close_after_ns = 0; ///< in phase closing: not before this
+    bool broken = false;             ///< an operation failed otherwise than by the disconnect
+    bool settling = false;           ///< in phase accepting: established, but not told yet
+    bool lost = false;               ///< ended while that was told
     bool last_word_said = false;
     wr last_word{}; ///< in phase closing: when it is back, so is everything posted before
 };
@@ -247,17 +224,15 @@ struct cr {
     }
 };
 
-struct hca {
+struct hca : connection_service {
     adapter_params params;
     tuning tuned;
     sockaddr_storage address{};
-    char name[64] = {};
     char interface[64] = {};
     char vendor[32] = {};
     char mtu[16] = {};
     char port[8] = {};
-    DAT_NAMED_ATTR named_attrs[12] = {};
-    DAT_COUNT num_named_attrs = 0;
+    named_attributes names;
     adapter *owner = nullptr;
     long process = 0; ///< that opened it; in a forked child everything is left alone
 
@@ -280,17 +255,13 @@ struct hca {
 
     // The service thread watches the channel, the async events, and `notifying`, which are the
     // channels of CQs. A consumer in cno_wait sleeps on `notifying` in its place.
-    port_support::event_thread events;
     int notifying = -1;
     int wake = -1;                  ///< eventfd that ends cno_wait
     std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
 
-    osd::mutex lock;
-    port_support::upcall_gate upcalls OSD_GUARDED_BY(lock);
     bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and that was told
     ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
     ring<qp, all_link> qps OSD_GUARDED_BY(lock);
-    deadline_list<qp> timers OSD_GUARDED_BY(lock); ///< and what has to be done at once
     ring<connection, all_link> connections OSD_GUARDED_BY(lock);
     ring<passive, all_link> passives OSD_GUARDED_BY(lock);
     std::atomic<bool> announcing{false}; ///< some CQ's `announced` is set

@@ -67,7 +67,7 @@ status make_queue_pair(hca &device, qp &q)
             begin_drawing(q, fid->qp_num);
         osd::lock_guard hold(q.lock);
         q.own = fid;
-        q.state = phase::idle;
+        q.enter(phase::idle);
         q.broken = false;
         if (!device.siw) // see pipe_signal_hold
             q.fid.store(fid, std::memory_order_release);
@@ -77,7 +77,7 @@ status make_queue_pair(hca &device, qp &q)
              q.params.max_send, q.params.max_recv, std::strerror(error));
     if (fid != nullptr)
         ibv_destroy_qp(fid);
-    return control_error(error);
+    return status_of_errno(error);
 }
 
 // ------------------------------------------------------------------------------------ posting
@@ -192,10 +192,10 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
         if (q.own != nullptr)
             destroy_fid(q);
         forget_rest(q);
-        q.state = phase::dead;
+        q.enter(phase::dead);
     }
     q.cancel();
-    device.upcalls.wait_quiet(device.lock, &q);
+    device.wait_quiet(&q);
 }
 
 /// Posts what is complete but for the operation itself.
@@ -304,18 +304,6 @@ status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     return success;
 }
 
-phase phase_of(qp &q)
-{
-    osd::lock_guard hold(q.lock);
-    return q.state;
-}
-
-void set_phase(qp &q, phase state)
-{
-    osd::lock_guard hold(q.lock);
-    q.state = state;
-}
-
 void tear_down(hca &, qp &q)
 {
     osd::lock_guard hold(q.lock);
@@ -324,7 +312,7 @@ void tear_down(hca &, qp &q)
     flush_rest(*q.send_cq, q.last_send);
     flush_rest(*q.recv_cq, q.last_recv);
     forget_rest(q);
-    q.state = phase::dead;
+    q.enter(phase::dead);
 }
 
 bool say_last_word(qp &q)
@@ -374,7 +362,7 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
     q.send_cq = send_cq != nullptr ? send_cq : &device.spare;
     q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
     q.params = params;
-    q.verdict = {};
+    q.owner = params.owner;
     q.last_word.plain = false;
     const status made = make_queue_pair(device, q);
     if (!made.ok())

@@ -41,7 +41,7 @@ void tell_owner(hca &device, cq &c) OSD_REQUIRES(device.lock)
 {
     if (!c.notify.exchange(false) || c.owner == nullptr)
         return;
-    device.upcalls.run(device.lock, &c, [&] { dapl_evd_dto_callback(*c.owner); });
+    device.run_upcall(&c, [&] { dapl_evd_dto_callback(*c.owner); });
 }
 
 void channel_readable(hca &device, cq &c) OSD_REQUIRES(device.lock)
@@ -95,21 +95,20 @@ void tell_cq_failed(hca &device, cq &c) OSD_REQUIRES(device.lock)
             break_connection(device, *q);
     if (c.owner == nullptr)
         return;
-    device.upcalls.run(device.lock, &c, [&] { dapl_evd_cq_async_error_callback(*c.owner); });
+    device.run_upcall(&c, [&] { dapl_evd_cq_async_error_callback(*c.owner); });
 }
 
 void tell_qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    const phase state = phase_of(q);
-    if (state != phase::live && state != phase::closing)
+    if (!q.is_established())
         return;
     break_connection(device, q);
-    device.upcalls.run(device.lock, &q, [&] { dapl_evd_qp_async_error_callback(*q.params.owner); });
+    device.run_upcall(&q, [&] { dapl_evd_qp_async_error_callback(*q.owner); });
 }
 
 void tell_few_left(hca &device, srq &shared) OSD_REQUIRES(device.lock)
 {
-    device.upcalls.run(device.lock, &shared, [&] { dapl_srq_limit_callback(*shared.owner); });
+    device.run_upcall(&shared, [&] { dapl_srq_limit_callback(*shared.owner); });
 }
 
 bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
@@ -172,8 +171,8 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
 void attend_due(hca &device) OSD_REQUIRES(device.lock)
 {
     const std::int64_t now = osd::now_ns(); // what becomes due meanwhile waits for the next round
-    while (qp *q = device.timers.pop_due(now))
-        attend(device, *q);
+    while (connection_state *due = device.timers.pop_due(now))
+        attend(device, static_cast<qp &>(*due));
 }
 
 void serve_event(hca &device, const void *tag) OSD_REQUIRES(device.lock)
@@ -207,8 +206,7 @@ void tell_device_failed(hca &device)
     if (std::exchange(device.failed, true))
         return;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device failed or was removed", device.name);
-    device.upcalls.run(device.lock, &device,
-                       [&] { dapl_evd_un_async_error_callback(*device.owner); });
+    device.run_upcall(&device, [&] { dapl_evd_un_async_error_callback(*device.owner); });
 }
 
 bool start_service(hca &device)
@@ -232,13 +230,6 @@ void stop_service(hca &device)
     for (int *fd : {&device.notifying, &device.wake})
         if (const int open = std::exchange(*fd, -1); open >= 0)
             close(open);
-}
-
-void schedule(hca &device, qp &q, std::int64_t due_ns)
-{
-    device.timers.schedule(q, due_ns);
-    if (!device.events.is_current())
-        device.events.kick();
 }
 
 osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
@@ -291,7 +282,7 @@ void unwatch(cq &c)
     (void)epoll_ctl(device.notifying, EPOLL_CTL_DEL, c.channel->fd, nullptr);
     osd::lock_guard hold(device.lock);
     static_cast<all_link &>(c).unlink();
-    device.upcalls.wait_quiet(device.lock, &c);
+    device.wait_quiet(&c);
 }
 
 } // namespace dapl::verbs::vrb

@@ -17,7 +17,7 @@ status srq_error(const srq &shared, const char *what, int error)
 {
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: a shared receive queue %s: %s", shared.device->name, what,
              std::strerror(error));
-    return error == EOPNOTSUPP ? not_supported : control_error(error);
+    return error == EOPNOTSUPP ? not_supported : status_of_errno(error);
 }
 
 } // namespace
@@ -70,7 +70,7 @@ void transport::dapls_ib_srq_free(srq &shared)
     osd::lock_guard hold(device.lock);
     destroy_srq(device, shared.fid);
     shared.fid = nullptr;
-    device.upcalls.wait_quiet(device.lock, &shared);
+    device.wait_quiet(&shared);
 }
 
 status transport::dapls_ib_srq_resize(srq &shared, DAT_COUNT max_recv)
