@@ -204,7 +204,7 @@ namespace {
 void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     const bool said = say_last_word(q);
-    harvest(*q.send_cq);
+    drain(*q.send_cq);
     if (said && !q.last_word_back.load(std::memory_order_acquire) && osd::now_ns() < q.close_by_ns)
         device.schedule(q, osd::now_ns() + closing_tick_ns);
     else

@@ -18,8 +18,8 @@ namespace {
 void give(cq &c, wr &w) OSD_REQUIRES(c.lock)
 {
     const bool read = w.operation == DAT_DTO_RDMA_READ;
-    if (!read || !w.suppressed || w.done_status != DAT_DTO_SUCCESS)
-        c.aside.push(w);
+    if (!read || !w.suppressed || w.done.status != DAT_DTO_SUCCESS)
+        c.defer(w);
 }
 
 void admit(cq &c, qp &q, wr &w) OSD_REQUIRES(c.lock)
@@ -58,9 +58,9 @@ void finish_request(cq &c, wr &w) OSD_REQUIRES(c.lock)
 /// A message without bytes tells of the write before it: how long that was, and its immediate data.
 void take_immediate(wr &w, std::uint64_t data)
 {
-    w.done_immediate = true;
-    w.done_length = static_cast<DAT_UINT32>(data >> 32);
-    w.remote_data = data;
+    w.done.has_immediate = true;
+    w.done.length = static_cast<DAT_UINT32>(data >> 32);
+    w.done.immediate = static_cast<DAT_UINT32>(data);
 }
 
 void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock)
@@ -70,15 +70,14 @@ void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock
     if (context == nullptr || (flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0)
         return; // of a peer that is none of ours
     wr &w = *static_cast<wr *>(context);
-    w.done_length = static_cast<DAT_UINT32>(entry.len);
-    w.done_status = error == 0 ? DAT_DTO_SUCCESS : dto_status(error);
-    if (w.done_status != DAT_DTO_SUCCESS && w.done_status != DAT_DTO_ERR_FLUSHED)
+    const DAT_DTO_COMPLETION_STATUS how = error == 0 ? DAT_DTO_SUCCESS : dto_status(error);
+    w.done = {&w, static_cast<DAT_UINT32>(entry.len), how, false, 0, nullptr};
+    if (w.done.status != DAT_DTO_SUCCESS && w.done.status != DAT_DTO_ERR_FLUSHED)
         w.home->broken.store(true, std::memory_order_relaxed);
-    w.done_immediate = false;
     if (w.operation == DAT_DTO_RECEIVE) {
         if (error == 0 && (flags & FI_REMOTE_CQ_DATA) != 0)
             take_immediate(w, entry.data);
-        c.aside.push(w);
+        c.defer(w);
     } else {
         finish_request(c, w);
     }
@@ -111,27 +110,14 @@ void take_consumers_batch(cq &c) OSD_REQUIRES(c.lock)
         finish(c, *c.next++, 0);
 }
 
-void shut_out_consumer(cq &c) OSD_REQUIRES(c.lock)
-{
-    c.detour.store(1, std::memory_order_release);
-    osd::fence_all_threads();
-    c.consumer.wait_until_empty();
-}
-
-void let_consumer_in(cq &c) OSD_REQUIRES(c.lock)
-{
-    if (c.aside.empty())
-        c.detour.store(0, std::memory_order_release);
-}
-
 } // namespace
 
 namespace ofi {
 
 namespace {
 
-/// There may be something for somebody who sleeps on this CQ.
-void announce(cq &c)
+/// There may be a completion for a consumer that sleeps on this CQ.
+void wake_sleepers(cq &c)
 {
     if ((c.sleepers.load() & (cq::waiting | cq::notify)) != 0)
         (void)fi_cq_signal(c.fid); // makes wait_fd readable, for the waiter and the service thread
@@ -139,40 +125,35 @@ void announce(cq &c)
 
 } // namespace
 
-void harvest(cq &c)
+void drain(cq &c)
 {
     {
         osd::lock_guard hold(c.lock);
-        shut_out_consumer(c);
+        c.exclude_consumer();
         take_consumers_batch(c);
         while (take_batch(c)) {
         }
-        let_consumer_in(c);
+        c.readmit_consumer();
     }
-    announce(c); // even of nothing: a signal of other things was taken back
+    wake_sleepers(c); // even of nothing: a signal of other things was taken back
 }
 
 void progress_beside(cq &c)
 {
     (void)progress(c);
-    announce(c);
+    wake_sleepers(c);
 }
 
 void flush(cq &c, fifo<wr> &operations)
 {
-    if (operations.empty())
-        return;
-    {
-        osd::lock_guard hold(c.lock);
-        while (wr *w = operations.pop()) {
-            w->done_status = DAT_DTO_ERR_FLUSHED;
-            w->done_length = 0;
-            w->done_immediate = false;
-            c.aside.push(*w);
-        }
-        c.detour.store(1, std::memory_order_release);
-    }
-    announce(c);
+    if (c.flush(operations))
+        wake_sleepers(c);
+}
+
+void flush(cq &c, wr &w)
+{
+    (void)c.deferred_completions::flush(w);
+    wake_sleepers(c);
 }
 
 void release_held(qp &q)
@@ -184,30 +165,46 @@ void release_held(qp &q)
             return;
         while (wr *w = q.held.pop())
             give(c, *w);
-        c.detour.store(1, std::memory_order_release);
     }
-    announce(c);
+    wake_sleepers(c);
 }
 
-bool poll_aside(cq &c, completion &done)
+bool cq::progress()
+{
+    return ofi::progress(*this);
+}
+
+bool cq::has_completion_now()
+{
+    return is_slow() || ofi::progress(*this);
+}
+
+/// Takes back the signal of what has completed, so that the descriptor tells of what has not.
+bool cq::reset_signal()
+{
+    fid_t watched = &fid->fid;
+    return fi_trywait(device->fabric, &watched, 1) == 0;
+}
+
+void cq::signal()
+{
+    (void)fi_cq_signal(fid);
+}
+
+bool poll_slow(cq &c, completion &done)
 {
     osd::lock_guard hold(c.lock);
-    while (c.aside.empty()) {
+    while (!c.has_deferred()) {
         // The consumer is the caller, and the lock keeps the others away: no need for the door.
         if (c.left != 0)
             take_consumers_batch(c);
         else if (!take_batch(c))
             break;
     }
-    wr *w = c.aside.pop();
-    if (w != nullptr) {
-        done.wr = w;
-        done.length = w->done_length;
-        done.status = w->done_status;
-        done.has_immediate = w->done_immediate;
-        done.immediate = static_cast<DAT_UINT32>(w->remote_data);
-    }
-    c.detour.store(c.aside.empty() ? 0 : 1, std::memory_order_release);
+    const wr *w = c.pop_deferred();
+    if (w != nullptr)
+        done = w->done;
+    c.readmit_consumer();
     return w != nullptr;
 }
 
@@ -216,22 +213,20 @@ namespace {
 /// For the consumer; the others cannot see its batch.
 bool has_completion(cq &c)
 {
-    return c.detour.load(std::memory_order_acquire) != 0 || c.left != 0 || progress(c);
+    return c.is_slow() || c.left != 0 || progress(c);
 }
 
 } // namespace
 
 void notify_cq(cq &c)
 {
-    c.sleepers.fetch_or(cq::notify);
-    if (!c.armed.load()) // after the line above; the service thread does the opposite
-        call_service(*c.device);
+    c.device->progress.request_callback(*c.device, c);
 }
 
 void wake_cq(cq &c)
 {
     c.woken.store(1);
-    if ((c.sleepers.load() & cq::waiting) != 0)
+    if (c.is_waiting())
         (void)fi_cq_signal(c.fid);
 }
 
@@ -249,24 +244,23 @@ osd::wait_result sleep_on(cq &c, osd::deadline until)
     return got == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
 }
 
-/// Tells when a descriptor is readable for something that nobody can read: a message without a
-/// receive, or an end that libfabric will only see behind such a message. Then the wait goes on
-/// blindly, for a millisecond at a time.
-class futility {
+/// Detects a descriptor that stays readable without a completion: a message without a receive, or
+/// an end of file behind such a message. After 64 such wake-ups the wait sleeps 1 ms at a time.
+class spurious_wakeups {
 public:
-    bool worth_looking()
+    bool may_trust_descriptor()
     {
         const std::int64_t now = osd::now_ns();
-        in_vain_ = now - last_ < short_round_ns ? in_vain_ + 1 : 0;
+        spurious_ = now - last_ < short_round_ns ? spurious_ + 1 : 0;
         last_ = now;
-        return in_vain_ < enough;
+        return spurious_ < enough;
     }
 
 private:
     static constexpr std::int64_t short_round_ns = 10'000;
     static constexpr unsigned enough = 64;
     std::int64_t last_ = 0;
-    unsigned in_vain_ = 0;
+    unsigned spurious_ = 0; ///< in a row
 };
 
 osd::wait_result doze(osd::deadline until)
@@ -281,30 +275,24 @@ osd::wait_result doze(osd::deadline until)
 
 osd::wait_result wait_asleep(cq &c, osd::deadline until)
 {
-    futility luck;
+    spurious_wakeups wakeups;
     fid *watched = &c.fid->fid;
     for (;;) {
         // Before the looks: it takes back the signal that what they find may have given.
         const bool quiet = fi_trywait(c.device->fabric, &watched, 1) == 0;
         if (c.woken.exchange(0) != 0 || has_completion(c))
             return osd::wait_result::woken;
-        const bool look = luck.worth_looking();
-        if (look && !quiet)
+        const bool trusted = wakeups.may_trust_descriptor();
+        if (trusted && !quiet)
             continue;
-        if (!look)
-            call_service(*c.device); // which may find out that a peer is gone
-        const osd::wait_result how = look ? sleep_on(c, until) : doze(until);
+        if (!trusted)
+            c.device->progress.call(*c.device); // which may find out that a peer is gone
+        const osd::wait_result how = trusted ? sleep_on(c, until) : doze(until);
         if (how == osd::wait_result::interrupted)
             return how;
         if (until.has_passed())
             return has_completion(c) ? osd::wait_result::woken : osd::wait_result::timed_out;
     }
-}
-
-void leave_wait(cq &c)
-{
-    if ((c.sleepers.fetch_and(~(cq::waiting | cq::tell)) & cq::tell) != 0)
-        call_service(*c.device);
 }
 
 } // namespace
@@ -320,10 +308,12 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
     };
     if (c.spin.find(c.device->params.spin_us, until, found))
         return osd::wait_result::woken;
-    c.sleepers.fetch_or(cq::waiting);
+    progress_watch &watch = c.device->progress;
+    watch.begin_wait(c);
     osd::wait_result how{};
-    osd::undo_if_cancelled([&] { how = wait_asleep(c, until); }, [&c] { leave_wait(c); });
-    leave_wait(c);
+    osd::undo_if_cancelled([&] { how = wait_asleep(c, until); },
+                           [&] { watch.end_wait(*c.device, c); });
+    watch.end_wait(*c.device, c);
     return how;
 }
 
@@ -342,7 +332,8 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
     c.device = &device;
     c.owner = owner;
     (void)fi_control(&c.fid->fid, FI_GETWAIT, &c.wait_fd);
-    watch(c);
+    osd::lock_guard hold(device.lock);
+    device.progress.add(device, c);
     return success;
 }
 
@@ -364,7 +355,10 @@ void transport::dapls_ib_cq_free(cq &c)
 {
     if (c.device->foreign())
         return;
-    unwatch(c);
+    {
+        osd::lock_guard hold(c.device->lock);
+        c.device->progress.remove(*c.device, c);
+    }
     const int error = fi_close(&c.fid->fid);
     if (error != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: completion queue not closed: %s", c.device->name,

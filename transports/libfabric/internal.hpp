@@ -17,11 +17,12 @@ DAT_DTO_COMPLETION_STATUS dto_status(int error);
 
 // --- cq.cpp
 
-/// Takes all finished operations out of libfabric and out of the consumer's batch and sets them
-/// aside, so that no later look at this CQ needs the queue pairs they belong to.
-void harvest(cq &c) OSD_EXCLUDES(c.lock);
-/// Sets these operations aside as flushed; they are not, or no longer, libfabric's.
+/// Drains libfabric's CQ and the consumer's batch into the deferred completions, so that no later
+/// poll of this CQ needs the queue pairs they belong to.
+void drain(cq &c) OSD_EXCLUDES(c.lock);
+/// Completes operations as flushed that libfabric does not have, or no longer.
 void flush(cq &c, fifo<wr> &operations) OSD_EXCLUDES(c.lock);
+void flush(cq &c, wr &w) OSD_EXCLUDES(c.lock);
 /// Gives up waiting for earlier reads, which do not come back.
 void release_held(qp &q);
 
@@ -43,15 +44,8 @@ bool say_last_word(qp &q) OSD_EXCLUDES(q.lock);
 // --- service.cpp
 
 bool start_service(hca &device);
-/// The consumer's interest in a CQ changed. Any thread, any lock.
-void call_service(hca &device);
 /// Sends that waited behind a barrier may go. Any thread, any lock.
 void release_later(hca &device);
-void watch(cq &c);
-void unwatch(cq &c);
-/// A queue pair receives on c, and sends on another or the same.
-void add_receiver(hca &device, cq &c, cq &sends_at) OSD_REQUIRES(device.lock);
-void remove_receiver(hca &device, cq &c) OSD_REQUIRES(device.lock);
 
 // --- cm.cpp
 

@@ -5,7 +5,7 @@
 // Who may touch what
 //   hca::lock      connection management: event queue, passive endpoints, phases, lists of the hca
 //   qp::lock       the way of a posted operation that cannot go straight to libfabric
-//   cq::lock       completions set aside; taken instead of the door by all but the consumer
+//   cq::lock       deferred completions; taken by all but a consumer on the fast path
 // They are taken in this order. None is held during an upcall, none is taken on the fast paths:
 // those pass doors (osd_fence.hpp), which the slow paths shut when they need to be alone.
 #pragma once
@@ -14,12 +14,14 @@
 #include "dapl_chain.hpp"
 #include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
+#include "deferred_completions.hpp"
 #include "named_attributes.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
 #include "osd_sync.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
+#include "progress_watch.hpp"
 
 #include <netinet/in.h>
 #include <rdma/fabric.h>
@@ -59,13 +61,11 @@ struct wr : work_request {
     /// What announces a write with immediate data, and is found in the receive it takes.
     std::uint64_t remote_data;
 
-    // While the operation is set aside: not yet posted to libfabric, or finished but not polled.
+    // While the operation is kept: not yet posted to libfabric, or finished but not polled.
     wr *next;
-    DAT_UINT32 done_length;
-    DAT_DTO_COMPLETION_STATUS done_status;
-    bool done_immediate; ///< a receive: taken by a write with immediate data
-    bool suppressed;     ///< only set by send_aside, which every read passes
-    bool fence;          ///< posted with DAT_COMPLETION_BARRIER_FENCE_FLAG
+    completion done;
+    bool suppressed; ///< only set by send_slow, which every read passes
+    bool fence;      ///< posted with DAT_COMPLETION_BARRIER_FENCE_FLAG
     std::uint8_t segments;
     iovec iov[max_iov];
     fi_rma_iov remote;
@@ -73,50 +73,27 @@ struct wr : work_request {
 
 /// Tells a ring which of an object's links is its own.
 struct all_link : link {};
-struct todo_link : link {};
 
-/// What the service thread knows of a CQ. Guarded by hca::lock.
-struct watch_state {
-    std::int64_t due_ns = INT64_MAX; ///< when to look again, if nothing happens
-    std::uint32_t period_us = 0;     ///< how long it was left alone last time
-    bool seen_idle = false;          ///< its consumer, at the last look
-    bool listed = false;             ///< in the thread's epoll, armed or not
-    /// Queue pairs that receive here. A socket is watched through the CQ of its receives.
-    std::uint32_t receivers = 0;
-    /// Where all of them send. Who polls there serves the same sockets. Null when there are
-    /// several.
-    cq *mate = nullptr;
-};
-
-struct cq : all_link, todo_link {
+struct cq final : deferred_completions<wr>, progress_target {
     // The consumer's, inside the door.
-    osd::door consumer;
-    /// Not zero: completions may have been set aside, or somebody wants to be alone. Take the lock.
-    std::atomic<std::uint32_t> detour{0};
     fid_cq *fid = nullptr;
     static constexpr std::uint32_t batch = 8; ///< taken from libfabric at a time
     fi_cq_data_entry taken[batch];
     const fi_cq_data_entry *next = taken; ///< of those taken
     ssize_t left = 0;                     ///< how many of them there are
 
-    enum : std::uint32_t {
-        waiting = 1, ///< the consumer is inside cq_wait
-        notify = 2,  ///< it wants a dapl_evd_dto_callback
-        tell = 4,    ///< with waiting: the service thread wants to know when it ends
-    };
-    std::atomic<std::uint32_t> sleepers{0};
-    std::atomic<std::uint32_t> posting{0}; ///< set by posts of those that receive here
-    std::atomic<std::uint32_t> woken{0};   ///< cq_wakeup was called
+    std::atomic<std::uint32_t> woken{0}; ///< cq_wakeup was called
     spinner spin;
-
-    osd::mutex lock;
-    fifo<wr> aside OSD_GUARDED_BY(lock); ///< finished, older than all that is in `taken` and in fid
-
     hca *device = nullptr;
     evd *owner = nullptr;
-    int wait_fd = -1;
-    std::atomic<bool> armed{false}; ///< the service thread is woken when wait_fd becomes readable
-    watch_state watch;
+
+private:
+    bool progress() override;
+    bool has_completion_now() override;
+    bool reset_signal() override;
+    void signal() override;
+    bool take_polled() override { return consumer.take_use(); }
+    void call_back() override { dapl_evd_dto_callback(*owner); }
 };
 
 using phase = connection_phase;
@@ -225,23 +202,21 @@ struct hca : connection_service {
 
     std::atomic<int> socket_hint{0}; ///< descriptor near which a new socket is likely found
 
-    ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
-    ring<cq, todo_link> ready OSD_GUARDED_BY(lock); ///< CQs to look after
+    progress_watch progress; ///< of CQs
     ring<qp, all_link> qps OSD_GUARDED_BY(lock);
     ring<passive, all_link> passives OSD_GUARDED_BY(lock);
     cq spare; ///< for queue pairs that lack one; libfabric wants two
 
-    std::atomic<bool> consumer_calls{false}; ///< a CQ's `sleepers` changed
-    std::atomic<bool> fences_fell{false};    ///< some qp's fenced sends may go
+    std::atomic<bool> fences_fell{false}; ///< some qp's fenced sends may go
 
     bool foreign() const { return process != osd::process_id(); }
 };
 
 // Slow halves of the hot operations.
-bool poll_aside(cq &, completion &) OSD_COLD;
-status send_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
-                  DAT_COMPLETION_FLAGS);
-status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
+bool poll_slow(cq &, completion &) OSD_COLD;
+status send_slow(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
+                 DAT_COMPLETION_FLAGS);
+status recv_slow(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
 status post_write_immediate(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
                             DAT_UINT32 immediate, DAT_COMPLETION_FLAGS);
 status refused_post(ssize_t error) OSD_COLD;
@@ -250,8 +225,8 @@ status open_cq(hca &, cq &, evd *owner, DAT_COUNT depth);
 void notify_cq(cq &);
 osd::wait_result wait_for_cq(cq &, osd::deadline);
 void wake_cq(cq &);
-/// progress() for everybody but the consumer. It takes back the signal on which somebody may sleep,
-/// and so gives it again.
+/// progress() on other threads than the consumer. It clears the signal on which the consumer may
+/// sleep, and so gives it again.
 void progress_beside(cq &) OSD_COLD;
 
 inline void *pointer(DAT_VADDR address)
@@ -345,7 +320,7 @@ struct transport : dapls_ib<ofi::types> {
 private:
     static bool plain(const fi_cq_data_entry &);
     static take_result look(cq &, work_request *&, DAT_UINT32 &);
-    static bool poll_aside(cq &, completion &);
+    static bool poll_slow(cq &, completion &);
     static ssize_t post(qp &, fid_ep *, wr &, DAT_DTOS operation, const DAT_LMR_TRIPLET &,
                         const DAT_RMR_TRIPLET *, std::uint64_t fi_flags);
 };
@@ -362,7 +337,7 @@ OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_data_entry &entry)
 
 OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&of, DAT_UINT32 &length)
 {
-    if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
+    if (c.is_slow()) [[unlikely]]
         return take_result::other;
     const fi_cq_data_entry *entry = c.taken;
     ssize_t left = c.left;
@@ -400,16 +375,16 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     DAT_UINT32 length;
     const take_result result = dapls_ib_completion_take(c, of, length);
     if (result == take_result::other) [[unlikely]]
-        return poll_aside(c, done);
+        return poll_slow(c, done);
     if (result == take_result::taken)
         done = {of, length, DAT_DTO_SUCCESS, false, 0, nullptr};
     return result == take_result::taken;
 }
 
-OSD_ALWAYS_INLINE bool transport::poll_aside(cq &c, completion &done)
+OSD_ALWAYS_INLINE bool transport::poll_slow(cq &c, completion &done)
 {
     completion found; // `done` shall stay in registers
-    if (!ofi::poll_aside(c, found))
+    if (!ofi::poll_slow(c, found))
         return false;
     done = found;
     return true;
@@ -444,7 +419,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     if (ep == nullptr || segments != 1 || operation == DAT_DTO_RDMA_READ ||
         (flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0) [[unlikely]] {
         q.send_door.leave();
-        return ofi::send_aside(q, w, segments, local, remote, flags);
+        return ofi::send_slow(q, w, segments, local, remote, flags);
     }
     q.recv_cq->posting.store(1, std::memory_order_relaxed);
     const std::uint64_t wanted = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : FI_COMPLETION;
@@ -460,7 +435,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
     fid_ep *ep = q.ep.load(std::memory_order_acquire);
     if (ep == nullptr || segments != 1) [[unlikely]] {
         q.recv_door.leave();
-        return ofi::recv_aside(q, w, segments, local);
+        return ofi::recv_slow(q, w, segments, local);
     }
     w.home = &q;
     const ssize_t error = fi_recv(ep, ofi::pointer(local->virtual_address), local->segment_length,

@@ -134,19 +134,12 @@ void hold_back(qp &q, wr &w) OSD_REQUIRES(q.lock)
         release_later(*q.device);
 }
 
-void flush_one(cq &c, wr &w)
-{
-    fifo<wr> alone;
-    alone.push(w);
-    flush(c, alone);
-}
-
 /// The tcp provider has room for as many receives as there can be, but those that it flushed go on
 /// taking it. So the connection has ended, and we shall hear of it: the receive comes back then.
 status keep_for_the_end(qp &q, wr &w) OSD_REQUIRES(q.lock)
 {
     if (q.phase() == phase::dead)
-        flush_one(*q.recv_cq, w);
+        flush(*q.recv_cq, w);
     else
         q.pending_recvs.push(w);
     return success;
@@ -179,15 +172,15 @@ status refused_recv(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *loc
     return keep_for_the_end(q, w);
 }
 
-status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                  const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+status send_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                 const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
 {
     w.home = &q;
     w.suppressed = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
     keep_request(w, segments, local, remote);
     osd::lock_guard hold(q.lock);
     if (!q.is_established()) {
-        flush_one(*q.send_cq, w);
+        flush(*q.send_cq, w);
         return success;
     }
     const bool barrier = (flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0;
@@ -206,16 +199,16 @@ status post_write_immediate(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIP
 {
     w.remote_data = std::uint64_t{w.length} << 32 | immediate;
     q.recv_cq->posting.store(1, std::memory_order_relaxed);
-    return send_aside(q, w, segments, local, remote, flags);
+    return send_slow(q, w, segments, local, remote, flags);
 }
 
-status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
     w.home = &q;
     (void)keep_segments(w, segments, local, SIZE_MAX);
     osd::lock_guard hold(q.lock);
     if (q.phase() == phase::dead) {
-        flush_one(*q.recv_cq, w);
+        flush(*q.recv_cq, w);
         return success;
     }
     if (!q.is_established()) {
@@ -329,7 +322,7 @@ void settle_reads(qp &q) OSD_REQUIRES(q.lock)
         return;
     shut_socket(q);
     for (int i = 0; i < enough && reads_outstanding(q); ++i)
-        harvest(*q.send_cq);
+        drain(*q.send_cq);
 }
 
 void close_endpoint(qp &q) OSD_REQUIRES(q.lock)
@@ -340,9 +333,9 @@ void close_endpoint(qp &q) OSD_REQUIRES(q.lock)
     fi_close(&q.fid->fid);
     q.fid = nullptr;
     q.socket = -1;
-    harvest(*q.send_cq);
+    drain(*q.send_cq);
     if (q.recv_cq != q.send_cq)
-        harvest(*q.recv_cq);
+        drain(*q.recv_cq);
     release_held(q);
 }
 
@@ -417,7 +410,7 @@ status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
     prepare_messages(q);
     osd::lock_guard hold(device.lock);
     device.qps.push(q);
-    add_receiver(device, *q.recv_cq, *q.send_cq);
+    device.progress.add_receiver(device, *q.recv_cq, *q.send_cq);
     return success;
 }
 
@@ -429,7 +422,7 @@ void transport::dapls_ib_qp_free(qp &q)
     osd::lock_guard hold(device.lock);
     quit(device, q);
     static_cast<all_link &>(q).unlink();
-    remove_receiver(device, *q.recv_cq);
+    device.progress.remove_receiver(device, *q.recv_cq);
 }
 
 status transport::dapls_ib_qp_reset(qp &q)
