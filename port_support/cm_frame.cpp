@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "internal.hpp"
+#include "cm_frame.hpp"
 
 #include <cstring>
 
-namespace dapl::libfabric::ofi {
+namespace dapl::DAPL_TRANSPORT {
 
 namespace {
 
-constexpr unsigned char magic[4] = {'D', 'A', 'T', 0xd2};
+constexpr unsigned char frame_magic[4] = {'D', 'A', 'T', 0xd2};
 constexpr std::uint8_t wire_version = 1;
 
 } // namespace
 
-cm_message::cm_message(cm_header::kind_t kind, const private_data &data, DAT_CONN_QUAL qualifier)
-    : size(sizeof(cm_header) + data.size)
+cm_frame::cm_frame(cm_frame_header::kind_t kind, const private_data &data, DAT_CONN_QUAL qualifier)
+    : size(sizeof(cm_frame_header) + data.size)
 {
-    cm_header header{};
-    std::memcpy(header.magic, magic, sizeof(magic));
+    cm_frame_header header{};
+    std::memcpy(header.magic, frame_magic, sizeof(frame_magic));
     header.version = wire_version;
     header.kind = kind;
     header.size_high = static_cast<std::uint8_t>(data.size >> 8);
@@ -30,7 +30,7 @@ cm_message::cm_message(cm_header::kind_t kind, const private_data &data, DAT_CON
         std::memcpy(bytes + sizeof(header), data.bytes, data.size);
 }
 
-DAT_CONN_QUAL qualifier_of(const cm_header &header)
+DAT_CONN_QUAL qualifier_of(const cm_frame_header &header)
 {
     DAT_CONN_QUAL qualifier = 0;
     for (const std::uint8_t byte : header.qualifier)
@@ -38,16 +38,17 @@ DAT_CONN_QUAL qualifier_of(const cm_header &header)
     return qualifier;
 }
 
-const cm_header *parse_message(const void *bytes, std::size_t size, private_data &data)
+const cm_frame_header *parse_frame(const void *bytes, std::size_t size, private_data &data)
 {
     data = {};
-    const auto *header = static_cast<const cm_header *>(bytes);
-    if (size < sizeof(cm_header) || std::memcmp(header->magic, magic, sizeof(magic)) != 0 ||
-        header->version != wire_version || header->size() > size - sizeof(cm_header))
+    const auto *header = static_cast<const cm_frame_header *>(bytes);
+    if (size < sizeof(cm_frame_header) ||
+        std::memcmp(header->magic, frame_magic, sizeof(frame_magic)) != 0 ||
+        header->version != wire_version || header->size() > size - sizeof(cm_frame_header))
         return nullptr;
     if (header->size() != 0)
         data = {header + 1, header->size()};
     return header;
 }
 
-} // namespace dapl::libfabric::ofi
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "descriptor_wait.hpp"
+
+#include "osd_cancellation.hpp"
+
+#include <cerrno>
+#include <ctime>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+namespace dapl::port_support {
+
+osd::wait_result wait_readable(int fd, int wake, osd::deadline until, bool &readable)
+{
+    pollfd sources[2] = {{fd, POLLIN, 0}, {wake, POLLIN, 0}}; // a negative one is left out
+    const timespec left = until.remaining();
+    int ready = 0;
+    osd::cancellation_point(
+        [&] { ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr); });
+    readable = ready > 0 && sources[0].revents != 0;
+    if (ready < 0)
+        return errno == EINTR ? osd::wait_result::interrupted : osd::wait_result::woken;
+    if (sources[1].revents != 0) {
+        eventfd_t ignored;
+        (void)eventfd_read(wake, &ignored);
+    }
+    return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
+}
+
+osd::wait_result wait_readable(int fd, osd::deadline until)
+{
+    bool readable;
+    return wait_readable(fd, -1, until, readable);
+}
+
+osd::wait_result doze(osd::deadline until)
+{
+    const osd::deadline soon = osd::deadline::after_us(1000);
+    const timespec at = (soon < until ? soon : until).as_timespec();
+    int error = 0;
+    osd::cancellation_point(
+        [&] { error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr); });
+    return error == EINTR ? osd::wait_result::interrupted : osd::wait_result::timed_out;
+}
+
+bool spurious_wakeups::may_trust_descriptor()
+{
+    const std::int64_t now = osd::now_ns();
+    in_a_row_ = now - last_ns_ < short_round_ns ? in_a_row_ + 1 : 0;
+    last_ns_ = now;
+    return in_a_row_ < enough;
+}
+
+} // namespace dapl::port_support

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Finds a socket that a library has opened and does not show.
+#pragma once
+
+#include <sys/socket.h>
+
+namespace dapl::port_support {
+
+/// What a connected socket has; no two sockets share both. The rest of each is zero.
+struct socket_ends {
+    sockaddr_storage local{};
+    sockaddr_storage peer{};
+};
+
+/// The descriptor of this process with these ends, or -1. Sockets made one after the other have
+/// neighbouring descriptors: `hint` is where to look first.
+int find_socket(const socket_ends &wanted, int hint);
+
+/// Whether the peer closed the connection, or it failed, though data may still wait to be read.
+bool has_hung_up(int fd);
+
+} // namespace dapl::port_support

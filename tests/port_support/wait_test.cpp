@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// How a consumer sleeps, and what a port finds out about sockets that it did not open.
+#include "descriptor_wait.hpp"
+#include "socket_search.hpp"
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <utility>
+
+using namespace dapl::port_support;
+
+namespace {
+
+struct event_fd {
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    ~event_fd() { close(fd); }
+    void raise() const { eventfd_write(fd, 1); }
+};
+
+/// Both ends of a TCP connection over loopback.
+struct tcp_pair {
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    int server = -1;
+
+    tcp_pair()
+    {
+        sockaddr_in at{};
+        at.sin_family = AF_INET;
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof(at);
+        auto *address = reinterpret_cast<sockaddr *>(&at);
+        REQUIRE(bind(listener, address, size) == 0);
+        REQUIRE(listen(listener, 1) == 0);
+        REQUIRE(getsockname(listener, address, &size) == 0);
+        REQUIRE(connect(client, address, size) == 0);
+        server = accept(listener, nullptr, nullptr);
+        REQUIRE(server >= 0);
+    }
+    ~tcp_pair()
+    {
+        close(listener);
+        close(client);
+        if (server >= 0)
+            close(server);
+    }
+};
+
+socket_ends ends_of(int fd)
+{
+    socket_ends ends;
+    socklen_t size = sizeof(ends.local);
+    getsockname(fd, reinterpret_cast<sockaddr *>(&ends.local), &size);
+    size = sizeof(ends.peer);
+    getpeername(fd, reinterpret_cast<sockaddr *>(&ends.peer), &size);
+    return ends;
+}
+
+} // namespace
+
+TEST_SUITE("descriptor_wait")
+{
+    TEST_CASE("a wait ends with its descriptor, its wake-up, or its time")
+    {
+        event_fd data, wake;
+        bool readable = true;
+        const osd::deadline soon = osd::deadline::after_us(2000);
+        CHECK(wait_readable(data.fd, wake.fd, soon, readable) == osd::wait_result::timed_out);
+        CHECK_FALSE(readable);
+        CHECK(osd::now_ns() >= soon.at_ns());
+        wake.raise();
+        CHECK(wait_readable(data.fd, wake.fd, osd::deadline::never(), readable) ==
+              osd::wait_result::woken);
+        CHECK_FALSE(readable);
+        data.raise();
+        CHECK(wait_readable(data.fd, wake.fd, osd::deadline::never(), readable) ==
+              osd::wait_result::woken);
+        CHECK(readable);
+        CHECK(wait_readable(data.fd, osd::deadline::never()) == osd::wait_result::woken);
+        CHECK(wait_readable(wake.fd, osd::deadline::passed()) == osd::wait_result::timed_out);
+    }
+
+    TEST_CASE("a doze ends after a millisecond at most")
+    {
+        const std::int64_t began = osd::now_ns();
+        CHECK(doze(osd::deadline::never()) == osd::wait_result::timed_out);
+        CHECK(osd::now_ns() - began >= 1'000'000);
+        CHECK(doze(osd::deadline::passed()) == osd::wait_result::timed_out);
+    }
+
+    TEST_CASE("many wake-ups in a row are spurious, and one that slept is not")
+    {
+        spurious_wakeups wakeups;
+        bool trusted = true;
+        for (int i = 0; i < 1'000'000 && trusted; ++i)
+            trusted = wakeups.may_trust_descriptor();
+        CHECK_FALSE(trusted);
+        (void)doze(osd::deadline::never());
+        CHECK(wakeups.may_trust_descriptor());
+    }
+}
+
+TEST_SUITE("socket_search")
+{
+    TEST_CASE("a socket is found by its ends, wherever the search begins")
+    {
+        const tcp_pair pair;
+        CHECK(find_socket(ends_of(pair.client), pair.client) == pair.client);
+        CHECK(find_socket(ends_of(pair.server), 100'000) == pair.server);
+        CHECK(find_socket(socket_ends{}, 0) == -1);
+    }
+
+    TEST_CASE("the end of a connection shows on the socket")
+    {
+        tcp_pair pair;
+        CHECK_FALSE(has_hung_up(pair.client));
+        CHECK_FALSE(has_hung_up(-1));
+        close(std::exchange(pair.server, -1));
+        CHECK(has_hung_up(pair.client));
+    }
+}
