@@ -24,14 +24,14 @@ void end_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 
 int connect_endpoint(qp &q, connect_attempt &attempt)
 {
-    const cm_message message(cm_header::request, attempt.data(), attempt.qualifier());
+    const cm_frame message(cm_frame_header::request, attempt.data(), attempt.qualifier());
     osd::lock_guard hold(q.lock);
     return fi_connect(q.fid, attempt.peer(), message.bytes, message.size);
 }
 
 bool accept_on_endpoint(qp &q, const private_data &data)
 {
-    const cm_message message(cm_header::accept, data);
+    const cm_frame message(cm_frame_header::accept, data);
     osd::lock_guard hold(q.lock);
     return fi_accept(q.fid, message.bytes, message.size) == 0;
 }
@@ -76,11 +76,11 @@ void attempt_failed(hca &device, qp &q, int error, const void *answer, std::size
     OSD_REQUIRES(device.lock)
 {
     private_data data;
-    const cm_header *header = parse_message(answer, size, data);
+    const cm_frame_header *header = parse_frame(answer, size, data);
     if (size == 0 && try_again(device, q, error))
         return;
     end_attempt(device, q);
-    if (header != nullptr && header->kind == cm_header::reject_by_consumer)
+    if (header != nullptr && header->kind == cm_frame_header::reject_by_consumer)
         device.deliver_soon(q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
     else
         device.deliver_soon(q, event_for(error));
@@ -100,8 +100,8 @@ void connected(hca &device, qp &q, const void *answer, std::size_t size) OSD_REQ
     private_data data;
     const phase state = q.phase();
     if (state == phase::connecting) {
-        const cm_header *header = parse_message(answer, size, data);
-        if (header == nullptr || header->kind != cm_header::accept) {
+        const cm_frame_header *header = parse_frame(answer, size, data);
+        if (header == nullptr || header->kind != cm_frame_header::accept) {
             dapl_log(DAPL_DBG_TYPE_WARN, "%s: the peer accepted without a DAPL header",
                      device.name);
             end_attempt(device, q);
@@ -140,7 +140,7 @@ void ended(hca &device, qp &q, int error, const void *answer, std::size_t size)
 
 bool take_failure(hca &device) OSD_REQUIRES(device.lock)
 {
-    unsigned char answer[sizeof(cm_message::bytes)];
+    unsigned char answer[sizeof(cm_frame::bytes)];
     fi_eq_err_entry entry{};
     entry.err_data = answer;
     entry.err_data_size = sizeof(answer);
@@ -156,7 +156,7 @@ bool take_failure(hca &device) OSD_REQUIRES(device.lock)
 
 bool take_event(hca &device) OSD_REQUIRES(device.lock)
 {
-    alignas(fi_eq_cm_entry) unsigned char bytes[sizeof(fi_eq_cm_entry) + sizeof(cm_message::bytes)];
+    alignas(fi_eq_cm_entry) unsigned char bytes[sizeof(fi_eq_cm_entry) + sizeof(cm_frame::bytes)];
     std::uint32_t kind = 0;
     const ssize_t got = fi_eq_read(device.eq, &kind, bytes, sizeof(bytes), 0);
     if (got == -FI_EAVAIL)

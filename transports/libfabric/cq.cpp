@@ -2,10 +2,8 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "descriptor_wait.hpp"
 #include "osd_cancellation.hpp"
-
-#include <cerrno>
-#include <poll.h>
 
 namespace dapl::libfabric {
 
@@ -232,50 +230,9 @@ void wake_cq(cq &c)
 
 namespace {
 
-osd::wait_result sleep_on(cq &c, osd::deadline until)
-{
-    pollfd ready{c.wait_fd, POLLIN, 0};
-    const timespec left = until.remaining();
-    int got = 0;
-    osd::cancellation_point(
-        [&] { got = ppoll(&ready, 1, until.is_never() ? nullptr : &left, nullptr); });
-    if (got < 0 && errno == EINTR)
-        return osd::wait_result::interrupted;
-    return got == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
-}
-
-/// Detects a descriptor that stays readable without a completion: a message without a receive, or
-/// an end of file behind such a message. After 64 such wake-ups the wait sleeps 1 ms at a time.
-class spurious_wakeups {
-public:
-    bool may_trust_descriptor()
-    {
-        const std::int64_t now = osd::now_ns();
-        spurious_ = now - last_ < short_round_ns ? spurious_ + 1 : 0;
-        last_ = now;
-        return spurious_ < enough;
-    }
-
-private:
-    static constexpr std::int64_t short_round_ns = 10'000;
-    static constexpr unsigned enough = 64;
-    std::int64_t last_ = 0;
-    unsigned spurious_ = 0; ///< in a row
-};
-
-osd::wait_result doze(osd::deadline until)
-{
-    const osd::deadline soon = osd::deadline::after_us(1000);
-    const timespec at = (soon < until ? soon : until).as_timespec();
-    int error = 0;
-    osd::cancellation_point(
-        [&] { error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr); });
-    return error == EINTR ? osd::wait_result::interrupted : osd::wait_result::timed_out;
-}
-
 osd::wait_result wait_asleep(cq &c, osd::deadline until)
 {
-    spurious_wakeups wakeups;
+    port_support::spurious_wakeups wakeups;
     fid *watched = &c.fid->fid;
     for (;;) {
         // Before the looks: it takes back the signal that what they find may have given.
@@ -287,7 +244,8 @@ osd::wait_result wait_asleep(cq &c, osd::deadline until)
             continue;
         if (!trusted)
             c.device->progress.call(*c.device); // which may find out that a peer is gone
-        const osd::wait_result how = trusted ? sleep_on(c, until) : doze(until);
+        const osd::wait_result how =
+            trusted ? port_support::wait_readable(c.wait_fd, until) : port_support::doze(until);
         if (how == osd::wait_result::interrupted)
             return how;
         if (until.has_passed())

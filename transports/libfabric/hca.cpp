@@ -116,15 +116,15 @@ status find_provider(hca &device)
 
 void find_private_data_size(hca &device)
 {
-    device.max_private_data = cm_message::max_data - sizeof(cm_header);
+    device.max_private_data = cm_frame::max_data - sizeof(cm_frame_header);
     fid_pep *pep = nullptr;
     std::size_t size = 0;
     std::size_t length = sizeof(size);
     if (fi_passive_ep(device.fabric, device.info, &pep, nullptr) != 0)
         return;
     if (fi_getopt(&pep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &size, &length) == 0 &&
-        size > sizeof(cm_header))
-        device.max_private_data = std::min(device.max_private_data, size - sizeof(cm_header));
+        size > sizeof(cm_frame_header))
+        device.max_private_data = std::min(device.max_private_data, size - sizeof(cm_frame_header));
     fi_close(&pep->fid);
 }
 

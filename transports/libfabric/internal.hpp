@@ -2,6 +2,7 @@
 // What the source files of this port share beside port.hpp.
 #pragma once
 
+#include "cm_frame.hpp"
 #include "errno_status.hpp"
 #include "port.hpp"
 #include "service_address.hpp"
@@ -72,37 +73,5 @@ void close_passives(hca &device, std::int64_t retired_before) OSD_REQUIRES(devic
 void shut_socket(qp &q) OSD_REQUIRES(q.lock);
 /// Whether the peer closed or the connection failed, though data may still wait to be read.
 bool hung_up(qp &q) OSD_EXCLUDES(q.lock);
-
-// --- message.cpp: what travels with connection management
-
-/// Stands in front of private data. It tells peers of this kind from others, and consumers'
-/// rejections from the port's own.
-struct cm_header {
-    enum kind_t : std::uint8_t { request = 1, accept, reject_by_consumer, reject_by_port };
-
-    unsigned char magic[4];
-    std::uint8_t version;
-    std::uint8_t kind;
-    std::uint8_t size_high; ///< of the private data that follow
-    std::uint8_t size_low;
-    std::uint8_t qualifier[8]; ///< of a request, big-endian: the port number has 16 bits of it only
-
-    std::size_t size() const { return std::size_t{size_high} << 8 | size_low; }
-};
-static_assert(sizeof(cm_header) == 16);
-
-struct cm_message {
-    static constexpr std::size_t max_data = 256;
-
-    unsigned char bytes[sizeof(cm_header) + max_data];
-    std::size_t size;
-
-    cm_message(cm_header::kind_t, const private_data &, DAT_CONN_QUAL qualifier = 0);
-};
-
-DAT_CONN_QUAL qualifier_of(const cm_header &);
-/// The header of a message, or null when it is not from a port of this kind. `data` is set to the
-/// private data, or to nothing.
-const cm_header *parse_message(const void *bytes, std::size_t size, private_data &data);
 
 } // namespace dapl::libfabric::ofi

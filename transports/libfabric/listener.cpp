@@ -17,9 +17,9 @@ namespace {
 /// and libfabric then looks at the passive endpoint. Nobody is that slow.
 constexpr std::uint32_t retirement_ms = 60'000;
 
-void refuse(ofi::cr &request, cm_header::kind_t kind, const private_data &data)
+void refuse(ofi::cr &request, cm_frame_header::kind_t kind, const private_data &data)
 {
-    const cm_message message(kind, data);
+    const cm_frame message(kind, data);
     const int error =
         fi_reject(request.from->fid, request.info->handle, message.bytes, message.size);
     if (error != 0)
@@ -113,9 +113,9 @@ void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t da
     cr request(&p, event.info);
     ++p.requests;
     cr_params params{};
-    const cm_header *header = parse_message(event.data, data_size, params.data);
+    const cm_frame_header *header = parse_frame(event.data, data_size, params.data);
     bool taken = false;
-    if (header == nullptr || header->kind != cm_header::request) {
+    if (header == nullptr || header->kind != cm_frame_header::request) {
         dapl_log(DAPL_DBG_TYPE_WARN, "%s: refused a request that is not from a DAPL libfabric port",
                  device.name);
     } else if (p.owner != nullptr && qualifier_of(*header) == p.qualifier) {
@@ -126,7 +126,7 @@ void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t da
     }
     if (taken)
         return;
-    refuse(request, cm_header::reject_by_port, {});
+    refuse(request, cm_frame_header::reject_by_port, {});
     release_request(device, request);
 }
 
@@ -179,8 +179,8 @@ void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
     hca &device = *request.from->device;
     osd::lock_guard hold(device.lock);
     refuse(request,
-           reason == reject_reason::consumer ? cm_header::reject_by_consumer
-                                             : cm_header::reject_by_port,
+           reason == reject_reason::consumer ? cm_frame_header::reject_by_consumer
+                                             : cm_frame_header::reject_by_port,
            data);
     release_request(device, request);
 }

@@ -1,39 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The sockets below libfabric's tcp endpoints. libfabric does not show them, so they are looked for
-// among the descriptors of the process: no two sockets share both addresses.
+// among the descriptors of the process.
 #include "internal.hpp"
-
-#include <charconv>
-#include <cstring>
-#include <dirent.h>
-#include <memory>
-#include <poll.h>
-#include <sys/socket.h>
+#include "socket_search.hpp"
 
 namespace dapl::libfabric::ofi {
 
 namespace {
 
-struct ends {
-    sockaddr_storage local{};
-    sockaddr_storage peer{};
-
-    bool operator==(const ends &other) const
-    {
-        return std::memcmp(&local, &other.local, sizeof(local)) == 0 &&
-               std::memcmp(&peer, &other.peer, sizeof(peer)) == 0;
-    }
-};
-
-bool ends_of(int fd, ends &found)
-{
-    socklen_t local_size = sizeof(found.local);
-    socklen_t peer_size = sizeof(found.peer);
-    return getsockname(fd, reinterpret_cast<sockaddr *>(&found.local), &local_size) == 0 &&
-           getpeername(fd, reinterpret_cast<sockaddr *>(&found.peer), &peer_size) == 0;
-}
-
-bool ends_of(fid_ep &ep, ends &found)
+bool ends_of(fid_ep &ep, port_support::socket_ends &found)
 {
     std::size_t local_size = sizeof(found.local);
     std::size_t peer_size = sizeof(found.peer);
@@ -41,38 +16,13 @@ bool ends_of(fid_ep &ep, ends &found)
            fi_getpeer(&ep, &found.peer, &peer_size) == 0;
 }
 
-bool leads(int fd, const ends &wanted)
-{
-    ends found;
-    return ends_of(fd, found) && found == wanted;
-}
-
-/// Endpoints made one after the other have neighbouring descriptors, so `hint` is nearly right most
-/// of the time. If it is not, only the descriptors that are open are tried: a process may have a
-/// million.
-int find_socket(const ends &wanted, int hint)
-{
-    constexpr int neighbours = 16;
-    for (int fd = hint; fd < hint + neighbours; ++fd) {
-        if (leads(fd, wanted))
-            return fd;
-    }
-    const std::unique_ptr<DIR, int (*)(DIR *)> open(opendir("/proc/self/fd"), &closedir);
-    while (const dirent *entry = open ? readdir(open.get()) : nullptr) {
-        int fd = -1;
-        const char *end = entry->d_name + std::strlen(entry->d_name);
-        if (std::from_chars(entry->d_name, end, fd).ptr == end && leads(fd, wanted))
-            return fd;
-    }
-    return -1;
-}
-
 int socket_of(qp &q) OSD_REQUIRES(q.lock)
 {
-    ends wanted;
-    if (q.socket < 0 && ends_of(*q.fid, wanted)) {
-        q.socket = find_socket(wanted, q.device->socket_hint.load(std::memory_order_relaxed));
-        q.device->socket_hint.store(q.socket + 1, std::memory_order_relaxed);
+    port_support::socket_ends ends;
+    std::atomic<int> &hint = q.device->socket_hint;
+    if (q.socket < 0 && ends_of(*q.fid, ends)) {
+        q.socket = port_support::find_socket(ends, hint.load(std::memory_order_relaxed));
+        hint.store(q.socket + 1, std::memory_order_relaxed);
     }
     return q.socket;
 }
@@ -89,10 +39,7 @@ void shut_socket(qp &q)
 bool hung_up(qp &q)
 {
     osd::lock_guard hold(q.lock);
-    if (q.fid == nullptr)
-        return false;
-    pollfd look{socket_of(q), POLLRDHUP, 0};
-    return look.fd >= 0 && poll(&look, 1, 0) == 1;
+    return q.fid != nullptr && port_support::has_hung_up(socket_of(q));
 }
 
 } // namespace dapl::libfabric::ofi
