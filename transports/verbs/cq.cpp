@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "descriptor_wait.hpp"
 #include "osd_cancellation.hpp"
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -22,25 +22,18 @@ namespace {
 /// Room for the operations of the port's own, one for each queue pair that is being disconnected.
 constexpr DAT_COUNT spare_room = 16;
 
-void set_aside(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
+void defer(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
 {
     wr &w = request_of(entry);
     if (came_again(entry, w))
         return;
     read_completion(entry, w, w.done);
     if (w.queue != nullptr)
-        c.aside.push(w);
+        c.defer(w);
 }
 
-void shut_out_consumer(cq &c) OSD_REQUIRES(c.lock)
-{
-    c.detour.store(1);
-    osd::fence_all_threads();
-    c.consumer.wait_until_empty();
-}
-
-/// Somebody sleeps on this CQ and there is something for him.
-void announce(cq &c)
+/// The consumer may sleep, and completions were deferred for it.
+void wake_sleepers(cq &c)
 {
     if (c.waiting.load())
         wake_cq(c);
@@ -54,17 +47,17 @@ void announce(cq &c)
 bool holds_any(cq &c)
 {
     c.consumer.enter();
-    if (c.detour.load() == 0) {
+    const bool fast = !c.is_slow();
+    if (fast)
         keep(c, look_into(c));
-        const bool any = c.left != 0;
-        c.consumer.leave();
-        return any;
-    }
+    const bool any = fast && c.left != 0;
     c.consumer.leave();
+    if (fast)
+        return any;
     osd::lock_guard hold(c.lock);
-    if (c.aside.empty())
+    if (!c.has_deferred())
         keep(c, look_into(c));
-    return !c.aside.empty() || c.left != 0;
+    return c.has_deferred() || c.left != 0;
 }
 
 /// What the device is asked for, and what then is promised.
@@ -133,21 +126,6 @@ bool make_wake(cq &c)
 
 namespace vrb {
 
-osd::wait_result sleep_on(int fd, int wake, osd::deadline until, bool &readable)
-{
-    pollfd sources[2] = {{fd, POLLIN, 0}, {wake, POLLIN, 0}};
-    const timespec left = until.remaining();
-    int ready = 0;
-    osd::cancellation_point(
-        [&] { ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr); });
-    readable = ready > 0 && sources[0].revents != 0;
-    if (ready < 0)
-        return errno == EINTR ? osd::wait_result::interrupted : osd::wait_result::woken;
-    if (sources[1].revents != 0)
-        clear_wake(wake);
-    return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
-}
-
 DAT_DTO_COMPLETION_STATUS failure_of(const wr &w, ibv_wc_status status)
 {
     switch (status) {
@@ -180,7 +158,7 @@ DAT_DTO_COMPLETION_STATUS failure_of(const wr &w, ibv_wc_status status)
     }
 }
 
-bool poll_aside(cq &c, completion &done)
+bool poll_slow(cq &c, completion &done)
 {
     osd::lock_guard hold(c.lock);
     for (;;) {
@@ -191,10 +169,10 @@ bool poll_aside(cq &c, completion &done)
             if (came_again(entry, *w))
                 continue;
             read_completion(entry, *w, w->done);
-        } else if (!c.aside.empty()) {
-            w = c.aside.pop();
+        } else if (c.has_deferred()) {
+            w = c.pop_deferred();
         } else {
-            c.detour.store(0, std::memory_order_release);
+            c.readmit_consumer();
             keep(c, look_into(c));
             if (c.left == 0)
                 return false;
@@ -207,53 +185,37 @@ bool poll_aside(cq &c, completion &done)
     }
 }
 
-bool harvest(cq &c, std::uint32_t qp_num)
+bool drain(cq &c, std::uint32_t qp_num)
 {
     bool failed = false;
     bool any = false;
     {
         osd::lock_guard hold(c.lock);
-        shut_out_consumer(c);
+        c.exclude_consumer();
         while (const ibv_wc *entry = take_entry(c)) {
             failed |= entry->qp_num == qp_num && entry->status != IBV_WC_SUCCESS &&
                       entry->status != IBV_WC_WR_FLUSH_ERR;
-            set_aside(c, *entry);
+            defer(c, *entry);
         }
-        any = !c.aside.empty();
-        if (!any)
-            c.detour.store(0, std::memory_order_release);
+        any = c.has_deferred();
+        c.readmit_consumer();
     }
     if (any)
-        announce(c);
+        wake_sleepers(c);
     return failed;
 }
 
 void flush(cq &c, fifo<wr> &operations)
 {
-    if (operations.empty())
-        return;
-    {
-        osd::lock_guard hold(c.lock);
-        while (wr *w = operations.pop()) {
-            w->finished = true;
-            w->done = {w, 0, DAT_DTO_ERR_FLUSHED, false, 0, nullptr};
-            c.aside.push(*w);
-        }
-        c.detour.store(1); // ordered before the look at who waits
-    }
-    announce(c);
+    if (c.flush(operations))
+        wake_sleepers(c);
 }
 
-void forget_receiver(cq &c, const work_queue *gone)
+void flush(cq &c, wr &w)
 {
-    osd::lock_guard hold(c.lock);
-    fifo<wr> kept;
-    while (wr *w = c.aside.pop()) {
-        if (w->done.receiver == gone)
-            w->done.receiver = nullptr;
-        kept.push(*w);
-    }
-    c.aside = kept;
+    w.finished = true;
+    (void)c.deferred_completions::flush(w);
+    wake_sleepers(c);
 }
 
 bool take_cq_event(cq &c)
@@ -299,12 +261,13 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
         while (take_cq_event(c)) {
         }
     c.event_left = true;
-    c.waiting.store(true); // ordered before the look for completions that were set aside
+    c.waiting.store(true); // ordered before the look for deferred completions
     osd::wait_result result = osd::wait_result::woken;
     if (ibv_req_notify_cq(c.fid, 0) == 0 && !holds_any(c)) {
         bool readable = false;
-        osd::undo_if_cancelled([&] { result = sleep_on(c.channel->fd, c.wake, until, readable); },
-                               [&c] { end_wait(c); });
+        osd::undo_if_cancelled(
+            [&] { result = port_support::wait_readable(c.channel->fd, c.wake, until, readable); },
+            [&c] { end_wait(c); });
         if (readable && take_cq_event(c))
             c.event_left = false;
     }

@@ -45,18 +45,15 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth);
 void close_cq(cq &c);
 /// Whether the device resizes CQs, of which this is one.
 bool resizes_cqs(cq &any);
-/// Takes all finished operations out of the device and out of the consumer's batch and sets them
-/// aside, so that no later look at this CQ needs the queue pairs they belong to.
-/// True when an operation of the queue pair with this number was among them that failed by itself.
-bool harvest(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
-/// Sets these operations aside as flushed; they are not, or no longer, the device's.
+/// Drains the device's CQ and the consumer's batch into the deferred completions, so that no later
+/// poll of this CQ needs the queue pairs they belong to. True when one of the queue pair with this
+/// number failed other than by being flushed.
+bool drain(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
+/// Completes operations as flushed that the device does not have, or no longer.
 void flush(cq &c, fifo<wr> &operations) OSD_EXCLUDES(c.lock);
-/// What was set aside for this receiver is nobody's from now on.
-void forget_receiver(cq &c, const work_queue *gone) OSD_EXCLUDES(c.lock);
+void flush(cq &c, wr &w) OSD_EXCLUDES(c.lock);
 /// The channel of this CQ has an event, or not: takes it.
 bool take_cq_event(cq &c);
-/// Sleeps until a descriptor is readable, or the eventfd behind it, which is read.
-osd::wait_result sleep_on(int fd, int wake, osd::deadline until, bool &readable);
 
 // --- qp.cpp
 

@@ -5,7 +5,7 @@
 // Who may touch what
 //   hca::lock      connection management: event channel, connections, phases, lists of the hca
 //   qp::lock       posting after the connection ended
-//   cq::lock       completions set aside; taken instead of the door by all but the consumer
+//   cq::lock       deferred completions; taken by all but a consumer on the fast path
 // They are taken in this order. None is held during an upcall, none is taken on the fast paths:
 // those pass doors (osd_fence.hpp), which the slow paths shut when they need to be alone.
 #pragma once
@@ -14,6 +14,7 @@
 #include "dapl_chain.hpp"
 #include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
+#include "deferred_completions.hpp"
 #include "named_attributes.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
@@ -53,7 +54,7 @@ struct wr : work_request {
     srq *shared = nullptr; ///< where it was posted, if it is a shared receive
     ibv_recv_wr recv{};    ///< of a receive with one segment, all but the place of that
 
-    // While it is set aside: finished but not polled.
+    // While its completion is deferred: finished but not polled.
     wr *next;
     completion done;
 
@@ -68,20 +69,14 @@ struct wr : work_request {
 struct all_link : link {};
 struct drawing_link : link {};
 
-struct cq : all_link {
+struct cq : all_link, deferred_completions<wr> {
     // The consumer's, inside the door.
-    osd::door consumer;
-    /// Not zero: completions may have been set aside, or somebody wants to be alone. Take the lock.
-    std::atomic<std::uint32_t> detour{0};
     ibv_cq *fid = nullptr;
     int (*poll)(ibv_cq *, int, ibv_wc *) = nullptr; ///< what ibv_poll_cq calls
     static constexpr int batch = port_features.batched_poll ? 16 : 1;
     ibv_wc taken[batch];
     const ibv_wc *next = taken; ///< of those taken
     int left = 0;               ///< how many of them there are
-
-    osd::mutex lock;
-    fifo<wr> aside OSD_GUARDED_BY(lock); ///< finished, older than all that the device still has
 
     hca *device = nullptr;
     evd *owner = nullptr;
@@ -93,7 +88,7 @@ struct cq : all_link {
     std::atomic<bool> waiting{false};      ///< the consumer is inside cq_wait
     std::atomic<bool> woken{false};        ///< cq_wakeup was called, and `wake` is raised
     std::atomic<bool> notify{false};       ///< a dapl_evd_dto_callback is wanted
-    std::atomic<bool> announced{false};    ///< for notify: completions were set aside
+    std::atomic<bool> announced{false};    ///< for notify: completions were deferred
     std::atomic<std::uint32_t> unacked{0}; ///< events taken from the channel
 };
 
@@ -270,10 +265,10 @@ struct hca : connection_service {
 };
 
 // Slow halves of the hot operations.
-bool poll_aside(cq &, completion &);
-status send_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
-                  unsigned flags) OSD_COLD;
-status recv_aside(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *) OSD_COLD;
+bool poll_slow(cq &, completion &);
+status send_slow(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
+                 unsigned flags) OSD_COLD;
+status recv_slow(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *) OSD_COLD;
 status refused_post(int error) OSD_COLD;
 // Of what was posted last.
 status send_failed(qp &, int error) OSD_COLD;
@@ -446,14 +441,14 @@ struct transport : dapls_ib<vrb::types> {
 
 private:
     static unsigned send_flags(const qp &, DAT_DTOS, DAT_UINT32 length, DAT_COMPLETION_FLAGS);
-    static bool poll_aside(cq &, completion &);
+    static bool poll_slow(cq &, completion &);
 };
 
 OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
 {
     c.consumer.enter();
-    if (c.detour.load(std::memory_order_acquire) != 0) [[unlikely]]
-        return poll_aside(c, done);
+    if (c.is_slow()) [[unlikely]]
+        return poll_slow(c, done);
     const vrb::batch found = vrb::look_into(c);
     if (found.left == 0) {
         c.consumer.leave();
@@ -462,7 +457,7 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     wr &request = vrb::request_of(*found.next);
     if (request.queue == nullptr || vrb::came_again(*found.next, request)) [[unlikely]] {
         vrb::keep(c, found);
-        return poll_aside(c, done);
+        return poll_slow(c, done);
     }
     vrb::keep(c, {found.next + 1, found.left - 1});
     vrb::read_completion(*found.next, request, done);
@@ -475,7 +470,7 @@ OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_re
 {
     c.consumer.enter();
     take_result result = take_result::other;
-    if (c.detour.load(std::memory_order_acquire) == 0) [[likely]] {
+    if (!c.is_slow()) [[likely]] {
         const vrb::batch found = vrb::look_into(c);
         if (found.left == 0) {
             result = take_result::empty;
@@ -494,11 +489,11 @@ OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_re
     return result;
 }
 
-OSD_ALWAYS_INLINE bool transport::poll_aside(cq &c, completion &done)
+OSD_ALWAYS_INLINE bool transport::poll_slow(cq &c, completion &done)
 {
     c.consumer.leave();
     completion found; // `done` shall stay in registers
-    if (!vrb::poll_aside(c, found))
+    if (!vrb::poll_slow(c, found))
         return false;
     done = found;
     return true;
@@ -535,7 +530,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
     if (fid == nullptr || odd_read) [[unlikely]] {
         q.send_door.leave();
-        return vrb::send_aside(q, w, segments, local, remote, carried & ~unsigned{IBV_SEND_INLINE});
+        return vrb::send_slow(q, w, segments, local, remote, carried & ~unsigned{IBV_SEND_INLINE});
     }
     ibv_sge built[vrb::built_entries];
     ibv_send_wr &request = operation == DAT_DTO_SEND         ? q.send
@@ -565,7 +560,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
     ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
     if (fid == nullptr || segments == 0) [[unlikely]] {
         q.recv_door.leave();
-        return vrb::recv_aside(q, w, segments, local);
+        return vrb::recv_slow(q, w, segments, local);
     }
     ibv_sge built[vrb::built_entries];
     w.recv.sg_list = vrb::gather(built, segments, local);

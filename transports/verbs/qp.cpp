@@ -113,14 +113,7 @@ ibv_wr_opcode opcode_of(const wr &w)
     }
 }
 
-void flush_one(cq &c, wr &w)
-{
-    fifo<wr> alone;
-    alone.push(w);
-    flush(c, alone);
-}
-
-/// Sets aside what was posted and has not come back, in its order. One that has come back ends the
+/// Flushes what was posted and has not come back, in post order. One that has come back ends the
 /// search, which begins at the last: their ring always holds one, that which was retired last.
 void flush_rest(cq &c, wr *last)
 {
@@ -134,6 +127,7 @@ void flush_rest(cq &c, wr *last)
     while (oldest_first != nullptr) {
         wr *w = oldest_first;
         oldest_first = w->next;
+        w->finished = true;
         in_order.push(*w);
     }
     flush(c, in_order);
@@ -148,11 +142,11 @@ void shut_doors(qp &q) OSD_REQUIRES(q.lock)
     q.recv_door.wait_until_empty();
 }
 
-void harvest_both(qp &q, std::uint32_t number)
+void drain_both(qp &q, std::uint32_t number)
 {
-    q.broken |= harvest(*q.send_cq, number);
+    q.broken |= drain(*q.send_cq, number);
     if (q.recv_cq != q.send_cq)
-        q.broken |= harvest(*q.recv_cq, number);
+        q.broken |= drain(*q.recv_cq, number);
 }
 
 /// A device may forget the completions of a queue pair that is destroyed: the good ones are saved
@@ -165,13 +159,13 @@ void destroy_fid(qp &q) OSD_REQUIRES(q.lock)
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_ERR;
     (void)ibv_modify_qp(q.own, &attr, IBV_QP_STATE); // it may be there already
-    harvest_both(q, number);
+    drain_both(q, number);
     if (connection *heir = std::exchange(q.heir, nullptr))
         destroy_later(*heir, q.own); // in the error state it completes no more
     else
         destroy_qp(*q.device, q.own);
     q.own = nullptr;
-    harvest_both(q, number);
+    drain_both(q, number);
     if (q.shared != nullptr)
         end_drawing(q); // the number may be given to another
 }
@@ -203,7 +197,7 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
 {
     osd::lock_guard hold(q.lock);
     if (q.own == nullptr) {
-        flush_one(*q.send_cq, w);
+        flush(*q.send_cq, w);
         return success;
     }
     request.wr_id = reinterpret_cast<std::uint64_t>(&w);
@@ -265,8 +259,8 @@ status recv_failed(qp &q, int error)
     return refused_post(error);
 }
 
-status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                  const DAT_RMR_TRIPLET *remote, unsigned flags)
+status send_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                 const DAT_RMR_TRIPLET *remote, unsigned flags)
 {
     const bool read = w.operation == DAT_DTO_RDMA_READ;
     ibv_sge entries[max_iov];
@@ -281,11 +275,11 @@ status send_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     return post_request(q, w, request);
 }
 
-status recv_aside(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
+status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
     osd::lock_guard hold(q.lock);
     if (q.own == nullptr) {
-        flush_one(*q.recv_cq, w);
+        flush(*q.recv_cq, w);
         return success;
     }
     ibv_sge entries[max_iov];
@@ -335,7 +329,7 @@ bool say_last_word(qp &q)
 bool last_word_is_back(qp &q)
 {
     osd::lock_guard hold(q.lock);
-    q.broken |= harvest(*q.send_cq, q.own->qp_num);
+    q.broken |= drain(*q.send_cq, q.own->qp_num);
     if (!q.last_word.finished)
         return false;
     if (q.last_word.done.status == DAT_DTO_SUCCESS && q.last_send != nullptr)
@@ -408,7 +402,7 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
     osd::lock_guard hold(q.lock);
     key = 0;
     if (q.own == nullptr) {
-        flush_one(*q.send_cq, w);
+        flush(*q.send_cq, w);
         return success;
     }
     ibv_mw_bind bind{};
@@ -438,7 +432,7 @@ void transport::dapls_ib_qp_free(qp &q)
     osd::lock_guard hold(device.lock);
     quit(device, q);
     if (q.shared != nullptr)
-        forget_receiver(*q.recv_cq, q.params.receiver);
+        q.recv_cq->forget_receiver(q.params.receiver);
     static_cast<all_link &>(q).unlink();
 }
 

@@ -4,6 +4,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "descriptor_wait.hpp"
 #include "osd_cancellation.hpp"
 
 #include <cerrno>
@@ -68,7 +69,7 @@ void leave_channels_to_service(hca &device, bool leave)
                                &device.notifying);
 }
 
-/// Completions were set aside, about which the device makes no event.
+/// Completions were deferred, for which the device makes no event.
 void tell_announced(hca &device) OSD_REQUIRES(device.lock)
 {
     while (device.announcing.exchange(false)) {
@@ -238,7 +239,9 @@ osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
     bool readable = false;
     osd::wait_result result{};
     osd::undo_if_cancelled(
-        [&] { result = sleep_on(device.notifying, device.wake, until, readable); },
+        [&] {
+            result = port_support::wait_readable(device.notifying, device.wake, until, readable);
+        },
         [&device] { leave_channels_to_service(device, true); });
     if (readable) {
         device.awake.store(true);
