@@ -79,7 +79,7 @@ bool move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depth
     if (tuned.ack_timer != 0)
         attr.timeout = static_cast<std::uint8_t>(tuned.ack_timer);
     osd::lock_guard hold(q.lock);
-    const int error = ibv_modify_qp(q.own, &attr, mask);
+    const int error = ibv_modify_qp(q.handle, &attr, mask);
     if (error != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: the queue pair does not take the connection: %s",
                  q.device->name, std::strerror(error));
@@ -107,7 +107,7 @@ rdma_conn_param parameters(qp &q, const read_depths &reads, const cm_message &me
     out.srq = q.shared != nullptr;
     out.rnr_retry_count = static_cast<std::uint8_t>(q.device->tuned.rnr_retry);
     osd::lock_guard hold(q.lock);
-    out.qp_num = q.own->qp_num;
+    out.qp_num = q.handle->qp_num;
     return out;
 }
 

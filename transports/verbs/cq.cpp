@@ -83,13 +83,13 @@ bool cannot_resize(int error)
 
 int resize(cq &c, DAT_COUNT entries)
 {
-    return std::abs(ibv_resize_cq(c.fid, entries)); // some drivers have the sign of the kernel
+    return std::abs(ibv_resize_cq(c.handle, entries)); // some drivers have the sign of the kernel
 }
 
 status resize_refused(const cq &c, DAT_COUNT depth, int error)
 {
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ of %d entries was not resized to %d: %s", c.device->name,
-             c.fid->cqe, with_spare(*c.device, depth), std::strerror(error));
+             c.handle->cqe, with_spare(*c.device, depth), std::strerror(error));
     if (cannot_resize(error))
         return not_supported;
     return error == EINVAL ? status::error(DAT_INVALID_STATE) : status_of_errno(error);
@@ -97,7 +97,7 @@ status resize_refused(const cq &c, DAT_COUNT depth, int error)
 
 DAT_COUNT without_spare(const cq &c, DAT_COUNT wanted)
 {
-    return std::max(wanted, c.fid->cqe - spare_room);
+    return std::max(wanted, c.handle->cqe - spare_room);
 }
 
 bool make_channel(hca &device, cq &c)
@@ -232,7 +232,7 @@ void notify_cq(cq &c)
 {
     c.notify.store(true);
     arm_service(c);
-    if (ibv_req_notify_cq(c.fid, 0) != 0)
+    if (ibv_req_notify_cq(c.handle, 0) != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ cannot be armed: %s", c.device->name,
                  std::strerror(errno));
 }
@@ -263,7 +263,7 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
     c.event_left = true;
     c.waiting.store(true); // ordered before the look for deferred completions
     osd::wait_result result = osd::wait_result::woken;
-    if (ibv_req_notify_cq(c.fid, 0) == 0 && !holds_any(c)) {
+    if (ibv_req_notify_cq(c.handle, 0) == 0 && !holds_any(c)) {
         bool readable = false;
         osd::undo_if_cancelled(
             [&] { result = port_support::wait_readable(c.channel->fd, c.wake, until, readable); },
@@ -283,7 +283,7 @@ void wake_cq(cq &c)
 
 bool resizes_cqs(cq &any)
 {
-    return !cannot_resize(resize(any, any.fid->cqe));
+    return !cannot_resize(resize(any, any.handle->cqe));
 }
 
 status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
@@ -292,15 +292,15 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
     c.owner = owner;
     const DAT_COUNT wanted = entries_of_new(device, depth);
     if (make_channel(device, c) && make_wake(c))
-        c.fid = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
-    if (c.fid == nullptr) {
+        c.handle = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
+    if (c.handle == nullptr) {
         const int error = errno;
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: no completion queue of %d entries: %s", device.name,
                  wanted, std::strerror(error));
         close_cq(c);
         return status_of_errno(error);
     }
-    c.poll = c.fid->context->ops.poll_cq;
+    c.poll = c.handle->context->ops.poll_cq;
     watch(c);
     depth = without_spare(c, depth);
     return success;
@@ -308,16 +308,16 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
 
 void close_cq(cq &c)
 {
-    if (c.fid != nullptr) {
-        ibv_ack_cq_events(c.fid, c.unacked.exchange(0)); // destroying it waits for them
+    if (c.handle != nullptr) {
+        ibv_ack_cq_events(c.handle, c.unacked.exchange(0)); // destroying it waits for them
         osd::lock_guard hold(c.device->lock);
-        destroy_cq(*c.device, c.fid); // and the channel
+        destroy_cq(*c.device, c.handle); // and the channel
     } else if (c.channel != nullptr) {
         (void)ibv_destroy_comp_channel(c.channel);
     }
     if (c.wake >= 0)
         close(c.wake);
-    c.fid = nullptr;
+    c.handle = nullptr;
     c.channel = nullptr;
     c.wake = -1;
 }
@@ -335,7 +335,7 @@ status transport::dapls_ib_cq_resize(cq &c, DAT_COUNT &depth)
     int error = 0;
     if (!c.device->fixed_cqs)
         error = resize(c, wanted);
-    else if (wanted > c.fid->cqe)
+    else if (wanted > c.handle->cqe)
         error = ENOSPC;
     if (error != 0)
         return resize_refused(c, depth, error);

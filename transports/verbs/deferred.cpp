@@ -100,15 +100,15 @@ void destroy_or_keep(hca &device, Object *object) OSD_REQUIRES(device.lock)
 
 } // namespace
 
-void destroy_qp(const hca &device, ibv_qp *fid)
+void destroy_qp(const hca &device, ibv_qp *handle)
 {
-    check(device, "a queue pair", ibv_destroy_qp(fid));
+    check(device, "a queue pair", ibv_destroy_qp(handle));
 }
 
-void destroy_later(connection &c, ibv_qp *fid)
+void destroy_later(connection &c, ibv_qp *handle)
 {
-    fid->qp_context = nullptr;
-    c.rest.qp = fid;
+    handle->qp_context = nullptr;
+    c.rest.qp = handle;
 }
 
 void destroy_cq(hca &device, ibv_cq *queue)

@@ -133,7 +133,7 @@ void close_connections(hca &device)
 
 void close_everything(hca &device)
 {
-    if (device.spare.fid != nullptr)
+    if (device.spare.handle != nullptr)
         transport::dapls_ib_cq_free(device.spare);
     stop_service(device);
     close_connections(device);

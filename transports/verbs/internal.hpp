@@ -80,9 +80,9 @@ void end_drawing(qp &q);
 
 // --- deferred.cpp
 
-void destroy_qp(const hca &device, ibv_qp *fid);
+void destroy_qp(const hca &device, ibv_qp *handle);
 /// It goes with this connection.
-void destroy_later(connection &c, ibv_qp *fid);
+void destroy_later(connection &c, ibv_qp *handle);
 // At once, or with the last queue pair that uses it and waits for an answer. Its events are acked.
 void destroy_cq(hca &device, ibv_cq *queue) OSD_REQUIRES(device.lock);
 void destroy_srq(hca &device, ibv_srq *shared) OSD_REQUIRES(device.lock);

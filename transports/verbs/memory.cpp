@@ -46,8 +46,8 @@ const char *advice(int error)
 status transport::dapls_ib_pd_alloc(hca &device, pd &domain)
 {
     domain.device = &device;
-    domain.fid = ibv_alloc_pd(device.verbs);
-    if (domain.fid != nullptr)
+    domain.handle = ibv_alloc_pd(device.verbs);
+    if (domain.handle != nullptr)
         return success;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: no protection domain: %s", device.name, std::strerror(errno));
     return status_of_errno(errno);
@@ -60,8 +60,8 @@ void transport::dapls_ib_pd_free(pd &domain)
     if (domain.nothing != nullptr)
         (void)ibv_dereg_mr(domain.nothing);
     osd::lock_guard hold(domain.device->lock);
-    destroy_pd(*domain.device, domain.fid);
-    domain.fid = nullptr;
+    destroy_pd(*domain.device, domain.handle);
+    domain.handle = nullptr;
 }
 
 status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &params,
@@ -70,20 +70,20 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
     hca &device = *domain.device;
     const int access = access_for(device, params.privileges);
     region.device = &device;
-    region.fid = ibv_reg_mr(domain.fid, params.address, params.length, access);
-    if (region.fid == nullptr && errno == EFAULT && !params.writes())
+    region.handle = ibv_reg_mr(domain.handle, params.address, params.length, access);
+    if (region.handle == nullptr && errno == EFAULT && !params.writes())
         // For the kernel the right to bind windows is one to write.
-        region.fid =
-            ibv_reg_mr(domain.fid, params.address, params.length, access & ~IBV_ACCESS_MW_BIND);
-    if (region.fid == nullptr) {
+        region.handle =
+            ibv_reg_mr(domain.handle, params.address, params.length, access & ~IBV_ACCESS_MW_BIND);
+    if (region.handle == nullptr) {
         const int error = errno;
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %llu bytes at %p failed: %s%s", device.name,
                  static_cast<unsigned long long>(params.length), params.address,
                  std::strerror(error), advice(error));
         return status_of_errno(error);
     }
-    keys.local = region.fid->lkey;
-    keys.remote = vrb::remote_access(params.privileges) != 0 ? region.fid->rkey : 0;
+    keys.local = region.handle->lkey;
+    keys.remote = vrb::remote_access(params.privileges) != 0 ? region.handle->rkey : 0;
     return success;
 }
 
@@ -91,11 +91,11 @@ void transport::dapls_ib_mr_deregister(mr &region)
 {
     if (region.device->foreign())
         return;
-    const int error = ibv_dereg_mr(region.fid);
+    const int error = ibv_dereg_mr(region.handle);
     if (error != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: a memory region was not deregistered: %s",
                  region.device->name, std::strerror(error));
-    region.fid = nullptr;
+    region.handle = nullptr;
 }
 
 status transport::dapls_ib_mw_alloc(pd &domain, mw &window)
@@ -105,12 +105,12 @@ status transport::dapls_ib_mw_alloc(pd &domain, mw &window)
     {
         osd::lock_guard hold(domain.device->lock);
         if (domain.nothing == nullptr)
-            domain.nothing = ibv_reg_mr(domain.fid, &domain, 1, no_right);
+            domain.nothing = ibv_reg_mr(domain.handle, &domain, 1, no_right);
         window.nothing = domain.nothing;
     }
     if (window.nothing != nullptr) // type 1: its key is known when the bind is posted
-        window.fid = ibv_alloc_mw(domain.fid, IBV_MW_TYPE_1);
-    if (window.fid != nullptr)
+        window.handle = ibv_alloc_mw(domain.handle, IBV_MW_TYPE_1);
+    if (window.handle != nullptr)
         return success;
     const int error = errno;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: no memory window: %s", window.device->name,
@@ -122,11 +122,11 @@ void transport::dapls_ib_mw_free(mw &window)
 {
     if (window.device->foreign())
         return;
-    const int error = ibv_dealloc_mw(window.fid);
+    const int error = ibv_dealloc_mw(window.handle);
     if (error != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: a memory window was not freed: %s", window.device->name,
                  std::strerror(error));
-    window.fid = nullptr;
+    window.handle = nullptr;
 }
 
 } // namespace dapl::verbs

@@ -71,7 +71,7 @@ struct drawing_link : link {};
 
 struct cq : all_link, deferred_completions<wr> {
     // The consumer's, inside the door.
-    ibv_cq *fid = nullptr;
+    ibv_cq *handle = nullptr;
     int (*poll)(ibv_cq *, int, ibv_wc *) = nullptr; ///< what ibv_poll_cq calls
     static constexpr int batch = port_features.batched_poll ? 16 : 1;
     ibv_wc taken[batch];
@@ -127,7 +127,7 @@ inline ibv_send_wr with_opcode(ibv_wr_opcode opcode)
 struct qp : all_link, connection_state, drawing_link {
     // The sending thread's, inside its door. A null pointer: take the slow path, under the lock.
     osd::door send_door;
-    std::atomic<ibv_qp *> fid{nullptr};
+    std::atomic<ibv_qp *> fast_qp{nullptr};
     wr *last_send = nullptr;
     ibv_send_wr *bad_send = nullptr; ///< null but after a post that the device refused
     std::uint32_t max_inline = 0;
@@ -145,7 +145,8 @@ struct qp : all_link, connection_state, drawing_link {
     ibv_recv_wr *bad_recv = nullptr;
 
     osd::mutex lock;
-    ibv_qp *own OSD_GUARDED_BY(lock) = nullptr; ///< what `fid` is while posting goes straight to it
+    ibv_qp *
+        handle OSD_GUARDED_BY(lock) = nullptr; ///< what `fast_qp` is while posts take the fast path
     hca *device = nullptr;
     ibv_pd *domain = nullptr;
     cq *send_cq = nullptr;
@@ -165,18 +166,18 @@ struct qp : all_link, connection_state, drawing_link {
 
 struct pd {
     hca *device = nullptr;
-    ibv_pd *fid = nullptr;
+    ibv_pd *handle = nullptr;
     ibv_mr *nothing = nullptr; ///< what windows are bound to that open nothing, once there are any
 };
 
 struct mr {
     hca *device = nullptr;
-    ibv_mr *fid = nullptr;
+    ibv_mr *handle = nullptr;
 };
 
 struct mw {
     hca *device = nullptr;
-    ibv_mw *fid = nullptr;
+    ibv_mw *handle = nullptr;
     ibv_mr *nothing = nullptr; ///< of its pd
 };
 
@@ -187,7 +188,7 @@ struct srq {
 
     hca *device = nullptr;
     shared_recv_queue *owner = nullptr;
-    ibv_srq *fid = nullptr;
+    ibv_srq *handle = nullptr;
     osd::mutex lock;
     ring<qp, drawing_link> drawing[buckets] OSD_GUARDED_BY(lock);
 };
@@ -296,7 +297,7 @@ OSD_ALWAYS_INLINE batch look_into(cq &c)
 {
     if (c.left != 0)
         return {c.next, c.left};
-    const int got = c.poll(c.fid, cq::batch, c.taken);
+    const int got = c.poll(c.handle, cq::batch, c.taken);
     return {c.taken, got > 0 ? got : 0};
 }
 
@@ -527,8 +528,8 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     const unsigned carried = send_flags(q, operation, length, flags);
     const bool odd_read = operation == DAT_DTO_RDMA_READ && length != remote->segment_length;
     q.send_door.enter();
-    ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
-    if (fid == nullptr || odd_read) [[unlikely]] {
+    ibv_qp *const handle = q.fast_qp.load(std::memory_order_acquire);
+    if (handle == nullptr || odd_read) [[unlikely]] {
         q.send_door.leave();
         return vrb::send_slow(q, w, segments, local, remote, carried & ~unsigned{IBV_SEND_INLINE});
     }
@@ -546,7 +547,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     }
     w.finished = false;
     q.last_send = &w;
-    const int error = ibv_post_send(fid, &request, &q.bad_send);
+    const int error = ibv_post_send(handle, &request, &q.bad_send);
     if (error != 0) [[unlikely]]
         return vrb::send_failed(q, error);
     q.send_door.leave();
@@ -557,8 +558,8 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
                                                        const DAT_LMR_TRIPLET *local)
 {
     q.recv_door.enter();
-    ibv_qp *const fid = q.fid.load(std::memory_order_acquire);
-    if (fid == nullptr || segments == 0) [[unlikely]] {
+    ibv_qp *const handle = q.fast_qp.load(std::memory_order_acquire);
+    if (handle == nullptr || segments == 0) [[unlikely]] {
         q.recv_door.leave();
         return vrb::recv_slow(q, w, segments, local);
     }
@@ -568,7 +569,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
         w.recv.num_sge = segments;
     w.finished = false;
     q.last_recv = &w;
-    const int error = ibv_post_recv(fid, &w.recv, &q.bad_recv);
+    const int error = ibv_post_recv(handle, &w.recv, &q.bad_recv);
     if (segments != 1)
         w.recv.num_sge = 1;
     if (error != 0) [[unlikely]]

@@ -23,26 +23,26 @@ std::uint32_t at_least_one(DAT_COUNT n)
     return static_cast<std::uint32_t>(std::max(n, 1));
 }
 
-ibv_qp *make_fid(qp &q, std::uint32_t max_inline)
+ibv_qp *create_qp(qp &q, std::uint32_t max_inline)
 {
     ibv_qp_init_attr attr{};
     attr.qp_context = &q;
-    attr.send_cq = q.send_cq->fid;
-    attr.recv_cq = q.recv_cq->fid;
+    attr.send_cq = q.send_cq->handle;
+    attr.recv_cq = q.recv_cq->handle;
     attr.qp_type = IBV_QPT_RC;
     attr.cap.max_send_wr = at_least_one(q.params.max_send) + 1; // the last word
-    attr.srq = q.shared != nullptr ? q.shared->fid : nullptr;
+    attr.srq = q.shared != nullptr ? q.shared->handle : nullptr;
     attr.cap.max_recv_wr = q.shared != nullptr ? 0 : at_least_one(q.params.max_recv);
     attr.cap.max_send_sge = at_least_one(q.params.max_send_iov);
     attr.cap.max_recv_sge = at_least_one(q.params.max_recv_iov);
     attr.cap.max_inline_data = max_inline;
-    ibv_qp *fid = ibv_create_qp(q.domain, &attr);
-    q.max_inline = fid == nullptr ? 0 : attr.cap.max_inline_data;
-    return fid;
+    ibv_qp *handle = ibv_create_qp(q.domain, &attr);
+    q.max_inline = handle == nullptr ? 0 : attr.cap.max_inline_data;
+    return handle;
 }
 
 /// Receives can be posted from this state on.
-int to_init(const hca &device, ibv_qp *fid)
+int to_init(const hca &device, ibv_qp *handle)
 {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
@@ -51,32 +51,32 @@ int to_init(const hca &device, ibv_qp *fid)
     int mask = IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
     if (!device.iwarp)
         mask |= IBV_QP_PKEY_INDEX;
-    return ibv_modify_qp(fid, &attr, mask);
+    return ibv_modify_qp(handle, &attr, mask);
 }
 
 status make_queue_pair(hca &device, qp &q)
 {
-    ibv_qp *fid = nullptr;
+    ibv_qp *handle = nullptr;
     if constexpr (port_features.inline_send)
-        fid = make_fid(q, device.tuned.max_inline);
-    if (fid == nullptr)
-        fid = make_fid(q, 0);
-    int error = fid == nullptr ? errno : to_init(device, fid);
+        handle = create_qp(q, device.tuned.max_inline);
+    if (handle == nullptr)
+        handle = create_qp(q, 0);
+    int error = handle == nullptr ? errno : to_init(device, handle);
     if (error == 0) {
         if (q.shared != nullptr)
-            begin_drawing(q, fid->qp_num);
+            begin_drawing(q, handle->qp_num);
         osd::lock_guard hold(q.lock);
-        q.own = fid;
+        q.handle = handle;
         q.enter(phase::idle);
         q.broken = false;
         if (!device.siw) // see pipe_signal_hold
-            q.fid.store(fid, std::memory_order_release);
+            q.fast_qp.store(handle, std::memory_order_release);
         return success;
     }
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: no queue pair for %d sends and %d receives: %s", device.name,
              q.params.max_send, q.params.max_recv, std::strerror(error));
-    if (fid != nullptr)
-        ibv_destroy_qp(fid);
+    if (handle != nullptr)
+        ibv_destroy_qp(handle);
     return status_of_errno(error);
 }
 
@@ -136,7 +136,7 @@ void flush_rest(cq &c, wr *last)
 /// No operation is on its way to the device any more, and none sets out without the lock.
 void shut_doors(qp &q) OSD_REQUIRES(q.lock)
 {
-    q.fid.store(nullptr);
+    q.fast_qp.store(nullptr);
     osd::fence_all_threads();
     q.send_door.wait_until_empty();
     q.recv_door.wait_until_empty();
@@ -152,19 +152,19 @@ void drain_both(qp &q, std::uint32_t number)
 /// A device may forget the completions of a queue pair that is destroyed: the good ones are saved
 /// before. Some do not flush what is posted after a failure: so it is destroyed at once, and what
 /// then has not come back never will.
-void destroy_fid(qp &q) OSD_REQUIRES(q.lock)
+void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
 {
     shut_doors(q);
-    const std::uint32_t number = q.own->qp_num;
+    const std::uint32_t number = q.handle->qp_num;
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_ERR;
-    (void)ibv_modify_qp(q.own, &attr, IBV_QP_STATE); // it may be there already
+    (void)ibv_modify_qp(q.handle, &attr, IBV_QP_STATE); // it may be there already
     drain_both(q, number);
     if (connection *heir = std::exchange(q.heir, nullptr))
-        destroy_later(*heir, q.own); // in the error state it completes no more
+        destroy_later(*heir, q.handle); // in the error state it completes no more
     else
-        destroy_qp(*q.device, q.own);
-    q.own = nullptr;
+        destroy_qp(*q.device, q.handle);
+    q.handle = nullptr;
     drain_both(q, number);
     if (q.shared != nullptr)
         end_drawing(q); // the number may be given to another
@@ -183,8 +183,8 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
     let_go(device, q);
     {
         osd::lock_guard hold(q.lock);
-        if (q.own != nullptr)
-            destroy_fid(q);
+        if (q.handle != nullptr)
+            destroy_handle(q);
         forget_rest(q);
         q.enter(phase::dead);
     }
@@ -196,7 +196,7 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
 status post_request(qp &q, wr &w, ibv_send_wr &request)
 {
     osd::lock_guard hold(q.lock);
-    if (q.own == nullptr) {
+    if (q.handle == nullptr) {
         flush(*q.send_cq, w);
         return success;
     }
@@ -205,7 +205,7 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
     w.finished = false;
     ibv_send_wr *bad = nullptr;
     const pipe_signal_hold held(q.device->siw);
-    const int error = ibv_post_send(q.own, &request, &bad);
+    const int error = ibv_post_send(q.handle, &request, &bad);
     if (error != 0 && bad != nullptr)
         return refused_post(error);
     q.last_send = &w;
@@ -278,7 +278,7 @@ status send_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
 status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
     osd::lock_guard hold(q.lock);
-    if (q.own == nullptr) {
+    if (q.handle == nullptr) {
         flush(*q.recv_cq, w);
         return success;
     }
@@ -291,7 +291,7 @@ status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
         request.num_sge = no_bytes(entries);
     w.finished = false;
     ibv_recv_wr *bad = nullptr;
-    const int error = ibv_post_recv(q.own, &request, &bad);
+    const int error = ibv_post_recv(q.handle, &request, &bad);
     if (error != 0)
         return refused_post(error);
     q.last_recv = &w;
@@ -301,8 +301,8 @@ status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 void tear_down(hca &, qp &q)
 {
     osd::lock_guard hold(q.lock);
-    if (q.own != nullptr)
-        destroy_fid(q);
+    if (q.handle != nullptr)
+        destroy_handle(q);
     flush_rest(*q.send_cq, q.last_send);
     flush_rest(*q.recv_cq, q.last_recv);
     forget_rest(q);
@@ -322,14 +322,14 @@ bool say_last_word(qp &q)
     ibv_send_wr *bad = nullptr;
     q.last_word.finished = false;
     const pipe_signal_hold held(q.device->siw);
-    q.last_word_said = ibv_post_send(q.own, &request, &bad) == 0 || bad == nullptr;
+    q.last_word_said = ibv_post_send(q.handle, &request, &bad) == 0 || bad == nullptr;
     return q.last_word_said;
 }
 
 bool last_word_is_back(qp &q)
 {
     osd::lock_guard hold(q.lock);
-    q.broken |= drain(*q.send_cq, q.own->qp_num);
+    q.broken |= drain(*q.send_cq, q.handle->qp_num);
     if (!q.last_word.finished)
         return false;
     if (q.last_word.done.status == DAT_DTO_SUCCESS && q.last_send != nullptr)
@@ -352,7 +352,7 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
         q.always_inline |= IBV_SEND_FENCE;
         q.read_fence = 0;
     }
-    q.domain = domain.fid;
+    q.domain = domain.handle;
     q.send_cq = send_cq != nullptr ? send_cq : &device.spare;
     q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
     q.params = params;
@@ -401,7 +401,7 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
 {
     osd::lock_guard hold(q.lock);
     key = 0;
-    if (q.own == nullptr) {
+    if (q.handle == nullptr) {
         flush(*q.send_cq, w);
         return success;
     }
@@ -412,14 +412,15 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
     // Not every library takes a bind without a region: so nothing is a byte without rights.
     bind.bind_info = {window.nothing, reinterpret_cast<std::uintptr_t>(window.nothing->addr), 1, 0};
     if (region != nullptr)
-        bind.bind_info = {region->fid, what.address, what.length, remote_access(what.privileges)};
+        bind.bind_info = {region->handle, what.address, what.length,
+                          remote_access(what.privileges)};
     w.finished = false;
-    const int error = ibv_bind_mw(q.own, window.fid, &bind);
+    const int error = ibv_bind_mw(q.handle, window.handle, &bind);
     if (error != 0)
         return refused_post(error);
     q.last_send = &w;
     if (region != nullptr)
-        key = window.fid->rkey;
+        key = window.handle->rkey;
     return success;
 }
 

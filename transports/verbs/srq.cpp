@@ -58,8 +58,8 @@ status transport::dapls_ib_srq_alloc(pd &domain, srq &shared, const srq_params &
     attr.srq_context = &shared;
     attr.attr.max_wr = static_cast<std::uint32_t>(params.max_recv);
     attr.attr.max_sge = static_cast<std::uint32_t>(params.max_recv_iov);
-    shared.fid = ibv_create_srq(domain.fid, &attr);
-    return shared.fid != nullptr ? success : srq_error(shared, "was not made", errno);
+    shared.handle = ibv_create_srq(domain.handle, &attr);
+    return shared.handle != nullptr ? success : srq_error(shared, "was not made", errno);
 }
 
 void transport::dapls_ib_srq_free(srq &shared)
@@ -68,8 +68,8 @@ void transport::dapls_ib_srq_free(srq &shared)
     if (device.foreign())
         return;
     osd::lock_guard hold(device.lock);
-    destroy_srq(device, shared.fid);
-    shared.fid = nullptr;
+    destroy_srq(device, shared.handle);
+    shared.handle = nullptr;
     device.wait_quiet(&shared);
 }
 
@@ -77,7 +77,7 @@ status transport::dapls_ib_srq_resize(srq &shared, DAT_COUNT max_recv)
 {
     ibv_srq_attr attr{};
     attr.max_wr = static_cast<std::uint32_t>(max_recv);
-    const int error = ibv_modify_srq(shared.fid, &attr, IBV_SRQ_MAX_WR);
+    const int error = ibv_modify_srq(shared.handle, &attr, IBV_SRQ_MAX_WR);
     return error == 0 ? success : srq_error(shared, "was not resized", error);
 }
 
@@ -85,7 +85,7 @@ status transport::dapls_ib_srq_set_limit(srq &shared, DAT_COUNT low_watermark)
 {
     ibv_srq_attr attr{};
     attr.srq_limit = static_cast<std::uint32_t>(low_watermark);
-    const int error = ibv_modify_srq(shared.fid, &attr, IBV_SRQ_LIMIT);
+    const int error = ibv_modify_srq(shared.handle, &attr, IBV_SRQ_LIMIT);
     return error == 0 ? success : srq_error(shared, "takes no limit", error);
 }
 
@@ -107,7 +107,7 @@ status transport::dapls_ib_post_srq_recv(srq &shared, wr &w, DAT_COUNT segments,
     w.plain = false;
     w.finished = false;
     ibv_recv_wr *bad;
-    const int error = ibv_post_srq_recv(shared.fid, &request, &bad);
+    const int error = ibv_post_srq_recv(shared.handle, &request, &bad);
     return error == 0 ? success : refused_post(error);
 }
 
