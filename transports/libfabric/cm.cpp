@@ -59,7 +59,7 @@ DAT_EVENT_NUMBER event_for(int error)
     }
 }
 
-/// Nobody listens there, or not yet: programs that exchange their addresses first may be early.
+/// The peer does not listen, or not yet: repeats the request with back-off.
 bool try_again(hca &device, qp &q, int error) OSD_REQUIRES(device.lock)
 {
     const std::int64_t next =
@@ -203,9 +203,10 @@ namespace {
 
 void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    const bool said = say_last_word(q);
+    const bool said = post_closing_marker(q);
     drain(*q.send_cq);
-    if (said && !q.last_word_back.load(std::memory_order_acquire) && osd::now_ns() < q.close_by_ns)
+    if (said && !q.closing_marker_completed.load(std::memory_order_acquire) &&
+        osd::now_ns() < q.close_by_ns)
         device.schedule(q, osd::now_ns() + closing_tick_ns);
     else
         end_connection(device, q, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -300,7 +301,7 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
     const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
     if (state != phase::live && (state != phase::closing || graceful))
         return;
-    if (graceful && device.tcp_like && say_last_word(q)) {
+    if (graceful && device.tcp_like && post_closing_marker(q)) {
         q.close_by_ns = ns_from_now(device.params.linger_ms);
         q.enter(phase::closing);
         device.schedule(q, 0);

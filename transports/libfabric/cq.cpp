@@ -42,8 +42,8 @@ bool posted_before(const wr &a, const wr &b)
 void finish_request(cq &c, wr &w) OSD_REQUIRES(c.lock)
 {
     qp &q = *w.home;
-    if (&w == &q.last_word) {
-        q.last_word_back.store(true, std::memory_order_release);
+    if (&w == &q.closing_marker) {
+        q.closing_marker_completed.store(true, std::memory_order_release);
         return;
     }
     q.held.insert(w, posted_before);
@@ -53,7 +53,7 @@ void finish_request(cq &c, wr &w) OSD_REQUIRES(c.lock)
         release_later(*q.device);
 }
 
-/// A message without bytes tells of the write before it: how long that was, and its immediate data.
+/// A message without bytes announces the write before it: its length and its immediate data.
 void take_immediate(wr &w, std::uint64_t data)
 {
     w.done.has_immediate = true;
@@ -133,7 +133,7 @@ void drain(cq &c)
         }
         c.readmit_consumer();
     }
-    wake_sleepers(c); // even of nothing: a signal of other things was taken back
+    wake_sleepers(c); // even without completions: progress may have cleared a signal
 }
 
 void progress_beside(cq &c)
@@ -177,7 +177,7 @@ bool cq::has_completion_now()
     return is_slow() || ofi::progress(*this);
 }
 
-/// Takes back the signal of what has completed, so that the descriptor tells of what has not.
+/// Clears the signal of what has completed, so that the descriptor signals what has not.
 bool cq::reset_signal()
 {
     fid_t watched = &fid->fid;
@@ -235,7 +235,7 @@ osd::wait_result wait_asleep(cq &c, osd::deadline until)
     port_support::spurious_wakeups wakeups;
     fid *watched = &c.fid->fid;
     for (;;) {
-        // Before the looks: it takes back the signal that what they find may have given.
+        // Before polling, because it clears the signal of what is then found.
         const bool quiet = fi_trywait(c.device->fabric, &watched, 1) == 0;
         if (c.woken.exchange(0) != 0 || has_completion(c))
             return osd::wait_result::woken;
@@ -283,7 +283,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
     attr.wait_obj = FI_WAIT_FD;
     const int error = fi_cq_open(device.domain, &attr, &c.fid, &c);
     if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no completion queue of %d: %s", device.name, depth,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_cq_open of %d entries failed: %s", device.name, depth,
                  fi_strerror(-error));
         return status_of_errno(-error);
     }
@@ -319,7 +319,7 @@ void transport::dapls_ib_cq_free(cq &c)
     }
     const int error = fi_close(&c.fid->fid);
     if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: completion queue not closed: %s", c.device->name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_close of a CQ failed: %s", c.device->name,
                  fi_strerror(-error));
     c.fid = nullptr;
 }

@@ -101,7 +101,7 @@ status find_provider(hca &device)
     device.tcp_like = std::strcmp(provider, "tcp") == 0 || std::strcmp(provider, "net") == 0;
     device.info = query(device, 0, 0);
     if (device.info == nullptr) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: libfabric has no message endpoints of provider \"%s\"",
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_getinfo has no message endpoints of provider \"%s\"",
                  device.name, provider);
         return status::error(DAT_INTERNAL_ERROR);
     }
@@ -145,7 +145,7 @@ void close_fid(hca &device, Fid *&object, const char *what)
 {
     const int error = object != nullptr ? fi_close(&object->fid) : 0;
     if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s not closed: %s", device.name, what,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_close of the %s failed: %s", device.name, what,
                  fi_strerror(-error));
     object = nullptr;
 }
@@ -170,7 +170,8 @@ status open_device(hca &device)
 {
     const int error = open_libfabric(device);
     if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s", device.name, fi_strerror(-error));
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: opening fabric, domain or event queue failed: %s",
+                 device.name, fi_strerror(-error));
         return status_of_errno(-error);
     }
     find_private_data_size(device);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the source files of this port share beside port.hpp.
+// Shared by the source files of this port; not needed by the hot path.
 #pragma once
 
 #include "cm_frame.hpp"
@@ -40,7 +40,7 @@ void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Posts what waited behind a barrier, as far as it may go.
 void release_fenced(qp &q) OSD_EXCLUDES(q.lock);
 /// Asks the peer to confirm that everything up to now has arrived; false when that is not possible.
-bool say_last_word(qp &q) OSD_EXCLUDES(q.lock);
+bool post_closing_marker(qp &q) OSD_EXCLUDES(q.lock);
 
 // --- service.cpp
 

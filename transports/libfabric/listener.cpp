@@ -14,7 +14,7 @@ using namespace ofi;
 namespace {
 
 /// A connection that came in before the listener was removed may still have its request on the way,
-/// and libfabric then looks at the passive endpoint. Nobody is that slow.
+/// and libfabric then uses the passive endpoint. No request takes that long.
 constexpr std::uint32_t retirement_ms = 60'000;
 
 void refuse(ofi::cr &request, cm_frame_header::kind_t kind, const private_data &data)
@@ -23,8 +23,7 @@ void refuse(ofi::cr &request, cm_frame_header::kind_t kind, const private_data &
     const int error =
         fi_reject(request.from->fid, request.info->handle, message.bytes, message.size);
     if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_WARN, "a connection request could not be refused: %s",
-                 fi_strerror(-error));
+        dapl_log(DAPL_DBG_TYPE_WARN, "fi_reject failed: %s", fi_strerror(-error));
 }
 
 int listen_on(hca &device, passive &p, std::uint16_t port) OSD_REQUIRES(device.lock)
@@ -76,8 +75,8 @@ void discard(passive &p)
 
 status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: cannot listen on port %u: %s", device.name, port_of(qualifier),
-             fi_strerror(error));
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: fi_listen on port %u failed: %s", device.name,
+             port_of(qualifier), fi_strerror(error));
     if (error == EADDRINUSE)
         return status::error(DAT_CONN_QUAL_IN_USE);
     if (error == EACCES)

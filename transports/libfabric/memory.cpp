@@ -43,7 +43,7 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
     const int error = fi_mr_reg(device.domain, params.address, params.length,
                                 access_for(params.privileges), 0, 0, 0, &region.fid, nullptr);
     if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %p failed: %s", device.name, params.address,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_mr_reg at %p failed: %s", device.name, params.address,
                  fi_strerror(-error));
         return status_of_errno(-error);
     }

@@ -2,12 +2,12 @@
 //
 // The libfabric port: FI_EP_MSG endpoints, as the tcp provider has them on any network interface.
 //
-// Who may touch what
+// Locks
 //   hca::lock      connection management: event queue, passive endpoints, phases, lists of the hca
 //   qp::lock       the way of a posted operation that cannot go straight to libfabric
 //   cq::lock       deferred completions; taken by all but a consumer on the fast path
 // They are taken in this order. None is held during an upcall, none is taken on the fast paths:
-// those pass doors (osd_fence.hpp), which the slow paths shut when they need to be alone.
+// those pass doors (osd_fence.hpp), which slow paths shut to exclude them.
 #pragma once
 
 #include "connection_service.hpp"
@@ -121,7 +121,7 @@ struct qp : all_link, connection_state {
 
     osd::mutex lock;
     fid_ep *fid OSD_GUARDED_BY(lock) = nullptr; ///< the endpoint, in every phase that has one
-    bool last_word_said OSD_GUARDED_BY(lock) = false;
+    bool closing_marker_posted OSD_GUARDED_BY(lock) = false;
     int socket OSD_GUARDED_BY(lock) = -1;        ///< below fid, once looked for
     fifo<wr> pending_recvs OSD_GUARDED_BY(lock); ///< posted before the connection
     fifo<wr> fenced_sends OSD_GUARDED_BY(lock);  ///< behind a barrier: wait for reads_done
@@ -132,8 +132,8 @@ struct qp : all_link, connection_state {
     DAT_COUNT max_send = 0;
     std::int64_t hung_up_ns = 0;     ///< when the peer was first seen gone
     std::atomic<bool> broken{false}; ///< an operation failed otherwise than by the disconnect
-    std::atomic<bool> last_word_back{false};
-    wr last_word{}; ///< in phase closing: when it is back, the peer has all that was sent before
+    std::atomic<bool> closing_marker_completed{false};
+    wr closing_marker{}; ///< in phase closing: completes when the peer has all that was sent before
 };
 
 struct pd {
@@ -159,7 +159,7 @@ struct listener {
     passive *of = nullptr;
 };
 
-/// A connection request in its way from upcall to answer.
+/// A connection request on its way from upcall to answer.
 struct cr {
     passive *from = nullptr;
     fi_info *info = nullptr;
@@ -331,7 +331,7 @@ OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_data_entry &entry)
     if ((entry.flags & FI_RECV) != 0)
         return (entry.flags & FI_REMOTE_CQ_DATA) == 0;
     const auto *request = static_cast<const wr *>(entry.op_context);
-    return request != nullptr && // a peer can make completions that are nobody's
+    return request != nullptr && // remote operations of a peer complete without a context
            request->at.order == request->home->reads_done.load(std::memory_order_relaxed);
 }
 
@@ -440,7 +440,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
     w.home = &q;
     const ssize_t error = fi_recv(ep, ofi::pointer(local->virtual_address), local->segment_length,
                                   nullptr, FI_ADDR_UNSPEC, &w);
-    // Somebody else sleeps on this CQ: a message that waited for this receive woke nobody.
+    // Another thread sleeps on this CQ: a message that waited for this receive did not wake it.
     if (q.recv_cq->sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
         ofi::progress_beside(*q.recv_cq);
     q.recv_door.leave();

@@ -158,7 +158,7 @@ status refused_post(ssize_t error)
 {
     if (error == -FI_EAGAIN || error == -FI_ENOMEM)
         return out_of_memory;
-    dapl_log(DAPL_DBG_TYPE_ERR, "libfabric refused an operation: %s",
+    dapl_log(DAPL_DBG_TYPE_ERR, "posting to libfabric failed: %s",
              fi_strerror(static_cast<int>(-error)));
     return status::error(DAT_INTERNAL_ERROR);
 }
@@ -298,13 +298,14 @@ void go_live(hca &, qp &q)
         q.enter(phase::live);
         q.ep.store(q.fid, std::memory_order_release);
     }
-    // The peer's first message may have come before the receive for it, and wakes nobody any more.
+    // The peer's first message may have come before the receive for it, and does not signal any
+    // more.
     progress_beside(*q.recv_cq);
 }
 
 namespace {
 
-/// No operation is on its way to libfabric any more, and none sets out.
+/// No post to libfabric is running any more, and none begins.
 void shut_doors(qp &q) OSD_REQUIRES(q.lock)
 {
     q.ep.store(nullptr, std::memory_order_release);
@@ -352,17 +353,17 @@ void tear_down(hca &, qp &q)
     q.enter(phase::dead);
 }
 
-bool say_last_word(qp &q)
+bool post_closing_marker(qp &q)
 {
     osd::lock_guard hold(q.lock);
-    if (q.last_word_said || q.fenced.load())
+    if (q.closing_marker_posted || q.fenced.load())
         return true;
-    q.last_word.home = &q;
-    q.last_word.operation = DAT_DTO_RDMA_WRITE;
-    q.last_word.at.order = order_special;
+    q.closing_marker.home = &q;
+    q.closing_marker.operation = DAT_DTO_RDMA_WRITE;
+    q.closing_marker.at.order = order_special;
     fi_msg_rma nothing{};
-    nothing.context = &q.last_word;
-    q.last_word_said = true;
+    nothing.context = &q.closing_marker;
+    q.closing_marker_posted = true;
     return fi_writemsg(q.fid, &nothing, FI_DELIVERY_COMPLETE | FI_COMPLETION) == 0;
 }
 
@@ -382,7 +383,7 @@ void prepare_messages(qp &q)
     q.rma_msg.rma_iov = q.remote_iov;
 }
 
-/// Ends everything that is under way for q. Nothing is handed to the consumer afterwards.
+/// Ends the connection and waits for upcalls. Outstanding operations do not complete.
 void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     {
@@ -433,9 +434,9 @@ status transport::dapls_ib_qp_reset(qp &q)
     q.next.order = 0;
     q.reads_done.store(0);
     q.broken.store(false);
-    q.last_word_back.store(false);
+    q.closing_marker_completed.store(false);
     osd::lock_guard hold_qp(q.lock);
-    q.last_word_said = false;
+    q.closing_marker_posted = false;
     q.enter(phase::idle);
     return success;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The service thread of an HCA. It reads the event queue, makes the upcalls, and moves what the
-// consumer does not move itself: libfabric's tcp provider serves a peer's RDMA only while somebody
-// calls into it. Where the consumer polls or waits on a CQ, the thread keeps away from that CQ;
+// consumer does not move itself: libfabric's tcp provider serves a peer's RDMA only while it is
+// called. Where the consumer polls or waits on a CQ, the thread keeps away from that CQ;
 // with nothing to do anywhere it sleeps.
 #include "internal.hpp"
 
@@ -51,8 +51,7 @@ qp *first_lost(hca &device) OSD_REQUIRES(device.lock)
     return nullptr;
 }
 
-/// libfabric does not see that a peer is gone while a message waits that nobody posted a receive
-/// for. The socket knows.
+/// libfabric does not see that a peer is gone while a message waits for a receive. The socket does.
 void find_lost(hca &device, std::int64_t &last) OSD_REQUIRES(device.lock)
 {
     if (!device.tcp_like || osd::now_ns() - last < hang_up_check_ns)

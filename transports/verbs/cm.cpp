@@ -20,14 +20,14 @@ namespace {
 constexpr std::int64_t closing_tick_ns = 1'000'000;
 
 // Reasons of an InfiniBand reject.
-constexpr int nobody_listens = 8;
+constexpr int no_listener = 8;
 constexpr int stale_connection = 10; // the number of a queue pair came back into use too early
 
 /// Ends the attempt or the connection of q with this event.
 void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
     OSD_REQUIRES(device.lock)
 {
-    let_go(device, q);
+    release_connection(device, q);
     tear_down(device, q);
     q.cancel();
     device.deliver_soon(q, event, data);
@@ -47,7 +47,7 @@ read_depths wanted_reads(const qp &q)
             static_cast<std::uint8_t>(std::min(q.params.max_rdma_read_out, 254))};
 }
 
-/// What both sides can do. An iWARP peer that says nothing has no number to say.
+/// What both sides support. An iWARP peer that sends zeros does not negotiate.
 read_depths agreed_reads(const qp &q, std::uint8_t peer_wants, std::uint8_t peer_lets)
 {
     read_depths reads = wanted_reads(q);
@@ -55,6 +55,11 @@ read_depths agreed_reads(const qp &q, std::uint8_t peer_wants, std::uint8_t peer
     if (!silent)
         reads = {std::min(reads.in, peer_wants), std::min(reads.out, peer_lets)};
     return reads;
+}
+
+const char *name_of(ibv_qp_state state)
+{
+    return state == IBV_QPS_INIT ? "INIT" : state == IBV_QPS_RTR ? "RTR" : "RTS";
 }
 
 bool move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depths &reads)
@@ -65,7 +70,7 @@ bool move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depth
     int mask = 0;
     attr.qp_state = state;
     if (rdma_init_qp_attr(id, &attr, &mask) != 0) { // the peer may have given up
-        dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: there is no connection any more: %s", q.device->name,
+        dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: rdma_init_qp_attr failed: %s", q.device->name,
                  static_cast<void *>(&q), std::strerror(errno));
         return false;
     }
@@ -81,8 +86,8 @@ bool move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depth
     osd::lock_guard hold(q.lock);
     const int error = ibv_modify_qp(q.handle, &attr, mask);
     if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the queue pair does not take the connection: %s",
-                 q.device->name, std::strerror(error));
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: qp %p: ibv_modify_qp to %s failed: %s", q.device->name,
+                 static_cast<void *>(&q), name_of(state), std::strerror(error));
     return error == 0;
 }
 
@@ -113,8 +118,8 @@ rdma_conn_param parameters(qp &q, const read_depths &reads, const cm_message &me
 
 // ------------------------------------------------------------------------------- attempts
 
-/// Destroys a connection that was let go, as soon as that does not wait for the peer.
-void leave(hca &device, connection &c) OSD_REQUIRES(device.lock)
+/// Destroys a released connection as soon as that does not block for the peer.
+void destroy_when_answered(hca &device, connection &c) OSD_REQUIRES(device.lock)
 {
     if (c.unanswered)
         c.leaving = true;
@@ -159,7 +164,7 @@ DAT_EVENT_NUMBER event_for(int error)
     }
 }
 
-/// Nobody listens there, or not yet: programs that exchange their addresses first may be early.
+/// The peer does not listen, or not yet: repeats the request with back-off.
 bool try_again(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     const std::int64_t next = q.attempt->next_try();
@@ -170,13 +175,13 @@ bool try_again(hca &device, qp &q) OSD_REQUIRES(device.lock)
     return true;
 }
 
-/// A step of the attempt was refused by the system.
-void step_failed(hca &device, qp &q, const char *step, int error) OSD_REQUIRES(device.lock)
+/// A call that is a step of the attempt failed with this errno.
+void step_failed(hca &device, qp &q, const char *call, int error) OSD_REQUIRES(device.lock)
 {
     if (error == ECONNREFUSED && try_again(device, q))
         return;
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: %s: %s", device.name, static_cast<void *>(&q), step,
-             std::strerror(error));
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: %s failed: %s", device.name, static_cast<void *>(&q),
+             call, std::strerror(error));
     conclude(device, q, event_for(error), {});
 }
 
@@ -191,10 +196,11 @@ void address_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
     const auto timeout = static_cast<int>(device.tuned.route_timeout_ms);
     c.retries = device.tuned.route_retry;
     if (!is_our_device(device, c.id)) {
-        dapl_log(DAPL_DBG_TYPE_CM, "%s: the way to the peer is by another device", device.name);
+        dapl_log(DAPL_DBG_TYPE_CM, "%s: the peer is reachable only through another RDMA device",
+                 device.name);
         conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
     } else if (rdma_resolve_route(c.id, timeout) != 0) {
-        step_failed(device, q, "no route", errno);
+        step_failed(device, q, "rdma_resolve_route", errno);
     }
 }
 
@@ -202,7 +208,7 @@ void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
 {
     const cm_message message = request_message(device, q.attempt->data(), q.attempt->qualifier());
     rdma_conn_param wanted = parameters(q, wanted_reads(q), message);
-    // siw waits for TCP here. Meanwhile the attempt may be abandoned.
+    // siw blocks for TCP here; the attempt may be abandoned before it returns.
     c.connecting = true;
     c.unanswered = device.iwarp;
     device.lock.unlock();
@@ -211,12 +217,12 @@ void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
     c.connecting = false;
     c.unanswered &= error == 0;
     if (c.of == nullptr)
-        leave(device, c);
+        destroy_when_answered(device, c);
     else if (error != 0)
-        step_failed(device, *c.of, "connecting", error);
+        step_failed(device, *c.of, "rdma_connect", error);
 }
 
-/// Addresses and routes are asked for by messages that may be lost.
+/// Resolution uses messages that may be lost, so a time-out is retried.
 void not_found(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
 {
     const bool route = event.type == RDMA_CM_EVENT_ROUTE_ERROR;
@@ -229,8 +235,9 @@ void not_found(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQ
         if (error == 0)
             return;
     }
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: no %s to the peer: %s", device.name,
-             route ? "route" : "address that leads", std::strerror(std::abs(event.status)));
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: %s to the peer failed: %s", device.name,
+             route ? "rdma_resolve_route" : "rdma_resolve_addr",
+             std::strerror(std::abs(event.status)));
     conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
 }
 
@@ -240,7 +247,7 @@ void rejected(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.loc
     const reject_reason *reason = read_reject(event, data);
     const bool early = device.iwarp
                            ? event.status == -ECONNREFUSED
-                           : event.status == nobody_listens || event.status == stale_connection;
+                           : event.status == no_listener || event.status == stale_connection;
     if (reason == nullptr && early && try_again(device, q))
         return;
     dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: rejected, status %d", device.name,
@@ -258,7 +265,7 @@ void go_live(hca &device, qp &q, const private_data &data) OSD_REQUIRES(device.l
     device.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
 }
 
-/// Our answer is on its way to the peer, which should have it before anything else.
+/// The reply is in flight; the peer should have it before any message.
 void accepted(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     if (device.settle_ms == 0) {
@@ -269,7 +276,7 @@ void accepted(hca &device, qp &q) OSD_REQUIRES(device.lock)
     device.schedule(q, ns_from_now(device.settle_ms));
 }
 
-/// The answer of an InfiniBand peer. It waits for our word that the connection stands.
+/// The reply of an InfiniBand peer, which waits for our ready-to-use message.
 void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
 {
     const read_depths reads = agreed_reads(q, event.reads_in, event.reads_out);
@@ -277,8 +284,8 @@ void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQU
         go_live(device, q, read_accept(device, event));
         return;
     }
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: the answer came too late: %s", device.name,
-             static_cast<void *>(&q), std::strerror(errno));
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: establishing after the peer accepted failed: %s",
+             device.name, static_cast<void *>(&q), std::strerror(errno));
     (void)rdma_reject(c.id, nullptr, 0);
     conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
 }
@@ -288,14 +295,14 @@ void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQU
 void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     const bool ours = q.phase() == phase::closing;
-    let_go(device, q);    // confirms the peer's wish, if it had one
-    tear_down(device, q); // its completions tell whether something failed
+    release_connection(device, q); // confirms the peer's disconnect, if there was one
+    tear_down(device, q);          // its completions show whether something failed
     q.cancel();
     const bool broken = !ours && q.broken;
     device.deliver(q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
-/// The connection stood already, so that is told before its end.
+/// The connection was established before it ended: ESTABLISHED is delivered first.
 void end_early(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     q.settling = false;
@@ -306,13 +313,13 @@ void end_early(hca &device, qp &q) OSD_REQUIRES(device.lock)
 }
 
 /// Whether the connection that is being accepted stood before it ended. With InfiniBand only a peer
-/// that had our answer disconnects; its word that it has it may be lost, or come later.
+/// that had our reply disconnects; its ready-to-use message may be lost, or come later.
 bool stood(const qp &q, const cm_event &event)
 {
     return q.settling || (!q.device->iwarp && event.type == RDMA_CM_EVENT_DISCONNECTED);
 }
 
-/// The connection, or the way to it, came to its end.
+/// The connection, or the attempt at one, ended.
 void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
 {
     switch (q.phase()) {
@@ -393,7 +400,7 @@ void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQ
     }
 }
 
-/// The device goes. Each identifier is told, those that listen too.
+/// The device is removed. Each identifier gets an event, listeners too.
 void device_removed(hca &device, const cm_event &event) OSD_REQUIRES(device.lock)
 {
     connection *c = device.connections.front();
@@ -401,7 +408,7 @@ void device_removed(hca &device, const cm_event &event) OSD_REQUIRES(device.lock
         c = device.connections.after(*c);
     if (c != nullptr)
         connection_event(device, *c, event);
-    tell_device_failed(device);
+    device_failed(device);
 }
 
 cm_event copy_of(const rdma_cm_event &raw)
@@ -468,7 +475,7 @@ void close_connection(hca &device, connection &c)
     delete &c;
 }
 
-void let_go(hca &device, qp &q)
+void release_connection(hca &device, qp &q)
 {
     q.attempt.reset();
     q.pending_event = {};
@@ -484,7 +491,7 @@ void let_go(hca &device, qp &q)
     if (q.is_established() && rdma_disconnect(c->id) == 0)
         c->leaving = true; // stays until the peer has confirmed it
     else
-        leave(device, *c);
+        destroy_when_answered(device, *c);
 }
 
 void break_connection(hca &device, qp &q)
@@ -502,7 +509,7 @@ void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
     const std::int64_t now = osd::now_ns();
     if (now < q.close_after_ns)
         device.schedule(q, q.close_after_ns);
-    else if (!last_word_is_back(q) && now < q.close_by_ns)
+    else if (!closing_marker_completed(q) && now < q.close_by_ns)
         device.schedule(q, now + closing_tick_ns);
     else
         conclude(device, q, DAT_CONNECTION_EVENT_DISCONNECTED, {});
@@ -517,7 +524,7 @@ void attend(hca &device, qp &q)
     if (q.attempt != nullptr) {
         const int error = start_attempt(device, q);
         if (error != 0)
-            step_failed(device, q, "no address of the peer", error);
+            step_failed(device, q, "rdma_resolve_addr", error);
     } else if (std::exchange(q.settling, false)) {
         go_live(device, q, {});
     } else if (std::exchange(q.lost, false)) {
@@ -538,13 +545,14 @@ status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     q.enter(phase::connecting);
     const int error = start_attempt(device, q);
     if (error != 0 && lacks_resources(error)) {
-        let_go(device, q);
+        release_connection(device, q);
         q.enter(phase::idle);
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: cannot connect: %s", device.name, std::strerror(error));
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: rdma_resolve_addr failed: %s", device.name,
+                 std::strerror(error));
         return status_of_errno(error);
     }
     if (error != 0)
-        step_failed(device, q, "no address of the peer", error);
+        step_failed(device, q, "rdma_resolve_addr", error);
     return success;
 }
 
@@ -560,7 +568,7 @@ bool answer(qp &q, connection &c, const private_data &data)
         c.unanswered = q.device->iwarp;
         return true;
     }
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: a request could not be accepted, its sender is gone: %s",
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: rdma_accept failed, the requester may have given up: %s",
              q.device->name, std::strerror(errno));
     return false;
 }
@@ -597,7 +605,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     q.link_up = &c;
     q.enter(phase::accepting);
     if (!answer(q, c, data)) {
-        let_go(device, q);
+        release_connection(device, q);
         tear_down(device, q);
         device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }
@@ -614,14 +622,14 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
     if (state != phase::live && (state != phase::closing || graceful))
         return;
     const bool settles = state == phase::live && device.settle_ms != 0;
-    if ((graceful || settles) && say_last_word(q)) {
+    if ((graceful || settles) && post_closing_marker(q)) {
         q.close_after_ns = ns_from_now(device.settle_ms);
         q.close_by_ns = graceful ? ns_from_now(device.params.linger_ms) : q.close_after_ns;
         q.enter(phase::closing);
         device.schedule(q, 0);
         return;
     }
-    let_go(device, q);
+    release_connection(device, q);
     tear_down(device, q);
     device.deliver_later(q, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
@@ -631,7 +639,7 @@ void transport::dapls_ib_disconnect_clean(qp &q)
     hca &device = *q.device;
     const pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
-    let_go(device, q);
+    release_connection(device, q);
     if (q.phase() != phase::dead)
         tear_down(device, q);
     q.cancel();

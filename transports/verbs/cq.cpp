@@ -60,7 +60,7 @@ bool holds_any(cq &c)
     return c.has_deferred() || c.left != 0;
 }
 
-/// What the device is asked for, and what then is promised.
+/// The entries to ask the device for; spare_room of them are not promised to the consumer.
 DAT_COUNT with_spare(const hca &device, DAT_COUNT depth)
 {
     return std::min(device.limits.max_cqe - spare_room, depth) + spare_room;
@@ -88,8 +88,8 @@ int resize(cq &c, DAT_COUNT entries)
 
 status resize_refused(const cq &c, DAT_COUNT depth, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ of %d entries was not resized to %d: %s", c.device->name,
-             c.handle->cqe, with_spare(*c.device, depth), std::strerror(error));
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_resize_cq from %d to %d entries failed: %s",
+             c.device->name, c.handle->cqe, with_spare(*c.device, depth), std::strerror(error));
     if (cannot_resize(error))
         return not_supported;
     return error == EINVAL ? status::error(DAT_INVALID_STATE) : status_of_errno(error);
@@ -133,7 +133,7 @@ DAT_DTO_COMPLETION_STATUS failure_of(const wr &w, ibv_wc_status status)
         return DAT_DTO_ERR_FLUSHED;
     case IBV_WC_LOC_LEN_ERR:
         return DAT_DTO_ERR_LOCAL_LENGTH;
-    case IBV_WC_LOC_QP_OP_ERR: // rxe's word for a message that is longer than the receive
+    case IBV_WC_LOC_QP_OP_ERR: // rxe: a message longer than the receive
         return w.operation == DAT_DTO_RECEIVE ? DAT_DTO_ERR_LOCAL_LENGTH : DAT_DTO_ERR_LOCAL_EP;
     case IBV_WC_LOC_EEC_OP_ERR:
         return DAT_DTO_ERR_LOCAL_EP;
@@ -233,7 +233,7 @@ void notify_cq(cq &c)
     c.notify.store(true);
     arm_service(c);
     if (ibv_req_notify_cq(c.handle, 0) != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ cannot be armed: %s", c.device->name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_req_notify_cq failed: %s", c.device->name,
                  std::strerror(errno));
 }
 
@@ -295,7 +295,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
         c.handle = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
     if (c.handle == nullptr) {
         const int error = errno;
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no completion queue of %d entries: %s", device.name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_create_cq of %d entries failed: %s", device.name,
                  wanted, std::strerror(error));
         close_cq(c);
         return status_of_errno(error);

@@ -63,28 +63,27 @@ void keep(deferred &rest, ibv_pd *domain)
     put(rest.pds, domain);
 }
 
-void check(const hca &device, const char *what, int error)
+void check(const hca &device, const char *call, int error)
 {
     if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s was not destroyed: %s", device.name, what,
-                 std::strerror(error));
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s", device.name, call, std::strerror(error));
 }
 
 void destroy(const hca &device, ibv_cq *queue)
 {
     ibv_comp_channel *channel = queue->channel;
-    check(device, "a CQ", ibv_destroy_cq(queue));
+    check(device, "ibv_destroy_cq", ibv_destroy_cq(queue));
     (void)ibv_destroy_comp_channel(channel);
 }
 
 void destroy(const hca &device, ibv_srq *shared)
 {
-    check(device, "a shared receive queue", ibv_destroy_srq(shared));
+    check(device, "ibv_destroy_srq", ibv_destroy_srq(shared));
 }
 
 void destroy(const hca &device, ibv_pd *domain)
 {
-    check(device, "a protection domain", ibv_dealloc_pd(domain));
+    check(device, "ibv_dealloc_pd", ibv_dealloc_pd(domain));
 }
 
 template <class Object>
@@ -102,7 +101,7 @@ void destroy_or_keep(hca &device, Object *object) OSD_REQUIRES(device.lock)
 
 void destroy_qp(const hca &device, ibv_qp *handle)
 {
-    check(device, "a queue pair", ibv_destroy_qp(handle));
+    check(device, "ibv_destroy_qp", ibv_destroy_qp(handle));
 }
 
 void destroy_later(connection &c, ibv_qp *handle)

@@ -57,10 +57,11 @@ status open_channel(hca &device)
     device.channel = rdma_create_event_channel();
     if (device.channel != nullptr && unblock(device.channel->fd))
         return success;
-    dapl_log(DAPL_DBG_TYPE_ERR,
-             "\"%s\": no RDMA connection manager: %s; is a device there (\"rdma link\") and the "
-             "module rdma_ucm loaded?",
-             device.params.device, std::strerror(errno));
+    dapl_log(
+        DAPL_DBG_TYPE_ERR,
+        "\"%s\": rdma_create_event_channel failed: %s; is a device there (\"rdma link\") and the "
+        "module rdma_ucm loaded?",
+        device.params.device, std::strerror(errno));
     return status::error(DAT_INTERNAL_ERROR);
 }
 
@@ -102,7 +103,7 @@ status open_verbs(hca &device)
     if (device.verbs == nullptr || ibv_query_device(device.verbs, &device.limits) != 0 ||
         ibv_query_port(device.verbs, device.port_number, &device.port_limits) != 0 ||
         !unblock(device.verbs->async_fd)) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device does not open: %s", device.name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_open_device or its queries failed: %s", device.name,
                  std::strerror(errno));
         return status::error(DAT_INTERNAL_ERROR);
     }
@@ -138,7 +139,7 @@ void close_everything(hca &device)
     stop_service(device);
     close_connections(device);
     if (device.verbs != nullptr && ibv_close_device(device.verbs) != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device was not closed: %s", device.name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_close_device failed: %s", device.name,
                  std::strerror(errno));
     if (device.anchor != nullptr)
         rdma_destroy_id(device.anchor);
@@ -231,7 +232,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.firmware_version_minor =
         *dot == '.' ? static_cast<DAT_UINT32>(std::strtoul(dot + 1, nullptr, 10)) : 0;
     attr.max_eps = as_count(limits.max_qp);
-    attr.max_dto_per_ep = as_count(limits.max_qp_wr - 1); // and the last word
+    attr.max_dto_per_ep = as_count(limits.max_qp_wr - 1); // and the marker of a graceful disconnect
     attr.max_rdma_read_per_ep_in = as_reads(limits.max_qp_rd_atom);
     attr.max_rdma_read_per_ep_out = as_reads(limits.max_qp_init_rd_atom);
     attr.max_cqs = as_count(limits.max_cq);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// From the words of dat.conf to an address and the RDMA device behind it.
+// From ia_params to an address and the RDMA device behind it.
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"

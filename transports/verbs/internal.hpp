@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the source files of this port share beside port.hpp.
+// Shared by the source files of this port; not needed by the hot path.
 #pragma once
 
 #include "errno_status.hpp"
@@ -36,7 +36,7 @@ status find_interface(hca &device);
 
 // --- memory.cpp
 
-/// The remote rights among these, in the words of verbs (IBV_ACCESS_*).
+/// The remote rights among these, as IBV_ACCESS_*.
 unsigned remote_access(DAT_MEM_PRIV_FLAGS privileges);
 
 // --- cq.cpp
@@ -59,11 +59,11 @@ bool take_cq_event(cq &c);
 
 /// Ends what the device does for q, and brings back what was posted.
 void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
-/// Posts an operation behind all others, whose return shows that they are done; false when that is
-/// not possible.
-bool say_last_word(qp &q) OSD_EXCLUDES(q.lock);
-/// Everything posted before the last word has come back, or has failed to.
-bool last_word_is_back(qp &q) OSD_EXCLUDES(q.lock);
+/// Posts an empty write behind all others; its completion shows that they have completed. False
+/// when the device refuses it.
+bool post_closing_marker(qp &q) OSD_EXCLUDES(q.lock);
+/// Everything posted before the closing marker has completed or failed.
+bool closing_marker_completed(qp &q) OSD_EXCLUDES(q.lock);
 
 /// libsiw refuses a receive without segments: makes one of no bytes. The number of segments.
 inline int no_bytes(ibv_sge *entries)
@@ -74,7 +74,7 @@ inline int no_bytes(ibv_sge *entries)
 
 // --- srq.cpp
 
-/// Completions may name the queue pair from now on, or no longer.
+/// The queue pair takes receives of its SRQ from now on, or no longer.
 void begin_drawing(qp &q, std::uint32_t number);
 void end_drawing(qp &q);
 
@@ -94,8 +94,8 @@ void destroy_rest(hca &device, const deferred &rest) OSD_REQUIRES(device.lock);
 
 bool start_service(hca &device);
 void stop_service(hca &device);
-void tell_device_failed(hca &device) OSD_REQUIRES(device.lock);
-/// Has the channel of c watched until its owner was told once.
+void device_failed(hca &device) OSD_REQUIRES(device.lock);
+/// Watches the channel of c until one callback for it was made.
 void arm_service(cq &c);
 void watch(cq &c);
 void unwatch(cq &c);
@@ -106,8 +106,8 @@ void unwatch(cq &c);
 bool take_cm_event(hca &device) OSD_REQUIRES(device.lock);
 /// Does what is due for a queue pair: delivers its pending event, or serves its timer.
 void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
-/// Lets go of the connection, or of the attempt at one; tells nobody.
-void let_go(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// Releases the connection, or the attempt at one, without an event.
+void release_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
 void close_connection(hca &device, connection &c) OSD_REQUIRES(device.lock);
 /// The device failed the queue pair: ends its connection soon.
 void break_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
@@ -120,8 +120,8 @@ struct cm_event {
     int status = 0;
     rdma_cm_id *id = nullptr;
     void *listener = nullptr;
-    std::uint8_t reads_in = 0;  ///< RDMA reads that the peer wants to have under way here
-    std::uint8_t reads_out = 0; ///< that it lets us have under way there
+    std::uint8_t reads_in = 0;  ///< RDMA reads that the peer wants outstanding here
+    std::uint8_t reads_out = 0; ///< that it accepts from us
     bool flow_control = false;
     std::size_t size = 0;
     unsigned char bytes[256];

@@ -16,14 +16,14 @@ using namespace vrb;
 
 namespace {
 
-constexpr int backlog = 1024; ///< requests that nobody has answered yet
+constexpr int backlog = 1024; ///< requests that are not yet answered
 
 void refuse(hca &device, connection &c, reject_reason reason, const private_data &data)
     OSD_REQUIRES(device.lock)
 {
     const cm_message message = reject_message(reason, data);
     if (!c.gone && rdma_reject(c.id, message.bytes, message.size) != 0)
-        dapl_log(DAPL_DBG_TYPE_CM, "%s: a request could not be refused, its sender is gone: %s",
+        dapl_log(DAPL_DBG_TYPE_CM, "%s: rdma_reject failed, the requester may have given up: %s",
                  device.name, std::strerror(errno));
     close_connection(device, c);
 }
@@ -45,8 +45,8 @@ int listen_on(hca &device, passive &p, std::uint16_t port)
 
 status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: cannot listen on port %u: %s", device.name, port_of(qualifier),
-             std::strerror(error));
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: rdma_listen on port %u failed: %s", device.name,
+             port_of(qualifier), std::strerror(error));
     if (error == EADDRINUSE)
         return status::error(DAT_CONN_QUAL_IN_USE);
     return status_of_errno(error);
@@ -91,7 +91,8 @@ void connection_request(hca &device, const cm_event &event)
 {
     connection *c = new_request(device, event);
     if (c == nullptr) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no memory for a connection request", device.name);
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a connection request is rejected: out of memory",
+                 device.name);
         (void)rdma_reject(event.id, nullptr, 0);
         rdma_destroy_id(event.id);
         return;

@@ -49,7 +49,7 @@ status transport::dapls_ib_pd_alloc(hca &device, pd &domain)
     domain.handle = ibv_alloc_pd(device.verbs);
     if (domain.handle != nullptr)
         return success;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no protection domain: %s", device.name, std::strerror(errno));
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_alloc_pd failed: %s", device.name, std::strerror(errno));
     return status_of_errno(errno);
 }
 
@@ -77,7 +77,7 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
             ibv_reg_mr(domain.handle, params.address, params.length, access & ~IBV_ACCESS_MW_BIND);
     if (region.handle == nullptr) {
         const int error = errno;
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %llu bytes at %p failed: %s%s", device.name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_reg_mr of %llu bytes at %p failed: %s%s", device.name,
                  static_cast<unsigned long long>(params.length), params.address,
                  std::strerror(error), advice(error));
         return status_of_errno(error);
@@ -93,8 +93,8 @@ void transport::dapls_ib_mr_deregister(mr &region)
         return;
     const int error = ibv_dereg_mr(region.handle);
     if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a memory region was not deregistered: %s",
-                 region.device->name, std::strerror(error));
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_dereg_mr failed: %s", region.device->name,
+                 std::strerror(error));
     region.handle = nullptr;
 }
 
@@ -113,7 +113,7 @@ status transport::dapls_ib_mw_alloc(pd &domain, mw &window)
     if (window.handle != nullptr)
         return success;
     const int error = errno;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no memory window: %s", window.device->name,
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_alloc_mw failed: %s", window.device->name,
              std::strerror(error));
     return status_of_errno(error);
 }
@@ -124,7 +124,7 @@ void transport::dapls_ib_mw_free(mw &window)
         return;
     const int error = ibv_dealloc_mw(window.handle);
     if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a memory window was not freed: %s", window.device->name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_dealloc_mw failed: %s", window.device->name,
                  std::strerror(error));
     window.handle = nullptr;
 }

@@ -2,12 +2,12 @@
 //
 // The verbs port: reliable connections of libibverbs, set up by librdmacm.
 //
-// Who may touch what
+// Locks
 //   hca::lock      connection management: event channel, connections, phases, lists of the hca
 //   qp::lock       posting after the connection ended
 //   cq::lock       deferred completions; taken by all but a consumer on the fast path
 // They are taken in this order. None is held during an upcall, none is taken on the fast paths:
-// those pass doors (osd_fence.hpp), which the slow paths shut when they need to be alone.
+// those pass doors (osd_fence.hpp), which slow paths shut to exclude them.
 #pragma once
 
 #include "connection_service.hpp"
@@ -82,7 +82,7 @@ struct cq : all_link, deferred_completions<wr> {
     evd *owner = nullptr;
     ibv_comp_channel *channel = nullptr;
     int wake = -1;           ///< eventfd that ends cq_wait
-    bool failed = false;     ///< lost completions, and that was told
+    bool failed = false;     ///< overrun, and the error was delivered
     bool event_left = false; ///< of the waiter: it armed the CQ and did not sleep
     spinner spin;
     std::atomic<bool> waiting{false};      ///< the consumer is inside cq_wait
@@ -107,7 +107,7 @@ struct connection : all_link {
     hca *device = nullptr;
     rdma_cm_id *id = nullptr;
     qp *of = nullptr; ///< null before a request is answered, and when the qp let go of it
-    std::uint8_t peer_reads_in = 0; ///< RDMA reads that we may have under way at the peer
+    std::uint8_t peer_reads_in = 0; ///< RDMA reads that we may have outstanding at the peer
     std::uint8_t peer_reads_out = 0;
     std::uint32_t retries = 0; ///< of a question for address or route
     bool connecting = false;   ///< the service thread is in rdma_connect
@@ -158,10 +158,10 @@ struct qp : all_link, connection_state, drawing_link {
     connection *heir = nullptr; ///< of the device's queue pair, when that cannot be destroyed yet
     std::int64_t close_after_ns = 0; ///< in phase closing: not before this
     bool broken = false;             ///< an operation failed otherwise than by the disconnect
-    bool settling = false;           ///< in phase accepting: established, but not told yet
-    bool lost = false;               ///< ended while that was told
-    bool last_word_said = false;
-    wr last_word{}; ///< in phase closing: when it is back, so is everything posted before
+    bool settling = false; ///< in phase accepting: established, ESTABLISHED not yet delivered
+    bool lost = false;     ///< ended or broken: the service thread delivers that
+    bool closing_marker_posted = false;
+    wr closing_marker{}; ///< in phase closing: completes after everything posted before
 };
 
 struct pd {
@@ -234,7 +234,7 @@ struct hca : connection_service {
 
     ibv_context *verbs = nullptr;
     rdma_event_channel *channel = nullptr;
-    rdma_cm_id *anchor = nullptr; ///< bound to the address: is told when the device is removed
+    rdma_cm_id *anchor = nullptr; ///< bound to the address: gets the event of device removal
     ibv_device_attr limits{};
     ibv_port_attr port_limits{};
     std::uint8_t port_number = 1;
@@ -255,7 +255,7 @@ struct hca : connection_service {
     int wake = -1;                  ///< eventfd that ends cno_wait
     std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
 
-    bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and that was told
+    bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and the error was delivered
     ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
     ring<qp, all_link> qps OSD_GUARDED_BY(lock);
     ring<connection, all_link> connections OSD_GUARDED_BY(lock);
@@ -330,7 +330,7 @@ OSD_ALWAYS_INLINE bool is_plain(const ibv_wc &entry, const wr &request)
     return more == 0 && request.plain;
 }
 
-/// What is told of an operation that the device has finished.
+/// Translates a CQE.
 OSD_ALWAYS_INLINE void read_completion(const ibv_wc &entry, wr &request, completion &done)
 {
     request.finished = true;

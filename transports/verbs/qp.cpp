@@ -30,7 +30,7 @@ ibv_qp *create_qp(qp &q, std::uint32_t max_inline)
     attr.send_cq = q.send_cq->handle;
     attr.recv_cq = q.recv_cq->handle;
     attr.qp_type = IBV_QPT_RC;
-    attr.cap.max_send_wr = at_least_one(q.params.max_send) + 1; // the last word
+    attr.cap.max_send_wr = at_least_one(q.params.max_send) + 1; // the closing marker
     attr.srq = q.shared != nullptr ? q.shared->handle : nullptr;
     attr.cap.max_recv_wr = q.shared != nullptr ? 0 : at_least_one(q.params.max_recv);
     attr.cap.max_send_sge = at_least_one(q.params.max_send_iov);
@@ -73,8 +73,8 @@ status make_queue_pair(hca &device, qp &q)
             q.fast_qp.store(handle, std::memory_order_release);
         return success;
     }
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no queue pair for %d sends and %d receives: %s", device.name,
-             q.params.max_send, q.params.max_recv, std::strerror(error));
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_create_qp for %d sends and %d receives failed: %s",
+             device.name, q.params.max_send, q.params.max_recv, std::strerror(error));
     if (handle != nullptr)
         ibv_destroy_qp(handle);
     return status_of_errno(error);
@@ -133,7 +133,7 @@ void flush_rest(cq &c, wr *last)
     flush(c, in_order);
 }
 
-/// No operation is on its way to the device any more, and none sets out without the lock.
+/// No post to the device is running any more, and none begins without the lock.
 void shut_doors(qp &q) OSD_REQUIRES(q.lock)
 {
     q.fast_qp.store(nullptr);
@@ -173,14 +173,14 @@ void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
 void forget_rest(qp &q) OSD_REQUIRES(q.lock)
 {
     q.last_send = q.last_recv = nullptr;
-    q.last_word_said = false;
-    q.last_word.finished = false;
+    q.closing_marker_posted = false;
+    q.closing_marker.finished = false;
 }
 
-/// Ends everything that is under way for q. What has not come back does not come back.
+/// Ends the connection and waits for upcalls. Outstanding operations do not complete.
 void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    let_go(device, q);
+    release_connection(device, q);
     {
         osd::lock_guard hold(q.lock);
         if (q.handle != nullptr)
@@ -212,7 +212,7 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
     return success;
 }
 
-/// The device's words for the place and the numbers of an extended operation.
+/// Remote address and operands of an extended operation.
 void set_operands(ibv_send_wr &request, const wr &w, const DAT_RMR_TRIPLET &remote,
                   const extended_operands &operands)
 {
@@ -237,12 +237,12 @@ status refused_post(int error)
     error = std::abs(error); // some drivers have the sign of the kernel
     if (error == ENOMEM || error == EAGAIN || error == ENOSPC)
         return out_of_memory;
-    dapl_log(DAPL_DBG_TYPE_ERR, "the device refused an operation: %s", std::strerror(error));
+    dapl_log(DAPL_DBG_TYPE_ERR, "posting to the device failed: %s", std::strerror(error));
     return error == EINVAL ? invalid_parameter(2) : status::error(DAT_INTERNAL_ERROR);
 }
 
-/// The rest of a post that the device refused, inside the door. Or it did not: the queue has it,
-/// but libsiw's doorbell failed, because the connection is about to end.
+/// Continues a post that failed, inside the door. With bad_send null the request was accepted, and
+/// only libsiw's doorbell failed, because the connection is about to end.
 status send_failed(qp &q, int error)
 {
     const bool refused = std::exchange(q.bad_send, nullptr) != nullptr;
@@ -309,31 +309,31 @@ void tear_down(hca &, qp &q)
     q.enter(phase::dead);
 }
 
-bool say_last_word(qp &q)
+bool post_closing_marker(qp &q)
 {
     osd::lock_guard hold(q.lock);
-    if (q.last_word_said)
+    if (q.closing_marker_posted)
         return true;
     shut_doors(q);
     ibv_send_wr request{};
-    request.wr_id = reinterpret_cast<std::uint64_t>(&q.last_word);
+    request.wr_id = reinterpret_cast<std::uint64_t>(&q.closing_marker);
     request.opcode = IBV_WR_RDMA_WRITE; // of nothing: no key, no place
     request.send_flags = q.always;
     ibv_send_wr *bad = nullptr;
-    q.last_word.finished = false;
+    q.closing_marker.finished = false;
     const pipe_signal_hold held(q.device->siw);
-    q.last_word_said = ibv_post_send(q.handle, &request, &bad) == 0 || bad == nullptr;
-    return q.last_word_said;
+    q.closing_marker_posted = ibv_post_send(q.handle, &request, &bad) == 0 || bad == nullptr;
+    return q.closing_marker_posted;
 }
 
-bool last_word_is_back(qp &q)
+bool closing_marker_completed(qp &q)
 {
     osd::lock_guard hold(q.lock);
     q.broken |= drain(*q.send_cq, q.handle->qp_num);
-    if (!q.last_word.finished)
+    if (!q.closing_marker.finished)
         return false;
-    if (q.last_word.done.status == DAT_DTO_SUCCESS && q.last_send != nullptr)
-        q.last_send->finished = true; // though its success may be one that nobody wants to know
+    if (q.closing_marker.done.status == DAT_DTO_SUCCESS && q.last_send != nullptr)
+        q.last_send->finished = true; // though its success may be suppressed
     return true;
 }
 
@@ -357,7 +357,7 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
     q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
     q.params = params;
     q.owner = params.owner;
-    q.last_word.plain = false;
+    q.closing_marker.plain = false;
     const status made = make_queue_pair(device, q);
     if (!made.ok())
         return made;

@@ -38,7 +38,7 @@ bool listed(hca &device, const void *maybe) OSD_REQUIRES(device.lock)
     return false;
 }
 
-void tell_owner(hca &device, cq &c) OSD_REQUIRES(device.lock)
+void call_owner(hca &device, cq &c) OSD_REQUIRES(device.lock)
 {
     if (!c.notify.exchange(false) || c.owner == nullptr)
         return;
@@ -50,7 +50,7 @@ void channel_readable(hca &device, cq &c) OSD_REQUIRES(device.lock)
     (void)take_cq_event(c);
     if (c.waiting.load()) // the event may have been meant for the waiter
         wake_cq(c);
-    tell_owner(device, c); // c may be gone
+    call_owner(device, c); // c may be gone
 }
 
 void serve_channels(hca &device) OSD_REQUIRES(device.lock)
@@ -70,14 +70,14 @@ void leave_channels_to_service(hca &device, bool leave)
 }
 
 /// Completions were deferred, for which the device makes no event.
-void tell_announced(hca &device) OSD_REQUIRES(device.lock)
+void call_owners_of_deferred(hca &device) OSD_REQUIRES(device.lock)
 {
     while (device.announcing.exchange(false)) {
         for (cq *c = device.cqs.front(); c != nullptr; c = device.cqs.after(*c)) {
             if (!c->announced.exchange(false))
                 continue;
             device.announcing.store(true); // the list may have changed: from the start
-            tell_owner(device, *c);
+            call_owner(device, *c);
             break;
         }
     }
@@ -85,9 +85,9 @@ void tell_announced(hca &device) OSD_REQUIRES(device.lock)
 
 // ------------------------------------------------------------------------------- the device
 
-/// What the CQ lost does not come back, but with the connections. Some devices say so for each
-/// loss.
-void tell_cq_failed(hca &device, cq &c) OSD_REQUIRES(device.lock)
+/// A CQ overrun cannot be recovered: breaks every connection that uses the CQ. Some devices raise
+/// the event once per lost completion, so only the first is handled.
+void cq_overrun(hca &device, cq &c) OSD_REQUIRES(device.lock)
 {
     if (std::exchange(c.failed, true))
         return;
@@ -99,7 +99,7 @@ void tell_cq_failed(hca &device, cq &c) OSD_REQUIRES(device.lock)
     device.run_upcall(&c, [&] { dapl_evd_cq_async_error_callback(*c.owner); });
 }
 
-void tell_qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
+void qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     if (!q.is_established())
         return;
@@ -107,7 +107,7 @@ void tell_qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
     device.run_upcall(&q, [&] { dapl_evd_qp_async_error_callback(*q.owner); });
 }
 
-void tell_few_left(hca &device, srq &shared) OSD_REQUIRES(device.lock)
+void srq_limit_reached(hca &device, srq &shared) OSD_REQUIRES(device.lock)
 {
     device.run_upcall(&shared, [&] { dapl_srq_limit_callback(*shared.owner); });
 }
@@ -117,8 +117,8 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
     ibv_async_event event{};
     if (ibv_get_async_event(device.verbs, &event) != 0)
         return false;
-    // Given back at once, for what it is about cannot be destroyed before. That only happens with
-    // the lock held.
+    // Acknowledged at once, because destroying its object waits for that. Objects are destroyed
+    // with the lock held only, so this one exists.
     void *about = nullptr;
     switch (event.event_type) {
     case IBV_EVENT_QP_FATAL:
@@ -138,28 +138,28 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
     }
     const ibv_event_type type = event.event_type;
     ibv_ack_async_event(&event);
-    dapl_log(DAPL_DBG_TYPE_CALLBACK, "%s: event of the device: %s", device.name,
+    dapl_log(DAPL_DBG_TYPE_CALLBACK, "%s: asynchronous event: %s", device.name,
              ibv_event_type_str(type));
     if (about == nullptr && type != IBV_EVENT_DEVICE_FATAL)
         return true;
     switch (type) {
     case IBV_EVENT_DEVICE_FATAL:
-        tell_device_failed(device);
+        device_failed(device);
         break;
     case IBV_EVENT_CQ_ERR:
-        tell_cq_failed(device, *static_cast<cq *>(about));
+        cq_overrun(device, *static_cast<cq *>(about));
         break;
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-        tell_few_left(device, *static_cast<srq *>(about));
+        srq_limit_reached(device, *static_cast<srq *>(about));
         break;
-    case IBV_EVENT_COMM_EST: // a message came before the word that the connection stands
+    case IBV_EVENT_COMM_EST: // a message came before the ready-to-use message
         if (connection *c = static_cast<qp *>(about)->link_up)
             (void)rdma_notify(c->id, type);
         break;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-        tell_qp_failed(device, *static_cast<qp *>(about));
+        qp_failed(device, *static_cast<qp *>(about));
         break;
     default:
         break;
@@ -195,14 +195,14 @@ void serve_hca(void *argument)
     while (!device.events.is_stopping(device.lock)) {
         for (void *tag : device.events.wait(device.lock, device.timers.next_due()))
             serve_event(device, tag);
-        tell_announced(device);
+        call_owners_of_deferred(device);
         attend_due(device);
     }
 }
 
 } // namespace
 
-void tell_device_failed(hca &device)
+void device_failed(hca &device)
 {
     if (std::exchange(device.failed, true))
         return;
@@ -259,9 +259,8 @@ void wake_waiter(hca &device)
         (void)eventfd_write(device.wake, 1);
 }
 
-/// Only from the first time on. Even if nothing were asked of it, the channel would wake who
-/// watches for each event that is meant for a consumer in cq_wait; once it has been told, it does
-/// not.
+/// Added to epoll at the first call: a disarmed EPOLLONESHOT entry still reports EPOLLERR, and one
+/// that was never armed would wake this thread for every event that is meant for cq_wait.
 void arm_service(cq &c)
 {
     constexpr std::uint32_t once = EPOLLIN | EPOLLONESHOT;
@@ -269,7 +268,7 @@ void arm_service(cq &c)
     if (in_epoll(watched, EPOLL_CTL_MOD, c.channel->fd, once, &c) ||
         in_epoll(watched, EPOLL_CTL_ADD, c.channel->fd, once, &c) || errno == EEXIST)
         return;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a CQ cannot be watched: %s", c.device->name,
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: epoll_ctl for a CQ failed: %s", c.device->name,
              std::strerror(errno));
 }
 

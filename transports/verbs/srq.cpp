@@ -13,9 +13,9 @@ using namespace vrb;
 
 namespace {
 
-status srq_error(const srq &shared, const char *what, int error)
+status srq_error(const srq &shared, const char *call, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a shared receive queue %s: %s", shared.device->name, what,
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s", shared.device->name, call,
              std::strerror(error));
     return error == EOPNOTSUPP ? not_supported : status_of_errno(error);
 }
@@ -59,7 +59,7 @@ status transport::dapls_ib_srq_alloc(pd &domain, srq &shared, const srq_params &
     attr.attr.max_wr = static_cast<std::uint32_t>(params.max_recv);
     attr.attr.max_sge = static_cast<std::uint32_t>(params.max_recv_iov);
     shared.handle = ibv_create_srq(domain.handle, &attr);
-    return shared.handle != nullptr ? success : srq_error(shared, "was not made", errno);
+    return shared.handle != nullptr ? success : srq_error(shared, "ibv_create_srq", errno);
 }
 
 void transport::dapls_ib_srq_free(srq &shared)
@@ -78,7 +78,7 @@ status transport::dapls_ib_srq_resize(srq &shared, DAT_COUNT max_recv)
     ibv_srq_attr attr{};
     attr.max_wr = static_cast<std::uint32_t>(max_recv);
     const int error = ibv_modify_srq(shared.handle, &attr, IBV_SRQ_MAX_WR);
-    return error == 0 ? success : srq_error(shared, "was not resized", error);
+    return error == 0 ? success : srq_error(shared, "ibv_modify_srq of the depth", error);
 }
 
 status transport::dapls_ib_srq_set_limit(srq &shared, DAT_COUNT low_watermark)
@@ -86,7 +86,7 @@ status transport::dapls_ib_srq_set_limit(srq &shared, DAT_COUNT low_watermark)
     ibv_srq_attr attr{};
     attr.srq_limit = static_cast<std::uint32_t>(low_watermark);
     const int error = ibv_modify_srq(shared.handle, &attr, IBV_SRQ_LIMIT);
-    return error == 0 ? success : srq_error(shared, "takes no limit", error);
+    return error == 0 ? success : srq_error(shared, "ibv_modify_srq of the limit", error);
 }
 
 status transport::dapls_ib_post_srq_recv(srq &shared, wr &w, DAT_COUNT segments,
