@@ -31,4 +31,45 @@ bool lacks_resources(int error)
     return error == ENOMEM || error == EMFILE || error == ENFILE || error == ENOBUFS;
 }
 
+DAT_DTO_COMPLETION_STATUS dto_status_of_errno(int error)
+{
+    switch (error) {
+    case ECANCELED:
+    case ENOTCONN:
+    case EPIPE:
+    case ECONNRESET:
+    case ECONNABORTED:
+    case ESHUTDOWN:
+    case ETIMEDOUT:
+        return DAT_DTO_ERR_FLUSHED;
+    case EMSGSIZE:
+        return DAT_DTO_ERR_LOCAL_LENGTH;
+    case EFAULT:
+        return DAT_DTO_ERR_LOCAL_PROTECTION;
+    case EACCES:
+    case EPERM:
+    case EKEYREJECTED:
+        return DAT_DTO_ERR_REMOTE_ACCESS;
+    default:
+        return DAT_DTO_ERR_TRANSPORT;
+    }
+}
+
+DAT_EVENT_NUMBER connection_event_of_errno(int error)
+{
+    switch (error) {
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case EHOSTDOWN:
+    case EADDRNOTAVAIL:
+    case EINVAL: // what the system says of a loopback address that is to leave the host
+        return DAT_CONNECTION_EVENT_UNREACHABLE;
+    case ETIMEDOUT:
+        return DAT_CONNECTION_EVENT_TIMED_OUT;
+    default:
+        return DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
+    }
+}
+
 } // namespace dapl::DAPL_TRANSPORT

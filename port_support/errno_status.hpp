@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// From the errno of a control operation to DAT.
+// From errno to DAT.
 #pragma once
 
 #include "dapl_status.hpp"
+
+#include <dat2/udat.h>
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -12,5 +14,12 @@ status status_of_errno(int error);
 
 /// The process or the system ran out of something; a later call may succeed.
 bool lacks_resources(int error);
+
+/// How an operation ended whose connection is over a socket: flushed where the connection ended
+/// below it, a transport error where the errno says nothing about the operation.
+DAT_DTO_COMPLETION_STATUS dto_status_of_errno(int error);
+
+/// Why an attempt to connect a socket failed.
+DAT_EVENT_NUMBER connection_event_of_errno(int error);
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -116,6 +116,12 @@ TEST_SUITE("adapter")
         CHECK(status_of_errno(EIO).type() == DAT_INTERNAL_ERROR);
         CHECK(lacks_resources(ENFILE));
         CHECK_FALSE(lacks_resources(ECONNREFUSED));
+        CHECK(dto_status_of_errno(ECONNRESET) == DAT_DTO_ERR_FLUSHED);
+        CHECK(dto_status_of_errno(EMSGSIZE) == DAT_DTO_ERR_LOCAL_LENGTH);
+        CHECK(dto_status_of_errno(EIO) == DAT_DTO_ERR_TRANSPORT);
+        CHECK(connection_event_of_errno(EHOSTUNREACH) == DAT_CONNECTION_EVENT_UNREACHABLE);
+        CHECK(connection_event_of_errno(ETIMEDOUT) == DAT_CONNECTION_EVENT_TIMED_OUT);
+        CHECK(connection_event_of_errno(ECONNREFUSED) == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     }
 
     TEST_CASE("named attributes say what the adapter can")

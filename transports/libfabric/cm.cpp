@@ -42,23 +42,6 @@ int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     return error != 0 ? error : connect_endpoint(q, *q.attempt);
 }
 
-DAT_EVENT_NUMBER event_for(int error)
-{
-    switch (error) {
-    case ENETUNREACH:
-    case EHOSTUNREACH:
-    case ENETDOWN:
-    case EHOSTDOWN:
-    case EADDRNOTAVAIL:
-    case EINVAL: // what the system says of a loopback address that is to leave the host
-        return DAT_CONNECTION_EVENT_UNREACHABLE;
-    case ETIMEDOUT:
-        return DAT_CONNECTION_EVENT_TIMED_OUT;
-    default:
-        return DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
-    }
-}
-
 /// The peer does not listen, or not yet: repeats the request with back-off.
 bool try_again(hca &device, qp &q, int error) OSD_REQUIRES(device.lock)
 {
@@ -83,7 +66,7 @@ void attempt_failed(hca &device, qp &q, int error, const void *answer, std::size
     if (header != nullptr && header->kind == cm_frame_header::reject_by_consumer)
         device.deliver_soon(q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
     else
-        device.deliver_soon(q, event_for(error));
+        device.deliver_soon(q, connection_event_of_errno(error));
 }
 
 void end_connection(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)

@@ -136,7 +136,7 @@ void drain(cq &c)
     wake_sleepers(c); // even without completions: progress may have cleared a signal
 }
 
-void progress_beside(cq &c)
+void progress_and_signal(cq &c)
 {
     (void)progress(c);
     wake_sleepers(c);

@@ -203,26 +203,12 @@ namespace ofi {
 DAT_DTO_COMPLETION_STATUS dto_status(int error)
 {
     switch (error) {
-    case FI_ECANCELED:
-    case ENOTCONN:
-    case EPIPE:
-    case ECONNRESET:
-    case ECONNABORTED:
-    case ESHUTDOWN:
-    case ETIMEDOUT:
-        return DAT_DTO_ERR_FLUSHED; // the connection went away below it
     case FI_ETRUNC:
-    case EMSGSIZE:
         return DAT_DTO_ERR_LOCAL_LENGTH;
-    case EFAULT:
-        return DAT_DTO_ERR_LOCAL_PROTECTION;
-    case EACCES:
-    case EPERM:
-    case EKEYREJECTED:
     case FI_ENOKEY:
         return DAT_DTO_ERR_REMOTE_ACCESS;
     default:
-        return DAT_DTO_ERR_TRANSPORT;
+        return dto_status_of_errno(error);
     }
 }
 

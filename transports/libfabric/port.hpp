@@ -187,7 +187,6 @@ struct hca : connection_service {
     char mtu[24] = {};
     named_attributes names;
     adapter *owner = nullptr;
-    long process = 0; ///< that opened it; in a forked child everything is left alone
 
     fi_info *info = nullptr;
     fid_fabric *fabric = nullptr;
@@ -208,8 +207,6 @@ struct hca : connection_service {
     cq spare; ///< for queue pairs that lack one; libfabric wants two
 
     std::atomic<bool> fences_fell{false}; ///< some qp's fenced sends may go
-
-    bool foreign() const { return process != osd::process_id(); }
 };
 
 // Slow halves of the hot operations.
@@ -227,7 +224,7 @@ osd::wait_result wait_for_cq(cq &, osd::deadline);
 void wake_cq(cq &);
 /// progress() on other threads than the consumer. It clears the signal on which the consumer may
 /// sleep, and so gives it again.
-void progress_beside(cq &) OSD_COLD;
+void progress_and_signal(cq &) OSD_COLD;
 
 inline void *pointer(DAT_VADDR address)
 {
@@ -442,7 +439,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
                                   nullptr, FI_ADDR_UNSPEC, &w);
     // Another thread sleeps on this CQ: a message that waited for this receive did not wake it.
     if (q.recv_cq->sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
-        ofi::progress_beside(*q.recv_cq);
+        ofi::progress_and_signal(*q.recv_cq);
     q.recv_door.leave();
     return error == 0 ? success : ofi::refused_recv(q, w, segments, local, error);
 }

@@ -217,7 +217,7 @@ status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
     }
     const ssize_t error = recv_kept(q.fid, w);
     if (q.recv_cq->sleepers.load() != 0)
-        progress_beside(*q.recv_cq);
+        progress_and_signal(*q.recv_cq);
     if (means_the_end(q, error))
         return keep_for_the_end(q, w);
     return error == 0 ? success : refused_post(error);
@@ -300,7 +300,7 @@ void go_live(hca &, qp &q)
     }
     // The peer's first message may have come before the receive for it, and does not signal any
     // more.
-    progress_beside(*q.recv_cq);
+    progress_and_signal(*q.recv_cq);
 }
 
 namespace {

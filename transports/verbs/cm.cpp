@@ -587,7 +587,7 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
     auto attempt = connect_attempt::make(params, device.params.connect_retry_ms);
     if (attempt == nullptr)
         return out_of_memory;
-    const pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     q.attempt = std::move(attempt);
     return begin_attempt(device, q);
@@ -598,7 +598,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     hca &device = *q.device;
     if (data.size > device.max_private_data)
         return invalid_parameter(3);
-    const pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     connection &c = *std::exchange(request.from, nullptr);
     c.of = &q;
@@ -615,7 +615,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
 void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 {
     hca &device = *q.device;
-    const pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     const phase state = q.phase();
     const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
@@ -637,7 +637,7 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 void transport::dapls_ib_disconnect_clean(qp &q)
 {
     hca &device = *q.device;
-    const pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     release_connection(device, q);
     if (q.phase() != phase::dead)

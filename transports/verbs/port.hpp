@@ -230,7 +230,6 @@ struct hca : connection_service {
     char port[8] = {};
     named_attributes names;
     adapter *owner = nullptr;
-    long process = 0; ///< that opened it; in a forked child everything is left alone
 
     ibv_context *verbs = nullptr;
     rdma_event_channel *channel = nullptr;
@@ -261,8 +260,6 @@ struct hca : connection_service {
     ring<connection, all_link> connections OSD_GUARDED_BY(lock);
     ring<passive, all_link> passives OSD_GUARDED_BY(lock);
     std::atomic<bool> announcing{false}; ///< some CQ's `announced` is set
-
-    bool foreign() const { return process != osd::process_id(); }
 };
 
 // Slow halves of the hot operations.

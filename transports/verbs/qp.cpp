@@ -204,7 +204,7 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
     request.opcode = opcode_of(w);
     w.finished = false;
     ibv_send_wr *bad = nullptr;
-    const pipe_signal_hold held(q.device->siw);
+    const port_support::pipe_signal_hold held(q.device->siw);
     const int error = ibv_post_send(q.handle, &request, &bad);
     if (error != 0 && bad != nullptr)
         return refused_post(error);
@@ -321,7 +321,7 @@ bool post_closing_marker(qp &q)
     request.send_flags = q.always;
     ibv_send_wr *bad = nullptr;
     q.closing_marker.finished = false;
-    const pipe_signal_hold held(q.device->siw);
+    const port_support::pipe_signal_hold held(q.device->siw);
     q.closing_marker_posted = ibv_post_send(q.handle, &request, &bad) == 0 || bad == nullptr;
     return q.closing_marker_posted;
 }
@@ -429,7 +429,7 @@ void transport::dapls_ib_qp_free(qp &q)
     hca &device = *q.device;
     if (device.foreign())
         return;
-    const pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     quit(device, q);
     if (q.shared != nullptr)
@@ -440,7 +440,7 @@ void transport::dapls_ib_qp_free(qp &q)
 status transport::dapls_ib_qp_reset(qp &q)
 {
     hca &device = *q.device;
-    const pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold held(device.siw);
     {
         osd::lock_guard hold(device.lock);
         quit(device, q);

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace dapl::verbs::vrb {
+namespace dapl::port_support {
 
 namespace {
 
@@ -48,4 +48,4 @@ void pipe_signal_hold::end()
     errno = error;
 }
 
-} // namespace dapl::verbs::vrb
+} // namespace dapl::port_support

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// SIGPIPE of devices in software, which send on the thread that posts.
+#pragma once
+
+#include "osd_annotations.hpp"
+
+#include <csignal>
+
+namespace dapl::port_support {
+
+/// A device that sends to a TCP connection inside a call, without MSG_NOSIGNAL, raises SIGPIPE on
+/// the calling thread where the peer has closed that connection. By default this ends the program,
+/// which never used a pipe. While this object lives the signal is blocked on this thread, and one
+/// that came is discarded at the end. Nothing is done where `sends_inside` is false.
+class pipe_signal_hold {
+public:
+    explicit pipe_signal_hold(bool sends_inside) : holds_(sends_inside)
+    {
+        if (holds_) [[unlikely]]
+            begin();
+    }
+    pipe_signal_hold(const pipe_signal_hold &) = delete;
+    pipe_signal_hold &operator=(const pipe_signal_hold &) = delete;
+    ~pipe_signal_hold()
+    {
+        if (holds_) [[unlikely]]
+            end();
+    }
+
+private:
+    void begin() OSD_COLD;
+    void end() OSD_COLD;
+
+    const bool holds_;
+    bool was_pending_ = false; ///< before: raised by the program itself
+    sigset_t blocked_before_;
+};
+
+} // namespace dapl::port_support
