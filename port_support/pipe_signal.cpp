@@ -30,13 +30,16 @@ void take_pending(const sigset_t &which)
 
 } // namespace
 
+/// A signal that was not blocked cannot have been pending.
 void pipe_signal_hold::begin()
 {
     const sigset_t held = pipe_signal();
+    pthread_sigmask(SIG_BLOCK, &held, &blocked_before_);
+    if (sigismember(&blocked_before_, SIGPIPE) == 0)
+        return;
     sigset_t pending;
     sigpending(&pending);
     was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &held, &blocked_before_);
 }
 
 void pipe_signal_hold::end()

@@ -128,6 +128,8 @@ struct qp : all_link, connection_state, drawing_link {
     // The sending thread's, inside its door. A null pointer: take the slow path, under the lock.
     osd::door send_door;
     std::atomic<ibv_qp *> fast_qp{nullptr};
+    /// What ibv_post_send calls; for siw, with SIGPIPE blocked around it.
+    int (*post)(ibv_qp *, ibv_send_wr *, ibv_send_wr **) = nullptr;
     wr *last_send = nullptr;
     ibv_send_wr *bad_send = nullptr; ///< null but after a post that the device refused
     std::uint32_t max_inline = 0;
@@ -544,7 +546,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     }
     w.finished = false;
     q.last_send = &w;
-    const int error = ibv_post_send(handle, &request, &q.bad_send);
+    const int error = q.post(handle, &request, &q.bad_send);
     if (error != 0) [[unlikely]]
         return vrb::send_failed(q, error);
     q.send_door.leave();

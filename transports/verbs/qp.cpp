@@ -54,6 +54,12 @@ int to_init(const hca &device, ibv_qp *handle)
     return ibv_modify_qp(handle, &attr, mask);
 }
 
+int post_without_signal(ibv_qp *to, ibv_send_wr *request, ibv_send_wr **bad)
+{
+    const port_support::pipe_signal_hold held(true);
+    return ibv_post_send(to, request, bad);
+}
+
 status make_queue_pair(hca &device, qp &q)
 {
     ibv_qp *handle = nullptr;
@@ -69,8 +75,8 @@ status make_queue_pair(hca &device, qp &q)
         q.handle = handle;
         q.enter(phase::idle);
         q.broken = false;
-        if (!device.siw) // see pipe_signal_hold
-            q.fast_qp.store(handle, std::memory_order_release);
+        q.post = device.siw ? post_without_signal : handle->context->ops.post_send;
+        q.fast_qp.store(handle, std::memory_order_release);
         return success;
     }
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_create_qp for %d sends and %d receives failed: %s",
@@ -204,8 +210,7 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
     request.opcode = opcode_of(w);
     w.finished = false;
     ibv_send_wr *bad = nullptr;
-    const port_support::pipe_signal_hold held(q.device->siw);
-    const int error = ibv_post_send(q.handle, &request, &bad);
+    const int error = q.post(q.handle, &request, &bad);
     if (error != 0 && bad != nullptr)
         return refused_post(error);
     q.last_send = &w;
@@ -321,8 +326,7 @@ bool post_closing_marker(qp &q)
     request.send_flags = q.always;
     ibv_send_wr *bad = nullptr;
     q.closing_marker.finished = false;
-    const port_support::pipe_signal_hold held(q.device->siw);
-    q.closing_marker_posted = ibv_post_send(q.handle, &request, &bad) == 0 || bad == nullptr;
+    q.closing_marker_posted = q.post(q.handle, &request, &bad) == 0 || bad == nullptr;
     return q.closing_marker_posted;
 }
 
