@@ -99,11 +99,16 @@ void cq_overrun(hca &device, cq &c) OSD_REQUIRES(device.lock)
     device.run_upcall(&c, [&] { dapl_evd_cq_async_error_callback(*c.owner); });
 }
 
+/// A queue pair that fails while it disconnects has met the peer's disconnect: siw reports a last
+/// message that it could not send. The consumer has ended that connection itself.
 void qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     if (!q.is_established())
         return;
+    const bool disconnects = q.phase() == phase::closing;
     break_connection(device, q);
+    if (disconnects)
+        return;
     device.run_upcall(&q, [&] { dapl_evd_qp_async_error_callback(*q.owner); });
 }
 
