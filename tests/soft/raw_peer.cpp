@@ -5,13 +5,8 @@
 
 namespace rig {
 
-namespace {
-
-constexpr std::uint32_t plenty = 1 << 20; ///< of credit
-
-} // namespace
-
-raw_peer::raw_peer(inproc_network &network, end &to) : network_(network), to_(to)
+raw_peer::raw_peer(inproc_network &network, end &to, std::uint32_t credit)
+    : network_(network), to_(to), credit_(credit)
 {
     REQUIRE(io_.open(network, to.of.hca.how().address));
     connect();
@@ -45,7 +40,7 @@ void raw_peer::connect()
 
 base_header raw_peer::base(packet_kind kind, std::uint32_t psn, std::uint32_t ack) const
 {
-    return {kind, 0, peer_id_, peer_tag_, id_, psn, ack, plenty};
+    return {kind, 0, peer_id_, peer_tag_, id_, psn, ack, credit_};
 }
 
 void raw_peer::deliver(const base_header &base, const std::uint8_t *body, std::size_t size)
@@ -69,11 +64,24 @@ void raw_peer::deliver_and_await(const base_header &base, const std::uint8_t *bo
 }
 
 void raw_peer::send(std::uint32_t psn, std::uint32_t ack, const ddp_segment &segment,
-                    std::size_t payload)
+                    std::size_t payload, std::uint16_t flags)
 {
     std::vector<std::uint8_t> body(max_header_size + payload, 0x42);
     const std::size_t header = write_segment(body.data(), segment);
-    deliver_and_await(base(packet_kind::data, psn, ack), body.data(), header + payload);
+    base_header with_flags = base(packet_kind::data, psn, ack);
+    with_flags.flags = flags;
+    deliver_and_await(with_flags, body.data(), header + payload);
+}
+
+void raw_peer::post(std::uint32_t psn, std::uint32_t ack, const ddp_segment &segment)
+{
+    std::uint8_t body[max_header_size];
+    deliver(base(packet_kind::data, psn, ack), body, write_segment(body, segment));
+}
+
+void raw_peer::send_reset()
+{
+    deliver_and_await({packet_kind::reset, 0, peer_id_, tag_, id_, taken, 0, 0}, nullptr, 0);
 }
 
 void raw_peer::send_message(std::uint32_t psn, std::uint32_t msn)

@@ -8,21 +8,26 @@ namespace rig {
 
 class raw_peer {
 public:
-    /// Connects to an end, which accepts.
-    raw_peer(inproc_network &network, end &to);
+    /// Connects to an end, which accepts. The credit allows it to send messages below this number.
+    raw_peer(inproc_network &network, end &to, std::uint32_t credit = 1 << 20);
 
     // Each returns when the end has looked at it.
 
     /// A numbered packet with a segment and `payload` bytes of it. `ack` says that the end's before
     /// it were taken.
     void send(std::uint32_t psn, std::uint32_t ack, const ddp_segment &segment,
-              std::size_t payload = 0);
+              std::size_t payload = 0, std::uint16_t flags = 0);
     /// A message of some bytes.
     void send_message(std::uint32_t psn, std::uint32_t msn);
     /// The word stands for 32 packets behind `ack`: those of set bits have arrived.
     void acknowledge(std::uint32_t ack, std::uint32_t arrived = 0, std::uint16_t flags = 0);
     /// All that has come by now.
     void acknowledge_all();
+    /// Says that the connection does not exist here.
+    void send_reset();
+
+    /// As send(), without waiting for the end.
+    void post(std::uint32_t psn, std::uint32_t ack, const ddp_segment &segment);
     /// The next packet from the end, of this kind; others are passed over.
     std::optional<packet> next(packet_kind kind, std::chrono::milliseconds time = patience);
 
@@ -41,6 +46,7 @@ private:
     end &to_;
     inproc_io io_;
     net_address at_; ///< of the end
+    std::uint32_t credit_;
     std::uint32_t id_ = 0x55550001;
     std::uint32_t tag_ = 0xabcdef01;
     std::uint32_t peer_id_ = 0;
