@@ -137,7 +137,7 @@ void queue_pair::cut()
     else if (state_ == state::connecting || state_ == state::accepting)
         send_close(osd::now_ns());
     if (closes_left_ != 0)
-        home->add_farewell({peer_, make_base(packet_kind::close, tx_.next()), closing_, tag_,
+        home->keep_closing({peer_, make_base(packet_kind::close, tx_.next()), closing_, tag_,
                             closes_left_, close_due_});
     state_ = state::idle; // nothing is flushed
     tx_.start(tx_.next());

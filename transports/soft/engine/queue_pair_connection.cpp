@@ -257,7 +257,7 @@ void queue_pair::send_close(std::int64_t now)
     }
     send_plain(packet_kind::close, body, size);
     closes_left_ -= closes_left_ != 0 ? 1 : 0;
-    close_due_ = closes_left_ != 0 ? now + close_again_ns : 0;
+    close_due_ = closes_left_ != 0 ? now + close_interval_ns : 0;
 }
 
 void queue_pair::close_when_drained(std::int64_t now)

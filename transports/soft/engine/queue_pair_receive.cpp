@@ -109,7 +109,7 @@ void queue_pair::receive(const packet &p, const net_address &from, const std::ui
         return;
     }
     if (state_ == state::dead && p.base.kind != packet_kind::ack)
-        return send_close(now); // no farewell reached the peer
+        return send_close(now); // the peer has not received any close
     if (state_ == state::accepting)
         go_live();
     if (!connected() || before(tx_.next(), p.base.ack)) {

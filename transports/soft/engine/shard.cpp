@@ -154,7 +154,7 @@ int shard::open(device &of, const settings &how, std::uint32_t index)
 void shard::close()
 {
     if (thread_.running()) {
-        farewells_.wait_heard();
+        closing_.drain();
         stopping_.store(true);
         kick();
         thread_.join();
@@ -206,9 +206,9 @@ void shard::remove(queue_pair &pair) OSD_UNCHECKED
     token_.unlock();
 }
 
-void shard::add_farewell(const farewell &last)
+void shard::keep_closing(const closed_connection &last)
 {
-    farewells_.add(last);
+    closing_.add(last);
     if (last.due_ns < wakes_ns_.load())
         kick();
 }
@@ -326,7 +326,7 @@ void shard::take_packet(const std::uint8_t *bytes, std::size_t size, const net_a
         return;
     queue_pair *pair = find(p.base.to);
     if (pair == nullptr) {
-        if (!farewells_.take(p, from, *io_))
+        if (!closing_.accept(p, from, *io_))
             answer_stranger(p, from, now);
         return;
     }
@@ -385,7 +385,7 @@ void shard::take_bounces(std::int64_t now) OSD_UNCHECKED
             continue;
         queue_pair *pair = find(quoted.base.from);
         if (pair == nullptr) {
-            farewells_.bounce(b.to, quoted.base);
+            closing_.port_closed(b.to, quoted.base);
             continue;
         }
         pair->enter();
@@ -434,7 +434,7 @@ void shard::run_timers(std::int64_t now) OSD_UNCHECKED
             pair->leave();
         }
     });
-    farewells_.repeat(now, *io_);
+    closing_.on_timer(now, *io_);
     if (now >= slow_due_ns_)
         run_slow_timers(now);
 }
@@ -455,7 +455,7 @@ void shard::run_slow_timers(std::int64_t now) OSD_UNCHECKED
 
 std::int64_t shard::next_due()
 {
-    std::int64_t due = std::min(io_->due_ns(), farewells_.due_ns());
+    std::int64_t due = std::min(io_->due_ns(), closing_.due_ns());
     timing_.visit([this, &due](std::uint32_t slot) {
         if (const queue_pair *pair = pairs_[slot].load(std::memory_order_acquire))
             due = std::min(due, pair->due_ns.load());

@@ -8,12 +8,12 @@
 #pragma once
 
 #include "completion_queue.hpp"
-#include "farewells.hpp"
 #include "packet_io.hpp"
 #include "queue_pair.hpp"
 #include "settings.hpp"
 #include "shared_receives.hpp"
 #include "thread_policy.hpp"
+#include "time_wait.hpp"
 #include "upcalls.hpp"
 
 #include "osd_thread.hpp"
@@ -49,8 +49,8 @@ public:
     }
     /// The receiver of the pair with this id, or null when it is gone. Any thread.
     void *receiver_of(std::uint32_t id) const;
-    /// What a queue pair that goes has told its peer; repeated as long as it must be.
-    void add_farewell(const farewell &last);
+    /// Takes over a close that the peer has not acknowledged from a queue pair that goes.
+    void keep_closing(const closed_connection &last);
     /// Whoever was inside a queue pair has left it.
     void pass_all();
 
@@ -208,7 +208,7 @@ private:
     std::atomic<std::uint32_t> slots_used_{0}; ///< all slots in use are before it
     std::atomic<std::uint32_t> alive_{0};
 
-    farewells farewells_;
+    time_wait closing_;
 
     bit_set deferred_;
     bit_set owing_;  ///< acks
