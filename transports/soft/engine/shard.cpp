@@ -5,7 +5,6 @@
 #include "inproc_io.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <new>
 
@@ -79,46 +78,6 @@ osd::deadline at_time(std::int64_t ns)
 }
 
 } // namespace
-
-// ------------------------------------------------------------------------------------- bit sets
-
-bool shard::bit_set::open()
-{
-    words_.reset(new (std::nothrow) std::atomic<std::uint64_t>[max_pairs / 64]());
-    return words_ != nullptr;
-}
-
-/// Calls `each` for the bits of every word that may have some; those that `read` leaves in the word
-/// are found again next time.
-template <class Read, class Each>
-void shard::bit_set::for_words(Read &&read, Each &&each)
-{
-    for (std::uint32_t s = 0; s < summary_words; ++s) {
-        if (any_[s].load(std::memory_order_relaxed) == 0)
-            continue;
-        for (std::uint64_t words = any_[s].exchange(0); words != 0; words &= words - 1) {
-            const std::uint32_t w = s * 64 + static_cast<std::uint32_t>(std::countr_zero(words));
-            for (std::uint64_t bits = read(words_[w]); bits != 0; bits &= bits - 1)
-                each(w * 64 + static_cast<std::uint32_t>(std::countr_zero(bits)));
-            if (words_[w].load() != 0)
-                any_[s].fetch_or(std::uint64_t{1} << (w % 64));
-        }
-    }
-}
-
-template <class Each>
-void shard::bit_set::take(Each &&each)
-{
-    for_words([](std::atomic<std::uint64_t> &word) { return word.exchange(0); },
-              static_cast<Each &&>(each));
-}
-
-template <class Each>
-void shard::bit_set::visit(Each &&each)
-{
-    for_words([](std::atomic<std::uint64_t> &word) { return word.load(); },
-              static_cast<Each &&>(each));
-}
 
 // ------------------------------------------------------------------------------ life of a shard
 
@@ -355,7 +314,7 @@ void shard::ring_deferred()
 {
     if (!any_deferred_.load(std::memory_order_relaxed) || !any_deferred_.exchange(false))
         return;
-    deferred_.take([this](std::uint32_t slot) {
+    deferred_.drain([this](std::uint32_t slot) {
         if (queue_pair *pair = pairs_[slot].load(std::memory_order_acquire))
             pair->ring();
     });
@@ -365,7 +324,7 @@ void shard::flush_acks(std::int64_t now) OSD_UNCHECKED
 {
     if (!any_owing_.load(std::memory_order_relaxed) || !any_owing_.exchange(false))
         return;
-    owing_.take([this, now](std::uint32_t slot) OSD_UNCHECKED {
+    owing_.drain([this, now](std::uint32_t slot) OSD_UNCHECKED {
         queue_pair *pair = pairs_[slot].load(std::memory_order_acquire);
         if (pair == nullptr)
             return;

@@ -7,6 +7,7 @@
 // thread's alone.
 #pragma once
 
+#include "atomic_bitmap.hpp"
 #include "completion_queue.hpp"
 #include "packet_io.hpp"
 #include "queue_pair.hpp"
@@ -28,7 +29,7 @@ class device;
 
 class shard {
 public:
-    static constexpr std::uint32_t max_pairs = 1u << 16;
+    static constexpr std::uint32_t max_pairs = atomic_bitmap::capacity;
 
     ~shard();
     /// Zero, or an error number of the system's.
@@ -88,38 +89,6 @@ public:
     void hush(queue_pair &pair);
 
 private:
-    /// Bits that any thread sets and the holder of the token takes.
-    class bit_set {
-    public:
-        bool open();
-        void set(std::uint32_t bit)
-        {
-            words_[bit / 64].fetch_or(std::uint64_t{1} << (bit % 64));
-            any_[bit / 4096].fetch_or(std::uint64_t{1} << (bit / 64 % 64));
-        }
-        void clear(std::uint32_t bit)
-        {
-            words_[bit / 64].fetch_and(~(std::uint64_t{1} << (bit % 64)));
-        }
-        bool test(std::uint32_t bit) const
-        {
-            return (words_[bit / 64].load() >> (bit % 64) & 1) != 0;
-        }
-        /// Takes all that are set.
-        template <class Each>
-        void take(Each &&each);
-        /// Looks at all that are set.
-        template <class Each>
-        void visit(Each &&each);
-
-    private:
-        template <class Read, class Each>
-        void for_words(Read &&read, Each &&each);
-        static constexpr std::uint32_t summary_words = max_pairs / 4096;
-        std::unique_ptr<std::atomic<std::uint64_t>[]> words_;
-        std::atomic<std::uint64_t> any_[summary_words] = {};
-    };
-
     void run();
     bool neglected();
     bool token_taken();
@@ -210,9 +179,9 @@ private:
 
     time_wait closing_;
 
-    bit_set deferred_;
-    bit_set owing_;  ///< acks
-    bit_set timing_; ///< have a due time
+    atomic_bitmap deferred_;
+    atomic_bitmap owing_;  ///< acks
+    atomic_bitmap timing_; ///< have a due time
     std::atomic<bool> any_deferred_{false};
     std::atomic<bool> deferred_lately_{false}; ///< since the last poll
     std::atomic<bool> any_owing_{false};
