@@ -45,9 +45,9 @@ struct bound {
         large = !large;
         r.window_rights = large ? remote_read : remote_write;
         r.remote = {base + (large ? 512 * 1024 : 0), large ? 256u * 1024 : 64u, 0};
-        REQUIRE(h.hca.prepare_bind(r));
+        REQUIRE(h.hca.windows.prepare(r));
         key = r.remote.key;
-        REQUIRE(h.hca.bind(r));
+        REQUIRE(h.hca.windows.execute(r));
     }
     bool may(std::uint32_t rights, std::uint64_t offset, std::uint32_t size)
     {

@@ -50,7 +50,7 @@ std::uint32_t post_bind(end &of, memory_region *window, std::size_t from, std::s
     r.target = &of.buffer.region;
     r.remote = of.buffer.remote(from, size);
     r.window_rights = remote_write | remote_read;
-    REQUIRE(of.of.hca.prepare_bind(r));
+    REQUIRE(of.of.hca.windows.prepare(r));
     const std::uint32_t key = r.remote.key;
     if (before_post)
         before_post();

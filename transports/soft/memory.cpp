@@ -87,12 +87,12 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &m, mr *region, const mw_par
     r.target = region == nullptr ? nullptr : &region->region;
     r.window_rights = rights_of(what.privileges) & remote_rights;
     r.remote = {what.address, static_cast<std::uint32_t>(what.length), 0};
-    if (!q.of->device.prepare_bind(r))
+    if (!q.of->device.windows.prepare(r))
         return out_of_memory;
     key = r.remote.key;
     if (q.pair.post_send(r))
         return success;
-    q.of->device.cancel_bind(r);
+    q.of->device.windows.cancel(r);
     return out_of_memory;
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <utility>
 
 namespace soft_hca {
 
@@ -114,105 +113,19 @@ std::uint32_t device::add_region(memory_region &region, const protection_domain 
 
 bool device::remove_region(memory_region &region)
 {
-    {
-        osd::lock_guard hold(windows_); // no bind has found it and not counted yet
-        if (region.windows.load() != 0)
-            return false;
-        if (!memory.remove(region))
-            return true;
-    }
-    pass_all_pairs();
+    bool had_key = false;
+    if (!windows.withdraw(region, had_key))
+        return false;
+    if (had_key)
+        pass_all_pairs();
     return true;
-}
-
-memory_region *device::make_window(const protection_domain &domain)
-{
-    auto *window = new (std::nothrow) memory_region;
-    if (window != nullptr) {
-        window->domain = &domain;
-        window->is_window = true;
-    }
-    return window;
 }
 
 void device::free_window(memory_region *window)
 {
-    {
-        osd::lock_guard hold(windows_);
-        window->freed = true;
-        unbind(*window);
-    }
+    windows.retire(*window);
     pass_all_pairs(); // also of those who found it by an earlier key
-    let_go(window);
-}
-
-void device::let_go(memory_region *window)
-{
-    if (window->holders.fetch_sub(1, std::memory_order_acq_rel) == 1)
-        delete window;
-}
-
-void device::unbind(memory_region &window)
-{
-    if (!memory.remove(window))
-        return;
-    window.window_of->windows.fetch_sub(1);
-    window.window_of = nullptr;
-}
-
-bool device::prepare_bind(request &r)
-{
-    r.remote.key = r.remote.length == 0 ? 0 : memory.reserve();
-    if (r.remote.length != 0 && r.remote.key == 0)
-        return false;
-    r.window->holders.fetch_add(1, std::memory_order_relaxed);
-    return true;
-}
-
-void device::cancel_bind(request &r)
-{
-    if (r.remote.key != 0)
-        memory.give_back(r.remote.key);
-    let_go(r.window);
-}
-
-bool device::bind(request &r)
-{
-    memory_region &window = *r.window;
-    bool done = false;
-    {
-        osd::lock_guard hold(windows_);
-        // Who may write for others must be allowed to write for himself.
-        const std::uint32_t needed =
-            (r.window_rights & (remote_write | remote_atomic)) != 0 ? local_write : local_read;
-        const bool empty = r.remote.length == 0;
-        done = !window.freed && (empty || memory.ask(r.target->key.load(), window.domain, needed,
-                                                     r.remote.address, r.remote.length));
-        if (done)
-            unbind(window);
-        if (done && !empty) {
-            window.address = r.remote.address;
-            window.length = r.remote.length;
-            window.rights = r.window_rights;
-            window.window_of = r.target;
-            r.target->windows.fetch_add(1);
-            memory.use(r.remote.key, window);
-        }
-    }
-    if (!done && r.remote.key != 0)
-        memory.give_back(std::exchange(r.remote.key, 0));
-    let_go(&window);
-    return done;
-}
-
-bool device::invalidate(std::uint32_t key, const protection_domain &domain)
-{
-    osd::lock_guard hold(windows_);
-    memory_region *found = memory.by_key(key);
-    if (found == nullptr || found->domain != &domain || !found->is_window)
-        return false;
-    unbind(*found);
-    return true;
+    memory_windows::release(*window);
 }
 
 } // namespace soft_hca

@@ -4,6 +4,7 @@
 
 #include "connections.hpp"
 #include "memory_table.hpp"
+#include "memory_windows.hpp"
 #include "settings.hpp"
 #include "shard.hpp"
 #include "shared_receives.hpp"
@@ -46,19 +47,12 @@ public:
     /// On return nobody reaches the memory by this key. False while windows are bound to it.
     bool remove_region(memory_region &region);
     /// A window that is bound to nothing; null when out of memory. Its owner must not be in it.
-    memory_region *make_window(const protection_domain &domain);
+    memory_region *make_window(const protection_domain &domain)
+    {
+        return memory_windows::make(domain);
+    }
     /// On return nobody reaches memory by its key. Binds that are posted will fail.
     void free_window(memory_region *window);
-    /// Readies a bind for its post, `remote` being the part: gives it the key that the window will
-    /// have, or 0 where the part is empty. False when there is no key left.
-    bool prepare_bind(request &r);
-    /// Of one that will not be done.
-    void cancel_bind(request &r);
-    /// Does it. False, and nothing has changed, when the window is gone or the part is not to be
-    /// had. For the holder of a queue pair's lock.
-    bool bind(request &r);
-    /// What a peer asks for. False when it is none of its domain's windows.
-    bool invalidate(std::uint32_t key, const protection_domain &domain);
 
     const settings &how() const { return how_; }
     const upcalls &tell() const { return tell_; }
@@ -69,6 +63,7 @@ public:
     shard *shard_list() { return shards_.get(); }
 
     memory_table memory;
+    memory_windows windows{memory};
     connections listening;
 
 private:
@@ -76,16 +71,11 @@ private:
     /// ring of a completion queue, has finished.
     void pass_all_pairs();
 
-    void unbind(memory_region &window) OSD_REQUIRES(windows_);
-    static void let_go(memory_region *window);
-
     settings how_;
     upcalls tell_{};
     std::uint32_t datagram_ = 0;
     std::unique_ptr<shard[]> shards_;
     std::atomic<std::uint32_t> next_shard_{0};
-
-    osd::mutex windows_; ///< bindings of windows
 };
 
 } // namespace soft_hca

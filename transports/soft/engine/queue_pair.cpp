@@ -146,7 +146,7 @@ void queue_pair::cut()
     for (std::uint32_t i = sends_.head(); i != sends_.tail(); ++i) {
         request &r = sends_.at(i);
         if (r.kind == work::bind && !r.done)
-            of->cancel_bind(r);
+            of->windows.cancel(r);
     }
     sends_.clear();
     receives_.clear();

@@ -367,7 +367,7 @@ queue_pair::verdict queue_pair::take_send(const ddp_segment &s)
         return verdict::taken;
     const bool invalidates =
         s.opcode == rdmap::send_invalidate || s.opcode == rdmap::send_solicited_invalidate;
-    if (invalidates && !of->invalidate(s.invalidate, *with.domain))
+    if (invalidates && !of->windows.invalidate(s.invalidate, *with.domain))
         return fail(fault::cannot_invalidate);
     const bool solicited =
         s.opcode == rdmap::send_solicited || s.opcode == rdmap::send_solicited_invalidate;

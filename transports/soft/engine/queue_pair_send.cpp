@@ -191,7 +191,7 @@ void queue_pair::begin(request &r)
     begun_ = true;
     const bool binds = r.kind == work::bind;
     r.done = binds;
-    if (binds ? !of->bind(r) : !keys_hold(r, is_question(r) ? local_write : local_read)) {
+    if (binds ? !of->windows.execute(r) : !keys_hold(r, is_question(r) ? local_write : local_read)) {
         closing_ = {close_code::terminate, fault::local_catastrophic, 0};
         fail_connection(connection_event::broken, &r,
                         binds ? work_status::not_bound : work_status::local_protection);
@@ -510,9 +510,9 @@ void queue_pair::release_done()
 void queue_pair::take_back_bind(request &r, work_status status)
 {
     if (!r.done)
-        of->cancel_bind(r);
+        of->windows.cancel(r);
     else if (status != work_status::success && r.remote.key != 0)
-        (void)of->invalidate(r.remote.key, *with.domain);
+        (void)of->windows.invalidate(r.remote.key, *with.domain);
 }
 
 void queue_pair::flush()

@@ -31,7 +31,7 @@ enum class work : std::uint8_t {
     read,
     fetch_add,
     compare_swap,
-    bind, ///< a window: see device::prepare_bind
+    bind, ///< a window: see memory_windows::prepare
     receive,
 };
 
