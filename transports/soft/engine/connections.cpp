@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "connections.hpp"
 
-#include "device.hpp"
 #include "inproc_io.hpp"
+#include "settings.hpp"
 
 #include <cerrno>
 #include <cstring>
 #include <new>
 
 namespace soft_hca {
+
+bool connections::open(const settings &how, const upcalls &tell)
+{
+    how_ = &how;
+    tell_ = &tell;
+    return waiting_.open();
+}
 
 void connections::close()
 {
@@ -26,12 +33,12 @@ void connections::close()
 
 packet_io *connections::make_io(std::uint16_t port, int &error)
 {
-    net_address at = of_.how().address;
+    net_address at = how_->address;
     at.set_port(port);
     error = ENOMEM;
-    if (of_.how().network != nullptr) {
+    if (how_->network != nullptr) {
         auto *io = new (std::nothrow) inproc_io;
-        if (io != nullptr && io->open(*of_.how().network, at))
+        if (io != nullptr && io->open(*how_->network, at))
             return io;
         delete io;
         error = EADDRINUSE;
@@ -100,7 +107,7 @@ void connections::send_rejection(const inbound_request &request)
                                                 request.hello.tag, 0, 0, 0, 0}));
     out.add(body, size);
     std::uint32_t done = 0;
-    (void)of_.shard_at(0).io().send(request.peer, &out, 1, done); // it is asked for again if lost
+    (void)answers_->send(request.peer, &out, 1, done); // it is asked for again if lost
 }
 
 bool connections::take(inbound_request &request)
@@ -158,7 +165,7 @@ void connections::offer(listener &at, const packet &p, const net_address &from)
         void *owner = at.owner;
         busy_ = &at;
         lock_.unlock();
-        taken = of_.tell().request(owner, *made);
+        taken = tell_->request(owner, *made);
         lock_.lock();
         busy_ = nullptr;
         quiet_.broadcast();

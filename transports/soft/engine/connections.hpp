@@ -3,6 +3,7 @@
 #pragma once
 
 #include "net.hpp"
+#include "upcalls.hpp"
 #include "wire.hpp"
 
 #include "osd_sync.hpp"
@@ -12,8 +13,7 @@
 
 namespace soft_hca {
 
-class device;
-class shard;
+struct settings;
 
 class listener {
 public:
@@ -47,8 +47,11 @@ public:
 
 class connections {
 public:
-    explicit connections(device &of) : of_(of) {}
     ~connections() { close(); }
+    /// Both outlive it.
+    bool open(const settings &how, const upcalls &tell);
+    /// The socket from which connection requests are rejected.
+    void reject_from(packet_io &io) { answers_ = &io; }
 
     /// Zero, or an error number of the system's.
     int add(listener &made, std::uint64_t &qualifier, void *owner);
@@ -64,7 +67,6 @@ public:
     void forget_old(std::int64_t now);
     bool remembers() const { return remembered_.load(std::memory_order_relaxed) != 0; }
     waitable descriptor() const { return waiting_.descriptor(); }
-    bool open() { return waiting_.open(); }
     /// Nobody uses it any more.
     void close();
 
@@ -80,7 +82,9 @@ private:
     packet_io *make_io(std::uint16_t port, int &error);
     void send_rejection(const inbound_request &request);
 
-    device &of_;
+    const settings *how_ = nullptr;
+    const upcalls *tell_ = nullptr;
+    packet_io *answers_ = nullptr;
     descriptor_set waiting_;
     osd::mutex lock_;
     osd::condition quiet_;

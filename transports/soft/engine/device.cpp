@@ -18,11 +18,12 @@ int device::open(const settings &how, const upcalls &tell)
     shards_.reset(new (std::nothrow) shard[how_.threads]);
     if (shards_ == nullptr || !memory.open())
         return ENOMEM;
-    if (!listening.open())
+    if (!listening.open(how_, tell_))
         return EMFILE;
     for (std::uint32_t i = 0; i < how_.threads; ++i)
         if (const int error = shards_[i].open(*this, how_, i); error != 0)
             return error;
+    listening.reject_from(shards_[0].io());
     return 0;
 }
 

@@ -21,7 +21,6 @@ class device {
 public:
     static constexpr std::uint32_t max_threads = 16;
 
-    device() : listening(*this) {}
     /// Zero, or an error number of the system's.
     int open(const settings &how, const upcalls &tell);
     /// All that was made on it was freed before.
