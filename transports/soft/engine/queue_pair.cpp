@@ -10,16 +10,6 @@
 
 namespace soft_hca {
 
-bool posted_ring::open(std::uint32_t depth)
-{
-    if (depth == 0)
-        return true;
-    const std::uint32_t size = std::bit_ceil(depth);
-    slots_.reset(new (std::nothrow) request *[size]);
-    mask_ = size - 1;
-    return slots_ != nullptr;
-}
-
 bool queue_pair::post_send(request &r)
 {
     constexpr std::uint32_t small = 4096;

@@ -9,6 +9,7 @@
 
 #include "memory_table.hpp"
 #include "packet_io.hpp"
+#include "posted_ring.hpp"
 #include "receive_window.hpp"
 #include "request.hpp"
 #include "send_window.hpp"
@@ -40,33 +41,6 @@ struct pair_params {
     std::uint32_t max_receives = 0;
     std::uint16_t reads_in = 0;
     std::uint16_t reads_out = 0;
-};
-
-/// A ring of posted requests: one thread adds, the holder of the pair's lock takes.
-class posted_ring {
-public:
-    bool open(std::uint32_t depth);
-    bool post(request &r)
-    {
-        const std::uint32_t at = tail_.load(std::memory_order_relaxed);
-        if (at - head_.load(std::memory_order_acquire) > mask_ || slots_ == nullptr)
-            return false;
-        slots_[at & mask_] = &r;
-        tail_.store(at + 1); // before the look at who is asleep or busy
-        return true;
-    }
-    std::uint32_t tail() const { return tail_.load(); }
-    std::uint32_t head() const { return head_.load(std::memory_order_relaxed); }
-    bool empty() const { return head() == tail(); }
-    request &at(std::uint32_t position) const { return *slots_[position & mask_]; }
-    void pop() { head_.store(head() + 1, std::memory_order_release); }
-    void clear() { head_.store(tail(), std::memory_order_release); }
-
-private:
-    std::unique_ptr<request *[]> slots_;
-    std::uint32_t mask_ = 0;
-    std::atomic<std::uint32_t> head_{0};
-    alignas(64) std::atomic<std::uint32_t> tail_{0};
 };
 
 /// A read or atomic operation of the peer that is being answered.
