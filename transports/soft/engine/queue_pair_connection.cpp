@@ -319,7 +319,7 @@ void queue_pair::receive_close(const packet &p, std::int64_t now)
         culprit = static_cast<request *>(tx_.at(p.closing.psn).source);
     // A question may have been acknowledged before its answer became impossible.
     for (std::uint32_t at = sends_.head(); culprit == nullptr && at != next_send_; ++at)
-        if (request &r = sends_.at(at); is_question(r) && !r.done && r.last_psn == p.closing.psn)
+        if (request &r = sends_.at(at); has_response(r) && !r.done && r.last_psn == p.closing.psn)
             culprit = &r;
     fail_connection(connection_event::broken, culprit, status_for(p.closing.why));
 }
@@ -460,7 +460,7 @@ bool queue_pair::answer_is_overdue(std::int64_t now)
     watched_ns_ = now;
     const request *r = answered_question();
     const question_watch seen =
-        r == nullptr ? question_watch{} : question_watch{r->token, r->moved, counted.not_ready};
+        r == nullptr ? question_watch{} : question_watch{r->read_id, r->moved, counted.not_ready};
     unanswered_ns_ = r != nullptr && seen == watched_ ? unanswered_ns_ + passed : 0;
     watched_ = seen;
     return unanswered_ns_ / 1000 > static_cast<std::int64_t>(rtt_.patience_us(of->how().retries));

@@ -138,7 +138,7 @@ void queue_pair::take_acknowledgement(const packet &p, std::int64_t now)
             ++response_head_;
         if (packet->last && packet->from == sent_packet::origin::request) {
             auto &r = *static_cast<request *>(packet->source);
-            r.done = r.done || !is_question(r);
+            r.done = r.done || !has_response(r);
         }
         tx_.pop(rtt_, now);
         progress = true;
@@ -463,7 +463,7 @@ request *queue_pair::oldest_question()
         return nullptr;
     if (before(oldest_question_, sends_.head()))
         oldest_question_ = sends_.head();
-    while (!is_question(sends_.at(oldest_question_)) || sends_.at(oldest_question_).done)
+    while (!has_response(sends_.at(oldest_question_)) || sends_.at(oldest_question_).done)
         ++oldest_question_;
     return &sends_.at(oldest_question_);
 }
@@ -488,7 +488,7 @@ void queue_pair::question_answered()
 queue_pair::verdict queue_pair::take_read_response(const ddp_segment &s)
 {
     request *r = answered_question();
-    if (r == nullptr || r->kind != work::read || s.stag != r->token)
+    if (r == nullptr || r->kind != work::read || s.stag != r->read_id)
         return fail(fault::invalid_stag);
     const bool fits = s.offset == r->moved && s.payload_size <= r->length - r->moved &&
                       (!s.last || s.payload_size == r->length - r->moved);
@@ -508,7 +508,7 @@ queue_pair::verdict queue_pair::take_read_response(const ddp_segment &s)
 queue_pair::verdict queue_pair::take_atomic_response(const ddp_segment &s)
 {
     request *r = answered_question();
-    if (r == nullptr || r->kind == work::read || s.request_id != r->token)
+    if (r == nullptr || r->kind == work::read || s.request_id != r->read_id)
         return fail(fault::invalid_stag);
     if (s.msn != atomic_msn_in_)
         return fail(fault::invalid_msn);

@@ -166,7 +166,7 @@ bool queue_pair::may_start(request &r)
 {
     if ((r.flags & request_fence) != 0 && questions_out_ != 0)
         return false;
-    if (is_question(r))
+    if (has_response(r))
         return questions_out_ < max_questions_;
     if (is_message(r) && !before(send_msn_, peer_credit_)) {
         out_of_credit_ = true;
@@ -191,7 +191,7 @@ void queue_pair::begin(request &r)
     begun_ = true;
     const bool binds = r.kind == work::bind;
     r.done = binds;
-    if (binds ? !of->windows.execute(r) : !keys_hold(r, is_question(r) ? local_write : local_read)) {
+    if (binds ? !of->windows.execute(r) : !keys_hold(r, has_response(r) ? local_write : local_read)) {
         closing_ = {close_code::terminate, fault::local_catastrophic, 0};
         fail_connection(connection_event::broken, &r,
                         binds ? work_status::not_bound : work_status::local_protection);
@@ -199,9 +199,9 @@ void queue_pair::begin(request &r)
     }
     if (is_message(r))
         r.msn = send_msn_++;
-    if (is_question(r)) {
+    if (has_response(r)) {
         r.msn = read_msn_++;
-        r.token = next_token_++;
+        r.read_id = next_token_++;
         ++questions_out_;
     }
 }
@@ -236,7 +236,7 @@ bool queue_pair::next_request(std::int64_t now, std::uint32_t &psn)
         if (immediate) {
             r.msn = send_msn_++;
             packet.offset = immediate_part;
-        } else if (!is_question(r)) {
+        } else if (!has_response(r)) {
             packet.offset = r.moved;
             tx_.set_length(packet, std::min(r.length - r.moved, payload_room(opcode_of(r))));
             r.moved += packet.length;
@@ -347,7 +347,7 @@ void add_segment_header(out_packet &out, const ddp_segment &s)
 void describe_atomic(ddp_segment &s, const request &r)
 {
     const bool add = r.kind == work::fetch_add;
-    s.request_id = r.token;
+    s.request_id = r.read_id;
     s.source_stag = r.remote.key;
     s.source_offset = r.remote.address;
     s.atomic = add ? atomic_code::fetch_add : atomic_code::compare_swap;
@@ -373,7 +373,7 @@ void queue_pair::build_request(out_packet &out, const sent_packet &packet)
         s.immediate = r.immediate;
     } else if (s.opcode == rdmap::read_request) {
         s.last = true;
-        s.sink_stag = r.token;
+        s.sink_stag = r.read_id;
         s.read_size = r.length;
         s.source_stag = r.remote.key;
         s.source_offset = r.remote.address;

@@ -6,11 +6,9 @@
 
 namespace soft_hca {
 
-struct queue_pair;
-
 inline constexpr std::uint32_t max_segments = 4;
 
-/// Local memory. Of one with length 0 nothing else is looked at.
+/// Local memory. With length 0 the other members are ignored.
 struct local_segment {
     std::uint64_t address;
     std::uint32_t length;
@@ -57,20 +55,20 @@ struct memory_region;
 
 /// A posted operation.
 ///
-/// The memory is the consumer's. He leaves it alone from the post until he takes the completion; of
-/// a silent one, until he takes that of a later one. Meanwhile it is the queue pair's, and has up
-/// to three references: in the ring in which it was posted; in the send window, one for each packet
-/// of it that is not acknowledged; and, once its message has begun to come, in
-/// queue_pair::receiving_.
+/// The memory is the consumer's. The consumer leaves it alone from the post until it takes the
+/// completion; for a silent request, until it takes that of a later one. In between the queue pair
+/// owns it and holds up to three references: in the ring in which it was posted; in the send
+/// window, one for each packet of it that is not acknowledged; and, once the first segment of its
+/// message has arrived, in the queue pair.
 ///
-/// The completion gives it back, and may be taken, and the memory freed, before the call that
-/// stores it returns. So it is stored when no reference is left but the one that is used for that:
+/// The completion returns it to the consumer, which may take it and free the memory before the push
+/// returns. So a request is completed only when no other reference is left:
 /// - a send or write, when the last of its packets is acknowledged;
-/// - a read or atomic, when its answer is taken, which is not taken before the packet of the
-///   question is acknowledged;
-/// - a bind, which has no packets, when it is done;
+/// - a read or atomic, when its response arrives, which is refused before the packet of the request
+///   is acknowledged;
+/// - a bind, which has no packets, when it is executed;
 /// - a receive, when its message is complete;
-/// - whatever is flushed, when the send window has been emptied.
+/// - a flushed request, when the send window has been emptied.
 struct request {
     void *context;
     local_segment local[max_segments];
@@ -86,17 +84,17 @@ struct request {
     work kind;
     std::uint8_t flags;
 
-    // The engine's, while it is posted.
+    // Owned by the engine while it is posted.
     bool done;
     work_status status;
     std::uint32_t msn;      ///< of the message it is, or of the immediate data behind it
     std::uint32_t moved;    ///< bytes that were sent, or that have come
-    std::uint32_t token;    ///< read or atomic: what the response has to name
+    std::uint32_t read_id;  ///< read or atomic: the number that its response carries
     std::uint32_t last_psn; ///< of the last packet, once that was sent
 };
 
-/// The peer's answer completes it, not the acknowledgement.
-inline bool is_question(const request &r)
+/// A read or atomic operation: its response completes it, not the acknowledgement.
+inline bool has_response(const request &r)
 {
     return r.kind == work::read || r.kind == work::fetch_add || r.kind == work::compare_swap;
 }
