@@ -295,7 +295,7 @@ queue_pair::counts end::counts()
 std::uint64_t end::resent()
 {
     pair.enter();
-    const std::uint64_t seen = pair.packets_resent();
+    const std::uint64_t seen = pair.counted.packets_resent;
     pair.leave();
     return seen;
 }

@@ -100,7 +100,6 @@ TEST_CASE("B2: of two holes exactly the missing packets are sent again, and once
     CHECK(s.resend().empty());
     s.acknowledge(begin + 20);
     CHECK(s.window.empty());
-    CHECK(s.window.resent() == 2);
 }
 
 TEST_CASE("packets that are only out of order are not sent again")

@@ -130,11 +130,10 @@ struct queue_pair {
     connection_event end = connection_event::broken;
 
     struct counts {
-        std::uint64_t packets_out = 0, packets_in = 0, duplicates = 0, early = 0, dropped = 0,
-                      not_ready = 0;
+        std::uint64_t packets_out = 0, packets_resent = 0, packets_in = 0, duplicates = 0,
+                      early = 0, dropped = 0, not_ready = 0;
     };
     counts counted OSD_GUARDED_BY(lock);
-    std::uint64_t packets_resent() const OSD_REQUIRES(lock) { return tx_.resent(); }
     state now_in() const OSD_REQUIRES(lock) { return state_; }
 
     // Private data of the peer's answer; read by the upcall, not changed until it is over.

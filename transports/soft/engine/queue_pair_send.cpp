@@ -127,6 +127,7 @@ bool queue_pair::next_packet(std::int64_t now, std::uint32_t &psn)
         resend_from_ = now;
     if (tx_.lost() != 0) {
         psn = tx_.take_lost(now);
+        ++counted.packets_resent;
         return true;
     }
     if (tx_.full() || tx_.bytes() >= window_bytes_)

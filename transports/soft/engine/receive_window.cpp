@@ -1,42 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "receive_window.hpp"
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
 namespace soft_hca {
 
-void receive_window::start(std::uint32_t first_psn)
-{
-    forget();
-    next_ = first_psn;
-}
-
-void receive_window::forget()
-{
-    for (std::uint32_t i = 0; held_ != 0 && i < capacity; ++i)
-        if (slots_[i] != nullptr) {
-            std::free(slots_[i]);
-            slots_[i] = nullptr;
-            --held_;
-        }
-    bytes_ = 0;
-    slots_.reset();
-}
-
 bool receive_window::keep(std::uint32_t psn, const std::uint8_t *bytes, std::size_t size)
 {
     if (slots_ == nullptr)
-        slots_.reset(new (std::nothrow) kept *[capacity]());
-    if (slots_ == nullptr || slots_[psn % capacity] != nullptr || bytes_ + size > max_bytes)
+        slots_.reset(new (std::nothrow) slots);
+    if (slots_ == nullptr || slots_->at[psn % capacity] != nullptr || bytes_ + size > max_bytes)
         return false;
     void *memory = std::malloc(sizeof(kept) + size);
     if (memory == nullptr)
         return false;
     kept *item = new (memory) kept{psn, size};
     std::memcpy(item->bytes(), bytes, size);
-    slots_[psn % capacity] = item;
+    slots_->at[psn % capacity] = item;
     ++held_;
     bytes_ += size;
     return true;
@@ -47,7 +28,7 @@ void receive_window::drop(std::uint32_t psn)
     kept *item = find(psn);
     if (item == nullptr)
         return;
-    slots_[psn % capacity] = nullptr;
+    slots_->at[psn % capacity] = nullptr;
     bytes_ -= item->size;
     --held_;
     std::free(item);

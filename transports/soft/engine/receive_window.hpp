@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Puts packets in order: what comes too early is kept until those before it have come.
+// Puts packets in order: early ones are kept until those before them have arrived.
 //
-// Life of a kept packet. keep() makes a copy, which is the window's, in the slot of its sequence
-// number. It ends when that number is taken, whether this copy of the packet was or one that came
-// again: advance() frees what is kept of next(). So a slot holds a packet of next() …
-// next() + capacity - 1 or none; it stores the number all the same, and nothing is found by its
-// slot alone. Before that, a kept packet goes only with the connection: the sender was told of it
-// and does not send it again by itself.
+// Life of a kept packet. keep() stores a copy, owned by the window, in the slot of its sequence
+// number. advance() frees it when that number is taken, from this copy or from a duplicate. So a
+// slot holds a packet of next() … next() + capacity - 1 or none; a lookup compares the number all
+// the same. A kept packet is not dropped earlier unless the connection ends: it was acknowledged
+// selectively, and the sender does not retransmit it.
 #pragma once
 
 #include "serial.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 namespace soft_hca {
@@ -24,9 +24,10 @@ public:
 
     enum class place { in_order, early, old, beyond };
 
-    ~receive_window() { forget(); }
-    void start(std::uint32_t first_psn);
-    void forget();
+    receive_window() = default;
+    explicit receive_window(std::uint32_t first_psn) : next_(first_psn) {}
+    void start(std::uint32_t first_psn) { *this = receive_window(first_psn); }
+    void forget() { start(next_); }
 
     std::uint32_t next() const { return next_; }
     place place_of(std::uint32_t psn) const
@@ -45,7 +46,7 @@ public:
             drop(next_);
         ++next_;
     }
-    /// Copies a packet of the window. False when it is here already or there is no memory for it.
+    /// Stores a copy of a packet of the window. False when it is a duplicate or out of memory.
     bool keep(std::uint32_t psn, const std::uint8_t *bytes, std::size_t size);
     bool holds_any() const { return held_ != 0; }
 
@@ -62,9 +63,21 @@ public:
     std::uint32_t describe(std::uint32_t *words, std::uint32_t max_words) const;
 
 private:
+    struct slots {
+        slots() = default;
+        slots(const slots &) = delete;
+        slots &operator=(const slots &) = delete;
+        ~slots()
+        {
+            for (kept *each : at)
+                std::free(each);
+        }
+        kept *at[capacity] = {};
+    };
+
     kept *find(std::uint32_t psn) const
     {
-        kept *item = held_ == 0 ? nullptr : slots_[psn % capacity];
+        kept *item = held_ == 0 ? nullptr : slots_->at[psn % capacity];
         return item != nullptr && item->psn == psn ? item : nullptr;
     }
     void drop(std::uint32_t psn);
@@ -72,7 +85,7 @@ private:
     std::uint32_t next_ = 0;
     std::uint32_t held_ = 0;
     std::size_t bytes_ = 0;
-    std::unique_ptr<kept *[]> slots_; ///< made when first needed
+    std::unique_ptr<slots> slots_; ///< made when first needed
 };
 
 } // namespace soft_hca

@@ -13,13 +13,6 @@ bool send_window::open(std::uint32_t capacity)
     return packets_ != nullptr;
 }
 
-void send_window::start(std::uint32_t first_psn)
-{
-    oldest_ = next_ = first_psn;
-    lost_ = bytes_ = 0;
-    latest_ns_ = 0;
-}
-
 sent_packet &send_window::push(std::int64_t now)
 {
     sent_packet &packet = at(next_++);
@@ -28,11 +21,11 @@ sent_packet &send_window::push(std::int64_t now)
     return packet;
 }
 
-/// A packet has arrived. Karn: one that was sent twice tells nothing about the time.
+/// A packet has arrived. Karn's rule: a retransmitted one is no sample of the round-trip time.
 void send_window::note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now)
 {
     const std::int64_t us = std::max<std::int64_t>((now - packet.sent_ns) / 1000, 0);
-    // Answered sooner than possible: it is the first copy that arrived, not the second.
+    // Acknowledged sooner than possible: it was the first copy that arrived.
     if (packet.again && rtt.srtt_us() != 0 && us < rtt.least_us())
         return;
     latest_ns_ = std::max(latest_ns_, packet.sent_ns);
@@ -72,7 +65,7 @@ void send_window::acknowledge_selectively(std::uint32_t ack, const std::uint32_t
     find_lost(highest, rtt);
 }
 
-/// Lost is what several later ones have overtaken, or one that was sent much later.
+/// A packet is lost when several later ones have arrived, or one that was sent much later.
 void send_window::find_lost(std::uint32_t highest, const rtt_estimator &rtt)
 {
     const std::int64_t patience = patience_ns(rtt);
@@ -99,7 +92,6 @@ std::uint32_t send_window::take_lost(std::int64_t now)
     packet.again = true;
     packet.sent_ns = now;
     --lost_;
-    ++resent_;
     return psn;
 }
 
@@ -116,7 +108,7 @@ void send_window::repeat_oldest()
 {
     sent_packet &packet = at(oldest_);
     packet.sacked = false;
-    packet.again = true; // how long the peer had no use for it is no round trip
+    packet.again = true; // the time until the peer is ready is no round-trip time
     mark_lost(oldest_);
 }
 

@@ -3,8 +3,8 @@
 //
 // A packet is not kept as bytes but as what it is made of: `source` and a part of it. That is a
 // reference, which begins with push() and ends with pop(), when the packet is acknowledged, or with
-// start(), when nothing is sent any more. Neither a selective acknowledgement nor an answer ends
-// it. A request is completed, and a response's place used again, after the last reference.
+// start(), when the connection ends. Neither a selective acknowledgement nor a response ends it. A
+// request is completed, and the slot of a response reused, after the last reference.
 #pragma once
 
 #include "rtt.hpp"
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace soft_hca {
 
@@ -25,16 +26,21 @@ struct sent_packet {
     bool last = false; ///< of its source
     bool sacked = false;
     bool lost = false;
-    bool again = false; ///< was sent more than once, or is to be
+    bool again = false; ///< was retransmitted, or is to be
 };
 
 class send_window {
 public:
     static constexpr std::uint32_t reorder_threshold = 3;
 
+    send_window() = default;
     /// False when out of memory. The capacity is a power of two.
     bool open(std::uint32_t capacity);
-    void start(std::uint32_t first_psn);
+    /// Forgets everything; keeps the memory.
+    void start(std::uint32_t first_psn)
+    {
+        *this = send_window(std::move(packets_), mask_, first_psn);
+    }
 
     std::uint32_t next() const { return next_; }
     std::uint32_t oldest() const { return oldest_; }
@@ -73,17 +79,19 @@ public:
     }
 
     std::uint32_t lost() const { return lost_; }
-    /// The first lost one; there is one. It counts as sent again.
+    /// The first lost one; there is one. It counts as retransmitted.
     std::uint32_t take_lost(std::int64_t now);
-    /// The oldest is sent again: no acknowledgement came, or the peer was not ready for it. It is
-    /// what the peer takes next, and what was said of it selectively counts no more.
+    /// Retransmits the oldest: no acknowledgement came, or the peer was not ready for it. A
+    /// selective acknowledgement of it counts no more.
     void repeat_oldest();
     /// Not sent after all.
     void mark_lost(std::uint32_t psn);
     std::int64_t oldest_sent_ns() const { return packets_[oldest_ & mask_].sent_ns; }
-    std::uint64_t resent() const { return resent_; }
 
 private:
+    send_window(std::unique_ptr<sent_packet[]> packets, std::uint32_t mask, std::uint32_t first_psn)
+        : packets_(std::move(packets)), mask_(mask), oldest_(first_psn), next_(first_psn)
+    {}
     void note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now);
     void find_lost(std::uint32_t highest, const rtt_estimator &rtt);
     static std::int64_t patience_ns(const rtt_estimator &rtt)
@@ -98,7 +106,6 @@ private:
     std::uint32_t lost_ = 0;
     std::uint32_t bytes_ = 0;
     std::int64_t latest_ns_ = 0; ///< when the latest packet was sent that is known to have arrived
-    std::uint64_t resent_ = 0;
 };
 
 } // namespace soft_hca
