@@ -110,7 +110,7 @@ void connections::send_rejection(const inbound_request &request)
     (void)answers_->send(request.peer, &out, 1, done); // it is asked for again if lost
 }
 
-bool connections::take(inbound_request &request)
+bool connections::accept(inbound_request &request)
 {
     osd::lock_guard hold(lock_);
     request.now = inbound_request::state::accepted;

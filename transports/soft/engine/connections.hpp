@@ -59,7 +59,7 @@ public:
     void remove(listener &victim);
 
     /// Marks a request as accepted. False when its sender has withdrawn it.
-    bool take(inbound_request &request);
+    bool accept(inbound_request &request);
     void reject(inbound_request &request, reject_code code, const void *data, std::size_t size);
 
     /// By the first shard's thread: what came for the listeners. Makes upcalls.

@@ -21,7 +21,7 @@ int device::open(const settings &how, const upcalls &tell)
     if (!listening.open(how_, tell_))
         return EMFILE;
     for (std::uint32_t i = 0; i < how_.threads; ++i)
-        if (const int error = shards_[i].open(*this, how_, i); error != 0)
+        if (const int error = shards_[i].open(*this, i); error != 0)
             return error;
     listening.reject_from(shards_[0].io());
     return 0;
@@ -42,7 +42,7 @@ bool device::make_queue(completion_queue &queue, void *owner, std::uint32_t dept
 
 void device::free_queue(completion_queue &queue)
 {
-    queue.home().silence(queue);
+    queue.home().upcalls().cancel_and_wait(queue);
 }
 
 completion_queue::outcome device::resize_queue(completion_queue &queue, std::uint32_t depth)
@@ -50,7 +50,7 @@ completion_queue::outcome device::resize_queue(completion_queue &queue, std::uin
     completion_queue::ring_owner former;
     const completion_queue::outcome how = queue.resize(depth, former);
     if (former != nullptr)
-        pass_all_pairs();
+        cycle_pair_locks();
     return how;
 }
 
@@ -58,47 +58,49 @@ bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKE
 {
     pair.of = this;
     pair.with = params;
+    pair.send_completions = params.send_queue;
+    pair.receive_completions = params.receive_queue;
     completion_queue *nearest =
         params.receive_queue != nullptr ? params.receive_queue : params.send_queue;
-    pair.home = nearest != nullptr ? &nearest->home() : &shards_[0];
+    pair.home = nearest != nullptr ? &nearest->home().context() : &shards_[0].context();
     for (completion_queue *each : {params.receive_queue, params.send_queue})
         if (each != nullptr)
-            each->serve(pair.home->index());
-    return pair.open_queues() && pair.renew() && pair.home->add(pair);
+            each->serve(pair.home->index);
+    return pair.open() && pair.connection().renew() && home_of(pair).add(pair);
 }
 
 void device::free_pair(queue_pair &pair) OSD_UNCHECKED
 {
     pair.enter();
-    pair.cut();
+    pair.connection().cut();
     pair.leave();
-    pair.home->remove(pair);
-    pair.home->silence(pair);
+    home_of(pair).remove(pair);
+    pair.home->upcalls.cancel_and_wait(pair);
 }
 
 bool device::reset_pair(queue_pair &pair) OSD_UNCHECKED
 {
     free_pair(pair);
-    return pair.renew() && pair.home->add(pair);
+    return pair.connection().renew() && home_of(pair).add(pair);
 }
 
 bool device::make_shared(shared_receives &queue, void *owner, protection_domain &domain,
                          std::uint32_t depth)
 {
-    return queue.open(owner, domain, shards_[0], depth);
+    return queue.open(owner, domain, shards_[0].upcalls(), depth);
 }
 
 void device::free_shared(shared_receives &queue)
 {
-    queue.home().silence(queue);
+    shards_[0].upcalls().cancel_and_wait(queue);
 }
 
 // --------------------------------------------------------------------------------------- memory
 
-void device::pass_all_pairs()
+void device::cycle_pair_locks()
 {
     for (std::uint32_t i = 0; i < how_.threads; ++i)
-        shards_[i].pass_all();
+        shards_[i].cycle_locks();
 }
 
 std::uint32_t device::add_region(memory_region &region, const protection_domain &domain,
@@ -118,14 +120,14 @@ bool device::remove_region(memory_region &region)
     if (!windows.withdraw(region, had_key))
         return false;
     if (had_key)
-        pass_all_pairs();
+        cycle_pair_locks();
     return true;
 }
 
 void device::free_window(memory_region *window)
 {
     windows.retire(*window);
-    pass_all_pairs(); // also of those who found it by an earlier key
+    cycle_pair_locks(); // also threads that have found it by an earlier key
     memory_windows::release(*window);
 }
 

@@ -2,35 +2,30 @@
 // The software HCA: what a card would be. It knows nothing of DAT.
 #pragma once
 
-#include "connections.hpp"
-#include "memory_table.hpp"
-#include "memory_windows.hpp"
-#include "settings.hpp"
+#include "completion_queue.hpp"
+#include "device_context.hpp"
 #include "shard.hpp"
 #include "shared_receives.hpp"
-#include "upcalls.hpp"
 
 #include <atomic>
 #include <memory>
 
 namespace soft_hca {
 
-struct protection_domain {};
-
-class device {
+class device : public device_context {
 public:
     static constexpr std::uint32_t max_threads = 16;
 
     /// Zero, or an error number of the system's.
     int open(const settings &how, const upcalls &tell);
-    /// All that was made on it was freed before.
+    /// All its objects were freed before.
     void close();
 
-    // Slow operations, from any thread. What they are given stays in place until it is freed.
+    // Slow operations, from any thread. The memory of an object stays in place until it is freed.
 
     bool make_queue(completion_queue &queue, void *owner, std::uint32_t depth);
     void free_queue(completion_queue &queue);
-    /// By the thread that takes. Completions may be added meanwhile.
+    /// By the consumer of the queue. Completions may be added concurrently.
     completion_queue::outcome resize_queue(completion_queue &queue, std::uint32_t depth);
     bool make_pair(queue_pair &pair, const pair_params &params);
     void free_pair(queue_pair &pair);
@@ -43,36 +38,25 @@ public:
     /// Gives the region a key; 0 when there is none left.
     std::uint32_t add_region(memory_region &region, const protection_domain &domain,
                              const void *address, std::uint64_t length, std::uint32_t rights);
-    /// On return nobody reaches the memory by this key. False while windows are bound to it.
+    /// On return the memory is not accessed by this key any more. False while windows are bound to
+    /// it.
     bool remove_region(memory_region &region);
-    /// A window that is bound to nothing; null when out of memory. Its owner must not be in it.
+    /// A window that is bound to nothing; null when out of memory.
     memory_region *make_window(const protection_domain &domain)
     {
         return memory_windows::make(domain);
     }
-    /// On return nobody reaches memory by its key. Binds that are posted will fail.
+    /// On return no memory is accessed by its key any more. Binds that are posted will fail.
     void free_window(memory_region *window);
 
-    const settings &how() const { return how_; }
-    const upcalls &tell() const { return tell_; }
-    /// The largest that is sent and received.
-    std::uint32_t datagram() const { return datagram_; }
     shard &shard_at(std::uint32_t index) { return shards_[index]; }
-    std::uint32_t shards() const { return how_.threads; }
-    shard *shard_list() { return shards_.get(); }
-
-    memory_table memory;
-    memory_windows windows{memory};
-    connections listening;
 
 private:
-    /// Whoever was inside a queue pair, and used a key that was found before or added to the former
-    /// ring of a completion queue, has finished.
-    void pass_all_pairs();
+    /// Waits for all threads that are inside a queue pair, and may use a key that they have found
+    /// before or add to the former ring of a completion queue.
+    void cycle_pair_locks();
+    shard &home_of(const queue_pair &pair) { return shards_[pair.home->index]; }
 
-    settings how_;
-    upcalls tell_{};
-    std::uint32_t datagram_ = 0;
     std::unique_ptr<shard[]> shards_;
     std::atomic<std::uint32_t> next_shard_{0};
 };

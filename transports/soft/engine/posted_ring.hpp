@@ -40,4 +40,18 @@ private:
     alignas(64) std::atomic<std::uint32_t> tail_{0};
 };
 
+/// The send queue of a queue pair, with hints for posting threads, which do not hold the lock.
+struct send_queue {
+    posted_ring ring;
+    std::atomic<std::uint32_t> in_flight{0}; ///< packets
+    std::atomic<std::uint32_t> started{0};   ///< position of the first request that was not
+};
+
+struct receive_queue {
+    posted_ring ring;
+    /// A post has to ring: the peer has no credit, a packet waits for a receive, or receives are to
+    /// be flushed.
+    std::atomic<bool> wanted{false};
+};
+
 } // namespace soft_hca

@@ -59,7 +59,7 @@ struct memory_region;
 /// completion; for a silent request, until it takes that of a later one. In between the queue pair
 /// owns it and holds up to three references: in the ring in which it was posted; in the send
 /// window, one for each packet of it that is not acknowledged; and, once the first segment of its
-/// message has arrived, in the queue pair.
+/// message has arrived, in the receiver.
 ///
 /// The completion returns it to the consumer, which may take it and free the memory before the push
 /// returns. So a request is completed only when no other reference is left:

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "shared_receives.hpp"
 
-#include "shard.hpp"
-
 #include <bit>
 #include <new>
 #include <utility>
 
 namespace soft_hca {
 
-bool shared_receives::open(void *owner, protection_domain &domain, shard &home, std::uint32_t depth)
+bool shared_receives::open(void *owner, protection_domain &domain, upcall_queue &upcalls,
+                           std::uint32_t depth)
 {
     osd::lock_guard hold(lock_);
     owner_ = owner;
     domain_ = &domain;
-    home_ = &home;
+    upcalls_ = &upcalls;
     head_ = tail_ = limit_ = 0;
     first_waiting_ = last_waiting_ = nullptr;
     depth_ = depth;
@@ -37,40 +36,40 @@ bool shared_receives::post(request &receive)
     return true;
 }
 
-void shared_receives::wait(queue_pair &pair)
+void shared_receives::wait(receive_waiter &waiter)
 {
-    if (pair.waits_for_receive)
+    if (waiter.waiting_)
         return;
-    pair.waits_for_receive = true;
-    pair.next_waiting = nullptr;
-    (first_waiting_ == nullptr ? first_waiting_ : last_waiting_->next_waiting) = &pair;
-    last_waiting_ = &pair;
+    waiter.waiting_ = true;
+    waiter.next_ = nullptr;
+    (first_waiting_ == nullptr ? first_waiting_ : last_waiting_->next_) = &waiter;
+    last_waiting_ = &waiter;
 }
 
 void shared_receives::serve_waiting()
 {
-    queue_pair &pair = *first_waiting_;
-    first_waiting_ = pair.next_waiting;
-    pair.waits_for_receive = false;
-    pair.receive_came(); // it cannot go meanwhile, for that takes our lock
+    receive_waiter &waiter = *first_waiting_;
+    first_waiting_ = waiter.next_;
+    waiter.waiting_ = false;
+    waiter.receive_posted(); // it cannot be freed before we release the lock
 }
 
-void shared_receives::wait_no_more(queue_pair &pair)
+void shared_receives::wait_no_more(receive_waiter &waiter)
 {
     osd::lock_guard hold(lock_);
-    queue_pair *before = nullptr;
-    queue_pair *each = first_waiting_;
-    for (; each != nullptr && each != &pair; each = each->next_waiting)
+    receive_waiter *before = nullptr;
+    receive_waiter *each = first_waiting_;
+    for (; each != nullptr && each != &waiter; each = each->next_)
         before = each;
     if (each == nullptr)
         return;
-    (before == nullptr ? first_waiting_ : before->next_waiting) = pair.next_waiting;
-    if (last_waiting_ == &pair)
+    (before == nullptr ? first_waiting_ : before->next_) = waiter.next_;
+    if (last_waiting_ == &waiter)
         last_waiting_ = before;
-    pair.waits_for_receive = false;
+    waiter.waiting_ = false;
 }
 
-request *shared_receives::take(queue_pair &by)
+request *shared_receives::take(receive_waiter &by)
 {
     request *taken = nullptr;
     bool low = false;
@@ -83,10 +82,10 @@ request *shared_receives::take(queue_pair &by)
         taken = ring_[head_++ & mask_];
         low = left() < limit_;
         if (low)
-            limit_ = 0; // told once
+            limit_ = 0; // one event
     }
     if (low)
-        home_->tell_limit(*this);
+        upcalls_->post(*this, 0);
     return taken;
 }
 
@@ -96,6 +95,11 @@ void shared_receives::give_back(request &untouched)
     ring_[--head_ & mask_] = &untouched;
     if (first_waiting_ != nullptr)
         serve_waiting();
+}
+
+void shared_receives::make_upcall(const upcalls &table, std::uint32_t)
+{
+    table.limit(owner_);
 }
 
 bool shared_receives::resize(std::uint32_t depth)

@@ -1,61 +1,74 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Shared receive queue: receives for whichever queue pair needs one first.
+// Shared receive queue: receives for any queue pair that needs one.
 //
-// A queue pair that finds none waits: it is linked here until a receive is posted for it or it
-// goes. One that was posted may be taken by another before; then it waits again.
+// A queue pair that finds it empty is linked into a list of waiters until a receive is posted or it
+// is freed. Another queue pair may take that receive first; then it waits again.
 #pragma once
 
-#include "osd_sync.hpp"
 #include "request.hpp"
+#include "upcall_queue.hpp"
+
+#include "osd_sync.hpp"
 
 #include <memory>
 
 namespace soft_hca {
 
-class shard;
 struct protection_domain;
-struct queue_pair;
 
-class shared_receives {
+/// Waits for a receive to be posted.
+class receive_waiter {
+protected:
+    ~receive_waiter() = default;
+
+private:
+    friend class shared_receives;
+    /// Called under the lock of the shared queue.
+    virtual void receive_posted() = 0;
+
+    // Under the lock of the shared queue.
+    receive_waiter *next_ = nullptr;
+    bool waiting_ = false;
+};
+
+class shared_receives final : public upcall_source {
 public:
-    bool open(void *owner, protection_domain &domain, shard &home, std::uint32_t depth);
+    shared_receives() : upcall_source(priority::limit) {}
+
+    bool open(void *owner, protection_domain &domain, upcall_queue &upcalls, std::uint32_t depth);
     /// False when the queue is full.
     bool post(request &receive);
-    /// The oldest; or null, and then `by` waits. Tells the owner when fewer are left than the
+    /// The oldest; or null, and then `by` waits. Posts the limit event when fewer are left than the
     /// limit.
-    request *take(queue_pair &by);
-    /// By who may have waited and goes.
-    void wait_no_more(queue_pair &pair);
-    /// By who took it and goes without having finished it: it is the oldest again.
+    request *take(receive_waiter &by);
+    /// Removes it from the waiters.
+    void wait_no_more(receive_waiter &waiter);
+    /// Returns a receive that was taken and not completed: it is the oldest again.
     void give_back(request &untouched);
     bool resize(std::uint32_t depth);
     void set_limit(std::uint32_t limit);
 
     void *owner() const { return owner_; }
     protection_domain &domain() const { return *domain_; }
-    shard &home() const { return *home_; }
-
-    // Of the shard that makes the upcalls, under its lock for events.
-    shared_receives *next_noticed = nullptr;
-    bool noticed = false;
 
 private:
+    void make_upcall(const upcalls &table, std::uint32_t event) override;
     std::uint32_t left() const OSD_REQUIRES(lock_) { return tail_ - head_; }
-    void wait(queue_pair &pair) OSD_REQUIRES(lock_);
+    void wait(receive_waiter &waiter) OSD_REQUIRES(lock_);
     void serve_waiting() OSD_REQUIRES(lock_);
 
-    osd::mutex lock_; ///< what is shared by queue pairs is locked
+    osd::mutex lock_; ///< taken by all queue pairs that share it
     std::unique_ptr<request *[]> ring_ OSD_GUARDED_BY(lock_);
     std::uint32_t mask_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t depth_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t head_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t tail_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t limit_ OSD_GUARDED_BY(lock_) = 0;
-    queue_pair *first_waiting_ OSD_GUARDED_BY(lock_) = nullptr; ///< for the longest time
-    queue_pair *last_waiting_ OSD_GUARDED_BY(lock_) = nullptr;
+    receive_waiter *first_waiting_ OSD_GUARDED_BY(lock_) = nullptr; ///< for the longest time
+    receive_waiter *last_waiting_ OSD_GUARDED_BY(lock_) = nullptr;
     void *owner_ = nullptr;
     protection_domain *domain_ = nullptr;
-    shard *home_ = nullptr;
+    upcall_queue *upcalls_ = nullptr;
 };
 
 } // namespace soft_hca

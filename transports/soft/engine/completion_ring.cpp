@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "completion_ring.hpp"
+
+#include "osd_thread.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+namespace soft_hca {
+
+namespace {
+
+/// Added to the tail of a ring: every cell is taken.
+constexpr std::uint32_t closed = 1u << 30;
+
+constexpr std::align_val_t ring_alignment{alignof(completion_ring::ring)};
+
+} // namespace
+
+completion_ring::ring *completion_ring::make_ring(std::uint32_t depth)
+{
+    // In a ring of one cell a filled cell looks like the free one of the next position.
+    const std::uint32_t size = std::bit_ceil(std::max(depth, 2u));
+    void *memory = ::operator new(sizeof(ring) + size * sizeof(cell), ring_alignment, std::nothrow);
+    if (memory == nullptr)
+        return nullptr;
+    ring *made = new (memory) ring(size);
+    for (std::uint32_t i = 0; i < size; ++i)
+        new (&made->at(i)) cell{i, {}};
+    return made;
+}
+
+void completion_ring::ring_deleter::operator()(ring *unused) const
+{
+    ::operator delete(unused, ring_alignment);
+}
+
+bool completion_ring::open(void *owner, upcall_queue &upcalls, std::uint32_t depth)
+{
+    ring *const made = make_ring(depth);
+    if (made == nullptr)
+        return false;
+    ring_deleter()(ring_.exchange(made));
+    head_.store(0);
+    wanted_.store(0);
+    overflowed_.store(false);
+    shards_.store(0);
+    owner_ = owner;
+    upcalls_ = &upcalls;
+    return true;
+}
+
+OSD_ALWAYS_INLINE bool completion_ring::put(const completion_record &done)
+{
+    ring &r = now();
+    std::uint32_t at = r.tail.load(std::memory_order_relaxed);
+    for (;;) {
+        cell &to = r.at(at);
+        const auto off = static_cast<std::int32_t>(to.turn.load(std::memory_order_acquire) - at);
+        if (off < 0)
+            return false; // full, or closed
+        if (off > 0) {
+            at = r.tail.load(std::memory_order_relaxed);
+        } else if (r.tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+            to.what = done;
+            to.turn.store(at + 1); // sequentially consistent: before the load of wanted_
+            return true;
+        }
+    }
+}
+
+bool completion_ring::put_after_resize(const completion_record &done)
+{
+    osd::lock_guard hold(resizing_);
+    return put(done);
+}
+
+completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner &former)
+{
+    ring *const next = make_ring(depth);
+    if (next == nullptr)
+        return outcome::no_memory;
+    osd::lock_guard hold(resizing_);
+    ring &old = now();
+    const std::uint32_t head = head_.load(std::memory_order_relaxed);
+    const std::uint32_t count = old.tail.fetch_add(closed) - head;
+    if (count > depth) {
+        old.tail.fetch_sub(closed);
+        ring_deleter()(next);
+        return outcome::too_full;
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const cell &from = old.at(head + i);
+        while (from.turn.load(std::memory_order_acquire) != head + i + 1)
+            osd::yield(); // its producer has reserved it and is about to fill it
+        next->at(i).what = from.what;
+        next->at(i).turn.store(i + 1, std::memory_order_relaxed);
+    }
+    next->tail.store(count, std::memory_order_relaxed);
+    head_.store(0, std::memory_order_relaxed);
+    ring_.store(next);
+    former.reset(&old);
+    return outcome::done;
+}
+
+void completion_ring::push(const completion_record &done)
+{
+    if (!put(done) && !put_after_resize(done)) [[unlikely]] {
+        if (!overflowed_.exchange(true))
+            upcalls_->post(*this, overflow_event);
+        return;
+    }
+    const std::uint32_t wanted = wanted_.load();
+    if (wanted != 0) [[unlikely]]
+        announce(done, wanted);
+}
+
+void completion_ring::announce(const completion_record &done, std::uint32_t wanted)
+{
+    if ((wanted & waiter) != 0 && enough(threshold_.load()))
+        signal_.raise();
+    const bool worth = done.solicited || done.status != work_status::success;
+    const std::uint32_t upcall = worth ? wants_any | wants_solicited : wants_any;
+    if ((wanted & upcall) != 0 && (wanted_.fetch_and(~(wants_any | wants_solicited)) & upcall) != 0)
+        upcalls_->post(*this, completion_event);
+    if ((wanted & wants_signal) != 0 && (wanted_.fetch_and(~wants_signal) & wants_signal) != 0)
+        signal_.raise();
+}
+
+void completion_ring::make_upcall(const upcalls &table, std::uint32_t event)
+{
+    event == overflow_event ? table.overflow(owner_) : table.completion(owner_);
+}
+
+void completion_ring::arm(interest what)
+{
+    wanted_.fetch_or(what == interest::any ? wants_any : wants_solicited);
+}
+
+bool completion_ring::open_signal()
+{
+    osd::lock_guard hold(signal_lock_);
+    return signal_.is_open() || signal_.open();
+}
+
+waitable completion_ring::event_descriptor()
+{
+    return open_signal() ? signal_.descriptor() : -1;
+}
+
+void completion_ring::arm_descriptor()
+{
+    wanted_.fetch_or(wants_signal);
+    if (count(1) != 0)
+        signal_.raise();
+}
+
+} // namespace soft_hca

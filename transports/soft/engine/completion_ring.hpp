@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The completions of a completion queue: any number of threads add, one takes.
+//
+// resize() closes the old ring (producers see it full), moves its entries and publishes the new
+// one; a producer that finds the ring closed waits for the resize and retries. Producers run under
+// a queue pair's lock, so the old ring is unreferenced once every such lock has been cycled.
+#pragma once
+
+#include "net.hpp"
+#include "request.hpp"
+#include "upcall_queue.hpp"
+
+#include <atomic>
+#include <memory>
+
+namespace soft_hca {
+
+class completion_ring : public upcall_source {
+public:
+    /// `solicited`: only completions that the sender marked so, and failures.
+    enum class interest : std::uint8_t { any, solicited };
+
+    completion_ring() : upcall_source(priority::completion) {}
+    ~completion_ring() { ring_deleter()(ring_.load()); }
+
+    struct cell {
+        /// Equals the position when the cell is free for the producer of that position, and the
+        /// position plus one when it is filled.
+        std::atomic<std::uint32_t> turn;
+        completion_record what;
+    };
+    /// Its cells follow it in memory.
+    struct ring {
+        explicit ring(std::uint32_t size) : mask(size - 1) {}
+        cell &at(std::uint32_t position) const
+        {
+            auto *cells = reinterpret_cast<cell *>(const_cast<ring *>(this) + 1);
+            return cells[position & mask];
+        }
+        const std::uint32_t mask;
+        alignas(64) std::atomic<std::uint32_t> tail{0};
+    };
+    struct ring_deleter {
+        void operator()(ring *unused) const;
+    };
+    using ring_owner = std::unique_ptr<ring, ring_deleter>;
+    enum class outcome : std::uint8_t { done, no_memory, too_full };
+
+    /// For at least `depth` completions; false when out of memory.
+    bool open(void *owner, upcall_queue &upcalls, std::uint32_t depth);
+    std::uint32_t depth() const { return now().mask + 1; }
+    void *owner() const { return owner_; }
+    /// Queue pairs of this shard complete here.
+    void serve(std::uint32_t shard_index)
+    {
+        shards_.fetch_or(std::uint64_t{1} << shard_index, std::memory_order_relaxed);
+    }
+
+    // --- producers
+
+    /// Adds one. When the queue is full it is lost, and the owner gets one overflow upcall.
+    void push(const completion_record &done);
+
+    // --- the consumer, one thread at a time
+
+    /// Passes the oldest to `read`, and removes it if that returns true.
+    template <class Read>
+    OSD_ALWAYS_INLINE bool pop_to(Read &&read)
+    {
+        const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        ring &r = now();
+        const std::uint32_t mask = r.mask;
+        cell &from = r.at(at);
+        if (from.turn.load(std::memory_order_acquire) != at + 1 ||
+            !read(static_cast<const completion_record &>(from.what)))
+            return false;
+        from.turn.store(at + mask + 1, std::memory_order_release);
+        head_.store(at + 1, std::memory_order_relaxed);
+        return true;
+    }
+    bool pop(completion_record &done)
+    {
+        return pop_to([&done](const completion_record &oldest) {
+            done = oldest;
+            return true;
+        });
+    }
+    bool empty() const
+    {
+        const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        return now().at(at).turn.load(std::memory_order_acquire) != at + 1;
+    }
+    /// The number of completions, counted up to a limit, without taking any.
+    std::uint32_t count(std::uint32_t limit = UINT32_MAX) const
+    {
+        const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        const ring &r = now();
+        std::uint32_t found = 0;
+        while (found < limit && found <= r.mask &&
+               r.at(at + found).turn.load(std::memory_order_acquire) == at + found + 1)
+            ++found;
+        return found;
+    }
+    /// `former` is to be kept until no producer can refer to it any more.
+    outcome resize(std::uint32_t depth, ring_owner &former);
+
+    /// Asks for one upcall after the next completion.
+    void arm(interest what);
+    /// A descriptor that becomes readable when a completion is added after arm_descriptor();
+    /// negative when the system has none left.
+    waitable event_descriptor();
+    void arm_descriptor();
+    void clear_descriptor() { signal_.clear(); }
+    bool overflowed() const { return overflowed_.load(std::memory_order_acquire); }
+
+protected:
+    // What a push has to report, and to whom. While it is zero, push() does nothing more.
+    enum : std::uint32_t { wants_any = 1, wants_solicited = 2, waiter = 4, wants_signal = 8 };
+
+    bool open_signal();
+    bool enough(std::uint32_t threshold) const { return count(threshold) >= threshold; }
+
+    std::atomic<ring *> ring_{nullptr};
+    void *owner_ = nullptr;
+    std::atomic<std::uint64_t> shards_{0};
+    upcall_queue *upcalls_ = nullptr;
+    alignas(64) std::atomic<std::uint32_t> head_{0};
+    alignas(64) std::atomic<std::uint32_t> wanted_{0};
+    std::atomic<std::uint32_t> threshold_{1};
+    std::atomic<bool> overflowed_{false};
+    wake_signal signal_;
+
+private:
+    enum event : std::uint32_t { overflow_event, completion_event };
+    void make_upcall(const upcalls &table, std::uint32_t event) override;
+    ring &now() const { return *ring_.load(std::memory_order_acquire); }
+    bool put(const completion_record &done);
+    bool put_after_resize(const completion_record &done) OSD_COLD;
+    static ring *make_ring(std::uint32_t depth);
+    void announce(const completion_record &done, std::uint32_t wanted);
+
+    osd::mutex signal_lock_; ///< held while it is opened
+    osd::mutex resizing_;
+};
+
+} // namespace soft_hca

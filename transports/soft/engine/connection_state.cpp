@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "connection_state.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace soft_hca {
+
+namespace {
+
+constexpr std::int64_t refused_retry_ns = 10'000'000;
+
+std::int64_t ns_of_ms(std::uint32_t ms)
+{
+    return std::int64_t{ms} * 1'000'000;
+}
+
+} // namespace
+
+// ------------------------------------------------------------------------------------ beginning
+
+bool connection_state::prepare(std::uint64_t qualifier, const void *data, std::size_t size)
+{
+    handshake_ = {};
+    handshake_.hello.reset(new (std::nothrow) own_hello);
+    if (handshake_.hello == nullptr)
+        return false;
+    handshake_.hello->qualifier = qualifier;
+    handshake_.hello->size = size;
+    if (size != 0)
+        std::memcpy(handshake_.hello->data, data, size);
+    return true;
+}
+
+handshake connection_state::hello(const peer_path &path) const
+{
+    handshake h;
+    h.qualifier = handshake_.hello->qualifier;
+    h.id = path.id();
+    h.tag = path.tag();
+    h.first_psn = first_psn_;
+    h.max_datagram = context_->of->datagram();
+    h.reads_out = std::max<std::uint16_t>(context_->with.reads_out, 1);
+    h.reads_in = std::max<std::uint16_t>(context_->with.reads_in, 1);
+    return h;
+}
+
+send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
+                                             std::uint32_t credit, std::int64_t now)
+{
+    const own_hello &own = *handshake_.hello;
+    const bool asks = state_ == state::connecting;
+    std::uint8_t body[request_size + max_private_data];
+    const std::size_t size = asks ? write_request(body, hello(path), own.data, own.size)
+                                  : write_accept(body, hello(path), own.data, own.size);
+    base_header base = path.header(asks ? packet_kind::request : packet_kind::accept, first_psn_);
+    base.ack = asks ? 0 : ack;
+    base.credit = credit;
+    out_packet out;
+    out.begin();
+    out.add(out.header, write_base(out.header, base));
+    out.add(body, size);
+    std::uint32_t done = 0;
+    const send_result result = path.send(&out, 1, done);
+    if (result == send_result::unreachable)
+        return result;
+    if (asks && handshake_.delay_us != first_delay_us)
+        path.probe_port(out);
+    handshake_.due_ns = now + std::int64_t{handshake_.delay_us} * 1000;
+    handshake_.delay_us = std::min(2 * handshake_.delay_us, longest_delay_us);
+    return result;
+}
+
+bool connection_state::retry_accept()
+{
+    return ++handshake_.retries <= context_->of->how().retries;
+}
+
+bool connection_state::retry_refused(std::int64_t now)
+{
+    if (handshake_.refused_since_ns == 0)
+        handshake_.refused_since_ns = now;
+    if (now - handshake_.refused_since_ns > ns_of_ms(context_->of->how().connect_retry_ms))
+        return false;
+    handshake_.due_ns = now + refused_retry_ns;
+    return true;
+}
+
+void connection_state::establish(std::int64_t now)
+{
+    state_ = state::live;
+    handshake_ = {};
+    heard_ns_ = now;
+}
+
+void connection_state::set_private_data(const packet &p)
+{
+    std::memcpy(private_data_, p.private_data, p.private_size);
+    private_size_ = p.private_size;
+}
+
+// ------------------------------------------------------------------------------ while connected
+
+bool connection_state::peer_is_silent(std::int64_t now) const
+{
+    return now - heard_ns_ >= ns_of_ms(context_->of->how().keepalive_ms);
+}
+
+void connection_state::drain(std::int64_t now)
+{
+    state_ = state::draining;
+    linger_until_ = now + ns_of_ms(context_->of->how().linger_ms);
+}
+
+// --------------------------------------------------------------------------------------- ending
+
+void connection_state::note_close_sent(std::int64_t now)
+{
+    close_.attempts_left -= close_.attempts_left != 0 ? 1 : 0;
+    close_.due_ns = close_.attempts_left != 0 ? now + close_interval_ns : 0;
+}
+
+void connection_state::enter_dead()
+{
+    state_ = state::dead;
+    handshake_ = {};
+    linger_until_ = 0;
+}
+
+} // namespace soft_hca

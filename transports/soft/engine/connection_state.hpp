@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The state of a connection, its handshake, and its close.
+#pragma once
+
+#include "connections.hpp"
+#include "pair_context.hpp"
+#include "peer_path.hpp"
+
+#include <memory>
+
+namespace soft_hca {
+
+class connection_state {
+public:
+    enum class state : std::uint8_t {
+        idle,       ///< takes receives
+        connecting, ///< has sent a request
+        accepting,  ///< has sent an accept
+        live,
+        draining, ///< live, and will close when all that was posted is acknowledged
+        dead,     ///< what is posted comes back flushed
+    };
+
+    connection_state() = default;
+    connection_state(pair_context &context, std::uint32_t first_psn)
+        : context_(&context), first_psn_(first_psn)
+    {}
+
+    state now_in() const { return state_; }
+    bool is(state which) const { return state_ == which; }
+    bool connected() const { return state_ == state::live || state_ == state::draining; }
+
+    // --- beginning
+
+    /// Keeps what the request or accept says. False when out of memory.
+    bool prepare(std::uint64_t qualifier, const void *data, std::size_t size);
+    /// After prepare(); the first handshake is due at once.
+    void begin(state with) { state_ = with; }
+    /// Sends the request or accept, and arms the timer for the next attempt.
+    send_result send_handshake(peer_path &path, std::uint32_t ack, std::uint32_t credit,
+                               std::int64_t now);
+    bool handshake_is_due(std::int64_t now) const
+    {
+        return handshake_.due_ns != 0 && now >= handshake_.due_ns;
+    }
+    /// Counts a retry of the accept. False when they are used up.
+    bool retry_accept();
+    /// Nothing listens at the peer's port. Programs that exchange their addresses first may be
+    /// early: false when that has been so for too long.
+    bool retry_refused(std::int64_t now);
+    void establish(std::int64_t now);
+    /// The peer's private data; read by the upcall.
+    void set_private_data(const packet &p);
+    const std::uint8_t *private_data() const { return private_data_; }
+    std::size_t private_size() const { return private_size_; }
+
+    // --- being connected
+
+    void note_heard(std::int64_t now) { heard_ns_ = now; }
+    bool peer_is_silent(std::int64_t now) const;
+    void drain(std::int64_t now);
+    bool lingered_enough(std::int64_t now) const
+    {
+        return linger_until_ != 0 && now >= linger_until_;
+    }
+
+    // --- ending
+
+    /// A close is to be sent, and retransmitted until it is acknowledged.
+    void begin_close(const close_info &why) { close_ = {why, close_attempts, 0}; }
+    const close_info &closing() const { return close_.why; }
+    void note_close_sent(std::int64_t now);
+    bool close_is_due(std::int64_t now) const { return close_.due_ns != 0 && now >= close_.due_ns; }
+    /// The peer has it, or is gone.
+    void end_close() { close_.attempts_left = 0, close_.due_ns = 0; }
+    bool has_unacknowledged_close() const { return close_.attempts_left != 0; }
+    /// For TIME_WAIT.
+    closed_connection closed(const peer_path &path, const base_header &base) const
+    {
+        return {path.peer(), base, close_.why, path.tag(), close_.attempts_left, close_.due_ns};
+    }
+    /// The close goes on.
+    void enter_dead();
+
+    /// When a timer expires; INT64_MAX: never.
+    std::int64_t due_ns() const
+    {
+        const std::int64_t linger = connected() ? linger_until_ : 0;
+        if ((handshake_.due_ns | close_.due_ns | linger) == 0)
+            return INT64_MAX;
+        return earliest(earliest(handshake_.due_ns, close_.due_ns), linger);
+    }
+    std::uint32_t first_psn() const { return first_psn_; }
+
+private:
+    struct own_hello {
+        std::uint64_t qualifier = 0;
+        std::size_t size = 0;
+        std::uint8_t data[max_private_data];
+    };
+    struct handshake_attempt {
+        std::unique_ptr<own_hello> hello;
+        std::int64_t due_ns = 0; ///< 0: not armed
+        std::uint32_t delay_us = first_delay_us;
+        std::uint32_t retries = 0; ///< of an accept
+        std::int64_t refused_since_ns = 0;
+    };
+    struct close_attempt {
+        close_info why;
+        std::uint32_t attempts_left = 0;
+        std::int64_t due_ns = 0; ///< 0: not armed
+    };
+    static constexpr std::uint32_t first_delay_us = 20'000;
+    static constexpr std::uint32_t longest_delay_us = 500'000;
+
+    /// Of two timers, of which 0 is not armed.
+    static std::int64_t earliest(std::int64_t a, std::int64_t b)
+    {
+        return a == 0 || (b != 0 && b < a) ? b : a;
+    }
+    handshake hello(const peer_path &path) const;
+
+    pair_context *context_ = nullptr;
+    state state_ = state::idle;
+    std::uint32_t first_psn_ = 0;
+    handshake_attempt handshake_;
+    close_attempt close_;
+    std::int64_t linger_until_ = 0; ///< draining ends then at the latest
+    std::int64_t heard_ns_ = 0;     ///< when a packet came last
+    std::uint16_t private_size_ = 0;
+    std::uint8_t private_data_[max_private_data] = {};
+};
+
+} // namespace soft_hca

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the objects of a device share: settings, the consumer's upcalls, memory keys, listeners.
+#pragma once
+
+#include "connections.hpp"
+#include "memory_table.hpp"
+#include "memory_windows.hpp"
+#include "settings.hpp"
+#include "upcalls.hpp"
+
+namespace soft_hca {
+
+struct protection_domain {};
+
+class device_context {
+public:
+    const settings &how() const { return how_; }
+    const upcalls &tell() const { return tell_; }
+    /// The largest that is sent and received.
+    std::uint32_t datagram() const { return datagram_; }
+
+    memory_table memory;
+    memory_windows windows{memory};
+    connections listening;
+
+protected:
+    settings how_;
+    upcalls tell_{};
+    std::uint32_t datagram_ = 0;
+};
+
+} // namespace soft_hca

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the parts of a queue pair share: its parameters, its device and shard, and its counters.
+#pragma once
+
+#include "completion_ring.hpp"
+#include "device_context.hpp"
+#include "posted_ring.hpp"
+#include "shard_context.hpp"
+#include "shared_receives.hpp"
+
+#include <atomic>
+
+namespace soft_hca {
+
+class completion_queue;
+
+struct pair_params {
+    void *owner = nullptr;
+    protection_domain *domain = nullptr;
+    completion_queue *send_queue = nullptr;
+    completion_queue *receive_queue = nullptr;
+    shared_receives *shared = nullptr;
+    void *receiver = nullptr; ///< identifies it in completions of shared receives
+    std::uint32_t max_sends = 0;
+    std::uint32_t max_receives = 0;
+    std::uint16_t reads_in = 0;
+    std::uint16_t reads_out = 0;
+};
+
+/// Since the queue pair was made.
+struct pair_counts {
+    std::uint64_t packets_out = 0, packets_resent = 0, packets_in = 0, duplicates = 0, early = 0,
+                  dropped = 0, not_ready = 0;
+};
+
+struct pair_context {
+    grant access(std::uint32_t key, std::uint32_t rights, std::uint64_t address,
+                 std::uint64_t size) const
+    {
+        return of->memory.ask(key, with.domain, rights, address, size);
+    }
+    /// Whether the local segments of a request may be used.
+    bool may_use(const request &r, std::uint32_t rights) const;
+    /// Stores received bytes at an offset of the local memory of a request.
+    work_status scatter(const request &r, std::uint32_t offset, const std::uint8_t *from,
+                        std::uint32_t size) const;
+    /// Completes a request, unless it is silent and succeeded.
+    void complete(request &r, work_status status, std::uint32_t length, completion_ring *to) const;
+
+    device_context *of = nullptr;
+    shard_context *home = nullptr;
+    pair_params with;
+    completion_ring *send_completions = nullptr;
+    completion_ring *receive_completions = nullptr;
+    receive_waiter *waiter = nullptr; ///< the queue pair, where it waits for a shared receive
+    upcall_source *events = nullptr;  ///< the queue pair, where events come from
+    std::uint32_t id = 0;             ///< of the present connection
+    std::uint32_t slot = 0;
+    pair_counts counted;
+
+    // Used without the lock, too.
+    send_queue sends;
+    receive_queue receives;
+    std::atomic<bool> doorbell{false};
+    std::atomic<std::int64_t> due_ns{INT64_MAX}; ///< of the timer; written under the lock
+};
+
+/// Its success makes no completion.
+inline bool is_silent(const request &r)
+{
+    return (r.flags & request_silent) != 0;
+}
+
+inline std::uint8_t *pointer_to(std::uint64_t address)
+{
+    return reinterpret_cast<std::uint8_t *>(static_cast<std::uintptr_t>(address));
+}
+
+} // namespace soft_hca

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The path to the peer: where packets go, and the numbers that identify the connection on both
+// sides.
+//
+// Everything that a queue pair sends passes through send(). Here a second path between two engines
+// of one host would be chosen.
+#pragma once
+
+#include "packet_io.hpp"
+#include "wire.hpp"
+
+#include <algorithm>
+
+namespace soft_hca {
+
+class peer_path {
+public:
+    peer_path() = default;
+    /// `tag` is a secret that the peer has to name.
+    peer_path(packet_io &io, std::uint32_t tag) : io_(&io), tag_(tag) {}
+    /// The id by which packets find this queue pair.
+    void identify(std::uint32_t id) { id_ = id; }
+
+    /// Where a connection request goes. The peer answers from another port.
+    void aim(const net_address &listener) { peer_ = listener; }
+    /// The peer is known.
+    void adopt(const net_address &from, const handshake &hello, std::uint32_t own_datagram);
+
+    /// Sends all packets, in order. `done` is the number that went; the result is about the next.
+    send_result send(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
+    {
+        return io_->send(peer_, packets, count, done);
+    }
+    /// Sends one that may get lost.
+    std::uint32_t send_one(const out_packet &packet)
+    {
+        std::uint32_t done = 0;
+        (void)io_->send(peer_, &packet, 1, done);
+        return done;
+    }
+    /// No answer has come to this packet: provokes an ICMP error if the port is closed.
+    void probe_port(const out_packet &packet) { io_->doubt(peer_, packet); }
+
+    base_header header(packet_kind kind, std::uint32_t psn) const
+    {
+        return {kind, 0, peer_id_, peer_tag_, id_, psn, 0, 0};
+    }
+    /// Of a close that is sent to a listener, which knows the connection by what its request said.
+    base_header header_for_listener(packet_kind kind, std::uint32_t psn) const
+    {
+        return {kind, 0, 0, tag_, id_, psn, 0, 0};
+    }
+    /// Bytes of payload that fit into a datagram.
+    std::uint32_t payload_room(rdmap opcode) const
+    {
+        constexpr std::uint32_t line = 64; // copies that begin at a cache line are faster
+        const std::uint32_t room =
+            max_datagram_ - static_cast<std::uint32_t>(base_size + header_size(opcode));
+        return room < 64 * line ? room : room / line * line;
+    }
+
+    const net_address &peer() const { return peer_; }
+    std::uint32_t id() const { return id_; }
+    std::uint32_t tag() const { return tag_; }
+    bool names_us(const base_header &base) const { return base.tag == tag_; }
+    bool is_from_peer(const base_header &base) const { return base.from == peer_id_; }
+    /// Whether a header carries the tag by which we address the peer: a packet of ours that is
+    /// quoted, or a reset.
+    bool names_peer(const base_header &base) const { return base.tag == peer_tag_; }
+
+private:
+    packet_io *io_ = nullptr;
+    net_address peer_;
+    std::uint32_t peer_id_ = 0;
+    std::uint32_t peer_tag_ = 0;
+    std::uint32_t id_ = 0;
+    std::uint32_t tag_ = 0;
+    std::uint32_t max_datagram_ = 0;
+};
+
+/// Appends the DDP and RDMAP headers to the base header, in the same piece.
+inline void add_segment_header(out_packet &out, const ddp_segment &s)
+{
+    const std::size_t size = write_segment(out.header + base_size, s);
+    out.piece[0].size += size;
+    out.size += static_cast<std::uint32_t>(size);
+}
+
+inline void peer_path::adopt(const net_address &from, const handshake &hello,
+                             std::uint32_t own_datagram)
+{
+    peer_ = from;
+    peer_id_ = hello.id;
+    peer_tag_ = hello.tag;
+    max_datagram_ = std::min(own_datagram, hello.max_datagram);
+}
+
+} // namespace soft_hca

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "progress.hpp"
+
+#include <algorithm>
+
+namespace soft_hca {
+
+namespace {
+
+constexpr std::int64_t gather_acks_ns = 10'000;     ///< packets that come within it share an ack
+constexpr std::int64_t long_pause_ns = 100'000;     ///< packets so far apart do not share an ack
+constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< of slow timers
+constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets
+constexpr std::uint32_t groups_at_once = 8;
+constexpr std::int64_t lock_spin_ns = 2000;       ///< more than a poll takes that finds little
+constexpr std::uint32_t longest_batch_polls = 16; ///< for which posts are held back
+
+} // namespace
+
+// ------------------------------------------------------------------------------------- poll lock
+
+bool progress_engine::poll(bool sleeps_next) OSD_UNCHECKED
+{
+    context_.sleep.note_poll();
+    if (waiting_.load() != 0 || !poll_lock_.try_lock())
+        return false;
+    const std::int64_t now = osd::now_ns();
+    const bool received = receive(now);
+    if (received ? came_after_pause(now) : sleeps_next || now - received_ns_ > gather_acks_ns)
+        flush_acks();
+    if (sleeps_next || !keep_batching())
+        send_batched();
+    poll_lock_.unlock();
+    return received;
+}
+
+/// For all but polls, which would acquire it again and again otherwise. Spins before it blocks: a
+/// poll holds the lock for less than a microsecond, and would have to wake a blocked thread,
+/// perhaps on another processor, when it releases it.
+void progress_engine::lock() OSD_UNCHECKED
+{
+    waiting_.fetch_add(1);
+    const std::int64_t began = osd::now_ns();
+    while (!poll_lock_.try_lock())
+        if (osd::now_ns() - began > lock_spin_ns) {
+            poll_lock_.lock();
+            break;
+        }
+    waiting_.fetch_sub(1);
+}
+
+void progress_engine::cycle_lock() OSD_UNCHECKED
+{
+    lock();
+    poll_lock_.unlock();
+}
+
+/// Whether a consumer is polling right now. Blocking for the lock would delay its next poll.
+bool progress_engine::is_polled() OSD_UNCHECKED
+{
+    if (!poll_lock_.try_lock())
+        return true;
+    poll_lock_.unlock();
+    return false;
+}
+
+bool progress_engine::run_once(bool consumers_active, bool socket_ready) OSD_UNCHECKED
+{
+    lock();
+    const std::int64_t now = osd::now_ns();
+    bool received = false;
+    if (!consumers_active || context_.io().due_ns() <= now) {
+        received = receive(now);
+        send_batched();
+        flush_acks();
+    }
+    if (!received && (consumers_active || socket_ready))
+        handle_icmp_errors(now);
+    run_timers(now);
+    poll_lock_.unlock();
+    return received;
+}
+
+// --------------------------------------------------------------------------------------- packets
+
+bool progress_engine::receive(std::int64_t now)
+{
+    in_packets groups[groups_at_once];
+    const std::uint32_t count = context_.io().receive(groups, groups_at_once);
+    for (std::uint32_t i = 0; i < count; ++i)
+        receive_group(groups[i], now);
+    switch_to(nullptr, now);
+    return count != 0;
+}
+
+void progress_engine::receive_group(const in_packets &group, std::int64_t now)
+{
+    for (std::size_t at = 0; at < group.size; at += group.segment)
+        receive_packet(group.bytes + at, std::min(group.segment, group.size - at), group.from, now);
+}
+
+/// Holds a queue pair's lock for a run of packets to it.
+void progress_engine::switch_to(queue_pair *pair, std::int64_t now)
+{
+    if (current_ == pair)
+        return;
+    if (current_ != nullptr) {
+        current_->connection().after_receiving(now);
+        current_->leave();
+    }
+    current_ = pair;
+    if (pair != nullptr)
+        pair->enter();
+}
+
+void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size,
+                                     const net_address &from, std::int64_t now) OSD_UNCHECKED
+{
+    packet p;
+    if (!parse(bytes, size, p) || p.base.kind == packet_kind::request)
+        return;
+    queue_pair *pair = pairs_.find(p.base.to);
+    if (pair == nullptr) {
+        if (!context_.closing.accept(p, from, context_.io()))
+            send_reset(p, from, now);
+        return;
+    }
+    switch_to(pair, now);
+    pair->connection().receive(p, from, bytes, size, now);
+}
+
+/// For a packet whose connection does not exist. The reset is not longer than that packet, quotes
+/// it, and is never sent for a reset, so that it can neither amplify nor loop.
+void progress_engine::send_reset(const packet &p, const net_address &from, std::int64_t now)
+{
+    const bool wanted = p.base.kind == packet_kind::data || p.base.kind == packet_kind::probe ||
+                        p.base.kind == packet_kind::accept || p.base.kind == packet_kind::close;
+    if (!wanted || now < next_reset_ns_)
+        return;
+    next_reset_ns_ = now + reset_interval_ns;
+    out_packet out;
+    out.begin();
+    out.add(out.header, write_base(out.header, {packet_kind::reset, 0, p.base.from, p.base.tag,
+                                                p.base.to, p.base.psn, 0, 0}));
+    std::uint32_t done = 0;
+    (void)context_.io().send(from, &out, 1, done);
+}
+
+void progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
+{
+    constexpr int most = 64;
+    bounced b;
+    packet quoted;
+    for (int i = 0; i < most && context_.io().take_bounce(b); ++i) {
+        // The quotation may be cut; the base header is enough.
+        if (!parse_base_only(b.bytes, b.size, quoted.base))
+            continue;
+        queue_pair *pair = pairs_.find(quoted.base.from);
+        if (pair == nullptr) {
+            context_.closing.port_closed(b.to, quoted.base);
+            continue;
+        }
+        pair->enter();
+        pair->connection().on_icmp_error(b, quoted.base, now);
+        pair->leave();
+    }
+}
+
+// -------------------------------------------------------------------------------- what is delayed
+
+/// To be called when packets came. True when an acknowledgement is owed and the packets before came
+/// long ago: the consumer may compute for as long with these, and no poll would flush it meanwhile.
+bool progress_engine::came_after_pause(std::int64_t now)
+{
+    received_ns_ = now;
+    if (!context_.marks.owes_acks())
+        return false;
+    const bool paused = now - owing_ns_ > long_pause_ns;
+    owing_ns_ = now;
+    return paused;
+}
+
+/// A consumer that has posted between two polls is likely to post more: its batch is held back, for
+/// some polls.
+bool progress_engine::keep_batching()
+{
+    if (!context_.marks.posts_came() || ++polls_batched_ > longest_batch_polls) {
+        polls_batched_ = 0;
+        return false;
+    }
+    context_.marks.forget_posts();
+    return true;
+}
+
+void progress_engine::drain_batches()
+{
+    context_.marks.drain_batches([this](std::uint32_t slot) {
+        if (queue_pair *pair = pairs_.at(slot))
+            pair->ring();
+    });
+}
+
+void progress_engine::drain_acks() OSD_UNCHECKED
+{
+    context_.marks.drain_acks([this](std::uint32_t slot) OSD_UNCHECKED {
+        queue_pair *pair = pairs_.at(slot);
+        if (pair == nullptr)
+            return;
+        pair->enter();
+        pair->connection().flush_ack();
+        pair->leave();
+    });
+}
+
+// --------------------------------------------------------------------------------------- timers
+
+void progress_engine::run_timer(std::uint32_t slot, std::int64_t now) OSD_UNCHECKED
+{
+    atomic_bitmap &timers = context_.marks.timers();
+    queue_pair *pair = pairs_.at(slot);
+    if (pair == nullptr)
+        return timers.clear(slot);
+    const std::int64_t due = pair->due_ns.load();
+    if (due == INT64_MAX) {
+        timers.clear(slot);
+        if (pair->due_ns.load() != INT64_MAX) // armed concurrently
+            timers.set(slot);
+    } else if (due <= now) {
+        pair->enter();
+        pair->connection().on_timer(now);
+        pair->leave();
+    }
+}
+
+void progress_engine::run_timers(std::int64_t now)
+{
+    context_.marks.timers().visit([this, now](std::uint32_t slot)
+                                      OSD_UNCHECKED { run_timer(slot, now); });
+    context_.closing.on_timer(now, context_.io());
+    if (now >= slow_due_ns_)
+        run_slow_timers(now);
+}
+
+void progress_engine::run_slow_timers(std::int64_t now) OSD_UNCHECKED
+{
+    slow_due_ns_ = now + slow_tick_ns;
+    const std::uint32_t end = pairs_.end();
+    for (std::uint32_t slot = 0; slot < end; ++slot)
+        if (queue_pair *pair = pairs_.at(slot)) {
+            pair->enter();
+            pair->connection().on_slow_timer(now);
+            pair->leave();
+        }
+    if (listening_ != nullptr)
+        listening_->forget_old(now);
+}
+
+std::int64_t progress_engine::next_due() OSD_UNCHECKED
+{
+    lock();
+    std::int64_t due = std::min(context_.io().due_ns(), context_.closing.due_ns());
+    context_.marks.timers().visit([this, &due](std::uint32_t slot) {
+        if (const queue_pair *pair = pairs_.at(slot))
+            due = std::min(due, pair->due_ns.load());
+    });
+    if (!pairs_.empty() || (listening_ != nullptr && listening_->remembers()))
+        due = std::min(due, slow_due_ns_);
+    poll_lock_.unlock();
+    return due;
+}
+
+} // namespace soft_hca

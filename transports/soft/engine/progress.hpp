@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Progress of a shard: receives packets and passes them to queue pairs, runs their timers, sends
+// what they have batched.
+//
+// The poll lock makes it one thread at a time, which may be a consumer's that polls or waits, or
+// the shard's own. Consumers only try the lock; others announce themselves, so that polls do not
+// starve them.
+#pragma once
+
+#include "device_context.hpp"
+#include "pair_table.hpp"
+#include "shard_context.hpp"
+
+#include "osd_sync.hpp"
+
+#include <atomic>
+
+namespace soft_hca {
+
+class progress_engine {
+public:
+    progress_engine(shard_context &context, pair_table &pairs) : context_(context), pairs_(pairs) {}
+    /// `listening` is given to the one shard that serves the listeners.
+    void open(connections *listening) { listening_ = listening; }
+
+    // --- consumers
+
+    /// Makes progress, unless another thread does. True when packets came: there may be more, and
+    /// their acknowledgements wait for a call that finds none: one a little later, or one of a
+    /// thread that is about to sleep.
+    bool poll(bool sleeps_next);
+
+    // --- the shard's thread
+
+    /// With active consumers, only what they do not do. `socket_ready`: the reason to wake up may
+    /// be an ICMP error. True when packets came.
+    bool run_once(bool consumers_active, bool socket_ready);
+    /// When the next timer expires.
+    std::int64_t next_due();
+    bool is_polled();
+    /// On return no thread is inside that was when it began.
+    void cycle_lock();
+
+private:
+    void lock() OSD_ACQUIRE(poll_lock_);
+    bool receive(std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void receive_group(const in_packets &group, std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void receive_packet(const std::uint8_t *bytes, std::size_t size, const net_address &from,
+                        std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void switch_to(queue_pair *pair, std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_UNCHECKED;
+    void send_reset(const packet &p, const net_address &from, std::int64_t now)
+        OSD_REQUIRES(poll_lock_);
+    bool came_after_pause(std::int64_t now) OSD_REQUIRES(poll_lock_);
+    bool keep_batching() OSD_REQUIRES(poll_lock_);
+    void send_batched() OSD_REQUIRES(poll_lock_)
+    {
+        if (context_.marks.has_batches())
+            drain_batches();
+    }
+    void flush_acks() OSD_REQUIRES(poll_lock_)
+    {
+        if (context_.marks.owes_acks())
+            drain_acks();
+    }
+    void drain_batches() OSD_REQUIRES(poll_lock_);
+    void drain_acks() OSD_REQUIRES(poll_lock_);
+    void handle_icmp_errors(std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void run_timers(std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void run_timer(std::uint32_t slot, std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void run_slow_timers(std::int64_t now) OSD_REQUIRES(poll_lock_);
+
+    shard_context &context_;
+    pair_table &pairs_;
+    connections *listening_ = nullptr;
+
+    osd::mutex poll_lock_;
+    std::atomic<std::uint32_t> waiting_{0}; ///< threads that wait for the poll lock
+    queue_pair *current_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< its lock is held for a run
+    std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0;  ///< when packets came last
+    std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0;     ///< when some came to acknowledge
+    std::int64_t next_reset_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
+    std::uint32_t polls_batched_ OSD_GUARDED_BY(poll_lock_) = 0;
+    std::int64_t slow_due_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
+};
+
+} // namespace soft_hca

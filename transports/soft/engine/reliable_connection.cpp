@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "reliable_connection.hpp"
+
+#include <algorithm>
+
+namespace soft_hca {
+
+namespace {
+
+/// The status of the initiator's completion for a fault that the responder found.
+work_status status_for(fault why)
+{
+    switch (why) {
+    case fault::invalid_stag:
+    case fault::base_or_bounds:
+    case fault::access_rights:
+    case fault::wrong_stream:
+    case fault::wrap:
+    case fault::cannot_invalidate:
+        return work_status::remote_access;
+    default:
+        return work_status::remote_operation;
+    }
+}
+
+} // namespace
+
+// ------------------------------------------------------------------------------------ beginning
+
+reliable_connection::start reliable_connection::prepare(std::uint64_t qualifier, const void *data,
+                                                        std::size_t size)
+{
+    if (!state_.is(state::idle))
+        return start::wrong_state;
+    return state_.prepare(qualifier, data, size) ? start::begun : start::no_memory;
+}
+
+reliable_connection::start reliable_connection::connect(const net_address &to,
+                                                        std::uint64_t qualifier, const void *data,
+                                                        std::size_t size)
+{
+    const start result = prepare(qualifier, data, size);
+    if (result == start::begun) {
+        net_address listener = to;
+        listener.set_port(static_cast<std::uint16_t>(qualifier));
+        path_.aim(listener);
+        state_.begin(state::connecting);
+        send_handshake(osd::now_ns());
+        update_due();
+    }
+    return result;
+}
+
+reliable_connection::start reliable_connection::accept(inbound_request &from, const void *data,
+                                                       std::size_t size)
+{
+    const start result = prepare(0, data, size);
+    if (result == start::begun) {
+        const bool withdrawn = !context_->of->listening.accept(from);
+        adopt_peer(from.peer, from.hello, from.credit);
+        state_.begin(state::accepting);
+        if (withdrawn)
+            die(connection_event::accept_failed);
+        else
+            send_handshake(osd::now_ns());
+        update_due();
+    }
+    return result;
+}
+
+void reliable_connection::adopt_peer(const net_address &from, const handshake &hello,
+                                     std::uint32_t credit)
+{
+    path_.adopt(from, hello, context_->of->datagram());
+    tx_.limit_to(context_->home->io().receive_room());
+    requests_.reads().set_limit(
+        std::max<std::uint32_t>(std::min(context_->with.reads_out, hello.reads_in), 1));
+    (void)requests_.grant_credit(credit);
+    rx_.expect(hello.first_psn);
+}
+
+void reliable_connection::send_handshake(std::int64_t now)
+{
+    const bool asks = state_.is(state::connecting);
+    if (state_.send_handshake(path_, rx_.next_psn(), rx_.promise(), now) ==
+        send_result::unreachable)
+        die(asks ? connection_event::unreachable : connection_event::accept_failed);
+}
+
+void reliable_connection::establish()
+{
+    state_.establish(osd::now_ns());
+    if (rx_.lacks_receives())
+        context_->receives.wanted.store(true);
+    context_->home->upcalls.post(*context_->events,
+                                 static_cast<std::uint32_t>(connection_event::established));
+}
+
+void reliable_connection::on_accept(const packet &p, const net_address &from)
+{
+    const bool again = connected() && from == path_.peer() && path_.is_from_peer(p.base);
+    const bool expected = state_.is(state::connecting) && from.same_host(path_.peer());
+    if (!path_.names_us(p.base) || (!again && !expected)) {
+        ++context_->counted.dropped;
+        return;
+    }
+    if (!again) {
+        adopt_peer(from, p.hello, p.base.credit);
+        state_.set_private_data(p);
+        establish();
+    }
+    rx_.ack().owe_now(); // the peer waits for it
+}
+
+void reliable_connection::on_reject(const packet &p)
+{
+    if (!state_.is(state::connecting))
+        return;
+    state_.set_private_data(p);
+    die(p.rejection == reject_code::consumer ? connection_event::rejected
+                                             : connection_event::refused);
+}
+
+// ------------------------------------------------------------------------------------- receiving
+
+/// Whether a packet is not of this connection. Only the peer knows our tag, and numbers far away
+/// are not the peer's either.
+bool reliable_connection::is_stray(const packet &p) const
+{
+    constexpr std::int32_t farthest = 4 * receive_window::capacity;
+    const std::int32_t ahead = distance(rx_.next_psn(), p.base.psn);
+    return !path_.names_us(p.base) || !path_.is_from_peer(p.base) || ahead > farthest ||
+           ahead < -farthest;
+}
+
+void reliable_connection::receive(const packet &p, const net_address &from,
+                                  const std::uint8_t *bytes, std::size_t size, std::int64_t now)
+{
+    ++context_->counted.packets_in;
+    if (p.base.kind == packet_kind::accept)
+        return on_accept(p, from);
+    const bool from_peer =
+        from == path_.peer() || (state_.is(state::connecting) && from.same_host(path_.peer()));
+    if (from_peer && p.base.kind == packet_kind::reset)
+        return on_reset(p);
+    if (from_peer && p.base.kind == packet_kind::reject && path_.names_us(p.base))
+        return on_reject(p);
+    if (!from_peer || is_stray(p)) {
+        ++context_->counted.dropped;
+        return;
+    }
+    if (p.base.kind == packet_kind::close)
+        return on_close(p, now);
+    if (p.base.kind == packet_kind::close_ack)
+        return state_.end_close();
+    if (state_.is(state::dead) && p.base.kind != packet_kind::ack)
+        return send_close(now); // the peer has not received any close
+    if (state_.is(state::accepting))
+        establish();
+    if (!connected() || before(tx_.next_psn(), p.base.ack)) {
+        ++context_->counted.dropped; // no peer acknowledges what was never sent
+        return;
+    }
+    state_.note_heard(now);
+    tx_.on_acknowledgement(p, now);
+    if (p.base.kind == packet_kind::ack)
+        return;
+    if (!rx_.receive(p, bytes, size, tx_.oldest_psn()))
+        fail(rx_.failure());
+}
+
+// --------------------------------------------------------------------------------------- ending
+
+/// Completes all that is posted, and then makes the upcall.
+void reliable_connection::die(connection_event event)
+{
+    enter_dead();
+    context_->home->upcalls.post(*context_->events, static_cast<std::uint32_t>(event));
+}
+
+void reliable_connection::enter_dead()
+{
+    const numbers last{tx_.next_psn(), 0, 0, rx_.next_psn(), rx_.next_msn()};
+    state_.enter_dead();
+    context_->receives.wanted.store(
+        true); // receives that are posted from now on ring, and are flushed
+    if (context_->with.shared != nullptr)
+        context_->with.shared->wait_no_more(*context_->waiter);
+    tx_.restart(last.send_psn); // ends its references to requests
+    requests_.flush();
+    rx_.flush();
+    restart_parts(last);
+}
+
+void reliable_connection::fail_request(request *culprit, work_status status)
+{
+    if (culprit != nullptr) {
+        culprit->done = true;
+        culprit->status = status;
+    }
+    die(connection_event::broken);
+}
+
+/// A copy of the failure: the part that reports it is replaced.
+void reliable_connection::fail(pair_failure failure)
+{
+    close(failure.closing, osd::now_ns());
+    fail_request(failure.culprit, failure.status);
+}
+
+void reliable_connection::give_up()
+{
+    fail_request(requests_.oldest(), work_status::transport);
+}
+
+void reliable_connection::close(const close_info &why, std::int64_t now)
+{
+    state_.begin_close(why);
+    send_close(now);
+}
+
+void reliable_connection::send_close(std::int64_t now)
+{
+    std::uint8_t body[close_size];
+    const std::size_t size = write_close(body, state_.closing());
+    if (!state_.is(state::connecting)) {
+        tx_.send_plain(packet_kind::close, body, size);
+        state_.note_close_sent(now);
+        return;
+    }
+    out_packet out;
+    out.begin();
+    out.add(out.header, write_base(out.header, path_.header_for_listener(packet_kind::close,
+                                                                         state_.first_psn())));
+    out.add(body, size);
+    (void)path_.send_one(out);
+}
+
+void reliable_connection::close_when_drained(std::int64_t now)
+{
+    if (!state_.is(state::draining) || !context_->sends.ring.empty() || !tx_.idle() ||
+        !responses_.idle())
+        return;
+    close({}, now);
+    die(connection_event::disconnected);
+}
+
+void reliable_connection::disconnect(bool graceful)
+{
+    const std::int64_t now = osd::now_ns();
+    if (state_.is(state::live) && graceful) {
+        state_.drain(now);
+        pump(now);
+    } else if (connected() && !graceful) {
+        close({}, now);
+        die(connection_event::disconnected);
+    } else if (state_.is(state::connecting) || state_.is(state::accepting)) {
+        send_close(now);
+        enter_dead();
+    }
+    update_due();
+}
+
+void reliable_connection::abandon()
+{
+    if (!state_.is(state::dead)) {
+        if (connected())
+            close({}, osd::now_ns());
+        else if (!state_.is(state::idle))
+            send_close(osd::now_ns());
+        enter_dead();
+        update_due();
+    }
+    context_->home->upcalls.cancel(*context_->events);
+}
+
+void reliable_connection::on_close(const packet &p, std::int64_t now)
+{
+    if (connected() && !before(tx_.next_psn(), p.base.ack))
+        tx_.on_acknowledgement(p, now);
+    tx_.send_plain(packet_kind::close_ack, nullptr, 0);
+    if (state_.is(state::accepting))
+        return die(connection_event::accept_failed);
+    if (!connected())
+        return;
+    if (p.closing.code == close_code::disconnect)
+        return die(connection_event::disconnected);
+    request *culprit = tx_.request_of(p.closing.psn);
+    // A read may have been acknowledged before its response became impossible.
+    if (culprit == nullptr)
+        culprit = requests_.started_with_last_psn(p.closing.psn);
+    fail_request(culprit, status_for(p.closing.why));
+}
+
+/// The peer's host does not know the connection. The packet quotes what only both sides know.
+void reliable_connection::on_reset(const packet &p)
+{
+    if (!path_.names_peer(p.base) || !path_.is_from_peer(p.base) || !tx_.is_recent(p.base.psn)) {
+        ++context_->counted.dropped;
+        return;
+    }
+    state_.end_close();
+    if (state_.is(state::accepting))
+        die(connection_event::accept_failed);
+    else if (connected())
+        die(connection_event::disconnected);
+}
+
+void reliable_connection::on_icmp_error(const bounced &b, const base_header &quoted,
+                                        std::int64_t now)
+{
+    const bool ours = b.to == path_.peer() && path_.names_peer(quoted) && tx_.is_recent(quoted.psn);
+    const bool refused = b.why == send_result::refused;
+    if (!ours || (!refused && b.why != send_result::unreachable))
+        return;
+    state_.end_close();
+    if (state_.is(state::accepting))
+        die(connection_event::accept_failed);
+    else if (state_.is(state::connecting) && !refused)
+        die(connection_event::unreachable);
+    else if (state_.is(state::connecting) && !state_.retry_refused(now))
+        die(connection_event::refused);
+    else if (connected() && refused)
+        die(connection_event::broken);
+    update_due();
+}
+
+// -------------------------------------------------------------------------------------- packets
+
+void reliable_connection::pump(std::int64_t now)
+{
+    if (state_.is(state::dead)) {
+        requests_.flush();
+        rx_.flush();
+        return;
+    }
+    while (connected()) {
+        const std::uint32_t seen = context_->sends.ring.tail();
+        bool more = false;
+        if (!tx_.send_batch(now, more))
+            return fail(tx_.failure());
+        context_->sends.in_flight.store(tx_.in_flight());
+        context_->sends.started.store(requests_.next(), std::memory_order_relaxed);
+        if (tx_.stuck() || (!more && context_->sends.ring.tail() == seen))
+            break;
+    }
+    if (!connected())
+        return;
+    if (context_->receives.wanted.load())
+        serve_new_receives();
+    close_when_drained(now);
+    update_due();
+}
+
+/// Takes packets that were kept because no receive was posted, and tells the peer of that and of
+/// new credit.
+void reliable_connection::serve_new_receives()
+{
+    if (rx_.lacks_receives())
+        return;
+    context_->receives.wanted.store(false);
+    bool took = false;
+    const bool good = rx_.resume(tx_.oldest_psn(), took);
+    if (took)
+        context_->doorbell.store(true); // there may be responses to send
+    if (!good)
+        return fail(rx_.failure());
+    if (took || rx_.has_news())
+        tx_.send_ack();
+}
+
+void reliable_connection::after_receiving(std::int64_t now)
+{
+    pump(now);
+    if (!connected())
+        return;
+    rx_.watch_credit();
+    owed_ack &ack = rx_.ack();
+    if (ack.any() && ack.is_urgent()) {
+        tx_.send_ack();
+    } else if (ack.any()) {
+        ack.delay(now);
+        if (ack.is_awaited())
+            context_->home->marks.owe_ack(context_->slot);
+    }
+    update_due();
+}
+
+void reliable_connection::flush_ack()
+{
+    if (connected() && rx_.ack().any())
+        tx_.send_ack();
+    update_due();
+}
+
+// --------------------------------------------------------------------------------------- timers
+
+void reliable_connection::update_due()
+{
+    std::int64_t due = state_.due_ns();
+    if (connected()) {
+        due = std::min(due, tx_.due_ns());
+        if (rx_.ack().due_ns() != 0)
+            due = std::min(due, rx_.ack().due_ns());
+    }
+    context_->due_ns.store(due);
+    if (due != INT64_MAX)
+        context_->home->arm_timer(context_->slot, due);
+}
+
+void reliable_connection::on_timer(std::int64_t now)
+{
+    if (state_.handshake_is_due(now)) {
+        if (state_.is(state::accepting) && !state_.retry_accept())
+            die(connection_event::accept_failed);
+        else
+            send_handshake(now);
+    }
+    if (state_.close_is_due(now))
+        send_close(now);
+    if (connected() && rx_.ack().due_ns() != 0 && now >= rx_.ack().due_ns())
+        tx_.send_ack();
+    if (connected() && state_.lingered_enough(now)) {
+        close({}, now);
+        die(connection_event::disconnected);
+    }
+    if (connected()) {
+        tx_.end_pause(now);
+        if (tx_.timed_out(now) && !tx_.retransmit_oldest(now, context_->of->how().retries))
+            give_up();
+    }
+    if (connected() && tx_.probe_is_due(now))
+        if (!tx_.send_probe(now))
+            fail(tx_.failure());
+    pump(now);
+    update_due();
+}
+
+void reliable_connection::on_slow_timer(std::int64_t now)
+{
+    if (!connected())
+        return;
+    if (tx_.response_overdue(now)) {
+        give_up();
+    } else if (tx_.idle() && state_.peer_is_silent(now)) {
+        if (!tx_.send_probe(now))
+            fail(tx_.failure());
+    } else {
+        return;
+    }
+    update_due();
+}
+
+// ---------------------------------------------------------------- before and after a connection
+
+bool reliable_connection::open()
+{
+    return responses_.open(*context_, context_->with.reads_in) && tx_.open();
+}
+
+/// Replaces all parts that belong to a connection by new ones.
+void reliable_connection::restart_parts(const numbers &from)
+{
+    requests_ = requester(*context_, from.request_msn, from.read_id);
+    responses_.restart(from.request_msn);
+    rx_ = receiver(*context_, requests_, responses_, from.receive_psn, from.receive_msn);
+    tx_.restart(from.send_psn);
+    context_->sends.in_flight.store(0);
+    context_->sends.started.store(requests_.next());
+}
+
+bool reliable_connection::renew()
+{
+    const settings &how = context_->of->how();
+    std::uint32_t random[3];
+    if (!random_bytes(random, sizeof random))
+        return false;
+    const std::uint32_t first_psn = how.fixed_start ? how.first_number : random[2];
+    const std::uint32_t first_msn = how.fixed_start ? how.first_number : 1;
+    context_->sends.ring.clear();
+    context_->receives.ring.clear();
+    path_ = peer_path(context_->home->io(), random[0]);
+    state_ = connection_state(*context_, first_psn);
+    restart_parts({first_psn, first_msn, random[1], 0, first_msn});
+    context_->receives.wanted.store(false);
+    context_->due_ns.store(INT64_MAX);
+    return true;
+}
+
+void reliable_connection::cut()
+{
+    const std::int64_t now = osd::now_ns();
+    if (connected())
+        close({}, now);
+    else if (state_.is(state::connecting) || state_.is(state::accepting))
+        send_close(now);
+    if (state_.has_unacknowledged_close())
+        context_->home->keep_closing(
+            state_.closed(path_, tx_.make_header(packet_kind::close, tx_.next_psn())));
+    if (context_->with.shared != nullptr)
+        context_->with.shared->wait_no_more(*context_->waiter);
+    requests_.discard();
+    rx_.discard();
+    state_ = connection_state(*context_, state_.first_psn()); // on_timer() may still be called
+    restart_parts({tx_.next_psn(), 0, 0, 0, 0});
+    context_->due_ns.store(INT64_MAX);
+}
+
+} // namespace soft_hca

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The reliable connection of a queue pair. All its functions need the queue pair's lock.
+//
+// It consists of parts, each the owner of its state: the path to the peer, the state of handshake
+// and close, the requester (send queue), the responder (the peer's reads and atomics), the receiver
+// (packets in, acknowledgements) and the transmitter (packets out, retransmission). What ends a
+// connection replaces them by new ones, so that nothing of it can survive.
+#pragma once
+
+#include "connection_state.hpp"
+#include "pair_context.hpp"
+#include "peer_path.hpp"
+#include "receiver.hpp"
+#include "requester.hpp"
+#include "responder.hpp"
+#include "transmitter.hpp"
+
+namespace soft_hca {
+
+class reliable_connection {
+public:
+    using state = connection_state::state;
+    enum class start : std::uint8_t { begun, no_memory, wrong_state };
+
+    explicit reliable_connection(pair_context &context)
+        : context_(&context), tx_(context, path_, requests_, responses_, rx_)
+    {}
+    reliable_connection(const reliable_connection &) = delete;
+    reliable_connection &operator=(const reliable_connection &) = delete;
+
+    // --- life
+
+    /// False when out of memory.
+    bool open();
+    /// Ready for a connection. False without random numbers.
+    bool renew();
+    /// The id by which packets find the queue pair.
+    void identify(std::uint32_t id) { path_.identify(id); }
+    /// Ends the connection without an event and drops what is posted.
+    void cut();
+
+    // --- the consumer
+
+    [[nodiscard]] start connect(const net_address &to, std::uint64_t qualifier, const void *data,
+                                std::size_t size);
+    [[nodiscard]] start accept(inbound_request &from, const void *data, std::size_t size);
+    void disconnect(bool graceful);
+    void abandon();
+    /// Sends what may be sent, and flushes what was posted to a dead connection.
+    void pump(std::int64_t now);
+
+    // --- the shard
+
+    /// A packet with our id, from anywhere.
+    void receive(const packet &p, const net_address &from, const std::uint8_t *bytes,
+                 std::size_t size, std::int64_t now);
+    /// After a run of packets.
+    void after_receiving(std::int64_t now);
+    void flush_ack();
+    void on_timer(std::int64_t now);
+    /// A few times a second: checks that the peer is alive.
+    void on_slow_timer(std::int64_t now);
+    /// An ICMP error about a packet of ours, whose header it quotes.
+    void on_icmp_error(const bounced &b, const base_header &quoted, std::int64_t now);
+
+    const connection_state &current() const { return state_; }
+
+private:
+    /// Sequence numbers from which the parts start.
+    struct numbers {
+        std::uint32_t send_psn;
+        std::uint32_t request_msn;
+        std::uint32_t read_id;
+        std::uint32_t receive_psn;
+        std::uint32_t receive_msn;
+    };
+
+    bool connected() const { return state_.connected(); }
+    void serve_new_receives();
+    void update_due();
+    void restart_parts(const numbers &from);
+
+    [[nodiscard]] start prepare(std::uint64_t qualifier, const void *data, std::size_t size);
+    void adopt_peer(const net_address &from, const handshake &hello, std::uint32_t credit);
+    void send_handshake(std::int64_t now);
+    void establish();
+    bool is_stray(const packet &p) const;
+    void on_accept(const packet &p, const net_address &from);
+    void on_reject(const packet &p);
+    void on_close(const packet &p, std::int64_t now);
+    void on_reset(const packet &p);
+    void close(const close_info &why, std::int64_t now);
+    void send_close(std::int64_t now);
+    void close_when_drained(std::int64_t now);
+    void fail(pair_failure failure);
+    void fail_request(request *culprit, work_status status);
+    void give_up();
+    void die(connection_event event);
+    void enter_dead();
+
+    pair_context *context_;
+    peer_path path_;
+    connection_state state_;
+    requester requests_;
+    responder responses_;
+    receiver rx_;
+    transmitter tx_;
+};
+
+} // namespace soft_hca

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "requester.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace soft_hca {
+
+namespace {
+
+constexpr std::uint32_t immediate_part = UINT32_MAX; ///< offset of the packet behind a write
+
+bool is_message(const request &r)
+{
+    return r.kind == work::send;
+}
+
+rdmap opcode_of(const request &r)
+{
+    const bool solicited = (r.flags & request_solicited) != 0;
+    switch (r.kind) {
+    case work::write:
+    case work::write_immediate:
+        return rdmap::write;
+    case work::read:
+        return rdmap::read_request;
+    case work::fetch_add:
+    case work::compare_swap:
+        return rdmap::atomic_request;
+    default:
+        if ((r.flags & request_invalidate) != 0)
+            return solicited ? rdmap::send_solicited_invalidate : rdmap::send_invalidate;
+        return solicited ? rdmap::send_solicited : rdmap::send;
+    }
+}
+
+/// Adds [offset, offset + size) of the local memory to a packet.
+void gather(out_packet &out, const request &r, std::uint32_t offset, std::uint32_t size)
+{
+    for (std::uint32_t i = 0; i < r.segments && size != 0; ++i) {
+        const local_segment &s = r.local[i];
+        if (offset >= s.length) {
+            offset -= s.length;
+            continue;
+        }
+        const std::uint32_t part = std::min(s.length - offset, size);
+        out.add(pointer_to(s.address + offset), part);
+        offset = 0;
+        size -= part;
+    }
+}
+
+void describe_atomic(ddp_segment &s, const request &r)
+{
+    const bool add = r.kind == work::fetch_add;
+    s.request_id = r.read_id;
+    s.source_stag = r.remote.key;
+    s.source_offset = r.remote.address;
+    s.atomic = add ? atomic_code::fetch_add : atomic_code::compare_swap;
+    s.swap_or_add = add ? r.compare_or_add : r.swap;
+    s.swap_or_add_mask = add ? 0 : UINT64_MAX; // one number of 64 bits in both cases
+    s.compare = add ? 0 : r.compare_or_add;
+    s.compare_mask = add ? 0 : UINT64_MAX;
+}
+
+} // namespace
+
+// ----------------------------------------------------------------------------- starting requests
+
+bool requester::has_credit()
+{
+    out_of_credit_ = out_of_credit_ || !before(send_msn_, peer_credit_);
+    return before(send_msn_, peer_credit_);
+}
+
+OSD_ALWAYS_INLINE bool requester::may_start(const request &r)
+{
+    if ((r.flags & request_fence) != 0 && reads_.any())
+        return false;
+    if (has_response(r))
+        return !reads_.full();
+    return !is_message(r) || has_credit();
+}
+
+/// False when the request is not permitted, and the connection has to end.
+bool requester::start(request &r)
+{
+    r.moved = 0;
+    started_ = true;
+    const bool binds = r.kind == work::bind;
+    r.done = binds;
+    const bool permitted = binds ? context_->of->windows.execute(r)
+                                 : context_->may_use(r, has_response(r) ? local_write : local_read);
+    if (!permitted) {
+        failed_ = true;
+        failure_ =
+            pair_failure::terminate(fault::local_catastrophic, 0, &r,
+                                    binds ? work_status::not_bound : work_status::local_protection);
+        return false;
+    }
+    if (is_message(r))
+        r.msn = send_msn_++;
+    if (has_response(r))
+        reads_.start(r);
+    return true;
+}
+
+/// Decides what a packet that was just pushed carries.
+OSD_ALWAYS_INLINE void requester::number(sent_packet &packet, request &r, send_window &window,
+                                         const peer_path &path)
+{
+    packet.from = sent_packet::origin::request;
+    packet.source = &r;
+    packet.last = true;
+    if (write_sent_) {
+        r.msn = send_msn_++;
+        packet.offset = immediate_part;
+    } else if (!has_response(r)) {
+        packet.offset = r.moved;
+        window.set_length(packet, std::min(r.length - r.moved, path.payload_room(opcode_of(r))));
+        r.moved += packet.length;
+        const bool all = r.moved == r.length;
+        write_sent_ = all && r.kind == work::write_immediate;
+        packet.last = all && !write_sent_;
+    }
+}
+
+OSD_ALWAYS_INLINE void requester::finish(request &r, std::uint32_t psn)
+{
+    r.last_psn = psn;
+    started_ = write_sent_ = false;
+    ++next_;
+}
+
+bool requester::next_packet(send_window &window, const peer_path &path, std::int64_t now,
+                            std::uint32_t &psn)
+{
+    while (next_ != context_->sends.ring.tail()) {
+        request &r = context_->sends.ring.at(next_);
+        if (!started_) {
+            if (!may_start(r) || !start(r))
+                return false;
+        }
+        if (r.kind == work::bind) {
+            started_ = false;
+            ++next_;
+            complete_done();
+            continue;
+        }
+        if (write_sent_ && !has_credit())
+            return false;
+        psn = window.next();
+        sent_packet &packet = window.push(now);
+        number(packet, r, window, path);
+        if (packet.last)
+            finish(r, psn);
+        return true;
+    }
+    return false;
+}
+
+void requester::build(out_packet &out, const sent_packet &packet) const
+{
+    const request &r = *static_cast<const request *>(packet.source);
+    ddp_segment s;
+    s.opcode = opcode_of(r);
+    s.last = packet.offset + packet.length == r.length;
+    s.msn = r.msn;
+    if (packet.offset == immediate_part) {
+        s.opcode =
+            (r.flags & request_solicited) != 0 ? rdmap::immediate_solicited : rdmap::immediate;
+        s.last = true;
+        s.immediate = r.immediate;
+    } else if (s.opcode == rdmap::read_request) {
+        s.last = true;
+        s.sink_stag = r.read_id;
+        s.read_size = r.length;
+        s.source_stag = r.remote.key;
+        s.source_offset = r.remote.address;
+    } else if (s.opcode == rdmap::atomic_request) {
+        s.last = true;
+        describe_atomic(s, r);
+    } else if (s.opcode == rdmap::write) {
+        s.stag = r.remote.key;
+        s.offset = r.remote.address + packet.offset;
+    } else {
+        s.invalidate = r.remote.key;
+        s.message_offset = packet.offset;
+    }
+    add_segment_header(out, s);
+    gather(out, r, packet.offset, packet.length);
+}
+
+// ----------------------------------------------------------------------------------- completions
+
+void requester::complete_done()
+{
+    while (context_->sends.ring.head() != next_) {
+        request &r = context_->sends.ring.front();
+        if (!r.done)
+            break;
+        context_->sends.ring.pop();
+        context_->complete(r, r.status, r.length, context_->send_completions);
+    }
+}
+
+/// A bind that is completed as failed or flushed takes no effect.
+void requester::undo_bind(request &r, work_status status)
+{
+    if (!r.done)
+        context_->of->windows.cancel(r);
+    else if (status != work_status::success && r.remote.key != 0)
+        (void)context_->of->windows.invalidate(r.remote.key, *context_->with.domain);
+}
+
+void requester::flush()
+{
+    // All requests behind the first that failed are flushed, though some may have been executed.
+    bool failed = false;
+    while (request *const r = oldest()) {
+        const bool own_status = r->done && (!failed || r->status != work_status::success);
+        const work_status status = own_status ? r->status : work_status::flushed;
+        failed = failed || status != work_status::success;
+        if (r->kind == work::bind)
+            undo_bind(*r, status);
+        context_->sends.ring.pop();
+        context_->complete(*r, status, r->length, context_->send_completions);
+    }
+    next_ = context_->sends.ring.head();
+    context_->sends.started.store(next_, std::memory_order_relaxed);
+}
+
+void requester::discard()
+{
+    for (std::uint32_t i = context_->sends.ring.head(); i != context_->sends.ring.tail(); ++i)
+        if (request &r = context_->sends.ring.at(i); r.kind == work::bind && !r.done)
+            context_->of->windows.cancel(r);
+    context_->sends.ring.clear();
+}
+
+request *requester::started_with_last_psn(std::uint32_t psn) const
+{
+    for (std::uint32_t at = context_->sends.ring.head(); at != next_; ++at)
+        if (request &r = context_->sends.ring.at(at);
+            has_response(r) && !r.done && r.last_psn == psn)
+            return &r;
+    return nullptr;
+}
+
+// ------------------------------------------------------------------------------------- responses
+
+bool requester::grant_credit(std::uint32_t credit)
+{
+    if (!before(peer_credit_, credit))
+        return false;
+    peer_credit_ = credit;
+    out_of_credit_ = false;
+    return true;
+}
+
+request *requester::acknowledged_read(std::uint32_t oldest_psn)
+{
+    request *r = reads_.oldest(context_->sends.ring);
+    return r != nullptr && before(r->last_psn, oldest_psn) ? r : nullptr;
+}
+
+/// Stores what a response carries. On failure the request is done, with its status.
+segment_result requester::store(request &r, std::uint32_t offset, const std::uint8_t *from,
+                                std::uint32_t size)
+{
+    r.status = context_->scatter(r, offset, from, size);
+    if (r.status == work_status::success)
+        return {};
+    r.done = true;
+    return segment_result::fatal(fault::local_catastrophic);
+}
+
+segment_result requester::on_read_response(const ddp_segment &s, std::uint32_t oldest_psn)
+{
+    request *const r = acknowledged_read(oldest_psn);
+    if (r == nullptr || r->kind != work::read || s.stag != r->read_id)
+        return segment_result::fatal(fault::invalid_stag);
+    const bool fits = s.offset == r->moved && s.payload_size <= r->length - r->moved &&
+                      (!s.last || s.payload_size == r->length - r->moved);
+    if (!fits)
+        return segment_result::fatal(fault::base_or_bounds);
+    const segment_result stored = store(*r, r->moved, s.payload, s.payload_size);
+    if (stored.what != segment_result::kind::taken)
+        return stored;
+    r->moved += s.payload_size;
+    if (s.last) {
+        reads_.finish_oldest(context_->sends.ring);
+        complete_done();
+    }
+    return {};
+}
+
+segment_result requester::on_atomic_response(const ddp_segment &s, std::uint32_t oldest_psn)
+{
+    request *const r = acknowledged_read(oldest_psn);
+    if (r == nullptr || r->kind == work::read || s.request_id != r->read_id)
+        return segment_result::fatal(fault::invalid_stag);
+    if (!reads_.is_next_atomic(s.msn))
+        return segment_result::fatal(fault::invalid_msn);
+    reads_.finish_atomic();
+    std::uint8_t value[sizeof s.original];
+    std::memcpy(value, &s.original, sizeof value);
+    const segment_result stored = store(*r, 0, value, sizeof value);
+    if (stored.what != segment_result::kind::taken)
+        return stored;
+    reads_.finish_oldest(context_->sends.ring);
+    complete_done();
+    return {};
+}
+
+} // namespace soft_hca

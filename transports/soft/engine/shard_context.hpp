@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the objects of a shard use of it: its socket, its upcalls, and marks by which a queue pair
+// asks for service.
+#pragma once
+
+#include "atomic_bitmap.hpp"
+#include "packet_io.hpp"
+#include "sleeper.hpp"
+#include "time_wait.hpp"
+#include "upcall_queue.hpp"
+
+#include <atomic>
+#include <memory>
+
+namespace soft_hca {
+
+/// Requests of queue pairs, which are named by their slots, for service by whoever makes progress.
+class service_marks {
+public:
+    bool open() { return batched_.open() && acks_.open() && timers_.open(); }
+
+    /// Posts are held back so that more can be sent with them.
+    void batch(std::uint32_t slot)
+    {
+        batched_.set(slot);
+        any_batched_.store(true);
+        batched_since_poll_.store(true, std::memory_order_relaxed);
+    }
+    /// An acknowledgement is held back so that more packets can share it.
+    void owe_ack(std::uint32_t slot)
+    {
+        acks_.set(slot);
+        any_acks_.store(true);
+    }
+    void arm_timer(std::uint32_t slot)
+    {
+        if (!timers_.test(slot))
+            timers_.set(slot);
+    }
+
+    // --- the holder of the poll lock
+
+    bool owes_acks() const { return any_acks_.load(std::memory_order_relaxed); }
+    bool posts_came() const { return batched_since_poll_.load(std::memory_order_relaxed); }
+    void forget_posts() { batched_since_poll_.store(false, std::memory_order_relaxed); }
+    bool has_batches() const { return any_batched_.load(std::memory_order_relaxed); }
+    template <class Each>
+    void drain_batches(Each &&each)
+    {
+        if (any_batched_.exchange(false))
+            batched_.drain(static_cast<Each &&>(each));
+    }
+    template <class Each>
+    void drain_acks(Each &&each)
+    {
+        if (any_acks_.exchange(false))
+            acks_.drain(static_cast<Each &&>(each));
+    }
+    atomic_bitmap &timers() { return timers_; }
+
+private:
+    atomic_bitmap batched_;
+    atomic_bitmap acks_;
+    atomic_bitmap timers_;
+    std::atomic<bool> any_batched_{false};
+    std::atomic<bool> any_acks_{false};
+    std::atomic<bool> batched_since_poll_{false};
+};
+
+struct shard_context {
+    packet_io &io() { return *network; }
+    bool attended() const { return sleep.attended(); }
+    void kick() { sleep.kick(); }
+    /// The timer of a queue pair was armed: sees to it that the thread wakes in time.
+    void arm_timer(std::uint32_t slot, std::int64_t due_ns)
+    {
+        marks.arm_timer(slot);
+        sleep.wake_by(due_ns);
+    }
+    /// Takes over a close that the peer has not acknowledged from a queue pair that goes.
+    void keep_closing(const closed_connection &last)
+    {
+        closing.add(last);
+        sleep.wake_by(last.due_ns);
+    }
+
+    std::uint32_t index = 0;
+    std::unique_ptr<packet_io> network;
+    sleeper sleep;
+    service_marks marks;
+    upcall_queue upcalls;
+    time_wait closing;
+};
+
+} // namespace soft_hca

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "transmitter.hpp"
+
+#include <algorithm>
+
+namespace soft_hca {
+
+namespace {
+
+constexpr std::uint32_t first_probe_us = 10'000;
+constexpr std::uint32_t longest_probe_us = 500'000;
+constexpr std::uint32_t first_pause_us = 500;
+constexpr std::uint32_t longest_pause_us = 20'000;
+constexpr std::int64_t busy_retry_ns = 1'000'000; ///< after the network accepted no more
+
+std::int64_t ns_of_us(std::uint32_t us)
+{
+    return std::int64_t{us} * 1000;
+}
+
+} // namespace
+
+void transmitter::restart(std::uint32_t psn)
+{
+    send_window kept = std::move(window_);
+    *this = transmitter(*context_, *path_, *requests_, *responses_, *received_);
+    window_ = std::move(kept);
+    window_.start(psn);
+}
+
+void transmitter::limit_to(std::uint32_t receive_room)
+{
+    window_bytes_ = std::clamp(receive_room, 2 * owed_ack::every_bytes, most_bytes);
+}
+
+// ---------------------------------------------------------------------------- choosing packets
+
+OSD_ALWAYS_INLINE bool transmitter::next_response(std::int64_t now, std::uint32_t &psn)
+{
+    if (!responses_->pending())
+        return false;
+    psn = responses_->next_packet(window_, *path_, now);
+    return true;
+}
+
+bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
+{
+    if (paused_until_ > now)
+        return false;
+    if (idle())
+        resend_from_ = now;
+    if (stuck()) {
+        psn = window_.take_lost(now);
+        ++context_->counted.packets_resent;
+        return true;
+    }
+    if (window_is_full())
+        return false;
+    if (responses_turn_ && next_response(now, psn)) {
+        responses_turn_ = false;
+        return true;
+    }
+    if (requests_->next_packet(window_, *path_, now, psn)) {
+        responses_turn_ = true;
+        return true;
+    }
+    return !requests_->failed() && next_response(now, psn);
+}
+
+// ---------------------------------------------------------------------------- building packets
+
+base_header transmitter::make_header(packet_kind kind, std::uint32_t psn)
+{
+    base_header base = path_->header(kind, psn);
+    received_->piggyback(base);
+    return base;
+}
+
+/// With a psn that the peer has already acknowledged it is a duplicate there, which makes the peer
+/// acknowledge all that it has.
+void transmitter::build_probe(out_packet &out, std::uint32_t psn)
+{
+    out.add(out.header, write_base(out.header, make_header(packet_kind::probe, psn)));
+}
+
+OSD_ALWAYS_INLINE bool transmitter::build(out_packet &out, std::uint32_t psn)
+{
+    const sent_packet &packet = window_.at(psn);
+    const bool responds = packet.from == sent_packet::origin::response;
+    if (responds && !responses_->begin_reading(packet)) {
+        // A copy may have arrived before, and the peer's right been withdrawn for that reason.
+        if (packet.again) {
+            build_probe(out, window_.oldest() - 1);
+            return true;
+        }
+        responses_->end_reading();
+        return fail(pair_failure::terminate(
+            fault::invalid_stag, static_cast<const response *>(packet.source)->request_psn));
+    }
+    if (packet.from == sent_packet::origin::none) {
+        build_probe(out, psn);
+        return true;
+    }
+    base_header base = make_header(packet_kind::data, psn);
+    if (responds || is_silent(*static_cast<const request *>(packet.source)))
+        base.flags = flag_late_ack;
+    out.add(out.header, write_base(out.header, base));
+    if (responds)
+        responses_->build(out, packet);
+    else
+        requests_->build(out, packet);
+    return true;
+}
+
+// ----------------------------------------------------------------------------- sending packets
+
+bool transmitter::fail(const pair_failure &why)
+{
+    failure_ = why;
+    return false;
+}
+
+/// The memory that a packet is made of is not mapped any more.
+pair_failure transmitter::unreadable(const sent_packet &packet)
+{
+    if (packet.from == sent_packet::origin::response)
+        return pair_failure::terminate(fault::base_or_bounds,
+                                       static_cast<const response *>(packet.source)->request_psn,
+                                       nullptr, work_status::local_protection);
+    return pair_failure::terminate(fault::local_catastrophic, 0,
+                                   static_cast<request *>(packet.source),
+                                   work_status::local_protection);
+}
+
+OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const std::uint32_t *psns,
+                                             std::uint32_t count)
+{
+    std::uint32_t done = 0;
+    const send_result result = path_->send(packets, count, done);
+    responses_->end_reading();
+    context_->counted.packets_out += done;
+    if (result == send_result::bad_memory)
+        return fail(unreadable(window_.at(psns[done])));
+    for (; done < count; ++done)
+        window_.mark_lost(psns[done]);
+    return true;
+}
+
+bool transmitter::send_batch(std::int64_t now, bool &more)
+{
+    constexpr std::uint32_t batch = responder::max_batch;
+    out_packet packets[batch];
+    std::uint32_t psns[batch];
+    std::uint32_t count = 0;
+    while (count < batch && next_packet(now, psns[count]))
+        ++count;
+    if (requests_->failed())
+        return fail(requests_->failure());
+    // Until transmit() ends the reading, windows that responses read through are not rebound.
+    for (std::uint32_t i = 0; i < count; ++i) {
+        packets[i].begin();
+        if (!build(packets[i], psns[i]))
+            return false;
+    }
+    more = count == batch;
+    return count == 0 || transmit(packets, psns, count);
+}
+
+void transmitter::send_plain(packet_kind kind, const std::uint8_t *body, std::size_t size,
+                             std::uint16_t flags)
+{
+    out_packet out;
+    out.begin();
+    base_header base = make_header(kind, window_.next());
+    base.flags = flags;
+    out.add(out.header, write_base(out.header, base));
+    out.add(body, size);
+    context_->counted.packets_out += path_->send_one(out);
+}
+
+void transmitter::send_ack()
+{
+    std::uint32_t words[max_sack_words];
+    const std::uint32_t count = received_->describe(words, max_sack_words);
+    std::uint8_t body[4 + sizeof words];
+    const std::uint16_t flags = received_->not_ready() ? flag_receiver_not_ready : 0;
+    send_plain(packet_kind::ack, body, write_sack(body, words, count), flags);
+    received_->acknowledged();
+}
+
+bool transmitter::send_probe(std::int64_t now)
+{
+    if (window_.full())
+        return true;
+    if (idle())
+        resend_from_ = now;
+    const std::uint32_t psn = window_.next();
+    (void)window_.push(now);
+    out_packet out;
+    out.begin();
+    build_probe(out, psn);
+    probe_delay_us_ = std::clamp(2 * probe_delay_us_, first_probe_us, longest_probe_us);
+    probe_due_ = now + ns_of_us(probe_delay_us_);
+    return transmit(&out, &psn, 1);
+}
+
+// ---------------------------------------------------------------------------- acknowledgements
+
+request *transmitter::request_of(std::uint32_t psn)
+{
+    const bool outstanding = !before(psn, window_.oldest()) && before(psn, window_.next());
+    if (!outstanding || window_.at(psn).from != sent_packet::origin::request)
+        return nullptr;
+    return static_cast<request *>(window_.at(psn).source);
+}
+
+bool transmitter::is_recent(std::uint32_t psn) const
+{
+    const std::int32_t age = distance(psn, window_.next());
+    return age >= 0 && age <= static_cast<std::int32_t>(2 * window_packets);
+}
+
+/// True when there were some.
+bool transmitter::retire_acknowledged(std::uint32_t ack, std::int64_t now)
+{
+    bool any = false;
+    while (const sent_packet *packet = window_.acknowledged(ack)) {
+        if (packet->last && packet->from == sent_packet::origin::response)
+            responses_->retire_oldest();
+        if (packet->last && packet->from == sent_packet::origin::request)
+            requester::acknowledged(*static_cast<request *>(packet->source));
+        window_.pop(rtt_, now);
+        any = true;
+    }
+    return any;
+}
+
+void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
+{
+    if (requests_->grant_credit(p.base.credit)) {
+        probe_due_ = 0;
+        probe_delay_us_ = 0;
+    }
+    if (before(p.base.ack, window_.oldest()))
+        return; // overtaken by a newer one
+    const bool progress = retire_acknowledged(p.base.ack, now);
+    if (p.sack_words != 0)
+        window_.acknowledge_selectively(p.base.ack, p.sack, p.sack_words, rtt_, now);
+    const bool not_ready = (p.base.flags & flag_receiver_not_ready) != 0 && !idle();
+    if (progress || not_ready) { // the oldest has arrived; later ones do not count
+        resend_from_ = now;
+        retries_ = 0;
+        rtt_.progress();
+    }
+    if (progress) {
+        pause_us_ = 0;
+        paused_until_ = 0;
+        // What was sent before something that has arrived by now is missing.
+        window_.suspect_overtaken(rtt_);
+        requests_->complete_done();
+    }
+    if (not_ready)
+        pause(now);
+}
+
+/// The peer has no receive for the oldest packet: retransmits it after a pause.
+void transmitter::pause(std::int64_t now)
+{
+    pause_us_ = std::clamp(2 * pause_us_, first_pause_us, longest_pause_us);
+    paused_until_ = now + ns_of_us(pause_us_);
+    resend_from_ = paused_until_;
+    window_.repeat_oldest();
+}
+
+// --------------------------------------------------------------------------------------- timers
+
+std::int64_t transmitter::unusual_due_ns()
+{
+    std::int64_t due = paused_until_ != 0 ? paused_until_ : INT64_MAX;
+    if (!idle())
+        due = std::min(due, resend_from_ + rto_ns());
+    else if (requests_->out_of_credit() && probe_due_ == 0)
+        probe_due_ = osd::now_ns() + ns_of_us(first_probe_us);
+    if (stuck() && paused_until_ == 0)
+        due = std::min(due, osd::now_ns() + busy_retry_ns);
+    if (requests_->out_of_credit() && probe_due_ != 0)
+        due = std::min(due, probe_due_);
+    return due;
+}
+
+bool transmitter::retransmit_oldest(std::int64_t now, std::uint32_t max_retries)
+{
+    // Only the oldest packet counts, whatever else was acknowledged: a path may pass some packets
+    // and not others.
+    if (++retries_ > max_retries)
+        return false;
+    window_.repeat_oldest();
+    rtt_.back_off();
+    resend_from_ = now;
+    return true;
+}
+
+bool transmitter::response_overdue(std::int64_t now)
+{
+    outstanding_reads &reads = requests_->reads();
+    return reads.any() && reads.overdue(requests_->acknowledged_read(window_.oldest()),
+                                        context_->counted.not_ready,
+                                        rtt_.patience_us(context_->of->how().retries), now);
+}
+
+} // namespace soft_hca

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "upcall_queue.hpp"
+
+#include "sleeper.hpp"
+
+#include <bit>
+
+namespace soft_hca {
+
+void upcall_queue::append(upcall_source &from)
+{
+    list &to = list_of(from);
+    from.queued_ = true;
+    from.next_ = nullptr;
+    (to.first == nullptr ? to.first : to.last->next_) = &from;
+    to.last = &from;
+}
+
+upcall_source *upcall_queue::pop()
+{
+    for (list &each : lists_)
+        if (upcall_source *const oldest = each.first; oldest != nullptr) {
+            each.first = oldest->next_;
+            oldest->queued_ = false;
+            return oldest;
+        }
+    return nullptr;
+}
+
+void upcall_queue::unlink(upcall_source &from)
+{
+    from.pending_ = 0;
+    if (!from.queued_)
+        return;
+    from.queued_ = false;
+    list &in = list_of(from);
+    upcall_source *previous = nullptr;
+    for (upcall_source *each = in.first; each != &from; each = each->next_)
+        previous = each;
+    (previous == nullptr ? in.first : previous->next_) = from.next_;
+    if (in.last == &from)
+        in.last = previous;
+}
+
+void upcall_queue::post(upcall_source &from, std::uint32_t event)
+{
+    {
+        osd::lock_guard hold(lock_);
+        from.pending_ |= 1u << event;
+        if (!from.queued_)
+            append(from);
+    }
+    any_.store(true);
+    thread_->kick(); // does nothing while the thread is awake, as when it posts itself
+}
+
+void upcall_queue::cancel(upcall_source &from)
+{
+    osd::lock_guard hold(lock_);
+    unlink(from);
+}
+
+void upcall_queue::cancel_and_wait(upcall_source &from)
+{
+    osd::lock_guard hold(lock_);
+    unlink(from);
+    while (busy_ == &from)
+        (void)idle_.wait(lock_, osd::deadline::never());
+}
+
+void upcall_queue::deliver_one(upcall_source &from)
+{
+    const auto event = static_cast<std::uint32_t>(std::countr_zero(from.pending_));
+    from.pending_ &= from.pending_ - 1;
+    if (from.pending_ != 0)
+        append(from);
+    busy_ = &from;
+    lock_.unlock();
+    from.make_upcall(*table_, event);
+    lock_.lock();
+    busy_ = nullptr;
+    idle_.broadcast();
+}
+
+bool upcall_queue::deliver()
+{
+    if (!any_.exchange(false))
+        return false;
+    osd::lock_guard hold(lock_);
+    while (upcall_source *const oldest = pop())
+        deliver_one(*oldest);
+    return true;
+}
+
+} // namespace soft_hca
