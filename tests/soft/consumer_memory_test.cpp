@@ -99,10 +99,7 @@ struct leaving {
         REQUIRE(munmap(at + from * page, mapped - from * page) == 0);
         mapped = from * page;
     }
-    void cut(std::size_t from)
-    {
-        REQUIRE(ftruncate(file, static_cast<off_t>(from * page)) == 0);
-    }
+    void cut(std::size_t from) { REQUIRE(ftruncate(file, static_cast<off_t>(from * page)) == 0); }
     void forbid_writing(std::size_t from)
     {
         REQUIRE(mprotect(at + from * page, size - from * page, PROT_READ) == 0);

@@ -84,7 +84,7 @@ std::size_t body_of(packet_kind kind, std::uint8_t *body, end &to)
         return write_accept(body, h, nullptr, 0);
     }
     case packet_kind::reject:
-        return write_reject(body, reject_code::nobody, nullptr, 0);
+        return write_reject(body, reject_code::no_listener, nullptr, 0);
     case packet_kind::close:
         return write_close(body, {});
     default:

@@ -23,7 +23,7 @@ struct fixture {
     }
     access_fault look(std::uint32_t rights, std::uint64_t address, std::uint64_t length)
     {
-        return table.ask(key, &domain, rights, address, length).fault();
+        return table.check_access(key, &domain, rights, address, length).fault();
     }
     memory_table table;
     protection_domain domain;
@@ -51,7 +51,7 @@ struct bound {
     }
     bool may(std::uint32_t rights, std::uint64_t offset, std::uint32_t size)
     {
-        return bool(h.hca.memory.ask(key, &h.domain, rights, base + offset, size));
+        return bool(h.hca.memory.check_access(key, &h.domain, rights, base + offset, size));
     }
     host h{on_loopback()};
     memory whole{h, 1 << 20, local_read | local_write};
@@ -95,9 +95,11 @@ TEST_CASE_FIXTURE(fixture, "a region is found by its key, within its bounds and 
     CHECK(look(local_read, 0x10000, 0x1001) == access_fault::out_of_bounds);
     CHECK(look(local_read, 0xffff, 2) == access_fault::out_of_bounds);
     CHECK(look(local_read, 0x11000, 1) == access_fault::out_of_bounds);
-    CHECK(table.ask(key, &other, local_read, 0x10000, 1).fault() == access_fault::other_domain);
-    CHECK(table.ask(0, &domain, 0, 0x10000, 1).fault() == access_fault::no_such_key);
-    CHECK(table.ask(key ^ 0x10000, &domain, 0, 0x10000, 1).fault() == access_fault::no_such_key);
+    CHECK(table.check_access(key, &other, local_read, 0x10000, 1).fault() ==
+          access_fault::other_domain);
+    CHECK(table.check_access(0, &domain, 0, 0x10000, 1).fault() == access_fault::no_such_key);
+    CHECK(table.check_access(key ^ 0x10000, &domain, 0, 0x10000, 1).fault() ==
+          access_fault::no_such_key);
 }
 
 TEST_CASE_FIXTURE(fixture, "B6: a range around the end of the address space is refused")
@@ -161,7 +163,8 @@ TEST_CASE("a window is not bound anew before those who use it are done")
 {
     bound b;
     std::atomic<bool> anew{false};
-    std::optional<grant> used(b.h.hca.memory.ask(b.key, &b.h.domain, remote_write, b.base, 64));
+    std::optional<grant> used(
+        b.h.hca.memory.check_access(b.key, &b.h.domain, remote_write, b.base, 64));
     REQUIRE(bool(*used));
     std::thread binder([&] {
         b.bind();

@@ -203,18 +203,18 @@ TEST_CASE("what finds nobody bounces when it is doubted, and nothing else does")
         mailbox gone;
         nobody = gone.io.address();
     }
-    bounced b;
+    icmp_error b;
     out_packet doubted = mailbox::packet(7);
     for (const net_address &to : {there.io.address(), nobody}) {
         here.send(to, 7);
-        here.io.doubt(to, doubted);
+        here.io.probe_port(to, doubted);
     }
-    REQUIRE(becomes_true([&] { return here.io.take_bounce(b); }));
+    REQUIRE(becomes_true([&] { return here.io.take_icmp_error(b); }));
     CHECK(b.to == nobody);
     CHECK(b.why == send_result::refused);
     REQUIRE(b.size == 1);
     CHECK(b.bytes[0] == 7);
-    CHECK(!becomes_true([&] { return here.io.take_bounce(b); }, std::chrono::milliseconds(50)));
+    CHECK(!becomes_true([&] { return here.io.take_icmp_error(b); }, std::chrono::milliseconds(50)));
     here.send(there.io.address(), 8); // and the socket works on
     CHECK(there.next(late()) == 7);
 }

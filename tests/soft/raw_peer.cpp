@@ -81,8 +81,7 @@ void raw_peer::post(std::uint32_t psn, std::uint32_t ack, const ddp_segment &seg
 
 void raw_peer::send_reset()
 {
-    deliver_and_await(
-        {packet_kind::reset, 0, peer_id_, tag_, id_, taken, 0, 0}, nullptr, 0);
+    deliver_and_await({packet_kind::reset, 0, peer_id_, tag_, id_, taken, 0, 0}, nullptr, 0);
 }
 
 void raw_peer::send_message(std::uint32_t psn, std::uint32_t msn)

@@ -160,7 +160,7 @@ void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
         request.of->device.listening.reject(*request.request,
                                             reason == reject_reason::consumer
                                                 ? soft_hca::reject_code::consumer
-                                                : soft_hca::reject_code::nobody,
+                                                : soft_hca::reject_code::no_listener,
                                             data.bytes, data.size);
     request.request = nullptr;
 }

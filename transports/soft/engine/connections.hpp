@@ -39,7 +39,7 @@ public:
     state now = state::offered;
     bool withdrawn = false; ///< its sender gave up
     std::int64_t forget_ns = INT64_MAX;
-    reject_code code = reject_code::nobody;
+    reject_code code = reject_code::no_listener;
     std::uint8_t answer[max_private_data];
     std::uint16_t answer_size = 0;
     inbound_request *next = nullptr;

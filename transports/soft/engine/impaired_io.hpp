@@ -41,10 +41,10 @@ public:
     {
         return inner_->place(to, from, size, last_last);
     }
-    bool take_bounce(bounced &out) override { return inner_->take_bounce(out); }
-    void doubt(const net_address &to, const out_packet &packet) override
+    bool take_icmp_error(icmp_error &out) override { return inner_->take_icmp_error(out); }
+    void probe_port(const net_address &to, const out_packet &packet) override
     {
-        inner_->doubt(to, packet);
+        inner_->probe_port(to, packet);
     }
     waitable descriptor() const override { return inner_->descriptor(); }
     std::int64_t due_ns() const override;

@@ -111,13 +111,13 @@ send_result inproc_io::send(const net_address &to, const out_packet *packets, st
         if (network_->deliver(address_, to, packets[done]))
             continue;
         osd::lock_guard hold(lock_);
-        bounced &b = bounce_.what;
+        icmp_error &b = error_.what;
         b.to = to;
         b.why = send_result::refused;
         b.size = packets[done].piece[0].size < sizeof b.bytes ? packets[done].piece[0].size
                                                               : sizeof b.bytes;
         std::memcpy(b.bytes, packets[done].piece[0].at, b.size);
-        bounce_.full = true;
+        error_.full = true;
         arrived_.raise();
     }
     return send_result::sent;
@@ -139,18 +139,18 @@ std::uint32_t inproc_io::receive(in_packets *into, std::uint32_t capacity)
         --queued_;
         into[count++] = {item->from, item->bytes(), item->size, item->size};
     }
-    if (head_ == nullptr && !bounce_.full)
+    if (head_ == nullptr && !error_.full)
         arrived_.clear();
     return count;
 }
 
-bool inproc_io::take_bounce(bounced &out)
+bool inproc_io::take_icmp_error(icmp_error &out)
 {
     osd::lock_guard hold(lock_);
-    if (!bounce_.full)
+    if (!error_.full)
         return false;
-    out = bounce_.what;
-    bounce_.full = false;
+    out = error_.what;
+    error_.full = false;
     return true;
 }
 

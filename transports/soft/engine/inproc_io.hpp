@@ -44,7 +44,7 @@ public:
     send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
                      std::uint32_t &done) override;
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
-    bool take_bounce(bounced &out) override;
+    bool take_icmp_error(icmp_error &out) override;
     waitable descriptor() const override { return arrived_.descriptor(); }
 
 private:
@@ -55,8 +55,8 @@ private:
         std::size_t size = 0;
         std::uint8_t *bytes() { return reinterpret_cast<std::uint8_t *>(this + 1); }
     };
-    struct bounce_slot {
-        bounced what;
+    struct error_slot {
+        icmp_error what;
         bool full = false;
     };
     static constexpr std::uint32_t batch = 32;
@@ -72,7 +72,7 @@ private:
     held *head_ OSD_GUARDED_BY(lock_) = nullptr;
     held *tail_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t queued_ OSD_GUARDED_BY(lock_) = 0;
-    bounce_slot bounce_ OSD_GUARDED_BY(lock_);
+    error_slot error_ OSD_GUARDED_BY(lock_);
     held *lent_ = nullptr; ///< what the last receive gave out
 };
 

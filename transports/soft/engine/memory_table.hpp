@@ -86,8 +86,8 @@ public:
     bool remove(memory_region &region);
 
     /// If the region with this key allows `rights` to all of [address, address + length).
-    grant ask(std::uint32_t key, const protection_domain *domain, std::uint32_t rights,
-              std::uint64_t address, std::uint64_t length) const
+    grant check_access(std::uint32_t key, const protection_domain *domain, std::uint32_t rights,
+                       std::uint64_t address, std::uint64_t length) const
     {
         const table *now = now_.load(std::memory_order_acquire);
         memory_region *region = now->slots[key & now->mask].region.load(std::memory_order_acquire);
@@ -96,8 +96,8 @@ public:
         if (!region->is_window) [[likely]]
             return grant(check(*region, key, domain, rights, address, length));
         region->users.fetch_add(1); // before the look at its key
-        grant asked(check(*region, key, domain, rights, address, length), region);
-        return asked;
+        grant result(check(*region, key, domain, rights, address, length), region);
+        return result;
     }
 
     /// Whatever has this key, or null.

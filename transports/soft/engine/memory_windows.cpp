@@ -69,8 +69,9 @@ bool memory_windows::may_bind(const request &bind) const
     // Remote write access needs local write access, as with regions.
     const std::uint32_t needed =
         (bind.window_rights & (remote_write | remote_atomic)) != 0 ? local_write : local_read;
-    return bind.remote.length == 0 || keys_.ask(bind.target->key.load(), bind.window->domain,
-                                                needed, bind.remote.address, bind.remote.length);
+    return bind.remote.length == 0 ||
+           keys_.check_access(bind.target->key.load(), bind.window->domain, needed,
+                              bind.remote.address, bind.remote.length);
 }
 
 void memory_windows::attach(const request &bind)

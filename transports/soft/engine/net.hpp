@@ -41,8 +41,8 @@ public:
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
     bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
                bool last_last) override;
-    bool take_bounce(bounced &out) override;
-    void doubt(const net_address &to, const out_packet &packet) override;
+    bool take_icmp_error(icmp_error &out) override;
+    void probe_port(const net_address &to, const out_packet &packet) override;
     waitable descriptor() const override { return socket_; }
 
     /// For tests: sends each datagram by itself.

@@ -466,7 +466,7 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
     return got > 0 ? static_cast<std::uint32_t>(got) : 0;
 }
 
-bool udp_io::take_bounce(bounced &out)
+bool udp_io::take_icmp_error(icmp_error &out)
 {
     alignas(cmsghdr) char control[512];
     iovec piece{out.bytes, sizeof out.bytes};
@@ -492,7 +492,7 @@ bool udp_io::take_bounce(bounced &out)
     return true;
 }
 
-void udp_io::doubt(const net_address &, const out_packet &)
+void udp_io::probe_port(const net_address &, const out_packet &)
 {
     // What finds nobody is in the error queue.
 }

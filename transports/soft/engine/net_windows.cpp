@@ -347,7 +347,7 @@ public:
     }
 
     /// True when it turned out that nobody is there.
-    bool answered(bounced &out)
+    bool answered(icmp_error &out)
     {
         const int error = socket_ != INVALID_SOCKET ? error_of_last() : 0;
         if (error == 0)
@@ -372,7 +372,7 @@ private:
     }
 
     SOCKET socket_ = INVALID_SOCKET;
-    bounced what_{};
+    icmp_error what_{};
 };
 
 struct udp_source : source {
@@ -510,7 +510,7 @@ bool is_writable(std::uint64_t *)
     return true;
 }
 
-bool udp_io::take_bounce(bounced &out)
+bool udp_io::take_icmp_error(icmp_error &out)
 {
     for (scout &each : udp_of(socket_).scouts)
         if (each.answered(out))
@@ -518,7 +518,7 @@ bool udp_io::take_bounce(bounced &out)
     return false;
 }
 
-void udp_io::doubt(const net_address &to, const out_packet &packet)
+void udp_io::probe_port(const net_address &to, const out_packet &packet)
 {
     udp_source &own = udp_of(socket_);
     own.scouts[own.next_scout++ % std::size(own.scouts)].ask(address_, to, packet, own.event);

@@ -10,8 +10,8 @@
 
 namespace soft_hca {
 
-/// Something to sleep on until it is readable. What the number means is the system's affair;
-/// negative, there is nothing.
+/// Something to sleep on until it is readable: a descriptor or handle of the system, or negative
+/// for none.
 using waitable = std::intptr_t;
 
 /// Where a datagram comes from or goes to: IPv4 or IPv6 address and port.
@@ -77,7 +77,7 @@ struct bytes_view {
     std::size_t size;
 };
 
-/// A datagram to be sent, in pieces: a header, and memory that nobody copies before.
+/// A datagram to be sent, in pieces: a header, and payload that is not copied before the send.
 struct out_packet {
     static constexpr std::uint32_t max_pieces = 5;
     std::uint8_t header[128];
@@ -98,9 +98,9 @@ struct out_packet {
 enum class send_result {
     sent,
     busy,        ///< the network takes no more at the moment
-    unreachable, ///< there is no way to that address
-    refused,     ///< nobody is there
-    bad_memory,  ///< a piece of the next packet cannot be read
+    unreachable, ///< there is no route to that address
+    refused,     ///< the port is closed
+    bad_memory,  ///< a piece of the next packet is not mapped
 };
 
 /// What was received: one or more datagrams of the same sender, each of `segment` bytes but the
@@ -112,15 +112,16 @@ struct in_packets {
     std::size_t segment = 0;
 };
 
-/// A datagram of ours that found nobody: who sent it can be told from its own header.
-struct bounced {
+/// The network reports that a datagram of ours did not arrive, and quotes its beginning, from which
+/// its sender is found. UDP sockets get it by ICMP.
+struct icmp_error {
     net_address to;
     send_result why;
     std::uint8_t bytes[128];
     std::size_t size;
 };
 
-/// Sends may come from any thread; receiving and taking bounces is for one thread at a time.
+/// Sends may come from any thread; receiving and taking errors is for one thread at a time.
 class packet_io {
 public:
     packet_io() = default;
@@ -129,30 +130,31 @@ public:
     virtual ~packet_io() {}
 
     virtual const net_address &address() const = 0;
-    /// Sends all to one address, in order. `done` is the number that went; the result tells about
-    /// the next.
+    /// Sends all to one address, in order. `done` is the number that was sent; the result is that
+    /// of the next one.
     virtual send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
                              std::uint32_t &done) = 0;
-    /// Bytes that may wait at a socket like this before they are received.
+    /// Size of the receive buffer in bytes.
     virtual std::uint32_t receive_room() const { return 4 << 20; }
     /// Takes what has arrived; valid until the next call. Returns how many entries were filled.
     virtual std::uint32_t receive(in_packets *into, std::uint32_t capacity) = 0;
-    /// Copies some of what was received, or of what was kept of it, to where a consumer wants it.
-    /// With `last_last`, the last byte is stored after all others. False when not all of that
-    /// memory is there to be written: consumers may unmap it at any time. For who receives.
+    /// Copies received bytes to memory of the consumer. With `last_last`, the last byte is stored
+    /// after all others. False when not all of that memory can be written: consumers may unmap it
+    /// at any time. For the receiving thread.
     virtual bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
                        bool last_last);
-    virtual bool take_bounce(bounced &out) = 0;
-    /// An answer to this packet is overdue: sees to it that it bounces if nobody is there. For who
-    /// receives. Nothing to do where packets bounce by themselves.
-    virtual void doubt(const net_address &, const out_packet &) {}
+    virtual bool take_icmp_error(icmp_error &out) = 0;
+    /// An answer to this packet is overdue: provokes an error if the port is closed, on systems
+    /// that report none by themselves. For the receiving thread.
+    virtual void probe_port(const net_address &, const out_packet &) {}
     /// Readable when there is something to receive.
     virtual waitable descriptor() const = 0;
-    /// Something may still come without the descriptor saying so, not before this time.
+    /// Datagrams that are held back by delay become receivable then; the descriptor does not say
+    /// so.
     virtual std::int64_t due_ns() const { return INT64_MAX; }
 };
 
-/// For networks that cannot tell: the copy ends the process where there is no memory.
+/// For networks that cannot check: the process gets a fault where the memory is not mapped.
 inline bool packet_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
                              bool last_last)
 {

@@ -37,7 +37,7 @@ struct pair_context {
     grant access(std::uint32_t key, std::uint32_t rights, std::uint64_t address,
                  std::uint64_t size) const
     {
-        return of->memory.ask(key, with.domain, rights, address, size);
+        return of->memory.check_access(key, with.domain, rights, address, size);
     }
     /// Whether the local segments of a request may be used.
     bool may_use(const request &r, std::uint32_t rights) const;

@@ -39,7 +39,7 @@ public:
         return done;
     }
     /// No answer has come to this packet: provokes an ICMP error if the port is closed.
-    void probe_port(const out_packet &packet) { io_->doubt(peer_, packet); }
+    void probe_port(const out_packet &packet) { io_->probe_port(peer_, packet); }
 
     base_header header(packet_kind kind, std::uint32_t psn) const
     {

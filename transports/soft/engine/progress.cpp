@@ -149,9 +149,9 @@ void progress_engine::send_reset(const packet &p, const net_address &from, std::
 void progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
 {
     constexpr int most = 64;
-    bounced b;
+    icmp_error b;
     packet quoted;
-    for (int i = 0; i < most && context_.io().take_bounce(b); ++i) {
+    for (int i = 0; i < most && context_.io().take_icmp_error(b); ++i) {
         // The quotation may be cut; the base header is enough.
         if (!parse_base_only(b.bytes, b.size, quoted.base))
             continue;

@@ -306,7 +306,7 @@ void reliable_connection::on_reset(const packet &p)
         die(connection_event::disconnected);
 }
 
-void reliable_connection::on_icmp_error(const bounced &b, const base_header &quoted,
+void reliable_connection::on_icmp_error(const icmp_error &b, const base_header &quoted,
                                         std::int64_t now)
 {
     const bool ours = b.to == path_.peer() && path_.names_peer(quoted) && tx_.is_recent(quoted.psn);

@@ -61,7 +61,7 @@ public:
     /// A few times a second: checks that the peer is alive.
     void on_slow_timer(std::int64_t now);
     /// An ICMP error about a packet of ours, whose header it quotes.
-    void on_icmp_error(const bounced &b, const base_header &quoted, std::int64_t now);
+    void on_icmp_error(const icmp_error &b, const base_header &quoted, std::int64_t now);
 
     const connection_state &current() const { return state_; }
 

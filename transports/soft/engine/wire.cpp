@@ -245,7 +245,7 @@ bool parse_reject(reader &in, packet &out)
     const std::uint16_t size = in.u16();
     out.rejection = static_cast<reject_code>(code);
     const bool known = code == static_cast<std::uint8_t>(reject_code::consumer) ||
-                       code == static_cast<std::uint8_t>(reject_code::nobody);
+                       code == static_cast<std::uint8_t>(reject_code::no_listener);
     return zero && known && parse_private_data(in, out, size);
 }
 

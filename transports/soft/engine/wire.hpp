@@ -130,7 +130,7 @@ struct handshake {
     std::uint16_t reads_in = 0;  ///< how many it takes
 };
 
-enum class reject_code : std::uint8_t { consumer = 1, nobody = 2 };
+enum class reject_code : std::uint8_t { consumer = 1, no_listener = 2 };
 enum class close_code : std::uint8_t { disconnect = 0, terminate = 1 };
 
 /// Layer, error type and code of an RDMAP Terminate, as one number 0xLTCC.
@@ -162,7 +162,7 @@ struct packet {
     base_header base;
     ddp_segment segment;
     handshake hello;
-    reject_code rejection = reject_code::nobody;
+    reject_code rejection = reject_code::no_listener;
     close_info closing;
     const std::uint8_t *private_data = nullptr;
     std::uint16_t private_size = 0;
