@@ -4,6 +4,8 @@
 
 #include "dapl_debug.hpp"
 
+#include <cstring>
+
 namespace dapl::soft {
 
 // --------------------------------------------------------------------------------------- upcalls
@@ -76,8 +78,8 @@ namespace {
 
 status listen_error(const types::hca &h, DAT_CONN_QUAL qualifier, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: cannot listen on %llu: error %d of the system",
-             h.interface.name, static_cast<unsigned long long>(qualifier), error);
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: listening on qualifier %llu failed: %s", h.interface.name,
+             static_cast<unsigned long long>(qualifier), std::strerror(error));
     if (soft_hca::is_address_in_use(error))
         return status::error(DAT_CONN_QUAL_IN_USE);
     if (soft_hca::is_forbidden(error))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The adapter: opening, closing, limits and identity; and the device's upcalls.
+// The adapter: opening, closing, limits and identity.
 #include "upcall_table.hpp"
 
 #include "dapl_debug.hpp"
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 namespace dapl::soft {
 
@@ -51,8 +52,8 @@ status open_device(types::hca &h)
     const int error = h.device.open(settings_of(h), upcall_table);
     if (error == 0)
         return success;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device does not open: error %d of the system",
-             h.interface.name, error);
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: opening the software HCA failed: %s", h.interface.name,
+             std::strerror(error));
     h.device.close();
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }

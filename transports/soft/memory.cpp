@@ -49,7 +49,8 @@ status transport::dapls_ib_mr_register(pd &domain, mr &m, const mr_params &param
     const std::uint32_t key =
         m.of->device.add_region(m.region, domain.domain, params.address, params.length, rights);
     if (key == 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no key for a memory region", m.of->interface.name);
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering memory failed: no free key",
+                 m.of->interface.name);
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
     }
     keys.local = key;

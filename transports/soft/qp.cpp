@@ -29,7 +29,7 @@ status make_pair(types::pd &domain, types::qp &q, const soft_hca::pair_params &p
     q.of = domain.of;
     if (q.of->device.make_pair(q.pair, params))
         return success;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no memory or no number for a queue pair",
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: creating a queue pair failed: out of memory or ids",
              q.of->interface.name);
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
 }
@@ -61,7 +61,8 @@ status transport::dapls_ib_qp_reset(qp &q)
 {
     if (q.of->device.reset_pair(q.pair))
         return success;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a queue pair found no number", q.of->interface.name);
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: resetting a queue pair failed: no free id",
+             q.of->interface.name);
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
 

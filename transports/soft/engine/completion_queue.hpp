@@ -21,7 +21,7 @@ public:
     /// Moves data of the queue pairs that complete here; true when some came.
     bool progress(bool sleeps_next = false) OSD_NOINLINE;
     /// Sleeps until there are `threshold` completions, wake() was called, or the deadline passes;
-    /// may return early. Makes progress meanwhile.
+    /// may return early. Makes progress while it waits.
     osd::wait_result wait(std::uint32_t threshold, osd::deadline until);
     /// From any thread.
     void wake();

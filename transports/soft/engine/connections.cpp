@@ -107,7 +107,8 @@ void connections::send_rejection(const inbound_request &request)
                                                 request.hello.tag, 0, 0, 0, 0}));
     out.add(body, size);
     std::uint32_t done = 0;
-    (void)answers_->send(request.peer, &out, 1, done); // it is asked for again if lost
+    (void)answers_->send(request.peer, &out, 1,
+                         done); // if it is lost, the peer retransmits the request
 }
 
 bool connections::accept(inbound_request &request)
@@ -148,7 +149,7 @@ void connections::forget_old(std::int64_t now)
 
 void connections::offer(listener &at, const packet &p, const net_address &from)
 {
-    // Somebody who asks faster than answers are forgotten has to wait.
+    // A flood of requests is limited by the rate at which answered ones expire.
     auto *made = remembered_ < max_remembered ? new (std::nothrow) inbound_request : nullptr;
     if (made == nullptr)
         return;
@@ -199,7 +200,7 @@ bool connections::serve_listener(listener &at)
 {
     in_packets group[1];
     while (at.io->receive(group, 1) != 0) {
-        // A copy: other listeners may be served before the next look at this one.
+        // Copies what it needs: an upcall may change the list of listeners.
         packet p;
         if (group[0].segment == group[0].size && parse(group[0].bytes, group[0].size, p) &&
             arrived(at, p, group[0].from))

@@ -23,8 +23,8 @@ public:
     listener *next = nullptr;
 };
 
-/// A connection request that came in. It is remembered for a while after it was answered, because
-/// its sender repeats it until it has the answer.
+/// A connection request that was received. It is kept for a while after it was answered, because
+/// its sender retransmits it until the answer arrives.
 class inbound_request {
 public:
     enum class state : std::uint8_t { offered, accepted, rejected };
@@ -53,21 +53,21 @@ public:
     /// The socket from which connection requests are rejected.
     void reject_from(packet_io &io) { answers_ = &io; }
 
-    /// Zero, or an error number of the system's.
+    /// Zero, or a system error number.
     int add(listener &made, std::uint64_t &qualifier, void *owner);
-    /// A fence for the request upcall of this listener.
+    /// On return no request upcall of this listener is running.
     void remove(listener &victim);
 
     /// Marks a request as accepted. False when its sender has withdrawn it.
     bool accept(inbound_request &request);
     void reject(inbound_request &request, reject_code code, const void *data, std::size_t size);
 
-    /// By the first shard's thread: what came for the listeners. Makes upcalls.
+    /// Receives requests and makes upcalls. By the first shard's thread.
     void serve();
     void forget_old(std::int64_t now);
     bool remembers() const { return remembered_.load(std::memory_order_relaxed) != 0; }
     waitable descriptor() const { return waiting_.descriptor(); }
-    /// Nobody uses it any more.
+    /// All listeners were removed before.
     void close();
 
 private:
@@ -91,7 +91,7 @@ private:
     listener *listeners_ OSD_GUARDED_BY(lock_) = nullptr;
     inbound_request *requests_ OSD_GUARDED_BY(lock_) = nullptr;
     std::atomic<std::uint32_t> remembered_{0};
-    const listener *busy_ OSD_GUARDED_BY(lock_) = nullptr; ///< what an upcall is under way for
+    const listener *busy_ OSD_GUARDED_BY(lock_) = nullptr; ///< whose upcall is running
 };
 
 } // namespace soft_hca

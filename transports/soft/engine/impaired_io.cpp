@@ -78,8 +78,8 @@ void impaired_io::take_in(const in_packets &group)
     }
 }
 
-/// The first that is due and that nobody is to overtake any more. One that waits for traffic that
-/// does not come goes on after a while.
+/// The first that is due and not to be overtaken any more. One that waits to be overtaken is
+/// released after a while even without traffic.
 impaired_io::held *impaired_io::take_due(std::int64_t now)
 {
     for (held **at = &waiting_; *at != nullptr; at = &(*at)->next) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A network inside the process: nothing of the system's is between sender and receiver.
+// A network inside the process, without system calls between sender and receiver.
 #pragma once
 
 #include "net.hpp"
@@ -16,11 +16,11 @@ class inproc_network {
 public:
     bool attach(inproc_io &end, net_address &given);
     void detach(inproc_io &end);
-    /// False when nobody has this address.
+    /// False when no end has this address.
     bool deliver(const net_address &from, const net_address &to, const out_packet &packet);
     /// The next ones are lost on the way.
     void lose(std::uint32_t count) { lost_next_.store(count); }
-    /// Its ends are told that it takes nothing at the moment.
+    /// While jammed, sends return send_result::busy.
     void jam(bool jammed) { jammed_.store(jammed); }
     bool jammed() const { return jammed_.load(); }
 
@@ -73,7 +73,7 @@ private:
     held *tail_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t queued_ OSD_GUARDED_BY(lock_) = 0;
     error_slot error_ OSD_GUARDED_BY(lock_);
-    held *lent_ = nullptr; ///< what the last receive gave out
+    held *lent_ = nullptr; ///< buffers that the last receive returned
 };
 
 } // namespace soft_hca

@@ -4,9 +4,9 @@
 // A key is random and never 0; 8 bits of it count the uses of its slot from a random start. The
 // table grows; readers never wait.
 //
-// Revoking a key waits for those who use it. A region is used under the lock of a queue pair, and
-// freeing it waits for each of these once. Windows are bound anew by holders of such locks, who
-// cannot wait for others: a window counts its users instead.
+// Revoking a key waits for its users to drain. A region is used under the lock of a queue pair, so
+// freeing it cycles all these locks. Windows are rebound by holders of such a lock, which cannot
+// wait for others: a window has a reference count of its users instead.
 #pragma once
 
 #include "osd_sync.hpp"
@@ -29,7 +29,7 @@ enum access : std::uint32_t {
 };
 
 struct memory_region {
-    std::atomic<std::uint32_t> key{0}; ///< 0 while it is not to be found
+    std::atomic<std::uint32_t> key{0}; ///< 0 while it cannot be found
     std::uint32_t rights = 0;
     std::uint64_t address = 0;
     std::uint64_t length = 0;
@@ -37,15 +37,16 @@ struct memory_region {
     memory_region *window_of = nullptr;    ///< a window: the region it is bound to, if any
     std::atomic<std::uint32_t> windows{0}; ///< bound to this region
     bool is_window = false;
-    std::atomic<std::uint32_t> users{0};   ///< a window: grants; it changes while there are none
-    bool freed = false;                    ///< a window: its owner is done with it
-    std::atomic<std::uint32_t> holders{1}; ///< a window: its owner, and each posted bind
+    std::atomic<std::uint32_t> users{0}; ///< a window: grants; it is rebound when there are none
+    bool freed = false;                  ///< a window: released by its owner
+    std::atomic<std::uint32_t> holders{
+        1}; ///< a window: references of its owner and of posted binds
 };
 
 enum class access_fault { none, no_such_key, other_domain, no_right, out_of_bounds, wraps };
 
-/// Leave to use a part of a region: what it was granted by is not changed before it ends. Its
-/// holder binds and frees no window meanwhile.
+/// Permission to use a part of a region or window, which does not change until the grant ends. A
+/// thread that holds one must not bind or free windows.
 class grant {
 public:
     explicit grant(access_fault refusal, memory_region *window = nullptr)
@@ -58,7 +59,7 @@ public:
     ~grant() { end(window_); }
     explicit operator bool() const { return fault_ == access_fault::none; }
     access_fault fault() const { return fault_; }
-    /// What is to be given to end() later, if anything.
+    /// Detaches without ending. The result, if not null, has to be passed to end().
     memory_region *keep() { return std::exchange(window_, nullptr); }
     static void end(memory_region *window)
     {
@@ -78,14 +79,14 @@ public:
 
     /// Gives the region a new key; 0 when out of memory or of random numbers.
     std::uint32_t insert(memory_region &region);
-    /// The same in two steps. A key that is reserved leads nowhere until it is used.
+    /// The same in two steps. A reserved key is not found until it is used.
     std::uint32_t reserve();
     void use(std::uint32_t key, memory_region &region);
     void give_back(std::uint32_t key);
-    /// Its key is no more; false when it had none. On return nobody uses a window.
+    /// Revokes the key; false when it had none. On return no thread uses it if it is a window.
     bool remove(memory_region &region);
 
-    /// If the region with this key allows `rights` to all of [address, address + length).
+    /// Grants access if the region with this key allows `rights` to [address, address + length).
     grant check_access(std::uint32_t key, const protection_domain *domain, std::uint32_t rights,
                        std::uint64_t address, std::uint64_t length) const
     {
@@ -100,7 +101,7 @@ public:
         return result;
     }
 
-    /// Whatever has this key, or null.
+    /// The region or window with this key, or null.
     memory_region *by_key(std::uint32_t key) const
     {
         const table *now = now_.load(std::memory_order_acquire);
@@ -111,7 +112,7 @@ public:
 private:
     struct slot {
         std::atomic<memory_region *> region{nullptr};
-        std::uint32_t reserved = 0; ///< a key for what is to come here
+        std::uint32_t reserved = 0; ///< key of a region that will be stored here
         bool used = false;
         std::uint8_t generation = 0;
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// All that the engine asks of an operating system beside osd: sockets, sleeping on several things,
-// random numbers. Each system has a file of its own for it.
+// What the engine needs of an operating system in addition to osd: sockets, sleeping on several
+// descriptors, random numbers. Each system has a file of its own for it.
 #pragma once
 
 #include "osd_sync.hpp"
@@ -17,20 +17,20 @@ struct interface_info {
     std::uint32_t mtu = 1500;
 };
 
-/// Looks for an interface by its name, or by an address of it. `family` is 4 or 6.
+/// Finds an interface by its name or one of its addresses. `family` is 4 or 6.
 bool find_interface(const char *name, unsigned family, interface_info &out);
 
-/// Random bytes that nobody can guess; false when the system has none.
+/// Unpredictable random bytes; false when the system has none.
 [[nodiscard]] bool random_bytes(void *out, std::size_t size);
 
-/// Whether this word can be written, at this moment.
+/// Whether this word is mapped for writing at this moment.
 bool is_writable(std::uint64_t *word);
 
-/// A UDP socket. Batches that have equal sizes travel through the kernel as one.
+/// A UDP socket. Batches of datagrams of equal size pass through the kernel as one (GSO, GRO).
 class udp_io final : public packet_io {
 public:
     ~udp_io() override { close(); }
-    /// Binds to the address; a port of 0 is chosen. Zero or an error number of the system's.
+    /// Binds to the address; a port of 0 is chosen. Zero or a system error number.
     int open(const net_address &at, bool for_data);
     void close();
 
@@ -64,7 +64,7 @@ private:
     std::atomic<bool> segments_{true};
 };
 
-/// Wakes somebody who sleeps in wait_for.
+/// Wakes a thread that sleeps in wait_for().
 class wake_signal {
 public:
     ~wake_signal() { close(); }
@@ -79,7 +79,7 @@ private:
     waitable descriptor_ = -1;
 };
 
-/// Things to sleep on as if they were one.
+/// Several descriptors that are slept on as one.
 class descriptor_set {
 public:
     ~descriptor_set() { close(); }
@@ -87,7 +87,8 @@ public:
     void close();
     bool add(waitable member);
     void remove(waitable member);
-    /// Before all its members are looked at: what comes from here on makes it readable again.
+    /// To be called before all its members are served: what arrives afterwards makes it readable
+    /// again.
     void clear();
     waitable descriptor() const { return descriptor_; }
 

@@ -32,7 +32,7 @@ namespace soft_hca {
 
 namespace {
 
-/// What can be slept on is a file descriptor.
+/// A waitable is a file descriptor.
 constexpr int as_fd(waitable descriptor)
 {
     return static_cast<int>(descriptor);
@@ -162,7 +162,7 @@ constexpr std::uint32_t max_packets = 64;  ///< of one call
 
 void set_option(waitable socket, int level, int name, int value)
 {
-    // What an older kernel or a lesser right refuses costs speed, not function.
+    // Options that an older kernel or missing privileges refuse cost speed, not function.
     (void)setsockopt(as_fd(socket), level, name, &value, sizeof value);
 }
 
@@ -326,13 +326,13 @@ void udp_io::close()
 
 // ------------------------------------------------------------------------------- consumers' memory
 //
-// A program may unmap or cut off memory that it has registered, and must not die by what its peer
-// does then. Where the system stores, a fault is an error and no signal. So the buffers are mapped
-// from a file, in memory, and read() is what copies from them to the consumer.
+// A program may unmap or truncate memory that it has registered, and must not be killed by what its
+// peer does then. When the kernel stores, a fault is an error and no signal. So the buffers are
+// mapped from a memory file, and read() copies from them to the consumer.
 
 namespace {
 
-/// A file of that size in memory; -1 where the process may have none.
+/// A memory file of that size; -1 where the process may have none.
 int memory_file(std::size_t size)
 {
     rlimit limit{};
@@ -391,19 +391,19 @@ bool udp_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
         std::atomic_thread_fence(std::memory_order_release);
         return first && read_all(size - 1, size);
     }
-    // The system stores part by part.
+    // The kernel stores the parts in order.
     const iovec parts[] = {{to, size - 1}, {to + size - 1, 1}};
     return calls::preadv(as_fd(buffer_file_), parts, 2, static_cast<off_t>(from - buffers_)) ==
            static_cast<ssize_t>(size);
 }
 
-/// Adds nothing to it. The futex call is the one that changes a word in its place.
+/// FUTEX_WAKE_OP with an addition of zero: a system call that writes a word atomically in place.
 bool is_writable(std::uint64_t *word)
 {
     static_assert(FUTEX_OP_ADD == 1 && FUTEX_OP_CMP_EQ == 0);
-    std::uint32_t nobody_waits = 0;
+    std::uint32_t no_waiters = 0;
     constexpr unsigned add_nothing = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0xfff);
-    return syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 0, word,
+    return syscall(SYS_futex, &no_waiters, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 0, word,
                    add_nothing) >= 0 ||
            errno != EFAULT;
 }
@@ -427,12 +427,12 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
             done += batch.packets_in(static_cast<std::uint32_t>(i));
         if (sent > 0)
             continue;
-        // The error may be an earlier packet's, to somebody else: the system tells whoever comes.
+        // The error may belong to an earlier packet to another peer: the next call reports it.
         if (errno == EINTR || (errno == ECONNREFUSED && ++refusals < 3))
             continue;
         if (together && batch.packets_in(0) > 1 &&
             (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) {
-            set_segmentation(false); // the way has no super-packets
+            set_segmentation(false); // the path does not support UDP_SEGMENT
             continue;
         }
         return result_of(errno);
@@ -494,7 +494,7 @@ bool udp_io::take_icmp_error(icmp_error &out)
 
 void udp_io::probe_port(const net_address &, const out_packet &)
 {
-    // What finds nobody is in the error queue.
+    // Linux reports closed ports in the error queue by itself.
 }
 
 bool is_address_in_use(int error)

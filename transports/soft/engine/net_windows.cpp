@@ -70,7 +70,7 @@ struct adapter_name {
     char text[sizeof interface_info::name];
 };
 
-/// The loopback interface has a long name here, and is "lo" besides, as dat.conf calls it.
+/// The loopback interface has a long name here, and is also found as "lo", as in dat.conf.
 bool is_called(const IP_ADAPTER_ADDRESSES &adapter, const char *name)
 {
     return std::strcmp(adapter_name(adapter).text, name) == 0 ||
@@ -314,11 +314,11 @@ SOCKET open_socket(const net_address &at, HANDLE event)
     return INVALID_SOCKET;
 }
 
-/// A socket that asks, for a packet of ours, whether anybody is at its destination.
+/// A socket that finds out for a packet of ours whether the port at its destination is closed.
 ///
-/// The system reports a port that nobody has with the next call on the socket, but quotes nothing,
-/// so that on a socket with many peers nobody could tell whom it means. There it is switched off.
-/// On this one it can be but one.
+/// The system reports a closed port with the next call on the socket, but quotes nothing, so that
+/// the report is ambiguous on a socket with many peers. There it is switched off. This socket is
+/// connected to one peer only.
 class scout {
 public:
     ~scout() { close(); }
@@ -329,8 +329,9 @@ public:
         socket_ = INVALID_SOCKET;
     }
 
-    /// The datagram is empty: whoever gets it drops it.
-    void ask(const net_address &from, const net_address &to, const out_packet &packet, HANDLE event)
+    /// The datagram is empty: engines drop it.
+    void probe(const net_address &from, const net_address &to, const out_packet &packet,
+               HANDLE event)
     {
         close();
         what_.to = to;
@@ -346,8 +347,8 @@ public:
             close();
     }
 
-    /// True when it turned out that nobody is there.
-    bool answered(icmp_error &out)
+    /// True when the port was reported as closed.
+    bool found_closed(icmp_error &out)
     {
         const int error = socket_ != INVALID_SOCKET ? error_of_last() : 0;
         if (error == 0)
@@ -359,7 +360,7 @@ public:
     }
 
 private:
-    /// Windows tells it to who receives; Wine only to who asks for it.
+    /// Windows reports it on receive; Wine only by SO_ERROR.
     int error_of_last() const
     {
         char none;
@@ -513,7 +514,7 @@ bool is_writable(std::uint64_t *)
 bool udp_io::take_icmp_error(icmp_error &out)
 {
     for (scout &each : udp_of(socket_).scouts)
-        if (each.answered(out))
+        if (each.found_closed(out))
             return true;
     return false;
 }
@@ -521,7 +522,7 @@ bool udp_io::take_icmp_error(icmp_error &out)
 void udp_io::probe_port(const net_address &to, const out_packet &packet)
 {
     udp_source &own = udp_of(socket_);
-    own.scouts[own.next_scout++ % std::size(own.scouts)].ask(address_, to, packet, own.event);
+    own.scouts[own.next_scout++ % std::size(own.scouts)].probe(address_, to, packet, own.event);
 }
 
 bool is_address_in_use(int error)

@@ -169,7 +169,7 @@ void progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
 // -------------------------------------------------------------------------------- what is delayed
 
 /// To be called when packets came. True when an acknowledgement is owed and the packets before came
-/// long ago: the consumer may compute for as long with these, and no poll would flush it meanwhile.
+/// long ago: the consumer may compute for as long with these before it polls again.
 bool progress_engine::came_after_pause(std::int64_t now)
 {
     received_ns_ = now;

@@ -100,7 +100,7 @@ public:
     bool not_ready() const { return not_ready_; }
     /// An ack packet has been sent.
     void acknowledged();
-    /// Credit that the peer is told in a handshake.
+    /// The credit for a handshake.
     std::uint32_t promise() { return promised_credit_ = credit(); }
     bool has_news() const { return promised_credit_ != credit(); }
     /// Lets posts ring while the peer has no credit, and reports credit that was posted since.

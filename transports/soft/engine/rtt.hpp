@@ -26,12 +26,12 @@ public:
         }
         least_us_ = std::min(least_us_, rtt_us);
     }
-    /// The timeout has passed, for one packet: only what happens to that ends the back-off.
+    /// A packet has timed out. The back-off lasts until that packet is acknowledged.
     void back_off() { backoff_ = std::min(backoff_ + 1, most_backoff); }
     void progress() { backoff_ = 0; }
 
     std::uint32_t rto_us() const { return backed_off(backoff_); }
-    /// What it takes until a packet has timed out so often and once more.
+    /// The time until a packet has timed out once more than the number of retries.
     std::uint64_t patience_us(std::uint32_t retries) const
     {
         std::uint64_t sum = 0;

@@ -37,7 +37,7 @@ inline fault fault_of(access_fault what)
     }
 }
 
-/// Why this side ends a connection: what the peer is told, and which request fails with it.
+/// Why this side ends a connection: the close that is sent, and the request that fails.
 struct pair_failure {
     close_info closing;
     request *culprit = nullptr; ///< if any

@@ -14,11 +14,11 @@ struct settings {
     net_address address;                   ///< its port is not used
     std::uint32_t threads = 1;             ///< progress threads, each with a socket
     std::uint32_t datagram = 0;            ///< largest that is sent and received; 0: 1472
-    std::uint32_t spin_us = 20;            ///< how long a thread looks for packets before it sleeps
-    std::uint32_t connect_retry_ms = 2000; ///< how long a peer that nobody listens at is tried
+    std::uint32_t spin_us = 20;            ///< how long a thread spins for packets before it sleeps
+    std::uint32_t connect_retry_ms = 2000; ///< how long connecting to a closed port is retried
     std::uint32_t linger_ms = 2000;        ///< how long a graceful disconnect waits
-    std::uint32_t keepalive_ms = 1000;     ///< when a silent peer is asked whether it is there
-    std::uint32_t retries = 30;            ///< of the same packet, before its connection is broken
+    std::uint32_t keepalive_ms = 1000;     ///< silence after which a peer is probed
+    std::uint32_t retries = 30;            ///< of the same packet, before the connection breaks
     impairment bad_network;
     inproc_network *network = nullptr; ///< instead of UDP
     bool fixed_start = false;          ///< for tests: sequence numbers begin at first_number

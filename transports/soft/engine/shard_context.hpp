@@ -14,7 +14,8 @@
 
 namespace soft_hca {
 
-/// Requests of queue pairs, which are named by their slots, for service by whoever makes progress.
+/// Marks by which queue pairs, named by their slots, request service from the thread that makes
+/// progress.
 class service_marks {
 public:
     bool open() { return batched_.open() && acks_.open() && timers_.open(); }

@@ -8,15 +8,15 @@
 
 namespace soft_hca {
 
-/// Spinning for more packets saves a wake-up where a processor is free for it. Where none is, it
-/// displaces the thread that would answer, or that spins on the memory which was just written. The
-/// number of packets tells: a spin that gets few of them failed, and the next 1, 3, 7 and so on up
-/// to 255 are left out.
+/// Spinning for more packets saves a wake-up where a processor is idle. Where none is, it displaces
+/// the thread that would respond, or that spins on the memory which was just written. The number of
+/// packets is the criterion: a spin that receives few of them has failed, and the next 1, 3, 7 and
+/// so on up to 255 are skipped (exponential back-off).
 class spin_policy {
 public:
     explicit spin_policy(std::int64_t patience_ns = 0) : patience_ns_(patience_ns) {}
 
-    /// After each look: true, look again; false, sleep.
+    /// After each poll: true, poll again; false, sleep.
     bool looks_on(bool found, std::int64_t now)
     {
         if (found)
@@ -27,7 +27,7 @@ public:
             end();
         return false;
     }
-    /// Others look from now on.
+    /// Consumers poll from now on.
     void stop() { until_ = 0; }
 
 private:
@@ -63,15 +63,15 @@ private:
     static constexpr std::uint32_t worthwhile = 8;
     static constexpr std::uint32_t most_failed = 8;
     std::int64_t patience_ns_;
-    std::int64_t until_ = 0; ///< 0: does not look
-    std::uint32_t came_ = 0; ///< since it began to look
+    std::int64_t until_ = 0; ///< 0: not spinning
+    std::uint32_t came_ = 0; ///< packets since the spin began
     std::uint32_t failed_ = 0;
     std::uint32_t skip_ = 0;
 };
 
-/// Consumers attend to a socket when they poll all the time, or sleep on it; not when they collect
-/// completions now and then, and spin on memory otherwise. The evidence that is needed doubles each
-/// time that they left packets waiting, and halves while they do not.
+/// Consumers attend to a socket when they poll all the time, or sleep on it; not when they poll now
+/// and then and spin on memory otherwise. The required evidence doubles each time that they have
+/// left packets waiting, and halves while they do not.
 class attendance {
 public:
     /// What happened since the last time: the number of polls; whether a consumer slept on the
@@ -91,7 +91,7 @@ public:
             shown_ = 0;
         return shown_ >= needed_;
     }
-    /// They left packets waiting.
+    /// Consumers have left packets waiting.
     void neglected()
     {
         shown_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the engine tells its user. All upcalls come from the device's own threads, without a lock.
+// Upcalls of the engine. All are made from the device's own threads, without a lock.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ class inbound_request;
 enum class connection_event : std::uint8_t {
     established,
     rejected, ///< by the peer's consumer; with data
-    refused,  ///< nobody is there, or nobody took it
+    refused,  ///< the port is closed, or no listener accepted the request
     unreachable,
     timed_out,
     accept_failed,
@@ -24,7 +24,7 @@ struct upcalls {
     void (*completion)(void *queue_owner);
     void (*overflow)(void *queue_owner);
     void (*connection)(void *pair_owner, connection_event what, const void *data, std::size_t size);
-    /// True when the request was taken: it is then to be accepted or rejected.
+    /// True when the request is accepted for processing: it has to be accepted or rejected later.
     bool (*request)(void *listener_owner, inbound_request &request);
     void (*limit)(void *shared_receives_owner);
 };

@@ -197,7 +197,7 @@ bool parse_segment(reader &in, ddp_segment &s)
         return false;
     s.payload = in.rest();
     s.payload_size = static_cast<std::uint32_t>(in.left());
-    // A segment in the middle of a message that moves nothing forward would go on for ever.
+    // An empty segment that is not the last one makes no progress: such messages would never end.
     return in.ok() && (s.last || s.payload_size != 0);
 }
 

@@ -16,7 +16,7 @@ inline constexpr std::uint8_t wire_version = 1;
 enum class packet_kind : std::uint8_t {
     data = 1,      ///< one DDP segment
     ack = 2,       ///< acknowledges, takes no sequence number
-    probe = 3,     ///< takes a sequence number, so that the peer answers; means nothing else
+    probe = 3,     ///< only takes a sequence number, so that the peer acknowledges it
     request = 4,   ///< asks for a connection
     accept = 5,    ///< answers a request
     reject = 6,    ///< answers a request
@@ -119,15 +119,15 @@ struct ddp_segment {
     }
 };
 
-/// What the sides tell each other in request and accept.
+/// Contents of request and accept.
 struct handshake {
     std::uint64_t qualifier = 0; ///< request only
     std::uint32_t id = 0;
     std::uint32_t tag = 0;
     std::uint32_t first_psn = 0;
     std::uint32_t max_datagram = 0;
-    std::uint16_t reads_out = 0; ///< how many reads and atomics it may have under way
-    std::uint16_t reads_in = 0;  ///< how many it takes
+    std::uint16_t reads_out = 0; ///< limit of its outstanding reads and atomics
+    std::uint16_t reads_in = 0;  ///< limit of the peer's that it serves
 };
 
 enum class reject_code : std::uint8_t { consumer = 1, no_listener = 2 };
@@ -173,7 +173,7 @@ struct packet {
 /// False for anything that is not exactly as documented; `out` is then undefined.
 [[nodiscard]] bool parse(const std::uint8_t *bytes, std::size_t size, packet &out);
 
-/// For a packet of our own that came back, perhaps cut.
+/// For a packet of our own that an ICMP error quotes, perhaps truncated.
 [[nodiscard]] bool parse_base_only(const std::uint8_t *bytes, std::size_t size, base_header &out);
 
 // Each writes at `out` and returns the number of bytes.
