@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // What a port needs to open an adapter: its parameters, its address, and how it names itself.
+#include "dat_count.hpp"
 #include "errno_status.hpp"
 #include "ia_params.hpp"
 #include "interface_search.hpp"
@@ -122,6 +123,14 @@ TEST_SUITE("adapter")
         CHECK(connection_event_of_errno(EHOSTUNREACH) == DAT_CONNECTION_EVENT_UNREACHABLE);
         CHECK(connection_event_of_errno(ETIMEDOUT) == DAT_CONNECTION_EVENT_TIMED_OUT);
         CHECK(connection_event_of_errno(ECONNREFUSED) == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    }
+
+    TEST_CASE("a limit that DAT has no number for is the nearest")
+    {
+        using dapl::port_support::as_count;
+        CHECK(as_count(SIZE_MAX) == INT32_MAX);
+        CHECK(as_count(-1) == 0);
+        CHECK(as_count(7u) == 7);
     }
 
     TEST_CASE("named attributes say what the adapter can")

@@ -268,7 +268,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
         end_attempt(device, q);
         device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }
-    release_request(device, request);
+    release_request(request);
     return success;
 }
 

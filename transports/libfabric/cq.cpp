@@ -118,7 +118,7 @@ namespace {
 void wake_sleepers(cq &c)
 {
     if ((c.sleepers.load() & (cq::waiting | cq::notify)) != 0)
-        (void)fi_cq_signal(c.fid); // makes wait_fd readable, for the waiter and the service thread
+        c.signal(); // makes wait_fd readable, for the waiter and the service thread
 }
 
 } // namespace
@@ -138,7 +138,7 @@ void drain(cq &c)
 
 void progress_and_signal(cq &c)
 {
-    (void)progress(c);
+    (void)c.progress();
     wake_sleepers(c);
 }
 
@@ -167,26 +167,11 @@ void release_held(qp &q)
     wake_sleepers(c);
 }
 
-bool cq::progress()
-{
-    return ofi::progress(*this);
-}
-
-bool cq::has_completion_now()
-{
-    return is_slow() || ofi::progress(*this);
-}
-
 /// Clears the signal of what has completed, so that the descriptor signals what has not.
 bool cq::reset_signal()
 {
     fid_t watched = &fid->fid;
     return fi_trywait(device->fabric, &watched, 1) == 0;
-}
-
-void cq::signal()
-{
-    (void)fi_cq_signal(fid);
 }
 
 bool poll_slow(cq &c, completion &done)
@@ -211,7 +196,7 @@ namespace {
 /// For the consumer; the others cannot see its batch.
 bool has_completion(cq &c)
 {
-    return c.is_slow() || c.left != 0 || progress(c);
+    return c.is_slow() || c.left != 0 || c.progress();
 }
 
 } // namespace
@@ -225,7 +210,7 @@ void wake_cq(cq &c)
 {
     c.woken.store(1);
     if (c.is_waiting())
-        (void)fi_cq_signal(c.fid);
+        c.signal();
 }
 
 namespace {
@@ -233,10 +218,9 @@ namespace {
 osd::wait_result wait_asleep(cq &c, osd::deadline until)
 {
     port_support::spurious_wakeups wakeups;
-    fid *watched = &c.fid->fid;
     for (;;) {
         // Before polling, because it clears the signal of what is then found.
-        const bool quiet = fi_trywait(c.device->fabric, &watched, 1) == 0;
+        const bool quiet = c.reset_signal();
         if (c.woken.exchange(0) != 0 || has_completion(c))
             return osd::wait_result::woken;
         const bool trusted = wakeups.may_trust_descriptor();

@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "dat_count.hpp"
 #include "interface_search.hpp"
 #include "osd_address.hpp"
 
@@ -14,6 +15,7 @@
 namespace dapl::libfabric {
 
 using namespace ofi;
+using port_support::as_count;
 
 namespace {
 
@@ -23,26 +25,21 @@ constexpr DAT_COUNT plenty = 1 << 16; ///< where only memory sets a limit
 
 // ------------------------------------------------------------------------------- the interface
 
-status no_interface(const hca &device)
-{
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address",
-             device.params.provider, device.params.interface, device.params.family);
-    return status::error(DAT_INVALID_PARAMETER);
-}
-
 /// Sets address and name.
 status find_interface(hca &device)
 {
-    using port_support::interface_search;
-    interface_search search(device.params.interface, device.params.family);
+    port_support::interface_search search(device.params.interface, device.params.family);
     if (!search.is_open()) {
         dapl_log(DAPL_DBG_TYPE_ERR, "getifaddrs failed: %s", std::strerror(errno));
         return status::error(DAT_INTERNAL_ERROR);
     }
-    const bool is_device = search.what() == interface_search::named::other;
-    const ifaddrs *found = is_device ? nullptr : search.next();
-    if (found == nullptr)
-        return no_interface(device);
+    const bool named = search.what() != port_support::interface_search::named::other;
+    const ifaddrs *found = named ? search.next() : nullptr;
+    if (found == nullptr) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address",
+                 device.params.provider, device.params.interface, device.params.family);
+        return status::error(DAT_INVALID_PARAMETER);
+    }
     port_support::copy_address(device.address, found->ifa_addr);
     std::snprintf(device.name, sizeof(device.name), "%s", found->ifa_name);
     return success;
@@ -189,11 +186,6 @@ void name_attributes(hca &device)
     can.immediate_data = device.immediate_data;
     device.names.set({.provider = device.params.provider, .device = device.name, .mtu = device.mtu},
                      can);
-}
-
-DAT_COUNT as_count(std::size_t n)
-{
-    return static_cast<DAT_COUNT>(std::min<std::size_t>(n, INT32_MAX));
 }
 
 } // namespace

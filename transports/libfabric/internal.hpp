@@ -62,8 +62,8 @@ void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock);
 
 void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t data_size)
     OSD_REQUIRES(device.lock);
-/// Uses up a request that was answered.
-void release_request(hca &device, cr &request) OSD_REQUIRES(device.lock);
+/// Releases a request that was answered; with the lock of its hca held.
+void release_request(cr &request);
 /// Closes the passive endpoints that nothing can refer to any more.
 void close_passives(hca &device, std::int64_t retired_before) OSD_REQUIRES(device.lock);
 

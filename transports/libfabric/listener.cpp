@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace dapl::libfabric {
 
@@ -88,12 +89,10 @@ status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
 
 namespace ofi {
 
-void release_request(hca &device, cr &request)
+void release_request(cr &request)
 {
-    (void)device;
-    fi_freeinfo(request.info);
-    --request.from->requests;
-    request.forget();
+    fi_freeinfo(std::exchange(request.info, nullptr));
+    --std::exchange(request.from, nullptr)->requests;
 }
 
 void close_passives(hca &device, std::int64_t retired_before)
@@ -126,7 +125,7 @@ void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t da
     if (taken)
         return;
     refuse(request, cm_frame_header::reject_by_port, {});
-    release_request(device, request);
+    release_request(request);
 }
 
 } // namespace ofi
@@ -181,7 +180,7 @@ void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
            reason == reject_reason::consumer ? cm_frame_header::reject_by_consumer
                                              : cm_frame_header::reject_by_port,
            data);
-    release_request(device, request);
+    release_request(request);
 }
 
 } // namespace dapl::libfabric

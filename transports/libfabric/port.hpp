@@ -31,6 +31,7 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <utility>
 
 static_assert(DAPLS_IB_VERSION == 2, "the libfabric port was written for version 2");
 
@@ -87,11 +88,10 @@ struct cq final : deferred_completions<wr>, progress_target {
     hca *device = nullptr;
     evd *owner = nullptr;
 
-private:
-    bool progress() override;
-    bool has_completion_now() override;
+    bool progress() override { return fi_cq_read(fid, nullptr, 0) != -FI_EAGAIN; }
+    bool has_completion_now() override { return is_slow() || progress(); }
     bool reset_signal() override;
-    void signal() override;
+    void signal() override { (void)fi_cq_signal(fid); }
     bool take_polled() override { return consumer.take_use(); }
     void call_back() override { dapl_evd_dto_callback(*owner); }
 };
@@ -166,18 +166,12 @@ struct cr {
 
     cr(passive *p, fi_info *i) : from(p), info(i) {}
     cr() = default;
-    cr(cr &&other) noexcept : from(other.from), info(other.info) { other.forget(); }
+    cr(cr &&other) noexcept { *this = std::move(other); }
     cr &operator=(cr &&other) noexcept
     {
-        from = other.from;
-        info = other.info;
-        other.forget();
+        from = std::exchange(other.from, nullptr);
+        info = std::exchange(other.info, nullptr);
         return *this;
-    }
-    void forget()
-    {
-        from = nullptr;
-        info = nullptr;
     }
 };
 
@@ -222,19 +216,13 @@ status open_cq(hca &, cq &, evd *owner, DAT_COUNT depth);
 void notify_cq(cq &);
 osd::wait_result wait_for_cq(cq &, osd::deadline);
 void wake_cq(cq &);
-/// progress() on other threads than the consumer. It clears the signal on which the consumer may
-/// sleep, and so gives it again.
+/// cq::progress() on other threads than the consumer. It clears the signal on which the consumer
+/// may sleep, and so gives it again.
 void progress_and_signal(cq &) OSD_COLD;
 
 inline void *pointer(DAT_VADDR address)
 {
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(address));
-}
-
-/// Lets libfabric move what waits to be moved, and says whether the CQ holds a completion.
-inline bool progress(cq &c)
-{
-    return fi_cq_read(c.fid, nullptr, 0) != -FI_EAGAIN;
 }
 
 /// A consumer may spin on the last byte of what is written to it. One copy of a processor or kernel

@@ -88,7 +88,7 @@ int resize(cq &c, DAT_COUNT entries)
 
 status resize_refused(const cq &c, DAT_COUNT depth, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_resize_cq from %d to %d entries failed: %s",
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: resizing a CQ from %d to %d entries failed: %s",
              c.device->name, c.handle->cqe, with_spare(*c.device, depth), std::strerror(error));
     if (cannot_resize(error))
         return not_supported;

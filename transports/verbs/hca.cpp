@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "dat_count.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,7 @@
 namespace dapl::verbs {
 
 using namespace vrb;
+using port_support::as_count;
 
 namespace {
 
@@ -176,11 +178,6 @@ void name_attributes(hca &device)
                      can);
 }
 
-DAT_COUNT as_count(std::int64_t n)
-{
-    return static_cast<DAT_COUNT>(std::clamp<std::int64_t>(n, 0, INT32_MAX));
-}
-
 /// Reads that travel with a connection request in eight bits, where all ones mean something else.
 DAT_COUNT as_reads(int n)
 {
@@ -255,7 +252,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_mr_size = limits.max_mr_size;
     attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);
     attr.max_rdma_size = attr.max_message_size;
-    attr.max_private_data_size = as_count(static_cast<std::int64_t>(device.max_private_data));
+    attr.max_private_data_size = as_count(device.max_private_data);
     device.names.show_in(attr);
 }
 

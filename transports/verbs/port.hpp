@@ -26,6 +26,7 @@
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
+#include <utility>
 
 static_assert(DAPLS_IB_VERSION == 2, "the verbs port was written for version 2");
 
@@ -213,11 +214,10 @@ struct cr {
 
     explicit cr(connection *c) : from(c) {}
     cr() = default;
-    cr(cr &&other) noexcept : from(other.from) { other.from = nullptr; }
+    cr(cr &&other) noexcept { *this = std::move(other); }
     cr &operator=(cr &&other) noexcept
     {
-        from = other.from;
-        other.from = nullptr;
+        from = std::exchange(other.from, nullptr);
         return *this;
     }
 };
@@ -247,8 +247,7 @@ struct hca : connection_service {
     bool windows = false;             ///< regions are registered so that windows can be bound
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
-    ibv_cq *spare_cq = nullptr; ///< for queue pairs that lack one; verbs wants two
-    cq spare;
+    cq spare; ///< for queue pairs that lack one; verbs wants two
 
     // The service thread watches the channel, the async events, and `notifying`, which are the
     // channels of CQs. A consumer in cno_wait sleeps on `notifying` in its place.
