@@ -30,7 +30,7 @@ bool uses(const ibv_qp &qp, const ibv_pd *domain)
 }
 
 template <class Object>
-deferred *user_of(hca &device, const Object *object) OSD_REQUIRES(device.lock)
+deferred_destruction *user_of(hca &device, const Object *object) OSD_REQUIRES(device.lock)
 {
     for (connection *c = device.connections.front(); c != nullptr; c = device.connections.after(*c))
         if (c->rest.qp != nullptr && uses(*c->rest.qp, object))
@@ -46,19 +46,19 @@ void put(Object *(&places)[2], Object *object)
 
 // Events of the device shall not lead to what is gone.
 
-void keep(deferred &rest, ibv_cq *queue)
+void keep(deferred_destruction &rest, ibv_cq *queue)
 {
     queue->cq_context = nullptr;
     put(rest.cqs, queue);
 }
 
-void keep(deferred &rest, ibv_srq *shared)
+void keep(deferred_destruction &rest, ibv_srq *shared)
 {
     shared->srq_context = nullptr;
     rest.srq = shared;
 }
 
-void keep(deferred &rest, ibv_pd *domain)
+void keep(deferred_destruction &rest, ibv_pd *domain)
 {
     put(rest.pds, domain);
 }
@@ -91,7 +91,7 @@ void destroy_or_keep(hca &device, Object *object) OSD_REQUIRES(device.lock)
 {
     if (object == nullptr)
         return;
-    if (deferred *rest = user_of(device, object))
+    if (deferred_destruction *rest = user_of(device, object))
         keep(*rest, object);
     else
         destroy(device, object);
@@ -125,7 +125,7 @@ void destroy_pd(hca &device, ibv_pd *domain)
     destroy_or_keep(device, domain);
 }
 
-void destroy_rest(hca &device, const deferred &rest)
+void destroy_rest(hca &device, const deferred_destruction &rest)
 {
     if (rest.qp == nullptr)
         return;

@@ -88,7 +88,7 @@ void destroy_cq(hca &device, ibv_cq *queue) OSD_REQUIRES(device.lock);
 void destroy_srq(hca &device, ibv_srq *shared) OSD_REQUIRES(device.lock);
 void destroy_pd(hca &device, ibv_pd *domain) OSD_REQUIRES(device.lock);
 /// What belonged to a connection that is no longer listed.
-void destroy_rest(hca &device, const deferred &rest) OSD_REQUIRES(device.lock);
+void destroy_rest(hca &device, const deferred_destruction &rest) OSD_REQUIRES(device.lock);
 
 // --- service.cpp
 

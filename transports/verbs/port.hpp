@@ -96,7 +96,7 @@ struct cq : all_link, deferred_completions<wr> {
 using phase = connection_phase;
 
 /// What was let go and waits for an answer to be destroyed. Without a queue pair there is nothing.
-struct deferred {
+struct deferred_destruction {
     ibv_qp *qp = nullptr;
     ibv_srq *srq = nullptr;
     ibv_cq *cqs[2] = {};
@@ -115,7 +115,7 @@ struct connection : all_link {
     bool unanswered = false; ///< of iWARP: asked or accepted, and no event has said how that ended
     bool gone = false;       ///< the peer gave up meanwhile
     bool leaving = false;    ///< let go by us; stays until its event
-    deferred rest;           ///< goes with it
+    deferred_destruction rest; ///< goes with it
 };
 
 inline ibv_send_wr with_opcode(ibv_wr_opcode opcode)
