@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Lists whose links are members of what is listed, so that listing never allocates.
+// Intrusive lists: the links are parts of the elements, so that inserting never allocates.
 #pragma once
 
 namespace dapl::DAPL_TRANSPORT {
@@ -25,7 +25,7 @@ public:
         return item;
     }
 
-    /// Keeps the list sorted: `item` goes before the first element for which before(item, it).
+    /// Inserts in order: before the first element for which before(item, element).
     template <class Before>
     void insert(T &item, Before before)
     {
@@ -45,18 +45,18 @@ private:
     T *tail_ = nullptr;
 };
 
-/// A place in a ring; alone until it is linked.
-struct link {
-    link *next = this;
-    link *previous = this;
+/// A link of a doubly linked list; `alone` until it is inserted.
+struct list_link {
+    list_link *next = this;
+    list_link *previous = this;
 
-    link() = default;
-    link(const link &) = delete;
-    link &operator=(const link &) = delete;
+    list_link() = default;
+    list_link(const list_link &) = delete;
+    list_link &operator=(const list_link &) = delete;
 
     bool alone() const { return next == this; }
 
-    void insert_before(link &place)
+    void insert_before(list_link &place)
     {
         next = &place;
         previous = place.previous;
@@ -72,9 +72,10 @@ struct link {
     }
 };
 
-/// Elements of type T, linked through a base class T::Tag derived from link.
+/// A doubly linked list of elements of type T, linked through their base class Tag, which is
+/// derived from list_link.
 template <class T, class Tag>
-class ring {
+class list {
 public:
     bool empty() const { return head_.alone(); }
     void push(T &item) { static_cast<Tag &>(item).insert_before(head_); }
@@ -82,14 +83,19 @@ public:
     /// The element after `item`, or null.
     T *after(T &item)
     {
-        link *at = static_cast<Tag &>(item).next;
+        list_link *at = static_cast<Tag &>(item).next;
         return at == &head_ ? nullptr : from(at);
     }
 
 private:
-    static T *from(link *at) { return static_cast<T *>(static_cast<Tag *>(at)); }
+    static T *from(list_link *at) { return static_cast<T *>(static_cast<Tag *>(at)); }
 
-    link head_;
+    list_link head_;
 };
+
+// The former names.
+using link = list_link;
+template <class T, class Tag>
+using ring = list<T, Tag>;
 
 } // namespace dapl::DAPL_TRANSPORT
