@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Looking for something for a moment before going to sleep for it.
+// Polling for a moment before a thread sleeps, with back-off.
 #pragma once
 
 #include "osd_time.hpp"
@@ -8,14 +8,14 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
-/// A thread that sleeps costs whoever wakes it a system call, and is back later than one that looks
-/// all the time. So a wait looks first, as long as that pays: after looking in vain the next waits
-/// sleep at once, one of them, then 3, 7 and so on up to 63. The clock is read now and then only:
-/// where the kernel has to be asked for it, that takes longer than a look. For one thread at a
-/// time.
+/// Waking a sleeping thread takes a system call and some microseconds. So a wait polls first, as
+/// long as that pays: after an unsuccessful poll the next waits sleep at once, first 1 of them,
+/// then 3, 7 and so on up to 63. The clock is read once per 16 polls, since that may be a system
+/// call. For one thread at a time.
 class spinner {
 public:
-    /// True when `found` said so. Looks for `us` microseconds at most, not longer than `until`.
+    /// Calls `found` until it returns true, which is the result, for `us` microseconds and not
+    /// longer than `until`.
     template <class Found>
     bool find(std::uint32_t us, osd::deadline until, Found found)
     {
@@ -47,7 +47,7 @@ private:
     static constexpr int looks_per_clock = 16;
     static constexpr std::uint32_t most_failed = 6;
     std::uint32_t failed_ = 0; ///< times in a row
-    std::uint32_t skip_ = 0;   ///< waits that do not look
+    std::uint32_t skip_ = 0;   ///< waits that do not poll
 };
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -65,14 +65,14 @@ namespace dapl::DAPL_TRANSPORT {
 
 /// What a port promises (its port.toml says which; each can be switched off at build time).
 /// Unclaimed means: the common layer does without, or answers "model not supported". [port]:
-/// decided inside the port, the common layer does not look.
+/// decided inside the port, the common layer does not use it.
 struct features {
-    bool cq_wait = false;  ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
-    bool cno_wait = false; ///< who waits in a CNO can be the one who is woken: cno_wait, cno_wakeup
+    bool cq_wait = false;        ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool cno_wait = false;       ///< a waiter of a CNO can sleep in the port: cno_wait, cno_wakeup
     bool cq_resize = false;      ///< CQs change their depth while they are used: cq_resize
     bool immediate_data = false; ///< post_extended: RDMA writes that carry 32 bits to a receive
     bool atomics = false;        ///< post_extended: fetch-and-add, compare-and-swap
-    bool direct_event = false;   ///< what is at hand becomes an event at once: completion_take
+    bool direct_event = false;   ///< fast-path poll for plain successes: completion_take
     bool direct_post = false;    ///< [port] DAT triplets go to the device as they are
     bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
     bool inline_send = false;    ///< [port] short messages travel inside the work request
@@ -80,7 +80,7 @@ struct features {
     bool memory_windows = false; ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
 };
 
-// ---------------------------------------------------------------------------- words of the trade
+// -------------------------------------------------------------------------------- arguments
 
 // Objects of the common layer. A port keeps references to hand them back in upcalls.
 namespace core {
@@ -202,24 +202,24 @@ struct srq_params {
 struct work_request {
     DAT_DTO_COOKIE cookie;
     work_queue *queue; ///< where it was posted
-    /// Those posted before and after it to the same queue: they go round in a ring, in which one is
-    /// always unused. Null for a shared receive.
+    /// Those posted before and after it to the same queue, which is a ring in which one is always
+    /// unused. Null for a shared receive.
     work_request *before;
     work_request *after;
     DAT_UINT32 length;  ///< bytes, sum of the local segments; of a receive, the room it has
     DAT_DTOS operation; ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE, _BIND_MW; or extended
 };
 
-/// What an extended operation takes besides its segments.
+/// The operands of an extended operation, in addition to its segments.
 struct extended_operands {
     DAT_UINT32 immediate;      ///< DAT_IB_DTO_RDMA_WRITE_IMMED: arrives as this number
     DAT_UINT64 add_or_compare; ///< DAT_IB_DTO_FETCH_ADD: added; _CMP_SWAP: compared with
     DAT_UINT64 swap;           ///< DAT_IB_DTO_CMP_SWAP: stored if equal
 };
 
-/// What completion_take says.
+/// The result of completion_take.
 enum class take_result {
-    other, ///< completion_poll knows
+    other, ///< completion_poll has to be called
     empty, ///< no completion is there
     taken,
 };
@@ -252,7 +252,7 @@ struct cr_params {
 
 enum class reject_reason {
     consumer,     ///< dat_cr_reject: the peer sees PEER_REJECTED
-    non_consumer, ///< nobody took the request: the peer sees NON_PEER_REJECTED
+    non_consumer, ///< no consumer took the request: the peer sees NON_PEER_REJECTED
 };
 
 // ---------------------------------------------------------------------------------- operations
@@ -287,11 +287,11 @@ struct mw_of<Types> {
     using type = typename Types::mw;
 };
 
-/// What a port says of itself beside its features, by a member of the same name.
+/// Properties of a port that are no features. A port overrides them by a member of the same name.
 struct port_traits {
     /// Hot operations make calls of the C library that are cancellation points (sendmsg, write …).
-    /// They are called with cancellation held back then, as control operations always are; that
-    /// takes some 30 instructions.
+    /// Cancellation is disabled around them then, as around all control operations; that takes some
+    /// 30 instructions.
     static constexpr bool has_cancellation_points = false;
 };
 
@@ -360,11 +360,11 @@ struct dapls_ib : Types, port_traits {
     /// time per cq.
     static bool dapls_ib_completion_poll(cq &, completion &) = delete;
 
-    /// [direct_event] Takes the oldest completion if it is plain and at hand: it is a success
-    /// without immediate data, of what was not posted with post_srq_recv, and no more
-    /// than the device has to be called for it. Stores its work request and, of a receive, the
-    /// bytes received. `empty` says what `false` of completion_poll says; that is asked next after
-    /// `other`. Hot; together with completion_poll one thread at a time per cq.
+    /// [direct_event] Fast-path poll. Returns `taken` if the oldest completion is a plain success
+    /// (no immediate data, not posted with post_srq_recv) that takes at most one call of the
+    /// device; stores its work request and, of a receive, the bytes received. Returns `empty` if
+    /// the CQ is empty, as `false` of completion_poll. Returns `other` if the caller has to call
+    /// completion_poll. Hot; together with completion_poll one thread at a time per cq.
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &)
     {
         return take_result::other;
@@ -377,9 +377,9 @@ struct dapls_ib : Types, port_traits {
 
     /// [cq_wait] Sleeps until the CQ holds a completion, cq_wakeup is called, or the deadline
     /// passes; may also return early. `interrupted` when a signal handler ran. One thread at a
-    /// time, the one that polls. Inbound traffic is served meanwhile. The thread can be cancelled
-    /// in it where the port sleeps in an osd::cancellation_point; what the port then has to put
-    /// right it names with osd::undo_if_cancelled.
+    /// time, the one that polls. Inbound traffic is served during the sleep. The thread can be
+    /// cancelled in it where the port sleeps in an osd::cancellation_point; osd::undo_if_cancelled
+    /// names what the port has to undo then.
     static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline)
     {
         return osd::wait_result::woken;
@@ -391,8 +391,8 @@ struct dapls_ib : Types, port_traits {
     /// [cno_wait] Sleeps until a CQ that completion_notify was called for has a completion, makes
     /// the callbacks for such CQs on this thread, and returns; also when cno_wakeup is called or
     /// the deadline passes; may return early. `interrupted` when a signal handler ran. One thread
-    /// at a time per hca. All other upcalls go on, and these while nobody is here, by a thread of
-    /// the port. Cancellation as in cq_wait.
+    /// at a time per hca. All other upcalls, and these while no thread is in cno_wait, are made by
+    /// a thread of the port. Cancellation as in cq_wait.
     static osd::wait_result dapls_ib_cno_wait(hca &, osd::deadline)
     {
         return osd::wait_result::woken;
@@ -401,10 +401,10 @@ struct dapls_ib : Types, port_traits {
     /// [cno_wait] Makes the present or the next cno_wait return. Any thread; shall not block.
     static void dapls_ib_cno_wakeup(hca &) {}
 
-    /// [cq_resize] Gives it room for at least `depth` completions; stores what it really has. What
-    /// is in it stays, in its order, and so does what is added meanwhile; a callback that was asked
-    /// for stays asked for. Control, but makes no upcall and waits for none; nobody polls or waits
-    /// meanwhile. DAT_INVALID_STATE when more is in it.
+    /// [cq_resize] Changes the depth to at least `depth`; stores the real one. Completions in the
+    /// CQ, and those added during the call, stay in order; an armed CQ stays armed. Control, but
+    /// makes no upcall and waits for none; no thread polls or waits during the call.
+    /// DAT_INVALID_STATE when the CQ holds more than `depth`.
     static status dapls_ib_cq_resize(cq &, DAT_COUNT & /*depth*/) { return not_supported; }
 
     // --- queue pair ---
@@ -419,8 +419,8 @@ struct dapls_ib : Types, port_traits {
     /// polled.
     static void dapls_ib_qp_free(qp &) = delete;
 
-    /// After a disconnect or disconnect_clean: back to the state that qp_alloc left. Otherwise as
-    /// qp_free.
+    /// Returns the qp to the state after qp_alloc. It was disconnected before, by disconnect or
+    /// disconnect_clean. Otherwise as qp_free.
     static status dapls_ib_qp_reset(qp &) = delete;
 
     // --- shared receive queue ---
@@ -431,7 +431,7 @@ struct dapls_ib : Types, port_traits {
     /// [srq] No qp refers to it. Fence. Receives that no qp has taken do not come back.
     static void dapls_ib_srq_free(srq &) {}
 
-    /// [srq] Control, also beside hot operations of this srq.
+    /// [srq] Control, also concurrently with hot operations of this srq.
     static status dapls_ib_srq_resize(srq &, DAT_COUNT /*max_recv*/) { return not_supported; }
 
     /// [srq] Asks for one dapl_srq_limit_callback when fewer receives than this are left; 0 asks
@@ -482,8 +482,9 @@ struct dapls_ib : Types, port_traits {
 
     /// Posts wr.operation: send, RDMA write or RDMA read; `remote` is null for a send. `segments`
     /// may be 0. The arrays are the caller's and valid during the call. One thread at a time per
-    /// qp, beside one in post_recv. The qp is or was connected: after a disconnect the operation
-    /// completes as flushed. Hot. DAT_INSUFFICIENT_RESOURCES when the device's queue is full.
+    /// qp, concurrently with one in post_recv. The qp is or was connected: after a disconnect the
+    /// operation completes as flushed. Hot. DAT_INSUFFICIENT_RESOURCES when the device's queue is
+    /// full.
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote,
                                      DAT_COMPLETION_FLAGS flags) = delete;
@@ -595,7 +596,10 @@ struct check_transport {
     static_assert(                                                                                 \
         requires { static_cast<__VA_ARGS__>(&T::name); } &&                                        \
             []<class R, class... A>(R (*)(A...)) {                                                 \
-                return requires(A... a) { T::name(static_cast<A &&>(a)...); };                     \
+                return requires(A... a)                                                            \
+                {                                                                                  \
+                    T::name(static_cast<A &&>(a)...);                                              \
+                };                                                                                 \
             }(static_cast<__VA_ARGS__>(nullptr)),                                                  \
         #name " is missing or mistyped, wanted: " #__VA_ARGS__)
 

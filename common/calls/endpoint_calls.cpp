@@ -64,7 +64,7 @@ DAT_EP_ATTR completed(DAT_EP_ATTR attr, const hca_attr &limits)
 
 // ------------------------------------------------------------------------------------- objects
 
-/// Null stays null; anything else shall be an EVD that takes the stream. Completions need one of
+/// Null stays null; anything else has to be an EVD that takes the stream. Completions need one of
 /// this adapter; connection events have no device, and programs that open an adapter several times
 /// mix them.
 bool find_evd(const adapter &ia, DAT_EVD_HANDLE handle, DAT_EVD_FLAGS stream, evd *&out)

@@ -13,7 +13,7 @@ constexpr unsigned known_streams = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_CR_FLAG | DAT
                                    DAT_EVD_CONNECTION_FLAG | DAT_EVD_RMR_BIND_FLAG |
                                    DAT_EVD_ASYNC_FLAG;
 
-/// Streams that may share an EVD, as adapter::stream_merging tells the consumer. Completions of
+/// Streams that may share an EVD: what stream_merging in adapter_calls.cpp promises. Completions of
 /// extended operations come with the others, asked for or not.
 bool mergeable(unsigned streams)
 {

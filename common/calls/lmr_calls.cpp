@@ -53,7 +53,7 @@ struct lmr_request {
 
 status check_request(const adapter &ia, const lmr_request &wanted, mr_params &bounds)
 {
-    // Programs ask for the right of atomics and then look which operations there are.
+    // Programs ask for this right first, and query afterwards which atomic operations there are.
     const unsigned without = ia.attr.atomics ? 0u : unsigned{DAT_IB_MEM_PRIV_REMOTE_ATOMIC};
     if (has_unknown_bits(wanted.privileges, known_privileges(ia.attr)))
         return invalid_parameter(6);

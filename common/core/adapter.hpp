@@ -10,8 +10,8 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-/// One line of dat.conf that named this library: what the registry told us, and the vector that
-/// answers for it. The registry finds the line again by the device name in the vector.
+/// One line of dat.conf that named this library: what the registry passed for it, and its vector.
+/// The registry finds the line again by the device name in the vector.
 struct provider_line {
     DAT_PROVIDER vector;
     DAT_PROVIDER_INFO info;

@@ -14,7 +14,7 @@ struct binding {
         : of(&window), region(to), part(what), privileges(rights)
     {}
 
-    void let_go()
+    void release()
     {
         if (references.fetch_sub(1, std::memory_order_acq_rel) == 1)
             delete this;

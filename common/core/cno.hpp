@@ -27,7 +27,7 @@ public:
     {}
 
     /// Never called with an EVD's lock held: the agent is the consumer's code. The caller holds a
-    /// pin, which keeps the CNO alive meanwhile.
+    /// pin, which keeps the CNO.
     void trigger(cq_notifier &by) OSD_EXCLUDES(lock_);
     void pin() { pins_.fetch_add(1, std::memory_order_relaxed); }
     void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
@@ -48,7 +48,7 @@ public:
     /// waiters.
     void forget(cq_notifier &gone) OSD_EXCLUDES(lock_);
     bool has_waiters() OSD_EXCLUDES(lock_);
-    /// Ends every wait with CNO_DEAD and returns when the last waiter has left, or until then.
+    /// Ends every wait with CNO_DEAD; returns when the last waiter has left, or at the deadline.
     departure kill(osd::deadline until) OSD_EXCLUDES(lock_);
 
 private:
@@ -78,7 +78,7 @@ private:
     osd::condition triggered_changed_;
     cq_notifier *first_ OSD_GUARDED_BY(lock_) = nullptr; ///< of those that have triggered it
     cq_notifier *last_ OSD_GUARDED_BY(lock_) = nullptr;
-    bool merged_ OSD_GUARDED_BY(lock_) = false;   ///< the first was not when it joined
+    bool merged_ OSD_GUARDED_BY(lock_) = false;   ///< the first joined behind others
     bool nameless_ OSD_GUARDED_BY(lock_) = false; ///< triggered by an EVD that has left
     bool dead_ OSD_GUARDED_BY(lock_) = false;
     osd::event_descriptor descriptor_; ///< raised while triggered

@@ -105,7 +105,7 @@ void retire(const completion &done)
         binding *bound = done.wr->queue->take_binding(*done.wr);
         if (done.status != DAT_DTO_SUCCESS)
             bound->failed.store(true, std::memory_order_release);
-        bound->let_go();
+        bound->release();
     }
     if (done.wr->queue->shared)
         static_cast<shared_work_queue *>(done.wr->queue)->give_back(*done.wr);

@@ -14,7 +14,7 @@ bool cq_notifier::completion_arrived()
     when_taken_.fetch_or(rearm);
     if (has_unreported(true))
         return true;
-    arm(); // a look of the CNO was faster
+    arm(); // the CNO has polled the CQ meanwhile: they are reported
     return has_unreported(true);
 }
 

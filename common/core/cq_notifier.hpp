@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The arming protocol: how completions in the CQ of an EVD come to trigger a CNO.
 //
-// completion_notify arms a CQ for one callback. The EVD is then triggered at its CNO, and the
-// consumer who takes the trigger dequeues until the EVD is empty. A completion that comes between
-// the callback and the next arming makes no callback, so every arming is followed by a look into
-// the CQ. Who arms, and when:
+// dapls_ib_completion_notify arms a CQ for one callback. The callback triggers the CNO, and the
+// consumer that takes the trigger dequeues until the EVD is empty. A completion that is added
+// before the CQ is armed makes no callback, so every arming is followed by a poll.
 //
-//   what happens                          the CQ is then     who arms it next
-//   ------------------------------------  -----------------  --------------------------------------
-//   EVD joins a CNO, or is enabled        armed: arm()       -
-//   callback; the EVD is triggered        not armed, rearm   the consumer who takes the trigger:
-//                                                            trigger_taken()
-//   callback; completions were reported   armed: arm()       -
-//     already, by a look of the CNO
-//   look of the CNO finds completions,    as it was,         trigger_taken() if rearm is set
-//     a waiter of the CNO sleeps            look_again
-//   look of the CNO finds completions,    unarmed            arm_if_left_unarmed(): the CNO, before
-//     no waiter of the CNO sleeps                              a waiter sleeps, when an agent is
-//     set,
-//                                                              or when it looks no longer
-//   a waiter in dat_evd_wait sleeps       armed by itself    -
-//   a waiter of dat_evd_wait returns      armed: arm()       -
+//   what happens                           the CQ then         is armed next by
+//   -------------------------------------  ------------------  ---------------------------------
+//   EVD joins a CNO, or is enabled         armed: arm()        -
+//   callback, triggers the CNO             not armed; rearm    trigger_taken()
+//   callback, but a poll of the CNO has    armed: arm()        -
+//     reported the completions already
+//   callback, a thread is in evd_wait      not armed           the waiter, before it sleeps again
+//   a thread leaves evd_wait               armed: arm()        -
+//   poll of the CNO finds completions,     as it was           trigger_taken(), if rearm is set
+//     another thread sleeps in the CNO
+//   poll of the CNO finds completions,     unarmed             arm_if_left_unarmed()
+//     no thread sleeps in the CNO
 //
-// Flags of an EVD: `rearm` (the callback came and the CQ is not armed) and `look_again` (there may
-// be completions that were not reported) are dealt with when the trigger is taken. `unarmed` (the
-// CNO polls the CQ for the moment) makes arm() and trigger_taken() do nothing.
+// rearm       The callback came and the CQ is not armed: trigger_taken() arms it.
+// look_again  There may be completions that were not reported: trigger_taken() polls.
+// unarmed     The CNO polls this CQ, so that arm() and trigger_taken() leave it alone. The CNO
+//             calls arm_if_left_unarmed() before one of its threads sleeps, when an agent is set,
+//             and when it displaces the EVD from those that it polls.
 //
-// A completion is reported when the CNO was triggered for it. Staging counts:
-// event_queue::reported_ is the position in staged_ up to which all were. Completions in the CQ
-// were not reported.
+// A completion is reported when the CNO was triggered for it; a waiter of evd_wait reports by
+// returning. event_queue::reported_ is the position in staged_ up to which all completions were.
+// Those that are still in the CQ were not.
 //
-// Locks: the trigger link belongs to the lock of the CNO, which calls everything here that has
-// `target` or `taken` in its name or arguments. CNO lock, then claim, never the other way round.
+// The functions for a CNO are called with its lock held and take the claim without waiting for it.
+// A thread that holds the claim never takes the lock of a CNO.
 #pragma once
 
 #include "event_queue.hpp"
@@ -69,7 +67,7 @@ public:
     bool trigger_taken();
     /// The CNO polls the CQ from now on.
     void leave_unarmed() { unarmed_.store(true); }
-    /// The CNO polls it no longer, and somebody else will arm it.
+    /// The EVD leaves the CNO: arm() arms it again.
     void forget_unarmed() { unarmed_.store(false); }
     /// The CNO polls it no longer: the CQ is armed. True when completions came before that, which
     /// make no callback, so that the EVD has to be triggered.

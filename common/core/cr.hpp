@@ -15,11 +15,10 @@ public:
     cr(const DAT_PROVIDER *vector, adapter &owner, transport::cr &&from_port,
        const cr_params &params, endpoint *brought);
 
-    /// Says no to the peer on nobody's behalf, and lets go of the endpoint.
+    /// Rejects as NON_PEER_REJECTED, and releases the endpoint.
     void refuse();
     void reject(reject_reason why, const private_data &data);
-    /// An endpoint of the consumer's that was reserved is its own again; one made for this request
-    /// goes.
+    /// A reserved endpoint becomes UNCONNECTED again; one made for this request is destroyed.
     void release_endpoint();
 
     transport::cr port_cr;
@@ -28,7 +27,7 @@ public:
     const DAT_PORT_QUAL peer_port;
     DAT_COUNT data_size;
     std::uint8_t data[private_data_limit]; ///< the consumer may write to it in place
-    cr *next_early = nullptr;              ///< of those that came before their service point was up
+    cr *next_early = nullptr;              ///< in the list of service_point::keep_early
 };
 
 } // namespace dapl::DAPL_TRANSPORT::core

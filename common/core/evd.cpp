@@ -59,8 +59,8 @@ void evd::release()
     while (pins_.load(std::memory_order_acquire) != 0)
         osd::yield();
     const bool had_cq = close_cq();
-    if (cno *looking = notifier.target())
-        looking->await_poll();
+    if (cno *polling = notifier.target())
+        polling->await_poll();
     if (had_cq)
         transport::dapls_ib_cq_free(cq_);
     set_cno(nullptr); // after the last callback that could have triggered it
@@ -70,14 +70,10 @@ void evd::release()
 
 bool evd::take(DAT_EVENT &event)
 {
-    if ((state_.load() & ~orphaned) != 0)
-        return take_pending(event);
-    return take_completion(event);
-}
-
-bool evd::take_pending(DAT_EVENT &event)
-{
-    return (state_.load() & ordered) != 0 ? order_->take(event) : take_unordered(event);
+    const std::uint32_t state = state_.load();
+    if ((state & ordered) != 0)
+        return order_->take(event);
+    return (state & ~orphaned) != 0 ? take_unordered(event) : take_completion(event);
 }
 
 DAT_RETURN evd::dequeue_contended(DAT_EVENT &event)
@@ -156,17 +152,6 @@ void evd::leave_wait_notifying(DAT_COUNT counted)
     give_up_claim();
     if (more)
         notify();
-}
-
-DAT_COUNT evd::count_staging(const completion &done)
-{
-    stage(done);
-    return count_up_to(INT_MAX);
-}
-
-void evd::stage_success(work_request *done, DAT_UINT32 length)
-{
-    stage({done, length, DAT_DTO_SUCCESS, false, 0, nullptr});
 }
 
 /// The length cannot change while the claim is held.

@@ -85,12 +85,9 @@ private:
     DAT_RETURN dequeue_converting(const completion &done, DAT_EVENT &event) OSD_NOINLINE;
     DAT_RETURN dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD;
     bool take(DAT_EVENT &event);
-    bool take_pending(DAT_EVENT &event);
 
     bool take_at_once(DAT_EVENT &event);
-    void stage_success(work_request *done, DAT_UINT32 length) OSD_COLD;
     DAT_COUNT count_rest();
-    DAT_COUNT count_staging(const completion &done) OSD_COLD;
     status check_threshold(DAT_COUNT threshold) const;
     status wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                           DAT_COUNT &nmore) OSD_COLD;
@@ -127,9 +124,9 @@ status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
 
 // ------------------------------------------------------------------------------------ hot path
 //
-// What is rare is left to functions that finish the call, and to get there is a jump: they return
-// the bare code, and nothing has to be saved for their sake. What may stay in registers is copied
-// for them.
+// Rare cases are tail calls: the functions finish the dequeue or wait and return the bare code, so
+// that the fast path saves no registers for them. Locals whose address they need are copied first,
+// so that the originals stay in registers.
 
 /// The straight line of dequeue and wait: takes a completion from the CQ if it is a plain success.
 /// The Caller says how to go on:
@@ -217,7 +214,7 @@ OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
     return dequeue_claimed(event);
 }
 
-/// A waiter's first look, at the CQ alone. What it cannot take is staged for the second.
+/// The first attempt of a wait, at the CQ alone. What it cannot take is staged.
 struct evd::waiting_once {
     using answer = bool;
     static OSD_ALWAYS_INLINE answer taken(evd &) { return true; }
@@ -242,7 +239,7 @@ OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
     return take_plain<waiting_once>(event);
 }
 
-/// Counts what is left, where it is likely that nothing is.
+/// Counts what is left, which mostly is nothing.
 OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest()
 {
     if (state_.load() != 0) [[unlikely]]

@@ -15,7 +15,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 event_queue::~event_queue()
 {
     for (work_queue *queue = orphans_.load(); queue != nullptr;)
-        std::exchange(queue, queue->next_orphan)->let_go();
+        std::exchange(queue, queue->next_orphan)->release();
 }
 
 bool event_queue::reserve(DAT_COUNT qlen, event_ring<DAT_EVENT> &posted,
@@ -127,6 +127,18 @@ void event_queue::stage_one()
         stage(done);
 }
 
+void event_queue::stage_success(work_request *done, DAT_UINT32 length)
+{
+    stage({done, length, DAT_DTO_SUCCESS, false, 0, nullptr});
+}
+
+/// Stages one that was polled, and counts all.
+DAT_COUNT event_queue::count_staging(const completion &done)
+{
+    stage(done);
+    return count_up_to(INT_MAX);
+}
+
 /// What was staged earlier moves up by one position, and with it the barrier if it is later.
 void event_queue::take_staged(std::uint32_t position, completion &done)
 {
@@ -231,7 +243,7 @@ void event_queue::drop_orphans()
     while (list != nullptr) {
         work_queue *queue = std::exchange(list, list->next_orphan);
         if (drained)
-            queue->let_go();
+            queue->release();
         else
             adopt(queue);
     }

@@ -91,6 +91,8 @@ protected:
     DAT_COUNT count_up_to(DAT_COUNT wanted);
     void stage(const completion &done) OSD_COLD;
     void stage_one();
+    void stage_success(work_request *done, DAT_UINT32 length) OSD_COLD;
+    DAT_COUNT count_staging(const completion &done) OSD_COLD;
     /// Takes from the middle of staged_.
     void take_staged(std::uint32_t position, completion &done);
 

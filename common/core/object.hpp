@@ -70,7 +70,7 @@ struct object {
     std::atomic<DAT_UINT64> context{0}; ///< the consumer's
 };
 
-/// A reference to another object, which the consumer cannot free meanwhile.
+/// A reference to another object: while it exists, the consumer cannot free that object.
 template <class T>
 class user_of {
 public:

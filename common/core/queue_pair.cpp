@@ -50,7 +50,7 @@ status queue_pair::attach()
     if (!has_qp_) {
         for (work_queue **queue : {&send_queue_, &recv_queue_})
             if (work_queue *unused = std::exchange(*queue, nullptr); unused != nullptr)
-                unused->let_go();
+                unused->release();
         return answer;
     }
     if (send_queue_ != nullptr)
@@ -173,7 +173,7 @@ void trace(queue_pair *ep, const char *name, const work_queue *queue)
         return;
     dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
              "EP %p: %s: %llu outstanding; the last that were posted:", to_handle(ep), name,
-             static_cast<unsigned long long>(queue->under_way()));
+             static_cast<unsigned long long>(queue->outstanding()));
     const work_request *request = queue->next.load(std::memory_order_relaxed);
     for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left)
         request = request->before;
@@ -182,7 +182,7 @@ void trace(queue_pair *ep, const char *name, const work_queue *queue)
             dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
                      to_handle(ep), name_of(request->operation), request->length,
                      static_cast<unsigned long long>(request->cookie.as_64),
-                     queue->is_under_way(*request) ? "not known to be done" : "done");
+                     queue->is_outstanding(*request) ? "not known to be done" : "done");
         request = request->after;
     }
 }
@@ -194,7 +194,7 @@ void trace_count(queue_pair *ep, const char *name, const work_queue *queue, cons
         return;
     dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "a wait on EVD %p expired; EP %p: %s: %llu outstanding",
              static_cast<const void *>(&there), to_handle(ep), name,
-             static_cast<unsigned long long>(queue->under_way()));
+             static_cast<unsigned long long>(queue->outstanding()));
 }
 
 } // namespace
@@ -248,7 +248,7 @@ void queue_pair::orphan(work_queue *&queue, evd *completions)
     if (queue->is_named())
         completions->adopt(queue);
     else
-        queue->let_go();
+        queue->release();
     queue = nullptr;
 }
 
@@ -279,7 +279,7 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
     if (answer.ok())
         return success;
     (void)send_queue_->take_binding(*wr);
-    send_queue_->let_go();
+    send_queue_->release();
     return status(refused_request(qp_, answer));
 }
 

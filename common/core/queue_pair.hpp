@@ -86,7 +86,7 @@ protected:
     void enter_state(DAT_EP_STATE next);
 
     struct queue_release {
-        void operator()(work_queue *unused) const { unused->let_go(); }
+        void operator()(work_queue *unused) const { unused->release(); }
     };
     using spare_queue = std::unique_ptr<work_queue, queue_release>;
     status alloc_qp();

@@ -24,8 +24,8 @@ bool is_lost(const binding &b)
 void drop(binding &past)
 {
     past.region = {};
-    past.queue->let_go();
-    past.let_go();
+    past.queue->release();
+    past.release();
 }
 
 void drop_all(binding *first)

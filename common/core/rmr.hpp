@@ -35,9 +35,9 @@ public:
 
     status bind(endpoint &through, const bind_request &wanted, DAT_RMR_CONTEXT &context)
         OSD_EXCLUDES(lock_);
-    /// Lets go of regions that it is known not to be bound to any more.
+    /// Releases regions to which it is known not to be bound any more.
     void settle() OSD_EXCLUDES(lock_);
-    /// False when it is not known to be bound, and `out` tells of none.
+    /// False when it is not known to be bound; `out` has no region then.
     bool fill(DAT_RMR_PARAM &out) OSD_EXCLUDES(lock_);
 
     pz &zone() const { return *zone_.get(); }
@@ -46,7 +46,7 @@ private:
     status allocate_locked() OSD_REQUIRES(lock_);
     void release_locked() OSD_REQUIRES(lock_);
     void settle_locked() OSD_REQUIRES(lock_);
-    /// One that binds can be posted of.
+    /// Allocates a window if there is none that a bind can be posted for.
     status prepare_window() OSD_REQUIRES(lock_);
 
     user_of<pz> zone_;

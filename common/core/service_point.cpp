@@ -10,7 +10,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 status service_point::listen(DAT_CONN_QUAL &where)
 {
-    const user_of<service_point> stay(this); // whoever is told of a request may free us
+    const user_of<service_point> stay(this); // the consumer may free it on the first request event
     const status begun = transport::dapls_ib_setup_conn_listener(ia->hca, listener_, *this, where);
     cr *early = nullptr;
     {
@@ -64,8 +64,8 @@ endpoint *service_point::take_reserved()
 
 // ------------------------------------------------------------------------------------- arrival
 
-/// The endpoint that comes with a request: the reserved one, once; a new one of a PSP that makes
-/// them; otherwise none.
+/// The endpoint of a request: the reserved one, once; a new one, of a PSP that makes them;
+/// otherwise none.
 bool service_point::endpoint_for_request(endpoint *&ep)
 {
     ep = nullptr;
@@ -107,8 +107,8 @@ DAT_EVENT service_point::arrival_event(cr &request)
     return event;
 }
 
-/// A port may hand up requests before it has said that it listens, and where: they are announced
-/// when it has.
+/// A port may make upcalls for requests before setup_conn_listener has returned: their events are
+/// posted when it has.
 bool service_point::keep_early(cr &request)
 {
     osd::lock_guard hold(lock_);
@@ -130,7 +130,7 @@ void service_point::announce_early(cr *first, bool listening)
     }
 }
 
-/// False when the EVD is full; that is told.
+/// False when the EVD is full, which is reported on the async EVD.
 bool service_point::announce(cr &request)
 {
     if (requests_->store(arrival_event(request))) {
@@ -144,7 +144,7 @@ bool service_point::announce(cr &request)
     return false;
 }
 
-/// Nobody was told of it: its endpoint is what it was before.
+/// The consumer has not seen it: its endpoint returns to its former state.
 void service_point::drop(cr &request)
 {
     give_back(request.ep);

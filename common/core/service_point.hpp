@@ -14,8 +14,8 @@ struct common_address {
     osd::address address;
 };
 
-/// A public or common service point serves any number of requests; a reserved one holds an endpoint
-/// of the consumer's ready for exactly one.
+/// A public or common service point serves any number of requests; a reserved one has an endpoint
+/// of the consumer's for exactly one.
 class service_point : public object {
 public:
     static constexpr std::size_t slab_size = 16;
@@ -31,19 +31,19 @@ public:
           made_with(common), requests_(&requests), reserved_(reserved)
     {}
 
-    /// Listens on the qualifier, or on a free one which it stores when it is 0. A listener that
-    /// goes first undoes all.
+    /// Listens on the qualifier, or on a free one which it stores when it is 0. A service point
+    /// that is freed meanwhile stays until this returns.
     status listen(DAT_CONN_QUAL &where) OSD_EXCLUDES(lock_);
     void stop_listening() OSD_EXCLUDES(lock_);
-    /// The port's callback, or a request that is handed on. False refuses it, and leaves `port_cr`
-    /// to the caller.
+    /// The port's callback, or dat_cr_handoff. False refuses the request, and leaves `port_cr` to
+    /// the caller.
     bool request_arrived(transport::cr &port_cr, const cr_params &params) OSD_EXCLUDES(lock_);
     /// Whether requests for this qualifier are taken here.
     bool serves(DAT_CONN_QUAL wanted) OSD_EXCLUDES(lock_);
 
     DAT_CONN_QUAL qualifier() OSD_EXCLUDES(lock_);
     evd &requests() const { return *requests_.get(); }
-    /// The endpoint an RSP still holds ready; null once a request took it.
+    /// The endpoint of an RSP; null once a request took it.
     endpoint *reserved() OSD_EXCLUDES(lock_);
 
     const DAT_PSP_FLAGS flags;
@@ -64,7 +64,7 @@ private:
     osd::mutex lock_;
     endpoint *reserved_ OSD_GUARDED_BY(lock_); ///< its state keeps it from being freed
     DAT_CONN_QUAL qualifier_ OSD_GUARDED_BY(lock_) = 0;
-    bool listening_ OSD_GUARDED_BY(lock_) = false; ///< the port has said so, and where
+    bool listening_ OSD_GUARDED_BY(lock_) = false; ///< setup_conn_listener has returned
     cr *first_early_ OSD_GUARDED_BY(lock_) = nullptr;
     cr *last_early_ OSD_GUARDED_BY(lock_) = nullptr;
     transport::listener listener_;

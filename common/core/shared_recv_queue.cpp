@@ -16,7 +16,7 @@ status shared_recv_queue::set_up()
     const srq_params params{this, attr_.max_recv_dtos, attr_.max_recv_iov};
     const status made = transport::dapls_ib_srq_alloc(zone_->pd, port_srq, params);
     if (!made.ok()) {
-        std::exchange(receives_, nullptr)->let_go();
+        std::exchange(receives_, nullptr)->release();
         return made;
     }
     if (attr_.low_watermark == DAT_SRQ_LW_DEFAULT)
@@ -30,7 +30,7 @@ status shared_recv_queue::set_up()
 void shared_recv_queue::release()
 {
     transport::dapls_ib_srq_free(port_srq);
-    std::exchange(receives_, nullptr)->let_go();
+    std::exchange(receives_, nullptr)->release();
 }
 
 // --------------------------------------------------------------------------------------- its use

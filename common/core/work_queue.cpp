@@ -33,10 +33,10 @@ work_queue::~work_queue()
         forget_binding(slots_[static_cast<std::size_t>(i)]);
     delete[] bindings;
     if (draws_from != nullptr)
-        draws_from->let_go();
+        draws_from->release();
 }
 
-void work_queue::let_go()
+void work_queue::release()
 {
     if (holders_.fetch_sub(1, std::memory_order_acq_rel) != 1)
         return;
@@ -68,7 +68,7 @@ transport::wr *work_queue::take_slowly()
 void work_queue::forget_binding(const wr &request)
 {
     if (binding *before = take_binding(request); before != nullptr)
-        before->let_go();
+        before->release();
 }
 
 bool work_queue::make_room_for_bindings()

@@ -22,7 +22,7 @@ struct post_ring {
     using wr = transport::wr;
 
     /// The request to fill, which counts as posted from now on: its completion may be polled before
-    /// the post returns. False when no room is known; the slow path knows better.
+    /// the post returns. False when no room is known; the slow path looks again.
     OSD_ALWAYS_INLINE bool take(wr *&request)
     {
         request = next.load(std::memory_order_relaxed);
@@ -39,8 +39,8 @@ struct post_ring {
         next.store(static_cast<wr *>(taken->before), std::memory_order_relaxed);
     }
 
-    /// Looks at what the other thread has retired since, which costs a cache line of its. Nothing
-    /// is written where nothing is found.
+    /// Reads what the polling thread has retired since, which costs a cache miss. Writes nothing if
+    /// it finds nothing.
     OSD_ALWAYS_INLINE bool find_room(const wr *at)
     {
         wr *const last = retired.load(std::memory_order_acquire);
@@ -65,32 +65,33 @@ struct post_ring {
 /// The operation of a request that was not used yet.
 inline constexpr auto never_posted = static_cast<DAT_DTOS>(-1);
 
-/// Nothing can be taken from this one. It is never written to.
+/// No request can be taken from this one. It is never written to.
 inline constinit post_ring closed_ring;
 
 /// The posted operations of one direction of an endpoint. It outlives its endpoint for as long as
-/// completions of it may still be polled: an orphan has no owner, and its completions are dropped.
-/// The last of its holders deletes it.
+/// completions of it may still be polled: an orphan has no owner, and its completions are dropped
+/// when they are polled. The last reference deletes it.
 struct work_queue : post_ring {
     /// Null when out of memory.
     static work_queue *create(endpoint *owner, DAT_COUNT limit);
-    /// For an endpoint that draws from a shared queue: what stands for it in completions.
+    /// For an endpoint that takes its receives from a shared queue: it represents the endpoint in
+    /// completions.
     static work_queue *create_drawing(endpoint *owner, shared_work_queue &from);
 
     void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
-    void let_go();
+    void release();
 
     DAT_COUNT limit() const { return length_ - 1; }
-    /// How many are posted and not retired.
-    std::uint64_t under_way() const { return slots_ == nullptr ? 0 : look().under_way; }
-    bool is_under_way(const work_request &request) const
+    /// How many are outstanding: posted and not retired.
+    std::uint64_t outstanding() const { return slots_ == nullptr ? 0 : snapshot().outstanding; }
+    bool is_outstanding(const work_request &request) const
     {
-        const view seen = look();
-        return places_behind(seen.last, static_cast<const wr *>(&request)) < seen.under_way;
+        const view seen = snapshot();
+        return places_behind(seen.last, static_cast<const wr *>(&request)) < seen.outstanding;
     }
-    bool idle() const { return under_way() == 0; }
+    bool idle() const { return outstanding() == 0; }
 
-    /// take() for those that it leaves to the slow path. Null when there is no room.
+    /// The slow path of take(). Null when there is no room.
     wr *take_slowly();
 
     /// Gives back this request and those before it, whose success was suppressed.
@@ -110,19 +111,19 @@ struct work_queue : post_ring {
     {
         return binding_of(request).exchange(nullptr);
     }
-    /// It has completed, though perhaps nobody was told.
+    /// It has completed; its success may have been suppressed.
     bool has_finished(const wr &request, const binding *posted)
     {
-        return !is_under_way(request) || binding_at(request) != posted;
+        return !is_outstanding(request) || binding_at(request) != posted;
     }
 
-    /// While it may be named in completions it must not be deleted, though it is idle.
+    /// Completions may still refer to it, so that it must not be deleted yet.
     bool is_named() const { return draws_from != nullptr || !idle(); }
 
     std::atomic<endpoint *> owner;
     const bool shared;                       ///< a shared_work_queue
     shared_work_queue *draws_from = nullptr; ///< has no requests of its own
-    osd::mutex owner_lock; ///< held while somebody acts on the owner because of a failure
+    osd::mutex owner_lock;                   ///< held while the owner is used from below
     work_queue *next_orphan = nullptr;
 
 protected:
@@ -130,12 +131,12 @@ protected:
     ~work_queue();
 
 private:
-    /// What is under way, as one moment has it.
+    /// A consistent view of what is outstanding.
     struct view {
         const wr *last; ///< that was retired
-        std::uint64_t under_way;
+        std::uint64_t outstanding;
     };
-    view look() const
+    view snapshot() const
     {
         for (;;) {
             const wr *last = retired.load(std::memory_order_acquire);
@@ -161,9 +162,9 @@ private:
     DAT_COUNT length_ = 0;
 };
 
-/// The receives of an SRQ. They are taken in any order, by any endpoint, and given back by whoever
-/// polls; one thread at a time posts. It lives as long as the SRQ and as completions of its
-/// receives may still be polled.
+/// The receives of an SRQ. They are consumed in any order, by any endpoint, and released by the
+/// thread that polls; one thread at a time posts. It lives as long as the SRQ and as completions of
+/// its receives may still be polled.
 class shared_work_queue : public work_queue {
     struct slot : transport::wr {
         slot *next = nullptr;
@@ -183,7 +184,7 @@ public:
                 queue->set_limit(limit);
             return queue;
         }
-        queue->let_go();
+        queue->release();
         return nullptr;
     }
 
@@ -230,7 +231,7 @@ public:
     }
 
 private:
-    friend work_queue; // lets go of it
+    friend work_queue; // deletes it
     shared_work_queue() : work_queue(nullptr, true) {}
     ~shared_work_queue()
     {

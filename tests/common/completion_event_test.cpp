@@ -18,7 +18,7 @@ struct posted {
         wr->cookie = cookie(7);
         wr->length = length;
     }
-    ~posted() { queue.let_go(); }
+    ~posted() { queue.release(); }
 
     static endpoint &ep()
     {

@@ -17,7 +17,7 @@ transport::wr *take(post_ring &ring)
 
 struct queue_owner {
     explicit queue_owner(DAT_COUNT limit) : queue(*work_queue::create(nullptr, limit)) {}
-    ~queue_owner() { queue.let_go(); }
+    ~queue_owner() { queue.release(); }
 
     void post_and_retire(DAT_COUNT count)
     {
@@ -50,7 +50,7 @@ TEST_CASE("a work queue holds exactly its limit, wherever its ring begins")
             std::set<transport::wr *> out;
             transport::wr *last = nullptr;
             for (DAT_COUNT i = 0; i < limit; ++i) {
-                CHECK_EQ(o.queue.under_way(), i);
+                CHECK_EQ(o.queue.outstanding(), i);
                 out.insert(last = take(o.queue));
             }
             CHECK_EQ(out.size(), static_cast<std::size_t>(limit));
@@ -58,10 +58,10 @@ TEST_CASE("a work queue holds exactly its limit, wherever its ring begins")
             CHECK_EQ(take(o.queue), nullptr);
             CHECK_EQ(o.queue.take_slowly(), nullptr);
             for (transport::wr *wr : out)
-                CHECK(o.queue.is_under_way(*wr));
+                CHECK(o.queue.is_outstanding(*wr));
             o.queue.retire(*last);
             CHECK(o.queue.idle());
-            CHECK_FALSE(o.queue.is_under_way(*last));
+            CHECK_FALSE(o.queue.is_outstanding(*last));
         }
     }
 }
@@ -78,7 +78,7 @@ TEST_CASE("retiring one retires those before it")
     }
     CHECK_EQ(take(o.queue), nullptr);
     o.queue.retire(*middle);
-    CHECK_EQ(o.queue.under_way(), 3);
+    CHECK_EQ(o.queue.outstanding(), 3);
     for (int i = 0; i < 5; ++i)
         CHECK_NE(take(o.queue), nullptr);
     CHECK_EQ(take(o.queue), nullptr);
