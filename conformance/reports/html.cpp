@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// One page that needs nothing beside it: it can be mailed, kept, and read without a network.
+// The scorecard as one self-contained page, which can be mailed and read without a network.
 #include "reports/scorecard.hpp"
+
+#include "page_template.hpp"
 
 #include <cstdio>
 #include <fstream>
@@ -9,82 +11,6 @@
 
 namespace conformance {
 namespace {
-
-constexpr const char *style = R"(
-:root { color-scheme: light dark;
-  --page: #fbfbfa; --card: #fff; --text: #1d2125; --soft: #626b75; --line: #e1e4e8;
-  --passed: #1a7f4b; --failed: #c62f2f; --claim: #68727d; --waived: #9a6700; }
-@media (prefers-color-scheme: dark) { :root {
-  --page: #14171a; --card: #1b1f24; --text: #e4e7ea; --soft: #98a2ad; --line: #30363d;
-  --passed: #4cc38a; --failed: #ff7b72; --claim: #8b96a1; --waived: #e0ac3b; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 2.5rem 1.25rem 4rem; background: var(--page);
-  color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.2; margin: 0 0 .3rem; }
-h2 { font-size: 1.05rem; margin: 0; }
-.soft, dt { color: var(--soft); }
-code, pre, .id { font-family: ui-monospace, monospace; font-size: .86em; }
-.verdict { font-size: 1.1rem; font-weight: 600; margin: 1.2rem 0 .6rem; }
-.bar { display: flex; height: .7rem; gap: 2px; border-radius: .35rem; overflow: hidden; }
-.bar i { min-width: 3px; }
-.passed { --mine: var(--passed); } .not-claimed { --mine: var(--claim); }
-.waived { --mine: var(--waived); }
-.failed, .unexpected-pass, .error { --mine: var(--failed); }
-.bar i, .dot { background: var(--mine); }
-.dot { display: inline-block; width: .6rem; height: .6rem; border-radius: 50%; flex: none; }
-.filters { display: flex; flex-wrap: wrap; gap: .5rem; margin: 1rem 0 1.6rem; padding: 0;
-  border: 0; }
-.filters label { display: flex; align-items: center; gap: .45rem; padding: .25rem .8rem;
-  border: 1px solid var(--line); border-radius: 2rem; background: var(--card); cursor: pointer; }
-.filters input { position: absolute; opacity: 0; }
-.filters label:has(input:not(:checked)) { color: var(--soft); border-style: dashed; }
-.filters label:has(input:not(:checked)) .dot { background: none;
-  box-shadow: inset 0 0 0 2px var(--mine); }
-.filters label:has(:focus-visible) { outline: 2px solid var(--text); }
-section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
-  margin: 0 0 1rem; overflow: hidden; }
-header { display: flex; align-items: baseline; gap: .7rem; padding: .7rem 1rem; }
-header .soft { margin-left: auto; text-align: right; }
-.case { border-top: 1px solid var(--line); }
-.case > summary, .case > .row { display: grid; align-items: baseline; gap: .8rem;
-  grid-template-columns: .6rem 6.2rem 1fr auto; padding: .38rem 1rem; }
-.case > summary { cursor: pointer; list-style: none; }
-.case > summary::-webkit-details-marker { display: none; }
-.case > summary:hover { background: var(--page); }
-.case > summary .text::after { content: " \25b8"; color: var(--soft); }
-.case[open] > summary .text::after { content: " \25be"; }
-.case .what { color: var(--mine); font-size: .86em; white-space: nowrap; }
-.case.passed .what { color: var(--soft); }
-.failed .text, .unexpected-pass .text, .error .text { font-weight: 600; }
-.more { padding: .1rem 1rem 1rem 9.4rem; overflow-wrap: anywhere; }
-.more p { margin: .4rem 0; }
-.reason { color: var(--mine); }
-pre { margin: .6rem 0 0; padding: .7rem; max-height: 22rem; overflow: auto; white-space: pre-wrap;
-  background: var(--page); border: 1px solid var(--line); border-radius: .4rem; }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); margin: 0;
-  gap: .2rem 1.5rem; padding: 0 1rem 1rem; }
-dl div { display: flex; justify-content: space-between; gap: 1rem; }
-dd { margin: 0; text-align: right; overflow-wrap: anywhere; }
-time { white-space: nowrap; }
-.hidden { display: none; }
-@media (max-width: 40rem) { body { padding: 1.4rem .8rem 3rem; } .more { padding-left: 2.4rem; }
-  header { flex-wrap: wrap; row-gap: 0; } header .soft { margin-left: 0; flex-basis: 100%; text-align: left; }
-  .case > summary, .case > .row { grid-template-columns: .6rem 1fr auto; row-gap: .1rem; }
-  .case .what { grid-area: 1 / 3; } .case .text { grid-area: 2 / 2 / auto / -1; } }
-@media print { body { max-width: none; padding: 0; } .filters { display: none; } }
-)";
-
-constexpr const char *script = R"(
-const boxes = [...document.querySelectorAll('.filters input')];
-function filter() {
-  for (const c of document.querySelectorAll('.case'))
-    c.classList.toggle('hidden', !boxes.some(b => b.checked && c.classList.contains(b.value)));
-  for (const s of document.querySelectorAll('section.group'))
-    s.classList.toggle('hidden', !s.querySelector('.case:not(.hidden)'));
-}
-for (const b of boxes) b.addEventListener('change', filter);
-filter();
-)";
 
 std::string escaped(const std::string &text)
 {
@@ -108,6 +34,13 @@ std::string escaped(const std::string &text)
         }
     }
     return safe;
+}
+
+/// Replaces each mark in the page. What is filled in is not searched again.
+void fill_in(std::string &page, const std::string &mark, const std::string &text)
+{
+    for (std::size_t at = 0; (at = page.find(mark, at)) != std::string::npos; at += text.size())
+        page.replace(at, mark.size(), text);
 }
 
 std::string class_of(outcome what)
@@ -145,7 +78,8 @@ public:
     std::string text();
 
 private:
-    void head();
+    void content();
+    void subtitle();
     void bar();
     void filters();
     void absence();
@@ -176,13 +110,9 @@ void page::each_outcome(Work work)
             work(static_cast<outcome>(i), counted_.numbers[i]);
 }
 
-void page::head()
+void page::subtitle()
 {
-    const std::string title = "Scorecard of " + escaped(card_.adapter);
-    out_ << "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>"
-         << title << "</title>\n<style>" << style << "</style>\n</head>\n<body>\n<h1>" << title
-         << "</h1>\n<div class=\"soft\">dapl-conformance, "
+    out_ << "<div class=\"soft\">dapl-conformance, "
          << (card_.thread_safe ? "thread-safe" : "one thread per object") << ", "
          << "<time>" << escaped(card_.date) << "</time>"
          << (card_.results.empty() ? "" : ", " + seconds_of(card_.seconds)) << "</div>\n";
@@ -214,8 +144,8 @@ void page::filters()
 
 void page::absence()
 {
-    out_ << "<div class=\"verdict failed\"><span class=\"reason\">It cannot be "
-            "judged</span></div>\n";
+    out_ << "<div class=\"verdict failed\"><span class=\"reason\">Cannot be "
+            "tested</span></div>\n";
     paragraph("text", card_.on.reason);
     if (!card_.on.output.empty())
         out_ << "<pre>" << escaped(card_.on.output) << "</pre>\n";
@@ -281,21 +211,27 @@ void page::adapter()
          << "</code></p>\n";
 }
 
-std::string page::text()
+void page::content()
 {
-    head();
+    subtitle();
     if (card_.on.is != device::state::open) {
         absence();
-    } else {
-        bar();
-        filters();
-        for (const std::string &name : card_.groups())
-            group(name);
-        adapter();
-        out_ << "<script>" << script << "</script>\n";
+        return;
     }
-    out_ << "</body>\n</html>\n";
-    return out_.str();
+    bar();
+    filters();
+    for (const std::string &name : card_.groups())
+        group(name);
+    adapter();
+}
+
+std::string page::text()
+{
+    content();
+    std::string text = page_template;
+    fill_in(text, "@title@", "Scorecard of " + escaped(card_.adapter));
+    fill_in(text, "@content@", out_.str());
+    return text;
 }
 
 } // namespace
