@@ -93,9 +93,4 @@ private:
     list_link head_;
 };
 
-// The former names.
-using link = list_link;
-template <class T, class Tag>
-using ring = list<T, Tag>;
-
 } // namespace dapl::DAPL_TRANSPORT

@@ -11,7 +11,7 @@
 namespace dapl::DAPL_TRANSPORT {
 
 /// Base of what is listed; in one list at a time.
-struct deadline_link : link {
+struct deadline_link : list_link {
     std::int64_t due_ns = 0; ///< on the clock of osd::now_ns(), while it is listed
 
     bool is_scheduled() const { return !alone(); }
@@ -59,7 +59,7 @@ private:
         return static_cast<const deadline_link &>(item).due_ns;
     }
 
-    ring<T, deadline_link> list_;
+    list<T, deadline_link> list_;
 };
 
 inline std::int64_t ns_from_now(std::uint32_t ms)

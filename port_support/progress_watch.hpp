@@ -12,8 +12,8 @@
 namespace dapl::DAPL_TRANSPORT {
 
 // Tell a ring which of a target's links is its own.
-struct progress_all_link : link {};
-struct progress_ready_link : link {};
+struct progress_all_link : list_link {};
+struct progress_ready_link : list_link {};
 
 /// A CQ through which connections are kept going. A port's cq derives from it.
 class progress_target : public progress_all_link, public progress_ready_link {
@@ -112,8 +112,8 @@ private:
 
     std::atomic<bool> called_{false}; ///< some target's `sleepers` changed
     // Guarded by service.lock.
-    ring<progress_target, progress_all_link> all_;
-    ring<progress_target, progress_ready_link> ready_;
+    list<progress_target, progress_all_link> all_;
+    list<progress_target, progress_ready_link> ready_;
 };
 
 } // namespace dapl::DAPL_TRANSPORT

@@ -73,7 +73,7 @@ struct wr : work_request {
 };
 
 /// Tells a ring which of an object's links is its own.
-struct all_link : link {};
+struct all_link : list_link {};
 
 struct cq final : deferred_completions<wr>, progress_target {
     // The consumer's, inside the door.
@@ -196,8 +196,8 @@ struct hca : connection_service {
     std::atomic<int> socket_hint{0}; ///< descriptor near which a new socket is likely found
 
     progress_watch progress; ///< of CQs
-    ring<qp, all_link> qps OSD_GUARDED_BY(lock);
-    ring<passive, all_link> passives OSD_GUARDED_BY(lock);
+    list<qp, all_link> qps OSD_GUARDED_BY(lock);
+    list<passive, all_link> passives OSD_GUARDED_BY(lock);
     cq spare; ///< for queue pairs that lack one; libfabric wants two
 
     std::atomic<bool> fences_fell{false}; ///< some qp's fenced sends may go

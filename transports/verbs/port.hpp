@@ -67,8 +67,8 @@ struct wr : work_request {
 };
 
 /// Tells a ring which of an object's links is its own.
-struct all_link : link {};
-struct drawing_link : link {};
+struct all_link : list_link {};
+struct drawing_link : list_link {};
 
 struct cq : all_link, deferred_completions<wr> {
     // The consumer's, inside the door.
@@ -193,7 +193,7 @@ struct srq {
     shared_recv_queue *owner = nullptr;
     ibv_srq *handle = nullptr;
     osd::mutex lock;
-    ring<qp, drawing_link> drawing[buckets] OSD_GUARDED_BY(lock);
+    list<qp, drawing_link> drawing[buckets] OSD_GUARDED_BY(lock);
 };
 
 /// What listens. Requests that came in live without it.
@@ -256,10 +256,10 @@ struct hca : connection_service {
     std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
 
     bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and the error was delivered
-    ring<cq, all_link> cqs OSD_GUARDED_BY(lock);
-    ring<qp, all_link> qps OSD_GUARDED_BY(lock);
-    ring<connection, all_link> connections OSD_GUARDED_BY(lock);
-    ring<passive, all_link> passives OSD_GUARDED_BY(lock);
+    list<cq, all_link> cqs OSD_GUARDED_BY(lock);
+    list<qp, all_link> qps OSD_GUARDED_BY(lock);
+    list<connection, all_link> connections OSD_GUARDED_BY(lock);
+    list<passive, all_link> passives OSD_GUARDED_BY(lock);
     std::atomic<bool> announcing{false}; ///< some CQ's `announced` is set
 };
 
