@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // dapl-conformance: black-box cases over the DAT C API, for any adapter, and their scorecard.
-// docs/man/dapl-conformance.1.md says how it is used.
+// See docs/man/dapl-conformance.1.md.
 #define DOCTEST_CONFIG_IMPLEMENT
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS // crashes are handled by the parent, or by a debugger
 #include "harness/support.hpp"
@@ -175,7 +175,7 @@ void describe(CLI::App &app, options &o)
     std::exit(wrong_usage);
 }
 
-/// Parses; ends the program for --help and for what is wrong.
+/// Parses the options; exits for --help and for errors.
 void parse(CLI::App &app, int argc, char **argv)
 {
     try {
@@ -213,7 +213,7 @@ int list(const std::vector<rule> &rules)
     return all_well;
 }
 
-/// In one filter of doctest, commas separate.
+/// A filter of doctest is a comma-separated list.
 std::string doctest_filter(const std::vector<rule> &chosen)
 {
     std::string filter;
@@ -266,7 +266,7 @@ void write_reports(const options &o, const scorecard &card)
         write_html(card, o.html);
 }
 
-/// The cases that take longest are the last ones of the catalogue, so these are begun first.
+/// Starts with the last cases of the catalogue, which take longest.
 int judge_all(const options &o, const waivers &known, const std::vector<rule> &chosen,
               terminal &screen, scorecard &card)
 {

@@ -17,9 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// More would not help anybody; a case may fail thousands of times in a loop.
+/// Further failures are only counted: a case may fail thousands of times in a loop.
 constexpr unsigned most_failures = 12;
-/// What an ending thread or connection may take to go.
+/// How long the release of a thread or connection may take.
 constexpr milliseconds settling{1500};
 
 void tell_json(const json &what)
@@ -41,7 +41,7 @@ void tell_failure(const std::string &reason, const std::string &where)
 
 // --------------------------------------------------------------------------------------- reporter
 
-/// "same_code(dat_evd_free(evd), ...)" is about dat_evd_free; its outcome has been said already.
+/// "dat_evd_free" from "same_code(dat_evd_free(evd), ...)"; the outcome is reported separately.
 std::string subject(const doctest::AssertData &data)
 {
     const std::string text = data.m_expr;
@@ -112,7 +112,7 @@ struct telling_judge final : judge {
 
 // ------------------------------------------------------------------------------------------ leaks
 
-/// What is in `now` and not in `before`, each as often as it is there more often.
+/// The multiset difference of `now` and `before`.
 std::vector<std::string> grown(std::vector<std::string> before, std::vector<std::string> now)
 {
     std::sort(before.begin(), before.end());

@@ -18,13 +18,13 @@ struct rule {
     std::string group() const { return id.substr(0, id.find('-')); }
 };
 
-/// All of this program, group by group.
+/// All rules of this program, group by group.
 std::vector<rule> all_rules();
 
-/// Those whose id, or name, matches one of the shell patterns; all of them if there is no pattern.
+/// The rules whose id or name matches one of the shell patterns; all rules if there is no pattern.
 std::vector<rule> select(const std::vector<rule> &rules, const std::vector<std::string> &patterns);
 
-/// What a group is about, in a few words.
+/// The title of a group.
 std::string group_title(const std::string &group);
 
 } // namespace conformance

@@ -24,12 +24,12 @@ std::string code_name(DAT_RETURN code)
     return name;
 }
 
-doctest::String toString(const verdict &compared)
+doctest::String toString(const comparison &compared)
 {
     return compared.text.c_str();
 }
 
-verdict same_code(DAT_RETURN actual, DAT_RETURN expected)
+comparison same_code(DAT_RETURN actual, DAT_RETURN expected)
 {
     return {actual == expected, "got " + code_name(actual) + ", want " + code_name(expected)};
 }
@@ -43,19 +43,19 @@ bool refused(DAT_RETURN code)
     return true;
 }
 
-verdict same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected)
+comparison same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected)
 {
     const bool same = (actual & DAT_CLASS_ERROR) != 0 && DAT_GET_TYPE(actual) == expected;
     return {same, "got " + code_name(actual) + ", want any " + code_name(error(expected))};
 }
 
-verdict same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected)
+comparison same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected)
 {
     return {DAT_GET_TYPE(actual) == expected,
             "got " + code_name(actual) + ", want " + code_name(expected)};
 }
 
-verdict same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected)
+comparison same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected)
 {
     return {actual == expected,
             std::string("got ") + dat::event_name(actual) + ", want " + dat::event_name(expected)};

@@ -33,22 +33,22 @@ inline constexpr DAT_RETURN not_supported = error(DAT_MODEL_NOT_SUPPORTED);
 std::string code_name(DAT_RETURN code);
 
 /// The outcome of a comparison, which prints what was compared.
-struct verdict {
+struct comparison {
     bool same;
     std::string text;
     explicit operator bool() const { return same; }
 };
-doctest::String toString(const verdict &compared);
+doctest::String toString(const comparison &compared);
 
 /// All of the code: class, type and subtype.
-verdict same_code(DAT_RETURN actual, DAT_RETURN expected);
+comparison same_code(DAT_RETURN actual, DAT_RETURN expected);
 /// Whether an optional feature was refused; checks that the code is the proper one.
 bool refused(DAT_RETURN code);
 /// An error of this type, classed, whatever its subtype.
-verdict same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected);
+comparison same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected);
 /// For outcomes that are not errors; EVD-07 and EVD-10 test that they have no error class.
-verdict same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected);
-verdict same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected);
+comparison same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected);
+comparison same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected);
 
 // ------------------------------------------------------------------------ calls by their name
 

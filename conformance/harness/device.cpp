@@ -23,8 +23,7 @@ std::string safety(bool is_thread_safe)
     return is_thread_safe ? "threadsafe" : "nonthreadsafe";
 }
 
-// ------------------------------------------------------------------------------------ why it is
-// not
+// ------------------------------------------------------------------------------------------ errors
 
 std::vector<DAT_PROVIDER_INFO> registered()
 {
@@ -40,7 +39,7 @@ std::vector<DAT_PROVIDER_INFO> registered()
     return entries;
 }
 
-/// As the registry looks for it, the folder of the system excepted, which differs by registry.
+/// The search order of the registry, except for the system folder, which differs by registry.
 std::string registry_file()
 {
     for (const char *variable : {"DAT_OVERRIDE", "DAT_CONF"})
@@ -85,7 +84,7 @@ std::string not_registered(const std::vector<DAT_PROVIDER_INFO> &known, const se
     return text;
 }
 
-/// Of an adapter that the registry knows and still cannot open.
+/// Why a registered adapter cannot be opened.
 std::string explain(DAT_RETURN code)
 {
     const settings &wanted = the_settings();
@@ -104,8 +103,7 @@ std::string explain(DAT_RETURN code)
            ", but dat_ia_open returns " + code_name(code) + ": is the device present and up?";
 }
 
-// ------------------------------------------------------------------------------------- what it
-// says
+// -------------------------------------------------------------------------------------- attributes
 
 std::string yes_or_no(DAT_BOOLEAN value)
 {
@@ -140,7 +138,7 @@ json attributes_of(const DAT_IA_ATTR &ia, const DAT_PROVIDER_ATTR &provider)
     return all;
 }
 
-/// In the child.
+/// Runs in the child.
 void open_and_tell()
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
@@ -164,7 +162,7 @@ std::size_t over(std::size_t value, std::size_t base)
     return value > base ? value - base : 0;
 }
 
-/// What the first time leaves behind and the second does not leave once more is kept on purpose.
+/// Resources left by the first opening only, not by the second, are caches and not leaks.
 void open_twice()
 {
     const belongings before = what_is_held();

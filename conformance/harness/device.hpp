@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Whether there is anything to judge: opens the adapter once, in a child, and says why not.
+// Whether the adapter can be tested: opens it in a child process, and reports why it does not open.
 #pragma once
 
 #include "harness/case_child.hpp"
@@ -20,13 +20,13 @@ struct device {
     state is = state::unknown;
     std::string reason; ///< why it is not open
     std::string output; ///< what the provider said
-    /// What adapter and provider say of themselves, in the order in which people want to know it.
+    /// Attributes of adapter and provider, the most interesting first.
     std::vector<std::pair<std::string, std::string>> attributes;
     leeway keeps;
     int signal = 0; ///< that asked us to stop
 };
 
-/// At most `seconds` for opening, querying and closing it twice.
+/// Opens, queries and closes the adapter twice, within `seconds`.
 device probe_device(double seconds);
 
 } // namespace conformance

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Endpoints with all that they need, and how two of them are connected.
+// Endpoints with their zones, EVDs and memory, and connecting them.
 #pragma once
 
 #include "harness/adapter.hpp"
@@ -81,7 +81,7 @@ void establish(test_endpoint &active, test_endpoint &passive);
 void establish(test_endpoint &active, test_endpoint &passive, listener &at);
 void await_established(test_endpoint &one, test_endpoint &other);
 
-/// Two connected endpoints. Of one adapter, or of two.
+/// Two connected endpoints, of one adapter or of two.
 struct connected_pair {
     explicit connected_pair(adapter &ia, const endpoint_options &options = {})
         : connected_pair(ia, ia, options)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A second process. It is this program again, started in a role, with a socket between the two for
-// what DAT peers agree on beforehand: addresses, qualifiers, memory.
+// A peer process: this program, started in a role, with a socket for out-of-band exchange of
+// addresses, qualifiers and memory keys.
 #pragma once
 
 #include "harness/support.hpp"
@@ -9,7 +9,7 @@
 
 namespace conformance {
 
-/// The side channel. Both ends run the same program, so structures travel as they are.
+/// The out-of-band channel. Both ends run the same program, so structures are sent as they are.
 class peer_link {
 public:
     explicit peer_link(int fd) : fd_(fd) {}
@@ -29,7 +29,7 @@ public:
         receive_bytes(&what, sizeof what);
         return what;
     }
-    /// False once the other process is gone.
+    /// False if the other process has exited.
     bool alive() const;
 
 private:
@@ -39,7 +39,7 @@ private:
     int fd_;
 };
 
-/// Where a peer listens, and what memory it lends.
+/// The address on which a peer listens, and the memory that it exposes.
 struct offer {
     sockaddr_storage address;
     DAT_CONN_QUAL qualifier;
@@ -51,7 +51,7 @@ offer offer_of(const adapter &ia, DAT_CONN_QUAL qualifier, const region *memory 
 
 using role_function = int (*)(peer_link &);
 
-/// Makes a function known as what a peer can be.
+/// Registers a function as a role of peers.
 struct role {
     role(const char *name, role_function work);
 
@@ -68,7 +68,7 @@ public:
     explicit peer_process(const char *role_name);
     peer_process(const peer_process &) = delete;
     peer_process &operator=(const peer_process &) = delete;
-    /// Ends it, the hard way if need be.
+    /// Terminates it, with SIGKILL if necessary.
     ~peer_process();
 
     void kill_hard();

@@ -34,7 +34,7 @@ using clock = std::chrono::steady_clock;
 constexpr std::size_t most_output = 256 * 1024;
 constexpr int tick_ms = 100;
 constexpr std::chrono::seconds stray_patience{5};
-/// The first character of a line that is for the runner itself.
+/// The first character of a line for the runner itself.
 constexpr char allowance_mark = '\x01';
 
 volatile std::sig_atomic_t stop_signal = 0;
@@ -103,7 +103,7 @@ int telling_fd = -1;
 
 // ------------------------------------------------------------------------------------------ child
 
-/// One pointer in memory that parent and child share: what the child did last, should it crash.
+/// A pointer in shared memory: the last step of the child, readable after a crash.
 class shared_step {
 public:
     shared_step()
@@ -123,7 +123,7 @@ public:
     bool usable() const { return place_ != MAP_FAILED; }
     last_step *get() const { return static_cast<last_step *>(place_); }
 
-    /// The parent has the same program at the same addresses.
+    /// The parent has the same program mapped at the same addresses.
     std::string text() const
     {
         const step *last = usable() ? get()->load() : nullptr;
@@ -285,7 +285,7 @@ void child::finish()
 
 // ------------------------------------------------------------------------------------------- all
 
-/// False when there are none, living or dead.
+/// False if there are none, neither running nor zombies.
 bool kill_children()
 {
     const std::string self = std::to_string(::getpid());
@@ -295,8 +295,8 @@ bool kill_children()
     return ::waitpid(-1, nullptr, WNOHANG) >= 0;
 }
 
-/// Descendants that left their group have become our children. One that a driver holds in the
-/// kernel may not end.
+/// Descendants that left their process group were reparented to this process. One that is blocked
+/// in a driver may not end.
 void kill_strays()
 {
     const auto give_up = clock::now() + stray_patience;

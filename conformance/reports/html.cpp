@@ -36,7 +36,7 @@ std::string escaped(const std::string &text)
     return safe;
 }
 
-/// Replaces each mark in the page. What is filled in is not searched again.
+/// Replaces each mark in the page. The replacement is not searched again.
 void fill_in(std::string &page, const std::string &mark, const std::string &text)
 {
     for (std::size_t at = 0; (at = page.find(mark, at)) != std::string::npos; at += text.size())
@@ -58,13 +58,13 @@ std::string seconds_of(double seconds)
     return text;
 }
 
-/// What is quick is not worth a look.
+/// Empty for short times.
 std::string notable(double seconds)
 {
     return seconds < 0.5 ? "" : seconds_of(seconds);
 }
 
-/// So many failures are shown in full from the start.
+/// Up to this many failures are expanded initially.
 constexpr unsigned few = 5;
 
 bool is_bad(outcome what)
@@ -129,7 +129,7 @@ void page::bar()
     out_ << "</div>\n";
 }
 
-/// What is wrong comes first: what passed is shown when it is asked for.
+/// Passed cases are hidden initially if there are failures.
 void page::filters()
 {
     out_ << "<fieldset class=\"filters\" aria-label=\"Show\">\n";

@@ -165,7 +165,7 @@ namespace {
 enum colour { plain = 0, bold = 1, dim = 2, red = 31, green = 32, yellow = 33 };
 
 constexpr std::size_t indent = 10;
-/// Between two lines of progress where there is no terminal.
+/// Interval of progress lines without a terminal.
 constexpr double silence = 15;
 constexpr std::size_t most_output_lines = 12;
 

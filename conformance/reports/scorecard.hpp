@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What became of the cases, and how a terminal shows it.
+// The outcomes of the cases, and their report on a terminal.
 #pragma once
 
 #include "harness/catalogue.hpp"
@@ -37,7 +37,7 @@ struct result {
     double seconds = 0;
 };
 
-/// Judges what became of the child that ran a case.
+/// Determines the outcome of a case from the end of its child.
 result judge_end(const rule &about, const child_end &end, const waivers &known);
 
 struct tally {
@@ -48,7 +48,7 @@ struct tally {
     unsigned total() const;
     /// Failures, unexpected passes and errors.
     unsigned bad() const;
-    /// "228 passed, 0 failed, 2 not claimed, 0 waived, 0 errors"; in short without the zeros.
+    /// "228 passed, 0 failed, 2 not claimed, 0 waived, 0 errors"; in the short form without zeros.
     std::string text(bool in_short = false) const;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Failures that are known and accepted for a while. The file is a JSON array of objects:
+// Known failures that are accepted until a date. The file is a JSON array of objects:
 //   {"case": "EVD-08", "reason": "...", "link": "https://...", "until": "2027-01-31"}
-// and, where a case fails now and then only, "flaky": true.
+// and "flaky": true for a case that fails intermittently.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ struct waiver {
 /// By rule id.
 using waivers = std::map<std::string, waiver>;
 
-/// `today` is a date as in the file. Throws std::runtime_error with what is wrong, and where.
+/// `today` is a date as in the file. Throws std::runtime_error with the error and its place.
 waivers read_waivers(const std::string &path, const std::string &today);
 
 } // namespace conformance

@@ -218,8 +218,7 @@ void judge(adapter &found, child_end end, const registry_file &file,
     }
 }
 
-// ------------------------------------------------------------------------------------ what is not
-// there
+// -------------------------------------------------------------------------------- unknown adapters
 
 namespace {
 
