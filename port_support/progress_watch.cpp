@@ -13,7 +13,7 @@ namespace dapl::DAPL_TRANSPORT {
 
 namespace {
 
-constexpr std::uint32_t shortest_us = 100; ///< to leave a target alone whose consumer is busy
+constexpr std::uint32_t shortest_us = 100; ///< first back-off from a target whose consumer is busy
 constexpr std::uint32_t longest_us = 10'000;
 constexpr std::int64_t glance_ns = 3000; ///< to see whether a consumer is polling just now
 constexpr int rounds_per_visit = 64;
@@ -36,7 +36,7 @@ bool progress_watch::in_use(progress_target &target, progress_target *mate)
 
 /// busy: polling or posting right now. idle: did so recently, but may now spin on memory that a
 /// peer is to write, so this thread must make progress.
-progress_watch::consumer progress_watch::look_at_consumer(progress_target &target,
+progress_watch::consumer progress_watch::observe_consumer(progress_target &target,
                                                           progress_target *mate)
 {
     if (!in_use(target, mate))
@@ -65,7 +65,7 @@ progress_watch::next_step progress_watch::serve(progress_target &target)
         const bool quiet = target.reset_signal();
         if (target.is_waiting()) {
             target.signal(); // what was cleared may have been meant for the waiter
-            return next_step::leave_alone;
+            return next_step::back_off;
         }
         if (target.wants_callback() && !quiet)
             continue;
@@ -73,26 +73,26 @@ progress_watch::next_step progress_watch::serve(progress_target &target)
             return next_step::arm;
     }
     const bool moved = osd::now_ns() - began > rounds_per_visit * idle_round_ns;
-    return moved ? next_step::come_again : next_step::leave_alone;
+    return moved ? next_step::revisit : next_step::back_off;
 }
 
 /// `called`: something happened, it is not only time for a visit.
-progress_watch::next_step progress_watch::look_after(progress_target &target, progress_target *mate,
-                                                     bool called)
+progress_watch::next_step progress_watch::attend(progress_target &target, progress_target *mate,
+                                                 bool called)
 {
     if (target.wants_callback())
         return serve(target);
     if (target.is_waiting() || (mate != nullptr && mate->is_waiting()))
-        return next_step::leave_alone;
-    const consumer found = look_at_consumer(target, mate);
+        return next_step::back_off;
+    const consumer found = observe_consumer(target, mate);
     const bool idle_before = std::exchange(target.seen_idle_, found == consumer::idle);
     if (found == consumer::busy || (found == consumer::idle && !called && !idle_before))
-        return next_step::leave_alone;
+        return next_step::back_off;
     return serve(target);
 }
 
-/// A listed descriptor costs a little with every packet, even when it is not armed.
-void progress_watch::strike_off(connection_service &service, progress_target &target)
+/// A descriptor in epoll costs a little with every packet, even when it is not armed.
+void progress_watch::stop_watching(connection_service &service, progress_target &target)
 {
     if (std::exchange(target.listed_, false))
         service.events.remove(target.wait_fd);
@@ -101,7 +101,7 @@ void progress_watch::strike_off(connection_service &service, progress_target &ta
 void progress_watch::arm(connection_service &service, progress_target &target)
 {
     if (target.receivers_ == 0 && !target.wants_callback()) {
-        strike_off(service, target);
+        stop_watching(service, target);
         return;
     }
     target.period_us_ = 0;
@@ -125,9 +125,9 @@ bool progress_watch::leave_until_report(progress_target &target)
     return false;
 }
 
-void progress_watch::leave_alone(connection_service &service, progress_target &target)
+void progress_watch::back_off(connection_service &service, progress_target &target)
 {
-    strike_off(service, target);
+    stop_watching(service, target);
     const bool long_enough = target.period_us_ == longest_us;
     progress_target *mate = target.mate_;
     target.period_us_ = std::clamp(2 * target.period_us_, shortest_us, longest_us);
@@ -144,17 +144,17 @@ void progress_watch::visit(connection_service &service, progress_target &target)
     progress_target *mate = target.mate_; // is not freed before the queue pairs that made it one
     target.due_ns_ = INT64_MAX;
     next_step next{};
-    service.run_upcall(&target, [&] { next = look_after(target, mate, called); });
+    service.run_upcall(&target, [&] { next = attend(target, mate, called); });
     if (static_cast<progress_all_link &>(target).alone())
         return; // removed meanwhile; remove() has not returned
     switch (next) {
     case next_step::arm:
         arm(service, target);
         break;
-    case next_step::leave_alone:
-        leave_alone(service, target);
+    case next_step::back_off:
+        back_off(service, target);
         break;
-    case next_step::come_again:
+    case next_step::revisit:
         target.due_ns_ = 0;
         break;
     }
@@ -222,7 +222,7 @@ void progress_watch::add(connection_service &, progress_target &target)
 
 void progress_watch::remove(connection_service &service, progress_target &target)
 {
-    strike_off(service, target);
+    stop_watching(service, target);
     static_cast<progress_all_link &>(target).unlink();
     static_cast<progress_ready_link &>(target).unlink();
     service.wait_quiet(&target);

@@ -24,7 +24,7 @@ public:
     enum : std::uint32_t {
         waiting = 1, ///< the consumer is inside cq_wait
         notify = 2,  ///< it wants a dapl_evd_dto_callback
-        report = 4,  ///< with waiting: the service thread wants to know when it ends
+        report = 4,  ///< with waiting: the service thread is to be called when it ends
     };
     std::atomic<std::uint32_t> sleepers{0};
     std::atomic<std::uint32_t> posting{0}; ///< set by posts of queue pairs that receive here
@@ -54,7 +54,7 @@ private:
 
     // Guarded by connection_service::lock.
     std::int64_t due_ns_ = INT64_MAX; ///< when to visit it, if nothing happens
-    std::uint32_t period_us_ = 0;     ///< how long it was left alone last time
+    std::uint32_t period_us_ = 0;     ///< the last back-off
     bool seen_idle_ = false;          ///< its consumer, at the last visit
     bool listed_ = false;             ///< among the thread's descriptors, armed or not
     std::uint32_t receivers_ = 0;     ///< queue pairs that receive here: their sockets are watched
@@ -63,8 +63,8 @@ private:
     progress_target *mate_ = nullptr;
 };
 
-/// What the service thread does for the targets of an adapter. It leaves those alone whose consumer
-/// is polling, with back-off up to 10 ms, and sleeps where nothing happens.
+/// What the service thread does for the targets of an adapter. From those whose consumer polls it
+/// backs off, up to 10 ms; where nothing happens it sleeps.
 class progress_watch {
 public:
     void add(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
@@ -93,20 +93,20 @@ public:
     std::int64_t visit_due(connection_service &service) OSD_REQUIRES(service.lock);
 
 private:
-    enum class next_step { arm, leave_alone, come_again };
+    enum class next_step { arm, back_off, revisit };
     enum class consumer { absent, idle, busy };
 
     static bool in_use(progress_target &target, progress_target *mate);
-    static consumer look_at_consumer(progress_target &target, progress_target *mate);
-    static next_step look_after(progress_target &target, progress_target *mate, bool called);
+    static consumer observe_consumer(progress_target &target, progress_target *mate);
+    static next_step attend(progress_target &target, progress_target *mate, bool called);
     static next_step serve(progress_target &target);
     static void answer_notify(progress_target &target);
     static bool leave_until_report(progress_target &target);
 
     // With service.lock held.
-    static void strike_off(connection_service &service, progress_target &target);
+    static void stop_watching(connection_service &service, progress_target &target);
     static void arm(connection_service &service, progress_target &target);
-    static void leave_alone(connection_service &service, progress_target &target);
+    static void back_off(connection_service &service, progress_target &target);
     static void visit(connection_service &service, progress_target &target)
         OSD_REQUIRES(service.lock);
 
