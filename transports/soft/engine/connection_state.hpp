@@ -79,7 +79,7 @@ public:
     {
         return {path.peer(), base, close_.why, path.tag(), close_.attempts_left, close_.due_ns};
     }
-    /// The close goes on.
+    /// A close continues to be retransmitted.
     void enter_dead();
 
     /// When a timer expires; INT64_MAX: never.

@@ -111,13 +111,13 @@ bool fits(const ifaddrs &entry, const char *name, const net_address &wanted, int
 
 std::uint32_t mtu_of(const char *name)
 {
-    ifreq ask{};
-    std::snprintf(ask.ifr_name, sizeof ask.ifr_name, "%s", name);
+    ifreq query{};
+    std::snprintf(query.ifr_name, sizeof query.ifr_name, "%s", name);
     const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const bool told = any >= 0 && ioctl(any, SIOCGIFMTU, &ask) == 0;
+    const bool known = any >= 0 && ioctl(any, SIOCGIFMTU, &query) == 0;
     if (any >= 0)
         close(any);
-    return told && ask.ifr_mtu > 0 ? static_cast<std::uint32_t>(ask.ifr_mtu) : 1500;
+    return known && query.ifr_mtu > 0 ? static_cast<std::uint32_t>(query.ifr_mtu) : 1500;
 }
 
 } // namespace

@@ -47,7 +47,7 @@ void queue_pair::leave() OSD_UNCHECKED
 {
     lock.unlock();
     while (doorbell.exchange(false)) {
-        doorbell.store(true); // for another holder, who may not be one that pumps
+        doorbell.store(true); // for another holder, which may not be one that pumps
         if (!lock.try_lock())
             return;
         doorbell.store(false);
@@ -106,8 +106,9 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
     const auto what = static_cast<connection_event>(event);
     const bool with_data =
         what == connection_event::established || what == connection_event::rejected;
-    const connection_state &hello = connection_.current();
-    table.connection(with.owner, what, hello.private_data(), with_data ? hello.private_size() : 0);
+    const connection_state &current = connection_.current();
+    table.connection(with.owner, what, current.private_data(),
+                     with_data ? current.private_size() : 0);
 }
 
 // ------------------------------------------------------------------------------------ the device

@@ -83,7 +83,7 @@ bool receiver::resume(std::uint32_t oldest_psn, bool &took)
     const bool good = take_kept(oldest_psn);
     took = window_.next() != first;
     if (!took)
-        not_ready_ = false; // the peer has been told before
+        not_ready_ = false; // the peer knows already
     return good;
 }
 

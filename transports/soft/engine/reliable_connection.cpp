@@ -352,8 +352,8 @@ void reliable_connection::pump(std::int64_t now)
     update_due();
 }
 
-/// Takes packets that were kept because no receive was posted, and tells the peer of that and of
-/// new credit.
+/// Processes packets that were kept because no receive was posted, and acknowledges them together
+/// with new credit.
 void reliable_connection::serve_new_receives()
 {
     if (rx_.lacks_receives())

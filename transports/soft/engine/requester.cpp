@@ -69,8 +69,10 @@ void describe_atomic(ddp_segment &s, const request &r)
 
 bool requester::has_credit()
 {
-    out_of_credit_ = out_of_credit_ || !before(send_msn_, peer_credit_);
-    return before(send_msn_, peer_credit_);
+    if (before(send_msn_, peer_credit_)) [[likely]]
+        return true;
+    out_of_credit_ = true;
+    return false;
 }
 
 OSD_ALWAYS_INLINE bool requester::may_start(const request &r)
@@ -82,8 +84,18 @@ OSD_ALWAYS_INLINE bool requester::may_start(const request &r)
     return !is_message(r) || has_credit();
 }
 
-/// False when the request is not permitted, and the connection has to end.
-bool requester::start(request &r)
+/// The request is not permitted, and the connection has to end.
+bool requester::refuse(request &r)
+{
+    failed_ = true;
+    failure_ = pair_failure::terminate(fault::local_catastrophic, 0, &r,
+                                       r.kind == work::bind ? work_status::not_bound
+                                                            : work_status::local_protection);
+    return false;
+}
+
+/// False when the request is refused.
+OSD_ALWAYS_INLINE bool requester::start(request &r)
 {
     r.moved = 0;
     started_ = true;
@@ -91,13 +103,8 @@ bool requester::start(request &r)
     r.done = binds;
     const bool permitted = binds ? context_->of->windows.execute(r)
                                  : context_->may_use(r, has_response(r) ? local_write : local_read);
-    if (!permitted) {
-        failed_ = true;
-        failure_ =
-            pair_failure::terminate(fault::local_catastrophic, 0, &r,
-                                    binds ? work_status::not_bound : work_status::local_protection);
-        return false;
-    }
+    if (!permitted) [[unlikely]]
+        return refuse(r);
     if (is_message(r))
         r.msn = send_msn_++;
     if (has_response(r))

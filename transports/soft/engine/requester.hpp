@@ -66,6 +66,7 @@ private:
     bool may_start(const request &r);
     bool has_credit();
     bool start(request &r);
+    bool refuse(request &r) OSD_COLD;
     void number(sent_packet &packet, request &r, send_window &window, const peer_path &path);
     void finish(request &r, std::uint32_t psn);
     void undo_bind(request &r, work_status status);
