@@ -3,7 +3,7 @@
 // adapter, and what they cost.
 #pragma once
 
-#include "osd_sync.hpp"
+#include "dapls_ib.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 
