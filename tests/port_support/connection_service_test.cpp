@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-namespace dapl::DAPL_TRANSPORT {
+namespace dapl::DAPL_TRANSPORT::core {
 
 /// A common layer of one upcall.
 class endpoint {
@@ -20,6 +20,10 @@ public:
     std::atomic<bool> hold{false};
     std::atomic<bool> inside{false};
 };
+
+} // namespace dapl::DAPL_TRANSPORT::core
+
+namespace dapl::DAPL_TRANSPORT {
 
 void dapl_evd_connection_callback(endpoint &ep, DAT_EVENT_NUMBER event, const private_data &data)
 {
