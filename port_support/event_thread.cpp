@@ -52,7 +52,7 @@ void event_thread::clear_kick()
 {
     eventfd_t ignored;
     (void)eventfd_read(kick_, &ignored);
-    kicked_.store(false);
+    (void)kicked_.exchange(false); // sees what was written before the kicks that coalesced
 }
 
 bool event_thread::control(int operation, int fd, std::uint32_t events, void *tag)
