@@ -2,6 +2,7 @@
 #include "pipe_signal.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <ctime>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,22 +11,23 @@ namespace dapl::port_support {
 
 namespace {
 
-sigset_t pipe_signal()
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    return set;
-}
+constexpr std::uint64_t pipe_signal = std::uint64_t{1} << (SIGPIPE - 1);
+constexpr std::size_t set_size = sizeof pipe_signal; ///< the kernel's; that of the C library is 128
 
 /// sigtimedwait would be a cancellation point.
-void take_pending(const sigset_t &which)
+void take_pending()
 {
-    constexpr std::size_t kernel_set_size = 8;
-    const timespec at_once{};
-    while (::syscall(SYS_rt_sigtimedwait, &which, nullptr, &at_once, kernel_set_size) < 0 &&
+    constexpr timespec at_once{};
+    while (::syscall(SYS_rt_sigtimedwait, &pipe_signal, nullptr, &at_once, set_size) < 0 &&
            errno == EINTR) {
     }
+}
+
+bool is_pending()
+{
+    std::uint64_t pending = 0;
+    (void)::syscall(SYS_rt_sigpending, &pending, set_size);
+    return (pending & pipe_signal) != 0;
 }
 
 } // namespace
@@ -33,21 +35,16 @@ void take_pending(const sigset_t &which)
 /// A signal that was not blocked cannot have been pending.
 void pipe_signal_hold::begin()
 {
-    const sigset_t held = pipe_signal();
-    pthread_sigmask(SIG_BLOCK, &held, &blocked_before_);
-    if (sigismember(&blocked_before_, SIGPIPE) == 0)
-        return;
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    (void)::syscall(SYS_rt_sigprocmask, SIG_BLOCK, &pipe_signal, &blocked_before_, set_size);
+    was_pending_ = (blocked_before_ & pipe_signal) != 0 && is_pending();
 }
 
 void pipe_signal_hold::end()
 {
     const int error = errno;
     if (!was_pending_)
-        take_pending(pipe_signal());
-    pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
+        take_pending();
+    (void)::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked_before_, nullptr, set_size);
     errno = error;
 }
 

@@ -4,7 +4,7 @@
 
 #include "osd_annotations.hpp"
 
-#include <csignal>
+#include <cstdint>
 
 namespace dapl::port_support {
 
@@ -33,7 +33,7 @@ private:
 
     const bool holds_;
     bool was_pending_ = false; ///< before: raised by the program itself
-    sigset_t blocked_before_;
+    std::uint64_t blocked_before_ = 0;
 };
 
 } // namespace dapl::port_support
