@@ -186,8 +186,9 @@ TEST_CASE("what comes after a pause is acknowledged by the poll that takes it")
         sender.join();
         CHECK(a.sent().has_value());
     }
-    // Some are taken by the device's thread, until it has seen that the consumer polls.
-    CHECK(acknowledged > messages / 2);
+    // The device's thread takes some, until it has seen that the consumer polls; on a busy machine
+    // more. Without an acknowledgement by the poll there are none.
+    CHECK(acknowledged > messages / 4);
 }
 
 TEST_CASE("a write behind another goes at once when no consumer polls")
