@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "osd_thread.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,6 +56,23 @@ long thread_id()
 void yield()
 {
     sched_yield();
+}
+
+/// Needs CAP_SYS_NICE or RLIMIT_NICE. A program that has chosen another policy is left with it.
+bool raise_priority(unsigned steps)
+{
+    constexpr int highest = -20;
+    const auto self = static_cast<id_t>(thread_id());
+    const int policy = sched_getscheduler(0);
+    errno = 0;
+    const int now = getpriority(PRIO_PROCESS, self);
+    if (policy != SCHED_OTHER || errno != 0)
+        return false;
+    if (setpriority(PRIO_PROCESS, self, std::max(now - static_cast<int>(steps), highest)) != 0)
+        return false;
+    constexpr sched_param unused{};
+    (void)sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &unused);
+    return true;
 }
 
 } // namespace osd

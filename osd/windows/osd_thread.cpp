@@ -56,4 +56,10 @@ void yield()
     SwitchToThread();
 }
 
+/// Has fewer levels: any number of steps is one. No thread inherits a priority.
+bool raise_priority(unsigned steps)
+{
+    return steps != 0 && SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_ABOVE_NORMAL) != 0;
+}
+
 } // namespace osd
