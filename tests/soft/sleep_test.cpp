@@ -2,12 +2,18 @@
 // The device's thread sleeps when there is nothing to do, whatever woke it before.
 #include "rig.hpp"
 
+#include "osd_thread.hpp"
+
 #include <csignal>
 #include <cstdarg>
 #include <doctest/doctest.h>
+#include <filesystem>
+#include <fstream>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace rig;
 
@@ -69,6 +75,35 @@ struct two {
     end b{there};
 };
 
+int nice_of(long thread)
+{
+    return getpriority(PRIO_PROCESS, static_cast<id_t>(thread));
+}
+
+/// Those of this process, once they have begun to serve.
+std::vector<int> nice_of_service_threads()
+{
+    std::vector<int> found;
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name;
+        std::ifstream(task.path() / "comm") >> name;
+        if (name == "soft-hca")
+            found.push_back(nice_of(std::stol(task.path().filename())));
+    }
+    return found;
+}
+
+/// What raise_priority() gives a thread here.
+int raised_nice(unsigned steps)
+{
+    int nice = 0;
+    std::thread([&] {
+        (void)osd::raise_priority(steps);
+        nice = nice_of(osd::thread_id());
+    }).join();
+    return nice;
+}
+
 } // namespace
 
 extern "C" long __real_syscall(long number, ...);
@@ -126,6 +161,19 @@ TEST_CASE("a thread that somebody is about to wake when it wakes up by itself sl
     caller.join();
     raising_takes_long.store(false);
     CHECK(idle_share(std::chrono::milliseconds(300)) < 0.1);
+}
+
+TEST_CASE("a thread has the priority that the device was opened with")
+{
+    for (unsigned steps : {0u, 5u}) {
+        settings how = on_loopback();
+        how.priority = steps;
+        host here(how);
+        made.sleeps = 0;
+        while (made.sleeps == 0)
+            std::this_thread::yield();
+        CHECK_EQ(nice_of_service_threads(), std::vector<int>{raised_nice(steps)});
+    }
 }
 
 TEST_CASE_FIXTURE(two, "a write to memory that is spun on takes one wake-up on each side")

@@ -38,6 +38,7 @@ soft_hca::settings settings_of(const types::hca &h)
     how.datagram = h.params.datagram != 0 ? h.params.datagram
                                           : std::min(largest_datagram(h.interface), best_datagram);
     how.spin_us = h.params.spin_us;
+    how.priority = h.params.priority;
     how.connect_retry_ms = h.params.connect_retry_ms;
     how.linger_ms = h.params.linger_ms;
     how.keepalive_ms = h.params.keepalive_ms;

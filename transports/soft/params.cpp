@@ -13,6 +13,7 @@ constexpr param_option<adapter_params> options[] = {
     {"datagram", &adapter_params::datagram, 512, 65507},
     {"threads", &adapter_params::threads, 1, 16},
     {"spin_us", &adapter_params::spin_us, 0, 1'000'000},
+    {"priority", &adapter_params::priority, 0, 20},
     {"connect_retry_ms", &adapter_params::connect_retry_ms},
     {"linger_ms", &adapter_params::linger_ms},
     {"keepalive_ms", &adapter_params::keepalive_ms, 1},

@@ -14,6 +14,7 @@ struct adapter_params {
     std::uint32_t datagram = 0;
     std::uint32_t threads = 1;
     std::uint32_t spin_us = 20;
+    std::uint32_t priority = 10;
     std::uint32_t connect_retry_ms = 2000;
     std::uint32_t linger_ms = 2000;
     std::uint32_t keepalive_ms = 1000;

@@ -15,6 +15,7 @@ struct settings {
     std::uint32_t threads = 1;             ///< progress threads, each with a socket
     std::uint32_t datagram = 0;            ///< largest that is sent and received; 0: 1472
     std::uint32_t spin_us = 20;            ///< how long a thread spins for packets before it sleeps
+    std::uint32_t priority = 0;            ///< steps of nice(2) by which threads are raised
     std::uint32_t connect_retry_ms = 2000; ///< how long connecting to a closed port is retried
     std::uint32_t linger_ms = 2000;        ///< how long a graceful disconnect waits
     std::uint32_t keepalive_ms = 1000;     ///< silence after which a peer is probed

@@ -103,6 +103,8 @@ void shard::run()
 {
     std::uint64_t ready = sleeper::all_sources;
     bool found = false;
+    if (of_->how().priority != 0)
+        (void)osd::raise_priority(of_->how().priority);
     while (!stopping_.load()) {
         const bool active = context_.sleep.consumers_active();
         const bool received =
