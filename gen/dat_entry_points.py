@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Render a template of dat/ from the table of the DAT API."""
+"""Render a template of dat/ or of the common layer from the table of the DAT API."""
 
 import argparse
 import pathlib
@@ -15,6 +15,9 @@ import rendering
 # A first parameter of this type is no handle of one object: what a bad one is answered with.
 SUBTYPES = {"DAT_HANDLE": "DAT_INVALID_HANDLE1", "DAT_EVD_HANDLE": "DAT_INVALID_HANDLE_EVD_REQUEST"}
 LAST_SLOT = 80
+KINDS = ("control", "wait", "data_path", "none")
+COUNTER = re.compile(r"(IA|EP_POST|EP)_\w+")
+WRAPPERS = {"IA": "of_adapter", "EP": "of_endpoint", "EP_POST": "of_post"}
 
 
 class TableError(Exception):
@@ -32,14 +35,26 @@ def split_parameter(text: str) -> dict[str, str]:
     return {"type": match[1].strip(), "name": match[2], "text": text}
 
 
+def counter_of(name: str, entry: dict) -> dict[str, str] | None:
+    if "counter" not in entry:
+        return None
+    match = COUNTER.fullmatch(entry["counter"])
+    require(match is not None, f"{name}: counter {entry['counter']!r} is of neither IA nor EP")
+    return {"name": f"DCNT_{match[0]}", "wrapper": WRAPPERS[match[1]]}
+
+
 def dispatched(name: str, entry: dict) -> dict:
     parameters = [split_parameter(text) for text in entry["parameters"]]
     first = parameters[0]["type"]
     require(first.endswith("HANDLE"), f"{name}: first parameter {first!r} is no handle")
+    kind = entry.get("call", "control")
+    require(kind in KINDS, f"{name}: call {kind!r} is none of {', '.join(KINDS)}")
     return {
         "name": name,
         "slot": entry["slot"],
         "additional": entry.get("additional", False),
+        "kind": kind,
+        "counter": counter_of(name, entry),
         "parameters": parameters,
         "forward": {"DAT_IA_HANDLE": "forward_ia", "DAT_HANDLE": "forward_any"}.get(first, "forward"),
         "subtype": SUBTYPES.get(first, "DAT_INVALID_" + re.sub(r"DAT_(\w+)_HANDLE", r"HANDLE_\1", first)),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The dat_ia_* calls but dat_ia_open: their arguments are checked here, their work is done in
 // core/adapter_life.cpp.
-#include "calls.hpp"
 #include "checks.hpp"
 #include "core/adapter_life.hpp"
 #include "core/async_events.hpp"
 #include "counting.hpp"
+#include "dat_calls.hpp"
 
 #include <cstdio>
 #include <cstring>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The dat_ep_* calls: their arguments are checked here, their work is done in core/endpoint.cpp.
-#include "calls.hpp"
 #include "checks.hpp"
 #include "core/adapter.hpp"
 #include "core/endpoint.hpp"
+#include "dat_calls.hpp"
 
 #include <algorithm>
 

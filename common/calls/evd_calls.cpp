@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The dat_evd_* calls: their arguments are checked here, their work is done in core/evd.cpp.
-#include "calls.hpp"
 #include "checks.hpp"
 #include "core/adapter.hpp"
 #include "core/evd.hpp"
+#include "dat_calls.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 

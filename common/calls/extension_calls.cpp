@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // dat_extension_op: the operations of the IB extension that this port claims.
-#include "calls.hpp"
 #include "checks.hpp"
 #include "core/adapter.hpp"
 #include "core/endpoint.hpp"
 #include "counting.hpp"
+#include "dat_calls.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 

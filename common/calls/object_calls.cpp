@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The calls that take a handle of any type.
-#include "calls.hpp"
 #include "checks.hpp"
+#include "dat_calls.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 

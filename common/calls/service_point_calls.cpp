@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The dat_psp_*, dat_rsp_* and dat_csp_* calls: their arguments are checked here, their work is
 // done in core/service_point.cpp.
-#include "calls.hpp"
 #include "checks.hpp"
 #include "core/adapter.hpp"
 #include "core/service_point.hpp"
+#include "dat_calls.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 

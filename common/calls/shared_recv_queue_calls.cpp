@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The dat_srq_* calls: their arguments are checked here, their work is done in
 // core/shared_recv_queue.cpp.
-#include "calls.hpp"
 #include "checks.hpp"
 #include "core/adapter.hpp"
 #include "core/shared_recv_queue.hpp"
+#include "dat_calls.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 

@@ -2,8 +2,8 @@
 #include "async_events.hpp"
 
 #include "dapl_debug.hpp"
+#include "dat_names.hpp"
 #include "evd.hpp"
-#include "names.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -83,7 +83,7 @@ void async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DA
         target->users.fetch_sub(1, std::memory_order_release);
     if (!stored)
         dapl_log(DAPL_DBG_TYPE_ERR, "async event %s of %p is lost: the async EVD is %s",
-                 name_of(number), affiliated, target == nullptr ? "gone" : "full");
+                 dat::event_name(number), affiliated, target == nullptr ? "gone" : "full");
 }
 
 void async_overflow(adapter &ia, evd &full)

@@ -4,8 +4,8 @@
 #include "adapter.hpp"
 #include "async_events.hpp"
 #include "dapl_debug.hpp"
+#include "dat_names.hpp"
 #include "deadline.hpp"
-#include "names.hpp"
 #include "queue_owner.hpp"
 
 #include <algorithm>
@@ -319,7 +319,7 @@ bool endpoint::transition(DAT_EVENT_NUMBER event, const private_data &data, pend
     const DAT_EP_STATE before = state();
     if (!enter_state_after(event, data)) {
         dapl_log(DAPL_DBG_TYPE_CM, "EP %p: connection event %s in state %s is dropped",
-                 to_handle(this), name_of(event), name_of(before));
+                 to_handle(this), dat::event_name(event), dat::ep_state_name(before));
         return false;
     }
     made.connection_ended =
@@ -371,7 +371,8 @@ bool endpoint::awaits_establish_on(const evd &events)
 
 void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &data)
 {
-    dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event %s", to_handle(this), name_of(event));
+    dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event %s", to_handle(this),
+             dat::event_name(event));
     ia->timers.disarm(connect_timeout_);
     pending_event outcome;
     if (transition(event, data, outcome))

@@ -2,7 +2,7 @@
 #include "event_queue.hpp"
 
 #include "dapl_debug.hpp"
-#include "names.hpp"
+#include "dat_names.hpp"
 #include "osd_thread.hpp"
 #include "queue_owner.hpp"
 
@@ -197,7 +197,8 @@ bool event_queue::convert_unusual(const completion &done, DAT_EVENT &event)
             retire(done);
             if (done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED) {
                 dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s failed: %s",
-                         static_cast<void *>(ep), name_of(operation), name_of(done.status));
+                         static_cast<void *>(ep), dat::operation_name(operation),
+                         dat::dto_status_name(done.status));
                 operation_failed(*ep);
             }
             return true;

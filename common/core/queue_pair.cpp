@@ -4,7 +4,7 @@
 #include "adapter.hpp"
 #include "binding.hpp"
 #include "dapl_debug.hpp"
-#include "names.hpp"
+#include "dat_names.hpp"
 #include "queue_owner.hpp"
 
 #include <algorithm>
@@ -180,7 +180,7 @@ void trace(queue_pair *ep, const char *name, const work_queue *queue)
     for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left) {
         if (request->operation != never_posted)
             dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
-                     to_handle(ep), name_of(request->operation), request->length,
+                     to_handle(ep), dat::operation_name(request->operation), request->length,
                      static_cast<unsigned long long>(request->cookie.as_64),
                      queue->is_outstanding(*request) ? "not known to be done" : "done");
         request = request->after;

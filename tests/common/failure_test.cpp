@@ -406,11 +406,13 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
         });
         CAPTURE(said);
         CHECK(said.find("requests: 2 outstanding") != std::string::npos);
-        CHECK(said.find("send, 0 bytes, cookie 0xb1, done") != std::string::npos);
-        CHECK(said.find("send, 0 bytes, cookie 0xb2, not known to be done") != std::string::npos);
-        CHECK(said.find("send, 0 bytes, cookie 0xb3, not known to be done") != std::string::npos);
+        CHECK(said.find("DAT_DTO_SEND, 0 bytes, cookie 0xb1, done") != std::string::npos);
+        CHECK(said.find("DAT_DTO_SEND, 0 bytes, cookie 0xb2, not known to be done") !=
+              std::string::npos);
+        CHECK(said.find("DAT_DTO_SEND, 0 bytes, cookie 0xb3, not known to be done") !=
+              std::string::npos);
         CHECK(said.find("receives: 1 outstanding") != std::string::npos);
-        CHECK(said.find("receive, 24 bytes, cookie 0xa1, not known") != std::string::npos);
+        CHECK(said.find("DAT_DTO_RECEIVE, 24 bytes, cookie 0xa1, not known") != std::string::npos);
     }
 }
 

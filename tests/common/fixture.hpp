@@ -2,7 +2,6 @@
 // A consumer of an adapter on the programmable port, and the registry that it is opened through.
 #pragma once
 
-#include "calls/calls.hpp"
 #include "calls/counting.hpp"
 #include "core/adapter_life.hpp"
 #include "core/async_events.hpp"
@@ -14,6 +13,7 @@
 #include "core/rmr.hpp"
 #include "core/service_point.hpp"
 #include "core/shared_recv_queue.hpp"
+#include "dat_calls.hpp"
 #include "port.hpp"
 
 #include <doctest/doctest.h>
