@@ -15,7 +15,24 @@ import rendering
 # A first parameter of this type is no handle of one object: what a bad one is answered with.
 SUBTYPES = {"DAT_HANDLE": "DAT_INVALID_HANDLE1", "DAT_EVD_HANDLE": "DAT_INVALID_HANDLE_EVD_REQUEST"}
 LAST_SLOT = 80
-KINDS = ("control", "wait", "data_path", "none")
+KINDS = ("control", "query", "wait", "data_path", "none")
+# What a call of the common layer works on, which mark that has where its class has several, and
+# the subtype for a handle that is none.
+OBJECTS = {
+    "DAT_HANDLE": ("object", "", "DAT_NO_SUBTYPE"),
+    "DAT_IA_HANDLE": ("adapter", "", "DAT_INVALID_HANDLE_IA"),
+    "DAT_CNO_HANDLE": ("cno", "", "DAT_INVALID_HANDLE_CNO"),
+    "DAT_CR_HANDLE": ("cr", "", "DAT_INVALID_HANDLE_CR"),
+    "DAT_EVD_HANDLE": ("evd", "", "DAT_NO_SUBTYPE"),
+    "DAT_EP_HANDLE": ("endpoint", "", "DAT_INVALID_HANDLE_EP"),
+    "DAT_LMR_HANDLE": ("lmr", "", "DAT_INVALID_HANDLE_LMR"),
+    "DAT_RMR_HANDLE": ("rmr", "", "DAT_INVALID_HANDLE_RMR"),
+    "DAT_PSP_HANDLE": ("service_point", "psp", "DAT_INVALID_HANDLE_PSP"),
+    "DAT_RSP_HANDLE": ("service_point", "rsp", "DAT_INVALID_HANDLE_RSP"),
+    "DAT_CSP_HANDLE": ("service_point", "csp", "DAT_INVALID_HANDLE_CSP"),
+    "DAT_PZ_HANDLE": ("pz", "", "DAT_INVALID_HANDLE_PZ"),
+    "DAT_SRQ_HANDLE": ("shared_recv_queue", "", "DAT_INVALID_HANDLE_SRQ"),
+}
 COUNTER = re.compile(r"(IA|EP_POST|EP)_\w+")
 WRAPPERS = {"IA": "of_adapter", "EP": "of_endpoint", "EP_POST": "of_post"}
 
@@ -49,8 +66,14 @@ def dispatched(name: str, entry: dict) -> dict:
     require(first.endswith("HANDLE"), f"{name}: first parameter {first!r} is no handle")
     kind = entry.get("call", "control")
     require(kind in KINDS, f"{name}: call {kind!r} is none of {', '.join(KINDS)}")
+    require(kind != "query" or "fields" in entry, f"{name}: a query without fields")
+    works_on, mark, bad_handle = OBJECTS[first]
     return {
         "name": name,
+        "object": works_on,
+        "mark": mark,
+        "bad_handle": bad_handle,
+        "fields": entry.get("fields"),
         "slot": entry["slot"],
         "additional": entry.get("additional", False),
         "kind": kind,

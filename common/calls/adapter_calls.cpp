@@ -97,36 +97,27 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
 
 } // namespace
 
-DAT_RETURN dapl_ia_query(DAT_IA_HANDLE handle, DAT_EVD_HANDLE *async_evd, DAT_IA_ATTR_MASK ia_mask,
-                         DAT_IA_ATTR *ia_attr, DAT_PROVIDER_ATTR_MASK provider_mask,
-                         DAT_PROVIDER_ATTR *provider_attr)
+status dapl_ia_query(adapter &ia, DAT_EVD_HANDLE *async_evd, DAT_IA_ATTR_MASK ia_mask,
+                     DAT_IA_ATTR *ia_attr, DAT_PROVIDER_ATTR_MASK provider_mask,
+                     DAT_PROVIDER_ATTR *provider_attr)
 {
-    const adapter *ia = from_handle<adapter>(handle);
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
     if (has_unknown_bits(ia_mask, DAT_IA_FIELD_ALL))
-        return invalid_parameter(3).code();
+        return invalid_parameter(3);
     if (ia_mask != 0 && ia_attr == nullptr)
-        return invalid_parameter(4).code();
+        return invalid_parameter(4);
     if (has_unknown_bits(provider_mask, DAT_PROVIDER_FIELD_ALL))
-        return invalid_parameter(5).code();
+        return invalid_parameter(5);
     if (provider_mask != 0 && provider_attr == nullptr)
-        return invalid_parameter(6).code();
+        return invalid_parameter(6);
     if (async_evd != nullptr) {
-        evd *events = async_evd_of(*ia);
+        evd *events = async_evd_of(ia);
         *async_evd = events == nullptr ? DAT_HANDLE_NULL : to_handle(events);
     }
     if (ia_attr != nullptr)
-        fill(*ia, *ia_attr);
+        fill(ia, *ia_attr);
     if (provider_attr != nullptr)
-        fill(*ia, *provider_attr);
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN dapl_ia_close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS how)
-{
-    return on_object<adapter>(handle, DAT_INVALID_HANDLE_IA,
-                              [how](adapter &ia) { return close_adapter(ia, how); });
+        fill(ia, *provider_attr);
+    return success;
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

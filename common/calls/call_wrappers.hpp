@@ -1,39 +1,99 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// How calls stand in the provider vector, and those that are not in the table of the DAT API.
+// What stands in the provider vector for each call: a function that finds the object of the handle,
+// and calls what works on it.
 #pragma once
 
-#include "core/thread_safety.hpp"
+#include "core/object.hpp"
 #include "core/transport.hpp"
 #include "osd_cancellation.hpp"
 
-#include <dat2/dat_registry.h>
-
 #include <cstdarg>
+#include <type_traits>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-DAT_RETURN dapl_ia_close(DAT_IA_HANDLE, DAT_CLOSE_FLAGS);
-template <class Safety>
-DAT_RETURN dapl_extension_op(DAT_HANDLE, DAT_EXTENDED_OP, va_list);
+/// The live object behind a handle, or null. `kind` matters where a class has several.
+template <class T, mark kind>
+T *find_object(DAT_HANDLE handle)
+{
+    if constexpr (std::is_same_v<T, object>) {
+        return any_object(handle);
+    } else {
+        T *found = from_handle<T>(handle);
+        return kind == mark::dead || (found != nullptr && found->kind() == kind) ? found : nullptr;
+    }
+}
 
-/// A call during which its thread cannot be cancelled. All calls are made so but the waits, which
-/// can be cancelled while they sleep, and operations of the data path that have no cancellation
-/// point in them.
-template <auto call>
-struct uncancelled_call;
-template <class... Arguments, DAT_RETURN (*call)(Arguments...)>
-struct uncancelled_call<call> {
-    static DAT_RETURN made(Arguments... arguments)
+/// Every call but those below. Its thread cannot be cancelled meanwhile. `bad` is the subtype for a
+/// handle that is none.
+template <auto call, DAT_RETURN_SUBTYPE bad, mark kind = mark::dead>
+struct control_call;
+template <class T, class... Rest, status (*call)(T &, Rest...), DAT_RETURN_SUBTYPE bad, mark kind>
+struct control_call<call, bad, kind> {
+    static DAT_RETURN made(DAT_HANDLE handle, Rest... rest)
     {
         const osd::cancellation_hold held;
-        return call(arguments...);
+        T *found = find_object<T, kind>(handle);
+        return found == nullptr ? invalid_handle(bad).code() : call(*found, rest...).code();
     }
 };
-template <auto call>
-inline constexpr auto uncancelled = uncancelled_call<call>::made;
-template <auto call>
-inline constexpr auto on_data_path =
-    transport::has_cancellation_points ? uncancelled_call<call>::made : call;
+
+/// A query: what it fills, and the mask of all that may be asked for.
+template <auto call, DAT_RETURN_SUBTYPE bad, std::uint64_t known, mark kind = mark::dead>
+struct query_call;
+template <class T, class Param, void (*call)(T &, Param &), DAT_RETURN_SUBTYPE bad,
+          std::uint64_t known, mark kind>
+struct query_call<call, bad, known, kind> {
+    template <class Mask>
+    static status filled(T &of, Mask wanted, Param *out)
+    {
+        if ((static_cast<std::uint64_t>(wanted) & ~known) != 0)
+            return invalid_parameter(2);
+        if (out == nullptr)
+            return invalid_parameter(3);
+        call(of, *out);
+        return success;
+    }
+    template <class Mask>
+    static DAT_RETURN made(DAT_HANDLE handle, Mask wanted, Param *out)
+    {
+        return control_call<filled<Mask>, bad, kind>::made(handle, wanted, out);
+    }
+};
+
+/// A wait: its thread can be cancelled while it sleeps.
+template <auto call, DAT_RETURN_SUBTYPE bad>
+struct wait_call;
+template <class T, class... Rest, status (*call)(T &, Rest...), DAT_RETURN_SUBTYPE bad>
+struct wait_call<call, bad> {
+    static DAT_RETURN made(DAT_HANDLE handle, Rest... rest)
+    {
+        T *found = from_handle<T>(handle);
+        return found == nullptr ? invalid_handle(bad).code() : call(*found, rest...).code();
+    }
+};
+
+/// Of the data path: holds cancellation back only where the port calls what can be cancelled.
+template <auto call, DAT_RETURN_SUBTYPE bad>
+struct data_path_call;
+template <class T, class... Rest, DAT_RETURN (*call)(T &, Rest...), DAT_RETURN_SUBTYPE bad>
+struct data_path_call<call, bad> {
+    struct nothing {};
+    using hold =
+        std::conditional_t<transport::has_cancellation_points, osd::cancellation_hold, nothing>;
+    static DAT_RETURN made(DAT_HANDLE handle, Rest... rest)
+    {
+        [[maybe_unused]] const hold held;
+        T *found = from_dispatched<T>(handle);
+        if (found == nullptr) [[unlikely]]
+            return invalid_handle(bad).code();
+        return call(*found, rest...);
+    }
+};
+
+/// dat_extension_op, which finds its arguments by itself.
+template <class Safety>
+DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments);
 
 /// For the calls that no port can serve yet; typed like the slot it stands in.
 template <class>
@@ -42,7 +102,5 @@ template <class... Arguments>
 struct unsupported_call<DAT_RETURN (*)(Arguments...)> {
     static DAT_RETURN made(Arguments...) { return not_supported.code(); }
 };
-template <class Slot>
-inline constexpr Slot unsupported = unsupported_call<Slot>::made;
 
 } // namespace dapl::DAPL_TRANSPORT::core

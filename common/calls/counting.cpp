@@ -139,7 +139,8 @@ void count_event(evd &from, const DAT_EVENT &event)
 template <class Safety>
 DAT_RETURN count_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
-    const DAT_RETURN code = on_data_path<dapl_evd_dequeue<Safety>>(handle, event);
+    const DAT_RETURN code =
+        data_path_call<dapl_evd_dequeue<Safety>, DAT_NO_SUBTYPE>::made(handle, event);
     const bool found = code == DAT_SUCCESS;
     if (!found && DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY)
         return code;
@@ -154,7 +155,8 @@ DAT_RETURN count_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 DAT_RETURN count_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT timeout_us, DAT_COUNT threshold,
                       DAT_EVENT *event, DAT_COUNT *nmore)
 {
-    const DAT_RETURN code = dapl_evd_wait(handle, timeout_us, threshold, event, nmore);
+    const DAT_RETURN code =
+        wait_call<dapl_evd_wait, DAT_NO_SUBTYPE>::made(handle, timeout_us, threshold, event, nmore);
     const bool expired = DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED;
     if (code != DAT_SUCCESS && !expired)
         return code;

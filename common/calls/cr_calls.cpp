@@ -28,7 +28,9 @@ endpoint *answering(const cr &request, DAT_EP_HANDLE given)
     return ep != nullptr && ep->ia == request.ia ? ep : nullptr;
 }
 
-status accept_cr(cr &request, DAT_EP_HANDLE ep_handle, DAT_COUNT size, const void *bytes)
+} // namespace
+
+status dapl_cr_accept(cr &request, DAT_EP_HANDLE ep_handle, DAT_COUNT size, const DAT_PVOID bytes)
 {
     endpoint *ep = answering(request, ep_handle);
     if (ep == nullptr)
@@ -48,7 +50,7 @@ status accept_cr(cr &request, DAT_EP_HANDLE ep_handle, DAT_COUNT size, const voi
     return accepted;
 }
 
-status reject_cr(cr &request, DAT_COUNT size, const void *bytes)
+status dapl_cr_reject(cr &request, DAT_COUNT size, const DAT_PVOID bytes)
 {
     if (const status checked = check_private_data(*request.ia, size, bytes, 2); !checked.ok())
         return checked;
@@ -61,7 +63,7 @@ status reject_cr(cr &request, DAT_COUNT size, const void *bytes)
 
 /// From the moment at which its handle dies the request is one that comes in at the other service
 /// point: that one makes a new CR of it, or refuses it.
-status hand_off(cr &request, DAT_CONN_QUAL qualifier)
+status dapl_cr_handoff(cr &request, DAT_CONN_QUAL qualifier)
 {
     adapter &ia = *request.ia;
     const user_of<service_point> to =
@@ -81,41 +83,14 @@ status hand_off(cr &request, DAT_CONN_QUAL qualifier)
     return success;
 }
 
-} // namespace
-
-DAT_RETURN dapl_cr_query(DAT_CR_HANDLE handle, DAT_CR_PARAM_MASK mask, DAT_CR_PARAM *param)
+void dapl_cr_query(cr &request, DAT_CR_PARAM &out)
 {
-    cr *request = from_handle<cr>(handle);
-    const status checked =
-        check_query(request, DAT_INVALID_HANDLE_CR, mask, DAT_CR_FIELD_ALL, param);
-    if (!checked.ok())
-        return checked.code();
-    *param = {};
-    param->remote_ia_address_ptr = request->peer.get();
-    param->remote_port_qual = request->peer_port;
-    param->private_data_size = request->data_size;
-    param->private_data = request->data;
-    param->local_ep_handle = request->ep == nullptr ? DAT_HANDLE_NULL : to_handle(request->ep);
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN dapl_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep, DAT_COUNT size,
-                          const DAT_PVOID bytes)
-{
-    return on_object<cr>(handle, DAT_INVALID_HANDLE_CR,
-                         [=](cr &request) { return accept_cr(request, ep, size, bytes); });
-}
-
-DAT_RETURN dapl_cr_reject(DAT_CR_HANDLE handle, DAT_COUNT size, const DAT_PVOID bytes)
-{
-    return on_object<cr>(handle, DAT_INVALID_HANDLE_CR,
-                         [=](cr &request) { return reject_cr(request, size, bytes); });
-}
-
-DAT_RETURN dapl_cr_handoff(DAT_CR_HANDLE handle, DAT_CONN_QUAL qualifier)
-{
-    return on_object<cr>(handle, DAT_INVALID_HANDLE_CR,
-                         [=](cr &request) { return hand_off(request, qualifier); });
+    out = {};
+    out.remote_ia_address_ptr = request.peer.get();
+    out.remote_port_qual = request.peer_port;
+    out.private_data_size = request.data_size;
+    out.private_data = request.data;
+    out.local_ep_handle = request.ep == nullptr ? DAT_HANDLE_NULL : to_handle(request.ep);
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

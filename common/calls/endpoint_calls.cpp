@@ -136,20 +136,6 @@ status create_ep(adapter &ia, const ep_objects &objects, const DAT_EP_ATTR *give
     return ready;
 }
 
-/// Receives of the queue are in its zone, and complete in an EVD of the endpoint's.
-status create_ep_with_srq(adapter &ia, ep_objects &objects, DAT_SRQ_HANDLE srq,
-                          const DAT_EP_ATTR *given, DAT_EP_HANDLE *out)
-{
-    objects.shared = from_handle<shared_recv_queue>(srq);
-    if (objects.shared == nullptr || objects.shared->ia != &ia)
-        return invalid_handle(DAT_INVALID_HANDLE_SRQ);
-    if (objects.zone != &objects.shared->zone())
-        return invalid_parameter(2);
-    if (objects.recv == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_EVD_RECV);
-    return create_ep(ia, objects, given, 7, out);
-}
-
 constexpr DAT_EP_PARAM_MASK never_modifiable =
     DAT_EP_FIELD_IA_HANDLE | DAT_EP_FIELD_EP_STATE | DAT_EP_FIELD_COMM |
     DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR | DAT_EP_FIELD_LOCAL_PORT_QUAL |
@@ -188,7 +174,59 @@ DAT_EP_PARAM merged(const DAT_EP_PARAM &now, DAT_EP_PARAM_MASK mask, const DAT_E
     return out;
 }
 
-status modify_ep(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *wanted)
+// ------------------------------------------------------------------------------------- connect
+
+status check_connect(const endpoint &ep, DAT_TIMEOUT timeout_us, DAT_COUNT size, const void *bytes,
+                     DAT_QOS qos, int timeout_position)
+{
+    if (timeout_us == 0)
+        return invalid_parameter(timeout_position);
+    if (size < 0 || size > ep.ia->attr.max_private_data_size)
+        return invalid_parameter(timeout_position + 1);
+    if (size > 0 && bytes == nullptr)
+        return invalid_parameter(timeout_position + 2);
+    if (!is_one_qos(qos))
+        return invalid_parameter(timeout_position + 3);
+    return qos == DAT_QOS_BEST_EFFORT ? success : not_supported;
+}
+
+} // namespace
+
+status dapl_ep_create(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv, DAT_EVD_HANDLE request,
+                      DAT_EVD_HANDLE connect, const DAT_EP_ATTR *attr, DAT_EP_HANDLE *out)
+{
+    ep_objects objects;
+    const status found = find_objects(ia, zone, recv, request, connect, objects);
+    return found.ok() ? create_ep(ia, objects, attr, 6, out) : found;
+}
+
+/// Receives of the queue are in its zone, and complete in an EVD of the endpoint's.
+status dapl_ep_create_with_srq(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
+                               DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect, DAT_SRQ_HANDLE srq,
+                               const DAT_EP_ATTR *attr, DAT_EP_HANDLE *out)
+{
+    if (!claims.srq || ia.attr.max_srqs == 0)
+        return not_supported;
+    ep_objects objects;
+    const status found = find_objects(ia, zone, recv, request, connect, objects);
+    if (!found.ok())
+        return found;
+    objects.shared = from_handle<shared_recv_queue>(srq);
+    if (objects.shared == nullptr || objects.shared->ia != &ia)
+        return invalid_handle(DAT_INVALID_HANDLE_SRQ);
+    if (objects.zone != &objects.shared->zone())
+        return invalid_parameter(2);
+    if (objects.recv == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_RECV);
+    return create_ep(ia, objects, attr, 7, out);
+}
+
+void dapl_ep_query(endpoint &ep, DAT_EP_PARAM &out)
+{
+    ep.fill(out);
+}
+
+status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *wanted)
 {
     if (has_unknown_bits(mask, DAT_EP_FIELD_ALL) || (mask & never_modifiable) != 0)
         return invalid_parameter(2);
@@ -209,23 +247,71 @@ status modify_ep(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *wante
                      then.pz_handle != now.pz_handle);
 }
 
-// ------------------------------------------------------------------------------------- connect
-
-status check_connect(const endpoint &ep, DAT_TIMEOUT timeout_us, DAT_COUNT size, const void *bytes,
-                     DAT_QOS qos, int timeout_position)
+status dapl_ep_connect(endpoint &ep, DAT_IA_ADDRESS_PTR address, DAT_CONN_QUAL qualifier,
+                       DAT_TIMEOUT timeout, DAT_COUNT size, const DAT_PVOID bytes, DAT_QOS qos,
+                       DAT_CONNECT_FLAGS flags)
 {
-    if (timeout_us == 0)
-        return invalid_parameter(timeout_position);
-    if (size < 0 || size > ep.ia->attr.max_private_data_size)
-        return invalid_parameter(timeout_position + 1);
-    if (size > 0 && bytes == nullptr)
-        return invalid_parameter(timeout_position + 2);
-    if (!is_one_qos(qos))
-        return invalid_parameter(timeout_position + 3);
-    return qos == DAT_QOS_BEST_EFFORT ? success : not_supported;
+    if (address == nullptr)
+        return invalid_parameter(2);
+    if (const status checked = check_connect(ep, timeout, size, bytes, qos, 4); !checked.ok())
+        return checked;
+    if (flags != DAT_CONNECT_DEFAULT_FLAG)
+        return not_supported;
+    return ep.connect({address, qualifier, timeout, {bytes, static_cast<std::size_t>(size)}});
 }
 
-status free_ep(endpoint &ep)
+status dapl_ep_dup_connect(endpoint &ep, DAT_EP_HANDLE model_handle, DAT_TIMEOUT timeout,
+                           DAT_COUNT size, const DAT_PVOID bytes, DAT_QOS qos)
+{
+    endpoint *model = from_handle<endpoint>(model_handle);
+    if (model == nullptr || model->ia != ep.ia)
+        return invalid_handle(DAT_INVALID_HANDLE_EP);
+    if (const status checked = check_connect(ep, timeout, size, bytes, qos, 3); !checked.ok())
+        return checked;
+    if (ep.state() != DAT_EP_STATE_UNCONNECTED)
+        return ep.state_error();
+    return ep.connect_like(*model, timeout, {bytes, static_cast<std::size_t>(size)});
+}
+
+status dapl_ep_common_connect(endpoint &ep, DAT_IA_ADDRESS_PTR address, DAT_TIMEOUT timeout,
+                              DAT_COUNT size, const DAT_PVOID bytes)
+{
+    if (const status checked = check_common_address(address, 2); !checked.ok())
+        return checked;
+    if (const status checked = check_connect(ep, timeout, size, bytes, DAT_QOS_BEST_EFFORT, 3);
+        !checked.ok())
+        return checked;
+    return ep.connect({address,
+                       osd::address::port_of(address),
+                       timeout,
+                       {bytes, static_cast<std::size_t>(size)}});
+}
+
+status dapl_ep_disconnect(endpoint &ep, DAT_CLOSE_FLAGS how)
+{
+    if (how != DAT_CLOSE_ABRUPT_FLAG && how != DAT_CLOSE_GRACEFUL_FLAG)
+        return invalid_parameter(2);
+    return ep.disconnect(how);
+}
+
+status dapl_ep_get_status(endpoint &ep, DAT_EP_STATE *state, DAT_BOOLEAN *recv_idle,
+                          DAT_BOOLEAN *request_idle)
+{
+    if (state != nullptr)
+        *state = ep.state();
+    if (recv_idle != nullptr)
+        *recv_idle = ep.recv_idle() ? DAT_TRUE : DAT_FALSE;
+    if (request_idle != nullptr)
+        *request_idle = ep.request_idle() ? DAT_TRUE : DAT_FALSE;
+    return success;
+}
+
+status dapl_ep_reset(endpoint &ep)
+{
+    return ep.reset();
+}
+
+status dapl_ep_free(endpoint &ep)
 {
     const DAT_EP_STATE now = ep.state();
     if (now == DAT_EP_STATE_RESERVED || now == DAT_EP_STATE_PASSIVE_CONNECTION_PENDING ||
@@ -237,188 +323,5 @@ status free_ep(endpoint &ep)
     ep.ia->destroy(ep);
     return success;
 }
-
-} // namespace
-
-DAT_RETURN dapl_ep_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
-                          DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect, const DAT_EP_ATTR *attr,
-                          DAT_EP_HANDLE *out)
-{
-    adapter *ia = from_handle<adapter>(ia_handle);
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
-    ep_objects objects;
-    const status found = find_objects(*ia, zone, recv, request, connect, objects);
-    return found.ok() ? create_ep(*ia, objects, attr, 6, out).code() : found.code();
-}
-
-DAT_RETURN dapl_ep_create_with_srq(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
-                                   DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect,
-                                   DAT_SRQ_HANDLE srq, const DAT_EP_ATTR *attr, DAT_EP_HANDLE *out)
-{
-    adapter *ia = from_handle<adapter>(ia_handle);
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
-    if (!claims.srq || ia->attr.max_srqs == 0)
-        return not_supported.code();
-    ep_objects objects;
-    const status found = find_objects(*ia, zone, recv, request, connect, objects);
-    return found.ok() ? create_ep_with_srq(*ia, objects, srq, attr, out).code() : found.code();
-}
-
-DAT_RETURN dapl_ep_query(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, DAT_EP_PARAM *param)
-{
-    endpoint *ep = from_handle<endpoint>(handle);
-    const status checked = check_query(ep, DAT_INVALID_HANDLE_EP, mask, DAT_EP_FIELD_ALL, param);
-    if (checked.ok())
-        ep->fill(*param);
-    return checked.code();
-}
-
-DAT_RETURN dapl_ep_modify(DAT_EP_HANDLE handle, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *param)
-{
-    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP,
-                               [=](endpoint &ep) { return modify_ep(ep, mask, param); });
-}
-
-DAT_RETURN dapl_ep_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR address,
-                           DAT_CONN_QUAL qualifier, DAT_TIMEOUT timeout, DAT_COUNT size,
-                           const DAT_PVOID bytes, DAT_QOS qos, DAT_CONNECT_FLAGS flags)
-{
-    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [=](endpoint &ep) {
-        if (address == nullptr)
-            return invalid_parameter(2);
-        if (const status checked = check_connect(ep, timeout, size, bytes, qos, 4); !checked.ok())
-            return checked;
-        if (flags != DAT_CONNECT_DEFAULT_FLAG)
-            return not_supported;
-        return ep.connect({address, qualifier, timeout, {bytes, static_cast<std::size_t>(size)}});
-    });
-}
-
-DAT_RETURN dapl_ep_dup_connect(DAT_EP_HANDLE handle, DAT_EP_HANDLE model_handle,
-                               DAT_TIMEOUT timeout, DAT_COUNT size, const DAT_PVOID bytes,
-                               DAT_QOS qos)
-{
-    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [=](endpoint &ep) {
-        endpoint *model = from_handle<endpoint>(model_handle);
-        if (model == nullptr || model->ia != ep.ia)
-            return invalid_handle(DAT_INVALID_HANDLE_EP);
-        if (const status checked = check_connect(ep, timeout, size, bytes, qos, 3); !checked.ok())
-            return checked;
-        if (ep.state() != DAT_EP_STATE_UNCONNECTED)
-            return ep.state_error();
-        return ep.connect_like(*model, timeout, {bytes, static_cast<std::size_t>(size)});
-    });
-}
-
-DAT_RETURN dapl_ep_common_connect(DAT_EP_HANDLE handle, DAT_IA_ADDRESS_PTR address,
-                                  DAT_TIMEOUT timeout, DAT_COUNT size, const DAT_PVOID bytes)
-{
-    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [=](endpoint &ep) {
-        if (const status checked = check_common_address(address, 2); !checked.ok())
-            return checked;
-        if (const status checked = check_connect(ep, timeout, size, bytes, DAT_QOS_BEST_EFFORT, 3);
-            !checked.ok())
-            return checked;
-        return ep.connect({address,
-                           osd::address::port_of(address),
-                           timeout,
-                           {bytes, static_cast<std::size_t>(size)}});
-    });
-}
-
-DAT_RETURN dapl_ep_disconnect(DAT_EP_HANDLE handle, DAT_CLOSE_FLAGS how)
-{
-    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [how](endpoint &ep) {
-        if (how != DAT_CLOSE_ABRUPT_FLAG && how != DAT_CLOSE_GRACEFUL_FLAG)
-            return invalid_parameter(2);
-        return ep.disconnect(how);
-    });
-}
-
-DAT_RETURN dapl_ep_get_status(DAT_EP_HANDLE handle, DAT_EP_STATE *state, DAT_BOOLEAN *recv_idle,
-                              DAT_BOOLEAN *request_idle)
-{
-    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, [=](endpoint &ep) {
-        if (state != nullptr)
-            *state = ep.state();
-        if (recv_idle != nullptr)
-            *recv_idle = ep.recv_idle() ? DAT_TRUE : DAT_FALSE;
-        if (request_idle != nullptr)
-            *request_idle = ep.request_idle() ? DAT_TRUE : DAT_FALSE;
-        return success;
-    });
-}
-
-DAT_RETURN dapl_ep_reset(DAT_EP_HANDLE handle)
-{
-    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP,
-                               [](endpoint &ep) { return ep.reset(); });
-}
-
-DAT_RETURN dapl_ep_free(DAT_EP_HANDLE handle)
-{
-    return on_object<endpoint>(handle, DAT_INVALID_HANDLE_EP, free_ep);
-}
-
-// ------------------------------------------------------------------------------------- posting
-
-template <class Safety>
-DAT_RETURN dapl_ep_post_send(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
-                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    endpoint *ep = from_dispatched<endpoint>(handle);
-    if (ep == nullptr) [[unlikely]]
-        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    return ep->post_request<Safety, DAT_DTO_SEND>(segments, local, nullptr, cookie, flags);
-}
-
-template <class Safety>
-DAT_RETURN dapl_ep_post_recv(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
-                             DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    endpoint *ep = from_dispatched<endpoint>(handle);
-    if (ep == nullptr) [[unlikely]]
-        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    return ep->post_recv<Safety>(segments, local, cookie, flags);
-}
-
-template <class Safety>
-DAT_RETURN dapl_ep_post_rdma_read(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
-                                  DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
-                                  DAT_COMPLETION_FLAGS flags)
-{
-    endpoint *ep = from_dispatched<endpoint>(handle);
-    if (ep == nullptr) [[unlikely]]
-        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    return ep->post_request<Safety, DAT_DTO_RDMA_READ>(segments, local, remote, cookie, flags);
-}
-
-template <class Safety>
-DAT_RETURN dapl_ep_post_rdma_write(DAT_EP_HANDLE handle, DAT_COUNT segments, DAT_LMR_TRIPLET *local,
-                                   DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *remote,
-                                   DAT_COMPLETION_FLAGS flags)
-{
-    endpoint *ep = from_dispatched<endpoint>(handle);
-    if (ep == nullptr) [[unlikely]]
-        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    return ep->post_request<Safety, DAT_DTO_RDMA_WRITE>(segments, local, remote, cookie, flags);
-}
-
-#define POSTS(Safety)                                                                              \
-    template DAT_RETURN dapl_ep_post_send<Safety>(DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *,     \
-                                                  DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);           \
-    template DAT_RETURN dapl_ep_post_recv<Safety>(DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *,     \
-                                                  DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);           \
-    template DAT_RETURN dapl_ep_post_rdma_read<Safety>(                                            \
-        DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE, const DAT_RMR_TRIPLET *,      \
-        DAT_COMPLETION_FLAGS);                                                                     \
-    template DAT_RETURN dapl_ep_post_rdma_write<Safety>(                                           \
-        DAT_EP_HANDLE, DAT_COUNT, DAT_LMR_TRIPLET *, DAT_DTO_COOKIE, const DAT_RMR_TRIPLET *,      \
-        DAT_COMPLETION_FLAGS);
-POSTS(one_thread_per_object)
-POSTS(any_thread)
-#undef POSTS
 
 } // namespace dapl::DAPL_TRANSPORT::core

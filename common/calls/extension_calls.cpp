@@ -87,6 +87,7 @@ void count(endpoint &ep, const extended_request &posted)
 template <class Safety>
 DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments)
 {
+    const osd::cancellation_hold held;
     va_list from;
     va_copy(from, arguments);
     if (const auto what = static_cast<int>(op);

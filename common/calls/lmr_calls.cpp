@@ -86,17 +86,6 @@ void store(T *where, T what)
         *where = what;
 }
 
-/// The regions are coherent: only the arguments are checked.
-status sync(adapter &ia, const DAT_LMR_TRIPLET *segments, DAT_VLEN count)
-{
-    if (segments == nullptr && count != 0)
-        return invalid_parameter(2);
-    for (DAT_VLEN i = 0; i < count; ++i)
-        if (!ia.any<lmr>([&](const lmr &region) { return region.covers(segments[i]); }))
-            return invalid_parameter(2);
-    return success;
-}
-
 /// A later bind of the same window to another region releases this one, once it is known to be
 /// done.
 bool is_bound(const lmr &region)
@@ -107,7 +96,48 @@ bool is_bound(const lmr &region)
     return in_use(region);
 }
 
-status free_lmr(lmr &victim)
+} // namespace
+
+status dapl_lmr_create(adapter &ia, DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION region,
+                       DAT_VLEN length, DAT_PZ_HANDLE pz_handle, DAT_MEM_PRIV_FLAGS privileges,
+                       DAT_VA_TYPE va_type, DAT_LMR_HANDLE *out, DAT_LMR_CONTEXT *lmr_context,
+                       DAT_RMR_CONTEXT *rmr_context, DAT_VLEN *registered_size,
+                       DAT_VADDR *registered_address)
+{
+    pz *zone = from_handle<pz>(pz_handle);
+    if (zone == nullptr || zone->ia != &ia)
+        return invalid_handle(DAT_INVALID_HANDLE_PZ);
+    if (out == nullptr)
+        return invalid_parameter(8);
+    lmr *made = nullptr;
+    const status answer = create_lmr(ia, *zone, {type, region, length, privileges, va_type}, made);
+    if (!answer.ok())
+        return answer;
+    *out = to_handle(made);
+    store(lmr_context, made->keys.local);
+    store(rmr_context, made->keys.remote);
+    store(registered_size, made->params.length);
+    store(registered_address, made->address());
+    return success;
+}
+
+void dapl_lmr_query(lmr &region, DAT_LMR_PARAM &out)
+{
+    out = {};
+    out.ia_handle = region.ia->consumer_handle();
+    out.mem_type = region.type;
+    out.region_desc = region.region;
+    out.length = region.params.length;
+    out.pz_handle = to_handle(&region.zone());
+    out.mem_priv = region.params.privileges;
+    out.va_type = DAT_VA_TYPE_VA;
+    out.lmr_context = region.keys.local;
+    out.rmr_context = region.keys.remote;
+    out.registered_size = region.params.length;
+    out.registered_address = region.address();
+}
+
+status dapl_lmr_free(lmr &victim)
 {
     if (is_bound(victim))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_LMR_IN_USE);
@@ -118,72 +148,18 @@ status free_lmr(lmr &victim)
     return success;
 }
 
-} // namespace
-
-DAT_RETURN dapl_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE type,
-                           DAT_REGION_DESCRIPTION region, DAT_VLEN length, DAT_PZ_HANDLE pz_handle,
-                           DAT_MEM_PRIV_FLAGS privileges, DAT_VA_TYPE va_type, DAT_LMR_HANDLE *out,
-                           DAT_LMR_CONTEXT *lmr_context, DAT_RMR_CONTEXT *rmr_context,
-                           DAT_VLEN *registered_size, DAT_VADDR *registered_address)
+/// The regions are coherent: only the arguments are checked.
+status dapl_lmr_sync_rdma_read(adapter &ia, const DAT_LMR_TRIPLET *segments, DAT_VLEN count)
 {
-    adapter *ia = from_handle<adapter>(ia_handle);
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
-    pz *zone = from_handle<pz>(pz_handle);
-    if (zone == nullptr || zone->ia != ia)
-        return invalid_handle(DAT_INVALID_HANDLE_PZ).code();
-    if (out == nullptr)
-        return invalid_parameter(8).code();
-
-    lmr *made = nullptr;
-    const lmr_request wanted{type, region, length, privileges, va_type};
-    const status answer = create_lmr(*ia, *zone, wanted, made);
-    if (!answer.ok())
-        return answer.code();
-    *out = to_handle(made);
-    store(lmr_context, made->keys.local);
-    store(rmr_context, made->keys.remote);
-    store(registered_size, made->params.length);
-    store(registered_address, made->address());
-    return DAT_SUCCESS;
+    if (segments == nullptr && count != 0)
+        return invalid_parameter(2);
+    for (DAT_VLEN i = 0; i < count; ++i)
+        if (!ia.any<lmr>([&](const lmr &region) { return region.covers(segments[i]); }))
+            return invalid_parameter(2);
+    return success;
 }
 
-DAT_RETURN dapl_lmr_query(DAT_LMR_HANDLE handle, DAT_LMR_PARAM_MASK mask, DAT_LMR_PARAM *param)
-{
-    lmr *found = from_handle<lmr>(handle);
-    const status checked =
-        check_query(found, DAT_INVALID_HANDLE_LMR, mask, DAT_LMR_FIELD_ALL, param);
-    if (!checked.ok())
-        return checked.code();
-    *param = {};
-    param->ia_handle = found->ia->consumer_handle();
-    param->mem_type = found->type;
-    param->region_desc = found->region;
-    param->length = found->params.length;
-    param->pz_handle = to_handle(&found->zone());
-    param->mem_priv = found->params.privileges;
-    param->va_type = DAT_VA_TYPE_VA;
-    param->lmr_context = found->keys.local;
-    param->rmr_context = found->keys.remote;
-    param->registered_size = found->params.length;
-    param->registered_address = found->address();
-    return DAT_SUCCESS;
-}
-
-DAT_RETURN dapl_lmr_free(DAT_LMR_HANDLE handle)
-{
-    return on_object<lmr>(handle, DAT_INVALID_HANDLE_LMR, free_lmr);
-}
-
-DAT_RETURN dapl_lmr_sync_rdma_read(DAT_IA_HANDLE ia, const DAT_LMR_TRIPLET *segments,
-                                   DAT_VLEN count)
-{
-    return on_object<adapter>(ia, DAT_INVALID_HANDLE_IA,
-                              [=](adapter &on) { return sync(on, segments, count); });
-}
-
-DAT_RETURN dapl_lmr_sync_rdma_write(DAT_IA_HANDLE ia, const DAT_LMR_TRIPLET *segments,
-                                    DAT_VLEN count)
+status dapl_lmr_sync_rdma_write(adapter &ia, const DAT_LMR_TRIPLET *segments, DAT_VLEN count)
 {
     return dapl_lmr_sync_rdma_read(ia, segments, count);
 }

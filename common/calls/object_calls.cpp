@@ -5,35 +5,26 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-namespace {
-
-template <class Fn>
-DAT_RETURN on_any_object(DAT_HANDLE handle, const void *out, Fn &&fn)
+status dapl_set_consumer_context(object &o, DAT_CONTEXT context)
 {
-    object *found = any_object(handle);
-    if (found == nullptr)
-        return status::error(DAT_INVALID_HANDLE).code();
-    if (out == nullptr)
-        return invalid_parameter(2).code();
-    fn(*found);
-    return DAT_SUCCESS;
+    o.context.store(context.as_64);
+    return success;
 }
 
-} // namespace
-
-DAT_RETURN dapl_set_consumer_context(DAT_HANDLE handle, DAT_CONTEXT context)
+status dapl_get_consumer_context(object &o, DAT_CONTEXT *context)
 {
-    return on_any_object(handle, &context, [=](object &o) { o.context.store(context.as_64); });
+    if (context == nullptr)
+        return invalid_parameter(2);
+    context->as_64 = o.context.load();
+    return success;
 }
 
-DAT_RETURN dapl_get_consumer_context(DAT_HANDLE handle, DAT_CONTEXT *context)
+status dapl_get_handle_type(object &o, DAT_HANDLE_TYPE *type)
 {
-    return on_any_object(handle, context, [=](object &o) { context->as_64 = o.context.load(); });
-}
-
-DAT_RETURN dapl_get_handle_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
-{
-    return on_any_object(handle, type, [=](object &o) { *type = find_kind(o.kind())->type; });
+    if (type == nullptr)
+        return invalid_parameter(2);
+    *type = find_kind(o.kind())->type;
+    return success;
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

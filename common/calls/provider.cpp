@@ -48,6 +48,7 @@ template <class Safety>
 DAT_RETURN open_ia(const DAT_NAME_PTR name, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
                    DAT_IA_HANDLE *out)
 {
+    const osd::cancellation_hold held;
     if (name == nullptr)
         return invalid_parameter(1).code();
     const provider_line *line = find_line(name, Safety::locks);
@@ -59,10 +60,10 @@ DAT_RETURN open_ia(const DAT_NAME_PTR name, DAT_COUNT async_qlen, DAT_EVD_HANDLE
 template <class Safety>
 void make_vector(DAT_PROVIDER &out)
 {
-    out.ia_open_func = uncancelled<open_ia<Safety>>;
-    out.ia_close_func = uncancelled<dapl_ia_close>;
-    out.ia_ha_related_func = unsupported<decltype(out.ia_ha_related_func)>;
-    out.handle_extendedop_func = uncancelled<dapl_extension_op<Safety>>;
+    out.ia_open_func = open_ia<Safety>;
+    out.ia_close_func = control_call<close_adapter, DAT_INVALID_HANDLE_IA>::made;
+    out.ia_ha_related_func = unsupported_call<decltype(out.ia_ha_related_func)>::made;
+    out.handle_extendedop_func = dapl_extension_op<Safety>;
     fill_vector<Safety>(out);
     if (counting())
         count_calls<Safety>(out);

@@ -7,9 +7,7 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-namespace {
-
-status create_pz(adapter &ia, DAT_PZ_HANDLE *out)
+status dapl_pz_create(adapter &ia, DAT_PZ_HANDLE *out)
 {
     if (out == nullptr)
         return invalid_parameter(2);
@@ -24,7 +22,12 @@ status create_pz(adapter &ia, DAT_PZ_HANDLE *out)
     return opened;
 }
 
-status free_pz(pz &victim)
+void dapl_pz_query(pz &zone, DAT_PZ_PARAM &out)
+{
+    out.ia_handle = zone.ia->consumer_handle();
+}
+
+status dapl_pz_free(pz &victim)
 {
     if (in_use(victim))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_PZ_IN_USE);
@@ -33,28 +36,6 @@ status free_pz(pz &victim)
     transport::dapls_ib_pd_free(victim.pd);
     victim.ia->destroy(victim);
     return success;
-}
-
-} // namespace
-
-DAT_RETURN dapl_pz_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE *out)
-{
-    return on_object<adapter>(ia, DAT_INVALID_HANDLE_IA,
-                              [out](adapter &on) { return create_pz(on, out); });
-}
-
-DAT_RETURN dapl_pz_query(DAT_PZ_HANDLE handle, DAT_PZ_PARAM_MASK mask, DAT_PZ_PARAM *param)
-{
-    pz *found = from_handle<pz>(handle);
-    const status checked = check_query(found, DAT_INVALID_HANDLE_PZ, mask, DAT_PZ_FIELD_ALL, param);
-    if (checked.ok())
-        param->ia_handle = found->ia->consumer_handle();
-    return checked.code();
-}
-
-DAT_RETURN dapl_pz_free(DAT_PZ_HANDLE handle)
-{
-    return on_object<pz>(handle, DAT_INVALID_HANDLE_PZ, free_pz);
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -10,21 +10,6 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-status create_rmr(pz &zone, DAT_RMR_HANDLE *out)
-{
-    if (out == nullptr)
-        return invalid_parameter(2);
-    rmr *made = zone.ia->make<rmr>(zone);
-    if (made == nullptr)
-        return out_of_memory;
-    const status allocated = made->allocate();
-    if (!allocated.ok())
-        zone.ia->destroy(*made);
-    else
-        *out = to_handle(made);
-    return allocated;
-}
-
 /// Whether the region has that part, and rights enough to give.
 status check_part(const rmr &window, const lmr &region, const bind_request &wanted)
 {
@@ -52,62 +37,65 @@ status check_bind(const adapter &ia, const DAT_LMR_TRIPLET *part, DAT_MEM_PRIV_F
 
 } // namespace
 
-DAT_RETURN dapl_rmr_create(DAT_PZ_HANDLE zone, DAT_RMR_HANDLE *out)
+status dapl_rmr_create(pz &zone, DAT_RMR_HANDLE *out)
 {
-    return on_object<pz>(zone, DAT_INVALID_HANDLE_PZ,
-                         [out](pz &in) { return create_rmr(in, out); });
+    if (out == nullptr)
+        return invalid_parameter(2);
+    rmr *made = zone.ia->make<rmr>(zone);
+    if (made == nullptr)
+        return out_of_memory;
+    const status allocated = made->allocate();
+    if (!allocated.ok())
+        zone.ia->destroy(*made);
+    else
+        *out = to_handle(made);
+    return allocated;
 }
 
-DAT_RETURN dapl_rmr_query(DAT_RMR_HANDLE handle, DAT_RMR_PARAM_MASK mask, DAT_RMR_PARAM *param)
+status dapl_rmr_query(rmr &window, DAT_RMR_PARAM_MASK mask, DAT_RMR_PARAM *out)
 {
-    rmr *found = from_handle<rmr>(handle);
-    const status checked =
-        check_query(found, DAT_INVALID_HANDLE_RMR, mask, DAT_RMR_FIELD_ALL, param);
-    if (!checked.ok())
-        return checked.code();
     DAT_RMR_PARAM answer;
-    if (!found->fill(answer) && (mask & DAT_RMR_FIELD_LMR_TRIPLET) != 0)
-        return invalid_parameter(2).code();
-    *param = answer;
-    return DAT_SUCCESS;
+    if (has_unknown_bits(mask, DAT_RMR_FIELD_ALL))
+        return invalid_parameter(2);
+    if (out == nullptr)
+        return invalid_parameter(3);
+    if (!window.fill(answer) && (mask & DAT_RMR_FIELD_LMR_TRIPLET) != 0)
+        return invalid_parameter(2);
+    *out = answer;
+    return success;
 }
 
-DAT_RETURN dapl_rmr_bind(DAT_RMR_HANDLE handle, DAT_LMR_HANDLE lmr_handle,
-                         const DAT_LMR_TRIPLET *part, DAT_MEM_PRIV_FLAGS privileges,
-                         DAT_VA_TYPE va_type, DAT_EP_HANDLE ep_handle, DAT_RMR_COOKIE cookie,
-                         DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT *context)
+status dapl_rmr_bind(rmr &window, DAT_LMR_HANDLE lmr_handle, const DAT_LMR_TRIPLET *part,
+                     DAT_MEM_PRIV_FLAGS privileges, DAT_VA_TYPE va_type, DAT_EP_HANDLE ep_handle,
+                     DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT *context)
 {
-    rmr *window = from_handle<rmr>(handle);
-    if (window == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_RMR).code();
     endpoint *ep = from_handle<endpoint>(ep_handle);
-    if (ep == nullptr || ep->ia != window->ia)
-        return invalid_handle(DAT_INVALID_HANDLE_EP).code();
-    if (const status checked = check_bind(*window->ia, part, privileges, va_type); !checked.ok())
-        return checked.code();
+    if (ep == nullptr || ep->ia != window.ia)
+        return invalid_handle(DAT_INVALID_HANDLE_EP);
+    if (const status checked = check_bind(*window.ia, part, privileges, va_type); !checked.ok())
+        return checked;
 
     bind_request wanted{nullptr, *part, privileges, cookie, flags};
     DAT_RMR_CONTEXT unused;
     if (part->segment_length != 0) {
         wanted.region = from_handle<lmr>(lmr_handle);
-        if (wanted.region == nullptr || wanted.region->ia != window->ia)
-            return invalid_handle(DAT_INVALID_HANDLE_LMR).code();
+        if (wanted.region == nullptr || wanted.region->ia != window.ia)
+            return invalid_handle(DAT_INVALID_HANDLE_LMR);
         if (context == nullptr)
-            return invalid_parameter(9).code();
-        if (const status fits = check_part(*window, *wanted.region, wanted); !fits.ok())
-            return fits.code();
+            return invalid_parameter(9);
+        if (const status fits = check_part(window, *wanted.region, wanted); !fits.ok())
+            return fits;
     }
-    return window->bind(*ep, wanted, context == nullptr ? unused : *context).code();
+    return window.bind(*ep, wanted, context == nullptr ? unused : *context);
 }
 
-DAT_RETURN dapl_rmr_free(DAT_RMR_HANDLE handle)
+status dapl_rmr_free(rmr &victim)
 {
-    rmr *victim = from_handle<rmr>(handle);
-    if (victim == nullptr || !victim->condemn())
-        return invalid_handle(DAT_INVALID_HANDLE_RMR).code();
-    victim->release();
-    victim->ia->destroy(*victim);
-    return DAT_SUCCESS;
+    if (!victim.condemn())
+        return invalid_handle(DAT_INVALID_HANDLE_RMR);
+    victim.release();
+    victim.ia->destroy(victim);
+    return success;
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -35,61 +35,73 @@ status create_sp(adapter &ia, const sp_request &wanted, DAT_CONN_QUAL &qualifier
     return begun;
 }
 
-/// A handle of exactly this kind of service point, or null.
-service_point *sp_of(DAT_HANDLE handle, mark kind)
+status free_sp(service_point &victim, DAT_RETURN_SUBTYPE kind)
 {
-    auto *found = from_handle<service_point>(handle);
-    return found != nullptr && found->kind() == kind ? found : nullptr;
-}
-
-status free_sp(service_point *victim, DAT_RETURN_SUBTYPE kind)
-{
-    if (victim == nullptr || !victim->condemn())
+    if (!victim.condemn())
         return invalid_handle(kind);
-    victim->stop_listening();
-    victim->ia->await_unused(*victim);
-    victim->ia->destroy(*victim);
+    victim.stop_listening();
+    victim.ia->await_unused(victim);
+    victim.ia->destroy(victim);
     return success;
 }
 
-} // namespace
-
-// --------------------------------------------------------------------------------- PSP and RSP
-
-namespace {
-
-status check_psp(const adapter *ia, DAT_PSP_FLAGS flags, const void *out)
-{
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA);
-    if (flags != DAT_PSP_CONSUMER_FLAG && flags != DAT_PSP_PROVIDER_FLAG)
-        return invalid_parameter(4);
-    return out == nullptr ? invalid_parameter(5) : success;
-}
-
-status create_psp(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL &qualifier, DAT_EVD_HANDLE evd_handle,
+status create_psp(adapter &ia, DAT_CONN_QUAL &qualifier, DAT_EVD_HANDLE evd_handle,
                   DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *out)
 {
-    adapter *ia = from_handle<adapter>(ia_handle);
-    if (const status checked = check_psp(ia, flags, out); !checked.ok())
-        return checked;
+    if (flags != DAT_PSP_CONSUMER_FLAG && flags != DAT_PSP_PROVIDER_FLAG)
+        return invalid_parameter(4);
+    if (out == nullptr)
+        return invalid_parameter(5);
     service_point *made = nullptr;
-    const status created = create_sp(*ia, {mark::psp, evd_handle, flags}, qualifier, made);
+    const status created = create_sp(ia, {mark::psp, evd_handle, flags}, qualifier, made);
     if (created.ok())
         *out = to_handle(made);
     return created;
 }
 
-status create_rsp(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qualifier, DAT_EP_HANDLE ep_handle,
-                  DAT_EVD_HANDLE evd_handle, DAT_RSP_HANDLE *out)
+} // namespace
+
+// ----------------------------------------------------------------------------------------- PSP
+
+status dapl_psp_create(adapter &ia, DAT_CONN_QUAL qualifier, DAT_EVD_HANDLE evd,
+                       DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *out)
 {
-    adapter *ia = from_handle<adapter>(ia_handle);
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA);
+    return qualifier == 0 ? invalid_parameter(2) : create_psp(ia, qualifier, evd, flags, out);
+}
+
+status dapl_psp_create_any(adapter &ia, DAT_CONN_QUAL *qualifier, DAT_EVD_HANDLE evd,
+                           DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *out)
+{
+    if (qualifier == nullptr)
+        return invalid_parameter(2);
+    DAT_CONN_QUAL found = 0;
+    const status created = create_psp(ia, found, evd, flags, out);
+    if (created.ok())
+        *qualifier = found;
+    // Nothing is free, then.
+    return created.type() == DAT_CONN_QUAL_IN_USE ? status::error(DAT_CONN_QUAL_UNAVAILABLE)
+                                                  : created;
+}
+
+void dapl_psp_query(service_point &sp, DAT_PSP_PARAM &out)
+{
+    out = {sp.ia->consumer_handle(), sp.qualifier(), to_handle(&sp.requests()), sp.flags};
+}
+
+status dapl_psp_free(service_point &victim)
+{
+    return free_sp(victim, DAT_INVALID_HANDLE_PSP);
+}
+
+// ----------------------------------------------------------------------------------------- RSP
+
+status dapl_rsp_create(adapter &ia, DAT_CONN_QUAL qualifier, DAT_EP_HANDLE ep_handle,
+                       DAT_EVD_HANDLE evd_handle, DAT_RSP_HANDLE *out)
+{
     if (qualifier == 0)
         return invalid_parameter(2);
     endpoint *ep = from_handle<endpoint>(ep_handle);
-    if (ep == nullptr || ep->ia != ia)
+    if (ep == nullptr || ep->ia != &ia)
         return invalid_handle(DAT_INVALID_HANDLE_EP);
     if (out == nullptr)
         return invalid_parameter(5);
@@ -97,7 +109,7 @@ status create_rsp(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qualifier, DAT_EP_HANDL
         return ep->state_error();
     service_point *made = nullptr;
     const status created =
-        create_sp(*ia, {mark::rsp, evd_handle, DAT_PSP_CONSUMER_FLAG, ep}, qualifier, made);
+        create_sp(ia, {mark::rsp, evd_handle, DAT_PSP_CONSUMER_FLAG, ep}, qualifier, made);
     if (created.ok())
         *out = to_handle(made);
     else
@@ -105,64 +117,14 @@ status create_rsp(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL qualifier, DAT_EP_HANDL
     return created;
 }
 
-} // namespace
-
-DAT_RETURN dapl_psp_create(DAT_IA_HANDLE ia, DAT_CONN_QUAL qualifier, DAT_EVD_HANDLE evd,
-                           DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *out)
+void dapl_rsp_query(service_point &sp, DAT_RSP_PARAM &out)
 {
-    if (qualifier == 0)
-        return invalid_parameter(2).code();
-    return create_psp(ia, qualifier, evd, flags, out).code();
+    out = {sp.ia->consumer_handle(), sp.qualifier(), to_handle(&sp.requests()), sp.reserved()};
 }
 
-DAT_RETURN dapl_psp_create_any(DAT_IA_HANDLE ia, DAT_CONN_QUAL *qualifier, DAT_EVD_HANDLE evd,
-                               DAT_PSP_FLAGS flags, DAT_PSP_HANDLE *out)
+status dapl_rsp_free(service_point &victim)
 {
-    if (qualifier == nullptr)
-        return invalid_parameter(2).code();
-    DAT_CONN_QUAL found = 0;
-    status created = create_psp(ia, found, evd, flags, out);
-    if (created.ok())
-        *qualifier = found;
-    if (created.type() == DAT_CONN_QUAL_IN_USE) // nothing is free
-        created = status::error(DAT_CONN_QUAL_UNAVAILABLE);
-    return created.code();
-}
-
-DAT_RETURN dapl_psp_query(DAT_PSP_HANDLE handle, DAT_PSP_PARAM_MASK mask, DAT_PSP_PARAM *param)
-{
-    service_point *sp = sp_of(handle, mark::psp);
-    const status checked = check_query(sp, DAT_INVALID_HANDLE_PSP, mask, DAT_PSP_FIELD_ALL, param);
-    if (checked.ok())
-        *param = {sp->ia->consumer_handle(), sp->qualifier(), to_handle(&sp->requests()),
-                  sp->flags};
-    return checked.code();
-}
-
-DAT_RETURN dapl_psp_free(DAT_PSP_HANDLE handle)
-{
-    return free_sp(sp_of(handle, mark::psp), DAT_INVALID_HANDLE_PSP).code();
-}
-
-DAT_RETURN dapl_rsp_create(DAT_IA_HANDLE ia, DAT_CONN_QUAL qualifier, DAT_EP_HANDLE ep,
-                           DAT_EVD_HANDLE evd, DAT_RSP_HANDLE *out)
-{
-    return create_rsp(ia, qualifier, ep, evd, out).code();
-}
-
-DAT_RETURN dapl_rsp_query(DAT_RSP_HANDLE handle, DAT_RSP_PARAM_MASK mask, DAT_RSP_PARAM *param)
-{
-    service_point *sp = sp_of(handle, mark::rsp);
-    const status checked = check_query(sp, DAT_INVALID_HANDLE_RSP, mask, DAT_RSP_FIELD_ALL, param);
-    if (checked.ok())
-        *param = {sp->ia->consumer_handle(), sp->qualifier(), to_handle(&sp->requests()),
-                  sp->reserved()};
-    return checked.code();
-}
-
-DAT_RETURN dapl_rsp_free(DAT_RSP_HANDLE handle)
-{
-    return free_sp(sp_of(handle, mark::rsp), DAT_INVALID_HANDLE_RSP).code();
+    return free_sp(victim, DAT_INVALID_HANDLE_RSP);
 }
 
 // ----------------------------------------------------------------------------------------- CSP
@@ -180,26 +142,26 @@ bool is_ours(const DAT_COMM &comm, const DAT_SOCK_ADDR &address)
            (comm.protocol == 0 || comm.protocol == IPPROTO_TCP);
 }
 
-status check_csp(const adapter *ia, const DAT_COMM *comm, const DAT_SOCK_ADDR *given,
+status check_csp(const adapter &ia, const DAT_COMM *comm, const DAT_SOCK_ADDR *given,
                  const void *out)
 {
-    if (ia == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_IA);
     if (comm == nullptr)
         return invalid_parameter(2);
     if (const status checked = check_common_address(given, 3); !checked.ok())
         return checked;
     if (out == nullptr)
         return invalid_parameter(5);
-    if (!is_ours(*comm, *ia->attr.address))
+    if (!is_ours(*comm, *ia.attr.address))
         return status::error(DAT_COMM_NOT_SUPPORTED);
-    return osd::address::is_host(ia->attr.address, given)
+    return osd::address::is_host(ia.attr.address, given)
                ? success
                : status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
 }
 
-status create_csp(adapter *ia, const DAT_COMM *comm, const DAT_SOCK_ADDR *given,
-                  DAT_EVD_HANDLE evd_handle, DAT_CSP_HANDLE *out)
+} // namespace
+
+status dapl_csp_create(adapter &ia, DAT_COMM *comm, DAT_IA_ADDRESS_PTR given,
+                       DAT_EVD_HANDLE evd_handle, DAT_CSP_HANDLE *out)
 {
     if (const status checked = check_csp(ia, comm, given, out); !checked.ok())
         return checked;
@@ -208,33 +170,21 @@ status create_csp(adapter *ia, const DAT_COMM *comm, const DAT_SOCK_ADDR *given,
     (void)wanted.common.address.assign(given);
     DAT_CONN_QUAL port = osd::address::port_of(given);
     service_point *made = nullptr;
-    const status created = create_sp(*ia, wanted, port, made);
+    const status created = create_sp(ia, wanted, port, made);
     if (created.ok())
         *out = to_handle(made);
     return created.type() == DAT_CONN_QUAL_IN_USE ? status::error(DAT_PORT_IN_USE) : created;
 }
 
-} // namespace
-
-DAT_RETURN dapl_csp_create(DAT_IA_HANDLE ia, DAT_COMM *comm, DAT_IA_ADDRESS_PTR address,
-                           DAT_EVD_HANDLE evd, DAT_CSP_HANDLE *out)
+void dapl_csp_query(service_point &sp, DAT_CSP_PARAM &out)
 {
-    return create_csp(from_handle<adapter>(ia), comm, address, evd, out).code();
+    out = {sp.ia->consumer_handle(), &sp.made_with.comm, sp.made_with.address.get(),
+           to_handle(&sp.requests())};
 }
 
-DAT_RETURN dapl_csp_query(DAT_CSP_HANDLE handle, DAT_CSP_PARAM_MASK mask, DAT_CSP_PARAM *param)
+status dapl_csp_free(service_point &victim)
 {
-    service_point *sp = sp_of(handle, mark::csp);
-    const status checked = check_query(sp, DAT_INVALID_HANDLE_CSP, mask, DAT_CSP_FIELD_ALL, param);
-    if (checked.ok())
-        *param = {sp->ia->consumer_handle(), &sp->made_with.comm, sp->made_with.address.get(),
-                  to_handle(&sp->requests())};
-    return checked.code();
-}
-
-DAT_RETURN dapl_csp_free(DAT_CSP_HANDLE handle)
-{
-    return free_sp(sp_of(handle, mark::csp), DAT_INVALID_HANDLE_CSP).code();
+    return free_sp(victim, DAT_INVALID_HANDLE_CSP);
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core
