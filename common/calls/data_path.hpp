@@ -17,8 +17,8 @@ OSD_ALWAYS_INLINE DAT_RETURN dapl_evd_dequeue(evd &e, DAT_EVENT *event)
     return e.dequeue<Safety>(*event);
 }
 
-inline status dapl_evd_wait(evd &e, DAT_TIMEOUT timeout, DAT_COUNT threshold, DAT_EVENT *event,
-                            DAT_COUNT *nmore)
+OSD_ALWAYS_INLINE status dapl_evd_wait(evd &e, DAT_TIMEOUT timeout, DAT_COUNT threshold,
+                                       DAT_EVENT *event, DAT_COUNT *nmore)
 {
     if (event == nullptr)
         return invalid_parameter(4);
@@ -27,7 +27,7 @@ inline status dapl_evd_wait(evd &e, DAT_TIMEOUT timeout, DAT_COUNT threshold, DA
     return e.wait(timeout, threshold, *event, *nmore);
 }
 
-inline status dapl_cno_wait(cno &c, DAT_TIMEOUT timeout, DAT_EVD_HANDLE *triggered_by)
+OSD_ALWAYS_INLINE status dapl_cno_wait(cno &c, DAT_TIMEOUT timeout, DAT_EVD_HANDLE *triggered_by)
 {
     return triggered_by == nullptr ? invalid_parameter(3) : c.wait(timeout, triggered_by);
 }
