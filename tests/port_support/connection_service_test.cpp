@@ -2,26 +2,11 @@
 #include "connection_service.hpp"
 
 #include "eventually.hpp"
+#include "one_upcall.hpp"
 
-#include <atomic>
 #include <cstring>
 #include <doctest/doctest.h>
-#include <string>
 #include <thread>
-
-namespace dapl::DAPL_TRANSPORT::core {
-
-/// A common layer of one upcall.
-class endpoint {
-public:
-    std::atomic<int> events{0};
-    std::atomic<int> last{0};
-    std::string data;
-    std::atomic<bool> hold{false};
-    std::atomic<bool> inside{false};
-};
-
-} // namespace dapl::DAPL_TRANSPORT::core
 
 namespace dapl::DAPL_TRANSPORT {
 

@@ -1,0 +1,662 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "tcp_cm.hpp"
+
+#include "dapl_debug.hpp"
+#include "errno_status.hpp"
+#include "osd_address.hpp"
+#include "service_address.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <netinet/tcp.h>
+#include <new>
+#include <unistd.h>
+#include <utility>
+
+namespace dapl::DAPL_TRANSPORT {
+
+using phase = connection_phase;
+
+// ---------------------------------------------------------------------------------------- messages
+
+namespace {
+
+enum class message : std::uint8_t {
+    request = 1,
+    accept,
+    reject_by_consumer,
+    reject_by_port,
+    ready,   ///< the active side has seen the acceptance
+    goodbye, ///< the connection ends as its consumer wants it
+};
+
+/// Numbers are big-endian. The address and the private data follow.
+struct frame_header {
+    unsigned char magic[4];
+    std::uint8_t version;
+    std::uint8_t kind;
+    std::uint8_t address_size;
+    std::uint8_t reserved;
+    std::uint8_t data_size[2];
+    std::uint8_t reserved_too[6];
+    std::uint8_t qualifier[8];
+};
+static_assert(sizeof(frame_header) == 24);
+
+constexpr unsigned char frame_magic[4] = {'D', 'A', 'T', 0xc3};
+constexpr std::uint8_t wire_version = 1;
+constexpr std::size_t max_frame =
+    sizeof(frame_header) + tcp_cm_address::max_size + tcp_cm::max_private_data;
+
+template <std::size_t N>
+void put(std::uint8_t (&to)[N], std::uint64_t value)
+{
+    for (std::size_t i = N; i-- > 0; value >>= 8)
+        to[i] = static_cast<std::uint8_t>(value);
+}
+
+template <std::size_t N>
+std::uint64_t get(const std::uint8_t (&from)[N])
+{
+    std::uint64_t value = 0;
+    for (const std::uint8_t byte : from)
+        value = value << 8 | byte;
+    return value;
+}
+
+bool is_valid(const frame_header &header)
+{
+    return std::memcmp(header.magic, frame_magic, sizeof frame_magic) == 0 &&
+           header.version == wire_version && header.address_size <= tcp_cm_address::max_size &&
+           get(header.data_size) <= tcp_cm::max_private_data;
+}
+
+std::size_t size_of(const frame_header &header)
+{
+    return sizeof header + header.address_size + get(header.data_size);
+}
+
+enum class heard {
+    nothing, ///< that is whole
+    frame,
+    garbage,
+    end, ///< of the connection; errno says why, 0 in order
+};
+
+constexpr std::int64_t resume_after_ns = 100'000'000;
+constexpr std::int64_t drain_tick_ns = 1'000'000;
+
+} // namespace
+
+struct tcp_channel : tcp_source {
+    tcp_channel(int socket, int watched_by) : tcp_source(false), epoll(watched_by) { fd = socket; }
+
+    heard hear();
+    message kind() const { return static_cast<message>(header.kind); }
+    void take_address();
+    /// The frame may be gone as soon as an upcall runs.
+    private_data copy_data(unsigned char (&to)[tcp_cm::max_private_data]) const;
+    /// False when the peer is gone. What is said before an answer fits into any socket's buffer.
+    bool say(message, const tcp_cm_address *, const private_data &, DAT_CONN_QUAL = 0) const;
+
+    const int epoll;
+    tcp_connection *of = nullptr; ///< whose it is; null of a stranger
+    bool is_connected = true;     ///< the kernel has answered connect()
+    tcp_listener *from = nullptr; ///< of a stranger
+    std::int64_t expires_ns = 0;  ///< of a stranger
+    sockaddr_storage address{};   ///< the peer's
+    tcp_cm_address peer;
+    frame_header header{};
+    std::size_t have = 0; ///< bytes of the present frame
+    unsigned char bytes[max_frame];
+};
+
+namespace {
+
+/// A forked child may have the descriptor too: epoll would go on reporting it.
+void close_watched(int epoll, int fd)
+{
+    (void)::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr);
+    ::close(fd);
+}
+
+} // namespace
+
+void close_channel::operator()(tcp_channel *channel) const
+{
+    channel->unlink();
+    close_watched(channel->epoll, channel->fd);
+    delete channel;
+}
+
+/// Collects one frame. The next call begins another.
+heard tcp_channel::hear()
+{
+    for (;;) {
+        const std::size_t wanted = have < sizeof header ? sizeof header : size_of(header);
+        if (have == wanted) {
+            have = 0;
+            return heard::frame;
+        }
+        errno = 0;
+        const ssize_t got = ::recv(fd, bytes + have, wanted - have, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            return heard::nothing;
+        if (got <= 0)
+            return heard::end;
+        have += static_cast<std::size_t>(got);
+        if (have == sizeof header) {
+            std::memcpy(&header, bytes, sizeof header);
+            if (!is_valid(header))
+                return heard::garbage;
+        }
+    }
+}
+
+const tcp_cm_address &tcp_request::peer() const
+{
+    return channel->peer;
+}
+
+void tcp_channel::take_address()
+{
+    peer.size = header.address_size;
+    std::memcpy(peer.bytes, bytes + sizeof header, peer.size);
+}
+
+private_data tcp_channel::copy_data(unsigned char (&to)[tcp_cm::max_private_data]) const
+{
+    const std::size_t size = get(header.data_size);
+    std::memcpy(to, bytes + sizeof header + header.address_size, size);
+    return {to, size};
+}
+
+bool tcp_channel::say(message kind, const tcp_cm_address *address, const private_data &data,
+                      DAT_CONN_QUAL qualifier) const
+{
+    unsigned char out[max_frame];
+    frame_header head{};
+    std::memcpy(head.magic, frame_magic, sizeof frame_magic);
+    head.version = wire_version;
+    head.kind = static_cast<std::uint8_t>(kind);
+    head.address_size = static_cast<std::uint8_t>(address == nullptr ? 0 : address->size);
+    put(head.data_size, data.size);
+    put(head.qualifier, qualifier);
+    std::memcpy(out, &head, sizeof head);
+    if (head.address_size != 0)
+        std::memcpy(out + sizeof head, address->bytes, address->size);
+    if (data.size != 0)
+        std::memcpy(out + sizeof head + head.address_size, data.bytes, data.size);
+    const std::size_t size = size_of(head);
+    return ::send(fd, out, size, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+}
+
+// ----------------------------------------------------------------------------------------- sockets
+
+namespace {
+
+int make_socket(int family)
+{
+    return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+}
+
+void set_option(int fd, int level, int option, int value)
+{
+    (void)::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/// A host that vanishes is noticed within some ten seconds.
+void tune(int fd)
+{
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 4);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+}
+
+sockaddr *generic(sockaddr_storage &address)
+{
+    return reinterpret_cast<sockaddr *>(&address);
+}
+
+socklen_t length_of(sockaddr_storage &address)
+{
+    return static_cast<socklen_t>(osd::address::size_of(generic(address)));
+}
+
+tcp_channel_ptr make_channel(int fd, int epoll)
+{
+    tcp_channel_ptr made(new (std::nothrow) tcp_channel(fd, epoll));
+    if (made == nullptr)
+        ::close(fd);
+    return made;
+}
+
+int error_of(int fd)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+} // namespace
+
+tcp_cm::~tcp_cm()
+{
+    while (tcp_channel *stranger = strangers_.front())
+        close_channel{}(stranger);
+    if (epoll_ >= 0)
+        ::close(epoll_);
+}
+
+bool tcp_cm::open(const sockaddr_storage &address)
+{
+    address_ = address;
+    epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
+    return epoll_ >= 0 && service_.events.add(epoll_, EPOLLIN, this);
+}
+
+bool tcp_cm::watch(tcp_source &source, std::uint32_t events, int operation) const
+{
+    epoll_event event{};
+    event.events = events;
+    event.data.ptr = &source;
+    return ::epoll_ctl(epoll_, operation, source.fd, &event) == 0;
+}
+
+// --------------------------------------------------------------------------------------- listening
+
+status tcp_cm::bind_listener(tcp_listener &l, DAT_CONN_QUAL &qualifier) const
+{
+    sockaddr_storage at = address_;
+    port_support::set_port(generic(at), port_support::port_of(qualifier));
+    l.fd = make_socket(at.ss_family);
+    if (l.fd < 0)
+        return status_of_errno(errno);
+    set_option(l.fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    socklen_t size = length_of(at);
+    if (::bind(l.fd, generic(at), size) != 0 || ::listen(l.fd, SOMAXCONN) != 0 ||
+        ::getsockname(l.fd, generic(at), &size) != 0)
+        return errno == EADDRINUSE ? status::error(DAT_CONN_QUAL_IN_USE) : status_of_errno(errno);
+    if (qualifier == 0)
+        qualifier = osd::address::port_of(generic(at));
+    return success;
+}
+
+status tcp_cm::listen(tcp_listener &l, service_point &owner, DAT_CONN_QUAL &qualifier)
+{
+    if (qualifier != 0 && port_support::port_of(qualifier) == 0)
+        return invalid_parameter(2);
+    l.owner = &owner;
+    status bound = bind_listener(l, qualifier);
+    l.qualifier = qualifier;
+    if (bound.ok() && !watch(l, EPOLLIN, EPOLL_CTL_ADD))
+        bound = status_of_errno(errno);
+    if (!bound.ok() && l.fd >= 0)
+        ::close(std::exchange(l.fd, -1));
+    return bound;
+}
+
+void tcp_cm::stop_listening(tcp_listener &l)
+{
+    osd::lock_guard hold(service_.lock);
+    close_watched(epoll_, std::exchange(l.fd, -1));
+    l.unlink();
+    for (tcp_channel *at = strangers_.front(); at != nullptr;) {
+        tcp_channel *const next = strangers_.after(*at);
+        if (at->from == &l)
+            (void)take_out(*at);
+        at = next;
+    }
+    service_.wait_quiet(&l);
+}
+
+void tcp_cm::take_stranger(tcp_listener &l)
+{
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    const int fd = ::accept4(l.fd, generic(peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        if (errno == EMFILE || lacks_resources(errno))
+            pause(l);
+        return;
+    }
+    tune(fd);
+    tcp_channel_ptr stranger = make_channel(fd, epoll_);
+    if (stranger == nullptr || !watch(*stranger, EPOLLIN, EPOLL_CTL_ADD))
+        return;
+    if (stranger_count_ == how_.max_strangers)
+        (void)take_out(*strangers_.front());
+    stranger->address = peer;
+    stranger->from = &l;
+    stranger->expires_ns = ns_from_now(how_.stranger_ms);
+    strangers_.push(*stranger.release());
+    ++stranger_count_;
+}
+
+/// The request stays in the kernel's queue until there may be descriptors again.
+void tcp_cm::pause(tcp_listener &l)
+{
+    dapl_log(DAPL_DBG_TYPE_WARN, "%s: a connection request waits: %s", service_.name,
+             std::strerror(errno));
+    (void)watch(l, 0, EPOLL_CTL_MOD);
+    paused_.push(l);
+    resume_ns_ = osd::now_ns() + resume_after_ns;
+}
+
+void tcp_cm::resume_listeners(std::int64_t now)
+{
+    if (now < resume_ns_)
+        return;
+    while (tcp_listener *l = paused_.front()) {
+        l->unlink();
+        (void)watch(*l, EPOLLIN, EPOLL_CTL_MOD);
+    }
+}
+
+tcp_channel_ptr tcp_cm::take_out(tcp_channel &stranger)
+{
+    stranger.unlink();
+    --stranger_count_;
+    return tcp_channel_ptr(&stranger);
+}
+
+void tcp_cm::expire_strangers(std::int64_t now)
+{
+    for (tcp_channel *first = strangers_.front(); first != nullptr && first->expires_ns <= now;
+         first = strangers_.front())
+        (void)take_out(*first);
+}
+
+void tcp_cm::hear_stranger(tcp_channel &stranger)
+{
+    const heard what = stranger.hear();
+    if (what == heard::nothing)
+        return;
+    tcp_channel_ptr channel = take_out(stranger);
+    if (what == heard::frame && channel->kind() == message::request)
+        request_came(std::move(channel), *stranger.from);
+    else if (what != heard::end)
+        dapl_log(DAPL_DBG_TYPE_CM, "%s: what came is no request of this kind of port",
+                 service_.name);
+}
+
+/// Not watched until it is accepted: a peer that gives up is noticed then.
+void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
+{
+    unsigned char copy[max_private_data];
+    (void)watch(*channel, 0, EPOLL_CTL_DEL);
+    channel->take_address();
+    sockaddr_storage peer = channel->address;
+    const cr_params params{generic(peer), osd::address::port_of(generic(peer)),
+                           channel->copy_data(copy)};
+    const bool for_this = get(channel->header.qualifier) == l.qualifier;
+    tcp_request request{std::move(channel)};
+    const bool taken = for_this && user_.offer(l, request, params);
+    if (!taken && request.channel != nullptr)
+        reject(request, reject_reason::non_consumer, {});
+}
+
+// ---------------------------------------------------------------------------------- the active
+// side
+
+status tcp_cm::connect(tcp_connection &q, const connect_params &params, const tcp_cm_address &own)
+{
+    if (params.address->sa_family != address_.ss_family)
+        return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
+    if (port_support::port_of(params.qualifier) == 0)
+        return invalid_parameter(3);
+    if (params.data.size > max_private_data)
+        return invalid_parameter(5);
+    auto attempt = connect_attempt::make(params, how_.connect_retry_ms);
+    if (attempt == nullptr)
+        return out_of_memory;
+    osd::lock_guard hold(service_.lock);
+    q.attempt = std::move(attempt);
+    q.own = own;
+    q.enter(phase::connecting);
+    const int error = try_connect(q);
+    if (lacks_resources(error)) {
+        q.attempt.reset();
+        q.enter(phase::idle);
+        return status_of_errno(error);
+    }
+    if (error != 0)
+        attempt_failed(q, error);
+    return success;
+}
+
+/// 0, or why it cannot be.
+int tcp_cm::try_connect(tcp_connection &q)
+{
+    const int fd = make_socket(address_.ss_family);
+    if (fd < 0)
+        return errno;
+    q.channel = make_channel(fd, epoll_);
+    if (q.channel == nullptr)
+        return ENOMEM;
+    q.channel->of = &q;
+    q.channel->is_connected = false;
+    tune(fd);
+    sockaddr_storage from = address_;
+    port_support::set_port(generic(from), 0);
+    sockaddr *const to = q.attempt->peer();
+    const bool begun = ::bind(fd, generic(from), length_of(from)) == 0 &&
+                       (::connect(fd, to, static_cast<socklen_t>(osd::address::size_of(to))) == 0 ||
+                        errno == EINPROGRESS) &&
+                       watch(*q.channel, EPOLLOUT, EPOLL_CTL_ADD);
+    const int error = begun ? 0 : errno;
+    if (!begun)
+        q.channel.reset();
+    return error;
+}
+
+void tcp_cm::connected(tcp_connection &q)
+{
+    q.channel->is_connected = true;
+    const int error = error_of(q.channel->fd);
+    const bool said = error == 0 && q.channel->say(message::request, &q.own, q.attempt->data(),
+                                                   q.attempt->qualifier());
+    if (!said)
+        attempt_failed(q, error != 0 ? error : ECONNRESET);
+    else if (!watch(*q.channel, EPOLLIN, EPOLL_CTL_MOD))
+        attempt_failed(q, errno);
+}
+
+/// The peer does not listen, or not yet: repeats the request with back-off.
+void tcp_cm::attempt_failed(tcp_connection &q, int error)
+{
+    q.channel.reset();
+    const std::int64_t next =
+        error == ECONNREFUSED ? q.attempt->next_try() : connect_attempt::never;
+    if (next != connect_attempt::never)
+        service_.schedule(q, next);
+    else
+        end_attempt(q, connection_event_of_errno(error));
+}
+
+void tcp_cm::end_attempt(tcp_connection &q, DAT_EVENT_NUMBER event, const private_data &data)
+{
+    abandon(q);
+    service_.deliver_soon(q, event, data);
+}
+
+void tcp_cm::abandon(tcp_connection &q)
+{
+    q.channel.reset();
+    q.forget_attempt();
+    q.enter(phase::dead);
+    user_.tear_down(q);
+}
+
+void tcp_cm::answer_came(tcp_connection &q)
+{
+    unsigned char copy[max_private_data];
+    const message answer = q.channel->kind();
+    const private_data data = q.channel->copy_data(copy);
+    if (answer == message::reject_by_consumer)
+        return end_attempt(q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
+    q.channel->take_address();
+    const bool up = answer == message::accept && user_.bring_up(q, q.channel->peer) &&
+                    q.channel->say(message::ready, nullptr, {});
+    if (!up)
+        return end_attempt(q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    q.attempt.reset();
+    q.enter(phase::live);
+    service_.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
+}
+
+// --------------------------------------------------------------------------------- the passive
+// side
+
+status tcp_cm::accept(tcp_request &request, tcp_connection &q, const private_data &data,
+                      const tcp_cm_address &own)
+{
+    if (data.size > max_private_data)
+        return invalid_parameter(3);
+    osd::lock_guard hold(service_.lock);
+    q.channel = std::move(request.channel);
+    q.channel->of = &q;
+    q.enter(phase::accepting);
+    const bool accepted = user_.bring_up(q, q.channel->peer) &&
+                          q.channel->say(message::accept, &own, data) &&
+                          watch(*q.channel, EPOLLIN, EPOLL_CTL_ADD);
+    if (!accepted)
+        end_attempt(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+    return success;
+}
+
+void tcp_cm::reject(tcp_request &request, reject_reason reason, const private_data &data)
+{
+    const bool consumer = reason == reject_reason::consumer;
+    (void)request.channel->say(consumer ? message::reject_by_consumer : message::reject_by_port,
+                               nullptr, data);
+    request.channel.reset();
+}
+
+// --------------------------------------------------------------------------------------- connected
+
+void tcp_cm::hear_peer(tcp_connection &q)
+{
+    const heard what = q.channel->hear();
+    const int error = what == heard::end ? errno : EPROTO;
+    const bool framed = what == heard::frame;
+    if (what == heard::nothing)
+        return;
+    switch (q.phase()) {
+    case phase::connecting:
+        return framed ? answer_came(q) : attempt_failed(q, error == 0 ? ECONNRESET : error);
+    case phase::accepting:
+        if (!framed || q.channel->kind() != message::ready)
+            return end_attempt(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        q.enter(phase::live);
+        return service_.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED);
+    default:
+        return end_connection(q, framed && q.channel->kind() == message::goodbye
+                                     ? DAT_CONNECTION_EVENT_DISCONNECTED
+                                     : DAT_CONNECTION_EVENT_BROKEN);
+    }
+}
+
+void tcp_cm::end_connection(tcp_connection &q, DAT_EVENT_NUMBER event)
+{
+    const bool ours = q.phase() == phase::closing;
+    abandon(q);
+    service_.deliver_soon(q, ours ? DAT_CONNECTION_EVENT_DISCONNECTED : event);
+}
+
+void tcp_cm::say_goodbye(tcp_connection &q)
+{
+    if (q.is_established() && q.channel != nullptr)
+        (void)q.channel->say(message::goodbye, nullptr, {});
+}
+
+void tcp_cm::disconnect(tcp_connection &q, DAT_CLOSE_FLAGS flags)
+{
+    osd::lock_guard hold(service_.lock);
+    const phase now = q.phase();
+    if (now == phase::connecting || now == phase::accepting) {
+        abandon(q);
+    } else if (now == phase::live && flags == DAT_CLOSE_GRACEFUL_FLAG) {
+        q.close_by_ns = ns_from_now(how_.linger_ms);
+        q.enter(phase::closing);
+        service_.schedule(q, 0);
+    } else if (q.is_established() && flags != DAT_CLOSE_GRACEFUL_FLAG) {
+        say_goodbye(q);
+        end_connection(q, DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+}
+
+void tcp_cm::disconnect_clean(tcp_connection &q)
+{
+    osd::lock_guard hold(service_.lock);
+    say_goodbye(q);
+    if (q.phase() == phase::idle)
+        q.forget_attempt();
+    else
+        abandon(q);
+}
+
+void tcp_cm::forget(tcp_connection &q)
+{
+    osd::lock_guard hold(service_.lock);
+    say_goodbye(q);
+    q.channel.reset();
+    q.forget_attempt();
+    service_.wait_quiet(&q);
+    q.enter(phase::idle);
+}
+
+// ----------------------------------------------------------------------------------------- service
+
+void tcp_cm::attend(tcp_connection &q)
+{
+    if (service_.deliver_pending(q))
+        return;
+    if (q.attempt != nullptr) {
+        if (const int error = try_connect(q); error != 0)
+            attempt_failed(q, error);
+    } else if (q.phase() == phase::closing) {
+        if (!user_.is_drained(q) && osd::now_ns() < q.close_by_ns)
+            return service_.schedule(q, osd::now_ns() + drain_tick_ns);
+        say_goodbye(q);
+        end_connection(q, DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+}
+
+void tcp_cm::serve_source(tcp_source &source)
+{
+    if (source.is_listener)
+        return take_stranger(static_cast<tcp_listener &>(source));
+    auto &channel = static_cast<tcp_channel &>(source);
+    if (channel.of == nullptr)
+        hear_stranger(channel);
+    else if (!channel.is_connected)
+        connected(*channel.of);
+    else
+        hear_peer(*channel.of);
+}
+
+/// One event at a time: an upcall may free what the next one is of.
+std::int64_t tcp_cm::serve()
+{
+    epoll_event event;
+    for (int i = 0; i < batch && ::epoll_wait(epoll_, &event, 1, 0) == 1; ++i)
+        serve_source(*static_cast<tcp_source *>(event.data.ptr));
+    const std::int64_t now = osd::now_ns();
+    expire_strangers(now);
+    resume_listeners(now);
+    while (connection_state *due = service_.timers.pop_due(now))
+        attend(static_cast<tcp_connection &>(*due));
+    std::int64_t next = service_.timers.next_due();
+    if (tcp_channel *first = strangers_.front())
+        next = std::min(next, first->expires_ns);
+    if (!paused_.empty())
+        next = std::min(next, resume_ns_);
+    return next;
+}
+
+} // namespace dapl::DAPL_TRANSPORT

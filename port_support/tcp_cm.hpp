@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A connection manager over TCP, for fabrics that have none.
+#pragma once
+
+#include "connection_service.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <sys/socket.h>
+
+namespace dapl::DAPL_TRANSPORT {
+
+/// What a port tells the peer's port with a request or its acceptance: where its queue pair is, and
+/// what the fabric needs to reach it.
+struct tcp_cm_address {
+    static constexpr std::size_t max_size = 128;
+
+    std::size_t size = 0;
+    unsigned char bytes[max_size];
+};
+
+/// What the connection manager's epoll reports.
+struct tcp_source : list_link {
+    explicit tcp_source(bool listens) : is_listener(listens) {}
+
+    const bool is_listener;
+    int fd = -1;
+};
+
+/// One TCP connection: of a stranger that has sent nothing yet, then of a request, then of a queue
+/// pair. It stays open as long as the queue pair is connected: its end tells that the peer died.
+struct tcp_channel;
+struct close_channel {
+    void operator()(tcp_channel *) const;
+};
+using tcp_channel_ptr = std::unique_ptr<tcp_channel, close_channel>;
+
+/// Base of a port's qp.
+struct tcp_connection : connection_state {
+    tcp_channel_ptr channel;
+    tcp_cm_address own; ///< goes with each repetition of the request
+};
+
+/// A member of a port's cr. Without an answer its end refuses the request.
+struct tcp_request {
+    const tcp_cm_address &peer() const; ///< what its connect() was given
+
+    tcp_channel_ptr channel;
+};
+
+/// Base of a port's listener, or a member of it.
+struct tcp_listener : tcp_source {
+    tcp_listener() : tcp_source(true) {}
+
+    service_point *owner = nullptr;
+    DAT_CONN_QUAL qualifier = 0;
+};
+
+/// What a port does for its connection manager. All are called with connection_service::lock held.
+class tcp_cm_user {
+public:
+    /// Hands a request to the common layer: moves it into the port's cr and calls
+    /// dapls_cr_callback() by run_upcall(&listener, …). If that answers false the port moves the
+    /// request back. Service thread.
+    virtual bool offer(tcp_listener &, tcp_request &, const cr_params &) = 0;
+    /// The peer's queue pair is known: makes this one ready to receive and to send. False fails the
+    /// attempt. Service thread, or the thread that accepts.
+    virtual bool bring_up(tcp_connection &, const tcp_cm_address &peer) = 0;
+    /// The connection or the attempt has ended: what is posted completes as flushed before this
+    /// returns. Any thread; also for a queue pair that bring_up() was not called for.
+    virtual void tear_down(tcp_connection &) = 0;
+    /// Whether all requests of a queue pair have completed, in a graceful disconnect. Service
+    /// thread.
+    virtual bool is_drained(tcp_connection &) = 0;
+
+protected:
+    ~tcp_cm_user() = default;
+};
+
+/// The connection manager of an adapter. Operations of the contract are calls of functions here, by
+/// the same thread and with the same result; the port's service thread calls serve() whenever
+/// event_thread::wait() has returned:
+///
+///     while (!device.events.is_stopping(device.lock)) {
+///         const std::int64_t due_ns = device.cm.serve();
+///         for (void *tag : device.events.wait(device.lock, due_ns))
+///             …;                                    // the port's own descriptors; &cm: nothing to
+///             do
+///     }
+///
+/// The active side sends its request, with private data, and waits as long as the consumer's
+/// timeout says; where nothing listens yet the request is repeated with back-off. The passive side
+/// accepts or rejects; it is connected when the active side has said that it is ready. A peer that
+/// ends its connection says so: DISCONNECTED; without that it has died: BROKEN. Of strangers that
+/// have not sent a request yet a bounded number is kept, for a bounded time.
+class tcp_cm {
+public:
+    struct limits {
+        std::uint32_t connect_retry_ms = 2000; ///< how long a closed port is tried
+        std::uint32_t linger_ms = 2000;        ///< how long a graceful disconnect waits
+        std::uint32_t stranger_ms = 5000;      ///< how long a stranger may take to send a request
+        std::uint32_t max_strangers = 64;
+    };
+
+    tcp_cm(connection_service &service, tcp_cm_user &user, const limits &how)
+        : service_(service), user_(user), how_(how)
+    {}
+    tcp_cm(const tcp_cm &) = delete;
+    tcp_cm &operator=(const tcp_cm &) = delete;
+    /// After the service thread has ended.
+    ~tcp_cm();
+
+    static constexpr std::size_t max_private_data = 256;
+
+    /// After event_thread::open(). `address` is the adapter's. False and errno.
+    [[nodiscard]] bool open(const sockaddr_storage &address);
+
+    /// Takes what has arrived and does what is due; returns when to be called again at the latest,
+    /// on the clock of osd::now_ns(). Service thread.
+    std::int64_t serve() OSD_REQUIRES(service_.lock);
+
+    // The operations of the contract. `own` is what the peer's bring_up() gets.
+
+    status listen(tcp_listener &, service_point &owner, DAT_CONN_QUAL &qualifier);
+    void stop_listening(tcp_listener &);
+    status connect(tcp_connection &, const connect_params &, const tcp_cm_address &own);
+    status accept(tcp_request &, tcp_connection &, const private_data &, const tcp_cm_address &own);
+    void reject(tcp_request &, reject_reason, const private_data &);
+    void disconnect(tcp_connection &, DAT_CLOSE_FLAGS);
+    void disconnect_clean(tcp_connection &);
+    /// The part of qp_reset and qp_free: ends what is left of a connection, waits for upcalls.
+    void forget(tcp_connection &);
+
+private:
+    static constexpr int batch = 64; ///< events between two looks at the timers
+
+    status bind_listener(tcp_listener &, DAT_CONN_QUAL &qualifier) const;
+    bool watch(tcp_source &, std::uint32_t events, int operation) const;
+
+    void take_stranger(tcp_listener &) OSD_REQUIRES(service_.lock);
+    void pause(tcp_listener &) OSD_REQUIRES(service_.lock);
+    void resume_listeners(std::int64_t now) OSD_REQUIRES(service_.lock);
+    void expire_strangers(std::int64_t now) OSD_REQUIRES(service_.lock);
+    tcp_channel_ptr take_out(tcp_channel &stranger) OSD_REQUIRES(service_.lock);
+    void hear_stranger(tcp_channel &) OSD_REQUIRES(service_.lock);
+    void request_came(tcp_channel_ptr, tcp_listener &) OSD_REQUIRES(service_.lock);
+
+    int try_connect(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void connected(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void attempt_failed(tcp_connection &, int error) OSD_REQUIRES(service_.lock);
+    void end_attempt(tcp_connection &, DAT_EVENT_NUMBER, const private_data & = {})
+        OSD_REQUIRES(service_.lock);
+    void abandon(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void hear_peer(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void answer_came(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void end_connection(tcp_connection &, DAT_EVENT_NUMBER) OSD_REQUIRES(service_.lock);
+    void say_goodbye(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void attend(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void serve_source(tcp_source &) OSD_REQUIRES(service_.lock);
+
+    connection_service &service_;
+    tcp_cm_user &user_;
+    const limits how_;
+    sockaddr_storage address_{};
+    int epoll_ = -1;
+    list<tcp_channel, tcp_source> strangers_ OSD_GUARDED_BY(service_.lock);
+    std::uint32_t stranger_count_ OSD_GUARDED_BY(service_.lock) = 0;
+    list<tcp_listener, tcp_source> paused_ OSD_GUARDED_BY(service_.lock); ///< no descriptors left
+    std::int64_t resume_ns_ OSD_GUARDED_BY(service_.lock) = 0;
+};
+
+} // namespace dapl::DAPL_TRANSPORT

@@ -1,0 +1,659 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The connection manager over TCP: two adapters of a process, and strangers.
+#include "tcp_cm.hpp"
+
+#include "eventually.hpp"
+#include "one_upcall.hpp"
+
+#include <arpa/inet.h>
+#include <cstring>
+#include <deque>
+#include <dirent.h>
+#include <doctest/doctest.h>
+#include <mutex>
+#include <netinet/in.h>
+#include <string>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+class service_point {};
+
+} // namespace dapl::DAPL_TRANSPORT::core
+
+using namespace dapl::DAPL_TRANSPORT;
+
+namespace {
+
+constexpr int established = DAT_CONNECTION_EVENT_ESTABLISHED;
+constexpr int disconnected = DAT_CONNECTION_EVENT_DISCONNECTED;
+constexpr int broken = DAT_CONNECTION_EVENT_BROKEN;
+constexpr int peer_rejected = DAT_CONNECTION_EVENT_PEER_REJECTED;
+constexpr int rejected = DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
+constexpr int accept_failed = DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR;
+
+tcp_cm_address address_of(const std::string &text)
+{
+    tcp_cm_address out;
+    out.size = text.size();
+    std::memcpy(out.bytes, text.data(), text.size());
+    return out;
+}
+
+std::string text_of(const tcp_cm_address &address)
+{
+    return {reinterpret_cast<const char *>(address.bytes), address.size};
+}
+
+sockaddr_storage loopback(std::uint16_t port = 0)
+{
+    sockaddr_storage out{};
+    auto &in = reinterpret_cast<sockaddr_in &>(out);
+    in.sin_family = AF_INET;
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    in.sin_port = htons(port);
+    return out;
+}
+
+struct test_qp : tcp_connection {
+    test_qp() { owner = &ep; }
+
+    endpoint ep;
+    std::string peer; ///< what bring_up() got
+    std::atomic<bool> up{false};
+    std::atomic<int> torn_down{0};
+    std::atomic<bool> fails{false}; ///< to come up
+    std::atomic<bool> drained{true};
+};
+
+struct arrived {
+    tcp_request request;
+    std::string data;
+};
+
+/// An adapter, and its port.
+struct side : connection_service, tcp_cm_user {
+    explicit side(tcp_cm::limits how = {}) : cm(*this, *this, how)
+    {
+        std::strcpy(name, "test");
+        REQUIRE(events.open());
+        REQUIRE(cm.open(loopback()));
+        REQUIRE(events.start("test", &run, this));
+    }
+    ~side() { events.stop(lock); }
+
+    static void run(void *self) { static_cast<side *>(self)->loop(); }
+    void loop()
+    {
+        osd::lock_guard hold(lock);
+        while (!events.is_stopping(lock)) {
+            const std::int64_t due_ns = cm.serve();
+            (void)events.wait(lock, due_ns);
+            ++rounds;
+        }
+    }
+
+    bool offer(tcp_listener &l, tcp_request &request, const cr_params &params) override
+    {
+        bool taken = false;
+        run_upcall(&l, [&] {
+            if (!takes)
+                return;
+            const std::lock_guard<std::mutex> hold(requests_lock);
+            requests.push_back({std::move(request),
+                                {static_cast<const char *>(params.data.bytes), params.data.size}});
+            taken = true;
+        });
+        return taken;
+    }
+    bool bring_up(tcp_connection &of, const tcp_cm_address &peer) override
+    {
+        auto &q = static_cast<test_qp &>(of);
+        q.peer = text_of(peer);
+        q.up = !q.fails;
+        return q.up;
+    }
+    void tear_down(tcp_connection &of) override
+    {
+        auto &q = static_cast<test_qp &>(of);
+        q.up = false;
+        ++q.torn_down;
+    }
+    bool is_drained(tcp_connection &q) override { return static_cast<test_qp &>(q).drained; }
+
+    DAT_CONN_QUAL listen()
+    {
+        DAT_CONN_QUAL qualifier = 0;
+        REQUIRE(cm.listen(listener, point, qualifier).ok());
+        return qualifier;
+    }
+    status connect(test_qp &q, DAT_CONN_QUAL to, const std::string &data = {},
+                   DAT_TIMEOUT timeout = 10'000'000)
+    {
+        const sockaddr_storage address = loopback();
+        return cm.connect(q,
+                          {reinterpret_cast<const DAT_SOCK_ADDR *>(&address),
+                           to,
+                           timeout,
+                           {data.data(), data.size()}},
+                          address_of("active"));
+    }
+    arrived next()
+    {
+        REQUIRE(eventually([&] {
+            const std::lock_guard<std::mutex> hold(requests_lock);
+            return !requests.empty();
+        }));
+        const std::lock_guard<std::mutex> hold(requests_lock);
+        arrived first = std::move(requests.front());
+        requests.pop_front();
+        return first;
+    }
+
+    tcp_cm cm;
+    tcp_listener listener;
+    service_point point;
+    std::mutex requests_lock;
+    std::deque<arrived> requests;
+    std::atomic<bool> takes{true};
+    std::atomic<unsigned> rounds{0};
+};
+
+bool gets(test_qp &q, int event)
+{
+    const bool came = eventually([&] { return q.ep.last == event; });
+    CHECK(came);
+    return came;
+}
+
+/// Two sides, connected.
+struct pair_of_sides {
+    pair_of_sides()
+    {
+        const DAT_CONN_QUAL at = passive.listen();
+        REQUIRE(active.connect(a, at, "hello").ok());
+        arrived got = passive.next();
+        CHECK(got.data == "hello");
+        CHECK(text_of(got.request.peer()) == "active");
+        REQUIRE(passive.cm.accept(got.request, b, {"welcome", 7}, address_of("passive")).ok());
+        REQUIRE(gets(a, established));
+        REQUIRE(gets(b, established));
+    }
+    ~pair_of_sides()
+    {
+        active.cm.forget(a);
+        passive.cm.forget(b);
+        if (passive.listener.fd >= 0)
+            passive.cm.stop_listening(passive.listener);
+    }
+    test_qp a;
+    test_qp b;
+    side active;
+    side passive;
+};
+
+/// Somebody who speaks TCP.
+struct stranger {
+    explicit stranger(DAT_CONN_QUAL to) : fd(::socket(AF_INET, SOCK_STREAM, 0))
+    {
+        sockaddr_storage address = loopback(static_cast<std::uint16_t>(to));
+        REQUIRE(::connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof(sockaddr_in)) == 0);
+    }
+    ~stranger() { ::close(fd); }
+    stranger(const stranger &) = delete;
+    stranger &operator=(const stranger &) = delete;
+
+    bool say(const std::string &text) const
+    {
+        return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) ==
+               static_cast<ssize_t>(text.size());
+    }
+    /// What comes until the other side closes; at most five seconds.
+    std::string hear() const
+    {
+        const timeval patience{5, 0};
+        (void)::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        std::string all;
+        char bytes[512];
+        for (ssize_t got; (got = ::recv(fd, bytes, sizeof bytes, 0)) > 0;)
+            all.append(bytes, static_cast<std::size_t>(got));
+        return all;
+    }
+    bool is_closed() const
+    {
+        char byte;
+        return ::recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0 || errno == ECONNRESET;
+    }
+
+    int fd;
+};
+
+/// A request as it goes over the wire.
+std::string request_text(DAT_CONN_QUAL to, unsigned version = 1, unsigned data = 0)
+{
+    std::string out{'D',
+                    'A',
+                    'T',
+                    '\xc3',
+                    static_cast<char>(version),
+                    1,
+                    0,
+                    0,
+                    static_cast<char>(data >> 8),
+                    static_cast<char>(data)};
+    out.append(6, '\0');
+    for (int shift = 56; shift >= 0; shift -= 8)
+        out.push_back(static_cast<char>(to >> shift));
+    return out;
+}
+
+int open_descriptors()
+{
+    int count = 0;
+    DIR *all = ::opendir("/proc/self/fd");
+    while (::readdir(all) != nullptr)
+        ++count;
+    ::closedir(all);
+    return count;
+}
+
+} // namespace
+
+TEST_SUITE("tcp_cm")
+{
+    TEST_CASE("a request is accepted: both sides have the other's address and data")
+    {
+        pair_of_sides both;
+        CHECK(both.a.peer == "passive");
+        CHECK(both.b.peer == "active");
+        CHECK(both.a.ep.data == "welcome");
+        CHECK(both.a.phase() == connection_phase::live);
+        CHECK(both.b.phase() == connection_phase::live);
+    }
+
+    TEST_CASE("whichever side disconnects, both are disconnected, once")
+    {
+        for (const bool by_active : {true, false})
+            for (const DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
+                pair_of_sides both;
+                (by_active ? both.active : both.passive)
+                    .cm.disconnect(by_active ? both.a : both.b, how);
+                CHECK(gets(both.a, disconnected));
+                CHECK(gets(both.b, disconnected));
+                std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                CHECK(both.a.ep.events == 2);
+                CHECK(both.b.ep.events == 2);
+                CHECK(both.a.torn_down == 1);
+                CHECK(both.b.torn_down == 1);
+            }
+    }
+
+    TEST_CASE("both sides disconnect at once")
+    {
+        for (int i = 0; i < 20; ++i) {
+            pair_of_sides both;
+            std::thread other([&] { both.active.cm.disconnect(both.a, DAT_CLOSE_ABRUPT_FLAG); });
+            both.passive.cm.disconnect(both.b, DAT_CLOSE_ABRUPT_FLAG);
+            other.join();
+            CHECK(gets(both.a, disconnected));
+            CHECK(gets(both.b, disconnected));
+        }
+    }
+
+    TEST_CASE("a graceful disconnect waits for what is posted, an abrupt one ends that")
+    {
+        pair_of_sides both;
+        both.a.drained = false;
+        both.active.cm.disconnect(both.a, DAT_CLOSE_GRACEFUL_FLAG);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        CHECK(both.a.phase() == connection_phase::closing);
+        CHECK(both.b.ep.last == established);
+        SUBCASE("drained")
+        {
+            both.a.drained = true;
+        }
+        SUBCASE("abrupt")
+        {
+            both.active.cm.disconnect(both.a, DAT_CLOSE_ABRUPT_FLAG);
+        }
+        CHECK(gets(both.a, disconnected));
+        CHECK(gets(both.b, disconnected));
+    }
+
+    TEST_CASE("a connection that ends without a word is broken")
+    {
+        pair_of_sides both;
+        {
+            osd::lock_guard hold(both.active.lock);
+            both.a.channel.reset(); // as the kernel does for a process that is killed
+        }
+        CHECK(gets(both.b, broken));
+        CHECK(both.b.torn_down == 1);
+    }
+
+    TEST_CASE("what the passive consumer rejects, and why")
+    {
+        side active, passive;
+        test_qp a;
+        const DAT_CONN_QUAL at = passive.listen();
+        REQUIRE(active.connect(a, at).ok());
+        arrived got = passive.next();
+        SUBCASE("by the consumer, with data")
+        {
+            passive.cm.reject(got.request, reject_reason::consumer, {"no", 2});
+            CHECK(gets(a, peer_rejected));
+            CHECK(a.ep.data == "no");
+        }
+        SUBCASE("by nobody who is a consumer")
+        {
+            passive.cm.reject(got.request, reject_reason::non_consumer, {});
+            CHECK(gets(a, rejected));
+        }
+        SUBCASE("without an answer")
+        {
+            got.request.channel.reset();
+            CHECK(gets(a, rejected));
+        }
+        CHECK(a.torn_down == 1);
+        active.cm.forget(a);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("a request that the common layer does not take is rejected")
+    {
+        side active, passive;
+        passive.takes = false;
+        test_qp a;
+        REQUIRE(active.connect(a, passive.listen()).ok());
+        CHECK(gets(a, rejected));
+        active.cm.forget(a);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("another qualifier with the same port number is rejected")
+    {
+        side active, passive;
+        test_qp a;
+        REQUIRE(active.connect(a, passive.listen() | 0x1'0000'0000).ok());
+        CHECK(gets(a, rejected));
+        CHECK(passive.requests.empty());
+        active.cm.forget(a);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("a peer that listens late is found")
+    {
+        side active, passive;
+        test_qp a, b;
+        DAT_CONN_QUAL at = passive.listen();
+        passive.cm.stop_listening(passive.listener);
+        REQUIRE(active.connect(a, at).ok());
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
+        CHECK(a.ep.events == 0);
+        REQUIRE(passive.cm.listen(passive.listener, passive.point, at).ok());
+        arrived got = passive.next();
+        REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
+        CHECK(gets(a, established));
+        active.cm.forget(a);
+        passive.cm.forget(b);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("a port that stays closed is given up")
+    {
+        tcp_cm::limits hasty;
+        hasty.connect_retry_ms = 30;
+        side active(hasty), passive;
+        const DAT_CONN_QUAL at = passive.listen();
+        passive.cm.stop_listening(passive.listener);
+        test_qp a;
+        REQUIRE(active.connect(a, at).ok());
+        CHECK(gets(a, rejected));
+        CHECK(a.ep.events == 1);
+        active.cm.forget(a);
+    }
+
+    TEST_CASE("a peer that gives up before it is accepted fails the acceptance")
+    {
+        side active, passive;
+        test_qp a, b;
+        REQUIRE(active.connect(a, passive.listen()).ok());
+        arrived got = passive.next();
+        active.cm.disconnect_clean(a);
+        CHECK(a.phase() == connection_phase::dead);
+        REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
+        CHECK(gets(b, accept_failed));
+        CHECK(a.ep.events == 0);
+        active.cm.forget(a);
+        passive.cm.forget(b);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("a queue pair that does not come up fails both sides")
+    {
+        side active, passive;
+        test_qp a, b;
+        SUBCASE("the active one")
+        {
+            a.fails = true;
+        }
+        SUBCASE("the passive one")
+        {
+            b.fails = true;
+        }
+        REQUIRE(active.connect(a, passive.listen()).ok());
+        arrived got = passive.next();
+        REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
+        CHECK(gets(a, rejected));
+        CHECK(gets(b, accept_failed));
+        active.cm.forget(a);
+        passive.cm.forget(b);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("arguments")
+    {
+        side one, other;
+        test_qp q;
+        DAT_CONN_QUAL taken = one.listen();
+        CHECK(other.cm.listen(other.listener, other.point, taken).type() == DAT_CONN_QUAL_IN_USE);
+        DAT_CONN_QUAL wide = 0x1'0000;
+        CHECK(other.cm.listen(other.listener, other.point, wide) == invalid_parameter(2));
+        CHECK(other.connect(q, 0x1'0000) == invalid_parameter(3));
+        CHECK(other.connect(q, taken, std::string(257, 'x')) == invalid_parameter(5));
+        sockaddr_in6 six{};
+        six.sin6_family = AF_INET6;
+        CHECK(other.cm.connect(q, {reinterpret_cast<DAT_SOCK_ADDR *>(&six), taken, 1000, {}}, {})
+                  .type() == DAT_INVALID_ADDRESS);
+        one.cm.stop_listening(one.listener);
+    }
+
+    TEST_CASE("private data of every size arrive as they were")
+    {
+        side active, passive;
+        const DAT_CONN_QUAL at = passive.listen();
+        for (const std::size_t size : {0u, 1u, 255u, 256u}) {
+            test_qp a;
+            const std::string data(size, 'd');
+            REQUIRE(active.connect(a, at, data).ok());
+            arrived got = passive.next();
+            CHECK(got.data == data);
+            passive.cm.reject(got.request, reject_reason::consumer, {data.data(), data.size()});
+            CHECK(gets(a, peer_rejected));
+            CHECK(a.ep.data == data);
+            active.cm.forget(a);
+        }
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("strangers are heard, bounded, and forgotten")
+    {
+        tcp_cm::limits how;
+        how.max_strangers = 4;
+        SUBCASE("what is no request ends the connection at once")
+        {
+            side passive(how);
+            const DAT_CONN_QUAL at = passive.listen();
+            for (const std::string &text :
+                 {std::string("GET / HTTP/1.1\r\nHost: here\r\n\r\n"), request_text(at, 2),
+                  request_text(at, 1, 257), std::string(24, '\xff')}) {
+                stranger s(at);
+                REQUIRE(s.say(text));
+                CHECK(s.hear().empty());
+            }
+            CHECK(passive.requests.empty());
+            passive.cm.stop_listening(passive.listener);
+        }
+        SUBCASE("one that says nothing is dropped when its time is over")
+        {
+            how.stranger_ms = 30;
+            side passive(how);
+            stranger s(passive.listen());
+            REQUIRE(s.say("DAT"));
+            CHECK(s.hear().empty());
+            passive.cm.stop_listening(passive.listener);
+        }
+        SUBCASE("too many of them make room for an honest peer")
+        {
+            side active, passive(how);
+            const DAT_CONN_QUAL at = passive.listen();
+            std::vector<std::unique_ptr<stranger>> crowd;
+            for (int i = 0; i < 20; ++i)
+                crowd.push_back(std::make_unique<stranger>(at));
+            test_qp a, b;
+            REQUIRE(active.connect(a, at).ok());
+            arrived got = passive.next();
+            REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
+            CHECK(gets(a, established));
+            int open = 0;
+            for (const auto &each : crowd)
+                open += each->is_closed() ? 0 : 1;
+            CHECK(open <= 4);
+            active.cm.forget(a);
+            passive.cm.forget(b);
+            passive.cm.stop_listening(passive.listener);
+        }
+        SUBCASE("a request that comes byte by byte is one")
+        {
+            side passive(how);
+            const DAT_CONN_QUAL at = passive.listen();
+            stranger s(at);
+            for (const char byte : request_text(at, 1, 1) + "x") {
+                REQUIRE(s.say({byte}));
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+            CHECK(passive.next().data == "x");
+            passive.cm.stop_listening(passive.listener);
+        }
+        SUBCASE("they end with the listener")
+        {
+            side passive(how);
+            stranger s(passive.listen());
+            REQUIRE(s.say("D"));
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            passive.cm.stop_listening(passive.listener);
+            CHECK(s.hear().empty());
+        }
+    }
+
+    TEST_CASE("a peer that talks nonsense after it was accepted")
+    {
+        side passive;
+        const DAT_CONN_QUAL at = passive.listen();
+        test_qp b;
+        stranger s(at);
+        REQUIRE(s.say(request_text(at)));
+        arrived got = passive.next();
+        REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
+        REQUIRE(s.say(std::string(100, 'n')));
+        CHECK(gets(b, accept_failed));
+        passive.cm.forget(b);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("without descriptors a request waits, and the thread sleeps")
+    {
+        side passive;
+        const DAT_CONN_QUAL at = passive.listen();
+        stranger s(at); // accepted at once
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        rlimit before{};
+        REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+        const int spare = ::socket(AF_INET, SOCK_STREAM, 0);
+        rlimit none = before;
+        none.rlim_cur = static_cast<rlim_t>(spare + 1);
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+        sockaddr_storage address = loopback(static_cast<std::uint16_t>(at));
+        REQUIRE(::connect(spare, reinterpret_cast<sockaddr *>(&address), sizeof(sockaddr_in)) == 0);
+        const std::string text = request_text(at);
+        REQUIRE(::send(spare, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+        const unsigned begun = passive.rounds;
+        std::this_thread::sleep_for(std::chrono::milliseconds(250));
+        CHECK(passive.rounds - begun < 20);
+        CHECK(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+        (void)passive.next();
+        ::close(spare);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("connecting, answering and ending from many threads leaves nothing behind")
+    {
+        const int before = open_descriptors();
+        {
+            side active, passive;
+            const DAT_CONN_QUAL at = passive.listen();
+            std::atomic<int> done{0};
+            std::atomic<bool> stop{false};
+            std::thread answering([&] {
+                for (unsigned n = 0; !stop; ++n) {
+                    std::unique_lock<std::mutex> hold(passive.requests_lock);
+                    if (passive.requests.empty()) {
+                        hold.unlock();
+                        std::this_thread::yield();
+                        continue;
+                    }
+                    arrived got = std::move(passive.requests.front());
+                    passive.requests.pop_front();
+                    hold.unlock();
+                    test_qp b;
+                    if (n % 3 == 0) {
+                        passive.cm.reject(got.request, reject_reason::consumer, {"no", 2});
+                    } else {
+                        (void)passive.cm.accept(got.request, b, {}, address_of("b"));
+                        if (n % 3 == 1)
+                            (void)eventually([&] { return b.ep.events != 0; });
+                    }
+                    passive.cm.forget(b);
+                }
+            });
+            std::vector<std::thread> connecting;
+            for (int t = 0; t < 4; ++t)
+                connecting.emplace_back([&, t] {
+                    for (int i = 0; i < 50; ++i) {
+                        test_qp a;
+                        if (!active.connect(a, at, "data").ok())
+                            continue;
+                        if (i % 4 != t)
+                            (void)eventually([&] { return a.ep.events != 0; });
+                        if (i % 2 == 0)
+                            active.cm.disconnect(a, DAT_CLOSE_ABRUPT_FLAG);
+                        else
+                            active.cm.disconnect_clean(a);
+                        active.cm.forget(a);
+                        ++done;
+                    }
+                });
+            for (std::thread &each : connecting)
+                each.join();
+            stop = true;
+            answering.join();
+            CHECK(done == 200);
+            passive.cm.stop_listening(passive.listener);
+            passive.requests.clear();
+        }
+        CHECK(open_descriptors() == before);
+    }
+}
