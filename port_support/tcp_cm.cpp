@@ -595,9 +595,19 @@ void tcp_cm::disconnect_clean(tcp_connection &q)
     osd::lock_guard hold(service_.lock);
     say_goodbye(q);
     if (q.phase() == phase::idle)
-        q.forget_attempt();
+        user_.tear_down(q);
     else
         abandon(q);
+}
+
+/// Without a goodbye the peer takes it for broken.
+void tcp_cm::fail(tcp_connection &q)
+{
+    osd::lock_guard hold(service_.lock);
+    if (!q.is_established())
+        return;
+    abandon(q);
+    service_.deliver_later(q, DAT_CONNECTION_EVENT_BROKEN);
 }
 
 void tcp_cm::forget(tcp_connection &q)

@@ -68,7 +68,8 @@ public:
     /// attempt. Service thread, or the thread that accepts.
     virtual bool bring_up(tcp_connection &, const tcp_cm_address &peer) = 0;
     /// The connection or the attempt has ended: what is posted completes as flushed before this
-    /// returns. Any thread; also for a queue pair that bring_up() was not called for.
+    /// returns, and what will be posted then too. A queue pair in phase idle was never connected:
+    /// it takes receives again. Any thread; also for one that bring_up() was not called for.
     virtual void tear_down(tcp_connection &) = 0;
     /// Whether all requests of a queue pair have completed, in a graceful disconnect. Service
     /// thread.
@@ -126,9 +127,11 @@ public:
     void stop_listening(tcp_listener &);
     status connect(tcp_connection &, const connect_params &, const tcp_cm_address &own);
     status accept(tcp_request &, tcp_connection &, const private_data &, const tcp_cm_address &own);
-    void reject(tcp_request &, reject_reason, const private_data &);
+    static void reject(tcp_request &, reject_reason, const private_data &);
     void disconnect(tcp_connection &, DAT_CLOSE_FLAGS);
     void disconnect_clean(tcp_connection &);
+    /// The fabric says that the connection failed: BROKEN, on both sides. Any thread.
+    void fail(tcp_connection &);
     /// The part of qp_reset and qp_free: ends what is left of a connection, waits for upcalls.
     void forget(tcp_connection &);
 

@@ -334,6 +334,17 @@ TEST_SUITE("tcp_cm")
         CHECK(both.b.torn_down == 1);
     }
 
+    TEST_CASE("a connection that the fabric lost is broken on both sides, once")
+    {
+        pair_of_sides both;
+        both.active.cm.fail(both.a);
+        both.active.cm.fail(both.a);
+        CHECK(gets(both.a, broken));
+        CHECK(gets(both.b, broken));
+        CHECK(both.a.ep.events == 2);
+        CHECK(both.a.torn_down == 1);
+    }
+
     TEST_CASE("what the passive consumer rejects, and why")
     {
         side active, passive;

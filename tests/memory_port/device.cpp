@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "device.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace memory_device {
+
+namespace {
+
+struct region {
+    const void *domain;
+    std::uintptr_t address;
+    std::size_t length;
+    unsigned rights;
+};
+
+std::mutex fabric; // guards everything
+std::map<std::uint32_t, queue_pair *> pairs;
+std::map<std::uint64_t, region> regions;
+std::uint32_t last_number = 0;
+std::uint64_t last_key = std::uint64_t{1} << 40;
+
+bool allows(std::uint64_t key, const void *domain, std::uintptr_t address, std::size_t length,
+            unsigned right)
+{
+    const auto found = regions.find(key);
+    if (found == regions.end())
+        return false;
+    const region &r = found->second;
+    return r.domain == domain && (r.rights & right) == right && address >= r.address &&
+           length <= r.length && address - r.address <= r.length - length;
+}
+
+std::size_t length_of(const operation &op)
+{
+    return std::accumulate(op.local, op.local + op.segments, std::size_t{0},
+                           [](std::size_t sum, const segment &s) { return sum + s.length; });
+}
+
+bool is_local(const operation &op, const void *domain, unsigned right)
+{
+    return std::all_of(op.local, op.local + op.segments, [&](const segment &s) {
+        return s.length == 0 ||
+               allows(s.key, domain, reinterpret_cast<std::uintptr_t>(s.address), s.length, right);
+    });
+}
+
+std::vector<iovec> as_vector(const operation &op)
+{
+    std::vector<iovec> out;
+    for (std::size_t i = 0; i < op.segments; ++i)
+        out.push_back({op.local[i].address, op.local[i].length});
+    return out;
+}
+
+/// By the system: memory that is not there any more is an error, not the end of the process.
+bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::size_t length)
+{
+    return length == 0 || ::process_vm_readv(::getpid(), to.data(), to.size(), from.data(),
+                                             from.size(), 0) == static_cast<ssize_t>(length);
+}
+
+} // namespace
+
+// --------------------------------------------------------------------------------------- queues
+
+completion_queue::completion_queue() : descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+completion_queue::~completion_queue()
+{
+    ::close(descriptor_);
+}
+
+bool completion_queue::poll(completion &out)
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    if (waiting_.empty())
+        return false;
+    out = waiting_.front();
+    waiting_.pop_front();
+    return true;
+}
+
+void completion_queue::arm()
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    armed_ = true;
+    if (!waiting_.empty())
+        signal();
+}
+
+void completion_queue::clear() const
+{
+    std::uint64_t count;
+    (void)!::read(descriptor_, &count, sizeof count);
+}
+
+void completion_queue::add(const completion &done)
+{
+    waiting_.push_back(done);
+    if (armed_)
+        signal();
+}
+
+void completion_queue::signal()
+{
+    const std::uint64_t one = 1;
+    armed_ = false;
+    (void)!::write(descriptor_, &one, sizeof one);
+}
+
+// --------------------------------------------------------------------------------------- regions
+
+std::uint64_t add_region(const void *domain, void *address, std::size_t length, unsigned rights)
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    regions[++last_key] = {domain, reinterpret_cast<std::uintptr_t>(address), length, rights};
+    return last_key;
+}
+
+void remove_region(std::uint64_t key)
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    regions.erase(key);
+}
+
+// ------------------------------------------------------------------------------------ queue pairs
+
+queue_pair::queue_pair(const void *domain, completion_queue *sends, completion_queue *receives)
+    : domain_(domain), sends_(sends), receives_(receives)
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    number_ = ++last_number;
+    pairs[number_] = this;
+}
+
+queue_pair::~queue_pair()
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    pairs.erase(number_);
+    if (peer_ != nullptr)
+        peer_->peer_ = nullptr;
+}
+
+bool queue_pair::connect(std::uint32_t peer)
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    const auto found = pairs.find(peer);
+    if (found == pairs.end())
+        return false;
+    peer_ = found->second;
+    return true;
+}
+
+void queue_pair::disconnect()
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    if (peer_ != nullptr && peer_->peer_ == this)
+        peer_->peer_ = nullptr;
+    peer_ = nullptr;
+    ended_ = true;
+    flush_all();
+}
+
+void queue_pair::flush()
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    flush_all();
+}
+
+bool queue_pair::has_sends() const
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    return !posted_sends_.empty();
+}
+
+void queue_pair::flush_all()
+{
+    for (; !posted_receives_.empty(); posted_receives_.pop_front())
+        finish(*posted_receives_.front(), outcome::flushed);
+    for (; !posted_sends_.empty(); posted_sends_.pop_front())
+        finish(*posted_sends_.front(), outcome::flushed);
+}
+
+void queue_pair::finish(operation &op, outcome status, std::uint32_t length)
+{
+    if (op.silent && status == outcome::success)
+        return;
+    (op.what == opcode::receive ? receives_ : sends_)->add({op.id, length, status});
+}
+
+bool queue_pair::post(operation &op)
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    if (ended_) {
+        finish(op, outcome::flushed);
+        return true;
+    }
+    if (op.what != opcode::receive) {
+        posted_sends_.push_back(&op);
+        return progress();
+    }
+    posted_receives_.push_back(&op);
+    return peer_ == nullptr || peer_->progress();
+}
+
+/// Sends wait for receives, and what is posted behind them with them.
+bool queue_pair::progress()
+{
+    while (!posted_sends_.empty() && peer_ != nullptr) {
+        operation &op = *posted_sends_.front();
+        if (op.what == opcode::send && peer_->posted_receives_.empty())
+            return true;
+        posted_sends_.pop_front();
+        if (!execute(op))
+            return false;
+    }
+    return true;
+}
+
+bool queue_pair::execute(operation &op)
+{
+    const outcome status = move(op);
+    finish(op, status);
+    return status == outcome::success;
+}
+
+outcome queue_pair::move(operation &op)
+{
+    const std::size_t length = length_of(op);
+    if (!is_local(op, domain_, op.what == opcode::read ? local_write : local_read))
+        return outcome::local_protection;
+    if (op.what == opcode::send) {
+        operation &into = *peer_->posted_receives_.front();
+        peer_->posted_receives_.pop_front();
+        outcome theirs = outcome::success;
+        if (length_of(into) < length)
+            theirs = outcome::local_length;
+        else if (!is_local(into, peer_->domain_, local_write) ||
+                 !copy(as_vector(into), as_vector(op), length))
+            theirs = outcome::local_protection;
+        peer_->finish(into, theirs, static_cast<std::uint32_t>(length));
+        return theirs == outcome::success ? theirs : outcome::remote_error;
+    }
+    const bool read = op.what == opcode::read;
+    if (!allows(op.remote_key, peer_->domain_, op.remote_address, length,
+                read ? remote_read : remote_write))
+        return outcome::remote_access;
+    const std::vector<iovec> there{{reinterpret_cast<void *>(op.remote_address), length}};
+    const bool copied =
+        read ? copy(as_vector(op), there, length) : copy(there, as_vector(op), length);
+    return copied ? outcome::success : outcome::remote_access;
+}
+
+} // namespace memory_device

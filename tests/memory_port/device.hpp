@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The driver library of a device that a test needs: a fabric inside the memory of one process. It
+// has queue pairs that are found by number, keys of 64 bits, and completion queues with a
+// descriptor; it has no connection manager, no shared receive queues and no memory windows. It
+// knows nothing of DAT.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace memory_device {
+
+enum class outcome {
+    success,
+    flushed,
+    local_length,
+    local_protection,
+    remote_access,
+    remote_error
+};
+enum class opcode { send, write, read, receive };
+
+struct completion {
+    void *id;
+    std::uint32_t length;
+    outcome status;
+};
+
+/// One reader polls, any number of queue pairs add.
+class completion_queue {
+public:
+    completion_queue();
+    ~completion_queue();
+    completion_queue(const completion_queue &) = delete;
+    completion_queue &operator=(const completion_queue &) = delete;
+
+    bool poll(completion &out);
+    /// Makes the descriptor readable once, with the next completion or with those that are there.
+    void arm();
+    /// Takes what made the descriptor readable.
+    void clear() const;
+    int descriptor() const { return descriptor_; }
+
+private:
+    friend class queue_pair;
+    void add(const completion &done);
+    void signal();
+
+    std::deque<completion> waiting_;
+    bool armed_ = false;
+    int descriptor_;
+};
+
+enum rights : unsigned { local_read = 1, local_write = 2, remote_read = 4, remote_write = 8 };
+
+/// Memory that the device may use. `domain` separates regions; a queue pair sees those of its own.
+std::uint64_t add_region(const void *domain, void *address, std::size_t length, unsigned rights);
+/// On return no access is going on.
+void remove_region(std::uint64_t key);
+
+struct segment {
+    void *address;
+    std::size_t length;
+    std::uint64_t key;
+};
+
+/// Stays at its address until it has completed.
+struct operation {
+    static constexpr std::size_t max_segments = 8;
+
+    void *id;
+    opcode what;
+    bool silent; ///< a success is not reported
+    std::size_t segments;
+    segment local[max_segments];
+    std::uint64_t remote_address;
+    std::uint64_t remote_key;
+};
+
+class queue_pair {
+public:
+    queue_pair(const void *domain, completion_queue *sends, completion_queue *receives);
+    /// What is posted is gone, without completions.
+    ~queue_pair();
+    queue_pair(const queue_pair &) = delete;
+    queue_pair &operator=(const queue_pair &) = delete;
+
+    std::uint32_t number() const { return number_; }
+    /// False when there is no such queue pair.
+    bool connect(std::uint32_t peer);
+    /// What is posted completes as flushed.
+    void flush();
+    /// What will be posted too.
+    void disconnect();
+    bool has_sends() const;
+
+    /// False when an operation failed, and with it the connection.
+    [[nodiscard]] bool post(operation &);
+
+private:
+    bool progress();
+    bool execute(operation &);
+    outcome move(operation &from);
+    void finish(operation &, outcome, std::uint32_t length = 0);
+    void flush_all();
+
+    const void *const domain_;
+    completion_queue *const sends_;
+    completion_queue *const receives_;
+    std::deque<operation *> posted_sends_;
+    std::deque<operation *> posted_receives_;
+    std::uint32_t number_ = 0;
+    queue_pair *peer_ = nullptr;
+    bool ended_ = false;
+};
+
+} // namespace memory_device
