@@ -31,8 +31,10 @@ enum class message : std::uint8_t {
     goodbye, ///< the connection ends as its consumer wants it
 };
 
+} // namespace
+
 /// Numbers are big-endian. The address and the private data follow.
-struct frame_header {
+struct tcp_cm_header {
     unsigned char magic[4];
     std::uint8_t version;
     std::uint8_t kind;
@@ -42,12 +44,14 @@ struct frame_header {
     std::uint8_t reserved_too[6];
     std::uint8_t qualifier[8];
 };
-static_assert(sizeof(frame_header) == 24);
+static_assert(sizeof(tcp_cm_header) == 24);
 
-constexpr unsigned char frame_magic[4] = {'D', 'A', 'T', 0xc3};
-constexpr std::uint8_t wire_version = 1;
+namespace {
+
+constexpr unsigned char tcp_cm_magic[4] = {'D', 'A', 'T', 0xc3};
+constexpr std::uint8_t tcp_cm_version = 1;
 constexpr std::size_t max_frame =
-    sizeof(frame_header) + tcp_cm_address::max_size + tcp_cm::max_private_data;
+    sizeof(tcp_cm_header) + tcp_cm_address::max_size + tcp_cm::max_private_data;
 
 template <std::size_t N>
 void put(std::uint8_t (&to)[N], std::uint64_t value)
@@ -65,14 +69,14 @@ std::uint64_t get(const std::uint8_t (&from)[N])
     return value;
 }
 
-bool is_valid(const frame_header &header)
+bool is_valid(const tcp_cm_header &header)
 {
-    return std::memcmp(header.magic, frame_magic, sizeof frame_magic) == 0 &&
-           header.version == wire_version && header.address_size <= tcp_cm_address::max_size &&
+    return std::memcmp(header.magic, tcp_cm_magic, sizeof tcp_cm_magic) == 0 &&
+           header.version == tcp_cm_version && header.address_size <= tcp_cm_address::max_size &&
            get(header.data_size) <= tcp_cm::max_private_data;
 }
 
-std::size_t size_of(const frame_header &header)
+std::size_t size_of(const tcp_cm_header &header)
 {
     return sizeof header + header.address_size + get(header.data_size);
 }
@@ -107,7 +111,7 @@ struct tcp_channel : tcp_source {
     std::int64_t expires_ns = 0;  ///< of a stranger
     sockaddr_storage address{};   ///< the peer's
     tcp_cm_address peer;
-    frame_header header{};
+    tcp_cm_header header{};
     std::size_t have = 0; ///< bytes of the present frame
     unsigned char bytes[max_frame];
 };
@@ -176,9 +180,9 @@ bool tcp_channel::say(message kind, const tcp_cm_address *address, const private
                       DAT_CONN_QUAL qualifier) const
 {
     unsigned char out[max_frame];
-    frame_header head{};
-    std::memcpy(head.magic, frame_magic, sizeof frame_magic);
-    head.version = wire_version;
+    tcp_cm_header head{};
+    std::memcpy(head.magic, tcp_cm_magic, sizeof tcp_cm_magic);
+    head.version = tcp_cm_version;
     head.kind = static_cast<std::uint8_t>(kind);
     head.address_size = static_cast<std::uint8_t>(address == nullptr ? 0 : address->size);
     put(head.data_size, data.size);

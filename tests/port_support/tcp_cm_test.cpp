@@ -32,7 +32,7 @@ constexpr int established = DAT_CONNECTION_EVENT_ESTABLISHED;
 constexpr int disconnected = DAT_CONNECTION_EVENT_DISCONNECTED;
 constexpr int broken = DAT_CONNECTION_EVENT_BROKEN;
 constexpr int peer_rejected = DAT_CONNECTION_EVENT_PEER_REJECTED;
-constexpr int rejected = DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
+constexpr int refused = DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
 constexpr int accept_failed = DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR;
 
 tcp_cm_address address_of(const std::string &text)
@@ -58,8 +58,8 @@ sockaddr_storage loopback(std::uint16_t port = 0)
     return out;
 }
 
-struct test_qp : tcp_connection {
-    test_qp() { owner = &ep; }
+struct cm_qp : tcp_connection {
+    cm_qp() { owner = &ep; }
 
     endpoint ep;
     std::string peer; ///< what bring_up() got
@@ -111,18 +111,18 @@ struct side : connection_service, tcp_cm_user {
     }
     bool bring_up(tcp_connection &of, const tcp_cm_address &peer) override
     {
-        auto &q = static_cast<test_qp &>(of);
+        auto &q = static_cast<cm_qp &>(of);
         q.peer = text_of(peer);
         q.up = !q.fails;
         return q.up;
     }
     void tear_down(tcp_connection &of) override
     {
-        auto &q = static_cast<test_qp &>(of);
+        auto &q = static_cast<cm_qp &>(of);
         q.up = false;
         ++q.torn_down;
     }
-    bool is_drained(tcp_connection &q) override { return static_cast<test_qp &>(q).drained; }
+    bool is_drained(tcp_connection &q) override { return static_cast<cm_qp &>(q).drained; }
 
     DAT_CONN_QUAL listen()
     {
@@ -130,7 +130,7 @@ struct side : connection_service, tcp_cm_user {
         REQUIRE(cm.listen(listener, point, qualifier).ok());
         return qualifier;
     }
-    status connect(test_qp &q, DAT_CONN_QUAL to, const std::string &data = {},
+    status connect(cm_qp &q, DAT_CONN_QUAL to, const std::string &data = {},
                    DAT_TIMEOUT timeout = 10'000'000)
     {
         const sockaddr_storage address = loopback();
@@ -162,7 +162,7 @@ struct side : connection_service, tcp_cm_user {
     std::atomic<unsigned> rounds{0};
 };
 
-bool gets(test_qp &q, int event)
+bool gets(cm_qp &q, int event)
 {
     const bool came = eventually([&] { return q.ep.last == event; });
     CHECK(came);
@@ -189,8 +189,8 @@ struct pair_of_sides {
         if (passive.listener.fd >= 0)
             passive.cm.stop_listening(passive.listener);
     }
-    test_qp a;
-    test_qp b;
+    cm_qp a;
+    cm_qp b;
     side active;
     side passive;
 };
@@ -348,7 +348,7 @@ TEST_SUITE("tcp_cm")
     TEST_CASE("what the passive consumer rejects, and why")
     {
         side active, passive;
-        test_qp a;
+        cm_qp a;
         const DAT_CONN_QUAL at = passive.listen();
         REQUIRE(active.connect(a, at).ok());
         arrived got = passive.next();
@@ -361,12 +361,12 @@ TEST_SUITE("tcp_cm")
         SUBCASE("by nobody who is a consumer")
         {
             passive.cm.reject(got.request, reject_reason::non_consumer, {});
-            CHECK(gets(a, rejected));
+            CHECK(gets(a, refused));
         }
         SUBCASE("without an answer")
         {
             got.request.channel.reset();
-            CHECK(gets(a, rejected));
+            CHECK(gets(a, refused));
         }
         CHECK(a.torn_down == 1);
         active.cm.forget(a);
@@ -377,9 +377,9 @@ TEST_SUITE("tcp_cm")
     {
         side active, passive;
         passive.takes = false;
-        test_qp a;
+        cm_qp a;
         REQUIRE(active.connect(a, passive.listen()).ok());
-        CHECK(gets(a, rejected));
+        CHECK(gets(a, refused));
         active.cm.forget(a);
         passive.cm.stop_listening(passive.listener);
     }
@@ -387,9 +387,9 @@ TEST_SUITE("tcp_cm")
     TEST_CASE("another qualifier with the same port number is rejected")
     {
         side active, passive;
-        test_qp a;
+        cm_qp a;
         REQUIRE(active.connect(a, passive.listen() | 0x1'0000'0000).ok());
-        CHECK(gets(a, rejected));
+        CHECK(gets(a, refused));
         CHECK(passive.requests.empty());
         active.cm.forget(a);
         passive.cm.stop_listening(passive.listener);
@@ -398,7 +398,7 @@ TEST_SUITE("tcp_cm")
     TEST_CASE("a peer that listens late is found")
     {
         side active, passive;
-        test_qp a, b;
+        cm_qp a, b;
         DAT_CONN_QUAL at = passive.listen();
         passive.cm.stop_listening(passive.listener);
         REQUIRE(active.connect(a, at).ok());
@@ -420,9 +420,9 @@ TEST_SUITE("tcp_cm")
         side active(hasty), passive;
         const DAT_CONN_QUAL at = passive.listen();
         passive.cm.stop_listening(passive.listener);
-        test_qp a;
+        cm_qp a;
         REQUIRE(active.connect(a, at).ok());
-        CHECK(gets(a, rejected));
+        CHECK(gets(a, refused));
         CHECK(a.ep.events == 1);
         active.cm.forget(a);
     }
@@ -430,7 +430,7 @@ TEST_SUITE("tcp_cm")
     TEST_CASE("a peer that gives up before it is accepted fails the acceptance")
     {
         side active, passive;
-        test_qp a, b;
+        cm_qp a, b;
         REQUIRE(active.connect(a, passive.listen()).ok());
         arrived got = passive.next();
         active.cm.disconnect_clean(a);
@@ -446,7 +446,7 @@ TEST_SUITE("tcp_cm")
     TEST_CASE("a queue pair that does not come up fails both sides")
     {
         side active, passive;
-        test_qp a, b;
+        cm_qp a, b;
         SUBCASE("the active one")
         {
             a.fails = true;
@@ -458,7 +458,7 @@ TEST_SUITE("tcp_cm")
         REQUIRE(active.connect(a, passive.listen()).ok());
         arrived got = passive.next();
         REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
-        CHECK(gets(a, rejected));
+        CHECK(gets(a, refused));
         CHECK(gets(b, accept_failed));
         active.cm.forget(a);
         passive.cm.forget(b);
@@ -468,7 +468,7 @@ TEST_SUITE("tcp_cm")
     TEST_CASE("arguments")
     {
         side one, other;
-        test_qp q;
+        cm_qp q;
         DAT_CONN_QUAL taken = one.listen();
         CHECK(other.cm.listen(other.listener, other.point, taken).type() == DAT_CONN_QUAL_IN_USE);
         DAT_CONN_QUAL wide = 0x1'0000;
@@ -487,7 +487,7 @@ TEST_SUITE("tcp_cm")
         side active, passive;
         const DAT_CONN_QUAL at = passive.listen();
         for (const std::size_t size : {0u, 1u, 255u, 256u}) {
-            test_qp a;
+            cm_qp a;
             const std::string data(size, 'd');
             REQUIRE(active.connect(a, at, data).ok());
             arrived got = passive.next();
@@ -534,7 +534,7 @@ TEST_SUITE("tcp_cm")
             std::vector<std::unique_ptr<stranger>> crowd;
             for (int i = 0; i < 20; ++i)
                 crowd.push_back(std::make_unique<stranger>(at));
-            test_qp a, b;
+            cm_qp a, b;
             REQUIRE(active.connect(a, at).ok());
             arrived got = passive.next();
             REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
@@ -574,7 +574,7 @@ TEST_SUITE("tcp_cm")
     {
         side passive;
         const DAT_CONN_QUAL at = passive.listen();
-        test_qp b;
+        cm_qp b;
         stranger s(at);
         REQUIRE(s.say(request_text(at)));
         arrived got = passive.next();
@@ -629,7 +629,7 @@ TEST_SUITE("tcp_cm")
                     arrived got = std::move(passive.requests.front());
                     passive.requests.pop_front();
                     hold.unlock();
-                    test_qp b;
+                    cm_qp b;
                     if (n % 3 == 0) {
                         passive.cm.reject(got.request, reject_reason::consumer, {"no", 2});
                     } else {
@@ -644,7 +644,7 @@ TEST_SUITE("tcp_cm")
             for (int t = 0; t < 4; ++t)
                 connecting.emplace_back([&, t] {
                     for (int i = 0; i < 50; ++i) {
-                        test_qp a;
+                        cm_qp a;
                         if (!active.connect(a, at, "data").ok())
                             continue;
                         if (i % 4 != t)

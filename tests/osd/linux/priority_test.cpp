@@ -14,7 +14,7 @@ int current_nice()
     return getpriority(PRIO_PROCESS, static_cast<id_t>(osd::thread_id()));
 }
 
-struct report {
+struct nice_values {
     int policy = SCHED_OTHER;
     unsigned steps = 0;
     bool raised = false;
@@ -30,7 +30,7 @@ void read_nice(void *nice)
 
 void raise(void *argument)
 {
-    auto &r = *static_cast<report *>(argument);
+    auto &r = *static_cast<nice_values *>(argument);
     const sched_param unused{};
     REQUIRE_EQ(sched_setscheduler(0, r.policy, &unused), 0);
     r.before = current_nice();
@@ -41,9 +41,9 @@ void raise(void *argument)
     child.join();
 }
 
-report in_a_thread(int policy, unsigned steps)
+nice_values in_a_thread(int policy, unsigned steps)
 {
-    report r;
+    nice_values r;
     r.policy = policy;
     r.steps = steps;
     osd::thread t;
@@ -58,7 +58,7 @@ TEST_SUITE_BEGIN("priority");
 
 TEST_CASE("a thread raises its own priority where it may, and its children do not inherit that")
 {
-    const report r = in_a_thread(SCHED_OTHER, 7);
+    const nice_values r = in_a_thread(SCHED_OTHER, 7);
     if (!r.raised)
         MESSAGE("this process may not raise priorities");
     CHECK_EQ(r.after, r.raised ? r.before - 7 : r.before);
@@ -68,13 +68,13 @@ TEST_CASE("a thread raises its own priority where it may, and its children do no
 
 TEST_CASE("a raised priority stays within the system's range")
 {
-    const report r = in_a_thread(SCHED_OTHER, 1000);
+    const nice_values r = in_a_thread(SCHED_OTHER, 1000);
     CHECK_EQ(r.after, r.raised ? -20 : r.before);
 }
 
 TEST_CASE("a thread with a policy of the program's choice is left alone")
 {
-    const report r = in_a_thread(SCHED_BATCH, 7);
+    const nice_values r = in_a_thread(SCHED_BATCH, 7);
     CHECK_FALSE(r.raised);
     CHECK_EQ(r.after, r.before);
 }
