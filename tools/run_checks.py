@@ -339,7 +339,7 @@ def count_tests(step: Running, record: pathlib.Path) -> int:
     return len(lines)
 
 
-def client_rounds(step: Running, name: str, whose: str, selection: str, rounds: int = 1,
+def client_rounds(step: Running, name: str, whose: str, selection: str,
                   adapter: str = ADAPTER, more: tuple[str, ...] = ()) -> None:
     """Debian's programs over an adapter of ours, with the libdat2 of that build or the system's."""
     compile_tree(step, name, "for-clients")
@@ -354,7 +354,7 @@ def client_rounds(step: Running, name: str, whose: str, selection: str, rounds: 
     results.unlink(missing_ok=True)
     command = [PYTHON, "tests/clients/run_clients.py", "--libdat2", str(libdat2),
                "--dat-conf", str(folder / "transports/dat.conf"), "--adapter", adapter,
-               "--select", selection, "--rounds", str(rounds), "--json", str(results),
+               "--select", selection, "--json", str(results),
                *preloads(build, folder), *more]
     status = step.run(fixed(command, build), dict(build.environment))
     if status == 77:
@@ -496,20 +496,20 @@ def steps() -> list[Step]:
              tests("lto", *WITHOUT_MACHINE), "long"),
     ]
     table += [
-        Step("rounds-ours", "3 whole client rounds, our libdat2",
-             clients("gcc", "ours", "@default", 3), "long"),
+        Step("rounds-ours", "a whole client round, our libdat2",
+             clients("gcc", "ours", "@default"), "long"),
         Step("rounds-debian", "a whole client round, Debian's libdat2",
              clients("gcc", "debian", "@default"), "long"),
-        Step("repeat", "10 times all tests that run our code",
-             tests("gcc", "--repeat", "10", "--num-processes", "8", *REPEATABLE), "long"),
-        Step("asan-repeat", "3 times all tests, sanitized",
-             tests("asan", "--repeat", "3", *REPEATABLE), "long"),
+        Step("repeat", "3 times all tests that run our code",
+             tests("gcc", "--repeat", "3", "--num-processes", "8", *REPEATABLE), "long"),
+        Step("asan-all", "all tests that run our code, sanitized",
+             tests("asan", *REPEATABLE), "long"),
         Step("asan-rounds", "a client round on sanitized libraries",
              clients("asan", "ours", "@short"), "long"),
         Step("tsan-conformance", "black-box cases, thread sanitizer",
              tests("tsan", "--suite", "conformance", "--num-processes", "1"), "long"),
-        Step("tsan-repeat", "3 times unit and port tests, thread sanitizer",
-             tests("tsan", "--repeat", "3", *REPEATABLE, "--no-suite", "clients",
+        Step("tsan-repeat", "twice unit and port tests, thread sanitizer",
+             tests("tsan", "--repeat", "2", *REPEATABLE, "--no-suite", "clients",
                    "--no-suite", "conformance"), "long"),
     ]
     return table
@@ -654,7 +654,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="one build and its tests only")
     how.add_argument("--full", action="store_true",
-                     help="also the long rounds, about four hours, each step at most one; resumes "
+                     help="also the long rounds, less than three hours in all; resumes "
                      "after the steps that passed, unless a file has changed; writes "
                      ".check/full.log")
     parser.add_argument("--only", action="append", metavar="STEP",
