@@ -57,7 +57,10 @@
 ///   2  completion_take answers a take_result, no longer whether it took one. work_request has
 ///      before and after in place of sequence: ports that ask which of two was posted first count
 ///      for themselves. A `wr` is made once and then used again: what a port leaves in it stays.
-#define DAPLS_IB_VERSION 2
+///   3  completion_notify and cq_wait take for which completions, cq_wait also for how many: a port
+///      that claims neither solicited_wait nor cq_threshold gets `any` and 1. completion has
+///      solicited. cq_count.
+#define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -68,6 +71,9 @@ namespace dapl::DAPL_TRANSPORT {
 /// decided inside the port, the common layer does not use it.
 struct features {
     bool cq_wait = false;        ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool cq_count = false;       ///< completions are counted without being taken: cq_count
+    bool cq_threshold = false;   ///< cq_wait sleeps until there are several completions
+    bool solicited_wait = false; ///< CQs are armed for solicited receives only
     bool cno_wait = false;       ///< a waiter of a CNO can sleep in the port: cno_wait, cno_wakeup
     bool cq_resize = false;      ///< CQs change their depth while they are used: cq_resize
     bool immediate_data = false; ///< post_extended: RDMA writes that carry 32 bits to a receive
@@ -208,6 +214,7 @@ struct work_request {
     work_request *after;
     DAT_UINT32 length;  ///< bytes, sum of the local segments; of a receive, the room it has
     DAT_DTOS operation; ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE, _BIND_MW; or extended
+    bool unsignalled;   ///< the common layer's: its success notifies no consumer
 };
 
 /// The operands of an extended operation, in addition to its segments.
@@ -215,6 +222,12 @@ struct extended_operands {
     DAT_UINT32 immediate;      ///< DAT_IB_DTO_RDMA_WRITE_IMMED: arrives as this number
     DAT_UINT64 add_or_compare; ///< DAT_IB_DTO_FETCH_ADD: added; _CMP_SWAP: compared with
     DAT_UINT64 swap;           ///< DAT_IB_DTO_CMP_SWAP: stored if equal
+};
+
+/// Which completions a CQ is armed for.
+enum class notify_on : std::uint8_t {
+    any,
+    solicited, ///< [solicited_wait] receives whose sender asked for it, and failures
 };
 
 /// The result of completion_take.
@@ -234,6 +247,9 @@ struct completion {
     /// [srq] For a receive that was posted with post_srq_recv: qp_params::receiver of the qp that
     /// took it; null when that qp was freed since.
     work_queue *receiver;
+    /// [solicited_wait] Of a receive: the message was sent with DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+    /// or the device does not tell.
+    bool solicited;
 };
 
 struct connect_params {
@@ -370,17 +386,24 @@ struct dapls_ib : Types, port_traits {
         return take_result::other;
     }
 
-    /// Asks for one dapl_evd_dto_callback after the next completion is added. Whether it also fires
-    /// for completions already there is up to the port: the caller polls again after it. Hot
-    /// (system calls are allowed: it comes before sleeping). Any thread.
-    static void dapls_ib_completion_notify(cq &) = delete;
+    /// Asks for one dapl_evd_dto_callback after the next completion of this kind is added. Whether
+    /// it also fires for completions already there is up to the port: the caller polls again after
+    /// it. A request for `any` holds beside one for `solicited`. Hot (system calls are allowed: it
+    /// comes before sleeping). Any thread.
+    static void dapls_ib_completion_notify(cq &, notify_on) = delete;
 
-    /// [cq_wait] Sleeps until the CQ holds a completion, cq_wakeup is called, or the deadline
-    /// passes; may also return early. `interrupted` when a signal handler ran. One thread at a
-    /// time, the one that polls. Inbound traffic is served during the sleep. The thread can be
-    /// cancelled in it where the port sleeps in an osd::cancellation_point; osd::undo_if_cancelled
-    /// names what the port has to undo then.
-    static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline)
+    /// [cq_count] How many completions the CQ holds, counted up to `limit`; takes none. Hot;
+    /// together with completion_poll one thread at a time per cq.
+    static DAT_COUNT dapls_ib_cq_count(cq &, DAT_COUNT /*limit*/) { return 0; }
+
+    /// [cq_wait] Sleeps until the CQ holds `threshold` completions ([cq_threshold]; otherwise it is
+    /// 1) or, with `solicited`, a solicited one; until cq_wakeup is called, or the deadline passes;
+    /// may also return early. `interrupted` when a signal handler ran. One thread at a time, the
+    /// one that polls. Inbound traffic is served during the sleep. The thread can be cancelled in
+    /// it where the port sleeps in an osd::cancellation_point; osd::undo_if_cancelled names what
+    /// the port has to undo then.
+    static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COUNT /*threshold*/,
+                                             osd::deadline)
     {
         return osd::wait_result::woken;
     }
@@ -614,8 +637,9 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_cq_free, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_completion_poll, bool (*)(cq &, completion &));
     DAPLS_IB_OP(dapls_ib_completion_take, take_result (*)(cq &, work_request *&, DAT_UINT32 &));
-    DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &));
-    DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, osd::deadline));
+    DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &, notify_on));
+    DAPLS_IB_OP(dapls_ib_cq_count, DAT_COUNT (*)(cq &, DAT_COUNT));
+    DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, notify_on, DAT_COUNT, osd::deadline));
     DAPLS_IB_OP(dapls_ib_cq_wakeup, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_cno_wait, osd::wait_result (*)(hca &, osd::deadline));
     DAPLS_IB_OP(dapls_ib_cno_wakeup, void (*)(hca &));
@@ -656,6 +680,7 @@ struct check_transport {
                   "the port claims " #feature ", but has no " #name)
 
     DAPLS_IB_CLAIM(direct_event, dapls_ib_completion_take);
+    DAPLS_IB_CLAIM(cq_count, dapls_ib_cq_count);
     DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wait);
     DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wakeup);
     DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wait);
@@ -673,6 +698,8 @@ struct check_transport {
     DAPLS_IB_CLAIM(immediate_data, dapls_ib_post_extended);
     DAPLS_IB_CLAIM(atomics, dapls_ib_post_extended);
 #undef DAPLS_IB_CLAIM
+    static_assert(T::claims.cq_wait || !T::claims.cq_threshold,
+                  "the port claims cq_threshold without cq_wait");
 };
 
 } // namespace dapl::DAPL_TRANSPORT

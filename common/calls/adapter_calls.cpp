@@ -55,6 +55,12 @@ void fill(const adapter &ia, DAT_IA_ATTR &out)
     out.extension_version = extended ? DAT_IB_EXTENSION_VERSION : 0;
 }
 
+/// Sends are solicited with any port; endpoints whose receives are want a port that can.
+constexpr int all_completion_flags =
+    DAT_COMPLETION_SUPPRESS_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG |
+    DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_BARRIER_FENCE_FLAG |
+    DAT_COMPLETION_EVD_THRESHOLD_FLAG | DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG;
+
 /// Rows and columns: software, connection request, DTO, connection, RMR bind, async.
 constexpr DAT_BOOLEAN stream_merging[6][6] = {
     {DAT_TRUE, DAT_TRUE, DAT_TRUE, DAT_TRUE, DAT_TRUE, DAT_FALSE},
@@ -81,7 +87,9 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
         static_cast<DAT_MEM_TYPE>(DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR);
     out.iov_ownership_on_return = DAT_IOV_CONSUMER;
     out.dat_qos_supported = DAT_QOS_BEST_EFFORT;
-    out.completion_flags_supported = DAT_COMPLETION_SUPPRESS_FLAG;
+    out.completion_flags_supported = static_cast<DAT_COMPLETION_FLAGS>(
+        claims.solicited_wait ? all_completion_flags
+                              : all_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG);
     out.is_thread_safe = info.is_thread_safe;
     out.max_private_data_size = attr.max_private_data_size;
     out.ep_creator = DAT_PSP_CREATES_EP_IFASKED;

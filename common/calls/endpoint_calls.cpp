@@ -48,6 +48,15 @@ bool fits(const DAT_EP_ATTR &attr, const hca_attr &limits)
            within(attr.max_rdma_write_iov, limits.max_iov_per_rdma_write);
 }
 
+/// `position` is that of the attributes in the call.
+status check_attr(const DAT_EP_ATTR &attr, const hca_attr &limits, int position)
+{
+    if (!fits(attr, limits))
+        return invalid_parameter(position);
+    const bool solicited = (attr.recv_completion_flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0;
+    return solicited && !claims.solicited_wait ? not_supported : success;
+}
+
 /// 0 asks for the provider's own value; read depths are negotiated down, never refused.
 DAT_EP_ATTR completed(DAT_EP_ATTR attr, const hca_attr &limits)
 {
@@ -109,8 +118,11 @@ status attr_for_create(const adapter &ia, const DAT_EP_ATTR *given, const ep_obj
     const bool matches =
         (objects.shared != nullptr || counts_match(given->max_recv_dtos, own_recvs)) &&
         counts_match(given->max_request_dtos, objects.request != nullptr);
-    if (!matches || !fits(*given, ia.attr))
+    if (!matches)
         return invalid_parameter(position);
+    const status checked = check_attr(*given, ia.attr, position);
+    if (!checked.ok())
+        return checked;
     attr = completed(*given, ia.attr);
     return success;
 }
@@ -241,8 +253,8 @@ status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *
                          then.connect_evd_handle, objects);
         !found.ok())
         return found;
-    if (!fits(then.ep_attr, ep.ia->attr))
-        return invalid_parameter(3);
+    if (const status checked = check_attr(then.ep_attr, ep.ia->attr, 3); !checked.ok())
+        return checked;
     return ep.modify(completed(then.ep_attr, ep.ia->attr), objects,
                      then.pz_handle != now.pz_handle);
 }

@@ -28,7 +28,7 @@ void cq_notifier::arm()
 void cq_notifier::arm_cq()
 {
     if (queue_.has_cq() && target() != nullptr && enabled())
-        transport::dapls_ib_completion_notify(queue_.cq_);
+        transport::dapls_ib_completion_notify(queue_.cq_, queue_.overrides.arming());
 }
 
 bool cq_notifier::has_events()
@@ -49,9 +49,14 @@ bool cq_notifier::has_unreported(bool if_busy)
     if (!queue_.try_claim())
         return if_busy;
     const event_ring<completion> &staged = queue_.staged_;
-    if (staged.empty() || staged.tail() == queue_.reported_)
-        queue_.stage_one();
-    const bool unreported = !staged.empty() && staged.tail() != queue_.reported_;
+    bool unreported = false;
+    if (queue_.overrides.any()) {
+        unreported = queue_.notifies_since(queue_.reported_);
+    } else {
+        if (staged.empty() || staged.tail() == queue_.reported_)
+            queue_.stage_one();
+        unreported = !staged.empty() && staged.tail() != queue_.reported_;
+    }
     queue_.reported_ = staged.tail();
     if (unreported)
         when_taken_.fetch_or(look_again); // there may be more in the CQ

@@ -7,6 +7,8 @@
 #include "osd_thread.hpp"
 #include "queue_owner.hpp"
 
+#include <algorithm>
+
 namespace dapl::DAPL_TRANSPORT::core {
 
 // ------------------------------------------------------------------------------ life of an EVD
@@ -147,11 +149,21 @@ void evd::leave_wait_notifying(DAT_COUNT counted)
 {
     claim_.store(taking);
     notifier.arm();
-    const bool more = count_up_to(counted + 1) > counted;
+    const bool more = has_unknown(counted);
     reported_ = staged_.tail();
     give_up_claim();
     if (more)
         notify();
+}
+
+bool evd::has_unknown(DAT_COUNT counted)
+{
+    const DAT_COUNT unknown = count_up_to(overrides.any() ? INT_MAX : counted + 1) - counted;
+    if (unknown <= 0 || !overrides.any())
+        return unknown > 0;
+    const auto staged = static_cast<DAT_COUNT>(staged_.size());
+    return pending() != staged ||
+           notifies_since(staged_.tail() - static_cast<std::uint32_t>(std::min(unknown, staged)));
 }
 
 /// The length cannot change while the claim is held.
@@ -175,14 +187,14 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
     osd::deadline until = osd::deadline::passed();
     bool clock_runs = false;
     bool armed = false;
+    std::uint32_t seen = staged_.tail();
     for (;;) {
         if (!waitable_.load(std::memory_order_acquire))
             return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
         if (overflowed_.load(std::memory_order_acquire))
             return status::error(DAT_INVALID_STATE);
-        const bool enough = threshold == 1 || count_up_to(threshold) >= threshold;
-        if (enough && take(event)) {
-            nmore = count_up_to(INT_MAX);
+        if (may_return(threshold, !clock_runs, seen) && take(event)) {
+            nmore = available(INT_MAX);
             return success;
         }
         if (aborted_.load(std::memory_order_acquire))
@@ -190,37 +202,53 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
         if (!std::exchange(clock_runs, true))
             until = deadline_of(timeout_us);
         if (timeout_us == 0 || until.has_passed()) {
-            if (timeout_us != 0 && (debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) != 0)
+            const bool late = threshold == 1 && overrides.any() && take(event);
+            if (!late && timeout_us != 0 && (debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) != 0)
                 trace_outstanding(*ia, *this);
-            nmore = count_up_to(INT_MAX);
-            return timeout_expired;
+            nmore = available(INT_MAX);
+            return late ? success : timeout_expired;
         }
         if (has_cq() && !claims.cq_wait && !std::exchange(armed, true)) {
-            transport::dapls_ib_completion_notify(cq_);
+            transport::dapls_ib_completion_notify(cq_, overrides.arming());
             continue; // poll again: it may have come before the CQ was armed
         }
-        if (sleep(until) == osd::wait_result::interrupted) {
-            nmore = count_up_to(INT_MAX);
+        if (sleep(threshold, until) == osd::wait_result::interrupted) {
+            nmore = available(INT_MAX);
             return interrupted_call;
         }
         armed = false;
     }
 }
 
-osd::wait_result evd::sleep(osd::deadline until)
+/// What is there when a wait begins satisfies it. Later only an event that notifies does, and with
+/// it those before; `seen` is the position up to which completions were looked at.
+bool evd::may_return(DAT_COUNT threshold, bool first_look, std::uint32_t &seen)
+{
+    if (threshold != 1)
+        return available(threshold) >= threshold;
+    if (first_look || !overrides.any())
+        return true;
+    const bool any = notifies_since(seen) || pending() != static_cast<DAT_COUNT>(staged_.size());
+    seen = staged_.tail();
+    return any;
+}
+
+osd::wait_result evd::sleep(DAT_COUNT threshold, osd::deadline until)
 {
     osd::wait_result result{};
     counters.add(DCNT_EVD_WAIT_BLOCKED);
-    osd::undo_if_cancelled([&] { result = sleep_interruptibly(until); },
+    osd::undo_if_cancelled([&] { result = sleep_interruptibly(threshold, until); },
                            [this] { (void)leave_wait(success, 0); });
     return result;
 }
 
-osd::wait_result evd::sleep_interruptibly(osd::deadline until)
+osd::wait_result evd::sleep_interruptibly(DAT_COUNT threshold, osd::deadline until)
 {
     if constexpr (claims.cq_wait)
         if (has_cq())
-            return transport::dapls_ib_cq_wait(cq_, until);
+            return transport::dapls_ib_cq_wait(
+                cq_, overrides.arming(),
+                claims.cq_threshold ? std::max(threshold - pending(), 1) : 1, until);
     return sleeper_.wait(until);
 }
 
@@ -358,21 +386,17 @@ DAT_EVD_STATE evd::state() const
         (waitable ? DAT_EVD_STATE_WAITABLE : DAT_EVD_STATE_UNWAITABLE) | overrides.config());
 }
 
-void notify_overrides::add(DAT_COMPLETION_FLAGS flags, int change)
+/// A CQ that was armed for solicited receives is armed for all when others complete there too.
+void evd::add_notify_override(DAT_COMPLETION_FLAGS flags, int change)
 {
-    if ((flags & DAT_COMPLETION_UNSIGNALLED_FLAG) != 0)
-        unsignalled_.fetch_add(change, std::memory_order_relaxed);
-    if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
-        solicited_.fetch_add(change, std::memory_order_relaxed);
-}
-
-DAT_EVD_STATE notify_overrides::config() const
-{
-    if (solicited_.load(std::memory_order_relaxed) != 0)
-        return DAT_EVD_STATE_CONFIG_SOLICITED;
-    if (unsignalled_.load(std::memory_order_relaxed) != 0)
-        return DAT_EVD_STATE_CONFIG_NOTIFY;
-    return DAT_EVD_STATE_CONFIG_THRESHOLD;
+    const notify_on before = overrides.arming();
+    overrides.add(flags, change);
+    if (overrides.arming() == before || before == notify_on::any)
+        return;
+    if (has_waiter())
+        wake();
+    else
+        notifier.arm();
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -14,19 +14,6 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-/// Endpoints whose completion flags decide which of their completions notify: they exclude
-/// thresholds on the EVD.
-class notify_overrides {
-public:
-    void add(DAT_COMPLETION_FLAGS flags, int change);
-    /// One of the CONFIG values of DAT_EVD_STATE.
-    DAT_EVD_STATE config() const;
-
-private:
-    std::atomic<int> unsignalled_{0};
-    std::atomic<int> solicited_{0};
-};
-
 class evd : public event_queue {
 public:
     static constexpr std::size_t slab_size = 32;
@@ -70,6 +57,8 @@ public:
     void completion_arrived();
     /// The CQ lost completions: a wait fails from now on.
     void overflowed();
+    /// An endpoint's queue with these completion flags begins to complete here, or no longer does.
+    void add_notify_override(DAT_COMPLETION_FLAGS flags, int change);
 
 private:
     struct dequeuing;
@@ -97,8 +86,10 @@ private:
                         DAT_COUNT &nmore);
     status leave_wait(status answer, DAT_COUNT counted);
     void leave_wait_notifying(DAT_COUNT counted) OSD_COLD;
-    osd::wait_result sleep(osd::deadline until);
-    osd::wait_result sleep_interruptibly(osd::deadline until);
+    bool may_return(DAT_COUNT threshold, bool first_look, std::uint32_t &seen);
+    bool has_unknown(DAT_COUNT counted);
+    osd::wait_result sleep(DAT_COUNT threshold, osd::deadline until);
+    osd::wait_result sleep_interruptibly(DAT_COUNT threshold, osd::deadline until);
     void wake();
 
     void leave_cno() OSD_REQUIRES(config_);
@@ -116,7 +107,6 @@ private:
 
 public:
     cq_notifier notifier;
-    notify_overrides overrides;
     evd_counters counters; // last: far from what is hot
 };
 
@@ -243,12 +233,16 @@ OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
 OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest()
 {
     if (state_.load() != 0) [[unlikely]]
-        return count_up_to(INT_MAX);
-    completion done;
-    if (!transport::dapls_ib_completion_poll(cq_, done)) [[likely]]
-        return 0;
-    const completion found = done;
-    return count_staging(found);
+        return available(INT_MAX);
+    if constexpr (claims.cq_count) {
+        return transport::dapls_ib_cq_count(cq_, INT_MAX);
+    } else {
+        completion done;
+        if (!transport::dapls_ib_completion_poll(cq_, done)) [[likely]]
+            return 0;
+        const completion found = done;
+        return count_staging(found);
+    }
 }
 
 /// The consumer knows of `counted` events that are left.

@@ -106,6 +106,29 @@ DAT_COUNT event_queue::count_up_to(DAT_COUNT wanted)
     return pending();
 }
 
+DAT_COUNT event_queue::available(DAT_COUNT limit)
+{
+    if constexpr (claims.cq_count)
+        if (has_cq() && (state_.load() & orphaned) == 0)
+            return pending() >= limit
+                       ? pending()
+                       : pending() + transport::dapls_ib_cq_count(cq_, limit - pending());
+    return count_up_to(limit);
+}
+
+bool event_queue::notifies_since(std::uint32_t position)
+{
+    (void)count_up_to(INT_MAX);
+    if (has_cq() && staged_.room() == 0)
+        return true;
+    if (static_cast<std::int32_t>(position - staged_.head()) < 0)
+        position = staged_.head(); // what was before that was taken
+    for (std::uint32_t at = position; at != staged_.tail(); ++at)
+        if (notifies(staged_.at(at)))
+            return true;
+    return false;
+}
+
 void event_queue::stage(const completion &done)
 {
     if (owner_of(done) == nullptr) {

@@ -24,6 +24,7 @@
 
 #include "completion_event.hpp"
 #include "event_ring.hpp"
+#include "notification.hpp"
 #include "object.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
@@ -37,6 +38,8 @@ public:
     DAT_EVD_FLAGS streams() const { return streams_; }
     /// Takes over a queue whose endpoint is gone, until its completions can no longer be polled.
     void adopt(work_queue *orphan);
+
+    notify_overrides overrides;
 
 protected:
     friend class cq_notifier;
@@ -89,6 +92,12 @@ protected:
     }
     /// Counts events, staging completions until `wanted` is reached.
     DAT_COUNT count_up_to(DAT_COUNT wanted);
+    /// How many events there are, counted up to `limit`; stages completions only where the port
+    /// cannot count them.
+    DAT_COUNT available(DAT_COUNT limit);
+    /// Stages what the CQ holds. Whether one of the completions staged from `position` on notifies,
+    /// or there is no room left for more.
+    bool notifies_since(std::uint32_t position);
     void stage(const completion &done) OSD_COLD;
     void stage_one();
     void stage_success(work_request *done, DAT_UINT32 length) OSD_COLD;

@@ -22,14 +22,31 @@ queue_pair::queue_pair(const DAT_PROVIDER *vector, adapter &owner, endpoint &sel
     add_notify_overrides(1);
 }
 
+namespace {
+
+/// Of requests: whether receives are solicited is for the peer to ask.
+DAT_COMPLETION_FLAGS request_notification(const DAT_EP_ATTR &attr)
+{
+    return static_cast<DAT_COMPLETION_FLAGS>(attr.request_completion_flags &
+                                             ~DAT_COMPLETION_SOLICITED_WAIT_FLAG);
+}
+
+} // namespace
+
 void queue_pair::add_notify_overrides(int change)
 {
-    const auto sends = static_cast<DAT_COMPLETION_FLAGS>(
-        attr_.request_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG); // is of the peer
     if (recv_evd_)
-        recv_evd_->overrides.add(attr_.recv_completion_flags, change);
+        recv_evd_->add_notify_override(attr_.recv_completion_flags, change);
     if (request_evd_)
-        request_evd_->overrides.add(sends, change);
+        request_evd_->add_notify_override(request_notification(attr_), change);
+}
+
+void queue_pair::set_completion_flags()
+{
+    if (send_queue_ != nullptr)
+        send_queue_->completion_flags.store(request_notification(attr_), std::memory_order_relaxed);
+    if (recv_queue_ != nullptr)
+        recv_queue_->completion_flags.store(attr_.recv_completion_flags, std::memory_order_relaxed);
 }
 
 status queue_pair::attach()
@@ -57,6 +74,7 @@ status queue_pair::attach()
         max_request_iov_ = static_cast<std::uint32_t>(attr_.max_request_iov);
     if (recv_queue_ != nullptr)
         max_recv_iov_ = static_cast<std::uint32_t>(attr_.max_recv_iov);
+    set_completion_flags();
     open_recvs();
     return success;
 }
@@ -119,6 +137,7 @@ status queue_pair::renew()
         trace_queues();
         replace(send_queue_, request_evd_.get(), std::move(sends));
         replace(recv_queue_, recv_evd_.get(), std::move(recvs));
+        set_completion_flags();
         open_recvs();
     }
     own_queues(&self_);
@@ -142,6 +161,7 @@ void queue_pair::set_objects(const DAT_EP_ATTR &attr, const ep_objects &objects)
     zone_ = user_of<pz>(objects.zone);
     recv_evd_ = user_of<evd>(objects.recv);
     request_evd_ = user_of<evd>(objects.request);
+    set_completion_flags();
     add_notify_overrides(1);
 }
 
@@ -267,6 +287,7 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
         send_queue_->make_room_for_bindings() ? next_request(DAT_DTO_BIND_MW, 0, cookie) : nullptr;
     if (wr == nullptr)
         return out_of_memory;
+    apply_flags(*wr, flags, *send_queue_, *request_evd_.get());
     posted.queue = send_queue_;
     posted.request = wr;
     send_queue_->hold();
@@ -388,6 +409,7 @@ DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *lo
     transport::wr *request = next_request(operation, length, cookie);
     if (request == nullptr)
         return out_of_memory.code();
+    apply_flags(*request, flags, *send_queue_, *request_evd_.get());
     return post_filled<operation>(*request, segments, local, remote, flags);
 }
 
@@ -413,6 +435,7 @@ DAT_RETURN queue_pair::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLE
     if (request == nullptr)
         return no_recvs_or(out_of_memory).code();
     fill(*request, DAT_DTO_RECEIVE, total_length(segments, local), cookie);
+    apply_flags(*request, flags, *recv_queue_, *recv_evd_.get());
     return post_filled_recv(*request, segments, local);
 }
 

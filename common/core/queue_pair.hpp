@@ -82,6 +82,7 @@ protected:
     void set_objects(const DAT_EP_ATTR &attr, const ep_objects &objects);
     /// The EVDs count endpoints whose completion flags exclude thresholds.
     void add_notify_overrides(int change);
+    void set_completion_flags();
     /// Opens or closes the queue of requests.
     void enter_state(DAT_EP_STATE next);
 
@@ -155,6 +156,14 @@ inline constexpr unsigned request_flags =
 inline constexpr unsigned recv_flags =
     DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
+/// Those that the slow path does not have to see.
+template <DAT_DTOS operation>
+constexpr unsigned usual_flags()
+{
+    return (operation == DAT_DTO_RECEIVE ? recv_flags : request_flags) &
+           ~unsigned{DAT_COMPLETION_UNSIGNALLED_FLAG};
+}
+
 inline bool has_unknown_flags(DAT_COMPLETION_FLAGS flags, unsigned known)
 {
     return (static_cast<unsigned>(flags) & ~known) != 0;
@@ -204,6 +213,16 @@ OSD_ALWAYS_INLINE bool fits(DAT_UINT64 length, const DAT_RMR_TRIPLET *remote)
     return operation != DAT_DTO_RDMA_READ || length >= remote->segment_length;
 }
 
+/// Of a request that was taken slowly.
+inline void apply_flags(transport::wr &request, DAT_COMPLETION_FLAGS flags, work_queue &queue,
+                        evd &completes_on)
+{
+    const bool unsignalled = (flags & DAT_COMPLETION_UNSIGNALLED_FLAG) != 0;
+    queue.set_unsignalled(request, unsignalled);
+    if (unsignalled)
+        completes_on.overrides.expect_unsignalled();
+}
+
 template <DAT_DTOS operation>
 OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                 const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
@@ -217,7 +236,7 @@ OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     if ((operation == DAT_DTO_RDMA_WRITE || operation == DAT_DTO_RDMA_READ) && remote == nullptr)
         return false;
     OSD_BRANCHES_APART;
-    return !has_unknown_flags(flags, operation == DAT_DTO_RECEIVE ? recv_flags : request_flags) &&
+    return !has_unknown_flags(flags, usual_flags<operation>()) &&
            fits<operation>(local->segment_length, remote);
 }
 
@@ -276,6 +295,7 @@ status queue_pair::post_extended(const extended_request &wanted)
         next_request(static_cast<DAT_DTOS>(wanted.operation), length, wanted.cookie);
     if (wr == nullptr)
         return out_of_memory;
+    apply_flags(*wr, wanted.flags, *send_queue_, *request_evd_.get());
     const status answer = transport::dapls_ib_post_extended(
         qp_, *wr, wanted.segments, wanted.local, wanted.remote, wanted.operands, wanted.flags);
     return answer.ok() ? success : status(refused_request(qp_, answer));

@@ -75,6 +75,8 @@ bool work_queue::make_room_for_bindings()
 {
     if (bindings == nullptr)
         bindings = new (std::nothrow) std::atomic<binding *>[static_cast<std::size_t>(length_)]();
+    if (bindings != nullptr)
+        looks_slowly |= binds;
     return bindings != nullptr;
 }
 

@@ -27,7 +27,7 @@ struct post_ring {
     {
         request = next.load(std::memory_order_relaxed);
         if (request == known_end) [[unlikely]]
-            if (bindings != nullptr || !find_room(request))
+            if (looks_slowly != 0 || !find_room(request))
                 return false;
         advance(request);
         return true;
@@ -37,7 +37,11 @@ struct post_ring {
     {
         const wr *taken = next.load(std::memory_order_relaxed);
         next.store(static_cast<wr *>(taken->before), std::memory_order_relaxed);
+        if ((looks_slowly & selective) != 0)
+            forget_room();
     }
+    /// The next request is not taken on the fast path.
+    void forget_room() { known_end = next.load(std::memory_order_relaxed); }
 
     /// Reads what the polling thread has retired since, which costs a cache miss. Writes nothing if
     /// it finds nothing.
@@ -56,6 +60,11 @@ struct post_ring {
 
     std::atomic<wr *> next{nullptr}; ///< to be posted next
     wr *known_end = nullptr;         ///< the first for which no room is known
+    enum : std::uint8_t {
+        binds = 1,    ///< there are bindings to be cleared
+        selective = 2 ///< some are unsignalled: all are taken slowly, which says so of each
+    };
+    std::uint8_t looks_slowly = 0; ///< why room is found on the slow path only
     /// [memory_windows] What each bind binds; made with the first. A place where one is noted is
     /// not taken again before that is cleared.
     std::atomic<binding *> *bindings = nullptr;
@@ -94,6 +103,16 @@ struct work_queue : post_ring {
     /// The slow path of take(). Null when there is no room.
     wr *take_slowly();
 
+    /// Says of the request that was taken last whether its success notifies.
+    void set_unsignalled(work_request &request, bool unsignalled)
+    {
+        request.unsignalled = unsignalled;
+        if (unsignalled)
+            looks_slowly |= selective;
+        if ((looks_slowly & selective) != 0)
+            forget_room();
+    }
+
     /// Gives back this request and those before it, whose success was suppressed.
     void retire(work_request &done)
     {
@@ -121,6 +140,8 @@ struct work_queue : post_ring {
     bool is_named() const { return draws_from != nullptr || !idle(); }
 
     std::atomic<endpoint *> owner;
+    /// The completion flags of the endpoint for this queue.
+    std::atomic<DAT_COMPLETION_FLAGS> completion_flags{DAT_COMPLETION_DEFAULT_FLAG};
     const bool shared;                       ///< a shared_work_queue
     shared_work_queue *draws_from = nullptr; ///< has no requests of its own
     osd::mutex owner_lock;                   ///< held while the owner is used from below

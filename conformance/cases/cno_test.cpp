@@ -749,4 +749,69 @@ TEST_CASE("CNO-30: events that an interrupted waiter of the EVD leaves behind tr
     CHECK(collect(evd, 1).size() == 1);
 }
 
+TEST_CASE("CNO-31: unsignalled completions trigger no CNO, and are there with the next that does" *
+          hint("trigger for every completion, or arm only when the EVD was found empty"))
+{
+    adapter ia;
+    if ((ia.provider.completion_flags_supported & DAT_COMPLETION_UNSIGNALLED_FLAG) == 0)
+        NOT_CLAIMED("unsignalled completions");
+    connected_pair pair(ia);
+    test_endpoint &from = pair.active;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    MUST(dat_evd_modify_cno(from.request_evd, cno));
+    (void)poll_cno(cno);
+    for (std::uint64_t i = 0; i < 6; ++i) {
+        const bool signalled = i % 3 == 2;
+        MUST(pair.passive.recv(0, 64));
+        MUST(from.send(0, 64, i,
+                       signalled ? DAT_COMPLETION_DEFAULT_FLAG : DAT_COMPLETION_UNSIGNALLED_FLAG));
+        CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
+        if (signalled)
+            CHECK(wait_cno(cno, patience).by == from.request_evd);
+        else
+            CHECK(same_outcome(wait_cno(cno, a_while).code, DAT_QUEUE_EMPTY));
+        if (!signalled)
+            continue;
+        CHECK(collect(from.request_evd, 3).size() == 3);
+        std::this_thread::sleep_for(a_while); // a late trigger may follow: it is a hint
+        (void)poll_cno(cno);
+    }
+    MUST(dat_evd_modify_cno(from.request_evd, DAT_HANDLE_NULL));
+}
+
+TEST_CASE("CNO-32: where receives are solicited, a message that asks for it triggers the CNO" *
+          hint("arm the completion queue for every receive, or for none"))
+{
+    adapter ia;
+    if ((ia.provider.completion_flags_supported & DAT_COMPLETION_SOLICITED_WAIT_FLAG) == 0)
+        NOT_CLAIMED("solicited receives");
+    test_endpoint from(ia);
+    DAT_EP_ATTR attr = ep_param(from.ep).ep_attr;
+    attr.recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+    endpoint_options options;
+    options.attr = &attr;
+    test_endpoint to(ia, options);
+    establish(from, to);
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    MUST(dat_evd_modify_cno(to.recv_evd, cno));
+    for (std::uint64_t i = 0; i < 6; ++i) {
+        const bool solicited = i % 2 == 1;
+        MUST(to.recv(0, 64));
+        MUST(from.send(0, 64, i,
+                       solicited ? DAT_COMPLETION_SOLICITED_WAIT_FLAG
+                                 : DAT_COMPLETION_DEFAULT_FLAG));
+        CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
+        if (solicited)
+            CHECK(wait_cno(cno, patience).by == to.recv_evd);
+        else
+            CHECK(same_outcome(wait_cno(cno, a_while).code, DAT_QUEUE_EMPTY));
+        if (!solicited)
+            continue;
+        CHECK(collect(to.recv_evd, 2).size() == 2);
+        std::this_thread::sleep_for(a_while); // a late trigger may follow: it is a hint
+        (void)poll_cno(cno);
+    }
+    MUST(dat_evd_modify_cno(to.recv_evd, DAT_HANDLE_NULL));
+}
+
 } // namespace conformance

@@ -115,6 +115,42 @@ struct joined_peer {
     std::uint64_t received = 0;
 };
 
+/// An endpoint's receives and requests complete with these flags.
+struct flagged_pair {
+    flagged_pair(adapter &ia, DAT_COMPLETION_FLAGS recv, DAT_COMPLETION_FLAGS request)
+        : from(ia, with(ia, DAT_COMPLETION_DEFAULT_FLAG, request)),
+          to(ia, with(ia, recv, DAT_COMPLETION_DEFAULT_FLAG))
+    {
+        establish(from, to);
+    }
+    /// A message of this number that has arrived when this returns.
+    void message(std::uint64_t number, DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG)
+    {
+        MUST(from.send(0, 64, number, flags));
+        CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
+        std::this_thread::sleep_for(a_while);
+    }
+    const endpoint_options &with(adapter &ia, DAT_COMPLETION_FLAGS recv,
+                                 DAT_COMPLETION_FLAGS request)
+    {
+        attr = ep_param(test_endpoint(ia).ep).ep_attr;
+        attr.recv_completion_flags = recv;
+        attr.request_completion_flags = request;
+        options.attr = &attr;
+        return options;
+    }
+
+    DAT_EP_ATTR attr{};
+    endpoint_options options;
+    test_endpoint from;
+    test_endpoint to;
+};
+
+bool supports(const adapter &ia, DAT_COMPLETION_FLAGS flag)
+{
+    return (ia.provider.completion_flags_supported & flag) != 0;
+}
+
 } // namespace
 
 TEST_CASE("EVD-01: create checks its arguments" *
@@ -835,6 +871,8 @@ TEST_CASE("EVD-34: where an endpoint's flags choose what notifies, a threshold o
     for (const auto &[flag, why] :
          {std::pair{DAT_COMPLETION_SOLICITED_WAIT_FLAG, DAT_EVD_STATE_CONFIG_SOLICITED},
           std::pair{DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_EVD_STATE_CONFIG_NOTIFY}}) {
+        if (!supports(ia, flag))
+            continue;
         attr.recv_completion_flags = flag;
         test_endpoint side(ia, options);
         only_one(side, side.recv_evd, side.request_evd, why);
@@ -844,6 +882,135 @@ TEST_CASE("EVD-34: where an endpoint's flags choose what notifies, a threshold o
     test_endpoint side(ia, options);
     only_one(side, side.request_evd, side.recv_evd, DAT_EVD_STATE_CONFIG_NOTIFY);
     CHECK(same_outcome(wait_for_two(plain.recv_evd), DAT_TIMEOUT_EXPIRED));
+}
+
+TEST_CASE("EVD-41: an unsignalled completion wakes no waiter, and counts for the next that does" *
+          hint("take the flag and wake for every completion all the same"))
+{
+    adapter ia;
+    if (!supports(ia, DAT_COMPLETION_UNSIGNALLED_FLAG))
+        NOT_CLAIMED("unsignalled completions");
+    connected_pair pair(ia);
+    test_endpoint &from = pair.active;
+    for (std::uint64_t i = 0; i < 4; ++i)
+        MUST(pair.passive.recv(i * 64, 64));
+    waiter w(from.request_evd);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        MUST(from.send(0, 64, i, DAT_COMPLETION_UNSIGNALLED_FLAG));
+        CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
+        std::this_thread::sleep_for(a_while);
+        CHECK_FALSE(w.thread.finished());
+    }
+    MUST(from.send(0, 64, 3));
+    w.thread.join();
+    CHECK(same_code(w.code, DAT_SUCCESS));
+    CHECK(w.event.event_data.dto_completion_event_data.user_cookie.as_64 == 0);
+    CHECK(w.more == 3);
+    for (std::uint64_t i = 1; i < 4; ++i)
+        expect_success(from.request_evd, i, 64);
+}
+
+TEST_CASE(
+    "EVD-42: unsignalled completions that are there when a wait begins, or expires, satisfy it" *
+    hint("ask for a notification before looking what there is"))
+{
+    adapter ia;
+    if (!supports(ia, DAT_COMPLETION_UNSIGNALLED_FLAG))
+        NOT_CLAIMED("unsignalled completions");
+    flagged_pair pair(ia, DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_UNSIGNALLED_FLAG);
+    MUST(pair.to.recv(0, 64));
+    MUST(pair.to.recv(64, 64));
+    MUST(pair.from.send(0, 64, 1));
+    CHECK(next_dto(pair.to.recv_evd).status == DAT_DTO_SUCCESS);
+    std::this_thread::sleep_for(a_while);
+    DAT_EVENT event{};
+    DAT_COUNT more = 0;
+    const DAT_EVD_HANDLE evd = pair.from.request_evd;
+    CHECK(same_code(dat_evd_wait(evd, microseconds(patience), 1, &event, &more), DAT_SUCCESS));
+    helper_thread sender([&] { MUST(pair.from.send(0, 64, 2)); });
+    CHECK(same_code(dat_evd_wait(evd, microseconds(4 * a_while), 1, &event, &more), DAT_SUCCESS));
+    CHECK(event.event_data.dto_completion_event_data.user_cookie.as_64 == 2);
+    sender.join();
+}
+
+TEST_CASE("EVD-43: where receives are solicited, a waiter is woken by a message that asks for it" *
+          hint("arm the completion queue for every receive, or for none"))
+{
+    adapter ia;
+    if (!supports(ia, DAT_COMPLETION_SOLICITED_WAIT_FLAG))
+        NOT_CLAIMED("solicited receives");
+    flagged_pair pair(ia, DAT_COMPLETION_SOLICITED_WAIT_FLAG, DAT_COMPLETION_DEFAULT_FLAG);
+    constexpr int rounds = 3;
+    for (std::uint64_t i = 0; i < 2 * rounds; ++i)
+        MUST(pair.to.recv(i * 64, 64, i));
+    for (std::uint64_t i = 0; i < 2 * rounds; i += 2) {
+        waiter w(pair.to.recv_evd);
+        pair.message(i);
+        CHECK_FALSE(w.thread.finished());
+        pair.message(i + 1, DAT_COMPLETION_SOLICITED_WAIT_FLAG);
+        w.thread.join();
+        CHECK(same_code(w.code, DAT_SUCCESS));
+        CHECK(w.event.event_data.dto_completion_event_data.user_cookie.as_64 == i);
+        CHECK(w.more == 1);
+        CHECK(next_dto(pair.to.recv_evd).user_cookie.as_64 == i + 1);
+    }
+}
+
+TEST_CASE("EVD-44: receives that are flushed wake a waiter, solicited or not" *
+          hint("count failures among what does not notify"))
+{
+    adapter ia;
+    const auto flag = supports(ia, DAT_COMPLETION_SOLICITED_WAIT_FLAG)
+                          ? DAT_COMPLETION_SOLICITED_WAIT_FLAG
+                          : DAT_COMPLETION_UNSIGNALLED_FLAG;
+    if (!supports(ia, flag))
+        NOT_CLAIMED("flags that choose which completions notify");
+    flagged_pair pair(ia, flag, DAT_COMPLETION_DEFAULT_FLAG);
+    MUST(pair.to.recv(0, 64));
+    waiter w(pair.to.recv_evd);
+    MUST(dat_ep_disconnect(pair.from.ep, DAT_CLOSE_ABRUPT_FLAG));
+    w.thread.join();
+    CHECK(same_code(w.code, DAT_SUCCESS));
+    CHECK(w.event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
+}
+
+TEST_CASE("EVD-45: the completion flags that the provider names are those that it takes" *
+          hint("name fewer flags than posts and attributes take, or accept and ignore others"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    const auto refusal = [&](DAT_COMPLETION_FLAGS recv, DAT_COMPLETION_FLAGS request) {
+        DAT_EP_ATTR attr = ep_param(pair.active.ep).ep_attr;
+        attr.recv_completion_flags = recv;
+        attr.request_completion_flags = request;
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        const DAT_RETURN code =
+            dat_ep_create(ia.handle, pair.active.pz, pair.active.recv_evd, pair.active.request_evd,
+                          pair.active.connect_evd, &attr, &ep);
+        if (code == DAT_SUCCESS)
+            MUST(dat_ep_free(ep));
+        return code;
+    };
+    constexpr auto none = DAT_COMPLETION_DEFAULT_FLAG;
+    const auto taken = [&](DAT_COMPLETION_FLAGS flag, DAT_RETURN code) {
+        CAPTURE(flag);
+        if (supports(ia, flag))
+            CHECK(same_code(code, DAT_SUCCESS));
+        else
+            CHECK(code != DAT_SUCCESS);
+    };
+    taken(DAT_COMPLETION_SOLICITED_WAIT_FLAG, refusal(DAT_COMPLETION_SOLICITED_WAIT_FLAG, none));
+    taken(DAT_COMPLETION_UNSIGNALLED_FLAG, refusal(DAT_COMPLETION_UNSIGNALLED_FLAG, none));
+    taken(DAT_COMPLETION_UNSIGNALLED_FLAG, refusal(none, DAT_COMPLETION_UNSIGNALLED_FLAG));
+    taken(DAT_COMPLETION_SUPPRESS_FLAG, refusal(none, DAT_COMPLETION_SUPPRESS_FLAG));
+    for (const auto flag : {DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG}) {
+        MUST(pair.passive.recv(0, 64));
+        taken(flag, pair.active.send(0, 64, 1, flag));
+        if (supports(ia, flag)) {
+            CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+            CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
+        }
+    }
 }
 
 TEST_CASE("EVD-35: on one EVD, ESTABLISHED comes before the connection's messages, and its end "

@@ -143,8 +143,8 @@ typedef enum dat_close_flags {
 typedef enum dat_completion_flags {
     DAT_COMPLETION_DEFAULT_FLAG              = 0x00, /**< an event that wakes a waiter */
     DAT_COMPLETION_SUPPRESS_FLAG             = 0x01, /**< no event, unless it fails */
-    DAT_COMPLETION_SOLICITED_WAIT_FLAG       = 0x02, /**< a send: wake the peer's solicited waiter */
-    DAT_COMPLETION_UNSIGNALLED_FLAG          = 0x04, /**< an event that wakes no waiter */
+    DAT_COMPLETION_SOLICITED_WAIT_FLAG       = 0x02, /**< a send: wake the peer's waiter; endpoint attribute: only such receives wake */
+    DAT_COMPLETION_UNSIGNALLED_FLAG          = 0x04, /**< an event that wakes no waiter and triggers no CNO */
     DAT_COMPLETION_BARRIER_FENCE_FLAG        = 0x08, /**< start after all earlier RDMA reads */
     DAT_COMPLETION_EVD_THRESHOLD_FLAG        = 0x10, /**< endpoint attribute: dat_evd_wait()'s threshold decides */
     DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG = 0x20  /**< kernel-level DAT only */

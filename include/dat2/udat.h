@@ -374,7 +374,9 @@ DAT_RETURN DAT_API dat_evd_disable(DAT_EVD_HANDLE evd_handle);
  * @param[in]  timeout    microseconds for the whole wait; 0 looks only;
  *                        DAT_TIMEOUT_INFINITE
  * @param[in]  threshold  how many events; 1 where the completion flags of an
- *                        endpoint choose which completions notify
+ *                        endpoint choose which completions notify: then a wait
+ *                        ends with the events that are there when it begins,
+ *                        or with the next that notifies. Failures always do
  * @param[out] event      the event
  * @param[out] nmore      how many are left; valid after a timeout too
  *

@@ -521,7 +521,8 @@ TEST_CASE("a threshold is for EVDs whose endpoints leave notification alone")
     answers(DAT_TIMEOUT_EXPIRED, DAT_TIMEOUT_EXPIRED);
     const DAT_EP_HANDLE plain = s.make_ep(&attr);
     answers(DAT_TIMEOUT_EXPIRED, DAT_TIMEOUT_EXPIRED);
-    attr.recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+    attr.recv_completion_flags = port_features.solicited_wait ? DAT_COMPLETION_SOLICITED_WAIT_FLAG
+                                                              : DAT_COMPLETION_UNSIGNALLED_FLAG;
     const DAT_EP_HANDLE solicited = s.make_ep(&attr);
     answers(DAT_INVALID_STATE, DAT_TIMEOUT_EXPIRED);
     param.ep_attr.recv_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;

@@ -358,7 +358,7 @@ TEST_CASE("more completions than the EVD is long: the end still comes last")
     m.one.connect_by_hand();
     for (DAT_UINT64 i = 0; i < 4; ++i)
         receive(m.one, i);
-    CHECK_EQ(m.c.wait(m.e, 0, 2).nmore, 2);
+    CHECK_EQ(m.c.wait(m.e, 0, 2).nmore, port_features.cq_count ? 3 : 2);
     receive(m.one, 4);
     REQUIRE(fire(m.one.port(), down));
     CHECK_EQ(m.take(), std::vector<int>{dto, dto, dto, dto, down});

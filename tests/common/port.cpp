@@ -93,6 +93,15 @@ types::wr *posted_list::pop()
 
 // ----------------------------------------------------------------------------------- completions
 
+namespace {
+
+bool is_solicited(const completion &done)
+{
+    return done.solicited || done.status != DAT_DTO_SUCCESS;
+}
+
+} // namespace
+
 bool types::cq::store(const completion &done)
 {
     const std::lock_guard hold(lock);
@@ -104,11 +113,13 @@ bool types::cq::store(const completion &done)
     return true;
 }
 
-void types::cq::announce()
+void types::cq::announce(bool solicited)
 {
-    if (armed.exchange(false) && !device->hand_over(*this) && door->enter())
+    const bool wanted = armed.exchange(false);
+    const bool solicited_wanted = solicited && armed_for_solicited.exchange(false);
+    if ((wanted || solicited_wanted) && !device->hand_over(*this) && door->enter())
         call_back();
-    if constexpr (port_features.cq_wait)
+    if (port_features.cq_wait && (waits_for_solicited ? solicited : size() >= threshold.load()))
         sleeper.wake();
 }
 
@@ -145,6 +156,15 @@ types::cq *types::hca::next_due()
     return nullptr;
 }
 
+bool types::cq::holds_solicited()
+{
+    const std::lock_guard hold(lock);
+    for (std::uint32_t at = head.load(); at != tail.load(); ++at)
+        if (is_solicited(ring[at % depth]))
+            return true;
+    return false;
+}
+
 bool types::cq::poll(completion &done)
 {
     const std::lock_guard hold(lock);
@@ -171,12 +191,18 @@ take_result types::cq::take(completion &done)
     return poll(done) ? take_result::taken : take_result::empty;
 }
 
-osd::wait_result transport::dapls_ib_cq_wait(cq &queue, osd::deadline until)
+/// Solicited completions that are there already end it, and no others do.
+osd::wait_result transport::dapls_ib_cq_wait(cq &queue, notify_on what, DAT_COUNT threshold,
+                                             osd::deadline until)
 {
     queue.life.check("cq");
     const lab::exclusive one(queue.waiting, "two threads wait on one cq at once");
-    if (queue.head.load() != queue.tail.load())
+    queue.threshold.store(static_cast<std::uint32_t>(threshold));
+    queue.waits_for_solicited.store(what == notify_on::solicited);
+    if (what == notify_on::solicited ? queue.holds_solicited()
+                                     : queue.size() >= static_cast<std::uint32_t>(threshold))
         return osd::wait_result::woken;
+    ++queue.sleeps;
     osd::wait_result result{};
     osd::undo_if_cancelled([&] { result = queue.sleeper.wait(until); },
                            [&] { queue.waiting.store(false); });
@@ -213,12 +239,12 @@ void transport::dapls_ib_cno_wakeup(hca &device)
 
 namespace {
 
-enum class outcome { none, silent, stored, lost };
+enum class outcome { none, silent, stored, stored_solicited, lost };
 
 /// The oldest of the list completes. Completions of one list come in post order.
 outcome finish_oldest(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_STATUS how,
                       DAT_UINT32 length, const DAT_UINT32 *immediate = nullptr,
-                      work_queue *taker = nullptr)
+                      work_queue *taker = nullptr, bool solicited = false)
 {
     types::wr *wr = list.pop();
     if (wr == nullptr)
@@ -229,26 +255,28 @@ outcome finish_oldest(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_ST
                         (wr->flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
     if (silent)
         return outcome::silent;
-    return queue->store({wr, length, how, immediate != nullptr, immediate ? *immediate : 0, taker})
-               ? outcome::stored
-               : outcome::lost;
+    const completion done{wr,    length,   how, immediate != nullptr, immediate ? *immediate : 0,
+                          taker, solicited};
+    if (!queue->store(done))
+        return outcome::lost;
+    return is_solicited(done) ? outcome::stored_solicited : outcome::stored;
 }
 
 void tell(types::cq *queue, outcome what)
 {
-    if (what == outcome::stored)
-        queue->announce();
+    if (what == outcome::stored || what == outcome::stored_solicited)
+        queue->announce(what == outcome::stored_solicited);
     else if (what == outcome::lost)
         dapl_evd_cq_async_error_callback(*queue->owner);
 }
 
 bool complete(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_STATUS how, DAT_UINT32 length,
-              const DAT_UINT32 *immediate = nullptr)
+              const DAT_UINT32 *immediate = nullptr, bool solicited = false)
 {
     outcome what{};
     {
         const std::lock_guard hold(list.order);
-        what = finish_oldest(list, queue, how, length, immediate);
+        what = finish_oldest(list, queue, how, length, immediate, nullptr, solicited);
     }
     tell(queue, what);
     return what != outcome::none;
@@ -282,6 +310,11 @@ bool complete_send(qp &pair, DAT_DTO_COMPLETION_STATUS how)
 bool complete_recv(qp &pair, DAT_DTO_COMPLETION_STATUS how, DAT_UINT32 length)
 {
     return complete(pair.recvs, pair.recv_cq, how, length);
+}
+
+bool complete_recv_solicited(qp &pair)
+{
+    return complete(pair.recvs, pair.recv_cq, DAT_DTO_SUCCESS, 0, nullptr, true);
 }
 
 bool complete_shared_recv(qp &pair, DAT_UINT32 length)
@@ -788,8 +821,8 @@ status transport::dapls_ib_post_srq_recv(srq &queue, wr &request, DAT_COUNT segm
 // ------------------------------------------------------------------------------------------ data
 
 status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT segments,
-                                     const DAT_LMR_TRIPLET *local,
-                                     const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+                                     const DAT_LMR_TRIPLET *local, const DAT_RMR_TRIPLET *remote,
+                                     DAT_COMPLETION_FLAGS flags)
 {
     check_length(request, segments, local);
     if ((request.operation == DAT_DTO_SEND) != (remote == nullptr))
@@ -813,7 +846,7 @@ status transport::dapls_ib_post_extended(qp &pair, wr &request, DAT_COUNT segmen
 }
 
 status transport::dapls_ib_post_recv(qp &pair, wr &request, DAT_COUNT segments,
-                                      const DAT_LMR_TRIPLET *local)
+                                     const DAT_LMR_TRIPLET *local)
 {
     pair.life.check("qp");
     check_length(request, segments, local);

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-static_assert(DAPLS_IB_VERSION == 2);
+static_assert(DAPLS_IB_VERSION == 3);
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -99,11 +99,17 @@ struct types {
         std::atomic<std::uint32_t> head{0};
         std::atomic<std::uint32_t> tail{0};
         std::atomic<bool> armed{false};
+        std::atomic<bool> armed_for_solicited{false};
+        std::atomic<bool> waits_for_solicited{false};
+        std::atomic<std::uint32_t> threshold{1};
+        std::atomic<unsigned> sleeps{0}; ///< of dapls_ib_cq_wait
         osd::wait_object sleeper;
 
         bool store(const completion &done);
         /// After a store, with no lock held: wakes, and calls back.
-        void announce();
+        void announce(bool solicited);
+        std::uint32_t size() const { return tail.load() - head.load(); }
+        bool holds_solicited();
         void call_back();
         bool poll(completion &done);
         /// The oldest, if it is plain.
@@ -206,7 +212,7 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_reject_connection(cr &, reject_reason, const private_data &);
     static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS);
     static void dapls_ib_disconnect_clean(qp &);
-    static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline);
+    static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COUNT threshold, osd::deadline);
     static void dapls_ib_cq_wakeup(cq &);
     static osd::wait_result dapls_ib_cno_wait(hca &, osd::deadline);
     static void dapls_ib_cno_wakeup(hca &);
@@ -231,10 +237,17 @@ struct transport : dapls_ib<types> {
         return found;
     }
 
-    static void dapls_ib_completion_notify(cq &queue)
+    static DAT_COUNT dapls_ib_cq_count(cq &queue, DAT_COUNT limit)
     {
         queue.life.check("cq");
-        queue.armed.store(true);
+        const lab::exclusive one(queue.polling, "two threads poll one cq at once");
+        return std::min(static_cast<DAT_COUNT>(queue.size()), limit);
+    }
+
+    static void dapls_ib_completion_notify(cq &queue, notify_on what)
+    {
+        queue.life.check("cq");
+        (what == notify_on::any ? queue.armed : queue.armed_for_solicited).store(true);
     }
 
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
@@ -276,6 +289,8 @@ bool fire_hca_error(types::hca &);
 /// The oldest posted operation of a direction comes back. False when there is none.
 bool complete_send(qp &, DAT_DTO_COMPLETION_STATUS = DAT_DTO_SUCCESS);
 bool complete_recv(qp &, DAT_DTO_COMPLETION_STATUS = DAT_DTO_SUCCESS, DAT_UINT32 length = 0);
+/// By a message whose sender asked for solicited wait.
+bool complete_recv_solicited(qp &);
 /// A write with immediate data takes the oldest receive.
 bool complete_recv_immediate(qp &, DAT_UINT32 length, DAT_UINT32 immediate);
 /// This one takes the oldest receive of its shared queue.

@@ -982,7 +982,7 @@ TEST_SUITE("waiting")
         char in[8];
         for (int round = 0; round < 100; ++round) {
             REQUIRE(p.b.recv(in, 8, 1).ok());
-            transport::dapls_ib_completion_notify(p.b.recv_cq);
+            transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
             completion none;
             REQUIRE_FALSE(transport::dapls_ib_completion_poll(p.b.recv_cq, none));
             if (round % 10 == 0)
@@ -1004,11 +1004,11 @@ TEST_SUITE("waiting")
         connected_pair p(n);
         char in[8];
         REQUIRE(p.b.recv(in, 8, 1).ok());
-        transport::dapls_ib_completion_notify(p.b.recv_cq);
+        transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
         CHECK(p.b.recv_evd.callbacks.take());
         CHECK(p.b.received().status == DAT_DTO_ERR_FLUSHED);
-        transport::dapls_ib_completion_notify(p.b.recv_cq);
+        transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
         REQUIRE(p.b.recv(in, 8, 2).ok());
         CHECK(p.b.recv_evd.callbacks.take());
     }
@@ -1033,8 +1033,9 @@ TEST_SUITE("waiting")
                 });
                 completion got;
                 while (!transport::dapls_ib_completion_poll(p.b.recv_cq, got))
-                    REQUIRE(transport::dapls_ib_cq_wait(
-                                p.b.recv_cq, deadline::after_us(5'000'000)) == wait_result::woken);
+                    REQUIRE(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                                        deadline::after_us(5'000'000)) ==
+                            wait_result::woken);
                 peer.join();
                 CHECK(got.length == 1);
                 (void)p.a.sent();
@@ -1043,23 +1044,25 @@ TEST_SUITE("waiting")
         SUBCASE("ends at its deadline")
         {
             const auto began = std::chrono::steady_clock::now();
-            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(30'000)) ==
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                              deadline::after_us(30'000)) ==
                   wait_result::timed_out);
             CHECK(std::chrono::steady_clock::now() - began >= 30ms);
-            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::passed()) ==
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1, deadline::passed()) ==
                   wait_result::timed_out);
         }
         SUBCASE("ends with a wake-up, the present one or the next")
         {
             transport::dapls_ib_cq_wakeup(p.b.recv_cq);
-            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
-                  wait_result::woken);
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                              deadline::after_us(5'000'000)) == wait_result::woken);
             for (int round = 0; round < 50; ++round) {
                 std::thread other([&] {
                     std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
                     transport::dapls_ib_cq_wakeup(p.b.recv_cq);
                 });
-                CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
+                CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                                  deadline::after_us(5'000'000)) ==
                       wait_result::woken);
                 other.join();
             }
@@ -1074,7 +1077,8 @@ TEST_SUITE("waiting")
                 std::this_thread::sleep_for(50ms);
                 pthread_kill(self, SIGUSR1);
             });
-            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                              deadline::after_us(5'000'000)) ==
                   wait_result::interrupted);
             other.join();
         }
@@ -1085,8 +1089,8 @@ TEST_SUITE("waiting")
                 std::this_thread::sleep_for(50ms);
                 transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
             });
-            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
-                  wait_result::woken);
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                              deadline::after_us(5'000'000)) == wait_result::woken);
             other.join();
             CHECK(p.b.received().status == DAT_DTO_ERR_FLUSHED);
         }
@@ -1101,8 +1105,8 @@ TEST_SUITE("waiting")
                 (void)p.a.sent();
                 transport::dapls_ib_cq_wakeup(p.b.recv_cq);
             });
-            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
-                  wait_result::woken);
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                              deadline::after_us(5'000'000)) == wait_result::woken);
             other.join();
             CHECK(target.bytes == local);
         }
@@ -1113,8 +1117,8 @@ TEST_SUITE("waiting")
                 std::this_thread::sleep_for(50ms);
                 (void)p.b.recv(in, 8, 9);
             });
-            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, deadline::after_us(5'000'000)) ==
-                  wait_result::woken);
+            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                              deadline::after_us(5'000'000)) == wait_result::woken);
             other.join();
             CHECK(p.b.received() == result{9, DAT_DTO_SUCCESS, 1});
         }
@@ -1144,7 +1148,7 @@ TEST_SUITE("waiting")
                 completion got;
                 const osd::deadline too_late = osd::deadline::after_us(20'000'000);
                 while (!transport::dapls_ib_completion_poll(p.b.recv_cq, got))
-                    (void)transport::dapls_ib_cq_wait(p.b.recv_cq, too_late);
+                    (void)transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1, too_late);
                 woken = !too_late.has_passed();
             }
             stop = true;
@@ -1155,7 +1159,7 @@ TEST_SUITE("waiting")
         {
             std::thread asker([&] {
                 while (!stop)
-                    transport::dapls_ib_completion_notify(p.b.recv_cq);
+                    transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
             });
             CHECK(woken_each_time(500, [&](DAT_UINT64 i) {
                 (void)p.b.recv(in, 8, i);

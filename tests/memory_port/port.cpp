@@ -212,7 +212,7 @@ bool transport::dapls_ib_completion_poll(cq &c, completion &out)
     return true;
 }
 
-void transport::dapls_ib_completion_notify(cq &c)
+void transport::dapls_ib_completion_notify(cq &c, notify_on)
 {
     c.queue->arm();
 }

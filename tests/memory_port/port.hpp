@@ -10,7 +10,7 @@
 
 #include <optional>
 
-static_assert(DAPLS_IB_VERSION == 2, "the memory port was written for version 2");
+static_assert(DAPLS_IB_VERSION == 3, "the memory port was written for version 3");
 
 namespace dapl::memory {
 
@@ -69,7 +69,7 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_cq_alloc(hca &, cq &, evd &, DAT_COUNT &);
     static void dapls_ib_cq_free(cq &);
     static bool dapls_ib_completion_poll(cq &, completion &);
-    static void dapls_ib_completion_notify(cq &);
+    static void dapls_ib_completion_notify(cq &, notify_on);
     static status dapls_ib_qp_alloc(pd &, qp &, cq *, cq *, const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);

@@ -106,9 +106,9 @@ TEST_CASE_FIXTURE(fixture, "a wait ends with enough completions, a wake, or its 
 {
     const auto soon = [] { return osd::deadline::after_us(30'000); };
     const auto late = [] { return osd::deadline::after_us(20'000'000); };
-    CHECK(queue.wait(1, soon()) == osd::wait_result::timed_out);
+    CHECK(queue.wait({.threshold = 1}, soon()) == osd::wait_result::timed_out);
     queue.wake();
-    CHECK(queue.wait(1, late()) == osd::wait_result::woken);
+    CHECK(queue.wait({.threshold = 1}, late()) == osd::wait_result::woken);
     std::thread producer([this] {
         for (std::uint32_t i = 0; i < 4; ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -116,14 +116,36 @@ TEST_CASE_FIXTURE(fixture, "a wait ends with enough completions, a wake, or its 
         }
     });
     while (queue.count() < 4)
-        CHECK(queue.wait(4, late()) == osd::wait_result::woken);
+        CHECK(queue.wait({.threshold = 4}, late()) == osd::wait_result::woken);
     producer.join();
     std::thread waker([this] {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
         queue.wake();
     });
-    CHECK(queue.wait(8, late()) == osd::wait_result::woken);
+    CHECK(queue.wait({.threshold = 8}, late()) == osd::wait_result::woken);
     waker.join();
+}
+
+TEST_CASE_FIXTURE(fixture, "a wait for a solicited one sleeps through others, failures excepted")
+{
+    const completion_queue::wait_target solicited{completion_queue::interest::solicited};
+    push(1);
+    CHECK(queue.wait(solicited, osd::deadline::after_us(30'000)) == osd::wait_result::timed_out);
+    for (const bool fails : {false, true}) {
+        std::thread other([&] {
+            push(2);
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            fails ? push(3, work_status::flushed) : push(3, work_status::success, true);
+        });
+        CHECK(queue.wait(solicited, osd::deadline::after_us(20'000'000)) ==
+              osd::wait_result::woken);
+        CHECK(queue.count() == 3);
+        other.join();
+        completion_record done;
+        while (queue.pop(done)) {
+        }
+        push(1);
+    }
 }
 
 TEST_CASE_FIXTURE(fixture, "the event descriptor becomes readable")
@@ -147,7 +169,8 @@ TEST_CASE_FIXTURE(fixture, "a signal that is left over does not keep a wait awak
     CHECK(pop() == 0);
     std::atomic<bool> over{false};
     std::thread waiter([&] {
-        CHECK(queue.wait(1, osd::deadline::after_us(30'000)) == osd::wait_result::timed_out);
+        CHECK(queue.wait({.threshold = 1}, osd::deadline::after_us(30'000)) ==
+              osd::wait_result::timed_out);
         over = true;
     });
     CHECK(becomes_true([&] { return over.load(); }));
@@ -173,7 +196,8 @@ TEST_CASE("B12: arming and sleeping never miss a completion that comes at the sa
     completion_record done;
     for (std::uint32_t i = 0; i < count; ++i) {
         while (!queue.pop(done))
-            REQUIRE(queue.wait(1, osd::deadline::after_us(20'000'000)) == osd::wait_result::woken);
+            REQUIRE(queue.wait({.threshold = 1}, osd::deadline::after_us(20'000'000)) ==
+                    osd::wait_result::woken);
         CHECK(done.length == i);
         taken.store(i + 1);
     }

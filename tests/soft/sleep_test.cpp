@@ -168,8 +168,8 @@ TEST_CASE("a thread has the priority that the device was opened with")
     for (unsigned steps : {0u, 5u}) {
         settings how = on_loopback();
         how.priority = steps;
+        made.sleeps = 0; // a thread has its priority before it first sleeps
         host here(how);
-        made.sleeps = 0;
         while (made.sleeps == 0)
             std::this_thread::yield();
         CHECK_EQ(nice_of_service_threads(), std::vector<int>{raised_nice(steps)});

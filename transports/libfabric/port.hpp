@@ -33,7 +33,7 @@
 #include <rdma/fi_rma.h>
 #include <utility>
 
-static_assert(DAPLS_IB_VERSION == 2, "the libfabric port was written for version 2");
+static_assert(DAPLS_IB_VERSION == 3, "the libfabric port was written for version 3");
 
 namespace dapl::libfabric::ofi {
 
@@ -271,8 +271,8 @@ struct transport : dapls_ib<ofi::types> {
     static status dapls_ib_cq_resize(cq &, DAT_COUNT & /*depth*/);
     static bool dapls_ib_completion_poll(cq &, completion &);
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
-    static void dapls_ib_completion_notify(cq &c) { ofi::notify_cq(c); }
-    static osd::wait_result dapls_ib_cq_wait(cq &c, osd::deadline until)
+    static void dapls_ib_completion_notify(cq &c, notify_on) { ofi::notify_cq(c); }
+    static osd::wait_result dapls_ib_cq_wait(cq &c, notify_on, DAT_COUNT, osd::deadline until)
     {
         return ofi::wait_for_cq(c, until);
     }

@@ -38,6 +38,7 @@ bool transport::take(cq &c, completion &done)
         done.immediate = record.immediate;
         done.receiver =
             request->shared ? static_cast<work_queue *>(c.queue.receiver_of(record)) : nullptr;
+        done.solicited = record.solicited;
         return true;
     });
 }
@@ -69,9 +70,10 @@ status transport::dapls_ib_cq_resize(cq &c, DAT_COUNT &depth)
     return success;
 }
 
-osd::wait_result transport::dapls_ib_cq_wait(cq &c, osd::deadline until)
+osd::wait_result transport::dapls_ib_cq_wait(cq &c, notify_on what, DAT_COUNT threshold,
+                                             osd::deadline until)
 {
-    return c.queue.wait(1, until);
+    return c.queue.wait({interest_in(what), static_cast<std::uint32_t>(threshold)}, until);
 }
 
 void transport::dapls_ib_cq_wakeup(cq &c)

@@ -16,7 +16,7 @@
 
 #include <cstddef>
 
-static_assert(DAPLS_IB_VERSION == 2, "the soft port was written for version 2");
+static_assert(DAPLS_IB_VERSION == 3, "the soft port was written for version 3");
 
 namespace dapl::soft {
 
@@ -104,7 +104,7 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
     static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
-    static osd::wait_result dapls_ib_cq_wait(cq &, osd::deadline);
+    static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COUNT threshold, osd::deadline);
     static void dapls_ib_cq_wakeup(cq &);
 
     // Queue pair: qp.cpp
@@ -133,9 +133,13 @@ struct transport : dapls_ib<types> {
 
     static bool dapls_ib_completion_poll(cq &, completion &);
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
-    static void dapls_ib_completion_notify(cq &c)
+    static DAT_COUNT dapls_ib_cq_count(cq &c, DAT_COUNT limit)
     {
-        c.queue.arm(soft_hca::completion_queue::interest::any);
+        return static_cast<DAT_COUNT>(c.queue.count(static_cast<std::uint32_t>(limit)));
+    }
+    static void dapls_ib_completion_notify(cq &c, notify_on what)
+    {
+        c.queue.arm(interest_in(what));
     }
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
@@ -153,6 +157,11 @@ private:
     static void set_segments(soft_hca::request &, DAT_COUNT segments, const DAT_LMR_TRIPLET *);
     static void set_remote(soft_hca::request &, const DAT_RMR_TRIPLET &);
     static std::uint8_t flags_of(DAT_COMPLETION_FLAGS);
+    static soft_hca::completion_queue::interest interest_in(notify_on what)
+    {
+        using interest = soft_hca::completion_queue::interest;
+        return what == notify_on::solicited ? interest::solicited : interest::any;
+    }
 };
 
 // A DAT triplet is what the device takes.

@@ -228,11 +228,11 @@ bool take_cq_event(cq &c)
     return true;
 }
 
-void notify_cq(cq &c)
+void notify_cq(cq &c, notify_on what)
 {
     c.notify.store(true);
     arm_service(c);
-    if (ibv_req_notify_cq(c.handle, 0) != 0)
+    if (ibv_req_notify_cq(c.handle, what == notify_on::solicited) != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_req_notify_cq failed: %s", c.device->name,
                  std::strerror(errno));
 }
@@ -247,10 +247,13 @@ void end_wait(cq &c)
 
 } // namespace
 
-osd::wait_result wait_for_cq(cq &c, osd::deadline until)
+/// A CQE does not tell whether it is solicited, so one that is found after the CQ was armed ends
+/// the wait. Spinning for solicited ones would find the others.
+osd::wait_result wait_for_cq(cq &c, notify_on what, osd::deadline until)
 {
+    const bool solicited = what == notify_on::solicited;
     const auto found = [&c] { return c.woken.load(std::memory_order_relaxed) || holds_any(c); };
-    if (c.spin.find(c.device->spin_us, until, found)) {
+    if (!solicited && c.spin.find(c.device->spin_us, until, found)) {
         if (c.woken.load()) {
             clear_wake(c.wake);
             c.woken.store(false);
@@ -263,7 +266,7 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
     c.event_left = true;
     c.waiting.store(true); // ordered before the look for deferred completions
     osd::wait_result result = osd::wait_result::woken;
-    if (ibv_req_notify_cq(c.handle, 0) == 0 && !holds_any(c)) {
+    if (ibv_req_notify_cq(c.handle, solicited) == 0 && !holds_any(c)) {
         bool readable = false;
         osd::undo_if_cancelled(
             [&] { result = port_support::wait_readable(c.channel->fd, c.wake, until, readable); },

@@ -28,7 +28,7 @@
 #include <rdma/rdma_cma.h>
 #include <utility>
 
-static_assert(DAPLS_IB_VERSION == 2, "the verbs port was written for version 2");
+static_assert(DAPLS_IB_VERSION == 3, "the verbs port was written for version 3");
 
 namespace dapl::verbs::vrb {
 
@@ -272,8 +272,8 @@ status refused_post(int error) OSD_COLD;
 // Of what was posted last.
 status send_failed(qp &, int error) OSD_COLD;
 status recv_failed(qp &, int error) OSD_COLD;
-void notify_cq(cq &);
-osd::wait_result wait_for_cq(cq &, osd::deadline);
+void notify_cq(cq &, notify_on);
+osd::wait_result wait_for_cq(cq &, notify_on, osd::deadline);
 void wake_cq(cq &);
 osd::wait_result wait_for_any_cq(hca &, osd::deadline);
 void wake_waiter(hca &);
@@ -340,6 +340,8 @@ OSD_ALWAYS_INLINE void read_completion(const ibv_wc &entry, wr &request, complet
         done.has_immediate = (entry.wc_flags & IBV_WC_WITH_IMM) != 0;
         done.immediate = ntohl(entry.imm_data);
     }
+    if constexpr (port_features.solicited_wait)
+        done.solicited = true; // a CQE does not tell
     if constexpr (port_features.srq)
         if (request.shared != nullptr) [[unlikely]]
             done.receiver = receiver_of(*request.shared, entry.qp_num);
@@ -397,10 +399,10 @@ struct transport : dapls_ib<vrb::types> {
     static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
     static bool dapls_ib_completion_poll(cq &, completion &);
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
-    static void dapls_ib_completion_notify(cq &c) { vrb::notify_cq(c); }
-    static osd::wait_result dapls_ib_cq_wait(cq &c, osd::deadline until)
+    static void dapls_ib_completion_notify(cq &c, notify_on what) { vrb::notify_cq(c, what); }
+    static osd::wait_result dapls_ib_cq_wait(cq &c, notify_on what, DAT_COUNT, osd::deadline until)
     {
-        return vrb::wait_for_cq(c, until);
+        return vrb::wait_for_cq(c, what, until);
     }
     static void dapls_ib_cq_wakeup(cq &c) { vrb::wake_cq(c); }
     static osd::wait_result dapls_ib_cno_wait(hca &device, osd::deadline until)

@@ -36,10 +36,10 @@ bool completion_queue::progress(bool sleeps_next)
 
 /// Before sleeping: receives and acknowledges what has arrived. Gives up after a while where
 /// packets of other queues keep coming.
-void completion_queue::settle()
+void completion_queue::settle(const wait_target &wanted)
 {
     constexpr int patience = 64;
-    for (int i = 0; i < patience && progress(true) && count(1) == 0; ++i) {
+    for (int i = 0; i < patience && progress(true) && !enough(wanted); ++i) {
     }
 }
 
@@ -65,16 +65,16 @@ std::uint32_t sockets_of(shard *homes, std::uint64_t shards, waitable *descripto
 
 } // namespace
 
-osd::wait_result completion_queue::sleep_for(std::uint32_t threshold, const waitable *descriptors,
+osd::wait_result completion_queue::sleep_for(const wait_target &wanted, const waitable *descriptors,
                                              std::uint32_t count, osd::deadline until)
 {
     osd::wait_result result = osd::wait_result::woken;
-    while (!enough(threshold) && !woken_.load()) {
+    while (!enough(wanted) && !woken_.load()) {
         osd::cancellation_point([&] { result = wait_for(descriptors, count, until); });
         if (result != osd::wait_result::woken)
             break;
-        settle();
-        if (enough(threshold) || woken_.load())
+        settle(wanted);
+        if (enough(wanted) || woken_.load())
             break;
         signal_.clear();        // it may be stale; what raises it again is seen by the next check
         if (until.has_passed()) // while packets of other queues came
@@ -85,35 +85,35 @@ osd::wait_result completion_queue::sleep_for(std::uint32_t threshold, const wait
 
 void completion_queue::leave_wait(std::uint64_t shards)
 {
-    wanted_.fetch_and(~waiter);
+    wanted_.fetch_and(~(waiter | solicited_waiter));
     for (std::uint64_t left = shards; left != 0; left &= left - 1)
         homes_[std::countr_zero(left)].end_wait();
     woken_.store(false);
     signal_.clear();
 }
 
-osd::wait_result completion_queue::wait(std::uint32_t threshold, osd::deadline until)
+osd::wait_result completion_queue::wait(const wait_target &wanted, osd::deadline until)
 {
     if (!open_signal())
         return osd::wait_result::woken; // the caller polls again
-    settle();
-    if (enough(threshold) || woken_.exchange(false))
+    settle(wanted);
+    if (enough(wanted) || woken_.exchange(false))
         return osd::wait_result::woken;
 
     const std::uint64_t shards = shards_.load(std::memory_order_relaxed);
     waitable descriptors[max_descriptors];
     std::uint32_t count = sockets_of(homes_, shards, descriptors);
     descriptors[count++] = signal_.descriptor();
-    threshold_.store(threshold);
-    wanted_.fetch_or(waiter);
+    threshold_.store(wanted.threshold);
+    wanted_.fetch_or(wanted.what == interest::solicited ? waiter | solicited_waiter : waiter);
     for (std::uint64_t left = shards; left != 0; left &= left - 1)
         homes_[std::countr_zero(left)].begin_wait();
     osd::wait_result result{};
-    osd::undo_if_cancelled([&] { result = sleep_for(threshold, descriptors, count, until); },
+    osd::undo_if_cancelled([&] { result = sleep_for(wanted, descriptors, count, until); },
                            [&] { leave_wait(shards); });
     leave_wait(shards);
-    return result == osd::wait_result::timed_out && enough(threshold) ? osd::wait_result::woken
-                                                                      : result;
+    return result == osd::wait_result::timed_out && enough(wanted) ? osd::wait_result::woken
+                                                                   : result;
 }
 
 } // namespace soft_hca

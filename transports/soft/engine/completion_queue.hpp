@@ -20,15 +20,15 @@ public:
 
     /// Moves data of the queue pairs that complete here; true when some came.
     bool progress(bool sleeps_next = false) OSD_NOINLINE;
-    /// Sleeps until there are `threshold` completions, wake() was called, or the deadline passes;
-    /// may return early. Makes progress while it waits.
-    osd::wait_result wait(std::uint32_t threshold, osd::deadline until);
+    /// Sleeps until there is what is wanted, wake() was called, or the deadline passes; may return
+    /// early. Makes progress while it waits.
+    osd::wait_result wait(const wait_target &wanted, osd::deadline until);
     /// From any thread.
     void wake();
 
 private:
-    void settle();
-    osd::wait_result sleep_for(std::uint32_t threshold, const waitable *descriptors,
+    void settle(const wait_target &wanted);
+    osd::wait_result sleep_for(const wait_target &wanted, const waitable *descriptors,
                                std::uint32_t count, osd::deadline until);
     void leave_wait(std::uint64_t shards);
 

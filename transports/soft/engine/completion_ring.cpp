@@ -51,6 +51,25 @@ bool completion_ring::open(void *owner, upcall_queue &upcalls, std::uint32_t dep
     return true;
 }
 
+namespace {
+
+bool is_solicited(const completion_record &done)
+{
+    return done.solicited || done.status != work_status::success;
+}
+
+} // namespace
+
+bool completion_ring::holds_solicited() const
+{
+    const std::uint32_t first = head_.load(std::memory_order_relaxed);
+    const std::uint32_t there = count();
+    for (std::uint32_t i = 0; i < there; ++i)
+        if (is_solicited(now().at(first + i).what))
+            return true;
+    return false;
+}
+
 OSD_ALWAYS_INLINE bool completion_ring::put(const completion_record &done)
 {
     ring &r = now();
@@ -118,9 +137,11 @@ void completion_ring::push(const completion_record &done)
 
 void completion_ring::announce(const completion_record &done, std::uint32_t wanted)
 {
-    if ((wanted & waiter) != 0 && enough(threshold_.load()))
+    const bool worth = is_solicited(done);
+    if ((wanted & solicited_waiter) != 0
+            ? worth
+            : (wanted & waiter) != 0 && enough({.threshold = threshold_.load()}))
         signal_.raise();
-    const bool worth = done.solicited || done.status != work_status::success;
     const std::uint32_t upcall = worth ? wants_any | wants_solicited : wants_any;
     if ((wanted & upcall) != 0 && (wanted_.fetch_and(~(wants_any | wants_solicited)) & upcall) != 0)
         upcalls_->post(*this, completion_event);

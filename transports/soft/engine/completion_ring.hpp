@@ -19,6 +19,11 @@ class completion_ring : public upcall_source {
 public:
     /// `solicited`: only completions that the sender marked so, and failures.
     enum class interest : std::uint8_t { any, solicited };
+    /// What ends a wait: so many completions, or with `solicited` a single one of that kind.
+    struct wait_target {
+        interest what = interest::any;
+        std::uint32_t threshold = 1;
+    };
 
     completion_ring() : upcall_source(priority::completion) {}
     ~completion_ring() { ring_deleter()(ring_.load()); }
@@ -115,10 +120,21 @@ public:
 
 protected:
     // What a push has to report, and to whom. While it is zero, push() does nothing more.
-    enum : std::uint32_t { wants_any = 1, wants_solicited = 2, waiter = 4, wants_signal = 8 };
+    enum : std::uint32_t {
+        wants_any = 1,
+        wants_solicited = 2,
+        waiter = 4,
+        wants_signal = 8,
+        solicited_waiter = 16
+    };
 
     bool open_signal();
-    bool enough(std::uint32_t threshold) const { return count(threshold) >= threshold; }
+    /// By the consumer.
+    bool enough(const wait_target &wanted) const
+    {
+        return wanted.what == interest::solicited ? holds_solicited()
+                                                  : count(wanted.threshold) >= wanted.threshold;
+    }
 
     std::atomic<ring *> ring_{nullptr};
     void *owner_ = nullptr;
@@ -134,6 +150,7 @@ private:
     enum event : std::uint32_t { overflow_event, completion_event };
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     ring &now() const { return *ring_.load(std::memory_order_acquire); }
+    bool holds_solicited() const;
     bool put(const completion_record &done);
     bool put_after_resize(const completion_record &done) OSD_COLD;
     static ring *make_ring(std::uint32_t depth);
