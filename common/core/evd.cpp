@@ -78,38 +78,38 @@ bool evd::take(DAT_EVENT &event)
     return (state & ~orphaned) != 0 ? take_unordered(event) : take_completion(event);
 }
 
-DAT_RETURN evd::dequeue_contended(DAT_EVENT &event)
+DAT_RETURN evd::dequeuing::contended(evd &e, DAT_EVENT &event)
 {
-    if (!contend(taking))
+    if (!e.contend(taking))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER).code();
-    return dequeue_claimed(event);
+    return claimed(e, event);
 }
 
-DAT_RETURN evd::dequeue_pending(DAT_EVENT &event)
+DAT_RETURN evd::dequeuing::pending(evd &e, DAT_EVENT &event)
 {
-    const bool taken = take(event);
-    give_up_claim();
+    const bool taken = e.take(event);
+    e.give_up_claim();
     return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
 }
 
-DAT_RETURN evd::dequeue_polling(DAT_EVENT &event)
+DAT_RETURN evd::dequeuing::other(evd &e, DAT_EVENT &event)
 {
     completion done;
-    if (transport::dapls_ib_completion_poll(cq_, done))
-        return dequeue_converting(done, event);
-    return dequeuing::empty(*this);
+    if (transport::dapls_ib_completion_poll(e.cq_, done))
+        return unusual(e, done, event);
+    return empty(e);
 }
 
-DAT_RETURN evd::dequeue_converting(const completion &done, DAT_EVENT &event)
+DAT_RETURN evd::dequeuing::unusual(evd &e, const completion &done, DAT_EVENT &event)
 {
-    const bool taken = convert(done, event) || take_completion(event);
-    give_up_claim();
+    const bool taken = e.convert(done, event) || e.take_completion(event);
+    e.give_up_claim();
     return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
 }
 
-DAT_RETURN evd::dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event)
+DAT_RETURN evd::dequeuing::unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event)
 {
-    return dequeue_converting({done, length, DAT_DTO_SUCCESS, false, 0, nullptr}, event);
+    return unusual(e, {done, length, DAT_DTO_SUCCESS, false, 0, nullptr}, event);
 }
 
 // ------------------------------------------------------------------------------------ waiting

@@ -67,12 +67,6 @@ private:
     status resize_all(DAT_COUNT qlen);
     template <class Caller>
     typename Caller::answer take_plain(DAT_EVENT &event);
-    DAT_RETURN dequeue_claimed(DAT_EVENT &event);
-    DAT_RETURN dequeue_contended(DAT_EVENT &event) OSD_COLD;
-    DAT_RETURN dequeue_pending(DAT_EVENT &event) OSD_COLD;
-    DAT_RETURN dequeue_polling(DAT_EVENT &event) OSD_NOINLINE;
-    DAT_RETURN dequeue_converting(const completion &done, DAT_EVENT &event) OSD_NOINLINE;
-    DAT_RETURN dequeue_unusual(work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD;
     bool take(DAT_EVENT &event);
 
     bool take_at_once(DAT_EVENT &event);
@@ -149,20 +143,26 @@ OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
 
 /// The ways of a dequeue:
 ///
-///   dequeue ──── the claim is taken ────→ dequeue_contended ─── by a waiter: INVALID_STATE
+///   evd::dequeue ── the claim is taken ──→ contended ─── by a waiter: INVALID_STATE
 ///      ↓                                     │ free again
-///   dequeue_claimed ←────────────────────────┘
-///      │    └─── state_ is not 0 ───────→ dequeue_pending ──── take
+///   claimed ←────────────────────────────────┘
+///      │    └─── state_ is not 0 ───────→ pending ──── take
 ///   take_plain
 ///      ├── taken: SUCCESS
 ///      ├── empty: QUEUE_EMPTY
-///      ├── other ───────────────────────→ dequeue_polling ─── empty: QUEUE_EMPTY
+///      ├── other ── completion_poll ────→ empty: QUEUE_EMPTY
 ///      │                                     ↓
-///      └── unusual → dequeue_unusual ───→ dequeue_converting: converts it or drops it
+///      └── unusual ─────────────────────→ unusual: converts it or drops it
 ///
 /// Each gives up the claim.
 struct evd::dequeuing {
     using answer = DAT_RETURN;
+    static OSD_ALWAYS_INLINE answer claimed(evd &e, DAT_EVENT &event)
+    {
+        if (e.state_.load() != 0) [[unlikely]]
+            return pending(e, event);
+        return e.take_plain<dequeuing>(event);
+    }
     static OSD_ALWAYS_INLINE answer taken(evd &e)
     {
         e.give_up_claim();
@@ -173,35 +173,20 @@ struct evd::dequeuing {
         e.give_up_claim();
         return DAT_QUEUE_EMPTY;
     }
-    static OSD_ALWAYS_INLINE answer other(evd &e, DAT_EVENT &event)
-    {
-        return e.dequeue_polling(event);
-    }
-    static OSD_ALWAYS_INLINE answer unusual(evd &e, work_request *done, DAT_UINT32 length,
-                                            DAT_EVENT &event)
-    {
-        return e.dequeue_unusual(done, length, event);
-    }
-    static OSD_ALWAYS_INLINE answer unusual(evd &e, const completion &done, DAT_EVENT &event)
-    {
-        return e.dequeue_converting(done, event);
-    }
+    static answer contended(evd &e, DAT_EVENT &event) OSD_COLD;
+    static answer pending(evd &e, DAT_EVENT &event) OSD_COLD;
+    static answer other(evd &e, DAT_EVENT &event) OSD_NOINLINE;
+    static answer unusual(evd &e, const completion &done, DAT_EVENT &event) OSD_NOINLINE;
+    static answer unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD;
 };
-
-OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue_claimed(DAT_EVENT &event)
-{
-    if (state_.load() != 0) [[unlikely]]
-        return dequeue_pending(event);
-    return take_plain<dequeuing>(event);
-}
 
 template <class Safety>
 OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
 {
     [[maybe_unused]] const post_guard<Safety> in_line(dequeuers_);
     if (!try_claim()) [[unlikely]]
-        return dequeue_contended(event);
-    return dequeue_claimed(event);
+        return dequeuing::contended(*this, event);
+    return dequeuing::claimed(*this, event);
 }
 
 /// The first attempt of a wait, at the CQ alone. What it cannot take is staged.
