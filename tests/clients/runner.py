@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Run foreign DAT programs as server/client pairs and judge them.
 
-The programs are binaries that nobody here wrote. Their exit status says little (a failed test
+The programs are binaries of other projects. Their exit status says little (a failed test
 exits with 0), so they are judged by what they print. Which libraries a process really used is read
 from its memory map while it runs, and of one that ends too soon for that from what the dynamic
 loader wrote about it.
@@ -388,7 +388,7 @@ class Run:
     def _ports_free(self) -> bool:
         """Wait for programs that run outside this runner, by hand say, and use the same ports."""
         if self._settings.hosts:
-            return True  # nobody else is there
+            return True  # the hosts run nothing else
         limit = self._after(BUSY_SECONDS)
         for port in self._case.ports:
             while listeners(port):

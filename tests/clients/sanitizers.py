@@ -82,7 +82,7 @@ def strip(text: str) -> str:
 def own_frames(libraries: list[str], source_root: pathlib.Path | None) -> re.Pattern[str]:
     """What a frame of ours looks like: one of our libraries or sources, or code already unloaded.
 
-    Nobody but the registry unloads anything in these programs, so a frame without a module is
+    Only the registry unloads anything in these programs, so a frame without a module is
     counted as ours rather than lost.
     """
     names = [re.escape(os.path.basename(library)) for library in libraries]

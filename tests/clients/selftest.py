@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def lives(pid: str) -> bool:
-    """What has ended and nobody has asked for yet has ended."""
+    """False for a zombie as well: a process that has ended and was not reaped yet."""
     with contextlib.suppress(OSError):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

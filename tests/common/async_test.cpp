@@ -43,7 +43,7 @@ void fail_hca(DAT_IA_HANDLE ia)
 
 TEST_SUITE_BEGIN("async");
 
-TEST_CASE("an HCA that fails is told with the consumer's handle of the adapter")
+TEST_CASE("the event of a failed HCA carries the consumer's handle of the adapter")
 {
     consumer c;
     fail_hca(c.ia);
@@ -110,7 +110,7 @@ TEST_CASE("a shared async EVD: the owner closes first, the other goes on without
     CHECK_EQ(p.async_of(p.second), p.shared);
     REQUIRE_MESSAGE(p.close(p.first), "the owner's close hangs");
     CHECK_EQ(p.async_of(p.second), DAT_HANDLE_NULL);
-    fail_hca(p.second); // nobody to tell
+    fail_hca(p.second); // it has no async EVD any more
     REQUIRE(p.close(p.second));
     CHECK_EQ(lab::live_objects.load(), 0);
 }

@@ -135,7 +135,7 @@ TEST_CASE("a cancelled waiter leaves its CNO, and other waiters their triggers")
     }
 }
 
-TEST_CASE("a cancellation races with a trigger: of the two waiters one is told")
+TEST_CASE("a cancellation races with a trigger: one of the two waiters returns the EVD")
 {
     consumer c;
     const DAT_CNO_HANDLE cno = c.make_cno();

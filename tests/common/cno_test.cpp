@@ -230,7 +230,7 @@ TEST_CASE("no trigger is lost: completions through a CNO")
     delete c;
 }
 
-TEST_CASE("who waits in two CNOs at once is told of each one's completions")
+TEST_CASE("of two CNOs with a waiter each, each reports its own completions")
 {
     auto *c = new consumer;
     struct side {
@@ -348,7 +348,8 @@ TEST_CASE("each completion triggers, whether or not those before it were taken")
     CHECK(t.armed());
 }
 
-TEST_CASE("a consumer that takes one event for each trigger is told of all that came at once")
+TEST_CASE("a consumer that takes one event for each trigger gets a trigger for each of several "
+          "that came at once")
 {
     consumer c;
     told_before t(c.make_cno(), c);
@@ -639,7 +640,7 @@ TEST_CASE("a CNO in use cannot be freed: attached, or waited on")
     CHECK_EQ(n.c.v.cno_free_func(n.cno), DAT_SUCCESS);
 }
 
-TEST_CASE("cno_free waits for a trigger under way")
+TEST_CASE("cno_free waits for a running trigger")
 {
     notified n;
     lab::latch gate;
@@ -659,7 +660,7 @@ TEST_CASE("cno_free waits for a trigger under way")
     CHECK(freed.load());
 }
 
-TEST_CASE("freeing the last EVD of a CNO wakes its waiter, which is told no EVD")
+TEST_CASE("freeing the last EVD of a CNO wakes its waiter, which returns no EVD")
 {
     notified n;
     std::future<DAT_RETURN> waiter;

@@ -58,7 +58,7 @@ TEST_CASE("what an accept sent along stays readable until reset")
     CHECK_EQ(std::string(static_cast<const char *>(data.private_data)), "welcome");
 }
 
-TEST_CASE("a connection ends in exactly one event, whoever reports first")
+TEST_CASE("a connection ends in exactly one event, whichever side reports first")
 {
     consumer c;
     station s(c);
@@ -157,7 +157,7 @@ TEST_CASE("disconnecting an accept that is pending gives DISCONNECTED once")
     CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
 }
 
-TEST_CASE("who is told of an abandoned attempt may use the endpoint at once")
+TEST_CASE("after the event of an abandoned attempt the endpoint can be used at once")
 {
     consumer c;
     station s(c);
@@ -176,7 +176,7 @@ TEST_CASE("who is told of an abandoned attempt may use the endpoint at once")
     CHECK_EQ(c.state(s.ep), DAT_EP_STATE_UNCONNECTED);
 }
 
-TEST_CASE("who is told that a peer is unreachable may use the endpoint at once")
+TEST_CASE("after the event UNREACHABLE the endpoint can be used at once")
 {
     consumer c;
     station s(c);
@@ -303,7 +303,7 @@ TEST_CASE("a connection event on a full EVD is an overflow, told once on the asy
     CHECK_EQ(events[0].event_data.asynch_error_event_data.dat_handle, s.connections);
 }
 
-TEST_CASE("a queue pair that fails is told on the async EVD and breaks the connection")
+TEST_CASE("a queue pair that fails makes an async event and breaks the connection")
 {
     consumer c;
     station s(c);

@@ -176,7 +176,7 @@ TEST_CASE("an EVD counts who looked, who found, and who slept")
     CHECK(value(c, evd, DCNT_EVD_WAIT_BLOCKED) >= 1);
 }
 
-TEST_CASE("what connections came to is counted where it is told")
+TEST_CASE("the outcome of a connection is counted where its event is delivered")
 {
     const asking yes(true);
     const DAT_PROVIDER v = counting_vector(line::nonthreadsafe);

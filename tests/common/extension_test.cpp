@@ -54,7 +54,7 @@ TEST_CASE("the adapter offers the extension if, and only if, the device can")
     CHECK_EQ(attr.extension_version, extensions_claimed ? DAT_IB_EXTENSION_VERSION : 0);
 }
 
-TEST_CASE("an operation that the port does not claim, or nobody knows, is NOT_IMPLEMENTED")
+TEST_CASE("an operation that the port does not claim, or that is unknown, is NOT_IMPLEMENTED")
 {
     consumer c;
     station s(c);
@@ -83,7 +83,7 @@ TEST_CASE("extended operations check what they are given" * doctest::skip(!exten
     CHECK_EQ(write_immediate(c, s.ep, w, 1), error_code(DAT_LENGTH_ERROR));
 }
 
-TEST_CASE("operands reach the port, and each end is told by an event of its kind" *
+TEST_CASE("operands reach the port, and each side gets an event of its kind" *
           doctest::skip(!extensions_claimed))
 {
     consumer c;

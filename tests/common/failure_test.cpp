@@ -247,7 +247,7 @@ TEST_CASE("an adapter that cannot be opened leaves nothing: device, or async EVD
     CHECK_EQ(lab::calls(lab::op::close_hca), 1);
 }
 
-TEST_CASE("an adapter nobody registered is PROVIDER_NOT_FOUND")
+TEST_CASE("an adapter that is not registered is PROVIDER_NOT_FOUND")
 {
     const DAT_PROVIDER &v = provider(line::nonthreadsafe);
     char name[] = "another-lo";
@@ -356,7 +356,7 @@ TEST_CASE("a resize without memory for any of its rings leaves the EVD as it was
     CHECK_EQ(lab::calls(lab::op::cq_resize), 0);
 }
 
-TEST_CASE("a connect refused as unreachable succeeds and is told by an event")
+TEST_CASE("a connect refused as unreachable succeeds and reports that by an event")
 {
     consumer c;
     station s(c);
@@ -416,7 +416,7 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
     }
 }
 
-TEST_CASE("a wait that expires names the endpoints with operations under way there")
+TEST_CASE("a wait that expires names the endpoints with operations outstanding there")
 {
     consumer c;
     station s(c);
@@ -440,7 +440,7 @@ TEST_CASE("a wait that expires names the endpoints with operations under way the
     CHECK_EQ(said_by_wait(s.request, 0), ""); // a poll
 }
 
-TEST_CASE("nothing is shown of what is done, nor where nobody wants to see it")
+TEST_CASE("completed operations are not logged, nor any while that log type is off")
 {
     for (const unsigned mask : {0u, unsigned{DAPL_DBG_TYPE_DTO_COMP_ERR}}) {
         CAPTURE(mask);

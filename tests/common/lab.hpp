@@ -120,7 +120,7 @@ public:
     static thread_local int depth;
 };
 
-/// Counts upcalls under way for one object and ends them: what a fence needs.
+/// Counts the running upcalls for one object and ends them: what a fence needs.
 class upcall_door {
 public:
     bool enter()

@@ -429,7 +429,7 @@ TEST_CASE("a resize keeps what waits, and the order" * doctest::skip(!port_featu
     CHECK_EQ(m.take(), std::vector<int>{up, dto});
 }
 
-TEST_CASE("whoever is faster, the callback or the completions: the consumer sees one order")
+TEST_CASE("the callback races with the completions: the consumer sees one order")
 {
     for (const line which : {line::nonthreadsafe, line::threadsafe}) {
         auto *m = new merged_stations(64, which);

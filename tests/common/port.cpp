@@ -489,7 +489,7 @@ void types::window::finish(mr *target, bool done)
         --unused->windows;
 }
 
-/// Nobody will tell whether a bind was done.
+/// The queue pair of a posted bind is gone: whether the bind was done stays unknown.
 void types::window::lose()
 {
     const std::lock_guard hold(lock);
@@ -582,7 +582,7 @@ status transport::dapls_ib_cq_resize(cq &queue, DAT_COUNT &depth)
 {
     queue.life.check("cq");
     const lab::exclusive one(queue.polling, "a cq is polled while it is resized");
-    const lab::exclusive nobody(queue.waiting, "a cq is resized below its waiter");
+    const lab::exclusive no_waiter(queue.waiting, "a cq is resized while a thread waits in it");
     if (const status answer = begin(op::cq_resize); !answer.ok())
         return answer;
     depth *= 2;
@@ -709,7 +709,7 @@ status transport::dapls_ib_qp_alloc_srq(pd &zone, qp &pair, srq &from, cq *recv_
 
 namespace {
 
-/// From now on completions of what it took from its shared queue name nobody.
+/// From now on completions of what it took from its shared queue have a null receiver.
 void leave_shared(qp &pair)
 {
     if (pair.shared == nullptr)

@@ -54,7 +54,7 @@ struct types {
         bool has_sleeper = false;
         std::vector<cq *> due; ///< whose callbacks the sleeper makes
 
-        /// False when nobody sleeps who could make its callback.
+        /// False when no thread sleeps in cno_wait that could make its callback.
         bool hand_over(cq &armed);
         /// The next of those, its door held, so that it stays.
         cq *next_due();
@@ -301,7 +301,7 @@ const extended_operands &latest_operands(qp &);
 void flush(qp &);
 /// What a listener that asks for a free qualifier gets next.
 DAT_CONN_QUAL next_qualifier();
-/// A request arrives at the qualifier. Null token pointer: refused or nobody listens.
+/// A request arrives at the qualifier. False: refused, or there is no listener.
 bool arrive(DAT_CONN_QUAL qualifier, const private_data &data = {}, qp *from = nullptr);
 
 } // namespace dapl::DAPL_TRANSPORT

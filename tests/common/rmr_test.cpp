@@ -144,8 +144,9 @@ TEST_CASE_FIXTURE(fixture, "so it stays when its place in the queue is used agai
     CHECK(free(two) == DAT_SUCCESS);
 }
 
-TEST_CASE_FIXTURE(fixture, "also to who asks first while something else is under way in its place" *
-                               doctest::skip(!claimed))
+TEST_CASE_FIXTURE(fixture,
+                  "also when asked for the first time while its ring entry is in use again" *
+                      doctest::skip(!claimed))
 {
     bind_now(one);
     must(bind(two, 2, DAT_COMPLETION_SUPPRESS_FLAG));
@@ -199,7 +200,7 @@ TEST_CASE_FIXTURE(fixture, "the endpoint goes with a bind that is posted" * doct
     bind_now(one);
     must(bind(two, 2));
     must(c.v.ep_free_func(s.ep));
-    CHECK(free(one) == lmr_in_use); // nobody knows
+    CHECK(free(one) == lmr_in_use); // whether the bind was done is unknown
     CHECK(free(two) == lmr_in_use);
     must(c.v.rmr_free_func(rmr));
     CHECK(free(one) == DAT_SUCCESS);

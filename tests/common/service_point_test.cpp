@@ -57,7 +57,7 @@ TEST_CASE("a request carries its private data, padded with zeros, which may be c
              error_code(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CR));
 }
 
-TEST_CASE("a request on a full EVD is refused, leaks nothing, and is told as an overflow")
+TEST_CASE("a request on a full EVD is refused, leaks nothing, and is reported as an overflow")
 {
     service v(2);
     v.c.make_psp(here, v.requests);
@@ -426,7 +426,7 @@ TEST_CASE("a request that is handed on arrives there as it is, and is no handle 
     CHECK_EQ(r.live_requests(), 0);
 }
 
-TEST_CASE("a request cannot be handed to where nobody takes any, and stays")
+TEST_CASE("a request cannot be handed to a qualifier without a listener, and stays")
 {
     relay r;
     const DAT_CR_HANDLE cr = r.next_request();
@@ -472,7 +472,7 @@ TEST_CASE(
     must(r.reject(r.request()));
 }
 
-TEST_CASE("a request handed to where the EVD is full is refused, and that is told")
+TEST_CASE("a request handed to a full EVD is refused, and that is reported")
 {
     relay r(1);
     r.c.make_psp(relay::there, r.others);

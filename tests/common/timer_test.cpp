@@ -125,7 +125,7 @@ TEST_CASE("a disarmed timer does not expire, whatever its place in the queue")
     }
 }
 
-TEST_CASE("cancel waits for an expiry under way")
+TEST_CASE("cancel waits for a running expiry")
 {
     timer_queue timers;
     recorder r;
@@ -160,7 +160,8 @@ TEST_CASE("a timer can be armed again after it expired, and stop drops what is q
     CHECK_EQ(never.runs.load(), 0);
 }
 
-TEST_CASE("a connect that nobody answers times out: DISCONNECTED, one TIMED_OUT, port told")
+TEST_CASE(
+    "a connect without an answer times out: DISCONNECTED, one TIMED_OUT, the port abandons it")
 {
     consumer c;
     station s(c);

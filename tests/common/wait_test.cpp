@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// No wake-up is lost, whoever produces.
+// No wake-up is lost, of any producer.
 #include "fixture.hpp"
 
 #include <map>

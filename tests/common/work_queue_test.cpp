@@ -207,7 +207,7 @@ TEST_CASE("a post that the port refuses is passed on, and leaves room and order 
     }
 }
 
-TEST_CASE("idle is told by ep_get_status: nothing outstanding")
+TEST_CASE("ep_get_status reports idle when nothing is outstanding")
 {
     consumer c;
     station s(c);

@@ -8,7 +8,7 @@
 
 namespace scenario {
 
-/// A scenario whose every EXPECT held, that ended well and said nothing nobody asked for.
+/// A scenario whose every EXPECT held, that exited with 0 and printed nothing unexpected.
 inline void check_quiet(const outcome &result)
 {
     CHECK(result.failures == "");

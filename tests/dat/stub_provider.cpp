@@ -3,7 +3,7 @@
 // wrong. The instance data of dat.conf chooses, in words separated by spaces:
 //   silent          init does not register
 //   forgets         fini does not unregister
-//   wrong_vector    fini unregisters with a vector of nobody's
+//   wrong_vector    fini unregisters with a vector that was never registered
 //   open_fails      ia_open returns INSUFFICIENT_RESOURCES | RESOURCE_DEVICE
 //   close_fails     the first ia_close returns INVALID_STATE | STATE_IA_IN_USE
 //   lies            provider attributes say the opposite thread safety
@@ -298,10 +298,10 @@ void open_another(const char *name)
     provider *stopped = give_up(*info);
     if (stopped == nullptr)
         return;
-    static const DAT_PROVIDER nobodys{};
+    static const DAT_PROVIDER unregistered{};
     if (!stopped->has("forgets"))
-        dat_registry_remove_provider(stopped->has("wrong_vector") ? &nobodys : &stopped->vector,
-                                     info);
+        dat_registry_remove_provider(
+            stopped->has("wrong_vector") ? &unregistered : &stopped->vector, info);
     std::free(stopped);
 }
 

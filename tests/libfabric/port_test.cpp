@@ -158,7 +158,7 @@ TEST_SUITE("connections")
         }
     }
 
-    TEST_CASE("a consumer's rejection carries its data, the port's own is told apart")
+    TEST_CASE("a consumer's rejection carries its data, and the port's own is a different event")
     {
         node n;
         door_bell bell(n);
@@ -180,7 +180,7 @@ TEST_SUITE("connections")
         }
     }
 
-    TEST_CASE("nobody listens")
+    TEST_CASE("the peer has no listener")
     {
         node n("tcp lo connect_retry_ms=500"); // it would be two seconds
         door_bell bell(n);
@@ -627,7 +627,8 @@ TEST_SUITE("data")
         CHECK(p.a.sent() == result{3, DAT_DTO_ERR_FLUSHED, 0});
     }
 
-    TEST_CASE("an operation in the place of a suppressed one shows, whoever finds it done")
+    TEST_CASE("an operation in the ring entry of a suppressed one completes, also if a disconnect "
+              "polls it")
     {
         node n;
         connected_pair p(n);
@@ -799,14 +800,14 @@ TEST_SUITE("the end of a connection")
         node n("tcp lo linger_ms=100");
         {
             connected_pair p(n);
-            REQUIRE(p.a.send("nobody receives it", 18, 1).ok());
+            REQUIRE(p.a.send("without a receive.", 18, 1).ok());
             transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_GRACEFUL_FLAG);
             CHECK(p.a.ep.next(20ms) == DAT_EVENT_NUMBER{});
             CHECK(p.a.ep.next(1s) == DAT_CONNECTION_EVENT_DISCONNECTED);
         }
         node patient("tcp lo linger_ms=60000");
         connected_pair p(patient);
-        REQUIRE(p.a.send("nobody receives it", 18, 1).ok());
+        REQUIRE(p.a.send("without a receive.", 18, 1).ok());
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_GRACEFUL_FLAG);
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
         CHECK(p.a.ep.next(1s) == DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -829,7 +830,7 @@ TEST_SUITE("the end of a connection")
         }
     }
 
-    TEST_CASE("a message nobody received does not hide that the peer is gone")
+    TEST_CASE("a message without a receive does not hide that the peer is gone")
     {
         node n("tcp lo linger_ms=100");
         connected_pair p(n);
@@ -850,7 +851,7 @@ TEST_SUITE("the end of a connection")
         std::atomic<bool> go_on{false};
         busy.a.ep.on_event = [&](DAT_EVENT_NUMBER) {
             inside = true;
-            eventually([&] { return go_on.load(); }, 20s); // nobody hears of anything meanwhile
+            eventually([&] { return go_on.load(); }, 20s); // no other upcall is made until then
         };
         char in[8];
         for (DAT_UINT64 i = 0; i < 64; ++i)
@@ -910,7 +911,7 @@ TEST_SUITE("the end of a connection")
         new (static_cast<void *>(&p.a.qp)) transport::qp; // to be destroyed
     }
 
-    TEST_CASE("a queue pair is freed while an upcall for it is under way")
+    TEST_CASE("a queue pair is freed while an upcall for it is running")
     {
         node n;
         connected_pair p(n);

@@ -55,7 +55,7 @@ TEST_CASE("another family is refused and changes nothing")
     CHECK_EQ(osd::address::size_of(&none), 0);
 }
 
-TEST_CASE("the port is told in this machine's order, and hosts are compared without it")
+TEST_CASE("the port is returned in host byte order, and hosts are compared without it")
 {
     sockaddr_in four{};
     four.sin_family = AF_INET;

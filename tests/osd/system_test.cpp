@@ -155,7 +155,7 @@ TEST_CASE("a log line comes whole, with its identity")
     const int saved = dup(1);
     const int file = open(dir.in("file").c_str(), O_WRONLY | O_CREAT, 0600);
     dup2(file, 1);
-    osd::log_line(0, "who", "nobody hears this");
+    osd::log_line(0, "who", "this goes to no log");
     osd::log_line(osd::log_stdout, "who", "what 100%s");
     dup2(saved, 1);
     close(saved);

@@ -13,7 +13,7 @@ using dapl::port_support::event_thread;
 
 namespace {
 
-/// A thread that counts what it is told.
+/// An event thread, and counts of its callbacks.
 struct event_rig {
     osd::mutex lock;
     event_thread events;

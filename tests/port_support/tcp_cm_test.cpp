@@ -358,7 +358,7 @@ TEST_SUITE("tcp_cm")
             CHECK(gets(a, peer_rejected));
             CHECK(a.ep.data == "no");
         }
-        SUBCASE("by nobody who is a consumer")
+        SUBCASE("without a consumer")
         {
             passive.cm.reject(got.request, reject_reason::non_consumer, {});
             CHECK(gets(a, refused));

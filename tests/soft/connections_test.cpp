@@ -68,7 +68,7 @@ TEST_CASE_FIXTURE(fixture, "a rejection says by whom it was, with data")
     CHECK(is(other.next(), connection_event::refused));
 }
 
-TEST_CASE_FIXTURE(fixture, "nobody listens: refused, but not before a late listener had time")
+TEST_CASE_FIXTURE(fixture, "no listener: refused, but not before a late listener had time")
 {
     std::uint64_t free_number = 0;
     {
@@ -170,7 +170,7 @@ TEST_CASE_FIXTURE(fixture, "a reset queue pair connects again, under another id"
     }
 }
 
-TEST_CASE_FIXTURE(fixture, "an attempt that is given up is told to nobody here, and fails there")
+TEST_CASE_FIXTURE(fixture, "an abandoned attempt makes no event here, and fails there")
 {
     door at(there);
     REQUIRE(connect(a, at.number) == queue_pair::start::begun);
@@ -204,7 +204,7 @@ TEST_CASE_FIXTURE(fixture, "B11: a freed queue pair is noticed by its peer, even
     CHECK(b.received()->status == work_status::flushed);
 }
 
-TEST_CASE("a peer that none of the farewells reached is told when it asks")
+TEST_CASE("a peer that no close message reached gets a reset when it probes")
 {
     inproc_network network;
     settings how = inside(network);
@@ -315,7 +315,7 @@ TEST_CASE("B11: a peer behind a dead link is given up within the retry limit, wi
     end b(there);
     end a(here);
     REQUIRE(establish(a, b));
-    a.pair.enter(); // whoever would read its packets waits
+    a.pair.enter(); // a thread that reads its packets waits
     REQUIRE(b.write(0, 16, a.buffer.remote(0, 16)));
     REQUIRE(b.receive(0, 16));
     CHECK(is(b.next(), connection_event::broken));

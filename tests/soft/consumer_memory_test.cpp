@@ -12,7 +12,7 @@ using namespace rig;
 
 namespace {
 
-/// A peer that takes a connection, and nothing that is sent to it unless it is told to.
+/// A peer that accepts a connection, and reads what is sent to it only on demand.
 class idle_peer {
 public:
     idle_peer()
@@ -187,13 +187,13 @@ TEST_CASE("writes of all sizes, from and to any address, arrive as they are")
             t.check_write(from, size, 77);
 }
 
-TEST_CASE("no more is under way than the peer's socket holds")
+TEST_CASE("no more is in flight than the peer's socket holds")
 {
     two t(with_large_datagrams());
     constexpr std::size_t size = 1 << 20;
     const std::uint32_t room = t.b.pair.home->io().receive_room();
     const std::uint64_t before = t.a.counts().packets_out;
-    t.b.pair.enter(); // nobody reads there for a while
+    t.b.pair.enter(); // its socket is not read for a while
     for (int i = 0; i < 10; ++i)
         REQUIRE(t.a.write(0, size, t.b.buffer.remote(0, size)));
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

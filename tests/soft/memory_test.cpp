@@ -65,7 +65,8 @@ struct bound {
 
 TEST_SUITE_BEGIN("memory");
 
-TEST_CASE_FIXTURE(fixture, "a reserved key is nobody else's and leads nowhere until it is used")
+TEST_CASE_FIXTURE(fixture,
+                  "a reserved key is given out once, and refers to nothing until it is used")
 {
     const std::uint32_t mine = table.reserve();
     REQUIRE(mine != 0);

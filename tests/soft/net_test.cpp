@@ -194,23 +194,23 @@ TEST_CASE("a set is readable when one of its members is")
     CHECK(first.next(late()) == 3);
 }
 
-TEST_CASE("what finds nobody bounces when it is doubted, and nothing else does")
+TEST_CASE("a probe of a closed port makes an ICMP error, and nothing else does")
 {
     mailbox here;
     mailbox there;
-    net_address nobody;
+    net_address closed_port;
     {
         mailbox gone;
-        nobody = gone.io.address();
+        closed_port = gone.io.address();
     }
     icmp_error b;
     out_packet doubted = mailbox::packet(7);
-    for (const net_address &to : {there.io.address(), nobody}) {
+    for (const net_address &to : {there.io.address(), closed_port}) {
         here.send(to, 7);
         here.io.probe_port(to, doubted);
     }
     REQUIRE(becomes_true([&] { return here.io.take_icmp_error(b); }));
-    CHECK(b.to == nobody);
+    CHECK(b.to == closed_port);
     CHECK(b.why == send_result::refused);
     REQUIRE(b.size == 1);
     CHECK(b.bytes[0] == 7);

@@ -98,7 +98,7 @@ TEST_CASE("B10: a link that is dead for 100 ms and more costs no connection")
     REQUIRE(establish(a, b));
     for (int pause : {100, 400}) {
         a.buffer.fill(0, 100000, 7);
-        // Nobody reads there for a while.
+        // Its socket is not read for a while.
         b.pair.enter();
         REQUIRE(a.write(0, 100000, b.buffer.remote(0, 100000)));
         std::this_thread::sleep_for(std::chrono::milliseconds(pause));

@@ -45,14 +45,14 @@ TEST_CASE("a thread looks on for as long as it was told to, and longer when pack
     CHECK(!spin.looks_on(false, 140));
 }
 
-TEST_CASE("a thread that is told not to look never does")
+TEST_CASE("a thread with a spin time of 0 never spins")
 {
     spin_policy spin(0);
     CHECK(!spin.looks_on(true, 100));
     CHECK(!spin.looks_on(true, 100));
 }
 
-TEST_CASE("looking in vain is left out ever more often")
+TEST_CASE("spins that find nothing are skipped ever more often")
 {
     spin_policy spin(patience_ns);
     std::int64_t now = 0;

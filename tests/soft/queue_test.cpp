@@ -47,7 +47,7 @@ TEST_CASE_FIXTURE(fixture, "completions come out in the order they went in, roun
     CHECK(!queue.pop(none));
 }
 
-TEST_CASE_FIXTURE(fixture, "B12: an overflow is told, once, and what was there stays")
+TEST_CASE_FIXTURE(fixture, "B12: an overflow is reported once, and completions already there stay")
 {
     for (std::uint32_t i = 0; i < queue.depth() + 3; ++i)
         push(i);
@@ -287,7 +287,7 @@ TEST_CASE("many threads add while it is resized, and nothing is lost")
                 queue.push({nullptr, i, p, 0, 0, work_status::success, false, false, false});
             }
         });
-    std::vector<completion_queue::ring_owner> formers; // nobody here is inside a queue pair
+    std::vector<completion_queue::ring_owner> formers; // no thread here holds a queue pair
     const std::uint32_t depths[] = {64, 200, 1000, 70};
     for (std::uint32_t taken = 0; taken < each * producers;) {
         completion_record done;

@@ -29,7 +29,7 @@ struct told {
     std::string data;
 };
 
-/// Upcalls arrive here; whoever owns an object of the engine derives from it.
+/// Upcalls arrive here. The owner of an object of the engine derives from it.
 class inbox {
 public:
     void put(const told &what);

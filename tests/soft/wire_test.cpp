@@ -329,7 +329,7 @@ TEST_CASE("fuzz: what is parsed stays inside its datagram, and written again is 
         if (written_again(p) != exact) {
             CAPTURE(static_cast<int>(p.base.kind));
             CAPTURE(static_cast<int>(p.segment.opcode));
-            FAIL("a packet was taken that nobody writes");
+            FAIL("a packet was accepted that the writer cannot make");
         }
         const bool data = p.base.kind == packet_kind::data;
         kinds.emplace(static_cast<int>(p.base.kind),

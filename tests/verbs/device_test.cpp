@@ -289,7 +289,7 @@ TEST_CASE("no way to an address: UNREACHABLE, and the endpoint can be used anew"
     move_data(from, to);
 }
 
-TEST_CASE("nobody at an address: TIMED_OUT when the caller's patience ends")
+TEST_CASE("an address without a host: TIMED_OUT when the caller's timeout has passed")
 {
     adapter ia;
     test_endpoint from(ia);

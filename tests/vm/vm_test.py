@@ -139,7 +139,7 @@ class Machine(World):
         self.assertEqual((done.stdout, done.stderr), (b"before\n", b""))
 
     def test_timeout(self):
-        """Also holds when nobody reads the output."""
+        """Also holds when the output is not read."""
         with subprocess.Popen(
                 command("--writable", str(self.writable), "--timeout", "2", "--", "yes"),
                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

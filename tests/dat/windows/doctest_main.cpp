@@ -6,7 +6,8 @@
 #include <cstdlib>
 #include <windows.h>
 
-/// The program runs its tests or, as their child, the one body that it is told; see host.cpp.
+/// The program runs its tests or, as their child, the one body that DAT_TEST_BODY names; see
+/// host.cpp.
 int main(int argc, char **argv)
 {
     const char *body = std::getenv("DAT_TEST_BODY");

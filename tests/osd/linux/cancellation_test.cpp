@@ -77,7 +77,7 @@ TEST_CASE("a thread that sleeps in a wait is cancelled, and its undo runs once")
         t.cancel();
         CHECK(t.join());
         CHECK(w.undone == 1);
-        w.object.wake(); // the object is as if nobody had waited
+        w.object.wake(); // the object is as before the wait
         CHECK(w.object.wait(osd::deadline::passed()) == osd::wait_result::woken);
         CHECK(w.object.wait(osd::deadline::passed()) == osd::wait_result::timed_out);
     }

@@ -61,7 +61,8 @@ void tell_mask(void *mask)
 
 TEST_SUITE_BEGIN("host");
 
-TEST_CASE("a signal handler that runs in the waiter is told; a wake after it is kept")
+TEST_CASE("a signal handler that runs in the waiter ends the wait as interrupted; a wake after it "
+          "is kept")
 {
     const interrupting_signal installed;
     osd::wait_object w;
@@ -72,7 +73,7 @@ TEST_CASE("a signal handler that runs in the waiter is told; a wake after it is 
     CHECK_EQ(w.wait(deadline::passed()), wait_result::woken);
 }
 
-TEST_CASE("a signal handler that runs in a condition's waiter is told")
+TEST_CASE("a signal handler that runs in a condition's waiter ends the wait as interrupted")
 {
     const interrupting_signal installed;
     osd::mutex m;
@@ -101,7 +102,7 @@ TEST_CASE("a service thread runs with all signals blocked; the starter's mask st
     }
 }
 
-TEST_CASE("a fifo that nobody writes to does not hang")
+TEST_CASE("a fifo without a writer does not hang")
 {
     const scratch dir;
     REQUIRE_EQ(mkfifo(dir.in("fifo").c_str(), 0600), 0);
