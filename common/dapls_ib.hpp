@@ -25,16 +25,25 @@
 //   control    Called from consumer threads with no lock of the common layer held. May block for a
 //              bounded time. Control operations of one object never overlap; those of different
 //              objects do, also with hot operations. May make upcalls before it returns.
-//   hot        Called from consumer threads on the data path. Shall not block, allocate, log, or
-//              make an upcall.
+//   hot        Called from consumer threads on the data path. Shall not sleep, allocate, log, or
+//              make an upcall. May take a short lock, one whose holders do none of that while they
+//              hold it, and may make a system call that does not wait, as a non-blocking send.
 //   fence      A control operation after whose return no upcall for the object is running or will
 //              come. Never called from inside an upcall.
 //   upcall     Called by the port, from any thread, holding no lock of the port that a control
 //              or hot operation takes. Never blocks for long. The consumer's code may run inside.
 //
+// Progress. The common layer has no thread that drives a port. Where the device does not work by
+// itself, the port makes progress in the threads that call completion_poll, completion_take,
+// cq_wait or cno_wait, and in a thread of its own while no consumer calls these: a peer's RDMA and
+// sends, connection events and all upcalls do not depend on calls of the consumer. A thread of the
+// port sleeps while there is nothing to do.
+//
 // Statuses are DAT return codes (class included); numbers of arguments in them are those of the DAT
 // call behind the operation, because the consumer sees them. An operation that fails leaves its
-// object as it was before the call; whoever first decides that something failed logs it, once.
+// object as it was before the call. The function that detects an error first logs it, once. Each
+// operation with a status may return DAT_INSUFFICIENT_RESOURCES if memory or an object of the
+// device is used up; "May return" names the other errors, or a further meaning of that one.
 #pragma once
 
 #include "dapl_status.hpp"
@@ -334,8 +343,8 @@ struct dapls_ib : Types, port_traits {
 
     // --- HCA ---
 
-    /// Opens the device named by params. Control. DAT_INVALID_PARAMETER for params that cannot be
-    /// read, DAT_INSUFFICIENT_RESOURCES, DAT_INTERNAL_ERROR when the device does not answer.
+    /// Opens the device named by params. May return DAT_INVALID_PARAMETER if the params cannot be
+    /// parsed or name no device, DAT_INTERNAL_ERROR if the device does not answer. Control.
     static status dapls_ib_open_hca(hca &, const hca_open_params &) = delete;
 
     /// Everything made on the hca was freed before. Fence: its threads have ended on return.
@@ -352,11 +361,12 @@ struct dapls_ib : Types, port_traits {
 
     // --- memory region ---
 
-    /// Registers [address, address + length) with the given rights; remote reads and writes carry
-    /// the plain virtual address. Memory that is not there, or cannot be used with these rights, is
-    /// DAT_PROTECTION_VIOLATION: a device that pins notices, others ask osd::look_at_memory. What
-    /// is unmapped later shall end operations, not the process. Control.
-    /// DAT_INSUFFICIENT_RESOURCES, DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION.
+    /// Registers [address, address + length) with the given rights. Remote reads and writes carry
+    /// the plain virtual address. May return DAT_PROTECTION_VIOLATION if memory there is not mapped
+    /// or cannot be used with these rights: a device that pins notices, other ports ask
+    /// osd::look_at_memory. May return DAT_PRIVILEGES_VIOLATION if the device does not grant the
+    /// rights to this process. Memory that is unmapped later shall fail operations, not the
+    /// process. Control.
     static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &) = delete;
 
     /// No window is or will be bound to it. On return the remote key is dead. Control.
@@ -427,23 +437,26 @@ struct dapls_ib : Types, port_traits {
     /// [cq_resize] Changes the depth to at least `depth`; stores the real one. Completions in the
     /// CQ, and those added during the call, stay in order; an armed CQ stays armed. Control, but
     /// makes no upcall and waits for none; no thread polls or waits during the call.
-    /// DAT_INVALID_STATE when the CQ holds more than `depth`.
+    /// May return DAT_INVALID_STATE if the CQ holds more than `depth` completions.
     static status dapls_ib_cq_resize(cq &, DAT_COUNT & /*depth*/) { return not_supported; }
 
     // --- queue pair ---
 
-    /// A queue pair that takes receives at once. A null cq means: nothing will be posted there.
-    /// Control.
+    /// Makes a queue pair, not connected, to which receives can be posted at once. A null cq means:
+    /// nothing will be posted there. Control.
     static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq,
                                     const qp_params &) = delete;
 
-    /// Ends what is still connected, as an abrupt disconnect: the peer sees DISCONNECTED. Fence.
-    /// From then on no completion of this qp is added to a CQ; those already there may still be
-    /// polled.
+    /// Frees the queue pair. One that is connected is disconnected abruptly first, and the peer
+    /// sees DISCONNECTED; an attempt to connect or accept is abandoned, as by disconnect_clean.
+    /// What is posted need not complete: no completion of this qp is added to a CQ after the
+    /// return. Those added before may still be polled. Fence.
     static void dapls_ib_qp_free(qp &) = delete;
 
-    /// Returns the qp to the state after qp_alloc. It was disconnected before, by disconnect or
-    /// disconnect_clean. Otherwise as qp_free.
+    /// Returns the qp to the state after qp_alloc. disconnect or disconnect_clean was called for it
+    /// before, and the peer sees the end of the connection that these cause, nothing more. Nothing
+    /// of the old connection acts on the next one. As with qp_free, what was posted need not
+    /// complete, and completions added before may still be polled. Fence.
     static status dapls_ib_qp_reset(qp &) = delete;
 
     // --- shared receive queue ---
@@ -451,7 +464,7 @@ struct dapls_ib : Types, port_traits {
     /// [srq] Control.
     static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &) { return not_supported; }
 
-    /// [srq] No qp refers to it. Fence. Receives that no qp has taken do not come back.
+    /// [srq] No qp refers to it any more. Receives that no qp has taken do not complete. Fence.
     static void dapls_ib_srq_free(srq &) {}
 
     /// [srq] Control, also concurrently with hot operations of this srq.
@@ -504,15 +517,21 @@ struct dapls_ib : Types, port_traits {
     // --- data ---
 
     /// Posts wr.operation: send, RDMA write or RDMA read; `remote` is null for a send. `segments`
-    /// may be 0. The arrays are the caller's and valid during the call. One thread at a time per
-    /// qp, concurrently with one in post_recv. The qp is or was connected: after a disconnect the
-    /// operation completes as flushed. Hot. DAT_INSUFFICIENT_RESOURCES when the device's queue is
-    /// full.
+    /// may be 0. The arrays are the caller's and valid during the call.
+    ///
+    /// A write moves as many bytes as the local segments have, at most remote->segment_length. A
+    /// read moves remote->segment_length bytes, which the local segments have room for; where they
+    /// have more, the rest is not written.
+    ///
+    /// The qp is or was connected: after a disconnect the operation completes as flushed. One
+    /// thread at a time per qp, concurrently with one in post_recv. May return
+    /// DAT_INSUFFICIENT_RESOURCES if the device's queue is full. Hot.
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote,
                                      DAT_COMPLETION_FLAGS flags) = delete;
 
-    /// In every state of the qp. Otherwise as post_send.
+    /// Posts a receive, in every state of the qp; after a disconnect it completes as flushed. One
+    /// thread at a time per qp, concurrently with one in post_send. Otherwise as post_send. Hot.
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments,
                                      const DAT_LMR_TRIPLET *local) = delete;
 
@@ -528,38 +547,50 @@ struct dapls_ib : Types, port_traits {
 
     // --- connection ---
 
-    /// Listens on the qualifier, or on a free one which it stores when it is 0. Control; requests
-    /// may be handed up before it returns. DAT_CONN_QUAL_IN_USE; DAT_INVALID_PARAMETER for one the
-    /// transport does not have.
+    /// Listens on the qualifier; if it is 0, on a free one, which is stored there. Requests may be
+    /// handed up before it returns. May return DAT_CONN_QUAL_IN_USE if the qualifier has a
+    /// listener, DAT_INVALID_PARAMETER if the transport has no such qualifier,
+    /// DAT_PRIVILEGES_VIOLATION if this process may not use it. Control.
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &owner,
                                                DAT_CONN_QUAL &qualifier) = delete;
 
     /// Fence for dapls_cr_callback. Requests already handed up stay valid.
     static void dapls_ib_remove_conn_listener(listener &) = delete;
 
-    /// Starts connecting. Success obliges the port to exactly one dapl_evd_connection_callback:
-    /// ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or TIMED_OUT. Receives posted
-    /// before an attempt that fails come back flushed before that callback. Control; does not wait
-    /// for the peer. DAT_INVALID_ADDRESS for an address of the wrong kind.
+    /// Starts connecting; does not wait for the peer. After success the port makes exactly one
+    /// dapl_evd_connection_callback: ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or
+    /// TIMED_OUT. If the attempt fails, the receives posted before complete as flushed before that
+    /// callback. May return DAT_INVALID_ADDRESS if the address is of the wrong kind. Control.
     static status dapls_ib_connect(qp &, const connect_params &) = delete;
 
-    /// Answers a request with this qp; uses up the cr on success. Then exactly one callback:
-    /// ESTABLISHED or ACCEPT_COMPLETION_ERROR. Control.
+    /// Accepts a request with this qp. On success the cr is used up, and the port makes exactly one
+    /// callback: ESTABLISHED, or ACCEPT_COMPLETION_ERROR if the peer is gone or has abandoned the
+    /// attempt. Control.
     static status dapls_ib_accept_connection(cr &, qp &, const private_data &) = delete;
 
     /// Refuses a request, whose peer may be gone; uses up the cr. Control.
     static void dapls_ib_reject_connection(cr &, reject_reason, const private_data &) = delete;
 
-    /// Ends an established connection: graceful lets posted requests finish first, abrupt does not;
-    /// abrupt may follow graceful. What did not finish completes as flushed. After ESTABLISHED
-    /// every connection ends in exactly one callback: DISCONNECTED, whichever side began it, or
-    /// BROKEN. What was not flushed can be polled before that. Control.
+    /// Ends an established connection. Graceful lets posted requests complete first, abrupt does
+    /// not; abrupt may follow graceful. What has not completed then is flushed. After ESTABLISHED
+    /// each connection makes exactly one callback that ends it: DISCONNECTED, whichever side began,
+    /// or BROKEN if it failed. Completions that are not flushed can be polled before that callback.
+    /// Control.
     static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS) = delete;
 
-    /// Abandons an attempt begun with connect or accept, if there is one; what was posted has
-    /// completed as flushed on return. A qp that was never connected can be used as before. A
-    /// callback already under way may still come (the common layer drops it). Shall not block. Any
-    /// thread, also beside a control operation of the same qp that is not a fence.
+    /// Abandons an attempt begun with connect or accept, and flushes what is posted: it has
+    /// completed on return. The port begins no callback for the attempt afterwards; one that is
+    /// running may still reach the common layer, which drops it. qp_reset or qp_free follows before
+    /// the qp is used again.
+    ///
+    /// The peer may still hold the request: its accept ends in ACCEPT_COMPLETION_ERROR or, where
+    /// the transport cannot withdraw a request, in ESTABLISHED and then DISCONNECTED. A peer that
+    /// waits for the answer to its own request has its attempt fail, at the latest at its timeout.
+    /// If the connection was established, the peer sees DISCONNECTED as after an abrupt
+    /// disconnect. On a qp that was never connected only the receives are flushed.
+    ///
+    /// Shall not block. Any thread, also during a control operation of the same qp that is not a
+    /// fence, and in an upcall.
     static void dapls_ib_disconnect_clean(qp &) = delete;
 };
 
