@@ -219,6 +219,8 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
                                                  : soft_hca::work::read;
     if (remote != nullptr)
         set_remote(r, *remote);
+    if (r.kind == soft_hca::work::read) // the local segments may be longer
+        r.length = static_cast<std::uint32_t>(remote->segment_length);
     r.flags = flags_of(flags);
     return q.pair.post_send(r) ? success : out_of_memory;
 }
