@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Which dat.conf counts, and what it says.
+// Finds the dat.conf that is in use, and evaluates its lines.
 #pragma once
 
 #include "config_reader.hpp"

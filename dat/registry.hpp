@@ -34,11 +34,11 @@ struct binding {
 
 class registry {
 public:
-    /// From providers, also from constructors that run before ours.
+    /// Called by providers, also from static constructors that run before those of this library.
     DAT_RETURN add(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO &key) OSD_EXCLUDES(data_);
     DAT_RETURN remove(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO &key) OSD_EXCLUDES(data_);
 
-    /// Finds who provides exactly this key, loading libraries in the order of dat.conf until one
+    /// Finds the provider of exactly this key, loading libraries in the order of dat.conf until one
     /// registers it, and keeps it there until release().
     [[nodiscard]] DAT_RETURN acquire(const DAT_PROVIDER_INFO &key, binding &bound)
         OSD_EXCLUDES(transition_, data_);

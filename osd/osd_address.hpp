@@ -20,7 +20,7 @@ public:
             std::memcpy(&storage_, from, size);
         return size != 0;
     }
-    /// In the order of this machine; the family is one of the two.
+    /// The port in host byte order; the family is AF_INET or AF_INET6.
     static std::uint16_t port_of(const sockaddr *from)
     {
         // Both families have it at the same place.

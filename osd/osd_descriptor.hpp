@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What a program polls to learn that something happened.
+// A descriptor that a program polls, and that the library makes readable: an eventfd on Linux.
 #pragma once
 
 #include "native_descriptor.hpp"

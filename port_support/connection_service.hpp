@@ -91,12 +91,12 @@ public:
     /// On the service thread.
     void deliver(connection_state &state, DAT_EVENT_NUMBER event, const private_data &data = {})
         OSD_REQUIRES(lock);
-    /// From any thread: by the service thread.
+    /// Lets the service thread make the upcall. Any thread.
     void deliver_later(connection_state &state, DAT_EVENT_NUMBER event) OSD_REQUIRES(lock);
     /// At once on the service thread; later, and without data, from another.
     void deliver_soon(connection_state &state, DAT_EVENT_NUMBER event,
                       const private_data &data = {}) OSD_REQUIRES(lock);
-    /// What deliver_later() left; false when there was nothing.
+    /// Makes the upcall that deliver_later() queued. False when there is none.
     bool deliver_pending(connection_state &state) OSD_REQUIRES(lock);
 
 private:

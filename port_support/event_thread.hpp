@@ -59,7 +59,7 @@ public:
     {
         return control(EPOLL_CTL_MOD, fd, events, tag);
     }
-    /// With the lock held, no later wait() reports it.
+    /// If the lock is held during the call, no later wait() reports the descriptor.
     void remove(int fd) { (void)control(EPOLL_CTL_DEL, fd, 0, nullptr); }
 
     /// Sleeps with the lock released until a descriptor is ready, kick() is called, or `due_ns` of

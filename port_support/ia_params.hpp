@@ -20,8 +20,8 @@ public:
         return rest_.next(word, Size);
     }
 
-    /// Reads all that is left as options, but for words that `is_other(word)` takes, which is asked
-    /// first.
+    /// Parses the remaining words as options. `is_other(word)` is called for each first; a word for
+    /// which it returns true is skipped.
     template <class Params, std::size_t Count, class Other>
     status read_options(const param_option<Params> (&options)[Count], Params &params,
                         Other is_other)
@@ -33,7 +33,7 @@ public:
         return rest_.at_end() ? success : refuse("a word is too long");
     }
 
-    /// Of a word that next() did not find: `missing` says which.
+    /// The error for a word that next() did not return; `missing` is its text if there is no word.
     status refuse_word(const char *missing) const
     {
         return refuse(rest_.at_end() ? missing : "a word is too long");

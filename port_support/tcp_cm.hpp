@@ -109,7 +109,7 @@ public:
     {}
     tcp_cm(const tcp_cm &) = delete;
     tcp_cm &operator=(const tcp_cm &) = delete;
-    /// After the service thread has ended.
+    /// The service thread has ended before.
     ~tcp_cm();
 
     static constexpr std::size_t max_private_data = 256;

@@ -101,7 +101,7 @@ void count_receive(const DAT_DTO_COMPLETION_EVENT_DATA &done, DAT_EP_COUNTERS wh
     ep_of(done.ep_handle).counters.add(which + 1, done.transfered_length);
 }
 
-/// What a connection event says of the adapter.
+/// The counter of a connection event.
 int counter_of(DAT_EVENT_NUMBER number)
 {
     switch (number) {

@@ -66,7 +66,7 @@ bool read_request(DAT_EXTENDED_OP op, va_list &from, extended_request &out)
     }
 }
 
-/// What the port can and this device cannot.
+/// Whether this device has an operation that the port claims.
 bool device_can(const hca_attr &device, DAT_IB_DTOS operation)
 {
     return operation == DAT_IB_DTO_RDMA_WRITE_IMMED ? device.immediate_data : device.atomics;

@@ -53,9 +53,9 @@ public:
         osd::lock_guard hold(lock_);
         return pool_of<T>().live();
     }
-    /// Of all types.
+    /// The number of live objects of all types.
     std::size_t live_objects() OSD_EXCLUDES(lock_);
-    /// With the lock held.
+    /// Calls `visitor` for each object of a type, with the lock held.
     template <class T, class Visitor>
     void visit(Visitor &&visitor) OSD_EXCLUDES(lock_)
     {

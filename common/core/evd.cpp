@@ -284,7 +284,7 @@ departure evd::abort_waiter(osd::deadline until)
 
 namespace {
 
-/// Of the numbers of connection requests, and of connection events.
+/// The bits that the numbers of connection requests and connection events have.
 constexpr unsigned connection_classes = 0x6000;
 
 } // namespace
@@ -340,7 +340,7 @@ void evd::set_enabled(bool enabled)
         trigger_if_pending();
 }
 
-/// Before it joins another: an EVD has one place in a list of triggers.
+/// Called before the EVD joins another CNO: it has one entry, for the list of one CNO.
 void evd::leave_cno()
 {
     cno *const left = cno_.get();

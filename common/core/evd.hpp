@@ -25,7 +25,7 @@ public:
     {}
 
     status allocate(DAT_COUNT qlen);
-    /// What is in it stays, in its order, while more may come.
+    /// Keeps the events and their order; producers may add more during the call.
     status resize(DAT_COUNT qlen);
     /// Frees the CQ: a fence for its callbacks. No producer is left.
     void release();
@@ -50,7 +50,7 @@ public:
     bool store(const DAT_EVENT &event);
     /// Wakes the waiter, or triggers the CNO. No lock held: the CNO's agent is consumer code.
     void notify();
-    /// Defers a release for a notify() that comes after its event can be taken.
+    /// Keeps release() from freeing the EVD before a notify() whose event can be taken already.
     void pin() { pins_.fetch_add(1, std::memory_order_relaxed); }
     void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
     /// The port's callback: a completion came after the CQ was armed.

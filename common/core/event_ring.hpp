@@ -54,7 +54,7 @@ public:
 
     // --- for the consumer
 
-    /// What is at this position.
+    /// The element at this position.
     const T &at(std::uint32_t position) const { return slots_[position & mask()]; }
     /// The next, or null.
     const T *front() const { return empty() ? nullptr : &at(head()); }

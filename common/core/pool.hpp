@@ -17,7 +17,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 /// The objects of one type. It is the same class for all types, so that the adapter, which owns the
 /// pools, need not know them.
 class object_pool {
-    /// What is at the beginning of a slot whose object was destroyed.
+    /// The beginning of a slot whose object was destroyed.
     struct free_slot {
         alignas(object) std::byte header[sizeof(object)];
         free_slot *next;

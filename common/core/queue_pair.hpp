@@ -240,8 +240,7 @@ OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local
            fits<operation>(local->segment_length, remote);
 }
 
-/// One segment on a connection, with nothing wrong: that is what nearly everybody posts. Whatever
-/// else there may be is found by those that post slowly.
+/// The usual post has one segment and no error, on a connection. The slow path handles all others.
 template <class Safety, DAT_DTOS operation>
 OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_request(DAT_COUNT segments,
                                                       const DAT_LMR_TRIPLET *local,

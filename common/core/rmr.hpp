@@ -37,7 +37,8 @@ public:
         OSD_EXCLUDES(lock_);
     /// Releases regions to which it is known not to be bound any more.
     void settle() OSD_EXCLUDES(lock_);
-    /// False when it is not known to be bound; `out` has no region then.
+    /// Fills in what the window is bound to. False, and no region in `out`, unless a bind is known
+    /// to have completed.
     bool fill(DAT_RMR_PARAM &out) OSD_EXCLUDES(lock_);
 
     pz &zone() const { return *zone_.get(); }

@@ -119,13 +119,14 @@ struct work_queue : post_ring {
         retired.store(static_cast<wr *>(&done), std::memory_order_release);
     }
 
-    /// Room to note what each bind binds; false when out of memory. By the thread that posts.
+    /// Allocates a place for the binding of each request. False when out of memory. Called by the
+    /// posting thread.
     bool make_room_for_bindings();
-    /// Before it is posted.
+    /// Notes what a bind request binds, before it is posted.
     void note_binding(const wr &request, binding *posted) { binding_of(request).store(posted); }
-    /// Of a bind that is posted.
+    /// What a posted bind request binds.
     binding *binding_at(const work_request &request) { return binding_of(request).load(); }
-    /// Of one that completes, or was not posted after all.
+    /// The same, and forgets it: the request completes, or its post failed.
     binding *take_binding(const work_request &request)
     {
         return binding_of(request).exchange(nullptr);

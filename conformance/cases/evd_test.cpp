@@ -721,7 +721,7 @@ TEST_CASE("EVD-29: an EVD does not become shorter than what is in it; lengths co
 
 TEST_CASE(
     "EVD-30: with a thread waiting, a resize is INVALID_STATE, and the wait continues" *
-    hint("change the queue below the waiter, or wake him with fewer events than he asked for") *
+    hint("change the queue below the waiter, or wake it with fewer events than it asked for") *
     needs("evd_resize"))
 {
     adapter ia;

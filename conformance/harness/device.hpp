@@ -14,7 +14,7 @@ struct device {
     enum class state {
         open,   ///< it can be judged
         absent, ///< there is none here
-        broken, ///< its provider dies of being opened
+        broken, ///< the process that opens it exits early
         unknown ///< we could not try
     };
     state is = state::unknown;

@@ -7,7 +7,7 @@ namespace osd {
 
 namespace {
 
-/// What the calling thread is in.
+/// Whether the calling thread is inside a DAT wait, and a cancellable one.
 enum class in : unsigned char { no_wait, wait, cancellable_wait };
 thread_local in state = in::no_wait;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Where the socket address types are.
+// Includes the headers of the socket address types.
 #pragma once
 
 #include <winsock2.h>

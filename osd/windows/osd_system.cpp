@@ -47,7 +47,7 @@ text<char> narrowed(const wchar_t *wide)
     return narrow;
 }
 
-/// From the root on and with backslashes, as the loader wants it.
+/// The absolute path, with backslashes: the loader takes no other.
 text<wchar_t> whole_path(const wchar_t *path)
 {
     const DWORD size = GetFullPathNameW(path, 0, nullptr, nullptr);

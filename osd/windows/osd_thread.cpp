@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <process.h>
 
-// Of Windows 10 1607, and missing from the headers of Debian 12.
+// Since Windows 10 1607; missing from the headers of Debian 12.
 extern "C" __declspec(dllimport) HRESULT WINAPI SetThreadDescription(HANDLE, PCWSTR);
 
 namespace osd {

@@ -1125,7 +1125,7 @@ TEST_SUITE("waiting")
         }
     }
 
-    TEST_CASE("a waiter is woken though somebody else looks at its CQ")
+    TEST_CASE("a waiter is woken though another thread polls its CQ")
     {
         if (!transport::claims.cq_wait)
             return;

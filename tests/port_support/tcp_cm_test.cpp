@@ -195,7 +195,7 @@ struct pair_of_sides {
     side passive;
 };
 
-/// Somebody who speaks TCP.
+/// A bare TCP client.
 struct stranger {
     explicit stranger(DAT_CONN_QUAL to) : fd(::socket(AF_INET, SOCK_STREAM, 0))
     {

@@ -225,7 +225,7 @@ TEST_CASE("a peer that no close message reached gets a reset when it probes")
     CHECK(is(b.next(), connection_event::disconnected));
 }
 
-TEST_CASE("a farewell that is lost is repeated, though its queue pair and its device go")
+TEST_CASE("a close that is lost is repeated, though its queue pair and its device are freed")
 {
     inproc_network network;
     settings how = inside(network);
@@ -292,7 +292,7 @@ TEST_CASE("B11: a device that vanishes without a word is noticed, idle or busy")
             host here(how);
             end a(here);
             REQUIRE(establish(a, b));
-            network.detach(static_cast<inproc_io &>(a.pair.home->io())); // no farewell
+            network.detach(static_cast<inproc_io &>(a.pair.home->io())); // no close is sent
             if (busy)
                 REQUIRE(b.write(0, 16, a.buffer.remote(0, 16)));
             const auto event = b.next();

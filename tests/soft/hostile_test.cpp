@@ -10,7 +10,7 @@ using namespace rig;
 
 namespace {
 
-/// A connection, and somebody else who can send to its sockets.
+/// A connection, and a third party that can send to its sockets.
 struct fixture {
     fixture() : here(inside(network)), there(inside(network)), a(here), b(there)
     {

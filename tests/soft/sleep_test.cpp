@@ -136,7 +136,7 @@ extern "C" int __wrap_ppoll(pollfd *at, nfds_t count, const timespec *time, cons
 
 TEST_SUITE_BEGIN("sleep");
 
-TEST_CASE("a thread that somebody is about to wake when it wakes up by itself sleeps again")
+TEST_CASE("a thread that wakes up by itself while a wake-up is being sent sleeps again")
 {
     host here(on_loopback());
     host there(on_loopback());

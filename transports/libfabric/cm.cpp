@@ -257,7 +257,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     osd::lock_guard hold(device.lock);
     const int error = open_endpoint(device, q, *request.info);
     if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_endpoint to accept with failed: %s", device.name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_endpoint for an accept failed: %s", device.name,
                  fi_strerror(-error));
         return status_of_errno(-error);
     }

@@ -193,7 +193,7 @@ bool poll_slow(cq &c, completion &done)
 
 namespace {
 
-/// For the consumer; the others cannot see its batch.
+/// Called by the consuming thread only: `left` counts the rest of its batch.
 bool has_completion(cq &c)
 {
     return c.is_slow() || c.left != 0 || c.progress();
@@ -219,7 +219,7 @@ osd::wait_result wait_asleep(cq &c, osd::deadline until)
 {
     port_support::spurious_wakeups wakeups;
     for (;;) {
-        // Before polling, because it clears the signal of what is then found.
+        // Reset before polling: a reset afterwards would lose the signal of what came in between.
         const bool quiet = c.reset_signal();
         if (c.woken.exchange(0) != 0 || has_completion(c))
             return osd::wait_result::woken;

@@ -112,10 +112,10 @@ struct qp : all_link, connection_state {
     fi_rma_iov remote_iov[2]{}; ///< all but the last byte, and that one
     fi_msg_rma rma_msg{};
 
-    // The receiving thread's.
+    // For the thread that posts receives.
     osd::door recv_door;
 
-    // Of who takes completions from send_cq.
+    // For the thread that takes completions from send_cq.
     std::atomic<std::uint32_t> reads_done{0};
     fifo<wr> held; ///< finished before an earlier read, in post order
 

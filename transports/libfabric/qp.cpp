@@ -57,7 +57,7 @@ fi_msg_rma rdma_message(const qp &q, const wr &w, void *context)
     message.msg_iov = w.iov;
     message.iov_count = w.segments;
     message.rma_iov = &w.remote;
-    // What moves nothing needs no right to move it.
+    // An operation of length 0 needs no valid remote key.
     message.rma_iov_count = w.remote.len == 0 && q.device->tcp_like ? 0 : 1;
     message.context = context;
     return message;

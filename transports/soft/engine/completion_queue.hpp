@@ -23,7 +23,7 @@ public:
     /// Sleeps until there is what is wanted, wake() was called, or the deadline passes; may return
     /// early. Makes progress while it waits.
     osd::wait_result wait(const wait_target &wanted, osd::deadline until);
-    /// From any thread.
+    /// Makes the present or the next wait() return. Any thread.
     void wake();
 
 private:

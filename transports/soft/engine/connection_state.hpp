@@ -34,7 +34,7 @@ public:
 
     /// Keeps what the request or accept says. False when out of memory.
     bool prepare(std::uint64_t qualifier, const void *data, std::size_t size);
-    /// After prepare(); the first handshake is due at once.
+    /// Enters the state after prepare(). The first handshake is due at once.
     void begin(state with) { state_ = with; }
     /// Sends the request or accept, and arms the timer for the next attempt.
     send_result send_handshake(peer_path &path, std::uint32_t ack, std::uint32_t credit,
@@ -74,7 +74,7 @@ public:
     /// The peer has it, or is gone.
     void end_close() { close_.attempts_left = 0, close_.due_ns = 0; }
     bool has_unacknowledged_close() const { return close_.attempts_left != 0; }
-    /// For TIME_WAIT.
+    /// What TIME_WAIT keeps of the connection.
     closed_connection closed(const peer_path &path, const base_header &base) const
     {
         return {path.peer(), base, close_.why, path.tag(), close_.attempts_left, close_.due_ns};
@@ -113,7 +113,7 @@ private:
     static constexpr std::uint32_t first_delay_us = 20'000;
     static constexpr std::uint32_t longest_delay_us = 500'000;
 
-    /// Of two timers, of which 0 is not armed.
+    /// The timer that is due first; 0 is one that is not armed.
     static std::int64_t earliest(std::int64_t a, std::int64_t b)
     {
         return a == 0 || (b != 0 && b < a) ? b : a;

@@ -96,7 +96,7 @@ public:
             return grant(access_fault::no_such_key);
         if (!region->is_window) [[likely]]
             return grant(check(*region, key, domain, rights, address, length));
-        region->users.fetch_add(1); // before its key is checked
+        region->users.fetch_add(1); // before the check: remove() waits for it
         grant result(check(*region, key, domain, rights, address, length), region);
         return result;
     }

@@ -59,7 +59,7 @@ adapter_list adapters()
     return nullptr;
 }
 
-/// In UTF-8; cut to nothing when it is too long.
+/// The name in UTF-8; empty when it is too long.
 struct adapter_name {
     explicit adapter_name(const IP_ADAPTER_ADDRESSES &of)
     {
@@ -388,7 +388,7 @@ udp_source &udp_of(waitable descriptor)
 
 void set_option(SOCKET socket, int name, int value)
 {
-    // What the system refuses costs speed, not function.
+    // An option that the system refuses costs speed only.
     (void)setsockopt(socket, SOL_SOCKET, name, reinterpret_cast<const char *>(&value),
                      sizeof value);
 }

@@ -45,7 +45,7 @@ public:
 
     /// False when out of memory.
     bool open();
-    /// Before it can be found by this id.
+    /// Sets slot and id, before the queue pair can be looked up by them.
     void identify(std::uint32_t slot, std::uint32_t id) OSD_UNCHECKED;
 
     osd::mutex lock;

@@ -65,7 +65,7 @@ bool receiver::take_kept(std::uint32_t oldest_psn)
 {
     while (receive_window::kept *kept = window_.peek_next()) {
         packet next;
-        // It was parsed once before it was kept.
+        // Does not fail: it was parsed before it was kept.
         if (!parse(kept->bytes(), kept->size, next))
             return true;
         const outcome result = take(next, oldest_psn);

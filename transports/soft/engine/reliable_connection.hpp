@@ -54,7 +54,7 @@ public:
     /// A packet with our id, from anywhere.
     void receive(const packet &p, const net_address &from, const std::uint8_t *bytes,
                  std::size_t size, std::int64_t now);
-    /// After a run of packets.
+    /// Called after a batch of receive() calls, with the lock still held.
     void after_receiving(std::int64_t now);
     void flush_ack();
     void on_timer(std::int64_t now);

@@ -48,9 +48,9 @@ public:
     bool empty() const { return next_ == oldest_; }
     bool full() const { return in_flight() == mask_ + 1; }
     sent_packet &at(std::uint32_t psn) { return packets_[psn & mask_]; }
-    /// Of what is in flight.
+    /// The bytes in flight.
     std::uint32_t bytes() const { return bytes_; }
-    /// For a packet that is sent now; numbered next() before the call.
+    /// Appends a packet that is sent now. Its number is next() before the call.
     sent_packet &push(std::int64_t now);
     void set_length(sent_packet &pushed, std::uint32_t length)
     {

@@ -255,7 +255,7 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
     if (progress) {
         pause_us_ = 0;
         paused_until_ = 0;
-        // What was sent before something that has arrived by now is missing.
+        // A packet sent before one that has been acknowledged is probably lost.
         window_.suspect_overtaken(rtt_);
         requests_->complete_done();
     }
