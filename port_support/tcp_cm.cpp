@@ -344,8 +344,8 @@ void tcp_cm::take_stranger(tcp_listener &l)
 /// The request stays in the kernel's queue until there may be descriptors again.
 void tcp_cm::pause(tcp_listener &l)
 {
-    dapl_log(DAPL_DBG_TYPE_WARN, "%s: a connection request waits: %s", service_.name,
-             std::strerror(errno));
+    dapl_log(DAPL_DBG_TYPE_WARN, "%s: accept failed, connection requests wait for a retry: %s",
+             service_.name, std::strerror(errno));
     (void)watch(l, 0, EPOLL_CTL_MOD);
     paused_.push(l);
     resume_ns_ = osd::now_ns() + resume_after_ns;
@@ -384,7 +384,8 @@ void tcp_cm::hear_stranger(tcp_channel &stranger)
     if (what == heard::frame && channel->kind() == message::request)
         request_came(std::move(channel), *stranger.from);
     else if (what != heard::end)
-        dapl_log(DAPL_DBG_TYPE_CM, "%s: what came is no request of this kind of port",
+        dapl_log(DAPL_DBG_TYPE_CM,
+                 "%s: dropped a TCP connection that sent no request of this protocol",
                  service_.name);
 }
 

@@ -489,7 +489,10 @@ status endpoint::modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool
     detach();
     const status modified = attach_with(attr, objects);
     if (!modified.ok() && !attach_with(old_attr, old).ok())
-        dapl_log(DAPL_DBG_TYPE_ERR, "EP %p lost its queue pair", to_handle(this));
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "EP %p: dat_ep_modify failed, and so did restoring its former queue pair; it has "
+                 "none now",
+                 to_handle(this));
     return modified;
 }
 
