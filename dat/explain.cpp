@@ -70,7 +70,7 @@ void registry::explain_unknown(const DAT_PROVIDER_INFO &key)
     name_list known;
     const char *last = "";
     each_mapping([&](const DAT_PROVIDER_INFO &mapping) {
-        if (std::strcmp(mapping.ia_name, last) != 0) // the two lines of one adapter
+        if (std::strcmp(mapping.ia_name, last) != 0) // an adapter has two lines
             known.add(mapping.ia_name);
         last = mapping.ia_name;
         return true;

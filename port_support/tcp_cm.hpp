@@ -86,8 +86,7 @@ protected:
 ///     while (!device.events.is_stopping(device.lock)) {
 ///         const std::int64_t due_ns = device.cm.serve();
 ///         for (void *tag : device.events.wait(device.lock, due_ns))
-///             …;                                    // the port's own descriptors; &cm: nothing to
-///             do
+///             …; // the port's own descriptors; for &cm there is nothing to do
 ///     }
 ///
 /// The active side sends its request, with private data, and waits as long as the consumer's

@@ -17,7 +17,7 @@ status close_adapter(adapter &ia, DAT_CLOSE_FLAGS how);
 /// Threads that left a wait because of a close may still execute their last instructions here when
 /// the registry unloads the library. Keeps it in memory until it is loaded once more.
 void outlive_leaving_threads();
-/// Keeps the library in memory for good: threads are inside that nothing can wait for.
+/// Keeps the library loaded for good, because threads run in it that cannot be waited for.
 void stay_loaded();
 
 } // namespace dapl::DAPL_TRANSPORT::core

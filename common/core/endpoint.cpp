@@ -258,7 +258,8 @@ void endpoint::shut_down()
 
 // ---------------------------------------------------------------------------------- from below
 
-/// Which events end which states. False for one that comes too late to matter.
+/// Enters the state that follows the event. False if the event does not fit the present state: it
+/// is late, and is dropped.
 bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &data)
 {
     const DAT_EP_STATE now = state();

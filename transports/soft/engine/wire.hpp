@@ -178,7 +178,7 @@ struct packet {
 
 // Each writes at `out` and returns the number of bytes.
 std::size_t write_base(std::uint8_t *out, const base_header &base);
-/// All but the payload.
+/// The header of the segment; the payload is sent after it from where it is.
 std::size_t write_segment(std::uint8_t *out, const ddp_segment &segment);
 std::size_t write_sack(std::uint8_t *out, const std::uint32_t *words, std::uint32_t count);
 std::size_t write_request(std::uint8_t *out, const handshake &hello, const void *data,
