@@ -1026,4 +1026,23 @@ TEST_CASE("DTO-39: a completion says which operation it was" *
     CHECK(next_dto(pair.active.request_evd).operation == DAT_DTO_RDMA_READ);
 }
 
+TEST_CASE(
+    "DTO-40: an RDMA read brings what the remote segment has, and leaves longer local segments "
+    "as they are behind it" *
+    hint("read as many bytes as the local segments have room for"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    constexpr std::size_t there = 64;
+    constexpr std::size_t room = 4096;
+    auto &here = pair.active.memory.bytes;
+    pair.active.memory.set_all(0xee);
+    pair.passive.memory.fill(0, there, 5);
+    MUST(pair.active.read(0, room, pair.passive.memory.remote(0, there), 1));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(pair.active.memory.holds(0, there, 5));
+    for (std::size_t i = there; i < room; ++i)
+        REQUIRE(here[i] == 0xee);
+}
+
 } // namespace conformance
