@@ -24,7 +24,7 @@ THREAD_WORDS = {
 NEVER_BLOCKS = {"hot", "any", "upcall"}
 OPERATION_KEYS = {"brief", "group", "thread", "may_block", "features", "rules", "signature"}
 UPCALL_KEYS = {"brief", "rules", "signature"}
-GROUP_KEYS = {"title", "file", "next", "tests"}
+GROUP_KEYS = {"title", "file", "next", "tests", "guide"}
 
 
 class ContractError(Exception):

@@ -28,10 +28,15 @@ class Status:
     wanted_contract: int
     claims: dict[str, bool]
     states: dict[str, str]  # by operation
+    marked: dict[str, int]  # places that are still to be filled in, and their numbers
     next_step: str
 
     def count(self, state: str) -> int:
         return list(self.states.values()).count(state)
+
+    def open_calls(self, kit: Kit) -> list[str]:
+        """Device calls beside the operations that are still to be filled in."""
+        return [name for name in kit.places if name in self.marked]
 
 
 def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pathlib.Path:
@@ -57,7 +62,7 @@ def without_comments(text: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
 
 
-def state_of(operation: contract.Operation, claims: dict[str, bool], marked: set[str],
+def state_of(operation: contract.Operation, claims: dict[str, bool], marked: dict[str, int],
              code: set[str]) -> str:
     if operation.name in marked:
         return SKELETON
@@ -67,12 +72,19 @@ def state_of(operation: contract.Operation, claims: dict[str, bool], marked: set
     return MISSING if needed else UNCLAIMED
 
 
-def group_step(kit: Kit, states: dict[str, str], adapter: str) -> str | None:
+def todo_in(kit: Kit, group: str, states: dict[str, str], marked: dict[str, int]) -> list[str]:
+    """What is still to be written in a group, in the order of the numbers."""
+    todo = [each.name for each in kit.operations
+            if each.group == group and states[each.name] in (SKELETON, MISSING)]
+    todo += [name for name, row in kit.places.items() if row["group"] == group and name in marked]
+    return sorted(todo, key=lambda name: marked.get(name, 0))
+
+
+def group_step(kit: Kit, states: dict[str, str], marked: dict[str, int],
+               adapter: str) -> str | None:
     """The first group of the table that is not done, and how to try it."""
     for name, group in kit.groups.items():
-        todo = [each.name for each in kit.operations
-                if each.group == name and states[each.name] in (SKELETON, MISSING)]
-        if todo:
+        if todo := todo_in(kit, name, states, marked):
             cases = " ".join(f"--case '{case}'" for case in group["tests"])
             return (f"{group['next']} To be written: {', '.join(todo)}. "
                     f"To try it: dapl-conformance --ia {adapter} {cases}")
@@ -80,19 +92,29 @@ def group_step(kit: Kit, states: dict[str, str], adapter: str) -> str | None:
 
 
 def next_step(kit: Kit, profile: port_toml.Profile, states: dict[str, str],
-              claims: dict[str, bool]) -> str:
+              marked: dict[str, int], claims: dict[str, bool]) -> str:
     adapter = next(iter(profile.adapters), f"{profile.name}-lo")
-    step = group_step(kit, states, adapter)
+    step = group_step(kit, states, marked, adapter)
     if step is not None:
         return step
     if profile.contract != kit.header.version:
         return (f"The port was written for version {profile.contract} of the contract, which is now"
                 f" at {kit.header.version}: see its change log.")
+    if silent := written_unclaimed(kit, states, claims):
+        return (f"{', '.join(silent)}: written, but not claimed in port.toml, so not used. Claim"
+                f" what works, then run dapl-conformance --ia {adapter}.")
     unclaimed = [name for name, claimed in claims.items() if not claimed]
     if unclaimed:
         return (f"All that is claimed is written: run dapl-conformance --ia {adapter}. Features"
                 f" that could be claimed: {', '.join(unclaimed)}.")
     return f"All is written: run dapl-conformance --ia {adapter}."
+
+
+def written_unclaimed(kit: Kit, states: dict[str, str], claims: dict[str, bool]) -> list[str]:
+    """Operations that no claimed feature uses."""
+    return [each.name for each in kit.operations
+            if each.features and states[each.name] == WRITTEN
+            and not any(claims[feature] for feature in each.features)]
 
 
 def read_status(kit: Kit, folder: pathlib.Path) -> Status:
@@ -102,11 +124,14 @@ def read_status(kit: Kit, folder: pathlib.Path) -> Status:
         profile.check_name(folder.resolve().name)
     claims = {name: profile.features.get(name, False) for name in kit.header.features}
     text = text_of(folder)
-    marked = set(re.findall(re.escape(MARK) + r"\W*(dapls_ib_\w+)", text))
+    known = {*kit.places, *(each.name for each in kit.operations)}
+    marked = {name: int(number or 0) for number, name in
+              re.findall(re.escape(MARK) + r"\W*(?:(\d+)\W+)?([a-z]\w*)", text)
+              if name in known}
     code = set(re.findall(r"\b(dapls_ib_\w+)\s*\(", without_comments(text)))
     states = {each.name: state_of(each, claims, marked, code) for each in kit.operations}
     return Status(profile.name, folder, profile.contract, kit.header.version, claims, states,
-                  next_step(kit, profile, states, claims))
+                  marked, next_step(kit, profile, states, marked, claims))
 
 
 def as_json(kit: Kit, status: Status) -> dict:
@@ -119,10 +144,18 @@ def as_json(kit: Kit, status: Status) -> dict:
             each.name: {"state": status.states[each.name], "group": each.group,
                         "features": list(each.features), "rules": list(each.rules)}
             for each in kit.operations},
+        "places": {name: number for name, number in status.marked.items() if number},
         "counts": {state: status.count(state)
                    for state in (WRITTEN, SKELETON, MISSING, UNCLAIMED)},
         "next": status.next_step,
     }
+
+
+def row_of(kit: Kit, status: Status, name: str) -> str:
+    operation = next((each for each in kit.operations if each.name == name), None)
+    file = place_of(kit, operation) if operation else kit.places[name]["file"]
+    number = f"place {status.marked[name]}" if status.marked.get(name) else ""
+    return f"    {status.states.get(name, SKELETON):<10} {name:<30} {file:<12} {number}".rstrip()
 
 
 def as_text(kit: Kit, status: Status) -> str:
@@ -130,12 +163,11 @@ def as_text(kit: Kit, status: Status) -> str:
              f" {len(kit.operations) - status.count(UNCLAIMED)} operations written"]
     for name, group in kit.groups.items():
         members = [each for each in kit.operations if each.group == name]
-        todo = [each for each in members if status.states[each.name] in (SKELETON, MISSING)]
         unused = all(status.states[each.name] == UNCLAIMED for each in members)
+        todo = todo_in(kit, name, status.states, status.marked)
         lines.append(f"  {group['title']}"
                      f"{'' if todo else ': not claimed' if unused else ': done'}")
-        lines += [f"    {status.states[each.name]:<10} {each.name:<30} {place_of(kit, each)}"
-                  for each in todo]
+        lines += [row_of(kit, status, each) for each in todo]
     if status.contract != status.wanted_contract:
         lines.append(f"  written for version {status.contract} of the contract, which is at"
                      f" {status.wanted_contract}")

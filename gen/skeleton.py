@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import textwrap
+import tomllib
 
 import contract
 import contract_reference
@@ -16,6 +17,14 @@ import rendering
 MARK = "TODO(port)"  # what `status` looks for
 HOT_FILE = "port.hpp"
 MAX_NAME = 32
+
+# What a device may lack, and what the skeleton then takes from port_support/.
+CM = {"tcp": "the connection manager of the port runtime, over TCP", "own": "that of the device"}
+KEYS = {"device": "the device's, which have 32 bits", "table": "numbers that stand for wider keys"}
+WRITTEN = {"own": {"dapls_ib_connect", "dapls_ib_disconnect", "dapls_ib_disconnect_clean"}}
+WRITTEN["tcp"] = {*WRITTEN["own"], "dapls_ib_setup_conn_listener", "dapls_ib_remove_conn_listener",
+                  "dapls_ib_accept_connection", "dapls_ib_reject_connection"}
+TEXT_WIDTH = 92
 
 CPP_KEYWORDS = set("""
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
@@ -48,6 +57,24 @@ class Port:
     vendor: str
     licence: str
     claims: tuple[str, ...] = ()
+    cm: str = "tcp"
+    keys: str = "device"
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Something that the author of a port fills in: an operation, or another device call."""
+
+    number: int
+    name: str
+    brief: str
+    group: str
+    file: str
+    text: tuple[str, ...]  # what the author has to know
+
+    @property
+    def mark(self) -> str:
+        return f"{MARK} {self.number} {self.name}: {self.brief}"
 
 
 class Kit:
@@ -66,6 +93,8 @@ class Kit:
                                 f" {needed.relative_to(self.root)}")
         self.header = contract.read_header(self.header_path)
         self.table = contract.read_table(self.table_path)
+        with (self.root / "gen/port_places.toml").open("rb") as stream:
+            self.places: dict[str, dict] = tomllib.load(stream)
         self.groups: dict[str, dict] = self.table["groups"]
         self.operations = contract.operations(self.header, self.table)
 
@@ -193,14 +222,57 @@ def inline_stub(operation: contract.Operation) -> str:
     return indented(short, "    ")
 
 
-def what_is_wanted(operation: contract.Operation, by: str) -> str:
-    """The comment above a skeleton; its first line is what `status` looks for."""
+def operation_text(kit: Kit, operation: contract.Operation) -> tuple[str, ...]:
+    """What the contract wants of an operation, who calls it, and where to read on."""
     blocks = "may block" if operation.may_block else "does not block"
-    rules = f"; shown by {', '.join(operation.rules)}" if operation.rules else ""
-    told = f"({operation.thread}, {blocks}{rules})"
-    lines = [f"{MARK} {operation.name}: {operation.brief}", *operation.declared.text,
-             *textwrap.wrap(told, 92, break_on_hyphens=False)]
-    return "\n".join(f"{by}// {line}".rstrip() for line in lines)
+    rules = f" Shown by {', '.join(operation.rules)}." if operation.rules else ""
+    end = f"{operation.thread.capitalize()}, {blocks}; {guide(kit, operation.group)}.{rules}"
+    return (*operation.declared.text, *textwrap.wrap(end, TEXT_WIDTH, break_on_hyphens=False))
+
+
+def guide(kit: Kit, group: str) -> str:
+    return f"see porting.md, {kit.groups[group]['guide']}"
+
+
+def is_written(port: Port, operation: contract.Operation) -> bool:
+    """Whether the skeleton has all of it, by the port runtime."""
+    return operation.name in WRITTEN[port.cm]
+
+
+def places(kit: Kit, port: Port) -> dict[str, Place]:
+    """All there is to fill in, by name, in the order of work."""
+    found: dict[str, Place] = {}
+
+    def add(name: str, brief: str, group: str, file: str, text: tuple[str, ...]) -> None:
+        found[name] = Place(len(found) + 1, name, brief, group, file, text)
+
+    def add_calls(group: str, first: bool) -> None:
+        for name, row in kit.places.items():
+            if (row["group"] == group and row.get("first", False) == first
+                    and row.get("cm", port.cm) == port.cm
+                    and row.get("keys", port.keys) == port.keys):
+                text = f"{row['text'].strip()} S{guide(kit, group)[1:]}."
+                add(name, row["brief"], group, row["file"],
+                    tuple(textwrap.wrap(text, TEXT_WIDTH, break_on_hyphens=False)))
+
+    for group in kit.groups:
+        operations = [each for each in wanted(kit, port) if each.group == group]
+        if operations:
+            add_calls(group, True)
+        for each in operations:
+            if not is_written(port, each):
+                add(each.name, each.brief, group, place_of(kit, each), operation_text(kit, each))
+        if operations:
+            add_calls(group, False)
+    return found
+
+
+def comment_of(place: Place | None, by: str = "") -> str:
+    """The comment above a place; its first line is what `status` looks for."""
+    if place is None:
+        return ""
+    mark = textwrap.wrap(place.mark, 97 - len(by), break_on_hyphens=False)
+    return "".join(f"{by}// {line}".rstrip() + "\n" for line in (*mark, *place.text))
 
 
 def place_of(kit: Kit, operation: contract.Operation) -> str:
@@ -208,13 +280,15 @@ def place_of(kit: Kit, operation: contract.Operation) -> str:
     return HOT_FILE if operation.thread == "hot" else kit.groups[operation.group]["file"]
 
 
-def steps(kit: Kit, operations: list[contract.Operation]) -> list[dict]:
-    """The groups of some operations, each with the files in which these stand."""
+def steps(kit: Kit, all_places: dict[str, Place]) -> list[dict]:
+    """The groups of a port's places, each with their numbers and files."""
     found = []
     for name, group in kit.groups.items():
-        files = {place_of(kit, each) for each in operations if each.group == name}
-        if files:
-            found.append({**group, "files": sorted(files)})
+        some = [place for place in all_places.values() if place.group == name]
+        if some:
+            first, last = some[0].number, some[-1].number
+            found.append({**group, "files": sorted({place.file for place in some}),
+                          "numbers": f"{first}-{last}" if first != last else f"{first}"})
     return found
 
 
@@ -244,26 +318,35 @@ def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
     """The files of a new port, by name."""
     operations = wanted(kit, port)
     by_file = sources(kit, operations)
+    all_places = places(kit, port)
+    optional = set(types_of(kit, operations)) - set(kit.header.types)
     common = {
-        "port": port, "version": kit.header.version, "types": types_of(kit, operations),
+        "port": port, "version": kit.header.version, "optional_types": sorted(optional),
         "features": kit.header.features, "groups": kit.groups, "sources": list(by_file),
-        "steps": steps(kit, operations),
+        "steps": steps(kit, all_places), "count": len(all_places),
         "alone": alone, "status_of": "" if alone else f" {port.name}",
         "in_class": in_class, "stub": stub, "inline_stub": inline_stub,
-        "what_is_wanted": what_is_wanted,
+        "todo": lambda name, by="": comment_of(all_places.get(name), by),
     }
     templates = {name: f"{name}.j2" for name in ("port.hpp", "port.toml", "README.md")}
     templates["meson.build"] = "project.meson.build.j2" if alone else "meson.build.j2"
     files = {name: rendering.render(kit.templates / template, operations=operations, **common)
              for name, template in templates.items()}
     for name, some in by_file.items():
-        own = kit.templates / f"{name}.j2"
-        template = own if own.exists() else kit.templates / "operations.cpp.j2"
-        titles = dict.fromkeys(kit.groups[each.group]["title"] for each in some)
-        title = " and ".join(titles)
-        files[name] = rendering.render(template, operations=some,
-                                       title=title[0].upper() + title[1:], **common)
+        files[name] = source_of(kit, port, name, some, common)
     return dict(sorted(files.items()))
+
+
+def source_of(kit: Kit, port: Port, name: str, some: list[contract.Operation],
+              common: dict) -> str:
+    """A .cpp file: from the template of its name, or one that has nothing but operations."""
+    stem, dot, suffix = name.partition(".")
+    own = (kit.templates / f"{stem}_{port.cm}{dot}{suffix}.j2", kit.templates / f"{name}.j2",
+           kit.templates / "operations.cpp.j2")
+    titles = dict.fromkeys(kit.groups[each.group]["title"] for each in some)
+    title = ", ".join(titles)
+    template = next(path for path in own if path.exists())
+    return rendering.render(template, operations=some, title=title[0].upper() + title[1:], **common)
 
 
 # ---------------------------------------------------------------------------------- the ports list

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A new port compiles at once, and its adapter opens, answers and closes.
 
-Once in a copy of the tree, claiming nothing; once as a project of its own against an installed kit,
-with skeletons for all features.
+In a copy of the tree, claiming nothing, for a device without a connection manager and for one that
+has its own and keys that are too wide; and as a project of its own against an installed kit, with
+skeletons for all features.
 """
 
 import json
@@ -43,26 +44,29 @@ class WithFolder(unittest.TestCase):
         return done.stdout
 
     def open_adapter(self, name: str, include: pathlib.Path, libdat2: pathlib.Path,
-                     conf: pathlib.Path) -> None:
+                     conf: pathlib.Path, listens: str) -> None:
         """What a DAT program sees of it."""
         probe = self.folder / "probe"
         self.succeed(*os.environ.get("CC", "cc").split(), "-Wall", "-Wextra", "-Werror",
                      f"-I{include}", PROBE, "-o", probe, f"-L{libdat2}", "-ldat2")
-        told = self.succeed(probe, name, VENDOR, LD_LIBRARY_PATH=str(libdat2),
+        told = self.succeed(probe, name, VENDOR, listens, LD_LIBRARY_PATH=str(libdat2),
                             DAT_OVERRIDE=str(conf))
         self.assertIn("opened, queried, closed", told)
 
 
 class InTheTree(WithFolder):
     def test_new_port(self) -> None:
-        done = dapl_port(self.tree, "new", "acme", "--vendor", VENDOR)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=acme", *KIT_ONLY)
-        self.succeed(MESON, "compile", "-C", self.build, "dat2", "dapl-acme", "dat.conf")
-        self.open_adapter("acme-lo", self.tree / "include", self.build / "dat",
-                          self.build / "transports/dat.conf")
+        for name, *options in (("acme",), ("apex", "--cm", "own", "--keys", "table")):
+            done = dapl_port(self.tree, "new", name, "--vendor", VENDOR, *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=acme,apex", *KIT_ONLY)
+        self.succeed(MESON, "compile", "-C", self.build, "dat2", "dapl-acme", "dapl-apex",
+                     "dat.conf")
+        for name, listens in (("acme", "listens"), ("apex", "is deaf")):
+            self.open_adapter(f"{name}-lo", self.tree / "include", self.build / "dat",
+                              self.build / "transports/dat.conf", listens)
         layers = run(sys.executable, self.tree / "tests/layers/check_layers.py", self.tree)
-        self.assertNotIn("transports/acme", layers.stdout)
+        self.assertNotRegex(layers.stdout, "transports/(acme|apex)")
 
 
 class OutsideTheTree(WithFolder):
@@ -78,7 +82,7 @@ class OutsideTheTree(WithFolder):
 
         project = self.folder / "dapl-acme"
         told = self.succeed(installed / "bin/dapl-port", "new", "acme", "--vendor", VENDOR,
-                            "--claims", features, "--directory", project, cwd=self.folder)
+                            "--cm", "own", "--claims", features, "--directory", project, cwd=self.folder)
         next_step = re.search(r"next: PKG_CONFIG_PATH=(\S+) meson setup (\S+) (\S+);", told)
         self.assertIsNotNone(next_step, told)
         self.assertIn("is an installed kit",
@@ -87,8 +91,9 @@ class OutsideTheTree(WithFolder):
         self.assertEqual(next_step.groups()[1:], (str(out), str(project)))
         self.succeed(MESON, "setup", out, project, *QUICK, PKG_CONFIG_PATH=next_step[1])
         self.succeed("ninja", "-C", out)
-        self.open_adapter("acme-lo", installed / "include", installed / "lib", out / "dat.conf")
-        self.assertIn("acme: 0 of", self.succeed(MESON, "devenv", "-C", out, "dapl-port", "status",
+        self.open_adapter("acme-lo", installed / "include", installed / "lib", out / "dat.conf",
+                          "is deaf")
+        self.assertIn("acme: 3 of", self.succeed(MESON, "devenv", "-C", out, "dapl-port", "status",
                                                  "--directory", project))
         found = self.succeed(MESON, "devenv", "-C", out, "sh", "-c",
                              "command -v dapl-port; echo $LD_LIBRARY_PATH")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Opens the adapter that the command line names, asks about it, sees that what a new port does not
- * have yet is refused properly, and closes it. */
+ * have yet is refused properly, and closes it. The third argument says whether it "listens". */
 #include <dat2/udat.h>
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void expect(const char *what, DAT_RETURN got, DAT_RETURN_TYPE wanted)
     ++failures;
 }
 
-static void use(DAT_IA_HANDLE ia, DAT_EVD_HANDLE async_evd, const char *vendor)
+static void use(DAT_IA_HANDLE ia, DAT_EVD_HANDLE async_evd, const char *vendor, int listens)
 {
     static char memory[64];
     DAT_REGION_DESCRIPTION region = {.for_va = memory};
@@ -46,8 +46,10 @@ static void use(DAT_IA_HANDLE ia, DAT_EVD_HANDLE async_evd, const char *vendor)
            DAT_INVALID_HANDLE);
     expect("evd_create for requests", dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &evd),
            DAT_SUCCESS);
-    expect("psp_create", dat_psp_create(ia, 7, evd, DAT_PSP_CONSUMER_FLAG, &psp),
-           DAT_MODEL_NOT_SUPPORTED);
+    expect("psp_create", dat_psp_create(ia, 45678, evd, DAT_PSP_CONSUMER_FLAG, &psp),
+           listens ? DAT_SUCCESS : DAT_MODEL_NOT_SUPPORTED);
+    if (listens)
+        expect("psp_free", dat_psp_free(psp), DAT_SUCCESS);
     if (dat_ep_create(ia, pz, evd, evd, evd, NULL, &ep) == DAT_SUCCESS) {
         printf("ep_create succeeds\n");
         ++failures;
@@ -61,13 +63,13 @@ int main(int argc, char **argv)
     DAT_IA_HANDLE ia;
     DAT_RETURN opened;
 
-    if (argc != 3)
+    if (argc != 4)
         return 2;
     opened = dat_ia_open(argv[1], 8, &async_evd, &ia);
     expect("ia_open", opened, DAT_SUCCESS);
     if (opened != DAT_SUCCESS)
         return 1;
-    use(ia, async_evd, argv[2]);
+    use(ia, async_evd, argv[2], strcmp(argv[3], "listens") == 0);
     expect("ia_close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS);
     if (failures == 0)
         printf("opened, queried, closed\n");

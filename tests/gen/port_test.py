@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import unittest
@@ -16,6 +17,7 @@ sys.dont_write_bytecode = True
 from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "gen"))
+import port_status  # noqa: E402
 import skeleton  # noqa: E402
 
 BAD_NAMES = {  # and a part of the answer
@@ -100,6 +102,17 @@ class New(WithTree):
         self.assertEqual(told["operations"]["dapls_ib_cq_wait"]["state"], "skeleton")
         self.assertIn("there is no feature 'naps'; there are: cq_wait",
                       dapl_port(self.tree, "new", "b", "--claims", "naps").stderr)
+
+    def test_connection_manager_and_keys(self) -> None:
+        self.port("new", "acme")
+        self.port("new", "acme_x", "--cm", "own", "--keys", "table")
+        for name, cm, keys in (("acme", "tcp", "device"), ("acme_x", "own", "table")):
+            text = contents(self.tree / "transports" / name)
+            self.assertEqual("tcp_cm" in text["cm.cpp"], cm == "tcp")
+            self.assertEqual("key_table" in text["port.hpp"], keys == "table")
+        self.before = contents(self.tree)
+        self.assertIn("invalid choice: 'rdma'", self.refused("new", "b", "--cm", "rdma"))
+        self.assertIn("invalid choice: 'wide'", self.refused("new", "b", "--keys", "wide"))
 
     def test_dry_run_writes_nothing(self) -> None:
         told = self.port("new", "acme", "--dry-run")
@@ -187,6 +200,105 @@ class New(WithTree):
         self.assertNotEqual(dapl_port(self.tree).returncode, 0)
 
 
+ALL = tuple(skeleton.Kit(ROOT).header.features)
+KINDS = [(cm, keys) for cm in ("tcp", "own") for keys in ("device", "table")]
+
+
+class Kinds(unittest.TestCase):
+    """What a device lacks, the skeleton takes from the port runtime."""
+
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.kit = skeleton.Kit(ROOT)
+
+    def files(self, cm: str, keys: str, claims: tuple[str, ...] = ()) -> dict[str, str]:
+        """The files of a port, which are then in the folder."""
+        port = skeleton.Port("acme", "Acme Networks", "LicenseRef-Acme", claims, cm, keys)
+        files = skeleton.files_of(self.kit, port)
+        for name, text in files.items():
+            (self.folder / name).write_text(text)
+        return files
+
+    def status(self) -> port_status.Status:
+        return port_status.read_status(self.kit, self.folder)
+
+    def replace(self, pattern: str, by: str) -> None:
+        for path in self.folder.glob("*.?pp"):
+            path.write_text(re.sub(pattern, by, path.read_text()))
+
+    def test_places_are_numbered_in_the_order_of_work(self) -> None:
+        for cm, keys in KINDS:
+            with self.subTest(cm=cm, keys=keys):
+                marks = re.findall(r"TODO\(port\) (\d+) (\w+): \w",
+                                   "\n".join(self.files(cm, keys).values()))
+                numbers = sorted(int(number) for number, _ in marks)
+                self.assertEqual(numbers, list(range(1, len(marks) + 1)))
+                found = self.status()
+                self.assertEqual(found.marked, {name: int(number) for number, name in marks})
+                rows = re.findall(r"skeleton +\w+ +\S+ +place (\d+)",
+                                  port_status.as_text(self.kit, found))
+                self.assertEqual([int(number) for number in rows], numbers)
+
+    def test_every_place_says_what_to_do_and_where_to_read_on(self) -> None:
+        guide = (ROOT / "docs/porting.md").read_text()
+        for cm, keys in KINDS:
+            for name, text in self.files(cm, keys, ALL).items():
+                for comment in re.findall(r"(?m)^ *// TODO\(port\) \d.*\n(?: *//.*\n)+", text):
+                    said = " ".join(comment.replace("//", " ").split())
+                    heading = re.search(r"[Ss]ee porting\.md, ([A-Z][a-z A-Z]*)[.]", said)
+                    self.assertIsNotNone(heading, (name, said))
+                    self.assertRegex(guide, rf"(?m)^#+ {heading[1]}$", said)
+
+    def test_what_is_no_place_is_written(self) -> None:
+        """An operation that says "not supported" is one to be filled in."""
+        for cm, keys in KINDS:
+            text = "\n".join(self.files(cm, keys).values())
+            written = [name for name, state in self.status().states.items() if state == "written"]
+            for name in written:
+                body = re.search(rf"transport::{name}\([^;]*?\n{{\n.*?\n}}\n", text, re.S)
+                self.assertIsNotNone(body, name)
+                self.assertNotIn("not_supported", body[0], name)
+            self.assertEqual(len(written), {"tcp": 7, "own": 3}[cm])
+
+    def test_the_runtime_is_used(self) -> None:
+        for cm, keys in KINDS:
+            with self.subTest(cm=cm, keys=keys):
+                text = "\n".join(self.files(cm, keys).values())
+                self.assertEqual("tcp_cm" in text, cm == "tcp")
+                self.assertEqual("key_table" in text, keys == "table")
+                for part in ("port_support_sources", "events.start", "ia_params words",
+                             "interface_search", "status_of_errno", "named_attributes",
+                             "foreign()", "connect_attempt" if cm == "own" else "cm."):
+                    self.assertIn(part, text)
+
+    @unittest.skipUnless(shutil.which("clang-format"), "there is no clang-format")
+    def test_formatted(self) -> None:
+        style = f"--style=file:{ROOT / '.clang-format'}"
+        for cm, keys in KINDS:
+            for claims in ((), ALL):
+                files = self.files(cm, keys, claims)
+                paths = [self.folder / name for name in files if name.endswith("pp")]
+                done = run("clang-format", style, "--dry-run", "--Werror", *paths)
+                self.assertEqual(done.stderr, "", (cm, keys, claims))
+
+    def test_calls_beside_the_operations_are_still_to_be_written(self) -> None:
+        self.files("tcp", "device")
+        self.replace(r"TODO\(port\) \d+ (?!bring_up)", "")
+        found = self.status()
+        self.assertEqual((found.count("skeleton"), found.open_calls(self.kit)), (0, ["bring_up"]))
+        self.assertIn("To be written: bring_up. To try it: ", found.next_step)
+
+    def test_written_and_not_claimed(self) -> None:
+        self.files("tcp", "device", ("cq_resize",))
+        self.replace(r"TODO\(port\) \d+ ", "")
+        profile = self.folder / "port.toml"
+        profile.write_text(profile.read_text().replace("cq_resize = true", "cq_resize = false"))
+        self.assertTrue(self.status().next_step.startswith(
+            "dapls_ib_cq_resize: written, but not claimed"), self.status().next_step)
+
+
 class Alone(WithTree):
     def setUp(self) -> None:
         super().setUp()
@@ -224,12 +336,12 @@ class Status(WithTree):
         self.port("new", "acme")
         told = self.status()
         states = {row["state"] for row in told["operations"].values()}
-        self.assertEqual(states, {"skeleton", "unclaimed"})
+        self.assertEqual(states, {"skeleton", "written", "unclaimed"})
         self.assertFalse(any(told["features"].values()))
         self.assertIn("dapls_ib_open_hca", told["next"])
         self.assertIn("IA-*", told["next"])
         text = self.port("status", "acme")
-        self.assertIn("skeleton   dapls_ib_post_send             port.hpp", text)
+        self.assertIn("skeleton   dapls_ib_post_send             port.hpp     place 21", text)
         self.assertIn("next: Open the device", text)
 
     def test_progress(self) -> None:
@@ -238,8 +350,8 @@ class Status(WithTree):
         hca.write_text(hca.read_text().replace("TODO(port)", "done:"))
         told = self.status()
         self.assertEqual(told["operations"]["dapls_ib_open_hca"]["state"], "written")
-        self.assertEqual(told["counts"]["written"], 3)
-        self.assertIn("dapls_ib_pd_alloc", told["next"])
+        self.assertEqual(told["counts"]["written"], 3 + 7)  # by the connection manager
+        self.assertIn("To be written: device. ", told["next"])
 
     def test_missing_operations(self) -> None:
         self.port("new", "acme")
@@ -261,7 +373,7 @@ class Status(WithTree):
         self.port("new", "acme")
         done = run(sys.executable, "../../gen/dapl-port", "status",
                    cwd=self.tree / "transports/acme")
-        self.assertIn("acme: 0 of", done.stdout)
+        self.assertIn("acme: 7 of 23 operations", done.stdout)
 
     def test_another_version_of_the_contract(self) -> None:
         self.port("new", "acme")
