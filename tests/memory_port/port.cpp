@@ -59,7 +59,8 @@ void report(transport::hca &device, list<transport::cq, list_link> &ready) OSD_R
     }
 }
 
-void serve(void *argument)
+/// Not checked: the lock of cm is this one.
+OSD_UNCHECKED void serve(void *argument)
 {
     auto &device = *static_cast<transport::hca *>(argument);
     list<transport::cq, list_link> ready;

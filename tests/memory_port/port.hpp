@@ -16,7 +16,7 @@ namespace dapl::memory {
 
 struct types {
     struct hca : connection_service, tcp_cm_user {
-        bool offer(tcp_listener &, tcp_request &, const cr_params &) override;
+        bool offer(tcp_listener &, tcp_request &, const cr_params &) override OSD_REQUIRES(lock);
         bool bring_up(tcp_connection &, const tcp_cm_address &) override;
         void tear_down(tcp_connection &) override;
         bool is_drained(tcp_connection &) override;
