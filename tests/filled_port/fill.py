@@ -106,8 +106,8 @@ dapls_ib_completion_poll(cq &c, completion &out)
     }"""),
     ],
     "dapls_ib_completion_notify": [
-        ("port.hpp", "dapls_ib_completion_notify(cq &) {}",
-         "dapls_ib_completion_notify(cq &c) { c.queue->arm(); }"),
+        ("port.hpp", "dapls_ib_completion_notify(cq &, notify_on) {}",
+         "dapls_ib_completion_notify(cq &c, notify_on) { c.queue->arm(); }"),
     ],
     "take_notification": [
         ("hca.cpp", "take_notification(cq &) {}",
