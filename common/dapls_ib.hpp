@@ -318,6 +318,9 @@ struct port_traits {
     /// Cancellation is disabled around them then, as around all control operations; that takes some
     /// 30 instructions.
     static constexpr bool has_cancellation_points = false;
+    /// [solicited_wait] completion::solicited tells receives apart. Where it does not, the common
+    /// layer does not poll a CQ for solicited ones, and relies on its notification.
+    static constexpr bool tells_solicited = true;
 };
 
 /// Base of every port: its types, and the declarations of all operations. A port declares those

@@ -64,8 +64,11 @@ bool cq_notifier::has_unreported(bool if_busy)
     return unreported;
 }
 
+/// Not where the CQ is armed for solicited completions that cannot be told from others.
 bool cq_notifier::has_unreported_for(const cno &who, bool if_busy)
 {
+    if (!transport::tells_solicited && queue_.overrides.arming() == notify_on::solicited)
+        return false;
     return !link.pending && target() == &who && enabled() && !queue_.has_waiter() &&
            has_unreported(if_busy);
 }

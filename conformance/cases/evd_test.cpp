@@ -895,6 +895,7 @@ TEST_CASE("EVD-41: an unsignalled completion wakes no waiter, and counts for the
     for (std::uint64_t i = 0; i < 4; ++i)
         MUST(pair.passive.recv(i * 64, 64));
     waiter w(from.request_evd);
+    std::this_thread::sleep_for(a_while); // what came before the wait would end it
     for (std::uint64_t i = 0; i < 3; ++i) {
         MUST(from.send(0, 64, i, DAT_COMPLETION_UNSIGNALLED_FLAG));
         CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
@@ -945,6 +946,7 @@ TEST_CASE("EVD-43: where receives are solicited, a waiter is woken by a message 
         MUST(pair.to.recv(i * 64, 64, i));
     for (std::uint64_t i = 0; i < 2 * rounds; i += 2) {
         waiter w(pair.to.recv_evd);
+        std::this_thread::sleep_for(a_while); // what came before the wait would end it
         pair.message(i);
         CHECK_FALSE(w.thread.finished());
         pair.message(i + 1, DAT_COMPLETION_SOLICITED_WAIT_FLAG);

@@ -341,7 +341,7 @@ OSD_ALWAYS_INLINE void read_completion(const ibv_wc &entry, wr &request, complet
         done.immediate = ntohl(entry.imm_data);
     }
     if constexpr (port_features.solicited_wait)
-        done.solicited = true; // a CQE does not tell
+        done.solicited = true; // perhaps
     if constexpr (port_features.srq)
         if (request.shared != nullptr) [[unlikely]]
             done.receiver = receiver_of(*request.shared, entry.qp_num);
@@ -379,6 +379,7 @@ namespace dapl::verbs {
 
 struct transport : dapls_ib<vrb::types> {
     static constexpr features claims = port_features;
+    static constexpr bool tells_solicited = false; ///< a CQE does not
 
     static status dapls_ib_open_hca(hca &, const hca_open_params &);
     static void dapls_ib_close_hca(hca &);
