@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "job.hpp"
+
+#include "barrier.hpp"
+#include "dapl_am.h"
+#include "ending.hpp"
+#include "links.hpp"
+#include "messages.hpp"
+#include "posts.hpp"
+#include "report.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include <vector>
+
+namespace am {
+
+job &the_job = *new job;
+thread_local int in_handler = 0;
+
+namespace {
+
+constexpr char location_key[] = "dapl-am.location";
+constexpr char segment_key[] = "dapl-am.segment";
+
+void idle_in_set_up()
+{
+    ending::stand_if_begun();
+    usleep(200);
+}
+
+} // namespace
+
+std::int64_t now()
+{
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_nsec / 1000;
+}
+
+void idle_wait::pause(bool worked)
+{
+    ending::stand_if_begun();
+    if (worked) {
+        empty_ = 0;
+        return;
+    }
+    ++empty_;
+    // Where ranks share processors, what this one waits for needs the processor.
+    const unsigned spins = the_job.crowded() ? 0 : 1000;
+    const unsigned yields = the_job.crowded() ? 50 : 20'000;
+    if (empty_ <= spins)
+        __builtin_ia32_pause();
+    else if (empty_ <= spins + yields)
+        sched_yield();
+    else
+        usleep(std::min(20 * (empty_ - spins - yields), 500U));
+}
+
+int job::try_adapter(const char *name)
+{
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    const DAT_RETURN code = dat_ia_open(const_cast<char *>(name), 8, &async, &ia);
+    if (code != DAT_SUCCESS) {
+        ia = DAT_HANDLE_NULL;
+        return DAPL_AM_ERR_ADAPTER;
+    }
+    adapter = name;
+    return DAPL_AM_OK;
+}
+
+int job::open_first()
+{
+    constexpr int most = 64;
+    std::vector<DAT_PROVIDER_INFO> infos(most);
+    std::vector<DAT_PROVIDER_INFO *> pointers;
+    for (DAT_PROVIDER_INFO &info : infos)
+        pointers.push_back(&info);
+    DAT_COUNT count = 0;
+    if (dat_registry_list_providers(most, &count, pointers.data()) != DAT_SUCCESS)
+        count = 0;
+    for (int i = 0; i < std::min(count, most); ++i)
+        if (try_adapter(infos[std::size_t(i)].ia_name) == DAPL_AM_OK)
+            return DAPL_AM_OK;
+    report("none of the %d adapters in dat.conf opens; dat-info tells why", int(count));
+    return DAPL_AM_ERR_ADAPTER;
+}
+
+int job::open_adapter()
+{
+    if (set.adapter.empty()) {
+        if (const int status = open_first(); status != DAPL_AM_OK)
+            return status;
+    } else if (try_adapter(set.adapter.c_str()) != DAPL_AM_OK) {
+        report("the adapter \"%s\" does not open; dat-info tells why", set.adapter.c_str());
+        return DAPL_AM_ERR_ADAPTER;
+    }
+    DAT_IA_ATTR attr{};
+    DAT_RETURN code = dat_ia_query(ia, nullptr, DAT_IA_FIELD_ALL, &attr, 0, nullptr);
+    if (code == DAT_SUCCESS)
+        code = dat_pz_create(ia, &pz);
+    if (code != DAT_SUCCESS) {
+        report("adapter \"%s\": %s", adapter.c_str(), dat_text(code));
+        return DAPL_AM_ERR_RESOURCES;
+    }
+    max_rdma = std::min<DAT_SEG_LENGTH>(attr.max_rdma_size, 1U << 30) & ~DAT_SEG_LENGTH{4095};
+    location &mine_at = peers[std::size_t(rank())].place;
+    const DAT_SOCK_ADDR *address = attr.ia_address_ptr;
+    std::memcpy(&mine_at.address, address,
+                address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+    buffers.open(ia, pz);
+    return links::open(mine_at);
+}
+
+int job::exchange_locations()
+{
+    if (size() == 1)
+        return DAPL_AM_OK;
+    int status = starter.publish(location_key, &peers[std::size_t(rank())].place, sizeof(location));
+    if (status == DAPL_AM_OK)
+        status = starter.exchange(idle_in_set_up);
+    for (int i = 0; i < size() && status == DAPL_AM_OK; ++i)
+        if (i != rank())
+            status = starter.lookup(i, location_key, &at(i).place, sizeof(location));
+    return status;
+}
+
+int job::open(const DAPL_AM_OPTIONS *options)
+{
+    int status = starter.start();
+    if (status == DAPL_AM_OK)
+        status = set.load(options);
+    if (status != DAPL_AM_OK)
+        return status;
+    crowded_ = starter.local_size() > sysconf(_SC_NPROCESSORS_ONLN);
+    peers = std::make_unique<peer[]>(std::size_t(size()));
+    for (int i = 0; i < size(); ++i)
+        at(i).rank = i;
+    status = open_adapter();
+    if (status == DAPL_AM_OK)
+        status = exchange_locations();
+    if (status == DAPL_AM_OK)
+        status = ending::open();
+    // Others may ask this rank to end, or to talk, as soon as the thread runs.
+    if (status == DAPL_AM_OK)
+        status = links::serve();
+    return status;
+}
+
+int job::exchange_segments()
+{
+    if (size() == 1)
+        return DAPL_AM_OK;
+    int status = starter.publish(segment_key, &mine, sizeof mine);
+    if (status == DAPL_AM_OK)
+        status = starter.exchange(idle_in_set_up);
+    for (int i = 0; i < size() && status == DAPL_AM_OK; ++i)
+        if (i != rank())
+            status = starter.lookup(i, segment_key, &at(i).memory, sizeof(segment));
+    return status;
+}
+
+int job::attach(std::size_t segment_size)
+{
+    const std::size_t page = std::size_t(sysconf(_SC_PAGESIZE));
+    const std::size_t rounded = (segment_size + page - 1) / page * page;
+    if (rounded < segment_size || rounded > PTRDIFF_MAX - barrier::area_size) {
+        report("dapl_am_attach: a segment of %zu bytes", segment_size);
+        return DAPL_AM_ERR_RESOURCES;
+    }
+    const std::size_t length = rounded + barrier::area_size;
+    void *memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        report("dapl_am_attach: no memory for a segment of %zu bytes", segment_size);
+        return DAPL_AM_ERR_RESOURCES;
+    }
+    DAT_REGION_DESCRIPTION region{};
+    region.for_va = memory;
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+    const DAT_RETURN code =
+        dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, length, pz, DAT_MEM_PRIV_ALL_FLAG,
+                       DAT_VA_TYPE_VA, &lmr, &segment_context, &mine.context, nullptr, nullptr);
+    if (code != DAT_SUCCESS) {
+        report("dapl_am_attach: dat_lmr_create of %zu bytes: %s; is the limit of locked memory "
+               "(ulimit -l) too low?",
+               length, dat_text(code));
+        munmap(memory, length);
+        return DAPL_AM_ERR_RESOURCES;
+    }
+    mine.base = reinterpret_cast<std::uint64_t>(memory);
+    mine.size = rounded;
+    at(rank()).memory = mine;
+    barrier::set_area(static_cast<std::byte *>(memory) + rounded);
+    return exchange_segments();
+}
+
+} // namespace am
+
+using namespace am;
+
+int dapl_am_init(const DAPL_AM_OPTIONS *options)
+{
+    static std::atomic<bool> called;
+    if (called.exchange(true)) {
+        report("dapl_am_init: called before");
+        return DAPL_AM_ERR_STATE;
+    }
+    const int status = the_job.open(options);
+    if (status == DAPL_AM_OK)
+        the_job.stage = 1;
+    return status;
+}
+
+int dapl_am_rank(void)
+{
+    return the_job.rank();
+}
+
+int dapl_am_size(void)
+{
+    return the_job.size();
+}
+
+const char *dapl_am_adapter(void)
+{
+    return the_job.adapter.c_str();
+}
+
+int dapl_am_attach(DAPL_AM_HANDLER *handlers, int count, size_t segment_size)
+{
+    if (the_job.stage != 1)
+        return DAPL_AM_ERR_STATE;
+    int status = set_handlers(handlers, count);
+    if (status == DAPL_AM_OK)
+        status = the_job.attach(segment_size);
+    if (status == DAPL_AM_OK && the_job.set.receive_thread)
+        status = start_receive_thread();
+    if (status != DAPL_AM_OK)
+        return status;
+    the_job.stage = 2;
+    for (int i = 0; the_job.set.connect_all && i < the_job.size(); ++i)
+        if (i != the_job.rank())
+            (void)links::ensure(the_job.at(i));
+    for (int i = 0; the_job.set.connect_all && i < the_job.size(); ++i)
+        if (i != the_job.rank())
+            (void)await_connection(the_job.at(i), 0);
+    return DAPL_AM_OK;
+}
+
+int dapl_am_segment(int rank, void **address, size_t *size)
+{
+    if (the_job.stage < 2)
+        return DAPL_AM_ERR_STATE;
+    if (!the_job.valid(rank))
+        return DAPL_AM_ERR_RANK;
+    const segment &memory = the_job.at(rank).memory;
+    *address = memory.size > 0 ? reinterpret_cast<void *>(memory.base) : nullptr;
+    *size = memory.size;
+    return DAPL_AM_OK;
+}

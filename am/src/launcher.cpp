@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "launcher.hpp"
+
+#include "dapl_am.h"
+#include "report.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <pmix.h>
+
+namespace am {
+
+namespace {
+
+pmix_proc_t own_process;
+
+pmix_proc_t process(pmix_rank_t rank)
+{
+    pmix_proc_t result = own_process;
+    result.rank = rank;
+    return result;
+}
+
+int pmix_failed(const char *call, pmix_status_t status)
+{
+    report("%s: %s", call, PMIx_Error_string(status));
+    return DAPL_AM_ERR_LAUNCHER;
+}
+
+/// A count the launcher knows about the job.
+bool job_number(const char *key, int &value)
+{
+    const pmix_proc_t all = process(PMIX_RANK_WILDCARD);
+    pmix_value_t *found = nullptr;
+    if (PMIx_Get(&all, key, nullptr, 0, &found) != PMIX_SUCCESS)
+        return false;
+    value = int(found->data.uint32);
+    PMIX_VALUE_RELEASE(found);
+    return value > 0;
+}
+
+std::uint64_t hash(const char *text)
+{
+    std::uint64_t result = 0xcbf29ce484222325; // FNV-1a
+    for (; *text; ++text)
+        result = (result ^ static_cast<unsigned char>(*text)) * 0x100000001b3;
+    return result;
+}
+
+} // namespace
+
+int launcher::start()
+{
+    if (std::getenv("PMIX_NAMESPACE") == nullptr || std::getenv("PMIX_RANK") == nullptr)
+        return DAPL_AM_OK;
+    PMIX_PROC_CONSTRUCT(&own_process);
+    if (const pmix_status_t status = PMIx_Init(&own_process, nullptr, 0); status != PMIX_SUCCESS)
+        return pmix_failed("PMIx_Init", status);
+    present_ = true;
+    rank_ = int(own_process.rank);
+    job_id_ = hash(own_process.nspace);
+    if (!job_number(PMIX_JOB_SIZE, size_)) {
+        report("the launcher does not tell the size of the job (PMIX_JOB_SIZE)");
+        return DAPL_AM_ERR_LAUNCHER;
+    }
+    if (!job_number(PMIX_LOCAL_SIZE, local_size_))
+        local_size_ = size_;
+    return DAPL_AM_OK;
+}
+
+int launcher::publish(const char *key, const void *data, std::size_t size)
+{
+    if (!present_)
+        return DAPL_AM_OK;
+    pmix_value_t value;
+    PMIX_VALUE_CONSTRUCT(&value);
+    value.type = PMIX_BYTE_OBJECT;
+    value.data.bo.bytes = static_cast<char *>(const_cast<void *>(data));
+    value.data.bo.size = size;
+    if (const pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &value); status != PMIX_SUCCESS)
+        return pmix_failed("PMIx_Put", status);
+    if (const pmix_status_t status = PMIx_Commit(); status != PMIX_SUCCESS)
+        return pmix_failed("PMIx_Commit", status);
+    return DAPL_AM_OK;
+}
+
+/// The thread that waits stays out of PMIx, which an exit meanwhile has to leave.
+int launcher::exchange(void (*idle)())
+{
+    if (!present_)
+        return DAPL_AM_OK;
+    static std::atomic<int> result;
+    result = 1;
+    const pmix_proc_t all = process(PMIX_RANK_WILDCARD);
+    pmix_info_t info;
+    bool collect = true;
+    PMIX_INFO_CONSTRUCT(&info);
+    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+    const pmix_status_t status = PMIx_Fence_nb(
+        &all, 1, &info, 1, [](pmix_status_t done, void *) { result = done; }, nullptr);
+    if (status == PMIX_OPERATION_SUCCEEDED)
+        result = PMIX_SUCCESS;
+    else if (status != PMIX_SUCCESS)
+        return pmix_failed("PMIx_Fence_nb", status);
+    while (result == 1)
+        idle();
+    return result == PMIX_SUCCESS ? DAPL_AM_OK : pmix_failed("PMIx_Fence_nb", result);
+}
+
+int launcher::lookup(int rank, const char *key, void *data, std::size_t size)
+{
+    const pmix_proc_t who = process(pmix_rank_t(rank));
+    pmix_value_t *found = nullptr;
+    if (const pmix_status_t status = PMIx_Get(&who, key, nullptr, 0, &found);
+        status != PMIX_SUCCESS)
+        return pmix_failed("PMIx_Get", status);
+    const bool good = found->type == PMIX_BYTE_OBJECT && found->data.bo.size == size;
+    if (good)
+        std::memcpy(data, found->data.bo.bytes, size);
+    else
+        report("%s of rank %d is not as expected: another version of libdapl-am there?", key, rank);
+    PMIX_VALUE_RELEASE(found);
+    return good ? DAPL_AM_OK : DAPL_AM_ERR_LAUNCHER;
+}
+
+void launcher::leave()
+{
+    if (present_)
+        (void)PMIx_Finalize(nullptr, 0);
+}
+
+void launcher::abort(int code, const char *message)
+{
+    if (present_)
+        (void)PMIx_Abort(code, message, nullptr, 0);
+}
+
+} // namespace am

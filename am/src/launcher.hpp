@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The launcher, through PMIx. Without one the job has one rank, and nothing here calls PMIx.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace am {
+
+class launcher {
+public:
+    /// @return a status
+    int start();
+
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    /// Ranks on this host.
+    int local_size() const { return local_size_; }
+    /// The same on all ranks of a job, and different from that of other jobs.
+    std::uint64_t job_id() const { return job_id_; }
+
+    /// Makes a value known to the other ranks at the next exchange(). @return a status
+    int publish(const char *key, const void *data, std::size_t size);
+    /// Waits until all ranks have come here. Calls `idle` while it waits. @return a status
+    int exchange(void (*idle)());
+    /// What a rank has published: exactly `size` bytes. @return a status
+    int lookup(int rank, const char *key, void *data, std::size_t size);
+
+    /// This rank leaves in order.
+    void leave();
+    /// The launcher is to end all ranks with this code.
+    void abort(int code, const char *message);
+
+private:
+    bool present_ = false;
+    int rank_ = 0;
+    int size_ = 1;
+    int local_size_ = 1;
+    std::uint64_t job_id_ = 0;
+};
+
+} // namespace am

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "links.hpp"
+
+#include "ending.hpp"
+#include "posts.hpp"
+#include "report.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <pthread.h>
+#include <signal.h>
+#include <unordered_map>
+#include <vector>
+
+namespace am::links {
+
+namespace {
+
+constexpr std::uint32_t magic = 0xda91a301; // with the version of the messages
+constexpr std::int64_t retry_pause = 20'000;
+constexpr std::int64_t grace = 1'000'000; // from a lost connection to the end of the job
+constexpr DAT_TIMEOUT slice = 100'000;
+
+/// An endpoint that waits for a connection event.
+struct attempt {
+    int rank;
+    purpose what;
+};
+
+struct retry {
+    int rank;
+    std::int64_t at;
+};
+
+struct state {
+    std::mutex lock;
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE requests = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE events = DAT_HANDLE_NULL;
+    DAT_PSP_HANDLE listener = DAT_HANDLE_NULL;
+    std::unordered_map<DAT_EP_HANDLE, attempt> attempts;
+    std::vector<retry> retries;      // of the service thread
+    int room = 0;                    // peers that the EVDs of transfers have room for
+    int used = 0;
+    std::atomic<int> lost_rank{-1};  // the first
+    std::atomic<std::int64_t> lost_at{0};
+    std::atomic<std::uint64_t> count{0};
+};
+
+state &links = *new state;
+
+int receives_per_peer()
+{
+    return 2 * int(the_job.set.credits) + 1;
+}
+
+bool link_failed(const char *call, DAT_RETURN code)
+{
+    if (code == DAT_SUCCESS)
+        return false;
+    report("%s: %s", call, dat_text(code));
+    return true;
+}
+
+/// Makes room for the events of one more peer. The lock is held.
+void make_room()
+{
+    if (links.used++ < links.room)
+        return;
+    links.room = std::min(std::max(8, 2 * links.room), the_job.size());
+    const std::lock_guard receive(the_job.receive_lock);
+    const std::lock_guard request(the_job.request_lock);
+    if (link_failed("dat_evd_resize",
+                    dat_evd_resize(the_job.receive_evd, links.room * receives_per_peer())) ||
+        link_failed("dat_evd_resize",
+                    dat_evd_resize(the_job.request_evd, links.room * job::depth)))
+        ending::fail();
+}
+
+DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE receive, DAT_EVD_HANDLE request, DAT_EVD_HANDLE events,
+                            int receives, int requests)
+{
+    DAT_IA_ATTR limits{};
+    if (link_failed("dat_ia_query", dat_ia_query(the_job.ia, nullptr, DAT_IA_FIELD_ALL, &limits, 0,
+                                                 nullptr)))
+        return DAT_HANDLE_NULL;
+    DAT_EP_ATTR attr{};
+    attr.service_type = DAT_SERVICE_TYPE_RC;
+    attr.max_message_size = std::min<DAT_SEG_LENGTH>(buffer_size, limits.max_message_size);
+    attr.max_rdma_size = the_job.max_rdma;
+    attr.qos = DAT_QOS_BEST_EFFORT;
+    attr.max_recv_dtos = receives;
+    attr.max_request_dtos = requests;
+    attr.max_recv_iov = 1;
+    attr.max_request_iov = 1;
+    attr.max_rdma_read_in = std::min(16, limits.max_rdma_read_per_ep_in);
+    attr.max_rdma_read_out = std::min(16, limits.max_rdma_read_per_ep_out);
+    attr.max_rdma_read_iov = 1;
+    attr.max_rdma_write_iov = 1;
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    if (link_failed("dat_ep_create", dat_ep_create(the_job.ia, the_job.pz, receive, request, events,
+                                                   &attr, &ep)))
+        return DAT_HANDLE_NULL;
+    return ep;
+}
+
+/// The endpoint of a connection, with M receives; the other M are posted with each request.
+/// The locks of links and peer are held.
+bool make_talker(peer &p)
+{
+    make_room();
+    p.ep = make_endpoint(the_job.receive_evd, the_job.request_evd, links.events,
+                         receives_per_peer(), job::depth);
+    if (p.ep == DAT_HANDLE_NULL)
+        return false;
+    p.credits = int(the_job.set.credits);
+    p.spare_receives = 0;
+    p.bank = 0;
+    links.attempts[p.ep] = {p.rank, purpose::talk};
+    for (unsigned i = 0; i < the_job.set.credits; ++i)
+        post_receive(p, take_buffer());
+    p.state = link_state::connecting;
+    return true;
+}
+
+/// The locks of links and peer are held.
+void start(peer &p)
+{
+    const bool mine = the_job.rank() < p.rank;
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    if (mine) {
+        if (!make_talker(p))
+            ending::fail();
+        ep = p.ep;
+    } else {
+        ep = make_plain_endpoint(links.events);
+        if (ep == DAT_HANDLE_NULL)
+            ending::fail();
+        links.attempts[ep] = {p.rank, purpose::knock};
+        p.state = link_state::connecting;
+    }
+    const auto left = std::max<std::int64_t>(1, (p.deadline - now()) / 1000);
+    const DAT_RETURN code =
+        connect(ep, p, make_hello(mine ? purpose::talk : purpose::knock, 0), unsigned(left));
+    if (link_failed("dat_ep_connect", code))
+        ending::fail();
+}
+
+void begin(peer &p)
+{
+    const std::lock_guard outer(links.lock);
+    const std::lock_guard inner(p.lock);
+    if (p.state != link_state::none)
+        return;
+    p.deadline = now() + std::int64_t{the_job.set.connect_timeout} * 1000;
+    start(p);
+}
+
+const char *event_text(DAT_EVENT_NUMBER number)
+{
+    switch (number) {
+    case DAT_CONNECTION_EVENT_TIMED_OUT:
+        return "timed out";
+    case DAT_CONNECTION_EVENT_UNREACHABLE:
+        return "unreachable";
+    case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
+        return "nothing listens there";
+    case DAT_CONNECTION_EVENT_PEER_REJECTED:
+        return "refused";
+    default:
+        return "failed";
+    }
+}
+
+/// An attempt failed; another one follows until the time is up. The endpoint is kept: receives that
+/// it may still hold refer to it.
+void try_again(peer &p, DAT_EVENT_NUMBER why)
+{
+    if (ending::begun())
+        return;
+    if (now() + retry_pause < p.deadline) {
+        links.retries.push_back({p.rank, now() + retry_pause});
+        return;
+    }
+    report("no connection to rank %d within %u ms: %s", p.rank, the_job.set.connect_timeout,
+           event_text(why));
+    ending::begin(1);
+}
+
+void retry_due()
+{
+    const std::int64_t time = now();
+    for (std::size_t i = 0; i < links.retries.size();) {
+        if (links.retries[i].at > time) {
+            ++i;
+            continue;
+        }
+        peer &p = the_job.at(links.retries[i].rank);
+        links.retries.erase(links.retries.begin() + std::ptrdiff_t(i));
+        const std::lock_guard outer(links.lock);
+        const std::lock_guard inner(p.lock);
+        start(p);
+    }
+}
+
+void accept_talk(DAT_CR_HANDLE request, peer &p)
+{
+    const std::lock_guard outer(links.lock);
+    const std::lock_guard inner(p.lock);
+    if (p.ep != DAT_HANDLE_NULL) { // of an attempt before, of which the peer thinks that it failed
+        (void)dat_ep_disconnect(p.ep, DAT_CLOSE_ABRUPT_FLAG);
+        links.attempts.erase(p.ep);
+    }
+    if (!make_talker(p)) {
+        (void)dat_cr_reject(request, 0, nullptr);
+        return;
+    }
+    if (link_failed("dat_cr_accept", dat_cr_accept(request, p.ep, 0, nullptr)))
+        ending::fail();
+}
+
+void answer_election(DAT_CR_HANDLE request, const hello &words)
+{
+    const bool granted = ending::grant(int(words.rank), words.code);
+    DAT_EP_HANDLE ep = granted ? make_plain_endpoint(links.events) : DAT_HANDLE_NULL;
+    if (ep == DAT_HANDLE_NULL || dat_cr_accept(request, ep, 0, nullptr) != DAT_SUCCESS)
+        (void)dat_cr_reject(request, 0, nullptr);
+}
+
+void answer(DAT_CR_HANDLE request, const hello &words)
+{
+    peer &p = the_job.at(int(words.rank));
+    switch (words.what) {
+    case purpose::talk:
+        return accept_talk(request, p);
+    case purpose::elect:
+        return answer_election(request, words);
+    case purpose::leave:
+        ending::asked(words.code);
+        break;
+    case purpose::knock:
+        begin(p);
+        break;
+    }
+    (void)dat_cr_reject(request, 0, nullptr);
+}
+
+void take_request(const DAT_EVENT &event)
+{
+    const DAT_CR_HANDLE request = event.event_data.cr_arrival_event_data.cr_handle;
+    DAT_CR_PARAM param{};
+    hello words{};
+    if (dat_cr_query(request, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS &&
+        param.private_data_size >= DAT_COUNT(sizeof words))
+        std::memcpy(&words, param.private_data, sizeof words);
+    // What does not belong to this job found its old port.
+    if (words.magic == magic && words.job == the_job.starter.job_id() &&
+        the_job.valid(int(words.rank)) && int(words.rank) != the_job.rank())
+        answer(request, words);
+    else
+        (void)dat_cr_reject(request, 0, nullptr);
+}
+
+bool is_end(DAT_EVENT_NUMBER number)
+{
+    return number == DAT_CONNECTION_EVENT_DISCONNECTED || number == DAT_CONNECTION_EVENT_BROKEN;
+}
+
+void talk_event(peer &p, DAT_EP_HANDLE ep, DAT_EVENT_NUMBER number)
+{
+    if (number == DAT_CONNECTION_EVENT_ESTABLISHED) {
+        ++links.count;
+        p.state.store(link_state::up, std::memory_order_release);
+    } else if (is_end(number)) {
+        lose(p);
+    } else if (number == DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR) {
+        // The peer gave this one up and comes again.
+        const std::lock_guard guard(p.lock);
+        if (p.ep == ep)
+            p.ep = DAT_HANDLE_NULL;
+    } else {
+        try_again(p, number);
+    }
+}
+
+void take_event(const DAT_EVENT &event)
+{
+    const DAT_EP_HANDLE ep = event.event_data.connect_event_data.ep_handle;
+    const DAT_EVENT_NUMBER number = event.event_number;
+    std::unique_lock guard(links.lock);
+    const auto found = links.attempts.find(ep);
+    if (found == links.attempts.end())
+        return;
+    const attempt what = found->second;
+    if (what.what == purpose::knock)
+        links.attempts.erase(found);
+    guard.unlock();
+    peer &p = the_job.at(what.rank);
+    if (what.what == purpose::talk)
+        return talk_event(p, ep, number);
+    (void)dat_ep_free(ep);
+    if (number != DAT_CONNECTION_EVENT_PEER_REJECTED && !is_end(number))
+        try_again(p, number);
+}
+
+void check_lost()
+{
+    const std::int64_t at = links.lost_at.load(std::memory_order_acquire);
+    if (at == 0 || now() < at + grace || ending::begun())
+        return;
+    report("rank %d has ended without leaving the job, or the connection to it failed",
+           links.lost_rank.load());
+    ending::begin(1);
+}
+
+void *run(void *)
+{
+    for (;;) {
+        DAT_EVD_HANDLE which = DAT_HANDLE_NULL;
+        (void)dat_cno_wait(links.cno, links.retries.empty() ? slice : DAT_TIMEOUT(retry_pause),
+                           &which);
+        DAT_EVENT event;
+        while (dat_evd_dequeue(links.requests, &event) == DAT_SUCCESS)
+            take_request(event);
+        while (dat_evd_dequeue(links.events, &event) == DAT_SUCCESS)
+            take_event(event);
+        retry_due();
+        check_lost();
+    }
+    return nullptr;
+}
+
+} // namespace
+
+hello make_hello(purpose what, int code)
+{
+    hello words{};
+    words.magic = magic;
+    words.what = what;
+    words.rank = std::uint32_t(the_job.rank());
+    words.code = code;
+    words.job = the_job.starter.job_id();
+    return words;
+}
+
+int open(location &mine)
+{
+    // At an exit every rank asks this one for two things; connections make two events each.
+    const int length = 4 * the_job.size() + 64;
+    const int few = receives_per_peer() + job::depth;
+    if (link_failed("dat_cno_create", dat_cno_create(the_job.ia, DAT_OS_WAIT_PROXY_AGENT_NULL,
+                                                     &links.cno)) ||
+        link_failed("dat_evd_create", dat_evd_create(the_job.ia, length, links.cno,
+                                                     DAT_EVD_CR_FLAG, &links.requests)) ||
+        link_failed("dat_evd_create", dat_evd_create(the_job.ia, length, links.cno,
+                                                     DAT_EVD_CONNECTION_FLAG, &links.events)) ||
+        link_failed("dat_evd_create", dat_evd_create(the_job.ia, few, DAT_HANDLE_NULL,
+                                                     DAT_EVD_DTO_FLAG, &the_job.receive_evd)) ||
+        link_failed("dat_evd_create", dat_evd_create(the_job.ia, few, DAT_HANDLE_NULL,
+                                                     DAT_EVD_DTO_FLAG, &the_job.request_evd)) ||
+        link_failed("dat_psp_create_any",
+                    dat_psp_create_any(the_job.ia, &mine.qualifier, links.requests,
+                                       DAT_PSP_CONSUMER_FLAG, &links.listener)))
+        return DAPL_AM_ERR_RESOURCES;
+    return DAPL_AM_OK;
+}
+
+int serve()
+{
+    return ending::start_thread(run) ? DAPL_AM_OK : DAPL_AM_ERR_RESOURCES;
+}
+
+DAT_EP_HANDLE make_plain_endpoint(DAT_EVD_HANDLE events)
+{
+    return make_endpoint(the_job.receive_evd, the_job.request_evd, events, 1, 1);
+}
+
+DAT_RETURN connect(DAT_EP_HANDLE ep, const peer &p, const hello &words, unsigned milliseconds)
+{
+    sockaddr_in6 address = p.place.address;
+    hello data = words;
+    return dat_ep_connect(ep, reinterpret_cast<DAT_IA_ADDRESS_PTR>(&address), p.place.qualifier,
+                          DAT_TIMEOUT(std::min(milliseconds, 4'000'000U) * 1000U), sizeof data,
+                          &data, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+}
+
+bool ensure(peer &p)
+{
+    const link_state state = p.state.load(std::memory_order_acquire);
+    if (state == link_state::up) [[likely]]
+        return true;
+    if (state == link_state::none)
+        begin(p);
+    return false;
+}
+
+void failed(peer &p, DAT_DTO_COMPLETION_STATUS status)
+{
+    if (!p.lost && !ending::begun())
+        report("an operation on rank %d completed with status %d", p.rank, int(status));
+    lose(p);
+}
+
+void lose(peer &p)
+{
+    p.lost = true;
+    int none = -1;
+    if (links.lost_rank.compare_exchange_strong(none, p.rank))
+        links.lost_at.store(now(), std::memory_order_release);
+}
+
+std::uint64_t established()
+{
+    return links.count;
+}
+
+} // namespace am::links

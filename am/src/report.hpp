@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What the library writes to the standard error.
+#pragma once
+
+#include <dat2/udat.h>
+
+namespace am {
+
+/// One line, with the rank before it, in one write.
+[[gnu::format(printf, 1, 2)]] void report(const char *format, ...);
+
+/// The text of a DAT return code, for report().
+const char *dat_text(DAT_RETURN code);
+
+} // namespace am

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "settings.hpp"
+
+#include "report.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace am {
+
+namespace {
+
+struct number {
+    const char *variable;
+    unsigned least;
+    unsigned most;
+
+    /// @return false if the value, wherever it comes from, is out of its range
+    bool take(unsigned option, unsigned &value) const
+    {
+        const char *text = secure_getenv(variable);
+        if (option != 0)
+            value = option;
+        else if (text == nullptr || *text == '\0')
+            return true;
+        else if (!parse(text, value))
+            return refuse(text);
+        if (value < least || value > most)
+            return refuse(std::to_string(value).c_str());
+        return true;
+    }
+
+private:
+    static bool parse(const char *text, unsigned &value)
+    {
+        char *end = nullptr;
+        errno = 0;
+        const unsigned long read = std::strtoul(text, &end, 10);
+        value = unsigned(read);
+        return errno == 0 && *end == '\0' && *text != '-' && read <= ~0U;
+    }
+    bool refuse(const char *text) const
+    {
+        report("%s, or the option of that name: %s is not a number from %u to %u", variable, text,
+               least, most);
+        return false;
+    }
+};
+
+} // namespace
+
+int settings::load(const DAPL_AM_OPTIONS *options)
+{
+    DAPL_AM_OPTIONS given{};
+    if (options) {
+        if (options->size < sizeof(std::size_t) || options->size > sizeof given) {
+            report("the size in the options is %zu; set it to sizeof(DAPL_AM_OPTIONS)",
+                   options->size);
+            return DAPL_AM_ERR_ARGUMENT;
+        }
+        std::memcpy(&given, options, options->size);
+    }
+    const char *name = given.adapter ? given.adapter : secure_getenv("DAPL_AM_ADAPTER");
+    adapter = name ? name : "";
+    constexpr unsigned longest = 24 * 3600 * 1000;
+    unsigned all = 0, thread = 0, puts = 0;
+    const bool good =
+        number{"DAPL_AM_CREDITS", 1, 128}.take(given.credits, credits) &&
+        number{"DAPL_AM_CONNECT_ALL", 0, 1}.take(given.connect_all, all) &&
+        number{"DAPL_AM_RECEIVE_THREAD", 0, 1}.take(given.receive_thread, thread) &&
+        number{"DAPL_AM_PUT_BARRIER", 0, 1}.take(given.put_barrier, puts) &&
+        number{"DAPL_AM_CONNECT_TIMEOUT", 1, longest}.take(given.connect_timeout,
+                                                          connect_timeout) &&
+        number{"DAPL_AM_EXIT_TIMEOUT", 1, longest}.take(given.exit_timeout, exit_timeout);
+    connect_all = all;
+    receive_thread = thread;
+    put_barrier = puts;
+    return good ? DAPL_AM_OK : DAPL_AM_ERR_ARGUMENT;
+}
+
+unsigned settings::exit_limit(int size) const
+{
+    if (exit_timeout != 0)
+        return exit_timeout;
+    return unsigned(std::min(60'000L, 5'000L + 20L * size));
+}
+
+} // namespace am

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The options of a job: what the program passes, else the environment, else the default.
+#pragma once
+
+#include "dapl_am.h"
+
+#include <string>
+
+namespace am {
+
+struct settings {
+    std::string adapter; ///< empty: the first that opens
+    unsigned credits = 12;
+    bool connect_all = false;
+    bool receive_thread = false;
+    bool put_barrier = false;
+    unsigned connect_timeout = 60'000;
+    unsigned exit_timeout = 0; ///< 0: by the number of ranks
+
+    /// @return a status; reports what is wrong
+    int load(const DAPL_AM_OPTIONS *options);
+    unsigned exit_limit(int size) const;
+};
+
+} // namespace am

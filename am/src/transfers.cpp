@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "transfers.hpp"
+
+#include "ending.hpp"
+#include "messages.hpp"
+#include "posts.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <pthread.h>
+
+/// A fetched value; the operation comes first, so that both are one allocation.
+struct dapl_am_value {
+    dapl_am_op op;
+    std::uint64_t value;
+    std::size_t size;
+};
+
+namespace am {
+
+namespace {
+
+/// What one thread has begun implicitly. Kept for another thread when its own has ended.
+struct implicit_ops {
+    dapl_am_op puts;
+    dapl_am_op gets;
+    dapl_am_op *region = nullptr;
+    implicit_ops *next = nullptr;
+};
+
+struct transfer_state {
+    std::mutex lock;
+    dapl_am_op *free_ops = nullptr;
+    implicit_ops *free_threads = nullptr;
+    pthread_key_t key{};
+    pthread_once_t once = PTHREAD_ONCE_INIT;
+};
+
+transfer_state &transfers = *new transfer_state;
+
+dapl_am_op *take_op()
+{
+    const std::lock_guard guard(transfers.lock);
+    dapl_am_op *op = transfers.free_ops;
+    if (!op)
+        return new dapl_am_op;
+    transfers.free_ops = op->next;
+    return op;
+}
+
+void give_op(dapl_am_op *op)
+{
+    const std::lock_guard guard(transfers.lock);
+    op->next = transfers.free_ops;
+    transfers.free_ops = op;
+}
+
+void end_of_thread(void *of_thread)
+{
+    auto *ops = static_cast<implicit_ops *>(of_thread);
+    const std::lock_guard guard(transfers.lock);
+    ops->next = transfers.free_threads;
+    transfers.free_threads = ops;
+}
+
+/// Operations of a thread that has ended may still be counted in one that is free.
+implicit_ops *new_thread()
+{
+    const std::lock_guard guard(transfers.lock);
+    implicit_ops **at = &transfers.free_threads;
+    for (; *at; at = &(*at)->next) {
+        implicit_ops *found = *at;
+        if (is_done(found->puts) && is_done(found->gets)) {
+            *at = found->next;
+            found->region = nullptr;
+            return found;
+        }
+    }
+    return new implicit_ops;
+}
+
+implicit_ops &my_ops()
+{
+    pthread_once(&transfers.once, [] { pthread_key_create(&transfers.key, end_of_thread); });
+    auto *ops = static_cast<implicit_ops *>(pthread_getspecific(transfers.key));
+    if (!ops) {
+        ops = new_thread();
+        pthread_setspecific(transfers.key, ops);
+    }
+    return *ops;
+}
+
+bool registered(const void *memory, std::size_t size)
+{
+    return the_job.mine.holds(reinterpret_cast<std::uint64_t>(memory), size);
+}
+
+DAT_LMR_TRIPLET segment_part(const void *memory, std::size_t size)
+{
+    return {reinterpret_cast<DAT_VADDR>(memory), DAT_SEG_LENGTH(size), the_job.segment_context};
+}
+
+DAT_RMR_TRIPLET remote_part(const peer &p, std::uint64_t address, std::size_t size)
+{
+    return {address, DAT_SEG_LENGTH(size), p.memory.context};
+}
+
+/// Posts one part of a write; a buffer has a copy of what is sent, a bare request has none.
+void write_part(peer &p, work &w, const DAT_LMR_TRIPLET &local, std::uint64_t remote,
+                dapl_am_op &op)
+{
+    w.op = &op;
+    op.pending.fetch_add(1, std::memory_order_relaxed);
+    const auto guard = lock_with_room(p);
+    post_write(p, w, local, remote_part(p, remote, local.segment_length));
+}
+
+void copy_and_write(peer &p, std::uint64_t remote, const std::byte *local, std::size_t size,
+                    dapl_am_op &op)
+{
+    while (size > 0) {
+        const std::size_t part = std::min(size, buffer_size);
+        work &w = take_buffer();
+        std::memcpy(w.data, local, part);
+        write_part(p, w,
+                   {reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(part), w.context}, remote,
+                   op);
+        local += part;
+        remote += part;
+        size -= part;
+    }
+}
+
+int check_transfer(int rank, const void *remote, std::size_t size)
+{
+    if (the_job.stage < 2)
+        return DAPL_AM_ERR_STATE;
+    if (in_handler)
+        return DAPL_AM_ERR_CONTEXT;
+    if (!the_job.valid(rank))
+        return DAPL_AM_ERR_RANK;
+    if (size > 0 && !the_job.at(rank).memory.holds(reinterpret_cast<std::uint64_t>(remote), size))
+        return DAPL_AM_ERR_RANGE;
+    return DAPL_AM_OK;
+}
+
+/// @return whether there is nothing more to do: the memory is this rank's own, or there is none
+bool done_here(int rank, void *to, const void *from, std::size_t size)
+{
+    if (size > 0 && rank == the_job.rank())
+        std::memmove(to, from, size);
+    return size == 0 || rank == the_job.rank();
+}
+
+int put(int rank, void *remote, const void *local, std::size_t size, dapl_am_op &op,
+        local_memory promise)
+{
+    if (const int status = check_transfer(rank, remote, size); status != DAPL_AM_OK)
+        return status;
+    if (done_here(rank, remote, local, size))
+        return DAPL_AM_OK;
+    peer &p = the_job.at(rank);
+    (void)await_connection(p, 0);
+    const auto to = reinterpret_cast<std::uint64_t>(remote);
+    const bool has_to_wait =
+        promise == local_memory::reusable && size > buffer_size && registered(local, size);
+    if (!has_to_wait) {
+        write_remote(p, to, local, size, op, promise);
+        return DAPL_AM_OK;
+    }
+    dapl_am_op written; // the source is reusable when this is complete, and so is the put
+    write_remote(p, to, local, size, written, local_memory::lent);
+    await(written);
+    return DAPL_AM_OK;
+}
+
+int get(int rank, void *local, const void *remote, std::size_t size, dapl_am_op &op)
+{
+    if (const int status = check_transfer(rank, remote, size); status != DAPL_AM_OK)
+        return status;
+    if (done_here(rank, local, remote, size))
+        return DAPL_AM_OK;
+    peer &p = the_job.at(rank);
+    (void)await_connection(p, 0);
+    read_remote(p, local, reinterpret_cast<std::uint64_t>(remote), size, op);
+    return DAPL_AM_OK;
+}
+
+/// Small ones as a put of a buffer that is set here, others by a message.
+int fill(int rank, void *remote, int value, std::size_t size, dapl_am_op &op)
+{
+    if (const int status = check_transfer(rank, remote, size); status != DAPL_AM_OK)
+        return status;
+    if (size == 0 || rank == the_job.rank()) {
+        if (size > 0)
+            std::memset(remote, value, size);
+        return DAPL_AM_OK;
+    }
+    peer &p = the_job.at(rank);
+    (void)await_connection(p, 0);
+    const auto to = reinterpret_cast<std::uint64_t>(remote);
+    if (size <= buffer_size) {
+        work &w = take_buffer();
+        std::memset(w.data, value, size);
+        write_part(p, w,
+                   {reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(size), w.context}, to, op);
+        return DAPL_AM_OK;
+    }
+    const std::uint64_t bytes = size;
+    const dapl_am_op *counter = &op;
+    std::int32_t args[5];
+    std::memcpy(args, &bytes, sizeof bytes);
+    args[2] = value;
+    std::memcpy(args + 3, &counter, sizeof counter);
+    message m{category::fill};
+    m.address = to;
+    m.count = 5;
+    m.args = args;
+    op.pending.fetch_add(1, std::memory_order_relaxed);
+    return request(p, m, 0);
+}
+
+/// An operation with a handle: counted once more while it is begun.
+template <typename Begin> int with_handle(dapl_am_handle *handle, Begin begin)
+{
+    dapl_am_op *op = take_op();
+    const int status = begin(*op);
+    const bool keep = status == DAPL_AM_OK && !is_done(*op);
+    if (!keep)
+        give_op(op);
+    *handle = keep ? op : DAPL_AM_DONE;
+    return status;
+}
+
+template <typename Begin> int blocking(Begin begin)
+{
+    dapl_am_op op;
+    const int status = begin(op);
+    await(op);
+    return status;
+}
+
+dapl_am_op &implicit_puts()
+{
+    implicit_ops &ops = my_ops();
+    return ops.region ? *ops.region : ops.puts;
+}
+
+dapl_am_op &implicit_gets()
+{
+    implicit_ops &ops = my_ops();
+    return ops.region ? *ops.region : ops.gets;
+}
+
+int try_op(const dapl_am_op &op)
+{
+    (void)dapl_am_poll();
+    return is_done(op) ? DAPL_AM_OK : DAPL_AM_NOT_READY;
+}
+
+/// Ends the handles of complete operations.
+struct sweep {
+    std::size_t left = 0;  ///< not complete
+    std::size_t ended = 0; ///< by this sweep
+
+    sweep(dapl_am_handle *handles, std::size_t count)
+    {
+        for (std::size_t i = 0; i < count; ++i) {
+            if (!handles[i])
+                continue;
+            if (!is_done(*handles[i])) {
+                ++left;
+                continue;
+            }
+            give_op(handles[i]);
+            handles[i] = DAPL_AM_DONE;
+            ++ended;
+        }
+    }
+    bool some() const { return ended > 0 || left == 0; }
+};
+
+} // namespace
+
+void write_remote(peer &p, std::uint64_t remote, const void *local, std::size_t size,
+                  dapl_am_op &op, local_memory promise)
+{
+    const auto *bytes = static_cast<const std::byte *>(local);
+    // What is small is copied sooner than a second cache line of bookkeeping is touched.
+    constexpr std::size_t always_copied = 256;
+    if (!registered(local, size) || size <= always_copied ||
+        (promise == local_memory::reusable && size <= buffer_size))
+        return copy_and_write(p, remote, bytes, size, op);
+    while (size > 0) {
+        const std::size_t part = std::min<std::size_t>(size, the_job.max_rdma);
+        write_part(p, take_bare(), segment_part(bytes, part), remote, op);
+        bytes += part;
+        remote += part;
+        size -= part;
+    }
+}
+
+void read_remote(peer &p, void *local, std::uint64_t remote, std::size_t size, dapl_am_op &op)
+{
+    auto *bytes = static_cast<std::byte *>(local);
+    const bool direct = registered(local, size);
+    while (size > 0) {
+        const std::size_t part = std::min<std::size_t>(size, direct ? the_job.max_rdma : buffer_size);
+        work &w = direct ? take_bare() : take_buffer();
+        w.kind = direct ? work_kind::transfer : work_kind::read_copy;
+        w.copy_to = bytes;
+        w.length = std::uint32_t(part);
+        w.op = &op;
+        op.pending.fetch_add(1, std::memory_order_relaxed);
+        const DAT_LMR_TRIPLET to = direct ? segment_part(bytes, part)
+                                          : DAT_LMR_TRIPLET{reinterpret_cast<DAT_VADDR>(w.data),
+                                                            DAT_SEG_LENGTH(part), w.context};
+        {
+            const auto guard = lock_with_room(p);
+            post_read(p, w, to, remote_part(p, remote, part));
+        }
+        bytes += part;
+        remote += part;
+        size -= part;
+    }
+}
+
+void await_quietly(const dapl_am_op &op)
+{
+    for (idle_wait wait; !is_done(op);)
+        wait.pause(reap());
+}
+
+void await(const dapl_am_op &op)
+{
+    for (idle_wait wait; !is_done(op);)
+        wait.pause(dapl_am_poll() == DAPL_AM_OK);
+}
+
+} // namespace am
+
+using namespace am;
+
+int dapl_am_put(int rank, void *remote, const void *local, size_t size)
+{
+    return dapl_am_put_bulk(rank, remote, local, size);
+}
+
+int dapl_am_put_bulk(int rank, void *remote, const void *local, size_t size)
+{
+    return blocking([&](dapl_am_op &op) {
+        return am::put(rank, remote, local, size, op, local_memory::lent);
+    });
+}
+
+int dapl_am_get(int rank, void *local, const void *remote, size_t size)
+{
+    return blocking([&](dapl_am_op &op) { return am::get(rank, local, remote, size, op); });
+}
+
+int dapl_am_get_bulk(int rank, void *local, const void *remote, size_t size)
+{
+    return dapl_am_get(rank, local, remote, size);
+}
+
+int dapl_am_put_nb(int rank, void *remote, const void *local, size_t size, dapl_am_handle *handle)
+{
+    return with_handle(handle, [&](dapl_am_op &op) {
+        return am::put(rank, remote, local, size, op, local_memory::reusable);
+    });
+}
+
+int dapl_am_put_nb_bulk(int rank, void *remote, const void *local, size_t size,
+                        dapl_am_handle *handle)
+{
+    return with_handle(handle, [&](dapl_am_op &op) {
+        return am::put(rank, remote, local, size, op, local_memory::lent);
+    });
+}
+
+int dapl_am_get_nb(int rank, void *local, const void *remote, size_t size, dapl_am_handle *handle)
+{
+    return with_handle(handle,
+                       [&](dapl_am_op &op) { return am::get(rank, local, remote, size, op); });
+}
+
+int dapl_am_get_nb_bulk(int rank, void *local, const void *remote, size_t size,
+                        dapl_am_handle *handle)
+{
+    return dapl_am_get_nb(rank, local, remote, size, handle);
+}
+
+int dapl_am_put_nbi(int rank, void *remote, const void *local, size_t size)
+{
+    return am::put(rank, remote, local, size, implicit_puts(), local_memory::reusable);
+}
+
+int dapl_am_put_nbi_bulk(int rank, void *remote, const void *local, size_t size)
+{
+    return am::put(rank, remote, local, size, implicit_puts(), local_memory::lent);
+}
+
+int dapl_am_get_nbi(int rank, void *local, const void *remote, size_t size)
+{
+    return am::get(rank, local, remote, size, implicit_gets());
+}
+
+int dapl_am_get_nbi_bulk(int rank, void *local, const void *remote, size_t size)
+{
+    return dapl_am_get_nbi(rank, local, remote, size);
+}
+
+static bool is_value(size_t size)
+{
+    return size >= 1 && size <= sizeof(uint64_t);
+}
+
+// The machine's byte order is little-endian wherever DAPL is built: the lower bytes come first.
+
+int dapl_am_put_val(int rank, void *remote, uint64_t value, size_t size)
+{
+    return is_value(size) ? dapl_am_put(rank, remote, &value, size) : DAPL_AM_ERR_ARGUMENT;
+}
+
+int dapl_am_put_nb_val(int rank, void *remote, uint64_t value, size_t size, dapl_am_handle *handle)
+{
+    return is_value(size) ? dapl_am_put_nb(rank, remote, &value, size, handle)
+                          : DAPL_AM_ERR_ARGUMENT;
+}
+
+int dapl_am_put_nbi_val(int rank, void *remote, uint64_t value, size_t size)
+{
+    return is_value(size) ? dapl_am_put_nbi(rank, remote, &value, size) : DAPL_AM_ERR_ARGUMENT;
+}
+
+int dapl_am_get_val(int rank, const void *remote, size_t size, uint64_t *value)
+{
+    if (!is_value(size))
+        return DAPL_AM_ERR_ARGUMENT;
+    uint64_t fetched = 0;
+    const int status = dapl_am_get(rank, &fetched, remote, size);
+    if (status == DAPL_AM_OK)
+        *value = fetched;
+    return status;
+}
+
+int dapl_am_get_nb_val(int rank, const void *remote, size_t size, dapl_am_value_handle *handle)
+{
+    if (!is_value(size))
+        return DAPL_AM_ERR_ARGUMENT;
+    auto *value = new dapl_am_value{};
+    const int status = am::get(rank, &value->value, remote, size, value->op);
+    if (status != DAPL_AM_OK)
+        delete value;
+    else
+        *handle = value;
+    return status;
+}
+
+uint64_t dapl_am_wait_val(dapl_am_value_handle handle)
+{
+    await(handle->op);
+    const uint64_t value = handle->value;
+    delete handle;
+    return value;
+}
+
+int dapl_am_memset(int rank, void *remote, int value, size_t size)
+{
+    return blocking([&](dapl_am_op &op) { return am::fill(rank, remote, value, size, op); });
+}
+
+int dapl_am_memset_nb(int rank, void *remote, int value, size_t size, dapl_am_handle *handle)
+{
+    return with_handle(handle,
+                       [&](dapl_am_op &op) { return am::fill(rank, remote, value, size, op); });
+}
+
+int dapl_am_memset_nbi(int rank, void *remote, int value, size_t size)
+{
+    return am::fill(rank, remote, value, size, implicit_puts());
+}
+
+void dapl_am_wait(dapl_am_handle handle)
+{
+    if (!handle)
+        return;
+    await(*handle);
+    give_op(handle);
+}
+
+int dapl_am_try(dapl_am_handle handle)
+{
+    if (!handle)
+        return DAPL_AM_OK;
+    const int status = try_op(*handle);
+    if (status == DAPL_AM_OK)
+        give_op(handle);
+    return status;
+}
+
+void dapl_am_wait_all(dapl_am_handle *handles, size_t count)
+{
+    for (size_t i = 0; i < count; ++i) {
+        dapl_am_wait(handles[i]);
+        handles[i] = DAPL_AM_DONE;
+    }
+}
+
+void dapl_am_wait_some(dapl_am_handle *handles, size_t count)
+{
+    for (idle_wait wait; !sweep(handles, count).some();)
+        wait.pause(dapl_am_poll() == DAPL_AM_OK);
+}
+
+int dapl_am_try_all(dapl_am_handle *handles, size_t count)
+{
+    (void)dapl_am_poll();
+    return sweep(handles, count).left == 0 ? DAPL_AM_OK : DAPL_AM_NOT_READY;
+}
+
+int dapl_am_try_some(dapl_am_handle *handles, size_t count)
+{
+    (void)dapl_am_poll();
+    return sweep(handles, count).some() ? DAPL_AM_OK : DAPL_AM_NOT_READY;
+}
+
+void dapl_am_wait_nbi_puts(void)
+{
+    await(my_ops().puts);
+}
+
+void dapl_am_wait_nbi_gets(void)
+{
+    await(my_ops().gets);
+}
+
+void dapl_am_wait_nbi(void)
+{
+    dapl_am_wait_nbi_puts();
+    dapl_am_wait_nbi_gets();
+}
+
+int dapl_am_try_nbi_puts(void)
+{
+    return try_op(my_ops().puts);
+}
+
+int dapl_am_try_nbi_gets(void)
+{
+    return try_op(my_ops().gets);
+}
+
+int dapl_am_try_nbi(void)
+{
+    const int puts = dapl_am_try_nbi_puts();
+    return puts == DAPL_AM_OK ? dapl_am_try_nbi_gets() : puts;
+}
+
+int dapl_am_begin_region(void)
+{
+    implicit_ops &ops = my_ops();
+    if (ops.region)
+        return DAPL_AM_ERR_STATE;
+    ops.region = take_op();
+    return DAPL_AM_OK;
+}
+
+int dapl_am_end_region(dapl_am_handle *handle)
+{
+    implicit_ops &ops = my_ops();
+    if (!ops.region)
+        return DAPL_AM_ERR_STATE;
+    *handle = ops.region;
+    ops.region = nullptr;
+    return DAPL_AM_OK;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Moving bytes to and from the segments of other ranks. Everything here posts and takes
+// completions, and runs no handler.
+#pragma once
+
+#include "job.hpp"
+
+namespace am {
+
+enum class local_memory {
+    reusable, ///< when the call returns
+    lent      ///< until the operation is complete
+};
+
+/// Writes to memory of a connected peer, and counts its parts in `op`. If `reusable`, what is not
+/// copied has to be waited for: `zero_copy` counts it, too, or is null if there is no need.
+void write_remote(peer &p, std::uint64_t remote, const void *local, std::size_t size,
+                  dapl_am_op &op, local_memory promise);
+void read_remote(peer &p, void *local, std::uint64_t remote, std::size_t size, dapl_am_op &op);
+
+inline bool is_done(const dapl_am_op &op)
+{
+    return op.pending.load(std::memory_order_acquire) == 0;
+}
+
+/// Waits without running handlers.
+void await_quietly(const dapl_am_op &op);
+/// Waits, and polls.
+void await(const dapl_am_op &op);
+
+} // namespace am

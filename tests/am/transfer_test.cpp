@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "ranks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+using namespace ranks;
+
+namespace {
+
+const std::size_t transfer_sizes[] = {1,    2,    7,    8,    63,   255,   256,   257,    4096,
+                                      8191, 8192, 8193, 8200, 65535, 65537, 300001};
+constexpr std::size_t half = segment_size / 2;
+
+enum class form { blocking, bulk, nb, nb_bulk, nbi, nbi_bulk };
+constexpr form forms[] = {form::blocking, form::bulk,   form::nb,
+                          form::nb_bulk,  form::nbi,    form::nbi_bulk};
+
+void put_as(form f, int rank, std::byte *to, std::byte *from, std::size_t bytes)
+{
+    dapl_am_handle handle = DAPL_AM_DONE;
+    int status = DAPL_AM_OK;
+    switch (f) {
+    case form::blocking:
+        status = dapl_am_put(rank, to, from, bytes);
+        break;
+    case form::bulk:
+        status = dapl_am_put_bulk(rank, to, from, bytes);
+        break;
+    case form::nb:
+        status = dapl_am_put_nb(rank, to, from, bytes, &handle);
+        std::memset(from, 0xee, bytes); // the source is ours again
+        dapl_am_wait(handle);
+        break;
+    case form::nb_bulk:
+        status = dapl_am_put_nb_bulk(rank, to, from, bytes, &handle);
+        while (dapl_am_try(handle) == DAPL_AM_NOT_READY) {
+        }
+        break;
+    case form::nbi:
+        status = dapl_am_put_nbi(rank, to, from, bytes);
+        std::memset(from, 0xee, bytes);
+        dapl_am_wait_nbi_puts();
+        break;
+    case form::nbi_bulk:
+        status = dapl_am_put_nbi_bulk(rank, to, from, bytes);
+        dapl_am_wait_nbi();
+        break;
+    }
+    REQUIRE(status == DAPL_AM_OK);
+}
+
+void get_as(form f, int rank, std::byte *to, const std::byte *from, std::size_t bytes)
+{
+    dapl_am_handle handle = DAPL_AM_DONE;
+    int status = DAPL_AM_OK;
+    switch (f) {
+    case form::blocking:
+        status = dapl_am_get(rank, to, from, bytes);
+        break;
+    case form::bulk:
+        status = dapl_am_get_bulk(rank, to, from, bytes);
+        break;
+    case form::nb:
+        status = dapl_am_get_nb(rank, to, from, bytes, &handle);
+        dapl_am_wait_all(&handle, 1);
+        break;
+    case form::nb_bulk:
+        status = dapl_am_get_nb_bulk(rank, to, from, bytes, &handle);
+        while (dapl_am_try_all(&handle, 1) == DAPL_AM_NOT_READY) {
+        }
+        break;
+    case form::nbi:
+        status = dapl_am_get_nbi(rank, to, from, bytes);
+        dapl_am_wait_nbi_gets();
+        break;
+    case form::nbi_bulk:
+        status = dapl_am_get_nbi_bulk(rank, to, from, bytes);
+        while (dapl_am_try_nbi() == DAPL_AM_NOT_READY) {
+        }
+        break;
+    }
+    REQUIRE(status == DAPL_AM_OK);
+}
+
+} // namespace
+
+TEST_CASE("every form of put and get moves every size, from and to any memory")
+{
+    std::vector<std::byte> outside(1 << 19);
+    std::uint32_t seed = 1;
+    for (const form f : forms)
+        for (const std::size_t bytes : transfer_sizes)
+            for (const bool inside : {false, true}) {
+                ++seed;
+                std::byte *local = inside ? mine() + half + 5 : outside.data() + 1;
+                std::byte *remote = segment_of(next()) + 7;
+                fill(local, bytes, me(), seed);
+                put_as(f, next(), remote, local, bytes);
+                std::memset(local, 0, bytes);
+                get_as(f, next(), local, remote, bytes);
+                CHECK(wrong(local, bytes, me(), seed) == 0);
+                REQUIRE(barrier());
+                CHECK(wrong(mine() + 7, bytes, previous(), seed) == 0);
+                REQUIRE(barrier());
+            }
+}
+
+TEST_CASE("values of 1 to 8 bytes are put and got")
+{
+    std::byte *remote = segment_of(next());
+    for (std::size_t bytes = 1; bytes <= 8; ++bytes) {
+        const std::uint64_t value = 0x1122334455667788 + std::uint64_t(me());
+        const std::uint64_t expected = bytes == 8 ? value : value & ((1ULL << 8 * bytes) - 1);
+        std::uint64_t got = 0;
+        dapl_am_handle handle;
+        dapl_am_value_handle fetched;
+        REQUIRE(dapl_am_put_val(next(), remote, value, bytes) == DAPL_AM_OK);
+        REQUIRE(dapl_am_get_val(next(), remote, bytes, &got) == DAPL_AM_OK);
+        CHECK(got == expected);
+        REQUIRE(dapl_am_put_nb_val(next(), remote + 16, value, bytes, &handle) == DAPL_AM_OK);
+        dapl_am_wait(handle);
+        REQUIRE(dapl_am_put_nbi_val(next(), remote + 32, value, bytes) == DAPL_AM_OK);
+        dapl_am_wait_nbi();
+        for (const int at : {16, 32}) {
+            REQUIRE(dapl_am_get_nb_val(next(), remote + at, bytes, &fetched) == DAPL_AM_OK);
+            CHECK(dapl_am_wait_val(fetched) == expected);
+        }
+    }
+    CHECK(dapl_am_put_val(next(), remote, 0, 9) == DAPL_AM_ERR_ARGUMENT);
+    CHECK(dapl_am_put_val(next(), remote, 0, 0) == DAPL_AM_ERR_ARGUMENT);
+    REQUIRE(barrier());
+}
+
+TEST_CASE("memset sets what it was asked to, and no more")
+{
+    for (const std::size_t bytes : {1UL, 100UL, 8192UL, 8193UL, 1000000UL})
+        for (const int way : {0, 1, 2}) {
+            std::memset(mine(), 0x11, bytes + 2);
+            REQUIRE(barrier());
+            std::byte *to = segment_of(next()) + 1;
+            dapl_am_handle handle;
+            if (way == 0) {
+                REQUIRE(dapl_am_memset(next(), to, 0xab, bytes) == DAPL_AM_OK);
+            } else if (way == 1) {
+                REQUIRE(dapl_am_memset_nb(next(), to, 0xab, bytes, &handle) == DAPL_AM_OK);
+                dapl_am_wait(handle);
+            } else {
+                REQUIRE(dapl_am_memset_nbi(next(), to, 0xab, bytes) == DAPL_AM_OK);
+                dapl_am_wait_nbi_puts();
+            }
+            REQUIRE(barrier());
+            std::size_t bad = 0;
+            for (std::size_t i = 0; i < bytes; ++i)
+                bad += mine()[i + 1] != std::byte{0xab};
+            CHECK(bad == 0);
+            CHECK(mine()[0] == std::byte{0x11});
+            CHECK(mine()[bytes + 1] == std::byte{0x11});
+            REQUIRE(barrier());
+        }
+}
+
+TEST_CASE("transfers outside the segment of a rank are refused")
+{
+    std::byte *base = segment_of(next());
+    std::byte local[16];
+    CHECK(dapl_am_put(next(), base + segment_size - 8, local, 16) == DAPL_AM_ERR_RANGE);
+    CHECK(dapl_am_get(next(), local, base - 1, 16) == DAPL_AM_ERR_RANGE);
+    CHECK(dapl_am_memset(next(), base + segment_size, 0, 1) == DAPL_AM_ERR_RANGE);
+    CHECK(dapl_am_put(next(), base, local, 0) == DAPL_AM_OK);
+    CHECK(dapl_am_put(size(), base, local, 1) == DAPL_AM_ERR_RANK);
+    REQUIRE(barrier());
+}
+
+TEST_CASE("several handles are waited for together, all or some")
+{
+    constexpr int count = 100;
+    std::vector<dapl_am_handle> handles(count, DAPL_AM_DONE);
+    fill(mine() + half, count * 100, me(), 77);
+    for (int i = 0; i < count; ++i)
+        REQUIRE(dapl_am_put_nb_bulk(next(), segment_of(next()) + i * 100, mine() + half + i * 100,
+                                    100, &handles[std::size_t(i)]) == DAPL_AM_OK);
+    auto left = [&] {
+        int result = 0;
+        for (const dapl_am_handle h : handles)
+            result += h != DAPL_AM_DONE;
+        return result;
+    };
+    while (left() > count / 2) {
+        const int before = left();
+        dapl_am_wait_some(handles.data(), handles.size());
+        CHECK(left() < before);
+    }
+    dapl_am_wait_all(handles.data(), handles.size());
+    CHECK(left() == 0);
+    CHECK(dapl_am_try_some(handles.data(), handles.size()) == DAPL_AM_OK);
+    dapl_am_wait_some(handles.data(), handles.size());
+    REQUIRE(barrier());
+    CHECK(wrong(mine(), count * 100, previous(), 77) == 0);
+    REQUIRE(barrier());
+}
+
+TEST_CASE("an access region gathers implicit operations in one handle and does not nest")
+{
+    dapl_am_handle outer, handle;
+    CHECK(dapl_am_end_region(&handle) == DAPL_AM_ERR_STATE);
+    fill(mine() + half, 50 * 1000, me(), 78);
+    REQUIRE(dapl_am_begin_region() == DAPL_AM_OK);
+    CHECK(dapl_am_begin_region() == DAPL_AM_ERR_STATE);
+    for (int i = 0; i < 50; ++i)
+        REQUIRE(dapl_am_put_nbi_bulk(next(), segment_of(next()) + i * 1000,
+                                     mine() + half + i * 1000, 1000) == DAPL_AM_OK);
+    REQUIRE(dapl_am_end_region(&outer) == DAPL_AM_OK);
+    // Another one while the first is in flight, and implicit operations beside both
+    REQUIRE(dapl_am_begin_region() == DAPL_AM_OK);
+    REQUIRE(dapl_am_put_nbi_val(next(), segment_of(next()) + 60000, 1, 8) == DAPL_AM_OK);
+    REQUIRE(dapl_am_end_region(&handle) == DAPL_AM_OK);
+    REQUIRE(dapl_am_put_nbi_val(next(), segment_of(next()) + 60008, 2, 8) == DAPL_AM_OK);
+    dapl_am_wait(handle);
+    dapl_am_wait_nbi();
+    dapl_am_wait(outer);
+    REQUIRE(barrier());
+    CHECK(wrong(mine(), 50 * 1000, previous(), 78) == 0);
+    REQUIRE(barrier());
+}
+
+TEST_CASE("random puts and gets leave what a model says")
+{
+    const char *wanted = std::getenv("AM_RANDOM_TRANSFERS");
+    const int rounds = wanted ? std::atoi(wanted) : 20000;
+    constexpr std::size_t part = 1 << 18;
+    std::mt19937 random(unsigned(me()) + 5);
+    std::vector<std::byte> model(part), local(20000);
+    // Each rank owns one part of each other's segment.
+    for (std::size_t i = 0; i < segment_size / 2; i += 4096)
+        std::memset(mine() + i, 0, 4096);
+    REQUIRE(barrier());
+    const int target = next();
+    std::byte *base = segment_of(target);
+    std::size_t bad = 0;
+    for (int i = 0; i < rounds; ++i) {
+        const std::size_t bytes =
+            random() % 8 == 0 ? 1 + random() % 19999 : 1 + random() % 200;
+        const std::size_t at = random() % (part - bytes);
+        if (random() % 2) {
+            for (std::size_t b = 0; b < bytes; ++b)
+                local[b] = std::byte(random());
+            std::memcpy(model.data() + at, local.data(), bytes);
+            put_as(forms[random() % 6], target, base + at, local.data(), bytes);
+        } else {
+            get_as(forms[random() % 6], target, local.data(), base + at, bytes);
+            bad += std::memcmp(local.data(), model.data() + at, bytes) != 0;
+        }
+    }
+    CHECK(bad == 0);
+    REQUIRE(barrier());
+}
