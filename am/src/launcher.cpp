@@ -2,6 +2,7 @@
 #include "launcher.hpp"
 
 #include "dapl_am.h"
+#include "ending.hpp"
 #include "report.hpp"
 
 #include <atomic>
@@ -22,8 +23,10 @@ pmix_proc_t process(pmix_rank_t rank)
     return result;
 }
 
+/// An exit meanwhile leaves PMIx, and then its calls fail.
 int pmix_failed(const char *call, pmix_status_t status)
 {
+    ending::stand_if_begun();
     report("%s: %s", call, PMIx_Error_string(status));
     return DAPL_AM_ERR_LAUNCHER;
 }

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Run the programs of tests/am as jobs, and judge how the jobs end.
+
+Every job has a time limit. What is left of it afterwards is found by a variable in its environment,
+counted as an error, and ended. Where a launcher is missing, the test skips (status 77).
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+SKIP = 77
+MARK = "DAPL_AM_TEST_JOB"
+# What the exits are: number, name; the job's exit code is the number.
+EXITS = {
+    1: "collective",
+    2: "return from main",
+    3: "one rank, others in a barrier",
+    4: "signal to one, its handler of SIGQUIT ends the job",
+    5: "one rank, others spin",
+    6: "between the set-up steps, all",
+    7: "between the set-up steps, one",
+    8: "one returns from main, others in a barrier",
+    9: "one returns from main, others spin",
+    10: "from handlers on all",
+    11: "from a handler on one",
+    12: "from a handler of a message to itself",
+    13: "from N requests at once",
+    51: "all threads of all ranks",
+    52: "one thread, others in a barrier of threads",
+    53: "one thread, others spin",
+    54: "one thread, others poll",
+    55: "one thread, others send all kinds",
+}
+# Exits in which ranks other than the ending one have to see SIGQUIT.
+SEE_SIGQUIT = {3, 5, 8, 9, 11, 12}
+
+
+class Job:
+    """One run of a program by a launcher."""
+
+    def __init__(self, command, limit, env):
+        self.mark = uuid.uuid4().hex
+        self.limit = limit
+        started = time.monotonic()
+        self.process = subprocess.Popen(
+            command, env=dict(env, **{MARK: self.mark}), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            output, _ = self.process.communicate(timeout=limit)
+            self.hung = False
+        except subprocess.TimeoutExpired:
+            self.hung = True
+            for pid in self.members():
+                end(pid)
+            end(self.process.pid)
+            output, _ = self.process.communicate()
+        self.seconds = time.monotonic() - started
+        self.output = output.decode(errors="replace")
+        self.code = self.process.returncode
+        self.orphans = self.settle()
+
+    def members(self):
+        """Processes that have our mark, whoever started them."""
+        found = []
+        wanted = f"{MARK}={self.mark}".encode()
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                pass  # it has ended, or is not ours
+        return found
+
+    def settle(self):
+        """The processes that are still there a second after the launcher has ended."""
+        left = []
+        for _ in range(20):
+            left = self.members()
+            if not left:
+                return []
+            time.sleep(0.05)
+        for pid in left:
+            end(pid)
+        return left
+
+
+def end(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+class Mpirun:
+    name = "mpirun"
+
+    def __enter__(self):
+        if not shutil.which("mpirun"):
+            skip("mpirun is missing (Debian: openmpi-bin)")
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def command(self, ranks, program):
+        return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+                "-n", str(ranks), *program]
+
+
+class Srun:
+    """A Slurm of one node, as long as the test runs."""
+    name = "srun"
+
+    def __enter__(self):
+        for needed in ("srun", "slurmctld", "slurmd", "munged"):
+            if not shutil.which(needed, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+                skip(f"{needed} is missing (Debian: slurmctld slurmd slurm-client "
+                     "slurm-wlm-basic-plugins munge)")
+        if os.geteuid() != 0:
+            skip("Slurm's daemons are started as root")
+        self.folder = tempfile.TemporaryDirectory(prefix="dapl-am-slurm-", dir="/tmp")
+        self.daemons = []
+        try:
+            self.start()
+        except Exception:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self):
+        where = pathlib.Path(self.folder.name)
+        where.chmod(0o755)
+        host = os.uname().nodename.split(".")[0]
+        for part in ("state", "spool", "munge"):
+            (where / part).mkdir()
+        key = where / "munge" / "key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o600)
+        shutil.chown(where / "munge", "munge", "munge")
+        shutil.chown(key, "munge", "munge")
+        (where / "munge").chmod(0o755)
+        self.socket = where / "munge" / "socket"
+        munge = where / "munge"
+        port = 20000 + os.getpid() % 20000
+        self.conf = where / "slurm.conf"
+        self.conf.write_text("\n".join([
+            "ClusterName=test", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={port}",
+            f"SlurmdPort={port + 1}", "AuthType=auth/munge", f"AuthInfo=socket={self.socket}",
+            "CredType=cred/munge", "SlurmUser=root", "SlurmdUser=root",
+            f"StateSaveLocation={where}/state", f"SlurmdSpoolDir={where}/spool",
+            f"SlurmctldPidFile={where}/slurmctld.pid", f"SlurmdPidFile={where}/slurmd.pid",
+            f"SlurmctldLogFile={where}/slurmctld.log", f"SlurmdLogFile={where}/slurmd.log",
+            "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "MpiDefault=pmix",
+            "ReturnToService=2", "SwitchType=switch/none", "SelectType=select/cons_tres",
+            "JobAcctGatherType=jobacct_gather/none",
+            f"NodeName={host} NodeAddr=127.0.0.1 CPUs={os.cpu_count()}",
+            f"PartitionName=all Nodes={host} Default=YES OverSubscribe=FORCE:128 State=UP", ""]))
+        self.env = dict(os.environ, SLURM_CONF=str(self.conf),
+                        PATH=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        self.daemon(["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged",
+                     "--foreground", f"--socket={self.socket}", f"--key-file={key}",
+                     f"--pid-file={munge}/pid", f"--log-file={munge}/log",
+                     f"--seed-file={munge}/seed"])
+        self.await_that(self.socket.exists, "munged")
+        self.daemon(["slurmctld", "-D", "-f", str(self.conf)])
+        self.daemon(["slurmd", "-D", "-f", str(self.conf)])
+        self.await_that(self.idle, "Slurm")
+
+    def daemon(self, command):
+        self.daemons.append(subprocess.Popen(
+            command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True))
+
+    def await_that(self, condition, what):
+        for _ in range(300):
+            if condition():
+                return
+            time.sleep(0.1)
+        log = pathlib.Path(self.folder.name) / "slurmd.log"
+        skip(f"{what} does not start here\n" + (log.read_text()[-2000:] if log.exists() else ""))
+
+    def idle(self):
+        state = subprocess.run(["sinfo", "-h", "-o", "%t"], env=self.env, capture_output=True,
+                               text=True, timeout=30)
+        return state.stdout.strip() == "idle"
+
+    def command(self, ranks, program):
+        return ["env", f"SLURM_CONF={self.conf}", "srun", "--mpi=pmix", "--overcommit",
+                "--kill-on-bad-exit=0", "-n", str(ranks), *program]
+
+    def __exit__(self, *_):
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+        for daemon in self.daemons:
+            try:
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        self.folder.cleanup()
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIP)
+
+
+def judge(what, job, code, problems=()):
+    """Prints one line, and why where the job did not end as it has to."""
+    found = list(problems)
+    if job.hung:
+        found.append(f"not over after {job.limit} s")
+    elif job.code != code:
+        found.append(f"exit code {job.code}, not {code}")
+    if job.orphans:
+        found.append(f"processes left: {job.orphans}")
+    if "ERROR" in job.output:
+        found.append("ERROR in its output")
+    print(f"{'FAILED' if found else 'ok':6} {job.seconds:5.1f} s  {what}"
+          + "".join(f"\n         {line}" for line in found), flush=True)
+    if found:
+        print(job.output[-4000:], flush=True)
+    return not found
+
+
+def environment(args):
+    return dict(os.environ, DAPL_AM_ADAPTER=args.adapter, **dict(
+        item.split("=", 1) for item in args.set))
+
+
+def run_exits(launcher, args):
+    good = True
+    env = environment(args)
+    for number, name in EXITS.items():
+        if args.only and number not in args.only:
+            continue
+        for turn in range(args.repeat):
+            first = turn % args.ranks
+            job = Job(launcher.command(args.ranks, [args.program, str(number), str(first)]),
+                      args.limit, env)
+            problems = []
+            if number in SEE_SIGQUIT and "SIGQUIT" not in job.output:
+                problems.append("no rank saw SIGQUIT")
+            # Not where the launcher was told to end the job, which it does with SIGKILL.
+            if launcher.name == "mpirun" and job.output.count("flushed") != args.ranks:
+                problems.append(f"{job.output.count('flushed')} of {args.ranks} ranks flushed "
+                                "their output")
+            good &= judge(f"{number}: {name} (rank {first})", job, number, problems)
+    return good
+
+
+def run_failures(launcher, args):
+    env = dict(environment(args), DAPL_AM_EXIT_TIMEOUT="3000")
+    stopped = Job(launcher.command(2, [args.program, "21", "0"]), args.limit, env)
+    named = [] if "rank 1 did not answer" in stopped.output else ["no message names rank 1"]
+    good = judge("a rank stands still (SIGSTOP), another one ends the job", stopped, 21, named)
+    killed = Job(launcher.command(3, [args.program, "22", "1"]), args.limit, env)
+    named = [] if "rank 1" in killed.output else ["no message names rank 1"]
+    return good & judge("a rank is killed (SIGKILL), the others wait for it", killed, 137, named)
+
+
+def run_program(launcher, args):
+    job = Job(launcher.command(args.ranks, [args.program, *args.arguments]), args.limit,
+              environment(args))
+    good = judge(f"{pathlib.Path(args.program).name} with {args.ranks} ranks", job, 0)
+    if good and args.show:
+        print(job.output)
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["program", "exits", "failures"])
+    parser.add_argument("program")
+    parser.add_argument("arguments", nargs="*")
+    parser.add_argument("--launcher", choices=["mpirun", "srun"], default="mpirun")
+    parser.add_argument("--adapter", default="soft-lo")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=1, help="of each exit")
+    parser.add_argument("--only", type=int, action="append", help="this exit")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for one job")
+    parser.add_argument("--set", action="append", default=[], help="VARIABLE=value for the ranks")
+    parser.add_argument("--show", action="store_true", help="print the output of a good job")
+    args = parser.parse_args()
+    with {"mpirun": Mpirun, "srun": Srun}[args.launcher]() as launcher:
+        good = {"program": run_program, "exits": run_exits, "failures": run_failures}[args.what](
+            launcher, args)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
