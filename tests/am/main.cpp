@@ -95,9 +95,9 @@ void on_flood(dapl_am_token *token, void *, std::size_t, int, const std::int32_t
         ++counted.errors;
 }
 
-void on_exit_request(dapl_am_token *, void *, std::size_t, int, const std::int32_t *args, void *)
+void on_threads(dapl_am_token *, void *, std::size_t, int, const std::int32_t *, void *)
 {
-    dapl_am_exit(args[0]);
+    ++counted.requests;
 }
 
 constexpr unsigned any_kind = DAPL_AM_SHORT | DAPL_AM_MEDIUM | DAPL_AM_LONG;
@@ -114,8 +114,8 @@ DAPL_AM_HANDLER table[] = {
     {misuse_request, DAPL_AM_SHORT | DAPL_AM_REQUEST, 0, on_misuse, nullptr, "misuse"},
     {misuse_reply, DAPL_AM_SHORT | DAPL_AM_REPLY, 0, on_misuse_reply, nullptr, "misuse reply"},
     {flood_request, DAPL_AM_SHORT | DAPL_AM_REQUEST, 1, on_flood, nullptr, "flood"},
-    {exit_request, DAPL_AM_SHORT | DAPL_AM_REQUEST, 1, on_exit_request, nullptr, "exit"},
-    {0, DAPL_AM_SHORT | DAPL_AM_REQUEST, 1, on_exit_request, nullptr, "assigned"},
+    {threads_request, any_kind | DAPL_AM_REQUEST, 0, on_threads, nullptr, "threads"},
+    {0, DAPL_AM_SHORT | DAPL_AM_REQUEST, 1, on_threads, nullptr, "assigned"},
 };
 
 

@@ -89,7 +89,7 @@ enum handler : int {
     misuse_request,       ///< tries what a handler must not
     misuse_reply,
     flood_request,        ///< counts and replies
-    exit_request,         ///< ends the job with args[0]
+    threads_request,      ///< any kind: counts
 };
 
 /// What the handlers have seen.

@@ -283,7 +283,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["program", "exits", "failures"])
     parser.add_argument("program")
-    parser.add_argument("arguments", nargs="*")
+    parser.add_argument("--pass", action="append", default=[], dest="arguments",
+                        help="an argument of the program, as --pass=ARGUMENT")
     parser.add_argument("--launcher", choices=["mpirun", "srun"], default="mpirun")
     parser.add_argument("--adapter", default="soft-lo")
     parser.add_argument("--ranks", type=int, default=4)
