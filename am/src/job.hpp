@@ -74,6 +74,7 @@ public:
     DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
     DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
     DAT_SEG_LENGTH max_rdma = 0;
+    DAT_CNO_HANDLE receive_cno = DAT_HANDLE_NULL; ///< what the receive thread waits in
     DAT_EVD_HANDLE receive_evd = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE request_evd = DAT_HANDLE_NULL;
     std::mutex receive_lock; ///< of taking events from it

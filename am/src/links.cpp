@@ -354,7 +354,10 @@ int open(location &mine)
                                                      DAT_EVD_CR_FLAG, &links.requests)) ||
         link_failed("dat_evd_create", dat_evd_create(the_job.ia, length, links.cno,
                                                      DAT_EVD_CONNECTION_FLAG, &links.events)) ||
-        link_failed("dat_evd_create", dat_evd_create(the_job.ia, few, DAT_HANDLE_NULL,
+        (the_job.set.receive_thread &&
+         link_failed("dat_cno_create", dat_cno_create(the_job.ia, DAT_OS_WAIT_PROXY_AGENT_NULL,
+                                                      &the_job.receive_cno))) ||
+        link_failed("dat_evd_create", dat_evd_create(the_job.ia, few, the_job.receive_cno,
                                                      DAT_EVD_DTO_FLAG, &the_job.receive_evd)) ||
         link_failed("dat_evd_create", dat_evd_create(the_job.ia, few, DAT_HANDLE_NULL,
                                                      DAT_EVD_DTO_FLAG, &the_job.request_evd)) ||

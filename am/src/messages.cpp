@@ -267,19 +267,17 @@ void deliver(work &w, std::uint32_t length, spare_buffers &spare)
     spare.give(w);
 }
 
-/// @return whether the event was a message, or a receive that ended without one
-bool take_receive(const DAT_EVENT &event, spare_buffers &spare)
+void take_receive(const DAT_EVENT &event, spare_buffers &spare)
 {
     const auto &data = event.event_data.dto_completion_event_data;
     work &w = *static_cast<work *>(data.user_cookie.as_ptr);
     if (data.status == DAT_DTO_SUCCESS) {
         deliver(w, data.transfered_length, spare);
-        return true;
+        return;
     }
     if (data.status != DAT_DTO_ERR_FLUSHED)
         links::failed(*w.owner, data.status);
     spare.give(w);
-    return true;
 }
 
 bool next_receive(DAT_EVENT &event)
@@ -288,15 +286,18 @@ bool next_receive(DAT_EVENT &event)
     return guard.owns_lock() && dat_evd_dequeue(the_job.receive_evd, &event) == DAT_SUCCESS;
 }
 
+/// Waits in a CNO and not in the EVD, which could not be resized meanwhile. The spare buffers stay
+/// with the thread.
 [[noreturn]] void *receive_thread(void *)
 {
     spare_buffers spare;
     for (;;) {
-        DAT_EVENT event;
-        DAT_COUNT more = 0;
-        if (dat_evd_wait(the_job.receive_evd, 100'000, 1, &event, &more) == DAT_SUCCESS)
-            take_receive(event, spare);
+        DAT_EVD_HANDLE which = DAT_HANDLE_NULL;
+        (void)dat_cno_wait(the_job.receive_cno, 100'000, &which);
         ending::stand_if_begun();
+        for (DAT_EVENT event; next_receive(event);)
+            take_receive(event, spare);
+        (void)reap();
         barrier::progress();
     }
 }
@@ -511,8 +512,10 @@ bool poll_messages()
     spare_buffers spare;
     DAT_EVENT event;
     bool any = false;
-    for (int i = 0; i < 16 && next_receive(event); ++i)
-        any |= take_receive(event, spare);
+    for (int i = 0; i < 16 && next_receive(event); ++i) {
+        take_receive(event, spare);
+        any = true;
+    }
     return any;
 }
 

@@ -153,7 +153,8 @@ TEST_CASE("no credit of a request is lost, with reply or without")
 
 TEST_CASE("requests that need no reply cost few credit messages: credits are banked")
 {
-    if (size() == 1)
+    const char *credits = std::getenv("DAPL_AM_CREDITS");
+    if (size() == 1 || (credits && std::atoi(credits) == 1)) // a single one cannot be held back
         return;
     DAPL_AM_COUNTERS before, after;
     counted.flood = 0;
@@ -169,26 +170,27 @@ TEST_CASE("requests that need no reply cost few credit messages: credits are ban
     REQUIRE(barrier());
 }
 
-TEST_CASE("immediate requests that find no credit are not sent")
+TEST_CASE("immediate requests never wait, and those that are refused are not sent")
 {
     if (size() == 1)
         return;
     counted.flood = 0;
     REQUIRE(barrier());
     const std::int32_t reply = 0;
-    int sent = 0;
-    bool refused = false;
-    for (int i = 0; i < 200; ++i) {
+    std::uint64_t sent = 0;
+    for (int i = 0; i < 500; ++i) {
         const int status = dapl_am_request_short(next(), flood_request, 1, &reply, DAPL_AM_IMMEDIATE);
         REQUIRE((status == DAPL_AM_OK || status == DAPL_AM_NOT_READY));
         sent += status == DAPL_AM_OK;
-        refused |= status == DAPL_AM_NOT_READY;
     }
-    const std::int32_t to = next();
-    (void)to;
+    // The number of those sent, where the receiver finds it
+    REQUIRE(dapl_am_put_val(next(), segment_of(next()), sent, 8) == DAPL_AM_OK);
     REQUIRE(barrier());
-    until([&] { return counted.flood > 0; });
+    std::uint64_t expected = 0;
+    std::memcpy(&expected, mine(), sizeof expected);
+    until([&] { return counted.flood >= int(expected); });
     REQUIRE(barrier());
+    CHECK(counted.flood == int(expected));
     CHECK(sent >= 1);
     counted.flood = 0;
     REQUIRE(barrier());
