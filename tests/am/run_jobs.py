@@ -225,8 +225,9 @@ def judge(what, job, code, problems=()):
         found.append(f"exit code {job.code}, not {code}")
     if job.orphans:
         found.append(f"processes left: {job.orphans}")
-    if "ERROR" in job.output:
-        found.append("ERROR in its output")
+    for word in ("ERROR", "Sanitizer"):
+        if word in job.output:
+            found.append(f"{word} in its output")
     print(f"{'FAILED' if found else 'ok':6} {job.seconds:5.1f} s  {what}"
           + "".join(f"\n         {line}" for line in found), flush=True)
     if found:

@@ -64,7 +64,7 @@ MAY_END_WITH = {
 }
 # Programs that are not built everywhere.
 OPTIONAL = {"overhead", "instructions", "context-switches", "many-endpoints", "dat-perf", "dat-info",
-            "dapl-conformance"}
+            "dapl-conformance", "mpirun"}
 
 
 def lines_of(text: str) -> list[str]:
