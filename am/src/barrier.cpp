@@ -147,7 +147,7 @@ int check_call(unsigned flags)
     if (in_handler)
         return DAPL_AM_ERR_CONTEXT;
     return flags & ~unsigned(DAPL_AM_ANONYMOUS | DAPL_AM_MISMATCH) ? DAPL_AM_ERR_ARGUMENT
-                                                                 : DAPL_AM_OK;
+                                                                   : DAPL_AM_OK;
 }
 
 int finish(int id, unsigned flags)
@@ -160,7 +160,7 @@ int finish(int id, unsigned flags)
     barriers.where = phase::idle;
     const bool same = word_of(barriers.number, id, flags) == barriers.own;
     return same && state_of(barriers.known) != agreement::mismatch ? DAPL_AM_OK
-                                                                  : DAPL_AM_BARRIER_MISMATCH;
+                                                                   : DAPL_AM_BARRIER_MISMATCH;
 }
 
 } // namespace

@@ -31,8 +31,8 @@ struct work {
     work_kind kind = work_kind::receive;
     std::uint32_t length = 0;
     peer *owner = nullptr;
-    dapl_am_op *op = nullptr;   ///< counts a transfer
-    void *copy_to = nullptr;    ///< read_copy: where the data goes
+    dapl_am_op *op = nullptr; ///< counts a transfer
+    void *copy_to = nullptr;  ///< read_copy: where the data goes
 };
 
 constexpr std::size_t buffer_size = 8192;

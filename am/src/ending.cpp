@@ -23,12 +23,12 @@ constexpr int no_code = -1;
 constexpr int taken_over[] = {SIGHUP, SIGINT, SIGTERM};
 
 struct state {
-    std::atomic<int> code{no_code};   // the first one counts
-    std::atomic<int> signal{0};       // that asked for it
+    std::atomic<int> code{no_code}; // the first one counts
+    std::atomic<int> signal{0};     // that asked for it
     std::atomic<bool> because_of_other{false};
     std::atomic<bool> ending{false};
     std::atomic<bool> request_came{false};
-    std::atomic<int> master{-1};      // on rank 0
+    std::atomic<int> master{-1};        // on rank 0
     std::atomic<bool> by_return{false}; // the program ends the process itself, after us
     std::atomic<bool> done{false};
     std::atomic<bool> open{false};
@@ -82,7 +82,7 @@ void on_abort(int)
 
 void handle(int number, void (*handler)(int))
 {
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_handler = handler;
     sigemptyset(&action.sa_mask);
     sigaction(number, &action, nullptr);
@@ -90,7 +90,7 @@ void handle(int number, void (*handler)(int))
 
 bool has_default(int number)
 {
-    struct sigaction action{};
+    struct sigaction action {};
     return sigaction(number, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 &&
            action.sa_handler == SIG_DFL;
 }
@@ -98,7 +98,7 @@ bool has_default(int number)
 /// The program's own handler of SIGQUIT. It may end the job itself and not return.
 void raise_sigquit()
 {
-    struct sigaction action{};
+    struct sigaction action {};
     if (sigaction(SIGQUIT, nullptr, &action) != 0)
         return;
     const bool program = (action.sa_flags & SA_SIGINFO) != 0 ||

@@ -173,7 +173,8 @@ int job::attach(std::size_t segment_size)
         return DAPL_AM_ERR_RESOURCES;
     }
     const std::size_t length = rounded + barrier::area_size;
-    void *memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         report("dapl_am_attach: no memory for a segment of %zu bytes", segment_size);
         return DAPL_AM_ERR_RESOURCES;

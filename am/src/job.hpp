@@ -2,8 +2,8 @@
 //
 // The one job that a process belongs to: its objects, and the peers.
 //
-// Locks, in the order in which they may be taken: barrier, links, peer, those of the EVDs and pools.
-// None is held while a handler of the program runs.
+// Locks, in the order in which they may be taken: barrier, links, peer, those of the EVDs and
+// pools. None is held while a handler of the program runs.
 #pragma once
 
 #include "buffers.hpp"
@@ -45,9 +45,10 @@ struct peer {
     std::atomic<int> outstanding{0}; ///< requests posted whose completion has not been taken
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     int rank = 0;
-    int credits = 0;        ///< requests that may be sent now
-    int spare_receives = 0; ///< posted for a reply that did not come, since its credit came otherwise
-    int bank = 0;           ///< credits to give back with the next message
+    int credits = 0; ///< requests that may be sent now
+    int spare_receives =
+        0;        ///< posted for a reply that did not come, since its credit came otherwise
+    int bank = 0; ///< credits to give back with the next message
     std::int64_t deadline = 0; ///< of connecting
     segment memory;
     location place;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <pmix.h>
+#include <unistd.h>
 
 namespace am {
 
@@ -51,6 +52,9 @@ std::uint64_t hash(const char *text)
     return result;
 }
 
+/// The outcome of the last exchange.
+std::atomic<pmix_status_t> exchanged{PMIX_SUCCESS};
+
 } // namespace
 
 int launcher::start()
@@ -88,27 +92,32 @@ int launcher::publish(const char *key, const void *data, std::size_t size)
     return DAPL_AM_OK;
 }
 
-/// The thread that waits stays out of PMIx, which an exit meanwhile has to leave.
-int launcher::exchange(void (*idle)())
+bool launcher::begin_exchange()
 {
-    if (!present_)
-        return DAPL_AM_OK;
-    static std::atomic<int> result;
-    result = 1;
     const pmix_proc_t all = process(PMIX_RANK_WILDCARD);
     pmix_info_t info;
     bool collect = true;
     PMIX_INFO_CONSTRUCT(&info);
     PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-    const pmix_status_t status = PMIx_Fence_nb(
-        &all, 1, &info, 1, [](pmix_status_t done, void *) { result = done; }, nullptr);
+    exchanged = PMIX_OPERATION_IN_PROGRESS;
+    ++exchanges_;
+    pmix_status_t status = PMIx_Fence_nb(
+        &all, 1, &info, 1, [](pmix_status_t done, void *) { exchanged = done; }, nullptr);
     if (status == PMIX_OPERATION_SUCCEEDED)
-        result = PMIX_SUCCESS;
-    else if (status != PMIX_SUCCESS)
-        return pmix_failed("PMIx_Fence_nb", status);
-    while (result == 1)
+        exchanged = status = PMIX_SUCCESS;
+    return status == PMIX_SUCCESS;
+}
+
+/// The thread that waits stays out of PMIx, which an exit meanwhile has to leave.
+int launcher::exchange(void (*idle)())
+{
+    if (!present_)
+        return DAPL_AM_OK;
+    if (!begin_exchange())
+        return pmix_failed("PMIx_Fence_nb", PMIX_ERROR);
+    while (exchanged == PMIX_OPERATION_IN_PROGRESS)
         idle();
-    return result == PMIX_SUCCESS ? DAPL_AM_OK : pmix_failed("PMIx_Fence_nb", result);
+    return exchanged == PMIX_SUCCESS ? DAPL_AM_OK : pmix_failed("PMIx_Fence_nb", exchanged);
 }
 
 int launcher::lookup(int rank, const char *key, void *data, std::size_t size)
@@ -127,10 +136,17 @@ int launcher::lookup(int rank, const char *key, void *data, std::size_t size)
     return good ? DAPL_AM_OK : DAPL_AM_ERR_LAUNCHER;
 }
 
+/// A job that ends during its set-up completes the exchanges that some ranks have begun: launchers
+/// may hang otherwise.
 void launcher::leave()
 {
-    if (present_)
-        (void)PMIx_Finalize(nullptr, 0);
+    if (!present_)
+        return;
+    if (size_ > 1 && exchanges_ < set_up_exchanges)
+        (void)begin_exchange();
+    for (int i = 0; i < 2000 && exchanged == PMIX_OPERATION_IN_PROGRESS; ++i)
+        usleep(1000);
+    (void)PMIx_Finalize(nullptr, 0);
 }
 
 void launcher::abort(int code, const char *message)

@@ -3,6 +3,7 @@
 // The launcher, through PMIx. Without one the job has one rank, and nothing here calls PMIx.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,9 +34,15 @@ public:
     void abort(int code, const char *message);
 
 private:
+    /// Of locations and of segments.
+    static constexpr int set_up_exchanges = 2;
+
+    bool begin_exchange();
+
     bool present_ = false;
     int rank_ = 0;
     int size_ = 1;
+    std::atomic<int> exchanges_{0};
     int local_size_ = 1;
     std::uint64_t job_id_ = 0;
 };

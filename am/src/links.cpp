@@ -39,10 +39,10 @@ struct state {
     DAT_EVD_HANDLE events = DAT_HANDLE_NULL;
     DAT_PSP_HANDLE listener = DAT_HANDLE_NULL;
     std::unordered_map<DAT_EP_HANDLE, attempt> attempts;
-    std::vector<retry> retries;      // of the service thread
-    int room = 0;                    // peers that the EVDs of transfers have room for
+    std::vector<retry> retries; // of the service thread
+    int room = 0;               // peers that the EVDs of transfers have room for
     int used = 0;
-    std::atomic<int> lost_rank{-1};  // the first
+    std::atomic<int> lost_rank{-1}; // the first
     std::atomic<std::int64_t> lost_at{0};
     std::atomic<std::uint64_t> count{0};
 };
@@ -72,8 +72,7 @@ void make_room()
     const std::lock_guard request(the_job.request_lock);
     if (link_failed("dat_evd_resize",
                     dat_evd_resize(the_job.receive_evd, links.room * receives_per_peer())) ||
-        link_failed("dat_evd_resize",
-                    dat_evd_resize(the_job.request_evd, links.room * job::depth)))
+        link_failed("dat_evd_resize", dat_evd_resize(the_job.request_evd, links.room * job::depth)))
         ending::fail();
 }
 
@@ -81,8 +80,8 @@ DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE receive, DAT_EVD_HANDLE request, DAT_
                             int receives, int requests)
 {
     DAT_IA_ATTR limits{};
-    if (link_failed("dat_ia_query", dat_ia_query(the_job.ia, nullptr, DAT_IA_FIELD_ALL, &limits, 0,
-                                                 nullptr)))
+    if (link_failed("dat_ia_query",
+                    dat_ia_query(the_job.ia, nullptr, DAT_IA_FIELD_ALL, &limits, 0, nullptr)))
         return DAT_HANDLE_NULL;
     DAT_EP_ATTR attr{};
     attr.service_type = DAT_SERVICE_TYPE_RC;
@@ -98,8 +97,8 @@ DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE receive, DAT_EVD_HANDLE request, DAT_
     attr.max_rdma_read_iov = 1;
     attr.max_rdma_write_iov = 1;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-    if (link_failed("dat_ep_create", dat_ep_create(the_job.ia, the_job.pz, receive, request, events,
-                                                   &attr, &ep)))
+    if (link_failed("dat_ep_create",
+                    dat_ep_create(the_job.ia, the_job.pz, receive, request, events, &attr, &ep)))
         return DAT_HANDLE_NULL;
     return ep;
 }
@@ -348,10 +347,10 @@ int open(location &mine)
     // At an exit every rank asks this one for two things; connections make two events each.
     const int length = 4 * the_job.size() + 64;
     const int few = receives_per_peer() + job::depth;
-    if (link_failed("dat_cno_create", dat_cno_create(the_job.ia, DAT_OS_WAIT_PROXY_AGENT_NULL,
-                                                     &links.cno)) ||
-        link_failed("dat_evd_create", dat_evd_create(the_job.ia, length, links.cno,
-                                                     DAT_EVD_CR_FLAG, &links.requests)) ||
+    if (link_failed("dat_cno_create",
+                    dat_cno_create(the_job.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &links.cno)) ||
+        link_failed("dat_evd_create", dat_evd_create(the_job.ia, length, links.cno, DAT_EVD_CR_FLAG,
+                                                     &links.requests)) ||
         link_failed("dat_evd_create", dat_evd_create(the_job.ia, length, links.cno,
                                                      DAT_EVD_CONNECTION_FLAG, &links.events)) ||
         (the_job.set.receive_thread &&

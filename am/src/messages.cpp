@@ -24,7 +24,8 @@ namespace am {
 namespace {
 
 struct counts {
-    std::atomic<std::uint64_t> requests{0}, replies{0}, credit_messages{0}, credit_waits{0}, work{0};
+    std::atomic<std::uint64_t> requests{0}, replies{0}, credit_messages{0}, credit_waits{0},
+        work{0};
 };
 
 struct message_state {
@@ -114,7 +115,10 @@ void run_handler(dapl_am_token &token, unsigned kind, int index, void *payload, 
         report("a message of rank %d for handler %d (%s), of kind %#x with %d arguments, does not "
                "suit the table passed to dapl_am_attach()",
                dapl_am_token_rank(&token), index,
-               !h.function ? "not registered" : h.name ? h.name : "unnamed", kind, args_count);
+               !h.function ? "not registered"
+               : h.name    ? h.name
+                           : "unnamed",
+               kind, args_count);
         ending::fail();
     }
     ++in_handler;
@@ -362,11 +366,12 @@ int send_request(int rank, message m, std::size_t size, unsigned flags)
     } else if (is_long) {
         if (await_connection(p, flags) != DAPL_AM_OK)
             return DAPL_AM_NOT_READY;
-        // Of an asynchronous one nothing need be waited for here, but its count stands on the stack.
+        // Of an asynchronous one nothing need be waited for here, but its count stands on the
+        // stack.
         write_remote(p, m.address, m.payload, size, written, local_memory::lent);
     }
-    const int status = request(p, m, is_long && !m.carried ? flags & ~unsigned(DAPL_AM_IMMEDIATE)
-                                                           : flags);
+    const int status =
+        request(p, m, is_long && !m.carried ? flags & ~unsigned(DAPL_AM_IMMEDIATE) : flags);
     await(written);
     return status;
 }
@@ -540,8 +545,8 @@ size_t dapl_am_max_long(void)
 
 int dapl_am_request_short(int rank, int handler, int count, const int32_t *args, unsigned flags)
 {
-    return send_request(
-        rank, make(category::short_message, handler, nullptr, nullptr, count, args), 0, flags);
+    return send_request(rank, make(category::short_message, handler, nullptr, nullptr, count, args),
+                        0, flags);
 }
 
 int dapl_am_request_medium(int rank, int handler, const void *payload, size_t size, int count,
@@ -554,8 +559,9 @@ int dapl_am_request_medium(int rank, int handler, const void *payload, size_t si
 int dapl_am_request_long(int rank, int handler, const void *payload, size_t size, void *destination,
                          int count, const int32_t *args, unsigned flags)
 {
-    return send_request(
-        rank, make(category::long_message, handler, payload, destination, count, args), size, flags);
+    return send_request(rank,
+                        make(category::long_message, handler, payload, destination, count, args),
+                        size, flags);
 }
 
 int dapl_am_token_rank(const dapl_am_token *token)
@@ -600,8 +606,12 @@ int dapl_am_poll(void)
 void dapl_am_get_counters(DAPL_AM_COUNTERS *counters)
 {
     const counts &c = am_state.counted;
-    *counters = {c.requests,           c.replies,
-                 c.credit_messages,    c.credit_waits,
-                 links::established(), the_job.buffers.made(),
-                 the_job.buffers.locks(), c.work};
+    *counters = {c.requests,
+                 c.replies,
+                 c.credit_messages,
+                 c.credit_waits,
+                 links::established(),
+                 the_job.buffers.made(),
+                 the_job.buffers.locks(),
+                 c.work};
 }

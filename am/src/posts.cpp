@@ -83,8 +83,7 @@ void post_receive(peer &p, work &w)
     w.kind = work_kind::receive;
     DAT_LMR_TRIPLET local{reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(buffer_size),
                           w.context};
-    check_post(p,
-               dat_ep_post_recv(p.ep, 1, &local, cookie_of(w), DAT_COMPLETION_DEFAULT_FLAG),
+    check_post(p, dat_ep_post_recv(p.ep, 1, &local, cookie_of(w), DAT_COMPLETION_DEFAULT_FLAG),
                "dat_ep_post_recv");
 }
 

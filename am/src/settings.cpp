@@ -72,7 +72,7 @@ int settings::load(const DAPL_AM_OPTIONS *options)
         number{"DAPL_AM_RECEIVE_THREAD", 0, 1}.take(given.receive_thread, thread) &&
         number{"DAPL_AM_PUT_BARRIER", 0, 1}.take(given.put_barrier, puts) &&
         number{"DAPL_AM_CONNECT_TIMEOUT", 1, longest}.take(given.connect_timeout,
-                                                          connect_timeout) &&
+                                                           connect_timeout) &&
         number{"DAPL_AM_EXIT_TIMEOUT", 1, longest}.take(given.exit_timeout, exit_timeout);
     connect_all = all;
     receive_thread = thread;

@@ -122,9 +122,8 @@ void copy_and_write(peer &p, std::uint64_t remote, const std::byte *local, std::
         const std::size_t part = std::min(size, buffer_size);
         work &w = take_buffer();
         std::memcpy(w.data, local, part);
-        write_part(p, w,
-                   {reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(part), w.context}, remote,
-                   op);
+        write_part(p, w, {reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(part), w.context},
+                   remote, op);
         local += part;
         remote += part;
         size -= part;
@@ -202,8 +201,8 @@ int fill(int rank, void *remote, int value, std::size_t size, dapl_am_op &op)
     if (size <= buffer_size) {
         work &w = take_buffer();
         std::memset(w.data, value, size);
-        write_part(p, w,
-                   {reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(size), w.context}, to, op);
+        write_part(p, w, {reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(size), w.context}, to,
+                   op);
         return DAPL_AM_OK;
     }
     const std::uint64_t bytes = size;
@@ -221,7 +220,8 @@ int fill(int rank, void *remote, int value, std::size_t size, dapl_am_op &op)
 }
 
 /// An operation with a handle: counted once more while it is begun.
-template <typename Begin> int with_handle(dapl_am_handle *handle, Begin begin)
+template <typename Begin>
+int with_handle(dapl_am_handle *handle, Begin begin)
 {
     dapl_am_op *op = take_op();
     const int status = begin(*op);
@@ -232,7 +232,8 @@ template <typename Begin> int with_handle(dapl_am_handle *handle, Begin begin)
     return status;
 }
 
-template <typename Begin> int blocking(Begin begin)
+template <typename Begin>
+int blocking(Begin begin)
 {
     dapl_am_op op;
     const int status = begin(op);
@@ -305,7 +306,8 @@ void read_remote(peer &p, void *local, std::uint64_t remote, std::size_t size, d
     auto *bytes = static_cast<std::byte *>(local);
     const bool direct = registered(local, size);
     while (size > 0) {
-        const std::size_t part = std::min<std::size_t>(size, direct ? the_job.max_rdma : buffer_size);
+        const std::size_t part =
+            std::min<std::size_t>(size, direct ? the_job.max_rdma : buffer_size);
         work &w = direct ? take_bare() : take_buffer();
         w.kind = direct ? work_kind::transfer : work_kind::read_copy;
         w.copy_to = bytes;
@@ -348,9 +350,8 @@ int dapl_am_put(int rank, void *remote, const void *local, size_t size)
 
 int dapl_am_put_bulk(int rank, void *remote, const void *local, size_t size)
 {
-    return blocking([&](dapl_am_op &op) {
-        return am::put(rank, remote, local, size, op, local_memory::lent);
-    });
+    return blocking(
+        [&](dapl_am_op &op) { return am::put(rank, remote, local, size, op, local_memory::lent); });
 }
 
 int dapl_am_get(int rank, void *local, const void *remote, size_t size)

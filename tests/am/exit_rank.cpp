@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A rank that takes part in the end of a job in one of many ways: exit-rank CASE. The job has to end
-// with the exit code CASE. run_jobs.py runs it.
+// A rank that takes part in the end of a job in one of many ways: exit-rank CASE. The job has to
+// end with the exit code CASE. run_jobs.py runs it.
 #include "dapl_am.h"
 
 #include <algorithm>
@@ -35,9 +35,8 @@ void on_request(dapl_am_token *, void *, std::size_t, int, const std::int32_t *a
         dapl_am_exit(args[0]);
 }
 
-DAPL_AM_HANDLER table[] = {
-    {1, DAPL_AM_SHORT | DAPL_AM_MEDIUM | DAPL_AM_LONG | DAPL_AM_REQUEST, 1, on_request, nullptr,
-     "request"}};
+DAPL_AM_HANDLER table[] = {{1, DAPL_AM_SHORT | DAPL_AM_MEDIUM | DAPL_AM_LONG | DAPL_AM_REQUEST, 1,
+                            on_request, nullptr, "request"}};
 
 void must(int status)
 {
@@ -90,7 +89,8 @@ void ask(int rank, int argument)
 }
 
 /// Runs one function on three more threads, while this one does another.
-template <typename Others> void start_threads(Others others)
+template <typename Others>
+void start_threads(Others others)
 {
     for (int i = 0; i < 3; ++i)
         std::thread(others).detach();

@@ -15,8 +15,8 @@ using namespace ranks;
 
 void check_payload(const void *payload, std::size_t size, int rank)
 {
-    if (size > 0 &&
-        wrong(static_cast<const std::byte *>(payload), size, rank, std::uint32_t(expected_seed)) > 0)
+    if (size > 0 && wrong(static_cast<const std::byte *>(payload), size, rank,
+                          std::uint32_t(expected_seed)) > 0)
         ++counted.errors;
 }
 
@@ -72,8 +72,7 @@ void on_misuse(dapl_am_token *token, void *, std::size_t, int, const std::int32_
     ++counted.requests;
     const bool refused =
         dapl_am_request_short(me(), count_request, 0, nullptr, 0) == DAPL_AM_ERR_CONTEXT &&
-        dapl_am_poll() == DAPL_AM_ERR_CONTEXT &&
-        dapl_am_barrier(0, 0) == DAPL_AM_ERR_CONTEXT &&
+        dapl_am_poll() == DAPL_AM_ERR_CONTEXT && dapl_am_barrier(0, 0) == DAPL_AM_ERR_CONTEXT &&
         dapl_am_put(me(), mine(), mine() + 64, 8) == DAPL_AM_ERR_CONTEXT &&
         dapl_am_reply_short(token, misuse_reply, 0, nullptr) == DAPL_AM_OK &&
         dapl_am_reply_short(token, misuse_reply, 0, nullptr) == DAPL_AM_ERR_CONTEXT;
@@ -117,7 +116,6 @@ DAPL_AM_HANDLER table[] = {
     {threads_request, any_kind | DAPL_AM_REQUEST, 0, on_threads, nullptr, "threads"},
     {0, DAPL_AM_SHORT | DAPL_AM_REQUEST, 1, on_threads, nullptr, "assigned"},
 };
-
 
 bool fail(const char *what, int status)
 {

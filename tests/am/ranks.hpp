@@ -49,7 +49,8 @@ inline bool barrier()
 }
 
 /// Polls until it is so.
-template <typename Condition> void until(Condition so)
+template <typename Condition>
+void until(Condition so)
 {
     while (!so())
         if (dapl_am_poll() == DAPL_AM_NOT_READY)
@@ -81,15 +82,15 @@ inline std::size_t wrong(const std::byte *memory, std::size_t bytes, int rank, s
 
 /// Handlers, in the order of the table in main.cpp.
 enum handler : int {
-    count_request = 1,    ///< any kind: checks, counts, does not reply
-    echo_short_request,   ///< replies with its arguments
-    echo_medium_request,  ///< replies with arguments and payload
-    echo_long_request,    ///< replies to the address in the last two arguments
-    echo_reply,           ///< any kind: checks, counts
-    misuse_request,       ///< tries what a handler must not
+    count_request = 1,   ///< any kind: checks, counts, does not reply
+    echo_short_request,  ///< replies with its arguments
+    echo_medium_request, ///< replies with arguments and payload
+    echo_long_request,   ///< replies to the address in the last two arguments
+    echo_reply,          ///< any kind: checks, counts
+    misuse_request,      ///< tries what a handler must not
     misuse_reply,
-    flood_request,        ///< counts and replies
-    threads_request,      ///< any kind: counts
+    flood_request,   ///< counts and replies
+    threads_request, ///< any kind: counts
 };
 
 /// What the handlers have seen.

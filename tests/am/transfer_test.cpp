@@ -11,13 +11,13 @@ using namespace ranks;
 
 namespace {
 
-const std::size_t transfer_sizes[] = {1,    2,    7,    8,    63,   255,   256,   257,    4096,
-                                      8191, 8192, 8193, 8200, 65535, 65537, 300001};
+const std::size_t transfer_sizes[] = {1,    2,    7,    8,    63,   255,   256,   257,
+                                      4096, 8191, 8192, 8193, 8200, 65535, 65537, 300001};
 constexpr std::size_t half = segment_size / 2;
 
 enum class form { blocking, bulk, nb, nb_bulk, nbi, nbi_bulk };
-constexpr form forms[] = {form::blocking, form::bulk,   form::nb,
-                          form::nb_bulk,  form::nbi,    form::nbi_bulk};
+constexpr form forms[] = {form::blocking, form::bulk, form::nb,
+                          form::nb_bulk,  form::nbi,  form::nbi_bulk};
 
 void put_as(form f, int rank, std::byte *to, std::byte *from, std::size_t bytes)
 {
@@ -242,8 +242,7 @@ TEST_CASE("random puts and gets leave what a model says")
     std::byte *base = segment_of(target);
     std::size_t bad = 0;
     for (int i = 0; i < rounds; ++i) {
-        const std::size_t bytes =
-            random() % 8 == 0 ? 1 + random() % 19999 : 1 + random() % 200;
+        const std::size_t bytes = random() % 8 == 0 ? 1 + random() % 19999 : 1 + random() % 200;
         const std::size_t at = random() % (part - bytes);
         if (random() % 2) {
             for (std::size_t b = 0; b < bytes; ++b)
