@@ -26,6 +26,9 @@ from pathlib import Path
 
 SKIP = 77
 
+# Where the headers of the generation lie that is looked at.
+FOLDER = 'dat2'
+
 # What a source can include, and what the reference needs before that.
 ENTRIES = {
     'udat.h': '#include <dat2/udat.h>\n',
@@ -91,12 +94,12 @@ def defined_macros(cc, source):
 
 
 def own_macros(cc, source):
-    """Names of the macros that a header in dat2/ defines."""
+    """Names of the macros that a header in FOLDER defines."""
     own, here = set(), False
     for line in checked(cc + ['-E', '-dD', '-x', 'c', '-'], source).splitlines():
         marker = re.match(r'# \d+ "([^"]*)"', line)
         if marker:
-            here = '/dat2/' in marker[1]
+            here = f'/{FOLDER}/' in marker[1]
         elif here:
             define = re.match(r'#define (\w+)', line)
             if define:
@@ -177,7 +180,7 @@ def macro_facts(cc, source, work):
 
 
 def function_names(cc, source, work):
-    """Functions that a header in dat2/ declares or defines."""
+    """Functions that a header in FOLDER declares or defines."""
     listing = work / 'functions'
     unit = work / 'functions.c'
     unit.write_text(source)
@@ -185,7 +188,7 @@ def function_names(cc, source, work):
     names = set()
     for line in listing.read_text().splitlines():
         m = re.match(r'/\* (.*?):\d+:\w+ \*/ (.*)', line)
-        if m and '/dat2/' in m[1]:
+        if m and f'/{FOLDER}/' in m[1]:
             names.add(re.search(r'(\w+) \(', m[2])[1])
     return sorted(names)
 

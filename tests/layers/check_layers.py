@@ -92,7 +92,7 @@ def is_standard(name: str) -> bool:
 
 
 def is_public(name: str) -> bool:
-    return name.startswith("dat2/")
+    return name.startswith(("dat/", "dat2/"))
 
 
 def is_osd(name: str) -> bool:
