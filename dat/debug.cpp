@@ -41,7 +41,7 @@ constinit setting destinations("DAT_DBG_DEST", 0);
 void write_line(const char *text)
 {
     const unsigned chosen = destinations.value() & (osd::log_stdout | osd::log_syslog);
-    osd::log_line(chosen != 0 ? chosen : osd::log_stderr, "libdat2", text);
+    osd::log_line(chosen != 0 ? chosen : osd::log_stderr, DAT_LIBRARY, text);
 }
 
 } // namespace

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Segments: 24 bytes each in DAT 1.2, 16 in DAT 2.0, with a length of 64 bits in the one and 32 in
+// the other. What is posted is translated on the stack, so a provider that keeps the list of a post
+// is of no use here; dat_ia_openv() refuses it.
+#pragma once
+
+#include "dat12_types.hpp"
+#include "osd_annotations.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+namespace dat12 {
+
+/// More segments than this cannot be posted; dat_ia_query() does not promise more.
+constexpr DAT_COUNT most_segments = 256;
+
+/// A segment in one register. Both generations and both kinds of segment have the same layout but
+/// for the place of the context.
+using vector128 [[gnu::vector_size(16)]] = std::uint32_t;
+
+static_assert(sizeof(v1::DAT_LMR_TRIPLET) == 24 && sizeof(v1::DAT_RMR_TRIPLET) == 24);
+static_assert(offsetof(v1::DAT_LMR_TRIPLET, virtual_address) == 8);
+static_assert(offsetof(v1::DAT_RMR_TRIPLET, target_address) == 8);
+static_assert(offsetof(DAT_LMR_TRIPLET, lmr_context) == 12);
+static_assert(offsetof(DAT_RMR_TRIPLET, rmr_context) == 12);
+
+/// Writes one segment, and returns the upper half of its length, which has to be 0.
+template <typename Two, typename One>
+OSD_ALWAYS_INLINE std::uint32_t convert(const One &one, Two &two)
+{
+    vector128 rest;
+    std::uint32_t context, high;
+    std::memcpy(&rest, reinterpret_cast<const char *>(&one) + 8, sizeof rest);
+    std::memcpy(&context, &one, sizeof context);
+    std::memcpy(&high, reinterpret_cast<const char *>(&one) + 20, sizeof high);
+    // Of a length that fits, the upper half is 0: what is or-ed into it is the context alone.
+    const vector128 low = {context, 0, 0, 0};
+    rest |= __builtin_shuffle(low, vector128{}, vector128{4, 4, 4, 0});
+    std::memcpy(&two, &rest, sizeof rest);
+    return high;
+}
+
+constexpr DAT_COUNT most_at_once = 8;
+
+/// Converts 0 to most_at_once segments, six instructions each. False: one is longer than 32 bits
+/// can say.
+OSD_ALWAYS_INLINE bool to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count, DAT_LMR_TRIPLET *two)
+{
+    std::uint32_t high = 0;
+    switch (count) {
+    case 8:
+        high |= convert(one[7], two[7]);
+        [[fallthrough]];
+    case 7:
+        high |= convert(one[6], two[6]);
+        [[fallthrough]];
+    case 6:
+        high |= convert(one[5], two[5]);
+        [[fallthrough]];
+    case 5:
+        high |= convert(one[4], two[4]);
+        [[fallthrough]];
+    case 4:
+        high |= convert(one[3], two[3]);
+        [[fallthrough]];
+    case 3:
+        high |= convert(one[2], two[2]);
+        [[fallthrough]];
+    case 2:
+        high |= convert(one[1], two[1]);
+        [[fallthrough]];
+    case 1:
+        high |= convert(one[0], two[0]);
+        [[fallthrough]];
+    default:
+        return high == 0;
+    }
+}
+
+/// Any number of them.
+inline bool all_to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count, DAT_LMR_TRIPLET *two)
+{
+    for (; count > most_at_once; count -= most_at_once) {
+        if (!to_two(one, most_at_once, two))
+            return false;
+        one += most_at_once;
+        two += most_at_once;
+    }
+    return to_two(one, count, two);
+}
+
+} // namespace dat12
