@@ -115,15 +115,17 @@ DAT_RETURN dat12_evd_dequeue(DAT_EVD_HANDLE handle, v1::DAT_EVENT *event)
     if (event == nullptr) [[unlikely]]
         return dat12::bad_argument(2);
     DAT_EVENT two;
-    const DAT_RETURN status = dat12::call_at_once<&DAT_PROVIDER::evd_dequeue_func>(*evd, &two);
-    DAT_RETURN seen = status;
-    OSD_OPAQUE(seen); // otherwise the 0 is kept in a register of its own until the end
-    if (seen != DAT_SUCCESS)
+    DAT_EVENT *place = &two;
+    OSD_OPAQUE(place); // otherwise the address is kept in a register of its own until the end ...
+    DAT_RETURN status = dat12::call_at_once<&DAT_PROVIDER::evd_dequeue_func>(*evd, place);
+    if (status != DAT_SUCCESS)
         return dat12::answered(status);
     if (two.event_number != DAT_DTO_COMPLETION_EVENT) [[unlikely]]
         return dat12::dequeue_other(*evd, two, *event);
     dat12::translate_dto(*evd, two, *event);
-    return DAT_SUCCESS;
+    status = DAT_SUCCESS;
+    OSD_OPAQUE(status); // ... and so is the 0 that the provider has answered
+    return status;
 }
 
 DAT_RETURN dat12_evd_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT timeout, DAT_COUNT threshold,

@@ -353,9 +353,8 @@ DAT_RETURN dat12_get_handle_type(DAT_HANDLE handle, v1::DAT_HANDLE_TYPE *type)
         return dat12::fail(v1::DAT_INVALID_HANDLE, v1::DAT_INVALID_HANDLE1);
     if (type == nullptr)
         return dat12::bad_argument(2);
-    *type = static_cast<v1::DAT_HANDLE_TYPE>(
-        static_cast<std::uint32_t>(given->kind.load(std::memory_order_relaxed)) -
-        static_cast<std::uint32_t>(dat12::mark::first));
+    *type = static_cast<v1::DAT_HANDLE_TYPE>(static_cast<std::uint32_t>(given->kind) -
+                                             static_cast<std::uint32_t>(dat12::mark::first));
     return DAT_SUCCESS;
 }
 

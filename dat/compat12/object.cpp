@@ -66,14 +66,25 @@ std::atomic<object *> &chain_of(DAT_LMR_CONTEXT context)
 }
 static_assert(contexts == 1u << (32 - 20));
 
-bool is_alive(const object &any)
+/// For those who came by the object through a chain: it may be used again just now.
+mark kind_of(object &any)
 {
-    return any.kind.load(std::memory_order_relaxed) != mark::dead;
+    return std::atomic_ref(any.kind).load(std::memory_order_relaxed);
 }
 
-bool is_lmr(const object &any)
+void set_kind(object &any, mark kind)
 {
-    return any.kind.load(std::memory_order_relaxed) == mark_of(DAT_HANDLE_TYPE_LMR);
+    std::atomic_ref(any.kind).store(kind, std::memory_order_release);
+}
+
+bool is_alive(object &any)
+{
+    return kind_of(any) != mark::dead;
+}
+
+bool is_lmr(object &any)
+{
+    return kind_of(any) == mark_of(DAT_HANDLE_TYPE_LMR);
 }
 
 bool pool::grow()
@@ -149,7 +160,7 @@ void pool::insert(object &made, DAT_HANDLE_TYPE type, void *two, object *ia)
     made.same_hash.store(first.load(std::memory_order_relaxed), std::memory_order_relaxed);
     made.hashed = true;
     link(made, ia);
-    made.kind.store(mark_of(type), std::memory_order_release);
+    set_kind(made, mark_of(type));
     first.store(&made, std::memory_order_release);
 }
 
@@ -169,7 +180,7 @@ void pool::end(object &gone)
 {
     if (is_lmr(gone))
         forget_context(gone);
-    gone.kind.store(mark::dead, std::memory_order_release);
+    set_kind(gone, mark::dead);
     give_back(gone);
 }
 
@@ -275,7 +286,7 @@ object *any_object_of(DAT_HANDLE handle)
     if (!could_be_ours(handle))
         return nullptr;
     object *found = unchecked(handle);
-    const auto kind = static_cast<std::uint32_t>(found->kind.load(std::memory_order_relaxed));
+    const auto kind = static_cast<std::uint32_t>(found->kind);
     return kind - static_cast<std::uint32_t>(mark::first) <= DAT_HANDLE_TYPE_SRQ ? found : nullptr;
 }
 

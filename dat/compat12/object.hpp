@@ -30,7 +30,7 @@ constexpr mark mark_of(DAT_HANDLE_TYPE type)
 struct object {
     std::uint32_t reserved;
     std::uint32_t vector[2];
-    std::atomic<mark> kind;
+    mark kind;               ///< read as it is: who has a handle has it from behind publish()
     std::atomic<void *> two; ///< the object of DAT 2.0; of an adapter the provider's pointer
     object *ia;              ///< the adapter it belongs to
     std::atomic<object *> same_hash; ///< the next one in the chain of found_by_two()
@@ -78,7 +78,7 @@ OSD_ALWAYS_INLINE object *object_of(DAT_HANDLE handle)
     if (!could_be_ours(handle)) [[unlikely]]
         return nullptr;
     object *found = unchecked(handle);
-    if (found->kind.load(std::memory_order_relaxed) != mark_of(Type)) [[unlikely]]
+    if (found->kind != mark_of(Type)) [[unlikely]]
         return nullptr;
     return found;
 }

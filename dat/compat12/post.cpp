@@ -27,19 +27,6 @@ OSD_COLD DAT_RETURN post_odd(DAT_HANDLE handle, DAT_COUNT count, const v1::DAT_L
     return call<Slot>(*queue, count, iov != nullptr ? two : nullptr, cookie, rest...);
 }
 
-template <DAT_HANDLE_TYPE Type, auto Slot, typename... Rest>
-OSD_NOINLINE DAT_RETURN post_several(DAT_HANDLE handle, DAT_COUNT count,
-                                     const v1::DAT_LMR_TRIPLET *iov, DAT_DTO_COOKIE cookie,
-                                     Rest... rest)
-{
-    if (static_cast<unsigned>(count) > most_at_once || iov == nullptr) [[unlikely]]
-        return post_odd<Type, Slot>(handle, count, iov, cookie, rest...);
-    DAT_LMR_TRIPLET two[most_at_once];
-    if (!to_two(iov, count, two)) [[unlikely]]
-        return too_long;
-    return answer(call_at_once<Slot>(*unchecked(handle), count, two, cookie, rest...));
-}
-
 /// Posts to the object what `Slot` of its provider takes: segments, cookie, and the rest.
 template <DAT_HANDLE_TYPE Type, auto Slot, typename... Rest>
 OSD_ALWAYS_INLINE DAT_RETURN post(DAT_HANDLE handle, DAT_COUNT count,
@@ -49,12 +36,21 @@ OSD_ALWAYS_INLINE DAT_RETURN post(DAT_HANDLE handle, DAT_COUNT count,
     object *queue = object_of<Type>(handle);
     if (queue == nullptr) [[unlikely]]
         return refused<Type>;
-    if (count != 1 || iov == nullptr)
-        return post_several<Type, Slot>(handle, count, iov, cookie, rest...);
-    DAT_LMR_TRIPLET two;
-    if (convert(*iov, two) != 0) [[unlikely]]
+    if (iov == nullptr) [[unlikely]]
+        return post_odd<Type, Slot>(handle, count, iov, cookie, rest...);
+    if (count == 1) [[likely]] {
+        DAT_LMR_TRIPLET two;
+        if (convert(*iov, two) != 0) [[unlikely]]
+            return too_long;
+        return answer(call_at_once<Slot>(*queue, count, &two, cookie, rest...));
+    }
+    DAT_LMR_TRIPLET two[most_at_once];
+    const conversion how = to_two(iov, count, two);
+    if (how == conversion::not_at_once) [[unlikely]]
+        return post_odd<Type, Slot>(handle, count, iov, cookie, rest...);
+    if (how == conversion::too_long) [[unlikely]]
         return too_long;
-    return answer(call_at_once<Slot>(*queue, count, &two, cookie, rest...));
+    return answer(call_at_once<Slot>(*queue, count, two, cookie, rest...));
 }
 
 /// The same for RDMA; `remote` is null or one segment.

@@ -25,69 +25,84 @@ static_assert(offsetof(v1::DAT_RMR_TRIPLET, target_address) == 8);
 static_assert(offsetof(DAT_LMR_TRIPLET, lmr_context) == 12);
 static_assert(offsetof(DAT_RMR_TRIPLET, rmr_context) == 12);
 
+template <typename One>
+OSD_ALWAYS_INLINE std::uint32_t upper_half(const One &one)
+{
+    std::uint32_t high;
+    std::memcpy(&high, reinterpret_cast<const char *>(&one) + 20, sizeof high);
+    return high;
+}
+
 /// Writes one segment, and returns the upper half of its length, which has to be 0.
 template <typename Two, typename One>
 OSD_ALWAYS_INLINE std::uint32_t convert(const One &one, Two &two)
 {
     vector128 rest;
-    std::uint32_t context, high;
+    std::uint32_t context;
     std::memcpy(&rest, reinterpret_cast<const char *>(&one) + 8, sizeof rest);
     std::memcpy(&context, &one, sizeof context);
-    std::memcpy(&high, reinterpret_cast<const char *>(&one) + 20, sizeof high);
     // Of a length that fits, the upper half is 0: what is or-ed into it is the context alone.
     const vector128 low = {context, 0, 0, 0};
     rest |= __builtin_shuffle(low, vector128{}, vector128{4, 4, 4, 0});
     std::memcpy(&two, &rest, sizeof rest);
-    return high;
+    return upper_half(one);
 }
 
 constexpr DAT_COUNT most_at_once = 8;
 
-/// Converts 0 to most_at_once segments, six instructions each. False: one is longer than 32 bits
-/// can say.
-OSD_ALWAYS_INLINE bool to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count, DAT_LMR_TRIPLET *two)
+enum class conversion { done, too_long, not_at_once };
+
+/// Converts 1 to most_at_once segments, with six instructions for each. `too_long`: one is longer
+/// than 32 bits can say. The empty statements of assembly keep one piece of code for each segment.
+OSD_ALWAYS_INLINE conversion to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count,
+                                    DAT_LMR_TRIPLET *two)
 {
-    std::uint32_t high = 0;
+    std::uint32_t high = upper_half(*one);
+    OSD_OPAQUE(high);
     switch (count) {
     case 8:
         high |= convert(one[7], two[7]);
+        OSD_OPAQUE(high);
         [[fallthrough]];
     case 7:
         high |= convert(one[6], two[6]);
+        OSD_OPAQUE(high);
         [[fallthrough]];
     case 6:
         high |= convert(one[5], two[5]);
+        OSD_OPAQUE(high);
         [[fallthrough]];
     case 5:
         high |= convert(one[4], two[4]);
+        OSD_OPAQUE(high);
         [[fallthrough]];
     case 4:
         high |= convert(one[3], two[3]);
+        OSD_OPAQUE(high);
         [[fallthrough]];
     case 3:
         high |= convert(one[2], two[2]);
+        OSD_OPAQUE(high);
         [[fallthrough]];
     case 2:
         high |= convert(one[1], two[1]);
+        OSD_OPAQUE(high);
         [[fallthrough]];
     case 1:
-        high |= convert(one[0], two[0]);
-        [[fallthrough]];
+        convert(*one, *two);
+        return high == 0 ? conversion::done : conversion::too_long;
     default:
-        return high == 0;
+        return conversion::not_at_once;
     }
 }
 
-/// Any number of them.
+/// Any number of them. False as above.
 inline bool all_to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count, DAT_LMR_TRIPLET *two)
 {
-    for (; count > most_at_once; count -= most_at_once) {
-        if (!to_two(one, most_at_once, two))
-            return false;
-        one += most_at_once;
-        two += most_at_once;
-    }
-    return to_two(one, count, two);
+    std::uint32_t high = 0;
+    for (DAT_COUNT i = 0; i < count; ++i)
+        high |= convert(one[i], two[i]);
+    return high == 0;
 }
 
 } // namespace dat12
