@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -103,6 +104,7 @@ struct options {
     bool list = false;
     bool skip_missing = false;
     bool open_first = false;
+    std::string api = "2.0";
     std::string peer_role;
     int peer_fd = -1;
 };
@@ -121,6 +123,10 @@ void describe(CLI::App &app, options &o)
         ->envname("DAPL_CONFORMANCE_IA");
     app.add_flag("--threadsafe", ours.thread_safe,
                  "open the adapter through its thread-safe line of dat.conf");
+    app.add_option("--api", o.api,
+                   "2.0, or 1.2: run the cases through libdat, the library of DAT 1.2")
+        ->check(CLI::IsMember({"2.0", "1.2"}))
+        ->capture_default_str();
     app.add_option("--case", o.cases,
                    "run only the cases whose id or name matches this pattern (repeatable): 'EVD-*'")
         ->allow_extra_args(false);
@@ -346,9 +352,46 @@ int run_judged(const options &o, const waivers &known, const std::vector<rule> &
     return card.count().bad() != 0 ? something_failed : all_well;
 }
 
+// --------------------------------------------------------------------------------------- DAT 1.2
+
+constexpr const char *over_dat12 = "libdat2-over-dat12.so";
+
+/// The cases make calls of DAT 2.0. A library that is loaded in front of libdat2 makes them calls
+/// of DAT 1.2; the loader takes it at the start of a process only.
+void start_over_with_dat12(char **argv)
+{
+    if (program::libdat2_path().find(over_dat12) != std::string::npos)
+        return;
+    const char *before = std::getenv("LD_PRELOAD");
+    const std::string others = before != nullptr ? before : "";
+    if (others.find(over_dat12) != std::string::npos)
+        misused(std::string("--api 1.2: the loader does not find ") + over_dat12 +
+                "; name its folder in LD_LIBRARY_PATH");
+    const std::string preload = over_dat12 + (others.empty() ? others : ":" + others);
+    ::setenv("LD_PRELOAD", preload.c_str(), 1);
+    ::execv("/proc/self/exe", argv);
+    misused(std::string("--api 1.2: cannot start again: ") + std::strerror(errno));
+}
+
+/// What these cases are about is not in DAT 1.2: extensions, private data of a rejection, the
+/// operation of a completion, queues exactly as short as asked for.
+bool is_in_dat12(const rule &each)
+{
+    return each.group() != "EXT" && each.id != "CR-07" && each.id != "DTO-39" &&
+           each.id != "EVD-29";
+}
+
+std::vector<rule> rules_of(const options &o)
+{
+    std::vector<rule> rules = all_rules();
+    if (o.api == "1.2")
+        std::erase_if(rules, [](const rule &each) { return !is_in_dat12(each); });
+    return rules;
+}
+
 int run(const options &o, int argc, char **argv)
 {
-    const std::vector<rule> rules = all_rules();
+    const std::vector<rule> rules = rules_of(o);
     const std::vector<rule> chosen = select(rules, o.cases);
     if (chosen.empty())
         misused("no case matches; --list shows all cases");
@@ -376,6 +419,8 @@ int main(int argc, char **argv)
     conformance::parse(app, argc, argv);
     if (!o.peer_role.empty())
         conformance::leave_peer(conformance::run_role(o.peer_role, o.peer_fd));
+    if (o.api == "1.2")
+        conformance::start_over_with_dat12(argv);
     try {
         return conformance::run(o, argc, argv);
     } catch (const std::runtime_error &e) {
