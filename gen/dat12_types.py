@@ -5,7 +5,8 @@
 C cannot see both generations in one source, because they use the same names. C++ can: what
 include/dat declares is repeated in a namespace, without calls, which libdat exports, and without
 macros. Masks that are macros become constants without their DAT_ prefix. A type that is the same in
-both generations is one type.
+both generations is one type. DAT12_SLOTS(X) is X(ia_query) X(ia_close) ..., for the vector from slot 3
+on.
 """
 
 import argparse
@@ -19,6 +20,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 MASK = re.compile(r"#define DAT_(\w+) +(UINT64_C\(0x[0-9A-F]+\))$", re.M)
 DIRECTIVE = re.compile(r"^#(?:[^\n]*\\\n)*[^\n]*\n", re.M)
 CALL = re.compile(r"^DAT_RETURN DAT_API dat_\w+\([^;]*\);\n", re.M)
+SLOT = re.compile(r"^    DAT_\w+_FUNC +(\w+)_func;", re.M)
 C_LINKAGE = re.compile(r'^extern "C" \{\n|^\}\n', re.M)
 
 HEADER = """\
@@ -92,7 +94,11 @@ def main() -> None:
     same = same_in_both(blocks_of("".join(one)), blocks_of("".join(two)))
     names = dict(FORWARD.findall("".join(one)))
     parts = [declarations(text, same, names) for text in one]
-    options.output.write_text(HEADER + "\n".join(parts) + "\n} // namespace v1\n")
+    vector = "".join(one).partition("struct dat_provider {")[2]
+    calls = [call for call in SLOT.findall(vector) if call != "ia_open"]
+    slots = "#define DAT12_SLOTS(X) \\\n    " + " \\\n    ".join(f"X({call})" for call in calls)
+    options.output.write_text(
+        HEADER + "\n".join(parts) + "\n} // namespace v1\n\n" + slots + "\n")
 
 
 if __name__ == "__main__":

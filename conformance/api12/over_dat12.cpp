@@ -57,41 +57,20 @@ Function *in_libdat2(const char *name)
 }
 
 /// The calls of libdat, in the order of its vector.
-struct calls_of_libdat : v1::DAT_PROVIDER {
-    calls_of_libdat()
-    {
-#define FILL(name)                                                                                 \
-    name##_func = find<std::remove_pointer_t<decltype(name##_func)>>("dat_" #name, "libdat.so.1",  \
-                                                                     "DAT_1.2");
-        FILL(ia_query)
-        FILL(ia_close)
-        FILL(set_consumer_context)
-        FILL(get_consumer_context) FILL(get_handle_type) FILL(cno_create) FILL(cno_modify_agent)
-            FILL(cno_query) FILL(cno_free) FILL(cno_wait) FILL(cr_query) FILL(cr_accept) FILL(
-                cr_reject) FILL(cr_handoff) FILL(evd_create) FILL(evd_query) FILL(evd_modify_cno)
-                FILL(evd_enable) FILL(evd_disable) FILL(evd_wait) FILL(evd_resize) FILL(evd_post_se)
-                    FILL(evd_dequeue) FILL(evd_free) FILL(ep_create) FILL(ep_query) FILL(
-                        ep_modify) FILL(ep_connect) FILL(ep_dup_connect) FILL(ep_disconnect)
-                        FILL(ep_post_send) FILL(ep_post_recv) FILL(ep_post_rdma_read) FILL(
-                            ep_post_rdma_write) FILL(ep_get_status) FILL(ep_free) FILL(lmr_create)
-                            FILL(lmr_query) FILL(lmr_free) FILL(rmr_create) FILL(rmr_query)
-                                FILL(rmr_bind) FILL(rmr_free) FILL(psp_create) FILL(psp_query)
-                                    FILL(psp_free) FILL(rsp_create) FILL(rsp_query) FILL(rsp_free)
-                                        FILL(pz_create) FILL(pz_query) FILL(pz_free) FILL(
-                                            psp_create_any) FILL(ep_reset) FILL(evd_set_unwaitable)
-                                            FILL(evd_clear_unwaitable) FILL(lmr_sync_rdma_read)
-                                                FILL(lmr_sync_rdma_write) FILL(ep_create_with_srq)
-                                                    FILL(ep_recv_query) FILL(ep_set_watermark)
-                                                        FILL(srq_create) FILL(srq_free)
-                                                            FILL(srq_post_recv) FILL(srq_query)
-                                                                FILL(srq_resize) FILL(srq_set_lw)
-#undef FILL
-    }
-};
-
-const calls_of_libdat &one()
+v1::DAT_PROVIDER calls_of_libdat()
 {
-    static const calls_of_libdat calls;
+    v1::DAT_PROVIDER calls{};
+#define FILL(name)                                                                                 \
+    calls.name##_func = find<std::remove_pointer_t<decltype(calls.name##_func)>>(                  \
+        "dat_" #name, "libdat.so.1", "DAT_1.2");
+    DAT12_SLOTS(FILL)
+#undef FILL
+    return calls;
+}
+
+const v1::DAT_PROVIDER &one()
+{
+    static const v1::DAT_PROVIDER calls = calls_of_libdat();
     return calls;
 }
 
