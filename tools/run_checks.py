@@ -43,7 +43,8 @@ WINE = (
 )
 # What takes many minutes.
 WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
-                  "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds")
+                  "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds",
+                  "--no-suite", "am-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build, and a foreign
@@ -52,8 +53,10 @@ REPEATABLE = (*WITHOUT_MACHINE, "--no-suite", "abi", "--no-suite", "gen", "--no-
               "--no-suite", "tools", "--no-suite", "system-libdat2")
 # What steps of their own run, and more.
 ELSEWHERE = ("--no-suite", "clients-smoke")
+# Launchers of jobs, and the libraries that they load, are not ours to sanitize.
+WITHOUT_JOBS = ("--no-suite", "am")
 # What sanitized builds leave to --full, for the time it takes.
-LEFT_TO_FULL = (*ELSEWHERE, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
+LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
                 "--no-suite", "two-hosts", "--no-suite", "conformance-runner")
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
 
@@ -479,6 +482,8 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "soft-rounds"), "long"),
         Step("conformance-rounds", "bursts of 5,000 connects, crossing disconnects, reloading",
              tests("gcc", "--suite", "conformance-rounds"), "long"),
+        Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",
+             tests("gcc", "--suite", "am-rounds", "--num-processes", "1"), "long"),
         Step("stress", "threads that use one adapter in every way at once, ten minutes",
              tests("gcc", "--suite", "stress-rounds"), "long"),
         Step("asan-stress", "the same for some minutes, sanitized",
@@ -503,13 +508,13 @@ def steps() -> list[Step]:
         Step("repeat", "3 times all tests that run our code",
              tests("gcc", "--repeat", "3", "--num-processes", "8", *REPEATABLE), "long"),
         Step("asan-all", "all tests that run our code, sanitized",
-             tests("asan", *REPEATABLE), "long"),
+             tests("asan", *REPEATABLE, *WITHOUT_JOBS), "long"),
         Step("asan-rounds", "a client round on sanitized libraries",
              clients("asan", "ours", "@short"), "long"),
         Step("tsan-conformance", "black-box cases, thread sanitizer",
              tests("tsan", "--suite", "conformance", "--num-processes", "1"), "long"),
         Step("tsan-repeat", "twice unit and port tests, thread sanitizer",
-             tests("tsan", "--repeat", "2", *REPEATABLE, "--no-suite", "clients",
+             tests("tsan", "--repeat", "2", *REPEATABLE, *WITHOUT_JOBS, "--no-suite", "clients",
                    "--no-suite", "conformance"), "long"),
     ]
     return table

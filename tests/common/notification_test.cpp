@@ -156,7 +156,7 @@ TEST_CASE("a signalled request takes the place of an unsignalled one, and notifi
         CHECK_EQ(f.c.drain(f.s.request).size(), 1);
     }
     CHECK_FALSE(f.is_triggered(cno));
-    fail(op::post_send, DAT_INSUFFICIENT_RESOURCES);
+    lab::fail(lab::op::post_send, DAT_INSUFFICIENT_RESOURCES);
     CHECK_NE(f.c.post_send(f.s.ep, 0, unsignalled), DAT_SUCCESS);
     for (DAT_UINT64 i = 0; i < 70; ++i) {
         f.send(i);
