@@ -65,7 +65,8 @@ static DAT_CONTEXT as_context(unsigned value)
 static DAT_CONN_QUAL new_qualifier(void)
 {
     if (next_qualifier == 0)
-        next_qualifier = 0x40000 + (DAT_CONN_QUAL)getpid() * 64;
+        /* below the ports that the system hands out */
+        next_qualifier = 0x42000 + (DAT_CONN_QUAL)getpid() * 64 % 0x5000;
     return next_qualifier++;
 }
 
@@ -184,7 +185,7 @@ static void make_endpoints(struct world *w, const DAT_EP_ATTR *attr, struct pair
 static void connect_endpoints(struct world *w, struct pair *p, const void *asked, DAT_COUNT asked_size,
                               const void *answered, DAT_COUNT answered_size)
 {
-    const DAT_CONN_QUAL qualifier = new_qualifier();
+    DAT_CONN_QUAL qualifier = 0;
     DAT_PSP_HANDLE psp;
     DAT_EVENT event;
     DAT_CR_PARAM param;
@@ -192,7 +193,7 @@ static void connect_endpoints(struct world *w, struct pair *p, const void *asked
     DAT_CONNECTION_EVENT_DATA *up = &event.event_data.connect_event_data;
     int sides;
 
-    MUST(dat_psp_create(w->ia, qualifier, w->connections, DAT_PSP_CONSUMER_FLAG, &psp));
+    MUST(dat_psp_create_any(w->ia, &qualifier, w->connections, DAT_PSP_CONSUMER_FLAG, &psp));
     MUST(dat_ep_connect(p->active, w->attr.ia_address_ptr, qualifier, SECONDS, asked_size,
                         (DAT_PVOID)asked, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     SOUND(wait_event(w->connections, DAT_CONNECTION_REQUEST_EVENT, &event));

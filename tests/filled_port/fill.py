@@ -196,9 +196,13 @@ dapls_ib_post_send(qp &q, wr &request, DAT_COUNT segments,
         op.what = what;
         op.silent = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
         op.segments = static_cast<std::size_t>(segments);
+        std::size_t left = SIZE_MAX; // a read brings no more than the remote segment has
+        if (what == memory_device::opcode::read)
+            left = remote->segment_length;
         for (std::size_t i = 0; i < op.segments; ++i) {
-            op.local[i] = {reinterpret_cast<void *>(local[i].virtual_address),
-                           local[i].segment_length, 0};
+            const std::size_t length = std::min<std::size_t>(local[i].segment_length, left);
+            op.local[i] = {reinterpret_cast<void *>(local[i].virtual_address), length, 0};
+            left -= length;
             (void)q.device->keys.find(local[i].lmr_context, op.local[i].key);
         }
         if (remote != nullptr) {

@@ -7,6 +7,7 @@
 #include "key_table.hpp"
 #include "osd_memory.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -258,9 +259,15 @@ status post(transport::qp &q, transport::wr &request, memory_device::opcode what
     op.what = what;
     op.silent = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
     op.segments = static_cast<std::size_t>(segments);
-    for (std::size_t i = 0; i < op.segments; ++i)
-        op.local[i] = {reinterpret_cast<void *>(local[i].virtual_address), local[i].segment_length,
+    std::size_t left = SIZE_MAX; // a read brings no more than the remote segment has
+    if (what == memory_device::opcode::read)
+        left = remote->segment_length;
+    for (std::size_t i = 0; i < op.segments; ++i) {
+        const std::size_t length = std::min<std::size_t>(local[i].segment_length, left);
+        op.local[i] = {reinterpret_cast<void *>(local[i].virtual_address), length,
                        device_key(local[i].lmr_context)};
+        left -= length;
+    }
     if (remote != nullptr) {
         op.remote_address = remote->virtual_address;
         op.remote_key = device_key(remote->rmr_context);
