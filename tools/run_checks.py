@@ -44,7 +44,7 @@ WINE = (
 # What takes many minutes.
 WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
                   "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds",
-                  "--no-suite", "am-rounds")
+                  "--no-suite", "am-rounds", "--no-suite", "dat12-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build, and a foreign
@@ -484,6 +484,8 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "conformance-rounds"), "long"),
         Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",
              tests("gcc", "--suite", "am-rounds", "--num-processes", "1"), "long"),
+        Step("dat12-rounds", "the suite through DAT 1.2, over the other adapters",
+             tests("gcc", "--suite", "dat12-rounds"), "long"),
         Step("stress", "threads that use one adapter in every way at once, ten minutes",
              tests("gcc", "--suite", "stress-rounds"), "long"),
         Step("asan-stress", "the same for some minutes, sanitized",

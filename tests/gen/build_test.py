@@ -24,7 +24,7 @@ PROBE = pathlib.Path(__file__).with_name("open_probe.c")
 # Without debug information nothing of an object depends on where its folder is: ccache helps.
 QUICK = ("-Doptimization=0", "-Ddebug=false", "-Dwerror=true", "-Dunity=on", "-Dunity_size=100")
 KIT_ONLY = (*QUICK, "-Dtests=false", "-Dbenchmarks=false", "-Dplain_variants=false",
-            "-Dconformance=disabled")
+            "-Dconformance=disabled", "-Dam=disabled")
 VENDOR = "Acme Networks"
 
 
