@@ -72,7 +72,7 @@ TEST_CASE("events that a direct waiter counted do not trigger the CNO")
     notified n;
     DAT_EVD_HANDLE by;
     for (const DAT_COUNT posted : {3, 2}) { // enough for its threshold, or too few
-        auto waiter = std::async(std::launch::async, [&] { return n.c.wait(n.e, 50'000, 3); });
+        auto waiter = std::async(std::launch::async, [&] { return n.c.wait(n.e, 1'000'000, 3); });
         while (!from_handle<evd>(n.e)->has_waiter())
             std::this_thread::yield();
         for (DAT_COUNT i = 0; i < posted; ++i)
@@ -683,7 +683,7 @@ TEST_CASE("freeing the last two EVDs of a CNO at once wakes its waiter")
         std::atomic<DAT_RETURN> code{DAT_QUEUE_EMPTY};
         std::thread waiter([&] {
             DAT_EVD_HANDLE by;
-            code = c->v.cno_wait_func(cno, 2'000'000, &by);
+            code = c->v.cno_wait_func(cno, 20'000'000, &by);
         });
         while (!from_handle<dapl::programmable::core::cno>(cno)->has_waiters())
             std::this_thread::yield();

@@ -94,7 +94,7 @@ TEST_CASE("what is there when a wait begins satisfies it, signalled or not")
 TEST_CASE("a wait that expires delivers an event that did not wake it")
 {
     flagged f(plain, unsignalled);
-    const wait_answer got = f.during_wait(f.s.request, 50'000, [&] { f.send(7); });
+    const wait_answer got = f.during_wait(f.s.request, 1'000'000, [&] { f.send(7); });
     CHECK_EQ(got.code, DAT_SUCCESS);
     CHECK_EQ(cookie_of(got.event), 7);
     CHECK_EQ(f.c.wait(f.s.request, soon).code, DAT_TIMEOUT_EXPIRED);
@@ -179,7 +179,7 @@ TEST_CASE("unsignalled completions that came during a wait do not trigger the CN
     flagged f(plain, plain);
     const DAT_CNO_HANDLE cno = f.c.make_cno();
     must(f.c.v.evd_modify_cno_func(f.s.request, cno));
-    const wait_answer got = f.during_wait(f.s.request, 60'000, [&] { f.send(1, unsignalled); });
+    const wait_answer got = f.during_wait(f.s.request, 1'000'000, [&] { f.send(1, unsignalled); });
     CHECK_EQ(got.code, DAT_SUCCESS);
     CHECK_FALSE(f.is_triggered(cno));
 }
