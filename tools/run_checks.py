@@ -53,8 +53,9 @@ REPEATABLE = (*WITHOUT_MACHINE, "--no-suite", "abi", "--no-suite", "gen", "--no-
               "--no-suite", "tools", "--no-suite", "system-libdat2")
 # What steps of their own run, and more.
 ELSEWHERE = ("--no-suite", "clients-smoke")
-# Launchers of jobs, and the libraries that they load, are not ours to sanitize.
-WITHOUT_JOBS = ("--no-suite", "am")
+# Launchers of jobs, and the libraries that they load, are not ours to sanitize; nor are programs in
+# C that a sanitizer's C++ runtime is not linked to.
+WITHOUT_JOBS = ("--no-suite", "am", "--no-suite", "dat12")
 # What sanitized builds leave to --full, for the time it takes.
 LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
                 "--no-suite", "two-hosts", "--no-suite", "conformance-runner")
