@@ -71,7 +71,7 @@ int slot_index(std::uint64_t word, int round)
 }
 
 /// The peer's adapter writes it without the process's knowledge.
-[[gnu::no_sanitize("thread")]] std::uint64_t read_slot(const put_slot &slot)
+__attribute__((no_sanitize("thread"))) std::uint64_t read_slot(const put_slot &slot)
 {
     const std::uint64_t word = *static_cast<const volatile std::uint64_t *>(&slot.word);
     const std::uint64_t complement = *static_cast<const volatile std::uint64_t *>(&slot.complement);

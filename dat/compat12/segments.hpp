@@ -43,7 +43,7 @@ OSD_ALWAYS_INLINE std::uint32_t convert(const One &one, Two &two)
     std::memcpy(&context, &one, sizeof context);
     // Of a length that fits, the upper half is 0: what is or-ed into it is the context alone.
     const vector128 low = {context, 0, 0, 0};
-    rest |= __builtin_shuffle(low, vector128{}, vector128{4, 4, 4, 0});
+    rest |= __builtin_shufflevector(low, vector128{}, 4, 4, 4, 0);
     std::memcpy(&two, &rest, sizeof rest);
     return upper_half(one);
 }
