@@ -320,20 +320,23 @@ void tcp_cm::stop_listening(tcp_listener &l)
 
 void tcp_cm::take_stranger(tcp_listener &l)
 {
+    if (!make_room(l))
+        return;
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
     const int fd = ::accept4(l.fd, generic(peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-        if (errno == EMFILE || lacks_resources(errno))
-            pause(l);
+        if (errno == EMFILE || lacks_resources(errno)) {
+            dapl_log(DAPL_DBG_TYPE_WARN, "%s: accept failed, connection requests wait: %s",
+                     service_.name, std::strerror(errno));
+            pause(l, osd::now_ns() + resume_after_ns);
+        }
         return;
     }
     tune(fd);
     tcp_channel_ptr stranger = make_channel(fd, epoll_);
     if (stranger == nullptr || !watch(*stranger, EPOLLIN, EPOLL_CTL_ADD))
         return;
-    if (stranger_count_ == how_.max_strangers)
-        (void)take_out(*strangers_.front());
     stranger->address = peer;
     stranger->from = &l;
     stranger->expires_ns = ns_from_now(how_.stranger_ms);
@@ -341,14 +344,29 @@ void tcp_cm::take_stranger(tcp_listener &l)
     ++stranger_count_;
 }
 
-/// The request stays in the kernel's queue until there may be descriptors again.
-void tcp_cm::pause(tcp_listener &l)
+/// A burst of honest peers may be faster than their requests: one is dropped only when it has had
+/// time to send its own.
+bool tcp_cm::make_room(tcp_listener &l)
 {
-    dapl_log(DAPL_DBG_TYPE_WARN, "%s: accept failed, connection requests wait for a retry: %s",
-             service_.name, std::strerror(errno));
+    if (stranger_count_ < how_.max_strangers)
+        return true;
+    tcp_channel &oldest = *strangers_.front();
+    const std::int64_t more_ms = std::int64_t{how_.stranger_ms} - how_.patience_ms;
+    const std::int64_t until_ns = oldest.expires_ns - more_ms * 1'000'000;
+    if (osd::now_ns() < until_ns) {
+        pause(l, until_ns);
+        return false;
+    }
+    (void)take_out(oldest);
+    return true;
+}
+
+/// Connections stay in the kernel's queue until then, or until there is room.
+void tcp_cm::pause(tcp_listener &l, std::int64_t until_ns)
+{
     (void)watch(l, 0, EPOLL_CTL_MOD);
     paused_.push(l);
-    resume_ns_ = osd::now_ns() + resume_after_ns;
+    resume_ns_ = until_ns;
 }
 
 void tcp_cm::resume_listeners(std::int64_t now)
@@ -364,7 +382,8 @@ void tcp_cm::resume_listeners(std::int64_t now)
 tcp_channel_ptr tcp_cm::take_out(tcp_channel &stranger)
 {
     stranger.unlink();
-    --stranger_count_;
+    if (stranger_count_-- == how_.max_strangers)
+        resume_ns_ = 0;
     return tcp_channel_ptr(&stranger);
 }
 

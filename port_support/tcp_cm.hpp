@@ -93,13 +93,15 @@ protected:
 /// timeout says; where nothing listens yet the request is repeated with back-off. The passive side
 /// accepts or rejects; it is connected when the active side has said that it is ready. A peer that
 /// ends its connection says so: DISCONNECTED; without that it has died: BROKEN. Of strangers that
-/// have not sent a request yet a bounded number is kept, for a bounded time.
+/// have not sent a request yet a bounded number is kept, for a bounded time; others wait in the
+/// kernel's queue.
 class tcp_cm {
 public:
     struct limits {
         std::uint32_t connect_retry_ms = 2000; ///< how long a closed port is tried
         std::uint32_t linger_ms = 2000;        ///< how long a graceful disconnect waits
         std::uint32_t stranger_ms = 5000;      ///< how long a stranger may take to send a request
+        std::uint32_t patience_ms = 250;       ///< and how long where others wait for its place
         std::uint32_t max_strangers = 64;
     };
 
@@ -141,7 +143,8 @@ private:
     bool watch(tcp_source &, std::uint32_t events, int operation) const;
 
     void take_stranger(tcp_listener &) OSD_REQUIRES(service_.lock);
-    void pause(tcp_listener &) OSD_REQUIRES(service_.lock);
+    bool make_room(tcp_listener &) OSD_REQUIRES(service_.lock);
+    void pause(tcp_listener &, std::int64_t until_ns) OSD_REQUIRES(service_.lock);
     void resume_listeners(std::int64_t now) OSD_REQUIRES(service_.lock);
     void expire_strangers(std::int64_t now) OSD_REQUIRES(service_.lock);
     tcp_channel_ptr take_out(tcp_channel &stranger) OSD_REQUIRES(service_.lock);
@@ -168,7 +171,7 @@ private:
     int epoll_ = -1;
     list<tcp_channel, tcp_source> strangers_ OSD_GUARDED_BY(service_.lock);
     std::uint32_t stranger_count_ OSD_GUARDED_BY(service_.lock) = 0;
-    list<tcp_listener, tcp_source> paused_ OSD_GUARDED_BY(service_.lock); ///< no descriptors left
+    list<tcp_listener, tcp_source> paused_ OSD_GUARDED_BY(service_.lock);
     std::int64_t resume_ns_ OSD_GUARDED_BY(service_.lock) = 0;
 };
 

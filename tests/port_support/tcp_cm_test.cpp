@@ -529,6 +529,7 @@ TEST_SUITE("tcp_cm")
         }
         SUBCASE("too many of them make room for an honest peer")
         {
+            how.patience_ms = 10;
             side active, passive(how);
             const DAT_CONN_QUAL at = passive.listen();
             std::vector<std::unique_ptr<stranger>> crowd;
@@ -545,6 +546,20 @@ TEST_SUITE("tcp_cm")
             CHECK(open <= 4);
             active.cm.forget(a);
             passive.cm.forget(b);
+            passive.cm.stop_listening(passive.listener);
+        }
+        SUBCASE("more honest peers than are kept wait for one another")
+        {
+            side passive(how);
+            const DAT_CONN_QUAL at = passive.listen();
+            std::vector<std::unique_ptr<stranger>> crowd;
+            for (int i = 0; i < 20; ++i)
+                crowd.push_back(std::make_unique<stranger>(at));
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            for (const auto &each : crowd)
+                REQUIRE(each->say(request_text(at)));
+            for (std::size_t i = 0; i < crowd.size(); ++i)
+                (void)passive.next();
             passive.cm.stop_listening(passive.listener);
         }
         SUBCASE("a request that comes byte by byte is one")
