@@ -6,11 +6,11 @@
 namespace dapl::DAPL_TRANSPORT::core {
 
 /// The CQ is armed again when the consumer takes the trigger: until then a callback would only
-/// repeat what the CNO knows. A waiter arms the CQ itself.
+/// repeat what the CNO knows.
 bool cq_notifier::completion_arrived()
 {
-    if (queue_.has_waiter() || target() == nullptr)
-        return true;
+    if (target() == nullptr)
+        return false;
     when_taken_.fetch_or(rearm);
     if (has_unreported(true))
         return true;

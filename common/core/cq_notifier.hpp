@@ -51,7 +51,7 @@ public:
 
     // --- for the EVD ---
 
-    /// The port's callback. True when the CNO has to be triggered.
+    /// The port's callback, no thread waiting. True when the CNO has to be triggered.
     bool completion_arrived();
     /// Arms the CQ, unless the CNO polls it.
     void arm();

@@ -148,12 +148,16 @@ status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &
 void evd::leave_wait_notifying(DAT_COUNT counted)
 {
     claim_.store(taking);
+    {
+        osd::lock_guard hold(producers_); // what is stored there is counted in pending(), too
+        counted_posts_.store(posted_.tail());
+    }
     notifier.arm();
     const bool more = has_unknown(counted);
     reported_ = staged_.tail();
     give_up_claim();
     if (more)
-        notify();
+        wake_or_trigger();
 }
 
 bool evd::has_unknown(DAT_COUNT counted)
@@ -298,6 +302,12 @@ bool evd::store(const DAT_EVENT &event)
 
 void evd::notify()
 {
+    if (has_waiter() || static_cast<std::int32_t>(counted_posts_.load() - posted_.tail()) < 0)
+        wake_or_trigger();
+}
+
+void evd::wake_or_trigger()
+{
     if ((claim_.load() & waiting) != 0) {
         wake();
         return;
@@ -320,8 +330,10 @@ void evd::notify()
 void evd::completion_arrived()
 {
     counters.add(DCNT_EVD_DTO_CALLBACK);
-    if (notifier.completion_arrived())
-        notify();
+    if (has_waiter())
+        wake(); // if it leaves now, it looks at the CQ once more
+    else if (notifier.completion_arrived())
+        wake_or_trigger();
 }
 
 void evd::overflowed()
@@ -375,7 +387,7 @@ void evd::trigger_if_pending()
         give_up_claim();
     }
     if (any)
-        notify();
+        wake_or_trigger();
 }
 
 DAT_EVD_STATE evd::state() const

@@ -48,7 +48,8 @@ public:
     bool post(const DAT_EVENT &event) { return store(event) && (notify(), true); }
     /// The two halves of post, for callers that hold a lock while they store.
     bool store(const DAT_EVENT &event);
-    /// Wakes the waiter, or triggers the CNO. No lock held: the CNO's agent is consumer code.
+    /// Wakes the waiter, or triggers the CNO; neither if a waiter that has left counted the event.
+    /// No lock held: the CNO's agent is consumer code.
     void notify();
     /// Keeps release() from freeing the EVD before a notify() whose event can be taken already.
     void pin() { pins_.fetch_add(1, std::memory_order_relaxed); }
@@ -85,6 +86,7 @@ private:
     osd::wait_result sleep(DAT_COUNT threshold, osd::deadline until);
     osd::wait_result sleep_interruptibly(DAT_COUNT threshold, osd::deadline until);
     void wake();
+    void wake_or_trigger();
 
     void leave_cno() OSD_REQUIRES(config_);
     void trigger_if_pending();
@@ -93,9 +95,10 @@ private:
     std::atomic<bool> aborted_{false};
     std::atomic<bool> overflowed_{false};
     std::atomic<std::uint32_t> pins_{0};
-    std::unique_ptr<event_order> order_; ///< where streams are merged
-    osd::mutex dequeuers_;               ///< lines up dequeuing threads of a thread-safe adapter
-    osd::mutex config_;                  ///< of the CNO association
+    std::atomic<std::uint32_t> counted_posts_{0}; ///< position in posted_, by the last waiter
+    std::unique_ptr<event_order> order_;          ///< where streams are merged
+    osd::mutex dequeuers_; ///< lines up dequeuing threads of a thread-safe adapter
+    osd::mutex config_;    ///< of the CNO association
     user_of<cno> cno_ OSD_GUARDED_BY(config_);
     osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
 

@@ -85,6 +85,29 @@ TEST_CASE("events that a direct waiter counted do not trigger the CNO")
     }
 }
 
+TEST_CASE("a producer that notifies after a direct waiter has counted its event triggers nothing")
+{
+    notified n;
+    evd &e = *from_handle<evd>(n.e);
+    DAT_EVENT event{};
+    event.event_number = DAT_SOFTWARE_EVENT;
+    auto waiter = std::async(std::launch::async, [&] { return n.c.wait(n.e, 20'000'000, 3); });
+    while (!e.has_waiter())
+        std::this_thread::yield();
+    for (int i = 0; i < 3; ++i)
+        REQUIRE(e.store(event));
+    e.notify();
+    const wait_answer got = waiter.get();
+    CHECK_EQ(got.code, DAT_SUCCESS);
+    CHECK_EQ(got.nmore, 2);
+    e.notify();
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    CHECK_EQ(n.wait(0, &by), DAT_QUEUE_EMPTY);
+    must(n.c.post_se(n.e));
+    CHECK_EQ(n.wait(0, &by), DAT_SUCCESS);
+    CHECK_EQ(n.c.drain(n.e).size(), 3);
+}
+
 TEST_CASE("events that a direct waiter left behind without counting them trigger the CNO")
 {
     notified n;

@@ -109,6 +109,22 @@ public:
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
 };
 
+/// Made before a thread waits in the EVD: tells when it has looked for events and sleeps.
+class sleep_of_waiter {
+public:
+    explicit sleep_of_waiter(DAT_EVD_HANDLE e) : evd_(*from_handle<evd>(e)), before_(count()) {}
+    void await() const
+    {
+        while (count() == before_)
+            std::this_thread::yield();
+    }
+
+private:
+    DAT_UINT64 count() const { return evd_.counters.read(DCNT_EVD_WAIT_BLOCKED, false); }
+    evd &evd_;
+    const DAT_UINT64 before_;
+};
+
 /// dat_extension_op, as the registry calls the vector.
 DAT_RETURN extended(const consumer &c, DAT_HANDLE handle, int op, ...);
 

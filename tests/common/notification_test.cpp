@@ -40,10 +40,9 @@ struct flagged {
     template <class Event>
     wait_answer during_wait(DAT_EVD_HANDLE e, DAT_TIMEOUT timeout, Event event)
     {
+        const sleep_of_waiter asleep(e);
         auto waiter = std::async(std::launch::async, [&] { return c.wait(e, timeout); });
-        while (!from_handle<evd>(e)->has_waiter())
-            std::this_thread::yield();
-        std::this_thread::sleep_for(std::chrono::milliseconds(5)); // asleep by now, most probably
+        asleep.await();
         event();
         return waiter.get();
     }
@@ -234,9 +233,9 @@ TEST_CASE("where other completions notify too, the port is asked for all, and th
     s.connect_by_hand();
     CHECK_EQ(static_cast<int>(from_handle<evd>(e)->overrides.arming()),
              static_cast<int>(dapl::programmable::notify_on::any));
+    const sleep_of_waiter asleep(e);
     auto waiter = std::async(std::launch::async, [&] { return c.wait(e, late); });
-    while (!from_handle<evd>(e)->has_waiter())
-        std::this_thread::yield();
+    asleep.await();
     must(c.post_recv(s.ep, 1));
     REQUIRE(complete_recv(s.port()));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
