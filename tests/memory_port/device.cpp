@@ -144,8 +144,9 @@ queue_pair::~queue_pair()
 {
     const std::lock_guard<std::mutex> hold(fabric);
     pairs.erase(number_);
-    if (peer_ != nullptr)
-        peer_->peer_ = nullptr;
+    for (const auto &each : pairs) // also those that this one was never connected to
+        if (each.second->peer_ == this)
+            each.second->peer_ = nullptr;
 }
 
 bool queue_pair::connect(std::uint32_t peer)
