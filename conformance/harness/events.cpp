@@ -25,11 +25,20 @@ DAT_EVENT next_event(DAT_EVD_HANDLE evd)
     return event;
 }
 
+namespace {
+
+void expect_number(const DAT_EVENT &event, DAT_EVENT_NUMBER expected)
+{
+    if (event.event_number != expected)
+        GIVE_UP(same_event(event.event_number, expected).text);
+}
+
+} // namespace
+
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected)
 {
     const DAT_EVENT event = next_event(evd);
-    if (event.event_number != expected)
-        GIVE_UP(same_event(event.event_number, expected).text);
+    expect_number(event, expected);
     return event;
 }
 
@@ -46,6 +55,17 @@ DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER e
 DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd)
 {
     return next_event(evd, DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data;
+}
+
+DAT_DTO_COMPLETION_EVENT_DATA poll_dto(DAT_EVD_HANDLE evd)
+{
+    DAT_EVENT event{};
+    DAT_RETURN code = DAT_SUCCESS;
+    becomes_true(
+        [&] { return DAT_GET_TYPE(code = dat_evd_dequeue(evd, &event)) != DAT_QUEUE_EMPTY; });
+    MUST(code);
+    expect_number(event, DAT_DTO_COMPLETION_EVENT);
+    return event.event_data.dto_completion_event_data;
 }
 
 bool begins_with(const void *data, DAT_COUNT size, const std::string &expected)

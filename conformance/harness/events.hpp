@@ -21,6 +21,8 @@ DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
 bool ends_connection(DAT_EVENT_NUMBER number);
 DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
 DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd);
+/// The same by dat_evd_dequeue().
+DAT_DTO_COMPLETION_EVENT_DATA poll_dto(DAT_EVD_HANDLE evd);
 /// Whether private data begin with `expected`; CONN-04 tests their length.
 bool begins_with(const void *data, DAT_COUNT size, const std::string &expected);
 /// True if no event arrives for `time`.
