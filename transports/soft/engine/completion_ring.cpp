@@ -60,7 +60,7 @@ bool is_solicited(const completion_record &done)
 
 } // namespace
 
-bool completion_ring::holds_solicited() const
+bool completion_ring::holds_solicited()
 {
     const std::uint32_t first = head_.load(std::memory_order_relaxed);
     const std::uint32_t there = count();
@@ -118,6 +118,7 @@ completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner
     }
     next->tail.store(count, std::memory_order_relaxed);
     head_.store(0, std::memory_order_relaxed);
+    counted_ = 0;
     ring_.store(next);
     former.reset(&old);
     return outcome::done;
@@ -138,9 +139,8 @@ void completion_ring::push(const completion_record &done)
 void completion_ring::announce(const completion_record &done, std::uint32_t wanted)
 {
     const bool worth = is_solicited(done);
-    if ((wanted & solicited_waiter) != 0
-            ? worth
-            : (wanted & waiter) != 0 && enough({.threshold = threshold_.load()}))
+    if ((wanted & solicited_waiter) != 0 ? worth
+                                         : (wanted & waiter) != 0 && may_hold(threshold_.load()))
         signal_.raise();
     const std::uint32_t upcall = worth ? wants_any | wants_solicited : wants_any;
     if ((wanted & upcall) != 0 && (wanted_.fetch_and(~(wants_any | wants_solicited)) & upcall) != 0)
@@ -173,7 +173,7 @@ waitable completion_ring::event_descriptor()
 void completion_ring::arm_descriptor()
 {
     wanted_.fetch_or(wants_signal);
-    if (count(1) != 0)
+    if (!empty())
         signal_.raise();
 }
 

@@ -10,6 +10,7 @@
 #include "request.hpp"
 #include "upcall_queue.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -95,16 +96,18 @@ public:
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
         return now().at(at).turn.load(std::memory_order_acquire) != at + 1;
     }
-    /// The number of completions, counted up to a limit, without taking any.
-    std::uint32_t count(std::uint32_t limit = UINT32_MAX) const
+    /// The number of completions, counted up to a limit, without taking any. Each is looked at
+    /// once, however often they are counted.
+    std::uint32_t count(std::uint32_t limit = UINT32_MAX)
     {
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
         const ring &r = now();
-        std::uint32_t found = 0;
-        while (found < limit && found <= r.mask &&
-               r.at(at + found).turn.load(std::memory_order_acquire) == at + found + 1)
-            ++found;
-        return found;
+        if (static_cast<std::int32_t>(counted_ - at) < 0)
+            counted_ = at;
+        while (counted_ - at < limit && counted_ - at <= r.mask &&
+               r.at(counted_).turn.load(std::memory_order_acquire) == counted_ + 1)
+            ++counted_;
+        return std::min(counted_ - at, limit);
     }
     /// `former` is to be kept until no producer can refer to it any more.
     outcome resize(std::uint32_t depth, ring_owner &former);
@@ -130,7 +133,7 @@ protected:
 
     bool open_signal();
     /// By the consumer.
-    bool enough(const wait_target &wanted) const
+    bool enough(const wait_target &wanted)
     {
         return wanted.what == interest::solicited ? holds_solicited()
                                                   : count(wanted.threshold) >= wanted.threshold;
@@ -141,6 +144,7 @@ protected:
     std::atomic<std::uint64_t> shards_{0};
     upcall_queue *upcalls_ = nullptr;
     alignas(64) std::atomic<std::uint32_t> head_{0};
+    std::uint32_t counted_ = 0; ///< the consumer's: what is between head_ and here is filled
     alignas(64) std::atomic<std::uint32_t> wanted_{0};
     std::atomic<std::uint32_t> threshold_{1};
     std::atomic<bool> overflowed_{false};
@@ -150,7 +154,14 @@ private:
     enum event : std::uint32_t { overflow_event, completion_event };
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     ring &now() const { return *ring_.load(std::memory_order_acquire); }
-    bool holds_solicited() const;
+    bool holds_solicited();
+    /// By a producer that has added one. Counts those that other producers are about to add, too:
+    /// the last of these comes here when it has.
+    bool may_hold(std::uint32_t number) const
+    {
+        return now().tail.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed) >=
+               number;
+    }
     bool put(const completion_record &done);
     bool put_after_resize(const completion_record &done) OSD_COLD;
     static ring *make_ring(std::uint32_t depth);
