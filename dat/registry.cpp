@@ -14,14 +14,6 @@ namespace {
 
 constinit immortal<registry> instance;
 
-bool same_key(const DAT_PROVIDER_INFO &a, const DAT_PROVIDER_INFO &b)
-{
-    return a.dapl_version_major == b.dapl_version_major &&
-           a.dapl_version_minor == b.dapl_version_minor &&
-           (a.is_thread_safe != DAT_FALSE) == (b.is_thread_safe != DAT_FALSE) &&
-           std::strncmp(a.ia_name, b.ia_name, sizeof a.ia_name) == 0;
-}
-
 [[gnu::destructor]] void leave()
 {
     instance.value.tear_down();
@@ -32,19 +24,6 @@ bool same_key(const DAT_PROVIDER_INFO &a, const DAT_PROVIDER_INFO &b)
 registry &the_registry()
 {
     return instance.value;
-}
-
-bool make_key(const char *name, DAT_UINT32 major, DAT_UINT32 minor, DAT_BOOLEAN is_thread_safe,
-              DAT_PROVIDER_INFO &key)
-{
-    const std::size_t length = name != nullptr ? strnlen(name, sizeof key.ia_name) : 0;
-    if (name == nullptr || length == sizeof key.ia_name)
-        return false;
-    std::memcpy(key.ia_name, name, length + 1);
-    key.dapl_version_major = major;
-    key.dapl_version_minor = minor;
-    key.is_thread_safe = is_thread_safe;
-    return true;
 }
 
 // --- Registering ---------------------------------------------------------------------------------

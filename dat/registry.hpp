@@ -4,6 +4,7 @@
 #pragma once
 
 #include "config.hpp"
+#include "key.hpp"
 #include "osd_annotations.hpp"
 #include "osd_sync.hpp"
 #include "transition_lock.hpp"
@@ -113,9 +114,5 @@ void registry::each_mapping(Visit visit)
 }
 
 registry &the_registry();
-
-/// Whether `name` fits a DAT_PROVIDER_INFO; `key` then is what it asks for.
-bool make_key(const char *name, DAT_UINT32 major, DAT_UINT32 minor, DAT_BOOLEAN is_thread_safe,
-              DAT_PROVIDER_INFO &key);
 
 } // namespace dat

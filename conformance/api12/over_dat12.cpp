@@ -4,6 +4,7 @@
 // Handles are those of DAT 1.2; structures, masks and codes are translated both ways. What DAT 1.2
 // does not have answers DAT_MODEL_NOT_SUPPORTED.
 #include "dat12_types.hpp"
+#include "ep_attributes.hpp"
 #include "osd_annotations.hpp"
 
 #include <cstdio>
@@ -127,37 +128,11 @@ DAT_UINT64 ep_mask(DAT_UINT64 two)
 // --- Structures
 // --------------------------------------------------------------------------------------
 
-template <typename From, typename To>
-void copy_common(const From &from, To &to)
-{
-    to.service_type = static_cast<decltype(to.service_type)>(from.service_type);
-    to.max_message_size = static_cast<decltype(to.max_message_size)>(from.max_message_size);
-    to.max_rdma_size = static_cast<decltype(to.max_rdma_size)>(from.max_rdma_size);
-    to.qos = from.qos;
-    to.recv_completion_flags =
-        static_cast<decltype(to.recv_completion_flags)>(from.recv_completion_flags);
-    to.request_completion_flags =
-        static_cast<decltype(to.request_completion_flags)>(from.request_completion_flags);
-    to.max_recv_dtos = from.max_recv_dtos;
-    to.max_request_dtos = from.max_request_dtos;
-    to.max_recv_iov = from.max_recv_iov;
-    to.max_request_iov = from.max_request_iov;
-    to.max_rdma_read_in = from.max_rdma_read_in;
-    to.max_rdma_read_out = from.max_rdma_read_out;
-    to.srq_soft_hw = from.srq_soft_hw;
-    to.max_rdma_read_iov = from.max_rdma_read_iov;
-    to.max_rdma_write_iov = from.max_rdma_write_iov;
-    to.ep_transport_specific_count = from.ep_transport_specific_count;
-    to.ep_transport_specific = from.ep_transport_specific;
-    to.ep_provider_specific_count = from.ep_provider_specific_count;
-    to.ep_provider_specific = from.ep_provider_specific;
-}
-
 struct ep_attributes {
     explicit ep_attributes(const DAT_EP_ATTR *two) : given(two != nullptr)
     {
         if (given)
-            copy_common(*two, attr);
+            dat12::copy_attributes(*two, attr);
     }
     const v1::DAT_EP_ATTR *pointer() const { return given ? &attr : nullptr; }
 
@@ -567,7 +542,7 @@ OSD_EXPORT DAT_RETURN DAT_API dat_ep_query(DAT_EP_HANDLE ep, DAT_EP_PARAM_MASK m
     param->request_evd_handle = found.request_evd_handle;
     param->connect_evd_handle = found.connect_evd_handle;
     param->srq_handle = found.srq_handle;
-    copy_common(found.ep_attr, param->ep_attr);
+    dat12::copy_attributes(found.ep_attr, param->ep_attr);
     return DAT_SUCCESS;
 }
 
@@ -581,7 +556,7 @@ OSD_EXPORT DAT_RETURN DAT_API dat_ep_modify(DAT_EP_HANDLE ep, DAT_EP_PARAM_MASK 
         given.request_evd_handle = param->request_evd_handle;
         given.connect_evd_handle = param->connect_evd_handle;
         given.srq_handle = param->srq_handle;
-        copy_common(param->ep_attr, given.ep_attr);
+        dat12::copy_attributes(param->ep_attr, given.ep_attr);
     }
     // What cannot be changed in DAT 2.0 and is not there in DAT 1.2 cannot be changed either.
     if ((mask & DAT_EP_FIELD_COMM) != 0)

@@ -127,6 +127,24 @@ DAT_RETURN check_query(DAT_UINT64 mask, DAT_UINT64 all, const Param *param)
     return param == nullptr ? bad_argument(3) : DAT_RETURN{DAT_SUCCESS};
 }
 
+/// A query: `fill` translates what the provider says. The mask is said in both generations.
+template <DAT_HANDLE_TYPE Type, auto Slot, typename Two, typename Mask, typename One, typename Fill>
+DAT_RETURN query(DAT_HANDLE handle, DAT_UINT64 mask, DAT_UINT64 all, Mask two_mask, One *param,
+                 Fill fill)
+{
+    object *given = object_of<Type>(handle);
+    if (given == nullptr)
+        return refused<Type>;
+    DAT_RETURN status = check_query(mask, all, param);
+    if (status != DAT_SUCCESS)
+        return status;
+    Two two{};
+    status = call<Slot>(*given, two_mask, &two);
+    if (status == DAT_SUCCESS)
+        fill(*given, two, *param);
+    return status;
+}
+
 inline DAT_HANDLE one_of(void *two)
 {
     return handle_of(found_by_two(two));

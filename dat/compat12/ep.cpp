@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Endpoints: all but posting.
 #include "calls.hpp"
+#include "ep_attributes.hpp"
 #include "segments.hpp"
 
 #include <cstdint>
@@ -24,43 +25,11 @@ static_assert(ep_mask(v1::EP_FIELD_SRQ_HANDLE) == DAT_EP_FIELD_SRQ_HANDLE);
 static_assert(ep_mask(v1::EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR) ==
               DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR);
 
-/// What both structures have with the same meaning and width.
-template <typename From, typename To>
-void copy_common(const From &from, To &to)
-{
-    to.service_type = static_cast<decltype(to.service_type)>(from.service_type);
-    to.qos = from.qos;
-    to.recv_completion_flags =
-        static_cast<decltype(to.recv_completion_flags)>(from.recv_completion_flags);
-    to.request_completion_flags =
-        static_cast<decltype(to.request_completion_flags)>(from.request_completion_flags);
-    to.max_recv_dtos = from.max_recv_dtos;
-    to.max_request_dtos = from.max_request_dtos;
-    to.max_recv_iov = from.max_recv_iov;
-    to.max_request_iov = from.max_request_iov;
-    to.max_rdma_read_in = from.max_rdma_read_in;
-    to.max_rdma_read_out = from.max_rdma_read_out;
-    to.srq_soft_hw = from.srq_soft_hw;
-    to.max_rdma_read_iov = from.max_rdma_read_iov;
-    to.max_rdma_write_iov = from.max_rdma_write_iov;
-    to.ep_transport_specific_count = from.ep_transport_specific_count;
-    to.ep_transport_specific = from.ep_transport_specific;
-    to.ep_provider_specific_count = from.ep_provider_specific_count;
-    to.ep_provider_specific = from.ep_provider_specific;
-}
-
 /// The states of a connection with one path or several are those of a connection.
 v1::DAT_EP_STATE state_to_one(DAT_EP_STATE two)
 {
     return two <= DAT_EP_STATE_COMPLETION_PENDING ? static_cast<v1::DAT_EP_STATE>(two)
                                                   : v1::DAT_EP_STATE_CONNECTED;
-}
-
-void translate(const DAT_EP_ATTR &two, v1::DAT_EP_ATTR &one)
-{
-    copy_common(two, one);
-    one.max_message_size = two.max_message_size;
-    one.max_rdma_size = two.max_rdma_size;
 }
 
 bool has(DAT_UINT64 mask, DAT_UINT64 field)
@@ -83,20 +52,13 @@ bool is_possible(const v1::DAT_EP_ATTR &attr, DAT_UINT64 mask)
              attr.max_rdma_write_iov > most_segments);
 }
 
-void translate(const v1::DAT_EP_ATTR &one, DAT_EP_ATTR &two)
-{
-    copy_common(one, two);
-    two.max_message_size = static_cast<DAT_SEG_LENGTH>(one.max_message_size);
-    two.max_rdma_size = static_cast<DAT_SEG_LENGTH>(one.max_rdma_size);
-}
-
 /// The attributes of a new endpoint, or none.
 struct attributes {
     explicit attributes(const v1::DAT_EP_ATTR *one)
         : good(one == nullptr || is_possible(*one, v1::EP_FIELD_EP_ATTR_ALL)), given(one != nullptr)
     {
         if (good && given)
-            translate(*one, two);
+            copy_attributes(*one, two);
     }
     const DAT_EP_ATTR *pointer() const { return given ? &two : nullptr; }
 
@@ -119,10 +81,10 @@ void translate(const v1::DAT_EP_PARAM &one, DAT_UINT64 mask, DAT_EP_PARAM &two)
     if (has(mask, v1::EP_FIELD_SRQ_HANDLE))
         two.srq_handle = two_of<DAT_HANDLE_TYPE_SRQ>(one.srq_handle);
     if (has(mask, v1::EP_FIELD_EP_ATTR_ALL))
-        translate(one.ep_attr, two.ep_attr);
+        copy_attributes(one.ep_attr, two.ep_attr);
 }
 
-void translate(const object &ep, const DAT_EP_PARAM &two, v1::DAT_EP_PARAM &one)
+void ep_to_one(const object &ep, const DAT_EP_PARAM &two, v1::DAT_EP_PARAM &one)
 {
     one.ia_handle = handle_of(ep.ia);
     one.ep_state = state_to_one(two.ep_state);
@@ -135,7 +97,7 @@ void translate(const object &ep, const DAT_EP_PARAM &two, v1::DAT_EP_PARAM &one)
     one.request_evd_handle = one_of(two.request_evd_handle);
     one.connect_evd_handle = one_of(two.connect_evd_handle);
     one.srq_handle = one_of(two.srq_handle);
-    translate(two.ep_attr, one.ep_attr);
+    copy_attributes(two.ep_attr, one.ep_attr);
 }
 
 } // namespace
@@ -183,17 +145,8 @@ DAT_RETURN dat12_ep_create_with_srq(DAT_IA_HANDLE handle, DAT_PZ_HANDLE pz, DAT_
 
 DAT_RETURN dat12_ep_query(DAT_EP_HANDLE handle, DAT_UINT64 mask, v1::DAT_EP_PARAM *param)
 {
-    object *ep = dat12::object_of<DAT_HANDLE_TYPE_EP>(handle);
-    if (ep == nullptr)
-        return dat12::refused<DAT_HANDLE_TYPE_EP>;
-    DAT_RETURN status = dat12::check_query(mask, v1::EP_FIELD_ALL, param);
-    if (status != DAT_SUCCESS)
-        return status;
-    DAT_EP_PARAM two{};
-    status = dat12::call<&DAT_PROVIDER::ep_query_func>(*ep, dat12::ep_mask(mask), &two);
-    if (status == DAT_SUCCESS)
-        dat12::translate(*ep, two, *param);
-    return status;
+    return dat12::query<DAT_HANDLE_TYPE_EP, &DAT_PROVIDER::ep_query_func, DAT_EP_PARAM>(
+        handle, mask, v1::EP_FIELD_ALL, dat12::ep_mask(mask), param, dat12::ep_to_one);
 }
 
 DAT_RETURN dat12_ep_modify(DAT_EP_HANDLE handle, DAT_UINT64 mask, const v1::DAT_EP_PARAM *param)

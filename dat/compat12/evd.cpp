@@ -21,22 +21,15 @@ DAT_RETURN dat12_evd_create(DAT_IA_HANDLE handle, DAT_COUNT qlen, DAT_CNO_HANDLE
 
 DAT_RETURN dat12_evd_query(DAT_EVD_HANDLE handle, DAT_EVD_PARAM_MASK mask, v1::DAT_EVD_PARAM *param)
 {
-    object *evd = dat12::object_of<DAT_HANDLE_TYPE_EVD>(handle);
-    if (evd == nullptr)
-        return dat12::refused<DAT_HANDLE_TYPE_EVD>;
-    DAT_RETURN status = dat12::check_query(mask, DAT_EVD_FIELD_ALL, param);
-    if (status != DAT_SUCCESS)
-        return status;
-    DAT_EVD_PARAM two{};
-    status = dat12::call<&DAT_PROVIDER::evd_query_func>(*evd, mask, &two);
-    if (status != DAT_SUCCESS)
-        return status;
-    param->ia_handle = dat12::handle_of(evd->ia);
-    param->evd_qlen = two.evd_qlen;
-    param->evd_state = two.evd_state;
-    param->cno_handle = dat12::one_of(two.cno_handle);
-    param->evd_flags = static_cast<v1::DAT_EVD_FLAGS>(two.evd_flags);
-    return DAT_SUCCESS;
+    return dat12::query<DAT_HANDLE_TYPE_EVD, &DAT_PROVIDER::evd_query_func, DAT_EVD_PARAM>(
+        handle, mask, DAT_EVD_FIELD_ALL, mask, param,
+        [](const object &evd, const DAT_EVD_PARAM &two, v1::DAT_EVD_PARAM &one) {
+            one.ia_handle = dat12::handle_of(evd.ia);
+            one.evd_qlen = two.evd_qlen;
+            one.evd_state = two.evd_state;
+            one.cno_handle = dat12::one_of(two.cno_handle);
+            one.evd_flags = static_cast<v1::DAT_EVD_FLAGS>(two.evd_flags);
+        });
 }
 
 DAT_RETURN dat12_evd_modify_cno(DAT_EVD_HANDLE evd, DAT_CNO_HANDLE cno)

@@ -2,6 +2,7 @@
 // Interface adapters, and what can be asked of every object.
 #include "calls.hpp"
 #include "debug.hpp"
+#include "key.hpp"
 #include "libdat2_calls.h"
 #include "lines.hpp"
 #include "open.hpp"
@@ -16,19 +17,6 @@ namespace {
 
 // --- Opening
 // -----------------------------------------------------------------------------------------
-
-bool make_key(const char *name, DAT_UINT32 major, DAT_UINT32 minor, DAT_BOOLEAN thread_safety,
-              DAT_PROVIDER_INFO &key)
-{
-    const std::size_t length = name != nullptr ? strnlen(name, sizeof key.ia_name) : 0;
-    if (name == nullptr || length == sizeof key.ia_name)
-        return false;
-    std::memcpy(key.ia_name, name, length + 1);
-    key.dapl_version_major = major;
-    key.dapl_version_minor = minor;
-    key.is_thread_safe = thread_safety;
-    return true;
-}
 
 bool is_stand_in(DAT_EVD_HANDLE evd)
 {
@@ -258,7 +246,7 @@ DAT_RETURN open(const char *name, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_ev
                 DAT_IA_HANDLE *ia, DAT_UINT32 major, DAT_UINT32 minor, DAT_BOOLEAN thread_safety)
 {
     DAT_PROVIDER_INFO key;
-    if (!make_key(name, major, minor, thread_safety, key))
+    if (!dat::make_key(name, major, minor, thread_safety, key))
         return bad_argument(1);
     if (ia == nullptr)
         return refused<DAT_HANDLE_TYPE_IA>;

@@ -3,6 +3,7 @@
 
 #include "debug.hpp"
 #include "immortal.hpp"
+#include "key.hpp"
 #include "status.hpp"
 
 #include <algorithm>
@@ -10,6 +11,10 @@
 
 namespace dat12 {
 namespace {
+
+using dat::same_key;
+using dat::same_name;
+using dat::same_safety;
 
 constinit dat::immortal<lines> instance;
 
@@ -33,22 +38,6 @@ bool is_served(const dat::config_entry &line)
 {
     return line.use == dat::verdict::usable && line.key.dapl_version_major == 1 &&
            line.key.dapl_version_minor == 2 && names_us(line);
-}
-
-bool same_safety(const DAT_PROVIDER_INFO &a, const DAT_PROVIDER_INFO &b)
-{
-    return (a.is_thread_safe != DAT_FALSE) == (b.is_thread_safe != DAT_FALSE);
-}
-
-bool same_name(const DAT_PROVIDER_INFO &a, const DAT_PROVIDER_INFO &b)
-{
-    return std::strcmp(a.ia_name, b.ia_name) == 0;
-}
-
-bool same_key(const DAT_PROVIDER_INFO &a, const DAT_PROVIDER_INFO &b)
-{
-    return a.dapl_version_major == b.dapl_version_major &&
-           a.dapl_version_minor == b.dapl_version_minor && same_safety(a, b) && same_name(a, b);
 }
 
 } // namespace

@@ -34,7 +34,7 @@ DAT_REGION_DESCRIPTION region_to_one(DAT_MEM_TYPE type, DAT_REGION_DESCRIPTION t
     return two;
 }
 
-void translate(const object &lmr, const DAT_LMR_PARAM &two, v1::DAT_LMR_PARAM &one)
+void lmr_to_one(const object &lmr, const DAT_LMR_PARAM &two, v1::DAT_LMR_PARAM &one)
 {
     one.ia_handle = handle_of(lmr.ia);
     one.mem_type = two.mem_type;
@@ -51,6 +51,15 @@ void translate(const object &lmr, const DAT_LMR_PARAM &two, v1::DAT_LMR_PARAM &o
 v1::DAT_LMR_TRIPLET segment_to_one(const DAT_LMR_TRIPLET &two)
 {
     return {two.lmr_context, 0, two.virtual_address, two.segment_length};
+}
+
+void rmr_to_one(const object &rmr, const DAT_RMR_PARAM &two, v1::DAT_RMR_PARAM &one)
+{
+    one.ia_handle = handle_of(rmr.ia);
+    one.pz_handle = one_of(two.pz_handle);
+    one.lmr_triplet = segment_to_one(two.lmr_triplet);
+    one.mem_priv = static_cast<v1::DAT_MEM_PRIV_FLAGS>(two.mem_priv);
+    one.rmr_context = two.rmr_context;
 }
 
 /// Synchronizes segments, as many at once as fit on the stack.
@@ -145,17 +154,8 @@ DAT_RETURN dat12_lmr_create(DAT_IA_HANDLE handle, DAT_MEM_TYPE type, DAT_REGION_
 DAT_RETURN dat12_lmr_query(DAT_LMR_HANDLE handle, v1::DAT_LMR_PARAM_MASK mask,
                            v1::DAT_LMR_PARAM *param)
 {
-    object *lmr = dat12::object_of<DAT_HANDLE_TYPE_LMR>(handle);
-    if (lmr == nullptr)
-        return dat12::refused<DAT_HANDLE_TYPE_LMR>;
-    DAT_RETURN status = dat12::check_query(mask, v1::DAT_LMR_FIELD_ALL, param);
-    if (status != DAT_SUCCESS)
-        return status;
-    DAT_LMR_PARAM two{};
-    status = dat12::call<&DAT_PROVIDER::lmr_query_func>(*lmr, dat12::lmr_mask(mask), &two);
-    if (status == DAT_SUCCESS)
-        dat12::translate(*lmr, two, *param);
-    return status;
+    return dat12::query<DAT_HANDLE_TYPE_LMR, &DAT_PROVIDER::lmr_query_func, DAT_LMR_PARAM>(
+        handle, mask, v1::DAT_LMR_FIELD_ALL, dat12::lmr_mask(mask), param, dat12::lmr_to_one);
 }
 
 DAT_RETURN dat12_lmr_free(DAT_LMR_HANDLE lmr)
@@ -191,23 +191,9 @@ DAT_RETURN dat12_rmr_create(DAT_PZ_HANDLE handle, DAT_RMR_HANDLE *rmr)
 DAT_RETURN dat12_rmr_query(DAT_RMR_HANDLE handle, v1::DAT_RMR_PARAM_MASK mask,
                            v1::DAT_RMR_PARAM *param)
 {
-    object *rmr = dat12::object_of<DAT_HANDLE_TYPE_RMR>(handle);
-    if (rmr == nullptr)
-        return dat12::refused<DAT_HANDLE_TYPE_RMR>;
-    DAT_RETURN status = dat12::check_query(mask, v1::DAT_RMR_FIELD_ALL, param);
-    if (status != DAT_SUCCESS)
-        return status;
-    DAT_RMR_PARAM two{};
-    status = dat12::call<&DAT_PROVIDER::rmr_query_func>(*rmr, static_cast<DAT_RMR_PARAM_MASK>(mask),
-                                                        &two);
-    if (status != DAT_SUCCESS)
-        return status;
-    param->ia_handle = dat12::handle_of(rmr->ia);
-    param->pz_handle = dat12::one_of(two.pz_handle);
-    param->lmr_triplet = dat12::segment_to_one(two.lmr_triplet);
-    param->mem_priv = static_cast<v1::DAT_MEM_PRIV_FLAGS>(two.mem_priv);
-    param->rmr_context = two.rmr_context;
-    return DAT_SUCCESS;
+    return dat12::query<DAT_HANDLE_TYPE_RMR, &DAT_PROVIDER::rmr_query_func, DAT_RMR_PARAM>(
+        handle, mask, v1::DAT_RMR_FIELD_ALL, static_cast<DAT_RMR_PARAM_MASK>(mask), param,
+        dat12::rmr_to_one);
 }
 
 DAT_RETURN dat12_rmr_free(DAT_RMR_HANDLE rmr)

@@ -32,6 +32,17 @@ void retire_with_endpoint(object &request)
     retire(request);
 }
 
+/// Of a service point, public or reserved.
+template <typename Param>
+void point_to_one(const object &point, const Param &two, Param &one)
+{
+    one = two;
+    one.ia_handle = handle_of(point.ia);
+    one.evd_handle = one_of(two.evd_handle);
+    if constexpr (requires { two.ep_handle; })
+        one.ep_handle = one_of(two.ep_handle);
+}
+
 } // namespace
 } // namespace dat12
 
@@ -40,21 +51,14 @@ void retire_with_endpoint(object &request)
 
 DAT_RETURN dat12_cr_query(DAT_CR_HANDLE handle, DAT_CR_PARAM_MASK mask, DAT_CR_PARAM *param)
 {
-    object *request = dat12::object_of<DAT_HANDLE_TYPE_CR>(handle);
-    if (request == nullptr)
-        return dat12::refused<DAT_HANDLE_TYPE_CR>;
-    DAT_RETURN status = dat12::check_query(mask, DAT_CR_FIELD_ALL, param);
-    if (status != DAT_SUCCESS)
-        return status;
-    DAT_CR_PARAM two{};
-    status = dat12::call<&DAT_PROVIDER::cr_query_func>(*request, mask, &two);
-    if (status != DAT_SUCCESS)
-        return status;
-    if (two.local_ep_handle != nullptr)
-        dat12::know_endpoint(*request);
-    *param = two;
-    param->local_ep_handle = dat12::one_of(two.local_ep_handle);
-    return DAT_SUCCESS;
+    return dat12::query<DAT_HANDLE_TYPE_CR, &DAT_PROVIDER::cr_query_func, DAT_CR_PARAM>(
+        handle, mask, DAT_CR_FIELD_ALL, mask, param,
+        [](object &request, const DAT_CR_PARAM &two, DAT_CR_PARAM &one) {
+            if (two.local_ep_handle != nullptr)
+                dat12::know_endpoint(request);
+            one = two;
+            one.local_ep_handle = dat12::one_of(two.local_ep_handle);
+        });
 }
 
 DAT_RETURN dat12_cr_accept(DAT_CR_HANDLE handle, DAT_EP_HANDLE ep, DAT_COUNT size,
@@ -126,20 +130,8 @@ DAT_RETURN dat12_psp_create_any(DAT_IA_HANDLE handle, DAT_CONN_QUAL *qualifier, 
 
 DAT_RETURN dat12_psp_query(DAT_PSP_HANDLE handle, DAT_PSP_PARAM_MASK mask, DAT_PSP_PARAM *param)
 {
-    object *psp = dat12::object_of<DAT_HANDLE_TYPE_PSP>(handle);
-    if (psp == nullptr)
-        return dat12::refused<DAT_HANDLE_TYPE_PSP>;
-    DAT_RETURN status = dat12::check_query(mask, DAT_PSP_FIELD_ALL, param);
-    if (status != DAT_SUCCESS)
-        return status;
-    DAT_PSP_PARAM two{};
-    status = dat12::call<&DAT_PROVIDER::psp_query_func>(*psp, mask, &two);
-    if (status != DAT_SUCCESS)
-        return status;
-    *param = two;
-    param->ia_handle = dat12::handle_of(psp->ia);
-    param->evd_handle = dat12::one_of(two.evd_handle);
-    return DAT_SUCCESS;
+    return dat12::query<DAT_HANDLE_TYPE_PSP, &DAT_PROVIDER::psp_query_func, DAT_PSP_PARAM>(
+        handle, mask, DAT_PSP_FIELD_ALL, mask, param, dat12::point_to_one<DAT_PSP_PARAM>);
 }
 
 DAT_RETURN dat12_psp_free(DAT_PSP_HANDLE psp)
@@ -166,21 +158,8 @@ DAT_RETURN dat12_rsp_create(DAT_IA_HANDLE handle, DAT_CONN_QUAL qualifier, DAT_E
 
 DAT_RETURN dat12_rsp_query(DAT_RSP_HANDLE handle, DAT_RSP_PARAM_MASK mask, DAT_RSP_PARAM *param)
 {
-    object *rsp = dat12::object_of<DAT_HANDLE_TYPE_RSP>(handle);
-    if (rsp == nullptr)
-        return dat12::refused<DAT_HANDLE_TYPE_RSP>;
-    DAT_RETURN status = dat12::check_query(mask, DAT_RSP_FIELD_ALL, param);
-    if (status != DAT_SUCCESS)
-        return status;
-    DAT_RSP_PARAM two{};
-    status = dat12::call<&DAT_PROVIDER::rsp_query_func>(*rsp, mask, &two);
-    if (status != DAT_SUCCESS)
-        return status;
-    *param = two;
-    param->ia_handle = dat12::handle_of(rsp->ia);
-    param->evd_handle = dat12::one_of(two.evd_handle);
-    param->ep_handle = dat12::one_of(two.ep_handle);
-    return DAT_SUCCESS;
+    return dat12::query<DAT_HANDLE_TYPE_RSP, &DAT_PROVIDER::rsp_query_func, DAT_RSP_PARAM>(
+        handle, mask, DAT_RSP_FIELD_ALL, mask, param, dat12::point_to_one<DAT_RSP_PARAM>);
 }
 
 DAT_RETURN dat12_rsp_free(DAT_RSP_HANDLE rsp)

@@ -26,26 +26,20 @@ DAT_RETURN dat12_srq_free(DAT_SRQ_HANDLE srq)
 
 DAT_RETURN dat12_srq_query(DAT_SRQ_HANDLE handle, DAT_SRQ_PARAM_MASK mask, v1::DAT_SRQ_PARAM *param)
 {
-    object *srq = dat12::object_of<DAT_HANDLE_TYPE_SRQ>(handle);
-    if (srq == nullptr)
-        return dat12::refused<DAT_HANDLE_TYPE_SRQ>;
-    DAT_RETURN status = dat12::check_query(mask, DAT_SRQ_FIELD_ALL, param);
-    if (status != DAT_SUCCESS)
-        return status;
-    DAT_SRQ_PARAM two{};
-    status = dat12::call<&DAT_PROVIDER::srq_query_func>(*srq, mask, &two);
-    if (status != DAT_SUCCESS)
-        return status;
-    param->ia_handle = dat12::handle_of(srq->ia);
-    param->srq_state = two.srq_state == DAT_SRQ_STATE_OPERATIONAL ? v1::DAT_SRQ_STATE_OPERATIONAL
-                                                                  : v1::DAT_SRQ_STATE_ERROR;
-    param->pz_handle = dat12::one_of(two.pz_handle);
-    param->max_recv_dtos = two.max_recv_dtos;
-    param->max_recv_iov = two.max_recv_iov;
-    param->low_watermark = two.low_watermark;
-    param->available_dto_count = two.available_dto_count;
-    param->outstanding_dto_count = two.outstanding_dto_count;
-    return DAT_SUCCESS;
+    return dat12::query<DAT_HANDLE_TYPE_SRQ, &DAT_PROVIDER::srq_query_func, DAT_SRQ_PARAM>(
+        handle, mask, DAT_SRQ_FIELD_ALL, mask, param,
+        [](const object &srq, const DAT_SRQ_PARAM &two, v1::DAT_SRQ_PARAM &one) {
+            one.ia_handle = dat12::handle_of(srq.ia);
+            one.srq_state = two.srq_state == DAT_SRQ_STATE_OPERATIONAL
+                                ? v1::DAT_SRQ_STATE_OPERATIONAL
+                                : v1::DAT_SRQ_STATE_ERROR;
+            one.pz_handle = dat12::one_of(two.pz_handle);
+            one.max_recv_dtos = two.max_recv_dtos;
+            one.max_recv_iov = two.max_recv_iov;
+            one.low_watermark = two.low_watermark;
+            one.available_dto_count = two.available_dto_count;
+            one.outstanding_dto_count = two.outstanding_dto_count;
+        });
 }
 
 DAT_RETURN dat12_srq_resize(DAT_SRQ_HANDLE srq, DAT_COUNT max_recv_dto)
