@@ -13,63 +13,73 @@ OSD_ALWAYS_INLINE DAT_RETURN answer(DAT_RETURN status)
     return status == DAT_SUCCESS ? status : answered(status);
 }
 
-/// No segments, more than most_at_once, or a number of them that is none.
-template <DAT_HANDLE_TYPE Type, auto Slot, typename... Rest>
+/// No segments, more than most_at_once, a number of them that is none, or no remote one.
+template <auto Slot, typename... Rest>
 OSD_COLD DAT_RETURN post_odd(DAT_HANDLE handle, DAT_COUNT count, const v1::DAT_LMR_TRIPLET *iov,
                              DAT_DTO_COOKIE cookie, Rest... rest)
 {
-    object *queue = unchecked(handle);
     if (count < 0 || count > most_segments)
         return bad_argument(2);
     DAT_LMR_TRIPLET two[most_segments];
     if (iov != nullptr && !all_to_two(iov, count, two))
         return too_long;
-    return call<Slot>(*queue, count, iov != nullptr ? two : nullptr, cookie, rest...);
+    return call<Slot>(*unchecked(handle), count, iov != nullptr ? two : nullptr, cookie, rest...);
 }
 
-/// Posts to the object what `Slot` of its provider takes: segments, cookie, and the rest.
-template <DAT_HANDLE_TYPE Type, auto Slot, typename... Rest>
-OSD_ALWAYS_INLINE DAT_RETURN post(DAT_HANDLE handle, DAT_COUNT count,
+/// Posts to a live object what `Slot` of its provider takes: segments, cookie, and the rest. `high`
+/// is the upper half of the remote segment's length; as those of the others it has to be 0.
+template <auto Slot, typename... Rest>
+OSD_ALWAYS_INLINE DAT_RETURN post(DAT_HANDLE handle, std::uint32_t high, DAT_COUNT count,
                                   const v1::DAT_LMR_TRIPLET *iov, DAT_DTO_COOKIE cookie,
                                   Rest... rest)
 {
-    object *queue = object_of<Type>(handle);
-    if (queue == nullptr) [[unlikely]]
-        return refused<Type>;
     if (iov == nullptr) [[unlikely]]
-        return post_odd<Type, Slot>(handle, count, iov, cookie, rest...);
+        return high != 0 ? too_long : post_odd<Slot>(handle, count, iov, cookie, rest...);
     if (count == 1) [[likely]] {
         DAT_LMR_TRIPLET two;
-        if (convert(*iov, two) != 0) [[unlikely]]
+        if ((convert(*iov, two) | high) != 0) [[unlikely]]
             return too_long;
-        return answer(call_at_once<Slot>(*queue, count, &two, cookie, rest...));
+        return answer(call_at_once<Slot>(*unchecked(handle), count, &two, cookie, rest...));
     }
+    if (high != 0) [[unlikely]]
+        return too_long;
     DAT_LMR_TRIPLET two[most_at_once];
     const conversion how = to_two(iov, count, two);
     if (how == conversion::not_at_once) [[unlikely]]
-        return post_odd<Type, Slot>(handle, count, iov, cookie, rest...);
+        return post_odd<Slot>(handle, count, iov, cookie, rest...);
     if (how == conversion::too_long) [[unlikely]]
         return too_long;
-    return answer(call_at_once<Slot>(*queue, count, two, cookie, rest...));
+    return answer(call_at_once<Slot>(*unchecked(handle), count, two, cookie, rest...));
 }
 
-/// The same for RDMA; `remote` is null or one segment.
+/// Without a remote segment.
+template <DAT_HANDLE_TYPE Type, auto Slot, typename... Rest>
+OSD_ALWAYS_INLINE DAT_RETURN post_local(DAT_HANDLE handle, DAT_COUNT count,
+                                        const v1::DAT_LMR_TRIPLET *iov, DAT_DTO_COOKIE cookie,
+                                        Rest... rest)
+{
+    if (object_of<Type>(handle) == nullptr) [[unlikely]]
+        return refused<Type>;
+    return post<Slot>(handle, 0, count, iov, cookie, rest...);
+}
+
+/// For RDMA; `remote` is null or one segment.
 template <auto Slot>
-OSD_ALWAYS_INLINE DAT_RETURN post_rdma(DAT_HANDLE ep, DAT_COUNT count,
+OSD_ALWAYS_INLINE DAT_RETURN post_rdma(DAT_EP_HANDLE ep, DAT_COUNT count,
                                        const v1::DAT_LMR_TRIPLET *iov, DAT_DTO_COOKIE cookie,
                                        const v1::DAT_RMR_TRIPLET *remote,
                                        v1::DAT_COMPLETION_FLAGS flags)
 {
     const auto two_flags = static_cast<DAT_COMPLETION_FLAGS>(flags);
+    if (object_of<DAT_HANDLE_TYPE_EP>(ep) == nullptr) [[unlikely]]
+        return refused<DAT_HANDLE_TYPE_EP>;
     if (remote == nullptr) [[unlikely]]
-        return post<DAT_HANDLE_TYPE_EP, Slot>(
-            ep, count, iov, cookie, static_cast<const DAT_RMR_TRIPLET *>(nullptr), two_flags);
+        return post_odd<Slot>(ep, count, iov, cookie, static_cast<const DAT_RMR_TRIPLET *>(nullptr),
+                              two_flags);
     DAT_RMR_TRIPLET target;
-    if (convert(*remote, target) != 0) [[unlikely]]
-        return object_of<DAT_HANDLE_TYPE_EP>(ep) != nullptr ? too_long
-                                                            : refused<DAT_HANDLE_TYPE_EP>;
-    return post<DAT_HANDLE_TYPE_EP, Slot>(ep, count, iov, cookie,
-                                          static_cast<const DAT_RMR_TRIPLET *>(&target), two_flags);
+    const std::uint32_t high = convert(*remote, target);
+    return post<Slot>(ep, high, count, iov, cookie, static_cast<const DAT_RMR_TRIPLET *>(&target),
+                      two_flags);
 }
 
 } // namespace
@@ -78,22 +88,22 @@ OSD_ALWAYS_INLINE DAT_RETURN post_rdma(DAT_HANDLE ep, DAT_COUNT count,
 DAT_RETURN dat12_ep_post_send(DAT_EP_HANDLE ep, DAT_COUNT count, v1::DAT_LMR_TRIPLET *iov,
                               DAT_DTO_COOKIE cookie, v1::DAT_COMPLETION_FLAGS flags)
 {
-    return dat12::post<DAT_HANDLE_TYPE_EP, &DAT_PROVIDER::ep_post_send_func>(
+    return dat12::post_local<DAT_HANDLE_TYPE_EP, &DAT_PROVIDER::ep_post_send_func>(
         ep, count, iov, cookie, static_cast<DAT_COMPLETION_FLAGS>(flags));
 }
 
 DAT_RETURN dat12_ep_post_recv(DAT_EP_HANDLE ep, DAT_COUNT count, v1::DAT_LMR_TRIPLET *iov,
                               DAT_DTO_COOKIE cookie, v1::DAT_COMPLETION_FLAGS flags)
 {
-    return dat12::post<DAT_HANDLE_TYPE_EP, &DAT_PROVIDER::ep_post_recv_func>(
+    return dat12::post_local<DAT_HANDLE_TYPE_EP, &DAT_PROVIDER::ep_post_recv_func>(
         ep, count, iov, cookie, static_cast<DAT_COMPLETION_FLAGS>(flags));
 }
 
 DAT_RETURN dat12_srq_post_recv(DAT_SRQ_HANDLE srq, DAT_COUNT count, v1::DAT_LMR_TRIPLET *iov,
                                DAT_DTO_COOKIE cookie)
 {
-    return dat12::post<DAT_HANDLE_TYPE_SRQ, &DAT_PROVIDER::srq_post_recv_func>(srq, count, iov,
-                                                                               cookie);
+    return dat12::post_local<DAT_HANDLE_TYPE_SRQ, &DAT_PROVIDER::srq_post_recv_func>(srq, count,
+                                                                                     iov, cookie);
 }
 
 DAT_RETURN dat12_ep_post_rdma_read(DAT_EP_HANDLE ep, DAT_COUNT count, v1::DAT_LMR_TRIPLET *iov,

@@ -134,10 +134,11 @@ static void phase(const char *name, int calls)
             await(receives, &event);
         } else if (strcmp(name, "empty") == 0) {
             COUNTED(DAT_QUEUE_EMPTY, dat_evd_dequeue(requests, &event));
-        } else { /* write1 and dequeue */
+        } else { /* writes and dequeue */
             if (*name == 'w')
-                COUNTED(DAT_SUCCESS, dat_ep_post_rdma_write(active, 1, segments, cookie, &target,
-                                                            DAT_COMPLETION_DEFAULT_FLAG));
+                COUNTED(DAT_SUCCESS,
+                        dat_ep_post_rdma_write(active, name[5] - '0', segments, cookie, &target,
+                                               DAT_COMPLETION_DEFAULT_FLAG));
             else
                 must("dat_ep_post_rdma_write",
                      dat_ep_post_rdma_write(active, 1, segments, cookie, &target,
@@ -167,8 +168,8 @@ static void phase(const char *name, int calls)
 
 int main(int argc, char **argv)
 {
-    static const char *const phases[] = {"send1", "send2", "send4",   "recv1",
-                                         "write1", "empty", "dequeue"};
+    static const char *const phases[] = {"send1",  "send2",  "send4",  "recv1",  "write1",
+                                         "write2", "write4", "empty", "dequeue"};
     unsigned i, round;
 
     if (argc != 3)
