@@ -13,6 +13,7 @@
 #include "checks.h"
 
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -374,6 +375,89 @@ static void exit_without_close(void)
     }
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* What the child below does: connects, and is gone with a receive posted. */
+static void connect_and_go(DAT_CONN_QUAL qualifier, int killed)
+{
+    struct world w;
+    struct pair p;
+    DAT_EVENT event;
+    DAT_LMR_TRIPLET in;
+
+    SOUND(enter(&w, 8));
+    SOUND(make_endpoints(&w, NULL, &p));
+    in = local(&w.near_end, 0, 8);
+    MUST(dat_ep_post_recv(p.active, 1, &in, as_context(1), DAT_COMPLETION_DEFAULT_FLAG));
+    MUST(dat_ep_connect(p.active, w.attr.ia_address_ptr, qualifier, SECONDS, 0, NULL,
+                        DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    SOUND(wait_event(w.connections, DAT_CONNECTION_EVENT_ESTABLISHED, &event));
+    SOUND(poll_dto(w.receives, p.active, 1, 8)); /* the peer has seen the connection, too */
+    if (killed)
+        raise(SIGKILL);
+}
+
+/* Its peer hears of the end, gets its receives back, and goes on with the next one. */
+static void peer_exits_without_close(void)
+{
+    int round;
+
+    for (round = 0; round < 2; ++round) {
+        struct world w;
+        struct pair p;
+        DAT_PSP_HANDLE psp;
+        DAT_CONN_QUAL qualifier = new_qualifier();
+        DAT_EVENT event;
+        DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
+        DAT_LMR_TRIPLET segment;
+        DAT_COUNT more;
+        int ready[2], status = -1;
+        unsigned i;
+        char byte = 0;
+        pid_t child;
+
+        CHECK(pipe(ready) == 0);
+        fflush(stdout);
+        child = fork(); /* before there are threads */
+        CHECK(child >= 0);
+        if (child == 0) {
+            case_failed = read(ready[0], &byte, 1) != 1;
+            if (!case_failed)
+                connect_and_go(qualifier, round == 1);
+            exit(case_failed);
+        }
+        SOUND(enter(&w, 8));
+        SOUND(make_endpoints(&w, NULL, &p));
+        segment = local(&w.far_end, 0, 8);
+        for (i = 0; i < 3; ++i)
+            MUST(dat_ep_post_recv(p.passive, 1, &segment, as_context(i),
+                                  DAT_COMPLETION_DEFAULT_FLAG));
+        MUST(dat_psp_create(w.ia, qualifier, w.connections, DAT_PSP_CONSUMER_FLAG, &psp));
+        CHECK(write(ready[1], &byte, 1) == 1);
+        SOUND(wait_event(w.connections, DAT_CONNECTION_REQUEST_EVENT, &event));
+        MUST(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, p.passive, 0, NULL));
+        SOUND(wait_event(w.connections, DAT_CONNECTION_EVENT_ESTABLISHED, &event));
+        MUST(dat_ep_post_send(p.passive, 1, &segment, as_context(9), DAT_COMPLETION_DEFAULT_FLAG));
+        SOUND(poll_dto(w.requests, p.passive, 9, 8));
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(round == 1 ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        MUST(dat_evd_wait(w.connections, SECONDS, 1, &event, &more));
+        CHECK(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
+              event.event_number == DAT_CONNECTION_EVENT_BROKEN);
+        CHECK(event.event_data.connect_event_data.ep_handle == p.passive);
+        for (i = 0; i < 3; ++i) {
+            SOUND(wait_event(w.receives, DAT_DTO_COMPLETION_EVENT, &event));
+            CHECK(dto->status == DAT_DTO_ERR_FLUSHED && dto->ep_handle == p.passive);
+            CHECK(dto->user_cookie.as_64 == i);
+        }
+        MUST(dat_psp_free(psp));
+        MUST(dat_ep_reset(p.passive));
+        SOUND(connect_endpoints(&w, &p, NULL, 0, NULL, 0));
+        SOUND(send_once(&w, p.active, p.passive, 64));
+        SOUND(leave(&w));
+        close(ready[0]);
+        close(ready[1]);
+    }
 }
 
 /* ---- Objects ------------------------------------------------------------------------------------ */
@@ -756,6 +840,52 @@ static void two_endpoints_for_each_peer(void)
         }
     }
     SOUND(leave(&w));
+}
+
+/* As many as a large job has peers: events name the right one of them, and so do queries. */
+static void thousands_of_endpoints(void)
+{
+    enum { most = 3000, connected = 6 };
+    static DAT_EP_HANDLE eps[most];
+    struct world w;
+    DAT_EP_ATTR attr = attributes(1, 1);
+    DAT_EP_PARAM param;
+    DAT_HANDLE_TYPE type;
+    DAT_COUNT i, count;
+
+    SOUND(enter(&w, 8));
+    count = w.attr.max_eps < most ? w.attr.max_eps : most;
+    CHECK(count >= 2 * connected);
+    for (i = 0; i < count; ++i) {
+        MUST(dat_ep_create(w.ia, w.pz, w.receives, w.requests, w.connections, &attr, &eps[i]));
+        MUST(dat_set_consumer_context(eps[i], as_context((unsigned)i)));
+    }
+    for (i = 0; i < connected; ++i) {
+        struct pair p;
+
+        p.active = eps[i * (count / connected)];
+        p.passive = eps[count - 1 - i];
+        SOUND(connect_endpoints(&w, &p, NULL, 0, NULL, 0));
+        SOUND(send_once(&w, p.active, p.passive, 64));
+        SOUND(send_once(&w, p.passive, p.active, 64));
+    }
+    for (i = 0; i < count; ++i) {
+        DAT_CONTEXT context = as_context((unsigned)-1);
+
+        MUST(dat_get_consumer_context(eps[i], &context));
+        CHECK(context.as_64 == (DAT_UINT64)i);
+        if (i % 2 == 0)
+            MUST(dat_ep_free(eps[i]));
+    }
+    for (i = 0; i < count; ++i) {
+        if (i % 2 == 0)
+            CHECK(IS(dat_get_handle_type(eps[i], &type), DAT_INVALID_HANDLE));
+        else
+            MUST(dat_ep_query(eps[i], DAT_EP_FIELD_PZ_HANDLE, &param));
+    }
+    SOUND(leave(&w));
+    for (i = 0; i < count; ++i)
+        CHECK(IS(dat_ep_free(eps[i]), DAT_INVALID_HANDLE));
 }
 
 static void second_connection_to_the_same_place(void)
@@ -1308,6 +1438,7 @@ static const struct a_case cases[] = {
     {"graceful close refuses while objects are left", graceful_close_refuses},
     {"abrupt close ends all objects", abrupt_close_ends_all},
     {"exit without close", exit_without_close},
+    {"peer exits without close, or is killed", peer_exits_without_close},
     {"handles have types", handles_have_types},
     {"contexts are kept", contexts_are_kept},
     {"regions are described", regions_are_described},
@@ -1321,6 +1452,7 @@ static const struct a_case cases[] = {
     {"reserved service point", reserved_service_point},
     {"endpoint made by the provider", endpoint_made_by_the_provider},
     {"two endpoints for each peer, queues resized as they join", two_endpoints_for_each_peer},
+    {"thousands of endpoints", thousands_of_endpoints},
     {"second connection to the same place", second_connection_to_the_same_place},
     {"messages of several segments", messages_of_several_segments},
     {"empty messages without a segment list", empty_messages},
