@@ -3,12 +3,17 @@
 // An adapter, and one connection over it, as a DAT consumer makes them. The operations on the data
 // path are inline: nothing but the DAT call stands between a measurement and the library.
 //
+// Where a process is over DAT 1.2, posts and polls are made as programs of that generation make
+// them. All other calls go through libdat2-over-dat12.so, which translates in front of libdat.
+//
 // Memory of a link: [0, max_size) is what it sends from and reads into, [max_size, 2 * max_size) is
 // what it receives into and what its peer may write and read.
 #pragma once
 
 #include "channel.hpp"
+#include "dat12_calls.hpp"
 #include "program/failure.hpp"
+#include "program/libdat2.hpp"
 
 #include <cstdint>
 #include <cstdlib>
@@ -119,14 +124,16 @@ public:
     void post_receive()
     {
         DAT_LMR_TRIPLET local = receive_segment();
-        program::must("dat_ep_post_recv",
-                      dat_ep_post_recv(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
+        program::must("dat_ep_post_recv", dat12_ ? dat12_calls::post_recv(ep_, local, cookie_)
+                                                 : dat_ep_post_recv(ep_, 1, &local, cookie_,
+                                                                    DAT_COMPLETION_DEFAULT_FLAG));
     }
     void post_send(std::uint32_t size)
     {
         DAT_LMR_TRIPLET local = send_segment(size);
-        program::must("dat_ep_post_send",
-                      dat_ep_post_send(ep_, 1, &local, cookie_, DAT_COMPLETION_DEFAULT_FLAG));
+        program::must("dat_ep_post_send", dat12_ ? dat12_calls::post_send(ep_, local, cookie_)
+                                                 : dat_ep_post_send(ep_, 1, &local, cookie_,
+                                                                    DAT_COMPLETION_DEFAULT_FLAG));
     }
     void post_write(std::uint32_t size) { post_write(size, DAT_COMPLETION_DEFAULT_FLAG); }
     /// Makes no event when it succeeds. A later write that makes one has to follow before the queue
@@ -136,9 +143,10 @@ public:
     {
         DAT_LMR_TRIPLET local = send_segment(size);
         DAT_RMR_TRIPLET remote = peer_segment(size);
-        program::must(
-            "dat_ep_post_rdma_read",
-            dat_ep_post_rdma_read(ep_, 1, &local, cookie_, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+        program::must("dat_ep_post_rdma_read",
+                      dat12_ ? dat12_calls::post_read(ep_, local, cookie_, remote)
+                             : dat_ep_post_rdma_read(ep_, 1, &local, cookie_, &remote,
+                                                     DAT_COMPLETION_DEFAULT_FLAG));
     }
     bool poll_request() { return poll(request_evd_); }
     bool poll_receive() { return poll(recv_evd_); }
@@ -151,12 +159,15 @@ private:
         DAT_LMR_TRIPLET local = send_segment(size);
         DAT_RMR_TRIPLET remote = peer_segment(size);
         program::must("dat_ep_post_rdma_write",
-                      dat_ep_post_rdma_write(ep_, 1, &local, cookie_, &remote, flags));
+                      dat12_ ? dat12_calls::post_write(ep_, local, cookie_, remote, flags)
+                             : dat_ep_post_rdma_write(ep_, 1, &local, cookie_, &remote, flags));
     }
-    static bool poll(DAT_EVD_HANDLE evd)
+    bool poll(DAT_EVD_HANDLE evd)
     {
         DAT_EVENT event;
-        const DAT_RETURN code = dat_evd_dequeue(evd, &event);
+        auto &status = event.event_data.dto_completion_event_data.status;
+        const DAT_RETURN code =
+            dat12_ ? dat12_calls::dequeue(evd, status) : dat_evd_dequeue(evd, &event);
         if (code == DAT_SUCCESS) {
             check_completion(event);
             return true;
@@ -191,6 +202,7 @@ private:
     DAT_EP_HANDLE ep_ = DAT_HANDLE_NULL;
     remote_memory peer_{};
     DAT_DTO_COOKIE cookie_{};
+    bool dat12_ = program::is_over_dat12();
 };
 
 } // namespace bench

@@ -7,6 +7,7 @@
 #include "plot.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
+#include "program/libdat2.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 using namespace bench;
 
 struct options {
-    std::string adapter, host, json, svg;
+    std::string adapter, host, json, svg, api = "2.0";
     std::vector<std::string> tests = {"latency", "bandwidth", "rate", "connections"};
     std::vector<std::uint32_t> sizes; ///< chosen by settle() if they are not given
     std::uint32_t size = 64, window = 16;
@@ -529,6 +530,7 @@ void describe(program::command_line &line, options &o)
     line.number("--duration", o.duration, 0.01, 3600.0, "seconds per measurement");
     line.number("--wait", o.wait, 0.1, 1e6, "seconds --server waits for a client");
     line.number("--timeout", o.limit, 0.1, 1e6, "abort after this many seconds without progress");
+    line.text("--api", "VERSION", o.api, "2.0, or 1.2: as a program of DAT 1.2, through libdat");
     line.text("--json", "FILE", o.json,
               "write the results as JSON to this file (- is standard output)");
     line.text("--svg", "FILE", o.svg,
@@ -551,6 +553,7 @@ int main(int argc, char **argv)
     o.settle();
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     try {
+        program::use_api(o.api, argv);
         run(o);
     } catch (const std::exception &e) {
         std::fprintf(stderr, "dat-perf: %s\n", e.what());

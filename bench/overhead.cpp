@@ -9,6 +9,7 @@
 #include "placement.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
+#include "program/libdat2.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 #include "udp_link.hpp"
@@ -44,7 +45,7 @@ bool is_other_kind(std::string_view name)
 
 struct options {
     std::vector<std::string> adapters; ///< the first is compared with all others
-    std::string node = "127.0.0.1", json;
+    std::string node = "127.0.0.1", json, api = "2.0";
     std::vector<std::string> tests = {"latency"}, others;
     std::uint32_t size = 64, batches = 100, iterations = 500, warmup = 50, pairs = 1;
     double max_ratio = 0;
@@ -663,12 +664,15 @@ int main(int argc, char **argv)
     line.number("--limit", o.max_ratio, 0.0, 1e6,
                 "exit with 1 if a median time ratio exceeds this");
     line.negative_flag("--no-pin", o.pin, "leave the processes where the scheduler puts them");
+    line.text("--api", "VERSION", o.api,
+              "2.0, or 1.2: measure adapters as a program of DAT 1.2, through libdat");
     line.text("--json", "FILE", o.json,
               "write the results as JSON to this file (- is standard output)");
     if (const auto status = line.parse(argc, argv))
         return *status;
     o.settle();
     try {
+        program::use_api(o.api, argv);
         return run(o);
     } catch (const std::exception &e) {
         std::fprintf(stderr, "overhead: %s\n", e.what());

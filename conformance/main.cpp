@@ -244,11 +244,12 @@ std::string today(const char *form)
     return text;
 }
 
-waivers waivers_of(const options &o, const std::vector<rule> &rules)
+waivers waivers_of(const options &o)
 {
     if (o.waivers_file.empty())
         return {};
     const waivers known = read_waivers(o.waivers_file, today("%Y-%m-%d"));
+    const std::vector<rule> rules = all_rules(); // those left out by --api as well
     for (const auto &each : known)
         if (std::none_of(rules.begin(), rules.end(),
                          [&](const rule &one) { return one.id == each.first; }))
@@ -354,25 +355,6 @@ int run_judged(const options &o, const waivers &known, const std::vector<rule> &
 
 // --------------------------------------------------------------------------------------- DAT 1.2
 
-constexpr const char *over_dat12 = "libdat2-over-dat12.so";
-
-/// The cases make calls of DAT 2.0. A library that is loaded in front of libdat2 makes them calls
-/// of DAT 1.2; the loader takes it at the start of a process only.
-void start_over_with_dat12(char **argv)
-{
-    if (program::libdat2_path().find(over_dat12) != std::string::npos)
-        return;
-    const char *before = std::getenv("LD_PRELOAD");
-    const std::string others = before != nullptr ? before : "";
-    if (others.find(over_dat12) != std::string::npos)
-        misused(std::string("--api 1.2: the loader does not find ") + over_dat12 +
-                "; name its folder in LD_LIBRARY_PATH");
-    const std::string preload = over_dat12 + (others.empty() ? others : ":" + others);
-    ::setenv("LD_PRELOAD", preload.c_str(), 1);
-    ::execv("/proc/self/exe", argv);
-    misused(std::string("--api 1.2: cannot start again: ") + std::strerror(errno));
-}
-
 /// What these cases are about is not in DAT 1.2: extensions, private data of a rejection, the
 /// operation of a completion, queues exactly as short as asked for.
 bool is_in_dat12(const rule &each)
@@ -399,7 +381,7 @@ int run(const options &o, int argc, char **argv)
         return list(chosen);
     if (the_settings().ia.empty())
         misused("--ia is missing: the name in dat.conf of the adapter to test");
-    const waivers known = waivers_of(o, rules);
+    const waivers known = waivers_of(o);
     for (const std::string &library : o.keep_loaded)
         keep_loaded(library);
     if (the_settings().in_process)
@@ -419,9 +401,8 @@ int main(int argc, char **argv)
     conformance::parse(app, argc, argv);
     if (!o.peer_role.empty())
         conformance::leave_peer(conformance::run_role(o.peer_role, o.peer_fd));
-    if (o.api == "1.2")
-        conformance::start_over_with_dat12(argv);
     try {
+        program::use_api(o.api, argv);
         return conformance::run(o, argc, argv);
     } catch (const std::runtime_error &e) {
         std::fprintf(stderr, "dapl-conformance: %s\n", e.what());

@@ -485,7 +485,7 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "conformance-rounds"), "long"),
         Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",
              tests("gcc", "--suite", "am-rounds", "--num-processes", "1"), "long"),
-        Step("dat12-rounds", "the suite through DAT 1.2, over the other adapters",
+        Step("dat12-rounds", "the suite through DAT 1.2, and threads that use all of it",
              tests("gcc", "--suite", "dat12-rounds"), "long"),
         Step("stress", "threads that use one adapter in every way at once, ten minutes",
              tests("gcc", "--suite", "stress-rounds"), "long"),

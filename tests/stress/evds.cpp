@@ -3,6 +3,7 @@
 #include "world.hpp"
 
 #include "program/failure.hpp"
+#include "program/libdat2.hpp"
 
 #include <algorithm>
 
@@ -54,11 +55,14 @@ void dispatcher::left(DAT_EP_HANDLE ep, instant when)
             each.since = when;
 }
 
+/// DAT 1.2 finds the endpoint of an event by that of DAT 2.0, whose place another may have taken:
+/// what one has left may name any that came later.
 bool dispatcher::holds_remains_of(DAT_EP_HANDLE ep)
 {
+    static const bool of_any = program::is_over_dat12();
     std::lock_guard hold(m);
     return std::any_of(left_behind.begin(), left_behind.end(),
-                       [ep](const remains &each) { return each.ep == ep; });
+                       [ep](const remains &each) { return of_any || each.ep == ep; });
 }
 
 /// The caller is among those that take. Another one may still have an event of an endpoint that

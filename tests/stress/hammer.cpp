@@ -8,6 +8,7 @@
 
 #include "program/command_line.hpp"
 #include "program/failure.hpp"
+#include "program/libdat2.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -198,6 +199,7 @@ void describe(program::command_line &line, settings &s)
     line.text(
         "--keep-loaded", "LIBRARY", s.keep_loaded,
         "preload this library and keep it loaded, so that sanitizers can resolve its symbols");
+    line.text("--api", "VERSION", s.api, "2.0, or 1.2: through libdat, the library of DAT 1.2");
     line.text("--json", "FILE", s.json,
               "write the counters as JSON to this file (- is standard output)");
     line.footer("The seed decides what each thread does, the machine when.\n"
@@ -238,6 +240,7 @@ int main(int argc, char **argv)
     if (asked.seed == 0)
         asked.seed = static_cast<std::uint32_t>(stress::now() / 1000) | 1;
     try {
+        program::use_api(asked.api, argv);
         return stress::start(asked);
     } catch (const std::exception &e) {
         std::fprintf(stderr, "hammer: %s\n", e.what());

@@ -26,6 +26,7 @@ struct settings {
     std::uint32_t patience = 60;
     std::string keep_loaded;
     std::string json;
+    std::string api = "2.0";
 };
 
 /// Numbers that follow from a seed.

@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "program/libdat2.hpp"
 
+#include "program/failure.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <dat2/udat.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 namespace program {
+
+namespace {
+
+constexpr const char *over_dat12 = "libdat2-over-dat12.so";
+
+} // namespace
 
 std::string libdat2_path()
 {
@@ -13,6 +25,28 @@ std::string libdat2_path()
         where.dli_fname == nullptr)
         return "unknown";
     return where.dli_fname;
+}
+
+bool is_over_dat12()
+{
+    return libdat2_path().find(over_dat12) != std::string::npos;
+}
+
+void use_api(const std::string &version, char **argv)
+{
+    if (version != "2.0" && version != "1.2")
+        throw failure("--api: " + version + " is neither 2.0 nor 1.2");
+    if (version == "2.0" || is_over_dat12())
+        return;
+    const char *before = std::getenv("LD_PRELOAD");
+    const std::string others = before != nullptr ? before : "";
+    if (others.find(over_dat12) != std::string::npos)
+        throw failure(std::string("--api 1.2: the loader does not find ") + over_dat12 +
+                      "; name its folder in LD_LIBRARY_PATH");
+    const std::string preload = others + (others.empty() ? "" : ":") + over_dat12;
+    ::setenv("LD_PRELOAD", preload.c_str(), 1);
+    ::execv("/proc/self/exe", argv);
+    throw failure(std::string("--api 1.2: cannot start again: ") + std::strerror(errno));
 }
 
 } // namespace program
