@@ -3,12 +3,17 @@
  * Handles that are none: null, small numbers, stale, of another type, of the other generation. Every
  * call of DAT 1.2 answers DAT_INVALID_HANDLE, and so does every call of DAT 2.0 with one of ours.
  *
- *   bad_input ADAPTER [CASE]
+ *   bad_input ADAPTER [CASE [SEED]]
  */
+#if defined(THROUGH_MACROS)
+#include "through_macros.h"
+#endif
 #include <dat/udat.h>
 
 #include "checks.h"
 #include "dat2_side.h"
+
+#include <stdlib.h>
 
 static const char *adapter;
 
@@ -211,6 +216,7 @@ static int any_refuses(DAT_HANDLE h)
            IS(dat_get_handle_type(h, &type), DAT_INVALID_HANDLE);
 }
 
+#if !defined(THROUGH_MACROS) /* which reach through whatever they are given */
 static void numbers_are_refused(void)
 {
     static const size_t numbers[] = {0, 1, 2, 3, 4, 12, 4096, 65536, 65540 - 8, (size_t)-4,
@@ -222,6 +228,19 @@ static void numbers_are_refused(void)
         CHECK(any_refuses((DAT_HANDLE)numbers[i]));
     }
 }
+
+static void handles_of_dat2_are_refused(void)
+{
+    DAT_HANDLE ia = dat2_adapter(adapter);
+
+    CHECK(ia != NULL && dat2_zone() != NULL && dat2_queue() != NULL && dat2_endpoint() != NULL);
+    CHECK(all_refuse(ia, -1) && any_refuses(ia));
+    CHECK(all_refuse(dat2_zone(), -1) && any_refuses(dat2_zone()));
+    CHECK(all_refuse(dat2_queue(), -1) && any_refuses(dat2_queue()));
+    CHECK(all_refuse(dat2_endpoint(), -1) && any_refuses(dat2_endpoint()));
+    dat2_close();
+}
+#endif
 
 static void other_types_are_refused(void)
 {
@@ -235,6 +254,8 @@ static void other_types_are_refused(void)
     }
     MUST(dat_ia_close(zoo.ia, DAT_CLOSE_ABRUPT_FLAG));
     for (type = 0; type < ALL_TYPES; ++type) {
+        if (zoo.objects[type] == NULL)
+            continue;
         CHECK(all_refuse(zoo.objects[type], -1)); /* stale */
         CHECK(any_refuses(zoo.objects[type]));
     }
@@ -271,18 +292,6 @@ static void bad_handles_behind_the_first(void)
     }
     dat2_close();
     MUST(dat_ia_close(zoo.ia, DAT_CLOSE_ABRUPT_FLAG));
-}
-
-static void handles_of_dat2_are_refused(void)
-{
-    DAT_HANDLE ia = dat2_adapter(adapter);
-
-    CHECK(ia != NULL && dat2_zone() != NULL && dat2_queue() != NULL && dat2_endpoint() != NULL);
-    CHECK(all_refuse(ia, -1) && any_refuses(ia));
-    CHECK(all_refuse(dat2_zone(), -1) && any_refuses(dat2_zone()));
-    CHECK(all_refuse(dat2_queue(), -1) && any_refuses(dat2_queue()));
-    CHECK(all_refuse(dat2_endpoint(), -1) && any_refuses(dat2_endpoint()));
-    dat2_close();
 }
 
 static void handles_of_ours_are_refused_by_dat2(void)
@@ -394,23 +403,266 @@ static void stale_handles_stay_stale(void)
     MUST(dat_ia_close(zoo.ia, DAT_CLOSE_ABRUPT_FLAG));
 }
 
+#define RANDOM_CALLS 4000
+
+static unsigned long random_state = 1;
+
+static unsigned below(unsigned limit)
+{
+    random_state = random_state * 6364136223846793005ul + 1442695040888963407ul;
+    return (unsigned)(random_state >> 33) % limit;
+}
+
+/* What calls are given: mostly the right handle, or else one of another kind, null, a small number, a
+   stale one, one of DAT 2.0, or nearly one of ours. */
+struct handles {
+    struct zoo zoo;
+    DAT_HANDLE stale[ALL_TYPES];
+    DAT_HANDLE others[4]; /* of DAT 2.0 */
+};
+
+static DAT_HANDLE pick(const struct handles *h, int type)
+{
+    DAT_HANDLE any = h->zoo.objects[below(ALL_TYPES)];
+
+    switch (below(12)) {
+    case 0:
+        return any;
+    case 1:
+        return DAT_HANDLE_NULL;
+    case 2:
+        return (DAT_HANDLE)(size_t)below(65536);
+    case 3:
+        return h->stale[below(ALL_TYPES)];
+    case 4:
+#if defined(THROUGH_MACROS)
+        return h->stale[below(ALL_TYPES)]; /* theirs have a vector of their own */
+#else
+        return h->others[below(COUNT(h->others))];
+    case 5:
+        return any != NULL ? (char *)any + below(8) - 4 : NULL;
+#endif
+    default:
+        return h->zoo.objects[type];
+    }
+}
+
+/* The macros of the older headers reach through the first handle: it has to be one of ours. */
+static DAT_HANDLE pick_first(const struct handles *h, int type)
+{
+#if defined(THROUGH_MACROS)
+    DAT_HANDLE ours = below(2) ? h->zoo.objects[below(ALL_TYPES)] : h->stale[below(ALL_TYPES)];
+
+    if (below(8) || ours == NULL)
+        ours = h->zoo.objects[type];
+    return ours != NULL ? ours : h->zoo.ia;
+#else
+    return pick(h, type);
+#endif
+}
+
+#define PZ DAT_HANDLE_TYPE_PZ
+#define EVD DAT_HANDLE_TYPE_EVD
+#define EP DAT_HANDLE_TYPE_EP
+#define CNO DAT_HANDLE_TYPE_CNO
+#define SRQ DAT_HANDLE_TYPE_SRQ
+#define LMR DAT_HANDLE_TYPE_LMR
+#define RMR DAT_HANDLE_TYPE_RMR
+
+/* One call of DAT 1.2; structures are there or null. */
+static DAT_RETURN call_at_random(const struct handles *h)
+{
+    static char memory[4096];
+    static DAT_EP_ATTR ep_attr;
+    static DAT_EP_PARAM ep_param;
+    static DAT_EVD_PARAM evd_param;
+    static DAT_LMR_PARAM lmr_param;
+    static DAT_RMR_PARAM rmr_param;
+    static DAT_PSP_PARAM psp_param;
+    static DAT_SRQ_PARAM srq_param;
+    static DAT_SRQ_ATTR srq_attr;
+    static DAT_CNO_PARAM cno_param;
+    static DAT_EVENT event;
+    static DAT_LMR_TRIPLET segments[8];
+    static DAT_RMR_TRIPLET target;
+    DAT_OS_WAIT_PROXY_AGENT none = DAT_OS_WAIT_PROXY_AGENT_NULL;
+    DAT_REGION_DESCRIPTION region;
+    DAT_CONTEXT cookie;
+    DAT_CONN_QUAL qualifier = 0;
+    DAT_HANDLE made;
+    DAT_COUNT more, count = (DAT_COUNT)below(12) - 2, qlen = (DAT_COUNT)below(300) - 20;
+    const DAT_UINT64 mask = below(4) ? 1u << below(12) : (DAT_UINT64)below(1u << 30) << below(20);
+    const int there = below(5) != 0;
+    const DAT_COMPLETION_FLAGS flags = (DAT_COMPLETION_FLAGS)(below(3) ? 0 : below(64));
+    unsigned i;
+
+    cookie.as_64 = below(1000);
+    for (i = 0; i < COUNT(segments); ++i) {
+        segments[i].lmr_context = below(100);
+        segments[i].virtual_address = (DAT_VADDR)(size_t)memory + below(8192);
+        segments[i].segment_length = below(3) ? below(64) : (DAT_VLEN)below(64) << below(60);
+    }
+    target.rmr_context = below(100);
+    target.segment_length = segments[0].segment_length;
+    ep_attr.max_recv_dtos = qlen;
+    ep_attr.max_request_dtos = (DAT_COUNT)below(100);
+    ep_attr.max_message_size = segments[1].segment_length;
+    ep_attr.max_recv_iov = ep_attr.max_request_iov = (DAT_COUNT)below(300);
+    ep_param.pz_handle = pick(h, PZ);
+    ep_param.recv_evd_handle = pick(h, EVD);
+    ep_param.srq_handle = pick(h, SRQ);
+    srq_attr.max_recv_dtos = qlen;
+    srq_attr.max_recv_iov = (DAT_COUNT)below(300);
+    event.event_number = DAT_SOFTWARE_EVENT;
+    memset(&region, 0, sizeof region);
+    if (below(3))
+        region.for_va = memory;
+    else
+        region.for_lmr_handle = pick(h, LMR);
+
+    switch (below(34)) {
+    case 0:
+        return dat_evd_create(pick_first(h, DAT_HANDLE_TYPE_IA), qlen, pick(h, CNO),
+                              (DAT_EVD_FLAGS)below(128), there ? &made : NULL);
+    case 1:
+        return dat_evd_query(pick_first(h, EVD), (DAT_EVD_PARAM_MASK)mask, there ? &evd_param : NULL);
+    case 2:
+        return dat_evd_modify_cno(pick_first(h, EVD), pick(h, CNO));
+    case 3:
+        return dat_evd_resize(pick_first(h, EVD), qlen);
+    case 4:
+        return dat_evd_post_se(pick_first(h, EVD), there ? &event : NULL);
+    case 5:
+        return dat_evd_dequeue(pick_first(h, EVD), there ? &event : NULL);
+    case 6:
+        return dat_evd_wait(pick_first(h, EVD), 0, count, there ? &event : NULL,
+                            below(5) ? &more : NULL);
+    case 7:
+        return below(20) ? dat_evd_set_unwaitable(pick_first(h, EVD)) : dat_evd_free(pick_first(h, EVD));
+    case 8:
+        return dat_evd_clear_unwaitable(pick_first(h, EVD));
+    case 9:
+        return dat_ep_create(pick_first(h, DAT_HANDLE_TYPE_IA), pick(h, PZ), pick(h, EVD), pick(h, EVD),
+                             pick(h, EVD), there ? &ep_attr : NULL, below(5) ? &made : NULL);
+    case 10:
+        return dat_ep_create_with_srq(pick_first(h, DAT_HANDLE_TYPE_IA), pick(h, PZ), pick(h, EVD),
+                                      pick(h, EVD), pick(h, EVD), pick(h, SRQ), there ? &ep_attr : NULL,
+                                      below(5) ? &made : NULL);
+    case 11:
+        return dat_ep_query(pick_first(h, EP), mask, there ? &ep_param : NULL);
+    case 12:
+        return dat_ep_modify(pick_first(h, EP), mask, there ? &ep_param : NULL);
+    case 13:
+        return dat_ep_dup_connect(pick_first(h, EP), pick(h, EP), 1000, 0, NULL, DAT_QOS_BEST_EFFORT);
+    case 14:
+        return below(20) ? dat_ep_reset(pick_first(h, EP)) : dat_ep_free(pick_first(h, EP));
+    case 15:
+        return dat_ep_post_send(pick_first(h, EP), count, there ? segments : NULL, cookie, flags);
+    case 16:
+        return dat_ep_post_recv(pick_first(h, EP), count, there ? segments : NULL, cookie, flags);
+    case 17:
+        return dat_ep_post_rdma_read(pick_first(h, EP), count, there ? segments : NULL, cookie,
+                                     below(5) ? &target : NULL, flags);
+    case 18:
+        return dat_ep_post_rdma_write(pick_first(h, EP), count, there ? segments : NULL, cookie,
+                                      below(5) ? &target : NULL, flags);
+    case 19:
+        return dat_lmr_create(pick_first(h, DAT_HANDLE_TYPE_IA), (DAT_MEM_TYPE)below(4), region, 64,
+                              pick(h, PZ), (DAT_MEM_PRIV_FLAGS)below(128), there ? &made : NULL, NULL,
+                              NULL, NULL, NULL);
+    case 20:
+        return dat_lmr_query(pick_first(h, LMR), (DAT_LMR_PARAM_MASK)mask, there ? &lmr_param : NULL);
+    case 21:
+        return dat_lmr_sync_rdma_read(pick_first(h, DAT_HANDLE_TYPE_IA), there ? segments : NULL,
+                                      below(8));
+    case 22:
+        return below(10) ? dat_rmr_create(pick_first(h, PZ), there ? &made : NULL)
+                         : dat_lmr_free(pick_first(h, LMR));
+    case 23:
+        return dat_rmr_query(pick_first(h, RMR), (DAT_RMR_PARAM_MASK)mask, there ? &rmr_param : NULL);
+    case 24:
+        return dat_rmr_bind(pick_first(h, RMR), there ? segments : NULL, DAT_MEM_PRIV_ALL_FLAG,
+                            pick(h, EP), cookie, flags, NULL);
+    case 25:
+        return dat_psp_create_any(pick_first(h, DAT_HANDLE_TYPE_IA), &qualifier, pick(h, EVD),
+                                  (DAT_PSP_FLAGS)below(3), there ? &made : NULL);
+    case 26:
+        return dat_psp_query(pick_first(h, DAT_HANDLE_TYPE_PSP), (DAT_PSP_PARAM_MASK)mask,
+                             there ? &psp_param : NULL);
+    case 27:
+        return dat_rsp_create(pick_first(h, DAT_HANDLE_TYPE_IA), 0x70000 + below(1000), pick(h, EP),
+                              pick(h, EVD), there ? &made : NULL);
+    case 28:
+        return below(10) ? dat_cr_reject(pick_first(h, DAT_HANDLE_TYPE_CR))
+                         : dat_psp_free(pick_first(h, DAT_HANDLE_TYPE_PSP));
+    case 29:
+        return dat_srq_create(pick_first(h, DAT_HANDLE_TYPE_IA), pick(h, PZ), there ? &srq_attr : NULL,
+                              below(5) ? &made : NULL);
+    case 30:
+        return dat_srq_post_recv(pick_first(h, SRQ), count, there ? segments : NULL, cookie);
+    case 31:
+        return dat_srq_query(pick_first(h, SRQ), (DAT_SRQ_PARAM_MASK)mask, there ? &srq_param : NULL);
+    case 32:
+        return below(2) ? dat_cno_wait(pick_first(h, CNO), 0, there ? &made : NULL)
+                        : dat_cno_modify_agent(pick_first(h, CNO), none);
+    default:
+        return dat_cno_query(pick_first(h, CNO), (DAT_CNO_PARAM_MASK)mask, there ? &cno_param : NULL);
+    }
+}
+
+/* All answer one of the codes that DAT 1.2 has, and the adapter closes. */
+static void calls_at_random(void)
+{
+    struct handles h;
+    unsigned calls;
+    int round;
+
+    for (round = 0; round < 4; ++round) {
+        SOUND(open_zoo(&h.zoo));
+        memcpy(h.stale, h.zoo.objects, sizeof h.stale);
+        MUST(dat_ia_close(h.zoo.ia, DAT_CLOSE_ABRUPT_FLAG));
+        CHECK(dat2_adapter(adapter) != NULL);
+        h.others[0] = dat2_zone();
+        h.others[1] = dat2_queue();
+        h.others[2] = dat2_endpoint();
+        h.others[3] = DAT_HANDLE_NULL;
+        SOUND(open_zoo(&h.zoo));
+        h.zoo.objects[DAT_HANDLE_TYPE_CR] = h.stale[DAT_HANDLE_TYPE_PSP]; /* there are none */
+        for (calls = 0; calls < RANDOM_CALLS; ++calls) {
+            const DAT_RETURN answer = call_at_random(&h);
+            const char *major = NULL, *minor = NULL;
+
+            if (dat_strerror(answer, &major, &minor) != DAT_SUCCESS)
+                printf("    call %u of round %d: %#lx\n", calls, round, (unsigned long)answer);
+            CHECK(major != NULL && dat_strerror(answer, &major, &minor) == DAT_SUCCESS);
+        }
+        dat2_close();
+        MUST(dat_ia_close(h.zoo.ia, DAT_CLOSE_ABRUPT_FLAG));
+    }
+}
+
 static const struct a_case cases[] = {
+#if !defined(THROUGH_MACROS)
     {"numbers are refused", numbers_are_refused},
+    {"handles of DAT 2.0 are refused", handles_of_dat2_are_refused},
+#endif
     {"other types and stale handles are refused", other_types_are_refused},
     {"bad handles behind the first", bad_handles_behind_the_first},
-    {"handles of DAT 2.0 are refused", handles_of_dat2_are_refused},
     {"handles of ours are refused by DAT 2.0", handles_of_ours_are_refused_by_dat2},
     {"both generations live in one process", generations_live_together},
     {"null arguments", null_arguments},
-    {"stale handles stay stale", stale_handles_stay_stale}
+    {"stale handles stay stale", stale_handles_stay_stale},
+    {"calls at random", calls_at_random}
 };
 
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: %s ADAPTER [CASE]\n", argv[0]);
+        fprintf(stderr, "usage: %s ADAPTER [CASE [SEED]]\n", argv[0]);
         return 2;
     }
     adapter = argv[1];
+    if (argc > 3)
+        random_state = strtoul(argv[3], NULL, 0);
     return run_cases(cases, COUNT(cases), argc > 2 ? argv[2] : NULL);
 }

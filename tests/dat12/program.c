@@ -684,6 +684,7 @@ static void reset_after_a_rejection(void)
     DAT_CONN_QUAL qualifier = 0;
     DAT_EVENT event;
     DAT_CR_HANDLE request;
+    DAT_HANDLE_TYPE type;
     int tries;
 
     SOUND(enter(&w, 8));
@@ -696,6 +697,7 @@ static void reset_after_a_rejection(void)
         request = event.event_data.cr_arrival_event_data.cr_handle;
         MUST(dat_cr_reject(request));
         CHECK(dat_cr_reject(request) == ERROR_OF(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CR));
+        CHECK(IS(dat_get_handle_type(request, &type), DAT_INVALID_HANDLE));
         SOUND(wait_event(w.connections, DAT_CONNECTION_EVENT_PEER_REJECTED, &event));
         CHECK(event.event_data.connect_event_data.ep_handle == p.active);
         MUST(dat_ep_reset(p.active));
@@ -796,6 +798,7 @@ static void endpoint_made_by_the_provider(void)
             break;
         MUST(dat_cr_reject(event.event_data.cr_arrival_event_data.cr_handle));
         CHECK(IS(dat_ep_free(request.local_ep_handle), DAT_INVALID_HANDLE)); /* gone with it */
+        CHECK(IS(dat_get_handle_type(request.local_ep_handle, &type), DAT_INVALID_HANDLE));
         SOUND(wait_event(w.connections, DAT_CONNECTION_EVENT_PEER_REJECTED, &event));
         MUST(dat_ep_reset(p.active));
     }
