@@ -13,9 +13,9 @@ import sys
 
 ROUNDS = {
     "rxe0": ("device", "clients=@vm,dtestx", "switches", "instructions", "conformance",
-             "stress=120", "ofed", "removal"),
-    "siw0": ("device", "clients=@vm", "switches", "instructions", "conformance", "stress=120", "ofed",
-             "removal"),
+             "conformance12", "stress=120", "ofed", "ofed12", "removal"),
+    "siw0": ("device", "clients=@vm", "switches", "instructions", "conformance", "conformance12",
+             "stress=120", "ofed", "ofed12", "removal"),
 }
 QUICK = {
     "rxe0": ("clients=dtest-b65536,@srq,dtestx", "switches", "conformance=SRQ-*"),
