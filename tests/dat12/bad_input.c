@@ -238,7 +238,7 @@ static void handles_of_dat2_are_refused(void)
     CHECK(all_refuse(dat2_zone(), -1) && any_refuses(dat2_zone()));
     CHECK(all_refuse(dat2_queue(), -1) && any_refuses(dat2_queue()));
     CHECK(all_refuse(dat2_endpoint(), -1) && any_refuses(dat2_endpoint()));
-    dat2_close();
+    CHECK(dat2_close());
 }
 #endif
 
@@ -290,7 +290,7 @@ static void bad_handles_behind_the_first(void)
                  DAT_INVALID_HANDLE));
         CHECK(IS(dat_evd_modify_cno(zoo.objects[DAT_HANDLE_TYPE_EVD], bad[i]), DAT_INVALID_HANDLE));
     }
-    dat2_close();
+    CHECK(dat2_close());
     MUST(dat_ia_close(zoo.ia, DAT_CLOSE_ABRUPT_FLAG));
 }
 
@@ -321,10 +321,10 @@ static void generations_live_together(void)
         CHECK(dat2_adapter(adapter) != NULL);
         SOUND(open_zoo(&zoo));
         if (i == 1)
-            dat2_close();
+            CHECK(dat2_close());
         MUST(dat_ia_close(zoo.ia, DAT_CLOSE_ABRUPT_FLAG));
         if (i != 1)
-            dat2_close();
+            CHECK(dat2_close());
     }
 }
 
@@ -636,7 +636,7 @@ static void calls_at_random(void)
                 printf("    call %u of round %d: %#lx\n", calls, round, (unsigned long)answer);
             CHECK(major != NULL && dat_strerror(answer, &major, &minor) == DAT_SUCCESS);
         }
-        dat2_close();
+        CHECK(dat2_close());
         MUST(dat_ia_close(h.zoo.ia, DAT_CLOSE_ABRUPT_FLAG));
     }
 }

@@ -38,9 +38,12 @@ void *dat2_endpoint(void)
     return endpoint;
 }
 
-void dat2_close(void)
+int dat2_close(void)
 {
-    (void)dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG);
+    DAT_EP_STATE state;
+
+    return dat_ep_get_status(endpoint, &state, NULL, NULL) == DAT_SUCCESS &&
+           dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG) == DAT_SUCCESS;
 }
 
 #define TRY(call) \

@@ -8,7 +8,8 @@ void *dat2_adapter(const char *name);
 void *dat2_zone(void);
 void *dat2_queue(void);
 void *dat2_endpoint(void);
-void dat2_close(void);
+/* Whether all of it was still there. */
+int dat2_close(void);
 
 /* Calls of DAT 2.0 with this handle: the first that answers anything but DAT_INVALID_HANDLE, or null. */
 const char *dat2_accepts(void *handle);
