@@ -483,7 +483,7 @@ static DAT_RETURN call_at_random(const struct handles *h)
     static DAT_SRQ_ATTR srq_attr;
     static DAT_CNO_PARAM cno_param;
     static DAT_EVENT event;
-    static DAT_LMR_TRIPLET segments[8];
+    static DAT_LMR_TRIPLET segments[10]; /* as many as `count` may say */
     static DAT_RMR_TRIPLET target;
     DAT_OS_WAIT_PROXY_AGENT none = DAT_OS_WAIT_PROXY_AGENT_NULL;
     DAT_REGION_DESCRIPTION region;
