@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "errno_status.hpp"
 
+#include "dapl_debug.hpp"
+
 #include <cerrno>
+#include <cstring>
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -24,6 +27,12 @@ status status_of_errno(int error)
     default:
         return status::error(DAT_INTERNAL_ERROR);
     }
+}
+
+status call_failed(const char *device, const char *call, int error)
+{
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s", device, call, std::strerror(error));
+    return status_of_errno(error);
 }
 
 bool lacks_resources(int error)

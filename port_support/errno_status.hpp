@@ -12,6 +12,9 @@ namespace dapl::DAPL_TRANSPORT {
 /// that say nothing about the call.
 status status_of_errno(int error);
 
+/// Logs that this call failed with this errno; the status for it.
+status call_failed(const char *device, const char *call, int error);
+
 /// The process or the system ran out of something; a later call may succeed.
 bool lacks_resources(int error);
 

@@ -108,7 +108,7 @@ void close_passives(hca &device, std::int64_t retired_before)
 void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t data_size)
 {
     passive &p = *static_cast<passive *>(event.fid->context);
-    cr request(&p, event.info);
+    cr request{&p, event.info};
     ++p.requests;
     cr_params params{};
     const cm_frame_header *header = parse_frame(event.data, data_size, params.data);

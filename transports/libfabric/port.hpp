@@ -163,16 +163,6 @@ struct listener {
 struct cr {
     passive *from = nullptr;
     fi_info *info = nullptr;
-
-    cr(passive *p, fi_info *i) : from(p), info(i) {}
-    cr() = default;
-    cr(cr &&other) noexcept { *this = std::move(other); }
-    cr &operator=(cr &&other) noexcept
-    {
-        from = std::exchange(other.from, nullptr);
-        info = std::exchange(other.info, nullptr);
-        return *this;
-    }
 };
 
 struct hca : connection_service {

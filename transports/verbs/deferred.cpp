@@ -5,104 +5,57 @@
 // free before the queue pair.
 #include "internal.hpp"
 
-#include "dapl_debug.hpp"
-
-#include <cstring>
-#include <utility>
-
 namespace dapl::verbs::vrb {
 
 namespace {
 
-bool uses(const ibv_qp &qp, const ibv_cq *queue)
+bool uses(const ibv_qp &qp, const void *object)
 {
-    return qp.send_cq == queue || qp.recv_cq == queue;
+    return object == qp.send_cq || object == qp.recv_cq || object == qp.srq || object == qp.pd ||
+           (qp.srq != nullptr && object == qp.srq->pd);
 }
 
-bool uses(const ibv_qp &qp, const ibv_srq *shared)
+/// At once, or with the last queue pair that uses it and waits for an answer.
+void destroy_after_users(hca &device, const deferred_destruction::need &object)
+    OSD_REQUIRES(device.lock)
 {
-    return qp.srq == shared;
+    for (connection *c = device.connections.front(); c != nullptr;
+         c = device.connections.after(*c)) {
+        deferred_destruction &rest = c->rest;
+        if (rest.qp != nullptr && uses(*rest.qp, object.handle)) {
+            rest.needs[rest.count++] = object;
+            return;
+        }
+    }
+    object.destroy(device, object.handle);
 }
 
-bool uses(const ibv_qp &qp, const ibv_pd *domain)
+void destroy_cq_now(const hca &device, void *handle)
 {
-    return qp.pd == domain || (qp.srq != nullptr && qp.srq->pd == domain);
-}
-
-template <class Object>
-deferred_destruction *user_of(hca &device, const Object *object) OSD_REQUIRES(device.lock)
-{
-    for (connection *c = device.connections.front(); c != nullptr; c = device.connections.after(*c))
-        if (c->rest.qp != nullptr && uses(*c->rest.qp, object))
-            return &c->rest;
-    return nullptr;
-}
-
-template <class Object>
-void put(Object *(&places)[2], Object *object)
-{
-    (places[0] == nullptr ? places[0] : places[1]) = object;
-}
-
-// Events of the device shall not lead to what is gone.
-
-void keep(deferred_destruction &rest, ibv_cq *queue)
-{
-    queue->cq_context = nullptr;
-    put(rest.cqs, queue);
-}
-
-void keep(deferred_destruction &rest, ibv_srq *shared)
-{
-    shared->srq_context = nullptr;
-    rest.srq = shared;
-}
-
-void keep(deferred_destruction &rest, ibv_pd *domain)
-{
-    put(rest.pds, domain);
-}
-
-void check(const hca &device, const char *call, int error)
-{
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s", device.name, call, std::strerror(error));
-}
-
-void destroy(const hca &device, ibv_cq *queue)
-{
+    auto *queue = static_cast<ibv_cq *>(handle);
     ibv_comp_channel *channel = queue->channel;
-    check(device, "ibv_destroy_cq", ibv_destroy_cq(queue));
+    log_failure(device, "ibv_destroy_cq", ibv_destroy_cq(queue));
     (void)ibv_destroy_comp_channel(channel);
 }
 
-void destroy(const hca &device, ibv_srq *shared)
+void destroy_srq_now(const hca &device, void *handle)
 {
-    check(device, "ibv_destroy_srq", ibv_destroy_srq(shared));
+    log_failure(device, "ibv_destroy_srq", ibv_destroy_srq(static_cast<ibv_srq *>(handle)));
 }
 
-void destroy(const hca &device, ibv_pd *domain)
+void destroy_pd_now(const hca &device, void *handle)
 {
-    check(device, "ibv_dealloc_pd", ibv_dealloc_pd(domain));
-}
-
-template <class Object>
-void destroy_or_keep(hca &device, Object *object) OSD_REQUIRES(device.lock)
-{
-    if (object == nullptr)
-        return;
-    if (deferred_destruction *rest = user_of(device, object))
-        keep(*rest, object);
-    else
-        destroy(device, object);
+    log_failure(device, "ibv_dealloc_pd", ibv_dealloc_pd(static_cast<ibv_pd *>(handle)));
 }
 
 } // namespace
 
 void destroy_qp(const hca &device, ibv_qp *handle)
 {
-    check(device, "ibv_destroy_qp", ibv_destroy_qp(handle));
+    log_failure(device, "ibv_destroy_qp", ibv_destroy_qp(handle));
 }
+
+// The device's events shall not lead to an owner that is gone.
 
 void destroy_later(connection &c, ibv_qp *handle)
 {
@@ -112,17 +65,19 @@ void destroy_later(connection &c, ibv_qp *handle)
 
 void destroy_cq(hca &device, ibv_cq *queue)
 {
-    destroy_or_keep(device, queue);
+    queue->cq_context = nullptr;
+    destroy_after_users(device, {queue, destroy_cq_now});
 }
 
 void destroy_srq(hca &device, ibv_srq *shared)
 {
-    destroy_or_keep(device, shared);
+    shared->srq_context = nullptr;
+    destroy_after_users(device, {shared, destroy_srq_now});
 }
 
 void destroy_pd(hca &device, ibv_pd *domain)
 {
-    destroy_or_keep(device, domain);
+    destroy_after_users(device, {domain, destroy_pd_now});
 }
 
 void destroy_rest(hca &device, const deferred_destruction &rest)
@@ -130,11 +85,8 @@ void destroy_rest(hca &device, const deferred_destruction &rest)
     if (rest.qp == nullptr)
         return;
     destroy_qp(device, rest.qp);
-    destroy_or_keep(device, rest.srq);
-    for (ibv_cq *queue : rest.cqs)
-        destroy_or_keep(device, queue);
-    for (ibv_pd *domain : rest.pds)
-        destroy_or_keep(device, domain);
+    for (int i = 0; i < rest.count; ++i)
+        destroy_after_users(device, rest.needs[i]);
 }
 
 } // namespace dapl::verbs::vrb

@@ -121,8 +121,6 @@ status open_verbs(hca &device)
 void close_connections(hca &device)
 {
     osd::lock_guard hold(device.lock);
-    while (passive *p = device.passives.front())
-        close_passive(device, *p);
     // Requests come first: refused by that, they answer those of this process that wait for it.
     for (connection *c = device.connections.front(); c != nullptr;) {
         connection *next = device.connections.after(*c);

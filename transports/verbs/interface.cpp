@@ -8,44 +8,28 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace dapl::verbs::vrb {
 
 namespace {
 
-/// What an address is bound to, for as long as this lives.
-class bound_id {
-public:
-    bound_id(rdma_event_channel *channel, sockaddr *address)
-    {
-        if (rdma_create_id(channel, &id_, nullptr, RDMA_PS_TCP) != 0)
-            id_ = nullptr;
-        else if (rdma_bind_addr(id_, address) != 0)
-            drop();
-    }
-    bound_id(const bound_id &) = delete;
-    bound_id &operator=(const bound_id &) = delete;
-    ~bound_id() { drop(); }
-
-    /// Null when there is no RDMA device behind the address.
-    ibv_device *device() const
-    {
-        return id_ != nullptr && id_->verbs != nullptr ? id_->verbs->device : nullptr;
-    }
-    std::uint8_t port() const { return id_->port_num; }
-    rdma_cm_id *release() { return std::exchange(id_, nullptr); }
-
-private:
-    void drop()
-    {
-        if (id_ != nullptr)
-            rdma_destroy_id(id_);
-        id_ = nullptr;
-    }
-
-    rdma_cm_id *id_ = nullptr;
+struct id_destroyer {
+    void operator()(rdma_cm_id *id) const { rdma_destroy_id(id); }
 };
+using unique_id = std::unique_ptr<rdma_cm_id, id_destroyer>;
+
+/// An identifier bound to the address; null when there is no RDMA device behind that.
+unique_id bind_to(rdma_event_channel *channel, sockaddr *address)
+{
+    rdma_cm_id *id = nullptr;
+    if (rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0)
+        return nullptr;
+    unique_id bound(id);
+    const bool has_device = rdma_bind_addr(id, address) == 0 && id->verbs != nullptr;
+    return has_device ? std::move(bound) : nullptr;
+}
 
 using named = port_support::interface_search::named;
 
@@ -59,39 +43,27 @@ bool is_link_local(const sockaddr *address)
 /// Takes this interface if it leads to the wanted device.
 bool take(const ifaddrs &entry, named what, hca &device)
 {
-    bound_id bound(device.channel, entry.ifa_addr);
-    if (bound.device() == nullptr)
+    unique_id bound = bind_to(device.channel, entry.ifa_addr);
+    if (bound == nullptr)
         return false;
-    const char *name = ibv_get_device_name(bound.device());
-    const bool right =
-        what != named::other || (std::strcmp(name, device.params.device) == 0 &&
-                                 (device.params.port == 0 || device.params.port == bound.port()));
+    const char *name = ibv_get_device_name(bound->verbs->device);
+    const bool right = what != named::other ||
+                       (std::strcmp(name, device.params.device) == 0 &&
+                        (device.params.port == 0 || device.params.port == bound->port_num));
     if (!right)
         return false;
     port_support::copy_address(device.address, entry.ifa_addr);
     std::snprintf(device.name, sizeof(device.name), "%s", name);
     std::snprintf(device.interface, sizeof(device.interface), "%s", entry.ifa_name);
-    device.port_number = bound.port();
+    device.port_number = bound->port_num;
     device.anchor = bound.release();
     return true;
-}
-
-const char *kind_of(named what)
-{
-    switch (what) {
-    case named::address:
-        return "address";
-    case named::interface:
-        return "network interface";
-    case named::other:
-        break;
-    }
-    return "RDMA device";
 }
 
 status nothing_there(const hca &device, named what, bool seen)
 {
     const adapter_params &params = device.params;
+    const char *kind = what == named::address ? "address" : "network interface";
     if (what == named::other)
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "no RDMA device or network interface \"%s\" (port %u) with an IPv%u address; "
@@ -100,11 +72,11 @@ status nothing_there(const hca &device, named what, bool seen)
     else if (seen)
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "no RDMA device behind the %s \"%s\"; \"rdma link\" lists those that have one",
-                 kind_of(what), params.device);
+                 kind, params.device);
     else
         dapl_log(DAPL_DBG_TYPE_ERR,
-                 "the %s \"%s\" has no IPv%u address that could be used; see \"ip address\"",
-                 kind_of(what), params.device, params.family);
+                 "the %s \"%s\" has no IPv%u address that could be used; see \"ip address\"", kind,
+                 params.device, params.family);
     return status::error(DAT_INTERNAL_ERROR);
 }
 

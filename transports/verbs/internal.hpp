@@ -10,6 +10,13 @@ namespace dapl::verbs::vrb {
 
 using port_support::port_of;
 
+/// Logs that a call of verbs or the connection manager failed with this errno, if it did.
+inline void log_failure(const hca &device, const char *call, int error)
+{
+    if (error != 0)
+        (void)call_failed(device.name, call, error);
+}
+
 // --- hca.cpp
 
 inline bool has_immediate(const hca &device)
@@ -83,7 +90,7 @@ void end_drawing(qp &q);
 void destroy_qp(const hca &device, ibv_qp *handle);
 /// It goes with this connection.
 void destroy_later(connection &c, ibv_qp *handle);
-// At once, or with the last queue pair that uses it and waits for an answer. Its events are acked.
+// Now, or with the last queue pair that uses it and waits for an answer. Its events are acked.
 void destroy_cq(hca &device, ibv_cq *queue) OSD_REQUIRES(device.lock);
 void destroy_srq(hca &device, ibv_srq *shared) OSD_REQUIRES(device.lock);
 void destroy_pd(hca &device, ibv_pd *domain) OSD_REQUIRES(device.lock);
@@ -128,7 +135,6 @@ struct cm_event {
 };
 
 void connection_request(hca &device, const cm_event &event) OSD_REQUIRES(device.lock);
-void close_passive(hca &device, passive &p) OSD_REQUIRES(device.lock);
 
 // --- message.cpp: how private data and qualifiers travel
 //

@@ -28,18 +28,16 @@ void refuse(hca &device, connection &c, reject_reason reason, const private_data
     close_connection(device, c);
 }
 
-int listen_on(hca &device, passive &p, std::uint16_t port)
+int listen_on(hca &device, vrb::listener &l, std::uint16_t port)
 {
-    if (rdma_create_id(device.channel, &p.id, static_cast<passive *>(&p), RDMA_PS_TCP) != 0) {
-        p.id = nullptr;
+    if (rdma_create_id(device.channel, &l.id, &l, RDMA_PS_TCP) != 0)
         return errno;
-    }
     sockaddr_storage address = device.address;
     port_support::set_port(plain(address), port);
-    if (rdma_bind_addr(p.id, plain(address)) == 0 && rdma_listen(p.id, backlog) == 0)
+    if (rdma_bind_addr(l.id, plain(address)) == 0 && rdma_listen(l.id, backlog) == 0)
         return 0;
     const int error = errno;
-    rdma_destroy_id(p.id);
+    rdma_destroy_id(l.id);
     return error;
 }
 
@@ -66,20 +64,20 @@ connection *new_request(hca &device, const cm_event &event)
 }
 
 /// True when the service point took the request.
-bool hand_up(hca &device, connection &c, passive &p, const cm_event &event)
+bool hand_up(hca &device, connection &c, vrb::listener &l, const cm_event &event)
     OSD_REQUIRES(device.lock)
 {
     cr_params params{};
     DAT_CONN_QUAL high = 0;
     params.data = read_request(device, event, high);
-    if (high != high_part(p.qualifier))
+    if (high != high_part(l.qualifier))
         return false;
     params.peer = rdma_get_peer_addr(c.id);
     params.peer_port = ntohs(rdma_get_dst_port(c.id));
-    vrb::cr request(&c);
-    service_point &owner = *p.owner;
+    vrb::cr request{&c};
+    service_point &owner = *l.owner;
     bool taken = false;
-    device.run_upcall(&p, [&] { taken = dapls_cr_callback(owner, request, params); });
+    device.run_upcall(&l, [&] { taken = dapls_cr_callback(owner, request, params); });
     return taken;
 }
 
@@ -98,15 +96,8 @@ void connection_request(hca &device, const cm_event &event)
         return;
     }
     device.connections.push(*c);
-    if (!hand_up(device, *c, *static_cast<passive *>(event.listener), event))
+    if (!hand_up(device, *c, *static_cast<vrb::listener *>(event.listener), event))
         refuse(device, *c, reject_reason::non_consumer, {});
-}
-
-void close_passive(hca &, passive &p)
-{
-    static_cast<all_link &>(p).unlink();
-    rdma_destroy_id(p.id);
-    delete &p;
 }
 
 } // namespace vrb
@@ -116,35 +107,26 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
 {
     if (qualifier != 0 && port_of(qualifier) == 0)
         return invalid_parameter(2);
-    auto *p = new (std::nothrow) passive;
-    if (p == nullptr)
-        return out_of_memory;
-    p->device = &device;
-    p->owner = &owner;
     osd::lock_guard hold(device.lock);
-    const int error = listen_on(device, *p, port_of(qualifier));
-    if (error != 0) {
-        delete p;
+    const int error = listen_on(device, l, port_of(qualifier));
+    if (error != 0)
         return listen_error(device, qualifier, error);
-    }
-    device.passives.push(*p);
-    l.of = p;
     if (qualifier == 0)
-        qualifier = ntohs(rdma_get_src_port(p->id));
-    p->qualifier = qualifier;
+        qualifier = ntohs(rdma_get_src_port(l.id));
+    l.device = &device;
+    l.owner = &owner;
+    l.qualifier = qualifier;
     return success;
 }
 
 void transport::dapls_ib_remove_conn_listener(listener &l)
 {
-    passive &p = *l.of;
-    hca &device = *p.device;
-    l.of = nullptr;
+    hca &device = *l.device;
     if (device.foreign())
         return;
     osd::lock_guard hold(device.lock);
-    device.wait_quiet(&p);
-    close_passive(device, p); // what came in but was not read yet is refused by the kernel
+    device.wait_quiet(&l);
+    rdma_destroy_id(l.id); // what came in but was not read yet is refused by the kernel
 }
 
 void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,

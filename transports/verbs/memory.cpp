@@ -47,10 +47,7 @@ status transport::dapls_ib_pd_alloc(hca &device, pd &domain)
 {
     domain.device = &device;
     domain.handle = ibv_alloc_pd(device.verbs);
-    if (domain.handle != nullptr)
-        return success;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_alloc_pd failed: %s", device.name, std::strerror(errno));
-    return status_of_errno(errno);
+    return domain.handle != nullptr ? success : call_failed(device.name, "ibv_alloc_pd", errno);
 }
 
 void transport::dapls_ib_pd_free(pd &domain)
@@ -91,10 +88,7 @@ void transport::dapls_ib_mr_deregister(mr &region)
 {
     if (region.device->foreign())
         return;
-    const int error = ibv_dereg_mr(region.handle);
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_dereg_mr failed: %s", region.device->name,
-                 std::strerror(error));
+    vrb::log_failure(*region.device, "ibv_dereg_mr", ibv_dereg_mr(region.handle));
     region.handle = nullptr;
 }
 
@@ -110,22 +104,15 @@ status transport::dapls_ib_mw_alloc(pd &domain, mw &window)
     }
     if (window.nothing != nullptr) // type 1: its key is known when the bind is posted
         window.handle = ibv_alloc_mw(domain.handle, IBV_MW_TYPE_1);
-    if (window.handle != nullptr)
-        return success;
-    const int error = errno;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_alloc_mw failed: %s", window.device->name,
-             std::strerror(error));
-    return status_of_errno(error);
+    return window.handle != nullptr ? success
+                                    : call_failed(window.device->name, "ibv_alloc_mw", errno);
 }
 
 void transport::dapls_ib_mw_free(mw &window)
 {
     if (window.device->foreign())
         return;
-    const int error = ibv_dealloc_mw(window.handle);
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_dealloc_mw failed: %s", window.device->name,
-                 std::strerror(error));
+    vrb::log_failure(*window.device, "ibv_dealloc_mw", ibv_dealloc_mw(window.handle));
     window.handle = nullptr;
 }
 

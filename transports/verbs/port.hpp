@@ -35,7 +35,6 @@ namespace dapl::verbs::vrb {
 struct cq;
 struct hca;
 struct qp;
-struct passive;
 struct srq;
 
 /// Scatter/gather entries of one operation, whatever more a device has.
@@ -95,12 +94,16 @@ struct cq : all_link, deferred_completions<wr> {
 
 using phase = connection_phase;
 
-/// What was let go and waits for an answer to be destroyed. Without a queue pair there is nothing.
+/// What was let go and waits for an answer to be destroyed: a queue pair, or none, and what verbs
+/// does not free before it.
 struct deferred_destruction {
+    struct need {
+        void *handle;
+        void (*destroy)(const hca &, void *handle);
+    };
     ibv_qp *qp = nullptr;
-    ibv_srq *srq = nullptr;
-    ibv_cq *cqs[2] = {};
-    ibv_pd *pds[2] = {};
+    need needs[5]; ///< at most two CQs, an SRQ, and the PDs of that and of the queue pair
+    int count = 0;
 };
 
 /// An rdma_cm identifier that stands, or is to stand, for a connection.
@@ -197,29 +200,16 @@ struct srq {
 };
 
 /// What listens. Requests that came in live without it.
-struct passive : all_link {
+struct listener {
     hca *device = nullptr;
     rdma_cm_id *id = nullptr;
     service_point *owner = nullptr;
     DAT_CONN_QUAL qualifier = 0;
 };
 
-struct listener {
-    passive *of = nullptr;
-};
-
 /// A connection request on its way from upcall to answer.
 struct cr {
     connection *from = nullptr;
-
-    explicit cr(connection *c) : from(c) {}
-    cr() = default;
-    cr(cr &&other) noexcept { *this = std::move(other); }
-    cr &operator=(cr &&other) noexcept
-    {
-        from = std::exchange(other.from, nullptr);
-        return *this;
-    }
 };
 
 struct hca : connection_service {
@@ -259,7 +249,6 @@ struct hca : connection_service {
     list<cq, all_link> cqs OSD_GUARDED_BY(lock);
     list<qp, all_link> qps OSD_GUARDED_BY(lock);
     list<connection, all_link> connections OSD_GUARDED_BY(lock);
-    list<passive, all_link> passives OSD_GUARDED_BY(lock);
     std::atomic<bool> announcing{false}; ///< some CQ's `announced` is set
 };
 

@@ -2,10 +2,7 @@
 // Shared receive queues.
 #include "internal.hpp"
 
-#include "dapl_debug.hpp"
-
 #include <cerrno>
-#include <cstring>
 
 namespace dapl::verbs {
 
@@ -15,9 +12,8 @@ namespace {
 
 status srq_error(const srq &shared, const char *call, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s", shared.device->name, call,
-             std::strerror(error));
-    return error == EOPNOTSUPP ? not_supported : status_of_errno(error);
+    const status failed = call_failed(shared.device->name, call, error);
+    return error == EOPNOTSUPP ? not_supported : failed;
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "tuning.hpp"
 
 #include "dapl_debug.hpp"
+#include "dapl_params.hpp"
 #include "osd_system.hpp"
 
 #include <cerrno>
@@ -11,15 +12,8 @@ namespace dapl::verbs::vrb {
 
 namespace {
 
-struct variable {
-    const char *name;
-    std::uint32_t tuning::*value;
-    std::uint32_t least;
-    std::uint32_t most;
-};
-
 // Ranges are those of the fields in InfiniBand's messages, or what makes sense.
-constexpr variable variables[] = {
+constexpr param_option<tuning> variables[] = {
     {"DAPL_MAX_INLINE", &tuning::max_inline, 0, 4096},
     {"DAPL_ACK_TIMER", &tuning::ack_timer, 0, 31},
     {"DAPL_ACK_RETRY", &tuning::ack_retry, 0, 7},
@@ -32,9 +26,9 @@ constexpr variable variables[] = {
     {"DAPL_CM_TOS", &tuning::type_of_service, 0, 255},
 };
 
-void read_variable(const variable &v, tuning &into)
+void read_variable(const param_option<tuning> &v, tuning &into)
 {
-    char *text = osd::environment(v.name);
+    char *text = osd::environment(v.key);
     if (text == nullptr)
         return;
     char *end = nullptr;
@@ -45,7 +39,7 @@ void read_variable(const variable &v, tuning &into)
         into.*v.value = static_cast<std::uint32_t>(value);
     else
         dapl_log(DAPL_DBG_TYPE_WARN, "%s=%s is ignored: wanted is a number from %u to %u; using %u",
-                 v.name, text, v.least, v.most, into.*v.value);
+                 v.key, text, v.least, v.most, into.*v.value);
     std::free(text);
 }
 
@@ -54,7 +48,7 @@ void read_variable(const variable &v, tuning &into)
 tuning read_tuning()
 {
     tuning read;
-    for (const variable &v : variables)
+    for (const param_option<tuning> &v : variables)
         read_variable(v, read);
     return read;
 }
