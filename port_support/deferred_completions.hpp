@@ -49,6 +49,9 @@ private:
 template <class Wr>
 class deferred_completions : public consumer_gate {
 public:
+    /// The consumer may sleep, and completions were deferred for it. Without the lock.
+    virtual void wake_sleepers() OSD_EXCLUDES(lock) = 0;
+
     void exclude_consumer() OSD_REQUIRES(lock) { exclude(); }
     /// Onto the fast path again, if nothing is deferred.
     void readmit_consumer() OSD_REQUIRES(lock)
@@ -66,24 +69,25 @@ public:
     }
     Wr *pop_deferred() OSD_REQUIRES(lock) { return list_.pop(); }
 
-    /// Completes operations as flushed that the device does not have, or no longer. True when there
-    /// were any: then the port wakes a consumer that sleeps.
-    bool flush(fifo<Wr> &operations) OSD_EXCLUDES(lock)
+    /// Completes operations as flushed that the device does not have, or no longer.
+    void flush(fifo<Wr> &operations) OSD_EXCLUDES(lock)
     {
         if (operations.empty())
-            return false;
-        osd::lock_guard hold(lock);
-        while (Wr *w = operations.pop()) {
-            w->done = {w, 0, DAT_DTO_ERR_FLUSHED, false, 0, nullptr};
-            defer(*w);
+            return;
+        {
+            osd::lock_guard hold(lock);
+            while (Wr *w = operations.pop()) {
+                w->done = {w, 0, DAT_DTO_ERR_FLUSHED, false, 0, nullptr};
+                defer(*w);
+            }
         }
-        return true;
+        wake_sleepers();
     }
-    bool flush(Wr &w) OSD_EXCLUDES(lock)
+    void flush(Wr &w) OSD_EXCLUDES(lock)
     {
         fifo<Wr> one;
         one.push(w);
-        return flush(one);
+        flush(one);
     }
 
     /// Deferred receives of this receiver are left without one.
@@ -98,6 +102,9 @@ public:
         }
         list_ = kept;
     }
+
+protected:
+    ~deferred_completions() = default;
 
 private:
     fifo<Wr> list_ OSD_GUARDED_BY(lock); ///< older than all that the device still has

@@ -35,6 +35,13 @@ status call_failed(const char *device, const char *call, int error)
     return status_of_errno(error);
 }
 
+status listen_failed(const char *device, const char *call, std::uint16_t port, int error)
+{
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: %s on port %u failed: %s", device, call, port,
+             std::strerror(error));
+    return error == EADDRINUSE ? status::error(DAT_CONN_QUAL_IN_USE) : status_of_errno(error);
+}
+
 bool lacks_resources(int error)
 {
     return error == ENOMEM || error == EMFILE || error == ENFILE || error == ENOBUFS;

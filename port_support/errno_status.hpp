@@ -4,6 +4,7 @@
 
 #include "dapl_status.hpp"
 
+#include <cstdint>
 #include <dat2/udat.h>
 
 namespace dapl::DAPL_TRANSPORT {
@@ -14,6 +15,9 @@ status status_of_errno(int error);
 
 /// Logs that this call failed with this errno; the status for it.
 status call_failed(const char *device, const char *call, int error);
+
+/// As call_failed(), of a call that was to listen on this port.
+status listen_failed(const char *device, const char *call, std::uint16_t port, int error);
 
 /// The process or the system ran out of something; a later call may succeed.
 bool lacks_resources(int error);

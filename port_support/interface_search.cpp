@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "interface_search.hpp"
 
+#include "dapl_debug.hpp"
 #include "osd_address.hpp"
 #include "osd_system.hpp"
 #include "service_address.hpp"
 
 #include <arpa/inet.h>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,8 +44,10 @@ bool same_host(const sockaddr *a, const sockaddr_storage &b)
 interface_search::interface_search(const char *word, unsigned family)
     : word_(word), family_(family == 6 ? AF_INET6 : AF_INET)
 {
-    if (getifaddrs(&list_) != 0)
+    if (getifaddrs(&list_) != 0) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "getifaddrs failed: %s", std::strerror(errno));
         list_ = nullptr;
+    }
     at_ = list_;
     what_ = kind_of_word();
 }

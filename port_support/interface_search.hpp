@@ -15,14 +15,13 @@ class interface_search {
 public:
     enum class named { address, interface, other };
 
-    /// `family` is 4 or 6; an address as the word decides for itself. The word is kept.
+    /// `family` is 4 or 6; an address as the word decides for itself. The word is kept. Finds none
+    /// where the system does not list its interfaces, and logs that.
     interface_search(const char *word, unsigned family);
     interface_search(const interface_search &) = delete;
     interface_search &operator=(const interface_search &) = delete;
     ~interface_search();
 
-    /// False when the system did not list its interfaces; errno says why.
-    bool is_open() const { return list_ != nullptr; }
     named what() const { return what_; }
 
     /// The next one, or null. It lives as long as this object.

@@ -112,16 +112,11 @@ void take_consumers_batch(cq &c) OSD_REQUIRES(c.lock)
 
 namespace ofi {
 
-namespace {
-
-/// There may be a completion for a consumer that sleeps on this CQ.
-void wake_sleepers(cq &c)
+void cq::wake_sleepers()
 {
-    if ((c.sleepers.load() & (cq::waiting | cq::notify)) != 0)
-        c.signal(); // makes wait_fd readable, for the waiter and the service thread
+    if ((sleepers.load() & (waiting | notify)) != 0)
+        signal(); // makes wait_fd readable, for the waiter and the service thread
 }
-
-} // namespace
 
 void drain(cq &c)
 {
@@ -133,25 +128,13 @@ void drain(cq &c)
         }
         c.readmit_consumer();
     }
-    wake_sleepers(c); // even without completions: progress may have cleared a signal
+    c.wake_sleepers(); // even without completions: progress may have cleared a signal
 }
 
 void progress_and_signal(cq &c)
 {
     (void)c.progress();
-    wake_sleepers(c);
-}
-
-void flush(cq &c, fifo<wr> &operations)
-{
-    if (c.flush(operations))
-        wake_sleepers(c);
-}
-
-void flush(cq &c, wr &w)
-{
-    (void)c.deferred_completions::flush(w);
-    wake_sleepers(c);
+    c.wake_sleepers();
 }
 
 void release_held(qp &q)
@@ -164,7 +147,7 @@ void release_held(qp &q)
         while (wr *w = q.held.pop())
             give(c, *w);
     }
-    wake_sleepers(c);
+    c.wake_sleepers();
 }
 
 /// Clears the signal of what has completed, so that the descriptor signals what has not.

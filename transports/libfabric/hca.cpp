@@ -7,7 +7,6 @@
 #include "osd_address.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,10 +28,6 @@ constexpr DAT_COUNT plenty = 1 << 16; ///< where only memory sets a limit
 status find_interface(hca &device)
 {
     port_support::interface_search search(device.params.interface, device.params.family);
-    if (!search.is_open()) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "getifaddrs failed: %s", std::strerror(errno));
-        return status::error(DAT_INTERNAL_ERROR);
-    }
     const bool named = search.what() != port_support::interface_search::named::other;
     const ifaddrs *found = named ? search.next() : nullptr;
     if (found == nullptr) {

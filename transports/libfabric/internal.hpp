@@ -21,9 +21,6 @@ DAT_DTO_COMPLETION_STATUS dto_status(int error);
 /// Drains libfabric's CQ and the consumer's batch into the deferred completions, so that no later
 /// poll of this CQ needs the queue pairs they belong to.
 void drain(cq &c) OSD_EXCLUDES(c.lock);
-/// Completes operations as flushed that libfabric does not have, or no longer.
-void flush(cq &c, fifo<wr> &operations) OSD_EXCLUDES(c.lock);
-void flush(cq &c, wr &w) OSD_EXCLUDES(c.lock);
 /// Gives up waiting for earlier reads, which do not come back.
 void release_held(qp &q);
 

@@ -74,17 +74,6 @@ void discard(passive &p)
     delete &p;
 }
 
-status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
-{
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: fi_listen on port %u failed: %s", device.name,
-             port_of(qualifier), fi_strerror(error));
-    if (error == EADDRINUSE)
-        return status::error(DAT_CONN_QUAL_IN_USE);
-    if (error == EACCES)
-        return status::error(DAT_PRIVILEGES_VIOLATION);
-    return status_of_errno(error);
-}
-
 } // namespace
 
 namespace ofi {
@@ -144,7 +133,7 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
     const int error = listen_on(device, *p, port_of(qualifier));
     if (error != 0) {
         delete p;
-        return listen_error(device, qualifier, -error);
+        return listen_failed(device.name, "fi_listen", port_of(qualifier), -error);
     }
     device.passives.push(*p);
     l.of = p;

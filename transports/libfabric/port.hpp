@@ -91,6 +91,7 @@ struct cq final : deferred_completions<wr>, progress_target {
     bool progress() override { return fi_cq_read(fid, nullptr, 0) != -FI_EAGAIN; }
     bool has_completion_now() override { return is_slow() || progress(); }
     bool reset_signal() override;
+    void wake_sleepers() override;
     void signal() override { (void)fi_cq_signal(fid); }
     bool take_polled() override { return consumer.take_use(); }
     void call_back() override { dapl_evd_dto_callback(*owner); }

@@ -139,7 +139,7 @@ void hold_back(qp &q, wr &w) OSD_REQUIRES(q.lock)
 status keep_for_the_end(qp &q, wr &w) OSD_REQUIRES(q.lock)
 {
     if (q.phase() == phase::dead)
-        flush(*q.recv_cq, w);
+        q.recv_cq->flush(w);
     else
         q.pending_recvs.push(w);
     return success;
@@ -180,7 +180,7 @@ status send_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
     keep_request(w, segments, local, remote);
     osd::lock_guard hold(q.lock);
     if (!q.is_established()) {
-        flush(*q.send_cq, w);
+        q.send_cq->flush(w);
         return success;
     }
     const bool barrier = (flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0;
@@ -208,7 +208,7 @@ status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
     (void)keep_segments(w, segments, local, SIZE_MAX);
     osd::lock_guard hold(q.lock);
     if (q.phase() == phase::dead) {
-        flush(*q.recv_cq, w);
+        q.recv_cq->flush(w);
         return success;
     }
     if (!q.is_established()) {
@@ -238,7 +238,7 @@ void release_fenced(qp &q)
     }
     q.fenced.store(false);
     q.ep.store(q.fid, std::memory_order_release);
-    flush(*q.send_cq, failed);
+    q.send_cq->flush(failed);
 }
 
 namespace {
@@ -283,7 +283,7 @@ void drop_endpoint(hca &, qp &q, phase state)
     q.fid = nullptr;
     q.socket = -1;
     if (state == phase::dead)
-        flush(*q.recv_cq, q.pending_recvs);
+        q.recv_cq->flush(q.pending_recvs);
 }
 
 void go_live(hca &, qp &q)
@@ -294,7 +294,7 @@ void go_live(hca &, qp &q)
         while (wr *w = q.pending_recvs.pop())
             if (recv_kept(q.fid, *w) != 0)
                 failed.push(*w);
-        flush(*q.recv_cq, failed);
+        q.recv_cq->flush(failed);
         q.enter(phase::live);
         q.ep.store(q.fid, std::memory_order_release);
     }
@@ -348,8 +348,8 @@ void tear_down(hca &, qp &q)
     if (q.fid != nullptr)
         close_endpoint(q);
     q.fenced.store(false);
-    flush(*q.send_cq, q.fenced_sends);
-    flush(*q.recv_cq, q.pending_recvs);
+    q.send_cq->flush(q.fenced_sends);
+    q.recv_cq->flush(q.pending_recvs);
     q.enter(phase::dead);
 }
 

@@ -24,12 +24,10 @@ constexpr int no_listener = 8;
 constexpr int stale_connection = 10; // the number of a queue pair came back into use too early
 
 /// Ends the attempt or the connection of q with this event.
-void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data)
+void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &data = {})
     OSD_REQUIRES(device.lock)
 {
-    release_connection(device, q);
     tear_down(device, q);
-    q.cancel();
     device.deliver_soon(q, event, data);
 }
 
@@ -127,7 +125,22 @@ void destroy_when_answered(hca &device, connection &c) OSD_REQUIRES(device.lock)
         close_connection(device, c);
 }
 
-/// Starts from the beginning: looks for the peer's address. An errno, or 0.
+// Each returns an errno, or 0.
+
+int resolve_address(hca &device, qp &q, connection &c)
+{
+    sockaddr_storage from = device.address;
+    const auto timeout = static_cast<int>(device.tuned.arp_timeout_ms);
+    return rdma_resolve_addr(c.id, plain(from), q.attempt->peer(), timeout) == 0 ? 0 : errno;
+}
+
+int resolve_route(hca &device, connection &c)
+{
+    const auto timeout = static_cast<int>(device.tuned.route_timeout_ms);
+    return rdma_resolve_route(c.id, timeout) == 0 ? 0 : errno;
+}
+
+/// Starts from the beginning: looks for the peer's address.
 int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     auto *c = new (std::nothrow) connection;
@@ -145,9 +158,7 @@ int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     auto tos = static_cast<std::uint8_t>(device.tuned.type_of_service);
     if (tos != 0)
         (void)rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
-    sockaddr_storage from = device.address;
-    const auto timeout = static_cast<int>(device.tuned.arp_timeout_ms);
-    return rdma_resolve_addr(c->id, plain(from), q.attempt->peer(), timeout) == 0 ? 0 : errno;
+    return resolve_address(device, q, *c);
 }
 
 DAT_EVENT_NUMBER event_for(int error)
@@ -182,7 +193,7 @@ void step_failed(hca &device, qp &q, const char *call, int error) OSD_REQUIRES(d
         return;
     dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: %s failed: %s", device.name, static_cast<void *>(&q),
              call, std::strerror(error));
-    conclude(device, q, event_for(error), {});
+    conclude(device, q, event_for(error));
 }
 
 bool is_our_device(const hca &device, const rdma_cm_id *id)
@@ -193,14 +204,13 @@ bool is_our_device(const hca &device, const rdma_cm_id *id)
 
 void address_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
 {
-    const auto timeout = static_cast<int>(device.tuned.route_timeout_ms);
     c.retries = device.tuned.route_retry;
     if (!is_our_device(device, c.id)) {
         dapl_log(DAPL_DBG_TYPE_CM, "%s: the peer is reachable only through another RDMA device",
                  device.name);
-        conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
-    } else if (rdma_resolve_route(c.id, timeout) != 0) {
-        step_failed(device, q, "rdma_resolve_route", errno);
+        conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE);
+    } else if (const int error = resolve_route(device, c); error != 0) {
+        step_failed(device, q, "rdma_resolve_route", error);
     }
 }
 
@@ -209,13 +219,11 @@ void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
     const cm_message message = request_message(device, q.attempt->data(), q.attempt->qualifier());
     rdma_conn_param wanted = parameters(q, wanted_reads(q), message);
     // siw blocks for TCP here; the attempt may be abandoned before it returns.
-    c.connecting = true;
-    c.unanswered = device.iwarp;
+    c.unanswered = true;
     device.lock.unlock();
     const int error = rdma_connect(c.id, &wanted) == 0 ? 0 : errno;
     device.lock.lock();
-    c.connecting = false;
-    c.unanswered &= error == 0;
+    c.unanswered = device.iwarp && error == 0;
     if (c.of == nullptr)
         destroy_when_answered(device, c);
     else if (error != 0)
@@ -225,37 +233,31 @@ void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
 /// Resolution uses messages that may be lost, so a time-out is retried.
 void not_found(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
 {
-    const bool route = event.type == RDMA_CM_EVENT_ROUTE_ERROR;
-    if (event.status == -ETIMEDOUT && c.retries-- > 0) {
-        sockaddr_storage from = device.address;
-        const int error =
-            route ? rdma_resolve_route(c.id, static_cast<int>(device.tuned.route_timeout_ms))
-                  : rdma_resolve_addr(c.id, plain(from), q.attempt->peer(),
-                                      static_cast<int>(device.tuned.arp_timeout_ms));
-        if (error == 0)
-            return;
-    }
+    const bool route = event.event == RDMA_CM_EVENT_ROUTE_ERROR;
+    if (event.status == -ETIMEDOUT && c.retries-- > 0 &&
+        (route ? resolve_route(device, c) : resolve_address(device, q, c)) == 0)
+        return;
     dapl_log(DAPL_DBG_TYPE_CM, "%s: %s to the peer failed: %s", device.name,
              route ? "rdma_resolve_route" : "rdma_resolve_addr",
              std::strerror(std::abs(event.status)));
-    conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
+    conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE);
 }
 
 void rejected(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
 {
     private_data data;
-    const reject_reason *reason = read_reject(event, data);
+    const std::optional<reject_reason> reason = read_reject(event, data);
     const bool early = device.iwarp
                            ? event.status == -ECONNREFUSED
                            : event.status == no_listener || event.status == stale_connection;
-    if (reason == nullptr && early && try_again(device, q))
+    if (!reason && early && try_again(device, q))
         return;
     dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: rejected, status %d", device.name,
              static_cast<void *>(&q), event.status);
-    if (reason != nullptr && *reason == reject_reason::consumer)
+    if (reason == reject_reason::consumer)
         conclude(device, q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
     else
-        conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
+        conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
 void go_live(hca &device, qp &q, const private_data &data) OSD_REQUIRES(device.lock)
@@ -268,18 +270,18 @@ void go_live(hca &device, qp &q, const private_data &data) OSD_REQUIRES(device.l
 /// The reply is in flight; the peer should have it before any message.
 void accepted(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    if (device.settle_ms == 0) {
+    if (device.params.settle_ms == 0) {
         go_live(device, q, {});
         return;
     }
-    q.settling = true;
-    device.schedule(q, ns_from_now(device.settle_ms));
+    device.schedule(q, ns_from_now(device.params.settle_ms));
 }
 
 /// The reply of an InfiniBand peer, which waits for our ready-to-use message.
 void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
 {
-    const read_depths reads = agreed_reads(q, event.reads_in, event.reads_out);
+    const read_depths reads =
+        agreed_reads(q, event.param.conn.responder_resources, event.param.conn.initiator_depth);
     if (ready_queue_pair(q, c.id, reads) && rdma_establish(c.id) == 0) {
         go_live(device, q, read_accept(device, event));
         return;
@@ -287,7 +289,7 @@ void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQU
     dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: establishing after the peer accepted failed: %s",
              device.name, static_cast<void *>(&q), std::strerror(errno));
     (void)rdma_reject(c.id, nullptr, 0);
-    conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
+    conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
 // ------------------------------------------------------------------------------- the end
@@ -295,9 +297,7 @@ void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQU
 void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     const bool ours = q.phase() == phase::closing;
-    release_connection(device, q); // confirms the peer's disconnect, if there was one
-    tear_down(device, q);          // its completions show whether something failed
-    q.cancel();
+    tear_down(device, q); // its completions show whether something failed
     const bool broken = !ours && q.broken;
     device.deliver(q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
 }
@@ -305,9 +305,6 @@ void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock)
 /// The connection was established before it ended: ESTABLISHED is delivered first.
 void end_early(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    q.settling = false;
-    q.lost = true;
-    q.cancel();
     device.schedule(q, 0);
     go_live(device, q, {});
 }
@@ -316,7 +313,7 @@ void end_early(hca &device, qp &q) OSD_REQUIRES(device.lock)
 /// that had our reply disconnects; its ready-to-use message may be lost, or come later.
 bool stood(const qp &q, const cm_event &event)
 {
-    return q.settling || (!q.device->iwarp && event.type == RDMA_CM_EVENT_DISCONNECTED);
+    return q.is_scheduled() || (!q.device->iwarp && event.event == RDMA_CM_EVENT_DISCONNECTED);
 }
 
 /// The connection, or the attempt at one, ended.
@@ -324,23 +321,23 @@ void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
 {
     switch (q.phase()) {
     case phase::connecting:
-        if (event.type == RDMA_CM_EVENT_REJECTED)
+        if (event.event == RDMA_CM_EVENT_REJECTED)
             rejected(device, q, event);
-        else if (event.type == RDMA_CM_EVENT_UNREACHABLE ||
-                 event.type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-            conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE, {});
+        else if (event.event == RDMA_CM_EVENT_UNREACHABLE ||
+                 event.event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+            conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE);
         else
-            conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED, {});
+            conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         break;
     case phase::accepting:
         if (stood(q, event))
             end_early(device, q);
         else
-            conclude(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, {});
+            conclude(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
         break;
     case phase::live:
     case phase::closing:
-        q.broken |= event.type == RDMA_CM_EVENT_DEVICE_REMOVAL;
+        q.broken |= event.event == RDMA_CM_EVENT_DEVICE_REMOVAL;
         connection_lost(device, q);
         break;
     case phase::idle:
@@ -356,7 +353,7 @@ void late_event(hca &device, connection &c, const cm_event &event) OSD_REQUIRES(
 {
     if (c.leaving)
         close_connection(device, c);
-    else if (event.type != RDMA_CM_EVENT_ESTABLISHED)
+    else if (event.event != RDMA_CM_EVENT_ESTABLISHED)
         c.gone = true; // a request whose sender gave up before it was answered
 }
 
@@ -368,7 +365,7 @@ void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQ
         return;
     }
     qp &q = *c.of;
-    switch (event.type) {
+    switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         address_found(device, q, c);
         break;
@@ -413,26 +410,9 @@ void device_removed(hca &device, const cm_event &event) OSD_REQUIRES(device.lock
 
 cm_event copy_of(const rdma_cm_event &raw)
 {
-    cm_event event;
-    event.type = raw.event;
-    event.status = raw.status;
-    event.id = raw.id;
-    event.listener = raw.listen_id != nullptr ? raw.listen_id->context : nullptr;
-    switch (raw.event) {
-    case RDMA_CM_EVENT_CONNECT_REQUEST:
-    case RDMA_CM_EVENT_CONNECT_RESPONSE:
-    case RDMA_CM_EVENT_ESTABLISHED:
-    case RDMA_CM_EVENT_REJECTED:
-        event.reads_in = raw.param.conn.responder_resources;
-        event.reads_out = raw.param.conn.initiator_depth;
-        event.flow_control = raw.param.conn.flow_control != 0;
-        event.size = raw.param.conn.private_data == nullptr ? 0 : raw.param.conn.private_data_len;
-        break;
-    default:
-        break;
-    }
-    if (event.size != 0)
-        std::memcpy(event.bytes, raw.param.conn.private_data, event.size);
+    cm_event event{raw, {}};
+    if (event.size() != 0)
+        std::memcpy(event.bytes, raw.param.conn.private_data, event.size());
     return event;
 }
 
@@ -449,8 +429,8 @@ bool take_cm_event(hca &device)
     const cm_event event = copy_of(*raw);
     rdma_ack_cm_event(raw);
     dapl_log(DAPL_DBG_TYPE_CM, "%s: id %p: %s, status %d", device.name,
-             static_cast<void *>(event.id), rdma_event_str(event.type), event.status);
-    switch (event.type) {
+             static_cast<void *>(event.id), rdma_event_str(event.event), event.status);
+    switch (event.event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
         connection_request(device, event);
         break;
@@ -477,17 +457,13 @@ void close_connection(hca &device, connection &c)
 
 void release_connection(hca &device, qp &q)
 {
-    q.attempt.reset();
-    q.pending_event = {};
-    q.settling = q.lost = false;
+    q.forget_attempt();
     connection *c = std::exchange(q.link_up, nullptr);
     if (c == nullptr)
         return;
     c->of = nullptr;
     if (c->unanswered)
         q.heir = c;
-    if (c->connecting)
-        return; // closed when the call is back, or later
     if (q.is_established() && rdma_disconnect(c->id) == 0)
         c->leaving = true; // stays until the peer has confirmed it
     else
@@ -498,11 +474,19 @@ void break_connection(hca &device, qp &q)
 {
     if (!q.is_established())
         return;
-    q.broken = q.lost = true;
+    q.broken = true;
+    q.close_after_ns = q.close_by_ns = 0;
     device.schedule(q, 0);
 }
 
 namespace {
+
+void attend_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    const int error = start_attempt(device, q);
+    if (error != 0)
+        step_failed(device, q, "rdma_resolve_addr", error);
+}
 
 void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
@@ -512,7 +496,7 @@ void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
     else if (!closing_marker_completed(q) && now < q.close_by_ns)
         device.schedule(q, now + closing_tick_ns);
     else
-        conclude(device, q, DAT_CONNECTION_EVENT_DISCONNECTED, {});
+        conclude(device, q, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 } // namespace
@@ -521,16 +505,22 @@ void attend(hca &device, qp &q)
 {
     if (device.deliver_pending(q))
         return;
-    if (q.attempt != nullptr) {
-        const int error = start_attempt(device, q);
-        if (error != 0)
-            step_failed(device, q, "rdma_resolve_addr", error);
-    } else if (std::exchange(q.settling, false)) {
+    switch (q.phase()) {
+    case phase::connecting:
+        attend_attempt(device, q);
+        break;
+    case phase::accepting: // has settled
         go_live(device, q, {});
-    } else if (std::exchange(q.lost, false)) {
+        break;
+    case phase::live: // is scheduled by its end only
         connection_lost(device, q);
-    } else if (q.phase() == phase::closing) {
+        break;
+    case phase::closing:
         attend_closing(device, q);
+        break;
+    case phase::idle:
+    case phase::dead:
+        break;
     }
 }
 
@@ -605,7 +595,6 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     q.link_up = &c;
     q.enter(phase::accepting);
     if (!answer(q, c, data)) {
-        release_connection(device, q);
         tear_down(device, q);
         device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }
@@ -621,15 +610,15 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
     const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
     if (state != phase::live && (state != phase::closing || graceful))
         return;
-    const bool settles = state == phase::live && device.settle_ms != 0;
-    if ((graceful || settles) && post_closing_marker(q)) {
-        q.close_after_ns = ns_from_now(device.settle_ms);
+    const bool ended = state == phase::live && q.is_scheduled();
+    const bool settles = state == phase::live && device.params.settle_ms != 0;
+    if ((graceful || settles) && !ended && post_closing_marker(q)) {
+        q.close_after_ns = ns_from_now(device.params.settle_ms);
         q.close_by_ns = graceful ? ns_from_now(device.params.linger_ms) : q.close_after_ns;
         q.enter(phase::closing);
         device.schedule(q, 0);
         return;
     }
-    release_connection(device, q);
     tear_down(device, q);
     device.deliver_later(q, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
@@ -639,10 +628,7 @@ void transport::dapls_ib_disconnect_clean(qp &q)
     hca &device = *q.device;
     const port_support::pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
-    release_connection(device, q);
-    if (q.phase() != phase::dead)
-        tear_down(device, q);
-    q.cancel();
+    tear_down(device, q);
 }
 
 } // namespace dapl::verbs

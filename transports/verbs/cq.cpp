@@ -32,18 +32,6 @@ void defer(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
         c.defer(w);
 }
 
-/// The consumer may sleep, and completions were deferred for it.
-void wake_sleepers(cq &c)
-{
-    if (c.waiting.load())
-        wake_cq(c);
-    if (c.notify.load()) {
-        c.announced.store(true);
-        c.device->announcing.store(true);
-        c.device->events.kick();
-    }
-}
-
 bool holds_any(cq &c)
 {
     c.consumer.enter();
@@ -76,11 +64,6 @@ DAT_COUNT entries_of_new(const hca &device, DAT_COUNT depth)
     return std::max(wanted, static_cast<DAT_COUNT>(std::min(device.params.cq_room, most)));
 }
 
-bool cannot_resize(int error)
-{
-    return error == EOPNOTSUPP || error == ENOSYS;
-}
-
 int resize(cq &c, DAT_COUNT entries)
 {
     return std::abs(ibv_resize_cq(c.handle, entries)); // some drivers have the sign of the kernel
@@ -90,8 +73,6 @@ status resize_refused(const cq &c, DAT_COUNT depth, int error)
 {
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: resizing a CQ from %d to %d entries failed: %s",
              c.device->name, c.handle->cqe, with_spare(*c.device, depth), std::strerror(error));
-    if (cannot_resize(error))
-        return not_supported;
     return error == EINVAL ? status::error(DAT_INVALID_STATE) : status_of_errno(error);
 }
 
@@ -201,21 +182,19 @@ bool drain(cq &c, std::uint32_t qp_num)
         c.readmit_consumer();
     }
     if (any)
-        wake_sleepers(c);
+        c.wake_sleepers();
     return failed;
 }
 
-void flush(cq &c, fifo<wr> &operations)
+void cq::wake_sleepers()
 {
-    if (c.flush(operations))
-        wake_sleepers(c);
-}
-
-void flush(cq &c, wr &w)
-{
-    w.finished = true;
-    (void)c.deferred_completions::flush(w);
-    wake_sleepers(c);
+    if (waiting.load())
+        wake_cq(*this);
+    if (notify.load()) {
+        announced.store(true);
+        device->announcing.store(true);
+        device->events.kick();
+    }
 }
 
 bool take_cq_event(cq &c)
@@ -253,7 +232,7 @@ osd::wait_result wait_for_cq(cq &c, notify_on what, osd::deadline until)
 {
     const bool solicited = what == notify_on::solicited;
     const auto found = [&c] { return c.woken.load(std::memory_order_relaxed) || holds_any(c); };
-    if (!solicited && c.spin.find(c.device->spin_us, until, found)) {
+    if (!solicited && c.spin.find(c.device->params.spin_us, until, found)) {
         if (c.woken.load()) {
             clear_wake(c.wake);
             c.woken.store(false);
@@ -286,7 +265,8 @@ void wake_cq(cq &c)
 
 bool resizes_cqs(cq &any)
 {
-    return !cannot_resize(resize(any, any.handle->cqe));
+    const int error = resize(any, any.handle->cqe);
+    return error != EOPNOTSUPP && error != ENOSYS;
 }
 
 status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)

@@ -90,13 +90,11 @@ void note_kind(hca &device)
     device.read_sink_is_remote = device.iwarp && !device.siw;
     device.windows = port_features.memory_windows && device.limits.max_mw > 0 &&
                      (device.limits.device_cap_flags & IBV_DEVICE_MEM_WINDOW) != 0;
-    device.settle_ms = device.siw ? siw_settle_ms : 0;
-    if (device.params.settle_ms != UINT32_MAX)
-        device.settle_ms = device.params.settle_ms;
+    if (device.params.settle_ms == adapter_params::own)
+        device.params.settle_ms = device.siw ? siw_settle_ms : 0;
     const bool software = device.siw || device.limits.vendor_id == rxe_vendor;
-    device.spin_us = software ? software_spin_us : hardware_spin_us;
-    if (device.params.spin_us != UINT32_MAX)
-        device.spin_us = device.params.spin_us;
+    if (device.params.spin_us == adapter_params::own)
+        device.params.spin_us = software ? software_spin_us : hardware_spin_us;
 }
 
 status open_verbs(hca &device)
@@ -220,7 +218,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.address = reinterpret_cast<const DAT_SOCK_ADDR *>(&device.address);
     attr.hca_name = device.name;
     attr.vendor_name = device.vendor;
-    attr.spin_us = device.spin_us;
+    attr.spin_us = device.params.spin_us;
     attr.hardware_version_major = limits.hw_ver;
     char *dot = nullptr;
     attr.firmware_version_major = static_cast<DAT_UINT32>(std::strtoul(limits.fw_ver, &dot, 10));

@@ -5,7 +5,6 @@
 #include "dapl_debug.hpp"
 #include "interface_search.hpp"
 
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -85,10 +84,6 @@ status nothing_there(const hca &device, named what, bool seen)
 status find_interface(hca &device)
 {
     port_support::interface_search search(device.params.device, device.params.family);
-    if (!search.is_open()) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "getifaddrs failed: %s", std::strerror(errno));
-        return status::error(DAT_INTERNAL_ERROR);
-    }
     bool seen = false;
     while (const ifaddrs *entry = search.next()) {
         if (search.what() != named::address && is_link_local(entry->ifa_addr))

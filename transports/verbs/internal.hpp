@@ -6,6 +6,8 @@
 #include "port.hpp"
 #include "service_address.hpp"
 
+#include <optional>
+
 namespace dapl::verbs::vrb {
 
 using port_support::port_of;
@@ -56,15 +58,13 @@ bool resizes_cqs(cq &any);
 /// poll of this CQ needs the queue pairs they belong to. True when one of the queue pair with this
 /// number failed other than by being flushed.
 bool drain(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
-/// Completes operations as flushed that the device does not have, or no longer.
-void flush(cq &c, fifo<wr> &operations) OSD_EXCLUDES(c.lock);
-void flush(cq &c, wr &w) OSD_EXCLUDES(c.lock);
 /// The channel of this CQ has an event, or not: takes it.
 bool take_cq_event(cq &c);
 
 // --- qp.cpp
 
-/// Ends what the device does for q, and brings back what was posted.
+/// Ends the connection or the attempt at one without an event, and what the device does for q;
+/// brings back what was posted.
 void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Posts an empty write behind all others; its completion shows that they have completed. False
 /// when the device refuses it.
@@ -121,17 +121,11 @@ void break_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
 
 // --- listener.cpp
 
-/// What an event brought, after the event was given back.
-struct cm_event {
-    rdma_cm_event_type type{};
-    int status = 0;
-    rdma_cm_id *id = nullptr;
-    void *listener = nullptr;
-    std::uint8_t reads_in = 0;  ///< RDMA reads that the peer wants outstanding here
-    std::uint8_t reads_out = 0; ///< that it accepts from us
-    bool flow_control = false;
-    std::size_t size = 0;
+/// An event and its private data, after it was given back. Events without any have the size 0.
+struct cm_event : rdma_cm_event {
     unsigned char bytes[256];
+
+    std::size_t size() const { return param.conn.private_data_len; }
 };
 
 void connection_request(hca &device, const cm_event &event) OSD_REQUIRES(device.lock);
@@ -167,8 +161,8 @@ cm_message reject_message(reject_reason reason, const private_data &data);
 /// `high` gets the qualifier without its low 16 bits.
 private_data read_request(const hca &device, const cm_event &event, DAT_CONN_QUAL &high);
 private_data read_accept(const hca &device, const cm_event &event);
-/// Null when no port of this kind rejected.
-const reject_reason *read_reject(const cm_event &event, private_data &data);
+/// Nothing when no port of this kind rejected.
+std::optional<reject_reason> read_reject(const cm_event &event, private_data &data);
 
 inline DAT_CONN_QUAL high_part(DAT_CONN_QUAL qualifier)
 {

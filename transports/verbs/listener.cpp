@@ -5,7 +5,6 @@
 
 #include "dapl_debug.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -41,15 +40,6 @@ int listen_on(hca &device, vrb::listener &l, std::uint16_t port)
     return error;
 }
 
-status listen_error(hca &device, DAT_CONN_QUAL qualifier, int error)
-{
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: rdma_listen on port %u failed: %s", device.name,
-             port_of(qualifier), std::strerror(error));
-    if (error == EADDRINUSE)
-        return status::error(DAT_CONN_QUAL_IN_USE);
-    return status_of_errno(error);
-}
-
 connection *new_request(hca &device, const cm_event &event)
 {
     auto *c = new (std::nothrow) connection;
@@ -58,8 +48,8 @@ connection *new_request(hca &device, const cm_event &event)
     c->device = &device;
     c->id = event.id;
     c->id->context = c;
-    c->peer_reads_in = event.reads_out;
-    c->peer_reads_out = event.reads_in;
+    c->peer_reads_in = event.param.conn.initiator_depth;
+    c->peer_reads_out = event.param.conn.responder_resources;
     return c;
 }
 
@@ -96,7 +86,7 @@ void connection_request(hca &device, const cm_event &event)
         return;
     }
     device.connections.push(*c);
-    if (!hand_up(device, *c, *static_cast<vrb::listener *>(event.listener), event))
+    if (!hand_up(device, *c, *static_cast<vrb::listener *>(event.listen_id->context), event))
         refuse(device, *c, reject_reason::non_consumer, {});
 }
 
@@ -110,7 +100,7 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
     osd::lock_guard hold(device.lock);
     const int error = listen_on(device, l, port_of(qualifier));
     if (error != 0)
-        return listen_error(device, qualifier, error);
+        return listen_failed(device.name, "rdma_listen", port_of(qualifier), error);
     if (qualifier == 0)
         qualifier = ntohs(rdma_get_src_port(l.id));
     l.device = &device;

@@ -48,11 +48,6 @@ void put(cm_message &message, std::size_t at, const void *bytes, std::size_t siz
         std::memcpy(message.bytes + at, bytes, size);
 }
 
-private_data all_of(const hca &device, const cm_event &event)
-{
-    return {event.bytes, std::min(event.size, device.max_private_data)};
-}
-
 bool looks_large(const unsigned char *bytes, std::size_t size)
 {
     return size >= sizeof(large_magic) && std::memcmp(bytes, large_magic, sizeof(large_magic)) == 0;
@@ -91,16 +86,16 @@ cm_message ib_request(const private_data &data, DAT_CONN_QUAL qualifier)
 
 private_data read_iwarp_request(const cm_event &event, DAT_CONN_QUAL &high)
 {
-    if (event.size < large_header || !looks_large(event.bytes, event.size))
-        return {event.bytes, std::min(event.size, iwarp_data_size)};
+    if (event.size() < large_header || !looks_large(event.bytes, event.size()))
+        return {event.bytes, std::min(event.size(), iwarp_data_size)};
     high = read_high(event.bytes + sizeof(large_magic));
-    return {event.bytes + large_header, std::min(event.size - large_header, iwarp_data_size)};
+    return {event.bytes + large_header, std::min(event.size() - large_header, iwarp_data_size)};
 }
 
 private_data read_ib_request(const cm_event &event, DAT_CONN_QUAL &high)
 {
-    private_data data{event.bytes, std::min(event.size, ib_data_size)};
-    if (event.flow_control || data.size < ib_data_size)
+    private_data data{event.bytes, std::min(event.size(), ib_data_size)};
+    if (event.param.conn.flow_control != 0 || data.size < ib_data_size)
         return data;
     const bool large = (event.bytes[last_byte] & large_mark) != 0;
     const std::size_t size = event.bytes[last_byte] & ~large_mark;
@@ -157,25 +152,23 @@ private_data read_request(const hca &device, const cm_event &event, DAT_CONN_QUA
 
 private_data read_accept(const hca &device, const cm_event &event)
 {
-    private_data data = all_of(device, event);
-    if (!device.iwarp && event.size > ib_data_size && event.bytes[ib_data_size] != 0)
+    private_data data{event.bytes, std::min(event.size(), device.max_private_data)};
+    if (!device.iwarp && event.size() > ib_data_size && event.bytes[ib_data_size] != 0)
         data.size = std::min<std::size_t>(data.size, event.bytes[ib_data_size] - 1u);
     return data;
 }
 
-const reject_reason *read_reject(const cm_event &event, private_data &data)
+std::optional<reject_reason> read_reject(const cm_event &event, private_data &data)
 {
-    static constexpr reject_reason reasons[] = {reject_reason::non_consumer,
-                                                reject_reason::consumer};
     reject_header header;
-    if (event.size < sizeof(header))
-        return nullptr;
+    if (event.size() < sizeof(header))
+        return std::nullopt;
     std::memcpy(&header, event.bytes, sizeof(header));
     if (std::memcmp(header.magic, magic, sizeof(magic)) != 0 ||
-        header.size > event.size - sizeof(header))
-        return nullptr;
+        header.size > event.size() - sizeof(header))
+        return std::nullopt;
     data = {event.bytes + sizeof(header), header.size};
-    return &reasons[header.by_consumer != 0];
+    return header.by_consumer != 0 ? reject_reason::consumer : reject_reason::non_consumer;
 }
 
 } // namespace dapl::verbs::vrb

@@ -9,14 +9,16 @@
 namespace dapl::verbs::vrb {
 
 struct adapter_params {
+    static constexpr std::uint32_t own = UINT32_MAX; ///< what is right for the device
+
     char device[64] = {};     ///< name of an RDMA device or a network interface, or an address
     std::uint32_t port = 0;   ///< of the device; 0: any
     std::uint32_t family = 4; ///< of the address to take where there are both kinds
     std::uint32_t connect_retry_ms = 2000;
     std::uint32_t linger_ms = 2000;
-    std::uint32_t settle_ms = UINT32_MAX; ///< the device's own
-    std::uint32_t spin_us = UINT32_MAX;   ///< the device's own
-    std::uint32_t cq_room = 8192;         ///< least entries of a CQ that the device will not resize
+    std::uint32_t settle_ms = own; ///< an accepting side keeps still for so long
+    std::uint32_t spin_us = own;   ///< a wait looks for so long before it sleeps
+    std::uint32_t cq_room = 8192;  ///< least entries of a CQ that the device will not resize
 };
 
 /// Reads `text` into `params`; logs what is wrong with it.

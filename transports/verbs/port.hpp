@@ -69,7 +69,7 @@ struct wr : work_request {
 struct all_link : list_link {};
 struct drawing_link : list_link {};
 
-struct cq : all_link, deferred_completions<wr> {
+struct cq final : all_link, deferred_completions<wr> {
     // The consumer's, inside the door.
     ibv_cq *handle = nullptr;
     int (*poll)(ibv_cq *, int, ibv_wc *) = nullptr; ///< what ibv_poll_cq calls
@@ -90,6 +90,8 @@ struct cq : all_link, deferred_completions<wr> {
     std::atomic<bool> notify{false};       ///< a dapl_evd_dto_callback is wanted
     std::atomic<bool> announced{false};    ///< for notify: completions were deferred
     std::atomic<std::uint32_t> unacked{0}; ///< events taken from the channel
+
+    void wake_sleepers() override;
 };
 
 using phase = connection_phase;
@@ -114,10 +116,11 @@ struct connection : all_link {
     std::uint8_t peer_reads_in = 0; ///< RDMA reads that we may have outstanding at the peer
     std::uint8_t peer_reads_out = 0;
     std::uint32_t retries = 0; ///< of a question for address or route
-    bool connecting = false;   ///< the service thread is in rdma_connect
-    bool unanswered = false; ///< of iWARP: asked or accepted, and no event has said how that ended
-    bool gone = false;       ///< the peer gave up meanwhile
-    bool leaving = false;    ///< let go by us; stays until its event
+    /// The service thread is in rdma_connect; or, with iWARP, the request was sent or accepted and
+    /// no event has said how that ended.
+    bool unanswered = false;
+    bool gone = false;         ///< the peer gave up meanwhile
+    bool leaving = false;      ///< let go by us; stays until its event
     deferred_destruction rest; ///< goes with it
 };
 
@@ -162,10 +165,10 @@ struct qp : all_link, connection_state, drawing_link {
     qp_params params{};
     connection *link_up = nullptr;
     connection *heir = nullptr; ///< of the device's queue pair, when that cannot be destroyed yet
+    // The timer of connection_state: in phase accepting the connection is established, ESTABLISHED
+    // not yet delivered; in phase live it has ended, and the service thread delivers that.
     std::int64_t close_after_ns = 0; ///< in phase closing: not before this
     bool broken = false;             ///< an operation failed otherwise than by the disconnect
-    bool settling = false; ///< in phase accepting: established, ESTABLISHED not yet delivered
-    bool lost = false;     ///< ended or broken: the service thread delivers that
     bool closing_marker_posted = false;
     wr closing_marker{}; ///< in phase closing: completes after everything posted before
 };
@@ -231,8 +234,6 @@ struct hca : connection_service {
     std::uint8_t port_number = 1;
     bool iwarp = false;
     bool siw = false;
-    std::uint32_t settle_ms = 0;      ///< an accepting side keeps still for so long
-    std::uint32_t spin_us = 0;        ///< a wait looks for so long before it sleeps
     bool fixed_cqs = false;           ///< the device does not resize CQs
     bool windows = false;             ///< regions are registered so that windows can be bound
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes

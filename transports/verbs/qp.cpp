@@ -136,7 +136,7 @@ void flush_rest(cq &c, wr *last)
         w->finished = true;
         in_order.push(*w);
     }
-    flush(c, in_order);
+    c.flush(in_order);
 }
 
 /// No post to the device is running any more, and none begins without the lock.
@@ -176,45 +176,42 @@ void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
         end_drawing(q); // the number may be given to another
 }
 
-void forget_rest(qp &q) OSD_REQUIRES(q.lock)
-{
-    q.last_send = q.last_recv = nullptr;
-    q.closing_marker_posted = false;
-    q.closing_marker.finished = false;
-}
-
 /// Ends the connection and waits for upcalls. Outstanding operations do not complete.
 void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    release_connection(device, q);
-    {
-        osd::lock_guard hold(q.lock);
-        if (q.handle != nullptr)
-            destroy_handle(q);
-        forget_rest(q);
-        q.enter(phase::dead);
-    }
-    q.cancel();
+    q.last_send = q.last_recv = nullptr;
+    tear_down(device, q);
     device.wait_quiet(&q);
+}
+
+/// Posts by `post`, which returns an errno; `last` is the last operation of that queue.
+template <class Post>
+status post_slow(qp &q, cq &completes_on, wr *&last, wr &w, Post post)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.handle == nullptr) {
+        w.finished = true;
+        completes_on.flush(w);
+        return success;
+    }
+    w.finished = false;
+    const int error = post(q.handle);
+    if (error != 0)
+        return refused_post(error);
+    last = &w;
+    return success;
 }
 
 /// Posts what is complete but for the operation itself.
 status post_request(qp &q, wr &w, ibv_send_wr &request)
 {
-    osd::lock_guard hold(q.lock);
-    if (q.handle == nullptr) {
-        flush(*q.send_cq, w);
-        return success;
-    }
     request.wr_id = reinterpret_cast<std::uint64_t>(&w);
     request.opcode = opcode_of(w);
-    w.finished = false;
-    ibv_send_wr *bad = nullptr;
-    const int error = q.post(q.handle, &request, &bad);
-    if (error != 0 && bad != nullptr)
-        return refused_post(error);
-    q.last_send = &w;
-    return success;
+    return post_slow(q, *q.send_cq, q.last_send, w, [&](ibv_qp *handle) {
+        ibv_send_wr *bad = nullptr;
+        const int error = q.post(handle, &request, &bad);
+        return bad != nullptr ? error : 0;
+    });
 }
 
 /// Remote address and operands of an extended operation.
@@ -282,11 +279,6 @@ status send_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
 
 status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
-    osd::lock_guard hold(q.lock);
-    if (q.handle == nullptr) {
-        flush(*q.recv_cq, w);
-        return success;
-    }
     ibv_sge entries[max_iov];
     ibv_recv_wr request{};
     request.wr_id = reinterpret_cast<std::uint64_t>(&w);
@@ -294,23 +286,22 @@ status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
     request.num_sge = clip(entries, segments, local, UINT64_MAX);
     if (request.num_sge == 0 && q.device->siw)
         request.num_sge = no_bytes(entries);
-    w.finished = false;
-    ibv_recv_wr *bad = nullptr;
-    const int error = ibv_post_recv(q.handle, &request, &bad);
-    if (error != 0)
-        return refused_post(error);
-    q.last_recv = &w;
-    return success;
+    return post_slow(q, *q.recv_cq, q.last_recv, w, [&](ibv_qp *handle) {
+        ibv_recv_wr *bad = nullptr;
+        return ibv_post_recv(handle, &request, &bad);
+    });
 }
 
-void tear_down(hca &, qp &q)
+void tear_down(hca &device, qp &q)
 {
+    release_connection(device, q); // confirms the peer's disconnect, if there was one
     osd::lock_guard hold(q.lock);
     if (q.handle != nullptr)
         destroy_handle(q);
     flush_rest(*q.send_cq, q.last_send);
     flush_rest(*q.recv_cq, q.last_recv);
-    forget_rest(q);
+    q.last_send = q.last_recv = nullptr;
+    q.closing_marker_posted = false;
     q.enter(phase::dead);
 }
 
@@ -403,12 +394,6 @@ status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
 status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const mw_params &what,
                                    DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT &key)
 {
-    osd::lock_guard hold(q.lock);
-    key = 0;
-    if (q.handle == nullptr) {
-        flush(*q.send_cq, w);
-        return success;
-    }
     ibv_mw_bind bind{};
     bind.wr_id = reinterpret_cast<std::uint64_t>(&w);
     bind.send_flags =
@@ -418,14 +403,13 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
     if (region != nullptr)
         bind.bind_info = {region->handle, what.address, what.length,
                           remote_access(what.privileges)};
-    w.finished = false;
-    const int error = ibv_bind_mw(q.handle, window.handle, &bind);
-    if (error != 0)
-        return refused_post(error);
-    q.last_send = &w;
-    if (region != nullptr)
-        key = window.handle->rkey;
-    return success;
+    key = 0;
+    return post_slow(q, *q.send_cq, q.last_send, w, [&](ibv_qp *handle) {
+        const int error = ibv_bind_mw(handle, window.handle, &bind);
+        if (error == 0 && region != nullptr)
+            key = window.handle->rkey;
+        return error;
+    });
 }
 
 void transport::dapls_ib_qp_free(qp &q)

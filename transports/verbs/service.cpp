@@ -117,45 +117,43 @@ void srq_limit_reached(hca &device, srq &shared) OSD_REQUIRES(device.lock)
     device.run_upcall(&shared, [&] { dapl_srq_limit_callback(*shared.owner); });
 }
 
-/// The context of what an event is about; null where the port has none for it.
-void *object_of(const ibv_async_event &event)
+/// A message came before the ready-to-use message: the connection manager takes it for that.
+void communication_established(hca &, qp &q)
+{
+    if (q.link_up != nullptr)
+        (void)rdma_notify(q.link_up->id, IBV_EVENT_COMM_EST);
+}
+
+/// Calls `handle` with the port's object behind one of the device's, unless that has let go of it.
+template <class Object>
+void with_owner(hca &device, void *context, void (*handle)(hca &, Object &))
+    OSD_REQUIRES(device.lock)
+{
+    if (context != nullptr)
+        handle(device, *static_cast<Object *>(context));
+}
+
+void handle_async_event(hca &device, const ibv_async_event &event) OSD_REQUIRES(device.lock)
 {
     switch (event.event_type) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
+        with_owner(device, event.element.qp->qp_context, qp_failed);
+        break;
     case IBV_EVENT_COMM_EST:
-        return event.element.qp->qp_context;
+        with_owner(device, event.element.qp->qp_context, communication_established);
+        break;
     case IBV_EVENT_CQ_ERR:
-        return event.element.cq->cq_context;
+        with_owner(device, event.element.cq->cq_context, cq_overrun);
+        break;
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-        return event.element.srq->srq_context;
+        with_owner(device, event.element.srq->srq_context, srq_limit_reached);
+        break;
+    case IBV_EVENT_DEVICE_FATAL:
+        device_failed(device);
+        break;
     default:
-        return nullptr;
-    }
-}
-
-/// A message came before the ready-to-use message: the connection manager takes it for that.
-void communication_established(qp &q, ibv_event_type type)
-{
-    if (q.link_up != nullptr)
-        (void)rdma_notify(q.link_up->id, type);
-}
-
-void handle_async_event(hca &device, ibv_event_type type, void *object) OSD_REQUIRES(device.lock)
-{
-    switch (type) {
-    case IBV_EVENT_CQ_ERR:
-        cq_overrun(device, *static_cast<cq *>(object));
-        break;
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-        srq_limit_reached(device, *static_cast<srq *>(object));
-        break;
-    case IBV_EVENT_COMM_EST:
-        communication_established(*static_cast<qp *>(object), type);
-        break;
-    default: // of those that object_of() knows
-        qp_failed(device, *static_cast<qp *>(object));
         break;
     }
 }
@@ -165,17 +163,12 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
     ibv_async_event event{};
     if (ibv_get_async_event(device.verbs, &event) != 0)
         return false;
-    void *const object = object_of(event);
-    const ibv_event_type type = event.event_type;
     // Acknowledged at once, because destroying its object waits for that. Objects are destroyed
     // with the lock held only, so this one exists.
     ibv_ack_async_event(&event);
     dapl_log(DAPL_DBG_TYPE_CALLBACK, "%s: asynchronous event: %s", device.name,
-             ibv_event_type_str(type));
-    if (type == IBV_EVENT_DEVICE_FATAL)
-        device_failed(device);
-    else if (object != nullptr)
-        handle_async_event(device, type, object);
+             ibv_event_type_str(event.event_type));
+    handle_async_event(device, event);
     return true;
 }
 
