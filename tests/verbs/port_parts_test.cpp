@@ -173,30 +173,35 @@ TEST_CASE("variables are read within their ranges, and left out beyond")
 {
     const struct {
         const char *name;
-        std::uint32_t tuning::*value;
+        std::uint32_t adapter_params::*value;
         const char *good;
         std::uint32_t is;
         const char *bad;
     } table[] = {
-        {"DAPL_MAX_INLINE", &tuning::max_inline, "4096", 4096, "4097"},
-        {"DAPL_ACK_TIMER", &tuning::ack_timer, "0x1f", 31, "32"},
-        {"DAPL_ACK_RETRY", &tuning::ack_retry, "0", 0, "8"},
-        {"DAPL_RNR_TIMER", &tuning::rnr_timer, "31", 31, "-1"},
-        {"DAPL_RNR_RETRY", &tuning::rnr_retry, "3", 3, "3x"},
-        {"DAPL_CM_ARP_TIMEOUT_MS", &tuning::arp_timeout_ms, "1", 1, "0"},
-        {"DAPL_CM_ARP_RETRY_COUNT", &tuning::arp_retry, "100", 100, "101"},
-        {"DAPL_CM_ROUTE_TIMEOUT_MS", &tuning::route_timeout_ms, "600000", 600'000, " 1"},
-        {"DAPL_CM_ROUTE_RETRY_COUNT", &tuning::route_retry, "0", 0, "many"},
-        {"DAPL_CM_TOS", &tuning::type_of_service, "255", 255, "18446744073709551616"},
+        {"DAPL_MAX_INLINE", &adapter_params::max_inline, "4096", 4096, "4097"},
+        {"DAPL_ACK_TIMER", &adapter_params::ack_timer, "0x1f", 31, "32"},
+        {"DAPL_ACK_RETRY", &adapter_params::ack_retry, "0", 0, "8"},
+        {"DAPL_RNR_TIMER", &adapter_params::rnr_timer, "31", 31, "-1"},
+        {"DAPL_RNR_RETRY", &adapter_params::rnr_retry, "3", 3, "3x"},
+        {"DAPL_CM_ARP_TIMEOUT_MS", &adapter_params::arp_timeout_ms, "1", 1, "0"},
+        {"DAPL_CM_ARP_RETRY_COUNT", &adapter_params::arp_retry, "100", 100, "101"},
+        {"DAPL_CM_ROUTE_TIMEOUT_MS", &adapter_params::route_timeout_ms, "600000", 600'000, " 1"},
+        {"DAPL_CM_ROUTE_RETRY_COUNT", &adapter_params::route_retry, "0", 0, "many"},
+        {"DAPL_CM_TOS", &adapter_params::type_of_service, "255", 255, "18446744073709551616"},
     };
-    const tuning defaults;
+    const adapter_params defaults;
+    const auto read = [] {
+        adapter_params params;
+        read_environment(params);
+        return params;
+    };
     for (const auto &row : table) {
         CAPTURE(row.name);
         ::setenv(row.name, row.good, 1);
-        CHECK(read_tuning().*row.value == row.is);
+        CHECK(read().*row.value == row.is);
         for (const char *bad : {row.bad, ""}) {
             ::setenv(row.name, bad, 1);
-            CHECK(read_tuning().*row.value == defaults.*row.value);
+            CHECK(read().*row.value == defaults.*row.value);
         }
         ::unsetenv(row.name);
     }

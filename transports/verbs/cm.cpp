@@ -63,7 +63,7 @@ const char *name_of(ibv_qp_state state)
 bool move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depths &reads)
 {
     constexpr int bits_of_the_kernel = 0xf << 21; // some kernels let them out; verbs does not know
-    const tuning &tuned = q.device->tuned;
+    const adapter_params &tuned = q.device->params;
     ibv_qp_attr attr{};
     int mask = 0;
     attr.qp_state = state;
@@ -106,9 +106,9 @@ rdma_conn_param parameters(qp &q, const read_depths &reads, const cm_message &me
     out.responder_resources = reads.in;
     out.initiator_depth = reads.out;
     out.flow_control = message.flow_control;
-    out.retry_count = static_cast<std::uint8_t>(q.device->tuned.ack_retry);
+    out.retry_count = static_cast<std::uint8_t>(q.device->params.ack_retry);
     out.srq = q.shared != nullptr;
-    out.rnr_retry_count = static_cast<std::uint8_t>(q.device->tuned.rnr_retry);
+    out.rnr_retry_count = static_cast<std::uint8_t>(q.device->params.rnr_retry);
     osd::lock_guard hold(q.lock);
     out.qp_num = q.handle->qp_num;
     return out;
@@ -130,13 +130,13 @@ void destroy_when_answered(hca &device, connection &c) OSD_REQUIRES(device.lock)
 int resolve_address(hca &device, qp &q, connection &c)
 {
     sockaddr_storage from = device.address;
-    const auto timeout = static_cast<int>(device.tuned.arp_timeout_ms);
+    const auto timeout = static_cast<int>(device.params.arp_timeout_ms);
     return rdma_resolve_addr(c.id, plain(from), q.attempt->peer(), timeout) == 0 ? 0 : errno;
 }
 
 int resolve_route(hca &device, connection &c)
 {
-    const auto timeout = static_cast<int>(device.tuned.route_timeout_ms);
+    const auto timeout = static_cast<int>(device.params.route_timeout_ms);
     return rdma_resolve_route(c.id, timeout) == 0 ? 0 : errno;
 }
 
@@ -153,9 +153,9 @@ int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     }
     device.connections.push(*c);
     c->of = &q;
-    c->retries = device.tuned.arp_retry;
+    c->retries = device.params.arp_retry;
     q.link_up = c;
-    auto tos = static_cast<std::uint8_t>(device.tuned.type_of_service);
+    auto tos = static_cast<std::uint8_t>(device.params.type_of_service);
     if (tos != 0)
         (void)rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
     return resolve_address(device, q, *c);
@@ -204,7 +204,7 @@ bool is_our_device(const hca &device, const rdma_cm_id *id)
 
 void address_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
 {
-    c.retries = device.tuned.route_retry;
+    c.retries = device.params.route_retry;
     if (!is_our_device(device, c.id)) {
         dapl_log(DAPL_DBG_TYPE_CM, "%s: the peer is reachable only through another RDMA device",
                  device.name);

@@ -187,9 +187,9 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
     device.owner = params.owner;
     device.process = osd::process_id();
     device.params = {};
+    read_environment(device.params);
     device.fixed_cqs = false;
     device.address = {};
-    device.tuned = read_tuning();
     status opened = read_params(params.params, device.params);
     if (opened.ok())
         opened = open_channel(device);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "params.hpp"
 
+#include "dapl_debug.hpp"
 #include "ia_params.hpp"
+#include "osd_system.hpp"
 
+#include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 namespace dapl::verbs::vrb {
@@ -18,7 +22,44 @@ constexpr param_option<adapter_params> options[] = {
     {"cq_room", &adapter_params::cq_room},
 };
 
+// Ranges are those of the fields in InfiniBand's messages, or what makes sense.
+constexpr param_option<adapter_params> variables[] = {
+    {"DAPL_MAX_INLINE", &adapter_params::max_inline, 0, 4096},
+    {"DAPL_ACK_TIMER", &adapter_params::ack_timer, 0, 31},
+    {"DAPL_ACK_RETRY", &adapter_params::ack_retry, 0, 7},
+    {"DAPL_RNR_TIMER", &adapter_params::rnr_timer, 0, 31},
+    {"DAPL_RNR_RETRY", &adapter_params::rnr_retry, 0, 7},
+    {"DAPL_CM_ARP_TIMEOUT_MS", &adapter_params::arp_timeout_ms, 1, 600'000},
+    {"DAPL_CM_ARP_RETRY_COUNT", &adapter_params::arp_retry, 0, 100},
+    {"DAPL_CM_ROUTE_TIMEOUT_MS", &adapter_params::route_timeout_ms, 1, 600'000},
+    {"DAPL_CM_ROUTE_RETRY_COUNT", &adapter_params::route_retry, 0, 100},
+    {"DAPL_CM_TOS", &adapter_params::type_of_service, 0, 255},
+};
+
+void read_variable(const param_option<adapter_params> &v, adapter_params &into)
+{
+    char *text = osd::environment(v.key);
+    if (text == nullptr)
+        return;
+    char *end = nullptr;
+    errno = 0;
+    const unsigned long long value = std::strtoull(text, &end, 0);
+    if (*text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && value >= v.least &&
+        value <= v.most)
+        into.*v.value = static_cast<std::uint32_t>(value);
+    else
+        dapl_log(DAPL_DBG_TYPE_WARN, "%s=%s is ignored: wanted is a number from %u to %u; using %u",
+                 v.key, text, v.least, v.most, into.*v.value);
+    std::free(text);
+}
+
 } // namespace
+
+void read_environment(adapter_params &params)
+{
+    for (const param_option<adapter_params> &v : variables)
+        read_variable(v, params);
+}
 
 status read_params(const char *text, adapter_params &params)
 {

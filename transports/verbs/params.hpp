@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Adapter parameters, the ia_params of a dat.conf line: README.md has the grammar.
+// Adapter parameters: the ia_params of a dat.conf line, of which README.md has the grammar, and
+// environment variables that tune connections, under the names that users of OFED know.
 #pragma once
 
 #include "dapl_status.hpp"
@@ -19,7 +20,22 @@ struct adapter_params {
     std::uint32_t settle_ms = own; ///< an accepting side keeps still for so long
     std::uint32_t spin_us = own;   ///< a wait looks for so long before it sleeps
     std::uint32_t cq_room = 8192;  ///< least entries of a CQ that the device will not resize
+
+    // From the environment. The defaults are those of the variables.
+    std::uint32_t max_inline = 64;
+    std::uint32_t ack_timer = 0; ///< 0: what the connection manager finds right for the path
+    std::uint32_t ack_retry = 7;
+    std::uint32_t rnr_timer = 12;
+    std::uint32_t rnr_retry = 7;
+    std::uint32_t arp_timeout_ms = 4000;
+    std::uint32_t arp_retry = 15;
+    std::uint32_t route_timeout_ms = 4000;
+    std::uint32_t route_retry = 15;
+    std::uint32_t type_of_service = 0;
 };
+
+/// Reads the variables; a value that cannot be used is named in a warning and left out.
+void read_environment(adapter_params &params);
 
 /// Reads `text` into `params`; logs what is wrong with it.
 status read_params(const char *text, adapter_params &params);

@@ -21,7 +21,6 @@
 #include "osd_sync.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
-#include "tuning.hpp"
 
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
@@ -217,7 +216,6 @@ struct cr {
 
 struct hca : connection_service {
     adapter_params params;
-    tuning tuned;
     sockaddr_storage address{};
     char interface[64] = {};
     char vendor[32] = {};

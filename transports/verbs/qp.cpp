@@ -64,7 +64,7 @@ status make_queue_pair(hca &device, qp &q)
 {
     ibv_qp *handle = nullptr;
     if constexpr (port_features.inline_send)
-        handle = create_qp(q, device.tuned.max_inline);
+        handle = create_qp(q, device.params.max_inline);
     if (handle == nullptr)
         handle = create_qp(q, 0);
     int error = handle == nullptr ? errno : to_init(device, handle);
