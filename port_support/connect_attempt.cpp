@@ -22,10 +22,17 @@ connect_attempt::connect_attempt(const connect_params &params, std::uint32_t ret
         std::memcpy(bytes_, params.data.bytes, size_);
 }
 
-std::unique_ptr<connect_attempt> connect_attempt::make(const connect_params &params,
-                                                       std::uint32_t retry_ms)
+status connect_attempt::make(const connect_params &params, const limits &most,
+                             std::unique_ptr<connect_attempt> &made)
 {
-    return std::unique_ptr<connect_attempt>(new (std::nothrow) connect_attempt(params, retry_ms));
+    if (params.address->sa_family != most.family)
+        return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
+    if (port_support::port_of(params.qualifier) == 0)
+        return invalid_parameter(3);
+    if (params.data.size > most.data_size)
+        return invalid_parameter(5);
+    made.reset(new (std::nothrow) connect_attempt(params, most.retry_ms));
+    return made != nullptr ? success : out_of_memory;
 }
 
 std::int64_t connect_attempt::next_try()

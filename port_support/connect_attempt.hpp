@@ -5,6 +5,7 @@
 #include "dapls_ib.hpp"
 #include "service_address.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <sys/socket.h>
@@ -15,8 +16,15 @@ namespace dapl::DAPL_TRANSPORT {
 /// are repeated with exponential back-off until the caller's timeout or the port's own limit.
 class connect_attempt {
 public:
-    /// `retry_ms` is the port's limit. Null without memory.
-    static std::unique_ptr<connect_attempt> make(const connect_params &, std::uint32_t retry_ms);
+    /// What an adapter's requests can be.
+    struct limits {
+        int family;             ///< of addresses
+        std::size_t data_size;  ///< bytes of private data
+        std::uint32_t retry_ms; ///< how long they are repeated
+    };
+
+    /// Fails where the parameters are beyond the limits, or without memory.
+    static status make(const connect_params &, const limits &, std::unique_ptr<connect_attempt> &);
 
     sockaddr *peer() { return reinterpret_cast<sockaddr *>(&peer_); } ///< with its port number
     DAT_CONN_QUAL qualifier() const { return qualifier_; }

@@ -429,15 +429,11 @@ void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
 
 status tcp_cm::connect(tcp_connection &q, const connect_params &params, const tcp_cm_address &own)
 {
-    if (params.address->sa_family != address_.ss_family)
-        return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
-    if (port_support::port_of(params.qualifier) == 0)
-        return invalid_parameter(3);
-    if (params.data.size > max_private_data)
-        return invalid_parameter(5);
-    auto attempt = connect_attempt::make(params, how_.connect_retry_ms);
-    if (attempt == nullptr)
-        return out_of_memory;
+    std::unique_ptr<connect_attempt> attempt;
+    const status made = connect_attempt::make(
+        params, {address_.ss_family, max_private_data, how_.connect_retry_ms}, attempt);
+    if (!made.ok())
+        return made;
     osd::lock_guard hold(service_.lock);
     q.attempt = std::move(attempt);
     q.own = own;

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <doctest/doctest.h>
+#include <memory>
 #include <thread>
 
 namespace dapl::DAPL_TRANSPORT {
@@ -142,8 +143,42 @@ TEST_SUITE("connection_service")
     }
 }
 
+namespace {
+
+connect_attempt::limits up_to(std::uint32_t retry_ms)
+{
+    return {AF_INET, 240, retry_ms};
+}
+
+std::unique_ptr<connect_attempt> attempt_of(const connect_params &params, std::uint32_t retry_ms)
+{
+    std::unique_ptr<connect_attempt> made;
+    REQUIRE(connect_attempt::make(params, up_to(retry_ms), made).ok());
+    return made;
+}
+
+} // namespace
+
 TEST_SUITE("connect_attempt")
 {
+    TEST_CASE("it is not made of what the adapter cannot send")
+    {
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        auto *const address = reinterpret_cast<DAT_SOCK_ADDR *>(&to);
+        std::unique_ptr<connect_attempt> made;
+        const auto make = [&](const connect_params &params) {
+            return connect_attempt::make(params, up_to(0), made);
+        };
+        const char data[241] = {};
+        CHECK(make({address, 0x1'0000, 0, {}}) == invalid_parameter(3));
+        CHECK(make({address, 1, 0, {data, 241}}) == invalid_parameter(5));
+        CHECK(made == nullptr);
+        CHECK(make({address, 1, 0, {data, 240}}).ok());
+        to.sin_family = AF_INET6;
+        CHECK(make({address, 1, 0, {}}).type() == DAT_INVALID_ADDRESS);
+    }
+
     TEST_CASE("it keeps what a request needs, and names the port by the low bits")
     {
         sockaddr_in to{};
@@ -151,7 +186,7 @@ TEST_SUITE("connect_attempt")
         to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         connect_params params{
             reinterpret_cast<DAT_SOCK_ADDR *>(&to), 0x1234'5678, 1'000'000, {"data", 4}};
-        const auto attempt = connect_attempt::make(params, 2000);
+        const auto attempt = attempt_of(params, 2000);
         REQUIRE(attempt != nullptr);
         const auto *peer = reinterpret_cast<const sockaddr_in *>(attempt->peer());
         CHECK(ntohs(peer->sin_port) == 0x5678);
@@ -166,7 +201,7 @@ TEST_SUITE("connect_attempt")
         sockaddr_in to{};
         to.sin_family = AF_INET;
         connect_params params{reinterpret_cast<DAT_SOCK_ADDR *>(&to), 1, DAT_TIMEOUT_INFINITE, {}};
-        const auto patient = connect_attempt::make(params, 60'000);
+        const auto patient = attempt_of(params, 60'000);
         std::int64_t last = 0;
         for (int i = 0; i < 8; ++i) {
             const std::int64_t next = patient->next_try() - osd::now_ns();
@@ -175,9 +210,9 @@ TEST_SUITE("connect_attempt")
             last = next;
         }
         CHECK(last > 90'000'000);
-        const auto hasty = connect_attempt::make(params, 0);
+        const auto hasty = attempt_of(params, 0);
         CHECK(hasty->next_try() == connect_attempt::never);
         params.timeout_us = 1000;
-        CHECK(connect_attempt::make(params, 60'000)->next_try() == connect_attempt::never);
+        CHECK(attempt_of(params, 60'000)->next_try() == connect_attempt::never);
     }
 }

@@ -235,15 +235,12 @@ status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 status transport::dapls_ib_connect(qp &q, const connect_params &params)
 {
     hca &device = *q.device;
-    if (params.address->sa_family != device.address.ss_family)
-        return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
-    if (port_of(params.qualifier) == 0)
-        return invalid_parameter(3);
-    if (params.data.size > device.max_private_data)
-        return invalid_parameter(5);
-    auto attempt = connect_attempt::make(params, device.params.connect_retry_ms);
-    if (attempt == nullptr)
-        return out_of_memory;
+    const connect_attempt::limits most{device.address.ss_family, device.max_private_data,
+                                       device.params.connect_retry_ms};
+    std::unique_ptr<connect_attempt> attempt;
+    const status made = connect_attempt::make(params, most, attempt);
+    if (!made.ok())
+        return made;
     osd::lock_guard hold(device.lock);
     q.attempt = std::move(attempt);
     return begin_attempt(device, q);
