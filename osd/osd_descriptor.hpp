@@ -12,12 +12,13 @@ public:
     event_descriptor() = default;
     event_descriptor(const event_descriptor &) = delete;
     event_descriptor &operator=(const event_descriptor &) = delete;
-    ~event_descriptor();
+    ~event_descriptor() { close(); }
 
     static constexpr bool exists = native_descriptors_exist; ///< on this system
 
     /// False where the system has no more of them, or none at all.
-    bool open();
+    [[nodiscard]] bool open();
+    void close();
     bool is_open() const { return fd_ >= 0; }
     int get() const { return fd_; }
 

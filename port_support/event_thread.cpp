@@ -2,7 +2,6 @@
 #include "event_thread.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
 
@@ -11,15 +10,14 @@ namespace dapl::port_support {
 bool event_thread::open()
 {
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
-    kick_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return epoll_ >= 0 && kick_ >= 0 && add(kick_, EPOLLIN, &kick_);
+    return epoll_ >= 0 && kick_.open() && add(kick_.get(), EPOLLIN, &kick_);
 }
 
 void event_thread::close()
 {
-    for (int *fd : {&epoll_, &kick_})
-        if (const int open = std::exchange(*fd, -1); open >= 0)
-            (void)::close(open);
+    if (const int open = std::exchange(epoll_, -1); open >= 0)
+        (void)::close(open);
+    kick_.close();
     kicked_.store(false);
 }
 
@@ -45,13 +43,12 @@ void event_thread::stop(osd::mutex &lock)
 void event_thread::kick()
 {
     if (!kicked_.exchange(true))
-        (void)eventfd_write(kick_, 1);
+        kick_.raise();
 }
 
 void event_thread::clear_kick()
 {
-    eventfd_t ignored;
-    (void)eventfd_read(kick_, &ignored);
+    kick_.lower();
     (void)kicked_.exchange(false); // sees what was written before the kicks that coalesced
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "osd_annotations.hpp"
+#include "osd_descriptor.hpp"
 #include "osd_sync.hpp"
 #include "osd_thread.hpp"
 
@@ -77,7 +78,7 @@ private:
 
     osd::thread thread_;
     int epoll_ = -1;
-    int kick_ = -1;
+    osd::event_descriptor kick_;
     std::atomic<bool> kicked_{false}; ///< kick_ is readable
     bool stopping_ = false;           ///< guarded by the caller's lock
     void *ready_[batch];

@@ -6,16 +6,17 @@
 
 namespace osd {
 
-event_descriptor::~event_descriptor()
-{
-    if (is_open())
-        ::close(fd_);
-}
-
 bool event_descriptor::open()
 {
     fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return is_open();
+}
+
+void event_descriptor::close()
+{
+    if (is_open())
+        ::close(fd_);
+    fd_ = -1;
 }
 
 void event_descriptor::raise()

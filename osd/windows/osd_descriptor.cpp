@@ -3,12 +3,12 @@
 
 namespace osd {
 
-event_descriptor::~event_descriptor() = default;
-
 bool event_descriptor::open()
 {
     return false;
 }
+
+void event_descriptor::close() {}
 
 void event_descriptor::raise() {}
 

@@ -9,9 +9,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 namespace dapl::verbs {
 
@@ -84,23 +81,7 @@ DAT_COUNT without_spare(const cq &c, DAT_COUNT wanted)
 bool make_channel(hca &device, cq &c)
 {
     c.channel = ibv_create_comp_channel(device.verbs);
-    if (c.channel == nullptr)
-        return false;
-    const int flags = fcntl(c.channel->fd, F_GETFL);
-    return fcntl(c.channel->fd, F_SETFL, flags | O_NONBLOCK) == 0;
-}
-
-void clear_wake(int wake)
-{
-    eventfd_t ignored;
-    (void)eventfd_read(wake, &ignored);
-}
-
-bool make_wake(cq &c)
-{
-    if constexpr (port_features.cq_wait)
-        c.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return !port_features.cq_wait || c.wake >= 0;
+    return c.channel != nullptr && unblock(c.channel->fd);
 }
 
 } // namespace
@@ -234,7 +215,7 @@ osd::wait_result wait_for_cq(cq &c, notify_on what, osd::deadline until)
     const auto found = [&c] { return c.woken.load(std::memory_order_relaxed) || holds_any(c); };
     if (!solicited && c.spin.find(c.device->params.spin_us, until, found)) {
         if (c.woken.load()) {
-            clear_wake(c.wake);
+            c.wake.lower();
             c.woken.store(false);
         }
         return osd::wait_result::woken;
@@ -248,7 +229,9 @@ osd::wait_result wait_for_cq(cq &c, notify_on what, osd::deadline until)
     if (ibv_req_notify_cq(c.handle, solicited) == 0 && !holds_any(c)) {
         bool readable = false;
         osd::undo_if_cancelled(
-            [&] { result = port_support::wait_readable(c.channel->fd, c.wake, until, readable); },
+            [&] {
+                result = port_support::wait_readable(c.channel->fd, c.wake.get(), until, readable);
+            },
             [&c] { end_wait(c); });
         if (readable && take_cq_event(c))
             c.event_left = false;
@@ -260,7 +243,7 @@ osd::wait_result wait_for_cq(cq &c, notify_on what, osd::deadline until)
 void wake_cq(cq &c)
 {
     if (!c.woken.exchange(true))
-        (void)eventfd_write(c.wake, 1);
+        c.wake.raise();
 }
 
 bool resizes_cqs(cq &any)
@@ -274,7 +257,8 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
     c.device = &device;
     c.owner = owner;
     const DAT_COUNT wanted = entries_of_new(device, depth);
-    if (make_channel(device, c) && make_wake(c))
+    const bool wakes = !port_features.cq_wait || c.wake.open();
+    if (wakes && make_channel(device, c))
         c.handle = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
     if (c.handle == nullptr) {
         const int error = errno;
@@ -298,11 +282,9 @@ void close_cq(cq &c)
     } else if (c.channel != nullptr) {
         (void)ibv_destroy_comp_channel(c.channel);
     }
-    if (c.wake >= 0)
-        close(c.wake);
+    c.wake.close();
     c.handle = nullptr;
     c.channel = nullptr;
-    c.wake = -1;
 }
 
 } // namespace vrb

@@ -36,12 +36,6 @@ constexpr std::uint32_t siw_settle_ms = 20;
 constexpr std::size_t siw_odd_offset = 0x90000;
 constexpr std::size_t siw_cq_entry = 32;
 
-bool unblock(int fd)
-{
-    const int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
-}
-
 // ------------------------------------------------------------------------------------ opening
 
 /// librdmacm does not close the devices that it has opened when it is unloaded: each round of open
@@ -181,6 +175,12 @@ DAT_COUNT as_reads(int n)
 }
 
 } // namespace
+
+bool vrb::unblock(int fd)
+{
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
 
 status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
 {

@@ -38,6 +38,9 @@ inline unsigned peer_rights(const hca &device)
     return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | atomic;
 }
 
+/// Lets reads of a descriptor that the libraries opened return at once. False and errno if not.
+bool unblock(int fd);
+
 // --- interface.cpp
 
 /// Finds the address that the parameters name, and the RDMA device behind it.

@@ -17,6 +17,7 @@
 #include "deferred_completions.hpp"
 #include "named_attributes.hpp"
 #include "osd_annotations.hpp"
+#include "osd_descriptor.hpp"
 #include "osd_fence.hpp"
 #include "osd_sync.hpp"
 #include "params.hpp"
@@ -80,9 +81,9 @@ struct cq final : all_link, deferred_completions<wr> {
     hca *device = nullptr;
     evd *owner = nullptr;
     ibv_comp_channel *channel = nullptr;
-    int wake = -1;           ///< eventfd that ends cq_wait
-    bool failed = false;     ///< overrun, and the error was delivered
-    bool event_left = false; ///< of the waiter: it armed the CQ and did not sleep
+    osd::event_descriptor wake; ///< ends cq_wait
+    bool failed = false;        ///< overrun, and the error was delivered
+    bool event_left = false;    ///< of the waiter: it armed the CQ and did not sleep
     spinner spin;
     std::atomic<bool> waiting{false};      ///< the consumer is inside cq_wait
     std::atomic<bool> woken{false};        ///< cq_wakeup was called, and `wake` is raised
@@ -241,7 +242,7 @@ struct hca : connection_service {
     // The service thread watches the channel, the async events, and `notifying`, which are the
     // channels of CQs. A consumer in cno_wait sleeps on `notifying` in its place.
     int notifying = -1;
-    int wake = -1;                  ///< eventfd that ends cno_wait
+    osd::event_descriptor wake;     ///< ends cno_wait
     std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
 
     bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and the error was delivered

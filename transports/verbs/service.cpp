@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
 
@@ -218,8 +217,7 @@ void device_failed(hca &device)
 bool start_service(hca &device)
 {
     device.notifying = epoll_create1(EPOLL_CLOEXEC);
-    device.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const bool ready = device.events.open() && device.notifying >= 0 && device.wake >= 0 &&
+    const bool ready = device.events.open() && device.notifying >= 0 && device.wake.open() &&
                        device.events.add(device.channel->fd, EPOLLIN, &device.channel) &&
                        device.events.add(device.verbs->async_fd, EPOLLIN, &device.verbs) &&
                        device.events.add(device.notifying, EPOLLIN, &device.notifying) &&
@@ -233,9 +231,9 @@ bool start_service(hca &device)
 void stop_service(hca &device)
 {
     device.events.stop(device.lock);
-    for (int *fd : {&device.notifying, &device.wake})
-        if (const int open = std::exchange(*fd, -1); open >= 0)
-            close(open);
+    if (const int open = std::exchange(device.notifying, -1); open >= 0)
+        close(open);
+    device.wake.close();
 }
 
 osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
@@ -245,7 +243,8 @@ osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
     osd::wait_result result{};
     osd::undo_if_cancelled(
         [&] {
-            result = port_support::wait_readable(device.notifying, device.wake, until, readable);
+            result =
+                port_support::wait_readable(device.notifying, device.wake.get(), until, readable);
         },
         [&device] { leave_channels_to_service(device, true); });
     if (readable) {
@@ -261,7 +260,7 @@ osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
 void wake_waiter(hca &device)
 {
     if (!device.awake.load())
-        (void)eventfd_write(device.wake, 1);
+        device.wake.raise();
 }
 
 /// Added to epoll at the first call: a disarmed EPOLLONESHOT entry still reports EPOLLERR, and one
