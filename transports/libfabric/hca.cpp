@@ -205,8 +205,6 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
 {
     device.owner = params.owner;
     device.process = osd::process_id();
-    device.params = {};
-    device.address = {};
     status opened = read_params(params.params, device.params);
     if (opened.ok())
         opened = find_interface(device);

@@ -137,9 +137,6 @@ void close_everything(hca &device)
         rdma_destroy_id(device.anchor);
     if (device.channel != nullptr)
         rdma_destroy_event_channel(device.channel);
-    device.verbs = nullptr;
-    device.anchor = nullptr;
-    device.channel = nullptr;
 }
 
 // ------------------------------------------------------------------------------------ identity
@@ -186,10 +183,7 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
 {
     device.owner = params.owner;
     device.process = osd::process_id();
-    device.params = {};
     read_environment(device.params);
-    device.fixed_cqs = false;
-    device.address = {};
     status opened = read_params(params.params, device.params);
     if (opened.ok())
         opened = open_channel(device);

@@ -58,7 +58,6 @@ void transport::dapls_ib_pd_free(pd &domain)
         (void)ibv_dereg_mr(domain.nothing);
     osd::lock_guard hold(domain.device->lock);
     destroy_pd(*domain.device, domain.handle);
-    domain.handle = nullptr;
 }
 
 status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &params,
@@ -89,7 +88,6 @@ void transport::dapls_ib_mr_deregister(mr &region)
     if (region.device->foreign())
         return;
     vrb::log_failure(*region.device, "ibv_dereg_mr", ibv_dereg_mr(region.handle));
-    region.handle = nullptr;
 }
 
 status transport::dapls_ib_mw_alloc(pd &domain, mw &window)
@@ -113,7 +111,6 @@ void transport::dapls_ib_mw_free(mw &window)
     if (window.device->foreign())
         return;
     vrb::log_failure(*window.device, "ibv_dealloc_mw", ibv_dealloc_mw(window.handle));
-    window.handle = nullptr;
 }
 
 } // namespace dapl::verbs

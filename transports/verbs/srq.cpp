@@ -65,7 +65,6 @@ void transport::dapls_ib_srq_free(srq &shared)
         return;
     osd::lock_guard hold(device.lock);
     destroy_srq(device, shared.handle);
-    shared.handle = nullptr;
     device.wait_quiet(&shared);
 }
 
