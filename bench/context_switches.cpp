@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // context-switches: how many voluntary context switches one wake-up of a blocked dat_evd_wait
-// costs, in the waiting thread and in its whole process, and how long it takes. Adapters are
+// costs, in the waiting thread and in its whole process, and how long it takes; and the same of
+// dat_cno_wait, and of a dat_evd_wait for several completions that come one by one. Adapters are
 // measured in turn in one run: a port whose driver can wait (feature cq_wait) needs one switch, the
 // same port without it needs a second one, in the thread that forwards the wake-up.
 #include "dat_link.hpp"
@@ -10,6 +11,7 @@
 #include "statistics.hpp"
 #include "traffic.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <sys/resource.h>
@@ -23,8 +25,25 @@ constexpr seconds limit{20};
 /// Long enough for the other side to give up spinning and fall asleep.
 constexpr seconds pause_before_answer{0.003};
 
+constexpr std::uint32_t several = 16;
+
+/// How a consumer waits.
+struct way {
+    const char *name;
+    dat_link::evds layout;
+    const char *title;
+    std::uint32_t threshold = 1;
+};
+constexpr way ways[] = {
+    {"one", dat_link::evds::one, "one EVD"},
+    {"two", dat_link::evds::separate, "two EVDs"},
+    {"cno", dat_link::evds::notifying, "CNO"},
+    {"threshold", dat_link::evds::separate, "threshold 16", several},
+};
+
 struct options {
     std::vector<std::string> adapters = {"ofi-lo", "ofi-lo-plain"};
+    std::vector<std::string> ways = {"one", "two"};
     std::string json;
     std::uint32_t rounds = 5, wakeups = 200;
     double max_switches = 0;
@@ -49,16 +68,23 @@ double now_s()
 
 // ------------------------------------------------------------------- the side that wakes the other
 
-/// Takes a message, lets the other side fall asleep, answers with the time of the answer.
-void wake_other(dat_link &link, patience &p)
+/// Lets the other side fall asleep, sends the time.
+void send_time(dat_link &link)
 {
-    await_receive(link, p);
     const double until = now_s() + pause_before_answer.count();
     double now;
     while ((now = now_s()) < until)
         link.poll_request(); // a consumer that polls keeps its transport going
     std::memcpy(link.send_buffer(), &now, sizeof now);
     link.post_send(sizeof now);
+}
+
+/// Takes a message and answers it with as many as are asked for.
+void wake_other(dat_link &link, std::uint32_t answers, patience &p)
+{
+    await_receive(link, p);
+    for (std::uint32_t i = 0; i < answers; ++i)
+        send_time(link);
 }
 
 void follow(channel &leader, const std::string &adapter_name)
@@ -75,7 +101,7 @@ void follow(channel &leader, const std::string &adapter_name)
         if (what.what == pattern::finish)
             return;
         for (std::uint32_t i = 0; i < what.count; ++i)
-            wake_other(link, p);
+            wake_other(link, what.size, p);
     }
 }
 
@@ -88,17 +114,19 @@ struct sums {
 /// One adapter, with the process that wakes us through it.
 class sleeper {
 public:
-    sleeper(const std::string &name, dat_link::evds layout, std::pair<forked_peer, channel> &&peer)
-        : name_(name), layout_(layout), peer_(std::move(peer)), p_(peer_.second, limit),
-          adapter_(name), link_(adapter_, 4096, layout)
+    sleeper(const std::string &name, const way &how, std::pair<forked_peer, channel> &&peer)
+        : name_(name), how_(how), peer_(std::move(peer)), p_(peer_.second, limit), adapter_(name),
+          link_(adapter_, 4096, how.layout)
     {
         const auto to = peer_.second.receive<invitation>(limit);
         link_.connect(to.address, to.qualifier, p_);
     }
 
-    void round(std::uint32_t wakeups, bool recorded)
+    /// So many messages.
+    void round(std::uint32_t messages, bool recorded)
     {
-        announce(peer_.second, {pattern::blocking, 8, wakeups, 0}, limit);
+        const std::uint32_t wakeups = (messages + how_.threshold - 1) / how_.threshold;
+        announce(peer_.second, {pattern::blocking, how_.threshold, wakeups, 0}, limit);
         std::vector<double> latency_us;
         const long thread_before = switches(RUSAGE_THREAD);
         const long process_before = switches(RUSAGE_SELF);
@@ -118,7 +146,7 @@ public:
     }
 
     const std::string &name() const { return name_; }
-    int evds() const { return layout_ == dat_link::evds::one ? 1 : 2; }
+    const way &how() const { return how_; }
     const sums &result() const { return sums_; }
 
 private:
@@ -127,16 +155,20 @@ private:
     {
         link_.post_send(8);
         await_request(link_, p_); // long before the answer: it is next, also in one EVD for both
-        link_.wait_receive(p_);
+        if (how_.threshold > 1)
+            link_.wait_receives(static_cast<DAT_COUNT>(how_.threshold), p_);
+        else
+            link_.wait_receive(p_);
         const double woken = now_s();
         double sent;
         std::memcpy(&sent, const_cast<const std::byte *>(link_.receive_buffer()), sizeof sent);
-        link_.post_receive();
+        for (std::uint32_t i = 0; i < how_.threshold; ++i)
+            link_.post_receive();
         return woken - sent;
     }
 
     std::string name_;
-    dat_link::evds layout_;
+    way how_;
     std::pair<forked_peer, channel> peer_;
     patience p_;
     dat_adapter adapter_;
@@ -149,33 +181,34 @@ int run(const options &o)
     std::vector<std::unique_ptr<sleeper>> sleepers;
     struct setting {
         std::string adapter;
-        dat_link::evds layout;
+        way how;
         std::pair<forked_peer, channel> peer;
     };
     std::vector<setting> settings; // all forks come before any adapter is open here
     for (const std::string &name : o.adapters)
-        for (const auto layout : {dat_link::evds::one, dat_link::evds::separate})
-            settings.push_back(
-                {name, layout, forked_peer::start([&](channel &leader) { follow(leader, name); })});
+        for (const way &how : ways)
+            if (std::ranges::find(o.ways, how.name) != o.ways.end())
+                settings.push_back({name, how, forked_peer::start([&](channel &leader) {
+                                        follow(leader, name);
+                                    })});
     for (setting &s : settings)
-        sleepers.push_back(std::make_unique<sleeper>(s.adapter, s.layout, std::move(s.peer)));
+        sleepers.push_back(std::make_unique<sleeper>(s.adapter, s.how, std::move(s.peer)));
     for (auto &s : sleepers)
         s->round(20, false); // warms up
     for (std::uint32_t i = 0; i < o.rounds; ++i)
         for (auto &s : sleepers)
             s->round(o.wakeups, true);
 
-    std::printf("voluntary context switches per wake-up of dat_evd_wait (medians of %u rounds)\n",
-                o.rounds);
-    std::printf("%-24s %5s %14s %14s %14s\n", "adapter", "EVDs", "waiting thread", "whole process",
+    std::printf("voluntary context switches per wait (medians of %u rounds)\n", o.rounds);
+    std::printf("%-36s %12s %14s %14s %14s\n", "adapter", "wait", "waiting thread", "whole process",
                 "wake-up");
     program::json results = program::json::array();
     for (auto &s : sleepers) {
         const sums &r = s->result();
-        std::printf("%-24s %5d %14.2f %14.2f %11.1f us\n", s->name().c_str(), s->evds(),
+        std::printf("%-36s %12s %14.2f %14.2f %11.1f us\n", s->name().c_str(), s->how().title,
                     median(r.of_thread), median(r.of_process), median(r.latency_us));
         results.push_back({{"adapter", s->name()},
-                           {"evds", s->evds()},
+                           {"way", s->how().name},
                            {"thread_switches", median(r.of_thread)},
                            {"process_switches", median(r.of_process)},
                            {"wakeup_us", median(r.latency_us)}});
@@ -197,11 +230,14 @@ int run(const options &o)
 int main(int argc, char **argv)
 {
     options o;
-    program::command_line line("context-switches",
-                               "Context switches per wake-up of a thread blocked in dat_evd_wait");
+    program::command_line line(
+        "context-switches",
+        "Context switches per wait of a thread in dat_evd_wait or dat_cno_wait");
     line.positionals("adapters", o.adapters, "adapter names in dat.conf");
+    line.choices("--ways", o.ways, {"one", "two", "cno", "threshold"},
+                 "how to wait: one EVD for both directions, two EVDs, cno, threshold of 16");
     line.number("--rounds", o.rounds, 1u, 10'000u, "rounds per adapter, interleaved");
-    line.number("--wakeups", o.wakeups, 1u, 100'000u, "wake-ups per round");
+    line.number("--wakeups", o.wakeups, 1u, 100'000u, "messages per round, each of which may wake");
     line.number("--limit", o.max_switches, 0.0, 1e6,
                 "exit with 1 if the first adapter's process needs more switches than this");
     line.text("--json", "FILE", o.json,

@@ -14,14 +14,14 @@ namespace {
 
 constexpr DAT_TIMEOUT slice_us = 100'000;
 
-/// The next event, in slices, so that a dead peer is noticed.
-DAT_EVENT next_event(DAT_EVD_HANDLE evd, patience &p)
+/// The next event, of `threshold` that are there, in slices, so that a dead peer is noticed.
+DAT_EVENT next_event(DAT_EVD_HANDLE evd, patience &p, DAT_COUNT threshold = 1)
 {
     p.progress();
     for (;;) {
         DAT_EVENT event;
         DAT_COUNT more;
-        const DAT_RETURN code = dat_evd_wait(evd, slice_us, 1, &event, &more);
+        const DAT_RETURN code = dat_evd_wait(evd, slice_us, threshold, &event, &more);
         if (code == DAT_SUCCESS)
             return event;
         const auto type = DAT_GET_TYPE(code);
@@ -80,11 +80,13 @@ void await_established(DAT_EVD_HANDLE conn_evd, patience &p)
 
 } // namespace
 
-dat_adapter::dat_adapter(const std::string &name)
+dat_adapter::dat_adapter(const std::string &name, bool threadsafe)
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
     const std::string call = "dat_ia_open(\"" + name + "\")";
-    program::must(call.c_str(), dat_ia_open(const_cast<char *>(name.c_str()), 8, &async, &ia_));
+    program::must(call.c_str(),
+                  dat_ia_openv(const_cast<char *>(name.c_str()), 8, &async, &ia_, DAT_VERSION_MAJOR,
+                               DAT_VERSION_MINOR, threadsafe ? DAT_TRUE : DAT_FALSE));
     program::must("dat_ia_query", dat_ia_query(ia_, nullptr, DAT_IA_FIELD_ALL, &attr_, 0, nullptr));
     program::must("dat_pz_create", dat_pz_create(ia_, &pz_));
 }
@@ -256,6 +258,14 @@ void dat_link::wait_receive(patience &p)
     p.progress();
     while (!poll_receive())
         await_notification(p);
+}
+
+void dat_link::wait_receives(DAT_COUNT threshold, patience &p)
+{
+    check_completion(next_event(recv_evd_, p, threshold));
+    for (DAT_COUNT i = 1; i < threshold; ++i)
+        while (!poll_receive())
+            p.spin();
 }
 
 void dat_link::await_notification(patience &p)

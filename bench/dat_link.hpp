@@ -26,7 +26,7 @@ namespace bench {
 /// An open interface adapter with a protection zone.
 class dat_adapter {
 public:
-    explicit dat_adapter(const std::string &name);
+    explicit dat_adapter(const std::string &name, bool threadsafe = false);
     ~dat_adapter();
     dat_adapter(const dat_adapter &) = delete;
 
@@ -152,6 +152,8 @@ public:
     bool poll_receive() { return poll(recv_evd_); }
     /// Blocks in dat_evd_wait, or in dat_cno_wait where there is a CNO.
     void wait_receive(patience &p);
+    /// Blocks in dat_evd_wait until there are `threshold` receives, and takes them.
+    void wait_receives(DAT_COUNT threshold, patience &p);
 
 private:
     void post_write(std::uint32_t size, DAT_COMPLETION_FLAGS flags)

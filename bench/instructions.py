@@ -4,12 +4,15 @@
 
 Runs instructions-probe under valgrind and prints, for each call of the data path, how many
 instructions it executes in libdat2, in the provider (common layer and port), in the transport's own
-library and in libc. The counts repeat exactly, so limits on them can be asserted:
+library and in libc; and how many of those of libdat2 and the provider are atomic, and how many
+words they store, which is what copying costs. The counts repeat exactly, so limits on them can be
+asserted:
 
     instructions ofi-lo --limit post=60 --limit dequeue=60
 """
 import argparse
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -19,11 +22,13 @@ import subprocess
 import sys
 import tempfile
 
-CALLS = ('post_rdma_write', 'post_send', 'post_recv', 'dequeue', 'dequeue_empty', 'wait_ready')
+CALLS = ('post_rdma_write', 'post_send', 'post_recv', 'dequeue', 'dequeue_empty', 'wait_ready',
+         'wait_many')
 # A limit named "post" holds for all three.
 LIMIT_GROUPS = {'post': ('post_rdma_write', 'post_send', 'post_recv'),
                 'wait': ('wait_ready',), 'empty': ('dequeue_empty',)}
 COLUMNS = ('libdat2', 'provider', 'transport', 'libc')
+OURS = ('locks', 'atomics', 'stores')  # of libdat2 and the provider
 PROBE = 'instructions-probe'
 ATTEMPTS = 5
 LOCKS = re.compile(r'^(__)?pthread_(mutex_(try|timed)?|spin_|rwlock_(rd|wr))lock\b')
@@ -53,14 +58,32 @@ def column_of(shared_object, function):
     return 'transport'
 
 
+# What is atomic: a locked instruction or an exchange with memory; on ARM, one of those pairs or of
+# LSE. objdump's lines: "  4a5f:\tlock cmpxchg %ecx,(%rdi)".
+ATOMIC = re.compile(r'\s*([0-9a-f]+):\t'
+                    r'(?:lock |xchg .*\(|(?:stl?xr|cas|swp|ld(?:add|clr|eor|set))\w*\s)')
+
+
+def atomics_of(shared_object):
+    """The addresses of a library's atomic instructions; None where objdump is missing."""
+    if not shutil.which('objdump'):
+        return None
+    lines = subprocess.run(['objdump', '-d', '--no-show-raw-insn', shared_object], check=True,
+                           stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    return {int(match[1], 16) for match in map(ATOMIC.match, lines) if match}
+
+
 class Dump:
     """One part of callgrind's output: what each function executed itself, and whom it called."""
 
     def __init__(self, path):
         self.phase = None
         self.cost = collections.Counter()
+        self.stores = collections.Counter()
+        self.at = collections.Counter()  # executed instructions by object, function and address
         self.locks = collections.Counter()
         self._names = {}
+        self._address = 0
         self._read(path)
 
     def _name(self, kind, text):
@@ -73,7 +96,9 @@ class Dump:
         return self._names.get((kind, match[1]), '?')
 
     def _read(self, path):
-        here, function, callee, called = '?', '?', '', False
+        here, function, callee = '?', '?', ''
+        before = None  # the line "calls", or the cost of the call that it told
+        once = 0  # how often the last instruction was executed
         for line in path.read_text().splitlines():
             key, _, value = line.partition('=')
             if line.startswith('desc: Trigger:'):
@@ -87,27 +112,49 @@ class Dump:
             elif key == 'cfn':
                 callee = self._name('function', value)
             elif key == 'calls':
-                called = True
+                # The number of calls is told for all, counted or not: the instruction is not.
                 if LOCKS.match(callee):
-                    self.locks[here, function] += int(value.split()[0])
+                    self.locks[here, function] += once
+                before = 'calls'
             elif re.match(r'[-+*\d]', line):
-                if not called:  # the line after "calls" is the callee's cost, counted at the callee
-                    self.cost[here, function] += int(line.split()[-1])
-                called = False
+                place, *counts = line.split()
+                self._move_to(place)
+                if before == 'calls':  # what the callee cost, which is counted at the callee
+                    before = 'cost'
+                    continue
+                executed = int(counts[0])
+                if before == 'cost' and place == '*':  # the jump to it by the PLT, of all calls
+                    executed = min(executed, once)
+                before, once = None, executed
+                self.cost[here, function] += executed
+                self.at[here, function, self._address] += executed
+                self.stores[here, function] += int(counts[2]) if len(counts) > 2 else 0
+
+    def _move_to(self, place):
+        """Addresses are hexadecimal, or decimal steps from the one before."""
+        if place[0] in '+-':
+            self._address += int(place)
+        elif place != '*':
+            self._address = int(place, 16)
 
 
-def run_probe(probe, adapter, count, directory):
+def run_probe(probe, adapter, threadsafe, count, directory):
     valgrind = shutil.which('valgrind')
     if not valgrind:
         raise Failure('valgrind is not installed: apt-get install valgrind')
     command = [valgrind, '--tool=callgrind', '--collect-atstart=no', '--quiet',
+               '--dump-instr=yes', '--dump-line=no', '--cache-sim=yes',  # Ir Dr Dw ...
                f'--callgrind-out-file={directory}/out', probe, adapter, '--count', str(count)]
+    command += ['--threadsafe'] if threadsafe else []
     if sys.stderr.isatty():
         print('counting, this takes some seconds ...', file=sys.stderr)
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=600, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=600, check=False)
     except subprocess.TimeoutExpired as late:
         raise Failure('the probe did not end in ten minutes') from late
+    said = re.sub(r'(?m)^--\d+-- .*\n', '', done.stderr)  # valgrind's, of caches and signals
+    print(said, end='', file=sys.stderr)
     if done.returncode != 0:
         raise Failure(f'the probe failed with {done.returncode}, see above')
     phases = {}
@@ -117,28 +164,36 @@ def run_probe(probe, adapter, count, directory):
     return phases
 
 
-def summarize(dump, calls, odd):
+def is_ours(place):
+    return column_of(*place) in ('libdat2', 'provider')
+
+
+def summarize(dump, calls, odd, atomics):
+    """`atomics` tells the addresses of the atomic instructions of an object."""
     row = {column: 0.0 for column in COLUMNS}
-    locks = 0.0
     for place, cost in dump.cost.items():
         column = column_of(*place)
         if column:
             row[column] += cost / calls
-    for place, count in dump.locks.items():
-        if column_of(*place) in ('libdat2', 'provider'):
-            locks += count / calls
-    return row | {'locks': locks, 'odd_outcomes': odd}
+    ours = {'locks': sum(n for place, n in dump.locks.items() if is_ours(place)),
+            'stores': sum(n for place, n in dump.stores.items() if is_ours(place))}
+    known = {place: atomics(place[0]) for place in dump.cost if is_ours(place)}
+    if None not in known.values():
+        ours['atomics'] = sum(n for (*place, address), n in dump.at.items()
+                              if address in known.get(tuple(place), ()))
+    return row | {name: n / calls for name, n in ours.items()} | {'odd_outcomes': odd}
 
 
-def measure(probe, adapter, count):
+def measure(probe, adapter, threadsafe, count):
     with tempfile.TemporaryDirectory() as directory:
-        phases = run_probe(probe, adapter, count, directory)
+        phases = run_probe(probe, adapter, threadsafe, count, directory)
         rows = {}
+        atomics = functools.cache(atomics_of)
         for path in pathlib.Path(directory).iterdir():
             dump = Dump(path)
             name = (dump.phase or '').removeprefix('Client Request:').strip()
             if name in phases:
-                rows[name] = summarize(dump, *phases[name])
+                rows[name] = summarize(dump, *phases[name], atomics)
     missing = [call for call in CALLS if call not in rows]
     if missing:
         raise Failure('callgrind wrote no counts for ' + ', '.join(missing))
@@ -147,13 +202,17 @@ def measure(probe, adapter, count):
 
 def print_table(adapter, rows):
     print(f'{adapter}: instructions per call')
-    print(f'{"call":18}' + ''.join(f'{column:>11}' for column in COLUMNS) + f'{"locks":>8}')
+    print(f'{"call":18}' + ''.join(f'{column:>11}' for column in COLUMNS)
+          + ''.join(f'{column:>9}' for column in OURS))
     for call, row in rows.items():
         print(f'{call:18}' + ''.join(f'{row[column]:11.1f}' for column in COLUMNS)
-              + f'{row["locks"]:8.1f}')
+              + ''.join(f'{row[column]:9.1f}' if column in row else f'{"?":>9}' for column in OURS))
+    if any('atomics' not in row for row in rows.values()):
+        print('atomics are not counted: objdump is missing (apt-get install binutils)')
+    for call, row in rows.items():
         if row['odd_outcomes']:
-            print(f'    {row["odd_outcomes"]} of these calls found no event, or one too many: the '
-                  'numbers are mixed')
+            print(f'{call}: {row["odd_outcomes"]} of these calls found no event, or one too many: '
+                  'the numbers are mixed')
 
 
 def parse_limit(text):
@@ -181,6 +240,7 @@ def exceeded(rows, limits):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('adapter', nargs='?', default='ofi-lo', help='adapter name in dat.conf')
+    parser.add_argument('--threadsafe', action='store_true', help='open its threadsafe line')
     parser.add_argument('--count', type=int, default=100, help='calls per phase')
     parser.add_argument('--limit', type=parse_limit, action='append', default=[],
                         metavar='CALL=N', help='fail when the provider executes more; post, '
@@ -202,7 +262,7 @@ def judge(probe, arguments):
     """What was counted, and the broken limits. Where calls came too early it is counted again: a busy
     machine mixes what is to be told apart."""
     for _ in range(ATTEMPTS):
-        rows = measure(probe, arguments.adapter, arguments.count)
+        rows = measure(probe, arguments.adapter, arguments.threadsafe, arguments.count)
         broken = exceeded(rows, arguments.limit)
         if not broken or not any(row['odd_outcomes'] for row in rows.values()):
             break

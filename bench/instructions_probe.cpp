@@ -31,8 +31,8 @@ inline DAT_RETURN counted(Call call)
 
 class probe {
 public:
-    probe(const std::string &adapter, unsigned count, patience &p)
-        : count_(count), p_(p), adapter_(adapter), a_(adapter_, buffer_size),
+    probe(const std::string &adapter, bool threadsafe, unsigned count, patience &p)
+        : count_(count), p_(p), adapter_(adapter, threadsafe), a_(adapter_, buffer_size),
           b_(adapter_, buffer_size)
     {
         dat_link::connect_pair(a_, b_, adapter_, p_);
@@ -93,16 +93,32 @@ public:
             phase(
                 "dequeue_empty", count, [] {}, dequeue, [] {}, DAT_QUEUE_EMPTY);
             phase("wait_ready", count, have_event, wait, [] {});
+            phase(
+                "wait_many", count,
+                [&] {
+                    for (unsigned i = 0; i < many; ++i)
+                        program::must("dat_ep_post_rdma_write", post_write());
+                    settle();
+                },
+                [&] {
+                    DAT_RETURN code = dat_evd_wait(a_.request_evd(), DAT_TIMEOUT_INFINITE,
+                                                   static_cast<DAT_COUNT>(many), &event, &more);
+                    for (unsigned i = 1; i < many && code == DAT_SUCCESS; ++i)
+                        code = dequeue();
+                    return code;
+                },
+                [] {}, DAT_SUCCESS, many);
         }
     }
 
 private:
     static constexpr std::uint32_t buffer_size = 4096;
     static constexpr std::uint32_t message_size = 64;
+    static constexpr unsigned many = 16;
 
     template <class Before, class Call, class After>
     void phase(const char *name, unsigned count, Before before, Call call, After after,
-               DAT_RETURN_TYPE expected = DAT_SUCCESS)
+               DAT_RETURN_TYPE expected = DAT_SUCCESS, unsigned of_each = 1)
     {
         unsigned odd = 0;
         last_was_odd_ = false;
@@ -119,7 +135,7 @@ private:
         if (count != count_)
             return;
         CALLGRIND_DUMP_STATS_AT(name);
-        std::printf("%s %u %u\n", name, count, odd);
+        std::printf("%s %u %u\n", name, count * of_each, odd);
     }
 
     void await(DAT_EVD_HANDLE evd)
@@ -161,17 +177,19 @@ private:
 int main(int argc, char **argv)
 {
     std::string adapter = "ofi-lo";
+    bool threadsafe = false;
     unsigned count = 100;
     program::command_line line(
         "instructions-probe",
         "Run by `instructions` under callgrind; prints phases, calls and unusual outcomes");
     line.positional("adapter", adapter, "adapter name in dat.conf");
+    line.flag("--threadsafe", threadsafe, "open it through its threadsafe line");
     line.number("--count", count, 10u, 100'000u, "calls per phase");
     if (const auto status = line.parse(argc, argv))
         return *status;
     try {
         patience p(seconds(60));
-        probe(adapter, count, p).run();
+        probe(adapter, threadsafe, count, p).run();
     } catch (const std::exception &e) {
         std::fprintf(stderr, "instructions-probe: %s\n", e.what());
         return 1;

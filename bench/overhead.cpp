@@ -590,7 +590,8 @@ program::json report(const test &t, const char *placement, const std::vector<sam
             {"time_ratio", median(ratio)},
             {"ratio_quartile_1", quantile(ratio, 0.25)},
             {"ratio_quartile_3", quantile(ratio, 0.75)},
-            {"pairs", samples.size()}};
+            {"pairs", samples.size()},
+            {"ratios", ratio}};
 }
 
 double median_ratio(const std::vector<sample> &samples, std::size_t other)
