@@ -22,7 +22,8 @@ def claimed_features(options: argparse.Namespace) -> list[str]:
     profile.check_contract(port_toml.contract_version(options.contract))
     if options.port is not None:
         profile.check_name(options.port)
-    off = known if "all" in options.disable else options.disable
+    off = (set(known) if "all" in options.disable
+           else port_toml.dependents(options.contract, set(options.disable)))
     return [name for name in known if profile.features.get(name, False) and name not in off]
 
 
@@ -31,7 +32,8 @@ def main() -> None:
     parser.add_argument("--contract", type=pathlib.Path, required=True, help="dapls_ib.hpp")
     parser.add_argument("--profile", type=pathlib.Path, required=True, help="port.toml")
     parser.add_argument("--port", help="the name that the port is built as, if it shall be checked")
-    parser.add_argument("--disable", action="append", default=[], help="feature, or 'all'")
+    parser.add_argument("--disable", action="append", default=[],
+                        help="feature, and with it those that need it; or 'all'")
     parser.add_argument("--output", type=pathlib.Path, required=True)
     options = parser.parse_args()
 

@@ -76,6 +76,16 @@ def known_features(contract: pathlib.Path) -> list[str]:
     return re.findall(r"bool (\w+) = false;", body[1])
 
 
+def dependents(contract: pathlib.Path, off: set[str]) -> set[str]:
+    """The features that cannot be claimed without one of these, and these themselves."""
+    needs = re.findall(r"static_assert\(T::claims\.(\w+) \|\| !T::claims\.(\w+),",
+                       contract.read_text())
+    found = set(off)
+    while more := {each for needed, each in needs if needed in found} - found:
+        found |= more
+    return found
+
+
 def contract_version(contract: pathlib.Path) -> int:
     version = re.search(r"^#define DAPLS_IB_VERSION (\d+)", contract.read_text(), re.M)
     if version is None:
