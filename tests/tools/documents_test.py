@@ -48,6 +48,7 @@ NOT_RUN = {
     "gen/dapl-port new NAME": "gen-port does, with many a name",
     "dapl-port new": "a command of dapl-port, by its name",
     "dapl-port status": "a command of dapl-port, by its name",
+    "dapl-port features*": "builds for minutes; the suite feature-rounds runs it",
     "meson devenv": "a command of Meson, by its name",
     "meson setup build && ninja -C build*": "gen-build and installed do",
     "meson setup ~/dapl-acme*": "gen-build does",
