@@ -93,7 +93,8 @@ def bars(table: Table) -> dict:
             size = abs(cell.value or 0) / largest * (WIDTH / 2 - 26)
             marks.append({"x": middle if cell.judged >= 0 else middle - size,
                           "y": TOP + at * ROW + 5, "width": size, "text": cell.text,
-                          "judged": cell.judged, "at": middle + (size + 4 if cell.judged >= 0 else -size - 4),
+                          "judged": cell.judged,
+                          "at": middle + (size + 4 if cell.judged >= 0 else -size - 4),
                           "anchor": "start" if cell.judged >= 0 else "end"})
     return panel(table, list(rows), marks, [])
 

@@ -29,7 +29,8 @@ STATE = "features-state.json"
 SOURCES = ("meson.build", "meson_options.txt", "include", "osd", "gen", "dat", "common",
            "port_support", "transports/meson.build", "conformance", "bench", "tools/program")
 LIMIT = 1800  # seconds that a step may take
-# On a busy machine a call may come before its event, so that its count is none, or a connection break.
+# On a busy machine a call may come before its event, so that its count is none, or a connection
+# may break.
 ATTEMPTS = 3
 
 
@@ -316,18 +317,20 @@ class Measurement:
         return pair if run.with_first else pair[::-1]
 
     def _switches(self, row: str) -> dict:
-        """There and back again: the median of both orders."""
+        """There and back again: the mean of both orders. One way to wait at a time: the processes
+        of several would only disturb each other."""
         found: dict[str, list[float]] = {}
-        for first in (True, False):
-            told = self._tell(self.programs["context-switches"],
-                              *self._pair(flag_worth.Run(row, first)), "--rounds",
-                              self.effort.switch_rounds, "--wakeups", self.effort.messages,
-                              "--ways", ",".join(flag_worth.WAYS))
-            for each in told["results"]:
-                side = "without" if each["adapter"] != self.adapter else "with"
-                for kind in flag_worth.SWITCHES:
-                    found.setdefault(f"{kind}/{each['way']} {side}", []).append(
-                        each[f"{kind}_switches"])
+        for way in flag_worth.WAYS:
+            for first in (True, False):
+                told = self._tell(self.programs["context-switches"],
+                                  *self._pair(flag_worth.Run(row, first)), "--ways", way,
+                                  "--rounds", self.effort.switch_rounds,
+                                  "--wakeups", self.effort.messages)
+                for each in told["results"]:
+                    side = "without" if each["adapter"] != self.adapter else "with"
+                    for kind in flag_worth.SWITCHES:
+                        found.setdefault(f"{kind}/{way} {side}", []).append(
+                            each[f"{kind}_switches"])
         return {key: sum(values) / len(values) for key, values in found.items()}
 
     def _judge(self, build: str) -> dict:
