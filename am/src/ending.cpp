@@ -209,7 +209,7 @@ role elect(std::int64_t until)
     if (end.request_came)
         return role::slave;
     if (the_job.rank() == 0)
-        return grant(0, final_code()) ? role::master : role::slave;
+        return grant(0) ? role::master : role::slave;
     requests ask(1);
     ask.send(0, links::purpose::elect);
     while (now() < until && !end.request_came) {
@@ -406,7 +406,7 @@ void fail()
     dapl_am_exit(1);
 }
 
-bool grant(int rank, int)
+bool grant(int rank)
 {
     int none = -1;
     return end.master.compare_exchange_strong(none, rank);

@@ -28,7 +28,7 @@ void stand_if_begun();
 [[noreturn]] void fail();
 
 /// On rank 0: may this rank ask all others to end? Only the first may.
-bool grant(int rank, int code);
+bool grant(int rank);
 /// Another rank asks this one to end.
 void asked(int code);
 

@@ -76,6 +76,30 @@ int launcher::start()
     return DAPL_AM_OK;
 }
 
+/// Waits for ever if the job ends.
+void launcher::enter()
+{
+    for (turn now = turn::free; !turn_.compare_exchange_strong(now, turn::set_up); now = turn::free)
+        ending::stand_if_begun();
+}
+
+void launcher::exit()
+{
+    turn now = turn::set_up;
+    (void)turn_.compare_exchange_strong(now, turn::free);
+}
+
+/// A thread that stands in a signal handler may never give its turn back.
+void launcher::take_over()
+{
+    turn now = turn::free;
+    for (int i = 0; i < 2000 && !turn_.compare_exchange_strong(now, turn::ending); ++i) {
+        now = turn::free;
+        usleep(1000);
+    }
+    turn_ = turn::ending;
+}
+
 int launcher::publish(const char *key, const void *data, std::size_t size)
 {
     if (!present_)
@@ -85,11 +109,13 @@ int launcher::publish(const char *key, const void *data, std::size_t size)
     value.type = PMIX_BYTE_OBJECT;
     value.data.bo.bytes = static_cast<char *>(const_cast<void *>(data));
     value.data.bo.size = size;
-    if (const pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &value); status != PMIX_SUCCESS)
-        return pmix_failed("PMIx_Put", status);
-    if (const pmix_status_t status = PMIx_Commit(); status != PMIX_SUCCESS)
-        return pmix_failed("PMIx_Commit", status);
-    return DAPL_AM_OK;
+    enter();
+    const pmix_status_t put = PMIx_Put(PMIX_GLOBAL, key, &value);
+    const pmix_status_t committed = put == PMIX_SUCCESS ? PMIx_Commit() : PMIX_SUCCESS;
+    exit();
+    if (put != PMIX_SUCCESS)
+        return pmix_failed("PMIx_Put", put);
+    return committed == PMIX_SUCCESS ? DAPL_AM_OK : pmix_failed("PMIx_Commit", committed);
 }
 
 bool launcher::begin_exchange()
@@ -113,7 +139,10 @@ int launcher::exchange(void (*idle)())
 {
     if (!present_)
         return DAPL_AM_OK;
-    if (!begin_exchange())
+    enter();
+    const bool good = begin_exchange();
+    exit();
+    if (!good)
         return pmix_failed("PMIx_Fence_nb", PMIX_ERROR);
     while (exchanged == PMIX_OPERATION_IN_PROGRESS)
         idle();
@@ -124,8 +153,10 @@ int launcher::lookup(int rank, const char *key, void *data, std::size_t size)
 {
     const pmix_proc_t who = process(pmix_rank_t(rank));
     pmix_value_t *found = nullptr;
-    if (const pmix_status_t status = PMIx_Get(&who, key, nullptr, 0, &found);
-        status != PMIX_SUCCESS)
+    enter();
+    const pmix_status_t status = PMIx_Get(&who, key, nullptr, 0, &found);
+    exit();
+    if (status != PMIX_SUCCESS)
         return pmix_failed("PMIx_Get", status);
     const bool good = found->type == PMIX_BYTE_OBJECT && found->data.bo.size == size;
     if (good)
@@ -142,6 +173,7 @@ void launcher::leave()
 {
     if (!present_)
         return;
+    take_over();
     if (size_ > 1 && exchanges_ < set_up_exchanges)
         (void)begin_exchange();
     for (int i = 0; i < 2000 && exchanged == PMIX_OPERATION_IN_PROGRESS; ++i)

@@ -9,6 +9,9 @@
 
 namespace am {
 
+/// The thread that sets the job up and the one that ends it take turns in PMIx; the latter keeps
+/// its turn. Else both might begin the same exchange, and launchers may hang when a rank leaves an
+/// exchange that the others are not in.
 class launcher {
 public:
     /// @return a status
@@ -28,7 +31,7 @@ public:
     /// What a rank has published: exactly `size` bytes. @return a status
     int lookup(int rank, const char *key, void *data, std::size_t size);
 
-    /// This rank leaves in order.
+    /// This rank leaves in order. Of the thread that ends the job.
     void leave();
     /// The launcher is to end all ranks with this code.
     void abort(int code, const char *message);
@@ -37,9 +40,15 @@ private:
     /// Of locations and of segments.
     static constexpr int set_up_exchanges = 2;
 
+    enum class turn { free, set_up, ending };
+
+    void enter();
+    void exit();
+    void take_over();
     bool begin_exchange();
 
     bool present_ = false;
+    std::atomic<turn> turn_{turn::free};
     int rank_ = 0;
     int size_ = 1;
     std::atomic<int> exchanges_{0};

@@ -220,9 +220,10 @@ void accept_talk(DAT_CR_HANDLE request, peer &p)
 
 void answer_election(DAT_CR_HANDLE request, const hello &words)
 {
-    const bool granted = ending::grant(int(words.rank), words.code);
-    DAT_EP_HANDLE ep = granted ? make_plain_endpoint(links.events) : DAT_HANDLE_NULL;
-    if (ep == DAT_HANDLE_NULL || dat_cr_accept(request, ep, 0, nullptr) != DAT_SUCCESS)
+    // Made first: who is granted it has to be told.
+    const DAT_EP_HANDLE ep = make_plain_endpoint(links.events);
+    if (ep == DAT_HANDLE_NULL || !ending::grant(int(words.rank)) ||
+        dat_cr_accept(request, ep, 0, nullptr) != DAT_SUCCESS)
         (void)dat_cr_reject(request, 0, nullptr);
 }
 
@@ -234,14 +235,13 @@ void answer(DAT_CR_HANDLE request, const hello &words)
         return accept_talk(request, p);
     case purpose::elect:
         return answer_election(request, words);
-    case purpose::leave:
-        ending::asked(words.code);
-        break;
+    case purpose::leave: // answered first: the process may be gone soon
+        (void)dat_cr_reject(request, 0, nullptr);
+        return ending::asked(words.code);
     case purpose::knock:
         begin(p);
-        break;
+        (void)dat_cr_reject(request, 0, nullptr);
     }
-    (void)dat_cr_reject(request, 0, nullptr);
 }
 
 void take_request(const DAT_EVENT &event)

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dat2/udat.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <thread>
@@ -18,6 +20,14 @@
 namespace {
 
 int code;
+int first_rank;
+
+template <typename Function>
+Function *next_of(Function *, const char *name)
+{
+    return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
+}
+
 volatile sig_atomic_t exit_in_sigquit;
 
 /// Written by each rank that another one has ended, for run_jobs.py to count.
@@ -206,7 +216,50 @@ int attached(bool first)
     return 98;
 }
 
+/// Lets a call of the library wait first, for cases that need one rank to be late.
+void late(bool when, int milliseconds)
+{
+    if (when)
+        usleep(useconds_t(milliseconds) * 1000);
+}
+
+int nth_after(int rank, int distance)
+{
+    return (rank + distance) % dapl_am_size();
+}
+
 } // namespace
+
+// Calls of libdapl-am that come here first.
+
+extern "C" int PMIx_Commit(void)
+{
+    const int status = next_of(&PMIx_Commit, "PMIx_Commit")();
+    late(code == 15, 200);
+    return status;
+}
+
+extern "C" int PMIx_Finalize(const void *info, std::size_t count)
+{
+    late(code == 15, 500);
+    return next_of(&PMIx_Finalize, "PMIx_Finalize")(info, count);
+}
+
+/// A rank that begins more exchanges than there are makes launchers hang.
+extern "C" int PMIx_Fence_nb(const void *who, std::size_t ranks, const void *info,
+                             std::size_t count, void (*done)(int, void *), void *context)
+{
+    static std::atomic<int> fences;
+    if (++fences > 2)
+        (void)!write(STDOUT_FILENO, "ERROR: a third exchange\n", 24);
+    return next_of(&PMIx_Fence_nb, "PMIx_Fence_nb")(who, ranks, info, count, done, context);
+}
+
+DAT_RETURN dat_cr_query(DAT_CR_HANDLE request, DAT_CR_PARAM_MASK mask, DAT_CR_PARAM *param)
+{
+    late(code == 16 && dapl_am_rank() == nth_after(first_rank, 2), 1500);
+    return next_of(&dat_cr_query, "dat_cr_query")(request, mask, param);
+}
 
 int main(int argc, char **argv)
 {
@@ -216,10 +269,20 @@ int main(int argc, char **argv)
     signal(SIGQUIT, on_sigquit);
     const int which = argc > 2 ? std::atoi(argv[2]) : 1;
     must(dapl_am_init(nullptr));
-    const bool first = dapl_am_rank() == std::min(which, dapl_am_size() - 1);
+    first_rank = std::min(which, dapl_am_size() - 1);
+    const bool first = dapl_am_rank() == first_rank;
     std::printf("flushed\n"); // to a pipe: it stays in the buffer until the end
-    if (code == 6 || (code == 7 && first))
+    if (code == 6 || ((code == 7 || code == 15) && first))
         dapl_am_exit(code);
+    if (code == 16) {
+        exit_in_sigquit = 1;
+        late(dapl_am_rank() == nth_after(first_rank, 1), 5000);
+        if (first)
+            std::thread([] {
+                usleep(300'000);
+                kill(getpid(), SIGTERM);
+            }).detach();
+    }
     must(dapl_am_attach(table, 1, 1 << 20));
     if (code != 2)
         barrier();

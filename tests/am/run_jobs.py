@@ -34,6 +34,8 @@ EXITS = {
     11: "from a handler on one",
     12: "from a handler of a message to itself",
     13: "from N requests at once",
+    15: "between the set-up steps, one, others about to exchange",
+    16: "signal to one, others before, in and after the last exchange",
     51: "all threads of all ranks",
     52: "one thread, others in a barrier of threads",
     53: "one thread, others spin",
