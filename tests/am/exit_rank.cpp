@@ -63,6 +63,13 @@ void must(int status)
         turns.fetch_add(1, std::memory_order_relaxed);
 }
 
+/// Any thread may get the signal, so this one waits for it.
+[[noreturn]] void stop_by(int signal)
+{
+    kill(getpid(), signal);
+    spin();
+}
+
 void barrier()
 {
     must(dapl_am_barrier(0, DAPL_AM_ANONYMOUS));
@@ -161,7 +168,7 @@ int attached(bool first)
     case 4:
         exit_in_sigquit = 1;
         if (first)
-            kill(getpid(), SIGINT);
+            stop_by(SIGINT);
         barrier();
         break;
     case 5:
@@ -194,7 +201,7 @@ int attached(bool first)
     case 14: // a signal to one, no handler of SIGQUIT anywhere
         signal(SIGQUIT, SIG_DFL);
         if (first)
-            kill(getpid(), SIGTERM);
+            stop_by(SIGTERM);
         barrier();
         break;
     case 21: // the launcher's job ends although this rank stands still
@@ -202,6 +209,8 @@ int attached(bool first)
             kill(getpid(), SIGSTOP);
         usleep(100'000);
         dapl_am_exit(code);
+    case 30:
+        return 0;
     case 22: // one is killed, the others wait for it
         usleep(200'000);
         if (first)
@@ -261,6 +270,18 @@ DAT_RETURN dat_cr_query(DAT_CR_HANDLE request, DAT_CR_PARAM_MASK mask, DAT_CR_PA
     return next_of(&dat_cr_query, "dat_cr_query")(request, mask, param);
 }
 
+/// What this process has of its own, in bytes, while no rank has connected.
+static void print_memory()
+{
+    std::FILE *file = std::fopen("/proc/self/status", "r");
+    char line[128];
+    while (file && std::fgets(line, sizeof line, file))
+        if (std::strncmp(line, "RssAnon:", 8) == 0)
+            std::printf("memory %ld\n", std::atol(line + 8) * 1024);
+    if (file)
+        std::fclose(file);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -284,6 +305,10 @@ int main(int argc, char **argv)
             }).detach();
     }
     must(dapl_am_attach(table, 1, 1 << 20));
+    if (code == 30) {
+        print_memory();
+        usleep(500'000); // no rank connects before all have looked
+    }
     if (code != 2)
         barrier();
     return attached(first);

@@ -9,8 +9,10 @@ counted as an error, and ended. Where a launcher is missing, the test skips (sta
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,7 @@ EXITS = {
     11: "from a handler on one",
     12: "from a handler of a message to itself",
     13: "from N requests at once",
+    14: "signal to one, no handler of SIGQUIT",
     15: "between the set-up steps, one, others about to exchange",
     16: "signal to one, others before, in and after the last exchange",
     51: "all threads of all ranks",
@@ -42,6 +45,8 @@ EXITS = {
     54: "one thread, others poll",
     55: "one thread, others send all kinds",
 }
+# Those whose exit code is another one.
+CODES = {14: 128 + signal.SIGTERM}
 # Exits in which ranks other than the ending one have to see SIGQUIT.
 SEE_SIGQUIT = {3, 5, 8, 9, 11, 12}
 
@@ -259,7 +264,8 @@ def run_exits(launcher, args):
             if launcher.name == "mpirun" and job.output.count("flushed") != args.ranks:
                 problems.append(f"{job.output.count('flushed')} of {args.ranks} ranks flushed "
                                 "their output")
-            good &= judge(f"{number}: {name} (rank {first})", job, number, problems)
+            good &= judge(f"{number}: {name} (rank {first})", job, CODES.get(number, number),
+                          problems)
     return good
 
 
@@ -273,6 +279,21 @@ def run_failures(launcher, args):
     return good & judge("a rank is killed (SIGKILL), the others wait for it", killed, 137, named)
 
 
+def run_memory(launcher, args):
+    """What a process needs for each rank that it does not talk to."""
+    medians = []
+    for ranks in (2, 66):
+        job = Job(launcher.command(ranks, [args.program, "30"]), args.limit, environment(args))
+        found = [int(n) for n in re.findall(r"^memory (\d+)$", job.output, re.M)]
+        if not judge(f"{ranks} ranks", job, 0, [] if len(found) == ranks else
+                     [f"{len(found)} ranks told of their memory"]):
+            return False
+        medians.append(statistics.median(found))
+    each = (medians[1] - medians[0]) / 64
+    print(f"{each:.0f} bytes for each unused peer; the limit is 4096")
+    return each <= 4096
+
+
 def run_program(launcher, args):
     job = Job(launcher.command(args.ranks, [args.program, *args.arguments]), args.limit,
               environment(args))
@@ -284,7 +305,7 @@ def run_program(launcher, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["program", "exits", "failures"])
+    parser.add_argument("what", choices=["program", "exits", "failures", "memory"])
     parser.add_argument("program")
     parser.add_argument("--pass", action="append", default=[], dest="arguments",
                         help="an argument of the program, as --pass=ARGUMENT")
@@ -298,8 +319,8 @@ def main():
     parser.add_argument("--show", action="store_true", help="print the output of a good job")
     args = parser.parse_args()
     with {"mpirun": Mpirun, "srun": Srun}[args.launcher]() as launcher:
-        good = {"program": run_program, "exits": run_exits, "failures": run_failures}[args.what](
-            launcher, args)
+        good = {"program": run_program, "exits": run_exits, "failures": run_failures,
+                "memory": run_memory}[args.what](launcher, args)
     sys.exit(0 if good else 1)
 
 

@@ -227,33 +227,153 @@ TEST_CASE("an access region gathers implicit operations in one handle and does n
     REQUIRE(barrier());
 }
 
-TEST_CASE("random puts and gets leave what a model says")
-{
-    const char *wanted = std::getenv("AM_RANDOM_TRANSFERS");
-    const int rounds = wanted ? std::atoi(wanted) : 20000;
-    constexpr std::size_t part = 1 << 18;
-    std::mt19937 random(unsigned(me()) + 5);
-    std::vector<std::byte> model(part), local(20000);
-    // Each rank owns one part of each other's segment.
-    for (std::size_t i = 0; i < segment_size / 2; i += 4096)
-        std::memset(mine() + i, 0, 4096);
-    REQUIRE(barrier());
-    const int target = next();
-    std::byte *base = segment_of(target);
-    std::size_t bad = 0;
-    for (int i = 0; i < rounds; ++i) {
-        const std::size_t bytes = random() % 8 == 0 ? 1 + random() % 19999 : 1 + random() % 200;
-        const std::size_t at = random() % (part - bytes);
-        if (random() % 2) {
-            for (std::size_t b = 0; b < bytes; ++b)
-                local[b] = std::byte(random());
-            std::memcpy(model.data() + at, local.data(), bytes);
-            put_as(forms[random() % 6], target, base + at, local.data(), bytes);
+namespace {
+
+/// Random transfers to and from one part of the next rank's segment, many in flight at once, beside
+/// a model of that part. Each rank owns one, so the model is right.
+class random_transfers {
+public:
+    static constexpr std::size_t part = 1 << 18;
+    static constexpr std::size_t longest = 20'000;
+
+    explicit random_transfers(unsigned seed)
+        : random_(seed), model_(part), outside_(slots * longest)
+    {
+        REQUIRE(dapl_am_memset(next(), base_, 0, part) == DAPL_AM_OK);
+    }
+
+    int begun() const { return begun_; }
+
+    /// Begins one, or finishes some.
+    void step()
+    {
+        const auto number = std::size_t(random_() % slots);
+        transfer &t = transfers_[number];
+        if (t.bytes > 0 || random_() % 16 == 0)
+            return finish(random_() % 8 == 0 ? slots : number);
+        const std::size_t bytes =
+            random_() % 8 == 0 ? 1 + random_() % longest : 1 + random_() % 200;
+        const std::size_t at = random_() % (part - bytes + 1);
+        const kind what = kind(random_() % 4);
+        if (overlaps(at, bytes, what == kind::get))
+            return finish(slots);
+        t = {what, bytes, at, memory_of(number), DAPL_AM_DONE, false};
+        begin(t);
+        ++begun_;
+    }
+
+    /// The end: all that is there is what the model says.
+    std::size_t wrong_bytes()
+    {
+        finish(slots);
+        std::vector<std::byte> there(part);
+        REQUIRE(dapl_am_get(next(), there.data(), base_, part) == DAPL_AM_OK);
+        for (std::size_t i = 0; i < part; ++i)
+            wrong_ += there[i] != model_[i];
+        return wrong_;
+    }
+
+private:
+    static constexpr std::size_t slots = 12;
+    enum class kind { put, put_again, get, memset };
+
+    struct transfer {
+        kind what = kind::put;
+        std::size_t bytes = 0; ///< 0: none
+        std::size_t at = 0;
+        std::byte *memory = nullptr;
+        dapl_am_handle handle = DAPL_AM_DONE;
+        bool implicit = false;
+    };
+
+    std::byte *memory_of(std::size_t slot)
+    {
+        return (random_() % 2 ? mine() + half : outside_.data()) + slot * longest;
+    }
+
+    /// What is in flight and overlaps has undefined results, but for gets with gets.
+    bool overlaps(std::size_t at, std::size_t bytes, bool get) const
+    {
+        for (const transfer &t : transfers_)
+            if (t.bytes > 0 && at < t.at + t.bytes && t.at < at + bytes &&
+                !(get && t.what == kind::get))
+                return true;
+        return false;
+    }
+
+    void begin(transfer &t)
+    {
+        std::byte *to = base_ + t.at;
+        const int way = int(random_() % 4);
+        const bool region = random_() % 8 == 0;
+        t.implicit = way >= 2;
+        if (region && t.implicit)
+            REQUIRE(dapl_am_begin_region() == DAPL_AM_OK);
+        int status = DAPL_AM_OK;
+        if (t.what == kind::get) {
+            status = way == 0   ? dapl_am_get_nb(next(), t.memory, to, t.bytes, &t.handle)
+                     : way == 1 ? dapl_am_get_nb_bulk(next(), t.memory, to, t.bytes, &t.handle)
+                     : way == 2 ? dapl_am_get_nbi(next(), t.memory, to, t.bytes)
+                                : dapl_am_get_nbi_bulk(next(), t.memory, to, t.bytes);
+        } else if (t.what == kind::memset) {
+            const auto value = int(random_() & 0xff);
+            std::memset(model_.data() + t.at, value, t.bytes);
+            status = t.implicit ? dapl_am_memset_nbi(next(), to, value, t.bytes)
+                                : dapl_am_memset_nb(next(), to, value, t.bytes, &t.handle);
         } else {
-            get_as(forms[random() % 6], target, local.data(), base + at, bytes);
-            bad += std::memcmp(local.data(), model.data() + at, bytes) != 0;
+            for (std::size_t b = 0; b < t.bytes; ++b)
+                t.memory[b] = std::byte(random_() >> 8);
+            std::memcpy(model_.data() + t.at, t.memory, t.bytes);
+            status = way == 0   ? dapl_am_put_nb(next(), to, t.memory, t.bytes, &t.handle)
+                     : way == 1 ? dapl_am_put_nb_bulk(next(), to, t.memory, t.bytes, &t.handle)
+                     : way == 2 ? dapl_am_put_nbi(next(), to, t.memory, t.bytes)
+                                : dapl_am_put_nbi_bulk(next(), to, t.memory, t.bytes);
+            if (way == 0 || way == 2)
+                std::memset(t.memory, 0xee, t.bytes); // the source is ours again
+        }
+        REQUIRE(status == DAPL_AM_OK);
+        if (region && t.implicit) {
+            REQUIRE(dapl_am_end_region(&t.handle) == DAPL_AM_OK);
+            t.implicit = false;
         }
     }
-    CHECK(bad == 0);
+
+    /// Synchronizes one, or all: one that is implicit takes the other implicit ones along.
+    void finish(std::size_t slot)
+    {
+        const bool implicit = slot == slots || transfers_[slot].implicit;
+        if (implicit)
+            dapl_am_wait_nbi();
+        for (std::size_t i = 0; i < slots; ++i) {
+            transfer &t = transfers_[i];
+            if (t.bytes == 0 || !(i == slot || slot == slots || (implicit && t.implicit)))
+                continue;
+            if (!t.implicit)
+                dapl_am_wait(t.handle);
+            if (t.what == kind::get)
+                wrong_ += std::memcmp(t.memory, model_.data() + t.at, t.bytes) != 0;
+            t.bytes = 0;
+        }
+    }
+
+    std::mt19937 random_;
+    std::vector<std::byte> model_, outside_;
+    std::byte *base_ = segment_of(next());
+    transfer transfers_[slots];
+    int begun_ = 0;
+    std::size_t wrong_ = 0;
+};
+
+} // namespace
+
+TEST_CASE("random puts and gets, many in flight, leave what a model says")
+{
+    const char *wanted = std::getenv("AM_RANDOM_TRANSFERS");
+    const int count = wanted ? std::atoi(wanted) : 20000;
+    REQUIRE(barrier());
+    random_transfers transfers(unsigned(me()) + 5);
+    while (transfers.begun() < count)
+        transfers.step();
+    CHECK(transfers.wrong_bytes() == 0);
     REQUIRE(barrier());
 }
