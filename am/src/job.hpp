@@ -2,8 +2,8 @@
 //
 // The one job that a process belongs to: its objects, and the peers.
 //
-// Locks, in the order in which they may be taken: barrier, links, peer, those of the EVDs and
-// pools. None is held while a handler of the program runs.
+// Locks, in the order in which they may be taken: barrier, links, peer, those of the shared
+// receive queue, the EVDs and pools. None is held while a handler of the program runs.
 #pragma once
 
 #include "buffers.hpp"
@@ -47,8 +47,9 @@ struct peer {
     int rank = 0;
     int credits = 0; ///< requests that may be sent now
     int spare_receives =
-        0;        ///< posted for a reply that did not come, since its credit came otherwise
-    int bank = 0; ///< credits to give back with the next message
+        0;                ///< posted for a reply that did not come, since its credit came otherwise
+    int bank = 0;         ///< credits to give back with the next message
+    bool granted = false; ///< receives for its credits are in the shared queue
     std::int64_t deadline = 0; ///< of connecting
     segment memory;
     location place;
@@ -78,7 +79,9 @@ public:
     DAT_CNO_HANDLE receive_cno = DAT_HANDLE_NULL; ///< what the receive thread waits in
     DAT_EVD_HANDLE receive_evd = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE request_evd = DAT_HANDLE_NULL;
-    std::mutex receive_lock; ///< of taking events from it
+    DAT_SRQ_HANDLE receives = DAT_HANDLE_NULL; ///< of all peers; null where the adapter has none
+    std::mutex receives_lock;                  ///< of posting to it
+    std::mutex receive_lock;                   ///< of taking events from it
     std::mutex request_lock;
     work_pool buffers; ///< with memory
     work_pool bare;    ///< without

@@ -17,6 +17,7 @@ namespace am::links {
 namespace {
 
 constexpr std::uint32_t magic = 0xda91a301; // with the version of the messages
+constexpr int least_room = 8;               // peers
 constexpr std::int64_t retry_pause = 20'000;
 constexpr std::int64_t grace = 1'000'000; // from a lost connection to the end of the job
 constexpr DAT_TIMEOUT slice = 100'000;
@@ -42,6 +43,7 @@ struct state {
     std::vector<retry> retries; // of the service thread
     int room = 0;               // peers that the EVDs of transfers have room for
     int used = 0;
+    bool receives_grow = false;     // the shared queue has room for those peers only
     std::atomic<int> lost_rank{-1}; // the first
     std::atomic<std::int64_t> lost_at{0};
     std::atomic<std::uint64_t> count{0};
@@ -67,17 +69,22 @@ void make_room()
 {
     if (links.used++ < links.room)
         return;
-    links.room = std::min(std::max(8, 2 * links.room), the_job.size());
+    links.room = std::min(std::max(least_room, 2 * links.room), the_job.size());
     const std::lock_guard receive(the_job.receive_lock);
     const std::lock_guard request(the_job.request_lock);
     if (link_failed("dat_evd_resize",
                     dat_evd_resize(the_job.receive_evd, links.room * receives_per_peer())) ||
         link_failed("dat_evd_resize", dat_evd_resize(the_job.request_evd, links.room * job::depth)))
         ending::fail();
+    const std::lock_guard shared(the_job.receives_lock);
+    if (links.receives_grow &&
+        link_failed("dat_srq_resize",
+                    dat_srq_resize(the_job.receives, links.room * receives_per_peer())))
+        ending::fail();
 }
 
-DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE receive, DAT_EVD_HANDLE request, DAT_EVD_HANDLE events,
-                            int receives, int requests)
+/// An endpoint with receives of its own, or of the shared queue if `receives` is 0.
+DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE events, int receives, int requests)
 {
     DAT_IA_ATTR limits{};
     if (link_failed("dat_ia_query",
@@ -97,10 +104,15 @@ DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE receive, DAT_EVD_HANDLE request, DAT_
     attr.max_rdma_read_iov = 1;
     attr.max_rdma_write_iov = 1;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-    if (link_failed("dat_ep_create",
-                    dat_ep_create(the_job.ia, the_job.pz, receive, request, events, &attr, &ep)))
-        return DAT_HANDLE_NULL;
-    return ep;
+    const bool failed =
+        receives > 0 ? link_failed("dat_ep_create",
+                                   dat_ep_create(the_job.ia, the_job.pz, the_job.receive_evd,
+                                                 the_job.request_evd, events, &attr, &ep))
+                     : link_failed("dat_ep_create_with_srq",
+                                   dat_ep_create_with_srq(the_job.ia, the_job.pz,
+                                                          the_job.receive_evd, the_job.request_evd,
+                                                          events, the_job.receives, &attr, &ep));
+    return failed ? DAT_HANDLE_NULL : ep;
 }
 
 /// The endpoint of a connection, with M receives; the other M are posted with each request.
@@ -108,16 +120,21 @@ DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE receive, DAT_EVD_HANDLE request, DAT_
 bool make_talker(peer &p)
 {
     make_room();
-    p.ep = make_endpoint(the_job.receive_evd, the_job.request_evd, links.events,
-                         receives_per_peer(), job::depth);
-    if (p.ep == DAT_HANDLE_NULL)
+    const bool shared = the_job.receives != DAT_HANDLE_NULL;
+    p.ep = make_endpoint(links.events, shared ? 0 : receives_per_peer(), job::depth);
+    DAT_CONTEXT of_peer{};
+    of_peer.as_ptr = &p;
+    if (p.ep == DAT_HANDLE_NULL ||
+        link_failed("dat_set_consumer_context", dat_set_consumer_context(p.ep, of_peer)))
         return false;
     p.credits = int(the_job.set.credits);
     p.spare_receives = 0;
     p.bank = 0;
     links.attempts[p.ep] = {p.rank, purpose::talk};
-    for (unsigned i = 0; i < the_job.set.credits; ++i)
+    // What was posted to the shared queue for an attempt before is there still.
+    for (unsigned i = 0; i < the_job.set.credits && !(shared && p.granted); ++i)
         post_receive(p, take_buffer());
+    p.granted = true;
     p.state = link_state::connecting;
     return true;
 }
@@ -329,6 +346,32 @@ void *run(void *)
     return nullptr;
 }
 
+/// One queue that holds the receives for all credits that can be granted, where the adapter has
+/// such.
+bool make_shared_receives()
+{
+    DAT_IA_ATTR ia{};
+    DAT_PROVIDER_ATTR provider{};
+    if (link_failed("dat_ia_query", dat_ia_query(the_job.ia, nullptr, DAT_IA_FIELD_ALL, &ia,
+                                                 DAT_PROVIDER_FIELD_ALL, &provider)))
+        return false;
+    const std::int64_t all = std::int64_t{receives_per_peer()} * (the_job.size() - 1);
+    if (all == 0 || !provider.srq_supported || ia.max_srqs < 1 || ia.max_recv_per_srq < all ||
+        ia.max_ep_per_srq < the_job.size())
+        return true;
+    // Some adapters cannot resize theirs.
+    DAT_SRQ_ATTR attr{1, 1, DAT_SRQ_LW_DEFAULT};
+    DAT_RETURN code = dat_srq_create(the_job.ia, the_job.pz, &attr, &the_job.receives);
+    links.receives_grow =
+        code == DAT_SUCCESS && dat_srq_resize(the_job.receives, receives_per_peer()) == DAT_SUCCESS;
+    if (code == DAT_SUCCESS && !links.receives_grow) {
+        (void)dat_srq_free(the_job.receives);
+        attr.max_recv_dtos = DAT_COUNT(all);
+        code = dat_srq_create(the_job.ia, the_job.pz, &attr, &the_job.receives);
+    }
+    return !link_failed("dat_srq_create", code);
+}
+
 } // namespace
 
 hello make_hello(purpose what, int code)
@@ -360,6 +403,7 @@ int open(location &mine)
                                                      DAT_EVD_DTO_FLAG, &the_job.receive_evd)) ||
         link_failed("dat_evd_create", dat_evd_create(the_job.ia, few, DAT_HANDLE_NULL,
                                                      DAT_EVD_DTO_FLAG, &the_job.request_evd)) ||
+        !make_shared_receives() ||
         link_failed("dat_psp_create_any",
                     dat_psp_create_any(the_job.ia, &mine.qualifier, links.requests,
                                        DAT_PSP_CONSUMER_FLAG, &links.listener)))
@@ -374,7 +418,7 @@ int serve()
 
 DAT_EP_HANDLE make_plain_endpoint(DAT_EVD_HANDLE events)
 {
-    return make_endpoint(the_job.receive_evd, the_job.request_evd, events, 1, 1);
+    return make_endpoint(events, 1, 1);
 }
 
 DAT_RETURN connect(DAT_EP_HANDLE ep, const peer &p, const hello &words, unsigned milliseconds)

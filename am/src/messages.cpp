@@ -244,9 +244,16 @@ private:
     work *chain_ = nullptr;
 };
 
-void deliver(work &w, std::uint32_t length, spare_buffers &spare)
+/// Whose message a receive has taken.
+peer &sender_of(DAT_EP_HANDLE ep)
 {
-    peer &p = *w.owner;
+    DAT_CONTEXT of_peer{};
+    (void)dat_get_consumer_context(ep, &of_peer);
+    return *static_cast<peer *>(of_peer.as_ptr);
+}
+
+void deliver(peer &p, work &w, std::uint32_t length, spare_buffers &spare)
+{
     header h{};
     std::memcpy(&h, w.data, std::min<std::size_t>(length, sizeof h));
     if (!well_formed(h, length)) {
@@ -276,11 +283,11 @@ void take_receive(const DAT_EVENT &event, spare_buffers &spare)
     const auto &data = event.event_data.dto_completion_event_data;
     work &w = *static_cast<work *>(data.user_cookie.as_ptr);
     if (data.status == DAT_DTO_SUCCESS) {
-        deliver(w, data.transfered_length, spare);
+        deliver(sender_of(data.ep_handle), w, std::uint32_t(data.transfered_length), spare);
         return;
     }
     if (data.status != DAT_DTO_ERR_FLUSHED)
-        links::failed(*w.owner, data.status);
+        links::failed(sender_of(data.ep_handle), data.status);
     spare.give(w);
 }
 

@@ -79,12 +79,16 @@ bool reap()
 
 void post_receive(peer &p, work &w)
 {
-    w.owner = &p;
     w.kind = work_kind::receive;
     DAT_LMR_TRIPLET local{reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(buffer_size),
                           w.context};
-    check_post(p, dat_ep_post_recv(p.ep, 1, &local, cookie_of(w), DAT_COMPLETION_DEFAULT_FLAG),
-               "dat_ep_post_recv");
+    if (the_job.receives == DAT_HANDLE_NULL)
+        return check_post(
+            p, dat_ep_post_recv(p.ep, 1, &local, cookie_of(w), DAT_COMPLETION_DEFAULT_FLAG),
+            "dat_ep_post_recv");
+    const std::lock_guard guard(the_job.receives_lock);
+    check_post(p, dat_srq_post_recv(the_job.receives, 1, &local, cookie_of(w)),
+               "dat_srq_post_recv");
 }
 
 bool has_room(const peer &p)

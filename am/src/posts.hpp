@@ -11,7 +11,8 @@ namespace am {
 /// @return whether there were any
 bool reap();
 
-/// Posts a receive. The peer's lock is held, unless its endpoint is not known to others yet.
+/// Posts a receive, which a shared queue may give to another peer. The peer's lock is held, unless
+/// its endpoint is not known to others yet.
 void post_receive(peer &p, work &w);
 
 /// Has a place on the peer's request queue, or none is free now. The peer's lock is held.
