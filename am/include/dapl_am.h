@@ -71,6 +71,9 @@ typedef struct dapl_am_options {
     unsigned    connect_timeout; /**< milliseconds; else $DAPL_AM_CONNECT_TIMEOUT; else 60000 */
     unsigned    exit_timeout; /**< milliseconds an exit may take to reach all ranks; else
                                    $DAPL_AM_EXIT_TIMEOUT; else 5000 and 20 a rank, at most 60000 */
+    unsigned    no_registration_cache; /**< 1: memory outside the segment is always copied; else
+                                   $DAPL_AM_NO_REGISTRATION_CACHE; else large parts of it are registered
+                                   with the adapter, until they are unmapped */
 } DAPL_AM_OPTIONS;
 
 /**
@@ -478,6 +481,8 @@ typedef struct dapl_am_counters {
     uint64_t buffers;           /**< registered, of dapl_am_max_medium() and a header each */
     uint64_t pool_locks;        /**< of the pool of receive buffers */
     uint64_t polls_with_work;
+    uint64_t registrations;     /**< made, of memory outside the segment */
+    uint64_t registration_hits; /**< transfers that found one */
 } DAPL_AM_COUNTERS;
 
 /** @param[out] counters Threads: any, handlers too. */

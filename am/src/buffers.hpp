@@ -20,6 +20,7 @@ struct dapl_am_op {
 namespace am {
 
 struct peer;
+struct registration;
 
 enum class work_kind : std::uint8_t { receive, send, transfer, read_copy };
 
@@ -31,8 +32,9 @@ struct work {
     work_kind kind = work_kind::receive;
     std::uint32_t length = 0;
     peer *owner = nullptr;
-    dapl_am_op *op = nullptr; ///< counts a transfer
-    void *copy_to = nullptr;  ///< read_copy: where the data goes
+    dapl_am_op *op = nullptr;     ///< counts a transfer
+    void *copy_to = nullptr;      ///< read_copy: where the data goes
+    registration *lent = nullptr; ///< of the memory of a transfer, to be given back
 };
 
 constexpr std::size_t buffer_size = 8192;

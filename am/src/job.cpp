@@ -7,6 +7,7 @@
 #include "links.hpp"
 #include "messages.hpp"
 #include "posts.hpp"
+#include "registrations.hpp"
 #include "report.hpp"
 
 #include <algorithm>
@@ -238,6 +239,8 @@ int dapl_am_attach(DAPL_AM_HANDLER *handlers, int count, size_t segment_size)
     int status = set_handlers(handlers, count);
     if (status == DAPL_AM_OK)
         status = the_job.attach(segment_size);
+    if (status == DAPL_AM_OK && the_job.size() > 1)
+        status = registrations::open();
     if (status == DAPL_AM_OK && the_job.set.receive_thread)
         status = start_receive_thread();
     if (status != DAPL_AM_OK)

@@ -5,6 +5,7 @@
 #include "ending.hpp"
 #include "links.hpp"
 #include "posts.hpp"
+#include "registrations.hpp"
 #include "report.hpp"
 #include "transfers.hpp"
 
@@ -620,5 +621,7 @@ void dapl_am_get_counters(DAPL_AM_COUNTERS *counters)
                  links::established(),
                  the_job.buffers.made(),
                  the_job.buffers.locks(),
-                 c.work};
+                 c.work,
+                 registrations::made(),
+                 registrations::hits()};
 }

@@ -3,6 +3,7 @@
 
 #include "ending.hpp"
 #include "links.hpp"
+#include "registrations.hpp"
 #include "report.hpp"
 
 #include <cstring>
@@ -34,6 +35,9 @@ void complete(work &w, const DAT_DTO_COMPLETION_EVENT_DATA &data)
         std::memcpy(w.copy_to, w.data, w.length);
     dapl_am_op *op = w.op;
     w.op = nullptr;
+    if (w.lent)
+        registrations::give(*w.lent);
+    w.lent = nullptr;
     free_work(w);
     p.outstanding.fetch_sub(1, std::memory_order_release);
     // An operation of a lost connection never completes: the job is about to end.

@@ -65,18 +65,20 @@ int settings::load(const DAPL_AM_OPTIONS *options)
     const char *name = given.adapter ? given.adapter : secure_getenv("DAPL_AM_ADAPTER");
     adapter = name ? name : "";
     constexpr unsigned longest = 24 * 3600 * 1000;
-    unsigned all = 0, thread = 0, puts = 0;
+    unsigned all = 0, thread = 0, puts = 0, uncached = 0;
     const bool good =
         number{"DAPL_AM_CREDITS", 1, 128}.take(given.credits, credits) &&
         number{"DAPL_AM_CONNECT_ALL", 0, 1}.take(given.connect_all, all) &&
         number{"DAPL_AM_RECEIVE_THREAD", 0, 1}.take(given.receive_thread, thread) &&
         number{"DAPL_AM_PUT_BARRIER", 0, 1}.take(given.put_barrier, puts) &&
+        number{"DAPL_AM_NO_REGISTRATION_CACHE", 0, 1}.take(given.no_registration_cache, uncached) &&
         number{"DAPL_AM_CONNECT_TIMEOUT", 1, longest}.take(given.connect_timeout,
                                                            connect_timeout) &&
         number{"DAPL_AM_EXIT_TIMEOUT", 1, longest}.take(given.exit_timeout, exit_timeout);
     connect_all = all;
     receive_thread = thread;
     put_barrier = puts;
+    registration_cache = !uncached;
     return good ? DAPL_AM_OK : DAPL_AM_ERR_ARGUMENT;
 }
 

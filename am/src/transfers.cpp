@@ -4,6 +4,7 @@
 #include "ending.hpp"
 #include "messages.hpp"
 #include "posts.hpp"
+#include "registrations.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -90,15 +91,44 @@ implicit_ops &my_ops()
     return *ops;
 }
 
-bool registered(const void *memory, std::size_t size)
-{
-    return the_job.mine.holds(reinterpret_cast<std::uint64_t>(memory), size);
-}
+/// Local memory that the adapter can reach, as long as this lives.
+class reachable {
+public:
+    reachable(const void *memory, std::size_t size)
+    {
+        if (the_job.mine.holds(reinterpret_cast<std::uint64_t>(memory), size)) {
+            context_ = the_job.segment_context;
+            known_ = true;
+        } else if (size > buffer_size) {
+            cached_ = registrations::take(memory, size);
+            known_ = cached_ != nullptr;
+            context_ = known_ ? registrations::context_of(*cached_) : 0;
+        }
+    }
+    ~reachable()
+    {
+        if (cached_)
+            registrations::give(*cached_);
+    }
+    reachable(const reachable &) = delete;
+    reachable &operator=(const reachable &) = delete;
 
-DAT_LMR_TRIPLET segment_part(const void *memory, std::size_t size)
-{
-    return {reinterpret_cast<DAT_VADDR>(memory), DAT_SEG_LENGTH(size), the_job.segment_context};
-}
+    explicit operator bool() const { return known_; }
+
+    /// A part of it, for a transfer that may outlive this.
+    DAT_LMR_TRIPLET lend(const void *memory, std::size_t size, work &w) const
+    {
+        if (cached_)
+            registrations::share(*cached_);
+        w.lent = cached_;
+        return {reinterpret_cast<DAT_VADDR>(memory), DAT_SEG_LENGTH(size), context_};
+    }
+
+private:
+    registration *cached_ = nullptr;
+    DAT_LMR_CONTEXT context_ = 0;
+    bool known_ = false;
+};
 
 DAT_RMR_TRIPLET remote_part(const peer &p, std::uint64_t address, std::size_t size)
 {
@@ -125,6 +155,20 @@ void copy_and_write(peer &p, std::uint64_t remote, const std::byte *local, std::
         write_part(p, w, {reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(part), w.context},
                    remote, op);
         local += part;
+        remote += part;
+        size -= part;
+    }
+}
+
+void write_from(const reachable &from, peer &p, std::uint64_t remote, const void *local,
+                std::size_t size, dapl_am_op &op)
+{
+    const auto *bytes = static_cast<const std::byte *>(local);
+    while (size > 0) {
+        const std::size_t part = std::min<std::size_t>(size, the_job.max_rdma);
+        work &w = take_bare();
+        write_part(p, w, from.lend(bytes, part, w), remote, op);
+        bytes += part;
         remote += part;
         size -= part;
     }
@@ -161,14 +205,17 @@ int put(int rank, void *remote, const void *local, std::size_t size, dapl_am_op 
     peer &p = the_job.at(rank);
     (void)await_connection(p, 0);
     const auto to = reinterpret_cast<std::uint64_t>(remote);
-    const bool has_to_wait =
-        promise == local_memory::reusable && size > buffer_size && registered(local, size);
-    if (!has_to_wait) {
+    if (promise == local_memory::lent || size <= buffer_size) {
         write_remote(p, to, local, size, op, promise);
         return DAPL_AM_OK;
     }
+    const reachable from(local, size);
+    if (!from) {
+        copy_and_write(p, to, static_cast<const std::byte *>(local), size, op);
+        return DAPL_AM_OK;
+    }
     dapl_am_op written; // the source is reusable when this is complete, and so is the put
-    write_remote(p, to, local, size, written, local_memory::lent);
+    write_from(from, p, to, local, size, written);
     await(written);
     return DAPL_AM_OK;
 }
@@ -286,37 +333,29 @@ struct sweep {
 void write_remote(peer &p, std::uint64_t remote, const void *local, std::size_t size,
                   dapl_am_op &op, local_memory promise)
 {
-    const auto *bytes = static_cast<const std::byte *>(local);
     // What is small is copied sooner than a second cache line of bookkeeping is touched.
     constexpr std::size_t always_copied = 256;
-    if (!registered(local, size) || size <= always_copied ||
-        (promise == local_memory::reusable && size <= buffer_size))
-        return copy_and_write(p, remote, bytes, size, op);
-    while (size > 0) {
-        const std::size_t part = std::min<std::size_t>(size, the_job.max_rdma);
-        write_part(p, take_bare(), segment_part(bytes, part), remote, op);
-        bytes += part;
-        remote += part;
-        size -= part;
-    }
+    if (size > always_copied && (promise == local_memory::lent || size > buffer_size))
+        if (const reachable from(local, size); from)
+            return write_from(from, p, remote, local, size, op);
+    copy_and_write(p, remote, static_cast<const std::byte *>(local), size, op);
 }
 
 void read_remote(peer &p, void *local, std::uint64_t remote, std::size_t size, dapl_am_op &op)
 {
     auto *bytes = static_cast<std::byte *>(local);
-    const bool direct = registered(local, size);
+    const reachable into(local, size);
     while (size > 0) {
-        const std::size_t part =
-            std::min<std::size_t>(size, direct ? the_job.max_rdma : buffer_size);
-        work &w = direct ? take_bare() : take_buffer();
-        w.kind = direct ? work_kind::transfer : work_kind::read_copy;
+        const std::size_t part = std::min<std::size_t>(size, into ? the_job.max_rdma : buffer_size);
+        work &w = into ? take_bare() : take_buffer();
+        w.kind = into ? work_kind::transfer : work_kind::read_copy;
         w.copy_to = bytes;
         w.length = std::uint32_t(part);
         w.op = &op;
         op.pending.fetch_add(1, std::memory_order_relaxed);
-        const DAT_LMR_TRIPLET to = direct ? segment_part(bytes, part)
-                                          : DAT_LMR_TRIPLET{reinterpret_cast<DAT_VADDR>(w.data),
-                                                            DAT_SEG_LENGTH(part), w.context};
+        const DAT_LMR_TRIPLET to = into ? into.lend(bytes, part, w)
+                                        : DAT_LMR_TRIPLET{reinterpret_cast<DAT_VADDR>(w.data),
+                                                          DAT_SEG_LENGTH(part), w.context};
         {
             const auto guard = lock_with_room(p);
             post_read(p, w, to, remote_part(p, remote, part));

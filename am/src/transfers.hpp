@@ -13,8 +13,8 @@ enum class local_memory {
     lent      ///< until the operation is complete
 };
 
-/// Writes to memory of a connected peer, and counts its parts in `op`. If `reusable`, what is not
-/// copied has to be waited for: `zero_copy` counts it, too, or is null if there is no need.
+/// Writes to memory of a connected peer, and counts its parts in `op`. What is reusable on return
+/// is copied unless it is larger than a buffer, and then the caller has to wait.
 void write_remote(peer &p, std::uint64_t remote, const void *local, std::size_t size,
                   dapl_am_op &op, local_memory promise);
 void read_remote(peer &p, void *local, std::uint64_t remote, std::size_t size, dapl_am_op &op);

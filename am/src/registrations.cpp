@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "registrations.hpp"
+
+#include "dapl_am.h"
+#include "ending.hpp"
+#include "job.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+namespace am {
+
+enum class use : std::uint8_t {
+    none,
+    changing, ///< registered or deregistered by a thread, without the lock
+    ready,
+    stale ///< its memory has changed
+};
+
+struct registration {
+    std::uint64_t begin = 0, end = 0;
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+    DAT_LMR_CONTEXT context = 0;
+    std::uint64_t last_used = 0;
+    std::atomic<int> users{0};
+    use state = use::none;
+    bool changed = false; ///< its memory, while it was registered
+
+    bool covers(std::uint64_t from, std::uint64_t to) const { return begin <= from && to <= end; }
+    bool overlaps(std::uint64_t from, std::uint64_t to) const { return begin < to && from < end; }
+    bool idle() const { return users.load(std::memory_order_acquire) == 0; }
+};
+
+namespace registrations {
+
+namespace {
+
+constexpr std::size_t capacity = 256;
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
+
+/// The thread that watches takes the lock, and a thread that unmaps memory waits for it: whoever
+/// holds the lock must not allocate, free, or call the adapter.
+struct cache {
+    std::mutex lock;
+    std::array<registration, capacity> all;
+    std::uint64_t clock = 0;
+    std::uint64_t bytes = 0;
+    int watch = -1;
+    std::atomic<std::uint64_t> made{0}, hits{0};
+};
+
+cache &cached = *new cache;
+
+void changed(std::uint64_t begin, std::uint64_t end)
+{
+    for (registration &r : cached.all) {
+        if (r.state == use::none || !r.overlaps(begin, end))
+            continue;
+        r.changed = true;
+        if (r.state == use::ready)
+            r.state = use::stale;
+    }
+}
+
+void take_message(const uffd_msg &message)
+{
+    switch (message.event) {
+    case UFFD_EVENT_UNMAP:
+    case UFFD_EVENT_REMOVE:
+        return changed(message.arg.remove.start, message.arg.remove.end);
+    case UFFD_EVENT_REMAP:
+        changed(message.arg.remap.from, message.arg.remap.from + message.arg.remap.len);
+        changed(message.arg.remap.to, message.arg.remap.to + message.arg.remap.len);
+    }
+}
+
+/// A call that unmaps returns when its message has been read: with the lock held, so that no thread
+/// looks a registration up between that and the change to it.
+void *run_watch(void *)
+{
+    for (;;) {
+        pollfd wait{cached.watch, POLLIN, 0};
+        (void)poll(&wait, 1, -1);
+        const std::lock_guard guard(cached.lock);
+        uffd_msg message;
+        while (read(cached.watch, &message, sizeof message) == ssize_t(sizeof message))
+            take_message(message);
+    }
+    return nullptr;
+}
+
+/// Memory that is shared or belongs to a file may not be watched.
+bool watch(std::uint64_t begin, std::uint64_t end)
+{
+    uffdio_register range{};
+    range.range = {begin, end - begin};
+    range.mode = UFFDIO_REGISTER_MODE_WP; // and nothing is protected: no access faults for it
+    return ioctl(cached.watch, UFFDIO_REGISTER, &range) == 0;
+}
+
+/// The lock is held.
+registration *find(std::uint64_t begin, std::uint64_t end)
+{
+    for (registration &r : cached.all)
+        if (r.state == use::ready && r.covers(begin, end))
+            return &r;
+    return nullptr;
+}
+
+/// One to be deregistered: stale, or if there is need, the one that was not used for longest.
+registration *claim_victim(bool need)
+{
+    const std::lock_guard guard(cached.lock);
+    registration *victim = nullptr;
+    for (registration &r : cached.all) {
+        if (!r.idle() || (r.state != use::stale && !(need && r.state == use::ready)))
+            continue;
+        if (!victim || r.state == use::stale || r.last_used < victim->last_used)
+            victim = &r;
+        if (victim->state == use::stale)
+            break;
+    }
+    if (victim)
+        victim->state = use::changing;
+    return victim;
+}
+
+/// @return whether there was one
+bool drop_one(bool need)
+{
+    registration *victim = claim_victim(need);
+    if (!victim)
+        return false;
+    (void)dat_lmr_free(victim->lmr);
+    const std::lock_guard guard(cached.lock);
+    cached.bytes -= victim->end - victim->begin;
+    victim->state = use::none;
+    return true;
+}
+
+/// A place for a registration with one user, or null.
+registration *claim_free(std::uint64_t begin, std::uint64_t end)
+{
+    const std::lock_guard guard(cached.lock);
+    if (cached.bytes + (end - begin) > most_bytes)
+        return nullptr;
+    for (registration &r : cached.all) {
+        if (r.state != use::none)
+            continue;
+        r.begin = begin;
+        r.end = end;
+        r.changed = false;
+        r.users.store(1, std::memory_order_relaxed);
+        r.last_used = ++cached.clock;
+        r.state = use::changing;
+        cached.bytes += end - begin;
+        return &r;
+    }
+    return nullptr;
+}
+
+bool enter_adapter(registration &r)
+{
+    DAT_REGION_DESCRIPTION region{};
+    region.for_va = reinterpret_cast<void *>(r.begin);
+    // What a read goes into needs remote write rights on some transports.
+    return dat_lmr_create(the_job.ia, DAT_MEM_TYPE_VIRTUAL, region, r.end - r.begin, the_job.pz,
+                          DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &r.lmr, &r.context, nullptr,
+                          nullptr, nullptr) == DAT_SUCCESS;
+}
+
+/// Registers again and again while others can be given up for it.
+bool enter_or_make_room(registration &r)
+{
+    bool entered = enter_adapter(r);
+    while (!entered && drop_one(true))
+        entered = enter_adapter(r);
+    return entered;
+}
+
+registration *make(std::uint64_t begin, std::uint64_t end)
+{
+    while (drop_one(false)) {
+    }
+    registration *r = claim_free(begin, end);
+    while (!r && end - begin <= most_bytes && drop_one(true))
+        r = claim_free(begin, end);
+    if (!r)
+        return nullptr;
+    const bool entered = watch(begin, end) && enter_or_make_room(*r);
+    const std::lock_guard guard(cached.lock);
+    if (entered) {
+        r->state = r->changed ? use::stale : use::ready;
+        cached.made.fetch_add(1, std::memory_order_relaxed);
+        return r;
+    }
+    cached.bytes -= end - begin;
+    r->users.store(0, std::memory_order_relaxed);
+    r->state = use::none;
+    return nullptr;
+}
+
+} // namespace
+
+int open()
+{
+    if (!the_job.set.registration_cache)
+        return DAPL_AM_OK;
+    const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+    if (fd < 0)
+        return DAPL_AM_OK;
+    uffdio_api api{};
+    api.api = UFFD_API;
+    api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_UNMAP |
+                   UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP;
+    if (ioctl(int(fd), UFFDIO_API, &api) != 0) {
+        close(int(fd));
+        return DAPL_AM_OK;
+    }
+    cached.watch = int(fd);
+    return ending::start_thread(run_watch) ? DAPL_AM_OK : DAPL_AM_ERR_RESOURCES;
+}
+
+registration *take(const void *memory, std::size_t size)
+{
+    if (cached.watch < 0)
+        return nullptr;
+    static const auto page = std::uint64_t(sysconf(_SC_PAGESIZE));
+    const auto at = reinterpret_cast<std::uint64_t>(memory);
+    const std::uint64_t begin = at & ~(page - 1), end = (at + size + page - 1) & ~(page - 1);
+    {
+        const std::lock_guard guard(cached.lock);
+        if (registration *r = find(begin, end)) {
+            r->users.fetch_add(1, std::memory_order_relaxed);
+            r->last_used = ++cached.clock;
+            cached.hits.fetch_add(1, std::memory_order_relaxed);
+            return r;
+        }
+    }
+    return make(begin, end);
+}
+
+void share(registration &r)
+{
+    r.users.fetch_add(1, std::memory_order_relaxed);
+}
+
+void give(registration &r)
+{
+    r.users.fetch_sub(1, std::memory_order_release);
+}
+
+DAT_LMR_CONTEXT context_of(const registration &r)
+{
+    return r.context;
+}
+
+std::uint64_t made()
+{
+    return cached.made;
+}
+
+std::uint64_t hits()
+{
+    return cached.hits;
+}
+
+} // namespace registrations
+} // namespace am

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Large transfers from and to memory outside the segment, which libdapl-am registers and forgets.
+#include "ranks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+using namespace ranks;
+
+namespace {
+
+constexpr std::size_t large = 1 << 16;
+
+std::byte *map(void *at = nullptr)
+{
+    void *mapped = mmap(at, large, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+    return mapped == MAP_FAILED ? nullptr : static_cast<std::byte *>(mapped);
+}
+
+DAPL_AM_COUNTERS counters()
+{
+    DAPL_AM_COUNTERS now;
+    dapl_am_get_counters(&now);
+    return now;
+}
+
+/// Puts the memory to the next rank and fetches it from there. @return wrong bytes
+std::size_t go_round(std::byte *memory, std::byte *there, std::uint32_t seed)
+{
+    fill(memory, large, me(), seed);
+    if (dapl_am_put_bulk(next(), there, memory, large) != DAPL_AM_OK)
+        return large;
+    std::memset(memory, 0, large);
+    if (dapl_am_get_bulk(next(), memory, there, large) != DAPL_AM_OK)
+        return large;
+    return wrong(memory, large, me(), seed);
+}
+
+/// Registrations that go_round() made, of memory that the cache knows or not.
+std::uint64_t made_by(std::byte *memory, std::uint32_t seed)
+{
+    const DAPL_AM_COUNTERS before = counters();
+    CHECK(go_round(memory, segment_of(next()), seed) == 0);
+    const DAPL_AM_COUNTERS after = counters();
+    const std::uint64_t made = after.registrations - before.registrations;
+    CHECK(made + after.registration_hits - before.registration_hits == 2);
+    return made;
+}
+
+/// Another rank there is, and the system lets memory be watched.
+bool registers()
+{
+    if (size() == 1)
+        return false;
+    std::byte *memory = map();
+    const std::uint64_t before = counters().registrations;
+    CHECK(go_round(memory, segment_of(next()), 1) == 0);
+    munmap(memory, large);
+    if (counters().registrations > before)
+        return true;
+    MESSAGE("memory outside the segment is not registered here");
+    return false;
+}
+
+} // namespace
+
+TEST_CASE("memory outside the segment is registered once, and again when it was unmapped")
+{
+    REQUIRE(barrier());
+    if (registers()) {
+        std::byte *memory = map();
+        CHECK(made_by(memory, 2) == 1);
+        CHECK(made_by(memory, 3) == 0);
+        munmap(memory, large);
+        REQUIRE(map(memory) == memory);
+        CHECK(made_by(memory, 4) == 1);
+        REQUIRE(map(memory) == memory); // over what is there
+        CHECK(made_by(memory, 5) == 1);
+        REQUIRE(madvise(memory + large / 2, 4096, MADV_DONTNEED) == 0);
+        CHECK(made_by(memory, 6) == 1);
+        auto *moved = static_cast<std::byte *>(
+            mremap(memory, large, large, MREMAP_MAYMOVE | MREMAP_FIXED, map()));
+        REQUIRE(map(memory) == memory);
+        CHECK(made_by(memory, 7) == 1);
+        CHECK(made_by(moved, 8) == 1);
+        munmap(moved, large);
+        munmap(memory, large);
+    }
+    REQUIRE(barrier());
+}
+
+TEST_CASE("memory of the heap is registered anew when the heap has shrunk and grown")
+{
+    REQUIRE(barrier());
+    if (registers()) {
+        auto *memory = static_cast<std::byte *>(sbrk(large));
+        CHECK(made_by(memory, 9) == 1);
+        const bool ours = sbrk(0) == memory + large;
+        if (ours) { // no other thread has allocated meanwhile
+            (void)sbrk(-std::ptrdiff_t(large));
+            (void)sbrk(std::ptrdiff_t(large));
+            CHECK(made_by(memory, 10) == 1);
+        }
+    }
+    REQUIRE(barrier());
+}
+
+TEST_CASE("more memory than can be registered at once moves unharmed")
+{
+    REQUIRE(barrier());
+    std::vector<std::byte *> all(300);
+    std::size_t bad = 0;
+    std::uint32_t seed = 20;
+    for (std::byte *&memory : all) {
+        memory = map();
+        bad += go_round(memory, segment_of(next()), ++seed);
+    }
+    for (std::byte *memory : all) {
+        bad += go_round(memory, segment_of(next()), ++seed);
+        munmap(memory, large);
+    }
+    CHECK(bad == 0);
+    REQUIRE(barrier());
+}
+
+TEST_CASE("threads map, transfer and unmap memory at once")
+{
+    REQUIRE(barrier());
+    std::atomic<std::size_t> bad{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+        threads.emplace_back([t, &bad] {
+            for (int i = 0; i < 50; ++i) {
+                std::byte *memory = map();
+                bad += go_round(memory, segment_of(next()) + std::size_t(t) * large,
+                                std::uint32_t(t * 1000 + i));
+                munmap(memory, large);
+            }
+        });
+    for (std::thread &t : threads)
+        t.join();
+    CHECK(bad == 0);
+    REQUIRE(barrier());
+}
