@@ -478,6 +478,8 @@ int request(peer &p, const message &m, unsigned flags)
 {
     if (await_connection(p, flags) != DAPL_AM_OK)
         return DAPL_AM_NOT_READY;
+    if (try_request(p, m))
+        return DAPL_AM_OK;
     (void)dapl_am_poll();
     if (try_request(p, m))
         return DAPL_AM_OK;
@@ -603,8 +605,11 @@ int dapl_am_poll(void)
     if (in_handler)
         return DAPL_AM_ERR_CONTEXT;
     ending::stand_if_begun();
-    bool any = reap();
-    any |= poll_messages();
+    // Completions of sends are not urgent, and an adapter may make a system call to look.
+    static thread_local unsigned turn = 0;
+    bool any = poll_messages();
+    if (!any && turn++ % 4 == 0)
+        any = reap();
     barrier::progress();
     if (any)
         am_state.counted.work.fetch_add(1, std::memory_order_relaxed);

@@ -300,9 +300,15 @@ dapl_am_op &implicit_gets()
     return ops.region ? *ops.region : ops.gets;
 }
 
+void poll_all()
+{
+    (void)reap();
+    (void)dapl_am_poll();
+}
+
 int try_op(const dapl_am_op &op)
 {
-    (void)dapl_am_poll();
+    poll_all();
     return is_done(op) ? DAPL_AM_OK : DAPL_AM_NOT_READY;
 }
 
@@ -374,8 +380,13 @@ void await_quietly(const dapl_am_op &op)
 
 void await(const dapl_am_op &op)
 {
-    for (idle_wait wait; !is_done(op);)
-        wait.pause(dapl_am_poll() == DAPL_AM_OK);
+    idle_wait wait;
+    for (unsigned turn = 1; !is_done(op); ++turn) {
+        bool any = reap();
+        if (turn % 4 == 0)
+            any |= dapl_am_poll() == DAPL_AM_OK;
+        wait.pause(any);
+    }
 }
 
 } // namespace am
@@ -549,19 +560,21 @@ void dapl_am_wait_all(dapl_am_handle *handles, size_t count)
 
 void dapl_am_wait_some(dapl_am_handle *handles, size_t count)
 {
-    for (idle_wait wait; !sweep(handles, count).some();)
-        wait.pause(dapl_am_poll() == DAPL_AM_OK);
+    for (idle_wait wait; !sweep(handles, count).some();) {
+        const bool reaped = reap();
+        wait.pause(dapl_am_poll() == DAPL_AM_OK || reaped);
+    }
 }
 
 int dapl_am_try_all(dapl_am_handle *handles, size_t count)
 {
-    (void)dapl_am_poll();
+    poll_all();
     return sweep(handles, count).left == 0 ? DAPL_AM_OK : DAPL_AM_NOT_READY;
 }
 
 int dapl_am_try_some(dapl_am_handle *handles, size_t count)
 {
-    (void)dapl_am_poll();
+    poll_all();
     return sweep(handles, count).some() ? DAPL_AM_OK : DAPL_AM_NOT_READY;
 }
 

@@ -2,8 +2,10 @@
 //
 // Measures libdapl-am between ranks 0 and 1 of a job: latency, rate and bandwidth of each kind of
 // message and transfer. The other ranks wait in a barrier.
+#include "bench/dat_link.hpp"
 #include "bench/plot.hpp"
 #include "bench/statistics.hpp"
+#include "bench/traffic.hpp"
 #include "dapl_am.h"
 #include "program/command_line.hpp"
 #include "program/failure.hpp"
@@ -14,16 +16,18 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <sched.h>
 
 namespace {
 
 constexpr std::size_t largest = 4 << 20;
 
-enum handler : int { ping = 1, pong, count_up };
+enum handler : int { ping = 1, pong, count_up, serve };
 
 std::atomic<std::uint64_t> pongs{0};
 std::atomic<std::uint64_t> arrived{0};
+std::atomic<std::uint32_t> sends_to_answer{0}; // through DAT; ~0: no more
 
 void on_ping(dapl_am_token *token, void *payload, std::size_t size, int, const std::int32_t *args,
              void *)
@@ -54,17 +58,24 @@ void on_count(dapl_am_token *, void *, std::size_t, int, const std::int32_t *, v
     ++arrived;
 }
 
+void on_serve(dapl_am_token *, void *, std::size_t, int, const std::int32_t *args, void *)
+{
+    sends_to_answer = std::uint32_t(args[0]);
+}
+
 constexpr unsigned every = DAPL_AM_SHORT | DAPL_AM_MEDIUM | DAPL_AM_LONG;
 DAPL_AM_HANDLER table[] = {
     {ping, every | DAPL_AM_REQUEST, 1, on_ping, nullptr, "ping"},
     {pong, every | DAPL_AM_REPLY, 0, on_pong, nullptr, "pong"},
     {count_up, DAPL_AM_SHORT | DAPL_AM_REQUEST, 0, on_count, nullptr, "count"},
+    {serve, DAPL_AM_SHORT | DAPL_AM_REQUEST, 1, on_serve, nullptr, "serve"},
 };
 
 struct options {
     std::string json, svg;
     std::vector<std::uint32_t> sizes{8, 64, 512, 4096, 65536, 1 << 20};
     std::uint32_t rounds = 1000;
+    bool beside_dat = false;
 };
 
 void must(int status)
@@ -88,6 +99,77 @@ struct result {
     double value;
 };
 
+std::byte *segment_of(int rank)
+{
+    void *address = nullptr;
+    std::size_t bytes = 0;
+    must(dapl_am_segment(rank, &address, &bytes));
+    return static_cast<std::byte *>(address);
+}
+
+/// A connection between ranks 0 and 1 through DAT alone, on the adapter of the job.
+class plain_dat {
+public:
+    static constexpr std::uint32_t size = 1 << 20;
+
+    plain_dat() : adapter_(dapl_am_adapter()), link_(adapter_, size), patience_(bench::seconds(60))
+    {
+        const int other = 1 - dapl_am_rank();
+        std::optional<bench::dat_listener> listener;
+        if (other == 0)
+            listener.emplace(adapter_, DAT_CONN_QUAL(0));
+        const meeting here{adapter_.address(), listener ? listener->qualifier() : 0,
+                           link_.memory()};
+        must(dapl_am_put(other, segment_of(other), &here, sizeof here));
+        must(dapl_am_barrier(2, 0));
+        meeting there;
+        std::memcpy(&there, segment_of(dapl_am_rank()), sizeof there);
+        link_.set_peer_memory(there.memory);
+        if (listener)
+            link_.accept(listener->next_request(patience_), patience_);
+        else
+            link_.connect(there.address, there.qualifier, patience_);
+    }
+
+    void write_and_poll()
+    {
+        link_.post_write(8);
+        bench::await_request(link_, patience_);
+    }
+    void send_and_receive() { bench::ping(link_, 8, patience_); }
+    void write_many(std::uint32_t count)
+    {
+        bench::write_many(link_, size, count, count, patience_);
+    }
+    /// Rank 1: until rank 0 says that there will be no more.
+    void answer()
+    {
+        for (std::uint32_t count = 0; count != ~0U; count = sends_to_answer.exchange(0)) {
+            if (count > 0)
+                bench::pong_many(link_, 8, count, patience_);
+            (void)dapl_am_poll();
+        }
+    }
+
+private:
+    struct meeting {
+        sockaddr_storage address;
+        DAT_CONN_QUAL qualifier;
+        bench::remote_memory memory;
+    };
+
+    bench::dat_adapter adapter_;
+    bench::dat_link link_;
+    bench::patience patience_;
+};
+
+/// Rank 1 answers so many sends next.
+void ask_for_answers(std::uint32_t count)
+{
+    const auto arg = std::int32_t(count);
+    must(dapl_am_request_short(1, serve, 1, &arg, 0));
+}
+
 /// Measures, on rank 0.
 class bench_run {
 public:
@@ -96,6 +178,29 @@ public:
         std::size_t bytes = 0;
         must(dapl_am_segment(0, &here_, &bytes));
         must(dapl_am_segment(1, &there_, &bytes));
+    }
+
+    /// The same through the library and through DAT alone, in turns.
+    std::vector<result> beside(plain_dat &dat)
+    {
+        const std::uint32_t many = std::max(10U, options_.rounds / 10);
+        compare(
+            "put", 8, [&] { repeat(many, [&] { must(dapl_am_put(1, there_, here_, 8)); }); },
+            [&] { repeat(many, [&] { dat.write_and_poll(); }); });
+        compare(
+            "short round trip", 0, [&] { repeat(many, [&] { round_trip(DAPL_AM_SHORT, 0); }); },
+            [&] { repeat(many, [&] { dat.send_and_receive(); }); },
+            [&] { ask_for_answers(2 * many); });
+        compare(
+            "put", plain_dat::size,
+            [&] {
+                for (int i = 0; i < 16; ++i)
+                    must(dapl_am_put_nbi_bulk(1, there_, here_, plain_dat::size));
+                dapl_am_wait_nbi();
+            },
+            [&] { dat.write_many(16); }, [] { ask_for_answers(2); });
+        ask_for_answers(~0U);
+        return results_;
     }
 
     std::vector<result> all()
@@ -107,6 +212,31 @@ public:
     }
 
 private:
+    using step = std::function<void()>;
+
+    static void repeat(std::uint32_t count, const step &once)
+    {
+        for (std::uint32_t i = 0; i < count; ++i)
+            once();
+    }
+
+    void compare(
+        const char *kind, std::uint32_t size, const step &ours, const step &dat,
+        const step &before_dat = [] {})
+    {
+        std::vector<double> of_ours, of_dat;
+        for (int i = 0; i < 61; ++i) {
+            ours(); // a connection that was idle is slow at first
+            of_ours.push_back(seconds_of(ours));
+            before_dat();
+            dat();
+            of_dat.push_back(seconds_of(dat));
+        }
+        // Of the faster batches: others use the processors, too.
+        const double ratio = bench::quantile(of_ours, 0.1) / bench::quantile(of_dat, 0.1);
+        add("beside DAT", kind, "times", size, ratio);
+    }
+
     void latency(const char *kind, std::uint32_t size, const std::function<void()> &once)
     {
         for (std::uint32_t i = 0; i < options_.rounds / 10 + 5; ++i)
@@ -253,8 +383,15 @@ int run(const options &o)
         return 1;
     }
     must(dapl_am_barrier(0, DAPL_AM_ANONYMOUS));
+    std::optional<plain_dat> dat;
+    if (o.beside_dat && dapl_am_rank() < 2)
+        dat.emplace();
+    else if (o.beside_dat)
+        must(dapl_am_barrier(2, 0));
     if (dapl_am_rank() == 0)
-        write_results(o, bench_run(o).all());
+        write_results(o, dat ? bench_run(o).beside(*dat) : bench_run(o).all());
+    else if (dat)
+        dat->answer();
     must(dapl_am_barrier(1, DAPL_AM_ANONYMOUS));
     return 0;
 }
@@ -269,6 +406,8 @@ int main(int argc, char **argv)
                                "between ranks 0 and 1 of a job");
     line.sizes("--sizes", o.sizes, largest, "bytes of the transfers");
     line.number("--rounds", o.rounds, 10U, 1'000'000U, "samples of each latency");
+    line.flag("--beside-dat", o.beside_dat,
+              "instead, compare puts and messages with the same through DAT alone");
     line.text("--json", "FILE", o.json,
               "write the results as JSON to this file (- is standard output)");
     line.text("--svg", "FILE", o.svg, "plot the results to this file");

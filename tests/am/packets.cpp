@@ -17,7 +17,7 @@ namespace {
 std::atomic<std::uint64_t> not_ready{0};
 
 // docs/soft-wire.md: version, kind, flags
-constexpr std::uint8_t version = 1, kind_ack = 2, kind_probe = 3, flag_receiver_not_ready = 1;
+constexpr std::uint8_t version = 1, kind_ack = 2, flag_receiver_not_ready = 1;
 
 void look_at(const msghdr &message)
 {
