@@ -41,12 +41,14 @@ bool cq_notifier::has_events()
 }
 
 /// A thread that consumes may have found the CQ empty before the completions came: `if_busy` is the
-/// answer then.
+/// answer then. Where completions do not all notify, true would be wrong for most: the end of a
+/// dequeue is waited for.
 bool cq_notifier::has_unreported(bool if_busy)
 {
     if (!queue_.has_cq())
         return false;
-    if (!queue_.try_claim())
+    const bool waits = if_busy && queue_.overrides.any();
+    if (!(waits ? queue_.claim_for_dequeue() : queue_.try_claim()))
         return if_busy;
     const event_ring<completion> &staged = queue_.staged_;
     bool unreported = false;
