@@ -234,6 +234,73 @@ TEST_CASE("B12: arming and sleeping never miss a completion that comes at the sa
     here.hca.free_queue(queue);
 }
 
+TEST_CASE_FIXTURE(fixture,
+                  "a thread that waits for upcalls makes them, and the device's own thread none")
+{
+    constexpr int total = 100;
+    const std::thread::id waiter = std::this_thread::get_id();
+    int made_here = 0;
+    std::atomic<bool> ended{false};
+    std::thread producer([&] {
+        for (int i = 0; i < total; ++i) {
+            (void)becomes_true([&] { return here.hca.waiter.present(); });
+            queue.arm(completion_queue::interest::any);
+            push(0);
+            if (!becomes_true([&] { return owner.completions > i; }))
+                break;
+            made_here += owner.completed_by == waiter;
+            (void)pop();
+        }
+        ended = true;
+        here.hca.waiter.wake();
+    });
+    while (!ended)
+        CHECK(here.hca.wait_for_callbacks(osd::deadline::after_us(20'000'000)) ==
+              osd::wait_result::woken);
+    producer.join();
+    CHECK(made_here > total * 3 / 4); // the thread makes those that come between two waits
+}
+
+TEST_CASE_FIXTURE(fixture, "a wait for upcalls ends when it is woken, or at its time")
+{
+    CHECK(here.hca.wait_for_callbacks(osd::deadline::after_us(1000)) ==
+          osd::wait_result::timed_out);
+    here.hca.waiter.wake();
+    CHECK(here.hca.wait_for_callbacks(osd::deadline::never()) == osd::wait_result::woken);
+    std::thread waker([&] {
+        REQUIRE(becomes_true([&] { return here.hca.waiter.present(); }));
+        here.hca.waiter.wake();
+    });
+    CHECK(here.hca.wait_for_callbacks(osd::deadline::never()) == osd::wait_result::woken);
+    waker.join();
+    CHECK_FALSE(here.hca.waiter.present());
+    queue.arm(completion_queue::interest::any);
+    push(0);
+    CHECK(becomes_true([&] { return owner.completions == 1; })); // by the device's thread
+}
+
+TEST_CASE_FIXTURE(fixture,
+                  "no upcall is lost when a wait for upcalls begins or ends at the same time")
+{
+    const int total = static_cast<int>(rounds(3000));
+    std::atomic<bool> ended{false};
+    std::thread waiter([&] {
+        for (unsigned i = 0; !ended; ++i)
+            (void)here.hca.wait_for_callbacks(osd::deadline::after_us(i % 60));
+    });
+    for (int i = 0; i < total; ++i) {
+        queue.arm(completion_queue::interest::any);
+        push(0);
+        const auto limit = std::chrono::steady_clock::now() + patience;
+        while (owner.completions <= i && std::chrono::steady_clock::now() < limit)
+            std::this_thread::yield();
+        REQUIRE(owner.completions == i + 1);
+        (void)pop();
+    }
+    ended = true;
+    waiter.join();
+}
+
 TEST_CASE("many threads add, one takes, nothing is lost")
 {
     host here(on_loopback());

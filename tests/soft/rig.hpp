@@ -35,8 +35,13 @@ public:
     void put(const told &what);
     /// The next, or nothing when none comes in time.
     std::optional<told> next(std::chrono::milliseconds time = patience);
-    void completion() { ++completions; }
+    void completion()
+    {
+        completed_by = std::this_thread::get_id();
+        ++completions;
+    }
     std::atomic<int> completions{0};
+    std::atomic<std::thread::id> completed_by{};
     std::atomic<int> overflows{0};
     std::atomic<int> limits{0};
 

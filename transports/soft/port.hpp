@@ -106,6 +106,11 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
     static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COUNT threshold, osd::deadline);
     static void dapls_ib_cq_wakeup(cq &);
+    static osd::wait_result dapls_ib_cno_wait(hca &h, osd::deadline until)
+    {
+        return h.device.wait_for_callbacks(until);
+    }
+    static void dapls_ib_cno_wakeup(hca &h) { h.device.waiter.wake(); }
 
     // Queue pair: qp.cpp
     static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);

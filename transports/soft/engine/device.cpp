@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "device.hpp"
 
+#include "osd_cancellation.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -18,7 +20,7 @@ int device::open(const settings &how, const upcalls &tell)
     shards_.reset(new (std::nothrow) shard[how_.threads]);
     if (shards_ == nullptr || !memory.open())
         return ENOMEM;
-    if (!listening.open(how_, tell_))
+    if (!waiter.open() || !listening.open(how_, tell_))
         return EMFILE;
     for (std::uint32_t i = 0; i < how_.threads; ++i)
         if (const int error = shards_[i].open(*this, i); error != 0)
@@ -31,6 +33,7 @@ void device::close()
 {
     shards_.reset();
     listening.close();
+    waiter.close();
 }
 
 // ---------------------------------------------------------------------------------- its objects
@@ -53,6 +56,77 @@ completion_queue::outcome device::resize_queue(completion_queue &queue, std::uin
         cycle_pair_locks();
     return how;
 }
+
+// ------------------------------------------------------------------------ the callback waiter
+
+/// Receives and acknowledges what has arrived; gives up after a while where more keeps coming.
+void device::settle()
+{
+    constexpr int patience = 64;
+    bool moved = true;
+    for (int round = 0; moved && round < patience && !has_callbacks(); ++round) {
+        moved = false;
+        for (std::uint32_t i = 0; i < how_.threads; ++i)
+            moved = shards_[i].progress(true) || moved;
+    }
+}
+
+bool device::has_callbacks()
+{
+    for (std::uint32_t i = 0; i < how_.threads; ++i)
+        if (shards_[i].upcalls().has_callbacks())
+            return true;
+    return false;
+}
+
+bool device::deliver_callbacks()
+{
+    bool any = false;
+    for (std::uint32_t i = 0; i < how_.threads; ++i)
+        any = shards_[i].upcalls().deliver_callbacks() || any;
+    return any;
+}
+
+osd::wait_result device::sleep_for_callbacks(osd::deadline until)
+{
+    waitable descriptors[max_threads + 1];
+    for (std::uint32_t i = 0; i < how_.threads; ++i)
+        descriptors[i] = shards_[i].io().descriptor();
+    descriptors[how_.threads] = waiter.descriptor();
+    for (;;) {
+        settle();
+        if (deliver_callbacks() || waiter.take_wake())
+            return osd::wait_result::woken;
+        if (until.has_passed())
+            return osd::wait_result::timed_out;
+        if (waiter.sleep(descriptors, how_.threads + 1, until,
+                         [this] { return has_callbacks(); }) == osd::wait_result::interrupted)
+            return osd::wait_result::interrupted;
+    }
+}
+
+void device::leave_wait_for_callbacks()
+{
+    waiter.end();
+    for (std::uint32_t i = 0; i < how_.threads; ++i) {
+        shards_[i].end_wait();
+        shards_[i].upcalls().return_callbacks();
+    }
+}
+
+osd::wait_result device::wait_for_callbacks(osd::deadline until)
+{
+    waiter.begin();
+    for (std::uint32_t i = 0; i < how_.threads; ++i)
+        shards_[i].begin_wait();
+    osd::wait_result result{};
+    osd::undo_if_cancelled([&] { result = sleep_for_callbacks(until); },
+                           [this] { leave_wait_for_callbacks(); });
+    leave_wait_for_callbacks();
+    return result;
+}
+
+// ---------------------------------------------------------------------------------- queue pairs
 
 bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKED
 {

@@ -27,6 +27,10 @@ public:
     void free_queue(completion_queue &queue);
     /// By the consumer of the queue. Completions may be added concurrently.
     completion_queue::outcome resize_queue(completion_queue &queue, std::uint32_t depth);
+    /// Sleeps until an armed completion queue has a completion, waiter.wake() was called, or the
+    /// deadline passes; makes the completion upcalls that are due on this thread. One thread at a
+    /// time. Makes progress while it waits.
+    osd::wait_result wait_for_callbacks(osd::deadline until);
     bool make_pair(queue_pair &pair, const pair_params &params);
     void free_pair(queue_pair &pair);
     /// Back to what make_pair left.
@@ -55,6 +59,11 @@ private:
     /// Waits for all threads that are inside a queue pair, and may use a key that they have found
     /// before or add to the former ring of a completion queue.
     void cycle_pair_locks();
+    void settle();
+    bool has_callbacks();
+    bool deliver_callbacks();
+    osd::wait_result sleep_for_callbacks(osd::deadline until);
+    void leave_wait_for_callbacks();
     shard &home_of(const queue_pair &pair) { return shards_[pair.home->index]; }
 
     std::unique_ptr<shard[]> shards_;

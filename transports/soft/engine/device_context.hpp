@@ -2,6 +2,7 @@
 // What the objects of a device share: settings, the consumer's upcalls, memory keys, listeners.
 #pragma once
 
+#include "callback_waiter.hpp"
 #include "connections.hpp"
 #include "memory_table.hpp"
 #include "memory_windows.hpp"
@@ -22,6 +23,7 @@ public:
     memory_table memory;
     memory_windows windows{memory};
     connections listening;
+    callback_waiter waiter;
 
 protected:
     settings how_;

@@ -3,7 +3,8 @@
 //
 // Packets are received by a consumer that polls or waits, if there is one, and then do not pass
 // through the thread. When there is none, the thread watches the socket; when consumers stop, it
-// takes over within a millisecond. Timers and upcalls are always the thread's.
+// takes over within a millisecond. Timers are always run by the thread, and upcalls but for those
+// of a callback waiter.
 #pragma once
 
 #include "device_context.hpp"

@@ -9,21 +9,30 @@ namespace soft_hca {
 
 void upcall_queue::append(upcall_source &from)
 {
-    list &to = list_of(from);
+    list &to = list_of(from.priority_);
     from.queued_ = true;
     from.next_ = nullptr;
     (to.first == nullptr ? to.first : to.last->next_) = &from;
     to.last = &from;
 }
 
-upcall_source *upcall_queue::pop()
+upcall_source *upcall_queue::pop_from(list &each)
 {
+    upcall_source *const oldest = each.first;
+    if (oldest != nullptr) {
+        each.first = oldest->next_;
+        oldest->queued_ = false;
+    }
+    return oldest;
+}
+
+upcall_source *upcall_queue::pop(bool with_callbacks)
+{
+    const list *const callbacks = &list_of(upcall_source::priority::completion);
     for (list &each : lists_)
-        if (upcall_source *const oldest = each.first; oldest != nullptr) {
-            each.first = oldest->next_;
-            oldest->queued_ = false;
-            return oldest;
-        }
+        if (with_callbacks || &each != callbacks)
+            if (upcall_source *const oldest = pop_from(each); oldest != nullptr)
+                return oldest;
     return nullptr;
 }
 
@@ -33,7 +42,7 @@ void upcall_queue::unlink(upcall_source &from)
     if (!from.queued_)
         return;
     from.queued_ = false;
-    list &in = list_of(from);
+    list &in = list_of(from.priority_);
     upcall_source *previous = nullptr;
     for (upcall_source *each = in.first; each != &from; each = each->next_)
         previous = each;
@@ -50,6 +59,8 @@ void upcall_queue::post(upcall_source &from, std::uint32_t event)
         if (!from.queued_)
             append(from);
     }
+    if (from.priority_ == upcall_source::priority::completion && waiter_->takes_over())
+        return;
     any_.store(true);
     thread_->kick(); // does nothing while the thread is awake, as when it posts itself
 }
@@ -60,25 +71,30 @@ void upcall_queue::cancel(upcall_source &from)
     unlink(from);
 }
 
+bool upcall_queue::is_busy(const upcall_source &with) const
+{
+    return busy_[thread] == &with || busy_[waiter] == &with;
+}
+
 void upcall_queue::cancel_and_wait(upcall_source &from)
 {
     osd::lock_guard hold(lock_);
     unlink(from);
-    while (busy_ == &from)
+    while (is_busy(from))
         (void)idle_.wait(lock_, osd::deadline::never());
 }
 
-void upcall_queue::deliver_one(upcall_source &from)
+void upcall_queue::deliver_one(upcall_source &from, deliverer by)
 {
     const auto event = static_cast<std::uint32_t>(std::countr_zero(from.pending_));
     from.pending_ &= from.pending_ - 1;
     if (from.pending_ != 0)
         append(from);
-    busy_ = &from;
+    busy_[by] = &from;
     lock_.unlock();
     from.make_upcall(*table_, event);
     lock_.lock();
-    busy_ = nullptr;
+    busy_[by] = nullptr;
     idle_.broadcast();
 }
 
@@ -87,9 +103,36 @@ bool upcall_queue::deliver()
     if (!any_.exchange(false))
         return false;
     osd::lock_guard hold(lock_);
-    while (upcall_source *const oldest = pop())
-        deliver_one(*oldest);
+    while (upcall_source *const oldest = pop(!waiter_->present()))
+        deliver_one(*oldest, thread);
     return true;
+}
+
+// --------------------------------------------------------------------------- the callback waiter
+
+bool upcall_queue::has_callbacks()
+{
+    osd::lock_guard hold(lock_);
+    return list_of(upcall_source::priority::completion).first != nullptr;
+}
+
+bool upcall_queue::deliver_callbacks()
+{
+    bool any = false;
+    osd::lock_guard hold(lock_);
+    while (upcall_source *const oldest = pop_from(list_of(upcall_source::priority::completion))) {
+        deliver_one(*oldest, waiter);
+        any = true;
+    }
+    return any;
+}
+
+void upcall_queue::return_callbacks()
+{
+    if (!has_callbacks())
+        return;
+    any_.store(true);
+    thread_->kick();
 }
 
 } // namespace soft_hca

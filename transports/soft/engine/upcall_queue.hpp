@@ -3,9 +3,11 @@
 // connections before completion queues before shared receive queues.
 //
 // Any thread posts events, under any lock but this one; the shard's thread delivers them without a
-// lock. An object has one bit for each kind of event, so posting needs no memory.
+// lock, and in its place a callback waiter those of completion queues. An object has one bit for
+// each kind of event, so posting needs no memory.
 #pragma once
 
+#include "callback_waiter.hpp"
 #include "upcalls.hpp"
 
 #include "osd_sync.hpp"
@@ -41,20 +43,30 @@ private:
 
 class upcall_queue {
 public:
-    void open(const upcalls &table, sleeper &thread)
+    void open(const upcalls &table, sleeper &thread, callback_waiter &waiter)
     {
         table_ = &table;
         thread_ = &thread;
+        waiter_ = &waiter;
     }
-    /// Queues an upcall for an event of the object, and wakes the thread.
+    /// Queues an upcall for an event of the object, and wakes who will make it.
     void post(upcall_source &from, std::uint32_t event);
     /// Drops the pending events of the object.
     void cancel(upcall_source &from);
     /// The same, and waits for an upcall that is being made for it.
     void cancel_and_wait(upcall_source &from);
     bool any() const { return any_.load(); }
-    /// Makes the upcalls. By the shard's thread. True when there were some.
+    /// Makes the upcalls that no callback waiter makes. By the shard's thread. True when there were
+    /// some.
     bool deliver();
+
+    // --- the callback waiter
+
+    bool has_callbacks();
+    /// Makes the upcalls of completion queues; true when there were some.
+    bool deliver_callbacks();
+    /// It leaves: the thread makes those that are left.
+    void return_callbacks();
 
 private:
     struct list {
@@ -62,21 +74,25 @@ private:
         upcall_source *last = nullptr;
     };
     static constexpr std::size_t priorities = 3;
+    enum deliverer : std::uint8_t { thread, waiter, deliverers };
 
-    list &list_of(const upcall_source &from) OSD_REQUIRES(lock_)
+    list &list_of(upcall_source::priority of) OSD_REQUIRES(lock_)
     {
-        return lists_[static_cast<std::size_t>(from.priority_)];
+        return lists_[static_cast<std::size_t>(of)];
     }
     void append(upcall_source &from) OSD_REQUIRES(lock_);
-    upcall_source *pop() OSD_REQUIRES(lock_);
+    static upcall_source *pop_from(list &each);
+    upcall_source *pop(bool with_callbacks) OSD_REQUIRES(lock_);
     void unlink(upcall_source &from) OSD_REQUIRES(lock_);
-    void deliver_one(upcall_source &from) OSD_REQUIRES(lock_);
+    bool is_busy(const upcall_source &with) const OSD_REQUIRES(lock_);
+    void deliver_one(upcall_source &from, deliverer by) OSD_REQUIRES(lock_);
 
     const upcalls *table_ = nullptr;
     sleeper *thread_ = nullptr;
+    callback_waiter *waiter_ = nullptr;
     osd::mutex lock_;
     osd::condition idle_; ///< an upcall has returned
-    const upcall_source *busy_ OSD_GUARDED_BY(lock_) = nullptr;
+    const upcall_source *busy_[deliverers] OSD_GUARDED_BY(lock_) = {};
     list lists_[priorities] OSD_GUARDED_BY(lock_);
     std::atomic<bool> any_{false};
 };
