@@ -93,6 +93,33 @@ std::vector<int> nice_of_service_threads()
     return found;
 }
 
+/// How often the device's threads of this process have gone to sleep.
+long sleeps_of_service_threads()
+{
+    long sum = 0;
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream status(task.path() / "status");
+        bool ours = false;
+        for (std::string word; status >> word;) {
+            ours = ours || word == "soft-hca";
+            long count = 0;
+            if (ours && word == "voluntary_ctxt_switches:" && status >> count)
+                sum += count;
+        }
+    }
+    return sum;
+}
+
+/// The next completion, slept for.
+bool take_sleeping(completion_queue &queue)
+{
+    completion_record done;
+    while (!queue.pop(done))
+        if (queue.wait({}, osd::deadline::after_us(20'000'000)) != osd::wait_result::woken)
+            return false;
+    return true;
+}
+
 /// What raise_priority() gives a thread here.
 int raised_nice(unsigned steps)
 {
@@ -192,6 +219,28 @@ TEST_CASE_FIXTURE(two, "a write to memory that is spun on takes one wake-up on e
     CHECK(made.sleeps < 3 * writes);
     // The timer of a write needs no wake-up of its own.
     CHECK(made.kicks < writes / 4);
+}
+
+TEST_CASE_FIXTURE(two, "consumers that wait again and again leave the device's threads asleep")
+{
+    constexpr int messages = 100;
+    for (int n = 0; n < 60; ++n)
+        REQUIRE(b.receive(0, 64));
+    const long before = sleeps_of_service_threads();
+    std::thread receiver([&] {
+        for (int n = 0; n < messages; ++n) {
+            CHECK(take_sleeping(b.receive_queue));
+            CHECK(b.receive(0, 64));
+        }
+    });
+    for (int n = 0; n < messages; ++n) {
+        rest(std::chrono::milliseconds(2));
+        CHECK(a.send(0, 1));
+        CHECK(take_sleeping(a.send_queue));
+    }
+    receiver.join();
+    // Where each wait that ends wakes a thread it is twice the number of messages and more.
+    CHECK(sleeps_of_service_threads() - before < messages);
 }
 
 TEST_CASE_FIXTURE(two, "a write that no completion waits for is acknowledged by the one that "

@@ -79,6 +79,22 @@ private:
     waitable descriptor_ = -1;
 };
 
+/// A descriptor that becomes readable at a time, which any thread changes without waking the one
+/// that sleeps on it. Not every system has them.
+class wake_timer {
+public:
+    ~wake_timer() { close(); }
+    bool open();
+    void close();
+    bool is_open() const { return descriptor_ >= 0; }
+    /// Clears it, and sets it to a time of osd::now_ns(); to none if that is INT64_MAX.
+    void set(std::int64_t at_ns);
+    waitable descriptor() const { return descriptor_; }
+
+private:
+    waitable descriptor_ = -1;
+};
+
 /// Several descriptors that are slept on as one.
 class descriptor_set {
 public:

@@ -20,6 +20,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -532,6 +533,29 @@ void wake_signal::clear()
 {
     eventfd_t count;
     (void)syscall(SYS_read, as_fd(descriptor_), &count, sizeof count);
+}
+
+bool wake_timer::open()
+{
+    descriptor_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    return is_open();
+}
+
+void wake_timer::close()
+{
+    if (is_open())
+        ::close(as_fd(descriptor_));
+    descriptor_ = -1;
+}
+
+void wake_timer::set(std::int64_t at_ns)
+{
+    constexpr std::int64_t second = 1'000'000'000;
+    const std::int64_t at = at_ns < 1 ? 1 : at_ns; // 0 is none
+    itimerspec when{};
+    if (at_ns != INT64_MAX)
+        when.it_value = {static_cast<std::time_t>(at / second), static_cast<long>(at % second)};
+    (void)timerfd_settime(as_fd(descriptor_), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
 bool descriptor_set::open()

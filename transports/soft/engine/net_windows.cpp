@@ -190,6 +190,14 @@ void wake_signal::clear()
         ResetEvent(source_of(descriptor_)->event);
 }
 
+bool wake_timer::open()
+{
+    return false;
+}
+
+void wake_timer::close() {}
+void wake_timer::set(std::int64_t) {}
+
 bool descriptor_set::open()
 {
     descriptor_ = open_source();

@@ -61,7 +61,7 @@ int shard::open(device_context &of, std::uint32_t index)
     progress_.open(serves_listeners() ? &of.listening : nullptr);
     if (!pairs_.open() || !context_.marks.open())
         return ENOMEM;
-    if (!context_.sleep.open(of.how().spin_us))
+    if (!context_.sleep.open(of.how().spin_us, io().descriptor()))
         return EMFILE;
     stopping_.store(false);
     return thread_.start(
@@ -117,22 +117,21 @@ void shard::run()
             ready = sleeper::all_sources;
             continue;
         }
-        ready = sleep(active, found || ready != sleeper::all_sources);
+        ready = sleep(found || ready != sleeper::all_sources);
         context_.sleep.judge(found, io().descriptor());
         found = false;
     }
 }
 
 /// While consumers poll or wait, they watch the socket. Returns what the thread woke up for.
-std::uint64_t shard::sleep(bool consumers_active, bool worked)
+std::uint64_t shard::sleep(bool worked)
 {
     sleeper &how = context_.sleep;
-    how.prepare(consumers_active);
+    how.prepare();
     const std::int64_t due = how.limit(progress_.next_due(), worked);
     std::uint64_t ready = 0;
-    if (!context_.upcalls.any() && !stopping_.load() && !how.abandoned())
+    if (!context_.upcalls.any() && !stopping_.load())
         ready = how.sleep(due, serves_listeners() ? of_->listening.descriptor() : -1,
-                          consumers_active ? -1 : io().descriptor(),
                           [this] { return progress_.is_polled(); });
     return how.finish(ready);
 }

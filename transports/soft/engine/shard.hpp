@@ -46,12 +46,15 @@ public:
 
     bool progress(bool sleeps_next) { return progress_.poll(sleeps_next); }
     /// A consumer sleeps on the socket.
-    void begin_wait() { context_.sleep.begin_wait(); }
+    void begin_wait()
+    {
+        context_.sleep.begin_wait([this] { return progress_.next_due(); });
+    }
     void end_wait() { context_.sleep.end_wait(); }
 
 private:
     void run();
-    std::uint64_t sleep(bool consumers_active, bool worked);
+    std::uint64_t sleep(bool worked);
     bool serves_listeners() const { return context_.index == 0; }
 
     device_context *of_ = nullptr;

@@ -22,10 +22,12 @@ osd::deadline at_time(std::int64_t ns)
 
 } // namespace
 
-bool sleeper::open(std::uint32_t spin_us)
+bool sleeper::open(std::uint32_t spin_us, waitable socket)
 {
     spin_ = spin_policy(std::int64_t{spin_us} * 1000);
-    return signal_.open();
+    (void)alarm_.open();
+    socket_ = socket;
+    return signal_.open() && watched_.open() && watched_.add(socket_);
 }
 
 void sleeper::kick()
@@ -37,8 +39,58 @@ void sleeper::kick()
 void sleeper::end_wait()
 {
     waited_.store(true);
-    if (waiters_.fetch_sub(1) == 1 && leaves_socket_.load())
-        kick();
+    {
+        osd::lock_guard hold(lock_);
+        if (waiters_.fetch_sub(1) != 1)
+            return;
+        (void)watched_.add(socket_); // reports what is there already, too
+    }
+    if (leaves_socket_.load())
+        wake_by(osd::now_ns() + tick_ns);
+}
+
+void sleeper::leave_to_waiters()
+{
+    osd::lock_guard hold(lock_);
+    if (waiters_.fetch_add(1) == 0)
+        watched_.remove(socket_);
+}
+
+void sleeper::set_wake(std::int64_t due_ns)
+{
+    wakes_ns_.store(due_ns);
+    if (alarm_.is_open())
+        alarm_.set(due_ns);
+}
+
+void sleeper::advance(std::int64_t due_ns)
+{
+    if (!alarm_.is_open())
+        return kick();
+    osd::lock_guard hold(lock_);
+    if (due_ns < wakes_ns_.load())
+        set_wake(due_ns);
+}
+
+/// False when the thread is awake, or sleeps for as long.
+bool sleeper::postpone(std::int64_t due_ns)
+{
+    if (!alarm_.is_open())
+        return false;
+    osd::lock_guard hold(lock_);
+    const std::int64_t wakes = wakes_ns_.load();
+    const bool later = wakes != INT64_MIN && due_ns > wakes;
+    if (later)
+        set_wake(due_ns);
+    return later;
+}
+
+/// Before the thread sleeps: until then, or earlier if another thread has said so meanwhile.
+void sleeper::aim(std::int64_t due_ns)
+{
+    osd::lock_guard hold(lock_);
+    if (due_ns <= wakes_ns_.load())
+        set_wake(due_ns);
 }
 
 bool sleeper::consumers_active()
@@ -50,15 +102,16 @@ bool sleeper::consumers_active()
     return active;
 }
 
-void sleeper::prepare(bool consumers_active)
+void sleeper::prepare()
 {
-    leaves_socket_.store(consumers_active && !polled_);
+    leaves_socket_.store(polled_);
+    osd::lock_guard hold(lock_);
     wakes_ns_.store(INT64_MAX);
 }
 
 std::int64_t sleeper::limit(std::int64_t due_ns, bool worked) const
 {
-    if (polled_)
+    if (polled_ && waiters_.load() == 0)
         return std::min(due_ns, osd::now_ns() + tick_ns);
     return worked ? std::min(due_ns, osd::now_ns() + first_timer_ns) : due_ns;
 }
@@ -66,15 +119,20 @@ std::int64_t sleeper::limit(std::int64_t due_ns, bool worked) const
 std::uint64_t sleeper::wait_once(std::int64_t due_ns, const waitable *descriptors)
 {
     std::uint64_t ready = 0;
+    const std::int64_t until_ns = alarm_.is_open() ? INT64_MAX : due_ns;
     const bool woken =
-        wait_for(descriptors, sources, at_time(due_ns), &ready) == osd::wait_result::woken;
-    return woken ? ready : 0;
+        wait_for(descriptors, sources + 1, at_time(until_ns), &ready) == osd::wait_result::woken;
+    return woken ? ready & ((1U << sources) - 1) : 0;
 }
 
 std::uint64_t sleeper::finish(std::uint64_t ready)
 {
     leaves_socket_.store(false);
-    wakes_ns_.store(INT64_MIN);
+    watched_.clear(); // before the socket is read
+    {
+        osd::lock_guard hold(lock_);
+        wakes_ns_.store(INT64_MIN);
+    }
     // A kick that is in progress may raise the signal after it is cleared here. That costs one
     // spurious wake-up.
     if (kicked_.load() || has(ready, kick_source)) {

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // How a shard's thread sleeps, how other threads wake it, and when it leaves the socket to
 // consumers that poll or wait.
+//
+// The socket is in a set on which the thread sleeps, and out of it while consumers sleep on the
+// socket themselves. The time when the thread wakes up by itself is in a timer that others change:
+//   a timer of a queue pair is armed       not later than that
+//   a consumer begins to wait              not before the next such timer
+//   the last one has ended its wait        where consumers poll and the thread does not watch the
+//                                          set: not later than a millisecond from now
+// So none of these wakes the thread. Where the system has no such timers they do.
 #pragma once
 
 #include "net.hpp"
@@ -20,18 +28,23 @@ public:
         return (ready >> which & 1) != 0;
     }
 
-    bool open(std::uint32_t spin_us);
-    void close() { signal_.close(); }
+    bool open(std::uint32_t spin_us, waitable socket);
+    void close()
+    {
+        signal_.close();
+        alarm_.close();
+        watched_.close();
+    }
 
     // --- any thread
 
     /// Wakes the thread if it sleeps.
     void kick();
-    /// A timer was armed: wakes the thread if it would sleep past it.
+    /// A timer was armed: the thread does not sleep past it.
     void wake_by(std::int64_t due_ns)
     {
         if (due_ns < wakes_ns_.load())
-            kick();
+            advance(due_ns);
     }
     /// A consumer polls. Counts without a locked instruction: of two that poll at once one may get
     /// lost.
@@ -40,7 +53,8 @@ public:
         polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
     /// Consumers sleep on the socket.
-    void begin_wait() { waiters_.fetch_add(1); }
+    template <class NextDue>
+    void begin_wait(NextDue &&next_due);
     void end_wait();
     /// Consumers poll or wait: a post that is deferred will be sent by one of them soon.
     bool attended() const { return attended_.load(std::memory_order_relaxed); }
@@ -52,17 +66,15 @@ public:
     /// Without them: whether to spin for more packets rather than to sleep.
     bool spins(bool received, std::int64_t now) { return spin_.looks_on(received, now); }
     /// Announces sleep: from here on, those who arm a timer kick the thread.
-    void prepare(bool consumers_active);
+    void prepare();
     /// The latest time to wake up. `worked`: responses to what was just done may arm timers; waking
     /// up early on its own account saves their kicks.
     std::int64_t limit(std::int64_t due_ns, bool worked) const;
-    /// Consumers that used to watch the socket have left it, and the thread has to watch it again.
-    bool abandoned() const { return leaves_socket_.load() && waiters_.load() == 0; }
+    bool abandoned() const { return leaves_socket_.load() && !polled_ && waiters_.load() == 0; }
     /// Returns the sources that may be readable. While `poll_lock_is_taken`, a consumer is about to
     /// read the socket, so a wake-up for the socket is ignored a few times.
     template <class Predicate>
-    std::uint64_t sleep(std::int64_t due_ns, waitable listeners, waitable socket,
-                        Predicate &&poll_lock_is_taken);
+    std::uint64_t sleep(std::int64_t due_ns, waitable listeners, Predicate &&poll_lock_is_taken);
     /// After sleep(), or instead of it. Returns all sources when the reason to wake is unknown.
     std::uint64_t finish(std::uint64_t ready);
     /// After finish(): judges by what happened since the last time whether consumers attend to the
@@ -70,16 +82,26 @@ public:
     void judge(bool found, waitable socket);
 
 private:
+    void advance(std::int64_t due_ns) OSD_COLD;
+    void leave_to_waiters();
+    bool postpone(std::int64_t due_ns);
+    void set_wake(std::int64_t due_ns);
+    void aim(std::int64_t due_ns);
     std::uint64_t wait_once(std::int64_t due_ns, const waitable *descriptors);
     bool neglected(waitable socket) const;
 
     static constexpr int most_contended = 8; ///< ignored wake-ups in a row
 
     wake_signal signal_;
+    wake_timer alarm_;
+    descriptor_set watched_; ///< the socket, or nothing
+    waitable socket_ = -1;
+    osd::mutex lock_; ///< of alarm_, watched_, and changes to wakes_ns_ and waiters_
     std::atomic<bool> kicked_{false};
-    /// The thread sleeps until then; INT64_MIN while it is awake.
+    /// The thread sleeps until then; INT64_MIN while it is awake, INT64_MAX while it looks for the
+    /// time.
     std::atomic<std::int64_t> wakes_ns_{INT64_MIN};
-    std::atomic<bool> leaves_socket_{false}; ///< sleeps, and does not watch the socket
+    std::atomic<bool> leaves_socket_{false}; ///< sleeps, and does not watch the set
     std::atomic<std::uint32_t> polls_{0};
     std::atomic<bool> attended_{false};
     std::atomic<bool> waited_{false};       ///< a consumer slept on the socket since judge()
@@ -93,16 +115,25 @@ private:
     bool contended_ = false; ///< a consumer was polling when the thread woke
 };
 
+/// Timers that are armed while the thread's time is put off are found by the second look.
+template <class NextDue>
+void sleeper::begin_wait(NextDue &&next_due)
+{
+    leave_to_waiters();
+    if (postpone(next_due()))
+        wake_by(next_due());
+}
+
 template <class Predicate>
-std::uint64_t sleeper::sleep(std::int64_t due_ns, waitable listeners, waitable socket,
+std::uint64_t sleeper::sleep(std::int64_t due_ns, waitable listeners,
                              Predicate &&poll_lock_is_taken)
 {
-    if (!kicked_.load())
-        wakes_ns_.store(due_ns);
-    waitable descriptors[sources];
+    aim(due_ns);
+    waitable descriptors[sources + 1];
     descriptors[kick_source] = signal_.descriptor();
     descriptors[listener_source] = listeners;
-    descriptors[socket_source] = socket;
+    descriptors[socket_source] = leaves_socket_.load() ? -1 : watched_.descriptor();
+    descriptors[sources] = alarm_.descriptor();
     std::uint64_t ready = 0;
     int contended = 0;
     do
