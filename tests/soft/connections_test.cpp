@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace connections_suite {
+
 using namespace rig;
 
 namespace {
@@ -325,3 +327,5 @@ TEST_CASE("B11: a peer behind a dead link is given up within the retry limit, wi
 }
 
 TEST_SUITE_END();
+
+} // namespace connections_suite

@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+namespace consumer_memory_suite {
+
 using namespace rig;
 
 namespace {
@@ -360,3 +362,5 @@ TEST_CASE("on a bad network, too")
 }
 
 TEST_SUITE_END();
+
+} // namespace consumer_memory_suite

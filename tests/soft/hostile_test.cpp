@@ -6,6 +6,8 @@
 
 #include <random>
 
+namespace hostile_suite {
+
 using namespace rig;
 
 namespace {
@@ -212,3 +214,5 @@ TEST_CASE("a flood of connection requests is bounded, and honest ones still get 
 }
 
 TEST_SUITE_END();
+
+} // namespace hostile_suite

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace kill_suite {
+
 using namespace rig;
 
 namespace {
@@ -181,3 +183,5 @@ TEST_CASE("B11: a peer killed at twenty random moments, of either side")
 }
 
 TEST_SUITE_END();
+
+} // namespace kill_suite

@@ -6,6 +6,8 @@
 
 #include <set>
 
+namespace memory_suite {
+
 using namespace rig;
 
 namespace {
@@ -203,3 +205,5 @@ TEST_CASE("no access is granted by two bindings of a window together")
 }
 
 TEST_SUITE_END();
+
+} // namespace memory_suite

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace net_suite {
+
 using namespace rig;
 
 namespace {
@@ -233,3 +235,5 @@ TEST_CASE("a port is taken once, until it is closed")
 }
 
 TEST_SUITE_END();
+
+} // namespace net_suite

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace network_suite {
+
 using namespace rig;
 
 namespace {
@@ -333,3 +335,5 @@ TEST_CASE("B1: every byte is right with checksums by the system, in super-packet
 }
 
 TEST_SUITE_END();
+
+} // namespace network_suite

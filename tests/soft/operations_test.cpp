@@ -6,6 +6,8 @@
 #include <functional>
 #include <thread>
 
+namespace operations_suite {
+
 using namespace rig;
 
 namespace {
@@ -745,3 +747,5 @@ TEST_CASE("the final byte of a write is stored after all others")
 }
 
 TEST_SUITE_END();
+
+} // namespace operations_suite

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace peer_suite {
+
 using namespace rig;
 
 namespace {
@@ -248,3 +250,5 @@ TEST_CASE_FIXTURE(impatient_fixture, "an answer that comes in slow pieces is wai
 }
 
 TEST_SUITE_END();
+
+} // namespace peer_suite

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace policy_suite {
+
 using namespace soft_hca;
 
 namespace {
@@ -152,3 +154,5 @@ TEST_CASE("who left packets waiting has to show more the next time, until it doe
 }
 
 TEST_SUITE_END();
+
+} // namespace policy_suite

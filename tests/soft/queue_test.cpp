@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace queue_suite {
+
 using namespace rig;
 
 namespace {
@@ -443,3 +445,5 @@ TEST_CASE("shared receives come out in order, over a resize, and tell when few a
 }
 
 TEST_SUITE_END();
+
+} // namespace queue_suite

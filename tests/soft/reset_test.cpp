@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace reset_suite {
+
 using namespace rig;
 
 namespace {
@@ -140,3 +142,5 @@ TEST_CASE_FIXTURE(fixture, "requests and responses take turns from the start")
 }
 
 TEST_SUITE_END();
+
+} // namespace reset_suite

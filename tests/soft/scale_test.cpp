@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace scale_suite {
+
 using namespace rig;
 
 TEST_SUITE_BEGIN("scale");
@@ -36,3 +38,5 @@ TEST_CASE("many connections work, and idle they use next to no processor time")
 }
 
 TEST_SUITE_END();
+
+} // namespace scale_suite

@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace sleep_suite {
+
 using namespace rig;
 
 namespace {
@@ -312,3 +314,5 @@ TEST_CASE("a write behind another goes at once when no consumer polls")
 }
 
 TEST_SUITE_END();
+
+} // namespace sleep_suite

@@ -8,6 +8,8 @@
 
 #include <vector>
 
+namespace windows_suite {
+
 using namespace soft_hca;
 
 namespace {
@@ -252,3 +254,5 @@ TEST_CASE("B9: what is kept early has a limit")
 }
 
 TEST_SUITE_END();
+
+} // namespace windows_suite

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace wire_suite {
+
 using namespace soft_hca;
 
 namespace {
@@ -361,3 +363,5 @@ TEST_CASE("fuzz: of noise behind a proper beginning, what is taken is written ag
 }
 
 TEST_SUITE_END();
+
+} // namespace wire_suite
