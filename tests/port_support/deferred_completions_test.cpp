@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "deferred_completions.hpp"
 
+#include <atomic>
 #include <doctest/doctest.h>
 #include <thread>
 #include <vector>
@@ -17,7 +18,7 @@ struct test_wr : work_request {
 /// A device that is a counter: the consumer takes numbers from it on the fast path.
 struct test_cq final : deferred_completions<test_wr> {
     int device = 0; ///< inside the door, or with the consumer excluded
-    int woken = 0;
+    std::atomic<int> woken{0};
 
     void wake_sleepers() override { ++woken; }
 

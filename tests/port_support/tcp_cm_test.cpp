@@ -86,7 +86,8 @@ struct side : connection_service, tcp_cm_user {
     ~side() { events.stop(lock); }
 
     static void run(void *self) { static_cast<side *>(self)->loop(); }
-    void loop()
+    /// Not checked: the lock of cm is this one.
+    OSD_UNCHECKED void loop()
     {
         osd::lock_guard hold(lock);
         while (!events.is_stopping(lock)) {
@@ -96,7 +97,8 @@ struct side : connection_service, tcp_cm_user {
         }
     }
 
-    bool offer(tcp_listener &l, tcp_request &request, const cr_params &params) override
+    OSD_UNCHECKED bool offer(tcp_listener &l, tcp_request &request,
+                             const cr_params &params) override
     {
         bool taken = false;
         run_upcall(&l, [&] {
