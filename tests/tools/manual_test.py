@@ -66,9 +66,9 @@ class Manual(unittest.TestCase):
         self.assertEqual(told, read)
 
     def test_ranges_of_the_verbs_port(self) -> None:
-        source = (OPTIONS.source / "transports/verbs/tuning.cpp").read_text()
-        header = (OPTIONS.source / "transports/verbs/tuning.hpp").read_text()
-        rows = re.findall(r'\{"(\w+)", &tuning::(\w+), ([\d\']+), ([\d\']+)\}', source)
+        source = (OPTIONS.source / "transports/verbs/params.cpp").read_text()
+        header = (OPTIONS.source / "transports/verbs/params.hpp").read_text()
+        rows = re.findall(r'\{"(\w+)", &adapter_params::(\w+), ([\d\']+), ([\d\']+)\}', source)
         self.assertGreaterEqual(len(rows), 10)
         page = page_source("dapl-environment")
         for name, member, least, most in rows:
