@@ -60,6 +60,19 @@ bool is_solicited(const completion_record &done)
 
 } // namespace
 
+/// From where the last count ended.
+std::uint32_t completion_ring::count_on(std::uint32_t limit)
+{
+    const std::uint32_t at = head_.load(std::memory_order_relaxed);
+    const ring &r = now();
+    if (static_cast<std::int32_t>(counted_ - at) < 0)
+        counted_ = at;
+    while (counted_ - at < limit && counted_ - at <= r.mask &&
+           r.at(counted_).turn.load(std::memory_order_acquire) == counted_ + 1)
+        ++counted_;
+    return std::min(counted_ - at, limit);
+}
+
 bool completion_ring::holds_solicited()
 {
     const std::uint32_t first = head_.load(std::memory_order_relaxed);

@@ -10,7 +10,6 @@
 #include "request.hpp"
 #include "upcall_queue.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -96,19 +95,9 @@ public:
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
         return now().at(at).turn.load(std::memory_order_acquire) != at + 1;
     }
-    /// The number of completions, counted up to a limit, without taking any. Each is looked at
-    /// once, however often they are counted.
-    std::uint32_t count(std::uint32_t limit = UINT32_MAX)
-    {
-        const std::uint32_t at = head_.load(std::memory_order_relaxed);
-        const ring &r = now();
-        if (static_cast<std::int32_t>(counted_ - at) < 0)
-            counted_ = at;
-        while (counted_ - at < limit && counted_ - at <= r.mask &&
-               r.at(counted_).turn.load(std::memory_order_acquire) == counted_ + 1)
-            ++counted_;
-        return std::min(counted_ - at, limit);
-    }
+    /// The number of completions, counted up to a limit, without taking any. Each is looked at once,
+    /// however often they are counted.
+    std::uint32_t count(std::uint32_t limit = UINT32_MAX) { return empty() ? 0 : count_on(limit); }
     /// `former` is to be kept until no producer can refer to it any more.
     outcome resize(std::uint32_t depth, ring_owner &former);
 
@@ -154,6 +143,7 @@ private:
     enum event : std::uint32_t { overflow_event, completion_event };
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     ring &now() const { return *ring_.load(std::memory_order_acquire); }
+    std::uint32_t count_on(std::uint32_t limit);
     bool holds_solicited();
     /// By a producer that has added one. Counts those that other producers are about to add, too:
     /// the last of these comes here when it has.
