@@ -100,7 +100,8 @@ BUILDS = {
         options=(STRICT, "-Dbuildtype=debug", "-Dplain_variants=false", *LINES_ONLY),
         compiler=("clang", "clang++"),
     ),
-    "release": Build(options=(STRICT, *RELEASE, *TOGETHER)),
+    # Tests are not optimized, here or elsewhere: the other builds have compiled them.
+    "release": Build(options=(STRICT, *RELEASE, "-Dtests=false", *TOGETHER)),
     "clang-release": Build(options=(STRICT, *RELEASE), compiler=("clang", "clang++")),
     "lto": Build(options=(STRICT, *RELEASE, "-Db_lto=true", "-Dcpp_link_args=-Werror", *TOGETHER)),
     "asan": Build(
