@@ -228,8 +228,11 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
 /// it those before; `seen` is the position up to which completions were looked at.
 bool evd::may_return(DAT_COUNT threshold, bool first_look, std::uint32_t &seen)
 {
-    if (threshold != 1)
-        return available(threshold) >= threshold;
+    if (threshold != 1) {
+        // A wait in the CQ for one completion does not sleep while one is there: they are staged.
+        constexpr bool sleeps_for_one = claims.cq_wait && !claims.cq_threshold;
+        return (sleeps_for_one ? count_up_to(threshold) : available(threshold)) >= threshold;
+    }
     if (first_look || !overrides.any())
         return true;
     const bool any = notifies_since(seen) || pending() != static_cast<DAT_COUNT>(staged_.size());
