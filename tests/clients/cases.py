@@ -14,6 +14,7 @@ from runner import Case, Listen, Part, Prints
 SIDE_CHANNEL = Listen(15828)  # built into dtest, dtestcm and dtestx
 DTEST_PORTS = (15828, 45248)
 DAPLTEST_PORTS = (62000,)
+DAPLTEST_LIMIT_PORT = 43806  # the first of those that dapltest -T L listens on
 
 
 class Place(NamedTuple):
@@ -261,6 +262,7 @@ def limits(at: Place, name: str, width: int) -> Case:
             benign=(r"dat_ep_post_recv fails: DAT_(INSUFFICIENT_RESOURCES|QUEUE_FULL)",),
         ),),
         ports=DAPLTEST_PORTS,
+        connection_ports=tuple(range(DAPLTEST_LIMIT_PORT, DAPLTEST_LIMIT_PORT + maximum)),
         tags=frozenset({"default", "short"} | ({"vm"} if width == 1 else set())),
         about=f"dapltest -T L -m {maximum} -w {width}",
     )

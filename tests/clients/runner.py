@@ -82,6 +82,8 @@ class Case:
     server: Part | None = None
     ready: Listen | Prints | None = None
     ports: tuple[int, ...] = ()  # TCP ports that the programs have built in
+    # The same, of those that the kernel also gives to connections: they may still hold one.
+    connection_ports: tuple[int, ...] = ()
     tags: frozenset[str] = frozenset()
     seconds: float = 180.0
     about: str = ""
@@ -133,16 +135,21 @@ class Result:
                     self.reasons[0] if self.reasons else "")
 
 
-def listeners(port: int, process: int | str = "self") -> set[str]:
-    """The sockets on a process's host that listen on a TCP port, as /proc names them."""
-    sockets = set()
+def local_sockets(port: int, process: int | str = "self") -> list[tuple[str, str]]:
+    """The sockets on a process's host with this local TCP port: state and inode, as in /proc."""
+    found = []
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in pathlib.Path(f"/proc/{process}/net", table).read_text().splitlines()[1:]:
                 fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                    sockets.add(f"socket:[{fields[9]}]")
-    return sockets
+                if int(fields[1].rpartition(":")[2], 16) == port:
+                    found.append((fields[3], fields[9]))
+    return found
+
+
+def listeners(port: int, process: int | str = "self") -> set[str]:
+    """Those of them that listen, as /proc names them."""
+    return {f"socket:[{inode}]" for state, inode in local_sockets(port, process) if state == "0A"}
 
 
 def program_path(name: str, bin_dir: pathlib.Path | None) -> str | None:
@@ -390,8 +397,10 @@ class Run:
         if self._settings.hosts:
             return True  # the hosts run nothing else
         limit = self._after(BUSY_SECONDS)
-        for port in self._case.ports:
-            while listeners(port):
+        waits = [(port, listeners) for port in self._case.ports]
+        waits += [(port, local_sockets) for port in self._case.connection_ports]
+        for port, holders in waits:
+            while holders(port):
                 if time.monotonic() > limit:
                     self._reasons.append(f"TCP port {port} is taken by another program")
                     return False

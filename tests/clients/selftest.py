@@ -155,6 +155,15 @@ class Hangs(World):
             case = Case(name="taken", clients=(self.part("client", "pass", None),), ports=(port,))
             self.assertReason(runner.run_case(case, self.settings), f"port {port} is taken")
 
+    def test_a_port_that_a_connection_holds_fails(self):
+        runner.BUSY_SECONDS = 0.3
+        with (socket.create_server(("127.0.0.1", 0)) as server,
+              socket.create_connection(server.getsockname()) as foreign):
+            port = foreign.getsockname()[1]
+            case = Case(name="held", clients=(self.part("client", "pass", None),),
+                        connection_ports=(port,))
+            self.assertReason(runner.run_case(case, self.settings), f"port {port} is taken")
+
 
 class Libraries(World):
     def test_another_libdat2_fails(self):
