@@ -48,8 +48,8 @@ namespace {
 constexpr std::size_t capacity = 256;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
 
-/// The thread that watches takes the lock, and a thread that unmaps memory waits for it: whoever
-/// holds the lock must not allocate, free, or call the adapter.
+/// The thread that watches takes the lock, and a thread that unmaps memory waits for that thread:
+/// the holder of the lock must not allocate, free, or call the adapter.
 struct cache {
     std::mutex lock;
     std::array<registration, capacity> all;

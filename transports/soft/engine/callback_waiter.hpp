@@ -2,8 +2,8 @@
 // A consumer that sleeps until any armed completion queue of the device has a completion, and makes
 // the completion upcalls itself: the shards' threads sleep on.
 //
-// Whoever queues such an upcall looks for the waiter afterwards; the waiter looks at the queues
-// after it announced itself. What is queued when it leaves it hands back to the threads.
+// A thread that queues such an upcall looks for the waiter afterwards; the waiter announces itself
+// before it looks at the queues. When it leaves, the shards' threads make what is still queued.
 #pragma once
 
 #include "net.hpp"
