@@ -411,7 +411,7 @@ void device_removed(hca &device, const cm_event &event) OSD_REQUIRES(device.lock
 cm_event copy_of(const rdma_cm_event &raw)
 {
     cm_event event{raw, {}};
-    if (event.size() != 0)
+    if (raw.param.conn.private_data != nullptr)
         std::memcpy(event.bytes, raw.param.conn.private_data, event.size());
     return event;
 }
