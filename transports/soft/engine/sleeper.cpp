@@ -52,15 +52,27 @@ void sleeper::end_wait()
 void sleeper::leave_to_waiters()
 {
     osd::lock_guard hold(lock_);
-    if (waiters_.fetch_add(1) == 0)
-        watched_.remove(socket_);
+    if (waiters_.fetch_add(1) != 0)
+        return;
+    watched_.remove(socket_);
+    if (sleeps_on_socket_)
+        kick();
+}
+
+waitable sleeper::socket_or_set() const
+{
+    if (leaves_socket_.load())
+        return -1;
+    return sleeps_on_socket_ ? socket_ : watched_.descriptor();
 }
 
 void sleeper::set_wake(std::int64_t due_ns)
 {
     wakes_ns_.store(due_ns);
-    if (alarm_.is_open())
-        alarm_.set(due_ns);
+    if (!alarm_.is_open())
+        return;
+    alarm_.set(due_ns);
+    alarm_ns_ = due_ns;
 }
 
 void sleeper::advance(std::int64_t due_ns)
@@ -85,11 +97,17 @@ bool sleeper::postpone(std::int64_t due_ns)
     return later;
 }
 
-/// Before the thread sleeps: until then, or earlier if another thread has said so meanwhile.
+/// Before the thread sleeps: until then, or earlier if another thread has said so meanwhile. An
+/// alarm that is set to an earlier time stays, since timers mostly move on before they expire: one
+/// spurious wake-up in place of a system call for each sleep.
 void sleeper::aim(std::int64_t due_ns)
 {
     osd::lock_guard hold(lock_);
-    if (due_ns <= wakes_ns_.load())
+    if (due_ns > wakes_ns_.load())
+        return;
+    if (alarm_ns_ <= due_ns && alarm_ns_ > osd::now_ns())
+        wakes_ns_.store(alarm_ns_);
+    else
         set_wake(due_ns);
 }
 
@@ -107,6 +125,7 @@ void sleeper::prepare()
     leaves_socket_.store(polled_);
     osd::lock_guard hold(lock_);
     wakes_ns_.store(INT64_MAX);
+    sleeps_on_socket_ = !polled_ && !waits_come_ && waiters_.load() == 0;
 }
 
 std::int64_t sleeper::limit(std::int64_t due_ns, bool worked) const
@@ -132,6 +151,7 @@ std::uint64_t sleeper::finish(std::uint64_t ready)
     {
         osd::lock_guard hold(lock_);
         wakes_ns_.store(INT64_MIN);
+        sleeps_on_socket_ = false;
     }
     // A kick that is in progress may raise the signal after it is cleared here. That costs one
     // spurious wake-up.
@@ -155,7 +175,8 @@ bool sleeper::neglected(waitable socket) const
 void sleeper::judge(bool found, waitable socket)
 {
     const std::uint32_t polls = polls_.load();
-    const bool met = waited_.exchange(false) || contended_;
+    waits_come_ = waited_.exchange(false);
+    const bool met = waits_come_ || contended_;
     polled_ = attendance_.note(polls - polls_seen_, met, found, osd::now_ns());
     polls_seen_ = polls;
     if (polled_ && neglected(socket)) {

@@ -2,8 +2,11 @@
 // How a shard's thread sleeps, how other threads wake it, and when it leaves the socket to
 // consumers that poll or wait.
 //
-// The socket is in a set on which the thread sleeps, and out of it while consumers sleep on the
-// socket themselves. The time when the thread wakes up by itself is in a timer that others change:
+// Without consumers that wait, the thread sleeps on the socket itself: Linux then wakes it with the
+// hint that the sender is about to sleep (WF_SYNC), which places it well, and drops that hint for
+// sets. A first wait wakes the thread, and from then on it sleeps on a set, which the socket leaves
+// while consumers sleep on it. The time when the thread wakes up by itself is in a timer that
+// others change:
 //   a timer of a queue pair is armed       not later than that
 //   a consumer begins to wait              not before the next such timer
 //   the last one has ended its wait        where consumers poll and the thread does not watch the
@@ -87,21 +90,25 @@ private:
     bool postpone(std::int64_t due_ns);
     void set_wake(std::int64_t due_ns);
     void aim(std::int64_t due_ns);
+    waitable socket_or_set() const;
     std::uint64_t wait_once(std::int64_t due_ns, const waitable *descriptors);
     bool neglected(waitable socket) const;
 
     static constexpr int most_contended = 8; ///< ignored wake-ups in a row
 
     wake_signal signal_;
-    wake_timer alarm_;
-    descriptor_set watched_; ///< the socket, or nothing
     waitable socket_ = -1;
-    osd::mutex lock_; ///< of alarm_, watched_, and changes to wakes_ns_ and waiters_
+    osd::mutex lock_; ///< of the members down to sleeps_on_socket_, and changes to wakes_ns_ and
+                      ///< waiters_
+    wake_timer alarm_;
+    std::int64_t alarm_ns_ = INT64_MAX; ///< what alarm_ is set to
+    descriptor_set watched_;            ///< the socket, or nothing
+    bool sleeps_on_socket_ = false;     ///< the thread does, not on the set
     std::atomic<bool> kicked_{false};
     /// The thread sleeps until then; INT64_MIN while it is awake, INT64_MAX while it looks for the
     /// time.
     std::atomic<std::int64_t> wakes_ns_{INT64_MIN};
-    std::atomic<bool> leaves_socket_{false}; ///< sleeps, and does not watch the set
+    std::atomic<bool> leaves_socket_{false}; ///< sleeps, and watches neither the socket nor the set
     std::atomic<std::uint32_t> polls_{0};
     std::atomic<bool> attended_{false};
     std::atomic<bool> waited_{false};       ///< a consumer slept on the socket since judge()
@@ -111,8 +118,9 @@ private:
     spin_policy spin_;
     attendance attendance_;
     std::uint32_t polls_seen_ = 0;
-    bool polled_ = false;    ///< consumers poll often enough
-    bool contended_ = false; ///< a consumer was polling when the thread woke
+    bool polled_ = false;     ///< consumers poll often enough
+    bool contended_ = false;  ///< a consumer was polling when the thread woke
+    bool waits_come_ = false; ///< a consumer slept on the socket lately
 };
 
 /// Timers that are armed while the thread's time is put off are found by the second look.
@@ -132,7 +140,7 @@ std::uint64_t sleeper::sleep(std::int64_t due_ns, waitable listeners,
     waitable descriptors[sources + 1];
     descriptors[kick_source] = signal_.descriptor();
     descriptors[listener_source] = listeners;
-    descriptors[socket_source] = leaves_socket_.load() ? -1 : watched_.descriptor();
+    descriptors[socket_source] = socket_or_set();
     descriptors[sources] = alarm_.descriptor();
     std::uint64_t ready = 0;
     int contended = 0;
