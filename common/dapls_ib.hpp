@@ -68,7 +68,8 @@
 ///      for themselves. A `wr` is made once and then used again: what a port leaves in it stays.
 ///   3  completion_notify and cq_wait take for which completions, cq_wait also for how many: a port
 ///      that claims neither solicited_wait nor cq_threshold gets `any` and 1. completion has
-///      solicited. cq_count.
+///      solicited. cq_count. hca_attr has solicited_wait: where it is false, as on a device that
+///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -157,6 +158,7 @@ struct hca_attr {
     DAT_UINT32 spin_us = 0; ///< how long a wait in a CNO polls CQs before it sleeps; 0: not at all
     bool immediate_data = false; ///< [immediate_data] this device can
     bool atomics = false;        ///< [atomics] this device can
+    bool solicited_wait = false; ///< [solicited_wait] this device can
     /// Shown as provider_specific_attr. Programs look here for DAT_IB_IMMED_DATA,
     /// DAT_IB_FETCH_AND_ADD and DAT_IB_CMP_AND_SWAP, "TRUE" or "FALSE", before they use them.
     const DAT_NAMED_ATTR *named_attrs = nullptr;

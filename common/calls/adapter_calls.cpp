@@ -88,8 +88,8 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
     out.iov_ownership_on_return = DAT_IOV_CONSUMER;
     out.dat_qos_supported = DAT_QOS_BEST_EFFORT;
     out.completion_flags_supported = static_cast<DAT_COMPLETION_FLAGS>(
-        claims.solicited_wait ? all_completion_flags
-                              : all_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG);
+        attr.solicited_wait ? all_completion_flags
+                            : all_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG);
     out.is_thread_safe = info.is_thread_safe;
     out.max_private_data_size = attr.max_private_data_size;
     out.ep_creator = DAT_PSP_CREATES_EP_IFASKED;

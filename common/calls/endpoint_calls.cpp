@@ -54,7 +54,7 @@ status check_attr(const DAT_EP_ATTR &attr, const hca_attr &limits, int position)
     if (!fits(attr, limits))
         return invalid_parameter(position);
     const bool solicited = (attr.recv_completion_flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0;
-    return solicited && !claims.solicited_wait ? not_supported : success;
+    return solicited && !limits.solicited_wait ? not_supported : success;
 }
 
 /// 0 asks for the provider's own value; read depths are negotiated down, never refused.

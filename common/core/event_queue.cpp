@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "event_queue.hpp"
 
+#include "adapter.hpp"
 #include "dapl_debug.hpp"
 #include "dat_names.hpp"
 #include "osd_thread.hpp"
@@ -11,6 +12,11 @@
 namespace dapl::DAPL_TRANSPORT::core {
 
 // ------------------------------------------------------------------------------------- storage
+
+event_queue::event_queue(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams)
+    : object(vector, mark::evd, owner), overrides(owner.attr.solicited_wait),
+      state_(no_cq | (merges(streams) ? ordered : 0)), streams_(streams)
+{}
 
 event_queue::~event_queue()
 {

@@ -45,10 +45,7 @@ protected:
     friend class cq_notifier;
     friend class event_order;
 
-    event_queue(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams)
-        : object(vector, mark::evd, owner), state_(no_cq | (merges(streams) ? ordered : 0)),
-          streams_(streams)
-    {}
+    event_queue(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams);
     ~event_queue();
 
     static bool merges(unsigned streams)

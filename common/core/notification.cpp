@@ -20,7 +20,7 @@ void notify_overrides::add(DAT_COMPLETION_FLAGS flags, int change)
 
 notify_on notify_overrides::arming() const
 {
-    if constexpr (!claims.solicited_wait)
+    if (!claims.solicited_wait || !arms_for_solicited_)
         return notify_on::any;
     const int selective = selective_.load(std::memory_order_relaxed);
     return selective != 0 && selective == queues_.load(std::memory_order_relaxed)

@@ -11,6 +11,8 @@ namespace dapl::DAPL_TRANSPORT::core {
 /// exclude thresholds on the EVD.
 class notify_overrides {
 public:
+    /// Whether the device can be armed for solicited completions.
+    explicit notify_overrides(bool arms_for_solicited) : arms_for_solicited_(arms_for_solicited) {}
     void add(DAT_COMPLETION_FLAGS flags, int change);
     /// One of the CONFIG values of DAT_EVD_STATE.
     DAT_EVD_STATE config() const;
@@ -22,6 +24,7 @@ public:
     notify_on arming() const;
 
 private:
+    const bool arms_for_solicited_;
     std::atomic<int> queues_{0};
     std::atomic<int> selective_{0}; ///< of them, with either flag
     std::atomic<int> unsignalled_{0};

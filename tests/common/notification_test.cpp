@@ -276,6 +276,29 @@ TEST_CASE("a port without solicited events refuses the endpoint attribute")
         port_features.solicited_wait ? DAT_SUCCESS : DAT_MODEL_NOT_SUPPORTED);
 }
 
+TEST_CASE("a device without solicited events refuses the endpoint attribute, and its CQs are armed "
+          "for all")
+{
+    device_lacks_solicited = true;
+    consumer c;
+    device_lacks_solicited = false;
+    DAT_PROVIDER_ATTR provider{};
+    must(c.v.ia_query_func(c.ia, nullptr, 0, nullptr, DAT_PROVIDER_FIELD_ALL, &provider));
+    CHECK_EQ(provider.completion_flags_supported & solicited, 0);
+    CHECK_NE(provider.completion_flags_supported & unsignalled, 0);
+    station s(c);
+    DAT_EP_PARAM param{};
+    must(c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &param));
+    param.ep_attr.recv_completion_flags = solicited;
+    CHECK_EQ(
+        DAT_GET_TYPE(c.v.ep_modify_func(s.ep, DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS, &param)),
+        DAT_MODEL_NOT_SUPPORTED);
+    param.ep_attr.recv_completion_flags = unsignalled;
+    must(c.v.ep_modify_func(s.ep, DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS, &param));
+    CHECK_EQ(static_cast<int>(from_handle<evd>(s.recv)->overrides.arming()),
+             static_cast<int>(dapl::programmable::notify_on::any));
+}
+
 TEST_CASE("with cq_threshold, a wait for 64 completions sleeps once")
 {
     if (!port_features.cq_wait || !port_features.cq_threshold)

@@ -430,6 +430,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_recv_per_srq = 1024;
     attr.immediate_data = port_features.immediate_data;
     attr.atomics = port_features.atomics;
+    attr.solicited_wait = port_features.solicited_wait && !device_lacks_solicited.load();
 }
 
 status transport::dapls_ib_pd_alloc(hca &device, pd &zone)

@@ -280,6 +280,9 @@ inline constexpr int claims = 0;
 
 // ------------------------------------------------------------------- what the test does by hand
 
+/// A device that cannot be armed for solicited completions.
+inline std::atomic<bool> device_lacks_solicited{false};
+
 /// The qp of an endpoint, or null.
 qp *find_qp(const void *endpoint_handle);
 /// An upcall about the connection; false when a fence has ended upcalls.

@@ -139,6 +139,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.max_recv_per_srq = plenty;
     attr.immediate_data = port_features.immediate_data;
     attr.atomics = port_features.atomics;
+    attr.solicited_wait = port_features.solicited_wait;
     attr.named_attrs = h.named_attrs;
     attr.num_named_attrs = h.num_named_attrs;
 }

@@ -31,6 +31,12 @@ inline bool has_atomics(const hca &device)
     return port_features.atomics && device.limits.atomic_cap != IBV_ATOMIC_NONE;
 }
 
+/// Linux's siw never notifies of a CQ that was armed for solicited completions.
+inline bool has_solicited(const hca &device)
+{
+    return port_features.solicited_wait && !device.siw;
+}
+
 /// What peers may do on a connection, where a region allows it.
 inline unsigned peer_rights(const hca &device)
 {
