@@ -35,19 +35,10 @@ OSD_ALWAYS_INLINE DAT_RETURN post(DAT_HANDLE handle, std::uint32_t high, DAT_COU
 {
     if (iov == nullptr) [[unlikely]]
         return high != 0 ? too_long : post_odd<Slot>(handle, count, iov, cookie, rest...);
-    if (count == 1) [[likely]] {
-        DAT_LMR_TRIPLET two;
-        if ((convert(*iov, two) | high) != 0) [[unlikely]]
-            return too_long;
-        return answer(call_at_once<Slot>(*unchecked(handle), count, &two, cookie, rest...));
-    }
-    if (high != 0) [[unlikely]]
-        return too_long;
     DAT_LMR_TRIPLET two[most_at_once];
-    const conversion how = to_two(iov, count, two);
-    if (how == conversion::not_at_once) [[unlikely]]
-        return post_odd<Slot>(handle, count, iov, cookie, rest...);
-    if (how == conversion::too_long) [[unlikely]]
+    if (!to_two(iov, count, two, high)) [[unlikely]]
+        return high != 0 ? too_long : post_odd<Slot>(handle, count, iov, cookie, rest...);
+    if (high != 0) [[unlikely]]
         return too_long;
     return answer(call_at_once<Slot>(*unchecked(handle), count, two, cookie, rest...));
 }

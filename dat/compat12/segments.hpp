@@ -50,50 +50,47 @@ OSD_ALWAYS_INLINE std::uint32_t convert(const One &one, Two &two)
 
 constexpr DAT_COUNT most_at_once = 8;
 
-enum class conversion { done, too_long, not_at_once };
-
-/// Converts 1 to most_at_once segments, with six instructions for each. `too_long`: one is longer
-/// than 32 bits can say. The empty statements of assembly keep one piece of code for each segment.
-OSD_ALWAYS_INLINE conversion to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count,
-                                    DAT_LMR_TRIPLET *two)
+/// Converts 1 to most_at_once segments, with six instructions for each and seven more where there
+/// are several, and adds the upper halves of their lengths to `high`. False: another number. The
+/// empty statements of assembly keep one piece of code for each segment.
+OSD_ALWAYS_INLINE bool to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count, DAT_LMR_TRIPLET *two,
+                              std::uint32_t &high)
 {
-    std::uint32_t high = upper_half(*one);
-    OSD_OPAQUE(high);
-    switch (count) {
-    case 8:
-        high |= convert(one[7], two[7]);
-        OSD_OPAQUE(high);
-        [[fallthrough]];
-    case 7:
-        high |= convert(one[6], two[6]);
-        OSD_OPAQUE(high);
-        [[fallthrough]];
-    case 6:
-        high |= convert(one[5], two[5]);
-        OSD_OPAQUE(high);
-        [[fallthrough]];
-    case 5:
-        high |= convert(one[4], two[4]);
-        OSD_OPAQUE(high);
-        [[fallthrough]];
-    case 4:
-        high |= convert(one[3], two[3]);
-        OSD_OPAQUE(high);
-        [[fallthrough]];
-    case 3:
-        high |= convert(one[2], two[2]);
-        OSD_OPAQUE(high);
-        [[fallthrough]];
-    case 2:
-        high |= convert(one[1], two[1]);
-        OSD_OPAQUE(high);
-        [[fallthrough]];
-    case 1:
-        convert(*one, *two);
-        return high == 0 ? conversion::done : conversion::too_long;
-    default:
-        return conversion::not_at_once;
-    }
+    if (count != 1)
+        switch (count) {
+        case 8:
+            high |= convert(one[7], two[7]);
+            OSD_OPAQUE(high);
+            [[fallthrough]];
+        case 7:
+            high |= convert(one[6], two[6]);
+            OSD_OPAQUE(high);
+            [[fallthrough]];
+        case 6:
+            high |= convert(one[5], two[5]);
+            OSD_OPAQUE(high);
+            [[fallthrough]];
+        case 5:
+            high |= convert(one[4], two[4]);
+            OSD_OPAQUE(high);
+            [[fallthrough]];
+        case 4:
+            high |= convert(one[3], two[3]);
+            OSD_OPAQUE(high);
+            [[fallthrough]];
+        case 3:
+            high |= convert(one[2], two[2]);
+            OSD_OPAQUE(high);
+            [[fallthrough]];
+        case 2:
+            high |= convert(one[1], two[1]);
+            OSD_OPAQUE(high);
+            break;
+        default:
+            return false;
+        }
+    high |= convert(*one, *two);
+    return true;
 }
 
 /// Any number of them. False as above.

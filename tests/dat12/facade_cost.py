@@ -16,18 +16,17 @@ import sys
 import tempfile
 
 SKIP = 77
-# Instructions of a post of one segment, of each further one, and of a dequeued event. The segment at
-# the peer counts for RDMA writes of several segments only.
+# Instructions of a post of one segment, of each further one, and of a dequeued event. Of RDMA writes
+# of several segments, the one at the peer counts as one of them.
 ONE_SEGMENT, FURTHER_SEGMENT, EVENT = 25, 6, 45
-REMOTE_SEGMENT = 10
 LIMITS = {
     'send1': ONE_SEGMENT,
     'send2': ONE_SEGMENT + FURTHER_SEGMENT,
     'send4': ONE_SEGMENT + 3 * FURTHER_SEGMENT,
     'recv1': ONE_SEGMENT,
     'write1': ONE_SEGMENT,
-    'write2': ONE_SEGMENT + FURTHER_SEGMENT + REMOTE_SEGMENT,
-    'write4': ONE_SEGMENT + 3 * FURTHER_SEGMENT + REMOTE_SEGMENT,
+    'write2': ONE_SEGMENT + 2 * FURTHER_SEGMENT,
+    'write4': ONE_SEGMENT + 4 * FURTHER_SEGMENT,
     'empty': EVENT,
     'dequeue': EVENT,
 }
