@@ -9,6 +9,7 @@ them. What has been measured is kept in that folder and not measured again.
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import pathlib
 import platform
@@ -74,29 +75,37 @@ def tree_key(kit: Kit, name: str) -> str:
 
 
 class Progress:
-    """A line on a terminal that says what is being done."""
+    """Says what is being done: in a line on a terminal, elsewhere in a line every PAUSE seconds."""
+
+    PAUSE = 15
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+        self._on_terminal = sys.stderr.isatty()
         self.total = self.done = self._measured = 0
         self._began = time.monotonic()
+        self._said = -math.inf
 
     def show(self, what: str) -> None:
-        if not self._shown:
+        now = time.monotonic()
+        if not self._on_terminal and now - self._said < self.PAUSE:
             return
+        self._said = now
         left = ""
         if self._measured:
             each = (time.monotonic() - self._began) / self._measured
             left = f", about {each * (self.total - self.done) / 60:.0f} min left"
-        print(f"\r\033[K[{self.done}/{self.total}{left}] {what}", end="", file=sys.stderr,
-              flush=True)
+        line = f"[{self.done}/{self.total}{left}] {what}" if self.total else what
+        if self._on_terminal:
+            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     def step(self, measured: bool) -> None:
         self.done += 1
         self._measured += measured
 
     def clear(self) -> None:
-        if self._shown:
+        if self._on_terminal:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 

@@ -4,6 +4,7 @@
 
 import collections
 import html.parser
+import io
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import re
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 
@@ -250,6 +252,22 @@ class KeptState(unittest.TestCase):
     def test_a_torn_file_is_none(self) -> None:
         self.path.write_text('{"tree": "one", "ste')
         self.assertEqual(self.state("one").steps, {})
+
+
+class ProgressLines(unittest.TestCase):
+    def test_without_a_terminal_at_most_one_in_a_while(self) -> None:
+        with mock.patch("sys.stderr", io.StringIO()) as said, mock.patch("time.monotonic") as clock:
+            clock.return_value = 100.0
+            progress = flag_runs.Progress()
+            progress.show("building")
+            progress.total = 5
+            for seconds in (1, 14, 15, 16, 40):
+                clock.return_value = 100.0 + seconds
+                progress.show(f"step {seconds}")
+                progress.step(True)
+            progress.clear()
+            self.assertEqual(re.sub(", about.*left", "", said.getvalue()),
+                             "building\n[2/5] step 15\n[4/5] step 40\n")
 
 
 class Errors(unittest.TestCase):
