@@ -63,7 +63,7 @@ struct fixture {
 
 constexpr packet_kind kinds[] = {packet_kind::data,      packet_kind::ack,    packet_kind::probe,
                                  packet_kind::accept,    packet_kind::reject, packet_kind::close,
-                                 packet_kind::close_ack, packet_kind::reset};
+                                 packet_kind::close_ack, packet_kind::reset,  packet_kind::retry};
 
 std::size_t body_of(packet_kind kind, std::uint8_t *body, end &to)
 {

@@ -93,7 +93,8 @@ std::vector<bytes> one_of_each()
         const bool has_payload = header_size(opcode) <= untagged_size;
         all.push_back(data_packet(sample_segment(opcode), has_payload ? 20 : 0));
     }
-    for (packet_kind kind : {packet_kind::probe, packet_kind::close_ack, packet_kind::reset})
+    for (packet_kind kind :
+         {packet_kind::probe, packet_kind::close_ack, packet_kind::reset, packet_kind::retry})
         all.push_back(with_base(kind));
     const auto add = [&all](packet_kind kind, const std::uint8_t *body, std::size_t size) {
         bytes out = with_base(kind);
@@ -293,7 +294,7 @@ TEST_CASE("every unknown version, kind, flag, opcode and reserved bit is refused
     REQUIRE(parses(in));
     CHECK(!parses(changed(0, 2)));
     CHECK(!parses(changed(0, 0)));
-    for (unsigned kind : {0u, 10u, 255u})
+    for (unsigned kind : {0u, 11u, 255u})
         CHECK(!parses(changed(1, static_cast<std::uint8_t>(kind))));
     for (unsigned bit = 0; bit < 16; ++bit) {
         CAPTURE(bit);

@@ -55,14 +55,15 @@ send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
     const std::size_t size = asks ? write_request(body, hello(path), own.data, own.size)
                                   : write_accept(body, hello(path), own.data, own.size);
     base_header base = path.header(asks ? packet_kind::request : packet_kind::accept, first_psn_);
-    base.ack = asks ? 0 : ack;
+    base.ack = asks ? understands_retry : ack;
     base.credit = credit;
     out_packet out;
     out.begin();
     out.add(out.header, write_base(out.header, base));
     out.add(body, size);
     std::uint32_t done = 0;
-    const send_result result = path.send(&out, 1, done);
+    const send_result result =
+        handshake_.may_send.spend(out.size) ? path.send(&out, 1, done) : send_result::sent;
     if (result == send_result::unreachable)
         return result;
     if (asks && handshake_.delay_us != first_delay_us)

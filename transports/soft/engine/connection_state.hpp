@@ -34,6 +34,8 @@ public:
 
     /// Keeps what the request or accept says. False when out of memory.
     bool prepare(std::uint64_t qualifier, const void *data, std::size_t size);
+    /// Limits what is sent to the peer of an accept.
+    budget_use &may_send() { return handshake_.may_send; }
     /// Enters the state after prepare(). The first handshake is due at once.
     void begin(state with) { state_ = with; }
     /// Sends the request or accept, and arms the timer for the next attempt.
@@ -100,6 +102,7 @@ private:
     };
     struct handshake_attempt {
         std::unique_ptr<own_hello> hello;
+        budget_use may_send;
         std::int64_t due_ns = 0; ///< 0: not armed
         std::uint32_t delay_us = first_delay_us;
         std::uint32_t retries = 0; ///< of an accept

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace soft_hca {
 
@@ -14,18 +15,15 @@ bool connections::open(const settings &how, const upcalls &tell)
 {
     how_ = &how;
     tell_ = &tell;
-    return waiting_.open();
+    return tokens_.open() && waiting_.open();
 }
 
 void connections::close()
 {
     osd::lock_guard hold(lock_);
-    while (requests_ != nullptr) {
-        inbound_request *next = requests_->next;
-        delete requests_;
-        requests_ = next;
-    }
-    remembered_ = 0;
+    for (inbound_request *&first : requests_)
+        while (first != nullptr)
+            forget(first);
     waiting_.close();
 }
 
@@ -89,33 +87,136 @@ void connections::remove(listener &victim)
 
 // ------------------------------------------------------------------------------------- requests
 
+inbound_request *&connections::bucket_of(const net_address &from, std::uint32_t id,
+                                         std::uint32_t tag)
+{
+    return requests_[tokens_.hash(from, id, tag) % buckets];
+}
+
 inbound_request *connections::find(const net_address &from, std::uint32_t id, std::uint32_t tag)
 {
-    for (inbound_request *each = requests_; each != nullptr; each = each->next)
+    for (inbound_request *each = bucket_of(from, id, tag); each != nullptr; each = each->next)
         if (each->hello.id == id && each->hello.tag == tag && each->peer == from)
             return each;
     return nullptr;
 }
 
-void connections::send_rejection(const inbound_request &request)
+/// Null when there are too many, of all senders or of this one's host, or no memory.
+inbound_request *connections::remember(const packet &p, const net_address &from)
+{
+    const auto source = static_cast<std::uint32_t>(tokens_.hash_of_host(from) % hosts);
+    if (remembered_ >= max_remembered || of_host_[source] >= max_of_host)
+        return nullptr;
+    auto *made = new (std::nothrow) inbound_request;
+    if (made == nullptr)
+        return nullptr;
+    made->peer = from;
+    made->hello = p.hello;
+    made->credit = p.base.credit;
+    made->data_size = p.private_size;
+    std::memcpy(made->data, p.private_data, p.private_size);
+    made->source = source;
+    made->next = std::exchange(bucket_of(from, p.hello.id, p.hello.tag), made);
+    ++of_host_[source];
+    ++remembered_;
+    return made;
+}
+
+/// Null while too many are in use. It is claimed by limit().
+address_budget *connections::free_budget()
+{
+    for (address_budget &each : budgets_)
+        if (each.is_free())
+            return &each;
+    return nullptr;
+}
+
+void connections::limit(inbound_request &made, address_budget &budget, std::size_t size)
+{
+    made.may_send = budget_use(budget);
+    made.budget = &budget;
+    made.use_of_budget = budget.use();
+    budget.add(size, budget.use());
+}
+
+void connections::forget(inbound_request *&at)
+{
+    inbound_request *const gone = std::exchange(at, at->next);
+    --of_host_[gone->source];
+    --remembered_;
+    delete gone;
+}
+
+void connections::forget_old(std::int64_t now)
+{
+    osd::lock_guard hold(lock_);
+    for (inbound_request *&first : requests_)
+        for (inbound_request **at = &first; *at != nullptr;)
+            if ((*at)->forget_ns > now)
+                at = &(*at)->next;
+            else
+                forget(*at);
+}
+
+// -------------------------------------------------------------------------------------- answers
+
+/// One that is lost is sent again when the peer repeats its request.
+void connections::send(const net_address &to, const out_packet &packet)
+{
+    std::uint32_t done = 0;
+    (void)answers_->send(to, &packet, 1, done);
+}
+
+void connections::send_retry(const packet &p, const net_address &from, std::int64_t now)
+{
+    const address_token token = tokens_.make(from, p.hello, now);
+    out_packet out;
+    out.begin();
+    out.add(out.header, write_base(out.header, {packet_kind::retry, 0, p.hello.id, p.hello.tag,
+                                                token.id, token.tag, 0, 0}));
+    send(from, out);
+}
+
+namespace {
+
+/// The body is what write_reject() wrote.
+void make_rejection(out_packet &out, const handshake &to, const std::uint8_t *body,
+                    std::size_t size)
+{
+    out.begin();
+    out.add(out.header,
+            write_base(out.header, {packet_kind::reject, 0, to.id, to.tag, 0, 0, 0, 0}));
+    out.add(body, size);
+}
+
+} // namespace
+
+/// Without a trace: whoever sent it.
+void connections::refuse(const packet &p, const net_address &from)
+{
+    std::uint8_t body[reject_size];
+    const std::size_t size = write_reject(body, reject_code::no_listener, nullptr, 0);
+    out_packet out;
+    make_rejection(out, p.hello, body, size);
+    send(from, out);
+}
+
+void connections::send_rejection(inbound_request &request)
 {
     std::uint8_t body[reject_size + max_private_data];
     const std::size_t size = write_reject(body, request.code, request.answer, request.answer_size);
     out_packet out;
-    out.begin();
-    out.add(out.header, write_base(out.header, {packet_kind::reject, 0, request.hello.id,
-                                                request.hello.tag, 0, 0, 0, 0}));
-    out.add(body, size);
-    std::uint32_t done = 0;
-    (void)answers_->send(request.peer, &out, 1,
-                         done); // if it is lost, the peer retransmits the request
+    make_rejection(out, request.hello, body, size);
+    if (request.may_send.spend(out.size))
+        send(request.peer, out);
 }
 
-bool connections::accept(inbound_request &request)
+bool connections::accept(inbound_request &request, budget_use &may_send)
 {
     osd::lock_guard hold(lock_);
     request.now = inbound_request::state::accepted;
     request.forget_ns = osd::now_ns() + memory_ns;
+    may_send = std::move(request.may_send);
     return !request.withdrawn;
 }
 
@@ -132,54 +233,33 @@ void connections::reject(inbound_request &request, reject_code code, const void 
     send_rejection(request);
 }
 
-void connections::forget_old(std::int64_t now)
-{
-    osd::lock_guard hold(lock_);
-    for (inbound_request **at = &requests_; *at != nullptr;) {
-        inbound_request *each = *at;
-        if (each->forget_ns > now) {
-            at = &each->next;
-            continue;
-        }
-        *at = each->next;
-        delete each;
-        --remembered_;
-    }
-}
+// ------------------------------------------------------------------------------------- arrivals
 
-void connections::offer(listener &at, const packet &p, const net_address &from)
+void connections::offer(listener &at, inbound_request &made)
 {
-    // A flood of requests is limited by the rate at which answered ones expire.
-    auto *made = remembered_ < max_remembered ? new (std::nothrow) inbound_request : nullptr;
-    if (made == nullptr)
-        return;
-    made->peer = from;
-    made->hello = p.hello;
-    made->credit = p.base.credit;
-    made->data_size = p.private_size;
-    std::memcpy(made->data, p.private_data, p.private_size);
-    made->next = requests_;
-    requests_ = made;
-    ++remembered_;
-    bool taken = false;
-    if (p.hello.qualifier == at.qualifier) {
-        void *owner = at.owner;
-        busy_ = &at;
-        lock_.unlock();
-        taken = tell_->request(owner, *made);
-        lock_.lock();
-        busy_ = nullptr;
-        quiet_.broadcast();
-    }
+    void *owner = at.owner;
+    busy_ = &at;
+    lock_.unlock();
+    const bool taken = tell_->request(owner, made);
+    lock_.lock();
+    busy_ = nullptr;
+    quiet_.broadcast();
     if (taken)
         return;
-    made->now = inbound_request::state::rejected;
-    made->forget_ns = osd::now_ns() + memory_ns;
-    send_rejection(*made);
+    made.now = inbound_request::state::rejected;
+    made.forget_ns = osd::now_ns() + memory_ns;
+    send_rejection(made);
 }
 
-/// True when an upcall was made: the list of listeners may have changed.
-bool connections::arrived(listener &at, const packet &p, const net_address &from)
+void connections::repeated(inbound_request &known, std::size_t size)
+{
+    if (known.budget != nullptr)
+        known.budget->add(size, known.use_of_budget);
+    if (known.now == inbound_request::state::rejected)
+        send_rejection(known);
+}
+
+bool connections::arrived(listener &at, const packet &p, const net_address &from, std::size_t size)
 {
     const std::uint32_t tag = p.base.kind == packet_kind::close ? p.base.tag : p.hello.tag;
     inbound_request *known = find(from, p.base.from, tag);
@@ -188,22 +268,38 @@ bool connections::arrived(listener &at, const packet &p, const net_address &from
     if (p.base.kind != packet_kind::request)
         return false;
     if (known != nullptr) {
-        if (known->now == inbound_request::state::rejected)
-            send_rejection(*known);
+        repeated(*known, size);
         return false;
     }
-    offer(at, p, from);
+    if (p.hello.qualifier != at.qualifier) {
+        refuse(p, from);
+        return false;
+    }
+    const std::int64_t now = osd::now_ns();
+    const bool proven = tokens_.valid({p.base.to, p.base.tag}, from, p.hello, now);
+    if (!proven && p.base.ack == understands_retry) {
+        send_retry(p, from, now);
+        return false;
+    }
+    address_budget *const budget = proven ? nullptr : free_budget();
+    inbound_request *const made = proven || budget != nullptr ? remember(p, from) : nullptr;
+    if (made == nullptr)
+        return false; // its sender repeats it
+    if (budget != nullptr)
+        limit(*made, *budget, size);
+    offer(at, *made);
     return true;
 }
 
-bool connections::serve_listener(listener &at)
+bool connections::serve_listener(listener &at, int &left)
 {
     in_packets group[1];
-    while (at.io->receive(group, 1) != 0) {
+    while (left > 0 && at.io->receive(group, 1) != 0) {
+        --left;
         // Copies what it needs: an upcall may change the list of listeners.
         packet p;
         if (group[0].segment == group[0].size && parse(group[0].bytes, group[0].size, p) &&
-            arrived(at, p, group[0].from))
+            arrived(at, p, group[0].from, group[0].size))
             return true;
     }
     return false;
@@ -213,11 +309,12 @@ void connections::serve()
 {
     osd::lock_guard hold(lock_);
     waiting_.clear();
+    int left = max_at_once;
     bool again = true;
     while (again) {
         again = false;
         for (listener *each = listeners_; each != nullptr && !again; each = each->next)
-            again = serve_listener(*each);
+            again = serve_listener(*each, left);
     }
 }
 

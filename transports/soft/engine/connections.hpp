@@ -2,6 +2,7 @@
 // Listeners, and the requests that come in on them.
 #pragma once
 
+#include "address_proof.hpp"
 #include "net.hpp"
 #include "upcalls.hpp"
 #include "wire.hpp"
@@ -38,6 +39,11 @@ public:
     // Under connections::lock_.
     state now = state::offered;
     bool withdrawn = false; ///< its sender gave up
+    /// Of the address of its sender, unless that is proven. An accept hands it over.
+    budget_use may_send;
+    address_budget *budget = nullptr; ///< the same
+    std::uint32_t use_of_budget = 0;
+    std::uint32_t source = 0; ///< counted among those of its sender's host
     std::int64_t forget_ns = INT64_MAX;
     reject_code code = reject_code::no_listener;
     std::uint8_t answer[max_private_data];
@@ -58,8 +64,9 @@ public:
     /// On return no request upcall of this listener is running.
     void remove(listener &victim);
 
-    /// Marks a request as accepted. False when its sender has withdrawn it.
-    bool accept(inbound_request &request);
+    /// Marks a request as accepted, and hands over what may be sent to its sender. False when the
+    /// sender has withdrawn it.
+    bool accept(inbound_request &request, budget_use &may_send);
     void reject(inbound_request &request, reject_code code, const void *data, std::size_t size);
 
     /// Receives requests and makes upcalls. By the first shard's thread.
@@ -71,16 +78,33 @@ public:
     void close();
 
 private:
-    static constexpr std::uint32_t max_remembered = 4096;
+    static constexpr std::uint32_t max_remembered = 16384;
+    static constexpr std::uint32_t max_of_host = max_remembered / 4 * 3;
+    static constexpr std::uint32_t max_unproven = 16;
+    static constexpr int max_at_once = 256; ///< packets, before the thread does something else
     static constexpr std::int64_t memory_ns = 2'000'000'000;
+    static constexpr std::uint32_t buckets = 1024;
+    static constexpr std::uint32_t hosts = 256;
 
-    bool serve_listener(listener &at) OSD_REQUIRES(lock_);
-    bool arrived(listener &at, const packet &p, const net_address &from) OSD_REQUIRES(lock_);
-    void offer(listener &at, const packet &p, const net_address &from) OSD_REQUIRES(lock_);
+    /// True when an upcall was made: the list of listeners may have changed.
+    bool serve_listener(listener &at, int &left) OSD_REQUIRES(lock_);
+    bool arrived(listener &at, const packet &p, const net_address &from, std::size_t size)
+        OSD_REQUIRES(lock_);
+    void repeated(inbound_request &known, std::size_t size) OSD_REQUIRES(lock_);
+    address_budget *free_budget() OSD_REQUIRES(lock_);
+    void limit(inbound_request &made, address_budget &budget, std::size_t size) OSD_REQUIRES(lock_);
+    inbound_request *remember(const packet &p, const net_address &from) OSD_REQUIRES(lock_);
+    void forget(inbound_request *&at) OSD_REQUIRES(lock_);
+    void offer(listener &at, inbound_request &made) OSD_REQUIRES(lock_);
+    inbound_request *&bucket_of(const net_address &from, std::uint32_t id, std::uint32_t tag)
+        OSD_REQUIRES(lock_);
     inbound_request *find(const net_address &from, std::uint32_t id, std::uint32_t tag)
         OSD_REQUIRES(lock_);
     packet_io *make_io(std::uint16_t port, int &error);
-    void send_rejection(const inbound_request &request);
+    void send(const net_address &to, const out_packet &packet);
+    void send_retry(const packet &p, const net_address &from, std::int64_t now);
+    void refuse(const packet &p, const net_address &from);
+    void send_rejection(inbound_request &request);
 
     const settings *how_ = nullptr;
     const upcalls *tell_ = nullptr;
@@ -89,8 +113,11 @@ private:
     osd::mutex lock_;
     osd::condition quiet_;
     listener *listeners_ OSD_GUARDED_BY(lock_) = nullptr;
-    inbound_request *requests_ OSD_GUARDED_BY(lock_) = nullptr;
+    inbound_request *requests_[buckets] OSD_GUARDED_BY(lock_) = {};
+    std::uint32_t of_host_[hosts] OSD_GUARDED_BY(lock_) = {}; ///< of hosts with the same hash
     std::atomic<std::uint32_t> remembered_{0};
+    address_tokens tokens_;
+    address_budget budgets_[max_unproven];
     const listener *busy_ OSD_GUARDED_BY(lock_) = nullptr; ///< whose upcall is running
 };
 

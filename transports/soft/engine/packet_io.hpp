@@ -45,6 +45,14 @@ public:
         return std::memcmp(&storage_.v6.sin6_addr, &other.storage_.v6.sin6_addr,
                            sizeof(in6_addr)) == 0;
     }
+    /// The host's part, of 4 or 16 bytes.
+    void copy_host(std::uint8_t *out) const
+    {
+        if (family() == AF_INET)
+            std::memcpy(out, &storage_.v4.sin_addr, sizeof(in_addr));
+        else
+            std::memcpy(out, &storage_.v6.sin6_addr, sizeof(in6_addr));
+    }
     friend bool operator==(const net_address &a, const net_address &b)
     {
         return a.storage_.v4.sin_port == b.storage_.v4.sin_port && a.same_host(b);

@@ -22,7 +22,19 @@ public:
     void identify(std::uint32_t id) { id_ = id; }
 
     /// Where a connection request goes. The peer answers from another port.
-    void aim(const net_address &listener) { peer_ = listener; }
+    void aim(const net_address &listener)
+    {
+        peer_ = listener;
+        peer_id_ = peer_tag_ = 0;
+    }
+    /// The listener wants to see this token in the request. False when it is known.
+    bool take_token(std::uint32_t id, std::uint32_t tag)
+    {
+        const bool is_new = id != peer_id_ || tag != peer_tag_;
+        peer_id_ = id;
+        peer_tag_ = tag;
+        return is_new;
+    }
     /// The peer is known.
     void adopt(const net_address &from, const handshake &hello, std::uint32_t own_datagram);
 

@@ -56,7 +56,7 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
 {
     const start result = prepare(0, data, size);
     if (result == start::begun) {
-        const bool withdrawn = !context_->of->listening.accept(from);
+        const bool withdrawn = !context_->of->listening.accept(from, state_.may_send());
         adopt_peer(from.peer, from.hello, from.credit);
         state_.begin(state::accepting);
         if (withdrawn)
@@ -112,6 +112,15 @@ void reliable_connection::on_accept(const packet &p, const net_address &from)
     rx_.ack().owe_now(); // the peer waits for it
 }
 
+/// The listener wants to see that requests come from where they seem to.
+void reliable_connection::on_retry(const packet &p, std::int64_t now)
+{
+    if (!state_.is(state::connecting) || !path_.take_token(p.base.from, p.base.psn))
+        return;
+    send_handshake(now);
+    update_due();
+}
+
 void reliable_connection::on_reject(const packet &p)
 {
     if (!state_.is(state::connecting))
@@ -145,6 +154,8 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         return on_reset(p);
     if (from_peer && p.base.kind == packet_kind::reject && path_.names_us(p.base))
         return on_reject(p);
+    if (from_peer && p.base.kind == packet_kind::retry && path_.names_us(p.base))
+        return on_retry(p, now);
     if (!from_peer || is_stray(p)) {
         ++context_->counted.dropped;
         return;

@@ -86,6 +86,7 @@ private:
     void establish();
     bool is_stray(const packet &p) const;
     void on_accept(const packet &p, const net_address &from);
+    void on_retry(const packet &p, std::int64_t now);
     void on_reject(const packet &p);
     void on_close(const packet &p, std::int64_t now);
     void on_reset(const packet &p);

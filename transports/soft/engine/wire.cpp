@@ -311,6 +311,7 @@ bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
     case packet_kind::probe:
     case packet_kind::close_ack:
     case packet_kind::reset:
+    case packet_kind::retry:
         return in.left() == 0;
     }
     return false;

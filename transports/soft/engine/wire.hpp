@@ -23,6 +23,7 @@ enum class packet_kind : std::uint8_t {
     close = 7,     ///< ends the connection, at once
     close_ack = 8, ///< the close has arrived
     reset = 9,     ///< there is no such connection here
+    retry = 10,    ///< answers a request: its `from` and `psn` are a token to repeat it with
 };
 
 /// Flags of the base header.
@@ -30,6 +31,9 @@ enum : std::uint16_t {
     flag_receiver_not_ready = 1, ///< in an ack: the segment after it found no receive
     flag_late_ack = 2,           ///< in data: no completion waits for its acknowledgement
 };
+
+/// The `ack` of a request whose sender answers a retry.
+inline constexpr std::uint32_t understands_retry = 1;
 
 /// The base header, in front of everything.
 struct base_header {

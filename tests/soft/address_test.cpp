@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What a request costs before its sender has shown that it receives what is sent to its address.
+#include "rig.hpp"
+
+#include <array>
+#include <cstring>
+#include <doctest/doctest.h>
+#include <vector>
+
+namespace address_suite {
+
+using namespace rig;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Sends requests to a listener, and takes what comes back.
+class requester {
+public:
+    requester(inproc_network &network, host &to, door &at) : network_(network), at_(at)
+    {
+        REQUIRE(io_.open(network, to.hca.how().address));
+    }
+    /// Its size in bytes.
+    std::size_t send(std::uint32_t id, const base_header &with = {}, std::uint64_t qualifier = 0)
+    {
+        handshake hello;
+        hello.qualifier = qualifier != 0 ? qualifier : at_.number;
+        hello.id = id;
+        hello.tag = ~id;
+        hello.max_datagram = 1472;
+        base_header base = with;
+        base.kind = packet_kind::request;
+        base.from = id;
+        std::uint8_t body[request_size];
+        out_packet out;
+        out.begin();
+        out.add(out.header, write_base(out.header, base));
+        out.add(body, write_request(body, hello, nullptr, 0));
+        CHECK(network_.deliver(io_.address(), at_.io->address(), out));
+        return out.size;
+    }
+    struct answer {
+        packet_kind kind;
+        base_header base;
+        std::size_t size;
+    };
+    /// All that come within the time.
+    std::vector<answer> answers(std::chrono::milliseconds time)
+    {
+        std::this_thread::sleep_for(time);
+        std::vector<answer> all;
+        in_packets got[16];
+        while (const std::uint32_t count = io_.receive(got, 16))
+            for (std::uint32_t i = 0; i < count; ++i) {
+                packet p;
+                REQUIRE(parse(got[i].bytes, got[i].size, p));
+                all.push_back({p.base.kind, p.base, got[i].size});
+            }
+        return all;
+    }
+    const net_address &address() const { return io_.address(); }
+
+private:
+    inproc_network &network_;
+    door &at_;
+    inproc_io io_;
+};
+
+std::size_t bytes_of(const std::vector<requester::answer> &answers)
+{
+    std::size_t sum = 0;
+    for (const requester::answer &each : answers)
+        sum += each.size;
+    return sum;
+}
+
+struct fixture {
+    inproc_network network;
+    host there{inside(network)};
+    door at{there};
+    requester stranger{network, there, at};
+};
+
+base_header understanding(std::uint32_t token_id = 0, std::uint32_t token_tag = 0)
+{
+    base_header base;
+    base.ack = understands_retry;
+    base.to = token_id;
+    base.tag = token_tag;
+    return base;
+}
+
+handshake hello_of(std::uint32_t id)
+{
+    handshake hello;
+    hello.id = id;
+    hello.tag = ~id;
+    return hello;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("address");
+
+TEST_CASE("SipHash-2-4 of the reference's input is the reference's output")
+{
+    std::array<std::uint8_t, 16> key{};
+    std::array<std::uint8_t, 15> input{};
+    for (std::size_t i = 0; i < 16; ++i)
+        key[i] = static_cast<std::uint8_t>(i);
+    std::copy(key.begin(), key.begin() + 15, input.begin());
+    siphash_key of;
+    for (int i = 7; i >= 0; --i) {
+        of.k0 = of.k0 << 8 | key[static_cast<std::size_t>(i)];
+        of.k1 = of.k1 << 8 | key[static_cast<std::size_t>(i + 8)];
+    }
+    CHECK(siphash(of).of(input.data(), input.size()) == 0xa129ca6149be45e5);
+}
+
+TEST_CASE_FIXTURE(fixture, "a token is valid for its request, its address, and some seconds")
+{
+    constexpr std::int64_t second = 1'000'000'000;
+    address_tokens tokens;
+    REQUIRE(tokens.open());
+    const net_address &from = stranger.address();
+    for (const std::int64_t now : {0 * second, 9 * second, 100 * second}) {
+        const address_token token = tokens.make(from, hello_of(1), now);
+        CHECK(tokens.valid(token, from, hello_of(1), now));
+        CHECK(tokens.valid(token, from, hello_of(1), now + 9 * second));
+        CHECK_FALSE(tokens.valid(token, from, hello_of(1), now + 21 * second));
+        CHECK_FALSE(tokens.valid(token, from, hello_of(2), now));
+        CHECK_FALSE(tokens.valid({}, from, hello_of(1), now));
+        net_address other = from;
+        other.set_port(static_cast<std::uint16_t>(from.port() + 1));
+        CHECK_FALSE(tokens.valid(token, other, hello_of(1), now));
+        address_tokens of_other_device;
+        REQUIRE(of_other_device.open());
+        CHECK_FALSE(of_other_device.valid(token, from, hello_of(1), now));
+    }
+}
+
+TEST_CASE_FIXTURE(fixture,
+                  "a requester that understands a retry leaves no trace before it answers one")
+{
+    for (std::uint32_t id = 1; id <= 100; ++id)
+        stranger.send(id, understanding());
+    const auto answers = stranger.answers(50ms);
+    REQUIRE(answers.size() == 100);
+    for (const auto &each : answers) {
+        CHECK(each.kind == packet_kind::retry);
+        CHECK(each.size == base_size);
+        CHECK(each.base.tag == ~each.base.to);
+    }
+    CHECK_FALSE(there.hca.listening.remembers());
+    CHECK(at.next(0ms) == nullptr);
+
+    const base_header &retry = answers[41].base;
+    stranger.send(retry.to, understanding(retry.from, retry.psn + 1)); // not what it was given
+    CHECK(at.next(50ms) == nullptr);
+    CHECK(stranger.answers(0ms).size() == 1);
+    stranger.send(retry.to, understanding(retry.from, retry.psn));
+    inbound_request *const offered = at.next();
+    REQUIRE(offered != nullptr);
+    CHECK(offered->hello.id == retry.to);
+}
+
+TEST_CASE_FIXTURE(fixture, "a wrong qualifier is refused without a trace")
+{
+    for (std::uint32_t id = 1; id <= 50; ++id)
+        stranger.send(id, id % 2 != 0 ? understanding() : base_header{}, at.number + 0x10000);
+    const auto answers = stranger.answers(50ms);
+    CHECK(answers.size() == 50);
+    for (const auto &each : answers) {
+        CHECK(each.kind == packet_kind::reject);
+        CHECK(each.size == base_size + reject_size);
+    }
+    CHECK_FALSE(there.hca.listening.remembers());
+    CHECK(at.next(0ms) == nullptr);
+}
+
+TEST_CASE_FIXTURE(fixture, "to an address that is not proven go at most three times its bytes")
+{
+    const std::vector<std::uint8_t> data(max_private_data, 7);
+    for (const bool accepts : {false, true}) {
+        CAPTURE(accepts);
+        const std::uint32_t id = accepts ? 2 : 1;
+        std::size_t heard = stranger.send(id);
+        inbound_request *const offered = at.next();
+        REQUIRE(offered != nullptr);
+        end b(there);
+        if (accepts)
+            REQUIRE(b.pair.accept(*offered, data.data(), data.size()) == queue_pair::start::begun);
+        else
+            there.hca.listening.reject(*offered, reject_code::consumer, data.data(), data.size());
+        std::size_t got = bytes_of(stranger.answers(200ms));
+        CHECK(got <= 3 * heard);
+        // The answer itself is longer than that. It is sent when the request was repeated.
+        std::vector<requester::answer> answers;
+        for (int i = 0; i < 4; ++i) {
+            heard += stranger.send(id);
+            for (const auto &each : stranger.answers(150ms)) {
+                answers.push_back(each);
+                got += each.size;
+            }
+            CHECK(got <= 3 * heard);
+        }
+        REQUIRE_FALSE(answers.empty());
+        CHECK(answers[0].kind == (accepts ? packet_kind::accept : packet_kind::reject));
+    }
+}
+
+TEST_CASE_FIXTURE(
+    fixture, "few requests at a time are served whose address is not proven; others get through")
+{
+    host here(inside(network));
+    for (std::uint32_t id = 1; id <= 2000; ++id)
+        stranger.send(id);
+    std::vector<std::unique_ptr<end>> half_open; // accepted, which ends nothing: nobody is there
+    while (inbound_request *const offered = at.next(100ms)) {
+        half_open.push_back(std::make_unique<end>(there));
+        REQUIRE(half_open.back()->pair.accept(*offered, nullptr, 0) == queue_pair::start::begun);
+        REQUIRE(half_open.size() <= 16);
+    }
+    CHECK(half_open.size() == 16);
+    const auto begun = std::chrono::steady_clock::now();
+    end a(here);
+    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+            queue_pair::start::begun);
+    inbound_request *const honest = at.next();
+    REQUIRE(honest != nullptr);
+    CHECK(honest->peer == a.pair.home->io().address());
+    end b(there);
+    REQUIRE(b.pair.accept(*honest, nullptr, 0) == queue_pair::start::begun);
+    CHECK(is(a.next(), connection_event::established));
+    CHECK(std::chrono::steady_clock::now() - begun < patience);
+    // Those that end make room.
+    half_open.clear();
+    stranger.send(5000);
+    CHECK(at.next() != nullptr);
+}
+
+TEST_SUITE_END();
+
+} // namespace address_suite

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// SipHash-2-4 (Aumasson, Bernstein): a hash of short inputs that cannot be predicted without its
+// key.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace soft_hca {
+
+struct siphash_key {
+    std::uint64_t k0 = 0;
+    std::uint64_t k1 = 0;
+};
+
+class siphash {
+public:
+    explicit siphash(const siphash_key &key)
+        : v0_(key.k0 ^ 0x736f6d6570736575), v1_(key.k1 ^ 0x646f72616e646f6d),
+          v2_(key.k0 ^ 0x6c7967656e657261), v3_(key.k1 ^ 0x7465646279746573)
+    {}
+    /// To be called once, with the whole input.
+    std::uint64_t of(const void *input, std::size_t size)
+    {
+        const auto *at = static_cast<const std::uint8_t *>(input);
+        for (std::size_t left = size; left >= 8; left -= 8, at += 8)
+            add(little_endian(at, 8));
+        add(little_endian(at, size % 8) | std::uint64_t{size} << 56);
+        v2_ ^= 0xff;
+        for (int i = 0; i < 4; ++i)
+            round();
+        return v0_ ^ v1_ ^ v2_ ^ v3_;
+    }
+
+private:
+    static std::uint64_t little_endian(const std::uint8_t *at, std::size_t size)
+    {
+        std::uint64_t value = 0;
+        for (std::size_t i = 0; i < size; ++i)
+            value |= std::uint64_t{at[i]} << 8 * i;
+        return value;
+    }
+    void add(std::uint64_t word)
+    {
+        v3_ ^= word;
+        round();
+        round();
+        v0_ ^= word;
+    }
+    void round()
+    {
+        v0_ += v1_;
+        v2_ += v3_;
+        v1_ = std::rotl(v1_, 13) ^ v0_;
+        v3_ = std::rotl(v3_, 16) ^ v2_;
+        v0_ = std::rotl(v0_, 32);
+        v2_ += v1_;
+        v0_ += v3_;
+        v1_ = std::rotl(v1_, 17) ^ v2_;
+        v3_ = std::rotl(v3_, 21) ^ v0_;
+        v2_ = std::rotl(v2_, 32);
+    }
+
+    std::uint64_t v0_, v1_, v2_, v3_;
+};
+
+} // namespace soft_hca
