@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Completion queues and shared receive queues by themselves.
+// Completion queues, shared receive queues and rings of posted requests by themselves.
+#include "posted_ring.hpp"
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
@@ -442,6 +443,97 @@ TEST_CASE("shared receives come out in order, over a resize, and tell when few a
     CHECK(shared.take(by.pair) == nullptr);
     shared.wait_no_more(by.pair);
     here.hca.free_shared(shared);
+}
+
+namespace {
+
+/// A ring to which requests are posted in any order of their places.
+struct placed_ring {
+    explicit placed_ring(std::uint32_t depth) : places(2 * depth), requests(2 * depth)
+    {
+        REQUIRE(ring.open(depth, true));
+        for (std::uint32_t i = 0; i < places.size(); ++i) {
+            places[i] = i;
+            requests[i].place = &places[i];
+        }
+    }
+    request &at(std::uint32_t place) { return requests[place % requests.size()]; }
+    void post(std::uint32_t place) { REQUIRE(ring.post(at(place))); }
+    std::vector<std::uint32_t> places;
+    std::vector<request> requests;
+    posted_ring ring;
+};
+
+} // namespace
+
+TEST_CASE("requests that are posted before their predecessors wait for them, in each lap")
+{
+    placed_ring p(4);
+    for (std::uint32_t first = 0; first != 40; first += 4) {
+        p.post(first + 2);
+        CHECK(p.ring.empty());
+        p.post(first);
+        CHECK(p.ring.size() == 1);
+        p.post(first + 1);
+        CHECK(p.ring.size() == 3);
+        p.post(first + 3);
+        CHECK(p.ring.size() == 4);
+        for (std::uint32_t i = 0; i != 4; ++i) {
+            CHECK(&p.ring.front() == &p.at(first + i));
+            p.ring.pop();
+        }
+        CHECK(p.ring.empty());
+    }
+}
+
+TEST_CASE("a ring that was cleared has none of the requests of before, and goes on where it was")
+{
+    placed_ring p(4);
+    for (std::uint32_t i = 0; i != 3; ++i)
+        p.post(i);
+    p.ring.clear();
+    CHECK(p.ring.empty());
+    p.post(4);
+    CHECK(p.ring.empty());
+    p.post(3);
+    CHECK(p.ring.size() == 2);
+    CHECK(&p.ring.front() == &p.at(3));
+}
+
+TEST_CASE("threads post to a small ring in any order: they come out in the order of places, all")
+{
+    constexpr std::uint32_t depth = 4;
+    constexpr std::uint32_t count = 40'000;
+    placed_ring p(depth);
+    std::atomic<std::uint32_t> next{0};
+    std::atomic<std::uint32_t> taken{0};
+    std::atomic<std::uint32_t> wrong{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+        threads.emplace_back([&] {
+            for (std::uint32_t place; (place = next++) < count;) {
+                while (place - taken >= depth && wrong == 0)
+                    std::this_thread::yield();
+                if (place % 7 == 0)
+                    std::this_thread::yield(); // others overtake
+                wrong += p.ring.post(p.at(place)) ? 0 : 1;
+            }
+        });
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (taken < count && wrong == 0) {
+        if (p.ring.empty()) {
+            wrong += std::chrono::steady_clock::now() < until ? 0 : 1;
+            std::this_thread::yield();
+            continue;
+        }
+        wrong += &p.ring.front() == &p.at(taken) ? 0 : 1;
+        p.ring.pop();
+        ++taken;
+    }
+    CHECK(wrong == 0);
+    for (std::thread &t : threads)
+        t.join();
+    CHECK(taken == count);
 }
 
 TEST_SUITE_END();

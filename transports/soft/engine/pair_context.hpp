@@ -23,6 +23,7 @@ struct pair_params {
     void *receiver = nullptr; ///< identifies it in completions of shared receives
     std::uint32_t max_sends = 0;
     std::uint32_t max_receives = 0;
+    bool concurrent_posts = false; ///< several threads post at once: see posted_ring
     std::uint16_t reads_in = 0;
     std::uint16_t reads_out = 0;
 };

@@ -10,12 +10,13 @@ bool queue_pair::post_send(request &r)
     r.done = false;
     r.status = work_status::success;
     const bool may_wait = r.length <= small;
-    if (!sends.ring.post(r))
+    std::uint32_t at;
+    if (!sends.ring.post(r, at))
         return false;
     // While packets are in flight more posts can be batched: the next acknowledgement, poll or tick
     // sends them together.
     if (may_wait && sends.in_flight.load() != 0 && home->attended() &&
-        sends.ring.tail() - sends.started.load(std::memory_order_relaxed) < most_batched)
+        sends.ring.is_near(at, sends.started.load(std::memory_order_relaxed), most_batched - 1))
         home->marks.batch(slot);
     else
         ring();
@@ -117,8 +118,8 @@ bool queue_pair::open() OSD_UNCHECKED
 {
     waiter = this;
     events = this;
-    return sends.ring.open(with.max_sends) && receives.ring.open(with.max_receives) &&
-           connection_.open();
+    return sends.ring.open(with.max_sends, with.concurrent_posts) &&
+           receives.ring.open(with.max_receives, with.concurrent_posts) && connection_.open();
 }
 
 void queue_pair::identify(std::uint32_t at_slot, std::uint32_t new_id)

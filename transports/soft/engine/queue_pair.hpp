@@ -23,7 +23,8 @@ public:
 
     // --- the consumer's side; the device makes and frees queue pairs
 
-    /// False when the queue is full. One thread at a time each.
+    /// False when the queue is full. One thread at a time each, or several at once as pair_params
+    /// says; then it is not full.
     bool post_send(request &r);
     bool post_receive(request &r);
     [[nodiscard]] start connect(const net_address &to, std::uint64_t qualifier, const void *data,

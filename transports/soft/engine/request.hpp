@@ -71,6 +71,7 @@ struct memory_region;
 /// - a flushed request, when the send window has been emptied.
 struct request {
     void *context;
+    const std::uint32_t *place; ///< where posts are concurrent: see posted_ring
     local_segment local[max_segments];
     remote_segment remote;
     std::uint64_t compare_or_add;
