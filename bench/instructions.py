@@ -237,6 +237,12 @@ def exceeded(rows, limits):
     return broken
 
 
+def locking(rows, names):
+    """The calls of these names that took a lock, in words."""
+    return [f'{call}: {rows[call]["locks"]:.1f} locks' for name in names
+            for call in LIMIT_GROUPS.get(name, (name,)) if rows[call]['locks']]
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('adapter', nargs='?', default='ofi-lo', help='adapter name in dat.conf')
@@ -245,6 +251,8 @@ def parse_arguments():
     parser.add_argument('--limit', type=parse_limit, action='append', default=[],
                         metavar='CALL=N', help='fail when the provider executes more; post, '
                         'wait and empty stand for groups of calls')
+    parser.add_argument('--no-locks', action='append', default=[], metavar='CALL',
+                        choices=(*LIMIT_GROUPS, *CALLS), help='fail when it takes a lock')
     parser.add_argument('--json', metavar='FILE', help='write the results there (- is stdout)')
     parser.add_argument('--probe', help=f'the {PROBE} program, if not in the same folder')
     return parser.parse_args()
@@ -263,7 +271,7 @@ def judge(probe, arguments):
     machine mixes what is to be told apart."""
     for _ in range(ATTEMPTS):
         rows = measure(probe, arguments.adapter, arguments.threadsafe, arguments.count)
-        broken = exceeded(rows, arguments.limit)
+        broken = exceeded(rows, arguments.limit) + locking(rows, arguments.no_locks)
         if not broken or not any(row['odd_outcomes'] for row in rows.values()):
             break
     return rows, broken

@@ -70,6 +70,8 @@
 ///      that claims neither solicited_wait nor cq_threshold gets `any` and 1. completion has
 ///      solicited. cq_count. hca_attr has solicited_wait: where it is false, as on a device that
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
+///      work_request has its ring_place, and qp_params says whether threads post at once, for ports that
+///      claim threadsafe_post.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -80,16 +82,17 @@ namespace dapl::DAPL_TRANSPORT {
 /// Unclaimed means: the common layer does without, or answers "model not supported". [port]:
 /// decided inside the port, the common layer does not use it.
 struct features {
-    bool cq_wait = false;        ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
-    bool cq_count = false;       ///< completions are counted without being taken: cq_count
-    bool cq_threshold = false;   ///< cq_wait sleeps until there are several completions
-    bool solicited_wait = false; ///< CQs are armed for solicited receives only
-    bool cno_wait = false;       ///< a waiter of a CNO can sleep in the port: cno_wait, cno_wakeup
-    bool cq_resize = false;      ///< CQs change their depth while they are used: cq_resize
-    bool immediate_data = false; ///< post_extended: RDMA writes that carry 32 bits to a receive
-    bool atomics = false;        ///< post_extended: fetch-and-add, compare-and-swap
-    bool direct_event = false;   ///< fast-path poll for plain successes: completion_take
-    bool direct_post = false;    ///< [port] DAT triplets go to the device as they are
+    bool cq_wait = false;         ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool cq_count = false;        ///< completions are counted without being taken: cq_count
+    bool cq_threshold = false;    ///< cq_wait sleeps until there are several completions
+    bool solicited_wait = false;  ///< CQs are armed for solicited receives only
+    bool cno_wait = false;        ///< a waiter of a CNO can sleep in the port: cno_wait, cno_wakeup
+    bool cq_resize = false;       ///< CQs change their depth while they are used: cq_resize
+    bool immediate_data = false;  ///< post_extended: RDMA writes that carry 32 bits to a receive
+    bool atomics = false;         ///< post_extended: fetch-and-add, compare-and-swap
+    bool direct_event = false;    ///< fast-path poll for plain successes: completion_take
+    bool threadsafe_post = false; ///< several threads post to a qp at once
+    bool direct_post = false;     ///< [port] DAT triplets go to the device as they are
     bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
     bool inline_send = false;    ///< [port] short messages travel inside the work request
     bool srq = false;            ///< shared receive queues: srq_*, post_srq_recv, qp_alloc_srq
@@ -202,6 +205,8 @@ struct qp_params {
     DAT_COUNT max_rdma_read_in;
     DAT_COUNT max_rdma_read_out;
     work_queue *receiver; ///< [srq] stands for this qp in completions of shared receives
+    /// [threadsafe_post] Several threads may be in post_send, post_extended and post_recv at once.
+    bool concurrent_posts;
 };
 
 /// What a shared receive queue is made with. The numbers are within hca_attr.
@@ -226,6 +231,10 @@ struct work_request {
     DAT_UINT32 length;  ///< bytes, sum of the local segments; of a receive, the room it has
     DAT_DTOS operation; ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE, _BIND_MW; or extended
     bool unsignalled;   ///< the common layer's: its success notifies no consumer
+    /// [threadsafe_post] The number of this place in the ring, from 0; constant. Where
+    /// qp_params::concurrent_posts is set, the places are a power of two above the depth, the first
+    /// request of a new qp has place 0, and each next one, also after qp_reset, the next place.
+    DAT_UINT32 ring_place;
 };
 
 /// The operands of an extended operation, in addition to its segments.
@@ -512,7 +521,8 @@ struct dapls_ib : Types, port_traits {
     /// is dead; one that fails leaves the window bound to what it was, or to nothing. After that,
     /// or when a posted bind went with its queue pair, the common layer frees the window and takes
     /// another before it binds again. The mr is not freed before the bind has completed or the
-    /// window was freed. Hot, but may allocate. Otherwise as post_send.
+    /// window was freed. Hot, but may allocate. Otherwise as post_send; always one thread at a
+    /// time per qp, and none in post_send.
     static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
                                    DAT_RMR_CONTEXT & /*key*/)
     {
@@ -531,12 +541,18 @@ struct dapls_ib : Types, port_traits {
     /// The qp is or was connected: after a disconnect the operation completes as flushed. One
     /// thread at a time per qp, concurrently with one in post_recv. May return
     /// DAT_INSUFFICIENT_RESOURCES if the device's queue is full. Hot.
+    ///
+    /// [threadsafe_post] With qp_params::concurrent_posts several threads at once, each with a
+    /// request of its own. Requests are executed in the order of their places, which need not be
+    /// that of the calls: one whose predecessor is not posted yet waits for it, its thread does
+    /// not. The post does not fail; no more is posted than the qp was made for.
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote,
                                      DAT_COMPLETION_FLAGS flags) = delete;
 
     /// Posts a receive, in every state of the qp; after a disconnect it completes as flushed. One
-    /// thread at a time per qp, concurrently with one in post_send. Otherwise as post_send. Hot.
+    /// thread at a time per qp, concurrently with one in post_send. Otherwise, also with
+    /// [threadsafe_post], as post_send. Hot.
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments,
                                      const DAT_LMR_TRIPLET *local) = delete;
 

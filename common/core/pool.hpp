@@ -14,18 +14,43 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
+/// What lies ahead of an object in its slot and stays there while objects come and go: T::enduring,
+/// where a type has one. Threads may use it when the object is no more. Objects are constructed and
+/// destroyed while an `enduring::alone` keeps such threads out.
+template <class T>
+struct slot_of {
+    struct enduring {
+        struct alone {
+            explicit alone(enduring &) {}
+        };
+    };
+};
+template <class T>
+requires requires
+{
+    typename T::enduring;
+}
+struct slot_of<T> {
+    using enduring = typename T::enduring;
+};
+
 /// The objects of one type. It is the same class for all types, so that the adapter, which owns the
 /// pools, need not know them.
 class object_pool {
-    /// The beginning of a slot whose object was destroyed.
-    struct free_slot {
-        alignas(object) std::byte header[sizeof(object)];
-        free_slot *next;
-    };
     template <class T>
-    struct slots {
-        alignas(T) alignas(free_slot)
-            std::byte memory[sizeof(T) > sizeof(free_slot) ? sizeof(T) : sizeof(free_slot)];
+    struct slot {
+        using enduring = typename slot_of<T>::enduring;
+
+        static slot &holding(T &object)
+        {
+            constexpr std::size_t ahead = std::is_empty_v<enduring> ? 0 : sizeof(enduring);
+            static_assert(alignof(T) >= alignof(enduring) && ahead % alignof(T) == 0);
+            return *reinterpret_cast<slot *>(reinterpret_cast<std::byte *>(&object) - ahead);
+        }
+
+        [[no_unique_address]] enduring stays;
+        alignas(T) std::byte memory[sizeof(T)];
+        slot *next_free = nullptr;
     };
     struct slab_header {
         slab_header *next = nullptr;
@@ -34,7 +59,7 @@ class object_pool {
     };
     template <class T>
     struct slab : slab_header {
-        slots<T> place[T::slab_size];
+        slot<T> place[T::slab_size];
     };
 
 public:
@@ -53,11 +78,12 @@ public:
     template <class T, class... Arguments>
     T *make(Arguments &&...arguments)
     {
-        void *place = take_slot<T>();
+        slot<T> *place = take_slot<T>();
         if (place == nullptr)
             return nullptr;
         ++live_;
-        return ::new (place) T(std::forward<Arguments>(arguments)...);
+        const typename slot<T>::enduring::alone hold(place->stays);
+        return ::new (place->memory) T(std::forward<Arguments>(arguments)...);
     }
 
     template <class T>
@@ -68,11 +94,17 @@ public:
         // (-fno-lifetime-dse).
         static_assert(std::is_trivially_destructible_v<object>);
         victim.tag.store(mark::dead);
-        auto *place = reinterpret_cast<free_slot *>(&victim);
-        std::destroy_at(&victim);
-        place->next = nullptr;
-        (oldest_free_ == nullptr ? oldest_free_ : newest_free_->next) = place;
-        newest_free_ = place;
+        slot<T> &place = slot<T>::holding(victim);
+        {
+            const typename slot<T>::enduring::alone hold(place.stays);
+            std::destroy_at(&victim);
+        }
+        place.next_free = nullptr;
+        if (oldest_free_ == nullptr)
+            oldest_free_ = &place;
+        else
+            static_cast<slot<T> *>(newest_free_)->next_free = &place;
+        newest_free_ = &place;
         --live_;
     }
 
@@ -84,17 +116,20 @@ public:
     {
         for (slab_header *s = slabs_; s != nullptr; s = s->next)
             for (std::size_t i = 0; i < s->used; ++i)
-                if (auto *o = reinterpret_cast<object *>(&static_cast<slab<T> *>(s)->place[i]);
+                if (auto *o =
+                        reinterpret_cast<object *>(static_cast<slab<T> *>(s)->place[i].memory);
                     o->kind() != mark::dead)
                     visit(static_cast<T &>(*o));
     }
 
 private:
     template <class T>
-    void *take_slot()
+    slot<T> *take_slot()
     {
-        if (oldest_free_ != nullptr)
-            return std::exchange(oldest_free_, oldest_free_->next);
+        if (auto *place = static_cast<slot<T> *>(oldest_free_); place != nullptr) {
+            oldest_free_ = place->next_free;
+            return place;
+        }
         if (slabs_ == nullptr || slabs_->used == T::slab_size) {
             auto *fresh = new (std::nothrow) slab<T>;
             if (fresh == nullptr)
@@ -106,8 +141,8 @@ private:
     }
 
     slab_header *slabs_ = nullptr;
-    free_slot *oldest_free_ = nullptr;
-    free_slot *newest_free_ = nullptr;
+    void *oldest_free_ = nullptr; ///< slots of the type
+    void *newest_free_ = nullptr;
     std::size_t live_ = 0;
 };
 

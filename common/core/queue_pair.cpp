@@ -31,6 +31,88 @@ DAT_COMPLETION_FLAGS request_notification(const DAT_EP_ATTR &attr)
                                              ~DAT_COMPLETION_SOLICITED_WAIT_FLAG);
 }
 
+bool has_concurrent_posts(const adapter &ia)
+{
+    return posts_concurrently<any_thread> && ia.line.info.is_thread_safe;
+}
+
+work_queue *make_queue(const adapter &ia, endpoint &owner, DAT_COUNT limit, concurrent_posts &posts)
+{
+    work_queue *queue = work_queue::create(&owner, limit, has_concurrent_posts(ia));
+    if (queue != nullptr && has_concurrent_posts(ia))
+        queue->use(posts, true);
+    return queue;
+}
+
+struct queue_release {
+    void operator()(work_queue *unused) const { unused->release(); }
+};
+using spare_queue = std::unique_ptr<work_queue, queue_release>;
+
+/// A queue to take the place of this one, if it is not idle. False when out of memory.
+bool prepare(spare_queue &spare, const work_queue *queue)
+{
+    if (queue == nullptr || queue->idle())
+        return true;
+    spare.reset(work_queue::create(nullptr, queue->limit(), queue->is_concurrent()));
+    return spare != nullptr;
+}
+
+/// The EVD adopts a queue of which it may still poll completions.
+void orphan(work_queue *&queue, evd *completions)
+{
+    if (queue == nullptr)
+        return;
+    queue->leave_posts();
+    if (queue->is_named())
+        completions->adopt(queue);
+    else
+        queue->release();
+    queue = nullptr;
+}
+
+/// After a reset no completion of earlier operations may surface.
+void replace(work_queue *&queue, evd *completions, spare_queue &&spare, concurrent_posts &posts)
+{
+    if (spare == nullptr)
+        return;
+    const bool concurrent = queue->is_concurrent();
+    orphan(queue, completions);
+    queue = spare.release();
+    if (concurrent)
+        queue->use(posts, false);
+}
+
+/// Logs the last operations posted to a queue that is released while some are outstanding.
+void trace(queue_pair *ep, const char *name, const work_queue *queue)
+{
+    constexpr DAT_COUNT most = 16;
+    if (queue == nullptr || queue->idle())
+        return;
+    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
+             "EP %p: %s: %llu outstanding; the last that were posted:", to_handle(ep), name,
+             static_cast<unsigned long long>(queue->outstanding()));
+    const work_request *request = queue->upcoming();
+    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left)
+        request = request->before;
+    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left) {
+        if (request->operation != never_posted)
+            dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
+                     to_handle(ep), dat::operation_name(request->operation), request->length,
+                     static_cast<unsigned long long>(request->cookie.as_64),
+                     queue->is_outstanding(*request) ? "not known to be done" : "done");
+        request = request->after;
+    }
+}
+
+void trace_released(queue_pair &ep, const work_queue *sends, const work_queue *receives)
+{
+    if ((debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) == 0)
+        return;
+    trace(&ep, "requests", sends);
+    trace(&ep, "receives", receives);
+}
+
 } // namespace
 
 void queue_pair::add_notify_overrides(int change)
@@ -51,15 +133,18 @@ void queue_pair::set_completion_flags()
 
 status queue_pair::attach()
 {
-    osd::lock_guard no_sends(send_lock_);
-    osd::lock_guard no_recvs(recv_lock_);
+    const post_gates::alone no_posts(gates_of(*this));
     if (!zone_)
         return success;
-    send_queue_ = request_evd_ ? work_queue::create(&self_, attr_.max_request_dtos) : nullptr;
+    send_queue_ = request_evd_
+                      ? make_queue(*ia, self_, attr_.max_request_dtos, gates_of(*this).sends.posts)
+                      : nullptr;
     if (shared_)
         recv_queue_ = work_queue::create_drawing(&self_, *shared_->receives());
     else
-        recv_queue_ = recv_evd_ ? work_queue::create(&self_, attr_.max_recv_dtos) : nullptr;
+        recv_queue_ = recv_evd_
+                          ? make_queue(*ia, self_, attr_.max_recv_dtos, gates_of(*this).recvs.posts)
+                          : nullptr;
     const bool complete =
         (send_queue_ != nullptr || !request_evd_) && (recv_queue_ != nullptr || !recv_evd_);
     const status answer = complete ? alloc_qp() : out_of_memory;
@@ -89,7 +174,8 @@ status queue_pair::alloc_qp()
                            attr_.max_request_iov,
                            attr_.max_rdma_read_in,
                            attr_.max_rdma_read_out,
-                           shared_ ? recv_queue_ : nullptr};
+                           shared_ ? recv_queue_ : nullptr,
+                           has_concurrent_posts(*ia)};
     transport::cq *recv_cq = recv_evd_ ? recv_evd_->cq() : nullptr;
     transport::cq *send_cq = request_evd_ ? request_evd_->cq() : nullptr;
     if (shared_)
@@ -102,15 +188,15 @@ void queue_pair::detach()
 {
     if (!has_qp_)
         return;
-    osd::lock_guard no_sends(send_lock_);
-    osd::lock_guard no_recvs(recv_lock_);
+    const post_gates::alone no_posts(gates_of(*this));
     max_request_iov_ = max_recv_iov_ = 0;
-    open_recvs_ = &closed_ring;
+    open_recvs();
     quiesce();
     transport::dapls_ib_qp_free(qp_);
+    open_sends(false);
     cancel_timers(self_); // a last upcall may have armed one
     has_qp_ = false;
-    trace_queues();
+    trace_released(*this, send_queue_, recv_queue_);
     orphan(send_queue_, request_evd_.get());
     orphan(recv_queue_, recv_evd_.get());
 }
@@ -123,8 +209,7 @@ status queue_pair::renew()
     }
     if (!has_qp_)
         return success;
-    osd::lock_guard no_sends(send_lock_);
-    osd::lock_guard no_recvs(recv_lock_);
+    const post_gates::alone no_posts(gates_of(*this));
     quiesce();
     spare_queue sends;
     spare_queue recvs;
@@ -134,9 +219,9 @@ status queue_pair::renew()
         answer = transport::dapls_ib_qp_reset(qp_);
     cancel_timers(self_);
     if (answer.ok()) {
-        trace_queues();
-        replace(send_queue_, request_evd_.get(), std::move(sends));
-        replace(recv_queue_, recv_evd_.get(), std::move(recvs));
+        trace_released(*this, send_queue_, recv_queue_);
+        replace(send_queue_, request_evd_.get(), std::move(sends), gates_of(*this).sends.posts);
+        replace(recv_queue_, recv_evd_.get(), std::move(recvs), gates_of(*this).recvs.posts);
         set_completion_flags();
         open_recvs();
     }
@@ -148,8 +233,7 @@ status queue_pair::flush_receives()
 {
     if (!has_qp_ || shared_ || recv_idle())
         return success;
-    osd::lock_guard no_sends(send_lock_);
-    osd::lock_guard no_recvs(recv_lock_);
+    const post_gates::alone no_posts(gates_of(*this));
     transport::dapls_ib_disconnect_clean(qp_);
     return transport::dapls_ib_qp_reset(qp_);
 }
@@ -185,28 +269,6 @@ void queue_pair::own_queues(endpoint *owner)
 
 namespace {
 
-/// Logs the last operations posted to a queue that is released while some are outstanding.
-void trace(queue_pair *ep, const char *name, const work_queue *queue)
-{
-    constexpr DAT_COUNT most = 16;
-    if (queue == nullptr || queue->idle())
-        return;
-    dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
-             "EP %p: %s: %llu outstanding; the last that were posted:", to_handle(ep), name,
-             static_cast<unsigned long long>(queue->outstanding()));
-    const work_request *request = queue->next.load(std::memory_order_relaxed);
-    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left)
-        request = request->before;
-    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left) {
-        if (request->operation != never_posted)
-            dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
-                     to_handle(ep), dat::operation_name(request->operation), request->length,
-                     static_cast<unsigned long long>(request->cookie.as_64),
-                     queue->is_outstanding(*request) ? "not known to be done" : "done");
-        request = request->after;
-    }
-}
-
 /// A count only: the thread that posts may be at work on the requests themselves.
 void trace_count(queue_pair *ep, const char *name, const work_queue *queue, const evd &there)
 {
@@ -222,60 +284,22 @@ void trace_count(queue_pair *ep, const char *name, const work_queue *queue, cons
 /// Skips a queue that is being replaced (its lock is held): it has nothing outstanding.
 void queue_pair::trace_outstanding(const evd &there)
 {
-    if (send_lock_.try_lock()) {
+    if (gates_of(*this).sends.lock.try_lock()) {
         if (send_queue_ != nullptr && request_evd_.get() == &there)
             trace_count(this, "requests", send_queue_, there);
-        send_lock_.unlock();
+        gates_of(*this).sends.lock.unlock();
     }
-    if (recv_lock_.try_lock()) {
+    if (gates_of(*this).recvs.lock.try_lock()) {
         if (recv_queue_ != nullptr && recv_evd_.get() == &there)
             trace_count(this, "receives", recv_queue_, there);
-        recv_lock_.unlock();
+        gates_of(*this).recvs.lock.unlock();
     }
-}
-
-/// A queue to take the place of this one, if it is not idle. False when out of memory.
-bool queue_pair::prepare(spare_queue &spare, const work_queue *queue)
-{
-    if (queue == nullptr || queue->idle())
-        return true;
-    spare.reset(work_queue::create(nullptr, queue->limit()));
-    return spare != nullptr;
-}
-
-void queue_pair::trace_queues()
-{
-    if ((debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) == 0)
-        return;
-    trace(this, "requests", send_queue_);
-    trace(this, "receives", recv_queue_);
-}
-
-/// After a reset no completion of earlier operations may surface.
-void queue_pair::replace(work_queue *&queue, evd *completions, spare_queue &&spare)
-{
-    if (spare == nullptr)
-        return;
-    orphan(queue, completions);
-    queue = spare.release();
-}
-
-/// The EVD adopts a queue of which it may still poll completions.
-void queue_pair::orphan(work_queue *&queue, evd *completions)
-{
-    if (queue == nullptr)
-        return;
-    if (queue->is_named())
-        completions->adopt(queue);
-    else
-        queue->release();
-    queue = nullptr;
 }
 
 status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &zone,
                              DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    osd::lock_guard hold(send_lock_);
+    const post_gates::alone no_posts(gates_of(*this)); // the port may refuse it
     const status checked = check_request(false, 0, nullptr, nullptr, flags, 8);
     if (!checked.ok())
         return checked;
@@ -339,16 +363,23 @@ status queue_pair::no_recvs_or(status seen) const
     return not_ready_or(seen);
 }
 
-void queue_pair::open_recvs()
+/// A concurrent post observes either the old or the new ring.
+void queue_pair::open_sends(bool open)
 {
-    open_recvs_ = max_recv_iov_ != 0 && !shared_ ? recv_queue_ : &closed_ring;
+    open_sends_.store(open ? send_queue_ : &closed_ring, std::memory_order_release);
+    gates_of(*this).sends.posts.set_ready(open);
 }
 
-/// A concurrent post observes either the old or the new ring.
+void queue_pair::open_recvs()
+{
+    const bool open = max_recv_iov_ != 0 && !shared_;
+    open_recvs_ = open ? recv_queue_ : &closed_ring;
+    gates_of(*this).recvs.posts.set_ready(open);
+}
+
 void queue_pair::enter_state(DAT_EP_STATE next)
 {
-    const bool open = next == DAT_EP_STATE_CONNECTED && max_request_iov_ != 0;
-    open_sends_.store(open ? send_queue_ : &closed_ring, std::memory_order_release);
+    open_sends(next == DAT_EP_STATE_CONNECTED && max_request_iov_ != 0);
     state_.store(next, std::memory_order_release);
 }
 
@@ -413,10 +444,45 @@ DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *lo
     return post_filled<operation>(*request, segments, local, remote, flags);
 }
 
+/// A usual post that finds no known room.
+template <DAT_DTOS operation>
+DAT_RETURN queue_pair::post_finding_room(const DAT_LMR_TRIPLET *local,
+                                         const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                                         DAT_COMPLETION_FLAGS flags)
+{
+    const DAT_UINT32 length = local->segment_length;
+    transport::wr *request;
+    if (!gates_of(*this).sends.posts.enter_finding_room<true>(request)) [[unlikely]]
+        return enter_and_post_slowly<operation>(1, local, remote, cookie, flags);
+    fill(*request, operation, length, cookie);
+    return post_entered<operation>(*request, local, remote, flags);
+}
+
+template <DAT_DTOS operation>
+DAT_RETURN queue_pair::enter_and_post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                             const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                                             DAT_COMPLETION_FLAGS flags)
+{
+    const entered_posts hold(gates_of(*this).sends);
+    return post_slowly<operation>(segments, local, remote, cookie, flags);
+}
+
+DAT_RETURN queue_pair::enter_and_post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                                  DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    const entered_posts hold(gates_of(*this).recvs);
+    return post_recv_slowly(segments, local, cookie, flags);
+}
+
 #define POSTS_SLOWLY(operation)                                                                    \
     template DAT_RETURN queue_pair::post_slowly<operation>(DAT_COUNT, const DAT_LMR_TRIPLET *,     \
                                                            const DAT_RMR_TRIPLET *,                \
-                                                           DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);
+                                                           DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);  \
+    template DAT_RETURN queue_pair::enter_and_post_slowly<operation>(                              \
+        DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *, DAT_DTO_COOKIE,               \
+        DAT_COMPLETION_FLAGS);                                                                     \
+    template DAT_RETURN queue_pair::post_finding_room<operation>(                                  \
+        const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *, DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);
 POSTS_SLOWLY(DAT_DTO_SEND)
 POSTS_SLOWLY(DAT_DTO_RDMA_WRITE)
 POSTS_SLOWLY(DAT_DTO_RDMA_READ)

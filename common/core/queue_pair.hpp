@@ -5,12 +5,15 @@
 // always empty; a post that finds no request there goes to post_slowly, which checks everything and
 // returns the specific error. open_recvs_ is the same for receives while there is no queue pair.
 //
-// send_lock_ and recv_lock_ are held while the queues are replaced and, on a thread-safe adapter,
-// by every post. The functions that replace queues are called with the endpoint's control lock
-// held.
+// While the queues are replaced, posts are kept out by the gates that lie ahead of the endpoint in
+// its slot and outlive it: a thread may still wait there when another has freed the endpoint. On a
+// thread-safe adapter every post holds the lock of its gate; where the port claims threadsafe_post,
+// it only enters, beside others. Behind the gate a freed endpoint answers as one without a queue
+// pair. The functions that replace queues are called with the endpoint's control lock held.
 #pragma once
 
 #include "evd.hpp"
+#include "post_gates.hpp"
 #include "pz.hpp"
 #include "segments.hpp"
 #include "shared_recv_queue.hpp"
@@ -38,10 +41,12 @@ struct ep_objects {
     shared_recv_queue *shared = nullptr; ///< where its receives come from; never changes
 };
 
-class queue_pair : public object {
+class alignas(post_gates) queue_pair : public object {
 public:
+    using enduring = post_gates;
+
     /// Logs how many operations are outstanding that complete on this EVD.
-    void trace_outstanding(const evd &there) OSD_EXCLUDES(send_lock_, recv_lock_);
+    void trace_outstanding(const evd &there) OSD_UNCHECKED;
     bool recv_idle() const { return recv_queue_ == nullptr || recv_queue_->idle(); }
     bool request_idle() const { return send_queue_ == nullptr || send_queue_->idle(); }
     DAT_EP_STATE state() const { return state_.load(std::memory_order_acquire); }
@@ -86,18 +91,11 @@ protected:
     /// Opens or closes the queue of requests.
     void enter_state(DAT_EP_STATE next);
 
-    struct queue_release {
-        void operator()(work_queue *unused) const { unused->release(); }
-    };
-    using spare_queue = std::unique_ptr<work_queue, queue_release>;
     status alloc_qp();
+    void open_sends(bool open);
     void open_recvs();
     void quiesce();
     void own_queues(endpoint *owner);
-    void trace_queues();
-    static bool prepare(spare_queue &spare, const work_queue *queue);
-    static void replace(work_queue *&queue, evd *completions, spare_queue &&spare);
-    static void orphan(work_queue *&queue, evd *completions);
 
     // --- posting ---
 
@@ -116,10 +114,22 @@ protected:
     DAT_RETURN post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                            const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                            DAT_COMPLETION_FLAGS flags) OSD_COLD;
+    // [threadsafe_post] Posting beside others. Rare cases are tail calls, as those of a dequeue.
+    template <DAT_DTOS operation>
+    DAT_RETURN post_entered(transport::wr &request, const DAT_LMR_TRIPLET *local,
+                            const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags);
+    template <DAT_DTOS operation>
+    DAT_RETURN post_finding_room(const DAT_LMR_TRIPLET *local, const DAT_RMR_TRIPLET *remote,
+                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_NOINLINE;
+    template <DAT_DTOS operation>
+    DAT_RETURN enter_and_post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                     const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
+                                     DAT_COMPLETION_FLAGS flags) OSD_COLD;
+    DAT_RETURN enter_and_post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                          DAT_DTO_COOKIE cookie,
+                                          DAT_COMPLETION_FLAGS flags) OSD_COLD;
     DAT_RETURN post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
-    static void fill(transport::wr &request, DAT_DTOS operation, DAT_UINT64 length,
-                     DAT_DTO_COOKIE cookie);
     transport::wr *next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie);
     static DAT_RETURN refused_request(owned_qp &q, status answer) OSD_COLD;
     static DAT_RETURN refused_recv(owned_qp &q, status answer) OSD_COLD;
@@ -137,8 +147,6 @@ protected:
     std::uint32_t max_recv_iov_ = 0;
     bool has_qp_ = false;
 
-    osd::mutex send_lock_;
-    osd::mutex recv_lock_;
     endpoint &self_; ///< this
     DAT_EP_ATTR attr_;
     user_of<pz> zone_;
@@ -169,8 +177,8 @@ inline bool has_unknown_flags(DAT_COMPLETION_FLAGS flags, unsigned known)
     return (static_cast<unsigned>(flags) & ~known) != 0;
 }
 
-OSD_ALWAYS_INLINE void queue_pair::fill(transport::wr &request, DAT_DTOS operation,
-                                        DAT_UINT64 length, DAT_DTO_COOKIE cookie)
+OSD_ALWAYS_INLINE void fill(transport::wr &request, DAT_DTOS operation, DAT_UINT64 length,
+                            DAT_DTO_COOKIE cookie)
 {
     request.cookie = cookie;
     request.length = static_cast<DAT_UINT32>(length);
@@ -240,6 +248,19 @@ OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local
            fits<operation>(local->segment_length, remote);
 }
 
+/// The port does not refuse it.
+template <DAT_DTOS operation>
+OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_entered(transport::wr &request,
+                                                      const DAT_LMR_TRIPLET *local,
+                                                      const DAT_RMR_TRIPLET *remote,
+                                                      DAT_COMPLETION_FLAGS flags)
+{
+    (void)transport::dapls_ib_post_send(qp_, request, 1, local,
+                                        operation == DAT_DTO_SEND ? nullptr : remote, flags);
+    gates_of(*this).sends.posts.leave();
+    return fresh_success();
+}
+
 /// The usual post has one segment and no error, on a connection. The slow path handles all others.
 template <class Safety, DAT_DTOS operation>
 OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_request(DAT_COUNT segments,
@@ -248,7 +269,17 @@ OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_request(DAT_COUNT segments,
                                                       DAT_DTO_COOKIE cookie,
                                                       DAT_COMPLETION_FLAGS flags)
 {
-    post_guard<Safety> hold(send_lock_);
+    if constexpr (posts_concurrently<Safety>) {
+        if (!is_usual<operation>(segments, local, remote, flags)) [[unlikely]]
+            return enter_and_post_slowly<operation>(segments, local, remote, cookie, flags);
+        const DAT_UINT32 length = local->segment_length;
+        transport::wr *request;
+        if (!gates_of(*this).sends.posts.enter(request)) [[unlikely]]
+            return post_finding_room<operation>(local, remote, cookie, flags);
+        fill(*request, operation, length, cookie);
+        return post_entered<operation>(*request, local, remote, flags);
+    }
+    post_guard<Safety> hold(gates_of(*this).sends.lock);
     if (!is_usual<operation>(segments, local, remote, flags)) [[unlikely]]
         return post_slowly<operation>(segments, local, remote, cookie, flags);
     const DAT_UINT32 length = local->segment_length; // not to be read again behind a store
@@ -264,7 +295,19 @@ OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_recv(DAT_COUNT segments, const DAT
                                                    DAT_DTO_COOKIE cookie,
                                                    DAT_COMPLETION_FLAGS flags)
 {
-    post_guard<Safety> hold(recv_lock_);
+    if constexpr (posts_concurrently<Safety>) {
+        transport::wr *request;
+        if (!is_usual<DAT_DTO_RECEIVE>(segments, local, nullptr, flags)) [[unlikely]]
+            return enter_and_post_recv_slowly(segments, local, cookie, flags);
+        // Rings of receives are kept full: the usual post has to find room.
+        if (!gates_of(*this).recvs.posts.enter_finding_room<false>(request)) [[unlikely]]
+            return enter_and_post_recv_slowly(1, local, cookie, flags);
+        fill(*request, DAT_DTO_RECEIVE, local->segment_length, cookie);
+        (void)transport::dapls_ib_post_recv(qp_, *request, 1, local);
+        gates_of(*this).recvs.posts.leave();
+        return fresh_success();
+    }
+    post_guard<Safety> hold(gates_of(*this).recvs.lock);
     transport::wr *request;
     if (!is_usual<DAT_DTO_RECEIVE>(segments, local, nullptr, flags) || !open_recvs_->take(request))
         [[unlikely]]
@@ -279,7 +322,7 @@ status queue_pair::post_extended(const extended_request &wanted)
 {
     constexpr DAT_UINT64 word = sizeof(DAT_UINT64);
     const bool write = wanted.operation == DAT_IB_DTO_RDMA_WRITE_IMMED;
-    post_guard<Safety> hold(send_lock_);
+    const post_turn<Safety> hold(gates_of(*this).sends);
     const status checked = check_request(true, wanted.segments, wanted.local, wanted.remote,
                                          wanted.flags, write ? 7 : 6);
     if (!checked.ok())

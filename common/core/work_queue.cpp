@@ -3,11 +3,15 @@
 
 #include "binding.hpp"
 
+#include <bit>
+
 namespace dapl::DAPL_TRANSPORT::core {
 
-work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit)
+work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit, bool concurrent)
 {
-    const std::size_t length = std::size_t{static_cast<std::uint32_t>(limit)} + 1;
+    std::size_t length = std::size_t{static_cast<std::uint32_t>(limit)} + 1;
+    if (concurrent)
+        length = std::bit_ceil(length);
     std::unique_ptr<wr[]> slots(new (std::nothrow) wr[length]());
     auto *queue = slots == nullptr ? nullptr : new (std::nothrow) work_queue(owner);
     if (queue == nullptr)
@@ -17,14 +21,33 @@ work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit)
     queue->retired = queue->known_end = last;
     for (std::size_t i = 0; i < length; ++i) {
         slots[i].queue = queue;
+        slots[i].ring_place = static_cast<DAT_UINT32>(i);
         slots[i].operation = never_posted;
         slots[i].before = last;
         last->after = &slots[i];
         last = &slots[i];
     }
     queue->slots_ = std::move(slots);
-    queue->length_ = limit + 1;
+    queue->length_ = static_cast<DAT_COUNT>(length);
+    queue->limit_ = limit;
     return queue;
+}
+
+void work_queue::use(concurrent_posts &posts, bool from_zero)
+{
+    const auto length = static_cast<std::uint32_t>(length_);
+    if (from_zero)
+        posts.begin_at_zero(length);
+    retired.store(&slots_[(posts.next_place() - 1) & (length - 1)]);
+    posts.use(slots_.get(), length, limit_, retired);
+    posts_.store(&posts);
+}
+
+void work_queue::leave_posts()
+{
+    if (is_concurrent())
+        next.store(const_cast<wr *>(upcoming()));
+    posts_.store(nullptr);
 }
 
 work_queue::~work_queue()
@@ -49,6 +72,12 @@ void work_queue::release()
 /// Room is known as far as the next place with a binding.
 transport::wr *work_queue::take_slowly()
 {
+    if (is_concurrent()) {
+        wr *taken = posts_.load(std::memory_order_relaxed)->take();
+        if (taken != nullptr && bindings != nullptr)
+            forget_binding(*taken);
+        return taken;
+    }
     wr *request = next.load(std::memory_order_relaxed);
     if (request == known_end) {
         if (!find_room(request))
@@ -75,9 +104,12 @@ bool work_queue::make_room_for_bindings()
 {
     if (bindings == nullptr)
         bindings = new (std::nothrow) std::atomic<binding *>[static_cast<std::size_t>(length_)]();
-    if (bindings != nullptr)
-        looks_slowly |= binds;
-    return bindings != nullptr;
+    if (bindings == nullptr)
+        return false;
+    looks_slowly |= binds;
+    if (is_concurrent())
+        posts_.load(std::memory_order_relaxed)->set(concurrent_posts::binding_there);
+    return true;
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -2,7 +2,7 @@
 // The posted operations of one direction of an endpoint.
 #pragma once
 
-#include "transport.hpp"
+#include "concurrent_posts.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -32,16 +32,6 @@ struct post_ring {
         advance(request);
         return true;
     }
-    /// The request that was taken last was not posted after all.
-    void put_back()
-    {
-        const wr *taken = next.load(std::memory_order_relaxed);
-        next.store(static_cast<wr *>(taken->before), std::memory_order_relaxed);
-        if ((looks_slowly & selective) != 0)
-            forget_room();
-    }
-    /// The next request is not taken on the fast path.
-    void forget_room() { known_end = next.load(std::memory_order_relaxed); }
 
     /// Reads what the polling thread has retired since, which costs a cache miss. Writes nothing if
     /// it finds nothing.
@@ -81,8 +71,9 @@ inline constinit post_ring closed_ring;
 /// completions of it may still be polled: an orphan has no owner, and its completions are dropped
 /// when they are polled. The last reference deletes it.
 struct work_queue : post_ring {
-    /// Null when out of memory.
-    static work_queue *create(endpoint *owner, DAT_COUNT limit);
+    /// Null when out of memory. With `concurrent` its requests can be taken by several threads at
+    /// once, after use().
+    static work_queue *create(endpoint *owner, DAT_COUNT limit, bool concurrent = false);
     /// For an endpoint that takes its receives from a shared queue: it represents the endpoint in
     /// completions.
     static work_queue *create_drawing(endpoint *owner, shared_work_queue &from);
@@ -90,7 +81,24 @@ struct work_queue : post_ring {
     void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
     void release();
 
-    DAT_COUNT limit() const { return length_ - 1; }
+    DAT_COUNT limit() const { return limit_; }
+    bool is_concurrent() const { return posts_.load(std::memory_order_acquire) != nullptr; }
+    /// The request that is posted next.
+    const wr *upcoming() const
+    {
+        if constexpr (claims.threadsafe_post)
+            while (const concurrent_posts *posts = posts_.load(std::memory_order_acquire)) {
+                const auto place = static_cast<DAT_COUNT>(posts->next_place());
+                if (is_concurrent()) // otherwise it may be a place of the queue that followed
+                    return &slots_[static_cast<std::size_t>(place & (length_ - 1))];
+            }
+        return next.load(std::memory_order_acquire);
+    }
+    /// Its requests are taken there from now on, beginning with the next place, or with place 0.
+    /// Nothing is outstanding, and posting threads are kept out meanwhile.
+    void use(concurrent_posts &posts, bool from_zero);
+    /// Nothing is posted any more.
+    void leave_posts();
     /// How many are outstanding: posted and not retired.
     std::uint64_t outstanding() const { return slots_ == nullptr ? 0 : snapshot().outstanding; }
     bool is_outstanding(const work_request &request) const
@@ -100,17 +108,30 @@ struct work_queue : post_ring {
     }
     bool idle() const { return outstanding() == 0; }
 
-    /// The slow path of take(). Null when there is no room.
+    /// The slow path of take(), by a thread that has entered, or while others are kept out. Null
+    /// when there is no room.
     wr *take_slowly();
+    /// The request that was taken last, while others are kept out, was not posted after all.
+    void put_back()
+    {
+        if (is_concurrent())
+            return posts_.load(std::memory_order_relaxed)->put_back();
+        const wr *taken = next.load(std::memory_order_relaxed);
+        next.store(static_cast<wr *>(taken->before), std::memory_order_relaxed);
+        if ((looks_slowly & selective) != 0)
+            known_end = next.load(std::memory_order_relaxed); // the next is taken slowly
+    }
 
     /// Says of the request that was taken last whether its success notifies.
     void set_unsignalled(work_request &request, bool unsignalled)
     {
         request.unsignalled = unsignalled;
+        if (is_concurrent())
+            return; // the fast path says so of each
         if (unsignalled)
             looks_slowly |= selective;
         if ((looks_slowly & selective) != 0)
-            forget_room();
+            known_end = next.load(std::memory_order_relaxed); // the next is taken slowly
     }
 
     /// Gives back this request and those before it, whose success was suppressed.
@@ -162,7 +183,7 @@ private:
     {
         for (;;) {
             const wr *last = retired.load(std::memory_order_acquire);
-            const std::uint64_t count = places_behind(last, next.load(std::memory_order_acquire));
+            const std::uint64_t count = places_behind(last, upcoming());
             if (retired.load(std::memory_order_relaxed) == last)
                 return {last, count};
         }
@@ -181,7 +202,9 @@ private:
 
     std::atomic<int> holders_{1};
     std::unique_ptr<wr[]> slots_;
-    DAT_COUNT length_ = 0;
+    DAT_COUNT length_ = 0; ///< of the ring; a power of two where requests are taken concurrently
+    DAT_COUNT limit_ = 0;
+    std::atomic<concurrent_posts *> posts_{nullptr};
 };
 
 /// The receives of an SRQ. They are consumed in any order, by any endpoint, and released by the

@@ -980,9 +980,10 @@ TEST_CASE("DTO-38: on a thread-safe adapter many threads post to one endpoint an
     adapter ia;
     connected_pair pair(ia);
     test_endpoint &from = pair.active;
-    constexpr unsigned each = 1000;
-    constexpr unsigned threads = 4;
+    constexpr unsigned each = 500;
+    constexpr unsigned threads = 8;
     std::atomic<unsigned> completed{0};
+    std::vector<std::atomic<unsigned>> came_back(each * threads);
     std::atomic<unsigned> failures{0};
     std::vector<std::unique_ptr<helper_thread>> running;
     for (unsigned t = 0; t < threads; ++t)
@@ -991,7 +992,7 @@ TEST_CASE("DTO-38: on a thread-safe adapter many threads post to one endpoint an
             for (unsigned posted = 0; posted < each || completed < each * threads;) {
                 DAT_EVENT event{};
                 if (posted < each) {
-                    const DAT_RETURN code = from.write(t * 64, 64, there, t);
+                    const DAT_RETURN code = from.write(t * 64, 64, there, t * each + posted);
                     posted += code == DAT_SUCCESS ? 1 : 0;
                     const bool legal =
                         code == DAT_SUCCESS || DAT_GET_TYPE(code) == DAT_INSUFFICIENT_RESOURCES;
@@ -1000,6 +1001,8 @@ TEST_CASE("DTO-38: on a thread-safe adapter many threads post to one endpoint an
                 if (dat_evd_dequeue(from.request_evd, &event) == DAT_SUCCESS) {
                     const auto &done = event.event_data.dto_completion_event_data;
                     failures += done.status == DAT_DTO_SUCCESS ? 0 : 1;
+                    if (done.user_cookie.as_64 < came_back.size())
+                        ++came_back[done.user_cookie.as_64];
                     ++completed;
                 }
             }
@@ -1008,6 +1011,7 @@ TEST_CASE("DTO-38: on a thread-safe adapter many threads post to one endpoint an
         thread->join();
     CHECK(failures == 0);
     CHECK(completed == each * threads);
+    CHECK(std::all_of(came_back.begin(), came_back.end(), [](auto &times) { return times == 1; }));
     CHECK(stays_empty(from.request_evd, milliseconds(1)));
 }
 

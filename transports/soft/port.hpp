@@ -16,16 +16,21 @@
 
 #include <cstddef>
 
-static_assert(DAPLS_IB_VERSION == 3, "the soft port was written for version 3");
+static_assert(DAPLS_IB_VERSION == 3, "the soft port was written for version 4");
 
 namespace dapl::soft {
 
 /// The engine keeps a request in place while it is posted, so it lies in the work request.
-struct soft_wr : work_request {
+/// Those of threads that post at once share no cache line.
+struct alignas(64) soft_wr : work_request {
     soft_hca::request request{};
     bool shared = false; ///< a receive that was posted to a shared receive queue
 
-    soft_wr() : work_request{} { request.context = this; }
+    soft_wr() : work_request{}
+    {
+        request.context = this;
+        request.place = &ring_place;
+    }
 };
 
 /// What each object of the contract is here.

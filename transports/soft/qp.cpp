@@ -19,6 +19,7 @@ soft_hca::pair_params pair_params_of(types::pd &domain, types::cq *recv_cq, type
     out.receive_queue = recv_cq == nullptr ? nullptr : &recv_cq->queue;
     out.max_sends = static_cast<std::uint32_t>(params.max_send);
     out.max_receives = static_cast<std::uint32_t>(params.max_recv);
+    out.concurrent_posts = params.concurrent_posts;
     out.reads_in = static_cast<std::uint16_t>(params.max_rdma_read_in);
     out.reads_out = static_cast<std::uint16_t>(params.max_rdma_read_out);
     return out;
