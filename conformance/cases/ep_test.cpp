@@ -3,7 +3,12 @@
 #include "harness/support.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <vector>
 
 namespace conformance {
 namespace {
@@ -796,6 +801,134 @@ TEST_CASE("EP-31: an endpoint takes as many requests and receives as it was crea
     for (DAT_COUNT i = 0; i < depth; ++i)
         right -= poll_dto(to.recv_evd).user_cookie.as_64 == static_cast<std::uint64_t>(i) ? 1 : 0;
     CHECK(right == depth);
+}
+
+namespace {
+
+/// Threads that post to one endpoint and take its completions.
+class busy_threads {
+public:
+    busy_threads(test_endpoint &on, const DAT_RMR_TRIPLET &to) : of_(on), ep_(on.ep), to_(to)
+    {
+        for (int i = 0; i < 4; ++i)
+            threads_.push_back(std::make_unique<helper_thread>([this] { work(); }));
+    }
+    ~busy_threads() { stop(); }
+    void stop()
+    {
+        stopping_ = true;
+        for (auto &each : threads_)
+            each->join();
+    }
+
+    /// The endpoint is freed, and they go on with its handle.
+    void expect_freed() { freed_ = true; }
+    void await_turns(unsigned more)
+    {
+        const unsigned enough = turns_ + more;
+        CHECK(becomes_true([&] { return turns_ >= enough; }));
+    }
+
+    std::atomic<unsigned> written{0}; ///< with success
+    std::atomic<unsigned> wrong{0};
+
+private:
+    void work()
+    {
+        while (!stopping_) {
+            const std::uint64_t cookie = next_++;
+            DAT_LMR_TRIPLET local = of_.memory.local(0, 64);
+            DAT_RMR_TRIPLET remote = to_;
+            judge(dat_ep_post_rdma_write(ep_, 1, &local, cookie_of(cookie), &remote,
+                                         DAT_COMPLETION_DEFAULT_FLAG));
+            judge(dat_ep_post_recv(ep_, 1, &local, cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG));
+            ++turns_;
+            DAT_EVENT event{};
+            for (DAT_EVD_HANDLE evd : {of_.request_evd, of_.recv_evd})
+                if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS)
+                    judge(event.event_data.dto_completion_event_data, evd == of_.request_evd);
+        }
+    }
+    void judge(DAT_RETURN code)
+    {
+        const DAT_RETURN type = DAT_GET_TYPE(code);
+        const bool legal = type == DAT_SUCCESS || type == DAT_INSUFFICIENT_RESOURCES ||
+                           type == DAT_INVALID_STATE || (freed_ && type == DAT_INVALID_HANDLE);
+        wrong += legal ? 0 : 1;
+    }
+    void judge(const DAT_DTO_COMPLETION_EVENT_DATA &done, bool request)
+    {
+        written += request && done.status == DAT_DTO_SUCCESS ? 1 : 0;
+        wrong += done.status == DAT_DTO_SUCCESS || done.status == DAT_DTO_ERR_FLUSHED ? 0 : 1;
+        std::lock_guard hold(lock_);
+        wrong += seen_[request].insert(done.user_cookie.as_64).second ? 0 : 1;
+    }
+
+    test_endpoint &of_;
+    const DAT_EP_HANDLE ep_;
+    std::atomic<bool> freed_{false};
+    std::atomic<unsigned> turns_{0};
+    const DAT_RMR_TRIPLET to_;
+    std::atomic<bool> stopping_{false};
+    std::atomic<std::uint64_t> next_{0};
+    std::mutex lock_;
+    std::set<std::uint64_t> seen_[2];
+    std::vector<std::unique_ptr<helper_thread>> threads_;
+};
+
+} // namespace
+
+TEST_CASE("EP-32: on a thread-safe adapter an endpoint is reset beside threads that post to it" *
+          hint("replace the queues of an endpoint without keeping out the threads that post") *
+          needs("threadsafe"))
+{
+    if (!the_settings().thread_safe)
+        NOT_CLAIMED("thread safety on this line of dat.conf; see --threadsafe");
+    adapter ia;
+    endpoint_options options;
+    options.qlen = 1024;
+    for (int round = 0; round < 4; ++round) {
+        connected_pair pair(ia, options);
+        test_endpoint &own = pair.active;
+        busy_threads busy(own, pair.passive.memory.remote(0, 64));
+        for (int reset = 0; reset < 3; ++reset) {
+            const unsigned enough = busy.written + 20; // also after a reset
+            CHECK(becomes_true([&] { return busy.written >= enough || busy.wrong != 0; }));
+            MUST(own.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+            for (test_endpoint *side : {&pair.passive, &own}) {
+                next_connection(side->connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+                MUST(dat_ep_reset(side->ep));
+            }
+            establish(own, pair.passive);
+        }
+        busy.stop();
+        CHECK(busy.wrong == 0);
+    }
+}
+
+TEST_CASE(
+    "EP-33: on a thread-safe adapter an endpoint is freed beside threads that post to it" *
+    hint("destroy the locks of an endpoint while threads wait there, or queues that they use") *
+    needs("threadsafe"))
+{
+    if (!the_settings().thread_safe)
+        NOT_CLAIMED("thread safety on this line of dat.conf; see --threadsafe");
+    adapter ia;
+    for (int round = 0; round < 16; ++round) {
+        connected_pair pair(ia); // only the first of these endpoints is connected
+        test_endpoint &own = pair.active;
+        for (int freed = 0; freed < 4; ++freed) {
+            busy_threads busy(own, pair.passive.memory.remote(0, 64));
+            busy.expect_freed();
+            busy.await_turns(20);
+            MUST(own.free_ep());
+            busy.await_turns(8);
+            busy.stop();
+            CHECK(busy.wrong == 0);
+            MUST(dat_ep_create(ia.handle, own.pz, own.recv_evd, own.request_evd, own.connect_evd,
+                               nullptr, &own.ep));
+        }
+    }
 }
 
 } // namespace conformance
