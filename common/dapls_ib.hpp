@@ -70,8 +70,8 @@
 ///      that claims neither solicited_wait nor cq_threshold gets `any` and 1. completion has
 ///      solicited. cq_count. hca_attr has solicited_wait: where it is false, as on a device that
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
-///      work_request has its ring_place, and qp_params says whether threads post at once, for ports that
-///      claim threadsafe_post.
+///      work_request has its ring_place, and qp_params says whether threads post at once, for
+///      ports that claim threadsafe_post.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {

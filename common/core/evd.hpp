@@ -7,7 +7,6 @@
 #include "event_order.hpp"
 #include "event_queue.hpp"
 #include "osd_cancellation.hpp"
-#include "thread_safety.hpp"
 
 #include <climits>
 #include <memory>
@@ -32,8 +31,9 @@ public:
 
     // --- consumer ---
 
+    /// On both lines of dat.conf alike: the claim lines up threads that dequeue.
     template <class Safety>
-    DAT_RETURN dequeue(DAT_EVENT &event) OSD_UNCHECKED;
+    DAT_RETURN dequeue(DAT_EVENT &event);
     status wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore);
     void set_waitable(bool waitable);
     void set_enabled(bool enabled);
@@ -97,8 +97,7 @@ private:
     std::atomic<std::uint32_t> pins_{0};
     std::atomic<std::uint32_t> counted_posts_{0}; ///< position in posted_, by the last waiter
     std::unique_ptr<event_order> order_;          ///< where streams are merged
-    osd::mutex dequeuers_; ///< lines up dequeuing threads of a thread-safe adapter
-    osd::mutex config_;    ///< of the CNO association
+    osd::mutex config_;                           ///< of the CNO association
     user_of<cno> cno_ OSD_GUARDED_BY(config_);
     osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
 
@@ -186,7 +185,6 @@ struct evd::dequeuing {
 template <class Safety>
 OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
 {
-    [[maybe_unused]] const post_guard<Safety> in_line(dequeuers_);
     if (!try_claim()) [[unlikely]]
         return dequeuing::contended(*this, event);
     return dequeuing::claimed(*this, event);

@@ -59,6 +59,43 @@ TEST_CASE("four threads post and dequeue on one endpoint: each operation comes b
     CHECK_EQ(sum.load(), n * (n - 1) / 2);
 }
 
+TEST_CASE("threads that dequeue one EVD take each completion once, and see them in their order")
+{
+    consumer c(line::threadsafe);
+    station s(c);
+    s.connect_by_hand();
+    qp &port = s.port();
+    const auto all = static_cast<DAT_UINT64>(rounds(80'000));
+    std::atomic<DAT_UINT64> taken{0};
+    std::atomic<DAT_UINT64> sum{0};
+    std::atomic<int> disordered{0};
+    on_threads(5, [&](int me) {
+        if (me == 0) {
+            for (DAT_UINT64 posted = 0; posted != all;) {
+                posted += c.post_send(s.ep, posted + 1) == DAT_SUCCESS ? 1 : 0;
+                complete_send(port);
+            }
+            while (complete_send(port)) {
+            }
+            return;
+        }
+        for (DAT_UINT64 last = 0; taken < all;) {
+            DAT_EVENT event;
+            if (c.dequeue(s.request, event) != DAT_SUCCESS) {
+                osd::yield();
+                continue;
+            }
+            disordered += cookie_of(event) > last ? 0 : 1;
+            last = cookie_of(event);
+            sum += last;
+            ++taken;
+        }
+    });
+    CHECK_EQ(disordered.load(), 0);
+    CHECK_EQ(taken.load(), all);
+    CHECK_EQ(sum.load(), all * (all + 1) / 2);
+}
+
 TEST_CASE("a dequeue beside others is SUCCESS or QUEUE_EMPTY, never INVALID_STATE")
 {
     consumer c(line::threadsafe);
