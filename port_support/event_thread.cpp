@@ -1,22 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "event_thread.hpp"
 
+#include <algorithm>
 #include <poll.h>
 #include <unistd.h>
 #include <utility>
 
 namespace dapl::port_support {
 
+bool epoll_set::open()
+{
+    fd_ = epoll_create1(EPOLL_CLOEXEC);
+    return fd_ >= 0;
+}
+
+void epoll_set::close()
+{
+    if (const int open = std::exchange(fd_, -1); open >= 0)
+        (void)::close(open);
+}
+
+bool epoll_set::control(int operation, int fd, std::uint32_t events, void *tag) const
+{
+    epoll_event event{};
+    event.events = events;
+    event.data.ptr = tag;
+    return epoll_ctl(fd_, operation, fd, &event) == 0;
+}
+
+std::size_t epoll_set::collect(void *(&tags)[batch]) const
+{
+    epoll_event events[batch];
+    const int count = epoll_wait(fd_, events, batch, 0);
+    for (int i = 0; i < count; ++i)
+        tags[i] = events[i].data.ptr;
+    return static_cast<std::size_t>(std::max(count, 0));
+}
+
 bool event_thread::open()
 {
-    epoll_ = epoll_create1(EPOLL_CLOEXEC);
-    return epoll_ >= 0 && kick_.open() && add(kick_.get(), EPOLLIN, &kick_);
+    return epoll_set::open() && kick_.open() && add(kick_.get(), EPOLLIN, &kick_);
 }
 
 void event_thread::close()
 {
-    if (const int open = std::exchange(epoll_, -1); open >= 0)
-        (void)::close(open);
+    epoll_set::close();
     kick_.close();
     kicked_.store(false);
 }
@@ -52,14 +80,6 @@ void event_thread::clear_kick()
     (void)kicked_.exchange(false); // sees what was written before the kicks that coalesced
 }
 
-bool event_thread::control(int operation, int fd, std::uint32_t events, void *tag)
-{
-    epoll_event event{};
-    event.events = events;
-    event.data.ptr = tag;
-    return epoll_ctl(epoll_, operation, fd, &event) == 0;
-}
-
 void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
 {
     const std::int64_t left = due_ns == never ? never : due_ns - osd::now_ns();
@@ -67,7 +87,7 @@ void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
         return;
     const timespec timeout{static_cast<std::time_t>(left / 1'000'000'000),
                            static_cast<long>(left % 1'000'000'000)};
-    pollfd wait{epoll_, POLLIN, 0};
+    pollfd wait{get(), POLLIN, 0};
     lock.unlock();
     (void)ppoll(&wait, 1, left == never ? nullptr : &timeout,
                 nullptr); // epoll_wait has milliseconds
@@ -77,14 +97,13 @@ void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
 std::span<void *const> event_thread::wait(osd::mutex &lock, std::int64_t due_ns)
 {
     sleep(lock, due_ns);
-    epoll_event events[batch];
-    const int count = epoll_wait(epoll_, events, batch, 0);
     std::size_t ready = 0;
-    for (int i = 0; i < count; ++i) {
-        if (events[i].data.ptr == &kick_)
+    const std::size_t count = collect(ready_);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (ready_[i] == &kick_)
             clear_kick();
         else
-            ready_[ready++] = events[i].data.ptr;
+            ready_[ready++] = ready_[i];
     }
     return {ready_, ready};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The service thread of an adapter: sleeps until a descriptor is ready, a deadline passes, or
-// another thread kicks it.
+// another thread kicks it. And the sets of descriptors on which it, or another thread, sleeps.
 #pragma once
 
 #include "osd_annotations.hpp"
@@ -15,6 +15,43 @@
 
 namespace dapl::port_support {
 
+/// Descriptors, with a tag for each that comes back when it is ready. All functions but open() and
+/// close() may be called by any thread. Those that return bool: false and errno when the kernel
+/// refuses.
+class epoll_set {
+public:
+    static constexpr int batch = 32;
+    static constexpr std::uint32_t once = EPOLLIN | EPOLLONESHOT; ///< disarmed when it was reported
+
+    epoll_set() = default;
+    epoll_set(const epoll_set &) = delete;
+    epoll_set &operator=(const epoll_set &) = delete;
+    ~epoll_set() { close(); }
+
+    [[nodiscard]] bool open();
+    void close();
+    bool is_open() const { return fd_ >= 0; }
+    /// Readable while a descriptor in it is ready.
+    int get() const { return fd_; }
+
+    bool add(int fd, std::uint32_t events, void *tag)
+    {
+        return control(EPOLL_CTL_ADD, fd, events, tag);
+    }
+    bool modify(int fd, std::uint32_t events, void *tag)
+    {
+        return control(EPOLL_CTL_MOD, fd, events, tag);
+    }
+    void remove(int fd) { (void)control(EPOLL_CTL_DEL, fd, 0, nullptr); }
+    /// Stores the tags of what is ready now; returns how many they are.
+    std::size_t collect(void *(&tags)[batch]) const;
+
+private:
+    bool control(int operation, int fd, std::uint32_t events, void *tag) const;
+
+    int fd_ = -1;
+};
+
 /// The body of the thread is the port's own loop:
 ///
 ///     osd::lock_guard hold(device.lock);
@@ -24,11 +61,11 @@ namespace dapl::port_support {
 ///             …;                                                // this descriptor is ready
 ///     }
 ///
-/// Functions that take a lock all take the same one.
-class event_thread {
+/// Functions that take a lock all take the same one. If it is held while a descriptor is removed,
+/// no later wait() reports it.
+class event_thread : public epoll_set {
 public:
     static constexpr std::int64_t never = INT64_MAX;
-    static constexpr std::uint32_t once = EPOLLIN | EPOLLONESHOT; ///< disarmed when it was reported
 
     event_thread() = default;
     event_thread(const event_thread &) = delete;
@@ -51,37 +88,21 @@ public:
     /// Makes the present or the next wait() return. Any thread, any lock; several kicks coalesce.
     void kick();
 
-    // Descriptors. `tag` comes back from wait(). False and errno when the kernel refuses.
-    bool add(int fd, std::uint32_t events, void *tag)
-    {
-        return control(EPOLL_CTL_ADD, fd, events, tag);
-    }
-    bool modify(int fd, std::uint32_t events, void *tag)
-    {
-        return control(EPOLL_CTL_MOD, fd, events, tag);
-    }
-    /// If the lock is held during the call, no later wait() reports the descriptor.
-    void remove(int fd) { (void)control(EPOLL_CTL_DEL, fd, 0, nullptr); }
-
     /// Sleeps with the lock released until a descriptor is ready, kick() is called, or `due_ns` of
     /// osd::now_ns() has passed. Then collects the tags of what is ready with the lock held, so
     /// that what they stand for exists until the lock is released.
     std::span<void *const> wait(osd::mutex &lock, std::int64_t due_ns) OSD_REQUIRES(lock);
 
 private:
-    static constexpr int batch = 32;
-
-    bool control(int operation, int fd, std::uint32_t events, void *tag);
     void sleep(osd::mutex &lock, std::int64_t due_ns) const OSD_REQUIRES(lock);
     void clear_kick();
     void close();
 
     osd::thread thread_;
-    int epoll_ = -1;
     osd::event_descriptor kick_;
     std::atomic<bool> kicked_{false}; ///< kick_ is readable
     bool stopping_ = false;           ///< guarded by the caller's lock
-    void *ready_[batch];
+    void *ready_[epoll_set::batch];
 };
 
 } // namespace dapl::port_support
