@@ -2,11 +2,15 @@
 #include "progress_watch.hpp"
 
 #include "dapl_debug.hpp"
+#include "descriptor_wait.hpp"
+#include "osd_cancellation.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 #include <utility>
 
 namespace dapl::DAPL_TRANSPORT {
@@ -15,6 +19,8 @@ namespace {
 
 constexpr std::uint32_t shortest_us = 100; ///< first back-off from a target whose consumer is busy
 constexpr std::uint32_t longest_us = 10'000;
+constexpr std::int64_t linger_ns = 10'000'000; ///< at most; half of it at least
+constexpr std::int64_t long_wait_ns = 2'000'000;
 constexpr std::int64_t glance_ns = 3000; ///< to see whether a consumer is polling just now
 constexpr int rounds_per_visit = 64;
 constexpr std::int64_t idle_round_ns = 3000; ///< a round that took no longer moved nothing
@@ -53,6 +59,7 @@ void progress_watch::answer_notify(progress_target &target)
     if (!target.wants_callback() || !target.has_completion_now())
         return;
     target.sleepers.fetch_and(~progress_target::notify);
+    target.called_back_ = true;
     target.call_back();
 }
 
@@ -91,65 +98,145 @@ progress_watch::next_step progress_watch::attend(progress_target &target, progre
     return serve(target);
 }
 
+port_support::epoll_set &progress_watch::set_of(connection_service &service,
+                                                const progress_target &target)
+{
+    return target.notifies_ ? notifying_ : service.events;
+}
+
 /// A descriptor in epoll costs a little with every packet, even when it is not armed.
 void progress_watch::stop_watching(connection_service &service, progress_target &target)
 {
+    target.armed_.store(false);
     if (std::exchange(target.listed_, false))
-        service.events.remove(target.wait_fd);
+        set_of(service, target).remove(target.wait_fd);
 }
 
-void progress_watch::arm(connection_service &service, progress_target &target)
+void progress_watch::watch(connection_service &service, progress_target &target)
 {
-    if (target.receivers_ == 0 && !target.wants_callback()) {
-        stop_watching(service, target);
-        return;
-    }
-    target.period_us_ = 0;
+    constexpr std::uint32_t once = port_support::epoll_set::once;
     target.armed_.store(true);
-    constexpr std::uint32_t once = port_support::event_thread::once;
+    port_support::epoll_set &set = set_of(service, target);
     const bool listed = std::exchange(target.listed_, true);
-    if (listed ? service.events.modify(target.wait_fd, once, &target)
-               : service.events.add(target.wait_fd, once, &target))
+    if (listed ? set.modify(target.wait_fd, once, &target) : set.add(target.wait_fd, once, &target))
         return;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: epoll_ctl for a CQ failed: %s", service.name,
              std::strerror(errno));
 }
 
-/// A consumer that sleeps for long is left alone until it reports that it woke.
-bool progress_watch::leave_until_report(progress_target &target)
+void progress_watch::set_alarm(std::int64_t at_ns)
+{
+    itimerspec when{};
+    if (at_ns != INT64_MAX)
+        when.it_value = {static_cast<std::time_t>(at_ns / 1'000'000'000),
+                         static_cast<long>(at_ns % 1'000'000'000)};
+    (void)timerfd_settime(alarm_, TFD_TIMER_ABSTIME, &when, nullptr);
+    alarm_ns_ = at_ns;
+}
+
+/// An alarm that is set and comes late enough is left as it is, and one for another target, too.
+void progress_watch::linger(progress_target &target)
+{
+    if (std::exchange(target.lingering_, true))
+        return;
+    const std::int64_t now = osd::now_ns();
+    osd::lock_guard hold(alarm_lock_);
+    const bool alone = lingering_++ == 0;
+    if (alarm_ns_ == INT64_MAX || (alone && alarm_ns_ - now < linger_ns / 2))
+        set_alarm(now + linger_ns);
+}
+
+/// The next of short waits ends before the alarm comes, and puts it off.
+bool progress_watch::stop_lingering(progress_target &target)
+{
+    if (!std::exchange(target.lingering_, false))
+        return false;
+    osd::lock_guard hold(alarm_lock_);
+    if (--lingering_ == 0 && last_wait_ns_.load(std::memory_order_relaxed) > long_wait_ns)
+        set_alarm(INT64_MAX);
+    return true;
+}
+
+void progress_watch::end_lingering(connection_service &)
+{
+    {
+        osd::lock_guard hold(alarm_lock_);
+        alarm_ns_ = INT64_MAX;
+    }
+    for (progress_target *t = all_.front(); t != nullptr; t = all_.after(*t)) {
+        osd::lock_guard hold(t->arming_);
+        if (stop_lingering(*t))
+            make_ready(*t);
+    }
+}
+
+/// A consumer that sleeps for long is left alone until its wait ends. What is to happen then.
+bool progress_watch::leave_until(progress_target &target, std::uint32_t what)
 {
     std::uint32_t seen = target.sleepers.load();
     while ((seen & progress_target::waiting) != 0)
-        if (target.sleepers.compare_exchange_weak(seen, seen | progress_target::report))
+        if (target.sleepers.compare_exchange_weak(seen, seen | what))
             return true;
     return false;
 }
 
+/// `called_back`: by the consumer itself, which polls now.
+void progress_watch::arm(connection_service &service, progress_target &target, bool called_back)
+{
+    target.period_us_ = 0;
+    osd::lock_guard hold(target.arming_);
+    if (target.wants_callback())
+        watch(service, target);
+    else if (target.receivers_ == 0)
+        stop_watching(service, target);
+    else if (leave_until(target, progress_target::left))
+        return;
+    else if (called_back)
+        linger(target);
+    else
+        watch(service, target);
+}
+
+/// A callback that was asked for during the visit finds the target disarmed and arms it, or is seen
+/// here.
 void progress_watch::back_off(connection_service &service, progress_target &target)
 {
-    stop_watching(service, target);
     const bool long_enough = target.period_us_ == longest_us;
     progress_target *mate = target.mate_;
     target.period_us_ = std::clamp(2 * target.period_us_, shortest_us, longest_us);
-    if (long_enough &&
-        (leave_until_report(target) || (mate != nullptr && leave_until_report(*mate))))
+    osd::lock_guard hold(target.arming_);
+    stop_watching(service, target);
+    if (long_enough && (leave_until(target, progress_target::left) ||
+                        (mate != nullptr && leave_until(*mate, progress_target::report))))
         target.due_ns_ = INT64_MAX;
     else
         target.due_ns_ = osd::now_ns() + std::int64_t{target.period_us_} * 1000;
 }
 
+/// The service thread and a consumer in cno_wait may come at once: the second leaves it to the
+/// first.
 void progress_watch::visit(connection_service &service, progress_target &target)
 {
+    target.again_ = true;
+    if (target.visited_)
+        return;
     const bool called = target.due_ns_ == INT64_MAX;
-    progress_target *mate = target.mate_; // is not freed before the queue pairs that made it one
-    target.due_ns_ = INT64_MAX;
+    bool called_back = false;
     next_step next{};
-    service.run_upcall(&target, [&] { next = attend(target, mate, called); });
-    if (static_cast<progress_all_link &>(target).alone())
-        return; // removed meanwhile; remove() has not returned
+    target.visited_ = true;
+    while (std::exchange(target.again_, false)) {
+        target.due_ns_ = INT64_MAX;
+        progress_target *mate = target.mate_; // not freed before the queue pairs that made it one
+        service.run_upcall(&target, [&] { next = attend(target, mate, called); });
+        called_back = std::exchange(target.called_back_, false);
+        callbacks_ += called_back ? 1 : 0;
+        if (static_cast<progress_all_link &>(target).alone())
+            return; // removed meanwhile; remove() has not returned
+    }
+    target.visited_ = false;
     switch (next) {
     case next_step::arm:
-        arm(service, target);
+        arm(service, target, called_back && !service.events.is_current());
         break;
     case next_step::back_off:
         back_off(service, target);
@@ -158,18 +245,25 @@ void progress_watch::visit(connection_service &service, progress_target &target)
         target.due_ns_ = 0;
         break;
     }
+    if (target.due_ns_ != INT64_MAX && !service.events.is_current())
+        service.events.kick();
+}
+
+void progress_watch::visit_ready(connection_service &service)
+{
+    while (progress_target *t = ready_.front()) {
+        static_cast<progress_ready_link &>(*t).unlink();
+        visit(service, *t);
+    }
 }
 
 std::int64_t progress_watch::visit_due(connection_service &service)
 {
     const std::int64_t now = osd::now_ns();
     for (progress_target *t = all_.front(); t != nullptr; t = all_.after(*t))
-        if (t->due_ns_ <= now && static_cast<progress_ready_link &>(*t).alone())
-            ready_.push(*t);
-    while (progress_target *t = ready_.front()) {
-        static_cast<progress_ready_link &>(*t).unlink();
-        visit(service, *t);
-    }
+        if (t->due_ns_ <= now)
+            make_ready(*t);
+    visit_ready(service);
     std::int64_t next = INT64_MAX;
     for (progress_target *t = all_.front(); t != nullptr; t = all_.after(*t))
         next = std::min(next, t->due_ns_);
@@ -181,18 +275,40 @@ bool progress_watch::answer_calls(connection_service &)
     if (!called_.exchange(false))
         return false;
     for (progress_target *t = all_.front(); t != nullptr; t = all_.after(*t)) {
-        const bool asleep = t->due_ns_ == INT64_MAX && t->receivers_ != 0;
+        const bool left = (t->sleepers.load() & progress_target::left) != 0;
+        const bool asleep = t->due_ns_ == INT64_MAX && t->receivers_ != 0 && !left;
         if (!t->armed_.load() && (t->wants_callback() || asleep))
             t->due_ns_ = 0;
     }
     return true;
 }
 
-void progress_watch::set_ready(connection_service &, progress_target &target)
+void progress_watch::make_ready(progress_target &target)
 {
-    target.armed_.store(false); // before the look at target.sleepers
     if (static_cast<progress_ready_link &>(target).alone())
         ready_.push(target);
+}
+
+void progress_watch::set_ready(connection_service &service, void *tag)
+{
+    if (tag == &notifying_)
+        return collect(service);
+    if (tag == &alarm_)
+        return end_lingering(service);
+    progress_target &target = *static_cast<progress_target *>(tag);
+    {
+        osd::lock_guard hold(target.arming_);
+        target.armed_.store(false);
+    }
+    make_ready(target);
+}
+
+void progress_watch::collect(connection_service &service)
+{
+    void *tags[port_support::epoll_set::batch];
+    const std::size_t count = notifying_.collect(tags);
+    for (std::size_t i = 0; i < count; ++i)
+        set_ready(service, tags[i]);
 }
 
 void progress_watch::call(connection_service &service)
@@ -201,18 +317,134 @@ void progress_watch::call(connection_service &service)
     service.events.kick();
 }
 
+/// What is in the CQ already is left to the caller, who polls it next. Another one may sleep on the
+/// signal that is cleared here.
 void progress_watch::request_callback(connection_service &service, progress_target &target)
 {
     target.sleepers.fetch_or(progress_target::notify);
-    if (!target.armed_.load()) // after the line above; the service thread does the opposite
-        call(service);
+    {
+        osd::lock_guard hold(target.arming_);
+        if (notifying_.is_open() && !target.notifies_) {
+            stop_watching(service, target);
+            target.notifies_ = true;
+        }
+        (void)stop_lingering(target);
+        if (target.armed_.load())
+            return;
+        (void)target.reset_signal();
+        watch(service, target);
+    }
+    if (target.is_waiting())
+        target.signal();
+}
+
+void progress_watch::begin_wait(connection_service &service, progress_target &target)
+{
+    target.wait_began_ns_ = osd::now_ns();
+    osd::lock_guard hold(target.arming_);
+    std::uint32_t how = progress_target::waiting;
+    if (stop_lingering(target)) {
+        how |= progress_target::left;
+    } else if (target.armed_.load() && !target.wants_callback()) {
+        target.armed_.store(false);
+        (void)set_of(service, target).modify(target.wait_fd, 0, &target);
+        how |= progress_target::left;
+    }
+    target.sleepers.fetch_or(how);
 }
 
 void progress_watch::end_wait(connection_service &service, progress_target &target)
 {
-    constexpr std::uint32_t both = progress_target::waiting | progress_target::report;
-    if ((target.sleepers.fetch_and(~both) & progress_target::report) != 0)
+    constexpr std::uint32_t all =
+        progress_target::waiting | progress_target::report | progress_target::left;
+    std::uint32_t how = 0;
+    last_wait_ns_.store(osd::now_ns() - target.wait_began_ns_, std::memory_order_relaxed);
+    {
+        osd::lock_guard hold(target.arming_);
+        how = target.sleepers.fetch_and(~all);
+        if ((how & progress_target::left) != 0)
+            linger(target);
+    }
+    if ((how & progress_target::report) != 0)
         call(service);
+}
+
+// ------------------------------------------------------------------------- consumers in cno_wait
+
+void progress_watch::leave_notifying_to_service(connection_service &service, bool leave)
+{
+    (void)service.events.modify(notifying_.get(), leave ? std::uint32_t{EPOLLIN} : 0, &notifying_);
+}
+
+osd::wait_result progress_watch::wait_for_callback(connection_service &service, osd::deadline until)
+{
+    const std::int64_t began_ns = osd::now_ns();
+    leave_notifying_to_service(service, false);
+    osd::wait_result how{};
+    osd::undo_if_cancelled([&] { how = sleep_for_callback(service, until); },
+                           [&] { leave_notifying_to_service(service, true); });
+    leave_notifying_to_service(service, true);
+    last_wait_ns_.store(osd::now_ns() - began_ns, std::memory_order_relaxed);
+    return how;
+}
+
+/// Targets without a completion may be ready too, for progress: that does not end the wait.
+osd::wait_result progress_watch::sleep_for_callback(connection_service &service,
+                                                    osd::deadline until)
+{
+    for (;;) {
+        bool readable = false;
+        osd::wait_result how = osd::wait_result::woken;
+        if (!woken_.load())
+            how = port_support::wait_readable(notifying_.get(), wake_.get(), until, readable);
+        const bool called_back = readable && serve_notifying(service);
+        if (woken_.exchange(false) || called_back || !readable)
+            return how;
+        if (until.has_passed())
+            return osd::wait_result::timed_out;
+    }
+}
+
+/// True when a callback was made.
+bool progress_watch::serve_notifying(connection_service &service)
+{
+    awake_.store(true);
+    bool called_back = false;
+    {
+        osd::lock_guard hold(service.lock);
+        const std::uint32_t before = callbacks_;
+        collect(service);
+        visit_ready(service);
+        called_back = callbacks_ != before;
+    }
+    awake_.store(false); // before the look at woken_
+    return called_back;
+}
+
+void progress_watch::wake_waiter()
+{
+    woken_.store(true);
+    if (!awake_.load())
+        wake_.raise();
+}
+
+// ---------------------------------------------------------------------------------- coming, going
+
+bool progress_watch::open(connection_service &service, bool notifying)
+{
+    alarm_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (alarm_ < 0 || !service.events.add(alarm_, EPOLLIN | EPOLLET, &alarm_))
+        return false;
+    return !notifying || (notifying_.open() && wake_.open() &&
+                          service.events.add(notifying_.get(), EPOLLIN, &notifying_));
+}
+
+void progress_watch::close()
+{
+    if (const int open = std::exchange(alarm_, -1); open >= 0)
+        (void)::close(open);
+    notifying_.close();
+    wake_.close();
 }
 
 void progress_watch::add(connection_service &, progress_target &target)
@@ -222,7 +454,11 @@ void progress_watch::add(connection_service &, progress_target &target)
 
 void progress_watch::remove(connection_service &service, progress_target &target)
 {
-    stop_watching(service, target);
+    {
+        osd::lock_guard hold(target.arming_);
+        stop_watching(service, target);
+        (void)stop_lingering(target);
+    }
     static_cast<progress_all_link &>(target).unlink();
     static_cast<progress_ready_link &>(target).unlink();
     service.wait_quiet(&target);
@@ -234,7 +470,7 @@ void progress_watch::add_receiver(connection_service &service, progress_target &
     progress_target *mate = &sends_at == &target ? nullptr : &sends_at;
     if (target.receivers_++ == 0) {
         target.mate_ = mate;
-        arm(service, target);
+        arm(service, target, false);
     } else if (target.mate_ != mate) {
         target.mate_ = nullptr;
     }

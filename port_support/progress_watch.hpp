@@ -1,10 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Progress for a device that only moves data while it is called: by its consumers where they poll,
-// by the service thread where they do not.
+// Progress for a device that only moves data while it is called: by its consumers where they poll
+// or wait, by the service thread where they do not.
+//
+// The descriptor of a target is armed in at most one set: that on which the service thread sleeps,
+// or, once a callback was asked for, the notifying set, on which a consumer in cno_wait can sleep
+// in the thread's place.
+//
+//   what happens                      the target then
+//   --------------------------------  ----------------------------------------------------------
+//   the descriptor is ready           disarmed; a visit by the thread, or by who is in cno_wait
+//   a visit finds nothing to do       armed
+//   a visit finds that its consumer   disarmed; the next visit follows after a pause that grows up
+//     polls or waits                  to 10 ms, or else when the wait has ended
+//   its consumer begins to wait       disarmed, if it was armed
+//   and ends that wait                lingering, if no visit is due: one follows in 5 to 10 ms
+//   a callback is made in cno_wait    lingering
+//   a callback is asked for           armed, by who asks
+//
+// A consumer that waits again ends the lingering before that. It sets a timer, at most, and wakes
+// nobody. Were the descriptor armed instead, each completion that the consumer takes
+// itself between two waits would wake the thread.
 #pragma once
 
 #include "connection_service.hpp"
 #include "dapl_chain.hpp"
+#include "osd_descriptor.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -25,6 +45,7 @@ public:
         waiting = 1, ///< the consumer is inside cq_wait
         notify = 2,  ///< it wants a dapl_evd_dto_callback
         report = 4,  ///< with waiting: the service thread is to be called when it ends
+        left = 8,    ///< with waiting: the target lingers when it ends
     };
     std::atomic<std::uint32_t> sleepers{0};
     std::atomic<std::uint32_t> posting{0}; ///< set by posts of queue pairs that receive here
@@ -50,13 +71,20 @@ private:
     virtual bool take_polled() = 0;
     virtual void call_back() = 0;
 
-    std::atomic<bool> armed_{false}; ///< the service thread wakes when wait_fd becomes readable
+    osd::mutex arming_;              ///< for the next four, and the kernel's sets
+    std::atomic<bool> armed_{false}; ///< a visit follows when wait_fd becomes readable
+    bool listed_ = false;            ///< in one of the sets, armed or not
+    bool notifies_ = false;          ///< that is the notifying one
+    bool lingering_ = false;
+    std::int64_t wait_began_ns_ = 0; ///< the waiter's
 
     // Guarded by connection_service::lock.
     std::int64_t due_ns_ = INT64_MAX; ///< when to visit it, if nothing happens
     std::uint32_t period_us_ = 0;     ///< the last back-off
     bool seen_idle_ = false;          ///< its consumer, at the last visit
-    bool listed_ = false;             ///< among the thread's descriptors, armed or not
+    bool called_back_ = false;        ///< by the last visit
+    bool visited_ = false;            ///< just now
+    bool again_ = false;              ///< and once more
     std::uint32_t receivers_ = 0;     ///< queue pairs that receive here: their sockets are watched
     /// Where all of them send: a consumer that polls there serves the same sockets. Null when there
     /// are several.
@@ -67,6 +95,11 @@ private:
 /// backs off, up to 10 ms; where nothing happens it sleeps.
 class progress_watch {
 public:
+    /// Before the thread starts; close() after it ended. `notifying`: consumers may wait for
+    /// callbacks. False and errno when there are no descriptors left.
+    [[nodiscard]] bool open(connection_service &service, bool notifying);
+    void close();
+
     void add(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
     /// Fence: no visit is running afterwards.
     void remove(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
@@ -79,14 +112,17 @@ public:
 
     // The consumer's side; no lock.
     void request_callback(connection_service &service, progress_target &target);
-    void begin_wait(progress_target &target) { target.sleepers.fetch_or(progress_target::waiting); }
+    void begin_wait(connection_service &service, progress_target &target);
     void end_wait(connection_service &service, progress_target &target);
     /// Has the service thread look at all targets and connections.
     void call(connection_service &service);
+    /// cno_wait and cno_wakeup.
+    osd::wait_result wait_for_callback(connection_service &service, osd::deadline until);
+    void wake_waiter();
 
     // The loop of the service thread.
-    /// The thread's descriptors reported it.
-    void set_ready(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
+    /// The thread's descriptors reported this tag.
+    void set_ready(connection_service &service, void *tag) OSD_REQUIRES(service.lock);
     /// Takes what consumers asked for since the last call; true when there was something.
     bool answer_calls(connection_service &service) OSD_REQUIRES(service.lock);
     /// Visits what is due; says when to come back.
@@ -101,19 +137,45 @@ private:
     static next_step attend(progress_target &target, progress_target *mate, bool called);
     static next_step serve(progress_target &target);
     static void answer_notify(progress_target &target);
-    static bool leave_until_report(progress_target &target);
+    static bool leave_until(progress_target &target, std::uint32_t what);
 
-    // With service.lock held.
-    static void stop_watching(connection_service &service, progress_target &target);
-    static void arm(connection_service &service, progress_target &target);
-    static void back_off(connection_service &service, progress_target &target);
-    static void visit(connection_service &service, progress_target &target)
+    port_support::epoll_set &set_of(connection_service &service, const progress_target &target)
+        OSD_REQUIRES(target.arming_);
+    void stop_watching(connection_service &service, progress_target &target)
+        OSD_REQUIRES(target.arming_);
+    void watch(connection_service &service, progress_target &target) OSD_REQUIRES(target.arming_);
+    void linger(progress_target &target) OSD_REQUIRES(target.arming_);
+    bool stop_lingering(progress_target &target) OSD_REQUIRES(target.arming_);
+    void set_alarm(std::int64_t at_ns) OSD_REQUIRES(alarm_lock_);
+
+    void make_ready(progress_target &target);
+    void collect(connection_service &service) OSD_REQUIRES(service.lock);
+    void end_lingering(connection_service &service) OSD_REQUIRES(service.lock);
+    void arm(connection_service &service, progress_target &target, bool called_back)
         OSD_REQUIRES(service.lock);
+    void back_off(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
+    void visit(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
+    void visit_ready(connection_service &service) OSD_REQUIRES(service.lock);
 
+    void leave_notifying_to_service(connection_service &service, bool leave);
+    osd::wait_result sleep_for_callback(connection_service &service, osd::deadline until);
+    bool serve_notifying(connection_service &service);
+
+    osd::mutex alarm_lock_;                                         ///< the last lock
+    std::uint32_t lingering_ OSD_GUARDED_BY(alarm_lock_) = 0;       ///< so many targets
+    std::int64_t alarm_ns_ OSD_GUARDED_BY(alarm_lock_) = INT64_MAX; ///< set to this time
+    int alarm_ = -1; ///< a timer: readable when they have lingered long enough
+    std::atomic<std::int64_t> last_wait_ns_{0}; ///< how long it took
+
+    port_support::epoll_set notifying_;
+    osd::event_descriptor wake_;     ///< ends wait_for_callback
+    std::atomic<bool> awake_{false}; ///< who is in there is not asleep
+    std::atomic<bool> woken_{false};
     std::atomic<bool> called_{false}; ///< some target's `sleepers` changed
     // Guarded by service.lock.
     list<progress_target, progress_all_link> all_;
     list<progress_target, progress_ready_link> ready_;
+    std::uint32_t callbacks_ = 0; ///< made so far
 };
 
 } // namespace dapl::DAPL_TRANSPORT

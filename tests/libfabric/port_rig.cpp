@@ -54,7 +54,7 @@ void dapl_evd_connection_callback(endpoint &ep, DAT_EVENT_NUMBER number, const p
 
 void dapl_evd_dto_callback(evd &e)
 {
-    e.callbacks.put(1);
+    e.callbacks.put(std::this_thread::get_id());
 }
 
 void dapl_evd_cq_async_error_callback(evd &) {}

@@ -79,7 +79,7 @@ public:
 
 class evd {
 public:
-    inbox<int> callbacks;
+    inbox<std::thread::id> callbacks; ///< who made each
 };
 
 } // namespace core

@@ -1125,6 +1125,82 @@ TEST_SUITE("waiting")
         }
     }
 
+    TEST_CASE("cno_wait")
+    {
+        if (!transport::claims.cno_wait)
+            return;
+        node n;
+        connected_pair p(n);
+        char in[8];
+        const auto wait = [&] {
+            return transport::dapls_ib_cno_wait(*n.hca, osd::deadline::after_us(5'000'000));
+        };
+        const auto wait_for_callback = [&] {
+            while (p.b.recv_evd.callbacks.size() == 0)
+                REQUIRE(wait() == osd::wait_result::woken);
+            return p.b.recv_evd.callbacks.take() == std::this_thread::get_id();
+        };
+        SUBCASE("makes the callback")
+        {
+            int made_here = 0;
+            for (int round = 0; round < 50; ++round) {
+                REQUIRE(p.b.recv(in, 8, 1).ok());
+                transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
+                std::thread peer([&] {
+                    std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+                    (void)p.a.send("a", 1, 1);
+                });
+                made_here += wait_for_callback() ? 1 : 0;
+                peer.join();
+                CHECK(p.b.received() == result{1, DAT_DTO_SUCCESS, 1});
+                (void)p.a.sent();
+            }
+            CHECK(made_here > 25); // of 50: what comes before it waits is the service thread's
+        }
+        SUBCASE("sees a message that came before its receive was posted")
+        {
+            REQUIRE(p.a.send("a", 1, 1).ok());
+            transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
+            std::thread other([&] {
+                std::this_thread::sleep_for(20ms);
+                (void)p.b.recv(in, 8, 9);
+            });
+            (void)wait_for_callback();
+            other.join();
+            CHECK(p.b.received() == result{9, DAT_DTO_SUCCESS, 1});
+        }
+        SUBCASE("sees operations that are flushed")
+        {
+            REQUIRE(p.b.recv(in, 8, 1).ok());
+            transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
+            std::thread other([&] {
+                std::this_thread::sleep_for(20ms);
+                transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
+            });
+            (void)wait_for_callback();
+            other.join();
+            CHECK(p.b.received().status == DAT_DTO_ERR_FLUSHED);
+        }
+        SUBCASE("serves RDMA meanwhile")
+        {
+            REQUIRE(p.b.recv(in, 8, 1).ok());
+            transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
+            region target(n, 1 << 20, all_rights);
+            std::vector<char> local(1 << 20, 'r');
+            std::thread other([&] {
+                (void)p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 1 << 20, target.at(0, 1 << 20), 1);
+                (void)p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 20, target.at(0, 1 << 20), 2);
+                (void)p.a.sent();
+                (void)p.a.sent();
+                transport::dapls_ib_cno_wakeup(*n.hca);
+            });
+            CHECK(wait() == osd::wait_result::woken);
+            other.join();
+            CHECK(target.bytes == local);
+            CHECK(p.b.recv_evd.callbacks.size() == 0);
+        }
+    }
+
     TEST_CASE("a waiter is woken though another thread polls its CQ")
     {
         if (!transport::claims.cq_wait)

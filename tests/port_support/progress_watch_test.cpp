@@ -2,14 +2,18 @@
 #include "progress_watch.hpp"
 
 #include "eventually.hpp"
+#include "osd_cancellation.hpp"
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <doctest/doctest.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 using namespace dapl::DAPL_TRANSPORT;
+using ms = std::chrono::milliseconds;
 
 namespace {
 
@@ -19,6 +23,12 @@ struct counting_cq final : progress_target {
     std::atomic<int> completions{0}; ///< not yet polled
     std::atomic<int> signals{0};
     std::atomic<int> callbacks{0};
+    std::atomic<std::thread::id> caller{}; ///< made the last of them
+    std::atomic<std::thread::id> served_by{};
+    std::atomic<int> served{0}; ///< completions that this thread made
+    std::atomic<bool> takes_long{false};
+    std::atomic<int> inside{0};        ///< threads that visit it
+    std::atomic<bool> overlaps{false}; ///< they were several
     std::atomic<bool> polled{false};
     std::atomic<bool> always_polled{false};
 
@@ -26,33 +36,66 @@ struct counting_cq final : progress_target {
     ~counting_cq() { close(wait_fd); }
 
     void arrive() const { eventfd_write(wait_fd, 1); }
+    /// The consumer polls.
+    void take()
+    {
+        move();
+        completions = 0;
+    }
+    /// A request of the consumer completes, and it polls a moment later.
+    void complete_own()
+    {
+        arrive();
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        take();
+    }
 
 private:
+    void move()
+    {
+        eventfd_t value;
+        if (eventfd_read(wait_fd, &value) == 0) {
+            ++completions;
+            served += served_by.load() == std::this_thread::get_id() ? 1 : 0;
+        }
+    }
     bool progress() override
     {
         ++progressed;
-        eventfd_t value;
-        if (eventfd_read(wait_fd, &value) == 0)
-            ++completions;
+        overlaps = overlaps || inside.fetch_add(1) != 0;
+        if (takes_long)
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+        move();
+        --inside;
         return completions != 0;
     }
     bool has_completion_now() override { return progress(); }
     bool reset_signal() override { return completions == 0; }
     void signal() override { ++signals; }
     bool take_polled() override { return polled.exchange(false) || always_polled.load(); }
-    void call_back() override { ++callbacks; }
+    void call_back() override
+    {
+        caller = std::this_thread::get_id();
+        ++callbacks;
+    }
 };
 
 struct progress_rig : connection_service {
     progress_watch watch;
+    std::atomic<int> wakeups{0}; ///< of the service thread
 
     progress_rig()
     {
         std::strcpy(name, "test");
         REQUIRE(events.open());
+        REQUIRE(watch.open(*this, true));
         REQUIRE(events.start("test", &run, this));
     }
-    ~progress_rig() { events.stop(lock); }
+    ~progress_rig()
+    {
+        events.stop(lock);
+        watch.close();
+    }
 
     static void run(void *self) { static_cast<progress_rig *>(self)->loop(); }
     void loop()
@@ -61,10 +104,32 @@ struct progress_rig : connection_service {
         while (!events.is_stopping(lock)) {
             (void)watch.answer_calls(*this);
             for (void *tag : events.wait(lock, watch.visit_due(*this)))
-                watch.set_ready(*this, *static_cast<progress_target *>(tag));
+                watch.set_ready(*this, tag);
+            ++wakeups;
         }
     }
+    osd::wait_result wait_for_callback(DAT_TIMEOUT us)
+    {
+        return watch.wait_for_callback(*this, osd::deadline::after_us(us));
+    }
 };
+
+constexpr int many = 50;
+constexpr DAT_TIMEOUT patience_us = 5'000'000;
+
+/// A machine that is busy may take many milliseconds between two waits, and the thread comes
+/// then.
+template <class Rounds>
+bool leave_the_thread_asleep(progress_rig &rig, Rounds rounds, int fewer_than = many / 2)
+{
+    for (int attempt = 0; attempt < 10; ++attempt) {
+        const int before = rig.wakeups;
+        rounds();
+        if (rig.wakeups - before < fewer_than)
+            return true;
+    }
+    return false;
+}
 
 /// A CQ at which a queue pair receives.
 struct watched_cq {
@@ -138,17 +203,235 @@ TEST_SUITE("progress_watch")
     {
         progress_rig rig;
         watched_cq watched(rig);
-        rig.watch.begin_wait(watched.cq);
+        std::this_thread::sleep_for(ms(20));
+        const int before = rig.wakeups;
+        rig.watch.begin_wait(rig, watched.cq);
         watched.cq.arrive();
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        std::this_thread::sleep_for(ms(50));
         CHECK(watched.cq.completions == 0);
+        CHECK(rig.wakeups == before);
         rig.watch.end_wait(rig, watched.cq);
         CHECK(eventually([&] { return watched.cq.completions == 1; }));
+    }
+
+    TEST_CASE("waits, one after the other, neither begin nor end with a wake-up of the thread")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        CHECK(leave_the_thread_asleep(rig, [&] {
+            for (int i = 0; i < many; ++i) {
+                rig.watch.begin_wait(rig, watched.cq);
+                std::this_thread::sleep_for(ms(2));
+                watched.cq.arrive();
+                watched.cq.take();
+                rig.watch.end_wait(rig, watched.cq);
+                watched.cq.complete_own();
+            }
+        }));
+        CHECK(leave_the_thread_asleep(
+            rig,
+            [&] {
+                for (int i = 0; i < 5; ++i) {
+                    rig.watch.begin_wait(rig, watched.cq);
+                    std::this_thread::sleep_for(ms(15));
+                    rig.watch.end_wait(rig, watched.cq);
+                }
+            },
+            3));             // the first of the long ones may
+        watched.cq.arrive(); // the consumer does not come back
+        CHECK(eventually([&] { return watched.cq.completions == 1; }));
+    }
+
+    TEST_CASE("a consumer that waits again and again does not keep the thread from another target")
+    {
+        progress_rig rig;
+        watched_cq left(rig), busy(rig);
+        rig.watch.begin_wait(rig, left.cq);
+        rig.watch.end_wait(rig, left.cq);
+        left.cq.arrive();
+        int rounds = 0; // of a millisecond
+        CHECK(eventually([&] {
+            ++rounds;
+            rig.watch.begin_wait(rig, busy.cq);
+            rig.watch.end_wait(rig, busy.cq);
+            return left.cq.completions == 1;
+        }));
+        CHECK(rounds < 30);
+    }
+
+    TEST_CASE("asking for a callback does not wake the thread")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        std::this_thread::sleep_for(ms(20));
+        const int before = rig.wakeups;
+        rig.watch.request_callback(rig, watched.cq);
+        std::this_thread::sleep_for(ms(20));
+        CHECK(rig.wakeups == before);
+        watched.cq.arrive();
+        CHECK(eventually([&] { return watched.cq.callbacks == 1; }));
+    }
+
+    TEST_CASE("who waits for a callback makes it, and the thread sleeps on")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        CHECK(leave_the_thread_asleep(rig, [&] {
+            for (int i = 0; i < many; ++i) {
+                rig.watch.request_callback(rig, watched.cq);
+                const int before = watched.cq.callbacks;
+                std::thread peer([&] {
+                    std::this_thread::sleep_for(ms(2));
+                    watched.cq.arrive();
+                });
+                while (watched.cq.callbacks == before)
+                    REQUIRE(rig.wait_for_callback(patience_us) == osd::wait_result::woken);
+                peer.join();
+                CHECK(watched.cq.callbacks == before + 1);
+                watched.cq.take();
+                watched.cq.complete_own();
+            }
+        }));
+        CHECK(watched.cq.caller.load() == std::this_thread::get_id());
+        rig.watch.request_callback(rig, watched.cq); // the waiter does not come back
+        watched.cq.arrive();
+        CHECK(eventually([&] { return watched.cq.caller.load() != std::this_thread::get_id(); }));
+    }
+
+    TEST_CASE("who waits for a callback makes progress, which does not end the wait")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        rig.watch.request_callback(rig, watched.cq);
+        watched.cq.arrive();
+        CHECK(eventually([&] { return watched.cq.callbacks == 1; }));
+        watched.cq.take();
+        int moved_here = 0;
+        const int before = rig.wakeups;
+        std::thread waiter([&] {
+            watched.cq.served_by = std::this_thread::get_id();
+            CHECK(rig.wait_for_callback(200'000) == osd::wait_result::timed_out);
+            moved_here = watched.cq.served;
+        });
+        for (int i = 1; i <= 10; ++i) {
+            std::this_thread::sleep_for(ms(5));
+            watched.cq.arrive();
+            CHECK(eventually([&] { return watched.cq.completions == i; }));
+        }
+        waiter.join();
+        CHECK(moved_here >= 8); // the first may come before the wait
+        CHECK(rig.wakeups - before < 5);
+        CHECK(watched.cq.callbacks == 1);
+    }
+
+    TEST_CASE("what ends a wait for callbacks")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        rig.watch.request_callback(rig, watched.cq);
+        SUBCASE("its deadline")
+        {
+            const osd::deadline soon = osd::deadline::after_us(5000);
+            CHECK(rig.watch.wait_for_callback(rig, soon) == osd::wait_result::timed_out);
+            CHECK(soon.has_passed());
+        }
+        SUBCASE("a wake-up, also one before it")
+        {
+            rig.watch.wake_waiter();
+            CHECK(rig.wait_for_callback(patience_us) == osd::wait_result::woken);
+            (void)rig.wait_for_callback(0); // takes what the wake-up left
+            std::thread other([&] {
+                std::this_thread::sleep_for(ms(10));
+                rig.watch.wake_waiter();
+            });
+            CHECK(rig.wait_for_callback(patience_us) == osd::wait_result::woken);
+            other.join();
+        }
+        SUBCASE("a signal")
+        {
+            struct sigaction action {};
+            action.sa_handler = [](int) {};
+            sigaction(SIGUSR1, &action, nullptr);
+            const pthread_t self = pthread_self();
+            std::thread other([&] {
+                std::this_thread::sleep_for(ms(20));
+                pthread_kill(self, SIGUSR1);
+            });
+            CHECK(rig.wait_for_callback(patience_us) == osd::wait_result::interrupted);
+            other.join();
+        }
+        SUBCASE("cancellation: the service thread makes the callbacks again")
+        {
+            std::atomic<bool> waits{false};
+            std::thread waiter([&] {
+                const osd::cancellable_wait held;
+                waits = true;
+                (void)rig.watch.wait_for_callback(rig, osd::deadline::never());
+            });
+            CHECK(eventually([&] { return waits.load(); }));
+            std::this_thread::sleep_for(ms(5));
+            pthread_cancel(waiter.native_handle());
+            waiter.join();
+            watched.cq.arrive();
+            CHECK(eventually([&] { return watched.cq.callbacks == 1; }));
+        }
+    }
+
+    TEST_CASE("each request brings one callback, though a waiter and the thread compete for it")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        std::atomic<bool> stop{false};
+        std::thread waiter([&] {
+            while (!stop)
+                (void)rig.wait_for_callback(50);
+        });
+        for (int i = 0; i < 1000; ++i) {
+            rig.watch.request_callback(rig, watched.cq);
+            watched.cq.arrive();
+            REQUIRE(eventually([&] { return watched.cq.callbacks != i; }));
+            CHECK(watched.cq.callbacks == i + 1);
+            watched.cq.take();
+        }
+        stop = true;
+        waiter.join();
+    }
+
+    TEST_CASE("a waiter and the thread do not visit a target at the same time")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        watched.cq.takes_long = true;
+        std::atomic<bool> stop{false};
+        std::thread waiter([&] {
+            while (!stop) {
+                (void)rig.wait_for_callback(200);
+                std::this_thread::sleep_for(std::chrono::microseconds(200));
+            }
+        });
+        for (int i = 0; i < 500; ++i) {
+            rig.watch.request_callback(rig, watched.cq);
+            watched.cq.arrive();
+            std::this_thread::sleep_for(std::chrono::microseconds(300));
+        }
+        stop = true;
+        waiter.join();
+        CHECK_FALSE(watched.cq.overlaps);
     }
 
     TEST_CASE("targets come and go while their traffic arrives")
     {
         progress_rig rig;
+        std::atomic<bool> stop{false};
+        std::thread waiter;
+        SUBCASE("") {}
+        SUBCASE("beside a consumer that waits for callbacks")
+        {
+            waiter = std::thread([&] {
+                while (!stop)
+                    (void)rig.wait_for_callback(1000);
+            });
+        }
         for (int round = 0; round < 200; ++round) {
             watched_cq watched(rig);
             watched.cq.arrive();
@@ -157,5 +440,8 @@ TEST_SUITE("progress_watch")
             if (round % 8 == 0)
                 CHECK(eventually([&] { return watched.cq.completions != 0; }));
         }
+        stop = true;
+        if (waiter.joinable())
+            waiter.join();
     }
 }

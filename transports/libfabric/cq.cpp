@@ -234,7 +234,7 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
     if (c.spin.find(c.device->params.spin_us, until, found))
         return osd::wait_result::woken;
     progress_watch &watch = c.device->progress;
-    watch.begin_wait(c);
+    watch.begin_wait(*c.device, c);
     osd::wait_result how{};
     osd::undo_if_cancelled([&] { how = wait_asleep(c, until); },
                            [&] { watch.end_wait(*c.device, c); });

@@ -147,6 +147,7 @@ void close_everything(hca &device)
     if (device.spare.fid != nullptr)
         transport::dapls_ib_cq_free(device.spare);
     device.events.stop(device.lock);
+    device.progress.close();
     {
         osd::lock_guard hold(device.lock);
         close_passives(device, INT64_MAX);

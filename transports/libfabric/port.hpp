@@ -268,6 +268,11 @@ struct transport : dapls_ib<ofi::types> {
         return ofi::wait_for_cq(c, until);
     }
     static void dapls_ib_cq_wakeup(cq &c) { ofi::wake_cq(c); }
+    static osd::wait_result dapls_ib_cno_wait(hca &device, osd::deadline until)
+    {
+        return device.progress.wait_for_callback(device, until);
+    }
+    static void dapls_ib_cno_wakeup(hca &device) { device.progress.wake_waiter(); }
 
     static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
     static void dapls_ib_qp_free(qp &);

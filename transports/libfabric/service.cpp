@@ -85,7 +85,7 @@ void serve_hca(void *argument)
         const std::int64_t due_ns = serve_once(device, last_hang_up_check);
         for (void *tag : device.events.wait(device.lock, due_ns))
             if (tag != &device.eq)
-                device.progress.set_ready(device, *static_cast<progress_target *>(tag));
+                device.progress.set_ready(device, tag);
     }
 }
 
@@ -95,6 +95,7 @@ bool start_service(hca &device)
 {
     int eq_fd = -1;
     const bool ready = device.events.open() &&
+                       device.progress.open(device, port_features.cno_wait) &&
                        fi_control(&device.eq->fid, FI_GETWAIT, &eq_fd) == 0 &&
                        device.events.add(eq_fd, EPOLLIN, &device.eq) &&
                        device.events.start("dapl-ofi", serve_hca, &device);
