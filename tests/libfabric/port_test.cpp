@@ -46,6 +46,41 @@ DAT_RETURN open_with(const char *params)
     return node(params).opened.type();
 }
 
+/// Counts calls of libfabric for a CQ that take completions or give its signal.
+class counting_ops {
+public:
+    static inline std::atomic<DAT_UINT64> reads;
+    static inline std::atomic<DAT_UINT64> signals;
+
+    explicit counting_ops(transport::cq &c) : cq_(c), before_(c.fid->ops), ops_(*c.fid->ops)
+    {
+        real_ = before_;
+        reads = signals = 0;
+        ops_.read = [](fid_cq *cq, void *entries, std::size_t count) {
+            reads += count != 0 ? 1 : 0;
+            return real_->read(cq, entries, count);
+        };
+        ops_.signal = [](fid_cq *cq) {
+            ++signals;
+            return real_->signal(cq);
+        };
+        put(&ops_);
+    }
+    ~counting_ops() { put(before_); }
+
+private:
+    void put(fi_ops_cq *ops)
+    {
+        osd::lock_guard hold(cq_.device->lock); // the service thread reads it, too
+        cq_.fid->ops = ops;
+    }
+
+    static inline fi_ops_cq *real_;
+    transport::cq &cq_;
+    fi_ops_cq *before_;
+    fi_ops_cq ops_;
+};
+
 } // namespace
 
 TEST_SUITE("adapter")
@@ -1199,6 +1234,17 @@ TEST_SUITE("waiting")
             CHECK(target.bytes == local);
             CHECK(p.b.recv_evd.callbacks.size() == 0);
         }
+    }
+
+    TEST_CASE("a receive that finds no message gives no signal")
+    {
+        node n;
+        connected_pair p(n);
+        counting_ops ops(p.b.recv_cq);
+        transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
+        char in[8];
+        REQUIRE(p.b.recv(in, 8, 1).ok());
+        CHECK(counting_ops::signals == 0);
     }
 
     TEST_CASE("a waiter is woken though another thread polls its CQ")

@@ -131,10 +131,11 @@ void drain(cq &c)
     c.wake_sleepers(); // even without completions: progress may have cleared a signal
 }
 
+/// The signal that progress may have cleared was for a completion, or for a waiter that was woken.
 void progress_and_signal(cq &c)
 {
-    (void)c.progress();
-    c.wake_sleepers();
+    if (c.progress() || c.is_slow() || c.woken.load() != 0)
+        c.wake_sleepers();
 }
 
 void release_held(qp &q)
