@@ -1247,6 +1247,30 @@ TEST_SUITE("waiting")
         CHECK(counting_ops::signals == 0);
     }
 
+    TEST_CASE("completions are taken from libfabric several at a time, with batched_poll")
+    {
+        constexpr DAT_UINT64 count = 8;
+        node n;
+        connected_pair p(n);
+        char in[count];
+        for (DAT_UINT64 i = 0; i < count; ++i)
+            REQUIRE(p.b.recv(in + i, 1, i).ok());
+        for (DAT_UINT64 i = 0; i < count; ++i) {
+            REQUIRE(p.a.send("a", 1, i).ok());
+            REQUIRE(p.a.sent().status == DAT_DTO_SUCCESS);
+        }
+        const auto all_came = [&] {
+            (void)fi_cq_read(p.b.recv_cq.fid, nullptr, 0);
+            return std::all_of(in, in + count, [](char each) { return each == 'a'; });
+        };
+        REQUIRE(eventually(all_came));
+        std::this_thread::sleep_for(5ms); // the last completion follows its byte
+        counting_ops ops(p.b.recv_cq);
+        for (DAT_UINT64 i = 0; i < count; ++i)
+            CHECK(p.b.received() == result{i, DAT_DTO_SUCCESS, 1});
+        CHECK(counting_ops::reads == (transport::claims.batched_poll ? 1 : count));
+    }
+
     TEST_CASE("a waiter is woken though another thread polls its CQ")
     {
         if (!transport::claims.cq_wait)

@@ -78,7 +78,7 @@ struct all_link : list_link {};
 struct cq final : deferred_completions<wr>, progress_target {
     // The consumer's, inside the door.
     fid_cq *fid = nullptr;
-    static constexpr std::uint32_t batch = 8; ///< taken from libfabric at a time
+    static constexpr std::uint32_t batch = port_features.batched_poll ? 8 : 1; ///< taken at a time
     fi_cq_data_entry taken[batch];
     const fi_cq_data_entry *next = taken; ///< of those taken
     ssize_t left = 0;                     ///< how many of them there are
