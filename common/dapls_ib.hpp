@@ -96,6 +96,8 @@ struct features {
     bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
     bool inline_send = false;    ///< [port] short messages travel inside the work request
     bool srq = false;            ///< shared receive queues: srq_*, post_srq_recv, qp_alloc_srq
+    bool ep_watermarks = false;  ///< what a qp holds of an SRQ is counted and limited:
+                                 ///< qp_set_watermarks, qp_recvs_held
     bool memory_windows = false; ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
 };
 
@@ -506,6 +508,16 @@ struct dapls_ib : Types, port_traits {
         return not_supported;
     }
 
+    /// [ep_watermarks] Limits how many receives of its srq a qp holds: it holds one from when it
+    /// takes it for a message until the completion is polled. One dapl_ep_watermark_callback when
+    /// it holds more than `soft`; the connection is broken, by a callback that says so, where a
+    /// message would need more than `hard`. Both at once if it holds more already. A new qp has no
+    /// limits, which is what DAT_WATERMARK_INFINITE means. Control.
+    static void dapls_ib_qp_set_watermarks(qp &, DAT_COUNT /*soft*/, DAT_COUNT /*hard*/) {}
+
+    /// [ep_watermarks] How many it holds. Any thread.
+    static DAT_COUNT dapls_ib_qp_recvs_held(const qp &) { return 0; }
+
     // --- memory window ---
 
     /// [memory_windows] A window that is bound to nothing. Control.
@@ -632,6 +644,10 @@ void dapl_evd_dto_callback(evd &);
 /// [srq] Fewer receives are left than srq_set_limit named.
 void dapl_srq_limit_callback(shared_recv_queue &);
 
+/// [ep_watermarks] The qp holds more receives of its srq than the soft high watermark, which is not
+/// armed any more.
+void dapl_ep_watermark_callback(endpoint &);
+
 /// The CQ lost completions and is unusable.
 void dapl_evd_cq_async_error_callback(evd &);
 
@@ -707,6 +723,8 @@ struct check_transport {
                 status (*)(srq &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
     DAPLS_IB_OP(dapls_ib_qp_alloc_srq,
                 status (*)(pd &, qp &, srq &, cq *, cq *, const qp_params &));
+    DAPLS_IB_OP(dapls_ib_qp_set_watermarks, void (*)(qp &, DAT_COUNT, DAT_COUNT));
+    DAPLS_IB_OP(dapls_ib_qp_recvs_held, DAT_COUNT (*)(const qp &));
     DAPLS_IB_OP(dapls_ib_mw_alloc, status (*)(pd &, mw &));
     DAPLS_IB_OP(dapls_ib_mw_free, void (*)(mw &));
     DAPLS_IB_OP(dapls_ib_mw_bind, status (*)(qp &, wr &, mw &, mr *, const mw_params &,
@@ -744,6 +762,8 @@ struct check_transport {
     DAPLS_IB_CLAIM(srq, dapls_ib_srq_set_limit);
     DAPLS_IB_CLAIM(srq, dapls_ib_post_srq_recv);
     DAPLS_IB_CLAIM(srq, dapls_ib_qp_alloc_srq);
+    DAPLS_IB_CLAIM(ep_watermarks, dapls_ib_qp_set_watermarks);
+    DAPLS_IB_CLAIM(ep_watermarks, dapls_ib_qp_recvs_held);
     DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_alloc);
     DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_free);
     DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_bind);
@@ -752,6 +772,8 @@ struct check_transport {
 #undef DAPLS_IB_CLAIM
     static_assert(T::claims.cq_wait || !T::claims.cq_threshold,
                   "the port claims cq_threshold without cq_wait");
+    static_assert(T::claims.srq || !T::claims.ep_watermarks,
+                  "the port claims ep_watermarks without srq");
 };
 
 } // namespace dapl::DAPL_TRANSPORT

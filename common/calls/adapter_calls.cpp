@@ -96,7 +96,11 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
     out.pz_support = DAT_PZ_UNIQUE;
     out.optimal_buffer_alignment = DAT_OPTIMAL_ALIGNMENT;
     out.dto_async_return_guaranteed = DAT_TRUE;
-    out.srq_supported = claims.srq && attr.max_srqs != 0 ? DAT_TRUE : DAT_FALSE;
+    const bool srqs = claims.srq && attr.max_srqs != 0;
+    out.srq_supported = srqs ? DAT_TRUE : DAT_FALSE;
+    out.srq_watermarks_supported = !srqs ? 0 : claims.ep_watermarks ? 3 : 1;
+    out.srq_info_supported = srqs ? 1 : 0;
+    out.ep_recv_info_supported = srqs && !claims.ep_watermarks ? 0 : 2;
     out.rmr_scope_supported = DAT_RMR_SCOPE_PZ;
     out.ha_loadbalancing = DAT_HA_LB_NONE;
     out.num_provider_specific_attr = attr.num_named_attrs;

@@ -318,6 +318,27 @@ status dapl_ep_get_status(endpoint &ep, DAT_EP_STATE *state, DAT_BOOLEAN *recv_i
     return success;
 }
 
+/// Receives that are there are processed in the order of their messages, so that the span is their
+/// number.
+status dapl_ep_recv_query(endpoint &ep, DAT_COUNT *buffers, DAT_COUNT *span)
+{
+    DAT_COUNT held = 0;
+    const status counted = ep.count_receives(held);
+    for (DAT_COUNT *out : {buffers, span})
+        if (counted.ok() && out != nullptr)
+            *out = held;
+    return counted;
+}
+
+status dapl_ep_set_watermark(endpoint &ep, DAT_COUNT soft, DAT_COUNT hard)
+{
+    if (soft < 0 && soft != DAT_WATERMARK_INFINITE)
+        return invalid_parameter(2);
+    if (hard < 0 && hard != DAT_WATERMARK_INFINITE)
+        return invalid_parameter(3);
+    return ep.set_watermarks(soft, hard);
+}
+
 status dapl_ep_reset(endpoint &ep)
 {
     return ep.reset();

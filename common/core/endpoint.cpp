@@ -17,6 +17,8 @@ endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR
                    const ep_objects &objects, DAT_EP_STATE first)
     : queue_pair(vector, owner, *this, attr, objects, first), connect_evd_(objects.connect)
 {
+    if (attr.srq_soft_hw > 0)
+        soft_watermark_ = attr.srq_soft_hw;
     connect_timeout_.ep = failure_.ep = this;
     connect_timeout_.expired = [](timer_record &record) {
         return static_cast<timer &>(record).ep->connect_timed_out();
@@ -529,6 +531,42 @@ void endpoint::fill(DAT_EP_PARAM &out)
         out.remote_ia_address_ptr = remote_address_.get();
         out.remote_port_qual = remote_qualifier_;
     }
+}
+
+// ----------------------------------------------------------------------------------- watermarks
+
+status endpoint::count_receives(DAT_COUNT &held)
+{
+    osd::lock_guard steady(control_);
+    held = 0;
+    if (!shared_)
+        held = recv_queue_ == nullptr ? 0 : static_cast<DAT_COUNT>(recv_queue_->outstanding());
+    else if (!claims.ep_watermarks)
+        return not_supported;
+    else if (has_qp_)
+        held = transport::dapls_ib_qp_recvs_held(qp_);
+    return success;
+}
+
+status endpoint::set_watermarks(DAT_COUNT soft, DAT_COUNT hard)
+{
+    if (!claims.ep_watermarks || !shared_)
+        return not_supported;
+    osd::lock_guard hold(control_);
+    attr_.srq_soft_hw = soft;
+    soft_watermark_ = soft;
+    hard_watermark_ = hard;
+    if (has_qp_)
+        transport::dapls_ib_qp_set_watermarks(qp_, soft, hard);
+    return success;
+}
+
+/// DAT has a reason for this event, but no number of its own.
+void endpoint::watermark_passed()
+{
+    soft_watermark_ = DAT_WATERMARK_INFINITE;
+    async_error(*ia, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, to_handle(this),
+                DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT);
 }
 
 DAT_EP_ATTR default_ep_attr(const hca_attr &limits)

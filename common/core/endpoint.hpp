@@ -59,6 +59,10 @@ public:
     /// Ends everything; the endpoint may be destroyed afterwards.
     void shut_down() OSD_EXCLUDES(control_, lock_);
     void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(control_, lock_);
+    /// How many receives it holds: all that are posted to it or, of a shared queue, those that it
+    /// took.
+    status count_receives(DAT_COUNT &held) OSD_EXCLUDES(control_);
+    status set_watermarks(DAT_COUNT soft, DAT_COUNT hard) OSD_EXCLUDES(control_);
 
     /// Moves from one state to another, for service points. False when it is not in the first.
     bool change_state(DAT_EP_STATE from, DAT_EP_STATE to) OSD_EXCLUDES(lock_);
@@ -68,6 +72,7 @@ public:
     // --- from below; see queue_owner.hpp for the last three ---
 
     void connection_changed(DAT_EVENT_NUMBER event, const private_data &data) OSD_EXCLUDES(lock_);
+    void watermark_passed();
     bool awaits_establish_on(const evd &events) OSD_EXCLUDES(lock_);
     void operation_failed() OSD_EXCLUDES(lock_);
     void cancel_timers();

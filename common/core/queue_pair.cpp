@@ -178,9 +178,13 @@ status queue_pair::alloc_qp()
                            has_concurrent_posts(*ia)};
     transport::cq *recv_cq = recv_evd_ ? recv_evd_->cq() : nullptr;
     transport::cq *send_cq = request_evd_ ? request_evd_->cq() : nullptr;
-    if (shared_)
-        return transport::dapls_ib_qp_alloc_srq(zone_->pd, qp_, shared_->port_srq, recv_cq, send_cq,
-                                                params);
+    if (shared_) {
+        const status made = transport::dapls_ib_qp_alloc_srq(zone_->pd, qp_, shared_->port_srq,
+                                                             recv_cq, send_cq, params);
+        if (made.ok())
+            transport::dapls_ib_qp_set_watermarks(qp_, soft_watermark_, hard_watermark_);
+        return made;
+    }
     return transport::dapls_ib_qp_alloc(zone_->pd, qp_, recv_cq, send_cq, params);
 }
 

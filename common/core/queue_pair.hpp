@@ -153,6 +153,8 @@ protected:
     user_of<evd> recv_evd_;
     user_of<evd> request_evd_;
     const user_of<shared_recv_queue> shared_;
+    std::atomic<DAT_COUNT> soft_watermark_{DAT_WATERMARK_INFINITE}; ///< once passed, infinite
+    DAT_COUNT hard_watermark_ = DAT_WATERMARK_INFINITE;
 };
 
 // ------------------------------------------------------------------------------------ hot path

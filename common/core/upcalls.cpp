@@ -31,6 +31,11 @@ void dapl_srq_limit_callback(shared_recv_queue &queue)
     queue.limit_reached();
 }
 
+void dapl_ep_watermark_callback(endpoint &ep)
+{
+    ep.watermark_passed();
+}
+
 void dapl_evd_cq_async_error_callback(evd &target)
 {
     target.overflowed();

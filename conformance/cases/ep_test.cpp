@@ -931,4 +931,31 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("EP-34: the receives that an endpoint holds are counted from post to completion" *
+          hint("answer for endpoints with a shared receive queue only"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    test_endpoint &to = pair.passive;
+    DAT_COUNT buffers = -5;
+    DAT_COUNT span = -5;
+    const DAT_RETURN code = dat_ep_recv_query(to.ep, &buffers, &span);
+    CHECK(refused(code) == (ia.provider.ep_recv_info_supported == 0));
+    if (code != DAT_SUCCESS)
+        NOT_CLAIMED("counts of receives");
+    CHECK(buffers == 0);
+    CHECK(span == 0);
+    for (std::uint64_t i = 0; i < 3; ++i)
+        MUST(to.recv(i * 64, 64, i));
+    MUST(dat_ep_recv_query(to.ep, &buffers, &span));
+    CHECK(buffers == 3);
+    CHECK(span == 3);
+    MUST(pair.active.send(0, 64));
+    CHECK(next_dto(to.recv_evd).status == DAT_DTO_SUCCESS);
+    MUST(dat_ep_recv_query(to.ep, &buffers, nullptr));
+    CHECK(buffers == 2);
+    MUST(dat_ep_recv_query(to.ep, nullptr, &span));
+    CHECK(span == 2);
+}
+
 } // namespace conformance

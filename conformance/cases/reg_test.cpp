@@ -148,10 +148,10 @@ TEST_CASE("REG-08: shared receive queues that are not offered are MODEL_NOT_SUPP
     CHECK(same_code(dat_srq_create(ia.handle, own.pz, &attr, &srq), not_supported));
     CHECK(srq == DAT_HANDLE_NULL);
     CHECK(ia.attr.max_srqs == 0);
-    DAT_COUNT buffers = 0;
-    DAT_COUNT span = 0;
-    CHECK(same_code(dat_ep_recv_query(own.ep, &buffers, &span), not_supported));
+    CHECK(ia.provider.srq_watermarks_supported == 0);
     CHECK(same_code(dat_ep_set_watermark(own.ep, 1, 2), not_supported));
+    CHECK(same_code(dat_ep_set_watermark(own.pz, 1, 2), bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(same_code(dat_ep_set_watermark(own.ep, -2, 2), bad_arg(2)));
     NOT_CLAIMED("shared receive queues");
 }
 

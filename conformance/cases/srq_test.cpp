@@ -69,13 +69,13 @@ public:
 /// An endpoint that draws from the pool, connected to one that does not.
 class customer {
 public:
-    explicit customer(shared_pool &of)
+    explicit customer(shared_pool &of, const DAT_EP_ATTR *attr = nullptr)
         : ia(of.ia), recv_evd(make_evd(ia, DAT_EVD_DTO_FLAG, 2 * depth)),
           request_evd(make_evd(ia, DAT_EVD_DTO_FLAG)),
           connect_evd(make_evd(ia, DAT_EVD_CONNECTION_FLAG)), peer(ia)
     {
         MUST(dat_ep_create_with_srq(ia.handle, of.pz, recv_evd, request_evd, connect_evd, of.srq,
-                                    nullptr, &ep));
+                                    attr, &ep));
         connect();
     }
     customer(const customer &) = delete;
@@ -96,6 +96,14 @@ public:
         MUST(dat_cr_accept(at.next_request(), ep, 0, nullptr));
         next_connection(peer.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
         next_connection(connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    /// Both sides are told.
+    DAT_RETURN disconnect()
+    {
+        const DAT_RETURN code = dat_ep_disconnect(ep, DAT_CLOSE_ABRUPT_FLAG);
+        next_connection(connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(ends_connection(next_event(peer.connect_evd).event_number));
+        return code;
     }
     DAT_RETURN free_ep()
     {
@@ -435,6 +443,201 @@ TEST_CASE("SRQ-15: a queue that runs dry under a stream delays it, and loses and
         CHECK(stays_empty(one.connect_evd, milliseconds(1)));
         CHECK(stays_empty(one.peer.connect_evd, milliseconds(1)));
     }
+}
+
+namespace {
+
+constexpr DAT_COUNT no_limit = DAT_WATERMARK_INFINITE;
+
+/// For cases about what an endpoint holds of a shared queue: REG-08 and SRQ-19 check the refusal.
+#define NEED_WATERMARKS(ia)                                                                        \
+    do {                                                                                           \
+        NEED_SRQ(ia);                                                                              \
+        if ((ia).provider.ep_recv_info_supported == 0 ||                                           \
+            (ia).provider.srq_watermarks_supported < 2)                                            \
+            NOT_CLAIMED("high watermarks of endpoints");                                           \
+    } while (false)
+
+/// What an endpoint holds of its shared queue, and checks that the span agrees: nothing is missing
+/// in between once all messages are there.
+DAT_COUNT held_by(DAT_EP_HANDLE ep)
+{
+    DAT_COUNT buffers = -5;
+    DAT_COUNT span = -5;
+    MUST(dat_ep_recv_query(ep, &buffers, &span));
+    CHECK(span >= buffers);
+    return buffers;
+}
+
+/// The peer sends, and the receives are left where they complete.
+void send_some(customer &to, unsigned number)
+{
+    const DAT_COUNT before = held_by(to.ep);
+    for (unsigned i = 0; i < number; ++i) {
+        MUST(to.peer.send(0, slot));
+        CHECK(next_dto(to.peer.request_evd).status == DAT_DTO_SUCCESS);
+    }
+    const DAT_COUNT then = before + static_cast<DAT_COUNT>(number);
+    CHECK(becomes_true([&] { return held_by(to.ep) == then; }));
+}
+
+void take_received(customer &of, unsigned number)
+{
+    for (unsigned i = 0; i < number; ++i)
+        CHECK(next_dto(of.recv_evd).status == DAT_DTO_SUCCESS);
+}
+
+void expect_watermark(const adapter &ia, DAT_EP_HANDLE ep)
+{
+    const auto told = next_event(ia.async, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+    CHECK(told.event_data.asynch_error_event_data.dat_handle == ep);
+    CHECK(told.event_data.asynch_error_event_data.reason == DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT);
+    CHECK(stays_empty(ia.async, milliseconds(20)));
+}
+
+/// The connection of one customer is broken, once.
+void expect_cut(const adapter &ia, customer &of)
+{
+    CHECK(same_event(next_event(of.connect_evd).event_number, DAT_CONNECTION_EVENT_BROKEN));
+    CHECK(ends_connection(next_event(of.peer.connect_evd).event_number));
+    CHECK(state_of(of.ep) == DAT_EP_STATE_DISCONNECTED);
+    const auto told = next_event(ia.async, DAT_ASYNC_ERROR_EP_BROKEN); // it takes no more
+    CHECK(told.event_data.asynch_error_event_data.dat_handle == of.ep);
+    CHECK(stays_empty(of.connect_evd, milliseconds(20)));
+}
+
+} // namespace
+
+TEST_CASE("SRQ-16: a receive counts as its endpoint's from the message to the completion" *
+          needs("ep_watermarks") *
+          hint("count what is posted to the shared queue, or the receives of all endpoints"))
+{
+    adapter ia;
+    NEED_WATERMARKS(ia);
+    shared_pool all(ia);
+    customer one(all);
+    customer two(all);
+    all.post_some(0, 8);
+    CHECK(held_by(one.ep) == 0);
+    send_some(one, 3);
+    send_some(two, 1);
+    CHECK(held_by(one.ep) == 3);
+    CHECK(same_code(dat_ep_recv_query(one.ep, nullptr, nullptr), success));
+    take_received(one, 2);
+    CHECK(held_by(one.ep) == 1);
+    take_received(one, 1);
+    take_received(two, 1);
+    CHECK(held_by(one.ep) == 0);
+    CHECK(held_by(two.ep) == 0);
+    CHECK(all.param().outstanding_dto_count == 4);
+}
+
+TEST_CASE("SRQ-17: passing the soft high watermark raises one event per setting" *
+          needs("ep_watermarks") *
+          hint("raise it for every receive above, at the watermark itself, or never again"))
+{
+    adapter ia;
+    NEED_WATERMARKS(ia);
+    shared_pool all(ia);
+    customer one(all);
+    customer two(all);
+    all.post_some(0, 16);
+    MUST(dat_ep_set_watermark(one.ep, 2, no_limit));
+    send_some(two, 4); // of another endpoint
+    send_some(one, 2);
+    CHECK(stays_empty(ia.async, milliseconds(30)));
+    send_some(one, 1);
+    expect_watermark(ia, one.ep);
+    send_some(one, 1);
+    take_received(one, 4);
+    send_some(one, 3);
+    CHECK(stays_empty(ia.async, milliseconds(30)));
+    MUST(dat_ep_set_watermark(one.ep, 2, no_limit)); // it holds more already
+    expect_watermark(ia, one.ep);
+    MUST(dat_ep_set_watermark(one.ep, 3, no_limit));
+    MUST(dat_ep_set_watermark(one.ep, no_limit, no_limit));
+    send_some(one, 2);
+    CHECK(stays_empty(ia.async, milliseconds(30)));
+    CHECK(state_of(one.ep) == DAT_EP_STATE_CONNECTED);
+}
+
+TEST_CASE("SRQ-18: an endpoint that needs more than its hard high watermark loses its connection" *
+          needs("ep_watermarks") *
+          hint("break it at the watermark itself, only report it, or take the receive as well"))
+{
+    adapter ia;
+    NEED_WATERMARKS(ia);
+    shared_pool all(ia);
+    customer one(all);
+    customer two(all);
+    all.post_some(0, 5);
+    MUST(dat_ep_set_watermark(one.ep, no_limit, 2));
+    send_some(one, 2);
+    take_received(one, 1);
+    send_some(one, 1);
+    CHECK(state_of(one.ep) == DAT_EP_STATE_CONNECTED);
+    MUST(one.peer.send(0, slot, 9));
+    expect_cut(ia, one);
+    take_received(one, 2); // what came before is there
+    CHECK(stays_empty(one.recv_evd, milliseconds(20)));
+    CHECK(next_dto(one.peer.request_evd).status != DAT_DTO_SUCCESS);
+    send_some(two, 2); // the other has what is left
+    CHECK(all.param().outstanding_dto_count == 2);
+    MUST(dat_ep_set_watermark(two.ep, no_limit, 2));
+    CHECK(state_of(two.ep) == DAT_EP_STATE_CONNECTED);
+    MUST(dat_ep_set_watermark(two.ep, no_limit, 1)); // it holds more already
+    expect_cut(ia, two);
+}
+
+TEST_CASE(
+    "SRQ-19: the high watermarks check their arguments, and are refused where there are none" *
+    needs("srq") * hint("take any number, or refuse before looking at the handle"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    CHECK(same_code(dat_ep_set_watermark(all.pz, 1, 2), bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(same_code(dat_ep_set_watermark(one.ep, -2, 2), bad_arg(2)));
+    CHECK(same_code(dat_ep_set_watermark(one.ep, 2, -2), bad_arg(3)));
+    CHECK(same_code(dat_ep_set_watermark(one.peer.ep, 1, 2), not_supported)); // its own receives
+    DAT_COUNT buffers = -5;
+    CHECK(
+        same_code(dat_ep_recv_query(all.pz, &buffers, nullptr), bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(buffers == -5);
+    const DAT_RETURN set = dat_ep_set_watermark(one.ep, no_limit, no_limit);
+    CHECK(refused(set) == (ia.provider.srq_watermarks_supported < 2));
+    const DAT_RETURN asked = dat_ep_recv_query(one.ep, &buffers, nullptr);
+    CHECK(refused(asked) == (ia.provider.ep_recv_info_supported == 0));
+    if (asked != DAT_SUCCESS)
+        CHECK(buffers == -5);
+}
+
+TEST_CASE("SRQ-20: the hard high watermark outlives a reset, and the attribute arms the soft one" *
+          needs("ep_watermarks") * hint("keep watermarks in what a reset replaces"))
+{
+    adapter ia;
+    NEED_WATERMARKS(ia);
+    shared_pool all(ia);
+    customer one(all);
+    all.post_some(0, 8);
+    MUST(dat_ep_set_watermark(one.ep, 5, 1));
+    MUST(one.disconnect());
+    CHECK(drain(ia.async, milliseconds(20)).size() == 1); // EP_BROKEN, after which it takes no more
+    MUST(dat_ep_reset(one.ep));
+    MUST(dat_ep_reset(one.peer.ep));
+    one.connect();
+    CHECK(held_by(one.ep) == 0);
+    send_some(one, 1);
+    MUST(one.peer.send(0, slot, 9));
+    expect_cut(ia, one);
+
+    DAT_EP_ATTR attr = ep_param(one.ep).ep_attr;
+    CHECK(attr.srq_soft_hw == 5);
+    attr.srq_soft_hw = 1;
+    customer two(all, &attr);
+    send_some(two, 2);
+    expect_watermark(ia, two.ep);
 }
 
 } // namespace conformance

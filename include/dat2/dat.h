@@ -413,7 +413,7 @@ typedef struct dat_ep_attr {
     DAT_COUNT            max_request_iov;             /**< segments of a send */
     DAT_COUNT            max_rdma_read_in;            /**< outstanding reads as target */
     DAT_COUNT            max_rdma_read_out;           /**< outstanding reads as initiator */
-    DAT_COUNT            srq_soft_hw;                 /**< soft high watermark on an SRQ */
+    DAT_COUNT            srq_soft_hw;                 /**< see dat_ep_create_with_srq() */
     DAT_COUNT            max_rdma_read_iov;           /**< segments of an RDMA read */
     DAT_COUNT            max_rdma_write_iov;          /**< segments of an RDMA write */
     DAT_COUNT            ep_transport_specific_count;
@@ -1069,7 +1069,8 @@ DAT_RETURN DAT_API dat_ep_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handl
  * @param[in]  request_evd as in dat_ep_create()
  * @param[in]  connect_evd as in dat_ep_create()
  * @param[in]  srq_handle  stays in use until the endpoint is freed
- * @param[in]  ep_attr     max_recv_dtos is the hard high watermark, or ignored
+ * @param[in]  ep_attr     max_recv_dtos is not used; srq_soft_hw, if positive, is
+ *                         the soft high watermark of dat_ep_set_watermark()
  * @param[out] ep_handle   ended by dat_ep_free()
  *
  * @retval DAT_SUCCESS
@@ -1416,17 +1417,20 @@ DAT_RETURN DAT_API dat_ep_free(DAT_EP_HANDLE ep_handle);
 DAT_RETURN DAT_API dat_ep_reset(DAT_EP_HANDLE ep_handle);
 
 /**
- * Tells what an endpoint holds of its shared receive queue.
+ * Tells how many receives an endpoint holds: those posted to it or, of a shared
+ * receive queue, those it took for messages; in both cases until their
+ * completions are taken.
  *
- * @param[in]  ep_handle        an endpoint with an SRQ
- * @param[out] nbufs_allocated  receives it took that have not completed
- * @param[out] bufs_alloc_span  how far they are apart in message order
+ * @param[in]  ep_handle        the endpoint
+ * @param[out] nbufs_allocated  how many; may be NULL
+ * @param[out] bufs_alloc_span  how far they are apart in message order; may be
+ *                              NULL
  *
  * @retval DAT_SUCCESS
  * @retval DAT_INVALID_HANDLE `EP`
- * @retval DAT_INVALID_PARAMETER
- * @retval DAT_MODEL_NOT_SUPPORTED see the provider's ep_recv_info_supported;
- *         the reference implementation says DAT_NOT_IMPLEMENTED
+ * @retval DAT_MODEL_NOT_SUPPORTED the endpoint has an SRQ, and the provider's
+ *         ep_recv_info_supported is 0; the reference implementation says
+ *         DAT_NOT_IMPLEMENTED
  *
  * Threads: per object. Rule: dat_ep_recv_query(3DAT).
  */
@@ -1437,16 +1441,18 @@ DAT_RETURN DAT_API dat_ep_recv_query(DAT_EP_HANDLE ep_handle, DAT_COUNT *nbufs_a
  * Limits what an endpoint may take from its shared receive queue.
  *
  * @param[in] ep_handle an endpoint with an SRQ
- * @param[in] soft_high_watermark buffers; one asynchronous event at more, then
- *                      disarmed until set again
- * @param[in] hard_high_watermark buffers; at more, the connection is broken.
- *                      DAT_WATERMARK_INFINITE turns either off
+ * @param[in] soft_high_watermark receives; one asynchronous event at more, with
+ *                      DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT, then disarmed until
+ *                      set again
+ * @param[in] hard_high_watermark receives; the connection is broken by a message
+ *                      that needs more. DAT_WATERMARK_INFINITE turns either off
  *
- * @retval DAT_SUCCESS
+ * @retval DAT_SUCCESS also if more are held already: event or end follow at once
  * @retval DAT_INVALID_HANDLE `EP`
- * @retval DAT_INVALID_PARAMETER
- * @retval DAT_MODEL_NOT_SUPPORTED the reference implementation says
- *         DAT_NOT_IMPLEMENTED
+ * @retval DAT_INVALID_PARAMETER `ARG2`, `ARG3`: negative
+ * @retval DAT_MODEL_NOT_SUPPORTED the endpoint has receives of its own, or the
+ *         provider's srq_watermarks_supported is less than 2; the reference
+ *         implementation says DAT_NOT_IMPLEMENTED
  *
  * Threads: per object. Rule: dat_ep_set_watermark(3DAT).
  */

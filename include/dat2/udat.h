@@ -194,7 +194,7 @@ struct dat_provider_attr {
     DAT_UINT32             optimal_buffer_alignment;       /**< bytes */
     const DAT_BOOLEAN      evd_stream_merging_supported[6][6];
     DAT_BOOLEAN            srq_supported;
-    DAT_COUNT              srq_watermarks_supported;
+    DAT_COUNT              srq_watermarks_supported;       /**< 1: dat_srq_set_lw(), 3: dat_ep_set_watermark() too */
     DAT_BOOLEAN            srq_ep_pz_difference_supported;
     DAT_COUNT              srq_info_supported;             /**< counts of dat_srq_query() */
     DAT_COUNT              ep_recv_info_supported;         /**< counts of dat_ep_recv_query() */

@@ -334,7 +334,8 @@ class Errors(unittest.TestCase):
         contract = ROOT / "common/dapls_ib.hpp"
         self.assertLessEqual({"cq_wait", "cq_threshold"},
                              port_toml.dependents(contract, {"cq_wait"}))
-        self.assertEqual(port_toml.dependents(contract, {"srq"}), {"srq"})
+        self.assertEqual(port_toml.dependents(contract, {"srq"}),
+                         {"srq", "ep_watermarks"})
 
 
 if __name__ == "__main__":

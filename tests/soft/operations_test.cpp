@@ -316,7 +316,7 @@ TEST_CASE("a shared receive queue serves several queue pairs, and what finds non
             const auto got = to.received();
             REQUIRE(got.has_value());
             CHECK(got->of == &r);
-            CHECK(to.receive_queue.receiver_of(*got) ==
+            CHECK(to.receive_queue.end_receive(*got) ==
                   (&to == &to_a ? &first_receiver : &second_receiver));
             CHECK(to_a.buffer.holds(0, 5000, round));
             REQUIRE(from.sent().has_value());
@@ -325,7 +325,7 @@ TEST_CASE("a shared receive queue serves several queue pairs, and what finds non
         to_b.alive = false;
         completion_record old{};
         old.pair = to_b.pair.id;
-        CHECK(to_b.receive_queue.receiver_of(old) == nullptr);
+        CHECK(to_b.receive_queue.end_receive(old) == nullptr);
     }
     there.hca.free_shared(shared);
 }

@@ -33,6 +33,11 @@ void on_limit(void *owner)
     ++static_cast<inbox *>(owner)->limits;
 }
 
+void on_watermark(void *owner)
+{
+    ++static_cast<inbox *>(owner)->watermarks;
+}
+
 std::uint8_t byte_at(std::size_t position, unsigned seed)
 {
     return static_cast<std::uint8_t>((position * 131 + seed * 7 + (position >> 8)) & 0xff);
@@ -40,7 +45,8 @@ std::uint8_t byte_at(std::size_t position, unsigned seed)
 
 } // namespace
 
-const upcalls upcall_table{on_completion, on_overflow, on_connection, on_request, on_limit};
+const upcalls upcall_table{on_completion, on_overflow, on_connection,
+                           on_request,    on_limit,    on_watermark};
 
 void inbox::put(const told &what)
 {

@@ -44,6 +44,7 @@ public:
     std::atomic<std::thread::id> completed_by{};
     std::atomic<int> overflows{0};
     std::atomic<int> limits{0};
+    std::atomic<int> watermarks{0};
 
 private:
     std::mutex lock_;

@@ -67,10 +67,15 @@ void on_limit(void *owner)
     dapl_srq_limit_callback(*static_cast<shared_recv_queue *>(owner));
 }
 
+void on_watermark(void *owner)
+{
+    dapl_ep_watermark_callback(*static_cast<endpoint *>(owner));
+}
+
 } // namespace
 
-const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection, on_request,
-                                     on_limit};
+const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection,
+                                     on_request,    on_limit,    on_watermark};
 
 // ------------------------------------------------------------------------------------ operations
 

@@ -37,7 +37,7 @@ bool transport::take(cq &c, completion &done)
         done.has_immediate = record.has_immediate;
         done.immediate = record.immediate;
         done.receiver =
-            request->shared ? static_cast<work_queue *>(c.queue.receiver_of(record)) : nullptr;
+            request->shared ? static_cast<work_queue *>(c.queue.end_receive(record)) : nullptr;
         done.solicited = record.solicited;
         return true;
     });

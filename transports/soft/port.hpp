@@ -129,6 +129,11 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_srq_set_limit(srq &, DAT_COUNT low_watermark);
     static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq *recv_cq, cq *send_cq,
                                         const qp_params &);
+    static void dapls_ib_qp_set_watermarks(qp &, DAT_COUNT soft, DAT_COUNT hard);
+    static DAT_COUNT dapls_ib_qp_recvs_held(const qp &q)
+    {
+        return static_cast<DAT_COUNT>(q.pair.receives_held());
+    }
 
     // Connection: cm.cpp
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);

@@ -21,9 +21,9 @@ shard &completion_queue::home() const
     return homes_[home_];
 }
 
-void *completion_queue::receiver_of(const completion_record &done) const
+void *completion_queue::end_receive(const completion_record &done) const
 {
-    return homes_[done.shard].receiver_of(done.pair);
+    return homes_[done.shard].end_receive(done.pair);
 }
 
 bool completion_queue::progress(bool sleeps_next)

@@ -13,8 +13,9 @@ public:
     /// `homes` is the device's list of shards, and the one at `home` makes the upcalls.
     bool open(void *owner, shard *homes, std::uint32_t home, std::uint32_t depth);
     shard &home() const;
-    /// What pair_params::receiver was of the queue pair that this is of, or null when it is gone.
-    void *receiver_of(const completion_record &done) const;
+    /// The consumer has taken this completion of a shared receive, which its queue pair held until
+    /// now. What pair_params::receiver was of that, or null when it is gone.
+    void *end_receive(const completion_record &done) const;
 
     // --- the consumer
 

@@ -55,6 +55,8 @@ struct pair_context {
     completion_ring *receive_completions = nullptr;
     receive_waiter *waiter = nullptr; ///< the queue pair, where it waits for a shared receive
     upcall_source *events = nullptr;  ///< the queue pair, where events come from
+    held_receives *held = nullptr;    ///< with a shared queue
+    high_watermarks watermarks;       ///< of these
     std::uint32_t id = 0;             ///< of the present connection
     std::uint32_t slot = 0;
     pair_counts counted;

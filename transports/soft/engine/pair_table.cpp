@@ -23,6 +23,8 @@ void pair_table::close()
 
 void pair_table::put(std::uint32_t slot, queue_pair &pair)
 {
+    pair.held = &receivers_[slot].held;
+    pair.held->start(pair.id);
     receivers_[slot].receiver.store(pair.with.receiver, std::memory_order_relaxed);
     receivers_[slot].id.store(pair.id, std::memory_order_release);
     pairs_[slot].store(&pair, std::memory_order_release);
@@ -55,9 +57,10 @@ void pair_table::remove(const queue_pair &pair)
     count_.fetch_sub(1);
 }
 
-void *pair_table::receiver_of(std::uint32_t id) const
+void *pair_table::end_receive(std::uint32_t id)
 {
-    const named_receiver &named = receivers_[id & (capacity - 1)];
+    named_receiver &named = receivers_[id & (capacity - 1)];
+    named.held.end_one(id);
     if (named.id.load(std::memory_order_acquire) != id)
         return nullptr;
     return named.receiver.load(std::memory_order_acquire);

@@ -28,8 +28,9 @@ public:
     /// Cycles the locks of all queue pairs: on return no thread is inside that was when it began.
     void cycle_locks();
     bool empty() const { return count_.load() == 0; }
-    /// What pair_params::receiver was of the pair with this id; null when it is gone. Any thread.
-    void *receiver_of(std::uint32_t id) const;
+    /// The consumer takes the completion of a shared receive that the pair with this id held. What
+    /// its pair_params::receiver was; null when it is gone. Any thread.
+    void *end_receive(std::uint32_t id);
 
     // --- the holder of the poll lock
 
@@ -49,6 +50,7 @@ private:
     struct named_receiver {
         std::atomic<std::uint32_t> id;
         std::atomic<void *> receiver;
+        held_receives held;
     };
     void put(std::uint32_t slot, queue_pair &pair) OSD_REQUIRES(lock_);
 

@@ -101,9 +101,19 @@ void queue_pair::abandon() OSD_UNCHECKED
     leave();
 }
 
+void queue_pair::set_watermarks(const high_watermarks &limits) OSD_UNCHECKED
+{
+    enter();
+    watermarks = limits;
+    connection_.keep_watermarks();
+    leave();
+}
+
 /// Without a lock. The private data do not change before it returns.
 void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCHECKED
 {
+    if (event == watermark_event)
+        return table.watermark(with.owner);
     const auto what = static_cast<connection_event>(event);
     const bool with_data =
         what == connection_event::established || what == connection_event::rejected;
@@ -116,6 +126,7 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
 
 bool queue_pair::open() OSD_UNCHECKED
 {
+    watermarks = {};
     waiter = this;
     events = this;
     return sends.ring.open(with.max_sends, with.concurrent_posts) &&

@@ -33,6 +33,9 @@ public:
     void disconnect(bool graceful);
     /// Ends the connection or the attempt, without an event.
     void abandon();
+    /// Of what it holds of its shared queue.
+    void set_watermarks(const high_watermarks &limits);
+    std::uint32_t receives_held() const { return held->count(); }
 
     // --- the shard's side
 

@@ -129,12 +129,43 @@ bool receiver::begin_receive()
 {
     received_ = 0;
     if (context_->with.shared != nullptr) {
-        receiving_ = context_->with.shared->take(*context_->waiter);
+        receiving_ = take_shared();
     } else if (!context_->receives.ring.empty()) {
         receiving_ = &context_->receives.ring.front();
         context_->receives.ring.pop();
     }
     return receiving_ != nullptr;
+}
+
+/// Null when there is none, or this queue pair may not hold more.
+request *receiver::take_shared()
+{
+    if (context_->held->count() >= context_->watermarks.hard)
+        return nullptr;
+    request *const taken = context_->with.shared->take(*context_->waiter);
+    if (taken != nullptr && context_->held->add() > context_->watermarks.soft)
+        (void)keep_watermarks();
+    return taken;
+}
+
+/// Why a message finds none.
+segment_result receiver::no_receive() const
+{
+    const bool shared = context_->with.shared != nullptr;
+    return shared && context_->held->count() >= context_->watermarks.hard
+               ? segment_result::fatal(fault::local_catastrophic)
+               : segment_result::not_ready();
+}
+
+bool receiver::keep_watermarks()
+{
+    high_watermarks &limits = context_->watermarks;
+    const std::uint32_t holds = context_->held->count();
+    if (holds > limits.soft) {
+        limits.soft = high_watermarks::none;
+        context_->home->upcalls.post(*context_->events, watermark_event);
+    }
+    return holds <= limits.hard;
 }
 
 void receiver::finish_receive(const completion_record &done)
@@ -202,8 +233,7 @@ segment_result receiver::on_send(const ddp_segment &s)
     if (s.msn != msn_)
         return segment_result::fatal(fault::invalid_msn);
     if (receiving_ == nullptr && !begin_receive())
-        return s.message_offset == 0 ? segment_result::not_ready()
-                                     : segment_result::fatal(fault::invalid_offset);
+        return s.message_offset == 0 ? no_receive() : segment_result::fatal(fault::invalid_offset);
     if (s.message_offset != received_)
         return segment_result::fatal(fault::invalid_offset);
     if (s.payload_size > receiving_->length - received_)
@@ -233,7 +263,7 @@ segment_result receiver::on_immediate(const ddp_segment &s)
     if (received_ != 0 || s.immediate > UINT32_MAX)
         return segment_result::fatal(fault::stream_catastrophic);
     if (receiving_ == nullptr && !begin_receive())
-        return segment_result::not_ready();
+        return no_receive();
     finish_receive({receiving_, written_, static_cast<std::uint32_t>(s.immediate), context_->id,
                     static_cast<std::uint8_t>(context_->home->index), work_status::success, true,
                     s.opcode == rdmap::immediate_solicited, false});

@@ -118,6 +118,8 @@ public:
     void flush();
     /// Drops all that is posted, without completions.
     void discard();
+    /// The watermarks or what is held has changed. False when the connection has to end.
+    [[nodiscard]] bool keep_watermarks();
 
 private:
     enum class outcome : std::uint8_t { taken, not_ready, failed };
@@ -128,6 +130,8 @@ private:
     segment_result on_immediate(const ddp_segment &s);
     segment_result on_write(const ddp_segment &s);
     bool begin_receive();
+    request *take_shared();
+    segment_result no_receive() const;
     void finish_receive(const completion_record &done);
     segment_result fail_receive(work_status status, fault why);
     std::uint32_t credit() const;

@@ -285,6 +285,14 @@ void reliable_connection::abandon()
     context_->home->upcalls.cancel(*context_->events);
 }
 
+void reliable_connection::keep_watermarks()
+{
+    if (rx_.keep_watermarks() || !connected())
+        return;
+    fail(pair_failure::terminate(fault::local_catastrophic, 0));
+    update_due();
+}
+
 void reliable_connection::on_close(const packet &p, std::int64_t now)
 {
     if (connected() && !before(tx_.next_psn(), p.base.ack))

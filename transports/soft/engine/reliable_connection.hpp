@@ -46,6 +46,8 @@ public:
     [[nodiscard]] start accept(inbound_request &from, const void *data, std::size_t size);
     void disconnect(bool graceful);
     void abandon();
+    /// Its high watermarks were set.
+    void keep_watermarks();
     /// Sends what may be sent, and flushes what was posted to a dead connection.
     void pump(std::int64_t now);
 

@@ -111,7 +111,7 @@ struct completion_record {
     request *of;
     std::uint32_t length; ///< received
     std::uint32_t immediate;
-    std::uint32_t pair; ///< id of the queue pair, for completion_queue::receiver_of
+    std::uint32_t pair; ///< id of the queue pair, for completion_queue::end_receive
     std::uint8_t shard; ///< the same
     work_status status;
     bool has_immediate;

@@ -40,7 +40,7 @@ public:
     /// On return no thread is inside a queue pair that was when it began.
     void cycle_locks() { pairs_.cycle_locks(); }
     /// What pair_params::receiver was of the pair with this id; null when it is gone. Any thread.
-    void *receiver_of(std::uint32_t id) const { return pairs_.receiver_of(id); }
+    void *end_receive(std::uint32_t id) { return pairs_.end_receive(id); }
 
     // --- consumers
 

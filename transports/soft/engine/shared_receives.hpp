@@ -10,11 +10,43 @@
 
 #include "osd_sync.hpp"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 namespace soft_hca {
 
 struct protection_domain;
+
+/// How many receives of a shared queue a queue pair holds: it holds one from when it takes it for a
+/// message until the consumer takes the completion. Consumers may do that when the queue pair is
+/// gone, and its place has another: so its id is in the same word.
+class held_receives {
+public:
+    /// Before the queue pair with this id takes its first.
+    void start(std::uint32_t id) { word_.store(std::uint64_t{id} << 32); }
+    /// By the queue pair: it has taken one. How many it holds then.
+    std::uint32_t add() { return static_cast<std::uint32_t>(word_.fetch_add(1) + 1); }
+    /// By a consumer: the queue pair with this id holds one less, if it is still there.
+    void end_one(std::uint32_t id)
+    {
+        std::uint64_t seen = word_.load();
+        while (seen >> 32 == id && static_cast<std::uint32_t>(seen) != 0 &&
+               !word_.compare_exchange_weak(seen, seen - 1)) {
+        }
+    }
+    std::uint32_t count() const { return static_cast<std::uint32_t>(word_.load()); }
+
+private:
+    std::atomic<std::uint64_t> word_;
+};
+
+/// Limits of what a queue pair holds.
+struct high_watermarks {
+    static constexpr std::uint32_t none = UINT32_MAX;
+    std::uint32_t soft = none; ///< one event when it holds more
+    std::uint32_t hard = none; ///< the connection ends before it holds more
+};
 
 /// Waits for a receive to be posted.
 class receive_waiter {

@@ -20,6 +20,9 @@ enum class connection_event : std::uint8_t {
     broken,
 };
 
+/// Of a queue pair too: it holds more receives of a shared queue than its soft high watermark.
+inline constexpr std::uint32_t watermark_event = 8;
+
 struct upcalls {
     void (*completion)(void *queue_owner);
     void (*overflow)(void *queue_owner);
@@ -27,6 +30,7 @@ struct upcalls {
     /// True when the request is accepted for processing: it has to be accepted or rejected later.
     bool (*request)(void *listener_owner, inbound_request &request);
     void (*limit)(void *shared_receives_owner);
+    void (*watermark)(void *pair_owner);
 };
 
 } // namespace soft_hca
