@@ -99,6 +99,10 @@ struct features {
     bool ep_watermarks = false;  ///< what a qp holds of an SRQ is counted and limited:
                                  ///< qp_set_watermarks, qp_recvs_held
     bool memory_windows = false; ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
+    bool ep_windows = false;     ///< and opened to the peer of one connection only: mw_bind
+    bool send_invalidate = false; ///< a send can close the peer's window: post_send_invalidate,
+                                  ///< mw_is_bound
+    bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_read_to_rmr
 };
 
 // -------------------------------------------------------------------------------- arguments
@@ -195,6 +199,9 @@ struct mw_params {
     DAT_VADDR address;
     DAT_VLEN length; ///< bytes; 0: nothing
     DAT_MEM_PRIV_FLAGS privileges;
+    /// [ep_windows] Only the peer of the connection that the qp has when the bind is done may use
+    /// the key, and no longer than that lasts.
+    bool one_connection;
 };
 
 /// What an endpoint asks of its queue pair. Depths and iov counts are within hca_attr.
@@ -272,6 +279,8 @@ struct completion {
     /// [solicited_wait] Of a receive: the message was sent with DAT_COMPLETION_SOLICITED_WAIT_FLAG,
     /// or the device does not tell.
     bool solicited;
+    /// [send_invalidate] Of a receive: the key of the window that the message has closed; or 0.
+    DAT_RMR_CONTEXT invalidated;
 };
 
 struct connect_params {
@@ -541,6 +550,10 @@ struct dapls_ib : Types, port_traits {
         return not_supported;
     }
 
+    /// [send_invalidate] Of a window whose bind, which gave it this key, is done: false once a peer
+    /// has invalidated it. At the latest when the receive is polled that says so. Any thread.
+    static bool dapls_ib_mw_is_bound(mw &, DAT_RMR_CONTEXT /*key*/) { return true; }
+
     // --- data ---
 
     /// Posts wr.operation: send, RDMA write or RDMA read; `remote` is null for a send. `segments`
@@ -574,6 +587,26 @@ struct dapls_ib : Types, port_traits {
     static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT /*segments*/,
                                          const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
                                          const extended_operands &, DAT_COMPLETION_FLAGS)
+    {
+        return not_supported;
+    }
+
+    /// [send_invalidate] Posts a send that also takes a key away from the peer: that of a window
+    /// of the protection domain, and open to the connection. The receive completes when the key is
+    /// dead. With any other key the message fails, and the connection with it. Otherwise as
+    /// post_send.
+    static status dapls_ib_post_send_invalidate(qp &, wr &, DAT_COUNT /*segments*/,
+                                                const DAT_LMR_TRIPLET *, DAT_RMR_CONTEXT /*key*/,
+                                                DAT_COMPLETION_FLAGS)
+    {
+        return not_supported;
+    }
+
+    /// [read_to_rmr] Posts an RDMA read of from.segment_length bytes into memory that a remote key
+    /// of this side names, of a region or a window with the right to remote writes. `to` is not
+    /// shorter than `from`. Otherwise as post_send.
+    static status dapls_ib_post_read_to_rmr(qp &, wr &, const DAT_RMR_TRIPLET & /*to*/,
+                                            const DAT_RMR_TRIPLET & /*from*/, DAT_COMPLETION_FLAGS)
     {
         return not_supported;
     }
@@ -729,12 +762,19 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_mw_free, void (*)(mw &));
     DAPLS_IB_OP(dapls_ib_mw_bind, status (*)(qp &, wr &, mw &, mr *, const mw_params &,
                                              DAT_COMPLETION_FLAGS, DAT_RMR_CONTEXT &));
+    DAPLS_IB_OP(dapls_ib_mw_is_bound, bool (*)(mw &, DAT_RMR_CONTEXT));
     DAPLS_IB_OP(dapls_ib_post_send, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
                                                const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS));
     DAPLS_IB_OP(dapls_ib_post_recv, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
     DAPLS_IB_OP(dapls_ib_post_extended,
                 status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
                            const extended_operands &, DAT_COMPLETION_FLAGS));
+    DAPLS_IB_OP(dapls_ib_post_send_invalidate,
+                status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, DAT_RMR_CONTEXT,
+                           DAT_COMPLETION_FLAGS));
+    DAPLS_IB_OP(dapls_ib_post_read_to_rmr,
+                status (*)(qp &, wr &, const DAT_RMR_TRIPLET &, const DAT_RMR_TRIPLET &,
+                           DAT_COMPLETION_FLAGS));
     DAPLS_IB_OP(dapls_ib_setup_conn_listener,
                 status (*)(hca &, listener &, service_point &, DAT_CONN_QUAL &));
     DAPLS_IB_OP(dapls_ib_remove_conn_listener, void (*)(listener &));
@@ -767,11 +807,18 @@ struct check_transport {
     DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_alloc);
     DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_free);
     DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_bind);
+    DAPLS_IB_CLAIM(send_invalidate, dapls_ib_mw_is_bound);
+    DAPLS_IB_CLAIM(send_invalidate, dapls_ib_post_send_invalidate);
+    DAPLS_IB_CLAIM(read_to_rmr, dapls_ib_post_read_to_rmr);
     DAPLS_IB_CLAIM(immediate_data, dapls_ib_post_extended);
     DAPLS_IB_CLAIM(atomics, dapls_ib_post_extended);
 #undef DAPLS_IB_CLAIM
     static_assert(T::claims.cq_wait || !T::claims.cq_threshold,
                   "the port claims cq_threshold without cq_wait");
+    static_assert(T::claims.memory_windows || !T::claims.ep_windows,
+                  "the port claims ep_windows without memory_windows");
+    static_assert(T::claims.memory_windows || !T::claims.send_invalidate,
+                  "the port claims send_invalidate without memory_windows");
     static_assert(T::claims.srq || !T::claims.ep_watermarks,
                   "the port claims ep_watermarks without srq");
 };

@@ -41,6 +41,25 @@ OSD_ALWAYS_INLINE DAT_RETURN dapl_ep_post_send(endpoint &ep, DAT_COUNT segments,
 }
 
 template <class Safety>
+DAT_RETURN dapl_ep_post_send_with_invalidate(endpoint &ep, DAT_COUNT segments,
+                                             DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
+                                             DAT_COMPLETION_FLAGS flags, DAT_BOOLEAN invalidate,
+                                             DAT_RMR_CONTEXT key)
+{
+    if (claims.send_invalidate && invalidate == DAT_FALSE)
+        return dapl_ep_post_send<Safety>(ep, segments, local, cookie, flags);
+    return ep.post_send_invalidate<Safety>(segments, local, key, cookie, flags).code();
+}
+
+template <class Safety>
+DAT_RETURN dapl_ep_post_rdma_read_to_rmr(endpoint &ep, const DAT_RMR_TRIPLET *to,
+                                         DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *from,
+                                         DAT_COMPLETION_FLAGS flags)
+{
+    return ep.post_read_to_rmr<Safety>(to, from, cookie, flags).code();
+}
+
+template <class Safety>
 OSD_ALWAYS_INLINE DAT_RETURN dapl_ep_post_recv(endpoint &ep, DAT_COUNT segments,
                                                DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
                                                DAT_COMPLETION_FLAGS flags)

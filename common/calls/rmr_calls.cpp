@@ -35,13 +35,13 @@ status check_bind(const adapter &ia, const DAT_LMR_TRIPLET *part, DAT_MEM_PRIV_F
     return can ? success : not_supported;
 }
 
-} // namespace
-
-status dapl_rmr_create(pz &zone, DAT_RMR_HANDLE *out)
+status create(pz &zone, DAT_RMR_SCOPE scope, DAT_RMR_HANDLE *out)
 {
     if (out == nullptr)
         return invalid_parameter(2);
-    rmr *made = zone.ia->make<rmr>(zone);
+    if (scope == DAT_RMR_SCOPE_EP && (!claims.ep_windows || zone.ia->attr.max_mws == 0))
+        return not_supported;
+    rmr *made = zone.ia->make<rmr>(zone, scope);
     if (made == nullptr)
         return out_of_memory;
     const status allocated = made->allocate();
@@ -50,6 +50,18 @@ status dapl_rmr_create(pz &zone, DAT_RMR_HANDLE *out)
     else
         *out = to_handle(made);
     return allocated;
+}
+
+} // namespace
+
+status dapl_rmr_create(pz &zone, DAT_RMR_HANDLE *out)
+{
+    return create(zone, DAT_RMR_SCOPE_PZ, out);
+}
+
+status dapl_rmr_create_for_ep(pz &zone, DAT_RMR_HANDLE *out)
+{
+    return create(zone, DAT_RMR_SCOPE_EP, out);
 }
 
 status dapl_rmr_query(rmr &window, DAT_RMR_PARAM_MASK mask, DAT_RMR_PARAM *out)

@@ -10,8 +10,10 @@ namespace dapl::DAPL_TRANSPORT::core {
 class rmr;
 
 struct binding {
-    binding(rmr &window, lmr *to, const DAT_LMR_TRIPLET &what, DAT_MEM_PRIV_FLAGS rights)
-        : of(&window), region(to), part(what), privileges(rights)
+    binding(rmr &window, lmr *to, const DAT_LMR_TRIPLET &what, DAT_MEM_PRIV_FLAGS rights,
+            bool for_one_connection)
+        : of(&window), region(to), part(what), privileges(rights),
+          one_connection(for_one_connection)
     {}
 
     void release()
@@ -27,6 +29,7 @@ struct binding {
     user_of<lmr> region;
     const DAT_LMR_TRIPLET part;
     const DAT_MEM_PRIV_FLAGS privileges;
+    const bool one_connection;
     DAT_RMR_CONTEXT context = 0;
     work_queue *queue = nullptr; ///< held
     const transport::wr *request = nullptr;

@@ -57,6 +57,12 @@ void fill_transfer(const completion &done, endpoint &owner, DAT_EVENT &event)
     if (done.status == DAT_DTO_SUCCESS)
         dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? done.length : done.wr->length;
     dto.rmr_context = 0;
+    if (claims.send_invalidate && dto.operation == DAT_DTO_RECEIVE &&
+        done.status == DAT_DTO_SUCCESS && done.invalidated != 0) {
+        dto.operation = DAT_DTO_RECEIVE_WITH_INVALIDATE;
+        dto.rmr_context = done.invalidated;
+        return;
+    }
     add_extension(done, event);
 }
 

@@ -6,12 +6,15 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-/// A success without immediate data. Of a receive from a shared queue, `wr->queue` has no owner, so
-/// that fill_plain_event refuses it.
+/// A success that brought nothing but bytes. Of a receive from a shared queue, `wr->queue` has no
+/// owner, so that fill_plain_event refuses it.
 OSD_ALWAYS_INLINE bool is_plain(const completion &done)
 {
     if constexpr (claims.immediate_data)
         if (done.has_immediate)
+            return false;
+    if constexpr (claims.send_invalidate)
+        if (done.invalidated != 0)
             return false;
     return done.status == DAT_DTO_SUCCESS;
 }

@@ -51,15 +51,10 @@ void endpoint::remember_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifi
 
 // ---------------------------------------------------------------------------------- connecting
 
-bool endpoint::has_connect_evd()
-{
-    osd::lock_guard hold(lock_);
-    return static_cast<bool>(connect_evd_);
-}
-
 status endpoint::ready_to_connect()
 {
-    const bool complete = has_qp_ && has_connect_evd() && (recv_evd_ || attr_.max_recv_dtos == 0) &&
+    const bool complete = has_qp_ && objects().connect != nullptr &&
+                          (recv_evd_ || attr_.max_recv_dtos == 0) &&
                           (request_evd_ || attr_.max_request_dtos == 0);
     return complete ? success : status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_NOTREADY);
 }
@@ -73,7 +68,7 @@ struct endpoint::pending_event {
 
 status endpoint::connect(const connect_request &wanted)
 {
-    if (!has_connect_evd())
+    if (objects().connect == nullptr)
         return invalid_handle(DAT_INVALID_HANDLE_EVD_CONN);
     pending_event outcome;
     const status begun = begin_connect(wanted, outcome);

@@ -320,8 +320,8 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
     posted.request = wr;
     send_queue_->hold();
     send_queue_->note_binding(*wr, &posted);
-    const mw_params what{posted.part.virtual_address, posted.part.segment_length,
-                         posted.privileges};
+    const mw_params what{posted.part.virtual_address, posted.part.segment_length, posted.privileges,
+                         posted.one_connection};
     transport::mr *region = posted.region ? &posted.region->mr : nullptr;
     const status answer =
         transport::dapls_ib_mw_bind(qp_, *wr, window, region, what, flags, posted.context);
@@ -391,7 +391,7 @@ void queue_pair::enter_state(DAT_EP_STATE next)
 /// for RDMA, flags last.
 status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                  const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
-                                 int flags_position)
+                                 int flags_position, status next)
 {
     if (static_cast<std::uint32_t>(segments) > max_request_iov_)
         return not_ready_or(invalid_parameter(2));
@@ -401,6 +401,8 @@ status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TR
         return invalid_parameter(5);
     if (has_unknown_flags(flags, request_flags))
         return invalid_parameter(flags_position);
+    if (!next.ok())
+        return next;
     const DAT_EP_STATE now = state();
     const bool fit = now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp_);
     return fit ? success : state_error();

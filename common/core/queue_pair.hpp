@@ -65,6 +65,14 @@ public:
                          DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
     template <class Safety>
     status post_extended(const extended_request &wanted) OSD_UNCHECKED;
+    // Where the port has no such operation, they check their arguments all the same.
+    template <class Safety>
+    status post_send_invalidate(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                DAT_RMR_CONTEXT key, DAT_DTO_COOKIE cookie,
+                                DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+    template <class Safety>
+    status post_read_to_rmr(const DAT_RMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
+                            DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
     /// Stores in `posted` where it was posted.
     status post_bind(binding &posted, transport::mw &window, const pz &zone, DAT_RMR_COOKIE cookie,
                      DAT_COMPLETION_FLAGS flags);
@@ -102,9 +110,10 @@ protected:
     struct owned_qp : transport::qp {
         queue_pair *holder;
     };
+    /// `next` is the answer to right arguments, unless that is success.
     status check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                          const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
-                         int flags_position);
+                         int flags_position, status next = success);
     template <DAT_DTOS operation>
     DAT_RETURN post_filled(transport::wr &request, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                            const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags);
@@ -342,6 +351,51 @@ status queue_pair::post_extended(const extended_request &wanted)
     apply_flags(*wr, wanted.flags, *send_queue_, *request_evd_.get());
     const status answer = transport::dapls_ib_post_extended(
         qp_, *wr, wanted.segments, wanted.local, wanted.remote, wanted.operands, wanted.flags);
+    return answer.ok() ? success : status(refused_request(qp_, answer));
+}
+
+template <class Safety>
+status queue_pair::post_send_invalidate(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
+                                        DAT_RMR_CONTEXT key, DAT_DTO_COOKIE cookie,
+                                        DAT_COMPLETION_FLAGS flags)
+{
+    const post_turn<Safety> hold(gates_of(*this).sends);
+    const status checked = check_request(false, segments, local, nullptr, flags, 5,
+                                         claims.send_invalidate ? success : not_supported);
+    if (!checked.ok())
+        return checked;
+    const DAT_UINT64 length = total_length(segments, local);
+    if (length > UINT32_MAX)
+        return status::error(DAT_LENGTH_ERROR);
+    transport::wr *wr = next_request(DAT_DTO_SEND, length, cookie);
+    if (wr == nullptr)
+        return out_of_memory;
+    apply_flags(*wr, flags, *send_queue_, *request_evd_.get());
+    const status answer =
+        transport::dapls_ib_post_send_invalidate(qp_, *wr, segments, local, key, flags);
+    return answer.ok() ? success : status(refused_request(qp_, answer));
+}
+
+template <class Safety>
+status queue_pair::post_read_to_rmr(const DAT_RMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
+                                    DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+{
+    if (to == nullptr)
+        return invalid_parameter(2);
+    if (from == nullptr)
+        return invalid_parameter(4);
+    const post_turn<Safety> hold(gates_of(*this).sends);
+    const status next = to->segment_length < from->segment_length ? status::error(DAT_LENGTH_ERROR)
+                        : claims.read_to_rmr                      ? success
+                                                                  : not_supported;
+    const status checked = check_request(false, 0, nullptr, nullptr, flags, 5, next);
+    if (!checked.ok())
+        return checked;
+    transport::wr *wr = next_request(DAT_DTO_RDMA_READ, from->segment_length, cookie);
+    if (wr == nullptr)
+        return out_of_memory;
+    apply_flags(*wr, flags, *send_queue_, *request_evd_.get());
+    const status answer = transport::dapls_ib_post_read_to_rmr(qp_, *wr, *to, *from, flags);
     return answer.ok() ? success : status(refused_request(qp_, answer));
 }
 

@@ -77,7 +77,8 @@ status rmr::prepare_window()
 
 status rmr::bind(endpoint &through, const bind_request &wanted, DAT_RMR_CONTEXT &context)
 {
-    auto *posted = new (std::nothrow) binding(*this, wanted.region, wanted.part, wanted.privileges);
+    auto *posted = new (std::nothrow)
+        binding(*this, wanted.region, wanted.part, wanted.privileges, scope_ == DAT_RMR_SCOPE_EP);
     if (posted == nullptr)
         return out_of_memory;
     osd::lock_guard hold(lock_);
@@ -105,8 +106,11 @@ void rmr::settle_locked()
     for (; current != nullptr && !is_done(*current); current = current->older)
         if (current->failed.load(std::memory_order_acquire))
             current->region = {};
-    if (current != nullptr)
-        drop_all(std::exchange(current->older, nullptr));
+    if (current == nullptr)
+        return;
+    drop_all(std::exchange(current->older, nullptr));
+    if (current->region && !transport::dapls_ib_mw_is_bound(window_, current->context))
+        current->region = {};
 }
 
 bool rmr::fill(DAT_RMR_PARAM &out)
@@ -114,7 +118,7 @@ bool rmr::fill(DAT_RMR_PARAM &out)
     out = {};
     out.ia_handle = ia->consumer_handle();
     out.pz_handle = to_handle(&zone());
-    out.rmr_scope = DAT_RMR_SCOPE_PZ;
+    out.rmr_scope = scope_;
     out.va_type = DAT_VA_TYPE_VA;
     osd::lock_guard hold(lock_);
     settle_locked();

@@ -25,8 +25,8 @@ public:
     static constexpr object_type pool = object_type::rmr;
     static bool is_kind(mark kind) { return kind == mark::rmr; }
 
-    rmr(const DAT_PROVIDER *vector, adapter &owner, pz &zone)
-        : object(vector, mark::rmr, owner), zone_(&zone)
+    rmr(const DAT_PROVIDER *vector, adapter &owner, pz &zone, DAT_RMR_SCOPE scope)
+        : object(vector, mark::rmr, owner), zone_(&zone), scope_(scope)
     {}
 
     status allocate() OSD_EXCLUDES(lock_);
@@ -35,7 +35,7 @@ public:
 
     status bind(endpoint &through, const bind_request &wanted, DAT_RMR_CONTEXT &context)
         OSD_EXCLUDES(lock_);
-    /// Releases regions to which it is known not to be bound any more.
+    /// Releases regions to which it is known not to be bound any more, be it by a peer's message.
     void settle() OSD_EXCLUDES(lock_);
     /// Fills in what the window is bound to. False, and no region in `out`, unless a bind is known
     /// to have completed.
@@ -51,6 +51,7 @@ private:
     status prepare_window() OSD_REQUIRES(lock_);
 
     user_of<pz> zone_;
+    const DAT_RMR_SCOPE scope_;
     osd::mutex lock_;
     bool has_window_ OSD_GUARDED_BY(lock_) = false;
     transport::mw window_ OSD_GUARDED_BY(lock_);

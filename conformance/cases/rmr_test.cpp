@@ -447,4 +447,328 @@ TEST_CASE("RMR-14: an RMR can be bound again after a flushed bind" *
     }
 }
 
+// ------------------------------------------------------------------------------ calls of DAT 2.0
+
+namespace {
+
+DAT_RETURN send_invalidating(const test_endpoint &from, DAT_RMR_CONTEXT key, std::uint64_t cookie,
+                             DAT_BOOLEAN invalidate = DAT_TRUE)
+{
+    auto *call = optional_call<decltype(dat_ep_post_send_with_invalidate)>(
+        "dat_ep_post_send_with_invalidate");
+    if (call == nullptr)
+        return not_supported;
+    DAT_LMR_TRIPLET local = from.memory.local(0, 64);
+    return call(from.ep, 1, &local, cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG, invalidate,
+                key);
+}
+
+DAT_RETURN read_to(const test_endpoint &by, const DAT_RMR_TRIPLET &to, const DAT_RMR_TRIPLET &from,
+                   std::uint64_t cookie)
+{
+    auto *call =
+        optional_call<decltype(dat_ep_post_rdma_read_to_rmr)>("dat_ep_post_rdma_read_to_rmr");
+    return call == nullptr
+               ? not_supported
+               : call(by.ep, &to, cookie_of(cookie), &from, DAT_COMPLETION_DEFAULT_FLAG);
+}
+
+/// REG-09 checks the refusal.
+#define NEED(code, what)                                                                           \
+    do {                                                                                           \
+        const DAT_RETURN answer = (code);                                                          \
+        if (refused(answer))                                                                       \
+            NOT_CLAIMED(what);                                                                     \
+        MUST(answer);                                                                              \
+    } while (false)
+
+bool has_narrow_windows(const adapter &ia)
+{
+    return ia.attr.max_rmrs != 0 && ia.provider.rmr_scope_supported != DAT_RMR_SCOPE_PZ &&
+           find_symbol("dat_rmr_create_for_ep") != nullptr;
+}
+
+/// One more endpoint in the zone of another, connected to a peer of its own.
+struct endpoint_sharing {
+    explicit endpoint_sharing(test_endpoint &like) : peer(like.ia)
+    {
+        MUST(dat_ep_create(like.ia.handle, like.pz, like.recv_evd, like.request_evd,
+                           like.connect_evd, nullptr, &ep));
+        listener at(like.ia);
+        MUST(peer.connect(like.ia.address(), at.qualifier));
+        MUST(dat_cr_accept(at.next_request(), ep, 0, nullptr));
+        next_connection(peer.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        next_connection(like.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    endpoint_sharing(const endpoint_sharing &) = delete;
+    endpoint_sharing &operator=(const endpoint_sharing &) = delete;
+    ~endpoint_sharing() { (void)dat_ep_free(ep); }
+
+    test_endpoint peer;
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+};
+
+/// A window of the narrow scope.
+void narrow(window &of)
+{
+    auto *call = optional_call<decltype(dat_rmr_create_for_ep)>("dat_rmr_create_for_ep");
+    MUST(of.free());
+    MUST(call(of.owner.pz, &of.rmr));
+}
+
+} // namespace
+
+TEST_CASE("RMR-15: a message invalidates the receiver's RMR, and its completion names the context" *
+          hint("complete it as a plain receive, or leave the context alive") *
+          needs("send_with_invalidate"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    test_endpoint &to = f.pair.passive;
+    f.opened.bind(f.there, part_at, part_size);
+    const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+    MUST(to.recv(0, 64, 11));
+    f.pair.active.memory.fill(0, 64, 3);
+    NEED(send_invalidating(f.pair.active, open.rmr_context, 12), "sends that invalidate");
+    const auto sent = next_dto(f.pair.active.request_evd);
+    CHECK(sent.status == DAT_DTO_SUCCESS);
+    CHECK(sent.operation == DAT_DTO_SEND);
+    CHECK(sent.user_cookie.as_64 == 12);
+    CHECK(sent.transfered_length == 64);
+    const auto got = next_dto(to.recv_evd);
+    CHECK(got.status == DAT_DTO_SUCCESS);
+    CHECK(got.operation == DAT_DTO_RECEIVE_WITH_INVALIDATE);
+    CHECK(got.rmr_context == open.rmr_context);
+    CHECK(got.user_cookie.as_64 == 11);
+    CHECK(got.transfered_length == 64);
+    CHECK(to.memory.holds(0, 64, 3));
+    DAT_RMR_PARAM param;
+    CHECK(same_code(query_rmr(f.opened, param), bad_arg(2))); // bound to nothing
+    f.opened.bind(f.there, part_at, part_size);               // and can be bound again
+    f.write_there(f.opened.remote(f.there, part_at, part_size), 4);
+    f.expect_dead(open);
+}
+
+TEST_CASE("RMR-16: a region is free once a message has invalidated what was bound to it" *
+          hint("count the window as bound until its owner binds it again") *
+          needs("send_with_invalidate"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    region part(ia, f.pair.passive.pz, 4096);
+    f.opened.bind(part, 0, 64);
+    CHECK(same_type(dat_lmr_free(part.lmr), DAT_INVALID_STATE));
+    MUST(f.pair.passive.recv(0, 64));
+    NEED(send_invalidating(f.pair.active, f.opened.context, 1), "sends that invalidate");
+    CHECK(next_dto(f.pair.passive.recv_evd).operation == DAT_DTO_RECEIVE_WITH_INVALIDATE);
+    CHECK(same_code(free_once(dat_lmr_free, part.lmr), success));
+    CHECK(same_code(f.opened.free(), success));
+}
+
+TEST_CASE("RMR-17: without its flag a send with invalidate is a plain send" *
+          hint("invalidate whatever the flag says") * needs("send_with_invalidate"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    f.opened.bind(f.there, part_at, part_size);
+    MUST(f.pair.passive.recv(0, 64));
+    NEED(send_invalidating(f.pair.active, f.opened.context, 1, DAT_FALSE), "sends that invalidate");
+    CHECK(next_dto(f.pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    const auto got = next_dto(f.pair.passive.recv_evd);
+    CHECK(got.operation == DAT_DTO_RECEIVE);
+    CHECK(got.rmr_context == 0);
+    f.write_there(f.opened.remote(f.there, part_at, part_size), 5);
+}
+
+TEST_CASE("RMR-18: a message cannot invalidate what is no RMR of the receiver's zone" *
+          hint("deliver it and ignore the context, or take a region's away") *
+          needs("send_with_invalidate"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    connected_pair with_stranger(ia); // of another zone
+    window elsewhere(with_stranger.passive);
+    elsewhere.bind(with_stranger.passive.memory, part_at, part_size);
+    for (const int which : {0, 1, 2}) {
+        CAPTURE(which);
+        lender f(ia);
+        f.opened.bind(f.there, part_at, part_size);
+        const DAT_RMR_CONTEXT key = which == 0   ? f.opened.context ^ 0x00ff0000
+                                    : which == 1 ? f.there.rmr_context
+                                                 : elsewhere.context;
+        MUST(f.pair.passive.recv(0, 64, 8));
+        NEED(send_invalidating(f.pair.active, key, 9), "sends that invalidate");
+        expect_refused(f.pair.active, f.pair.passive, false, 9);
+        const auto got = next_dto(f.pair.passive.recv_evd);
+        CHECK(got.status != DAT_DTO_SUCCESS);
+        CHECK(got.user_cookie.as_64 == 8);
+        DAT_RMR_PARAM param;
+        CHECK(same_code(query_rmr(f.opened, param), success)); // bound as before
+    }
+    with_stranger.active.memory.fill(0, part_size, 6);
+    MUST(with_stranger.active.write(
+        0, part_size, elsewhere.remote(with_stranger.passive.memory, part_at, part_size)));
+    CHECK(next_dto(with_stranger.active.request_evd).status == DAT_DTO_SUCCESS);
+}
+
+TEST_CASE("RMR-19: an RDMA read goes into memory that an RMR names" *
+          hint("look the context up among the LMRs only, or read as much as there is room") *
+          needs("rdma_read_to_rmr"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia); // its window is where the read goes to
+    test_endpoint &by = f.pair.passive;
+    region &from = f.pair.active.memory;
+    f.opened.bind(f.there, part_at, part_size, may_write);
+    from.fill(0, part_size, 7);
+    f.there.fill(part_at, part_size, 1);
+    NEED(read_to(by, f.opened.remote(f.there, part_at, part_size), from.remote(0, 100), 5),
+         "RDMA reads into an RMR");
+    const auto done = next_dto(by.request_evd);
+    CHECK(done.status == DAT_DTO_SUCCESS);
+    CHECK(done.operation == DAT_DTO_RDMA_READ);
+    CHECK(done.transfered_length == 100);
+    CHECK(done.user_cookie.as_64 == 5);
+    CHECK(std::memcmp(&f.there.bytes[part_at], from.bytes.data(), 100) == 0);
+    region was(ia, by.pz, 8192);
+    was.fill(part_at, part_size, 1);
+    CHECK(std::memcmp(&f.there.bytes[part_at + 100], &was.bytes[part_at + 100], part_size - 100) ==
+          0);
+    const DAT_RMR_TRIPLET whole = f.there.remote(0, 64); // an LMR has such a context too
+    MUST(read_to(by, whole, from.remote(0, 64), 6));
+    CHECK(next_dto(by.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(std::memcmp(f.there.bytes.data(), from.bytes.data(), 64) == 0);
+}
+
+TEST_CASE("RMR-20: a read goes nowhere that its RMR does not open" *
+          hint("take the rights and bounds of the region that the window is bound to") *
+          needs("rdma_read_to_rmr"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    for (const int which : {0, 1, 2, 3}) {
+        CAPTURE(which);
+        lender f(ia);
+        test_endpoint &by = f.pair.passive;
+        f.opened.bind(f.there, part_at, part_size, which == 0 ? may_read : may_write);
+        DAT_RMR_TRIPLET to = f.opened.remote(f.there, part_at, part_size);
+        if (which == 1)
+            to.virtual_address += 1;
+        if (which == 2) {
+            MUST(f.opened.post_unbind());
+            f.opened.expect_bound();
+        }
+        if (which == 3)
+            to.rmr_context ^= 0x00ff0000;
+        f.pair.active.memory.fill(0, part_size, 7);
+        const std::vector<std::uint8_t> before = f.there.bytes;
+        NEED(read_to(by, to, f.pair.active.memory.remote(0, part_size), 5),
+             "RDMA reads into an RMR");
+        const auto done = next_dto(by.request_evd);
+        CHECK(done.status == DAT_DTO_ERR_LOCAL_PROTECTION);
+        CHECK(done.operation == DAT_DTO_RDMA_READ);
+        expect_broken(by, f.pair.active, true);
+        CHECK(f.there.bytes == before);
+    }
+}
+
+TEST_CASE("RMR-21: an RMR made for an endpoint opens to the peer of that endpoint alone" *
+          hint("open it through every endpoint of the zone") * needs("rmr_create_for_ep"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    if (!has_narrow_windows(ia))
+        NOT_CLAIMED("RMRs of one endpoint");
+    CHECK(ia.provider.rmr_scope_supported != DAT_RMR_SCOPE_PZ);
+    for (const bool for_one : {false, true}) {
+        CAPTURE(for_one);
+        lender f(ia);
+        if (for_one)
+            narrow(f.opened);
+        DAT_RMR_PARAM param;
+        MUST(query_rmr(f.opened, param, all_but_part));
+        CHECK(param.rmr_scope == (for_one ? DAT_RMR_SCOPE_EP : DAT_RMR_SCOPE_PZ));
+        endpoint_sharing other(f.pair.passive);
+        f.opened.bind(f.there, part_at, part_size);
+        const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+        f.write_there(open, 1);
+        const std::vector<std::uint8_t> before = f.there.bytes;
+        other.peer.memory.fill(0, part_size, 9);
+        MUST(other.peer.write(0, part_size, open, 4));
+        if (for_one) {
+            const auto done = next_dto(other.peer.request_evd);
+            CHECK((done.status != DAT_DTO_SUCCESS || !acknowledged()));
+            CHECK(ends_connection(next_event(other.peer.connect_evd).event_number));
+            CHECK(f.there.bytes == before);
+            f.write_there(open, 2); // it is still open where it was bound
+        } else {
+            CHECK(next_dto(other.peer.request_evd).status == DAT_DTO_SUCCESS);
+        }
+    }
+}
+
+TEST_CASE("RMR-22: an RMR made for an endpoint is closed with the connection it was bound on" *
+          hint("open it to the next peer of the endpoint") * needs("rmr_create_for_ep"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    if (!has_narrow_windows(ia))
+        NOT_CLAIMED("RMRs of one endpoint");
+    lender f(ia);
+    narrow(f.opened);
+    f.opened.bind(f.there, part_at, part_size);
+    const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+    f.write_there(open, 1);
+    MUST(f.pair.passive.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    expect_disconnected(f.pair.passive, f.pair.active);
+    for (test_endpoint *each : {&f.pair.passive, &f.pair.active})
+        MUST(dat_ep_reset(each->ep));
+    establish(f.pair.active, f.pair.passive);
+    f.expect_dead(open);
+}
+
+TEST_CASE("RMR-23: the calls that DAT 2.0 added check their arguments" *
+          hint("refuse before they look, or post what cannot be right") *
+          needs("send_with_invalidate"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    test_endpoint &own = pair.active;
+    constexpr auto flags = DAT_COMPLETION_DEFAULT_FLAG;
+    constexpr auto no_flags = static_cast<DAT_COMPLETION_FLAGS>(0x8000);
+    const DAT_DTO_COOKIE cookie = cookie_of(0);
+    DAT_LMR_TRIPLET local = own.memory.local(0, 64);
+    const DAT_RMR_TRIPLET there = pair.passive.memory.remote(0, 64);
+    const DAT_RMR_TRIPLET here = own.memory.remote(0, 63);
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
+    if (auto *call = optional_call<decltype(dat_ep_post_send_with_invalidate)>(
+            "dat_ep_post_send_with_invalidate")) {
+        CHECK(same_code(call(own.pz, 1, &local, cookie, flags, DAT_TRUE, 1),
+                        bad_handle(DAT_INVALID_HANDLE_EP)));
+        CHECK(same_code(call(own.ep, -1, &local, cookie, flags, DAT_TRUE, 1), bad_arg(2)));
+        CHECK(same_code(call(own.ep, 1, nullptr, cookie, flags, DAT_TRUE, 1), bad_arg(3)));
+        CHECK(same_code(call(own.ep, 1, &local, cookie, no_flags, DAT_TRUE, 1), bad_arg(5)));
+    }
+    if (auto *call =
+            optional_call<decltype(dat_ep_post_rdma_read_to_rmr)>("dat_ep_post_rdma_read_to_rmr")) {
+        CHECK(same_code(call(own.pz, &here, cookie, &there, flags),
+                        bad_handle(DAT_INVALID_HANDLE_EP)));
+        CHECK(same_code(call(own.ep, nullptr, cookie, &there, flags), bad_arg(2)));
+        CHECK(same_code(call(own.ep, &here, cookie, nullptr, flags), bad_arg(4)));
+        CHECK(same_code(call(own.ep, &here, cookie, &there, no_flags), bad_arg(5)));
+        CHECK(same_code(call(own.ep, &here, cookie, &there, flags), error(DAT_LENGTH_ERROR)));
+    }
+    if (auto *call = optional_call<decltype(dat_rmr_create_for_ep)>("dat_rmr_create_for_ep")) {
+        CHECK(same_code(call(own.ep, &rmr), bad_handle(DAT_INVALID_HANDLE_PZ)));
+        CHECK(same_code(call(own.pz, nullptr), bad_arg(2)));
+    }
+    CHECK(rmr == DAT_HANDLE_NULL);
+    CHECK(stays_empty(own.request_evd, milliseconds(1)));
+    move_data(own, pair.passive); // the connection is whole
+}
+
 } // namespace conformance

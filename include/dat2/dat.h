@@ -1253,7 +1253,9 @@ DAT_RETURN DAT_API dat_ep_post_send(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segme
                                     DAT_COMPLETION_FLAGS completion_flags);
 
 /**
- * dat_ep_post_send() that also invalidates an RMR of the receiver's.
+ * dat_ep_post_send() that also invalidates an RMR of the receiver's: it is bound
+ * to nothing when the receive completes, as DAT_DTO_RECEIVE_WITH_INVALIDATE with
+ * the context.
  *
  * @param[in] ep_handle    the endpoint, connected
  * @param[in] num_segments how many
@@ -1261,9 +1263,11 @@ DAT_RETURN DAT_API dat_ep_post_send(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segme
  * @param[in] user_cookie  returned in the completion
  * @param[in] completion_flags DAT_COMPLETION_*
  * @param[in] invalidate_flag DAT_FALSE makes it a plain send
- * @param[in] rmr_context  the RMR, as the receiver named it
+ * @param[in] rmr_context  the RMR, as the receiver named it: of the zone of
+ *                         his endpoint, or the message fails and the connection
+ *                         is broken
  *
- * @retval DAT_MODEL_NOT_SUPPORTED
+ * @retval DAT_MODEL_NOT_SUPPORTED whatever the flag says
  *
  * and as dat_ep_post_send().
  * @note Not exported by the reference library.
@@ -1325,7 +1329,8 @@ DAT_RETURN DAT_API dat_ep_post_rdma_read(DAT_EP_HANDLE ep_handle, DAT_COUNT num_
                                          DAT_COMPLETION_FLAGS completion_flags);
 
 /**
- * dat_ep_post_rdma_read() into memory named by an RMR of our own.
+ * dat_ep_post_rdma_read() into memory that a context for peers names: of an RMR
+ * of our own, or of an LMR. It needs the right to remote writes.
  *
  * @param[in] ep_handle   the endpoint, connected
  * @param[in] local_iov   where to: one segment; not kept
@@ -1333,6 +1338,8 @@ DAT_RETURN DAT_API dat_ep_post_rdma_read(DAT_EP_HANDLE ep_handle, DAT_COUNT num_
  * @param[in] remote_iov  where from: one segment; not kept
  * @param[in] completion_flags DAT_COMPLETION_*
  *
+ * @retval DAT_LENGTH_ERROR local_iov is shorter than remote_iov
+ * @retval DAT_INVALID_PARAMETER `ARG2`, `ARG4`: NULL. `ARG5`: flags not allowed
  * @retval DAT_MODEL_NOT_SUPPORTED
  *
  * and as dat_ep_post_rdma_read().
@@ -1836,7 +1843,9 @@ DAT_RETURN DAT_API dat_lmr_sync_rdma_write(DAT_IA_HANDLE ia_handle,
 DAT_RETURN DAT_API dat_rmr_create(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE *rmr_handle);
 
 /**
- * dat_rmr_create() of the narrow scope, DAT_RMR_SCOPE_EP.
+ * dat_rmr_create() of the narrow scope, DAT_RMR_SCOPE_EP: only the peer of the
+ * endpoint that it is bound through may use it, and no longer than the connection
+ * lasts.
  *
  * @param[in]  pz_handle  its protection zone
  * @param[out] rmr_handle ended by dat_rmr_free()

@@ -49,7 +49,7 @@ struct bound {
         r.remote = {base + (large ? 512 * 1024 : 0), large ? 256u * 1024 : 64u, 0};
         REQUIRE(h.hca.windows.prepare(r));
         key = r.remote.key;
-        REQUIRE(h.hca.windows.execute(r));
+        REQUIRE(h.hca.windows.execute(r, 1));
     }
     bool may(std::uint32_t rights, std::uint64_t offset, std::uint32_t size)
     {

@@ -189,7 +189,7 @@ TEST_CASE_FIXTURE(fixture, "immediate data takes a receive and tells the length 
         expect(a, work_status::success, size);
         const auto got = b.received();
         REQUIRE(got.has_value());
-        CHECK(got->has_immediate);
+        CHECK(got->extra == brought::immediate);
         CHECK(got->immediate == 0x80000000 + size);
         CHECK(got->length == size);
         CHECK(b.buffer.holds(0, size, size));
@@ -480,7 +480,7 @@ TEST_CASE_FIXTURE(fixture, "a window is bound in order, reached by its key, and 
         expect(a, work_status::success, 0);
         const auto got = b.received();
         REQUIRE(got.has_value());
-        CHECK(got->invalidated);
+        CHECK(got->extra == brought::invalidation);
         CHECK(got->immediate == key);
         CHECK(got->solicited);
         REQUIRE(a.write(0, 100, to));

@@ -17,7 +17,7 @@ struct fixture {
     void push(std::uint32_t number, work_status status = work_status::success,
               bool solicited = false)
     {
-        queue.push({nullptr, number, 0, 0, 0, status, false, solicited, false});
+        queue.push({nullptr, number, 0, 0, 0, status, brought::nothing, solicited});
     }
     std::uint32_t pop()
     {
@@ -58,7 +58,7 @@ TEST_CASE("to count completions again takes no longer when there are many")
         completion_queue queue;
         REQUIRE(here.hca.make_queue(queue, &owner, depth));
         for (std::uint32_t i = 0; i < depth; ++i)
-            queue.push({nullptr, i, 0, 0, 0, work_status::success, false, false, false});
+            queue.push({nullptr, i, 0, 0, 0, work_status::success, brought::nothing, false});
         CHECK(queue.count() == depth);
         const auto begun = std::chrono::steady_clock::now();
         completion_record done;
@@ -99,7 +99,7 @@ TEST_CASE("of a queue for one completion none is lost without an overflow")
     REQUIRE(here.hca.make_queue(queue, &owner, 1));
     std::uint32_t added = 0;
     while (!queue.overflowed() && added < 100)
-        queue.push({nullptr, added++, 0, 0, 0, work_status::success, false, false, false});
+        queue.push({nullptr, added++, 0, 0, 0, work_status::success, brought::nothing, false});
     CHECK(queue.overflowed());
     CHECK(added - 1 == queue.depth()); // the last one found no place
     completion_record done;
@@ -222,7 +222,7 @@ TEST_CASE("B12: arming and sleeping never miss a completion that comes at the sa
         for (std::uint32_t i = 0; i < count; ++i) {
             while (taken.load() != i)
                 std::this_thread::yield();
-            queue.push({nullptr, i, 0, 0, 0, work_status::success, false, false, false});
+            queue.push({nullptr, i, 0, 0, 0, work_status::success, brought::nothing, false});
         }
     });
     completion_record done;
@@ -323,7 +323,7 @@ TEST_CASE("many threads add, one takes, nothing is lost")
     for (std::uint32_t p = 0; p < producers; ++p)
         threads.emplace_back([&queue, p] {
             for (std::uint32_t i = 0; i < each; ++i)
-                queue.push({nullptr, i, p, 0, 0, work_status::success, false, false, false});
+                queue.push({nullptr, i, p, 0, 0, work_status::success, brought::nothing, false});
         });
     std::uint32_t next[producers] = {};
     for (std::uint32_t taken = 0; taken < each * producers;) {
@@ -390,7 +390,7 @@ TEST_CASE("many threads add while it is resized, and nothing is lost")
             for (std::uint32_t i = 0; i < each; ++i) {
                 while (i - next[p].load() >= ahead)
                     std::this_thread::yield();
-                queue.push({nullptr, i, p, 0, 0, work_status::success, false, false, false});
+                queue.push({nullptr, i, p, 0, 0, work_status::success, brought::nothing, false});
             }
         });
     std::vector<completion_queue::ring_owner> formers; // no thread here holds a queue pair

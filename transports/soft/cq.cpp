@@ -34,8 +34,9 @@ bool transport::take(cq &c, completion &done)
         done.wr = request;
         done.length = record.length;
         done.status = dto_status(record.status);
-        done.has_immediate = record.has_immediate;
+        done.has_immediate = record.extra == soft_hca::brought::immediate;
         done.immediate = record.immediate;
+        done.invalidated = record.extra == soft_hca::brought::invalidation ? record.immediate : 0;
         done.receiver =
             request->shared ? static_cast<work_queue *>(c.queue.end_receive(record)) : nullptr;
         done.solicited = record.solicited;

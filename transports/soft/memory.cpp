@@ -84,6 +84,8 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &m, mr *region, const mw_par
     set_segments(r, 0, nullptr);
     r.kind = soft_hca::work::bind;
     r.flags = flags_of(flags);
+    if (what.one_connection)
+        r.flags |= soft_hca::request_narrow;
     r.window = m.window;
     r.target = region == nullptr ? nullptr : &region->region;
     r.window_rights = rights_of(what.privileges) & remote_rights;

@@ -104,6 +104,10 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_mw_free(mw &);
     static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
                                    DAT_RMR_CONTEXT &key);
+    static bool dapls_ib_mw_is_bound(mw &m, DAT_RMR_CONTEXT key)
+    {
+        return m.window->key.load() == key;
+    }
 
     // Completion queue: cq.cpp
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
@@ -165,6 +169,11 @@ struct transport : dapls_ib<types> {
                                          const DAT_LMR_TRIPLET *local,
                                          const DAT_RMR_TRIPLET *remote, const extended_operands &,
                                          DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_send_invalidate(qp &, wr &, DAT_COUNT segments,
+                                                const DAT_LMR_TRIPLET *local, DAT_RMR_CONTEXT,
+                                                DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_read_to_rmr(qp &, wr &, const DAT_RMR_TRIPLET &to,
+                                            const DAT_RMR_TRIPLET &from, DAT_COMPLETION_FLAGS);
 
 private:
     static bool take(cq &, completion &) OSD_NOINLINE;
@@ -256,6 +265,33 @@ inline status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments
     r.immediate = operands.immediate;
     r.compare_or_add = operands.add_or_compare;
     r.swap = operands.swap;
+    r.flags = flags_of(flags);
+    return q.pair.post_send(r) ? success : out_of_memory;
+}
+
+inline status transport::dapls_ib_post_send_invalidate(qp &q, wr &w, DAT_COUNT segments,
+                                                       const DAT_LMR_TRIPLET *local,
+                                                       DAT_RMR_CONTEXT key,
+                                                       DAT_COMPLETION_FLAGS flags)
+{
+    soft_hca::request &r = w.request;
+    set_segments(r, segments, local);
+    r.remote.key = key;
+    r.kind = soft_hca::work::send;
+    r.flags = flags_of(flags) | soft_hca::request_invalidate;
+    return q.pair.post_send(r) ? success : out_of_memory;
+}
+
+inline status transport::dapls_ib_post_read_to_rmr(qp &q, wr &w, const DAT_RMR_TRIPLET &to,
+                                                   const DAT_RMR_TRIPLET &from,
+                                                   DAT_COMPLETION_FLAGS flags)
+{
+    soft_hca::request &r = w.request;
+    r.local[0] = {to.virtual_address, to.segment_length, to.rmr_context};
+    r.segments = 1;
+    set_remote(r, from);
+    r.length = from.segment_length;
+    r.kind = soft_hca::work::read_to_window;
     r.flags = flags_of(flags);
     return q.pair.post_send(r) ? success : out_of_memory;
 }

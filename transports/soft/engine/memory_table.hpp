@@ -35,6 +35,7 @@ struct memory_region {
     std::uint64_t length = 0;
     const protection_domain *domain = nullptr;
     memory_region *window_of = nullptr;    ///< a window: the region it is bound to, if any
+    std::uint64_t connection = 0;          ///< a window: the one it is for; 0: for all
     std::atomic<std::uint32_t> windows{0}; ///< bound to this region
     bool is_window = false;
     std::atomic<std::uint32_t> users{0}; ///< a window: grants; it is rebound when there are none
@@ -86,9 +87,11 @@ public:
     /// Revokes the key; false when it had none. On return no thread uses it if it is a window.
     bool remove(memory_region &region);
 
-    /// Grants access if the region with this key allows `rights` to [address, address + length).
+    /// Grants access if the region with this key allows `rights` to [address, address + length), to
+    /// who asks by this connection.
     grant check_access(std::uint32_t key, const protection_domain *domain, std::uint32_t rights,
-                       std::uint64_t address, std::uint64_t length) const
+                       std::uint64_t address, std::uint64_t length,
+                       std::uint64_t connection = 0) const
     {
         const table *now = now_.load(std::memory_order_acquire);
         memory_region *region = now->slots[key & now->mask].region.load(std::memory_order_acquire);
@@ -97,8 +100,14 @@ public:
         if (!region->is_window) [[likely]]
             return grant(check(*region, key, domain, rights, address, length));
         region->users.fetch_add(1); // before the check: remove() waits for it
-        grant result(check(*region, key, domain, rights, address, length), region);
-        return result;
+        const access_fault fault = check(*region, key, domain, rights, address, length);
+        const bool others = fault == access_fault::none && !is_open_to(*region, connection);
+        return grant(others ? access_fault::other_domain : fault, region);
+    }
+
+    static bool is_open_to(const memory_region &window, std::uint64_t connection)
+    {
+        return window.connection == 0 || window.connection == connection;
     }
 
     /// The region or window with this key, or null.

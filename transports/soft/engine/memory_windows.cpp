@@ -74,18 +74,19 @@ bool memory_windows::may_bind(const request &bind) const
                               bind.remote.address, bind.remote.length);
 }
 
-void memory_windows::attach(const request &bind)
+void memory_windows::attach(const request &bind, std::uint64_t connection)
 {
     memory_region &window = *bind.window;
     window.address = bind.remote.address;
     window.length = bind.remote.length;
     window.rights = bind.window_rights;
     window.window_of = bind.target;
+    window.connection = (bind.flags & request_narrow) != 0 ? connection : 0;
     bind.target->windows.fetch_add(1);
     keys_.use(bind.remote.key, window);
 }
 
-bool memory_windows::execute(request &bind)
+bool memory_windows::execute(request &bind, std::uint64_t connection)
 {
     bool done = false;
     {
@@ -94,7 +95,7 @@ bool memory_windows::execute(request &bind)
         if (done)
             unbind(*bind.window);
         if (done && bind.remote.length != 0)
-            attach(bind);
+            attach(bind, connection);
     }
     if (!done && bind.remote.key != 0)
         keys_.give_back(std::exchange(bind.remote.key, 0));
@@ -102,11 +103,13 @@ bool memory_windows::execute(request &bind)
     return done;
 }
 
-bool memory_windows::invalidate(std::uint32_t key, const protection_domain &domain)
+bool memory_windows::invalidate(std::uint32_t key, const protection_domain &domain,
+                                std::uint64_t connection)
 {
     osd::lock_guard hold(lock_);
     memory_region *found = keys_.by_key(key);
-    if (found == nullptr || found->domain != &domain || !found->is_window)
+    if (found == nullptr || found->domain != &domain || !found->is_window ||
+        !memory_table::is_open_to(*found, connection))
         return false;
     unbind(*found);
     return true;

@@ -32,15 +32,16 @@ public:
     bool prepare(request &bind);
     /// Undoes prepare(), for a bind that will not be executed.
     void cancel(request &bind);
-    /// Executes it. False, and nothing has changed, when the window was retired or the part is not
-    /// accessible.
-    bool execute(request &bind);
-    /// For a peer. False when the key is none of its domain's windows.
-    bool invalidate(std::uint32_t key, const protection_domain &domain);
+    /// Executes it, on this connection. False, and nothing has changed, when the window was retired
+    /// or the part is not accessible.
+    bool execute(request &bind, std::uint64_t connection);
+    /// For the peer of a connection. False when the key is none of the domain's windows that are
+    /// open to it.
+    bool invalidate(std::uint32_t key, const protection_domain &domain, std::uint64_t connection);
 
 private:
     bool may_bind(const request &bind) const OSD_REQUIRES(lock_);
-    void attach(const request &bind) OSD_REQUIRES(lock_);
+    void attach(const request &bind, std::uint64_t connection) OSD_REQUIRES(lock_);
     void unbind(memory_region &window) OSD_REQUIRES(lock_);
 
     memory_table &keys_;

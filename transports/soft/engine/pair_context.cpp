@@ -15,8 +15,10 @@ bool pair_context::may_use(const request &r, std::uint32_t rights) const
     return true;
 }
 
-work_status pair_context::scatter(const request &r, std::uint32_t offset, const std::uint8_t *from,
-                                  std::uint32_t size) const
+template <std::uint32_t right>
+OSD_ALWAYS_INLINE work_status pair_context::scatter_with(const request &r, std::uint32_t offset,
+                                                         const std::uint8_t *from,
+                                                         std::uint32_t size) const
 {
     for (std::uint32_t i = 0; i < r.segments && size != 0; ++i) {
         const local_segment &s = r.local[i];
@@ -25,7 +27,7 @@ work_status pair_context::scatter(const request &r, std::uint32_t offset, const 
             continue;
         }
         const std::uint32_t part = std::min(s.length - offset, size);
-        if (!access(s.key, local_write, s.address + offset, part))
+        if (!access(s.key, right, s.address + offset, part))
             return work_status::local_protection;
         if (!home->io().place(pointer_to(s.address + offset), from, part, false))
             return work_status::local_protection;
@@ -36,14 +38,26 @@ work_status pair_context::scatter(const request &r, std::uint32_t offset, const 
     return size == 0 ? work_status::success : work_status::local_length;
 }
 
+work_status pair_context::scatter(const request &r, std::uint32_t offset, const std::uint8_t *from,
+                                  std::uint32_t size) const
+{
+    return scatter_with<local_write>(r, offset, from, size);
+}
+
+work_status pair_context::scatter_to_window(const request &r, std::uint32_t offset,
+                                            const std::uint8_t *from, std::uint32_t size) const
+{
+    return scatter_with<remote_write>(r, offset, from, size);
+}
+
 void pair_context::complete(request &r, work_status status, std::uint32_t length,
                             completion_ring *to) const
 {
     const bool silent = status == work_status::success && is_silent(r);
     if (silent || to == nullptr)
         return;
-    to->push(
-        {&r, length, 0, id, static_cast<std::uint8_t>(home->index), status, false, false, false});
+    to->push({&r, length, 0, id, static_cast<std::uint8_t>(home->index), status, brought::nothing,
+              false});
 }
 
 } // namespace soft_hca

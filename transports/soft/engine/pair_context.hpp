@@ -38,13 +38,16 @@ struct pair_context {
     grant access(std::uint32_t key, std::uint32_t rights, std::uint64_t address,
                  std::uint64_t size) const
     {
-        return of->memory.check_access(key, with.domain, rights, address, size);
+        return of->memory.check_access(key, with.domain, rights, address, size, serial);
     }
     /// Whether the local segments of a request may be used.
     bool may_use(const request &r, std::uint32_t rights) const;
     /// Stores received bytes at an offset of the local memory of a request.
     work_status scatter(const request &r, std::uint32_t offset, const std::uint8_t *from,
                         std::uint32_t size) const;
+    /// The same where a key that opens memory to peers names it.
+    work_status scatter_to_window(const request &r, std::uint32_t offset, const std::uint8_t *from,
+                                  std::uint32_t size) const;
     /// Completes a request, unless it is silent and succeeded.
     void complete(request &r, work_status status, std::uint32_t length, completion_ring *to) const;
 
@@ -58,6 +61,7 @@ struct pair_context {
     held_receives *held = nullptr;    ///< with a shared queue
     high_watermarks watermarks;       ///< of these
     std::uint32_t id = 0;             ///< of the present connection
+    std::uint64_t serial = 0;         ///< the same, and no other ever had it
     std::uint32_t slot = 0;
     pair_counts counted;
 
@@ -66,6 +70,11 @@ struct pair_context {
     receive_queue receives;
     std::atomic<bool> doorbell{false};
     std::atomic<std::int64_t> due_ns{INT64_MAX}; ///< of the timer; written under the lock
+
+private:
+    template <std::uint32_t right>
+    work_status scatter_with(const request &r, std::uint32_t offset, const std::uint8_t *from,
+                             std::uint32_t size) const;
 };
 
 /// Its success makes no completion.

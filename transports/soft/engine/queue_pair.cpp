@@ -135,8 +135,10 @@ bool queue_pair::open() OSD_UNCHECKED
 
 void queue_pair::identify(std::uint32_t at_slot, std::uint32_t new_id)
 {
+    static constinit std::atomic<std::uint64_t> connections{0};
     slot = at_slot;
     id = new_id;
+    serial = connections.fetch_add(1, std::memory_order_relaxed) + 1;
     connection_.identify(new_id);
 }
 

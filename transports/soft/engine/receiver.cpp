@@ -246,13 +246,14 @@ segment_result receiver::on_send(const ddp_segment &s)
         return {};
     const bool invalidates =
         s.opcode == rdmap::send_invalidate || s.opcode == rdmap::send_solicited_invalidate;
-    if (invalidates && !context_->of->windows.invalidate(s.invalidate, *context_->with.domain))
+    if (invalidates && !context_->of->windows.invalidate(s.invalidate, *context_->with.domain,
+                                                         context_->serial))
         return segment_result::fatal(fault::cannot_invalidate);
     const bool solicited =
         s.opcode == rdmap::send_solicited || s.opcode == rdmap::send_solicited_invalidate;
     finish_receive({receiving_, received_, s.invalidate, context_->id,
-                    static_cast<std::uint8_t>(context_->home->index), work_status::success, false,
-                    solicited, invalidates});
+                    static_cast<std::uint8_t>(context_->home->index), work_status::success,
+                    invalidates ? brought::invalidation : brought::nothing, solicited});
     return {};
 }
 
@@ -265,8 +266,8 @@ segment_result receiver::on_immediate(const ddp_segment &s)
     if (receiving_ == nullptr && !begin_receive())
         return no_receive();
     finish_receive({receiving_, written_, static_cast<std::uint32_t>(s.immediate), context_->id,
-                    static_cast<std::uint8_t>(context_->home->index), work_status::success, true,
-                    s.opcode == rdmap::immediate_solicited, false});
+                    static_cast<std::uint8_t>(context_->home->index), work_status::success,
+                    brought::immediate, s.opcode == rdmap::immediate_solicited});
     return {};
 }
 

@@ -27,6 +27,7 @@ enum class work : std::uint8_t {
     write,
     write_immediate,
     read,
+    read_to_window, ///< or to a region, by a key that opens it to peers
     fetch_add,
     compare_swap,
     bind, ///< a window: see memory_windows::prepare
@@ -38,6 +39,7 @@ enum request_flags : std::uint8_t {
     request_fence = 2,      ///< waits for the reads and atomics before it
     request_solicited = 4,  ///< the peer's completion is a solicited one
     request_invalidate = 8, ///< send: takes `remote.key` away from the peer
+    request_narrow = 16,    ///< bind: opens the window to the peer of this connection only
 };
 
 enum class work_status : std::uint8_t {
@@ -97,26 +99,38 @@ struct request {
 /// A read or atomic operation: its response completes it, not the acknowledgement.
 inline bool has_response(const request &r)
 {
-    return r.kind == work::read || r.kind == work::fetch_add || r.kind == work::compare_swap;
+    return r.kind >= work::read && r.kind <= work::compare_swap;
 }
 
+inline bool is_read(const request &r)
+{
+    return r.kind == work::read || r.kind == work::read_to_window;
+}
+
+/// What the completion of a receive brings besides bytes.
+enum class brought : std::uint8_t {
+    nothing,
+    immediate,
+    invalidation, ///< the peer took a key away
+};
+
 struct completion_record {
-    /// A success that brought nothing but bytes.
+    /// A success that brought nothing else.
     bool plain() const
     {
         static_assert(static_cast<unsigned>(work_status::success) == 0);
-        return (static_cast<unsigned>(status) | static_cast<unsigned>(has_immediate)) == 0;
+        static_assert(static_cast<unsigned>(brought::nothing) == 0);
+        return (static_cast<unsigned>(status) | static_cast<unsigned>(extra)) == 0;
     }
 
     request *of;
-    std::uint32_t length; ///< received
-    std::uint32_t immediate;
-    std::uint32_t pair; ///< id of the queue pair, for completion_queue::end_receive
-    std::uint8_t shard; ///< the same
+    std::uint32_t length;    ///< received
+    std::uint32_t immediate; ///< or the key
+    std::uint32_t pair;      ///< id of the queue pair, for completion_queue::end_receive
+    std::uint8_t shard;      ///< the same
     work_status status;
-    bool has_immediate;
+    brought extra;
     bool solicited;
-    bool invalidated; ///< the peer took a key away, `immediate`
 };
 
 } // namespace soft_hca

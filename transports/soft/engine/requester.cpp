@@ -23,6 +23,7 @@ rdmap opcode_of(const request &r)
     case work::write_immediate:
         return rdmap::write;
     case work::read:
+    case work::read_to_window:
         return rdmap::read_request;
     case work::fetch_add:
     case work::compare_swap:
@@ -32,6 +33,14 @@ rdmap opcode_of(const request &r)
             return solicited ? rdmap::send_solicited_invalidate : rdmap::send_invalidate;
         return solicited ? rdmap::send_solicited : rdmap::send;
     }
+}
+
+/// The right to its local memory that a request needs.
+std::uint32_t needed_right(const request &r)
+{
+    if (!has_response(r))
+        return local_read;
+    return r.kind == work::read_to_window ? remote_write : local_write;
 }
 
 /// Adds [offset, offset + size) of the local memory to a packet.
@@ -101,8 +110,8 @@ OSD_ALWAYS_INLINE bool requester::start(request &r)
     started_ = true;
     const bool binds = r.kind == work::bind;
     r.done = binds;
-    const bool permitted = binds ? context_->of->windows.execute(r)
-                                 : context_->may_use(r, has_response(r) ? local_write : local_read);
+    const bool permitted = binds ? context_->of->windows.execute(r, context_->serial)
+                                 : context_->may_use(r, needed_right(r));
     if (!permitted) [[unlikely]]
         return refuse(r);
     if (is_message(r))
@@ -217,7 +226,8 @@ void requester::undo_bind(request &r, work_status status)
     if (!r.done)
         context_->of->windows.cancel(r);
     else if (status != work_status::success && r.remote.key != 0)
-        (void)context_->of->windows.invalidate(r.remote.key, *context_->with.domain);
+        (void)context_->of->windows.invalidate(r.remote.key, *context_->with.domain,
+                                               context_->serial);
 }
 
 void requester::flush()
@@ -275,7 +285,8 @@ request *requester::acknowledged_read(std::uint32_t oldest_psn)
 segment_result requester::store(request &r, std::uint32_t offset, const std::uint8_t *from,
                                 std::uint32_t size)
 {
-    r.status = context_->scatter(r, offset, from, size);
+    r.status = r.kind == work::read_to_window ? context_->scatter_to_window(r, offset, from, size)
+                                              : context_->scatter(r, offset, from, size);
     if (r.status == work_status::success)
         return {};
     r.done = true;
@@ -285,7 +296,7 @@ segment_result requester::store(request &r, std::uint32_t offset, const std::uin
 segment_result requester::on_read_response(const ddp_segment &s, std::uint32_t oldest_psn)
 {
     request *const r = acknowledged_read(oldest_psn);
-    if (r == nullptr || r->kind != work::read || s.stag != r->read_id)
+    if (r == nullptr || !is_read(*r) || s.stag != r->read_id)
         return segment_result::fatal(fault::invalid_stag);
     const bool fits = s.offset == r->moved && s.payload_size <= r->length - r->moved &&
                       (!s.last || s.payload_size == r->length - r->moved);
@@ -305,7 +316,7 @@ segment_result requester::on_read_response(const ddp_segment &s, std::uint32_t o
 segment_result requester::on_atomic_response(const ddp_segment &s, std::uint32_t oldest_psn)
 {
     request *const r = acknowledged_read(oldest_psn);
-    if (r == nullptr || r->kind == work::read || s.request_id != r->read_id)
+    if (r == nullptr || is_read(*r) || s.request_id != r->read_id)
         return segment_result::fatal(fault::invalid_stag);
     if (!reads_.is_next_atomic(s.msn))
         return segment_result::fatal(fault::invalid_msn);
