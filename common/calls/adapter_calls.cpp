@@ -110,6 +110,17 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
 
 } // namespace
 
+/// As ha_supported says: no adapter stands in for another.
+status dapl_ia_ha_related(adapter &, const DAT_NAME_PTR other, DAT_BOOLEAN *answer)
+{
+    if (other == nullptr)
+        return invalid_parameter(2);
+    if (answer == nullptr)
+        return invalid_parameter(3);
+    *answer = DAT_FALSE;
+    return success;
+}
+
 status dapl_ia_query(adapter &ia, DAT_EVD_HANDLE *async_evd, DAT_IA_ATTR_MASK ia_mask,
                      DAT_IA_ATTR *ia_attr, DAT_PROVIDER_ATTR_MASK provider_mask,
                      DAT_PROVIDER_ATTR *provider_attr)

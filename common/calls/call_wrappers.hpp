@@ -95,12 +95,4 @@ struct data_path_call<call, bad> {
 template <class Safety>
 DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments);
 
-/// For the calls that no port can serve yet; typed like the slot it stands in.
-template <class>
-struct unsupported_call;
-template <class... Arguments>
-struct unsupported_call<DAT_RETURN (*)(Arguments...)> {
-    static DAT_RETURN made(Arguments...) { return not_supported.code(); }
-};
-
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -2,6 +2,7 @@
 // dat_extension_op: the operations of the IB extension that this port claims.
 #include "checks.hpp"
 #include "core/adapter.hpp"
+#include "core/adapter_life.hpp"
 #include "core/endpoint.hpp"
 #include "counting.hpp"
 #include "dat_calls.hpp"
@@ -82,6 +83,102 @@ void count(endpoint &ep, const extended_request &posted)
     ep.counters.add(DCNT_EP_POST_WRITE_IMM_DATA, total_length(posted.segments, posted.local));
 }
 
+// ------------------------------------------------------------------------------- quick queries
+//
+// dat_ib_open_query opens the device alone. The handle is good for dat_ib_close_query only: it is
+// no adapter's for any other call.
+
+struct quick_query {
+    explicit quick_query(const provider_line &line) : ia(line) { ia.tag.store(mark::dead); }
+    adapter ia;
+    quick_query *next = nullptr;
+};
+
+osd::mutex queries_lock;
+quick_query *queries OSD_GUARDED_BY(queries_lock) = nullptr;
+
+status make_query(const char *name, quick_query *&out)
+{
+    const provider_line *line = find_line(name, false);
+    if (line == nullptr)
+        return status::error(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED);
+    out = new (std::nothrow) quick_query(*line);
+    return out == nullptr ? out_of_memory : out->ia.open_hca();
+}
+
+void end_query(quick_query *ended)
+{
+    if (ended != nullptr)
+        ended->ia.close_hca();
+    delete ended;
+}
+
+/// The numbers of arguments are those of dat_ia_query, which has its masks in the same places.
+status open_query(const char *name, va_list &from)
+{
+    auto *out = va_arg(from, DAT_IA_HANDLE *);
+    const auto ia_mask = va_arg(from, DAT_IA_ATTR_MASK);
+    auto *ia_attr = va_arg(from, DAT_IA_ATTR *);
+    const auto provider_mask = va_arg(from, DAT_PROVIDER_ATTR_MASK);
+    auto *provider_attr = va_arg(from, DAT_PROVIDER_ATTR *);
+    if (name == nullptr)
+        return invalid_parameter(1);
+    if (out == nullptr)
+        return invalid_parameter(2);
+    quick_query *opened = nullptr;
+    status answer = make_query(name, opened);
+    if (answer.ok())
+        answer = dapl_ia_query(opened->ia, nullptr, ia_mask, ia_attr, provider_mask, provider_attr);
+    if (!answer.ok()) {
+        end_query(opened);
+        return answer;
+    }
+    *out = static_cast<DAT_IA_HANDLE>(opened);
+    osd::lock_guard hold(queries_lock);
+    opened->next = queries;
+    queries = opened;
+    return success;
+}
+
+status close_query(const void *handle)
+{
+    quick_query *found = nullptr;
+    {
+        osd::lock_guard hold(queries_lock);
+        quick_query **link = &queries;
+        while (*link != nullptr && *link != handle)
+            link = &(*link)->next;
+        found = *link;
+        if (found != nullptr)
+            *link = found->next;
+    }
+    if (found == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA);
+    end_query(found);
+    return success;
+}
+
+/// Operations that are about no endpoint. False when this is none.
+bool operate_elsewhere(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list &from, DAT_RETURN &code)
+{
+    switch (static_cast<int>(op)) {
+    case DAT_IB_QUERY_COUNTERS_OP:
+        code = query_counters(handle, from);
+        return true;
+    case DAT_IB_PRINT_COUNTERS_OP:
+        code = print_counters(handle, from);
+        return true;
+    case DAT_IB_OPEN_QUERY_OP:
+        code = open_query(static_cast<const char *>(handle), from).code();
+        return true;
+    case DAT_IB_CLOSE_QUERY_OP:
+        code = close_query(handle).code();
+        return true;
+    default:
+        return false;
+    }
+}
+
 } // namespace
 
 template <class Safety>
@@ -90,16 +187,13 @@ DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list argu
     const osd::cancellation_hold held;
     va_list from;
     va_copy(from, arguments);
-    if (const auto what = static_cast<int>(op);
-        what == DAT_IB_QUERY_COUNTERS_OP || what == DAT_IB_PRINT_COUNTERS_OP) {
-        const DAT_RETURN code = what == DAT_IB_QUERY_COUNTERS_OP ? query_counters(handle, from)
-                                                                 : print_counters(handle, from);
-        va_end(from);
-        return code;
-    }
+    DAT_RETURN code = DAT_SUCCESS;
     extended_request wanted;
-    const bool known = read_request(op, from, wanted);
+    const bool elsewhere = operate_elsewhere(handle, op, from, code);
+    const bool known = !elsewhere && read_request(op, from, wanted);
     va_end(from);
+    if (elsewhere)
+        return code;
     if (!known)
         return unknown_operation.code();
     endpoint *ep = from_handle<endpoint>(handle);

@@ -33,16 +33,6 @@ bool same_line(const DAT_PROVIDER_INFO &a, const DAT_PROVIDER_INFO &b)
     return std::strcmp(a.ia_name, b.ia_name) == 0 && !a.is_thread_safe == !b.is_thread_safe;
 }
 
-provider_line *find_line(const char *name, bool thread_safe)
-{
-    osd::lock_guard hold(lines_lock);
-    for (provider_line *line = lines; line != nullptr; line = line->next)
-        if (std::strcmp(line->info.ia_name, name) == 0 &&
-            (line->info.is_thread_safe == DAT_TRUE) == thread_safe)
-            return line;
-    return nullptr;
-}
-
 /// The registry passes the name alone, so each promise about threads has an open of its own.
 template <class Safety>
 DAT_RETURN open_ia(const DAT_NAME_PTR name, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
@@ -62,7 +52,7 @@ void make_vector(DAT_PROVIDER &out)
 {
     out.ia_open_func = open_ia<Safety>;
     out.ia_close_func = control_call<close_adapter, DAT_INVALID_HANDLE_IA>::made;
-    out.ia_ha_related_func = unsupported_call<decltype(out.ia_ha_related_func)>::made;
+    out.ia_ha_related_func = control_call<dapl_ia_ha_related, DAT_INVALID_HANDLE_IA>::made;
     out.handle_extendedop_func = dapl_extension_op<Safety>;
     fill_vector<Safety>(out);
     if (counting())
@@ -143,6 +133,16 @@ void end_keeping_loaded()
 }
 
 } // namespace
+
+const provider_line *find_line(const char *name, bool thread_safe)
+{
+    osd::lock_guard hold(lines_lock);
+    for (const provider_line *line = lines; line != nullptr; line = line->next)
+        if (std::strcmp(line->info.ia_name, name) == 0 &&
+            (line->info.is_thread_safe == DAT_TRUE) == thread_safe)
+            return line;
+    return nullptr;
+}
 
 void outlive_leaving_threads()
 {

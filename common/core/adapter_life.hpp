@@ -14,6 +14,9 @@ status close_adapter(adapter &ia, DAT_CLOSE_FLAGS how);
 
 // Defined in provider.cpp, which knows how the library was loaded.
 
+/// The line of dat.conf of this name and promise about threads, or null.
+const provider_line *find_line(const char *name, bool thread_safe);
+
 /// Threads that left a wait because of a close may still execute their last instructions here when
 /// the registry unloads the library. Keeps it in memory until it is loaded once more.
 void outlive_leaving_threads();

@@ -10,14 +10,18 @@ namespace conformance {
 
 namespace {
 
-bool offers(const adapter &ia, const char *attribute)
+bool offers(const DAT_PROVIDER_ATTR &provider, const char *attribute)
 {
-    for (DAT_COUNT i = 0; i < ia.provider.num_provider_specific_attr; ++i) {
-        const DAT_NAMED_ATTR &each = ia.provider.provider_specific_attr[i];
+    for (DAT_COUNT i = 0; i < provider.num_provider_specific_attr; ++i) {
+        const DAT_NAMED_ATTR &each = provider.provider_specific_attr[i];
         if (std::strcmp(each.name, attribute) == 0)
             return std::strcmp(each.value, "TRUE") == 0;
     }
     return false;
+}
+bool offers(const adapter &ia, const char *attribute)
+{
+    return offers(ia.provider, attribute);
 }
 
 #define NEED_EXTENSION(ia, attribute, what)                                                        \
@@ -332,6 +336,88 @@ TEST_CASE("EXT-11: memory without the right is out of reach of atomics" * needs(
     CHECK(back.more.status == DAT_IB_OP_ERR);
     CHECK(ends_connection(next_event(pair.active.connect_evd).event_number));
     CHECK(counter::word_at(pair.passive.memory, 0) == 0);
+}
+
+namespace {
+
+struct quick_query {
+    DAT_RETURN open(const char *name, std::uint64_t ia_mask = DAT_IA_FIELD_ALL,
+                    std::uint64_t provider_mask = DAT_PROVIDER_FIELD_ALL)
+    {
+        return dat_ib_open_query(const_cast<char *>(name), &handle, ia_mask, &attr, provider_mask,
+                                 &provider);
+    }
+    DAT_HANDLE handle = DAT_HANDLE_NULL;
+    DAT_IA_ATTR attr{};
+    DAT_PROVIDER_ATTR provider{};
+};
+
+} // namespace
+
+TEST_CASE("EXT-12: a quick query tells the attributes of an adapter that is not open" *
+          needs("quick_query") *
+          hint("tell other attributes than dat_ia_query, or open an adapter"))
+{
+    const std::string &name = the_settings().ia;
+    quick_query asked;
+    const DAT_RETURN code = asked.open(name.c_str());
+    if (DAT_GET_TYPE(code) == DAT_NOT_IMPLEMENTED)
+        NOT_CLAIMED("quick queries");
+    MUST(code);
+    adapter ia; // beside the query
+    CHECK(std::strcmp(asked.attr.adapter_name, ia.attr.adapter_name) == 0);
+    CHECK(std::strcmp(asked.attr.vendor_name, ia.attr.vendor_name) == 0);
+    CHECK(asked.attr.max_eps == ia.attr.max_eps);
+    CHECK(asked.attr.max_evd_qlen == ia.attr.max_evd_qlen);
+    CHECK(asked.attr.max_message_size == ia.attr.max_message_size);
+    CHECK(asked.attr.extension_supported == ia.attr.extension_supported);
+    REQUIRE(asked.attr.ia_address_ptr != nullptr);
+    CHECK(std::memcmp(asked.attr.ia_address_ptr, ia.attr.ia_address_ptr, sizeof(sockaddr_in)) == 0);
+    CHECK(asked.provider.provider_name == name);
+    CHECK(asked.provider.max_private_data_size == ia.provider.max_private_data_size);
+    CHECK(asked.provider.num_provider_specific_attr == ia.provider.num_provider_specific_attr);
+    CHECK(offers(asked.provider, DAT_IB_ATTR_IMMED_DATA) == offers(ia, DAT_IB_ATTR_IMMED_DATA));
+    MUST(dat_ib_close_query(asked.handle));
+    CHECK(ia.close(DAT_CLOSE_GRACEFUL_FLAG) == DAT_SUCCESS);
+}
+
+TEST_CASE("EXT-13: a quick query checks its arguments, and its handle is no adapter" *
+          needs("quick_query") *
+          hint("write attributes that were not asked for, or keep the device open"))
+{
+    const char *name = the_settings().ia.c_str();
+    quick_query asked;
+    const DAT_RETURN code = asked.open(name);
+    if (DAT_GET_TYPE(code) == DAT_NOT_IMPLEMENTED)
+        NOT_CLAIMED("quick queries");
+    MUST(code);
+    DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_pz_create(asked.handle, &pz), bad_handle(DAT_INVALID_HANDLE_IA)));
+    quick_query second;
+    MUST(second.open(name, 0, 0)); // two at once
+    CHECK(second.handle != asked.handle);
+    MUST(dat_ib_close_query(second.handle));
+    MUST(dat_ib_close_query(asked.handle));
+    CHECK(same_code(dat_ib_close_query(asked.handle), bad_handle(DAT_INVALID_HANDLE_IA)));
+
+    quick_query wrong;
+    CHECK(same_code(wrong.open(nullptr), bad_arg(1)));
+    CHECK(same_type(wrong.open("no-such-adapter"), DAT_PROVIDER_NOT_FOUND));
+    CHECK(same_code(wrong.open(name, std::uint64_t{1} << 63), bad_arg(3)));
+    CHECK(same_code(wrong.open(name, 0, std::uint64_t{1} << 63), bad_arg(5)));
+    CHECK(same_code(dat_ib_open_query(const_cast<char *>(name), &wrong.handle, DAT_IA_FIELD_ALL,
+                                      nullptr, std::uint64_t{0}, nullptr),
+                    bad_arg(4)));
+    CHECK(same_code(dat_ib_open_query(const_cast<char *>(name), &wrong.handle, std::uint64_t{0},
+                                      nullptr, DAT_PROVIDER_FIELD_ALL, nullptr),
+                    bad_arg(6)));
+    CHECK(same_code(dat_ib_open_query(const_cast<char *>(name), nullptr, std::uint64_t{0}, nullptr,
+                                      std::uint64_t{0}, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_IA)));
+    CHECK(wrong.handle == DAT_HANDLE_NULL);
+    CHECK(wrong.attr.max_eps == 0);
+    CHECK(same_code(dat_ib_close_query(wrong.handle), bad_handle(DAT_INVALID_HANDLE_IA)));
+    CHECK(same_code(dat_ib_close_query(&wrong), bad_handle(DAT_INVALID_HANDLE_IA)));
 }
 
 } // namespace conformance

@@ -2,6 +2,8 @@
 // The registry as consumers see it, messages, and calls that a provider does not offer.
 #include "harness/support.hpp"
 
+#include <dat2/dat_registry.h>
+
 #include <algorithm>
 #include <set>
 
@@ -165,6 +167,8 @@ TEST_CASE("REG-09: what DAT 2.0 added works, or is MODEL_NOT_SUPPORTED and leave
     DAT_HANDLE out = DAT_HANDLE_NULL;
     const DAT_RMR_TRIPLET here = own.memory.remote(0, 64);
     const DAT_RMR_TRIPLET there = pair.passive.memory.remote(0, 64);
+    if (find_symbol("dat_rmr_create_for_ep") == nullptr)
+        NOT_CLAIMED("the calls of DAT 2.0, in libdat2");
     if (auto *call = optional_call<decltype(dat_rmr_create_for_ep)>("dat_rmr_create_for_ep")) {
         const DAT_RETURN code = call(own.pz, &out);
         CHECK(refused(code) == (ia.provider.rmr_scope_supported == DAT_RMR_SCOPE_PZ));
@@ -189,6 +193,38 @@ TEST_CASE("REG-09: what DAT 2.0 added works, or is MODEL_NOT_SUPPORTED and leave
             CHECK(next_dto(own.request_evd).status == DAT_DTO_SUCCESS);
     }
     CHECK(stays_empty(own.request_evd, milliseconds(1)));
+}
+
+TEST_CASE("REG-10: adapters answer whether one can stand in for the other" *
+          hint("leave the entry of the vector null, or refuse to answer") * needs("ha_related"))
+{
+    using ask = decltype(dat_registry_providers_related);
+    auto *related = optional_call<ask>("dat_registry_providers_related");
+    if (related == nullptr)
+        NOT_CLAIMED("relations of adapters");
+    adapter ia;
+    std::string own = the_settings().ia;
+    char none[] = "no-such-adapter";
+    auto answer = static_cast<DAT_HA_RELATIONSHIP>(77);
+    CHECK(same_code(related(nullptr, own.data(), &answer), bad_arg(1)));
+    CHECK(same_code(related(own.data(), nullptr, &answer), bad_arg(2)));
+    CHECK(same_code(related(own.data(), own.data(), nullptr), bad_arg(3)));
+    CHECK(same_type(related(own.data(), none, &answer), DAT_PROVIDER_NOT_FOUND));
+    CHECK(answer == 77);
+    const DAT_RETURN code = related(own.data(), own.data(), &answer);
+    if (code == DAT_SUCCESS && answer == DAT_HA_UNKNOWN)
+        NOT_CLAIMED("relations of adapters");
+    CHECK(same_code(code, success));
+    CHECK(answer == (ia.provider.ha_supported != DAT_FALSE ? DAT_HA_TRUE : DAT_HA_FALSE));
+
+    DAT_IA_HANDLE inside = DAT_HANDLE_NULL; // the call of the provider itself
+    MUST(dats_get_ia_handle(ia.handle, &inside));
+    DAT_BOOLEAN stands_in = DAT_TRUE;
+    const DAT_NAME_PTR other = own.data();
+    CHECK(same_code(DAT_IA_HA_RELATED(inside, nullptr, &stands_in), bad_arg(2)));
+    CHECK(same_code(DAT_IA_HA_RELATED(inside, other, nullptr), bad_arg(3)));
+    CHECK(same_code(DAT_IA_HA_RELATED(inside, other, &stands_in), success));
+    CHECK(stands_in == ia.provider.ha_supported);
 }
 
 } // namespace conformance

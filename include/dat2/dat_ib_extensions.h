@@ -417,7 +417,9 @@ static __inline__ DAT_RETURN DAT_API dat_strerror_ext_status(DAT_IB_STATUS value
  * @param[out] prov_attr caller's storage; may be NULL if the mask is 0
  *
  * @retval DAT_SUCCESS
- * @retval DAT_INVALID_PARAMETER `ARG1`: bad name
+ * @retval DAT_INVALID_PARAMETER `ARG1`: bad name. `ARG3`, `ARG5`: unknown bits.
+ *         `ARG4`, `ARG6`: NULL, and asked for
+ * @retval DAT_INVALID_HANDLE `IA`: ia_handle is NULL
  * @retval DAT_PROVIDER_NOT_FOUND
  * @retval DAT_NOT_IMPLEMENTED
  *
@@ -425,7 +427,7 @@ static __inline__ DAT_RETURN DAT_API dat_strerror_ext_status(DAT_IB_STATUS value
  */
 #define dat_ib_open_query(name, ia_handle, ia_mask, ia_attr, prov_mask, prov_attr) \
     dat_extension_op((DAT_HANDLE) (NULL), (DAT_IB_OP) DAT_IB_OPEN_QUERY_OP, \
-        (const DAT_NAME_PTR) (name), (DAT_HANDLE *) (ia_handle), \
+        (DAT_NAME_PTR) (name), (DAT_HANDLE *) (ia_handle), \
         (DAT_IA_ATTR_MASK) (ia_mask), (DAT_IA_ATTR *) (ia_attr), \
         (DAT_PROVIDER_ATTR_MASK) (prov_mask), (DAT_PROVIDER_ATTR *) (prov_attr))
 

@@ -47,6 +47,7 @@ ADDED = {
 
 CORRECTED = {
     'macro DAT_IA_HA_RELATED': 'a stray space makes it no function-like macro, and it names no slot',
+    'macro dat_ib_open_query': 'casts to a const type, of which compilers warn',
     'macro dat_ib_query_counters': 'an argument lacks its parentheses',
     'macro dat_ib_print_counters': 'an argument lacks its parentheses',
     'macro dat_ib_start_counter': 'casts to a type that does not exist',

@@ -246,8 +246,8 @@ segment_result receiver::on_send(const ddp_segment &s)
         return {};
     const bool invalidates =
         s.opcode == rdmap::send_invalidate || s.opcode == rdmap::send_solicited_invalidate;
-    if (invalidates && !context_->of->windows.invalidate(s.invalidate, *context_->with.domain,
-                                                         context_->serial))
+    if (invalidates &&
+        !context_->of->windows.invalidate(s.invalidate, *context_->with.domain, context_->serial))
         return segment_result::fatal(fault::cannot_invalidate);
     const bool solicited =
         s.opcode == rdmap::send_solicited || s.opcode == rdmap::send_solicited_invalidate;
