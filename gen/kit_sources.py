@@ -7,16 +7,22 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PORT_SUPPORT_ON = {"linux"}  # it sleeps in epoll
+ENGINE = "transports/soft/engine"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--os", required=True, help="folder of osd/")
-    system = parser.parse_args().os
+    parser.add_argument("--soft-engine", action="store_true", help="the software HCA, too")
+    options = parser.parse_args()
+    system = options.os
     folders = ["common", "common/core", "common/calls", "osd", f"osd/{system}"]
     if system in PORT_SUPPORT_ON:
         folders.append("port_support")
     paths = [path for folder in folders for path in sorted((ROOT / folder).glob("*.cpp"))]
+    if options.soft_engine:  # the net_ of one system has its name
+        paths += [path for path in sorted((ROOT / ENGINE).glob("*.cpp"))
+                  if not path.stem.startswith("net_") or path.stem == f"net_{system}"]
     print("\n".join(str(path) for path in paths))
 
 

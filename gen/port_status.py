@@ -7,7 +7,7 @@ import re
 
 import contract
 import port_toml
-from skeleton import MARK, Kit, PortError, place_of
+from skeleton import MARK, Kit, PortError, call_file, place_of
 
 SOURCES = {".cpp", ".hpp", ".cc", ".h"}
 
@@ -16,6 +16,7 @@ SKELETON = "skeleton"  # carries the mark
 WRITTEN = "written"
 MISSING = "missing"  # required or claimed, and nowhere to be seen
 UNCLAIMED = "unclaimed"  # no feature that needs it is claimed
+SIMULATED = "simulated"  # a device call: carries the mark, and the software HCA does it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,14 @@ class Status:
     def open_calls(self, kit: Kit) -> list[str]:
         """Device calls beside the operations that are still to be filled in."""
         return [name for name in kit.places if name in self.marked]
+
+    def simulated(self, kit: Kit) -> list[str]:
+        """Those of them that the software HCA does until then."""
+        return [name for name in self.open_calls(kit) if is_simulated(kit, name)]
+
+
+def is_simulated(kit: Kit, name: str) -> bool:
+    return kit.places.get(name, {}).get("style") == "sim"
 
 
 def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pathlib.Path:
@@ -86,7 +95,10 @@ def group_step(kit: Kit, states: dict[str, str], marked: dict[str, int],
     for name, group in kit.groups.items():
         if todo := todo_in(kit, name, states, marked):
             cases = " ".join(f"--case '{case}'" for case in group["tests"])
-            return (f"{group['next']} To be written: {', '.join(todo)}. "
+            simulated = all(is_simulated(kit, each) for each in todo)
+            what = ("Still simulated, to be moved to the driver" if simulated
+                    else f"{group['next']} To be written")
+            return (f"{what}: {', '.join(todo)}. "
                     f"To try it: dapl-conformance --ia {adapter} {cases}")
     return None
 
@@ -145,6 +157,7 @@ def as_json(kit: Kit, status: Status) -> dict:
                         "features": list(each.features), "rules": list(each.rules)}
             for each in kit.operations},
         "places": {name: number for name, number in status.marked.items() if number},
+        "simulated": status.simulated(kit),
         "counts": {state: status.count(state)
                    for state in (WRITTEN, SKELETON, MISSING, UNCLAIMED)},
         "next": status.next_step,
@@ -153,14 +166,18 @@ def as_json(kit: Kit, status: Status) -> dict:
 
 def row_of(kit: Kit, status: Status, name: str) -> str:
     operation = next((each for each in kit.operations if each.name == name), None)
-    file = place_of(kit, operation) if operation else kit.places[name]["file"]
+    file = (place_of(kit, operation) if operation
+            else call_file(kit.places[name], status.name))
     number = f"place {status.marked[name]}" if status.marked.get(name) else ""
-    return f"    {status.states.get(name, SKELETON):<10} {name:<30} {file:<12} {number}".rstrip()
+    state = status.states.get(name, SIMULATED if is_simulated(kit, name) else SKELETON)
+    return f"    {state:<10} {name:<30} {file:<12} {number}".rstrip()
 
 
 def as_text(kit: Kit, status: Status) -> str:
+    simulated = status.simulated(kit)
     lines = [f"{status.name}: {status.count(WRITTEN)} of"
-             f" {len(kit.operations) - status.count(UNCLAIMED)} operations written"]
+             f" {len(kit.operations) - status.count(UNCLAIMED)} operations written"
+             + (f", {len(simulated)} places still simulated" if simulated else "")]
     for name, group in kit.groups.items():
         members = [each for each in kit.operations if each.group == name]
         unused = all(status.states[each.name] == UNCLAIMED for each in members)

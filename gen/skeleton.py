@@ -18,6 +18,13 @@ MARK = "TODO(port)"  # what `status` looks for
 HOT_FILE = "port.hpp"
 MAX_NAME = 32
 
+# How a port begins.
+STYLES = {
+    "bare": "a skeleton, in which what needs the device refuses until it is written",
+    "sim": "a port that works at once, since a software HCA stands for the device: behind the"
+           " functions of NAME_hw.cpp, which are moved to the device's driver one by one",
+}
+
 # What a device may lack, and what the skeleton then takes from port_support/.
 CM = {"tcp": "the connection manager of the port runtime, over TCP", "own": "that of the device"}
 KEYS = {"device": "the device's, which have 32 bits", "table": "numbers that stand for wider keys"}
@@ -59,6 +66,7 @@ class Port:
     claims: tuple[str, ...] = ()
     cm: str = "tcp"
     keys: str = "device"
+    style: str = "bare"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,6 +181,18 @@ def check_port(kit: Kit, port: Port) -> None:
         if claim not in kit.header.features:
             raise PortError(f"there is no feature '{claim}'; there are:"
                             f" {', '.join(kit.header.features)}")
+    if port.style == "sim":
+        check_simulated(port)
+
+
+def check_simulated(port: Port) -> None:
+    """What is said of the device when a skeleton is made says nothing about the software HCA."""
+    if port.claims:
+        raise PortError("a port of style sim claims nothing at first: claim a feature in its"
+                        " port.toml and write its operations when the port works")
+    if (port.cm, port.keys) != ("tcp", "device"):
+        raise PortError("--cm and --keys are for --style bare: the software HCA has a connection"
+                        " manager, and keys of 32 bits")
 
 
 # ------------------------------------------------------------------------------------- the text
@@ -224,10 +244,25 @@ def inline_stub(operation: contract.Operation) -> str:
 
 def operation_text(kit: Kit, operation: contract.Operation) -> tuple[str, ...]:
     """What the contract wants of an operation, who calls it, and where to read on."""
+    return (*operation.declared.text, *lines(called_as(kit, operation)))
+
+
+def called_as(kit: Kit, operation: contract.Operation) -> str:
     blocks = "may block" if operation.may_block else "does not block"
     rules = f" Shown by {', '.join(operation.rules)}." if operation.rules else ""
-    end = f"{operation.thread.capitalize()}, {blocks}; {guide(kit, operation.group)}.{rules}"
-    return (*operation.declared.text, *textwrap.wrap(end, TEXT_WIDTH, break_on_hyphens=False))
+    return f"{operation.thread.capitalize()}, {blocks}; {guide(kit, operation.group)}.{rules}"
+
+
+def lines(text: str) -> tuple[str, ...]:
+    return tuple(textwrap.wrap(text, TEXT_WIDTH, break_on_hyphens=False))
+
+
+def call_text(kit: Kit, row: dict) -> tuple[str, ...]:
+    """The same of a device call, which may stand for an operation."""
+    operation = next((each for each in kit.operations if each.name == row.get("operation")), None)
+    if operation is not None:
+        return (*lines(row["text"].strip()), *lines(called_as(kit, operation)))
+    return lines(f"{row['text'].strip()} S{guide(kit, row['group'])[1:]}.")
 
 
 def guide(kit: Kit, group: str) -> str:
@@ -235,8 +270,8 @@ def guide(kit: Kit, group: str) -> str:
 
 
 def is_written(port: Port, operation: contract.Operation) -> bool:
-    """Whether the skeleton has all of it, by the port runtime."""
-    return operation.name in WRITTEN[port.cm]
+    """Whether the skeleton has all of it, by the port runtime or over the software HCA."""
+    return port.style == "sim" or operation.name in WRITTEN[port.cm]
 
 
 def places(kit: Kit, port: Port) -> dict[str, Place]:
@@ -249,11 +284,10 @@ def places(kit: Kit, port: Port) -> dict[str, Place]:
     def add_calls(group: str, first: bool) -> None:
         for name, row in kit.places.items():
             if (row["group"] == group and row.get("first", False) == first
+                    and row.get("style", "bare") == port.style
                     and row.get("cm", port.cm) == port.cm
                     and row.get("keys", port.keys) == port.keys):
-                text = f"{row['text'].strip()} S{guide(kit, group)[1:]}."
-                add(name, row["brief"], group, row["file"],
-                    tuple(textwrap.wrap(text, TEXT_WIDTH, break_on_hyphens=False)))
+                add(name, row["brief"], group, call_file(row, port.name), call_text(kit, row))
 
     for group in kit.groups:
         operations = [each for each in wanted(kit, port) if each.group == group]
@@ -280,6 +314,11 @@ def place_of(kit: Kit, operation: contract.Operation) -> str:
     return HOT_FILE if operation.thread == "hot" else kit.groups[operation.group]["file"]
 
 
+def call_file(row: dict, port: str) -> str:
+    """The file of a skeleton in which a device call stands."""
+    return row["file"].replace("NAME", port)
+
+
 def steps(kit: Kit, all_places: dict[str, Place]) -> list[dict]:
     """The groups of a port's places, each with their numbers and files."""
     found = []
@@ -288,6 +327,7 @@ def steps(kit: Kit, all_places: dict[str, Place]) -> list[dict]:
         if some:
             first, last = some[0].number, some[-1].number
             found.append({**group, "files": sorted({place.file for place in some}),
+                          "places": [place.name for place in some],
                           "numbers": f"{first}-{last}" if first != last else f"{first}"})
     return found
 
@@ -328,6 +368,8 @@ def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
         "in_class": in_class, "stub": stub, "inline_stub": inline_stub,
         "todo": lambda name, by="": comment_of(all_places.get(name), by),
     }
+    if port.style == "sim":
+        return simulated_files(kit, port, alone, common)
     templates = {name: f"{name}.j2" for name in ("port.hpp", "port.toml", "README.md")}
     templates["meson.build"] = "project.meson.build.j2" if alone else "meson.build.j2"
     files = {name: rendering.render(kit.templates / template, operations=operations, **common)
@@ -335,6 +377,19 @@ def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
     for name, some in by_file.items():
         files[name] = source_of(kit, port, name, some, common)
     return dict(sorted(files.items()))
+
+
+def simulated_files(kit: Kit, port: Port, alone: bool, common: dict) -> dict[str, str]:
+    """Those of style sim; the layer that stands for the driver is called after the port."""
+    templates = {path.name.removesuffix(".j2"): path
+                 for path in (kit.templates / "sim").glob("*.j2")}
+    for name in ("hw.cpp", "hw.hpp"):
+        templates[f"{port.name}_{name}"] = templates.pop(name)
+    templates["port.toml"] = kit.templates / "port.toml.j2"
+    if alone:
+        templates["meson.build"] = kit.templates / "project.meson.build.j2"
+    common["sources"] = sorted(name for name in templates if name.endswith(".cpp"))
+    return {name: rendering.render(path, **common) for name, path in sorted(templates.items())}
 
 
 def source_of(kit: Kit, port: Port, name: str, some: list[contract.Operation],

@@ -45,7 +45,7 @@ WINE = (
 WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
                   "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds",
                   "--no-suite", "am-rounds", "--no-suite", "dat12-rounds",
-                  "--no-suite", "feature-rounds")
+                  "--no-suite", "feature-rounds", "--no-suite", "gen-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build, and a foreign
@@ -487,6 +487,8 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "conformance-rounds"), "long"),
         Step("feature-rounds", "the suite over each port without each of its features, and their price",
              tests("gcc", "--suite", "feature-rounds"), "long"),
+        Step("gen-rounds", "the suite over new ports of style sim, in the tree and outside it",
+             tests("gcc", "--suite", "gen-rounds"), "long"),
         Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",
              tests("gcc", "--suite", "am-rounds", "--num-processes", "1"), "long"),
         Step("dat12-rounds", "the suite through DAT 1.2, and threads that use all of it",

@@ -3,8 +3,8 @@
 """A new port compiles at once, and its adapter opens, answers and closes.
 
 In a copy of the tree, claiming nothing, for a device without a connection manager and for one that
-has its own and keys that are too wide; and as a project of its own against an installed kit, with
-skeletons for all features.
+has its own and keys that are too wide; one over the software HCA, which the suite judges; and as a
+project of its own against an installed kit, with skeletons for all features.
 """
 
 import json
@@ -43,6 +43,16 @@ class WithFolder(unittest.TestCase):
         self.assertEqual(done.returncode, 0, said)
         return done.stdout
 
+    def install(self) -> pathlib.Path:
+        """An installed kit, and no source tree."""
+        installed = self.folder / "installed"
+        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=[]", *KIT_ONLY,
+                     f"-Dprefix={installed}", "-Dlibdir=lib")
+        self.succeed(MESON, "install", "-C", self.build)
+        shutil.rmtree(self.tree)  # nothing of it is needed any more
+        shutil.rmtree(self.build)
+        return installed
+
     def open_adapter(self, name: str, include: pathlib.Path, libdat2: pathlib.Path,
                      conf: pathlib.Path, listens: str) -> None:
         """What a DAT program sees of it."""
@@ -54,32 +64,46 @@ class WithFolder(unittest.TestCase):
         self.assertIn("opened, queried, closed", told)
 
 
+    def judge(self, adapter: str, libdat2: pathlib.Path, conf: pathlib.Path, least: int,
+              *options: str) -> None:
+        """At least so many cases of the suite pass, and none fails."""
+        program = os.environ.get("DAPL_CONFORMANCE")
+        if program is None:
+            self.skipTest("DAPL_CONFORMANCE names no dapl-conformance")
+        told = self.succeed(program, "--ia", adapter, *options, LD_LIBRARY_PATH=str(libdat2),
+                            DAT_OVERRIDE=str(conf))
+        verdict = re.search(r"(\d+) passed, 0 failed, \d+ not claimed, 0 waived, 0 errors", told)
+        self.assertIsNotNone(verdict, told)
+        self.assertGreaterEqual(int(verdict[1]), least, told)
+
+
 class InTheTree(WithFolder):
+    SOME = ("IA-01", "MEM-0*", "EVD-24", "CNO-23", "EP-27", "SP-0*", "CR-0*", "CONN-0*", "DTO-0*",
+            "LIFE-05")
+
     def test_new_port(self) -> None:
-        for name, *options in (("acme",), ("apex", "--cm", "own", "--keys", "table")):
+        for name, *options in (("acme",), ("apex", "--cm", "own", "--keys", "table"),
+                               ("apogee", "--style", "sim")):
             done = dapl_port(self.tree, "new", name, "--vendor", VENDOR, *options)
             self.assertEqual(done.returncode, 0, done.stderr)
-        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=acme,apex", *KIT_ONLY)
+        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=acme,apex,apogee",
+                     *KIT_ONLY)
         self.succeed(MESON, "compile", "-C", self.build, "dat2", "dapl-acme", "dapl-apex",
-                     "dat.conf")
+                     "dapl-apogee", "dat.conf")
         for name, listens in (("acme", "listens"), ("apex", "is deaf")):
             self.open_adapter(f"{name}-lo", self.tree / "include", self.build / "dat",
                               self.build / "transports/dat.conf", listens)
         layers = run(sys.executable, self.tree / "tests/layers/check_layers.py", self.tree)
-        self.assertNotRegex(layers.stdout, "transports/(acme|apex)")
+        self.assertNotRegex(layers.stdout, "transports/(acme|apex|apogee)")
+        self.judge("apogee-lo", self.build / "dat", self.build / "transports/dat.conf", 45,
+                   *(f"--case={each}" for each in self.SOME))
 
 
 class OutsideTheTree(WithFolder):
     def test_project_that_claims_all(self) -> None:
         told = dapl_port(self.tree, "status", "libfabric", "--json").stdout
         features = ",".join(json.loads(told)["features"])
-        installed = self.folder / "installed"
-        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=[]", *KIT_ONLY,
-                     f"-Dprefix={installed}", "-Dlibdir=lib")
-        self.succeed(MESON, "install", "-C", self.build)
-        shutil.rmtree(self.tree)  # nothing of it is needed any more
-        shutil.rmtree(self.build)
-
+        installed = self.install()
         project = self.folder / "dapl-acme"
         told = self.succeed(installed / "bin/dapl-port", "new", "acme", "--vendor", VENDOR,
                             "--cm", "own", "--claims", features, "--directory", project, cwd=self.folder)

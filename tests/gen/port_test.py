@@ -299,6 +299,128 @@ class Kinds(unittest.TestCase):
             "dapls_ib_cq_resize: written, but not claimed"), self.status().next_step)
 
 
+class Simulated(unittest.TestCase):
+    """Style sim: a whole port, and a layer of functions that stand for the device's driver."""
+
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.kit = skeleton.Kit(ROOT)
+        self.write("acme", self.folder)
+
+    def write(self, name: str, folder: pathlib.Path) -> None:
+        port = skeleton.Port(name, "Acme Networks", "LicenseRef-Acme", style="sim")
+        for file, text in skeleton.files_of(self.kit, port).items():
+            (folder / file).write_text(text)
+
+    def status(self) -> port_status.Status:
+        return port_status.read_status(self.kit, self.folder)
+
+    def code(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self.folder.glob("*.?pp")}
+
+    def marks(self) -> list[tuple[str, str]]:
+        return re.findall(r"(?m)^// TODO\(port\) (\d+) (\w+): \w", "\n".join(self.code().values()))
+
+    def test_places_are_numbered_in_the_order_of_work(self) -> None:
+        found = self.status()
+        self.assertEqual({*found.states.values()}, {"written", "unclaimed"})
+        self.assertEqual(found.marked, {name: int(number) for number, name in self.marks()})
+        rows = re.findall(r"simulated +hw_\w+ +acme_hw\.[ch]pp +place (\d+)",
+                          port_status.as_text(self.kit, found))
+        self.assertEqual([int(row) for row in rows], list(range(1, len(found.marked) + 1)))
+
+    def test_a_place_that_has_been_moved(self) -> None:
+        for path in self.folder.glob("acme_hw.?pp"):
+            path.write_text(re.sub(r"// TODO\(port\) \d+ (?!hw_connect).*\n", "", path.read_text()))
+        self.assertEqual(self.status().simulated(self.kit), ["hw_connect"])
+        self.assertIn("to be moved to the driver: hw_connect. To try it: ", self.status().next_step)
+        source = self.folder / "acme_hw.cpp"
+        source.write_text(re.sub(r"// TODO\(port\).*\n", "", source.read_text()))
+        self.assertIn("All that is claimed is written", self.status().next_step)
+        self.assertIn("acme: 23 of 23 operations written\n",
+                      port_status.as_text(self.kit, self.status()))
+
+    def test_each_function_of_the_layer_is_a_place(self) -> None:
+        code = self.code()
+        declared = code["acme_hw.hpp"].split("-- functions\n")[1]
+        functions = re.findall(r"(?m)^\w+ (\w+)\(", declared)
+        self.assertEqual(sorted([f"hw_{name}" for name in functions] + ["hw_objects"]),
+                         sorted(name for _, name in self.marks()))
+        for name in functions:
+            self.assertRegex(code["acme_hw.cpp"],
+                             rf"// TODO\(port\) \d+ hw_{name}: .*\n(// .*\n)+\w+ {name}\(", name)
+
+    def test_each_place_says_what_judges_it(self) -> None:
+        guide = (ROOT / "docs/porting.md").read_text()
+        comments = re.findall(r"(?m)^// TODO\(port\) \d+ hw_.*\n(?://.*\n)+",
+                              "\n".join(self.code().values()))
+        self.assertEqual(len(comments), len(self.marks()))
+        for comment in comments:
+            said = " ".join(comment.replace("//", " ").split())
+            heading = re.search(r"[Ss]ee porting\.md, ([A-Z][a-z A-Z]*)[.]", said)
+            self.assertIsNotNone(heading, said)
+            self.assertRegex(guide, rf"(?m)^#+ {heading[1]}$", said)
+            if "hw_objects" not in said:
+                self.assertRegex(said, r"Shown by [A-Z]+-\d\d", said)
+
+    def test_the_layer_alone_knows_the_device(self) -> None:
+        for name, text in self.code().items():
+            self.assertEqual("soft_hca" in text, name.startswith("acme_hw"), name)
+
+    def test_a_thin_port(self) -> None:
+        lines = [line for text in self.code().values()
+                 for line in port_status.without_comments(text).splitlines() if line.strip()]
+        self.assertLess(len(lines), 900)
+
+    def test_whose_it_is(self) -> None:
+        for path in self.folder.iterdir():
+            text = path.read_text()
+            self.assertIn("SPDX-License-Identifier: LicenseRef-Acme", text.splitlines()[0], path)
+            self.assertEqual(text.count("SPDX"), 1, path)
+        self.assertIn('attr.vendor_name = "Acme Networks";', self.code()["hca.cpp"])
+
+    @unittest.skipUnless(shutil.which("clang-format"), "there is no clang-format")
+    def test_formatted(self) -> None:
+        """Whatever its name sorts after."""
+        self.write("zebra_networks", self.folder)
+        done = run("clang-format", f"--style=file:{ROOT / '.clang-format'}", "--dry-run", "--Werror",
+                   *self.folder.glob("*.?pp"))
+        self.assertEqual(done.stderr, "")
+
+    def test_a_project_of_its_own(self) -> None:
+        """It is compiled with the sources of the engine, of one system."""
+        port = skeleton.Port("acme", "Acme", "LicenseRef-Acme", style="sim")
+        files = skeleton.files_of(self.kit, port, alone=True)
+        self.assertIn("'--soft-engine'", files["meson.build"])
+        self.assertIn("'acme_hw.cpp'", files["meson.build"])
+        engine, plain = (set(run(sys.executable, ROOT / "gen/kit_sources.py", "--os", "linux",
+                                 *options).stdout.split()) for options in (("--soft-engine",), ()))
+        built = re.findall(r"  '(\w+\.cpp)'",
+                           (ROOT / "transports/soft/engine/meson.build").read_text())
+        self.assertEqual({pathlib.Path(path).name for path in engine - plain},
+                         {*built, "net_linux.cpp"})
+
+
+class NewSimulated(WithTree):
+    def test_status(self) -> None:
+        self.assertIn("dapl-conformance --ia acme-lo", self.port("new", "acme", "--style", "sim"))
+        text = self.port("status", "acme")
+        self.assertIn("acme: 23 of 23 operations written, 24 places still simulated", text)
+        self.assertIn("next: Still simulated, to be moved to the driver: hw_objects, hw_open", text)
+        told = json.loads(self.port("status", "acme", "--json"))
+        self.assertEqual(sorted(told["simulated"]), sorted(told["places"]))
+        self.assertRegex(self.port("list"), r"(?m)^acme +24 simulated +claims nothing$")
+
+    def test_what_is_for_other_styles(self) -> None:
+        simulated = ("new", "b", "--style", "sim")
+        self.assertIn("claims nothing at first", self.refused(*simulated, "--claims", "cq_wait"))
+        for option in (("--cm", "own"), ("--keys", "table")):
+            self.assertIn("are for --style bare", self.refused(*simulated, *option))
+        self.assertIn("invalid choice: 'lean'", self.refused("new", "b", "--style", "lean"))
+
+
 class Alone(WithTree):
     def setUp(self) -> None:
         super().setUp()

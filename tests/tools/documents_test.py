@@ -46,6 +46,7 @@ NOT_RUN = {
     "./check --only STEP": "runs this test, or others",
     "dtest *": "tests/clients runs it",
     "gen/dapl-port new NAME": "gen-port does, with many a name",
+    "gen/dapl-port new acme --style sim && *": "gen-build does, and the suite gen-rounds",
     "dapl-port new": "a command of dapl-port, by its name",
     "dapl-port status": "a command of dapl-port, by its name",
     "dapl-port features*": "builds for minutes; the suite feature-rounds runs it",
