@@ -311,11 +311,11 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
         return status::error(DAT_PROTECTION_VIOLATION);
     if (!request_evd_ || !request_evd_->takes(DAT_EVD_RMR_BIND_FLAG))
         return invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST);
-    transport::wr *wr =
-        send_queue_->make_room_for_bindings() ? next_request(DAT_DTO_BIND_MW, 0, cookie) : nullptr;
+    transport::wr *wr = send_queue_->make_room_for_bindings()
+                            ? next_request(DAT_DTO_BIND_MW, 0, cookie, flags)
+                            : nullptr;
     if (wr == nullptr)
         return out_of_memory;
-    apply_flags(*wr, flags, *send_queue_, *request_evd_.get());
     posted.queue = send_queue_;
     posted.request = wr;
     send_queue_->hold();
@@ -410,11 +410,13 @@ status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TR
 
 /// A filled work request, or null when as many as there are have been posted.
 transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
-                                        DAT_DTO_COOKIE cookie)
+                                        DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     transport::wr *request = send_queue_ == nullptr ? nullptr : send_queue_->take_slowly();
-    if (request != nullptr)
-        fill(*request, operation, length, cookie);
+    if (request == nullptr)
+        return nullptr;
+    fill(*request, operation, length, cookie);
+    apply_flags(*request, flags, *send_queue_, *request_evd_.get());
     return request;
 }
 
@@ -443,10 +445,9 @@ DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *lo
     const DAT_UINT64 length = total_length(segments, local);
     if (length > UINT32_MAX || !fits<operation>(length, remote))
         return status::error(DAT_LENGTH_ERROR).code();
-    transport::wr *request = next_request(operation, length, cookie);
+    transport::wr *request = next_request(operation, length, cookie, flags);
     if (request == nullptr)
         return out_of_memory.code();
-    apply_flags(*request, flags, *send_queue_, *request_evd_.get());
     return post_filled<operation>(*request, segments, local, remote, flags);
 }
 

@@ -139,7 +139,8 @@ protected:
                                           DAT_COMPLETION_FLAGS flags) OSD_COLD;
     DAT_RETURN post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
-    transport::wr *next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie);
+    transport::wr *next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie,
+                                DAT_COMPLETION_FLAGS flags);
     static DAT_RETURN refused_request(owned_qp &q, status answer) OSD_COLD;
     static DAT_RETURN refused_recv(owned_qp &q, status answer) OSD_COLD;
     status not_ready_or(status seen) const OSD_COLD;
@@ -345,10 +346,9 @@ status queue_pair::post_extended(const extended_request &wanted)
     if (!write && wanted.remote->virtual_address % word != 0)
         return invalid_parameter(5);
     transport::wr *wr =
-        next_request(static_cast<DAT_DTOS>(wanted.operation), length, wanted.cookie);
+        next_request(static_cast<DAT_DTOS>(wanted.operation), length, wanted.cookie, wanted.flags);
     if (wr == nullptr)
         return out_of_memory;
-    apply_flags(*wr, wanted.flags, *send_queue_, *request_evd_.get());
     const status answer = transport::dapls_ib_post_extended(
         qp_, *wr, wanted.segments, wanted.local, wanted.remote, wanted.operands, wanted.flags);
     return answer.ok() ? success : status(refused_request(qp_, answer));
@@ -367,10 +367,9 @@ status queue_pair::post_send_invalidate(DAT_COUNT segments, const DAT_LMR_TRIPLE
     const DAT_UINT64 length = total_length(segments, local);
     if (length > UINT32_MAX)
         return status::error(DAT_LENGTH_ERROR);
-    transport::wr *wr = next_request(DAT_DTO_SEND, length, cookie);
+    transport::wr *wr = next_request(DAT_DTO_SEND, length, cookie, flags);
     if (wr == nullptr)
         return out_of_memory;
-    apply_flags(*wr, flags, *send_queue_, *request_evd_.get());
     const status answer =
         transport::dapls_ib_post_send_invalidate(qp_, *wr, segments, local, key, flags);
     return answer.ok() ? success : status(refused_request(qp_, answer));
@@ -391,10 +390,9 @@ status queue_pair::post_read_to_rmr(const DAT_RMR_TRIPLET *to, const DAT_RMR_TRI
     const status checked = check_request(false, 0, nullptr, nullptr, flags, 5, next);
     if (!checked.ok())
         return checked;
-    transport::wr *wr = next_request(DAT_DTO_RDMA_READ, from->segment_length, cookie);
+    transport::wr *wr = next_request(DAT_DTO_RDMA_READ, from->segment_length, cookie, flags);
     if (wr == nullptr)
         return out_of_memory;
-    apply_flags(*wr, flags, *send_queue_, *request_evd_.get());
     const status answer = transport::dapls_ib_post_read_to_rmr(qp_, *wr, *to, *from, flags);
     return answer.ok() ? success : status(refused_request(qp_, answer));
 }

@@ -61,6 +61,12 @@ struct post_ring {
     alignas(64) std::atomic<wr *> retired{nullptr}; ///< the last; written by the thread that polls
 };
 
+/// The next request is not taken on the fast path.
+inline void forget_room(post_ring &ring)
+{
+    ring.known_end = ring.next.load(std::memory_order_relaxed);
+}
+
 /// The operation of a request that was not used yet.
 inline constexpr auto never_posted = static_cast<DAT_DTOS>(-1);
 
@@ -119,7 +125,7 @@ struct work_queue : post_ring {
         const wr *taken = next.load(std::memory_order_relaxed);
         next.store(static_cast<wr *>(taken->before), std::memory_order_relaxed);
         if ((looks_slowly & selective) != 0)
-            known_end = next.load(std::memory_order_relaxed); // the next is taken slowly
+            forget_room(*this);
     }
 
     /// Says of the request that was taken last whether its success notifies.
@@ -131,7 +137,7 @@ struct work_queue : post_ring {
         if (unsignalled)
             looks_slowly |= selective;
         if ((looks_slowly & selective) != 0)
-            known_end = next.load(std::memory_order_relaxed); // the next is taken slowly
+            forget_room(*this);
     }
 
     /// Gives back this request and those before it, whose success was suppressed.
