@@ -9,6 +9,14 @@ namespace {
 constexpr DAT_TIMEOUT soon = 20'000;
 constexpr DAT_TIMEOUT late = 20'000'000;
 
+DAT_RETURN set_recv_flags(station &s, DAT_COMPLETION_FLAGS flags)
+{
+    DAT_EP_PARAM param{};
+    must(s.c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &param));
+    param.ep_attr.recv_completion_flags = flags;
+    return s.c.v.ep_modify_func(s.ep, DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS, &param);
+}
+
 /// An endpoint with these completion flags, connected, its EVDs on a CNO if wanted.
 struct flagged {
     flagged(DAT_COMPLETION_FLAGS recv, DAT_COMPLETION_FLAGS request)
@@ -226,10 +234,7 @@ TEST_CASE("where other completions notify too, the port is asked for all, and th
     consumer c;
     const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_DTO_FLAG, 64);
     station s(c, e, c.make_evd(DAT_EVD_CONNECTION_FLAG));
-    DAT_EP_PARAM param{};
-    must(c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &param));
-    param.ep_attr.recv_completion_flags = solicited;
-    must(c.v.ep_modify_func(s.ep, DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS, &param));
+    must(set_recv_flags(s, solicited));
     s.connect_by_hand();
     CHECK_EQ(static_cast<int>(from_handle<evd>(e)->overrides.arming()),
              static_cast<int>(dapl::programmable::notify_on::any));
@@ -268,12 +273,8 @@ TEST_CASE("a port without solicited events refuses the endpoint attribute")
 {
     consumer c;
     station s(c);
-    DAT_EP_PARAM param{};
-    must(c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &param));
-    param.ep_attr.recv_completion_flags = solicited;
-    CHECK_EQ(
-        DAT_GET_TYPE(c.v.ep_modify_func(s.ep, DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS, &param)),
-        port_features.solicited_wait ? DAT_SUCCESS : DAT_MODEL_NOT_SUPPORTED);
+    CHECK_EQ(DAT_GET_TYPE(set_recv_flags(s, solicited)),
+             port_features.solicited_wait ? DAT_SUCCESS : DAT_MODEL_NOT_SUPPORTED);
 }
 
 TEST_CASE("a device without solicited events refuses the endpoint attribute, and its CQs are armed "
@@ -287,14 +288,8 @@ TEST_CASE("a device without solicited events refuses the endpoint attribute, and
     CHECK_EQ(provider.completion_flags_supported & solicited, 0);
     CHECK_NE(provider.completion_flags_supported & unsignalled, 0);
     station s(c);
-    DAT_EP_PARAM param{};
-    must(c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &param));
-    param.ep_attr.recv_completion_flags = solicited;
-    CHECK_EQ(
-        DAT_GET_TYPE(c.v.ep_modify_func(s.ep, DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS, &param)),
-        DAT_MODEL_NOT_SUPPORTED);
-    param.ep_attr.recv_completion_flags = unsignalled;
-    must(c.v.ep_modify_func(s.ep, DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS, &param));
+    CHECK_EQ(DAT_GET_TYPE(set_recv_flags(s, solicited)), DAT_MODEL_NOT_SUPPORTED);
+    must(set_recv_flags(s, unsignalled));
     CHECK_EQ(static_cast<int>(from_handle<evd>(s.recv)->overrides.arming()),
              static_cast<int>(dapl::programmable::notify_on::any));
 }
