@@ -71,7 +71,8 @@
 ///      solicited. cq_count. hca_attr has solicited_wait: where it is false, as on a device that
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
 ///      work_request has its ring_place, and qp_params says whether threads post at once, for
-///      ports that claim threadsafe_post.
+///      ports that claim threadsafe_post. Optional: ep_watermarks, ep_windows, send_invalidate,
+///      read_to_rmr, with their operations and fields.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -214,7 +215,8 @@ struct qp_params {
     DAT_COUNT max_rdma_read_in;
     DAT_COUNT max_rdma_read_out;
     work_queue *receiver; ///< [srq] stands for this qp in completions of shared receives
-    /// [threadsafe_post] Several threads may be in post_send, post_extended and post_recv at once.
+    /// [threadsafe_post] Several threads may be in post_recv at once, and several in post_send and
+    /// the other posts of requests but mw_bind.
     bool concurrent_posts;
 };
 

@@ -92,7 +92,7 @@ class Progress:
         self._said = now
         left = ""
         if self._measured:
-            each = (time.monotonic() - self._began) / self._measured
+            each = (now - self._began) / self._measured
             left = f", about {each * (self.total - self.done) / 60:.0f} min left"
         line = f"[{self.done}/{self.total}{left}] {what}" if self.total else what
         if self._on_terminal:

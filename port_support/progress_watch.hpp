@@ -18,8 +18,8 @@
 //   a callback is asked for           armed, by who asks
 //
 // A consumer that waits again ends the lingering before that. It sets a timer, at most, and wakes
-// nobody. Were the descriptor armed instead, each completion that the consumer takes
-// itself between two waits would wake the thread.
+// no thread. Were the descriptor armed instead, each completion that the consumer takes itself
+// between two waits would wake the service thread.
 #pragma once
 
 #include "connection_service.hpp"

@@ -191,7 +191,7 @@ void make_rejection(out_packet &out, const handshake &to, const std::uint8_t *bo
 
 } // namespace
 
-/// Without a trace: whoever sent it.
+/// Stores nothing of the request.
 void connections::refuse(const packet &p, const net_address &from)
 {
     std::uint8_t body[reject_size];

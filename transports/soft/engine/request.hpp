@@ -26,7 +26,7 @@ enum class work : std::uint8_t {
     send,
     write,
     write_immediate,
-    read,
+    read,           ///< has_response() goes by the order, from here to compare_swap
     read_to_window, ///< or to a region, by a key that opens it to peers
     fetch_add,
     compare_swap,

@@ -39,7 +39,7 @@ public:
     void remove(const queue_pair &pair);
     /// On return no thread is inside a queue pair that was when it began.
     void cycle_locks() { pairs_.cycle_locks(); }
-    /// What pair_params::receiver was of the pair with this id; null when it is gone. Any thread.
+    /// See pair_table. Any thread.
     void *end_receive(std::uint32_t id) { return pairs_.end_receive(id); }
 
     // --- consumers

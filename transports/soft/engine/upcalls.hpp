@@ -21,7 +21,7 @@ enum class connection_event : std::uint8_t {
 };
 
 /// Of a queue pair too: it holds more receives of a shared queue than its soft high watermark.
-inline constexpr std::uint32_t watermark_event = 8;
+inline constexpr auto watermark_event = static_cast<std::uint32_t>(connection_event::broken) + 1;
 
 struct upcalls {
     void (*completion)(void *queue_owner);
