@@ -125,7 +125,8 @@ void sleeper::prepare()
     leaves_socket_.store(polled_);
     osd::lock_guard hold(lock_);
     wakes_ns_.store(INT64_MAX);
-    sleeps_on_socket_ = !polled_ && !waits_come_ && waiters_.load() == 0;
+    const bool waits_came = waits_come_ || waited_.load() || waiters_.load() != 0;
+    sleeps_on_socket_ = !polled_ && !waits_came;
 }
 
 std::int64_t sleeper::limit(std::int64_t due_ns, bool worked) const

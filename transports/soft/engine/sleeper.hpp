@@ -120,7 +120,7 @@ private:
     std::uint32_t polls_seen_ = 0;
     bool polled_ = false;     ///< consumers poll often enough
     bool contended_ = false;  ///< a consumer was polling when the thread woke
-    bool waits_come_ = false; ///< a consumer slept on the socket lately
+    bool waits_come_ = false; ///< a consumer slept on the socket before the last judge()
 };
 
 /// Timers that are armed while the thread's time is put off are found by the second look.
