@@ -60,6 +60,19 @@ public:
             }
         return all;
     }
+    /// So many, waited for, and those that come shortly after them.
+    std::vector<answer> await_answers(std::size_t number)
+    {
+        std::vector<answer> all;
+        const auto take = [&](std::chrono::milliseconds time) {
+            for (const answer &each : answers(time))
+                all.push_back(each);
+            return all.size() >= number;
+        };
+        CHECK(becomes_true([&] { return take(1ms); }));
+        (void)take(20ms);
+        return all;
+    }
     const net_address &address() const { return io_.address(); }
 
 private:
@@ -139,7 +152,7 @@ TEST_CASE_FIXTURE(fixture,
 {
     for (std::uint32_t id = 1; id <= 100; ++id)
         stranger.send(id, understanding());
-    const auto answers = stranger.answers(50ms);
+    const auto answers = stranger.await_answers(100);
     REQUIRE(answers.size() == 100);
     for (const auto &each : answers) {
         CHECK(each.kind == packet_kind::retry);
@@ -152,7 +165,7 @@ TEST_CASE_FIXTURE(fixture,
     const base_header &retry = answers[41].base;
     stranger.send(retry.to, understanding(retry.from, retry.psn + 1)); // not what it was given
     CHECK(at.next(50ms) == nullptr);
-    CHECK(stranger.answers(0ms).size() == 1);
+    CHECK(stranger.await_answers(1).size() == 1);
     stranger.send(retry.to, understanding(retry.from, retry.psn));
     inbound_request *const offered = at.next();
     REQUIRE(offered != nullptr);
@@ -163,7 +176,7 @@ TEST_CASE_FIXTURE(fixture, "a wrong qualifier is refused without a trace")
 {
     for (std::uint32_t id = 1; id <= 50; ++id)
         stranger.send(id, id % 2 != 0 ? understanding() : base_header{}, at.number + 0x10000);
-    const auto answers = stranger.answers(50ms);
+    const auto answers = stranger.await_answers(50);
     CHECK(answers.size() == 50);
     for (const auto &each : answers) {
         CHECK(each.kind == packet_kind::reject);
@@ -191,7 +204,7 @@ TEST_CASE_FIXTURE(fixture, "to an address that is not proven go at most three ti
         CHECK(got <= 3 * heard);
         // The answer itself is longer than that. It is sent when the request was repeated.
         std::vector<requester::answer> answers;
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 4 || (answers.empty() && i < 40); ++i) {
             heard += stranger.send(id);
             for (const auto &each : stranger.answers(150ms)) {
                 answers.push_back(each);
@@ -211,12 +224,13 @@ TEST_CASE_FIXTURE(
     for (std::uint32_t id = 1; id <= 2000; ++id)
         stranger.send(id);
     std::vector<std::unique_ptr<end>> half_open; // accepted, which ends nothing: nobody is there
-    while (inbound_request *const offered = at.next(100ms)) {
+    while (half_open.size() < 16) {
+        inbound_request *const offered = at.next();
+        REQUIRE(offered != nullptr);
         half_open.push_back(std::make_unique<end>(there));
         REQUIRE(half_open.back()->pair.accept(*offered, nullptr, 0) == queue_pair::start::begun);
-        REQUIRE(half_open.size() <= 16);
     }
-    CHECK(half_open.size() == 16);
+    CHECK(at.next(100ms) == nullptr);
     const auto begun = std::chrono::steady_clock::now();
     end a(here);
     REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==

@@ -135,6 +135,29 @@ bool take_sleeping(completion_queue &queue)
     return true;
 }
 
+/// Where each wait that ends wakes a thread, the two wake twice as often as there are messages and
+/// more. Timers wake each of them at most once in five milliseconds.
+bool threads_sleep_while_consumers_wait(end &a, end &b)
+{
+    constexpr int messages = 100;
+    const long before = sleeps_of_service_threads();
+    const auto begun = std::chrono::steady_clock::now();
+    std::thread receiver([&] {
+        for (int n = 0; n < messages; ++n) {
+            CHECK(take_sleeping(b.receive_queue));
+            CHECK(b.receive(0, 64));
+        }
+    });
+    for (int n = 0; n < messages; ++n) {
+        rest(2ms);
+        CHECK(a.send(0, 1));
+        CHECK(take_sleeping(a.send_queue));
+    }
+    receiver.join();
+    const auto took = std::chrono::steady_clock::now() - begun;
+    return sleeps_of_service_threads() - before < messages / 2 + 2 * (took / 5ms);
+}
+
 /// What raise_priority() gives a thread here.
 int raised_nice(unsigned steps)
 {
@@ -231,6 +254,7 @@ TEST_CASE_FIXTURE(two, "a write to memory that is spun on takes one wake-up on e
 {
     constexpr int writes = 300;
     made.kicks = made.looks = made.sleeps = made.on_sockets = made.alarms = 0;
+    const auto begun = std::chrono::steady_clock::now();
     for (int n = 0; n < writes; ++n) {
         REQUIRE(a.write(mark(n), 1, b.buffer.remote(0, 1), request_silent));
         REQUIRE(spin_until(b.buffer.bytes[0], mark(n)));
@@ -246,32 +270,17 @@ TEST_CASE_FIXTURE(two, "a write to memory that is spun on takes one wake-up on e
     // It sleeps on the socket, not on a set with it: woken by a set, the kernel places a thread
     // without the hint that the one which wakes it is about to sleep.
     CHECK(made.on_sockets.load() > made.sleeps.load() - writes / 4);
-    CHECK(made.alarms.load() < writes); // one in some milliseconds
+    // Its alarm is set when it has expired, not for each sleep.
+    const auto took = std::chrono::steady_clock::now() - begun;
+    CHECK(made.alarms.load() < writes / 2 + 2 * (took / 5ms));
 }
 
 TEST_CASE_FIXTURE(two, "consumers that wait again and again leave the device's threads asleep")
 {
-    constexpr int messages = 100;
     for (int n = 0; n < 60; ++n)
         REQUIRE(b.receive(0, 64));
-    const long before = sleeps_of_service_threads();
-    const auto begun = std::chrono::steady_clock::now();
-    std::thread receiver([&] {
-        for (int n = 0; n < messages; ++n) {
-            CHECK(take_sleeping(b.receive_queue));
-            CHECK(b.receive(0, 64));
-        }
-    });
-    for (int n = 0; n < messages; ++n) {
-        rest(std::chrono::milliseconds(2));
-        CHECK(a.send(0, 1));
-        CHECK(take_sleeping(a.send_queue));
-    }
-    receiver.join();
-    // Where each wait that ends wakes a thread it is twice the number of messages and more. Timers
-    // wake each of the two at most once in five milliseconds.
-    const auto took = std::chrono::steady_clock::now() - begun;
-    CHECK(sleeps_of_service_threads() - before < messages / 2 + 2 * (took / 5ms));
+    // On a busy machine a thread may be late, and wake for a wait that has ended: not every time.
+    CHECK(becomes_true([&] { return threads_sleep_while_consumers_wait(a, b); }));
 }
 
 TEST_CASE_FIXTURE(two, "a write that no completion waits for is acknowledged by the one that "
