@@ -320,8 +320,8 @@ void tcp_cm::stop_listening(tcp_listener &l)
 
 void tcp_cm::take_stranger(tcp_listener &l)
 {
-    if (!make_room(l))
-        return;
+    if (stranger_count_ == how_.max_strangers)
+        return make_room(l);
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
     const int fd = ::accept4(l.fd, generic(peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -345,20 +345,16 @@ void tcp_cm::take_stranger(tcp_listener &l)
 }
 
 /// A burst of honest peers may be faster than their requests: one is dropped only when it has had
-/// time to send its own.
-bool tcp_cm::make_room(tcp_listener &l)
+/// time to send its own and has not. The listener's event comes again.
+void tcp_cm::make_room(tcp_listener &l)
 {
-    if (stranger_count_ < how_.max_strangers)
-        return true;
     tcp_channel &oldest = *strangers_.front();
     const std::int64_t more_ms = std::int64_t{how_.stranger_ms} - how_.patience_ms;
     const std::int64_t until_ns = oldest.expires_ns - more_ms * 1'000'000;
-    if (osd::now_ns() < until_ns) {
+    if (osd::now_ns() < until_ns)
         pause(l, until_ns);
-        return false;
-    }
-    (void)take_out(oldest);
-    return true;
+    else if (!hear_stranger(oldest))
+        (void)take_out(oldest);
 }
 
 /// Connections stay in the kernel's queue until then, or until there is room.
@@ -394,11 +390,12 @@ void tcp_cm::expire_strangers(std::int64_t now)
         (void)take_out(*first);
 }
 
-void tcp_cm::hear_stranger(tcp_channel &stranger)
+/// False while it has sent nothing whole; otherwise it is none any more.
+bool tcp_cm::hear_stranger(tcp_channel &stranger)
 {
     const heard what = stranger.hear();
     if (what == heard::nothing)
-        return;
+        return false;
     tcp_channel_ptr channel = take_out(stranger);
     if (what == heard::frame && channel->kind() == message::request)
         request_came(std::move(channel), *stranger.from);
@@ -406,6 +403,7 @@ void tcp_cm::hear_stranger(tcp_channel &stranger)
         dapl_log(DAPL_DBG_TYPE_CM,
                  "%s: dropped a TCP connection that sent no request of this protocol",
                  service_.name);
+    return true;
 }
 
 /// Not watched until it is accepted: a peer that gives up is noticed then.
@@ -461,6 +459,8 @@ int tcp_cm::try_connect(tcp_connection &q)
     q.channel->of = &q;
     q.channel->is_connected = false;
     tune(fd);
+    // connect() finds a port: one that bind() found could serve no connection to another peer
+    set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     sockaddr_storage from = address_;
     port_support::set_port(generic(from), 0);
     sockaddr *const to = q.attempt->peer();
@@ -663,7 +663,7 @@ void tcp_cm::serve_source(tcp_source &source)
         return take_stranger(static_cast<tcp_listener &>(source));
     auto &channel = static_cast<tcp_channel &>(source);
     if (channel.of == nullptr)
-        hear_stranger(channel);
+        (void)hear_stranger(channel);
     else if (!channel.is_connected)
         connected(*channel.of);
     else

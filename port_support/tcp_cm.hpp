@@ -143,12 +143,12 @@ private:
     bool watch(tcp_source &, std::uint32_t events, int operation) const;
 
     void take_stranger(tcp_listener &) OSD_REQUIRES(service_.lock);
-    bool make_room(tcp_listener &) OSD_REQUIRES(service_.lock);
+    void make_room(tcp_listener &) OSD_REQUIRES(service_.lock);
     void pause(tcp_listener &, std::int64_t until_ns) OSD_REQUIRES(service_.lock);
     void resume_listeners(std::int64_t now) OSD_REQUIRES(service_.lock);
     void expire_strangers(std::int64_t now) OSD_REQUIRES(service_.lock);
     tcp_channel_ptr take_out(tcp_channel &stranger) OSD_REQUIRES(service_.lock);
-    void hear_stranger(tcp_channel &) OSD_REQUIRES(service_.lock);
+    bool hear_stranger(tcp_channel &) OSD_REQUIRES(service_.lock);
     void request_came(tcp_channel_ptr, tcp_listener &) OSD_REQUIRES(service_.lock);
 
     int try_connect(tcp_connection &) OSD_REQUIRES(service_.lock);

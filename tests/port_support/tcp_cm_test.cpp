@@ -10,9 +10,16 @@
 #include <deque>
 #include <dirent.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <future>
 #include <mutex>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <string>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -126,9 +133,8 @@ struct side : connection_service, tcp_cm_user {
     }
     bool is_drained(tcp_connection &q) override { return static_cast<cm_qp &>(q).drained; }
 
-    DAT_CONN_QUAL listen()
+    DAT_CONN_QUAL listen(DAT_CONN_QUAL qualifier = 0)
     {
-        DAT_CONN_QUAL qualifier = 0;
         REQUIRE(cm.listen(listener, point, qualifier).ok());
         return qualifier;
     }
@@ -251,6 +257,47 @@ std::string request_text(DAT_CONN_QUAL to, unsigned version = 1, unsigned data =
         out.push_back(static_cast<char>(to >> shift));
     return out;
 }
+
+/// A network of its own, whose loopback interface has few ports for connections that ask for none.
+struct few_ports {
+    static constexpr int number = 4;
+
+    few_ports()
+    {
+        run([&] {
+            const char *const range = "/proc/sys/net/ipv4/ip_local_port_range";
+            ifreq lo{};
+            std::strcpy(lo.ifr_name, "lo");
+            lo.ifr_flags = IFF_UP;
+            const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
+            if (::ioctl(fd, SIOCSIFFLAGS, &lo) != 0)
+                error = std::string("loopback: ") + std::strerror(errno);
+            ::close(fd);
+            std::ofstream ports(range);
+            ports << 50000 << ' ' << 50000 + number - 1 << std::endl;
+            if (error.empty() && !ports)
+                error = std::string("cannot write ") + range;
+        });
+    }
+    /// By a thread in that network; threads that it makes are there too.
+    void run(const std::function<void()> &what)
+    {
+        std::async(std::launch::async, [&] {
+            if (net < 0 && ::unshare(CLONE_NEWNET) == 0)
+                net = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+            if (net < 0 || ::setns(net, CLONE_NEWNET) != 0)
+                error = std::string("no network of its own: ") + std::strerror(errno);
+            else
+                what();
+        }).get();
+    }
+    ~few_ports() { ::close(net); }
+    few_ports(const few_ports &) = delete;
+    few_ports &operator=(const few_ports &) = delete;
+
+    int net = -1;
+    std::string error;
+};
 
 int open_descriptors()
 {
@@ -564,6 +611,25 @@ TEST_SUITE("tcp_cm")
                 (void)passive.next();
             passive.cm.stop_listening(passive.listener);
         }
+        SUBCASE("one whose request is there is not dropped for the next")
+        {
+            how.max_strangers = 1;
+            how.patience_ms = 1;
+            side passive(how);
+            const DAT_CONN_QUAL at = passive.listen();
+            const stranger first(at);
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            {
+                osd::lock_guard stall(passive.lock);
+                const stranger second(at); // its event is served before that of the first
+                REQUIRE(second.say(request_text(at)));
+                REQUIRE(first.say(request_text(at)));
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            }
+            (void)passive.next();
+            (void)passive.next();
+            passive.cm.stop_listening(passive.listener);
+        }
         SUBCASE("a request that comes byte by byte is one")
         {
             side passive(how);
@@ -585,6 +651,34 @@ TEST_SUITE("tcp_cm")
             passive.cm.stop_listening(passive.listener);
             CHECK(s.hear().empty());
         }
+    }
+
+    TEST_CASE("a port of the host serves connections to several peers")
+    {
+        few_ports few;
+        if (!few.error.empty()) {
+            MESSAGE("not tested: ", few.error);
+            return;
+        }
+        few.run([] {
+            side active;
+            side passive[3];
+            std::deque<cm_qp> pairs;
+            for (side &to : passive) {
+                const DAT_CONN_QUAL at =
+                    to.listen(6000 + static_cast<DAT_CONN_QUAL>(&to - passive));
+                for (int i = 0; i < few_ports::number; ++i) {
+                    REQUIRE(active.connect(pairs.emplace_back(), at).ok());
+                    arrived got = to.next();
+                    REQUIRE(to.cm.accept(got.request, pairs.emplace_back(), {}, {}).ok());
+                    CHECK(gets(pairs.back(), established));
+                }
+            }
+            for (std::size_t i = 0; i < pairs.size(); ++i)
+                (i % 2 == 0 ? active : passive[i / (2 * few_ports::number)]).cm.forget(pairs[i]);
+            for (side &to : passive)
+                to.cm.stop_listening(to.listener);
+        });
     }
 
     TEST_CASE("a peer that talks nonsense after it was accepted")
