@@ -147,28 +147,28 @@ void listener::free()
     psp = DAT_HANDLE_NULL;
 }
 
-DAT_CR_ARRIVAL_EVENT_DATA listener::next_arrival()
+DAT_CR_ARRIVAL_EVENT_DATA listener::next_arrival(const place &where)
 {
-    return next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
+    return next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT, where).event_data.cr_arrival_event_data;
 }
 
-void await_established(test_endpoint &one, test_endpoint &other)
+void await_established(test_endpoint &one, test_endpoint &other, const place &where)
 {
-    next_connection(one.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
-    next_connection(other.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    next_connection(one.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED, where);
+    next_connection(other.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED, where);
 }
 
-void establish(test_endpoint &active, test_endpoint &passive, listener &at)
+void establish(test_endpoint &active, test_endpoint &passive, listener &at, const place &where)
 {
     MUST(active.connect(at.ia.address(), at.qualifier));
-    MUST(dat_cr_accept(at.next_request(), passive.ep, 0, nullptr));
-    await_established(active, passive);
+    MUST(dat_cr_accept(at.next_request(where), passive.ep, 0, nullptr));
+    await_established(active, passive, where);
 }
 
-void establish(test_endpoint &active, test_endpoint &passive)
+void establish(test_endpoint &active, test_endpoint &passive, const place &where)
 {
     listener at(passive.ia);
-    establish(active, passive, at);
+    establish(active, passive, at, where);
 }
 
 } // namespace conformance

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "harness/adapter.hpp"
+#include "harness/events.hpp"
 #include "harness/region.hpp"
 
 #include <dat2/udat.h>
@@ -63,8 +64,11 @@ public:
     listener &operator=(const listener &) = delete;
     ~listener() { free(); }
 
-    DAT_CR_ARRIVAL_EVENT_DATA next_arrival();
-    DAT_CR_HANDLE next_request() { return next_arrival().cr_handle; }
+    DAT_CR_ARRIVAL_EVENT_DATA next_arrival(const place &where = place::current());
+    DAT_CR_HANDLE next_request(const place &where = place::current())
+    {
+        return next_arrival(where).cr_handle;
+    }
     void free();
 
     adapter &ia;
@@ -77,9 +81,12 @@ public:
 DAT_CONN_QUAL unused_qualifier(adapter &ia);
 
 /// Connects the two and waits for both ESTABLISHED events.
-void establish(test_endpoint &active, test_endpoint &passive);
-void establish(test_endpoint &active, test_endpoint &passive, listener &at);
-void await_established(test_endpoint &one, test_endpoint &other);
+void establish(test_endpoint &active, test_endpoint &passive,
+               const place &where = place::current());
+void establish(test_endpoint &active, test_endpoint &passive, listener &at,
+               const place &where = place::current());
+void await_established(test_endpoint &one, test_endpoint &other,
+                       const place &where = place::current());
 
 /// Two connected endpoints, of one adapter or of two.
 struct connected_pair {

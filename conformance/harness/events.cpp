@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "harness/events.hpp"
 
+#include "dat_names.hpp"
 #include "harness/codes.hpp"
 #include "harness/judge.hpp"
 
@@ -18,27 +19,44 @@ DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time)
     return code;
 }
 
-DAT_EVENT next_event(DAT_EVD_HANDLE evd)
+namespace {
+
+/// `code` is that of the wait for one.
+void expect_some(DAT_RETURN code, DAT_RETURN_TYPE none, const char *awaited, const place &where)
 {
+    if (DAT_GET_TYPE(code) == none)
+        give_up(std::string("no ") + awaited + " within " +
+                    std::to_string(patience.count() / 1000) + " s",
+                where);
+    must_succeed(code, {"dat_evd_wait()", where.file_name(), static_cast<int>(where.line())});
+}
+
+DAT_EVENT await_event(DAT_EVD_HANDLE evd, const char *awaited, const place &where)
+{
+    static constexpr step wait{"dat_evd_wait()", __FILE__, __LINE__};
+    note(wait);
     DAT_EVENT event{};
-    MUST(wait_event(evd, event));
+    expect_some(wait_event(evd, event), DAT_TIMEOUT_EXPIRED, awaited, where);
     return event;
 }
 
-namespace {
-
-void expect_number(const DAT_EVENT &event, DAT_EVENT_NUMBER expected)
+void expect_number(const DAT_EVENT &event, DAT_EVENT_NUMBER expected, const place &where)
 {
     if (event.event_number != expected)
-        GIVE_UP(same_event(event.event_number, expected).text);
+        give_up(same_event(event.event_number, expected).text, where);
 }
 
 } // namespace
 
-DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected)
+DAT_EVENT next_event(DAT_EVD_HANDLE evd, const place &where)
 {
-    const DAT_EVENT event = next_event(evd);
-    expect_number(event, expected);
+    return await_event(evd, "event", where);
+}
+
+DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected, const place &where)
+{
+    const DAT_EVENT event = await_event(evd, dat::event_name(expected), where);
+    expect_number(event, expected, where);
     return event;
 }
 
@@ -47,24 +65,25 @@ bool ends_connection(DAT_EVENT_NUMBER number)
     return number == DAT_CONNECTION_EVENT_DISCONNECTED || number == DAT_CONNECTION_EVENT_BROKEN;
 }
 
-DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected)
+DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected,
+                                          const place &where)
 {
-    return next_event(evd, expected).event_data.connect_event_data;
+    return next_event(evd, expected, where).event_data.connect_event_data;
 }
 
-DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd)
+DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd, const place &where)
 {
-    return next_event(evd, DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data;
+    return next_event(evd, DAT_DTO_COMPLETION_EVENT, where).event_data.dto_completion_event_data;
 }
 
-DAT_DTO_COMPLETION_EVENT_DATA poll_dto(DAT_EVD_HANDLE evd)
+DAT_DTO_COMPLETION_EVENT_DATA poll_dto(DAT_EVD_HANDLE evd, const place &where)
 {
     DAT_EVENT event{};
     DAT_RETURN code = DAT_SUCCESS;
     becomes_true(
         [&] { return DAT_GET_TYPE(code = dat_evd_dequeue(evd, &event)) != DAT_QUEUE_EMPTY; });
-    MUST(code);
-    expect_number(event, DAT_DTO_COMPLETION_EVENT);
+    expect_some(code, DAT_QUEUE_EMPTY, dat::event_name(DAT_DTO_COMPLETION_EVENT), where);
+    expect_number(event, DAT_DTO_COMPLETION_EVENT, where);
     return event.event_data.dto_completion_event_data;
 }
 

@@ -2,6 +2,7 @@
 // Waiting for events: each wait ends after a time.
 #pragma once
 
+#include "harness/judge.hpp"
 #include "harness/settings.hpp"
 
 #include <dat2/udat.h>
@@ -15,14 +16,17 @@ namespace conformance {
 
 /// Waits; restarts the wait after a signal.
 DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time = patience);
-DAT_EVENT next_event(DAT_EVD_HANDLE evd);
-DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
+/// The case ends if none arrives.
+DAT_EVENT next_event(DAT_EVD_HANDLE evd, const place &where = place::current());
+DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected,
+                     const place &where = place::current());
 /// Whether it is DISCONNECTED or BROKEN.
 bool ends_connection(DAT_EVENT_NUMBER number);
-DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected);
-DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd);
+DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected,
+                                          const place &where = place::current());
+DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd, const place &where = place::current());
 /// The same by dat_evd_dequeue().
-DAT_DTO_COMPLETION_EVENT_DATA poll_dto(DAT_EVD_HANDLE evd);
+DAT_DTO_COMPLETION_EVENT_DATA poll_dto(DAT_EVD_HANDLE evd, const place &where = place::current());
 /// Whether private data begin with `expected`; CONN-04 tests their length.
 bool begins_with(const void *data, DAT_COUNT size, const std::string &expected);
 /// True if no event arrives for `time`.

@@ -1,24 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "harness/expectations.hpp"
 
+#include "dat_names.hpp"
 #include "harness/codes.hpp"
 #include "harness/events.hpp"
 #include "harness/judge.hpp"
 
 namespace conformance {
 
-void move_data(test_endpoint &from, test_endpoint &to, unsigned seed)
+namespace {
+
+std::string outcome_of(const DAT_DTO_COMPLETION_EVENT_DATA &done)
+{
+    return std::string(dat::dto_status_name(done.status)) + " with " +
+           std::to_string(done.transfered_length) + " bytes";
+}
+
+} // namespace
+
+void move_data(test_endpoint &from, test_endpoint &to, unsigned seed, const place &where)
 {
     constexpr std::size_t size = 1000;
     from.memory.fill(0, size, seed);
     MUST(to.recv(4096, size, seed));
     MUST(from.send(0, size, seed));
-    const auto sent = next_dto(from.request_evd);
-    const auto received = next_dto(to.recv_evd);
+    const auto sent = next_dto(from.request_evd, where);
+    const auto received = next_dto(to.recv_evd, where);
+    std::string wrong;
     if (sent.status != DAT_DTO_SUCCESS || received.status != DAT_DTO_SUCCESS)
-        GIVE_UP("a message failed");
-    if (received.transfered_length != size || !to.memory.holds(4096, size, seed))
-        GIVE_UP("a message arrived with wrong data or length");
+        wrong = "failed";
+    else if (received.transfered_length != size)
+        wrong = "arrived with another length";
+    else if (!to.memory.holds(4096, size, seed))
+        wrong = "arrived with other data";
+    if (!wrong.empty())
+        give_up("a message of " + std::to_string(size) + " bytes " + wrong + ": send " +
+                    outcome_of(sent) + ", receive " + outcome_of(received),
+                where);
 }
 
 void expect_disconnected(test_endpoint &one, test_endpoint &other)

@@ -9,7 +9,8 @@
 namespace conformance {
 
 /// Sends one message and takes both completions.
-void move_data(test_endpoint &from, test_endpoint &to, unsigned seed = 1);
+void move_data(test_endpoint &from, test_endpoint &to, unsigned seed = 1,
+               const place &where = place::current());
 
 /// After one side has disconnected: exactly one event on each side.
 void expect_disconnected(test_endpoint &one, test_endpoint &other);

@@ -8,6 +8,7 @@
 #include <dat2/udat.h>
 
 #include <atomic>
+#include <source_location>
 #include <string>
 
 namespace conformance {
@@ -53,8 +54,15 @@ using last_step = std::atomic<const step *>;
 void note_steps_in(last_step *place);
 void note(const step &next);
 
+/// Where in a case something failed; harness functions that wait take that of their caller.
+using place = std::source_location;
+
 /// Ends the case, or the process if it is a peer.
 [[noreturn]] void give_up(const std::string &why, const char *file, int line);
+[[noreturn]] inline void give_up(const std::string &why, const place &where)
+{
+    give_up(why, where.file_name(), static_cast<int>(where.line()));
+}
 void must_succeed(DAT_RETURN code, const step &at);
 
 /// For calls that set up a case. If one of them is not supported, the case is not claimed.

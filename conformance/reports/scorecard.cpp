@@ -296,7 +296,8 @@ void terminal::show_output(const std::string &output) const
 void terminal::show_result(const result &each) const
 {
     paragraph(each.about.id, each.about.text, bold);
-    paragraph("", each.reason, colour_of(each.what));
+    paragraph("", each.where.empty() ? each.reason : each.reason + " (" + each.where + ")",
+              colour_of(each.what));
     if (!each.others.empty())
         paragraph("", "and " + std::to_string(each.others.size()) + " more failed checks", dim);
     for (const std::string &note : each.notes)

@@ -100,7 +100,9 @@ class RunnerTest(unittest.TestCase):
         self.expect_victim(self.judge("thread"), r"leaves [12] threads? behind: .*forgotten")
 
     def test_a_wrong_code(self):
-        self.expect_victim(self.judge("code"), r"got DAT_SUCCESS, want DAT_INVALID_PARAMETER")
+        run = self.judge("code")
+        self.expect_victim(run, r"got DAT_SUCCESS, want DAT_INVALID_PARAMETER")
+        self.assertRegex(run.output, r"\([a-z_]+_test\.cpp:\d+\)")
 
     def test_a_call_that_is_not_supported(self):
         run = self.judge("unsupported")
