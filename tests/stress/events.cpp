@@ -6,7 +6,9 @@
 #include "program/failure.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace stress {
@@ -264,6 +266,27 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
     (received ? l.recv : l.request)->release(1);
 }
 
+namespace {
+
+/// Whether the data came late, or are those of another operation, or the source has changed.
+std::string explain(const std::uint8_t *bytes, side &from, std::uint32_t length, std::int64_t at)
+{
+    std::string out = "other bytes from " + std::to_string(at) + ":";
+    char byte[8];
+    for (std::int64_t i = at; i < std::min<std::int64_t>(length, at + 16); ++i) {
+        std::snprintf(byte, sizeof byte, " %02x", bytes[i]);
+        out += byte;
+    }
+    if (difference(from.source(), length, from.number) >= 0)
+        out += "; the source has changed";
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const auto then = difference(bytes, length, from.number);
+    return out + "; 100 ms later " +
+           (then < 0 ? "all are right" : "other bytes from " + std::to_string(then));
+}
+
+} // namespace
+
 void world::judge_success(worker &who, life &l, dispatcher &from, const entry &done,
                           std::uint32_t length, const span &taken)
 {
@@ -291,9 +314,10 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
     side &peer = peer_of(*l.owner);
     if (done.target >= 0)
         run_.broken("an invalid key reads nothing", describe(l, done));
-    if (const auto at = difference(l.owner->sink(done.slot), length, peer.number); at >= 0)
+    const std::uint8_t *const bytes = l.owner->sink(done.slot);
+    if (const auto at = difference(bytes, length, peer.number); at >= 0)
         run_.broken("an RDMA read brings what is there",
-                    describe(l, done) + ": other bytes from " + std::to_string(at));
+                    describe(l, done) + ": " + explain(bytes, peer, length, at));
 }
 
 /// A receive was filled: by a message of the peer, each of which comes once, in order and whole.
