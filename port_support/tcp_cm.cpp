@@ -354,7 +354,7 @@ void tcp_cm::make_room(tcp_listener &l)
     if (osd::now_ns() < until_ns)
         pause(l, until_ns);
     else if (!hear_stranger(oldest))
-        (void)take_out(oldest);
+        drop(oldest);
 }
 
 /// Connections stay in the kernel's queue until then, or until there is room.
@@ -383,11 +383,19 @@ tcp_channel_ptr tcp_cm::take_out(tcp_channel &stranger)
     return tcp_channel_ptr(&stranger);
 }
 
+/// By a reset: an honest peer repeats its request.
+void tcp_cm::drop(tcp_channel &stranger)
+{
+    const linger reset{1, 0};
+    (void)::setsockopt(stranger.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    (void)take_out(stranger);
+}
+
 void tcp_cm::expire_strangers(std::int64_t now)
 {
     for (tcp_channel *first = strangers_.front(); first != nullptr && first->expires_ns <= now;
          first = strangers_.front())
-        (void)take_out(*first);
+        drop(*first);
 }
 
 /// False while it has sent nothing whole; otherwise it is none any more.
@@ -486,12 +494,12 @@ void tcp_cm::connected(tcp_connection &q)
         attempt_failed(q, errno);
 }
 
-/// The peer does not listen, or not yet: repeats the request with back-off.
+/// The peer does not listen yet, or had no time for the request: repeats it with back-off.
 void tcp_cm::attempt_failed(tcp_connection &q, int error)
 {
     q.channel.reset();
-    const std::int64_t next =
-        error == ECONNREFUSED ? q.attempt->next_try() : connect_attempt::never;
+    const bool repeats = error == ECONNREFUSED || error == ECONNRESET;
+    const std::int64_t next = repeats ? q.attempt->next_try() : connect_attempt::never;
     if (next != connect_attempt::never)
         service_.schedule(q, next);
     else
@@ -568,7 +576,7 @@ void tcp_cm::hear_peer(tcp_connection &q)
         return;
     switch (q.phase()) {
     case phase::connecting:
-        return framed ? answer_came(q) : attempt_failed(q, error == 0 ? ECONNRESET : error);
+        return framed ? answer_came(q) : attempt_failed(q, error == 0 ? EPROTO : error);
     case phase::accepting:
         if (!framed || q.channel->kind() != message::ready)
             return end_attempt(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);

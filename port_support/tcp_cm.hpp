@@ -90,7 +90,8 @@ protected:
 ///     }
 ///
 /// The active side sends its request, with private data, and waits as long as the consumer's
-/// timeout says; where nothing listens yet the request is repeated with back-off. The passive side
+/// timeout says; where nothing listens yet, or the peer resets the connection before it has heard
+/// the request, that is repeated with back-off for limits::connect_retry_ms. The passive side
 /// accepts or rejects; it is connected when the active side has said that it is ready. A peer that
 /// ends its connection says so: DISCONNECTED; without that it has died: BROKEN. Of strangers that
 /// have not sent a request yet a bounded number is kept, for a bounded time; others wait in the
@@ -98,7 +99,7 @@ protected:
 class tcp_cm {
 public:
     struct limits {
-        std::uint32_t connect_retry_ms = 2000; ///< how long a closed port is tried
+        std::uint32_t connect_retry_ms = 2000; ///< how long a request is repeated
         std::uint32_t linger_ms = 2000;        ///< how long a graceful disconnect waits
         std::uint32_t stranger_ms = 5000;      ///< how long a stranger may take to send a request
         std::uint32_t patience_ms = 250;       ///< and how long where others wait for its place
@@ -148,6 +149,7 @@ private:
     void resume_listeners(std::int64_t now) OSD_REQUIRES(service_.lock);
     void expire_strangers(std::int64_t now) OSD_REQUIRES(service_.lock);
     tcp_channel_ptr take_out(tcp_channel &stranger) OSD_REQUIRES(service_.lock);
+    void drop(tcp_channel &stranger) OSD_REQUIRES(service_.lock);
     bool hear_stranger(tcp_channel &) OSD_REQUIRES(service_.lock);
     void request_came(tcp_channel_ptr, tcp_listener &) OSD_REQUIRES(service_.lock);
 

@@ -574,6 +574,7 @@ TEST_SUITE("tcp_cm")
             stranger s(passive.listen());
             REQUIRE(s.say("DAT"));
             CHECK(s.hear().empty());
+            CHECK(errno == ECONNRESET); // an honest peer repeats its request
             passive.cm.stop_listening(passive.listener);
         }
         SUBCASE("too many of them make room for an honest peer")
@@ -651,6 +652,39 @@ TEST_SUITE("tcp_cm")
             passive.cm.stop_listening(passive.listener);
             CHECK(s.hear().empty());
         }
+    }
+
+    TEST_CASE("a request is repeated after a reset, not after an end without an answer")
+    {
+        const int at = ::socket(AF_INET, SOCK_STREAM, 0);
+        sockaddr_storage address = loopback();
+        socklen_t size = sizeof(sockaddr_in);
+        const timeval patience{5, 0};
+        REQUIRE(::setsockopt(at, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
+        REQUIRE(::bind(at, reinterpret_cast<sockaddr *>(&address), size) == 0);
+        REQUIRE(::listen(at, 8) == 0);
+        REQUIRE(::getsockname(at, reinterpret_cast<sockaddr *>(&address), &size) == 0);
+        side active;
+        cm_qp a;
+        REQUIRE(
+            active.connect(a, osd::address::port_of(reinterpret_cast<sockaddr *>(&address))).ok());
+        for (int i = 0; i < 3; ++i) {
+            const int fd = ::accept(at, nullptr, nullptr);
+            REQUIRE(fd >= 0);
+            const linger reset{1, 0};
+            REQUIRE(::setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0);
+            ::close(fd);
+        }
+        const int fd = ::accept(at, nullptr, nullptr);
+        REQUIRE(fd >= 0);
+        CHECK(a.ep.events == 0);
+        char bytes[512];
+        CHECK(::recv(fd, bytes, sizeof bytes, 0) > 0);
+        ::close(fd);
+        CHECK(gets(a, refused));
+        CHECK(a.ep.events == 1);
+        ::close(at);
+        active.cm.forget(a);
     }
 
     TEST_CASE("a port of the host serves connections to several peers")
