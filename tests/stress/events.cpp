@@ -277,6 +277,10 @@ std::string explain(const std::uint8_t *bytes, side &from, std::uint32_t length,
         std::snprintf(byte, sizeof byte, " %02x", bytes[i]);
         out += byte;
     }
+    const auto in_page = [](const void *at_address) {
+        return std::to_string(reinterpret_cast<std::uintptr_t>(at_address) % 4096);
+    };
+    out += "; at " + in_page(bytes) + " of its page, the source at " + in_page(from.source());
     if (difference(from.source(), length, from.number) >= 0)
         out += "; the source has changed";
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
