@@ -71,8 +71,8 @@
 ///      solicited. cq_count. hca_attr has solicited_wait: where it is false, as on a device that
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
 ///      work_request has its ring_place, and qp_params says whether threads post at once, for
-///      ports that claim threadsafe_post. Optional: ep_watermarks, ep_windows, send_invalidate,
-///      read_to_rmr, with their operations and fields.
+///      ports that claim threadsafe_post. Optional: cqeh_domains, ep_watermarks, ep_windows,
+///      send_invalidate, read_to_rmr, with their operations and fields.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -93,6 +93,7 @@ struct features {
     bool atomics = false;         ///< post_extended: fetch-and-add, compare-and-swap
     bool direct_event = false;    ///< fast-path poll for plain successes: completion_take
     bool threadsafe_post = false; ///< several threads post to a qp at once
+    bool cqeh_domains = false;    ///< [port] CQs are spread over several callback threads
     bool direct_post = false;     ///< [port] DAT triplets go to the device as they are
     bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
     bool inline_send = false;    ///< [port] short messages travel inside the work request

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 namespace queue_suite {
 
 using namespace rig;
@@ -262,6 +264,32 @@ TEST_CASE_FIXTURE(fixture,
               osd::wait_result::woken);
     producer.join();
     CHECK(made_here > total * 3 / 4); // the thread makes those that come between two waits
+}
+
+TEST_CASE("callbacks of queues are spread over the device's threads, or made by the first")
+{
+    constexpr std::uint32_t threads = 3;
+    for (const bool spread : {true, false}) {
+        CAPTURE(spread);
+        inproc_network network;
+        settings how = inside(network);
+        how.threads = threads;
+        how.spread_callbacks = spread;
+        host here(how);
+        inbox owners[2 * threads];
+        completion_queue queues[2 * threads];
+        std::set<std::thread::id> made_by;
+        for (std::uint32_t i = 0; i < 2 * threads; ++i) {
+            REQUIRE(here.hca.make_queue(queues[i], &owners[i], 16));
+            queues[i].arm(completion_queue::interest::any);
+            queues[i].push({nullptr, 0, 0, 0, 0, work_status::success, brought::nothing, false});
+            REQUIRE(becomes_true([&] { return owners[i].completions == 1; }));
+            made_by.insert(owners[i].completed_by);
+        }
+        CHECK(made_by.size() == (spread ? threads : 1));
+        for (completion_queue &each : queues)
+            here.hca.free_queue(each);
+    }
 }
 
 TEST_CASE_FIXTURE(fixture, "a wait for upcalls ends when it is woken, or at its time")

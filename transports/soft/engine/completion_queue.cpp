@@ -8,12 +8,13 @@
 
 namespace soft_hca {
 
-bool completion_queue::open(void *owner, shard *homes, std::uint32_t home, std::uint32_t depth)
+bool completion_queue::open(void *owner, shard *homes, std::uint32_t home, std::uint32_t callbacks,
+                            std::uint32_t depth)
 {
     homes_ = homes;
     home_ = home;
     woken_.store(false);
-    return completion_ring::open(owner, homes[home].upcalls(), depth);
+    return completion_ring::open(owner, homes[callbacks].upcalls(), depth);
 }
 
 shard &completion_queue::home() const

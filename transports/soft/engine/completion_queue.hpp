@@ -10,8 +10,10 @@ class shard;
 
 class completion_queue final : public completion_ring {
 public:
-    /// `homes` is the device's list of shards, and the one at `home` makes the upcalls.
-    bool open(void *owner, shard *homes, std::uint32_t home, std::uint32_t depth);
+    /// `homes` is the device's list of shards. Queue pairs that complete here are put on the one at
+    /// `home`, and the one at `callbacks` makes the upcalls.
+    bool open(void *owner, shard *homes, std::uint32_t home, std::uint32_t callbacks,
+              std::uint32_t depth);
     shard &home() const;
     /// The consumer has taken this completion of a shared receive, which its queue pair held until
     /// now. What pair_params::receiver was of that, or null when it is gone.

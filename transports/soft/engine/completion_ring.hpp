@@ -55,6 +55,8 @@ public:
     bool open(void *owner, upcall_queue &upcalls, std::uint32_t depth);
     std::uint32_t depth() const { return now().mask + 1; }
     void *owner() const { return owner_; }
+    /// Where its upcalls are queued.
+    upcall_queue &delivery() const { return *upcalls_; }
     /// Queue pairs of this shard complete here.
     void serve(std::uint32_t shard_index)
     {
@@ -95,8 +97,8 @@ public:
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
         return now().at(at).turn.load(std::memory_order_acquire) != at + 1;
     }
-    /// The number of completions, counted up to a limit, without taking any. Each is looked at once,
-    /// however often they are counted.
+    /// The number of completions, counted up to a limit, without taking any. Each is looked at
+    /// once, however often they are counted.
     std::uint32_t count(std::uint32_t limit = UINT32_MAX) { return empty() ? 0 : count_on(limit); }
     /// `former` is to be kept until no producer can refer to it any more.
     outcome resize(std::uint32_t depth, ring_owner &former);

@@ -40,12 +40,13 @@ void device::close()
 
 bool device::make_queue(completion_queue &queue, void *owner, std::uint32_t depth)
 {
-    return queue.open(owner, shards_.get(), next_shard_.fetch_add(1) % how_.threads, depth);
+    const std::uint32_t home = next_shard_.fetch_add(1) % how_.threads;
+    return queue.open(owner, shards_.get(), home, how_.spread_callbacks ? home : 0, depth);
 }
 
 void device::free_queue(completion_queue &queue)
 {
-    queue.home().upcalls().cancel_and_wait(queue);
+    queue.delivery().cancel_and_wait(queue);
 }
 
 completion_queue::outcome device::resize_queue(completion_queue &queue, std::uint32_t depth)

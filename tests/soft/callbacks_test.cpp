@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// [cqeh_domains] Which thread calls the agents of CNOs. The adapters have two threads.
+#include <dat2/udat.h>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// An EVD whose CNO has an agent.
+struct watched {
+    watched(DAT_IA_HANDLE ia)
+    {
+        REQUIRE(dat_cno_create(ia, {this, called}, &cno) == DAT_SUCCESS);
+        REQUIRE(dat_evd_create(ia, 8, cno, DAT_EVD_DTO_FLAG, &evd) == DAT_SUCCESS);
+    }
+    static void called(DAT_PVOID of, DAT_EVD_HANDLE)
+    {
+        static_cast<watched *>(of)->by = std::this_thread::get_id();
+    }
+    std::thread::id caller() const
+    {
+        for (int i = 0; i < 20'000 && by.load() == std::thread::id(); ++i)
+            std::this_thread::sleep_for(1ms);
+        return by;
+    }
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+    std::atomic<std::thread::id> by{};
+};
+
+struct adapter {
+    explicit adapter(const char *name)
+    {
+        char writable[32];
+        std::strcpy(writable, name);
+        REQUIRE(dat_ia_open(writable, 8, &async, &ia) == DAT_SUCCESS);
+        REQUIRE(dat_ia_query(ia, nullptr, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_NONE,
+                             nullptr) == DAT_SUCCESS);
+        REQUIRE(dat_pz_create(ia, &pz) == DAT_SUCCESS);
+        REQUIRE(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connect) ==
+                DAT_SUCCESS);
+        DAT_LMR_CONTEXT local{};
+        DAT_VLEN size{};
+        DAT_VADDR at{};
+        REQUIRE(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, {.for_va = memory}, sizeof memory, pz,
+                               DAT_MEM_PRIV_LOCAL_WRITE_FLAG, DAT_VA_TYPE_VA, &lmr, &local, nullptr,
+                               &size, &at) == DAT_SUCCESS);
+        segment = {at, sizeof memory, local};
+    }
+    ~adapter() { dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG); }
+
+    /// Has a receive flushed there: its endpoint connects to where nobody listens.
+    void complete_one(watched &on)
+    {
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        REQUIRE(dat_ep_create(ia, pz, on.evd, on.evd, connect, nullptr, &ep) == DAT_SUCCESS);
+        REQUIRE(dat_ep_post_recv(ep, 1, &segment, {}, DAT_COMPLETION_DEFAULT_FLAG) == DAT_SUCCESS);
+        REQUIRE(dat_ep_connect(ep, attr.ia_address_ptr, 1, 10'000'000, 0, nullptr,
+                               DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG) == DAT_SUCCESS);
+    }
+
+    DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    DAT_IA_ATTR attr{};
+    DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE connect = DAT_HANDLE_NULL;
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+    char memory[64] = {};
+    DAT_LMR_TRIPLET segment{};
+};
+
+bool two_threads_call(const char *name)
+{
+    adapter a(name);
+    watched first(a.ia);
+    watched second(a.ia);
+    for (watched *each : {&first, &second})
+        a.complete_one(*each);
+    REQUIRE(first.caller() != std::thread::id());
+    REQUIRE(second.caller() != std::thread::id());
+    CHECK(first.caller() != std::this_thread::get_id());
+    return first.caller() != second.caller();
+}
+
+} // namespace
+
+TEST_CASE("with cqeh_domains the agents of two EVDs are called by two threads")
+{
+    CHECK(two_threads_call("threads"));
+}
+
+TEST_CASE("without cqeh_domains one thread calls them all")
+{
+    CHECK_FALSE(two_threads_call("threads-plain"));
+}
