@@ -144,7 +144,7 @@ class Measurement:
                             " and a source tree that has the port")
         self.kit, self.name, self.effort = kit, name, effort
         profile = port_toml.read(port_status.folder_of(kit, name, None) / "port.toml")
-        profile.check_features(list(kit.header.features))
+        port_toml.check(profile.feature_faults(list(kit.header.features)))
         self.claimed = [flag for flag in kit.header.features if profile.features.get(flag, False)]
         self.flags = self._chosen(flags)
         if not profile.adapters:
@@ -153,6 +153,7 @@ class Measurement:
         if self.adapter not in profile.adapters:
             raise PortError(f"{name} has no adapter '{self.adapter}'; it has:"
                             f" {', '.join(profile.adapters)}")
+        self._suite_options = profile.suite_options(self.adapter)
         self.build = (build or kit.root / f"build-features-{name}").absolute()
         self._restart, self._seed = restart, seed
         self.missing: dict[str, str] = {}  # what is not counted, and why
@@ -343,10 +344,8 @@ class Measurement:
         return {key: sum(values) / len(values) for key, values in found.items()}
 
     def _judge(self, build: str) -> dict:
-        device = self.adapter.removeprefix(f"{self.name}-")
-        waivers = self.kit.transports / self.name / f"waivers-{device}.json"
         told = self._tell(self.programs["dapl-conformance"], "--ia", f"{self.adapter}{build}",
-                          *(["--waivers", waivers] if waivers.exists() else []), allow_failure=True)
+                          *self._suite_options, allow_failure=True)
         return suite_summary(told)
 
     def _time(self, run: flag_worth.Run) -> dict:

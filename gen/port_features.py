@@ -18,10 +18,10 @@ def claimed_features(options: argparse.Namespace) -> list[str]:
         if name != "all" and name not in known:
             raise port_toml.ProfileError(f"cannot disable '{name}': there is no such feature")
     profile = port_toml.read(options.profile)
-    profile.check_features(known)
-    profile.check_contract(port_toml.contract_version(options.contract))
+    port_toml.check(profile.feature_faults(known))
+    port_toml.check(profile.contract_faults(port_toml.contract_version(options.contract)))
     if options.port is not None:
-        profile.check_name(options.port)
+        port_toml.check(profile.name_faults(options.port))
     off = (set(known) if "all" in options.disable
            else port_toml.dependents(options.contract, set(options.disable)))
     return [name for name in known if profile.features.get(name, False) and name not in off]

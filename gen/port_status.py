@@ -4,6 +4,7 @@
 import dataclasses
 import pathlib
 import re
+from collections.abc import Iterator
 
 import contract
 import port_toml
@@ -62,13 +63,35 @@ def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pat
     return folder
 
 
-def text_of(folder: pathlib.Path) -> str:
+def texts_of(folder: pathlib.Path) -> dict[pathlib.Path, str]:
+    """The port's sources."""
     paths = sorted(path for path in folder.rglob("*") if path.suffix in SOURCES)
-    return "\n".join(path.read_text(errors="replace") for path in paths)
+    return {path: path.read_text(errors="replace") for path in paths}
 
 
 def without_comments(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+    """The same lines with nothing but code."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/", lambda comment: " " + "\n" * comment[0].count("\n"),
+                  text, flags=re.S)
+
+
+def declared_in(texts: dict[pathlib.Path, str]) -> dict[str, tuple[pathlib.Path, int]]:
+    """The operations that the port declares itself, and where: static members, as the contract has
+    them. A call, a `using` or a definition without such a member is none."""
+    found: dict[str, tuple[pathlib.Path, int]] = {}
+    for path, text in texts.items():
+        code = without_comments(text)
+        for each in re.finditer(r"\bstatic\b[^;{}()]*?\b(dapls_ib_\w+)\s*\(", code):
+            found.setdefault(each[1], (path, code.count("\n", 0, each.start(1)) + 1))
+    return found
+
+
+def marks_in(kit: Kit, text: str) -> Iterator[tuple[str, int, int]]:
+    """Places that are still to be filled in: name, number and line."""
+    known = {*kit.places, *(each.name for each in kit.operations)}
+    for each in re.finditer(re.escape(MARK) + r"\W*(?:(\d+)\W+)?([a-z]\w*)", text):
+        if each[2] in known:
+            yield each[2], int(each[1] or 0), text.count("\n", 0, each.start()) + 1
 
 
 def state_of(operation: contract.Operation, claims: dict[str, bool], marked: dict[str, int],
@@ -131,16 +154,13 @@ def written_unclaimed(kit: Kit, states: dict[str, str], claims: dict[str, bool])
 
 def read_status(kit: Kit, folder: pathlib.Path) -> Status:
     profile = port_toml.read(folder / "port.toml")
-    profile.check_features(list(kit.header.features))
+    port_toml.check(profile.feature_faults(list(kit.header.features)))
     if folder.resolve().parent == kit.transports:
-        profile.check_name(folder.resolve().name)
+        port_toml.check(profile.name_faults(folder.resolve().name))
     claims = {name: profile.features.get(name, False) for name in kit.header.features}
-    text = text_of(folder)
-    known = {*kit.places, *(each.name for each in kit.operations)}
-    marked = {name: int(number or 0) for number, name in
-              re.findall(re.escape(MARK) + r"\W*(?:(\d+)\W+)?([a-z]\w*)", text)
-              if name in known}
-    code = set(re.findall(r"\b(dapls_ib_\w+)\s*\(", without_comments(text)))
+    texts = texts_of(folder)
+    marked = {name: number for text in texts.values() for name, number, _ in marks_in(kit, text)}
+    code = set(declared_in(texts))
     states = {each.name: state_of(each, claims, marked, code) for each in kit.operations}
     return Status(profile.name, folder, profile.contract, kit.header.version, claims, states,
                   marked, next_step(kit, profile, states, marked, claims))

@@ -5,19 +5,40 @@ What is wrong with one is said in a line: the file, the line in it, and the caus
 """
 
 import dataclasses
+import difflib
 import pathlib
 import re
 import tomllib
+from collections.abc import Iterable, Iterator
 
-TABLES = ("port", "features", "adapters")
+TABLES = ("port", "features", "promises", "adapters", "waivers")
 PORT_KEYS = {"name": str, "contract": int, "description": str}
 TYPES = {str: "text in quotes", int: "a number", bool: "true or false", dict: "a table"}
+# What a port can promise beyond DAT; the suite's --promise.
+PROMISES = {
+    "acknowledged": "a request completes only after the peer has accepted or refused it",
+    "final_byte_last": "the last byte of an RDMA write becomes visible after all others",
+    "local_protection": "the LMR contexts of local segments are checked",
+    "unmapped_memory": "unmapping registered memory fails operations, but ends no process",
+}
 # A field of dat.conf: it begins no comment and needs no quotes. The build appends -plain.
 ADAPTER = re.compile(r'[^\s"#][^\s"]{0,248}')
 
 
 class ProfileError(Exception):
-    """What is wrong, in one line."""
+    """What is wrong, in one line, and where."""
+
+    def __init__(self, cause: str, path: pathlib.Path | None = None,
+                 line: int | None = None) -> None:
+        where = "" if path is None else f"{path}:{line}: " if line else f"{path}: "
+        super().__init__(where + cause)
+        self.cause, self.path, self.line = cause, path, line
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of a message about a word that is not known."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +49,12 @@ class File:
     lines: list[str]
 
     def error(self, cause: str, table: str, key: str = "") -> ProfileError:
-        line = line_of(self.lines, table, key)
-        return ProfileError(f"{self.path}:{line}: {cause}" if line else f"{self.path}: {cause}")
+        return ProfileError(cause, self.path, line_of(self.lines, table, key))
 
-    def check_type(self, value: object, kind: type, what: str, table: str, key: str = "") -> None:
+    def type_faults(self, value: object, kind: type, what: str, table: str,
+                    key: str = "") -> Iterator[ProfileError]:
         if type(value) is not kind:  # bool is a kind of int
-            raise self.error(f"{what} shall be {TYPES[kind]}", table, key)
+            yield self.error(f"{what} shall be {TYPES[kind]}", table, key)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,25 +65,32 @@ class Profile:
     name: str
     contract: int
     features: dict[str, bool]
+    promises: dict[str, bool]
     adapters: dict[str, str]  # name and parameters
+    waivers: dict[str, str]  # adapter and file of the port's folder
 
-    def check_name(self, built_as: str) -> None:
-        """Folder, namespace and library have one name, and this is it."""
-        if self.name != built_as:
-            raise self.file.error(f"the name is '{self.name}', but the port is built as"
-                                  f" '{built_as}'", "port", "name")
+    def name_faults(self, built_as: str) -> Iterator[ProfileError]:
+        return name_faults(self.file, self.name, built_as)
 
-    def check_contract(self, version: int) -> None:
-        if self.contract != version:
-            raise self.file.error(f"the port was written for version {self.contract} of the"
-                                  f" contract, which is at {version}: see the change log in"
-                                  " dapls_ib.hpp", "port", "contract")
+    def contract_faults(self, version: int) -> Iterator[ProfileError]:
+        return contract_faults(self.file, self.contract, version)
 
-    def check_features(self, known: list[str]) -> None:
-        for name in self.features:
-            if name not in known:
-                raise self.file.error(f"there is no feature '{name}'; there are:"
-                                      f" {', '.join(known)}", "features", name)
+    def feature_faults(self, known: list[str]) -> Iterator[ProfileError]:
+        return feature_faults(self.file, self.features, known)
+
+    def suite_options(self, adapter: str) -> list[str]:
+        """What dapl-conformance is told when it judges this adapter."""
+        options = [word for name, on in self.promises.items() if on
+                   for word in ("--promise", name)]
+        if adapter in self.waivers:
+            options += ["--waivers", str(self.file.path.parent / self.waivers[adapter])]
+        return options
+
+
+def check(faults: Iterable[ProfileError]) -> None:
+    """Refuse what has a fault."""
+    for fault in faults:
+        raise fault
 
 
 # ---------------------------------------------------------------------------------- the contract
@@ -76,12 +104,16 @@ def known_features(contract: pathlib.Path) -> list[str]:
     return re.findall(r"bool (\w+) = false;", body[1])
 
 
+def needs(contract: pathlib.Path) -> list[tuple[str, str]]:
+    """Features, each behind one that it cannot be claimed without."""
+    return re.findall(r"static_assert\(T::claims\.(\w+) \|\| !T::claims\.(\w+),",
+                      contract.read_text())
+
+
 def dependents(contract: pathlib.Path, off: set[str]) -> set[str]:
     """The features that cannot be claimed without one of these, and these themselves."""
-    needs = re.findall(r"static_assert\(T::claims\.(\w+) \|\| !T::claims\.(\w+),",
-                       contract.read_text())
     found = set(off)
-    while more := {each for needed, each in needs if needed in found} - found:
+    while more := {each for needed, each in needs(contract) if needed in found} - found:
         found |= more
     return found
 
@@ -116,13 +148,13 @@ def text_of(path: pathlib.Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ProfileError(f"{path}: {error.strerror}") from error
+        raise ProfileError(str(error.strerror), path) from error
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ProfileError(f"{path}:{line}: this is not UTF-8: byte"
-                           f" 0x{content[error.start]:02x}") from error
+        raise ProfileError(f"this is not UTF-8: byte 0x{content[error.start]:02x}", path,
+                           line) from error
 
 
 def toml_of(path: pathlib.Path, text: str) -> dict:
@@ -131,47 +163,109 @@ def toml_of(path: pathlib.Path, text: str) -> dict:
     except tomllib.TOMLDecodeError as error:
         cause, _, place = str(error).partition(" (at ")
         line = re.match(r"line (\d+)", place)
-        number = line[1] if line else text.rstrip("\n").count("\n") + 1
-        raise ProfileError(f"{path}:{number}: this is no TOML: {cause}") from error
+        number = int(line[1]) if line else text.rstrip("\n").count("\n") + 1
+        raise ProfileError(f"this is no TOML: {cause}", path, number) from error
 
 
-def check_tables(file: File, told: dict) -> None:
+def table_faults(file: File, told: dict) -> Iterator[ProfileError]:
     for table, values in told.items():
         if table not in TABLES:
-            raise file.error(f"there is no '{table}'; there are [port], [features] and [adapters]",
-                             table)
-        file.check_type(values, dict, f"[{table}]", table)
+            names = [f"[{each}]" for each in TABLES]
+            yield file.error(f"there is no '{table}'; there are {', '.join(names[:-1])} and"
+                             f" {names[-1]}{nearest(table, TABLES)}", table)
+        else:
+            yield from file.type_faults(values, dict, f"[{table}]", table)
 
 
-def check_port(file: File, port: dict) -> None:
+def port_faults(file: File, port: dict) -> Iterator[ProfileError]:
     for key, value in port.items():
         if key not in PORT_KEYS:
-            raise file.error(f"[port] has no '{key}'; it has {', '.join(PORT_KEYS)}", "port", key)
-        file.check_type(value, PORT_KEYS[key], key, "port", key)
+            yield file.error(f"[port] has no '{key}'; it has {', '.join(PORT_KEYS)}"
+                             f"{nearest(key, PORT_KEYS)}", "port", key)
+        else:
+            yield from file.type_faults(value, PORT_KEYS[key], key, "port", key)
     for key in ("name", "contract"):
         if key not in port:
-            raise file.error(f"says no {key}: [port] {key} = …", "port")
+            yield file.error(f"says no {key}: [port] {key} = …", "port")
 
 
-def check_adapters(file: File, adapters: dict) -> None:
+def promise_faults(file: File, promises: dict) -> Iterator[ProfileError]:
+    for name, on in promises.items():
+        if name not in PROMISES:
+            yield file.error(f"the suite knows no promise '{name}'; it knows:"
+                             f" {', '.join(PROMISES)}{nearest(name, PROMISES)}", "promises", name)
+        else:
+            yield from file.type_faults(on, bool, f"promise '{name}'", "promises", name)
+
+
+def adapter_faults(file: File, adapters: dict) -> Iterator[ProfileError]:
     for name, parameters in adapters.items():
         what = f"the parameters of adapter '{name}'"
-        file.check_type(parameters, str, what, "adapters", name)
-        if not parameters.isprintable():
-            raise file.error(f"{what} shall be plain text on one line", "adapters", name)
+        yield from file.type_faults(parameters, str, what, "adapters", name)
+        if isinstance(parameters, str) and not parameters.isprintable():
+            yield file.error(f"{what} shall be plain text on one line", "adapters", name)
         if not ADAPTER.fullmatch(name):
-            raise file.error(f"'{name}' is no name for an adapter: it shall be one word without"
+            yield file.error(f"'{name}' is no name for an adapter: it shall be one word without"
                              " quotes, and not begin with #", "adapters", name)
 
 
-def read(path: pathlib.Path) -> Profile:
-    text = text_of(path)
-    file = File(path, text.split("\n"))
-    told = toml_of(path, text)
-    check_tables(file, told)
-    port, features, adapters = (told.get(each, {}) for each in TABLES)
-    check_port(file, port)
+def waiver_faults(file: File, waivers: dict, adapters: dict) -> Iterator[ProfileError]:
+    for name, path in waivers.items():
+        if name not in adapters:
+            known = ', '.join(adapters) or "none"
+            yield file.error(f"there are waivers for '{name}', which is no adapter of the port; its"
+                             f" adapters: {known}{nearest(name, adapters)}", "waivers", name)
+        yield from file.type_faults(path, str, f"the file of the waivers for '{name}'", "waivers",
+                                    name)
+
+
+def faults(file: File, told: dict) -> Iterator[ProfileError]:
+    """All that can be said without the contract and the port's code."""
+    yield from table_faults(file, told)
+    tables = {name: told.get(name, {}) for name in TABLES}
+    port, features, promises, adapters, waivers = (
+        values if isinstance(values, dict) else {} for values in tables.values())
+    yield from port_faults(file, port)
     for name, claim in features.items():
-        file.check_type(claim, bool, f"feature '{name}'", "features", name)
-    check_adapters(file, adapters)
-    return Profile(file, port["name"], port["contract"], features, adapters)
+        yield from file.type_faults(claim, bool, f"feature '{name}'", "features", name)
+    yield from promise_faults(file, promises)
+    yield from adapter_faults(file, adapters)
+    yield from waiver_faults(file, waivers, adapters)
+
+
+def name_faults(file: File, name: str, built_as: str) -> Iterator[ProfileError]:
+    """Folder, namespace and library have one name, and this is it."""
+    if name != built_as:
+        yield file.error(f"the name is '{name}', but the port is built as '{built_as}'", "port",
+                         "name")
+
+
+def contract_faults(file: File, written_for: int, version: int) -> Iterator[ProfileError]:
+    if written_for != version:
+        yield file.error(f"the port was written for version {written_for} of the contract, which is"
+                         f" at {version}: see the change log in dapls_ib.hpp", "port", "contract")
+
+
+def feature_faults(file: File, features: dict, known: list[str]) -> Iterator[ProfileError]:
+    for name in features:
+        if name not in known:
+            yield file.error(f"there is no feature '{name}'; there are: {', '.join(known)}"
+                             f"{nearest(name, known)}", "features", name)
+
+
+def load(path: pathlib.Path) -> tuple[File, dict]:
+    text = text_of(path)
+    return File(path, text.split("\n")), toml_of(path, text)
+
+
+def profile_of(file: File, told: dict) -> Profile:
+    """What a file without faults says."""
+    port = told["port"]
+    return Profile(file, port["name"], port["contract"],
+                   **{table: told.get(table, {}) for table in TABLES if table != "port"})
+
+
+def read(path: pathlib.Path) -> Profile:
+    file, told = load(path)
+    check(faults(file, told))
+    return profile_of(file, told)

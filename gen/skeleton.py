@@ -12,6 +12,7 @@ import tomllib
 
 import contract
 import contract_reference
+import port_toml
 import rendering
 
 MARK = "TODO(port)"  # what `status` looks for
@@ -362,7 +363,7 @@ def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
     optional = set(types_of(kit, operations)) - set(kit.header.types)
     common = {
         "port": port, "version": kit.header.version, "optional_types": sorted(optional),
-        "features": kit.header.features, "groups": kit.groups, "sources": list(by_file),
+        "features": kit.header.features, "promises": port_toml.PROMISES, "groups": kit.groups, "sources": list(by_file),
         "steps": steps(kit, all_places), "count": len(all_places),
         "alone": alone, "status_of": "" if alone else f" {port.name}",
         "in_class": in_class, "stub": stub, "inline_stub": inline_stub,

@@ -119,6 +119,11 @@ class OutsideTheTree(WithFolder):
                           "is deaf")
         self.assertIn("acme: 3 of", self.succeed(MESON, "devenv", "-C", out, "dapl-port", "status",
                                                  "--directory", project))
+        checked = run(MESON, "devenv", "-C", out, "dapl-port", "check", "--directory", project)
+        self.assertEqual(checked.returncode, 1, checked.stdout + checked.stderr)
+        lines = checked.stdout.splitlines()
+        self.assertTrue(all("claimed, but dapls_ib_" in line for line in lines[:-1]), lines)
+        self.assertRegex(lines[-1], r"^acme: \d+ errors, no warnings$")
         found = self.succeed(MESON, "devenv", "-C", out, "sh", "-c",
                              "command -v dapl-port; echo $LD_LIBRARY_PATH")
         self.assertEqual(found.splitlines()[0], str(installed / "bin/dapl-port"))

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Print, a word a line, what dapl-conformance is told of a port's adapter: promises and waivers."""
+
+import argparse
+import pathlib
+import sys
+
+import port_toml
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("profile", type=pathlib.Path, help="port.toml")
+    parser.add_argument("adapter")
+    options = parser.parse_args()
+    try:
+        words = port_toml.read(options.profile).suite_options(options.adapter)
+    except port_toml.ProfileError as error:
+        sys.exit(str(error))
+    for word in words:
+        print(word)
+
+
+if __name__ == "__main__":
+    main()
