@@ -209,7 +209,7 @@ class Examination:
                                        " dapl-conformance that lists them")
         for adapter, name in self.waivers.items():
             path = self.folder / name
-            if not path.is_file():
+            if not os.path.isfile(path):  # also where that is no path at all
                 yield self.at("waivers", adapter, f"there is no file {name} in {shown(self.folder)}")
             else:
                 yield from of_profile(waiver_faults(path, cases, self.given.today))
@@ -326,7 +326,7 @@ def json_of(path: pathlib.Path, text: str) -> object:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise port_toml.ProfileError(f"this is no JSON: {error.msg}", path, error.lineno) from error
-    except RecursionError as error:
+    except (ValueError, RecursionError) as error:  # a number without end, brackets without end
         raise port_toml.ProfileError("this is no JSON that can be read", path, 1) from error
 
 

@@ -165,6 +165,8 @@ def toml_of(path: pathlib.Path, text: str) -> dict:
         line = re.match(r"line (\d+)", place)
         number = int(line[1]) if line else text.rstrip("\n").count("\n") + 1
         raise ProfileError(f"this is no TOML: {cause}", path, number) from error
+    except (ValueError, RecursionError) as error:  # a number without end, brackets without end
+        raise ProfileError("this is no TOML that can be read", path, 1) from error
 
 
 def table_faults(file: File, told: dict) -> Iterator[ProfileError]:

@@ -88,6 +88,11 @@ class PortToml(WithPort):
     def test_no_toml(self) -> None:
         self.fault("[features]", "[features", "this is no TOML")
 
+    def test_toml_without_end(self) -> None:
+        for text in ("x = " + "[" * 20000, "x = " + "1" * 20000):
+            (self.folder / "port.toml").write_text(text)
+            self.expect("port.toml:1: error: this is no TOML that can be read")
+
     def test_misspelt_table(self) -> None:
         self.fault("[features]", "[feature]", r"there is no 'feature'; .*did you mean 'features'\?$")
 
@@ -267,12 +272,17 @@ class Waivers(WithPort):
         self.expect(r"waivers.json:[23]: error: this is no JSON: ")
         (self.folder / "waivers.json").write_text("{}")
         self.expect("waivers.json:1: error: waivers are a JSON array")
+        for text in ("[" * 20000, "1" * 20000):
+            (self.folder / "waivers.json").write_text(text)
+            self.expect("waivers.json:1: error: this is no JSON that can be read")
         (self.folder / "waivers.json").write_bytes(b"\xff")
         self.expect("waivers.json:1: error: this is not UTF-8")
 
     def test_no_file(self) -> None:
         (self.folder / "waivers.json").unlink()
         self.expect(r"port.toml:\d+: error: there is no file waivers.json in ")
+        self.replace("port.toml", "waivers.json", "w" * 5000)
+        self.expect(r"port.toml:\d+: error: there is no file w+ in ")
 
     def test_for_no_adapter(self) -> None:
         self.replace("port.toml", 'memory-lo = "waivers.json"', 'memory-l = "waivers.json"')
