@@ -63,8 +63,10 @@ void evd::release()
     const bool had_cq = close_cq();
     if (cno *polling = notifier.target())
         polling->await_poll();
-    if (had_cq)
+    if (had_cq) {
+        give_back_shared();
         transport::dapls_ib_cq_free(cq_);
+    }
     set_cno(nullptr); // after the last callback that could have triggered it
 }
 

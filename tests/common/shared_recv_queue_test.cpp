@@ -182,6 +182,30 @@ TEST_CASE("what a freed or reset endpoint took surfaces no more, and its place i
         }
 }
 
+TEST_CASE("what a freed endpoint took is free again when its EVD goes unpolled" *
+          doctest::skip(!srq_claimed))
+{
+    for (const bool staged : {false, true}) {
+        CAPTURE(staged);
+        consumer c;
+        pond p(c);
+        for (int round = 0; round < 3; ++round) {
+            p.connect(p.eps[0]);
+            for (DAT_UINT64 i = 0; i < 4; ++i) {
+                must(p.post(i));
+                REQUIRE(complete_shared_recv(*find_qp(p.eps[0])));
+            }
+            if (staged)
+                (void)c.wait(p.recv, 0, 60);
+            p.free_eps();
+            must(c.v.evd_free_func(p.recv));
+            p.recv = c.make_evd(DAT_EVD_DTO_FLAG, 64);
+            for (DAT_EP_HANDLE &ep : p.eps)
+                ep = p.make_ep();
+        }
+    }
+}
+
 TEST_CASE("an SRQ may go while completions of its receives are unpolled" *
           doctest::skip(!srq_claimed))
 {
