@@ -2,7 +2,11 @@
 // Handles: what is none, what is one of another type, what was one; contexts and types.
 #include "harness/support.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <map>
+#include <netinet/in.h>
 
 namespace conformance {
 namespace {
@@ -11,7 +15,7 @@ constexpr unsigned any_subtype = ~0u;
 
 /// A call with everything right but the handle.
 struct handle_call {
-    const char *name;
+    std::string name;
     DAT_HANDLE_TYPE wants;
     unsigned subtype;
     std::function<DAT_RETURN(DAT_HANDLE)> call;
@@ -25,7 +29,39 @@ struct zoo {
     test_endpoint spare; ///< in no other role, for calls that need an endpoint, memory and EVDs
     std::unique_ptr<listener> listening;
     std::map<DAT_HANDLE_TYPE, DAT_HANDLE> objects;
+
+private:
+    void add_shared_queue();
+    void add_common_point();
 };
+
+void zoo::add_shared_queue()
+{
+    DAT_SRQ_ATTR attr{8, 1, DAT_SRQ_LW_DEFAULT};
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    if (ia.provider.srq_supported == DAT_FALSE)
+        return;
+    MUST(dat_srq_create(ia.handle, spare.pz, &attr, &srq));
+    objects[DAT_HANDLE_TYPE_SRQ] = srq;
+}
+
+void zoo::add_common_point()
+{
+    auto *create = optional_call<decltype(dat_csp_create)>("dat_csp_create");
+    if (create == nullptr)
+        return;
+    sockaddr_storage at{};
+    const bool six = ia.address()->sa_family == AF_INET6;
+    std::memcpy(&at, ia.address(), six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+    // Both families have it at the same place.
+    reinterpret_cast<sockaddr_in &>(at).sin_port =
+        htons(static_cast<std::uint16_t>(unused_qualifier(ia)));
+    DAT_COMM comm{ia.address()->sa_family, SOCK_STREAM, 0};
+    DAT_CSP_HANDLE csp = DAT_HANDLE_NULL;
+    if (create(ia.handle, &comm, reinterpret_cast<DAT_IA_ADDRESS_PTR>(&at),
+               make_evd(ia, DAT_EVD_CR_FLAG), &csp) == DAT_SUCCESS) // SP-18 wants that
+        objects[DAT_HANDLE_TYPE_CSP] = csp;
+}
 
 zoo::zoo() : spare(ia), listening(std::make_unique<listener>(ia))
 {
@@ -53,6 +89,8 @@ zoo::zoo() : spare(ia), listening(std::make_unique<listener>(ia))
     };
     if (has_rmr)
         objects[DAT_HANDLE_TYPE_RMR] = rmr;
+    add_shared_queue();
+    add_common_point();
 }
 
 const DAT_DTO_COOKIE no_cookie{};
@@ -126,6 +164,7 @@ std::vector<handle_call> evd_calls(zoo &)
         {"evd_wait", type, evd, [](DAT_HANDLE h) { return dat_evd_wait(h, 0, 1, &event, &more); }},
         {"evd_post_se", type, evd, [](DAT_HANDLE h) { return dat_evd_post_se(h, &event); }},
         {"evd_dequeue", type, evd, [](DAT_HANDLE h) { return dat_evd_dequeue(h, &event); }},
+        {"evd_resize", type, evd, [](DAT_HANDLE h) { return dat_evd_resize(h, 64); }},
         {"evd_free", type, evd, dat_evd_free},
     };
 }
@@ -252,11 +291,69 @@ std::vector<handle_call> connection_calls(zoo &z)
     };
 }
 
+std::vector<handle_call> shared_queue_calls(zoo &)
+{
+    constexpr auto type = DAT_HANDLE_TYPE_SRQ;
+    constexpr auto srq = DAT_INVALID_HANDLE_SRQ;
+    static DAT_SRQ_PARAM param;
+    return {
+        {"srq_query", type, srq,
+         [](DAT_HANDLE h) { return dat_srq_query(h, DAT_SRQ_FIELD_ALL, &param); }},
+        {"srq_post_recv", type, srq,
+         [](DAT_HANDLE h) { return dat_srq_post_recv(h, 0, nullptr, no_cookie); }},
+        {"srq_resize", type, srq, [](DAT_HANDLE h) { return dat_srq_resize(h, 16); }},
+        {"srq_set_lw", type, srq, [](DAT_HANDLE h) { return dat_srq_set_lw(h, 2); }},
+        {"srq_free", type, srq, dat_srq_free},
+    };
+}
+
+/// Of these some libdat2 lack the symbols, and DAT 1.2 has none.
+std::vector<handle_call> later_calls(zoo &)
+{
+    constexpr auto flags = DAT_COMPLETION_DEFAULT_FLAG;
+    static DAT_HANDLE out;
+    static DAT_CSP_PARAM csp;
+    static const DAT_RMR_TRIPLET there{};
+    std::vector<handle_call> calls{
+        {"ep_recv_query", DAT_HANDLE_TYPE_EP, DAT_INVALID_HANDLE_EP,
+         [](DAT_HANDLE h) { return dat_ep_recv_query(h, nullptr, nullptr); }},
+        {"ep_set_watermark", DAT_HANDLE_TYPE_EP, DAT_INVALID_HANDLE_EP,
+         [](DAT_HANDLE h) { return dat_ep_set_watermark(h, 1, 2); }},
+        {"cr_handoff", DAT_HANDLE_TYPE_CR, DAT_INVALID_HANDLE_CR,
+         [](DAT_HANDLE h) { return dat_cr_handoff(h, 4711); }},
+    };
+    if (auto *call = optional_call<decltype(dat_csp_query)>("dat_csp_query"))
+        calls.push_back({"csp_query", DAT_HANDLE_TYPE_CSP, DAT_INVALID_HANDLE_CSP,
+                         [call](DAT_HANDLE h) { return call(h, DAT_CSP_FIELD_ALL, &csp); }});
+    if (auto *call = optional_call<decltype(dat_csp_free)>("dat_csp_free"))
+        calls.push_back({"csp_free", DAT_HANDLE_TYPE_CSP, DAT_INVALID_HANDLE_CSP, call});
+    if (auto *call = optional_call<decltype(dat_rmr_create_for_ep)>("dat_rmr_create_for_ep"))
+        calls.push_back({"rmr_create_for_ep", DAT_HANDLE_TYPE_PZ, DAT_INVALID_HANDLE_PZ,
+                         [call](DAT_HANDLE h) { return call(h, &out); }});
+    if (auto *call = optional_call<decltype(dat_ep_post_send_with_invalidate)>(
+            "dat_ep_post_send_with_invalidate"))
+        calls.push_back(
+            {"ep_post_send_with_invalidate", DAT_HANDLE_TYPE_EP, DAT_INVALID_HANDLE_EP,
+             [call](DAT_HANDLE h) { return call(h, 0, nullptr, no_cookie, flags, DAT_FALSE, 0); }});
+    if (auto *call =
+            optional_call<decltype(dat_ep_post_rdma_read_to_rmr)>("dat_ep_post_rdma_read_to_rmr"))
+        calls.push_back(
+            {"ep_post_rdma_read_to_rmr", DAT_HANDLE_TYPE_EP, DAT_INVALID_HANDLE_EP,
+             [call](DAT_HANDLE h) { return call(h, &there, no_cookie, &there, flags); }});
+    if (auto *call = optional_call<decltype(dat_cno_trigger)>("dat_cno_trigger"))
+        calls.push_back({"cno_trigger", DAT_HANDLE_TYPE_CNO, DAT_INVALID_HANDLE_CNO,
+                         [call](DAT_HANDLE h) { return call(h, &out); }});
+    std::erase_if(calls, [](const handle_call &each) {
+        return each.call(DAT_HANDLE_NULL) == not_supported; // there is nothing to look at
+    });
+    return calls;
+}
+
 std::vector<handle_call> all_calls(zoo &z)
 {
     std::vector<handle_call> calls;
     for (const auto &group : {ia_calls(z), evd_calls(z), cno_calls(z), ep_calls(z), memory_calls(z),
-                              connection_calls(z)})
+                              connection_calls(z), shared_queue_calls(z), later_calls(z)})
         calls.insert(calls.end(), group.begin(), group.end());
     return calls;
 }
@@ -324,6 +421,10 @@ TEST_CASE("HANDLE-04: a handle whose object was freed is INVALID_HANDLE" *
     MUST(dat_ep_free(stale.at(DAT_HANDLE_TYPE_EP)));
     MUST(dat_ep_free(reserved));
     MUST(z.spare.free_ep());
+    if (const auto srq = stale.find(DAT_HANDLE_TYPE_SRQ); srq != stale.end())
+        MUST(dat_srq_free(srq->second));
+    if (const auto csp = stale.find(DAT_HANDLE_TYPE_CSP); csp != stale.end())
+        MUST(optional_call<decltype(dat_csp_free)>("dat_csp_free")(csp->second));
     MUST(dat_evd_free(stale.at(DAT_HANDLE_TYPE_EVD)));
     MUST(dat_cno_free(stale.at(DAT_HANDLE_TYPE_CNO)));
     if (const auto rmr = stale.find(DAT_HANDLE_TYPE_RMR); rmr != stale.end())
@@ -332,20 +433,32 @@ TEST_CASE("HANDLE-04: a handle whose object was freed is INVALID_HANDLE" *
     MUST(dat_pz_free(stale.at(DAT_HANDLE_TYPE_PZ)));
     // The endpoint that ep_dup_connect copies is gone as well; either of the two is to blame.
     for (const handle_call &each : calls)
-        if (each.wants != DAT_HANDLE_TYPE_IA)
-            expect_refused(each, stale.at(each.wants));
+        if (const auto gone = stale.find(each.wants);
+            each.wants != DAT_HANDLE_TYPE_IA && gone != stale.end())
+            expect_refused(each, gone->second);
 }
 
-TEST_CASE("HANDLE-05: a closed adapter is INVALID_HANDLE" *
+TEST_CASE("HANDLE-05: a closed adapter is INVALID_HANDLE for every call" *
           hint("unload or free the adapter while its handle can still be dispatched"))
 {
+    zoo z; // keeps the library in memory, and has the other arguments
     adapter ia;
-    adapter other; // keeps the library in memory
     const DAT_IA_HANDLE stale = ia.handle;
     MUST(ia.close(DAT_CLOSE_GRACEFUL_FLAG));
-    DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
-    CHECK(same_code(dat_pz_create(stale, &pz), bad_handle(DAT_INVALID_HANDLE_IA)));
-    CHECK(same_code(dat_ia_close(stale, DAT_CLOSE_ABRUPT_FLAG), bad_handle(DAT_INVALID_HANDLE_IA)));
+    const auto expect_closed = [&] {
+        for (const handle_call &each : ia_calls(z))
+            expect_refused(each, stale);
+    };
+    expect_closed();
+    // Handles of adapters may be used again, though not at once.
+    std::vector<std::unique_ptr<adapter>> later;
+    for (int opened = 0; opened < 4; ++opened) {
+        later.push_back(std::make_unique<adapter>());
+        const bool again = std::any_of(later.begin(), later.end(),
+                                       [&](const auto &each) { return each->handle == stale; });
+        if (!again)
+            expect_closed();
+    }
 }
 
 TEST_CASE("HANDLE-06: every object has its handle type, the adapter's index too" *
@@ -410,13 +523,29 @@ TEST_CASE("HANDLE-09: the context of a new object in the place of a freed one is
           hint("reuse a slot without clearing the context of the object before"))
 {
     adapter ia;
-    for (int round = 0; round < 100; ++round) {
-        const DAT_PZ_HANDLE pz = make_pz(ia);
+    test_endpoint parts(ia);
+    const auto expect_fresh = [](DAT_HANDLE made) {
         DAT_CONTEXT context{};
-        MUST(dat_get_consumer_context(pz, &context));
+        context.as_64 = 1;
+        MUST(dat_get_consumer_context(made, &context));
         CHECK(context.as_64 == 0);
         context.as_64 = 42;
-        MUST(dat_set_consumer_context(pz, context));
+        MUST(dat_set_consumer_context(made, context));
+    };
+    for (int round = 0; round < 50; ++round) {
+        const DAT_PZ_HANDLE pz = make_pz(ia);
+        const DAT_CNO_HANDLE cno = make_cno(ia);
+        const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_DTO_FLAG);
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        MUST(dat_ep_create(ia.handle, pz, evd, evd, parts.connect_evd, nullptr, &ep));
+        listener at(ia);
+        region memory(ia, pz, 64);
+        for (DAT_HANDLE made : {pz, cno, evd, ep, at.psp, memory.lmr})
+            expect_fresh(made);
+        memory.free();
+        MUST(dat_ep_free(ep));
+        MUST(dat_evd_free(evd));
+        MUST(dat_cno_free(cno));
         MUST(dat_pz_free(pz));
     }
 }
@@ -453,6 +582,325 @@ TEST_CASE("HANDLE-10: an object of another adapter is INVALID_HANDLE" *
                     bad_handle(DAT_INVALID_HANDLE_EP)));
     CHECK(same_code(dat_cr_reject(request, 0, nullptr), DAT_SUCCESS));
     CHECK(out == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("HANDLE-11: an object of another adapter is INVALID_HANDLE to what is there already" *
+          hint("look at the adapter of new objects only, not where objects meet later"))
+{
+    adapter ia;
+    adapter other;
+    test_endpoint foreign(other);
+    test_endpoint own(ia);
+    connected_pair connected(other);
+    DAT_HANDLE out = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_rsp_create(ia.handle, unused_qualifier(ia), foreign.ep,
+                                   make_evd(ia, DAT_EVD_CR_FLAG), &out),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(foreign.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(same_code(dat_rsp_create(ia.handle, unused_qualifier(ia), own.ep,
+                                   make_evd(other, DAT_EVD_CR_FLAG), &out),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_CR)));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG);
+    CHECK(same_code(dat_evd_modify_cno(evd, make_cno(other)), bad_handle(DAT_INVALID_HANDLE_CNO)));
+    CHECK(same_code(
+        dat_ep_dup_connect(own.ep, connected.active.ep, 1000, 0, nullptr, DAT_QOS_BEST_EFFORT),
+        bad_handle(DAT_INVALID_HANDLE_EP)));
+    DAT_REGION_DESCRIPTION where{};
+    where.for_lmr_handle = foreign.memory.lmr;
+    CHECK(same_code(dat_lmr_create(ia.handle, DAT_MEM_TYPE_LMR, where, 64, own.pz, all_rights,
+                                   DAT_VA_TYPE_VA, &out, nullptr, nullptr, nullptr, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_LMR)));
+    const DAT_EP_PARAM before = ep_param(own.ep);
+    DAT_EP_PARAM wanted = before;
+    wanted.pz_handle = foreign.pz;
+    wanted.recv_evd_handle = foreign.recv_evd;
+    wanted.request_evd_handle = foreign.request_evd;
+    CHECK(same_code(dat_ep_modify(own.ep, DAT_EP_FIELD_PZ_HANDLE, &wanted),
+                    bad_handle(DAT_INVALID_HANDLE_PZ)));
+    CHECK(same_code(dat_ep_modify(own.ep, DAT_EP_FIELD_RECV_EVD_HANDLE, &wanted),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_RECV)));
+    CHECK(same_code(dat_ep_modify(own.ep, DAT_EP_FIELD_REQUEST_EVD_HANDLE, &wanted),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_REQUEST)));
+    const DAT_EP_PARAM after = ep_param(own.ep);
+    CHECK(after.pz_handle == before.pz_handle);
+    CHECK(after.recv_evd_handle == before.recv_evd_handle);
+    CHECK(after.request_evd_handle == before.request_evd_handle);
+    CHECK(out == DAT_HANDLE_NULL);
+}
+
+// ------------------------------------------------------------------------------ masks and OUT
+
+namespace {
+
+/// A query of one object into a structure of its own, with any mask.
+struct query_call {
+    std::string name;
+    DAT_RETURN bad_mask;
+    std::function<DAT_RETURN(unsigned long long mask, void *into)> call;
+    std::size_t size;
+};
+
+template <class Param, class Mask>
+query_call query_of(const char *name, DAT_HANDLE of, DAT_RETURN (*call)(DAT_HANDLE, Mask, Param *))
+{
+    return {name, bad_arg(2),
+            [of, call](unsigned long long mask, void *into) {
+                return call(of, static_cast<Mask>(mask), static_cast<Param *>(into));
+            },
+            sizeof(Param)};
+}
+
+std::vector<query_call> all_queries(zoo &z)
+{
+    const auto &at = z.objects;
+    std::vector<query_call> all{
+        query_of("cno_query", at.at(DAT_HANDLE_TYPE_CNO), dat_cno_query),
+        query_of("evd_query", at.at(DAT_HANDLE_TYPE_EVD), dat_evd_query),
+        query_of("ep_query", at.at(DAT_HANDLE_TYPE_EP), dat_ep_query),
+        query_of("pz_query", at.at(DAT_HANDLE_TYPE_PZ), dat_pz_query),
+        query_of("lmr_query", at.at(DAT_HANDLE_TYPE_LMR), dat_lmr_query),
+        query_of("psp_query", at.at(DAT_HANDLE_TYPE_PSP), dat_psp_query),
+        query_of("rsp_query", at.at(DAT_HANDLE_TYPE_RSP), dat_rsp_query),
+        query_of("cr_query", at.at(DAT_HANDLE_TYPE_CR), dat_cr_query),
+    };
+    if (at.count(DAT_HANDLE_TYPE_RMR) != 0)
+        all.push_back(query_of("rmr_query", at.at(DAT_HANDLE_TYPE_RMR), dat_rmr_query));
+    if (at.count(DAT_HANDLE_TYPE_SRQ) != 0)
+        all.push_back(query_of("srq_query", at.at(DAT_HANDLE_TYPE_SRQ), dat_srq_query));
+    if (at.count(DAT_HANDLE_TYPE_CSP) != 0)
+        all.push_back(query_of("csp_query", at.at(DAT_HANDLE_TYPE_CSP),
+                               optional_call<decltype(dat_csp_query)>("dat_csp_query")));
+    return all;
+}
+
+constexpr unsigned char painted = 0x5a;
+
+/// Room for the largest of the structures.
+struct painted_memory {
+    painted_memory() { std::memset(bytes, painted, sizeof bytes); }
+    bool untouched() const
+    {
+        return std::all_of(std::begin(bytes), std::end(bytes),
+                           [](unsigned char byte) { return byte == painted; });
+    }
+    alignas(std::max_align_t) unsigned char bytes[4096];
+};
+
+} // namespace
+
+TEST_CASE("HANDLE-12: a query that asks for nothing is a success" *
+          hint("take a mask of 0 for a mistake"))
+{
+    zoo z;
+    for (const query_call &each : all_queries(z)) {
+        CAPTURE(each.name);
+        painted_memory into;
+        REQUIRE(each.size <= sizeof into.bytes);
+        CHECK(same_code(each.call(0, into.bytes), success));
+        for (std::size_t i = each.size; i < sizeof into.bytes; ++i)
+            REQUIRE(into.bytes[i] == painted);
+    }
+}
+
+TEST_CASE("HANDLE-13: a query that is refused for its mask leaves the structure as it was" *
+          hint("fill the structure first and look at the mask afterwards"))
+{
+    zoo z;
+    for (const query_call &each : all_queries(z)) {
+        CAPTURE(each.name);
+        painted_memory into;
+        const unsigned unknown = each.name == "cno_query" ? 0x100 : 0x80000000;
+        CHECK(same_code(each.call(unknown, into.bytes), each.bad_mask));
+        CHECK(into.untouched());
+    }
+    painted_memory into;
+    auto *attr = reinterpret_cast<DAT_IA_ATTR *>(into.bytes);
+    auto *provider = reinterpret_cast<DAT_PROVIDER_ATTR *>(into.bytes);
+    CHECK(same_code(dat_ia_query(z.ia.handle, nullptr, DAT_IA_FIELD_ALL + 1, attr, 0, nullptr),
+                    bad_arg(3)));
+    CHECK(same_code(
+        dat_ia_query(z.ia.handle, nullptr, 0, nullptr, DAT_PROVIDER_FIELD_ALL + 1, provider),
+        bad_arg(5)));
+    CHECK(into.untouched());
+}
+
+TEST_CASE("HANDLE-14: a create that is refused leaves its OUT values as they were" *
+          hint("store a null handle first, or the handle before the object is complete"))
+{
+    adapter ia;
+    test_endpoint own(ia);
+    const auto untouched = reinterpret_cast<DAT_HANDLE>(0x5a5a5a50);
+    const auto expect_untouched = [&](const char *name, DAT_RETURN code, DAT_HANDLE out) {
+        CAPTURE(name);
+        CHECK(code != DAT_SUCCESS);
+        CHECK(out == untouched);
+    };
+    DAT_HANDLE out = untouched;
+    const DAT_EVD_HANDLE cr_evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    const auto no_flag = static_cast<DAT_PSP_FLAGS>(7);
+    DAT_CONN_QUAL any = 77;
+    expect_untouched("evd_create",
+                     dat_evd_create(ia.handle, 0, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &out),
+                     out);
+    expect_untouched("ep_create",
+                     dat_ep_create(ia.handle, own.recv_evd, own.recv_evd, own.request_evd,
+                                   own.connect_evd, nullptr, &out),
+                     out);
+    expect_untouched("rmr_create", dat_rmr_create(own.recv_evd, &out), out);
+    expect_untouched("psp_create", dat_psp_create(ia.handle, qualifier, cr_evd, no_flag, &out),
+                     out);
+    expect_untouched("psp_create_any", dat_psp_create_any(ia.handle, &any, cr_evd, no_flag, &out),
+                     out);
+    CHECK(any == 77);
+    expect_untouched("rsp_create", dat_rsp_create(ia.handle, qualifier, own.ep, own.recv_evd, &out),
+                     out);
+    DAT_REGION_DESCRIPTION where{};
+    where.for_va = own.memory.bytes.data();
+    DAT_LMR_CONTEXT local = 0x11;
+    DAT_RMR_CONTEXT remote = 0x22;
+    DAT_VLEN size = 0x33;
+    DAT_VADDR address = 0x44;
+    for (const DAT_VLEN length : {DAT_VLEN{0}, DAT_VLEN{64}}) {
+        const auto rights = length == 0 ? all_rights : static_cast<DAT_MEM_PRIV_FLAGS>(0x8000);
+        expect_untouched("lmr_create",
+                         dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, where, length, own.pz,
+                                        rights, DAT_VA_TYPE_VA, &out, &local, &remote, &size,
+                                        &address),
+                         out);
+        CHECK(local == 0x11);
+        CHECK(remote == 0x22);
+        CHECK(size == 0x33);
+        CHECK(address == 0x44);
+    }
+    DAT_SRQ_ATTR attr{-1, 1, 0};
+    expect_untouched("srq_create", dat_srq_create(ia.handle, own.pz, &attr, &out), out);
+    expect_untouched("ep_create_with_srq",
+                     dat_ep_create_with_srq(ia.handle, own.pz, own.recv_evd, own.request_evd,
+                                            own.connect_evd, own.pz, nullptr, &out),
+                     out);
+    if (auto *call = optional_call<decltype(dat_csp_create)>("dat_csp_create")) {
+        DAT_COMM comm{ia.address()->sa_family, SOCK_STREAM, 0};
+        expect_untouched("csp_create", call(ia.handle, &comm, nullptr, cr_evd, &out), out);
+    }
+    if (auto *call = optional_call<decltype(dat_cno_fd_create)>("dat_cno_fd_create")) {
+        DAT_FD fd = -77;
+        expect_untouched("cno_fd_create", call(own.pz, &fd, &out), out);
+        CHECK(fd == -77);
+    }
+    DAT_LMR_TRIPLET part = own.memory.local(0, 64);
+    remote = 0x22;
+    CHECK(dat_rmr_bind(own.pz, own.memory.lmr, &part, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_VA_TYPE_VA,
+                       own.ep, DAT_RMR_COOKIE{}, DAT_COMPLETION_DEFAULT_FLAG,
+                       &remote) != DAT_SUCCESS);
+    CHECK(remote == 0x22);
+}
+
+TEST_CASE("HANDLE-15: what a call names beside its own object is checked as that is" *
+          hint("look at the first handle only, and follow the others wherever they lead"))
+{
+    adapter ia;
+    test_endpoint own(ia);
+    test_endpoint spare(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG);
+    const DAT_CNO_HANDLE stale_cno = make_cno(ia);
+    const DAT_PZ_HANDLE stale_pz = make_pz(ia);
+    const DAT_EVD_HANDLE stale_dto = make_evd(ia, DAT_EVD_DTO_FLAG);
+    const DAT_EVD_HANDLE stale_connect = make_evd(ia, DAT_EVD_CONNECTION_FLAG);
+    const DAT_EVD_HANDLE stale_cr = make_evd(ia, DAT_EVD_CR_FLAG);
+    MUST(dat_cno_free(stale_cno));
+    MUST(dat_pz_free(stale_pz));
+    for (DAT_EVD_HANDLE gone : {stale_dto, stale_connect, stale_cr})
+        MUST(dat_evd_free(gone));
+    const auto small = reinterpret_cast<DAT_HANDLE>(std::uintptr_t{63});
+    const auto index = ia.handle;
+    DAT_HANDLE out = DAT_HANDLE_NULL;
+    for (DAT_HANDLE wrong : {stale_cno, small, index}) {
+        CAPTURE(wrong);
+        const DAT_RETURN bad = bad_handle(DAT_INVALID_HANDLE_CNO);
+        CHECK(same_code(dat_evd_create(ia.handle, 8, wrong, DAT_EVD_SOFTWARE_FLAG, &out), bad));
+        CHECK(same_code(dat_evd_modify_cno(evd, wrong), bad));
+    }
+    const auto create = [&](DAT_HANDLE pz, DAT_HANDLE recv, DAT_HANDLE request, DAT_HANDLE conn) {
+        return dat_ep_create(ia.handle, pz, recv, request, conn, nullptr, &out);
+    };
+    const DAT_EP_PARAM before = ep_param(spare.ep);
+    const auto modify = [&](DAT_EP_PARAM_MASK field, DAT_HANDLE to) {
+        DAT_EP_PARAM wanted = before;
+        wanted.pz_handle = wanted.recv_evd_handle = wanted.request_evd_handle =
+            wanted.connect_evd_handle = to;
+        return dat_ep_modify(spare.ep, field, &wanted);
+    };
+    for (DAT_HANDLE wrong : {stale_pz, small, index}) {
+        CAPTURE(wrong);
+        const DAT_RETURN bad = bad_handle(DAT_INVALID_HANDLE_PZ);
+        CHECK(same_code(create(wrong, own.recv_evd, own.request_evd, own.connect_evd), bad));
+        CHECK(same_code(modify(DAT_EP_FIELD_PZ_HANDLE, wrong), bad));
+    }
+    for (DAT_HANDLE wrong : {stale_dto, small, index}) {
+        CAPTURE(wrong);
+        const DAT_RETURN recv = bad_handle(DAT_INVALID_HANDLE_EVD_RECV);
+        const DAT_RETURN request = bad_handle(DAT_INVALID_HANDLE_EVD_REQUEST);
+        CHECK(same_code(create(own.pz, wrong, own.request_evd, own.connect_evd), recv));
+        CHECK(same_code(create(own.pz, own.recv_evd, wrong, own.connect_evd), request));
+        CHECK(same_code(modify(DAT_EP_FIELD_RECV_EVD_HANDLE, wrong), recv));
+        CHECK(same_code(modify(DAT_EP_FIELD_REQUEST_EVD_HANDLE, wrong), request));
+    }
+    for (DAT_HANDLE wrong : {stale_connect, small, index}) {
+        CAPTURE(wrong);
+        const DAT_RETURN bad = bad_handle(DAT_INVALID_HANDLE_EVD_CONN);
+        CHECK(same_code(create(own.pz, own.recv_evd, own.request_evd, wrong), bad));
+        CHECK(same_code(modify(DAT_EP_FIELD_CONNECT_EVD_HANDLE, wrong), bad));
+    }
+    DAT_CONN_QUAL any = 77;
+    for (DAT_HANDLE wrong : {stale_cr, small, index, DAT_HANDLE_NULL}) {
+        CAPTURE(wrong);
+        const DAT_RETURN bad = bad_handle(DAT_INVALID_HANDLE_EVD_CR);
+        CHECK(same_code(dat_psp_create(ia.handle, 4711, wrong, DAT_PSP_CONSUMER_FLAG, &out), bad));
+        CHECK(same_code(dat_psp_create_any(ia.handle, &any, wrong, DAT_PSP_CONSUMER_FLAG, &out),
+                        bad));
+        CHECK(same_code(dat_rsp_create(ia.handle, 4711, spare.ep, wrong, &out), bad));
+    }
+    CHECK(spare.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(out == DAT_HANDLE_NULL);
+    CHECK(any == 77);
+}
+
+// --------------------------------------------------------------------- adapters of other names
+
+TEST_CASE("HANDLE-16: an object of an adapter of another name is INVALID_HANDLE, and unharmed" *
+          hint("take every object of DAT for one of their own") * needs("several_adapters"))
+{
+    const auto found = adapter_of_other_name();
+    if (found == nullptr)
+        NOT_CLAIMED("a second adapter in the registry");
+    adapter &other = *found;
+    adapter ia;
+    test_endpoint own(ia);
+    test_endpoint foreign(other);
+    DAT_HANDLE out = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_ep_create(ia.handle, foreign.pz, own.recv_evd, own.request_evd,
+                                  own.connect_evd, nullptr, &out),
+                    bad_handle(DAT_INVALID_HANDLE_PZ)));
+    CHECK(same_code(dat_ep_create(ia.handle, own.pz, foreign.recv_evd, own.request_evd,
+                                  own.connect_evd, nullptr, &out),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_RECV)));
+    CHECK(same_code(dat_evd_create(ia.handle, 8, make_cno(other), DAT_EVD_SOFTWARE_FLAG, &out),
+                    bad_handle(DAT_INVALID_HANDLE_CNO)));
+    CHECK(same_code(dat_psp_create(ia.handle, 4711, make_evd(other, DAT_EVD_CR_FLAG),
+                                   DAT_PSP_CONSUMER_FLAG, &out),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_CR)));
+    CHECK(
+        same_code(dat_rsp_create(ia.handle, 4711, foreign.ep, make_evd(ia, DAT_EVD_CR_FLAG), &out),
+                  bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(same_code(dat_ep_dup_connect(own.ep, foreign.ep, 1000, 0, nullptr, DAT_QOS_BEST_EFFORT),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    CHECK(out == DAT_HANDLE_NULL);
+    connected_pair here(ia);
+    connected_pair there(other);
+    move_data(here.active, here.passive);
+    move_data(there.active, there.passive);
 }
 
 } // namespace conformance

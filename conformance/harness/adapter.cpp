@@ -3,6 +3,9 @@
 
 #include "harness/judge.hpp"
 
+#include <algorithm>
+#include <vector>
+
 namespace conformance {
 
 DAT_RETURN open_adapter(const std::string &name, DAT_EVD_HANDLE *async_evd, DAT_IA_HANDLE *ia,
@@ -47,6 +50,33 @@ DAT_SOCK_ADDR *adapter::address() const
 void adapter::query()
 {
     MUST(dat_ia_query(handle, nullptr, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider));
+}
+
+std::unique_ptr<adapter> adapter_of_other_name()
+{
+    DAT_COUNT number = 0;
+    std::vector<DAT_PROVIDER_INFO> entries(64);
+    std::vector<DAT_PROVIDER_INFO *> pointers;
+    for (DAT_PROVIDER_INFO &entry : entries)
+        pointers.push_back(&entry);
+    MUST(dat_registry_list_providers(64, &number, pointers.data()));
+    entries.resize(static_cast<std::size_t>(std::min(number, 64)));
+    const std::string vendor = adapter().attr.vendor_name;
+    std::unique_ptr<adapter> found;
+    for (const DAT_PROVIDER_INFO &entry : entries) {
+        if (entry.ia_name == the_settings().ia || entry.dapl_version_major != DAT_VERSION_MAJOR ||
+            (entry.is_thread_safe != DAT_FALSE) != the_settings().thread_safe)
+            continue;
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE opened = DAT_HANDLE_NULL;
+        if (open_adapter(entry.ia_name, &async, &opened) != DAT_SUCCESS)
+            continue;
+        MUST(dat_ia_close(opened, DAT_CLOSE_GRACEFUL_FLAG));
+        found = std::make_unique<adapter>(entry.ia_name);
+        if (found->attr.vendor_name != vendor)
+            break;
+    }
+    return found;
 }
 
 DAT_EVD_HANDLE make_evd(const adapter &ia, unsigned streams, DAT_COUNT qlen, DAT_CNO_HANDLE cno)

@@ -6,6 +6,7 @@
 
 #include <dat2/udat.h>
 
+#include <memory>
 #include <string>
 
 namespace conformance {
@@ -34,6 +35,10 @@ public:
 private:
     void query();
 };
+
+/// Another adapter of the registry that opens here: of another vendor, else of another name; null
+/// if there is none.
+std::unique_ptr<adapter> adapter_of_other_name();
 
 /// Clears the handle after the object is freed, so that no destructor frees it twice: a registry
 /// may dereference a handle to find its provider.
