@@ -364,4 +364,173 @@ TEST_CASE("CR-16: a request handed to where the EVD is full is refused, not by t
     CHECK(stays_empty(small.cr_evd, milliseconds(1)));
 }
 
+TEST_CASE("CR-17: what a request tells stays while its PSP goes and other requests come" *
+          hint("tell addresses of a listener, or of whichever request was the last"))
+{
+    adapter ia;
+    pending_request pending(ia, "the first");
+    DAT_CR_PARAM before{};
+    MUST(dat_cr_query(pending.request, DAT_CR_FIELD_ALL, &before));
+    CHECK(before.remote_port_qual != 0);
+    REQUIRE(before.remote_ia_address_ptr != nullptr);
+    const std::string address(reinterpret_cast<const char *>(before.remote_ia_address_ptr), 16);
+    test_endpoint others[] = {test_endpoint(ia), test_endpoint(ia)};
+    for (test_endpoint &each : others) {
+        MUST(each.connect(ia.address(), pending.at.qualifier, patience, "another"));
+        MUST(dat_cr_reject(pending.at.next_request(), 0, nullptr));
+        next_connection(each.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    }
+    MUST(free_once(dat_psp_free, pending.at.psp));
+    DAT_CR_PARAM after{};
+    MUST(dat_cr_query(pending.request, DAT_CR_FIELD_ALL, &after));
+    CHECK(after.remote_port_qual == before.remote_port_qual);
+    CHECK(after.private_data_size == before.private_data_size);
+    CHECK(begins_with(after.private_data, after.private_data_size, "the first"));
+    REQUIRE(after.remote_ia_address_ptr != nullptr);
+    CHECK(std::memcmp(after.remote_ia_address_ptr, address.data(), address.size()) == 0);
+    MUST(pending.accept());
+    await_established(pending.from, pending.to);
+}
+
+TEST_CASE("CR-18: accept refuses an endpoint of every state but UNCONNECTED" *
+          hint("know some of the states, or take an endpoint that an RSP or a request has"))
+{
+    adapter ia;
+    pending_request pending(ia);
+    const auto expect_refused = [&](DAT_EP_HANDLE ep, DAT_EP_STATE state) {
+        CAPTURE(state);
+        CHECK(state_of(ep) == state);
+        CHECK(same_type(dat_cr_accept(pending.request, ep, 0, nullptr), DAT_INVALID_STATE));
+        CHECK(state_of(ep) == state);
+    };
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    test_endpoint held(ia);
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    MUST(dat_rsp_create(ia.handle, qualifier, held.ep, evd, &rsp));
+    expect_refused(held.ep, DAT_EP_STATE_RESERVED);
+    test_endpoint asking(ia);
+    MUST(asking.connect(ia.address(), qualifier));
+    const DAT_CR_HANDLE reserved = next_event(evd).event_data.cr_arrival_event_data.cr_handle;
+    expect_refused(held.ep, DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
+    expect_refused(asking.ep, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
+    MUST(dat_cr_reject(reserved, 0, nullptr));
+    next_connection(asking.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    expect_refused(asking.ep, DAT_EP_STATE_DISCONNECTED);
+    MUST(dat_rsp_free(rsp));
+    listener maker(ia, DAT_PSP_PROVIDER_FLAG);
+    test_endpoint second(ia);
+    MUST(second.connect(ia.address(), maker.qualifier));
+    const DAT_CR_HANDLE brought = maker.next_request();
+    DAT_CR_PARAM param{};
+    MUST(dat_cr_query(brought, DAT_CR_FIELD_ALL, &param));
+    expect_refused(param.local_ep_handle, DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    MUST(dat_cr_reject(brought, 0, nullptr));
+    CHECK(same_code(pending.accept(), DAT_SUCCESS));
+    await_established(pending.from, pending.to);
+    move_data(pending.from, pending.to);
+}
+
+TEST_CASE("CR-19: a request is handed off with its private data as they are then" *
+          hint("keep the data that came, and hand those on") * needs("cr_handoff"))
+{
+    adapter ia;
+    pending_request pending(ia, "question");
+    DAT_CR_PARAM param{};
+    MUST(dat_cr_query(pending.request, DAT_CR_FIELD_ALL, &param));
+    std::memcpy(param.private_data, "answered", 8);
+    listener other(ia);
+    if (refused(dat_cr_handoff(pending.request, other.qualifier)))
+        NOT_CLAIMED(handing_on);
+    const DAT_CR_HANDLE there = other.next_request();
+    MUST(dat_cr_query(there, DAT_CR_FIELD_ALL, &param));
+    CHECK(begins_with(param.private_data, param.private_data_size, "answered"));
+    MUST(dat_cr_accept(there, pending.to.ep, 0, nullptr));
+    await_established(pending.from, pending.to);
+}
+
+TEST_CASE("CR-20: a request handed to a PSP that makes endpoints is given one there" *
+          hint("hand the request on without the endpoint, or leave the one that it had") *
+          needs("cr_handoff"))
+{
+    adapter ia;
+    handed_on moved(ia);
+    if (!moved.supported)
+        NOT_CLAIMED(handing_on);
+    listener maker(ia, DAT_PSP_PROVIDER_FLAG);
+    MUST(dat_cr_handoff(moved.arrival.cr_handle, maker.qualifier));
+    const DAT_CR_HANDLE there = maker.next_request();
+    DAT_CR_PARAM param{};
+    MUST(dat_cr_query(there, DAT_CR_FIELD_ALL, &param));
+    const DAT_EP_HANDLE made = param.local_ep_handle;
+    REQUIRE(made != DAT_HANDLE_NULL);
+    CHECK(state_of(made) == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    MUST(dat_cr_handoff(there, moved.other.qualifier)); // where none are made
+    CHECK(same_code(dat_ep_get_status(made, nullptr, nullptr, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_EP)));
+    const DAT_CR_HANDLE back = moved.other.next_request();
+    MUST(dat_cr_query(back, DAT_CR_FIELD_ALL, &param));
+    CHECK(param.local_ep_handle == DAT_HANDLE_NULL);
+    MUST(dat_cr_accept(back, moved.to.ep, 0, nullptr));
+    await_established(moved.from, moved.to);
+}
+
+TEST_CASE("CR-21: a request that finds its EVD full is told as EVD_OVERFLOW" *
+          hint("refuse the request, and tell the consumer nothing"))
+{
+    adapter ia;
+    listener at(ia, DAT_PSP_CONSUMER_FLAG, 1);
+    DAT_EVD_PARAM param{};
+    MUST(dat_evd_query(at.cr_evd, DAT_EVD_FIELD_ALL, &param));
+    std::vector<std::unique_ptr<test_endpoint>> ends;
+    for (DAT_COUNT i = 0; i <= param.evd_qlen; ++i) {
+        ends.push_back(std::make_unique<test_endpoint>(ia));
+        MUST(ends.back()->connect(ia.address(), at.qualifier));
+    }
+    const DAT_EVENT told = next_event(ia.async, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+    CHECK(told.event_data.asynch_error_event_data.dat_handle == at.cr_evd);
+    CHECK(told.event_data.asynch_error_event_data.reason == DAT_EVD_OVERFLOW_ERROR);
+    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i)
+        MUST(dat_cr_reject(at.next_request(), 0, nullptr));
+    // It goes on.
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    establish(from, to, at);
+}
+
+TEST_CASE("CR-22: an RSP whose EVD is full keeps its endpoint, and takes the next request" *
+          hint("give the endpoint to a request that nobody is told of"))
+{
+    adapter ia;
+    test_endpoint reserved(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG, 1);
+    DAT_EVD_PARAM param{};
+    MUST(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL filling = 0;
+    MUST(dat_psp_create_any(ia.handle, &filling, evd, DAT_PSP_CONSUMER_FLAG, &psp));
+    std::vector<std::unique_ptr<test_endpoint>> ends;
+    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i) {
+        ends.push_back(std::make_unique<test_endpoint>(ia));
+        MUST(ends.back()->connect(ia.address(), filling));
+    }
+    std::this_thread::sleep_for(a_while); // these requests fill it
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    MUST(dat_rsp_create(ia.handle, qualifier, reserved.ep, evd, &rsp));
+    test_endpoint refused_one(ia);
+    MUST(refused_one.connect(ia.address(), qualifier));
+    next_connection(refused_one.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    CHECK(reserved.state() == DAT_EP_STATE_RESERVED);
+    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i)
+        MUST(dat_cr_reject(next_event(evd).event_data.cr_arrival_event_data.cr_handle, 0, nullptr));
+    test_endpoint from(ia);
+    MUST(from.connect(ia.address(), qualifier));
+    MUST(dat_cr_accept(next_event(evd).event_data.cr_arrival_event_data.cr_handle, DAT_HANDLE_NULL,
+                       0, nullptr));
+    await_established(from, reserved);
+    MUST(dat_rsp_free(rsp));
+    MUST(dat_psp_free(psp));
+}
+
 } // namespace conformance

@@ -217,6 +217,38 @@ TEST_CASE("EP-02: create refuses attributes that are illegal or above the adapte
     {
         attr.max_request_iov = ia.attr.max_iov_segments_per_dto + 1;
     }
+    SUBCASE("segments of RDMA reads")
+    {
+        attr.max_rdma_read_iov = ia.attr.max_iov_segments_per_rdma_read + 1;
+    }
+    SUBCASE("segments of RDMA writes")
+    {
+        attr.max_rdma_write_iov = ia.attr.max_iov_segments_per_rdma_write + 1;
+    }
+    SUBCASE("message size")
+    {
+        attr.max_message_size = ia.attr.max_message_size + 1;
+    }
+    SUBCASE("RDMA size")
+    {
+        attr.max_rdma_size = ia.attr.max_rdma_size + 1;
+    }
+    SUBCASE("negative requests")
+    {
+        attr.max_request_dtos = -1;
+    }
+    SUBCASE("negative receive segments")
+    {
+        attr.max_recv_iov = -1;
+    }
+    SUBCASE("negative request segments")
+    {
+        attr.max_request_iov = -1;
+    }
+    SUBCASE("datagrams")
+    {
+        attr.service_type = static_cast<DAT_SERVICE_TYPE>(0x10);
+    }
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     CHECK(same_code(dat_ep_create(ia.handle, own.pz, own.recv_evd, own.request_evd, own.connect_evd,
                                   &attr, &ep),
@@ -330,6 +362,15 @@ TEST_CASE("EP-08: get_status returns the state and whether anything is outstandi
     MUST(own.recv(0, 64));
     MUST(dat_ep_get_status(own.ep, nullptr, &recv_idle, &request_idle));
     CHECK(recv_idle == DAT_FALSE);
+    CHECK(request_idle == DAT_TRUE);
+    test_endpoint peer(ia);
+    establish(own, peer);
+    MUST(own.write(0, 64, peer.memory.remote(0, 64))); // its completion is not taken
+    MUST(dat_ep_get_status(own.ep, &state, nullptr, &request_idle));
+    CHECK(state == DAT_EP_STATE_CONNECTED);
+    CHECK(request_idle == DAT_FALSE);
+    CHECK(next_dto(own.request_evd).status == DAT_DTO_SUCCESS);
+    MUST(dat_ep_get_status(own.ep, nullptr, nullptr, &request_idle));
     CHECK(request_idle == DAT_TRUE);
 }
 
@@ -700,8 +741,14 @@ TEST_CASE("EP-29: an endpoint can do without receives, or without requests" *
                        &to.ep));
     establish(from, to);
     move_data(from, to);
-    CHECK(from.recv(0, 64) != DAT_SUCCESS);
-    CHECK(to.send(0, 64) != DAT_SUCCESS);
+    CHECK((from.recv(0, 64) & DAT_CLASS_ERROR) != 0);
+    CHECK((to.send(0, 64) & DAT_CLASS_ERROR) != 0);
+    MUST(to.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    expect_disconnected(from, to);
+    CHECK((from.recv(0, 64) & DAT_CLASS_ERROR) != 0);
+    CHECK((to.send(0, 64) & DAT_CLASS_ERROR) != 0);
+    CHECK(same_code(from.free_ep(), DAT_SUCCESS));
+    CHECK(same_code(to.free_ep(), DAT_SUCCESS));
 }
 
 TEST_CASE("EP-30: disconnecting an unconnected endpoint flushes its receives, and nothing else" *
@@ -959,6 +1006,221 @@ TEST_CASE("EP-34: the receives that an endpoint holds are counted from post to c
     CHECK(buffers == 2);
     MUST(dat_ep_recv_query(to.ep, nullptr, &span));
     CHECK(span == 2);
+}
+
+// ------------------------------------------------------------------------------ modify, in depth
+
+namespace {
+
+DAT_EP_PARAM_MASK object_fields[] = {DAT_EP_FIELD_RECV_EVD_HANDLE, DAT_EP_FIELD_REQUEST_EVD_HANDLE,
+                                     DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS,
+                                     DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS,
+                                     DAT_EP_FIELD_EP_ATTR_MAX_MESSAGE_SIZE};
+
+/// Posts until the endpoint takes no more.
+template <class Post>
+DAT_COUNT taken(Post &&post, DAT_COUNT most)
+{
+    DAT_COUNT number = 0;
+    while (number < most && post() == DAT_SUCCESS)
+        ++number;
+    return number;
+}
+
+} // namespace
+
+TEST_CASE("EP-35: EVDs and attributes are modified while unconnected, not once connected" *
+          hint("look at the state for some of the fields only"))
+{
+    in_every_state([](in_state &in, const state_row &row) {
+        const bool legal = row.state == DAT_EP_STATE_UNCONNECTED;
+        const bool asked = one_of(row.state, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
+                                  DAT_EP_STATE_CONNECTED, DAT_EP_STATE_DISCONNECTED);
+        if (!legal && !asked)
+            return; // EP-23
+        for (DAT_EP_PARAM_MASK field : object_fields) {
+            CAPTURE(field);
+            DAT_EP_PARAM wanted = ep_param(in.subject);
+            wanted.recv_evd_handle = in.peer.recv_evd;
+            wanted.request_evd_handle = in.peer.request_evd;
+            wanted.ep_attr.max_recv_dtos = wanted.ep_attr.max_request_dtos = 3;
+            wanted.ep_attr.max_message_size = 4096;
+            CHECK(same_code(dat_ep_modify(in.subject, field, &wanted),
+                            legal ? success : bad_state(row.subtype)));
+        }
+    });
+}
+
+TEST_CASE("EP-36: an endpoint that was modified takes as much as it now says" *
+          hint("store new attributes beside queues of the old length"))
+{
+    adapter ia;
+    for (DAT_COUNT depth : {48, 3}) {
+        CAPTURE(depth);
+        test_endpoint from(ia);
+        test_endpoint to(ia);
+        for (test_endpoint *side : {&from, &to}) {
+            DAT_EP_PARAM wanted = ep_param(side->ep);
+            wanted.ep_attr.max_recv_dtos = wanted.ep_attr.max_request_dtos = depth;
+            MUST(dat_ep_modify(side->ep,
+                               DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS |
+                                   DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS,
+                               &wanted));
+        }
+        const DAT_EP_ATTR now = ep_param(to.ep).ep_attr;
+        CHECK(now.max_recv_dtos >= depth);
+        CHECK(now.max_request_dtos >= depth);
+        CHECK(taken([&] { return to.recv(0, 64); }, 1000) == now.max_recv_dtos);
+        establish(from, to);
+        const DAT_RMR_TRIPLET there = to.memory.remote(0, 64);
+        CHECK(taken([&] { return from.write(0, 64, there); }, 1000) ==
+              ep_param(from.ep).ep_attr.max_request_dtos);
+        for (DAT_COUNT i = 0; i < ep_param(from.ep).ep_attr.max_request_dtos; ++i)
+            CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
+    }
+}
+
+TEST_CASE("EP-37: a modify with receives posted keeps them, or is refused and keeps them" *
+          hint("make new queues without the receives that were posted to the old ones"))
+{
+    adapter ia;
+    for (DAT_EP_PARAM_MASK field :
+         {DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS,
+          DAT_EP_FIELD_RECV_EVD_HANDLE, DAT_EP_FIELD_REQUEST_EVD_HANDLE}) {
+        CAPTURE(field);
+        test_endpoint own(ia);
+        test_endpoint peer(ia);
+        const DAT_EVD_HANDLE other_evd = make_evd(ia, DAT_EVD_DTO_FLAG, 256);
+        for (std::uint64_t i = 0; i < 3; ++i)
+            MUST(own.recv(i * 64, 64, i));
+        DAT_EP_PARAM wanted = ep_param(own.ep);
+        wanted.ep_attr.max_recv_dtos += 8;
+        wanted.ep_attr.max_request_dtos += 8;
+        wanted.recv_evd_handle = wanted.request_evd_handle = other_evd;
+        const DAT_RETURN code = dat_ep_modify(own.ep, field, &wanted);
+        if (code != DAT_SUCCESS)
+            CHECK(same_type(code, DAT_INVALID_STATE));
+        const DAT_EVD_HANDLE completes = ep_param(own.ep).recv_evd_handle;
+        establish(peer, own);
+        for (std::uint64_t i = 0; i < 3; ++i)
+            MUST(peer.send(0, 64));
+        for (std::uint64_t i = 0; i < 3; ++i) {
+            const auto got = next_dto(completes);
+            CHECK(got.status == DAT_DTO_SUCCESS);
+            CHECK(got.user_cookie.as_64 == i);
+        }
+        MUST(own.free_ep());
+    }
+}
+
+TEST_CASE("EP-38: an endpoint of the provider's making is completed, and still takes no connect" *
+          hint("let a request's endpoint go elsewhere once it is complete"))
+{
+    in_state in(DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    DAT_EP_PARAM wanted{};
+    wanted.pz_handle = in.ep.pz;
+    wanted.recv_evd_handle = in.ep.recv_evd;
+    wanted.request_evd_handle = in.ep.request_evd;
+    wanted.connect_evd_handle = in.ep.connect_evd;
+    MUST(dat_ep_modify(in.subject,
+                       DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE |
+                           DAT_EP_FIELD_REQUEST_EVD_HANDLE | DAT_EP_FIELD_CONNECT_EVD_HANDLE,
+                       &wanted));
+    CHECK(same_code(dat_ep_connect(in.subject, in.ia.address(), unused_qualifier(in.ia), 1000, 0,
+                                   nullptr, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG),
+                    bad_state(DAT_INVALID_STATE_EP_TENTCONNPENDING)));
+    const DAT_EP_PARAM now = ep_param(in.subject);
+    CHECK(now.ep_state == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    CHECK(now.pz_handle == in.ep.pz);
+    CHECK(now.recv_evd_handle == in.ep.recv_evd);
+    CHECK(now.connect_evd_handle == in.ep.connect_evd);
+}
+
+TEST_CASE("EP-39: an endpoint without a zone takes no receives and no requests" *
+          hint("post to a queue pair that is not there"))
+{
+    adapter ia;
+    test_endpoint own(ia);
+    MUST(own.free_ep());
+    MUST(dat_ep_create(ia.handle, DAT_HANDLE_NULL, own.recv_evd, own.request_evd, own.connect_evd,
+                       nullptr, &own.ep));
+    CHECK(same_type(own.recv(0, 64), DAT_INVALID_STATE));
+    CHECK(same_type(own.send(0, 64), DAT_INVALID_STATE));
+    CHECK(same_code(own.connect(ia.address(), unused_qualifier(ia)),
+                    bad_state(DAT_INVALID_STATE_EP_NOTREADY)));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    DAT_EP_PARAM wanted{};
+    wanted.pz_handle = own.pz;
+    MUST(dat_ep_modify(own.ep, DAT_EP_FIELD_PZ_HANDLE, &wanted));
+    test_endpoint peer(ia);
+    establish(peer, own);
+    move_data(peer, own);
+    CHECK(stays_empty(own.recv_evd, milliseconds(1)));
+}
+
+TEST_CASE("EP-40: the address of the peer is told until a reset, on both sides" *
+          hint("clear it with the connection, or keep it for the next one"))
+{
+    adapter ia;
+    listener at(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    establish(from, to, at);
+    const auto expect_peer = [&](bool known) {
+        for (test_endpoint *side : {&from, &to}) {
+            const DAT_EP_PARAM param = ep_param(side->ep);
+            CHECK((param.remote_ia_address_ptr != nullptr) == known);
+            if (param.remote_ia_address_ptr != nullptr)
+                CHECK(param.remote_ia_address_ptr->sa_family == ia.address()->sa_family);
+            REQUIRE(param.local_ia_address_ptr != nullptr);
+            CHECK(param.local_ia_address_ptr->sa_family == ia.address()->sa_family);
+        }
+    };
+    expect_peer(true);
+    CHECK(ep_param(from.ep).remote_port_qual == at.qualifier);
+    MUST(to.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    expect_disconnected(from, to);
+    expect_peer(true);
+    CHECK(ep_param(from.ep).remote_port_qual == at.qualifier);
+    MUST(dat_ep_reset(from.ep));
+    MUST(dat_ep_reset(to.ep));
+    expect_peer(false);
+    CHECK(ep_param(from.ep).remote_port_qual == 0);
+}
+
+TEST_CASE("EP-41: as many RDMA reads as fit are posted, however few a peer answers at once" *
+          hint("refuse the read that is one too many for the wire, or let it fail there"))
+{
+    adapter ia;
+    for (bool few_here : {true, false}) {
+        CAPTURE(few_here);
+        test_endpoint from(ia);
+        test_endpoint to(ia);
+        for (test_endpoint *side : {&from, &to}) {
+            DAT_EP_PARAM wanted = ep_param(side->ep);
+            const bool few = few_here == (side == &from);
+            wanted.ep_attr.max_rdma_read_in = wanted.ep_attr.max_rdma_read_out = few ? 1 : 8;
+            MUST(dat_ep_modify(side->ep,
+                               DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IN |
+                                   DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_OUT,
+                               &wanted));
+        }
+        establish(from, to);
+        to.memory.fill(0, 16 * 1024, 3);
+        const auto depth = std::min<std::uint64_t>(
+            16, static_cast<std::uint64_t>(ep_param(from.ep).ep_attr.max_request_dtos));
+        for (int round = 0; round < 4; ++round) {
+            from.memory.set_all(0);
+            for (std::uint64_t i = 0; i < depth; ++i)
+                MUST(from.read(i * 1024, 1024, to.memory.remote(i * 1024, 1024), i));
+            for (std::uint64_t i = 0; i < depth; ++i) {
+                const auto done = next_dto(from.request_evd);
+                CHECK(done.status == DAT_DTO_SUCCESS);
+                CHECK(done.user_cookie.as_64 == i);
+            }
+            CHECK(from.memory.holds(0, depth * 1024, 3));
+        }
+    }
 }
 
 } // namespace conformance

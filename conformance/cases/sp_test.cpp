@@ -2,6 +2,8 @@
 // Service points: public ones, and those reserved for one endpoint.
 #include "harness/support.hpp"
 
+#include "harness/peer.hpp"
+
 #include <netinet/in.h>
 
 namespace conformance {
@@ -552,6 +554,184 @@ TEST_CASE("SP-20: common_connect checks its arguments, and leaves the endpoint u
                     bad_handle(DAT_INVALID_HANDLE_EP)));
     CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
     CHECK(stays_empty(on.evd, milliseconds(1)));
+}
+
+// ---------------------------------------------------------------------- qualifiers, and after use
+
+TEST_CASE("SP-21: qualifier 0 is none" * hint("take it for any, or pass it to a device which does"))
+{
+    adapter ia;
+    test_endpoint own(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    CHECK(same_code(try_psp(ia, 0, evd, &psp), bad_arg(2)));
+    CHECK(same_code(dat_rsp_create(ia.handle, 0, own.ep, evd, &rsp), bad_arg(2)));
+    CHECK(psp == DAT_HANDLE_NULL);
+    CHECK(rsp == DAT_HANDLE_NULL);
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
+}
+
+TEST_CASE("SP-22: a qualifier that one kind of service point has is taken for each" *
+          hint("keep a table for each kind of service point"))
+{
+    adapter ia;
+    reservation r(ia);
+    test_endpoint own(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    const DAT_RETURN taken = error(DAT_CONN_QUAL_IN_USE);
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    CHECK(same_code(try_psp(ia, r.qualifier, evd, &psp), taken));
+    CHECK(same_code(dat_rsp_create(ia.handle, r.qualifier, own.ep, evd, &rsp), taken));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    common_calls on(ia);
+    if (on.begin()) {
+        CHECK(same_code(try_psp(ia, on.port, evd, &psp), taken));
+        CHECK(same_code(dat_rsp_create(ia.handle, on.port, own.ep, evd, &rsp), taken));
+        CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+        socket_address reserved(ia, r.qualifier);
+        CHECK(same_code(on.try_create(on.comm, reserved.get()), error(DAT_PORT_IN_USE)));
+        listener at(ia);
+        socket_address listening(ia, at.qualifier);
+        if (at.qualifier <= 0xffff)
+            CHECK(same_code(on.try_create(on.comm, listening.get()), error(DAT_PORT_IN_USE)));
+        MUST(on.free(on.csp));
+    }
+    CHECK(psp == DAT_HANDLE_NULL);
+    CHECK(rsp == DAT_HANDLE_NULL);
+    MUST(dat_rsp_free(r.rsp));
+    r.rsp = DAT_HANDLE_NULL;
+    CHECK(same_code(try_psp(ia, r.qualifier, evd, &psp), DAT_SUCCESS));
+    MUST(dat_psp_free(psp));
+}
+
+namespace {
+
+/// Listens, says where, and goes when it is told to.
+int occupant(peer_link &link)
+{
+    adapter ia;
+    listener at(ia);
+    link.send(at.qualifier);
+    (void)link.receive<char>();
+    return 0;
+}
+const role occupant_role("occupant", occupant);
+
+} // namespace
+
+TEST_CASE("SP-23: a qualifier that another process has is CONN_QUAL_IN_USE, and free after it" *
+          hint("share the port, and take requests that are meant for another process"))
+{
+    if (!the_settings().peer_network.empty())
+        NOT_CLAIMED("peers in the same network; see --peer-network");
+    adapter ia;
+    peer_process peer("occupant");
+    const auto qualifier = peer.link->receive<DAT_CONN_QUAL>();
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    CHECK(same_code(try_psp(ia, qualifier, evd, &psp), error(DAT_CONN_QUAL_IN_USE)));
+    CHECK(psp == DAT_HANDLE_NULL);
+    peer.link->send('q');
+    CHECK(peer.await_exit() == 0);
+    CHECK(becomes_true([&] { return try_psp(ia, qualifier, evd, &psp) == DAT_SUCCESS; }));
+    if (psp != DAT_HANDLE_NULL)
+        MUST(dat_psp_free(psp));
+}
+
+TEST_CASE("SP-24: a PSP that was freed is no handle, although its requests live" *
+          hint("keep the service point as long as its requests, and its handle with it"))
+{
+    adapter ia;
+    test_endpoint from(ia);
+    listener at(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    const DAT_CR_HANDLE request = at.next_request();
+    const DAT_PSP_HANDLE stale = at.psp;
+    MUST(free_once(dat_psp_free, at.psp));
+    const DAT_RETURN bad = bad_handle(DAT_INVALID_HANDLE_PSP);
+    DAT_PSP_PARAM param{};
+    CHECK(same_code(dat_psp_query(stale, DAT_PSP_FIELD_ALL, &param), bad));
+    CHECK(same_code(dat_psp_free(stale), bad));
+    DAT_PSP_HANDLE again = DAT_HANDLE_NULL; // the qualifier is free, too
+    CHECK(same_code(try_psp(ia, at.qualifier, at.cr_evd, &again), DAT_SUCCESS));
+    MUST(dat_cr_reject(request, 0, nullptr));
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    if (again != DAT_HANDLE_NULL)
+        MUST(dat_psp_free(again));
+    MUST(dat_evd_free(at.cr_evd));
+}
+
+TEST_CASE("SP-25: after its PSP was freed a qualifier is NON_PEER_REJECTED" *
+          hint("take requests for a listener that is gone, or report the refusal as the peer's"))
+{
+    adapter ia;
+    listener at(ia);
+    test_endpoint first(ia);
+    MUST(first.connect(ia.address(), at.qualifier));
+    const DAT_CR_HANDLE request = at.next_request(); // not answered
+    const DAT_EVD_HANDLE evd = at.cr_evd;
+    MUST(free_once(dat_psp_free, at.psp));
+    test_endpoint late(ia);
+    MUST(late.connect(ia.address(), at.qualifier));
+    next_connection(late.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    CHECK(stays_empty(evd, milliseconds(1)));
+    MUST(dat_cr_reject(request, 0, nullptr));
+    next_connection(first.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    MUST(dat_evd_free(evd));
+}
+
+TEST_CASE("SP-26: once its request came an RSP has no endpoint to tell, and takes none along" *
+          hint("name an endpoint that is another's by now, or release it with the RSP"))
+{
+    adapter ia;
+    reservation r(ia);
+    test_endpoint from(ia);
+    MUST(from.connect(ia.address(), r.qualifier));
+    const DAT_CR_HANDLE request = r.next_arrival().cr_handle;
+    DAT_RSP_PARAM param{};
+    MUST(dat_rsp_query(r.rsp, DAT_RSP_FIELD_ALL, &param));
+    CHECK(param.ep_handle == DAT_HANDLE_NULL);
+    CHECK(param.conn_qual == r.qualifier);
+    MUST(dat_cr_reject(request, 0, nullptr));
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    // The endpoint is free for another RSP, which the first one leaves alone.
+    const DAT_CONN_QUAL elsewhere = unused_qualifier(ia);
+    DAT_RSP_HANDLE second = DAT_HANDLE_NULL;
+    MUST(dat_rsp_create(ia.handle, elsewhere, r.own.ep, r.cr_evd, &second));
+    MUST(dat_rsp_free(r.rsp));
+    r.rsp = second;
+    CHECK(r.own.state() == DAT_EP_STATE_RESERVED);
+    MUST(dat_rsp_query(second, DAT_RSP_FIELD_ALL, &param));
+    CHECK(param.ep_handle == r.own.ep);
+}
+
+TEST_CASE("SP-27: a PSP may share its EVD with others, and each request names its own" *
+          hint("find the service point by the EVD"))
+{
+    adapter ia;
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    DAT_PSP_HANDLE points[3] = {};
+    DAT_CONN_QUAL qualifiers[3] = {};
+    for (std::size_t i = 0; i < 3; ++i)
+        MUST(dat_psp_create_any(ia.handle, &qualifiers[i], evd, DAT_PSP_CONSUMER_FLAG, &points[i]));
+    for (std::size_t i : {2u, 0u, 1u}) {
+        test_endpoint from(ia);
+        MUST(from.connect(ia.address(), qualifiers[i]));
+        const auto arrival =
+            next_event(evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
+        CHECK(arrival.sp_handle.psp_handle == points[i]);
+        CHECK(arrival.conn_qual == qualifiers[i]);
+        MUST(dat_cr_reject(arrival.cr_handle, 0, nullptr));
+        next_connection(from.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(same_code(dat_evd_free(evd), bad_state(DAT_INVALID_STATE_EVD_IN_USE)));
+        MUST(dat_psp_free(points[i]));
+    }
+    CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
 }
 
 } // namespace conformance
