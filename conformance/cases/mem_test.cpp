@@ -183,10 +183,13 @@ TEST_CASE("MEM-03: lmr_create checks its arguments" *
         r.pz = DAT_HANDLE_NULL;
         expected = bad_handle(DAT_INVALID_HANDLE_PZ);
     }
+    r.lmr = ia.async; // anything but null
+    r.lmr_context = 77;
+    r.address = 78;
     CHECK(same_code(r.create(), expected));
-    CHECK(r.lmr == DAT_HANDLE_NULL);
-    CHECK(r.lmr_context == 0);
-    CHECK(r.address == 0);
+    CHECK(r.lmr == ia.async);
+    CHECK(r.lmr_context == 77);
+    CHECK(r.address == 78);
     CHECK(same_code(ia.close(DAT_CLOSE_GRACEFUL_FLAG), bad_state(DAT_INVALID_STATE_IA_IN_USE)));
 }
 
@@ -237,8 +240,8 @@ TEST_CASE(
     CHECK(same_code(dat_lmr_free(r.lmr), DAT_SUCCESS));
 }
 
-TEST_CASE("MEM-06: without a remote privilege there is no remote context" *
-          hint("hand out a remote context although no remote right was given"))
+TEST_CASE("MEM-06: with a remote privilege there is a remote context, and without there is none" *
+          hint("hand out a remote context although no remote right was given, or none ever"))
 {
     adapter ia;
     for (unsigned rights : {0x00u, 0x01u, 0x10u, 0x11u, 0x02u, 0x20u, 0x33u}) {
@@ -246,8 +249,7 @@ TEST_CASE("MEM-06: without a remote privilege there is no remote context" *
         registration r(ia);
         r.rights = rights;
         MUST(r.create());
-        if ((rights & 0x22) == 0)
-            CHECK(r.rmr_context == 0);
+        CHECK((r.rmr_context == 0) == ((rights & 0x22) == 0));
         MUST(dat_lmr_free(r.lmr));
     }
 }
@@ -281,7 +283,7 @@ TEST_CASE("MEM-09: a region made from another moves the same memory" *
 {
     adapter ia;
     if ((ia.provider.lmr_mem_types_supported & DAT_MEM_TYPE_LMR) == 0)
-        return;
+        NOT_CLAIMED("regions made from others"); // IA-26 has the refusal
     connected_pair pair(ia);
     registration r(ia);
     r.pz = pair.passive.pz;
@@ -519,6 +521,220 @@ TEST_CASE("MEM-17: what is unmapped while registered ends no process, and loses 
     MUST(dat_lmr_free(r.lmr));
     connected_pair others(ia);
     move_data(others.active, others.passive);
+}
+
+// ------------------------------------------------------------------------------- many regions
+
+TEST_CASE("MEM-18: memory at address 0, or beyond the address space, is refused" *
+          hint("add address and length, and look at what is left of the sum"))
+{
+    adapter ia;
+    registration r(ia);
+    r.where.for_va = nullptr;
+    CHECK_MESSAGE(refuses_memory(r.create()), "address 0");
+    r.where.for_va = reinterpret_cast<void *>(~std::uintptr_t{4095});
+    r.length = 8192; // wraps
+    const DAT_RETURN wraps = r.create();
+    CHECK_MESSAGE((refuses_memory(wraps) || same_type(wraps, DAT_LENGTH_ERROR)), code_name(wraps));
+    CHECK(r.lmr == DAT_HANDLE_NULL);
+}
+
+TEST_CASE("MEM-19: a region is not longer than memory or the adapter's limit" *
+          hint("cut the length down to 32 bits, and register what is left of it"))
+{
+    adapter ia;
+    registration r(ia);
+    for (const DAT_VLEN length :
+         {(DAT_VLEN{1} << 32) + size, DAT_VLEN{1} << 47, ~DAT_VLEN{0}, ~DAT_VLEN{0} - size}) {
+        CAPTURE(length);
+        r.length = length;
+        const DAT_RETURN code = r.create();
+        CHECK_MESSAGE((refuses_memory(code) || same_type(code, DAT_LENGTH_ERROR)), code_name(code));
+        CHECK(r.lmr == DAT_HANDLE_NULL);
+    }
+    r.length = size;
+    CHECK(same_code(r.create(), DAT_SUCCESS));
+    CHECK(r.registered >= size);
+}
+
+TEST_CASE("MEM-20: a region that is made from none is INVALID_HANDLE/LMR" *
+          hint("read the bounds of what was freed, or of another kind of object"))
+{
+    adapter ia;
+    if ((ia.provider.lmr_mem_types_supported & DAT_MEM_TYPE_LMR) == 0)
+        NOT_CLAIMED("regions made from others");
+    registration r(ia);
+    auto gone = std::make_unique<region>(ia, r.pz, size);
+    const DAT_LMR_HANDLE stale = gone->lmr;
+    gone.reset();
+    r.type = DAT_MEM_TYPE_LMR;
+    for (DAT_HANDLE wrong :
+         {stale, r.pz, DAT_HANDLE_NULL, reinterpret_cast<DAT_HANDLE>(std::uintptr_t{63})}) {
+        CAPTURE(wrong);
+        r.where.for_lmr_handle = wrong;
+        CHECK(same_code(r.create(), bad_handle(DAT_INVALID_HANDLE_LMR)));
+        CHECK(r.lmr == DAT_HANDLE_NULL);
+    }
+}
+
+TEST_CASE("MEM-21: a region made from another has its own life and its own rights" *
+          hint("share contexts with the region it was made from, or end with it"))
+{
+    adapter ia;
+    if ((ia.provider.lmr_mem_types_supported & DAT_MEM_TYPE_LMR) == 0)
+        NOT_CLAIMED("regions made from others");
+    connected_pair pair(ia);
+    auto source = std::make_unique<region>(ia, pair.passive.pz, size);
+    registration r(ia);
+    r.pz = pair.passive.pz;
+    r.type = DAT_MEM_TYPE_LMR;
+    r.where.for_lmr_handle = source->lmr;
+    r.rights = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG;
+    MUST(r.create());
+    CHECK(r.lmr_context != source->lmr_context);
+    CHECK(r.rmr_context != source->rmr_context);
+    DAT_LMR_PARAM param{};
+    MUST(dat_lmr_query(r.lmr, DAT_LMR_FIELD_ALL, &param));
+    CHECK(param.mem_type == DAT_MEM_TYPE_LMR);
+    CHECK(param.mem_priv == r.rights);
+    CHECK(param.pz_handle == r.pz);
+    CHECK(param.length == size);
+    CHECK(param.lmr_context == r.lmr_context);
+    source->fill(0, size, 7);
+    DAT_RMR_TRIPLET there = source->remote(0, size);
+    there.rmr_context = r.rmr_context;
+    CHECK(same_code(dat_lmr_free(source->lmr), DAT_SUCCESS)); // its memory stays
+    source->lmr = DAT_HANDLE_NULL;
+    MUST(pair.active.read(0, size, there, 1));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(pair.active.memory.holds(0, size, 7));
+    const std::vector<std::uint8_t> before = source->bytes;
+    pair.active.memory.fill(0, size, 8);
+    MUST(pair.active.write(0, size, there, 2)); // not among its rights
+    expect_refused(pair.active, pair.passive, false, 2);
+    CHECK(source->bytes == before);
+    MUST(dat_lmr_free(r.lmr));
+}
+
+TEST_CASE("MEM-22: regions over the same memory live and end each for itself" *
+          hint("keep one registration for a range, and let the last or the first free end it"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    std::vector<std::uint8_t> shared(size);
+    constexpr int number = 6;
+    registration *regions[number] = {};
+    std::vector<std::unique_ptr<registration>> owned;
+    for (int i = 0; i < number; ++i) {
+        owned.push_back(std::make_unique<registration>(ia));
+        regions[i] = owned.back().get();
+        regions[i]->pz = pair.passive.pz;
+        regions[i]->where.for_va = shared.data() + i * 64;
+        regions[i]->length = size - static_cast<std::size_t>(i) * 128;
+        MUST(regions[i]->create());
+    }
+    const auto write_through = [&](const registration &by, std::uint8_t value) {
+        std::memset(pair.active.memory.bytes.data(), value, 64);
+        DAT_RMR_TRIPLET there{};
+        there.virtual_address = address_of(by.where.for_va);
+        there.segment_length = 64;
+        there.rmr_context = by.rmr_context;
+        MUST(pair.active.write(0, 64, there, value));
+        CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+        const auto *first = static_cast<const std::uint8_t *>(by.where.for_va);
+        CHECK(becomes_true([&] { return first[0] == value && first[63] == value; }));
+    };
+    std::uint8_t value = 1;
+    for (int freed : {3, 0, 5, 1, 4, 2}) {
+        for (registration *each : regions)
+            if (each->lmr != DAT_HANDLE_NULL)
+                write_through(*each, value++);
+        CHECK(same_code(free_once(dat_lmr_free, regions[freed]->lmr), DAT_SUCCESS));
+    }
+}
+
+TEST_CASE("MEM-23: local contexts of living regions differ, and a freed one is not used at once" *
+          hint("give out the context of the region that was freed last"))
+{
+    adapter ia;
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    std::vector<std::unique_ptr<region>> regions;
+    for (int i = 0; i < 64; ++i) {
+        regions.push_back(std::make_unique<region>(ia, pz, 128));
+        for (int j = 0; j < i; ++j)
+            CHECK(regions[static_cast<std::size_t>(j)]->lmr_context != regions.back()->lmr_context);
+    }
+    const DAT_LMR_CONTEXT local = regions.back()->lmr_context;
+    const DAT_RMR_CONTEXT remote = regions.back()->rmr_context;
+    regions.pop_back();
+    const region next(ia, pz, 128);
+    CHECK(next.rmr_context != remote);
+    if (the_settings().promised("local_protection"))
+        CHECK(next.lmr_context != local);
+}
+
+TEST_CASE(
+    "MEM-24: sync refuses contexts that are unknown, of a freed region, or of another adapter" *
+    hint("look for a region of this address, whatever its context"))
+{
+    adapter ia;
+    adapter other;
+    test_endpoint own(ia);
+    test_endpoint foreign(other);
+    auto gone = std::make_unique<region>(ia, own.pz, 256);
+    const DAT_LMR_TRIPLET stale = gone->local(0, 64);
+    gone->free();
+    DAT_LMR_TRIPLET unknown = own.memory.local(0, 64);
+    unknown.lmr_context ^= 0x5a5a5a;
+    for (const DAT_LMR_TRIPLET &wrong : {stale, unknown}) {
+        DAT_LMR_TRIPLET segments[] = {own.memory.local(0, 64), wrong};
+        for (DAT_VLEN number : {DAT_VLEN{1}, DAT_VLEN{2}}) {
+            CAPTURE(number);
+            DAT_LMR_TRIPLET *first = number == 1 ? segments + 1 : segments;
+            CHECK(
+                same_type(dat_lmr_sync_rdma_read(ia.handle, first, number), DAT_INVALID_PARAMETER));
+            CHECK(same_type(dat_lmr_sync_rdma_write(ia.handle, first, number),
+                            DAT_INVALID_PARAMETER));
+        }
+    }
+    DAT_LMR_TRIPLET elsewhere = foreign.memory.local(0, 64);
+    CHECK(same_type(dat_lmr_sync_rdma_read(ia.handle, &elsewhere, 1), DAT_INVALID_PARAMETER));
+    CHECK(same_code(dat_lmr_sync_rdma_read(other.handle, &elsewhere, 1), DAT_SUCCESS));
+}
+
+TEST_CASE("MEM-25: regions are made, used and freed by threads beside a connection" *
+          hint("change the table of contexts below those who look into it"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    std::atomic<int> failures{0};
+    std::atomic<bool> stopping{false};
+    std::vector<std::unique_ptr<helper_thread>> threads;
+    for (int t = 0; t < 3; ++t)
+        threads.push_back(std::make_unique<helper_thread>([&] {
+            std::vector<std::uint8_t> bytes(size);
+            DAT_REGION_DESCRIPTION where{};
+            where.for_va = bytes.data();
+            while (!stopping) {
+                DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+                failures += dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, where, size,
+                                           pair.passive.pz, all_rights, DAT_VA_TYPE_VA, &lmr,
+                                           nullptr, nullptr, nullptr, nullptr) == DAT_SUCCESS
+                                ? 0
+                                : 1;
+                failures += dat_lmr_free(lmr) == DAT_SUCCESS ? 0 : 1;
+            }
+        }));
+    for (unsigned round = 0; round < 200; ++round) {
+        region lent(ia, pair.passive.pz, size);
+        pair.active.memory.fill(0, size, round);
+        MUST(pair.active.write(0, size, lent.remote(0, size), round));
+        CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+        CHECK(becomes_true([&] { return lent.holds(0, size, round); }));
+    }
+    stopping = true;
+    threads.clear();
+    CHECK(failures == 0);
 }
 
 } // namespace conformance

@@ -2,6 +2,7 @@
 // Shared receive queues: receives that several endpoints draw from.
 #include "harness/support.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace conformance {
@@ -176,6 +177,13 @@ TEST_CASE("SRQ-02: a query answers what the queue was made with, and how much is
     all.post_some(0, 5);
     const DAT_COUNT outstanding = all.param().outstanding_dto_count;
     CHECK((outstanding == 5 || outstanding == DAT_VALUE_UNKNOWN));
+    customer one(all);
+    (void)one.take_one(all, 1);
+    (void)one.take_one(all, 2);
+    const DAT_COUNT left = all.param().outstanding_dto_count;
+    CHECK((left == 3 || (left == DAT_VALUE_UNKNOWN && outstanding == DAT_VALUE_UNKNOWN)));
+    if (ia.provider.srq_info_supported != 0)
+        CHECK(left == 3);
     DAT_SRQ_PARAM param{};
     CHECK(same_code(dat_srq_query(all.srq, DAT_SRQ_FIELD_ALL, nullptr), bad_arg(3)));
     CHECK(same_code(dat_srq_query(all.srq, static_cast<DAT_SRQ_PARAM_MASK>(0x100), &param),
@@ -638,6 +646,219 @@ TEST_CASE("SRQ-20: the hard high watermark outlives a reset, and the attribute a
     customer two(all, &attr);
     send_some(two, 2);
     expect_watermark(ia, two.ep);
+}
+
+// --------------------------------------------------------------- arguments, and what goes wrong
+
+TEST_CASE("SRQ-21: a receive for the queue is checked as one for an endpoint is" * needs("srq") *
+          hint("take what the endpoints' own posts refuse"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    DAT_LMR_TRIPLET segments[2] = {all.memory.local(0, slot), all.memory.local(slot, slot)};
+    const auto post = [&](DAT_COUNT number, DAT_LMR_TRIPLET *local) {
+        return dat_srq_post_recv(all.srq, number, local, cookie_of(0));
+    };
+    CHECK(same_code(post(-1, segments), bad_arg(2)));
+    if (all.param().max_recv_iov == 1)
+        CHECK(same_code(post(2, segments), bad_arg(2)));
+    CHECK(same_code(post(1, nullptr), bad_arg(3)));
+    const DAT_COUNT outstanding = all.param().outstanding_dto_count;
+    CHECK((outstanding == 0 || outstanding == DAT_VALUE_UNKNOWN));
+    MUST(all.post(3));
+    CHECK(one.take_one(all, 1) == 3);
+}
+
+TEST_CASE("SRQ-22: a resize checks its length against the adapter and the low watermark" *
+          needs("srq") * hint("make a queue shorter than what it is to warn of"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    if (ia.attr.max_recv_per_srq != INT32_MAX)
+        CHECK(same_code(dat_srq_resize(all.srq, ia.attr.max_recv_per_srq + 1), bad_arg(2)));
+    CHECK(same_code(dat_srq_resize(all.srq, -1), bad_arg(2)));
+    CHECK(all.param().max_recv_dtos >= depth);
+    const DAT_RETURN armed = dat_srq_set_lw(all.srq, depth / 2);
+    if (refused(armed))
+        NOT_CLAIMED("watermarks of shared receive queues");
+    MUST(armed);
+    const DAT_RETURN shorter = dat_srq_resize(all.srq, depth / 4);
+    if (DAT_GET_TYPE(shorter) == DAT_MODEL_NOT_SUPPORTED)
+        NOT_CLAIMED("resizing of shared receive queues");
+    CHECK(same_type(shorter, DAT_INVALID_STATE));
+    CHECK(all.param().max_recv_dtos >= depth);
+}
+
+TEST_CASE("SRQ-23: a low watermark above what is left is told with the next receive, or before" *
+          needs("srq") * hint("wait for the number to pass the watermark from above"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    CHECK(same_code(dat_srq_set_lw(all.srq, -1), bad_arg(2)));
+    all.post_some(0, 3);
+    const DAT_RETURN armed = dat_srq_set_lw(all.srq, 5);
+    if (refused(armed))
+        NOT_CLAIMED("watermarks of shared receive queues");
+    MUST(armed);
+    (void)one.take_one(all, 1);
+    const auto told = next_event(ia.async).event_data.asynch_error_event_data;
+    CHECK(told.dat_handle == all.srq);
+    CHECK(told.reason == DAT_SRQ_LOW_WATERMARK_EVENT);
+    CHECK(all.param().srq_state == DAT_SRQ_STATE_OPERATIONAL);
+    (void)one.take_one(all, 2);
+    CHECK(stays_empty(ia.async, milliseconds(30)));
+}
+
+TEST_CASE("SRQ-24: each endpoint whose connection ended is told to take no more of the queue" *
+          needs("srq") *
+          hint("forget the event for some ways to end, or tell it before the connection's"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    std::vector<std::unique_ptr<customer>> customers;
+    for (int i = 0; i < 4; ++i)
+        customers.push_back(std::make_unique<customer>(all));
+    all.post_some(0, 4);
+    CHECK(stays_empty(ia.async, milliseconds(1)));
+    for (std::size_t i : {2u, 0u, 3u, 1u}) {
+        customer &ending = *customers[i];
+        if (i % 2 == 0) {
+            MUST(ending.disconnect());
+        } else {
+            MUST(ending.peer.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+            CHECK(ends_connection(next_event(ending.connect_evd).event_number));
+        }
+        const auto told = next_event(ia.async, DAT_ASYNC_ERROR_EP_BROKEN);
+        CHECK(told.event_data.asynch_error_event_data.dat_handle == ending.ep);
+        CHECK(stays_empty(ia.async, milliseconds(20)));
+    }
+    MUST(dat_ep_reset(customers[0]->ep));
+    MUST(dat_ep_reset(customers[0]->peer.ep));
+    customers[0]->connect();
+    (void)customers[0]->take_one(all, 7);
+}
+
+TEST_CASE("SRQ-25: receives that an endpoint took free their places when it goes" * needs("srq") *
+          hint("count receives for ever whose completions nobody took"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    for (int round = 0; round < 3; ++round) {
+        auto one = std::make_unique<customer>(all);
+        all.post_some(0, depth / 2);
+        for (DAT_COUNT i = 0; i < depth / 2; ++i) {
+            MUST(one->peer.send(0, slot));
+            CHECK(next_dto(one->peer.request_evd).status == DAT_DTO_SUCCESS);
+        }
+        MUST(one->free_ep()); // with its completions
+        one.reset();
+    }
+    customer last(all);
+    all.post_some(0, depth);
+    for (DAT_COUNT i = 0; i < depth; ++i)
+        (void)last.take_one(all, static_cast<unsigned>(i));
+}
+
+TEST_CASE("SRQ-26: a message that finds the queue empty is no other connection's matter" *
+          needs("srq") * hint("stop all connections of the queue until it has receives again"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer waits(all);
+    customer other(all);
+    MUST(waits.peer.send(0, slot, 5)); // finds nothing
+    std::this_thread::sleep_for(a_while);
+    // The other direction, and connections without the queue.
+    DAT_LMR_TRIPLET from = all.memory.local(0, slot);
+    MUST(other.peer.recv(0, slot));
+    MUST(dat_ep_post_send(other.ep, 1, &from, cookie_of(6), DAT_COMPLETION_DEFAULT_FLAG));
+    CHECK(next_dto(other.peer.recv_evd).status == DAT_DTO_SUCCESS);
+    CHECK(next_dto(other.request_evd).user_cookie.as_64 == 6);
+    connected_pair aside(ia);
+    move_data(aside.active, aside.passive);
+    all.post_some(0, 2);
+    if (state_of(waits.ep) == DAT_EP_STATE_CONNECTED) {
+        CHECK(next_dto(waits.peer.request_evd).user_cookie.as_64 == 5);
+        CHECK(next_dto(waits.recv_evd).status == DAT_DTO_SUCCESS);
+    } else {
+        CHECK(next_dto(waits.peer.request_evd).status != DAT_DTO_SUCCESS);
+    }
+    (void)other.take_one(all, 3);
+}
+
+TEST_CASE("SRQ-27: an endpoint is made for a queue with the attributes and EVDs of others" *
+          needs("srq") * hint("leave out the checks of dat_ep_create"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    adapter elsewhere;
+    shared_pool all(ia);
+    shared_pool foreign(elsewhere);
+    test_endpoint own(ia);
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    const auto create = [&](DAT_EVD_HANDLE recv, DAT_SRQ_HANDLE srq, const DAT_EP_ATTR *attr) {
+        return dat_ep_create_with_srq(ia.handle, all.pz, recv, own.request_evd, own.connect_evd,
+                                      srq, attr, &ep);
+    };
+    CHECK(
+        same_code(create(own.recv_evd, foreign.srq, nullptr), bad_handle(DAT_INVALID_HANDLE_SRQ)));
+    CHECK(same_code(create(DAT_HANDLE_NULL, all.srq, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_RECV)));
+    CHECK(same_code(create(own.connect_evd, all.srq, nullptr),
+                    bad_handle(DAT_INVALID_HANDLE_EVD_RECV)));
+    const DAT_EP_ATTR good = ep_param(own.ep).ep_attr;
+    DAT_EP_ATTR attr = good;
+    attr.service_type = static_cast<DAT_SERVICE_TYPE>(9);
+    CHECK(same_code(create(own.recv_evd, all.srq, &attr), bad_arg(7)));
+    attr = good;
+    attr.max_request_dtos = ia.attr.max_dto_per_ep + 1;
+    CHECK(same_code(create(own.recv_evd, all.srq, &attr), bad_arg(7)));
+    attr = good;
+    attr.max_request_dtos = 0; // but there is an EVD for them
+    CHECK(same_code(create(own.recv_evd, all.srq, &attr), bad_arg(7)));
+    CHECK(ep == DAT_HANDLE_NULL);
+    const DAT_SRQ_HANDLE gone = all.srq;
+    MUST(dat_srq_free(all.srq));
+    CHECK(same_code(create(own.recv_evd, gone, nullptr), bad_handle(DAT_INVALID_HANDLE_SRQ)));
+    DAT_SRQ_ATTR again{depth, 1, DAT_SRQ_LW_DEFAULT}; // for the pool to free
+    MUST(dat_srq_create(ia.handle, all.pz, &again, &all.srq));
+}
+
+TEST_CASE("SRQ-28: receives of the queue are scattered over its segments" * needs("srq") *
+          hint("use the first segment only, or the number that endpoints have"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    const DAT_COUNT most = std::min(4, ia.attr.max_iov_segments_per_dto);
+    MUST(dat_srq_free(all.srq));
+    DAT_SRQ_ATTR attr{depth, most, DAT_SRQ_LW_DEFAULT};
+    MUST(dat_srq_create(ia.handle, all.pz, &attr, &all.srq));
+    CHECK(all.param().max_recv_iov >= most);
+    customer one(all);
+    std::vector<DAT_LMR_TRIPLET> segments;
+    for (DAT_COUNT i = 0; i < most; ++i)
+        segments.push_back(all.memory.local(static_cast<std::size_t>(i) * 100, 50));
+    MUST(dat_srq_post_recv(all.srq, most, segments.data(), cookie_of(9)));
+    const auto total = static_cast<std::size_t>(most) * 50;
+    one.peer.memory.fill(0, total, 4);
+    all.memory.set_all(0xee);
+    MUST(one.peer.send(0, total));
+    const auto got = next_dto(one.recv_evd);
+    CHECK(got.user_cookie.as_64 == 9);
+    CHECK(got.transfered_length == total);
+    for (std::size_t i = 0; i < total; ++i) {
+        REQUIRE(all.memory.bytes[i / 50 * 100 + i % 50] == one.peer.memory.bytes[i]);
+        REQUIRE(all.memory.bytes[i / 50 * 100 + 50 + i % 50] == 0xee);
+    }
 }
 
 } // namespace conformance
