@@ -420,4 +420,93 @@ TEST_CASE("EXT-13: a quick query checks its arguments, and its handle is no adap
     CHECK(same_code(dat_ib_close_query(&wrong), bad_handle(DAT_INVALID_HANDLE_IA)));
 }
 
+TEST_CASE("EXT-14: operations of the extension that nobody offers are NOT_IMPLEMENTED" *
+          hint("know some of the numbers by chance, and read arguments that are not there") *
+          needs("extensions"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    if (ia.attr.extension_supported == DAT_EXTENSION_NONE)
+        NOT_CLAIMED("extensions"); // REG-07 has the refusals
+    if (ia.attr.extension_supported != DAT_EXTENSION_IB)
+        NOT_CLAIMED("the InfiniBand extension");
+    const auto expect_unknown = [&](int operation) {
+        CAPTURE(operation);
+        for (DAT_HANDLE at : {pair.active.ep, ia.handle})
+            CHECK(same_type(dat_extension_op(at, static_cast<DAT_EXTENDED_OP>(operation), nullptr,
+                                             nullptr, nullptr, nullptr),
+                            DAT_NOT_IMPLEMENTED));
+    };
+    if (!offers(ia, DAT_IB_ATTR_UD)) {
+        expect_unknown(DAT_IB_UD_SEND_OP);
+        expect_unknown(DAT_IB_UD_CM_FREE_OP);
+        expect_unknown(DAT_IB_UD_AH_FREE_OP);
+    }
+    for (int operation = DAT_IB_COLLECTIVE_CREATE_MEMBER_OP;
+         operation <= DAT_IB_COLLECTIVE_BARRIER_OP; ++operation)
+        expect_unknown(operation);
+    expect_unknown(DAT_IB_START_COUNTERS_OP);
+    expect_unknown(DAT_IB_STOP_COUNTERS_OP);
+    CHECK(stays_empty(pair.active.request_evd, milliseconds(1)));
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("EXT-15: atomics of many threads and two adapters lose nothing" *
+          hint("read, change and write without keeping out the others") * needs("atomics"))
+{
+    adapter ia;
+    adapter second;
+    NEED_FETCH_ADD(ia);
+    NEED_CMP_SWAP(ia);
+    test_endpoint home(ia);
+    counter at(home);
+    constexpr std::uint64_t each = 40;
+    constexpr std::size_t number = 4;
+    std::atomic<int> failures{0};
+    // Each has a connection of its own into one zone; all change the same word.
+    std::vector<std::unique_ptr<test_endpoint>> from;
+    std::vector<std::unique_ptr<test_endpoint>> to;
+    for (std::size_t i = 0; i < number; ++i) {
+        from.push_back(std::make_unique<test_endpoint>(i % 2 == 0 ? ia : second));
+        to.push_back(std::make_unique<test_endpoint>(ia));
+        DAT_EP_PARAM wanted{};
+        wanted.pz_handle = home.pz;
+        MUST(dat_ep_modify(to[i]->ep, DAT_EP_FIELD_PZ_HANDLE, &wanted));
+        establish(*from[i], *to[i]);
+    }
+    at.set(0);
+    {
+        std::vector<std::unique_ptr<helper_thread>> threads;
+        for (std::size_t i = 0; i < number; ++i)
+            threads.push_back(std::make_unique<helper_thread>([&, i] {
+                test_endpoint &by = *from[i];
+                DAT_EVENT event{};
+                const auto done = [&](DAT_RETURN posted) {
+                    const bool good =
+                        posted == DAT_SUCCESS && wait_event(by.request_evd, event) == DAT_SUCCESS &&
+                        event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS;
+                    failures += good ? 0 : 1;
+                    return good;
+                };
+                for (std::uint64_t k = 0; k < each; ++k)
+                    if (!done(fetch_add(by, 0, at.remote(), 1)))
+                        return;
+                for (std::uint64_t k = 0; k < each; ++k) {
+                    std::uint64_t seen = 0;
+                    std::uint64_t expected = 0;
+                    do {
+                        expected = seen;
+                        if (!done(compare_swap(by, 8, at.remote(), expected, expected + 1)))
+                            return;
+                        seen = counter::word_at(by.memory, 8);
+                    } while (seen != expected);
+                }
+            }));
+    }
+    CHECK(failures == 0);
+    CHECK(at.get() == 2 * each * number);
+    for (auto &each_end : to)
+        MUST(each_end->free_ep());
+}
+
 } // namespace conformance
