@@ -154,6 +154,7 @@ void peer_process::become(const char *role_name, int fd)
 peer_process::~peer_process()
 {
     link.reset(); // a peer that waits for a word sees the end
+    go_on();
     if (pid_ > 0 && await_child(pid_, milliseconds(3000)) == -1)
         kill_hard();
 }
@@ -165,6 +166,20 @@ void peer_process::kill_hard()
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
     pid_ = -1;
+}
+
+void peer_process::stop()
+{
+    int status = 0;
+    if (::kill(pid_, SIGSTOP) != 0 || ::waitpid(pid_, &status, WUNTRACED) != pid_ ||
+        !WIFSTOPPED(status))
+        GIVE_UP("the peer process does not stop");
+}
+
+void peer_process::go_on()
+{
+    if (pid_ > 0)
+        ::kill(pid_, SIGCONT);
 }
 
 int peer_process::await_exit()

@@ -72,6 +72,9 @@ public:
     ~peer_process();
 
     void kill_hard();
+    /// Stops all its threads, until go_on() or its end. Its kernel still answers.
+    void stop();
+    void go_on();
     /// Its exit status, or -1 if it did not end in time or was killed.
     int await_exit();
 

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Endpoints between two states, where a peer that is stopped holds them; and the end of connections
+// that it does not answer.
+#include "harness/support.hpp"
+
+#include "harness/peer.hpp"
+
+namespace conformance {
+namespace {
+
+/// What a state forbids, and what it does not.
+void expect_busy(test_endpoint &own, unsigned subtype, const DAT_RMR_TRIPLET &there)
+{
+    const DAT_EP_STATE state = own.state();
+    const DAT_RETURN refused = bad_state(subtype);
+    CHECK(same_code(own.connect(own.ia.address(), unused_qualifier(own.ia)), refused));
+    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_rsp_create(own.ia.handle, unused_qualifier(own.ia), own.ep,
+                                   make_evd(own.ia, DAT_EVD_CR_FLAG), &rsp),
+                    refused));
+    CHECK(same_code(dat_ep_reset(own.ep), refused));
+    DAT_EP_PARAM wanted = ep_param(own.ep);
+    CHECK(same_code(dat_ep_modify(own.ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &wanted), refused));
+    CHECK(same_code(own.send(0, 64), refused));
+    CHECK(same_code(own.write(0, 64, there), refused));
+    CHECK(same_code(own.read(0, 64, there), refused));
+    CHECK(same_code(own.recv(0, 64, 77), DAT_SUCCESS));
+    CHECK(ep_param(own.ep).ep_state == state);
+    CHECK(own.state() == state);
+}
+
+/// A request whose peer is stopped, and which we have accepted.
+struct accepted_request {
+    accepted_request() : own(ia), at(ia), peer("caller")
+    {
+        peer.link->send(offer_of(ia, at.qualifier));
+        const DAT_CR_HANDLE request = at.next_request();
+        (void)peer.link->receive<bool>();
+        peer.stop();
+        MUST(dat_cr_accept(request, own.ep, 0, nullptr));
+        std::this_thread::sleep_for(a_while); // some transports are connected without the peer
+    }
+    bool pending() const { return own.state() == DAT_EP_STATE_COMPLETION_PENDING; }
+
+    adapter ia;
+    test_endpoint own;
+    listener at;
+    peer_process peer;
+};
+
+/// A graceful disconnect that waits for transfers to a peer which is stopped.
+struct lingering {
+    static constexpr std::size_t size = 1 << 20;
+    static constexpr std::uint64_t writes = 12; // more than the sockets of both sides hold
+
+    lingering() : peer("obedient"), own(ia, {.bytes = size})
+    {
+        offer there = peer.link->receive<offer>();
+        memory = there.memory;
+        MUST(own.connect(there.to(), there.qualifier));
+        next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        (void)peer.link->receive<bool>();
+        peer.stop();
+        for (std::uint64_t i = 0; i < writes; ++i)
+            MUST(own.write(0, size, memory, i));
+        MUST(own.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    }
+    bool pending() const { return own.state() == DAT_EP_STATE_DISCONNECT_PENDING; }
+    void expect_end()
+    {
+        next_connection(own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(own.state() == DAT_EP_STATE_DISCONNECTED);
+        CHECK(collect(own.request_evd, writes).size() == writes);
+        CHECK(stays_empty(own.connect_evd, milliseconds(20)));
+    }
+
+    peer_process peer;
+    adapter ia;
+    test_endpoint own;
+    DAT_RMR_TRIPLET memory{};
+};
+
+constexpr const char *waiting_accepts = "accepts that wait for the peer";
+constexpr const char *waiting_ends = "graceful disconnects that wait for the peer";
+
+} // namespace
+
+TEST_CASE("EP-42: while an accept waits for its peer the endpoint is COMPLETION_PENDING" *
+          hint("be connected before the peer knows, or take posts that nobody may see yet"))
+{
+    accepted_request on;
+    if (!on.pending())
+        NOT_CLAIMED(waiting_accepts);
+    expect_busy(on.own, DAT_INVALID_STATE_EP_COMPLPENDING, {});
+    test_endpoint from(on.ia); // another request does not get it
+    MUST(from.connect(on.ia.address(), on.at.qualifier));
+    const DAT_CR_HANDLE request = on.at.next_request();
+    CHECK(same_type(dat_cr_accept(request, on.own.ep, 0, nullptr), DAT_INVALID_STATE));
+    MUST(dat_cr_reject(request, 0, nullptr));
+    on.peer.go_on();
+    next_connection(on.own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    CHECK(on.own.state() == DAT_EP_STATE_CONNECTED);
+}
+
+TEST_CASE("EP-43: an endpoint that accepts can be disconnected, once, whatever the peer says then" *
+          hint("refuse it, or report the connection that comes up after all"))
+{
+    for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
+        CAPTURE(how);
+        accepted_request on;
+        if (!on.pending())
+            NOT_CLAIMED(waiting_accepts);
+        MUST(on.own.recv(0, 64, 5));
+        CHECK(same_code(on.own.disconnect(how), DAT_SUCCESS));
+        next_connection(on.own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(on.own.state() == DAT_EP_STATE_DISCONNECTED);
+        CHECK(next_dto(on.own.recv_evd).status == DAT_DTO_ERR_FLUSHED);
+        on.peer.go_on();
+        CHECK(stays_empty(on.own.connect_evd));
+        MUST(dat_ep_reset(on.own.ep));
+        test_endpoint other(on.ia);
+        establish(other, on.own);
+        move_data(other, on.own);
+    }
+}
+
+TEST_CASE("EP-44: an endpoint that accepts can be freed, and nothing names it afterwards" *
+          hint("wait for the peer's answer, or report it to who is gone"))
+{
+    accepted_request on;
+    if (!on.pending())
+        NOT_CLAIMED(waiting_accepts);
+    CHECK(same_code(on.own.free_ep(), DAT_SUCCESS));
+    on.peer.go_on();
+    CHECK(stays_empty(on.own.connect_evd));
+    connected_pair pair(on.ia);
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("EP-45: while a graceful disconnect waits for transfers it is DISCONNECT_PENDING" *
+          hint("be disconnected at once, with requests on their way, or take further ones"))
+{
+    lingering on;
+    if (!on.pending())
+        NOT_CLAIMED(waiting_ends);
+    expect_busy(on.own, DAT_INVALID_STATE_EP_DISCPENDING, on.memory);
+    CHECK(same_code(on.own.disconnect(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
+    CHECK(on.pending());
+    CHECK(stays_empty(on.own.connect_evd, milliseconds(20)));
+    on.peer.go_on();
+    on.expect_end();
+}
+
+TEST_CASE("EP-46: an abrupt disconnect ends a graceful one that still waits" *
+          hint("do nothing, because a disconnect is under way already"))
+{
+    lingering on;
+    if (!on.pending())
+        NOT_CLAIMED(waiting_ends);
+    CHECK(same_code(on.own.disconnect(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+    on.expect_end(); // the peer does not run
+}
+
+TEST_CASE("EP-47: an endpoint whose graceful disconnect waits can be freed" *
+          hint("wait for the peer, or complete requests of an endpoint that is gone"))
+{
+    lingering on;
+    if (!on.pending())
+        NOT_CLAIMED(waiting_ends);
+    CHECK(same_code(on.own.free_ep(), DAT_SUCCESS));         // the peer does not run
+    for (const DAT_EVENT &event : drain(on.own.request_evd)) // what was there already
+        CHECK(event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS);
+    CHECK(stays_empty(on.own.connect_evd, milliseconds(20)));
+    on.peer.go_on();
+    CHECK(stays_empty(on.own.request_evd));
+}
+
+TEST_CASE("CONN-26: a peer that does not run holds up neither a disconnect nor an ep_free" *
+          hint("wait for the peer's goodbye without an end"))
+{
+    for (bool frees : {false, true}) {
+        CAPTURE(frees);
+        peer_process peer("obedient");
+        adapter ia;
+        test_endpoint own(ia);
+        offer there = peer.link->receive<offer>();
+        MUST(own.connect(there.to(), there.qualifier));
+        next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        (void)peer.link->receive<bool>();
+        for (std::uint64_t i = 0; i < 3; ++i)
+            MUST(own.recv(0, 64, i));
+        peer.stop();
+        for (std::uint64_t i = 0; i < 3; ++i)
+            MUST(own.write(0, 4096, there.memory, i));
+        if (frees) {
+            CHECK(same_code(own.free_ep(), DAT_SUCCESS));
+        } else {
+            MUST(own.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+            next_connection(own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+            CHECK(collect(own.recv_evd, 3).size() == 3);
+            CHECK(collect(own.request_evd, 3).size() == 3);
+        }
+        connected_pair pair(ia);
+        move_data(pair.active, pair.passive);
+        peer.go_on();
+    }
+}
+
+TEST_CASE("CONN-27: private data that came with an event stay readable until a reset" *
+          hint("point into a buffer that the next event, or the disconnect, uses again"))
+{
+    adapter ia;
+    listener at(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    test_endpoint second(ia);
+    std::string answer = "welcome";
+    MUST(from.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_accept(at.next_request(), to.ep, 7, answer.data()));
+    const auto told = next_connection(from.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    next_connection(to.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    std::string reason = "not now";
+    MUST(second.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_reject(at.next_request(), 7, reason.data()));
+    const auto refusal = next_connection(second.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    answer = reason = "changed";
+    move_data(from, to);
+    CHECK(begins_with(told.private_data, told.private_data_size, "welcome"));
+    MUST(to.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    expect_disconnected(from, to);
+    CHECK(begins_with(told.private_data, told.private_data_size, "welcome"));
+    CHECK(begins_with(refusal.private_data, refusal.private_data_size, "not now"));
+}
+
+TEST_CASE("CONN-28: dup_connect checks its arguments as connect does" *
+          hint("trust what the model was connected with"))
+{
+    adapter ia;
+    connected_pair model(ia);
+    test_endpoint own(ia);
+    std::string large(static_cast<std::size_t>(ia.provider.max_private_data_size) + 1, 'x');
+    const auto dup = [&](DAT_EP_HANDLE like, DAT_COUNT bytes, void *data,
+                         DAT_QOS qos = DAT_QOS_BEST_EFFORT) {
+        return dat_ep_dup_connect(own.ep, like, 1000, bytes, data, qos);
+    };
+    const DAT_EP_HANDLE good = model.active.ep;
+    CHECK(same_code(dup(good, -1, large.data()), bad_arg(4)));
+    CHECK(same_code(dup(good, static_cast<DAT_COUNT>(large.size()), large.data()), bad_arg(4)));
+    CHECK(same_code(dup(good, 4, nullptr), bad_arg(5)));
+    CHECK(same_code(dup(good, 0, nullptr, static_cast<DAT_QOS>(0x100)), bad_arg(6)));
+    if (ia.provider.dat_qos_supported == DAT_QOS_BEST_EFFORT)
+        CHECK(same_code(dup(good, 0, nullptr, DAT_QOS_PREMIUM), not_supported));
+    CHECK(same_code(dat_ep_connect(own.ep, ia.address(), 4711, 1000, 0, nullptr,
+                                   static_cast<DAT_QOS>(0x100), DAT_CONNECT_DEFAULT_FLAG),
+                    bad_arg(7)));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    MUST(model.active.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    expect_disconnected(model.active, model.passive);
+    CHECK(same_code(dup(good, 0, nullptr), bad_state(DAT_INVALID_STATE_EP_DISCONNECTED)));
+    CHECK(
+        same_code(dat_ep_dup_connect(good, model.passive.ep, 1000, 0, nullptr, DAT_QOS_BEST_EFFORT),
+                  bad_state(DAT_INVALID_STATE_EP_DISCONNECTED)));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(stays_empty(own.connect_evd, milliseconds(1)));
+}
+
+} // namespace conformance
