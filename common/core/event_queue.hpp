@@ -114,7 +114,7 @@ protected:
     bool convert_unusual(const completion &done, DAT_EVENT &event) OSD_COLD;
     void drop_orphans() OSD_COLD;
     void drop_staged_orphans() OSD_COLD;
-    /// Nobody polls any more: receives whose completions are left are free again in their SRQ.
+    /// Before the CQ goes: receives whose completions are left in it are free again in their SRQ.
     void give_back_shared();
 
     static constexpr std::uint32_t ordered = 0x40000000;

@@ -28,7 +28,7 @@ void expect_some(DAT_RETURN code, DAT_RETURN_TYPE none, const char *awaited, con
         give_up(std::string("no ") + awaited + " within " +
                     std::to_string(patience.count() / 1000) + " s",
                 where);
-    must_succeed(code, {"dat_evd_wait()", where.file_name(), static_cast<int>(where.line())});
+    must_succeed(code, {"dat_evd_wait()", where.file, where.line});
 }
 
 DAT_EVENT await_event(DAT_EVD_HANDLE evd, const char *awaited, const place &where)

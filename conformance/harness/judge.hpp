@@ -8,7 +8,6 @@
 #include <dat2/udat.h>
 
 #include <atomic>
-#include <source_location>
 #include <string>
 
 namespace conformance {
@@ -55,13 +54,20 @@ void note_steps_in(last_step *place);
 void note(const step &next);
 
 /// Where in a case something failed; harness functions that wait take that of their caller.
-using place = std::source_location;
+struct place {
+    const char *file;
+    int line;
+    static constexpr place current(const char *of = __builtin_FILE(), int at = __builtin_LINE())
+    {
+        return {of, at};
+    }
+};
 
 /// Ends the case, or the process if it is a peer.
 [[noreturn]] void give_up(const std::string &why, const char *file, int line);
 [[noreturn]] inline void give_up(const std::string &why, const place &where)
 {
-    give_up(why, where.file_name(), static_cast<int>(where.line()));
+    give_up(why, where.file, where.line);
 }
 void must_succeed(DAT_RETURN code, const step &at);
 
