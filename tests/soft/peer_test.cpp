@@ -249,6 +249,68 @@ TEST_CASE_FIXTURE(impatient_fixture, "an answer that comes in slow pieces is wai
     CHECK(done->status == work_status::success);
 }
 
+TEST_CASE(
+    "F11: peers that leave holes do not take the memory of the device, nor the share of others")
+{
+    inproc_network network;
+    settings how = inside(network);
+    how.early_bytes = 1 << 20;
+    host there(how);
+    std::deque<end> ends;
+    std::deque<raw_peer> hoarders;
+    ddp_segment segment;
+    segment.opcode = rdmap::send;
+    segment.last = true;
+    segment.msn = 2;
+    for (int i = 0; i < 4; ++i) {
+        ends.emplace_back(there);
+        hoarders.emplace_back(network, ends.back());
+        for (std::uint32_t ahead = 1; ahead < 60; ++ahead)
+            hoarders.back().send(hoarders.back().first_psn + ahead, hoarders.back().expected,
+                                 segment, 20'000);
+    }
+    CHECK(there.hca.early.counted().bytes <= how.early_bytes);
+    CHECK(there.hca.early.counted().bytes > how.early_bytes / 2);
+    end b(there);
+    raw_peer honest(network, b);
+    for (std::uint32_t i = 0; i < 20; ++i)
+        REQUIRE(b.receive(0, 100));
+    for (std::uint32_t i = 1; i < 20; ++i)
+        honest.send_message(honest.first_psn + i, i + 1);
+    honest.send_message(honest.first_psn, 1); // all others were kept
+    for (std::uint32_t i = 0; i < 20; ++i) {
+        const auto got = b.received(std::chrono::seconds(2));
+        REQUIRE(got.has_value());
+        CHECK(got->status == work_status::success);
+    }
+    for (end &each : ends) // nor does anybody lose its connection by it
+        CHECK(!each.next(std::chrono::milliseconds(0)).has_value());
+}
+
+TEST_CASE_FIXTURE(asked_fixture,
+                  "F11: what the peer had and has dropped is sent again without a timeout")
+{
+    constexpr std::uint32_t count = 6;
+    for (std::uint32_t i = 0; i < count; ++i)
+        REQUIRE(b.send(0, 8));
+    const std::uint32_t first = peer.expected;
+    for (std::uint32_t i = 0; i < count; ++i)
+        REQUIRE(peer.next(packet_kind::data).has_value());
+    peer.acknowledge(first, 0b11111);
+    REQUIRE(peer.next(packet_kind::data)->base.psn == first);
+    peer.acknowledge(first + 1); // keeps none of the others
+    std::vector<std::uint32_t> again;
+    for (std::uint32_t i = 1; i < count; ++i)
+        if (const auto next = peer.next(packet_kind::data))
+            again.push_back(next->base.psn);
+    REQUIRE(again.size() == count - 1);
+    for (std::uint32_t i = 1; i < count; ++i) // by timeouts it would be the oldest, several times
+        CHECK(again[i - 1] == first + i);
+    peer.acknowledge(first + count);
+    for (std::uint32_t i = 0; i < count; ++i)
+        CHECK(b.sent()->status == work_status::success);
+}
+
 TEST_SUITE_END();
 
 } // namespace peer_suite

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <deque>
 #include <vector>
 
 namespace windows_suite {
@@ -193,8 +195,8 @@ TEST_CASE("Karn: a packet that was sent twice tells nothing about the time")
 
 TEST_CASE("early packets are kept, given out in order, and described in several blocks")
 {
-    receive_window window;
-    window.start(0xfffffffe);
+    early_packets budget;
+    receive_window window(budget, 0xfffffffe);
     const std::uint8_t content[] = {1, 2, 3};
     CHECK(window.place_of(0xfffffffe) == receive_window::place::in_order);
     CHECK(window.place_of(0xfffffffd) == receive_window::place::old);
@@ -209,48 +211,145 @@ TEST_CASE("early packets are kept, given out in order, and described in several 
     REQUIRE(window.describe(words, 8) == 2);
     CHECK(words[0] == ((1u << 1) | (1u << 4))); // after 0xffffffff
     CHECK(words[1] == 1u << (41 - 32));
-    CHECK(window.peek_next() == nullptr);
+    CHECK(window.take_next() == nullptr);
     window.advance();
-    CHECK(window.peek_next() == nullptr);
+    CHECK(window.take_next() == nullptr);
     window.advance();
-    REQUIRE(window.peek_next() != nullptr);
-    CHECK(window.peek_next()->size == 3);
-    CHECK(window.peek_next()->bytes()[2] == 3);
+    const auto third = window.take_next();
+    REQUIRE(third != nullptr);
+    CHECK(third->size == 3);
+    CHECK(third->bytes()[2] == 3);
     window.advance();
     CHECK(window.next() == 1);
-    window.forget();
+    window.start(1);
     CHECK(!window.holds_any());
     CHECK(window.describe(words, 8) == 0);
 }
 
 TEST_CASE("a kept packet that comes again in order does not stay kept")
 {
-    receive_window window;
+    early_packets budget;
+    receive_window window(budget, 100);
     const std::uint8_t byte = 0;
-    window.start(100);
     REQUIRE(window.keep(101, &byte, 1));
     window.advance(); // 100
-    CHECK(window.peek_next() != nullptr);
+    CHECK(window.holds_any());
     window.advance(); // 101 came again, and was taken
     CHECK(!window.holds_any());
     for (std::uint32_t i = 0; i < receive_window::capacity; ++i) {
-        REQUIRE(window.peek_next() == nullptr);
+        REQUIRE(window.take_next() == nullptr);
         std::uint32_t words[8];
         REQUIRE(window.describe(words, 8) == 0);
         window.advance();
     }
 }
 
-TEST_CASE("B9: what is kept early has a limit")
-{
+namespace {
+
+constexpr std::size_t early_limit = 1 << 20;
+
+/// Fills a window, behind a hole.
+struct hoarder {
+    explicit hoarder(early_packets &budget) : window(budget, 0) { hoard(); }
+    void hoard()
+    {
+        const std::vector<std::uint8_t> content(8000);
+        for (std::uint32_t psn = 1; psn < receive_window::capacity; ++psn)
+            (void)window.keep(psn, content.data(), content.size());
+    }
+    std::size_t held()
+    {
+        std::uint32_t words[8];
+        (void)window.describe(words, 8);
+        std::size_t count = 0;
+        for (std::uint32_t word : words)
+            count += static_cast<std::size_t>(std::popcount(word));
+        return count;
+    }
     receive_window window;
-    window.start(0);
-    const std::vector<std::uint8_t> large(65507);
-    unsigned kept = 0;
-    for (std::uint32_t psn = 1; psn < receive_window::capacity; ++psn)
-        kept += window.keep(psn, large.data(), large.size()) ? 1 : 0;
-    CHECK(kept > 10);
-    CHECK(kept * large.size() <= receive_window::max_bytes);
+};
+
+} // namespace
+
+TEST_CASE("B9, F11: what all connections keep early has one limit")
+{
+    early_packets budget;
+    budget.limit_to(early_limit);
+    {
+        std::deque<hoarder> many;
+        for (int i = 0; i < 40; ++i) {
+            many.emplace_back(budget);
+            CHECK(budget.counted().bytes <= early_limit);
+        }
+        CHECK(budget.counted().bytes > early_limit / 2);
+        CHECK(budget.counted().refused > 0);
+        for (hoarder &each : many) // all have something
+            CHECK(each.held() > 0);
+    }
+    CHECK(budget.counted().bytes == 0);
+}
+
+TEST_CASE(
+    "F11: who keeps little gets its share from those who keep much, however long they have it")
+{
+    early_packets budget;
+    budget.limit_to(early_limit);
+    hoarder first(budget);
+    hoarder second(budget);
+    const std::size_t before = first.held() + second.held();
+    CHECK(budget.counted().evicted > 0);
+    CHECK(first.held() <= 3 * second.held());
+    CHECK(second.held() <= 3 * first.held());
+    receive_window honest(budget, 500);
+    const std::uint8_t content[1000] = {7};
+    for (std::uint32_t psn = 501; psn < 600; ++psn)
+        REQUIRE(honest.keep(psn, content, sizeof content));
+    first.hoard();
+    second.hoard();
+    CHECK(first.held() + second.held() < before);
+    honest.advance();
+    for (std::uint32_t psn = 501; psn < 600; ++psn) { // nothing of it was dropped
+        const auto copy = honest.take_next();
+        REQUIRE(copy != nullptr);
+        CHECK(copy->psn == psn);
+        CHECK(copy->bytes()[0] == 7);
+        honest.advance();
+    }
+    CHECK(!honest.holds_any());
+}
+
+TEST_CASE("F11: what is dropped is what is furthest ahead, and is not described any more")
+{
+    early_packets budget;
+    budget.limit_to(early_limit);
+    hoarder first(budget);
+    const std::size_t before = first.held();
+    hoarder second(budget);
+    const std::size_t after = first.held();
+    REQUIRE(after < before);
+    first.window.advance(); // the hole is filled
+    for (std::size_t i = 0; i < after; ++i) {
+        REQUIRE(first.window.take_next() != nullptr);
+        first.window.advance();
+    }
+    CHECK(first.window.take_next() == nullptr);
+    CHECK(!first.window.holds_any());
+}
+
+TEST_CASE("F11: packets that the peer has dropped again are sent again, and no others")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(10);
+    const std::uint32_t all_behind_the_hole = 0x1ff;
+    s.window.acknowledge_selectively(begin, &all_behind_the_hole, 1, s.rtt, s.now);
+    CHECK(s.resend() == std::vector<std::uint32_t>{begin});
+    s.acknowledge(begin + 5); // and 5 was dropped, as were 8 and 9
+    const std::uint32_t two_left = 0x3;
+    REQUIRE(s.window.at(begin + 5).sacked);
+    s.window.take_back(&two_left, 1);
+    CHECK(s.resend() == std::vector<std::uint32_t>{begin + 5, begin + 8, begin + 9});
+    CHECK(s.window.at(begin + 6).sacked);
 }
 
 TEST_SUITE_END();

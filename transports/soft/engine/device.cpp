@@ -18,6 +18,7 @@ int device::open(const settings &how, const upcalls &tell)
     datagram_ =
         std::clamp<std::uint32_t>(how.datagram == 0 ? 1472 : how.datagram, smallest_datagram, most);
     shards_.reset(new (std::nothrow) shard[how_.threads]);
+    early.limit_to(how_.early_bytes);
     if (shards_ == nullptr || !memory.open())
         return ENOMEM;
     if (!waiter.open() || !listening.open(how_, tell_))

@@ -4,6 +4,7 @@
 
 #include "callback_waiter.hpp"
 #include "connections.hpp"
+#include "early_packets.hpp"
 #include "memory_table.hpp"
 #include "memory_windows.hpp"
 #include "settings.hpp"
@@ -22,6 +23,7 @@ public:
 
     memory_table memory;
     memory_windows windows{memory};
+    early_packets early;
     connections listening;
     callback_waiter waiter;
 

@@ -63,12 +63,14 @@ receiver::outcome receiver::take(const packet &p, std::uint32_t oldest_psn)
 /// Takes kept packets that are in order now, as long as there are receives for them.
 bool receiver::take_kept(std::uint32_t oldest_psn)
 {
-    while (receive_window::kept *kept = window_.peek_next()) {
+    while (const early_packets::owned_copy kept = window_.take_next()) {
         packet next;
         // Does not fail: it was parsed before it was kept.
         if (!parse(kept->bytes(), kept->size, next))
             return true;
         const outcome result = take(next, oldest_psn);
+        if (result == outcome::not_ready)
+            (void)window_.keep(kept->psn, kept->bytes(), kept->size);
         if (result != outcome::taken)
             return result != outcome::failed;
         window_.advance();

@@ -70,10 +70,9 @@ public:
     receiver() = default;
     receiver(pair_context &context, requester &requests, responder &responses,
              std::uint32_t first_psn, std::uint32_t first_msn)
-        : context_(&context), requests_(&requests), responses_(&responses), msn_(first_msn)
-    {
-        window_.start(first_psn);
-    }
+        : context_(&context), requests_(&requests), responses_(&responses),
+          window_(context.of->early, first_psn), msn_(first_msn)
+    {}
     /// The peer is known: its first packet has this number.
     void expect(std::uint32_t first_psn) { window_.start(first_psn); }
 

@@ -65,6 +65,20 @@ void send_window::acknowledge_selectively(std::uint32_t ack, const std::uint32_t
     find_lost(highest, rtt);
 }
 
+void send_window::take_back(const std::uint32_t *words, std::uint32_t count)
+{
+    for (std::uint32_t psn = oldest_; before(psn, next_); ++psn) {
+        const std::uint32_t bit = psn - oldest_ - 1;
+        const bool kept = bit < count * 32 && (words[bit / 32] >> (bit % 32) & 1) != 0;
+        sent_packet &packet = at(psn);
+        if (!packet.sacked || kept)
+            continue;
+        packet.sacked = false;
+        packet.again = true;
+        mark_lost(psn);
+    }
+}
+
 /// A packet is lost when several later ones have arrived, or one that was sent much later.
 void send_window::find_lost(std::uint32_t highest, const rtt_estimator &rtt)
 {

@@ -64,6 +64,9 @@ public:
     /// Newly lost packets are counted by lost().
     void acknowledge_selectively(std::uint32_t ack, const std::uint32_t *words, std::uint32_t count,
                                  rtt_estimator &rtt, std::int64_t now);
+    /// The peer waits for the oldest packet, though it said that it had arrived: it has dropped
+    /// packets that it kept. Those that it does not describe any more are lost.
+    void take_back(const std::uint32_t *words, std::uint32_t count);
     /// The oldest packet, if it is before `ack`. The caller pops it when it is done with it.
     sent_packet *acknowledged(std::uint32_t ack)
     {

@@ -21,6 +21,7 @@ struct settings {
     std::uint32_t linger_ms = 2000;        ///< how long a graceful disconnect waits
     std::uint32_t keepalive_ms = 1000;     ///< silence after which a peer is probed
     std::uint32_t retries = 30;            ///< of the same packet, before the connection breaks
+    std::size_t early_bytes = 16 << 20;    ///< of packets that are kept since they came early
     impairment bad_network;
     inproc_network *network = nullptr; ///< instead of UDP
     bool fixed_start = false;          ///< for tests: sequence numbers begin at first_number

@@ -244,9 +244,12 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
     if (before(p.base.ack, window_.oldest()))
         return; // overtaken by a newer one
     const bool progress = retire_acknowledged(p.base.ack, now);
+    const bool not_ready = (p.base.flags & flag_receiver_not_ready) != 0 && !idle();
+    const bool describes = p.base.kind == packet_kind::ack; // all that the peer keeps
+    if (describes && !not_ready && !idle() && window_.at(window_.oldest()).sacked)
+        window_.take_back(p.sack, p.sack_words);
     if (p.sack_words != 0)
         window_.acknowledge_selectively(p.base.ack, p.sack, p.sack_words, rtt_, now);
-    const bool not_ready = (p.base.flags & flag_receiver_not_ready) != 0 && !idle();
     if (progress || not_ready) { // the oldest has arrived; later ones do not count
         resend_from_ = now;
         retries_ = 0;
