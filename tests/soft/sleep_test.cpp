@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The device's thread sleeps when there is nothing to do, whatever woke it before.
+#include "intercepted.hpp"
 #include "rig.hpp"
 
 #include "osd_thread.hpp"
@@ -17,6 +18,13 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include <vector>
+
+namespace rig {
+
+send_faults failing_sends;
+thread_local int sleeps_here = 0;
+
+} // namespace rig
 
 namespace sleep_suite {
 
@@ -42,6 +50,21 @@ bool takes_datagrams(int descriptor)
     int type = 0;
     socklen_t size = sizeof type;
     return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_DGRAM;
+}
+
+/// Whether a send is to fail; sets errno then.
+bool fails(long number, const long *with)
+{
+    const bool one = number == SYS_sendmsg;
+    if ((!one && number != SYS_sendmmsg) || failing_sends.left.load() <= 0)
+        return false;
+    const auto &message = one ? *reinterpret_cast<const msghdr *>(with[1])
+                              : reinterpret_cast<const mmsghdr *>(with[1])->msg_hdr;
+    if (failing_sends.of_super_packets.load() && message.msg_controllen == 0)
+        return false;
+    failing_sends.left.fetch_sub(1);
+    errno = failing_sends.error.load();
+    return true;
 }
 
 /// A thread's looks are some microseconds apart where the program is instrumented.
@@ -180,6 +203,8 @@ extern "C" long __wrap_syscall(long number, ...)
     for (long &each : with)
         each = va_arg(list, long);
     va_end(list);
+    if (fails(number, with))
+        return -1;
     if (number == SYS_recvmmsg)
         ++made.looks;
     if (number == SYS_sendmsg)
@@ -196,6 +221,7 @@ extern "C" int __real_ppoll(pollfd *at, nfds_t count, const timespec *time, cons
 extern "C" int __wrap_ppoll(pollfd *at, nfds_t count, const timespec *time, const sigset_t *mask)
 {
     ++made.sleeps;
+    ++sleeps_here;
     made.on_sockets +=
         std::any_of(at, at + count, [](const pollfd &each) { return takes_datagrams(each.fd); });
     return __real_ppoll(at, count, time, mask);

@@ -26,6 +26,48 @@ bool find_interface(const char *name, unsigned family, interface_info &out);
 /// Whether this word is mapped for writing at this moment.
 bool is_writable(std::uint64_t *word);
 
+/// Whether datagrams are sent as super-packets. When the system refuses two in a row they are not
+/// for a minute: interfaces change, and one address may have a path that others do not share.
+class segmentation_policy {
+public:
+    bool is_on()
+    {
+        const std::int64_t until = off_until_ns_.load(std::memory_order_relaxed);
+        return until == 0 || is_over(until);
+    }
+    void worked()
+    {
+        if (failures_.load(std::memory_order_relaxed) != 0)
+            failures_.store(0, std::memory_order_relaxed);
+    }
+    void failed()
+    {
+        if (failures_.fetch_add(1, std::memory_order_relaxed) + 1 >= most_failures)
+            off_until_ns_.store(osd::now_ns() + pause_ns, std::memory_order_relaxed);
+    }
+    void set(bool on)
+    {
+        failures_.store(0, std::memory_order_relaxed);
+        off_until_ns_.store(on ? 0 : INT64_MAX, std::memory_order_relaxed);
+    }
+
+private:
+    static constexpr std::uint32_t most_failures = 2;
+    static constexpr std::int64_t pause_ns = 60'000'000'000;
+
+    bool is_over(std::int64_t until) OSD_COLD
+    {
+        if (osd::now_ns() < until)
+            return false;
+        failures_.store(0, std::memory_order_relaxed);
+        off_until_ns_.store(0, std::memory_order_relaxed);
+        return true;
+    }
+
+    std::atomic<std::uint32_t> failures_{0}; ///< in a row
+    std::atomic<std::int64_t> off_until_ns_{0};
+};
+
 /// A UDP socket. Batches of datagrams of equal size pass through the kernel as one (GSO, GRO).
 class udp_io final : public packet_io {
 public:
@@ -46,7 +88,8 @@ public:
     waitable descriptor() const override { return socket_; }
 
     /// For tests: sends each datagram by itself.
-    void set_segmentation(bool on) { segments_.store(on, std::memory_order_relaxed); }
+    void set_segmentation(bool on) { segmentation_.set(on); }
+    bool segments() { return segmentation_.is_on(); }
 
 private:
     static constexpr std::uint32_t batch = 4;
@@ -61,7 +104,7 @@ private:
     waitable buffer_file_ = -1;       ///< where they are, for the system to copy from
     std::uint32_t batch_ = batch;
     std::uint32_t receive_room_ = 0;
-    std::atomic<bool> segments_{true};
+    segmentation_policy segmentation_;
 };
 
 /// Wakes a thread that sleeps in wait_for().

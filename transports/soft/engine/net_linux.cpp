@@ -216,11 +216,34 @@ send_result result_of(int error)
     case EADDRNOTAVAIL:
     case EINVAL: // what the system says of a loopback address that is to leave the host
     case EACCES:
-    case EPERM:
         return send_result::unreachable;
     default:
         return send_result::busy;
     }
+}
+
+/// Whether this host has no route to the address. What a send returns does not tell: it may be an
+/// ICMP error about an earlier datagram, to another address, or forged. None belongs to this
+/// socket.
+bool has_no_route(const net_address &from, const net_address &to)
+{
+    const int fresh = socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fresh < 0)
+        return false;
+    net_address any_port = from;
+    any_port.set_port(0);
+    const bool fails =
+        bind(fresh, any_port.get(), static_cast<socklen_t>(any_port.size())) == 0 &&
+        syscall(SYS_connect, fresh, to.get(), static_cast<socklen_t>(to.size())) != 0 &&
+        result_of(errno) == send_result::unreachable;
+    (void)syscall(SYS_close, fresh);
+    return fails;
+}
+
+/// What the kernel returns when it cannot send a super-packet. Never by an ICMP error.
+bool denies_segmentation(int error)
+{
+    return error == EIO || error == EINVAL;
 }
 
 /// Messages for sendmmsg. Packets of one size, and a last one that is not larger, make one message.
@@ -414,10 +437,11 @@ bool is_writable(std::uint64_t *word)
 send_result udp_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
                          std::uint32_t &done)
 {
+    constexpr int most_errors = 3;
     done = 0;
-    int refusals = 0;
+    int errors = 0;
+    bool together = segmentation_.is_on();
     while (done < count) {
-        const bool together = segments_.load(std::memory_order_relaxed);
         const std::uint32_t some = count - done < max_packets ? count - done : max_packets;
         send_batch batch(to, packets + done, some, together);
         const int sent =
@@ -426,17 +450,28 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
                 : calls::sendmmsg(as_fd(socket_), batch.messages(), batch.count(), 0);
         for (int i = 0; i < sent; ++i)
             done += batch.packets_in(static_cast<std::uint32_t>(i));
-        if (sent > 0)
-            continue;
-        // The error may belong to an earlier packet to another peer: the next call reports it.
-        if (errno == EINTR || (errno == ECONNREFUSED && ++refusals < 3))
-            continue;
-        if (together && batch.packets_in(0) > 1 &&
-            (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) {
-            set_segmentation(false); // the path does not support UDP_SEGMENT
+        if (sent > 0) {
+            if (batch.packets_in(0) > 1)
+                segmentation_.worked();
             continue;
         }
-        return result_of(errno);
+        const int error = errno;
+        if (error == EINTR)
+            continue;
+        if (together && batch.packets_in(0) > 1 && denies_segmentation(error)) {
+            together = false; // the path of these
+            segmentation_.failed();
+            continue;
+        }
+        // An ICMP error about an earlier packet, to whatever address, is returned once.
+        const send_result result = result_of(error);
+        if (result == send_result::bad_memory || error == EAGAIN || error == ENOBUFS)
+            return result;
+        if (++errors < most_errors)
+            continue;
+        if (result == send_result::unreachable && !has_no_route(address_, to))
+            return send_result::busy;
+        return result;
     }
     return send_result::sent;
 }

@@ -30,6 +30,8 @@ bool progress_engine::poll(bool sleeps_next) OSD_UNCHECKED
         flush_acks();
     if (sleeps_next || !keep_batching())
         send_batched();
+    if (sleeps_next && found_nothing_twice(received))
+        handle_icmp_errors(now);
     poll_lock_.unlock();
     return received;
 }
@@ -178,6 +180,15 @@ bool progress_engine::came_after_pause(std::int64_t now)
     const bool paused = now - owing_ns_ > long_pause_ns;
     owing_ns_ = now;
     return paused;
+}
+
+/// Of consumers that sleep between two polls: an ICMP error may have been what woke them, and wakes
+/// them again at once until it is taken.
+bool progress_engine::found_nothing_twice(bool received)
+{
+    const bool twice = !received && found_nothing_;
+    found_nothing_ = !received;
+    return twice;
 }
 
 /// A consumer that has posted between two polls is likely to post more: its batch is held back, for

@@ -52,6 +52,7 @@ private:
         OSD_REQUIRES(poll_lock_);
     bool came_after_pause(std::int64_t now) OSD_REQUIRES(poll_lock_);
     bool keep_batching() OSD_REQUIRES(poll_lock_);
+    bool found_nothing_twice(bool received) OSD_REQUIRES(poll_lock_);
     void send_batched() OSD_REQUIRES(poll_lock_)
     {
         if (context_.marks.has_batches())
@@ -79,6 +80,7 @@ private:
     std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0;  ///< when packets came last
     std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0;     ///< when some came to acknowledge
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
+    bool found_nothing_ OSD_GUARDED_BY(poll_lock_) = false; ///< the last poll before a sleep
     std::uint32_t polls_batched_ OSD_GUARDED_BY(poll_lock_) = 0;
     std::int64_t slow_due_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
 };

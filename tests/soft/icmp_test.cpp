@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the system says of one datagram does no harm to others. ICMP errors can be forged by anybody
+// who knows a port.
+#include "intercepted.hpp"
+#include "raw_peer.hpp"
+
+#include <cerrno>
+#include <doctest/doctest.h>
+
+namespace icmp_suite {
+
+using namespace rig;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct loopback_pair {
+    host here{on_loopback()};
+    host there{on_loopback()};
+    end a{here};
+    end b{there};
+};
+
+struct socket_pair {
+    socket_pair()
+    {
+        REQUIRE(from.open(on_loopback().address, true) == 0);
+        REQUIRE(to.open(on_loopback().address, true) == 0);
+    }
+    /// Four datagrams that make a super-packet, where there are such. How many arrive.
+    std::size_t send()
+    {
+        constexpr std::uint32_t count = 4;
+        out_packet packets[count];
+        for (out_packet &each : packets) {
+            each.begin();
+            each.add(each.header, 100);
+        }
+        std::uint32_t done = 0;
+        CHECK(from.send(to.address(), packets, count, done) == send_result::sent);
+        CHECK(done == count);
+        std::size_t bytes = 0;
+        in_packets got[4];
+        CHECK(becomes_true([&] {
+            for (std::uint32_t i = to.receive(got, 4); i-- != 0;)
+                bytes += got[i].size;
+            return bytes == count * 100;
+        }));
+        return bytes / 100;
+    }
+    udp_io from;
+    udp_io to;
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("icmp");
+
+TEST_CASE_FIXTURE(loopback_pair,
+                  "F12: an error of another datagram does not end an attempt to connect")
+{
+    for (const int error : {EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, EACCES, EPERM, EPROTO}) {
+        CAPTURE(error);
+        end active(here);
+        end passive(there);
+        door at(there);
+        failing_sends.set(error, 10);
+        REQUIRE(active.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+                queue_pair::start::begun);
+        inbound_request *const request = at.next();
+        REQUIRE(request != nullptr);
+        failing_sends.set(error, 10);
+        REQUIRE(passive.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
+        CHECK(is(active.next(), connection_event::established));
+        CHECK(is(passive.next(), connection_event::established));
+    }
+    failing_sends.set(0, 0);
+}
+
+TEST_CASE_FIXTURE(loopback_pair, "F12: an address without a route ends the attempt")
+{
+    net_address nowhere;
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    const std::uint8_t bytes[] = {192, 0, 2, 1}; // from a loopback address
+    std::memcpy(&v4.sin_addr, bytes, sizeof bytes);
+    REQUIRE(nowhere.assign(reinterpret_cast<sockaddr *>(&v4)));
+    REQUIRE(a.pair.connect(nowhere, 4711, nullptr, 0) == queue_pair::start::begun);
+    CHECK(is(a.next(), connection_event::unreachable));
+}
+
+TEST_CASE_FIXTURE(socket_pair, "F12: an ICMP error does not switch super-packets off")
+{
+    for (const int error : {EOPNOTSUPP, EHOSTUNREACH, ECONNREFUSED, EPROTO, ENOPROTOOPT}) {
+        CAPTURE(error);
+        for (int i = 0; i < 3; ++i) {
+            failing_sends.set(error, 1, true);
+            CHECK(send() == 4);
+            CHECK(from.segments());
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(socket_pair, "F12: super-packets go off when the system refuses two in a row")
+{
+    for (const int error : {EIO, EINVAL}) {
+        from.set_segmentation(true);
+        for (int i = 0; i < 3; ++i) { // of another path, say
+            failing_sends.set(error, 1, true);
+            CHECK(send() == 4);
+            CHECK(from.segments());
+            CHECK(send() == 4);
+        }
+        failing_sends.set(error, 2, true);
+        CHECK(send() == 4);
+        CHECK(from.segments());
+        CHECK(send() == 4);
+        CHECK(!from.segments());
+        CHECK(send() == 4);
+    }
+    failing_sends.set(0, 0);
+}
+
+TEST_CASE_FIXTURE(loopback_pair, "F12: a consumer that waits does not spin on ICMP errors")
+{
+    REQUIRE(establish(a, b));
+    REQUIRE(a.receive(0, 64));
+    net_address closed_port;
+    {
+        udp_io gone;
+        REQUIRE(gone.open(on_loopback().address, false) == 0);
+        closed_port = gone.address();
+    }
+    int slept = 0;
+    std::thread waiter([&] {
+        const int before = sleeps_here;
+        completion_record done;
+        while (!a.receive_queue.pop(done))
+            if (a.receive_queue.wait({}, osd::deadline::after_us(20'000'000)) !=
+                osd::wait_result::woken)
+                break;
+        slept = sleeps_here - before;
+    });
+    constexpr int errors = 20;
+    for (int i = 0; i < errors; ++i) {
+        out_packet out;
+        out.begin();
+        out.add(out.header, write_base(out.header, {packet_kind::ack, 0, 1, 2, 3, 4, 0, 0}));
+        std::uint32_t done = 0;
+        (void)a.pair.home->io().send(closed_port, &out, 1, done);
+        std::this_thread::sleep_for(5ms);
+    }
+    REQUIRE(b.send(0, 8));
+    waiter.join();
+    CHECK(slept < 10 * errors);
+}
+
+TEST_SUITE_END();
+
+} // namespace icmp_suite

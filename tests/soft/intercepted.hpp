@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// System calls of the engine that pass through the test program.
+#pragma once
+
+#include <atomic>
+
+namespace rig {
+
+/// The next sends fail with this error.
+struct send_faults {
+    std::atomic<int> error{0};
+    std::atomic<int> left{0};
+    std::atomic<bool> of_super_packets{false}; ///< of no others
+    void set(int what, int count, bool only_super_packets = false)
+    {
+        error.store(what);
+        of_super_packets.store(only_super_packets);
+        left.store(count);
+    }
+};
+extern send_faults failing_sends;
+
+/// How often this thread has slept on descriptors.
+extern thread_local int sleeps_here;
+
+} // namespace rig
