@@ -271,6 +271,7 @@ TEST_CASE(
     }
     CHECK(there.hca.early.counted().bytes <= how.early_bytes);
     CHECK(there.hca.early.counted().bytes > how.early_bytes / 2);
+    CHECK(there.hca.early.counted().evicted > 0);
     end b(there);
     raw_peer honest(network, b);
     for (std::uint32_t i = 0; i < 20; ++i)
@@ -309,6 +310,72 @@ TEST_CASE_FIXTURE(asked_fixture,
     peer.acknowledge(first + count);
     for (std::uint32_t i = 0; i < count; ++i)
         CHECK(b.sent()->status == work_status::success);
+}
+
+namespace {
+
+/// The network reports that a packet with this header did not arrive.
+void report(end &of, const net_address &to, send_result why, const base_header &quoted)
+{
+    icmp_error error{};
+    error.to = to;
+    error.why = why;
+    error.size = write_base(error.bytes, quoted);
+    of.pair.enter();
+    of.pair.connection().on_icmp_error(error, quoted, osd::now_ns());
+    of.pair.leave();
+}
+
+/// The same with errors that quote nearly what the end has sent.
+void report_forged(end &of, const net_address &to, const base_header &sent)
+{
+    for (const send_result why : {send_result::refused, send_result::unreachable}) {
+        net_address elsewhere = to;
+        elsewhere.set_port(static_cast<std::uint16_t>(to.port() + 1));
+        report(of, elsewhere, why, sent);
+        base_header quoted = sent;
+        quoted.tag ^= 1;
+        report(of, to, why, quoted);
+        quoted = sent;
+        for (const std::uint32_t away : {2u, 5'000u, 0x80000000u, 0xffffe000u}) {
+            quoted.psn = sent.psn + away;
+            report(of, to, why, quoted);
+        }
+    }
+    CHECK(!of.next(std::chrono::milliseconds(20)).has_value());
+}
+
+} // namespace
+
+TEST_CASE_FIXTURE(asked_fixture,
+                  "F12: an ICMP error ends a connection if it quotes a packet in flight")
+{
+    REQUIRE(b.send(0, 8));
+    const auto sent = peer.next(packet_kind::data);
+    REQUIRE(sent.has_value());
+    report_forged(b, peer.address(), sent->base);
+    report(b, peer.address(), send_result::unreachable, sent->base); // routes come back
+    CHECK(!b.next(std::chrono::milliseconds(20)).has_value());
+    report(b, peer.address(), send_result::refused, sent->base);
+    CHECK(is(b.next(), connection_event::broken));
+}
+
+TEST_CASE("F12: an ICMP error ends an attempt to connect if it quotes the request")
+{
+    inproc_network network;
+    host here(inside(network));
+    inproc_io silent;
+    REQUIRE(silent.open(network, here.hca.how().address));
+    end a(here);
+    REQUIRE(a.pair.connect(silent.address(), silent.address().port(), nullptr, 0) ==
+            queue_pair::start::begun);
+    in_packets group;
+    REQUIRE(becomes_true([&] { return silent.receive(&group, 1) != 0; }));
+    packet request;
+    REQUIRE(parse(group.bytes, group.size, request));
+    report_forged(a, silent.address(), request.base);
+    report(a, silent.address(), send_result::unreachable, request.base);
+    CHECK(is(a.next(), connection_event::unreachable));
 }
 
 TEST_SUITE_END();

@@ -31,6 +31,7 @@ public:
     /// The next packet from the end, of this kind; others are passed over.
     std::optional<packet> next(packet_kind kind, std::chrono::milliseconds time = patience);
 
+    const net_address &address() const { return io_.address(); }
     std::uint32_t first_psn = 1000;
     std::uint32_t expected = 0; ///< first psn of the end
     std::uint32_t taken = 0;    ///< psn behind the last that was seen of the end's
