@@ -493,6 +493,47 @@ TEST_CASE("DTO-19: RDMA to memory that is not lent fails, and breaks the connect
     CHECK(there.bytes == before);
 }
 
+TEST_CASE("DTO-50: short transfers across the end of a page bring every byte" *
+          hint("copy short payloads in two parts and take the wrong length for the first"))
+{
+    constexpr std::size_t page = 4096;
+    adapter ia;
+    connected_pair pair(ia);
+    region &ours = pair.active.memory;
+    region &theirs = pair.passive.memory;
+    const auto first_end = [](const region &of) {
+        return page - reinterpret_cast<std::uintptr_t>(of.bytes.data()) % page;
+    };
+    const std::size_t our_end = first_end(ours) + page;
+    const std::size_t their_end = first_end(theirs) + page;
+    unsigned seed = 0;
+    for (const std::size_t length : {2, 8, 17, 29, 32, 33, 48, 64, 65})
+        for (const std::size_t before : {std::size_t{1}, length / 4, length / 2, length - 1}) {
+            CAPTURE(length);
+            CAPTURE(before);
+            const std::size_t here = our_end - before;
+            const std::size_t there = their_end - before;
+            const auto prepare = [&](region &from, std::size_t at) {
+                ours.set_all(0xee);
+                theirs.set_all(0xdd);
+                from.fill(at, length, ++seed);
+            };
+            prepare(theirs, there);
+            MUST(pair.active.read(here, length, theirs.remote(there, length)));
+            CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+            CHECK(ours.holds(here, length, seed));
+            prepare(ours, here);
+            MUST(pair.active.write(here, length, theirs.remote(there, length)));
+            CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+            MUST(pair.passive.recv(2 * page + their_end, length)); // ends the write
+            MUST(pair.active.send(here, length));
+            CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+            CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
+            CHECK(theirs.holds(there, length, seed));
+            CHECK(theirs.holds(2 * page + their_end, length, seed));
+        }
+}
+
 TEST_CASE("DTO-20: RDMA beyond the rights of the region fails" *
           hint("register all memory with all rights and check nothing"))
 {

@@ -171,11 +171,19 @@ struct side {
     std::uint8_t *source() { return at(3 * static_cast<int>(depth) + int{target_slots}); }
     static constexpr std::size_t size()
     {
-        return (3 * std::size_t{depth} + target_slots + 1) * slot_size;
+        return (3 * std::size_t{depth} + target_slots + 1) * slot_size + page;
     }
 
 private:
-    std::uint8_t *at(int slot) { return memory.data() + std::size_t{slot_size} * unsigned(slot); }
+    static constexpr std::size_t page = 4096;
+
+    /// A slot begins at a page: siw fails with short reads across the end of one, which is DTO-50
+    /// of the conformance suite.
+    std::uint8_t *at(int slot)
+    {
+        const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+        return memory.data() + (page - begin % page) + std::size_t{slot_size} * unsigned(slot);
+    }
 };
 
 struct link {
