@@ -64,7 +64,13 @@ void evd::release()
     if (cno *polling = notifier.target())
         polling->await_poll();
     if (had_cq) {
-        give_back_shared();
+        if (claims.srq && (state_.load() & orphaned) != 0) {
+            drop_staged_orphans();
+            // receives of freed endpoints are free again in their SRQ
+            for (completion done; transport::dapls_ib_completion_poll(cq_, done);)
+                if (done.wr->queue->shared)
+                    retire(done);
+        }
         transport::dapls_ib_cq_free(cq_);
     }
     set_cno(nullptr); // after the last callback that could have triggered it

@@ -279,14 +279,4 @@ void event_queue::drop_orphans()
     }
 }
 
-void event_queue::give_back_shared()
-{
-    if (!claims.srq || (state_.load() & orphaned) == 0)
-        return;
-    drop_staged_orphans();
-    for (completion done; transport::dapls_ib_completion_poll(cq_, done);)
-        if (done.wr->queue->shared)
-            retire(done);
-}
-
 } // namespace dapl::DAPL_TRANSPORT::core

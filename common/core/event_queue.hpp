@@ -114,8 +114,6 @@ protected:
     bool convert_unusual(const completion &done, DAT_EVENT &event) OSD_COLD;
     void drop_orphans() OSD_COLD;
     void drop_staged_orphans() OSD_COLD;
-    /// Before the CQ goes: receives whose completions are left in it are free again in their SRQ.
-    void give_back_shared();
 
     static constexpr std::uint32_t ordered = 0x40000000;
     static constexpr std::uint32_t no_cq = 0x20000000;
