@@ -240,7 +240,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.immediate_data = has_immediate(device);
     attr.atomics = has_atomics(device);
     attr.solicited_wait = has_solicited(device);
-    attr.max_mr_size = limits.max_mr_size;
+    attr.max_mr_size = std::min<std::uint64_t>(limits.max_mr_size, vrb::longest_region);
     attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);
     attr.max_rdma_size = attr.max_message_size;
     attr.max_private_data_size = as_count(device.max_private_data);
