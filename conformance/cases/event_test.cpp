@@ -91,6 +91,7 @@ TEST_CASE("EVD-46: any number of streams merges where each two of them do" *
                                     DAT_EVD_DTO_FLAG,      DAT_EVD_CONNECTION_FLAG,
                                     DAT_EVD_RMR_BIND_FLAG, DAT_EVD_ASYNC_FLAG};
     const auto &matrix = ia.provider.evd_stream_merging_supported;
+    MUST(dat_evd_free(make_evd(ia, DAT_EVD_DTO_FLAG)));
     for (unsigned chosen = 1; chosen < 64; ++chosen) {
         unsigned flags = 0;
         bool mergeable = true;

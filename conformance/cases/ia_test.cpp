@@ -664,6 +664,12 @@ TEST_CASE("IA-28: an endpoint moves messages of as many segments as the adapter'
 TEST_CASE("IA-29: adapters are opened and closed by several threads at once" *
           hint("load, count or unload the library without a lock, and lose an instance"))
 {
+    {
+        adapter once;
+        DAT_PZ_HANDLE zone = DAT_HANDLE_NULL;
+        MUST(dat_pz_create(once.handle, &zone));
+        MUST(dat_pz_free(zone));
+    }
     constexpr int rounds = 12;
     std::atomic<int> failures{0};
     {
@@ -694,6 +700,10 @@ TEST_CASE("IA-30: calls that DAT calls safe are, on an adapter that is not threa
           hint("leave out every lock where the line of dat.conf says nonthreadsafe"))
 {
     adapter ia;
+    {
+        test_endpoint what_it_needs(ia);
+        listener at(ia);
+    }
     constexpr int rounds = 40;
     std::atomic<int> failures{0};
     const auto expect = [&failures](DAT_RETURN code) { failures += code == DAT_SUCCESS ? 0 : 1; };
