@@ -499,7 +499,7 @@ TEST_CASE("CR-21: a request that finds its EVD full is told as EVD_OVERFLOW" *
 }
 
 TEST_CASE("CR-22: an RSP whose EVD is full keeps its endpoint, and takes the next request" *
-          hint("give the endpoint to a request that nobody is told of"))
+          hint("give the endpoint to a request without an event for it"))
 {
     adapter ia;
     test_endpoint reserved(ia);

@@ -498,7 +498,7 @@ TEST_CASE("CNO-38: while a thread waits for more events the CNO is silent, and t
         waiter.thread.join();
         CHECK(same_code(waiter.code, DAT_TIMEOUT_EXPIRED));
         CHECK(waiter.more == 2);
-        // The waiter was told of them by nmore; an event that comes now finds nobody there.
+        // nmore counted them for the waiter; no waiter is left for an event that comes now.
         MUST(post_software(evd));
         CHECK(trigger_of(cno) == evd);
         CHECK(drain(evd, milliseconds(0)).size() == 3);

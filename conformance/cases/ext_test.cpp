@@ -420,7 +420,7 @@ TEST_CASE("EXT-13: a quick query checks its arguments, and its handle is no adap
     CHECK(same_code(dat_ib_close_query(&wrong), bad_handle(DAT_INVALID_HANDLE_IA)));
 }
 
-TEST_CASE("EXT-14: operations of the extension that nobody offers are NOT_IMPLEMENTED" *
+TEST_CASE("EXT-14: operations of the extension that no port offers are NOT_IMPLEMENTED" *
           hint("know some of the numbers by chance, and read arguments that are not there") *
           needs("extensions"))
 {

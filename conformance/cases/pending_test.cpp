@@ -91,7 +91,7 @@ constexpr const char *waiting_ends = "graceful disconnects that wait for the pee
 } // namespace
 
 TEST_CASE("EP-42: while an accept waits for its peer the endpoint is COMPLETION_PENDING" *
-          hint("be connected before the peer knows, or take posts that nobody may see yet"))
+          hint("be connected before the peer knows, or take posts before it is"))
 {
     accepted_request on;
     if (!on.pending())

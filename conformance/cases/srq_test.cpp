@@ -745,7 +745,7 @@ TEST_CASE("SRQ-24: each endpoint whose connection ended is told to take no more 
 }
 
 TEST_CASE("SRQ-25: receives that an endpoint took free their places when it goes" * needs("srq") *
-          hint("count receives for ever whose completions nobody took"))
+          hint("keep the places of receives whose completions were not taken"))
 {
     adapter ia;
     NEED_SRQ(ia);

@@ -56,7 +56,7 @@ struct adapter {
     }
     ~adapter() { dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG); }
 
-    /// Has a receive flushed there: its endpoint connects to where nobody listens.
+    /// Has a receive flushed there: its endpoint connects to a qualifier without a listener.
     void complete_one(watched &on)
     {
         DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
