@@ -2,6 +2,8 @@
 // Connection requests: their attributes, and accept, reject and handoff.
 #include "harness/support.hpp"
 
+#include <algorithm>
+
 namespace conformance {
 namespace {
 
@@ -510,11 +512,17 @@ TEST_CASE("CR-22: an RSP whose EVD is full keeps its endpoint, and takes the nex
     DAT_CONN_QUAL filling = 0;
     MUST(dat_psp_create_any(ia.handle, &filling, evd, DAT_PSP_CONSUMER_FLAG, &psp));
     std::vector<std::unique_ptr<test_endpoint>> ends;
-    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i) {
+    for (DAT_COUNT i = 0; i <= param.evd_qlen; ++i) {
         ends.push_back(std::make_unique<test_endpoint>(ia));
         MUST(ends.back()->connect(ia.address(), filling));
     }
-    std::this_thread::sleep_for(a_while); // these requests fill it
+    const auto one_is_refused = [&] {
+        DAT_EVENT event{};
+        return std::any_of(ends.begin(), ends.end(), [&](const auto &each) {
+            return dat_evd_dequeue(each->connect_evd, &event) == DAT_SUCCESS;
+        });
+    };
+    REQUIRE(becomes_true(one_is_refused)); // so that it is full
     const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
     MUST(dat_rsp_create(ia.handle, qualifier, reserved.ep, evd, &rsp));

@@ -671,15 +671,14 @@ TEST_CASE("SP-25: after its PSP was freed a qualifier is NON_PEER_REJECTED" *
     listener at(ia);
     test_endpoint first(ia);
     MUST(first.connect(ia.address(), at.qualifier));
-    const DAT_CR_HANDLE request = at.next_request(); // not answered
+    MUST(dat_cr_reject(at.next_request(), 0, nullptr));
+    next_connection(first.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
     const DAT_EVD_HANDLE evd = at.cr_evd;
     MUST(free_once(dat_psp_free, at.psp));
     test_endpoint late(ia);
     MUST(late.connect(ia.address(), at.qualifier));
     next_connection(late.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     CHECK(stays_empty(evd, milliseconds(1)));
-    MUST(dat_cr_reject(request, 0, nullptr));
-    next_connection(first.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
     MUST(dat_evd_free(evd));
 }
 
