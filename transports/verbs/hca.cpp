@@ -35,6 +35,10 @@ constexpr std::uint32_t siw_settle_ms = 20;
 /// failure. So the first that is made there is large enough to lie across it.
 constexpr std::size_t siw_odd_offset = 0x90000;
 constexpr std::size_t siw_cq_entry = 32;
+/// Bytes of a region: no process has as much memory. siw counts pages in an int, and of a longer
+/// region registers what is left of their number.
+constexpr std::uint64_t longest_region = (std::uint64_t{1} << 47) - 1;
+constexpr std::uint64_t siw_longest_region = std::uint64_t{1} << 42;
 
 // ------------------------------------------------------------------------------------ opening
 
@@ -84,6 +88,8 @@ void note_kind(hca &device)
     device.read_sink_is_remote = device.iwarp && !device.siw;
     device.windows = port_features.memory_windows && device.limits.max_mw > 0 &&
                      (device.limits.device_cap_flags & IBV_DEVICE_MEM_WINDOW) != 0;
+    device.limits.max_mr_size = std::min<std::uint64_t>(
+        device.limits.max_mr_size, device.siw ? siw_longest_region : longest_region);
     if (device.params.settle_ms == adapter_params::own)
         device.params.settle_ms = device.siw ? siw_settle_ms : 0;
     const bool software = device.siw || device.limits.vendor_id == rxe_vendor;
@@ -240,7 +246,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.immediate_data = has_immediate(device);
     attr.atomics = has_atomics(device);
     attr.solicited_wait = has_solicited(device);
-    attr.max_mr_size = std::min<std::uint64_t>(limits.max_mr_size, vrb::longest_region);
+    attr.max_mr_size = limits.max_mr_size;
     attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);
     attr.max_rdma_size = attr.max_message_size;
     attr.max_private_data_size = as_count(device.max_private_data);

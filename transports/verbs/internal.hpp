@@ -31,8 +31,6 @@ inline bool has_atomics(const hca &device)
     return port_features.atomics && device.limits.atomic_cap != IBV_ATOMIC_NONE;
 }
 
-/// Longer ones no process can have. siw counts their pages in 32 bits and registers what is left.
-inline constexpr std::uint64_t longest_region = (std::uint64_t{1} << 47) - 1;
 /// Linux's siw never notifies of a CQ that was armed for solicited completions.
 inline bool has_solicited(const hca &device)
 {

@@ -64,8 +64,6 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
                                        mr_keys &keys)
 {
     hca &device = *domain.device;
-    if (params.length > vrb::longest_region)
-        return status::error(DAT_LENGTH_ERROR);
     const int access = access_for(device, params.privileges);
     region.device = &device;
     region.handle = ibv_reg_mr(domain.handle, params.address, params.length, access);
