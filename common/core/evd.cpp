@@ -64,16 +64,21 @@ void evd::release()
     if (cno *polling = notifier.target())
         polling->await_poll();
     if (had_cq) {
-        if (claims.srq && (state_.load() & orphaned) != 0) {
-            drop_staged_orphans();
-            // receives of freed endpoints are free again in their SRQ
-            for (completion done; transport::dapls_ib_completion_poll(cq_, done);)
-                if (done.wr->queue->shared)
-                    retire(done);
-        }
+        return_shared_receives();
         transport::dapls_ib_cq_free(cq_);
     }
     set_cno(nullptr); // after the last callback that could have triggered it
+}
+
+/// Those of freed endpoints, whose completions were not polled, are free again in their SRQ.
+void evd::return_shared_receives()
+{
+    if (!claims.srq || (state_.load() & orphaned) == 0)
+        return;
+    drop_staged_orphans();
+    for (completion done; transport::dapls_ib_completion_poll(cq_, done);)
+        if (done.wr->queue->shared)
+            retire(done);
 }
 
 // -------------------------------------------------------------------------------------- dequeue

@@ -66,6 +66,7 @@ private:
     struct waiting_once;
 
     status resize_all(DAT_COUNT qlen);
+    void return_shared_receives() OSD_COLD;
     template <class Caller>
     typename Caller::answer take_plain(DAT_EVENT &event);
     bool take(DAT_EVENT &event);
