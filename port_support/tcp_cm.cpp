@@ -570,13 +570,13 @@ void tcp_cm::reject(tcp_request &request, reject_reason reason, const private_da
 void tcp_cm::hear_peer(tcp_connection &q)
 {
     const heard what = q.channel->hear();
-    const int error = what == heard::end ? errno : EPROTO;
+    const int error = what == heard::end && errno != 0 ? errno : EPROTO;
     const bool framed = what == heard::frame;
     if (what == heard::nothing)
         return;
     switch (q.phase()) {
     case phase::connecting:
-        return framed ? answer_came(q) : attempt_failed(q, error == 0 ? EPROTO : error);
+        return framed ? answer_came(q) : attempt_failed(q, error);
     case phase::accepting:
         if (!framed || q.channel->kind() != message::ready)
             return end_attempt(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
