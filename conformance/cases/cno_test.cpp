@@ -42,17 +42,6 @@ struct cno_waiter {
     helper_thread thread;
 };
 
-struct agent_calls {
-    std::atomic<int> number{0};
-    std::atomic<DAT_EVD_HANDLE> by{DAT_HANDLE_NULL};
-};
-
-void count_call(DAT_PVOID calls, DAT_EVD_HANDLE evd)
-{
-    static_cast<agent_calls *>(calls)->by = evd;
-    ++static_cast<agent_calls *>(calls)->number;
-}
-
 } // namespace
 
 TEST_CASE("CNO-01: create and query check their arguments" *

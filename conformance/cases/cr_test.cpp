@@ -7,6 +7,20 @@
 namespace conformance {
 namespace {
 
+/// Requests for a qualifier, one more than its EVD has room for.
+std::vector<std::unique_ptr<test_endpoint>> overfill(adapter &ia, DAT_EVD_HANDLE evd,
+                                                     DAT_CONN_QUAL qualifier)
+{
+    DAT_EVD_PARAM param{};
+    MUST(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
+    std::vector<std::unique_ptr<test_endpoint>> ends;
+    for (DAT_COUNT i = 0; i <= param.evd_qlen; ++i) {
+        ends.push_back(std::make_unique<test_endpoint>(ia));
+        MUST(ends.back()->connect(ia.address(), qualifier));
+    }
+    return ends;
+}
+
 /// A request that waits for its answer.
 struct pending_request {
     explicit pending_request(adapter &ia, const std::string &data = {}) : from(ia), to(ia), at(ia)
@@ -160,13 +174,7 @@ TEST_CASE("CR-09: a request that finds its EVD full is refused, not by the peer"
 {
     adapter ia;
     listener at(ia, DAT_PSP_CONSUMER_FLAG, 2);
-    DAT_EVD_PARAM param{};
-    MUST(dat_evd_query(at.cr_evd, DAT_EVD_FIELD_ALL, &param));
-    std::vector<std::unique_ptr<test_endpoint>> ends;
-    for (DAT_COUNT i = 0; i <= param.evd_qlen; ++i) {
-        ends.push_back(std::make_unique<test_endpoint>(ia));
-        MUST(ends.back()->connect(ia.address(), at.qualifier));
-    }
+    const auto ends = overfill(ia, at.cr_evd, at.qualifier);
     int refused = 0;
     CHECK(becomes_true([&] {
         DAT_EVENT event{};
@@ -178,7 +186,7 @@ TEST_CASE("CR-09: a request that finds its EVD full is refused, not by the peer"
         return refused != 0;
     }));
     CHECK(refused == 1);
-    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i)
+    for (std::size_t i = 1; i < ends.size(); ++i)
         MUST(dat_cr_reject(at.next_request(), 0, nullptr));
     CHECK(stays_empty(at.cr_evd));
 }
@@ -482,17 +490,11 @@ TEST_CASE("CR-21: a request that finds its EVD full is told as EVD_OVERFLOW" *
 {
     adapter ia;
     listener at(ia, DAT_PSP_CONSUMER_FLAG, 1);
-    DAT_EVD_PARAM param{};
-    MUST(dat_evd_query(at.cr_evd, DAT_EVD_FIELD_ALL, &param));
-    std::vector<std::unique_ptr<test_endpoint>> ends;
-    for (DAT_COUNT i = 0; i <= param.evd_qlen; ++i) {
-        ends.push_back(std::make_unique<test_endpoint>(ia));
-        MUST(ends.back()->connect(ia.address(), at.qualifier));
-    }
+    const auto ends = overfill(ia, at.cr_evd, at.qualifier);
     const DAT_EVENT told = next_event(ia.async, DAT_ASYNC_ERROR_EVD_OVERFLOW);
     CHECK(told.event_data.asynch_error_event_data.dat_handle == at.cr_evd);
     CHECK(told.event_data.asynch_error_event_data.reason == DAT_EVD_OVERFLOW_ERROR);
-    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i)
+    for (std::size_t i = 1; i < ends.size(); ++i)
         MUST(dat_cr_reject(at.next_request(), 0, nullptr));
     // It goes on.
     test_endpoint from(ia);
@@ -506,16 +508,10 @@ TEST_CASE("CR-22: an RSP whose EVD is full keeps its endpoint, and takes the nex
     adapter ia;
     test_endpoint reserved(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG, 1);
-    DAT_EVD_PARAM param{};
-    MUST(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
     DAT_CONN_QUAL filling = 0;
     MUST(dat_psp_create_any(ia.handle, &filling, evd, DAT_PSP_CONSUMER_FLAG, &psp));
-    std::vector<std::unique_ptr<test_endpoint>> ends;
-    for (DAT_COUNT i = 0; i <= param.evd_qlen; ++i) {
-        ends.push_back(std::make_unique<test_endpoint>(ia));
-        MUST(ends.back()->connect(ia.address(), filling));
-    }
+    const auto ends = overfill(ia, evd, filling);
     const auto one_is_refused = [&] {
         DAT_EVENT event{};
         return std::any_of(ends.begin(), ends.end(), [&](const auto &each) {
@@ -530,7 +526,7 @@ TEST_CASE("CR-22: an RSP whose EVD is full keeps its endpoint, and takes the nex
     MUST(refused_one.connect(ia.address(), qualifier));
     next_connection(refused_one.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     CHECK(reserved.state() == DAT_EP_STATE_RESERVED);
-    for (DAT_COUNT i = 0; i < param.evd_qlen; ++i)
+    for (std::size_t i = 1; i < ends.size(); ++i)
         MUST(dat_cr_reject(next_event(evd).event_data.cr_arrival_event_data.cr_handle, 0, nullptr));
     test_endpoint from(ia);
     MUST(from.connect(ia.address(), qualifier));

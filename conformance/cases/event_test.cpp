@@ -506,27 +506,12 @@ TEST_CASE("CNO-38: while a thread waits for more events the CNO is silent, and t
     }
 }
 
-namespace {
-
-struct counted_calls {
-    std::atomic<int> number{0};
-    std::atomic<DAT_EVD_HANDLE> by{DAT_HANDLE_NULL};
-};
-
-void note_call(DAT_PVOID calls, DAT_EVD_HANDLE evd)
-{
-    static_cast<counted_calls *>(calls)->by = evd;
-    ++static_cast<counted_calls *>(calls)->number;
-}
-
-} // namespace
-
 TEST_CASE("CNO-39: a trigger calls the agent, and is there for a waiter as well" *
           hint("give the trigger to the agent instead of the waiters, or the reverse"))
 {
     adapter ia;
-    counted_calls calls;
-    const DAT_OS_WAIT_PROXY_AGENT agent{&calls, note_call};
+    agent_calls calls;
+    const DAT_OS_WAIT_PROXY_AGENT agent{&calls, count_call};
     DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
     MUST(dat_cno_create(ia.handle, agent, &cno));
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);

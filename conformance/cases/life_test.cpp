@@ -620,21 +620,17 @@ TEST_CASE(
 TEST_CASE("LIFE-19: every adapter of the registry is open at once and moves data" *
           hint("export symbols that clash with those of another provider in the process"))
 {
-    DAT_PROVIDER_INFO entries[64];
-    DAT_PROVIDER_INFO *pointers[64];
-    for (int i = 0; i < 64; ++i)
-        pointers[i] = &entries[i];
-    DAT_COUNT number = 0;
-    MUST(dat_registry_list_providers(64, &number, pointers));
+    std::vector<DAT_PROVIDER_INFO> entries;
+    MUST(list_registry(entries));
     struct opened {
         std::unique_ptr<adapter> ia;
         std::unique_ptr<connected_pair> pair;
     };
     std::vector<opened> all;
     const settings ours = the_settings();
-    for (DAT_COUNT i = 0; i < std::min(number, 64); ++i) {
-        the_settings().ia = entries[i].ia_name;
-        the_settings().thread_safe = entries[i].is_thread_safe != DAT_FALSE;
+    for (const DAT_PROVIDER_INFO &entry : entries) {
+        the_settings().ia = entry.ia_name;
+        the_settings().thread_safe = entry.is_thread_safe != DAT_FALSE;
         CAPTURE(the_settings().ia);
         DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
         DAT_IA_HANDLE ia = DAT_HANDLE_NULL;

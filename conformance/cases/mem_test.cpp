@@ -265,17 +265,29 @@ TEST_CASE("MEM-07: contexts, length and address of a new region may go untold" *
     CHECK(same_code(dat_lmr_free(r.lmr), DAT_SUCCESS));
 }
 
+namespace {
+
+/// Many regions, no two of which have the same context.
+std::vector<std::unique_ptr<region>> expect_distinct(const adapter &ia, DAT_PZ_HANDLE pz,
+                                                     DAT_UINT32 region::*context)
+{
+    std::vector<std::unique_ptr<region>> regions;
+    for (int i = 0; i < 64; ++i) {
+        regions.push_back(std::make_unique<region>(ia, pz, 128));
+        for (std::size_t j = 0; j + 1 < regions.size(); ++j)
+            CHECK(*regions[j].*context != *regions.back().*context);
+    }
+    return regions;
+}
+
+} // namespace
+
 TEST_CASE("MEM-08: remote contexts of living regions differ" *
           hint("use an index as context that two regions share"))
 {
     adapter ia;
     const DAT_PZ_HANDLE pz = make_pz(ia);
-    std::vector<std::unique_ptr<region>> regions;
-    for (int i = 0; i < 64; ++i) {
-        regions.push_back(std::make_unique<region>(ia, pz, 128));
-        for (int j = 0; j < i; ++j)
-            CHECK(regions[static_cast<std::size_t>(j)]->rmr_context != regions.back()->rmr_context);
-    }
+    (void)expect_distinct(ia, pz, &region::rmr_context);
 }
 
 TEST_CASE("MEM-09: a region made from another moves the same memory" *
@@ -544,8 +556,8 @@ TEST_CASE("MEM-19: a region is not longer than memory or the adapter's limit" *
 {
     adapter ia;
     registration r(ia);
-    for (const DAT_VLEN length :
-         {(DAT_VLEN{1} << 32) + size, DAT_VLEN{1} << 47, ~DAT_VLEN{0}, ~DAT_VLEN{0} - size}) {
+    for (const DAT_VLEN length : {(DAT_VLEN{1} << 32) + size, DAT_VLEN{1} << 44, DAT_VLEN{1} << 47,
+                                  ~DAT_VLEN{0}, ~DAT_VLEN{0} - size}) {
         CAPTURE(length);
         r.length = length;
         const DAT_RETURN code = r.create();
@@ -658,12 +670,7 @@ TEST_CASE("MEM-23: local contexts of living regions differ, and a freed one is n
 {
     adapter ia;
     const DAT_PZ_HANDLE pz = make_pz(ia);
-    std::vector<std::unique_ptr<region>> regions;
-    for (int i = 0; i < 64; ++i) {
-        regions.push_back(std::make_unique<region>(ia, pz, 128));
-        for (int j = 0; j < i; ++j)
-            CHECK(regions[static_cast<std::size_t>(j)]->lmr_context != regions.back()->lmr_context);
-    }
+    auto regions = expect_distinct(ia, pz, &region::lmr_context);
     const DAT_LMR_CONTEXT local = regions.back()->lmr_context;
     const DAT_RMR_CONTEXT remote = regions.back()->rmr_context;
     regions.pop_back();

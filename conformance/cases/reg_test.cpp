@@ -12,13 +12,8 @@ namespace {
 
 std::vector<DAT_PROVIDER_INFO> listed()
 {
-    DAT_COUNT number = 0;
-    std::vector<DAT_PROVIDER_INFO> entries(64);
-    std::vector<DAT_PROVIDER_INFO *> pointers;
-    for (DAT_PROVIDER_INFO &entry : entries)
-        pointers.push_back(&entry);
-    MUST(dat_registry_list_providers(64, &number, pointers.data()));
-    entries.resize(static_cast<std::size_t>(std::min(number, 64)));
+    std::vector<DAT_PROVIDER_INFO> entries;
+    MUST(list_registry(entries));
     return entries;
 }
 
@@ -349,22 +344,15 @@ TEST_CASE("REG-12: messages and the list of providers are the same for threads t
         std::vector<std::unique_ptr<helper_thread>> threads;
         for (int t = 0; t < 4; ++t)
             threads.push_back(std::make_unique<helper_thread>([&, t] {
-                std::vector<DAT_PROVIDER_INFO> entries(64);
-                std::vector<DAT_PROVIDER_INFO *> pointers;
-                for (DAT_PROVIDER_INFO &entry : entries)
-                    pointers.push_back(&entry);
+                std::vector<DAT_PROVIDER_INFO> entries;
                 const DAT_RETURN code = error(t % 2 == 0 ? DAT_ABORT : DAT_QUEUE_FULL);
                 const std::string expected = t % 2 == 0 ? "DAT_ABORT" : "DAT_QUEUE_FULL";
                 for (int round = 0; round < 200; ++round) {
-                    DAT_COUNT number = 0;
                     const char *major = "";
                     const char *minor = "";
-                    failures +=
-                        dat_registry_list_providers(64, &number, pointers.data()) == DAT_SUCCESS &&
-                                std::min(number, 64) == static_cast<DAT_COUNT>(before.size())
-                            ? 0
-                            : 1;
-                    for (std::size_t i = 0; i < before.size(); ++i)
+                    failures += list_registry(entries) == DAT_SUCCESS ? 0 : 1;
+                    failures += entries.size() == before.size() ? 0 : 1;
+                    for (std::size_t i = 0; i < std::min(entries.size(), before.size()); ++i)
                         failures += std::strcmp(entries[i].ia_name, before[i].ia_name) == 0 ? 0 : 1;
                     (void)dat_strerror(code, &major, &minor);
                     failures += expected == major ? 0 : 1;

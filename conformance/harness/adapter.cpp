@@ -52,15 +52,25 @@ void adapter::query()
     MUST(dat_ia_query(handle, nullptr, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider));
 }
 
-std::unique_ptr<adapter> adapter_of_other_name()
+DAT_RETURN list_registry(std::vector<DAT_PROVIDER_INFO> &entries)
 {
     DAT_COUNT number = 0;
-    std::vector<DAT_PROVIDER_INFO> entries(64);
+    entries.resize(256);
     std::vector<DAT_PROVIDER_INFO *> pointers;
     for (DAT_PROVIDER_INFO &entry : entries)
         pointers.push_back(&entry);
-    MUST(dat_registry_list_providers(64, &number, pointers.data()));
-    entries.resize(static_cast<std::size_t>(std::min(number, 64)));
+    const DAT_RETURN code = dat_registry_list_providers(static_cast<DAT_COUNT>(entries.size()),
+                                                        &number, pointers.data());
+    if (code != DAT_SUCCESS)
+        number = 0;
+    entries.resize(std::min(entries.size(), static_cast<std::size_t>(number)));
+    return code;
+}
+
+std::unique_ptr<adapter> adapter_of_other_name()
+{
+    std::vector<DAT_PROVIDER_INFO> entries;
+    MUST(list_registry(entries));
     const std::string vendor = adapter().attr.vendor_name;
     std::unique_ptr<adapter> found;
     for (const DAT_PROVIDER_INFO &entry : entries) {

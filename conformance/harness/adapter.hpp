@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace conformance {
 
@@ -36,6 +37,8 @@ private:
     void query();
 };
 
+/// The lines of the registry; none if the call fails.
+DAT_RETURN list_registry(std::vector<DAT_PROVIDER_INFO> &entries);
 /// Another adapter of the registry that opens here: of another vendor, else of another name; null
 /// if there is none.
 std::unique_ptr<adapter> adapter_of_other_name();

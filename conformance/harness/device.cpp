@@ -27,15 +27,8 @@ std::string safety(bool is_thread_safe)
 
 std::vector<DAT_PROVIDER_INFO> registered()
 {
-    std::vector<DAT_PROVIDER_INFO> entries(256);
-    std::vector<DAT_PROVIDER_INFO *> pointers;
-    for (DAT_PROVIDER_INFO &each : entries)
-        pointers.push_back(&each);
-    DAT_COUNT number = 0;
-    if (dat_registry_list_providers(static_cast<DAT_COUNT>(entries.size()), &number,
-                                    pointers.data()) != DAT_SUCCESS)
-        number = 0;
-    entries.resize(std::min(entries.size(), static_cast<std::size_t>(number)));
+    std::vector<DAT_PROVIDER_INFO> entries;
+    (void)list_registry(entries);
     return entries;
 }
 

@@ -133,6 +133,12 @@ DAT_RETURN post_software(DAT_EVD_HANDLE evd, std::uintptr_t number)
     return dat_evd_post_se(evd, &event);
 }
 
+void count_call(DAT_PVOID calls, DAT_EVD_HANDLE evd)
+{
+    static_cast<agent_calls *>(calls)->by = evd;
+    ++static_cast<agent_calls *>(calls)->number;
+}
+
 bool becomes_true(const std::function<bool()> &condition, milliseconds time)
 {
     const auto until = std::chrono::steady_clock::now() + time;

@@ -7,6 +7,7 @@
 
 #include <dat2/udat.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -38,6 +39,13 @@ std::vector<DAT_EVENT> collect(DAT_EVD_HANDLE evd, std::size_t number);
 
 DAT_EVENT software_event(void *pointer);
 DAT_RETURN post_software(DAT_EVD_HANDLE evd, std::uintptr_t number = 0);
+
+/// Calls of the agent of a CNO, {&calls, count_call}.
+struct agent_calls {
+    std::atomic<int> number{0};
+    std::atomic<DAT_EVD_HANDLE> by{DAT_HANDLE_NULL};
+};
+void count_call(DAT_PVOID calls, DAT_EVD_HANDLE evd);
 
 /// False on timeout.
 bool becomes_true(const std::function<bool()> &condition, milliseconds time = patience);
