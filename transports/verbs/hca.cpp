@@ -35,9 +35,9 @@ constexpr std::uint32_t siw_settle_ms = 20;
 /// failure. So the first that is made there is large enough to lie across it.
 constexpr std::size_t siw_odd_offset = 0x90000;
 constexpr std::size_t siw_cq_entry = 32;
-/// Bytes of a region: no process has as much memory. siw counts pages in an int, and of a longer
-/// region registers what is left of their number.
-constexpr std::uint64_t longest_region = (std::uint64_t{1} << 47) - 1;
+/// Bytes of a region: the kernel pins less than 2^32 pages. siw counts them in an int, and of a
+/// longer region registers what is left of their number.
+constexpr std::uint64_t longest_region = (std::uint64_t{1} << 44) - 2 * 4096;
 constexpr std::uint64_t siw_longest_region = std::uint64_t{1} << 42;
 
 // ------------------------------------------------------------------------------------ opening
