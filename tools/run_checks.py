@@ -21,8 +21,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from typing import BinaryIO
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORK = ROOT / ".check"
@@ -60,6 +62,8 @@ WITHOUT_JOBS = ("--no-suite", "am", "--no-suite", "dat12")
 # What sanitized builds leave to --full, for the time it takes.
 LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
                 "--no-suite", "two-hosts", "--no-suite", "conformance-runner")
+ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL)
+TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "conformance")
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
 
 ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
@@ -70,6 +74,7 @@ ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
 # Builds
 # ---------------------------------------------------------------------------------------------
 
+Wanted = tuple[str, ...]  # targets of ninja, or options of "meson test" that choose tests
 
 @dataclasses.dataclass(frozen=True)
 class Build:
@@ -172,37 +177,102 @@ def fixed(command: list[str], build: Build) -> list[str]:
     return [*prefix, *command]
 
 
-def configure(step: "Running", name: str) -> pathlib.Path:
+def configure_command(name: str) -> list[str]:
+    if (build_dir(name) / "build.ninja").exists():
+        return ["ninja", "-C", str(build_dir(name)), "build.ninja"]
     build = BUILDS[name]
-    folder = build_dir(name)
-    if not (folder / "build.ninja").exists():
-        environment = {**dict(build.environment),
-                       "CC": build.compiler[0], "CXX": build.compiler[1]}
-        if step.run([MESON, "setup", str(folder), str(ROOT), *build.options], environment) != 0:
-            raise StepFailed(f"{name}: meson setup")
-    return folder
+    return ["env", f"CC={build.compiler[0]}", f"CXX={build.compiler[1]}",
+            *(f"{variable}={value}" for variable, value in build.environment),
+            MESON, "setup", str(build_dir(name)), str(ROOT), *build.options]
 
 
-def compile_tree(step: "Running", name: str, target: str = "all") -> None:
+def compile_tree(step: "Running", name: str, wanted: Wanted = ("all",)) -> None:
     """Configure once, then bring the build up to date; counts as one check."""
-    folder = configure(step, name)
-    if name in begun:
-        step.wait_for(begun.pop(name))
-    if step.run(["ninja", "-C", str(folder), target]) != 0:
+    step.wait_while(lambda: ahead.compiles(name), ahead.log(name))
+    if step.run(configure_command(name)) != 0:
+        raise StepFailed(f"{name}: meson setup")
+    if step.run(["ninja", "-C", str(build_dir(name)), *targets(name, wanted)]) != 0:
         raise StepFailed(f"{name}: build")
     step.outcome.passed += 1
 
 
-begun: dict[str, subprocess.Popen] = {}  # builds that compile during an earlier step
+def targets(name: str, wanted: Wanted) -> list[str]:
+    """What ninja is to make: what is named, or what the tests depend on that meson would run."""
+    if not any(word.startswith("--") for word in wanted):
+        return list(wanted)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--suite", action="append", default=[])
+    parser.add_argument("--no-suite", action="append", default=[])
+    chosen, _ = parser.parse_known_args(wanted)
+    about = build_dir(name) / "meson-info"
+    needed = set()
+    for test in json.loads((about / "intro-tests.json").read_text()):
+        suites = {suite.removeprefix("dapl:") for suite in test["suite"]}
+        if not suites.isdisjoint(chosen.suite or suites) and suites.isdisjoint(chosen.no_suite):
+            needed.update(test["depends"])
+    return [os.path.relpath(file, build_dir(name))
+            for target in json.loads((about / "intro-targets.json").read_text())
+            if target["id"] in needed for file in target["filename"]]
 
 
-def begin(step: "Running", name: str, target: str) -> None:
-    """Compile for a later step, at the lowest priority, while this step mostly waits."""
-    folder = configure(step, name)
-    with (WORK / f"{name}-begun.log").open("wb") as log:
-        begun[name] = subprocess.Popen(
-            ["nice", "-n", "19", "ninja", "-C", str(folder), target], cwd=ROOT,
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+class Ahead(threading.Thread):
+    """Compiles what later steps need, at the lowest priority, while tests run and mostly wait."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._changing = threading.Lock()
+        self._left: list[tuple[str, Wanted]] = []
+        self._name = ""
+        self._process: subprocess.Popen | None = None
+        self._ended = False
+
+    def begin(self, trees: list[tuple[str, Wanted]]) -> None:
+        self._left = trees
+        self.start()
+
+    def compiles(self, name: str) -> bool:
+        """Whether this tree is being compiled. Its step compiles it by itself if it is not."""
+        with self._changing:
+            self._left = [tree for tree in self._left if tree[0] != name]
+            return self._name == name
+
+    def end(self) -> None:
+        with self._changing:
+            self._left = []
+            self._ended = True
+        if self._process:
+            end_group(self._process)
+        if self.is_alive():
+            self.join()
+
+    @staticmethod
+    def log(name: str) -> pathlib.Path:
+        return WORK / f"{name}-ahead.log"
+
+    def run(self) -> None:
+        while True:
+            with self._changing:
+                self._name, wanted = self._left.pop(0) if self._left else ("", ())
+            if not self._name:
+                return
+            with self.log(self._name).open("wb") as log:
+                if self._call(configure_command(self._name), log):
+                    self._call(["ninja", "-C", str(build_dir(self._name)),
+                                *targets(self._name, wanted)], log)
+
+    def _call(self, command: list[str], log: BinaryIO) -> bool:
+        # Linux may share processors between sessions first, and ask for "nice" only within them.
+        lowest = "echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 \"$@\""
+        with self._changing:
+            if self._ended:
+                return False
+            self._process = subprocess.Popen(
+                ["sh", "-c", lowest, "sh", *command], cwd=ROOT, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        return self._process.wait() == 0
+
+
+ahead = Ahead()
 
 
 # ---------------------------------------------------------------------------------------------
@@ -268,24 +338,30 @@ class Running:
         finally:
             end_group(process)
 
+    def wait_while(self, goes_on: Callable[[], bool], log: pathlib.Path) -> None:
+        """Wait for what writes to another log."""
+        while goes_on():
+            time.sleep(0.5)
+            self._progress(log)
+
     def _watch(self, process: subprocess.Popen) -> int:
         while True:
             try:
                 return process.wait(timeout=0.5)
             except subprocess.TimeoutExpired:
-                self._progress()
-            if self.seconds > STEP_SECONDS:
-                raise StepFailed(f"{self.name}: not finished after {STEP_SECONDS / 60:.0f} minutes")
+                self._progress(self.log)
 
-    def _progress(self) -> None:
+    def _progress(self, log: pathlib.Path) -> None:
+        if self.seconds > STEP_SECONDS:
+            raise StepFailed(f"{self.name}: not finished after {STEP_SECONDS / 60:.0f} minutes")
         now = time.monotonic()
         if ON_TERMINAL:
             width = shutil.get_terminal_size().columns - 1
-            line = f"  {self.name}  {self.seconds:.0f} s  {last_line(self.log)}"
+            line = f"  {self.name}  {self.seconds:.0f} s  {last_line(log)}"
             print(f"\r\x1b[K{line[:width]}", end="", flush=True)
         elif now - self._shown > 15:
             self._shown = now
-            print(f"  {self.name}: {self.seconds:.0f} s, {last_line(self.log)[:100]}", flush=True)
+            print(f"  {self.name}: {self.seconds:.0f} s, {last_line(log)[:100]}", flush=True)
 
 
 def end_group(process: subprocess.Popen) -> None:
@@ -314,12 +390,10 @@ def last_line(path: pathlib.Path) -> str:
 def meson_tests(step: Running, name: str, *more: str) -> None:
     """Run a build's tests and count them from Meson's own record."""
     build = BUILDS[name]
-    command = [MESON, "test", "-C", str(configure(step, name)), "--print-errorlogs",
+    compile_tree(step, name, ("all",) if build.complete else more)
+    command = [MESON, "test", "-C", str(build_dir(name)), "--print-errorlogs", "--no-rebuild",
                "--num-processes", "6",  # they mostly wait
                "--timeout-multiplier", str(build.patience), *more]
-    if build.complete:
-        compile_tree(step, name)
-        command.append("--no-rebuild")
     record = build_dir(name) / "meson-logs/testlog.json"
     record.unlink(missing_ok=True)
     status = step.run(fixed(command, build), dict(build.environment))
@@ -348,7 +422,7 @@ def count_tests(step: Running, record: pathlib.Path) -> int:
 def client_rounds(step: Running, name: str, whose: str, selection: str,
                   adapter: str = ADAPTER, more: tuple[str, ...] = ()) -> None:
     """Debian's programs over an adapter of ours, with the libdat2 of that build or the system's."""
-    compile_tree(step, name, "for-clients")
+    compile_tree(step, name, ("for-clients",))
     build, folder = BUILDS[name], build_dir(name)
     libdat2 = folder / "dat"
     if whose == "debian":
@@ -445,7 +519,6 @@ class Step:
     about: str
     run: Callable[[Running], None]
     part: str = "default"  # quick: also of --quick; long: of --full only
-    begins: tuple[str, ...] = ()  # a later step whose build starts during this one, and its target
 
 
 def steps() -> list[Step]:
@@ -458,26 +531,23 @@ def steps() -> list[Step]:
 
     table = [
         Step("licences", "an SPDX line in every file", licence_lines, "quick"),
-        Step("machine", "the virtual machine with RDMA devices can run", machine,
-             begins=("gcc", "all")),
+        Step("machine", "the virtual machine with RDMA devices can run", machine),
         Step("gcc", "gcc, warnings are errors; all tests but the clients' smoke round",
              tests("gcc", *WITHOUT_ROUNDS, *ELSEWHERE), "quick"),
         Step("clients-ours", "Debian's DAT programs, our libdat2",
-             clients("gcc", "ours", "@short"), begins=("clang", "quickstart")),
+             clients("gcc", "ours", "@short")),
         Step("clients-debian", "some of them with Debian's libdat2",
-             clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx"),
-             begins=("release", "all")),
+             clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
         Step("clang", "clang with -Wthread-safety compiles libraries and programs",
-             lambda step: compile_tree(step, "clang", "quickstart")),
+             lambda step: compile_tree(step, "clang", ("quickstart",))),
         Step("release", "gcc compiles everything optimized as for a release",
              lambda step: compile_tree(step, "release")),
         Step("asan", "address and undefined-behaviour sanitizers; tests that run our code",
-             tests("asan", *REPEATABLE, *LEFT_TO_FULL)),
+             tests("asan", *ASAN_TESTS)),
         Step("asan-clients", "DAT programs on sanitized libraries",
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix,dapltest-L")),
         Step("tsan", "thread sanitizer; unit and port tests",
-             tests("tsan", *REPEATABLE, *LEFT_TO_FULL, "--no-suite", "clients",
-                   "--no-suite", "conformance")),
+             tests("tsan", *TSAN_TESTS)),
         Step("windows", "libraries for Windows; their tests, run by Wine", windows),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("gcc", "--suite", "vm-rounds"), "long"),
@@ -528,6 +598,16 @@ def steps() -> list[Step]:
     ]
     return table
 
+
+# Steps that may find their tree compiled, in the order in which they come; each is named like its
+# tree. Not for Windows: there Meson runs programs by Wine, which its step starts.
+AHEAD: tuple[tuple[str, Wanted], ...] = (
+    ("gcc", ("all",)),
+    ("clang", ("quickstart",)),
+    ("release", ("all",)),
+    ("asan", ASAN_TESTS),
+    ("tsan", TSAN_TESTS),
+)
 
 # ---------------------------------------------------------------------------------------------
 # A run
@@ -603,14 +683,12 @@ def colour(text: str, code: int) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if ON_TERMINAL else text
 
 
-def execute(step: Step, later: list[Step]) -> Running:
+def execute(step: Step) -> Running:
     """Run one step and print its line; what failed is shown with the end of the log."""
     running = Running(step.name)
     if not ON_TERMINAL:
         print(f"{step.name}: {step.about}", flush=True)
     try:
-        if any(other.name in step.begins for other in later):
-            begin(running, *step.begins)
         step.run(running)
     except StepFailed as failure:
         running.outcome.fail(str(failure))
@@ -632,12 +710,12 @@ def execute(step: Step, later: list[Step]) -> Running:
 
 def run_steps(chosen: list[Step], record: Record | None) -> Outcome:
     total = Outcome()
-    for position, step in enumerate(chosen):
+    for step in chosen:
         outcome = record.done_before(step.name) if record else None
         if outcome:
             print(f"{step.name:<18} {outcome}, done before on this tree", flush=True)
         else:
-            running = execute(step, chosen[position + 1:])
+            running = execute(step)
             outcome = running.outcome
             if record:
                 record.note(running)
@@ -693,10 +771,11 @@ def main(arguments: list[str]) -> int:
     record = Record(options.restart) if options.full else None
     began = time.monotonic()
     try:
+        steps_to_run = {step.name for step in chosen}
+        ahead.begin([tree for tree in AHEAD if tree[0] in steps_to_run])
         total = run_steps(chosen, record)
     finally:
-        for process in begun.values():
-            end_group(process)
+        ahead.end()
     print(f"\n{len(chosen)} steps, {time.monotonic() - began:.0f} s; logs are in .check/")
     for failure in total.failures:
         print(f"FAIL {failure}")
