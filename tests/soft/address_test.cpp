@@ -38,7 +38,7 @@ public:
         out.begin();
         out.add(out.header, write_base(out.header, base));
         out.add(body, write_request(body, hello, nullptr, 0));
-        CHECK(network_.deliver(io_.address(), at_.io->address(), out));
+        CHECK(network_.deliver(io_.address(), at_.socket->io->address(), out));
         return out.size;
     }
     struct answer {

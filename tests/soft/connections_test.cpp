@@ -227,6 +227,80 @@ TEST_CASE("a peer that no close message reached gets a reset when it probes")
     CHECK(is(b.next(), connection_event::disconnected));
 }
 
+TEST_CASE("an answer that is lost is repeated, though the listener was removed")
+{
+    inproc_network network;
+    host here(inside(network));
+    host there(inside(network));
+    end a(here);
+    end b(there);
+    std::uint64_t number = 0;
+    inbound_request *request = nullptr;
+    {
+        door at(there);
+        number = at.number;
+        REQUIRE(a.pair.connect(there.hca.how().address, number, "x", 1) ==
+                queue_pair::start::begun);
+        request = at.next();
+        REQUIRE(request != nullptr);
+    }
+    network.lose(1);
+    SUBCASE("a rejection")
+    {
+        there.hca.listening.reject(*request, reject_code::consumer, "no", 2);
+        const auto event = a.next();
+        REQUIRE(is(event, connection_event::rejected));
+        CHECK(event->data == "no");
+    }
+    SUBCASE("an acceptance")
+    {
+        REQUIRE(b.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
+        CHECK(is(a.next(), connection_event::established));
+        CHECK(is(b.next(), connection_event::established));
+    }
+    SUBCASE("also where the number has a listener again, which gets other requests only")
+    {
+        door again(there, number);
+        there.hca.listening.reject(*request, reject_code::consumer, nullptr, 0);
+        CHECK(is(a.next(), connection_event::rejected));
+        end other(here);
+        REQUIRE(other.pair.connect(there.hca.how().address, number, nullptr, 0) ==
+                queue_pair::start::begun);
+        inbound_request *const second = again.next();
+        REQUIRE(second != nullptr);
+        CHECK(second != request);
+        REQUIRE(b.pair.accept(*second, nullptr, 0) == queue_pair::start::begun);
+        CHECK(is(other.next(), connection_event::established));
+    }
+}
+
+TEST_CASE_FIXTURE(fixture,
+                  "a removed listener: others are refused, and its port is free again soon")
+{
+    std::uint64_t number = 0;
+    {
+        door at(there);
+        number = at.number;
+        REQUIRE(connect(a, number) == queue_pair::start::begun);
+        inbound_request *const request = at.next();
+        REQUIRE(request != nullptr);
+        REQUIRE(b.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
+        REQUIRE(is(a.next(), connection_event::established));
+    }
+    end other(here);
+    REQUIRE(connect(other, number) == queue_pair::start::begun);
+    CHECK(is(other.next(), connection_event::refused));
+    host third(on_loopback());
+    CHECK(becomes_true([&] {
+        listener same;
+        std::uint64_t wanted = number;
+        if (third.hca.listening.add(same, wanted, &same) != 0)
+            return false;
+        third.hca.listening.remove(same);
+        return true;
+    }));
+}
+
 TEST_CASE("a close that is lost is repeated, though its queue pair and its device are freed")
 {
     inproc_network network;

@@ -203,7 +203,7 @@ TEST_CASE("a flood of connection requests is bounded, and honest ones still get 
         out.begin();
         out.add(out.header, write_base(out.header, base));
         out.add(body, write_request(body, hello, nullptr, 0));
-        CHECK(network.deliver(stranger.address(), at.io->address(), out));
+        CHECK(network.deliver(stranger.address(), at.socket->io->address(), out));
     }
     CHECK(becomes_true([&] { return !there.hca.listening.remembers(); }));
     at.takes = true;

@@ -24,7 +24,7 @@ void raw_peer::connect()
     hello.reads_out = hello.reads_in = 8;
     std::uint8_t body[request_size];
     const std::size_t size = write_request(body, hello, nullptr, 0);
-    at_ = at.io->address();
+    at_ = at.socket->io->address();
     deliver(base(packet_kind::request, first_psn, 0), body, size);
     inbound_request *request = at.next();
     REQUIRE(request != nullptr);

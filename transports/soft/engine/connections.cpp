@@ -49,40 +49,85 @@ packet_io *connections::make_io(std::uint16_t port, int &error)
     return nullptr;
 }
 
+request_socket *connections::left_behind(std::uint64_t qualifier)
+{
+    for (request_socket *each = sockets_; each != nullptr; each = each->next)
+        if (each->at == nullptr && each->io != nullptr && each->qualifier == qualifier)
+            return each;
+    return nullptr;
+}
+
+/// Null, and a system error number.
+request_socket *connections::open_socket(std::uint64_t qualifier, int &error)
+{
+    packet_io *const io = make_io(static_cast<std::uint16_t>(qualifier), error);
+    if (io == nullptr)
+        return nullptr;
+    auto *const made = new (std::nothrow) request_socket;
+    if (made == nullptr || !waiting_.add(io->descriptor())) {
+        error = made == nullptr ? ENOMEM : EMFILE;
+        delete made;
+        delete io;
+        return nullptr;
+    }
+    made->io = io;
+    made->qualifier = qualifier != 0 ? qualifier : io->address().port();
+    made->next = std::exchange(sockets_, made);
+    return made;
+}
+
 int connections::add(listener &made, std::uint64_t &qualifier, void *owner)
 {
-    int error = 0;
-    made.io = make_io(static_cast<std::uint16_t>(qualifier), error);
-    if (made.io == nullptr)
-        return error;
-    if (qualifier == 0)
-        qualifier = made.io->address().port();
-    made.owner = owner;
-    made.qualifier = qualifier;
     osd::lock_guard hold(lock_);
-    made.next = listeners_;
-    listeners_ = &made;
-    if (waiting_.add(made.io->descriptor()))
-        return 0;
-    listeners_ = made.next;
-    delete made.io;
-    made.io = nullptr;
-    return EMFILE;
+    int error = 0;
+    request_socket *socket = left_ != 0 ? left_behind(qualifier) : nullptr;
+    if (socket != nullptr)
+        --left_;
+    else
+        socket = open_socket(qualifier, error);
+    if (socket == nullptr)
+        return error;
+    socket->at = &made;
+    made.owner = owner;
+    made.socket = socket;
+    qualifier = socket->qualifier;
+    return 0;
 }
 
 void connections::remove(listener &victim)
 {
     osd::lock_guard hold(lock_);
-    for (listener **at = &listeners_; *at != nullptr; at = &(*at)->next)
-        if (*at == &victim) {
-            *at = victim.next;
-            break;
-        }
+    request_socket &socket = *std::exchange(victim.socket, nullptr);
+    socket.at = nullptr;
+    socket.left_ns = osd::now_ns();
+    ++left_;
     while (busy_ == &victim)
         (void)quiet_.wait(lock_, osd::deadline::never());
-    waiting_.remove(victim.io->descriptor());
-    delete victim.io;
-    victim.io = nullptr;
+    if (socket.at != nullptr)
+        return; // it has a listener again
+    if (left_ > max_left)
+        close_io(socket);
+    delete_unused(socket);
+}
+
+void connections::close_io(request_socket &at)
+{
+    waiting_.remove(at.io->descriptor());
+    delete std::exchange(at.io, nullptr);
+    --left_;
+}
+
+void connections::delete_unused(request_socket &at)
+{
+    if (at.at != nullptr || at.remembered != 0)
+        return;
+    if (at.io != nullptr)
+        close_io(at);
+    request_socket **link = &sockets_;
+    while (*link != &at)
+        link = &(*link)->next;
+    *link = at.next;
+    delete &at;
 }
 
 // ------------------------------------------------------------------------------------- requests
@@ -102,7 +147,8 @@ inbound_request *connections::find(const net_address &from, std::uint32_t id, st
 }
 
 /// Null when there are too many, of all senders or of this one's host, or no memory.
-inbound_request *connections::remember(const packet &p, const net_address &from)
+inbound_request *connections::remember(request_socket &through, const packet &p,
+                                       const net_address &from)
 {
     const auto source = static_cast<std::uint32_t>(tokens_.hash_of_host(from) % hosts);
     if (remembered_ >= max_remembered || of_host_[source] >= max_of_host)
@@ -116,6 +162,8 @@ inbound_request *connections::remember(const packet &p, const net_address &from)
     made->data_size = p.private_size;
     std::memcpy(made->data, p.private_data, p.private_size);
     made->source = source;
+    made->through = &through;
+    ++through.remembered;
     made->next = std::exchange(bucket_of(from, p.hello.id, p.hello.tag), made);
     ++of_host_[source];
     ++remembered_;
@@ -144,6 +192,8 @@ void connections::forget(inbound_request *&at)
     inbound_request *const gone = std::exchange(at, at->next);
     --of_host_[gone->source];
     --remembered_;
+    --gone->through->remembered;
+    delete_unused(*gone->through);
     delete gone;
 }
 
@@ -259,7 +309,8 @@ void connections::repeated(inbound_request &known, std::size_t size)
         send_rejection(known);
 }
 
-bool connections::arrived(listener &at, const packet &p, const net_address &from, std::size_t size)
+bool connections::arrived(request_socket &at, const packet &p, const net_address &from,
+                          std::size_t size)
 {
     const std::uint32_t tag = p.base.kind == packet_kind::close ? p.base.tag : p.hello.tag;
     inbound_request *known = find(from, p.base.from, tag);
@@ -271,32 +322,34 @@ bool connections::arrived(listener &at, const packet &p, const net_address &from
         repeated(*known, size);
         return false;
     }
-    if (p.hello.qualifier != at.qualifier) {
+    const std::int64_t now = osd::now_ns();
+    if (at.at == nullptr && now - at.left_ns < std::int64_t{how_->connect_retry_ms} * 1'000'000)
+        return false; // its sender repeats it for as long to a closed port
+    if (at.at == nullptr || p.hello.qualifier != at.qualifier) {
         refuse(p, from);
         return false;
     }
-    const std::int64_t now = osd::now_ns();
     const bool proven = tokens_.valid({p.base.to, p.base.tag}, from, p.hello, now);
     if (!proven && p.base.ack == understands_retry) {
         send_retry(p, from, now);
         return false;
     }
     address_budget *const budget = proven ? nullptr : free_budget();
-    inbound_request *const made = proven || budget != nullptr ? remember(p, from) : nullptr;
+    inbound_request *const made = proven || budget != nullptr ? remember(at, p, from) : nullptr;
     if (made == nullptr)
         return false; // its sender repeats it
     if (budget != nullptr)
         limit(*made, *budget, size);
-    offer(at, *made);
+    offer(*at.at, *made);
     return true;
 }
 
-bool connections::serve_listener(listener &at, int &left)
+bool connections::serve_socket(request_socket &at, int &left)
 {
     in_packets group[1];
     while (left > 0 && at.io->receive(group, 1) != 0) {
         --left;
-        // Copies what it needs: an upcall may change the list of listeners.
+        // Copies what it needs: an upcall may change the list of sockets.
         packet p;
         if (group[0].segment == group[0].size && parse(group[0].bytes, group[0].size, p) &&
             arrived(at, p, group[0].from, group[0].size))
@@ -313,8 +366,8 @@ void connections::serve()
     bool again = true;
     while (again) {
         again = false;
-        for (listener *each = listeners_; each != nullptr && !again; each = each->next)
-            again = serve_listener(*each, left);
+        for (request_socket *each = sockets_; each != nullptr && !again; each = each->next)
+            again = each->io != nullptr && serve_socket(*each, left);
     }
 }
 

@@ -16,12 +16,22 @@ namespace soft_hca {
 
 struct settings;
 
+/// Where the requests of a listener come in. It outlives the listener while requests that came
+/// through it are remembered: their senders repeat them until an answer arrives.
+class request_socket {
+public:
+    packet_io *io = nullptr; ///< null: closed, since too many sockets have no listener
+    std::uint64_t qualifier = 0;
+    class listener *at = nullptr; ///< null: removed
+    std::int64_t left_ns = 0;     ///< when it was removed
+    std::uint32_t remembered = 0; ///< requests
+    request_socket *next = nullptr;
+};
+
 class listener {
 public:
-    packet_io *io = nullptr;
     void *owner = nullptr;
-    std::uint64_t qualifier = 0;
-    listener *next = nullptr;
+    request_socket *socket = nullptr;
 };
 
 /// A connection request that was received. It is kept for a while after it was answered, because
@@ -43,6 +53,7 @@ public:
     budget_use may_send;
     address_budget *budget = nullptr; ///< the same
     std::uint32_t use_of_budget = 0;
+    request_socket *through = nullptr;
     std::uint32_t source = 0; ///< counted among those of its sender's host
     std::int64_t forget_ns = INT64_MAX;
     reject_code code = reject_code::no_listener;
@@ -59,7 +70,7 @@ public:
     /// The socket from which connection requests are rejected.
     void reject_from(packet_io &io) { answers_ = &io; }
 
-    /// Zero, or a system error number.
+    /// Zero, or a system error number. `made` stays where it is until it is removed.
     int add(listener &made, std::uint64_t &qualifier, void *owner);
     /// On return no request upcall of this listener is running.
     void remove(listener &victim);
@@ -81,19 +92,26 @@ private:
     static constexpr std::uint32_t max_remembered = 16384;
     static constexpr std::uint32_t max_of_host = max_remembered / 4 * 3;
     static constexpr std::uint32_t max_unproven = 16;
+    static constexpr std::uint32_t max_left = 32; ///< sockets whose listener was removed
     static constexpr int max_at_once = 256; ///< packets, before the thread does something else
     static constexpr std::int64_t memory_ns = 2'000'000'000;
     static constexpr std::uint32_t buckets = 1024;
     static constexpr std::uint32_t hosts = 256;
 
-    /// True when an upcall was made: the list of listeners may have changed.
-    bool serve_listener(listener &at, int &left) OSD_REQUIRES(lock_);
-    bool arrived(listener &at, const packet &p, const net_address &from, std::size_t size)
+    request_socket *open_socket(std::uint64_t qualifier, int &error) OSD_REQUIRES(lock_);
+    /// Null when there is none.
+    request_socket *left_behind(std::uint64_t qualifier) OSD_REQUIRES(lock_);
+    void close_io(request_socket &at) OSD_REQUIRES(lock_);
+    void delete_unused(request_socket &at) OSD_REQUIRES(lock_);
+    /// True when an upcall was made: the list of sockets may have changed.
+    bool serve_socket(request_socket &at, int &left) OSD_REQUIRES(lock_);
+    bool arrived(request_socket &at, const packet &p, const net_address &from, std::size_t size)
         OSD_REQUIRES(lock_);
     void repeated(inbound_request &known, std::size_t size) OSD_REQUIRES(lock_);
     address_budget *free_budget() OSD_REQUIRES(lock_);
     void limit(inbound_request &made, address_budget &budget, std::size_t size) OSD_REQUIRES(lock_);
-    inbound_request *remember(const packet &p, const net_address &from) OSD_REQUIRES(lock_);
+    inbound_request *remember(request_socket &through, const packet &p, const net_address &from)
+        OSD_REQUIRES(lock_);
     void forget(inbound_request *&at) OSD_REQUIRES(lock_);
     void offer(listener &at, inbound_request &made) OSD_REQUIRES(lock_);
     inbound_request *&bucket_of(const net_address &from, std::uint32_t id, std::uint32_t tag)
@@ -112,7 +130,8 @@ private:
     descriptor_set waiting_;
     osd::mutex lock_;
     osd::condition quiet_;
-    listener *listeners_ OSD_GUARDED_BY(lock_) = nullptr;
+    request_socket *sockets_ OSD_GUARDED_BY(lock_) = nullptr;
+    std::uint32_t left_ OSD_GUARDED_BY(lock_) = 0; ///< sockets whose listener was removed
     inbound_request *requests_[buckets] OSD_GUARDED_BY(lock_) = {};
     std::uint32_t of_host_[hosts] OSD_GUARDED_BY(lock_) = {}; ///< of hosts with the same hash
     std::atomic<std::uint32_t> remembered_{0};
