@@ -316,6 +316,69 @@ TEST_CASE("B2: of what is lost little more than that is sent again")
     CHECK(resent < 0.3 * sent); // all behind the hole would be more than all that is sent
 }
 
+namespace {
+
+/// Connections through one bottleneck of 100 Mbit/s with a queue of 64 kB.
+struct bottleneck {
+    explicit bottleneck(std::uint32_t delay_us)
+    {
+        settings how = inside(network);
+        how.bad_network.delay_us = delay_us;
+        here = std::make_unique<host>(how);
+        how.bad_network.kbytes_per_s = 12'500;
+        how.bad_network.queue = 64'000;
+        there = std::make_unique<host>(how);
+    }
+    /// Each of the connections writes that much.
+    void write(unsigned connections, std::size_t megabytes)
+    {
+        std::deque<end> from;
+        std::deque<end> to;
+        for (unsigned i = 0; i < connections; ++i) {
+            REQUIRE(establish(from.emplace_back(*here), to.emplace_back(*there)));
+            from[i].buffer.fill(0, 1 << 20, i);
+        }
+        for (unsigned i = 0; i < connections; ++i)
+            for (std::size_t n = 0; n < megabytes; ++n)
+                REQUIRE(from[i].write(0, 1 << 20, to[i].buffer.remote(0, 1 << 20)));
+        for (unsigned i = 0; i < connections; ++i) {
+            for (std::size_t n = 0; n < megabytes; ++n) {
+                const auto done = from[i].sent();
+                REQUIRE(done.has_value());
+                CHECK(done->status == work_status::success);
+            }
+            CHECK(to[i].buffer.holds(0, 1 << 20, i));
+        }
+    }
+    /// The part of the datagrams that the bottleneck threw away.
+    double lost() const
+    {
+        const auto &io = static_cast<const impaired_io &>(there->hca.shard_at(0).io());
+        return static_cast<double>(io.counted().lost.load()) /
+               static_cast<double>(io.counted().seen.load());
+    }
+    inproc_network network;
+    std::unique_ptr<host> here;
+    std::unique_ptr<host> there;
+};
+
+} // namespace
+
+TEST_CASE("F8: what a narrow network cannot carry is not sent to it again and again")
+{
+    for (const unsigned connections : {1u, 4u}) {
+        CAPTURE(connections);
+        bottleneck way(5'000);
+        const auto begin = std::chrono::steady_clock::now();
+        way.write(connections, connections == 1 ? 8 : 3);
+        MESSAGE(connections, ": lost ", way.lost(), ", ms ",
+                std::chrono::duration_cast<std::chrono::milliseconds>(
+                    std::chrono::steady_clock::now() - begin)
+                    .count());
+        CHECK(way.lost() < 0.1); // a fixed window of 256 loses 40 % and more
+    }
+}
+
 TEST_CASE("B1: every byte is right with checksums by the system, in super-packets and alone")
 {
     for (bool together : {true, false})

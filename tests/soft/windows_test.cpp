@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Reliability by itself: what was sent, what arrived, how long it takes.
+#include "congestion.hpp"
 #include "receive_window.hpp"
 #include "send_window.hpp"
 #include "settings.hpp"
@@ -179,6 +180,82 @@ TEST_CASE("the retries of a connection take the time that is documented, on near
         CHECK(seconds > 12);
         CHECK(seconds < 16);
     }
+}
+
+TEST_CASE(
+    "F8: the congestion window doubles, is halved once for each round trip, and then grows by one")
+{
+    constexpr std::uint32_t first = 0xffffff80;
+    congestion_control control(256, first);
+    std::uint32_t next = first;
+    const auto round_trip = [&](bool queues = false) {
+        const std::uint32_t window = control.window();
+        next += window;
+        control.arrived(window, window, queues);
+    };
+    CHECK(control.window() == congestion_control::first_window);
+    round_trip();
+    CHECK(control.window() == 64);
+    round_trip(true);
+    CHECK(control.window() == 80);
+    round_trip();
+    CHECK(control.window() == 160);
+    control.lost(next - 100, next);
+    CHECK(control.window() == 80);
+    control.lost(next - 90, next + 10); // of the same round trip
+    CHECK(control.window() == 80);
+    for (int i = 1; i <= 5; ++i) {
+        round_trip();
+        CHECK(control.window() == 80u + static_cast<unsigned>(i));
+    }
+    control.lost(next - 1, next);
+    CHECK(control.window() == 42);
+    control.timed_out_again(next);
+    CHECK(control.window() == congestion_control::least_window);
+    for (std::uint32_t window : {4u, 8u, 16u})
+        round_trip(), CHECK(control.window() == window);
+    for (int i = 0; i < 1000; ++i)
+        round_trip();
+    CHECK(control.window() == 256);
+    for (int i = 0; i < 20; ++i)
+        control.lost(next, next + 1), ++next;
+    CHECK(control.window() == congestion_control::least_window);
+}
+
+TEST_CASE("F8: a window that is not used does not grow")
+{
+    congestion_control control(256, 0);
+    for (int i = 0; i < 100; ++i)
+        control.arrived(1, 1, false);
+    CHECK(control.window() == congestion_control::first_window);
+}
+
+TEST_CASE("F8: packets on the way are those that neither arrived nor were lost")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(10);
+    CHECK(s.window.on_the_way() == 10);
+    const std::uint32_t last_three = 0x1c0;
+    s.window.acknowledge_selectively(begin, &last_three, 1, s.rtt, s.now);
+    CHECK(s.window.lost() == 7);
+    CHECK(s.window.on_the_way() == 0);
+    std::uint32_t psn = 0;
+    CHECK(s.window.take_found(psn));
+    CHECK(psn == begin + 6);
+    CHECK(!s.window.take_found(psn));
+    CHECK(s.resend().size() == 7);
+    CHECK(s.window.on_the_way() == 7);
+    s.acknowledge(begin + 7);
+    CHECK(s.window.on_the_way() == 0);
+    CHECK(s.window.in_flight() == 3);
+    const std::uint32_t none = 0;
+    s.window.take_back(&none, 1);
+    CHECK(s.window.lost() == 3);
+    CHECK(s.resend().size() == 3);
+    CHECK(s.window.on_the_way() == 3);
+    s.acknowledge(begin + 10);
+    CHECK(s.window.on_the_way() == 0);
 }
 
 TEST_CASE("Karn: a packet that was sent twice tells nothing about the time")

@@ -3,6 +3,7 @@
 
 #include "osd_time.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -42,7 +43,7 @@ void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::
     auto *item = new (memory) held;
     item->from = from;
     item->size = size;
-    item->due_ns = osd::now_ns() + std::int64_t{how_.delay_us} * 1000;
+    item->due_ns = std::max(osd::now_ns(), busy_until_ns_) + std::int64_t{how_.delay_us} * 1000;
     item->overtakers = overtakers;
     std::memcpy(item->bytes(), bytes, size);
     held **end = &waiting_;
@@ -51,10 +52,26 @@ void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::
     *end = item;
 }
 
+/// False when the queue in front of it is full.
+bool impaired_io::passes_bottleneck(std::size_t size)
+{
+    if (how_.kbytes_per_s == 0)
+        return true;
+    const auto ns_of = [this](std::size_t bytes) {
+        return static_cast<std::int64_t>(bytes * 1'000'000 / how_.kbytes_per_s);
+    };
+    const std::int64_t now = osd::now_ns();
+    if (busy_until_ns_ - now > ns_of(how_.queue))
+        return false;
+    busy_until_ns_ = std::max(busy_until_ns_, now) + ns_of(size);
+    return true;
+}
+
 void impaired_io::judge(const net_address &from, const std::uint8_t *bytes, std::size_t size)
 {
     ++counts_.seen;
-    if ((how_.largest != 0 && size > how_.largest) || roll() < how_.loss) {
+    if ((how_.largest != 0 && size > how_.largest) || roll() < how_.loss ||
+        !passes_bottleneck(size)) {
         ++counts_.lost;
         return;
     }

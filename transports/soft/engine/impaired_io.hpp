@@ -6,6 +6,8 @@
 #include "osd_sync.hpp"
 #include "packet_io.hpp"
 
+#include <atomic>
+
 namespace soft_hca {
 
 /// Probabilities in parts of a thousand.
@@ -17,7 +19,13 @@ struct impairment {
     std::uint64_t seed = 1;
     std::uint32_t largest = 0; ///< bytes of a datagram that gets through; 0: all do
 
-    bool any() const { return (loss | reorder | duplicate | delay_us | largest) != 0; }
+    std::uint32_t kbytes_per_s = 0; ///< of a bottleneck; 0: none
+    std::uint32_t queue = 0;        ///< bytes that wait for it at most
+
+    bool any() const
+    {
+        return (loss | reorder | duplicate | delay_us | largest | kbytes_per_s) != 0;
+    }
 };
 
 class impaired_io final : public packet_io {
@@ -50,7 +58,7 @@ public:
     std::int64_t due_ns() const override;
 
     struct counts {
-        std::uint64_t seen = 0, lost = 0, reordered = 0, duplicated = 0;
+        std::atomic<std::uint64_t> seen{0}, lost{0}, reordered{0}, duplicated{0};
     };
     const counts &counted() const { return counts_; }
 
@@ -67,6 +75,7 @@ private:
     static constexpr std::int64_t longest_hold_ns = 2'000'000;
 
     std::uint32_t roll();
+    bool passes_bottleneck(std::size_t size);
     void take_in(const in_packets &group);
     void judge(const net_address &from, const std::uint8_t *bytes, std::size_t size);
     void keep(const net_address &from, const std::uint8_t *bytes, std::size_t size,
@@ -78,7 +87,8 @@ private:
     const impairment how_;
     std::uint64_t state_;
     counts counts_;
-    held *waiting_ = nullptr; ///< in order of arrival
+    std::int64_t busy_until_ns_ = 0; ///< the bottleneck
+    held *waiting_ = nullptr;        ///< in order of arrival
     held *lent_ = nullptr;
 };
 

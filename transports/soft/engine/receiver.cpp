@@ -19,7 +19,7 @@ bool receiver::receive(const packet &p, const std::uint8_t *bytes, std::size_t s
         return true;
     case receive_window::place::early:
         ++context_->counted.early;
-        ack_.hurry();
+        ack_.hurry_for_a_while();
         (void)window_.keep(p.base.psn, bytes, size); // if it cannot be kept, it counts as lost
         return true;
     case receive_window::place::in_order:

@@ -28,8 +28,15 @@ public:
     {
         ++packets_;
         bytes_ += bytes;
+        often_ -= often_ != 0 ? 1 : 0;
     }
-    bool is_urgent() const { return urgent_ || packets_ >= every_packets || bytes_ >= every_bytes; }
+    bool is_urgent() const
+    {
+        const std::uint32_t every = often_ != 0 ? every_few : every_packets;
+        return urgent_ || packets_ >= every || bytes_ >= every_bytes;
+    }
+    /// Packets were lost: the peer's window may be smaller than what is acknowledged at once.
+    void hurry_for_a_while() { urgent_ = true, often_ = long_while; }
     bool is_awaited() const { return awaited_; }
     /// Sends it later, so that it can cover more packets.
     void delay(std::int64_t now)
@@ -52,6 +59,8 @@ public:
 
 private:
     static constexpr std::uint32_t every_packets = 16;
+    static constexpr std::uint32_t every_few = 2;
+    static constexpr std::uint32_t long_while = 256; ///< packets
     static constexpr std::int64_t delay_ns = 1'000'000;
     /// A timer that is due before the system's next tick has to be programmed, which costs a
     /// virtual machine microseconds; and the peer retransmits after 5 ms at the earliest.
@@ -62,6 +71,7 @@ private:
     bool urgent_ = false;
     std::uint32_t packets_ = 0; ///< that were taken since the last acknowledgement
     std::uint32_t bytes_ = 0;
+    std::uint32_t often_ = 0; ///< packets that are still acknowledged often
     std::int64_t due_ns_ = 0;
 };
 

@@ -39,11 +39,17 @@ public:
             sum += backed_off(std::min(i, most_backoff));
         return sum;
     }
+    /// Packets take clearly longer than they did at best: they wait somewhere.
+    bool queues() const
+    {
+        return srtt_us_ != 0 && srtt_us_ > least_us_ + std::max(least_us_ / 4, least_queue_us);
+    }
     std::uint32_t srtt_us() const { return srtt_us_; }
     std::uint32_t least_us() const { return least_us_; }
 
 private:
     static constexpr std::uint32_t most_backoff = 16;
+    static constexpr std::uint32_t least_queue_us = 4'000; ///< less may be delayed acknowledgements
 
     std::uint32_t backed_off(std::uint32_t times) const
     {

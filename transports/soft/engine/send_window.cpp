@@ -39,6 +39,7 @@ void send_window::pop(rtt_estimator &rtt, std::int64_t now)
     if (!packet.sacked)
         note(packet, rtt, now);
     lost_ -= packet.lost ? 1 : 0;
+    arrived_ -= packet.sacked ? 1 : 0;
     bytes_ -= packet.length;
     ++oldest_;
 }
@@ -59,6 +60,7 @@ void send_window::acknowledge_selectively(std::uint32_t ack, const std::uint32_t
             continue;
         note(packet, rtt, now);
         packet.sacked = true;
+        ++arrived_;
         lost_ -= packet.lost ? 1 : 0;
         packet.lost = false;
     }
@@ -75,6 +77,7 @@ void send_window::take_back(const std::uint32_t *words, std::uint32_t count)
             continue;
         packet.sacked = false;
         packet.again = true;
+        --arrived_;
         mark_lost(psn);
     }
 }
@@ -92,6 +95,8 @@ void send_window::find_lost(std::uint32_t highest, const rtt_estimator &rtt)
         if (overtaken || packet.sent_ns + patience < latest_ns_) {
             packet.lost = true;
             ++lost_;
+            found_ = true;
+            found_psn_ = psn;
         }
     }
 }
@@ -121,6 +126,7 @@ void send_window::mark_lost(std::uint32_t psn)
 void send_window::repeat_oldest()
 {
     sent_packet &packet = at(oldest_);
+    arrived_ -= packet.sacked ? 1 : 0;
     packet.sacked = false;
     packet.again = true; // the time until the peer is ready is no round-trip time
     mark_lost(oldest_);

@@ -46,6 +46,9 @@ public:
     std::uint32_t oldest() const { return oldest_; }
     std::uint32_t in_flight() const { return next_ - oldest_; }
     bool empty() const { return next_ == oldest_; }
+    /// Packets in flight that neither have arrived nor count as lost.
+    std::uint32_t on_the_way() const { return in_flight() - arrived_ - lost_; }
+    bool oldest_is_lost() { return !empty() && at(oldest_).lost; }
     bool full() const { return in_flight() == mask_ + 1; }
     sent_packet &at(std::uint32_t psn) { return packets_[psn & mask_]; }
     /// The bytes in flight.
@@ -82,6 +85,12 @@ public:
     }
 
     std::uint32_t lost() const { return lost_; }
+    /// Whether losses were found since the last call; the latest of these packets.
+    bool take_found(std::uint32_t &psn)
+    {
+        psn = found_psn_;
+        return std::exchange(found_, false);
+    }
     /// The first lost one; there is one. It counts as retransmitted.
     std::uint32_t take_lost(std::int64_t now);
     /// Retransmits the oldest: no acknowledgement came, or the peer was not ready for it. A
@@ -107,7 +116,10 @@ private:
     std::uint32_t oldest_ = 0;
     std::uint32_t next_ = 0;
     std::uint32_t lost_ = 0;
+    std::uint32_t arrived_ = 0; ///< in flight, and acknowledged selectively
     std::uint32_t bytes_ = 0;
+    std::uint32_t found_psn_ = 0;
+    bool found_ = false;
     std::int64_t latest_ns_ = 0; ///< when the latest packet was sent that is known to have arrived
 };
 

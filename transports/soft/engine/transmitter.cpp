@@ -26,6 +26,7 @@ void transmitter::restart(std::uint32_t psn)
     *this = transmitter(*context_, *path_, *requests_, *responses_, *received_);
     window_ = std::move(kept);
     window_.start(psn);
+    congestion_ = congestion_control(window_packets, psn);
 }
 
 void transmitter::limit_to(std::uint32_t receive_room)
@@ -50,11 +51,13 @@ bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
     if (idle())
         resend_from_ = now;
     if (stuck()) {
+        if (!may_resend())
+            return false;
         psn = window_.take_lost(now);
         ++context_->counted.packets_resent;
         return true;
     }
-    if (window_is_full())
+    if (window_is_full() || congested())
         return false;
     if (responses_turn_ && next_response(now, psn)) {
         responses_turn_ = false;
@@ -243,6 +246,8 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
     }
     if (before(p.base.ack, window_.oldest()))
         return; // overtaken by a newer one
+    const std::uint32_t was_in_flight = window_.in_flight();
+    const std::uint32_t was_on_the_way = window_.on_the_way();
     const bool progress = retire_acknowledged(p.base.ack, now);
     const bool not_ready = (p.base.flags & flag_receiver_not_ready) != 0 && !idle();
     const bool describes = p.base.kind == packet_kind::ack; // all that the peer keeps
@@ -262,8 +267,18 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
         window_.suspect_overtaken(rtt_);
         requests_->complete_done();
     }
+    judge_congestion(was_in_flight, was_on_the_way);
     if (not_ready)
         pause(now);
+}
+
+void transmitter::judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way)
+{
+    std::uint32_t lost = 0;
+    if (window_.take_found(lost))
+        congestion_.lost(lost, window_.next());
+    else if (was_in_flight != window_.in_flight())
+        congestion_.arrived(was_in_flight - window_.in_flight(), was_on_the_way, rtt_.queues());
 }
 
 /// The peer has no receive for the oldest packet: retransmits it after a pause.
@@ -284,7 +299,7 @@ std::int64_t transmitter::unusual_due_ns()
         due = std::min(due, resend_from_ + rto_ns());
     else if (requests_->out_of_credit() && probe_due_ == 0)
         probe_due_ = osd::now_ns() + ns_of_us(first_probe_us);
-    if (stuck() && paused_until_ == 0)
+    if (may_resend() && paused_until_ == 0)
         due = std::min(due, osd::now_ns() + busy_retry_ns);
     if (requests_->out_of_credit() && probe_due_ != 0)
         due = std::min(due, probe_due_);
@@ -297,6 +312,8 @@ bool transmitter::retransmit_oldest(std::int64_t now, std::uint32_t max_retries)
     // and not others.
     if (++retries_ > max_retries)
         return false;
+    if (retries_ > 1)
+        congestion_.timed_out_again(window_.next());
     window_.repeat_oldest();
     rtt_.back_off();
     resend_from_ = now;

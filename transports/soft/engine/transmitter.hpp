@@ -3,6 +3,7 @@
 // peer says.
 #pragma once
 
+#include "congestion.hpp"
 #include "peer_path.hpp"
 #include "receiver.hpp"
 #include "requester.hpp"
@@ -88,6 +89,10 @@ private:
     static constexpr std::uint32_t most_bytes = 4 << 20;
 
     std::int64_t rto_ns() const { return std::int64_t{rtt_.rto_us()} * 1000; }
+    /// The oldest may always be retransmitted: nothing else moves on before it.
+    bool congested() { return window_.on_the_way() >= congestion_.window(); }
+    bool may_resend() { return stuck() && (window_.oldest_is_lost() || !congested()); }
+    void judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way);
     bool window_is_full() const { return window_.full() || window_.bytes() >= window_bytes_; }
     bool next_packet(std::int64_t now, std::uint32_t &psn);
     bool next_response(std::int64_t now, std::uint32_t &psn);
@@ -108,6 +113,7 @@ private:
     receiver *received_ = nullptr;
     send_window window_;
     rtt_estimator rtt_;
+    congestion_control congestion_;
     std::uint32_t window_bytes_ = 0;
     bool responses_turn_ = false;   ///< responses and requests take turns
     std::int64_t resend_from_ = 0;  ///< the retransmission timer runs from here

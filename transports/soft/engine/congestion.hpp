@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// How many packets may be on the way: slow start and congestion avoidance (RFC 5681, RFC 9002), in
+// packets.
+//
+// Losses of one round trip count once. A timeout by itself is no sign of congestion, since the host
+// may have been busy; a second one in a row is.
+#pragma once
+
+#include "serial.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace soft_hca {
+
+class congestion_control {
+public:
+    static constexpr std::uint32_t first_window = 32; ///< two acknowledgements
+    static constexpr std::uint32_t least_window = 2;
+
+    congestion_control() = default;
+    /// `largest` is what the window grows to.
+    congestion_control(std::uint32_t largest, std::uint32_t first_psn)
+        : largest_(largest), threshold_(largest), recovered_(first_psn)
+    {}
+
+    std::uint32_t window() const { return window_; }
+    /// `on_the_way` packets were, when an acknowledgement said that some have arrived. `queues`:
+    /// they wait somewhere, so that slow start had better approach the limit in smaller steps (RFC
+    /// 9406).
+    void arrived(std::uint32_t packets, std::uint32_t on_the_way, bool queues)
+    {
+        if (window_ >= largest_ || 2 * on_the_way < window_)
+            return; // the window was not what held the sender back
+        if (window_ < threshold_) {
+            const std::uint32_t step = queues ? std::max(packets / 4, 1u) : packets;
+            window_ = std::min(window_ + step, largest_);
+            return;
+        }
+        progress_ += packets;
+        if (progress_ >= window_) {
+            progress_ -= window_;
+            ++window_;
+        }
+    }
+    /// A packet was lost; `next` is the number of the next one that is sent. The same round trip
+    /// ends with the acknowledgement of what is on the way now.
+    void lost(std::uint32_t psn, std::uint32_t next)
+    {
+        if (before(psn, recovered_))
+            return;
+        recovered_ = next;
+        shrink_to(window_ / 2);
+    }
+    void timed_out_again(std::uint32_t next)
+    {
+        recovered_ = next;
+        threshold_ = std::max(window_ / 2, least_window);
+        window_ = least_window;
+        progress_ = 0;
+    }
+
+private:
+    void shrink_to(std::uint32_t packets)
+    {
+        window_ = threshold_ = std::max(packets, least_window);
+        progress_ = 0;
+    }
+
+    std::uint32_t largest_ = first_window;
+    std::uint32_t window_ = first_window;
+    std::uint32_t threshold_ = first_window;
+    std::uint32_t progress_ = 0;  ///< packets that arrived since the window grew
+    std::uint32_t recovered_ = 0; ///< losses before this one were counted
+};
+
+} // namespace soft_hca
