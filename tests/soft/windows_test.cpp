@@ -9,6 +9,7 @@
 
 #include <bit>
 #include <deque>
+#include <tuple>
 #include <vector>
 
 namespace windows_suite {
@@ -182,8 +183,7 @@ TEST_CASE("the retries of a connection take the time that is documented, on near
     }
 }
 
-TEST_CASE(
-    "F8: the congestion window doubles, is halved once for each round trip, and then grows by one")
+TEST_CASE("F8: the congestion window doubles, shrinks once for each round trip, and grows slowly")
 {
     constexpr std::uint32_t first = 0xffffff80;
     congestion_control control(256, first);
@@ -200,26 +200,57 @@ TEST_CASE(
     CHECK(control.window() == 80);
     round_trip();
     CHECK(control.window() == 160);
+    CHECK(control.in_slow_start());
     control.lost(next - 100, next);
-    CHECK(control.window() == 80);
+    CHECK(control.window() == 112);
+    CHECK(!control.in_slow_start());
     control.lost(next - 90, next + 10); // of the same round trip
-    CHECK(control.window() == 80);
-    for (int i = 1; i <= 5; ++i) {
+    CHECK(control.window() == 112);
+    for (unsigned i = 1; i <= 5; ++i) {
         round_trip();
-        CHECK(control.window() == 80u + static_cast<unsigned>(i));
+        CHECK(control.window() == 111 + i);
+        round_trip();
+        CHECK(control.window() == 112 + i);
     }
     control.lost(next - 1, next);
-    CHECK(control.window() == 42);
+    CHECK(control.window() == 81);
     control.timed_out_again(next);
     CHECK(control.window() == congestion_control::least_window);
-    for (std::uint32_t window : {4u, 8u, 16u})
-        round_trip(), CHECK(control.window() == window);
+    for (std::uint32_t window : {4u, 8u, 16u, 32u}) {
+        round_trip();
+        CHECK(control.window() == window);
+    }
     for (int i = 0; i < 1000; ++i)
         round_trip();
     CHECK(control.window() == 256);
-    for (int i = 0; i < 20; ++i)
-        control.lost(next, next + 1), ++next;
+    for (int i = 0; i < 20; ++i) {
+        control.lost(next, next + 1);
+        ++next;
+    }
     CHECK(control.window() == congestion_control::least_window);
+}
+
+TEST_CASE("F8: a window is spread over a long round trip, and sent at once over a short one")
+{
+    const congestion_control control(256, 0); // 32 packets, which may double in a round trip
+    constexpr std::int64_t ms = 1'000'000;
+    for (const auto &[srtt_us, at_once, in_a_round_trip] :
+         {std::tuple{1'000u, 1000, 1000}, std::tuple{20'000u, 4, 68}}) {
+        CAPTURE(srtt_us);
+        pacer pace;
+        std::int64_t now = 1000 * ms;
+        int sent = 0;
+        const auto send = [&] {
+            for (; !pace.holds(now) && sent < 1000; ++sent)
+                pace.sent(now, control, srtt_us);
+        };
+        send();
+        CHECK(sent == at_once);
+        for (; now < 1020 * ms && sent < 1000; now = pace.next_ns())
+            send();
+        CHECK(sent <= in_a_round_trip);
+        CHECK(sent >= in_a_round_trip - 4);
+    }
 }
 
 TEST_CASE("F8: a window that is not used does not grow")

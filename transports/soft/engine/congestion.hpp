@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// How many packets may be on the way: slow start and congestion avoidance (RFC 5681, RFC 9002), in
-// packets.
+// How many packets may be on the way, and how fast they are sent: slow start and congestion
+// avoidance as in RFC 9002, in packets, with the factors of CUBIC where it is as fast as Reno (RFC
+// 9438).
 //
 // Losses of one round trip count once. A timeout by itself is no sign of congestion, since the host
 // may have been busy; a second one in a row is.
@@ -32,14 +33,14 @@ public:
     {
         if (window_ >= largest_ || 2 * on_the_way < window_)
             return; // the window was not what held the sender back
-        if (window_ < threshold_) {
+        if (in_slow_start()) {
             const std::uint32_t step = queues ? std::max(packets / 4, 1u) : packets;
             window_ = std::min(window_ + step, largest_);
             return;
         }
         progress_ += packets;
-        if (progress_ >= window_) {
-            progress_ -= window_;
+        if (progress_ >= 2 * window_) {
+            progress_ = 0;
             ++window_;
         }
     }
@@ -50,7 +51,7 @@ public:
         if (before(psn, recovered_))
             return;
         recovered_ = next;
-        shrink_to(window_ / 2);
+        shrink_to(window_ * 7 / 10);
     }
     void timed_out_again(std::uint32_t next)
     {
@@ -59,6 +60,8 @@ public:
         window_ = least_window;
         progress_ = 0;
     }
+
+    bool in_slow_start() const { return window_ < threshold_; }
 
 private:
     void shrink_to(std::uint32_t packets)
@@ -72,6 +75,27 @@ private:
     std::uint32_t threshold_ = first_window;
     std::uint32_t progress_ = 0;  ///< packets that arrived since the window grew
     std::uint32_t recovered_ = 0; ///< losses before this one were counted
+};
+
+/// Spreads a window over a long round trip: a queue on the way may be shorter than the window.
+class pacer {
+public:
+    bool holds(std::int64_t now) const { return next_ns_ > now; }
+    std::int64_t next_ns() const { return next_ns_; }
+    /// A packet is sent. Faster than a window in a round-trip time, so that the window can grow.
+    void sent(std::int64_t now, const congestion_control &control, std::uint32_t srtt_us)
+    {
+        if (srtt_us < least_srtt_us)
+            return;
+        const std::uint32_t quarters = control.in_slow_start() ? 8 : 5;
+        const std::int64_t interval = std::int64_t{srtt_us} * 4000 / (quarters * control.window());
+        next_ns_ = std::max(next_ns_, now - burst_ns) + interval;
+    }
+
+private:
+    static constexpr std::uint32_t least_srtt_us = 2'000; ///< shorter ones are our own delays
+    static constexpr std::int64_t burst_ns = 1'000'000;   ///< a timer's resolution
+    std::int64_t next_ns_ = 0;
 };
 
 } // namespace soft_hca

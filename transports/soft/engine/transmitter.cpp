@@ -44,8 +44,22 @@ OSD_ALWAYS_INLINE bool transmitter::next_response(std::int64_t now, std::uint32_
     return true;
 }
 
+OSD_ALWAYS_INLINE bool transmitter::next_new_packet(std::int64_t now, std::uint32_t &psn)
+{
+    if (responses_turn_ && next_response(now, psn)) {
+        responses_turn_ = false;
+        return true;
+    }
+    if (requests_->next_packet(window_, *path_, now, psn)) {
+        responses_turn_ = true;
+        return true;
+    }
+    return !requests_->failed() && next_response(now, psn);
+}
+
 bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
 {
+    held_ = false;
     if (paused_until_ > now)
         return false;
     if (idle())
@@ -59,15 +73,11 @@ bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
     }
     if (window_is_full() || congested())
         return false;
-    if (responses_turn_ && next_response(now, psn)) {
-        responses_turn_ = false;
-        return true;
-    }
-    if (requests_->next_packet(window_, *path_, now, psn)) {
-        responses_turn_ = true;
-        return true;
-    }
-    return !requests_->failed() && next_response(now, psn);
+    held_ = pacer_.holds(now);
+    if (held_ || !next_new_packet(now, psn))
+        return false;
+    pacer_.sent(now, congestion_, rtt_.srtt_us());
+    return true;
 }
 
 // ---------------------------------------------------------------------------- building packets
@@ -299,6 +309,8 @@ std::int64_t transmitter::unusual_due_ns()
         due = std::min(due, resend_from_ + rto_ns());
     else if (requests_->out_of_credit() && probe_due_ == 0)
         probe_due_ = osd::now_ns() + ns_of_us(first_probe_us);
+    if (held_)
+        due = std::min(due, pacer_.next_ns());
     if (may_resend() && paused_until_ == 0)
         due = std::min(due, osd::now_ns() + busy_retry_ns);
     if (requests_->out_of_credit() && probe_due_ != 0)

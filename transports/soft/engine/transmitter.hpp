@@ -62,7 +62,7 @@ public:
     /// When on_timer() has work; INT64_MAX: never. May arm the probe timer.
     std::int64_t due_ns()
     {
-        if (paused_until_ != 0 || requests_->out_of_credit() || stuck() || idle())
+        if (paused_until_ != 0 || requests_->out_of_credit() || stuck() || idle() || held_)
             return unusual_due_ns();
         return resend_from_ + rto_ns();
     }
@@ -95,6 +95,7 @@ private:
     void judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way);
     bool window_is_full() const { return window_.full() || window_.bytes() >= window_bytes_; }
     bool next_packet(std::int64_t now, std::uint32_t &psn);
+    bool next_new_packet(std::int64_t now, std::uint32_t &psn);
     bool next_response(std::int64_t now, std::uint32_t &psn);
     [[nodiscard]] bool build(out_packet &out, std::uint32_t psn);
     void build_probe(out_packet &out, std::uint32_t psn);
@@ -114,6 +115,8 @@ private:
     send_window window_;
     rtt_estimator rtt_;
     congestion_control congestion_;
+    pacer pacer_;
+    bool held_ = false; ///< by the pacer
     std::uint32_t window_bytes_ = 0;
     bool responses_turn_ = false;   ///< responses and requests take turns
     std::int64_t resend_from_ = 0;  ///< the retransmission timer runs from here
