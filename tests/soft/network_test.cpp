@@ -364,6 +364,24 @@ struct bottleneck {
 
 } // namespace
 
+TEST_CASE("a connection begins with the round-trip time of its handshake")
+{
+    inproc_network network;
+    settings how = inside(network);
+    how.bad_network.delay_us = 20'000; // a round trip is longer than the first timeout
+    host here(how);
+    host there(how);
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    REQUIRE(a.write(0, 20'000, b.buffer.remote(0, 20'000)));
+    REQUIRE(b.write(0, 20'000, a.buffer.remote(0, 20'000)));
+    REQUIRE(a.sent().has_value());
+    REQUIRE(b.sent().has_value());
+    CHECK(a.resent() == 0);
+    CHECK(b.resent() == 0);
+}
+
 TEST_CASE("F8: what a narrow network cannot carry is not sent to it again and again")
 {
     for (const unsigned connections : {1u, 4u}) {

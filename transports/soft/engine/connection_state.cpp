@@ -66,6 +66,8 @@ send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
         handshake_.may_send.spend(out.size) ? path.send(&out, 1, done) : send_result::sent;
     if (result == send_result::unreachable)
         return result;
+    if (handshake_.sent_ns == 0)
+        handshake_.sent_ns = now;
     if (asks && handshake_.delay_us != first_delay_us)
         path.probe_port(out);
     handshake_.due_ns = now + std::int64_t{handshake_.delay_us} * 1000;

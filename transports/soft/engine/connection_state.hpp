@@ -41,6 +41,8 @@ public:
     /// Sends the request or accept, and arms the timer for the next attempt.
     send_result send_handshake(peer_path &path, std::uint32_t ack, std::uint32_t credit,
                                std::int64_t now);
+    /// The time since it was first sent: that of a round trip, when the peer has just answered.
+    std::int64_t handshake_age(std::int64_t now) const { return now - handshake_.sent_ns; }
     bool handshake_is_due(std::int64_t now) const
     {
         return handshake_.due_ns != 0 && now >= handshake_.due_ns;
@@ -103,7 +105,8 @@ private:
     struct handshake_attempt {
         std::unique_ptr<own_hello> hello;
         budget_use may_send;
-        std::int64_t due_ns = 0; ///< 0: not armed
+        std::int64_t sent_ns = 0; ///< first
+        std::int64_t due_ns = 0;  ///< 0: not armed
         std::uint32_t delay_us = first_delay_us;
         std::uint32_t retries = 0; ///< of an accept
         std::int64_t refused_since_ns = 0;

@@ -117,6 +117,7 @@ void reliable_connection::on_retry(const packet &p, std::int64_t now)
 {
     if (!state_.is(state::connecting) || !path_.take_token(p.base.from, p.base.psn))
         return;
+    tx_.begin_with_round_trip(state_.handshake_age(now));
     send_handshake(now);
     update_due();
 }
@@ -166,8 +167,10 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         return state_.end_close();
     if (state_.is(state::dead) && p.base.kind != packet_kind::ack)
         return send_close(now); // the peer has not received any close
-    if (state_.is(state::accepting))
+    if (state_.is(state::accepting)) {
+        tx_.begin_with_round_trip(state_.handshake_age(now));
         establish();
+    }
     if (!connected() || before(tx_.next_psn(), p.base.ack)) {
         ++context_->counted.dropped; // no peer acknowledges what was never sent
         return;

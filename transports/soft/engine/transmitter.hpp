@@ -30,6 +30,12 @@ public:
     /// The peer is known: limits the bytes in flight to what this host can receive itself.
     void limit_to(std::uint32_t receive_room);
 
+    /// A round trip took at most that long, as far as is known before packets were acknowledged.
+    void begin_with_round_trip(std::int64_t ns)
+    {
+        rtt_.sample(static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns / 1000, 0, 1'000'000)));
+    }
+
     // --- packets. False: the connection has to end, see failure().
 
     /// Sends what may be sent of at most one batch. `more`: the batch was full.
