@@ -26,12 +26,12 @@ class TwoHosts:
     def __enter__(self) -> "TwoHosts":
         try:
             self._holders = [_hold_namespace(), _hold_namespace()]
-            _run(self.server, "ip", "link", "add", INTERFACE, "type", "veth",
+            run(self.server, "ip", "link", "add", INTERFACE, "type", "veth",
                  "peer", "name", INTERFACE, "netns", str(self.client))
             for host, address in ((self.server, SERVER_ADDRESS), (self.client, CLIENT_ADDRESS)):
-                _run(host, "ip", "address", "add", f"{address}/24", "dev", INTERFACE)
+                run(host, "ip", "address", "add", f"{address}/24", "dev", INTERFACE)
                 for interface in ("lo", INTERFACE):
-                    _run(host, "ip", "link", "set", interface, "up")
+                    run(host, "ip", "link", "set", interface, "up")
         except BaseException:
             self.__exit__()
             raise
@@ -77,10 +77,12 @@ def _hold_namespace() -> subprocess.Popen:
     raise CannotRun(f"network namespaces: {holder.stderr.read().strip()}")
 
 
-def _run(host: int, *command: str) -> None:
+def run(host: int, *command: str) -> str:
+    """What a command prints on the host."""
     try:
         done = subprocess.run([*enter(host), *command], capture_output=True, text=True, check=False)
     except OSError as error:
         raise CannotRun(f"nsenter: {error.strerror}") from error
     if done.returncode != 0:
         raise CannotRun(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
