@@ -288,6 +288,28 @@ TEST_CASE(
         CHECK(!each.next(std::chrono::milliseconds(0)).has_value());
 }
 
+TEST_CASE("F16: of the reads that a connection was told, not one more is answered at a time")
+{
+    inproc_network network;
+    host there(inside(network));
+    end b(there, end_options{.reads = 3});
+    raw_peer peer(network, b);
+    ddp_segment read;
+    read.opcode = rdmap::read_request;
+    read.last = true;
+    read.read_size = 8;
+    read.source_stag = b.buffer.key;
+    read.source_offset = b.buffer.remote(0, 1).address;
+    for (read.msn = 1; read.msn <= 3; ++read.msn) {
+        peer.send(peer.first_psn + read.msn - 1, peer.expected, read);
+        REQUIRE(peer.next(packet_kind::data).has_value());
+    }
+    CHECK(!b.next(std::chrono::milliseconds(10)).has_value());
+    peer.send(peer.first_psn + 3, peer.expected, read); // no answer was acknowledged
+    CHECK(peer.next(packet_kind::close, std::chrono::seconds(2)).has_value());
+    CHECK(is(b.next(), connection_event::broken));
+}
+
 TEST_CASE_FIXTURE(asked_fixture,
                   "F11: what the peer had and has dropped is sent again without a timeout")
 {

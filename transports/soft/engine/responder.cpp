@@ -47,16 +47,16 @@ std::uint64_t execute(std::uint64_t *word, const ddp_segment &s)
 
 bool responder::open(pair_context &context, std::uint32_t max_reads)
 {
-    const std::uint32_t capacity = std::bit_ceil(std::max(max_reads, 1u));
-    std::unique_ptr<response[]> ring(new (std::nothrow) response[capacity]);
-    *this = responder(context, std::move(ring), capacity, 0);
+    max_reads = std::max(max_reads, 1u);
+    std::unique_ptr<response[]> ring(new (std::nothrow) response[std::bit_ceil(max_reads)]);
+    *this = responder(context, std::move(ring), max_reads, 0);
     return ring_ != nullptr;
 }
 
 void responder::restart(std::uint32_t first_msn)
 {
     end_reading();
-    *this = responder(*context_, std::move(ring_), capacity_, first_msn);
+    *this = responder(*context_, std::move(ring_), max_reads_, first_msn);
 }
 
 segment_result responder::on_read_request(const ddp_segment &s, std::uint32_t psn)

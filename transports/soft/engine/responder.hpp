@@ -58,19 +58,20 @@ public:
     void retire_oldest() { ++head_; }
 
 private:
-    responder(pair_context &context, std::unique_ptr<response[]> ring, std::uint32_t capacity,
+    responder(pair_context &context, std::unique_ptr<response[]> ring, std::uint32_t max_reads,
               std::uint32_t first_msn)
-        : context_(&context), ring_(std::move(ring)), capacity_(capacity), request_msn_(first_msn),
-          atomic_msn_(first_msn)
+        : context_(&context), ring_(std::move(ring)), max_reads_(max_reads),
+          mask_(std::bit_ceil(max_reads) - 1), request_msn_(first_msn), atomic_msn_(first_msn)
     {}
-    response &at(std::uint32_t position) { return ring_[position & (capacity_ - 1)]; }
-    bool full() const { return tail_ - head_ == capacity_; }
+    response &at(std::uint32_t position) { return ring_[position & mask_]; }
+    bool full() const { return tail_ - head_ == max_reads_; }
 
     pair_context *context_ = nullptr;
     std::unique_ptr<response[]> ring_;
-    std::uint32_t capacity_ = 0; ///< a power of two
-    std::uint32_t head_ = 0;     ///< the oldest that is not acknowledged
-    std::uint32_t next_ = 0;     ///< the one that is sent next
+    std::uint32_t max_reads_ = 0;
+    std::uint32_t mask_ = 0; ///< of the ring
+    std::uint32_t head_ = 0; ///< the oldest that is not acknowledged
+    std::uint32_t next_ = 0; ///< the one that is sent next
     std::uint32_t tail_ = 0;
     std::uint32_t request_msn_ = 0; ///< of the peer's next request
     std::uint32_t atomic_msn_ = 0;  ///< of the next response to an atomic operation
