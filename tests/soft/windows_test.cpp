@@ -237,12 +237,15 @@ TEST_CASE("F8: a window is spread over a long round trip, and sent at once over 
     for (const auto &[srtt_us, at_once, in_a_round_trip] :
          {std::tuple{1'000u, 1000, 1000}, std::tuple{20'000u, 4, 68}}) {
         CAPTURE(srtt_us);
+        rtt_estimator rtt;
+        rtt.sample(srtt_us);
+        rtt.sample(srtt_us);
         pacer pace;
         std::int64_t now = 1000 * ms;
         int sent = 0;
         const auto send = [&] {
             for (; !pace.holds(now) && sent < 1000; ++sent)
-                pace.sent(now, control, srtt_us);
+                pace.sent(now, control, rtt);
         };
         send();
         CHECK(sent == at_once);

@@ -7,6 +7,7 @@
 // may have been busy; a second one in a row is.
 #pragma once
 
+#include "rtt.hpp"
 #include "serial.hpp"
 
 #include <algorithm>
@@ -83,18 +84,19 @@ public:
     bool holds(std::int64_t now) const { return next_ns_ > now; }
     std::int64_t next_ns() const { return next_ns_; }
     /// A packet is sent. Faster than a window in a round-trip time, so that the window can grow.
-    void sent(std::int64_t now, const congestion_control &control, std::uint32_t srtt_us)
+    void sent(std::int64_t now, const congestion_control &control, const rtt_estimator &rtt)
     {
-        if (srtt_us < least_srtt_us)
+        if (rtt.least_us() < long_us || rtt.srtt_us() == 0)
             return;
         const std::uint32_t quarters = control.in_slow_start() ? 8 : 5;
-        const std::int64_t interval = std::int64_t{srtt_us} * 4000 / (quarters * control.window());
+        const std::int64_t interval =
+            std::int64_t{rtt.srtt_us()} * 4000 / (quarters * control.window());
         next_ns_ = std::max(next_ns_, now - burst_ns) + interval;
     }
 
 private:
-    static constexpr std::uint32_t least_srtt_us = 2'000; ///< shorter ones are our own delays
-    static constexpr std::int64_t burst_ns = 1'000'000;   ///< a timer's resolution
+    static constexpr std::uint32_t long_us = 2'000;     ///< at best: a busy host is no long path
+    static constexpr std::int64_t burst_ns = 1'000'000; ///< a timer's resolution
     std::int64_t next_ns_ = 0;
 };
 

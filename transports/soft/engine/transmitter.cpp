@@ -76,7 +76,7 @@ bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
     held_ = pacer_.holds(now);
     if (held_ || !next_new_packet(now, psn))
         return false;
-    pacer_.sent(now, congestion_, rtt_.srtt_us());
+    pacer_.sent(now, congestion_, rtt_);
     return true;
 }
 
