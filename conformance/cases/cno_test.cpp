@@ -803,4 +803,40 @@ TEST_CASE("CNO-32: where receives are solicited, a message that asks for it trig
     MUST(dat_evd_modify_cno(to.recv_evd, DAT_HANDLE_NULL));
 }
 
+namespace {
+
+/// An agent that takes its time.
+struct slow_agent {
+    std::atomic<bool> runs{false};
+    std::atomic<bool> ended{false};
+};
+void run_slowly(DAT_PVOID data, DAT_EVD_HANDLE)
+{
+    auto &agent = *static_cast<slow_agent *>(data);
+    agent.runs = true;
+    std::this_thread::sleep_for(a_while);
+    agent.ended = true;
+}
+
+} // namespace
+
+TEST_CASE("CNO-46: freeing a CNO waits for its agent, which runs" *
+          hint("free what the agent was called with, or return while it still runs"))
+{
+    adapter ia;
+    for (int round = 0; round < 3; ++round) {
+        slow_agent agent;
+        DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+        MUST(dat_cno_create(ia.handle, DAT_OS_WAIT_PROXY_AGENT{&agent, run_slowly}, &cno));
+        const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+        helper_thread poster([&] { (void)post_software(evd); }); // may call the agent itself
+        REQUIRE(becomes_true([&] { return agent.runs.load(); }));
+        MUST(dat_evd_modify_cno(evd, DAT_HANDLE_NULL));
+        MUST(dat_cno_free(cno));
+        CHECK(agent.ended);
+        poster.join();
+        MUST(dat_evd_free(evd));
+    }
+}
+
 } // namespace conformance

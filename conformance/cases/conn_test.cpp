@@ -765,4 +765,29 @@ TEST_CASE("CONN-25: an attempt that is given up unanswered holds up neither what
     }
 }
 
+TEST_CASE("CONN-29: an address of another family than the adapter's, or of none, is refused" *
+          hint("take its bytes for an address of the own family, or wait for an answer"))
+{
+    adapter ia;
+    test_endpoint own(ia);
+    sockaddr_in four{};
+    sockaddr_in6 six{};
+    four.sin_family = AF_INET;
+    four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    six.sin6_family = AF_INET6;
+    six.sin6_addr = IN6ADDR_LOOPBACK_INIT;
+    sockaddr strange{};
+    strange.sa_family = 77;
+    auto *const other = ia.address()->sa_family == AF_INET ? reinterpret_cast<sockaddr *>(&six)
+                                                           : reinterpret_cast<sockaddr *>(&four);
+    CHECK(same_code(own.connect(other, 4711),
+                    error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED)));
+    CHECK(same_code(own.connect(&strange, 4711),
+                    error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED)));
+    CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
+    CHECK(stays_empty(own.connect_evd, milliseconds(1)));
+    test_endpoint peer(ia);
+    establish(own, peer);
+}
+
 } // namespace conformance

@@ -1237,4 +1237,46 @@ TEST_CASE("EVD-40: a waiter that is cancelled while messages come loses none of 
     }
 }
 
+TEST_CASE("EVD-57: on one EVD, the end of a connection that broke comes behind its last success" *
+          hint("deliver the error of a connection before the completions that came before it") *
+          needs("merged_streams"))
+{
+    adapter ia;
+    if (ia.provider.evd_stream_merging_supported[2][3] == DAT_FALSE)
+        NOT_CLAIMED("DTO and connection events on one EVD");
+    constexpr int receives = 4;
+    constexpr int messages = 3;
+    for (int round = 0; round < 10; ++round) {
+        CAPTURE(round);
+        test_endpoint one(ia);
+        test_endpoint other(ia);
+        const DAT_EVD_HANDLE merged = make_evd(ia, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+        remake(other, merged, merged);
+        for (std::uint64_t i = 0; i < receives; ++i)
+            MUST(other.recv(i * 64, 64, i));
+        listener at(ia);
+        MUST(one.connect(ia.address(), at.qualifier));
+        MUST(dat_cr_accept(at.next_request(), other.ep, 0, nullptr));
+        next_connection(one.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        for (int i = 0; i < messages; ++i)
+            MUST(one.send(1024, 64));
+        MUST(one.send(1024, 65)); // does not fit: the peer ends the connection
+        CHECK(ends_connection(next_event(one.connect_evd).event_number)); // all has happened
+        next_connection(merged, DAT_CONNECTION_EVENT_ESTABLISHED);
+        expect_messages(merged, messages);
+        int ends = 0;
+        for (int i = 0; i < 2; ++i) {
+            const DAT_EVENT event = next_event(merged);
+            if (ends_connection(event.event_number))
+                ++ends;
+            else
+                CHECK(event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS);
+        }
+        CHECK(ends == 1);
+        CHECK(stays_empty(merged, milliseconds(1)));
+        MUST(one.free_ep());
+        MUST(other.free_ep());
+    }
+}
+
 } // namespace conformance

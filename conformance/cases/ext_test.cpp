@@ -509,4 +509,47 @@ TEST_CASE("EXT-15: atomics of many threads and two adapters lose nothing" *
         MUST(each_end->free_ep());
 }
 
+TEST_CASE("EXT-16: a window opens its part to atomics only if it was bound with the right" *
+          needs("atomics rmr_bind") *
+          hint("give windows the region's rights, or the right to write for that of atomics"))
+{
+    adapter ia;
+    NEED_FETCH_ADD(ia);
+    connected_pair pair(ia);
+    test_endpoint &own = pair.passive;
+    counter shared(own);
+    DAT_RMR_HANDLE window = DAT_HANDLE_NULL;
+    if (ia.attr.max_rmrs == 0)
+        NOT_CLAIMED("binding of RMRs");
+    MUST(dat_rmr_create(own.pz, &window));
+    const auto bind = [&](unsigned rights) {
+        DAT_LMR_TRIPLET part = shared.memory.local(0, 8);
+        DAT_RMR_TRIPLET open = shared.remote();
+        MUST(dat_rmr_bind(window, shared.memory.lmr, &part, static_cast<DAT_MEM_PRIV_FLAGS>(rights),
+                          DAT_VA_TYPE_VA, own.ep, cookie_of(0), DAT_COMPLETION_DEFAULT_FLAG,
+                          &open.rmr_context));
+        const DAT_EVENT event = next_event(own.request_evd, DAT_RMR_BIND_COMPLETION_EVENT);
+        CHECK(event.event_data.rmr_completion_event_data.status == DAT_RMR_BIND_SUCCESS);
+        return open;
+    };
+    constexpr unsigned read_and_write =
+        DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+    const DAT_RMR_TRIPLET open = bind(read_and_write | DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
+    shared.set(40);
+    MUST(fetch_add(pair.active, 0, open, 2, 1));
+    expect_done(next_extended(pair.active.request_evd, DAT_IB_FETCH_AND_ADD, DAT_IB_DTO_FETCH_ADD),
+                1);
+    CHECK(shared.get() == 42);
+
+    const DAT_RMR_TRIPLET closed = bind(read_and_write);
+    MUST(fetch_add(pair.active, 0, closed, 2, 2));
+    const auto back =
+        next_extended(pair.active.request_evd, DAT_IB_FETCH_AND_ADD, DAT_IB_DTO_FETCH_ADD);
+    CHECK(back.dto.status != DAT_DTO_SUCCESS);
+    CHECK(back.more.status == DAT_IB_OP_ERR);
+    CHECK(ends_connection(next_event(pair.active.connect_evd).event_number));
+    CHECK(shared.get() == 42);
+    MUST(dat_rmr_free(window));
+}
+
 } // namespace conformance

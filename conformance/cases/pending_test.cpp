@@ -24,6 +24,16 @@ void expect_busy(test_endpoint &own, unsigned subtype, const DAT_RMR_TRIPLET &th
     CHECK(same_code(own.send(0, 64), refused));
     CHECK(same_code(own.write(0, 64, there), refused));
     CHECK(same_code(own.read(0, 64, there), refused));
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
+    if (own.ia.attr.max_rmrs != 0 && dat_rmr_create(own.pz, &rmr) == DAT_SUCCESS) {
+        const DAT_LMR_TRIPLET part = own.memory.local(0, 64);
+        DAT_RMR_CONTEXT context = 0;
+        CHECK(same_code(dat_rmr_bind(rmr, own.memory.lmr, &part, DAT_MEM_PRIV_REMOTE_READ_FLAG,
+                                     DAT_VA_TYPE_VA, own.ep, cookie_of(0),
+                                     DAT_COMPLETION_DEFAULT_FLAG, &context),
+                        refused));
+        MUST(dat_rmr_free(rmr));
+    }
     CHECK(same_code(own.recv(0, 64, 77), DAT_SUCCESS));
     CHECK(ep_param(own.ep).ep_state == state);
     CHECK(own.state() == state);

@@ -380,4 +380,59 @@ TEST_CASE("REG-13: extension operations check what they are asked of" *
     CHECK(stays_empty(own.request_evd, milliseconds(1)));
 }
 
+namespace {
+
+int opens = 0;
+
+DAT_RETURN count_open(DAT_NAME_PTR, DAT_COUNT, DAT_EVD_HANDLE *, DAT_IA_HANDLE *)
+{
+    ++opens;
+    return error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+}
+
+} // namespace
+
+TEST_CASE("REG-14: a provider that adds itself is opened by its name, until it takes itself out" *
+          hint("open what dat.conf names only, or keep a vector that is gone"))
+{
+    auto *add = optional_call<decltype(dat_registry_add_provider)>("dat_registry_add_provider");
+    auto *remove =
+        optional_call<decltype(dat_registry_remove_provider)>("dat_registry_remove_provider");
+    if (add == nullptr || remove == nullptr)
+        NOT_CLAIMED("providers that add themselves, in libdat2");
+    adapter ia; // that of another provider stays open meanwhile
+    char name[] = "provider-of-the-suite";
+    DAT_PROVIDER mine{};
+    mine.device_name = name;
+    mine.ia_open_func = count_open;
+    DAT_PROVIDER_INFO info{};
+    std::strcpy(info.ia_name, name);
+    info.dapl_version_major = DAT_VERSION_MAJOR;
+    info.dapl_version_minor = DAT_VERSION_MINOR;
+    info.is_thread_safe = the_settings().thread_safe ? DAT_TRUE : DAT_FALSE;
+    CHECK(same_code(add(nullptr, &info), bad_arg(1)));
+    CHECK(same_code(add(&mine, nullptr), bad_arg(2)));
+    const auto open = [&] {
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE opened = DAT_HANDLE_NULL;
+        return open_adapter(name, &async, &opened);
+    };
+    CHECK(same_type(open(), DAT_PROVIDER_NOT_FOUND));
+    for (int round = 0; round < 2; ++round) {
+        CAPTURE(round);
+        opens = 0;
+        MUST(add(&mine, &info));
+        CHECK(same_code(add(&mine, &info), error(DAT_PROVIDER_ALREADY_REGISTERED)));
+        CHECK(same_code(open(), error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE)));
+        CHECK(opens == 1);
+        MUST(remove(&mine, &info));
+        CHECK(same_type(open(), DAT_PROVIDER_NOT_FOUND));
+        CHECK(opens == 1);
+        const DAT_RETURN again = remove(&mine, &info); // not found, or no provider
+        CHECK((DAT_GET_TYPE(again) == DAT_PROVIDER_NOT_FOUND ||
+               DAT_GET_TYPE(again) == DAT_INVALID_PARAMETER));
+    }
+    CHECK(same_code(remove(nullptr, &info), bad_arg(1)));
+}
+
 } // namespace conformance

@@ -773,4 +773,60 @@ TEST_CASE("RMR-23: the calls that DAT 2.0 added check their arguments" *
     move_data(own, pair.passive); // the connection is whole
 }
 
+TEST_CASE(
+    "RMR-24: a bind through an endpoint that is being connected is refused, and binds nothing" *
+    hint("look at no state but unconnected, or keep the bind until the connection is there") *
+    needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    const auto refused_by = [](test_endpoint &own, unsigned subtype) {
+        window w(own);
+        CHECK(same_code(w.post_bind(own.memory, 0, 64), bad_state(subtype)));
+        CHECK(w.context == 0);
+        DAT_RMR_PARAM param;
+        CHECK(same_code(query_rmr(w, param), bad_arg(2)));
+        MUST(dat_rmr_free(w.rmr));
+        w.rmr = DAT_HANDLE_NULL;
+        own.memory.free(); // no window holds it
+        CHECK(stays_empty(own.request_evd, milliseconds(1)));
+    };
+    test_endpoint own(ia);
+    SUBCASE("it is reserved")
+    {
+        DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
+        const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
+        MUST(dat_rsp_create(ia.handle, unused_qualifier(ia), own.ep, evd, &rsp));
+        refused_by(own, DAT_INVALID_STATE_EP_RESERVED);
+        MUST(dat_rsp_free(rsp));
+    }
+    SUBCASE("it has asked")
+    {
+        listener at(ia);
+        MUST(own.connect(ia.address(), at.qualifier));
+        const DAT_CR_HANDLE request = at.next_request();
+        refused_by(own, DAT_INVALID_STATE_EP_ACTCONNPENDING);
+        MUST(dat_cr_reject(request, 0, nullptr));
+    }
+    SUBCASE("a request has brought it")
+    {
+        listener at(ia, DAT_PSP_PROVIDER_FLAG);
+        test_endpoint from(ia);
+        MUST(from.connect(ia.address(), at.qualifier));
+        const DAT_CR_HANDLE request = at.next_request();
+        DAT_CR_PARAM cr{};
+        MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &cr));
+        MUST(own.free_ep());
+        own.ep = cr.local_ep_handle;
+        DAT_EP_PARAM wanted{};
+        wanted.pz_handle = own.pz;
+        wanted.request_evd_handle = own.request_evd;
+        MUST(dat_ep_modify(own.ep, DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_REQUEST_EVD_HANDLE,
+                           &wanted));
+        refused_by(own, DAT_INVALID_STATE_EP_TENTCONNPENDING);
+        MUST(dat_cr_reject(request, 0, nullptr)); // takes the endpoint along
+        own.ep = DAT_HANDLE_NULL;
+    }
+}
+
 } // namespace conformance
