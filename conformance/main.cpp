@@ -356,12 +356,12 @@ int run_judged(const options &o, const waivers &known, const std::vector<rule> &
 // --------------------------------------------------------------------------------------- DAT 1.2
 
 /// What these cases are about is not in DAT 1.2: extensions, private data of a rejection, the
-/// operation of a completion, queues exactly as short as asked for, relations of adapters, and the
-/// arguments of calls that it does not have.
+/// operation of a completion, queues exactly as short as asked for, relations of adapters,
+/// providers of DAT 2.0, and the arguments of calls that it does not have.
 bool is_in_dat12(const rule &each)
 {
     return each.group() != "EXT" && each.id != "CR-07" && each.id != "DTO-39" &&
-           each.id != "EVD-29" && each.id != "REG-10" && each.id != "RMR-23";
+           each.id != "EVD-29" && each.id != "REG-10" && each.id != "REG-14" && each.id != "RMR-23";
 }
 
 std::vector<rule> rules_of(const options &o)
