@@ -552,4 +552,52 @@ TEST_CASE("EXT-16: a window opens its part to atomics only if it was bound with 
     MUST(dat_rmr_free(window));
 }
 
+TEST_CASE("EXT-17: counters tell what was done since they were reset, or are NOT_IMPLEMENTED" *
+          needs("extensions counters") * hint("count other calls, or reset while they are read"))
+{
+    (void)::setenv("DAPL_COUNTERS", "1", 1); // some count when asked to
+    adapter ia;
+    if (ia.attr.extension_supported != DAT_EXTENSION_IB)
+        NOT_CLAIMED("the InfiniBand extension");
+    connected_pair pair(ia);
+    DAT_HANDLE ep = pair.active.ep;
+    DAT_UINT64 one = 77;
+    const DAT_RETURN code = dat_ib_query_counters(ep, DCNT_EP_POST_SEND, &one, 0);
+    if (DAT_GET_TYPE(code) == DAT_NOT_IMPLEMENTED) {
+        CHECK(one == 77);
+        NOT_CLAIMED("counters");
+    }
+    CHECK(same_code(code, DAT_SUCCESS));
+    CHECK(same_type(dat_ib_query_counters(pair.active.pz, 0, &one, 0), DAT_INVALID_HANDLE));
+    CHECK(same_type(dat_ib_query_counters(ep, -1, &one, 0), DAT_INVALID_PARAMETER));
+    CHECK(same_type(dat_ib_query_counters(ep, DCNT_EP_ALL_COUNTERS + 1, &one, 0),
+                    DAT_INVALID_PARAMETER));
+    CHECK(
+        same_type(dat_ib_query_counters(ep, DCNT_EP_POST_SEND, nullptr, 0), DAT_INVALID_PARAMETER));
+
+    DAT_UINT64 all[DCNT_EP_ALL_COUNTERS] = {};
+    MUST(dat_ib_query_counters(ep, DCNT_EP_ALL_COUNTERS, all, 1));
+    MUST(dat_ib_query_counters(ep, DCNT_EP_ALL_COUNTERS, all, 0));
+    for (const DAT_UINT64 each : all)
+        CHECK(each == 0);
+    for (unsigned i = 0; i < 3; ++i)
+        move_data(pair.active, pair.passive, i);
+    MUST(pair.active.write(0, 64, pair.passive.memory.remote(0, 64)));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    MUST(dat_ib_query_counters(ep, DCNT_EP_ALL_COUNTERS, all, 0));
+    CHECK(all[DCNT_EP_POST_SEND] == 3);
+    CHECK(all[DCNT_EP_POST_WRITE] == 1);
+    CHECK(all[DCNT_EP_POST_WRITE_DATA] == 64);
+    CHECK(all[DCNT_EP_POST_RECV] == 0);
+    DAT_HANDLE other = pair.passive.ep;
+    MUST(dat_ib_query_counters(other, DCNT_EP_POST_RECV, &one, 0));
+    CHECK(one == 3);
+    MUST(dat_ib_query_counters(ep, DCNT_EP_POST_SEND, &one, 1)); // tells, then resets
+    CHECK(one == 3);
+    MUST(dat_ib_query_counters(ep, DCNT_EP_POST_SEND, &one, 0));
+    CHECK(one == 0);
+    MUST(dat_ib_query_counters(ep, DCNT_EP_POST_WRITE, &one, 0)); // and no other
+    CHECK(one == 1);
+}
+
 } // namespace conformance

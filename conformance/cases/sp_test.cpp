@@ -733,4 +733,49 @@ TEST_CASE("SP-27: a PSP may share its EVD with others, and each request names it
     CHECK(same_code(dat_evd_free(evd), DAT_SUCCESS));
 }
 
+TEST_CASE("SP-28: a request that comes while its PSP is being made brings that PSP" *
+          hint("take requests before the event can name their service point"))
+{
+    adapter ia;
+    adapter other;
+    test_endpoint from(other);
+    const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    const DAT_EVD_HANDLE cr_evd = make_evd(ia, DAT_EVD_CR_FLAG);
+    std::atomic<bool> enough{false};
+    std::atomic<int> established{0};
+    helper_thread caller([&] {
+        while (!enough) {
+            if (from.connect(ia.address(), qualifier) != DAT_SUCCESS)
+                break;
+            const DAT_EVENT event = next_event(from.connect_evd);
+            if (event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED) {
+                ++established;
+                if (!ends_connection(next_event(from.connect_evd).event_number))
+                    break;
+            }
+            if (dat_ep_reset(from.ep) != DAT_SUCCESS)
+                break;
+        }
+    });
+    constexpr int rounds = 20;
+    for (int round = 0; round < rounds; ++round) {
+        CAPTURE(round);
+        test_endpoint own(ia);
+        DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+        MUST(dat_psp_create(ia.handle, qualifier, cr_evd, DAT_PSP_CONSUMER_FLAG, &psp));
+        const auto arrival =
+            next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
+        CHECK(arrival.sp_handle.psp_handle == psp);
+        CHECK(arrival.conn_qual == qualifier);
+        MUST(dat_psp_free(psp)); // before the next request
+        enough = round == rounds - 1;
+        MUST(dat_cr_accept(arrival.cr_handle, own.ep, 0, nullptr));
+        next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        MUST(own.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+        CHECK(ends_connection(next_event(own.connect_evd).event_number));
+    }
+    caller.join();
+    CHECK(established == rounds);
+}
+
 } // namespace conformance
