@@ -27,6 +27,8 @@ public:
     {}
 
     std::uint32_t window() const { return window_; }
+    /// For one more packet, when `on_the_way` are.
+    bool has_room(std::uint32_t on_the_way) const { return on_the_way < window_; }
     /// `on_the_way` packets were, when an acknowledgement said that some have arrived. `queues`:
     /// they wait somewhere, so that slow start had better approach the limit in smaller steps (RFC
     /// 9406).

@@ -71,7 +71,7 @@ bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
         ++context_->counted.packets_resent;
         return true;
     }
-    if (window_is_full() || congested())
+    if (window_is_full() || !congestion_.has_room(window_.on_the_way()))
         return false;
     held_ = pacer_.holds(now);
     if (held_ || !next_new_packet(now, psn))

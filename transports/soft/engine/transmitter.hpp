@@ -96,8 +96,10 @@ private:
 
     std::int64_t rto_ns() const { return std::int64_t{rtt_.rto_us()} * 1000; }
     /// The oldest may always be retransmitted: nothing else moves on before it.
-    bool congested() { return window_.on_the_way() >= congestion_.window(); }
-    bool may_resend() { return stuck() && (window_.oldest_is_lost() || !congested()); }
+    bool may_resend()
+    {
+        return stuck() && (window_.oldest_is_lost() || congestion_.has_room(window_.on_the_way()));
+    }
     void judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way);
     bool window_is_full() const { return window_.full() || window_.bytes() >= window_bytes_; }
     bool next_packet(std::int64_t now, std::uint32_t &psn);
