@@ -257,6 +257,19 @@ def read_header(path: pathlib.Path) -> Header:
     )
 
 
+def change_log(path: pathlib.Path) -> dict[int, str]:
+    """What each version of the contract changed, by its number."""
+    log: dict[int, str] = {}
+    body = body_of(path.read_text(), r"\n/// Change log\n", r"\n#define DAPLS_IB_VERSION")
+    for line in body.split("\n"):
+        entry = re.match(r"///\s+(?:(\d+)  )?(.*)", line)
+        if entry and entry[1]:
+            log[int(entry[1])] = entry[2]
+        elif entry and log:
+            log[max(log)] += " " + entry[2]
+    return log
+
+
 def thread_word(declared: Declared, header: Header) -> str | None:
     """Which thread word the header's text says, following `Otherwise as post_send`."""
     text = " ".join(declared.text)

@@ -68,12 +68,20 @@ class Given:
 class Examination:
     """A port that is being judged: what is known of it, and what has been found so far."""
 
-    def __init__(self, kit: Kit, folder: pathlib.Path, given: Given) -> None:
+    def __init__(self, kit: Kit, folder: pathlib.Path, given: Given,
+                 instead: dict[pathlib.Path, str] | None = None) -> None:
+        """`instead` has texts, by other paths, for files of the folder with the same names."""
         self.kit, self.folder, self.given = kit, folder, given
-        self.texts = port_status.texts_of(folder)
+        instead = instead or {}
+        self.texts = {path: text for path, text in port_status.texts_of(folder).items()
+                      if path not in {folder / each.name for each in instead}}
+        self.texts |= {path: text for path, text in instead.items()
+                       if path.suffix in port_status.SOURCES}
         self.declared = port_status.declared_in(self.texts)
         self.not_judged: list[str] = []
-        self.file, self.told = port_toml.load(folder / "port.toml")
+        profile = next((path for path in instead if path.name == "port.toml"), None)
+        self.file, self.told = (port_toml.load(folder / "port.toml") if profile is None
+                                else port_toml.parsed(profile, instead[profile]))
         tables = {name: self.told.get(name, {}) for name in port_toml.TABLES}
         self.tables: dict[str, dict] = {
             name: values if isinstance(values, dict) else {} for name, values in tables.items()}

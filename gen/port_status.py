@@ -11,6 +11,7 @@ import port_toml
 from skeleton import MARK, Kit, PortError, call_file, place_of
 
 SOURCES = {".cpp", ".hpp", ".cc", ".h"}
+UPGRADE = "upgrade"  # the folder of a port in which `upgrade` puts what it has merged
 
 # States of an operation in a port.
 SKELETON = "skeleton"  # carries the mark
@@ -65,7 +66,8 @@ def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pat
 
 def texts_of(folder: pathlib.Path) -> dict[pathlib.Path, str]:
     """The port's sources."""
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in SOURCES)
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in SOURCES
+                   and path.relative_to(folder).parts[0] != UPGRADE)
     return {path: path.read_text(errors="replace") for path in paths}
 
 
@@ -134,7 +136,7 @@ def next_step(kit: Kit, profile: port_toml.Profile, states: dict[str, str],
         return step
     if profile.contract != kit.header.version:
         return (f"The port was written for version {profile.contract} of the contract, which is now"
-                f" at {kit.header.version}: see its change log.")
+                f" at {kit.header.version}: dapl-port upgrade {profile.name} says what to adapt.")
     if silent := written_unclaimed(kit, states, claims):
         return (f"{', '.join(silent)}: written, but not claimed in port.toml, so not used. Claim"
                 f" what works, then run dapl-conformance --ia {adapter}.")

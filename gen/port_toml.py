@@ -245,7 +245,8 @@ def name_faults(file: File, name: str, built_as: str) -> Iterator[ProfileError]:
 def contract_faults(file: File, written_for: int, version: int) -> Iterator[ProfileError]:
     if written_for != version:
         yield file.error(f"the port was written for version {written_for} of the contract, which is"
-                         f" at {version}: see the change log in dapls_ib.hpp", "port", "contract")
+                         f" at {version}: dapl-port upgrade says what to adapt", "port",
+                         "contract")
 
 
 def feature_faults(file: File, features: dict, known: list[str]) -> Iterator[ProfileError]:
@@ -256,7 +257,10 @@ def feature_faults(file: File, features: dict, known: list[str]) -> Iterator[Pro
 
 
 def load(path: pathlib.Path) -> tuple[File, dict]:
-    text = text_of(path)
+    return parsed(path, text_of(path))
+
+
+def parsed(path: pathlib.Path, text: str) -> tuple[File, dict]:
     return File(path, text.split("\n")), toml_of(path, text)
 
 

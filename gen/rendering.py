@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Templates, as all generators here read them: with marks that C++ takes for comments."""
 
+import functools
 import pathlib
 
 import jinja2
@@ -14,10 +15,13 @@ environment = jinja2.Environment(
 )
 
 
+compiled = functools.cache(environment.from_string)
+
+
 def render(template: pathlib.Path, **values: object) -> str:
     """The text of a template; it finds its own file name in `template`."""
     try:
-        ready = environment.from_string(template.read_text())
+        ready = compiled(template.read_text())
         return ready.render(template=template.name, **values)
     except jinja2.TemplateError as error:
         line = getattr(error, "lineno", None)

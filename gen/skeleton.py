@@ -450,13 +450,13 @@ def replace_text(path: pathlib.Path, text: str) -> None:
             raise
 
 
-def write_folder(folder: pathlib.Path, files: dict[str, str]) -> None:
+def write_folder(folder: pathlib.Path, files: dict[str, str | bytes]) -> None:
     """Make a folder whole or not at all: it is written beside its place, then moved there."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as beside:
         new = pathlib.Path(beside) / folder.name
         new.mkdir()
         for name, text in files.items():
-            (new / name).write_text(text)
+            (new / name).write_bytes(text if isinstance(text, bytes) else text.encode())
         new.replace(folder)
 
 

@@ -121,7 +121,7 @@ class PortToml(WithPort):
 
     def test_version(self) -> None:
         self.fault("contract = 3", "contract = 2", "the port was written for version 2 of the"
-                   " contract, which is at 3: see the change log")
+                   " contract, which is at 3: dapl-port upgrade says what to adapt")
 
     def test_version_in_the_code(self) -> None:
         self.replace("port.hpp", "DAPLS_IB_VERSION == 3", "DAPLS_IB_VERSION == 2")

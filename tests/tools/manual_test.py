@@ -13,7 +13,7 @@ import unittest
 
 OPTIONS = argparse.Namespace()
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
-COMMANDS = {"dapl-port": ["new", "status", "check", "features", "list"]}
+COMMANDS = {"dapl-port": ["new", "status", "check", "upgrade", "features", "list"]}
 
 # Environment variables in the sources: the arguments of functions that read them and, in the files
 # that do so, every literal with one of our prefixes.
