@@ -17,7 +17,7 @@ import textwrap
 import zlib
 
 import port_toml
-from skeleton import Kit, Port, PortError, files_of
+from skeleton import LAYERS, Kit, Port, PortError, files_of
 
 NAME = "dapl-port.lock"
 FORMAT = 1
@@ -141,11 +141,12 @@ def guessed(folder: pathlib.Path) -> Lock:
         found = re.search(pattern, code)
         return found[1] if found else otherwise
 
-    style = "sim" if f"{profile.name}_hw.hpp" in files else "bare"
+    style = next((style for style, layer in LAYERS.items()
+                  if f"{profile.name}_{layer}.hpp" in files), "bare")
     port = Port(
         profile.name, first(r'vendor_name = "(.*?)";', profile.name.capitalize()),
         first(r"SPDX-License-Identifier: (.*)", f"LicenseRef-{profile.name.capitalize()}"),
-        tuple(name for name, on in profile.features.items() if on and style != "sim"),
+        tuple(name for name, on in profile.features.items() if on and style not in LAYERS),
         "own" if "connection_service" in code and "tcp_cm" not in code else "tcp",
         "table" if "key_table" in code else "device", style)
     alone = re.search(r"^project\(", files.get("meson.build", ""), re.M) is not None

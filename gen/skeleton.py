@@ -24,7 +24,12 @@ STYLES = {
     "bare": "a skeleton, in which what needs the device refuses until it is written",
     "sim": "a port that works at once, since a software HCA stands for the device: behind the"
            " functions of NAME_hw.cpp, which are moved to the device's driver one by one",
+    "polled": "for a library that moves data only while it is called, and has no connection manager;"
+              " the functions of NAME_lib.cpp, which call it, refuse until they are written",
 }
+# Of styles in which a layer of functions stands between the port and its device: what the files of
+# that layer are called, after the port.
+LAYERS = {"sim": "hw", "polled": "lib"}
 
 # What a device may lack, and what the skeleton then takes from port_support/.
 CM = {"tcp": "the connection manager of the port runtime, over TCP", "own": "that of the device"}
@@ -182,18 +187,19 @@ def check_port(kit: Kit, port: Port) -> None:
         if claim not in kit.header.features:
             raise PortError(f"there is no feature '{claim}'; there are:"
                             f" {', '.join(kit.header.features)}")
-    if port.style == "sim":
-        check_simulated(port)
+    if port.style in LAYERS:
+        check_layered(port)
 
 
-def check_simulated(port: Port) -> None:
-    """What is said of the device when a skeleton is made says nothing about the software HCA."""
+def check_layered(port: Port) -> None:
+    """These styles have an answer to what is asked of the device in others."""
     if port.claims:
-        raise PortError("a port of style sim claims nothing at first: claim a feature in its"
+        raise PortError(f"a port of style {port.style} claims nothing at first: claim a feature in its"
                         " port.toml and write its operations when the port works")
     if (port.cm, port.keys) != ("tcp", "device"):
-        raise PortError("--cm and --keys are for --style bare: the software HCA has a connection"
-                        " manager, and keys of 32 bits")
+        has = ("the software HCA has a connection manager" if port.style == "sim"
+               else "a port of style polled has that of the port runtime")
+        raise PortError(f"--cm and --keys are for --style bare: {has}, and keys of 32 bits")
 
 
 # ------------------------------------------------------------------------------------- the text
@@ -271,8 +277,8 @@ def guide(kit: Kit, group: str) -> str:
 
 
 def is_written(port: Port, operation: contract.Operation) -> bool:
-    """Whether the skeleton has all of it, by the port runtime or over the software HCA."""
-    return port.style == "sim" or operation.name in WRITTEN[port.cm]
+    """Whether the skeleton has all of it, by the port runtime or over a layer of functions."""
+    return port.style in LAYERS or operation.name in WRITTEN[port.cm]
 
 
 def places(kit: Kit, port: Port) -> dict[str, Place]:
@@ -369,8 +375,8 @@ def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
         "in_class": in_class, "stub": stub, "inline_stub": inline_stub,
         "todo": lambda name, by="": comment_of(all_places.get(name), by),
     }
-    if port.style == "sim":
-        return simulated_files(kit, port, alone, common)
+    if port.style in LAYERS:
+        return layered_files(kit, port, alone, common)
     templates = {name: f"{name}.j2" for name in ("port.hpp", "port.toml", "README.md")}
     templates["meson.build"] = "project.meson.build.j2" if alone else "meson.build.j2"
     files = {name: rendering.render(kit.templates / template, operations=operations, **common)
@@ -380,11 +386,12 @@ def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
     return dict(sorted(files.items()))
 
 
-def simulated_files(kit: Kit, port: Port, alone: bool, common: dict) -> dict[str, str]:
-    """Those of style sim; the layer that stands for the driver is called after the port."""
+def layered_files(kit: Kit, port: Port, alone: bool, common: dict) -> dict[str, str]:
+    """Those of a style with a layer of functions below the port, which is called after it."""
     templates = {path.name.removesuffix(".j2"): path
-                 for path in (kit.templates / "sim").glob("*.j2")}
-    for name in ("hw.cpp", "hw.hpp"):
+                 for path in (kit.templates / port.style).glob("*.j2")}
+    layer = LAYERS[port.style]
+    for name in (f"{layer}.cpp", f"{layer}.hpp"):
         templates[f"{port.name}_{name}"] = templates.pop(name)
     templates["port.toml"] = kit.templates / "port.toml.j2"
     if alone:

@@ -20,6 +20,8 @@ sys.path.insert(0, str(ROOT / "gen"))
 import port_status  # noqa: E402
 import skeleton  # noqa: E402
 
+TOY = pathlib.Path(__file__).with_name("toy_lib.cpp")
+
 BAD_NAMES = {  # and a part of the answer
     "Acme": "lower-case", "ACME": "lower-case", "acme-2": "lower-case", "2acme": "begin with",
     "": "lower-case", "acme.x": "lower-case", "../acme": "lower-case", "acme/x": "lower-case",
@@ -403,6 +405,107 @@ class Simulated(unittest.TestCase):
                          {*built, "net_linux.cpp"})
 
 
+class Polled(unittest.TestCase):
+    """Style polled: a whole port on the port runtime, and functions of a library to be written."""
+
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.kit = skeleton.Kit(ROOT)
+        self.write("acme", self.folder)
+
+    def write(self, name: str, folder: pathlib.Path) -> None:
+        port = skeleton.Port(name, "Acme Networks", "LicenseRef-Acme", style="polled")
+        for file, text in skeleton.files_of(self.kit, port).items():
+            (folder / file).write_text(text)
+
+    def code(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in sorted(self.folder.glob("*.?pp"))}
+
+    def status(self) -> port_status.Status:
+        return port_status.read_status(self.kit, self.folder)
+
+    def test_places(self) -> None:
+        """Each function of the layer is one, says what judges it, and they are all there are."""
+        found, text = self.status(), "\n".join(self.code().values())
+        self.assertEqual({*found.states.values()}, {"written", "unclaimed"})
+        functions = re.findall(r"(?m)^\w+ (\w+)\(",
+                               self.code()["acme_lib.hpp"].split("-- functions\n")[1])
+        self.assertEqual({*found.marked}, {"lib_objects", *(f"lib_{each}" for each in functions)})
+        self.assertEqual({*found.open_calls(self.kit)}, {*found.marked})
+        self.assertEqual(found.simulated(self.kit), [])
+        for name in functions:
+            comment = re.search(rf"(?m)^// TODO\(port\) \d+ lib_{name}: .*\n((?:// .*\n)+)"
+                                rf"\w+ {name}\(", text)
+            self.assertIsNotNone(comment, name)
+            said = " ".join(comment[1].replace("//", " ").split())
+            self.assertRegex(said, r"[Ss]ee porting\.md, [A-Z]")
+            if name != "descriptor":
+                self.assertRegex(said, r"Shown by [A-Z]+-\d\d", name)
+        rows = re.findall(r"skeleton +lib_\w+ +acme_lib\.[ch]pp +place (\d+)",
+                          port_status.as_text(self.kit, found))
+        self.assertEqual([int(row) for row in rows], list(range(1, len(found.marked) + 1)))
+
+    def test_status_names_the_next(self) -> None:
+        self.assertIn("To be written: lib_objects, lib_open", self.status().next_step)
+        for path in self.folder.glob("*.?pp"):
+            path.write_text(re.sub(r"// TODO\(port\) \d+ (?!lib_post).*\n", "", path.read_text()))
+        self.assertIn("To be written: lib_post. To try it: ", self.status().next_step)
+
+    def test_the_layer_alone_knows_the_library(self) -> None:
+        """And the port alone the runtime."""
+        for name, text in self.code().items():
+            layer = name.startswith("acme_lib")
+            self.assertEqual("tcp_cm" in text or "connection_service" in text or "lib::" in text,
+                             not layer, name)
+
+    def test_a_thin_port(self) -> None:
+        lines = [line for text in self.code().values()
+                 for line in port_status.without_comments(text).splitlines() if line.strip()]
+        self.assertLess(len(lines), 900)
+
+    @unittest.skipUnless(shutil.which("clang-format"), "there is no clang-format")
+    def test_formatted(self) -> None:
+        """Whatever its name sorts after."""
+        self.write("zebra_networks", self.folder)
+        done = run("clang-format", f"--style=file:{ROOT / '.clang-format'}", "--dry-run", "--Werror",
+                   *self.folder.glob("*.?pp"))
+        self.assertEqual(done.stderr, "")
+
+    def test_compiles(self) -> None:
+        """Without a warning: as it is, and with the toy of the whole suite as its library."""
+        features = self.folder / "features.hpp"
+        made = run(sys.executable, ROOT / "gen/port_features.py", "--contract",
+                   self.kit.header_path, "--profile", self.folder / "port.toml", "--port", "acme",
+                   "--output", features)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        shutil.copy(TOY, self.folder)
+        parts = [name for name in self.code() if name.endswith(".cpp")]
+        for library, compiler, *more in (("acme_lib.cpp", "g++"),
+                                         (TOY.name, "clang++", "-Wthread-safety")):
+            if shutil.which(compiler) is None:
+                continue
+            whole = self.folder / "whole.cxx"
+            whole.write_text("".join(
+                f'#include "{name}"\n' for name in parts
+                if name not in ("acme_lib.cpp", TOY.name) or name == library)
+                + "template struct dapl::acme::check_transport<dapl::acme::transport>;\n")
+            done = run(compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
+                       "-fno-exceptions", "-fno-rtti", *more, "-DDAPL_TRANSPORT=acme",
+                       f'-DDAPL_PORT_FEATURES="{features}"', *(f"-I{ROOT / each}" for each in (
+                           "include", "common", "osd", "osd/linux", "port_support")),
+                       f"-I{self.folder}", whole)
+            self.assertEqual(done.stderr, "", (compiler, library))
+
+    def test_a_project_of_its_own(self) -> None:
+        port = skeleton.Port("acme", "Acme", "LicenseRef-Acme", style="polled")
+        text = skeleton.files_of(self.kit, port, alone=True)["meson.build"]
+        self.assertIn("project('dapl-acme'", text)
+        self.assertIn("'acme_lib.cpp'", text)
+        self.assertNotIn("soft", text)
+
+
 class NewSimulated(WithTree):
     def test_status(self) -> None:
         self.assertIn("dapl-conformance --ia acme-lo", self.port("new", "acme", "--style", "sim"))
@@ -416,8 +519,12 @@ class NewSimulated(WithTree):
     def test_what_is_for_other_styles(self) -> None:
         simulated = ("new", "b", "--style", "sim")
         self.assertIn("claims nothing at first", self.refused(*simulated, "--claims", "cq_wait"))
-        for option in (("--cm", "own"), ("--keys", "table")):
-            self.assertIn("are for --style bare", self.refused(*simulated, *option))
+        for style in ("sim", "polled"):
+            for option in (("--cm", "own"), ("--keys", "table")):
+                self.assertIn("are for --style bare",
+                              self.refused("new", "b", "--style", style, *option))
+        self.assertIn("a port of style polled claims nothing at first",
+                      self.refused("new", "b", "--style", "polled", "--claims", "cq_wait"))
         self.assertIn("invalid choice: 'lean'", self.refused("new", "b", "--style", "lean"))
 
 

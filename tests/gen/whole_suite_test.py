@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A new port of style sim passes the whole suite at once.
+"""A new port of style sim passes the whole suite at once, and one of style polled over a toy library.
 
 In a copy of the tree, compiled by each compiler that is there; and as a project of its own against
 an installed kit.
 """
 
+import pathlib
 import re
 import shutil
 import sys
@@ -18,22 +19,29 @@ from trees import dapl_port  # noqa: E402
 
 COMPILERS = {"g++": "gcc", "clang++": "clang"}
 LEAST = 260  # cases that need no feature
+HERE = pathlib.Path(__file__).parent
+# The toy is a fabric inside one process, as the device of the memory port.
+ONE_PROCESS = HERE.parent / "memory_port/waivers.json"
 
 
 class WholeSuite(WithFolder):
     def test_in_the_tree(self) -> None:
-        done = dapl_port(self.tree, "new", "acme", "--style", "sim")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        for name, style in (("apogee", "sim"), ("acme", "polled")):
+            done = dapl_port(self.tree, "new", name, "--style", style)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        shutil.copy(HERE / "toy_lib.cpp", self.tree / "transports/acme/acme_lib.cpp")
         for cxx, cc in COMPILERS.items():
             if shutil.which(cxx) is None:
                 continue
             build = self.folder / f"out-{cc}"
             with self.subTest(cxx=cxx):
-                self.succeed(MESON, "setup", build, self.tree, "-Dports=acme", *KIT_ONLY,
+                self.succeed(MESON, "setup", build, self.tree, "-Dports=acme,apogee", *KIT_ONLY,
                              CC=cc, CXX=cxx)
                 self.succeed("ninja", "-C", build)
                 for line in ((), ("--threadsafe",)):
-                    self.judge("acme-lo", build / "dat", build / "transports/dat.conf", LEAST, *line)
+                    where = (build / "dat", build / "transports/dat.conf", LEAST, *line)
+                    self.judge("apogee-lo", *where)
+                    self.judge("acme-lo", *where, "--waivers", str(ONE_PROCESS))
 
     def test_outside_the_tree(self) -> None:
         installed = self.install()
