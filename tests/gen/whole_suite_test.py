@@ -19,6 +19,7 @@ from trees import dapl_port  # noqa: E402
 
 COMPILERS = {"g++": "gcc", "clang++": "clang"}
 LEAST = 260  # cases that need no feature
+WITHOUT_DEVICE = 90  # while no function of the library is written
 HERE = pathlib.Path(__file__).parent
 # The toy is a fabric inside one process, as the device of the memory port.
 ONE_PROCESS = HERE.parent / "memory_port/waivers.json"
@@ -26,7 +27,7 @@ ONE_PROCESS = HERE.parent / "memory_port/waivers.json"
 
 class WholeSuite(WithFolder):
     def test_in_the_tree(self) -> None:
-        for name, style in (("apogee", "sim"), ("acme", "polled")):
+        for name, style in (("apogee", "sim"), ("acme", "polled"), ("apex", "polled")):
             done = dapl_port(self.tree, "new", name, "--style", style)
             self.assertEqual(done.returncode, 0, done.stderr)
         shutil.copy(HERE / "toy_lib.cpp", self.tree / "transports/acme/acme_lib.cpp")
@@ -35,9 +36,10 @@ class WholeSuite(WithFolder):
                 continue
             build = self.folder / f"out-{cc}"
             with self.subTest(cxx=cxx):
-                self.succeed(MESON, "setup", build, self.tree, "-Dports=acme,apogee", *KIT_ONLY,
+                self.succeed(MESON, "setup", build, self.tree, "-Dports=acme,apex,apogee", *KIT_ONLY,
                              CC=cc, CXX=cxx)
                 self.succeed("ninja", "-C", build)
+                self.judge("apex-lo", build / "dat", build / "transports/dat.conf", WITHOUT_DEVICE)
                 for line in ((), ("--threadsafe",)):
                     where = (build / "dat", build / "transports/dat.conf", LEAST, *line)
                     self.judge("apogee-lo", *where)
