@@ -137,6 +137,13 @@ void describe(CLI::App &app, options &o)
                    "seconds before a case, or opening the adapter, is considered hung")
         ->check(CLI::Range(0.1, 1e6))
         ->capture_default_str();
+    app.add_option_function<double>(
+           "--patience",
+           [](double seconds) {
+               patience = milliseconds(static_cast<milliseconds::rep>(seconds * 1000));
+           },
+           "seconds that a case waits for an expected event (default: 20)")
+        ->check(CLI::Range(0.1, 1e6));
     app.add_option("--promise", ours.promises,
                    "check what the transport guarantees beyond DAT (repeatable): acknowledged, a "
                    "request completes only after the peer has accepted or refused it; "

@@ -137,6 +137,7 @@ void peer_process::become(const char *role_name, int fd)
         move_to(network);
     const int kept = ::dup(fd); // without close-on-exec
     const std::string number = std::to_string(kept);
+    const std::string seconds = std::to_string(static_cast<double>(patience.count()) / 1000);
     const settings &mine = the_settings();
     const char *arguments[] = {"dapl-conformance",
                                "--peer",
@@ -145,6 +146,8 @@ void peer_process::become(const char *role_name, int fd)
                                number.c_str(),
                                "--ia",
                                mine.ia.c_str(),
+                               "--patience",
+                               seconds.c_str(),
                                mine.thread_safe ? "--threadsafe" : nullptr,
                                nullptr};
     ::execv("/proc/self/exe", const_cast<char **>(arguments));

@@ -29,8 +29,8 @@ using std::chrono::milliseconds;
 /// completion on one adapter is ordered after the writes of another.
 #define DEVICE_MEMORY __attribute__((no_sanitize("thread")))
 
-/// Timeout for an expected event; generous, for slow machines.
-inline constexpr milliseconds patience{20'000};
+/// Timeout for an expected event; generous, for slow machines. See --patience.
+inline milliseconds patience{20'000};
 /// How long a case waits to see that no event arrives.
 inline constexpr milliseconds a_while{150};
 
