@@ -326,7 +326,7 @@ TEST_CASE("CNO-16: completions trigger it, time and again, once the EVD was empt
         REQUIRE(becomes_true([&] {
             if (dat_evd_dequeue(to.recv_evd, &event) == DAT_SUCCESS)
                 return true;
-            CHECK(same_code(wait_cno(cno, patience).code, DAT_SUCCESS));
+            REQUIRE(same_code(wait_cno(cno, patience).code, DAT_SUCCESS));
             return dat_evd_dequeue(to.recv_evd, &event) == DAT_SUCCESS;
         }));
         CHECK(event.event_data.dto_completion_event_data.user_cookie.as_64 == round);

@@ -332,18 +332,21 @@ TEST_CASE("CONN-13: a graceful disconnect finishes what was posted before" *
 {
     adapter ia;
     for (int round = 0; round < 10; ++round) {
-        connected_pair pair(ia);
         constexpr std::uint64_t messages = 8;
+        constexpr std::size_t size = 256 * 1024; // they take longer than the post does
+        endpoint_options roomy;
+        roomy.bytes = messages * size;
+        connected_pair pair(ia, roomy);
         for (std::uint64_t i = 0; i < messages; ++i)
-            MUST(pair.passive.recv(i * 4096, 4096, i));
-        pair.active.memory.fill(0, 4096, 9);
+            MUST(pair.passive.recv(i * size, size, i));
+        pair.active.memory.fill(0, size, 9);
         for (std::uint64_t i = 0; i < messages; ++i)
-            MUST(pair.active.send(0, 4096, i));
+            MUST(pair.active.send(0, size, i));
         MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
         for (std::uint64_t i = 0; i < messages; ++i) {
             CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
             CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
-            CHECK(pair.passive.memory.holds(i * 4096, 4096, 9));
+            CHECK(pair.passive.memory.holds(i * size, size, 9));
         }
         expect_disconnected(pair.active, pair.passive);
     }

@@ -973,7 +973,7 @@ TEST_CASE("DTO-36: a fenced request sees what an earlier read has brought" *
                         DAT_COMPLETION_BARRIER_FENCE_FLAG));
         expect_success(from.request_evd, 1, size);
         expect_success(from.request_evd, 2, size);
-        CHECK(becomes_true([&] { return to.memory.holds(32768, size, round); }));
+        REQUIRE(becomes_true([&] { return to.memory.holds(32768, size, round); }));
     }
 }
 
@@ -991,7 +991,7 @@ TEST_CASE("DTO-37: one thread may send while another posts receives on the same 
     for (int s : {0, 1}) {
         threads.push_back(std::make_unique<helper_thread>([&, s] {
             DAT_EVENT event{};
-            for (unsigned taken = 0; taken < messages; ++taken) {
+            for (unsigned taken = 0; taken < messages && failures == 0; ++taken) {
                 while (posted[s] < messages && posted[s] < taken + 8) {
                     failures += sides[s]->recv(0, 64) == DAT_SUCCESS ? 0 : 1;
                     ++posted[s];
@@ -1001,7 +1001,7 @@ TEST_CASE("DTO-37: one thread may send while another posts receives on the same 
         }));
         threads.push_back(std::make_unique<helper_thread>([&, s] {
             DAT_EVENT event{};
-            for (unsigned sent = 0; sent < messages; ++sent) {
+            for (unsigned sent = 0; sent < messages && failures == 0; ++sent) {
                 becomes_true([&] { return posted[1 - s] > sent; });
                 failures += sides[s]->send(4096, 64) == DAT_SUCCESS ? 0 : 1;
                 failures += wait_event(sides[s]->request_evd, event) == DAT_SUCCESS ? 0 : 1;

@@ -732,6 +732,10 @@ TEST_CASE("MEM-25: regions are made, used and freed by threads beside a connecti
                 failures += dat_lmr_free(lmr) == DAT_SUCCESS ? 0 : 1;
             }
         }));
+    struct at_end { // also of a case that breaks off
+        std::atomic<bool> &stopping;
+        ~at_end() { stopping = true; }
+    } stop{stopping};
     for (unsigned round = 0; round < 200; ++round) {
         region lent(ia, pair.passive.pz, size);
         pair.active.memory.fill(0, size, round);

@@ -207,10 +207,13 @@ TEST_CASE("CONN-26: a peer that does not run holds up neither a disconnect nor a
         peer.stop();
         for (std::uint64_t i = 0; i < 3; ++i)
             MUST(own.write(0, 4096, there.memory, i));
+        const auto began = std::chrono::steady_clock::now();
         if (frees) {
             CHECK(same_code(own.free_ep(), DAT_SUCCESS));
+            CHECK(std::chrono::steady_clock::now() - began < patience / 2);
         } else {
             MUST(own.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+            CHECK(std::chrono::steady_clock::now() - began < patience / 2);
             next_connection(own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
             CHECK(collect(own.recv_evd, 3).size() == 3);
             CHECK(collect(own.request_evd, 3).size() == 3);

@@ -22,11 +22,13 @@ bool has_windows(const adapter &ia)
 {
     DAT_RMR_HANDLE probe = DAT_HANDLE_NULL;
     const DAT_PZ_HANDLE pz = make_pz(ia);
-    const bool made = ia.attr.max_rmrs != 0 && dat_rmr_create(pz, &probe) == DAT_SUCCESS;
-    if (made)
+    const DAT_RETURN code = ia.attr.max_rmrs == 0 ? not_supported : dat_rmr_create(pz, &probe);
+    if (code != not_supported) {
+        MUST(code);
         MUST(dat_rmr_free(probe));
+    }
     MUST(dat_pz_free(pz));
-    return made;
+    return code != not_supported;
 }
 
 /// A window of an endpoint's zone, bound through that endpoint.
