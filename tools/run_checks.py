@@ -47,7 +47,8 @@ WINE = (
 WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
                   "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds",
                   "--no-suite", "am-rounds", "--no-suite", "dat12-rounds",
-                  "--no-suite", "feature-rounds", "--no-suite", "gen-rounds")
+                  "--no-suite", "feature-rounds", "--no-suite", "gen-rounds",
+                  "--no-suite", "fault-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build, and a foreign
@@ -63,7 +64,8 @@ WITHOUT_JOBS = ("--no-suite", "am", "--no-suite", "dat12")
 LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
                 "--no-suite", "two-hosts", "--no-suite", "conformance-runner")
 ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL)
-TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "conformance")
+TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "conformance",
+              "--no-suite", "faults")
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
 
 ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
@@ -559,6 +561,8 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "feature-rounds"), "long"),
         Step("gen-rounds", "the suite over new ports of style sim, in the tree and outside it",
              tests("gcc", "--suite", "gen-rounds"), "long"),
+        Step("fault-rounds", "the suite over a port that fails in more than a hundred ways",
+             tests("gcc", "--suite", "fault-rounds"), "long"),
         Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",
              tests("gcc", "--suite", "am-rounds", "--num-processes", "1"), "long"),
         Step("dat12-rounds", "the suite through DAT 1.2, and threads that use all of it",

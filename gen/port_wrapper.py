@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Write a part of a port that wraps another port, from a template and the transport contract."""
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+
+import contract
+import jinja2
+import rendering
+
+# Which object an operation brings to life or ends, where its name does not say so.
+MAKES = {"open_hca": "hca", "mr_register": "mr", "setup_conn_listener": "listener",
+         "qp_alloc_srq": "qp"}
+ENDS = {"close_hca": "hca", "mr_deregister": "mr", "remove_conn_listener": "listener"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapped:
+    """An operation or upcall, as templates see it."""
+
+    name: str  # in full
+    short: str  # without its prefix
+    returns: str
+    types: tuple[str, ...]
+    makes: str = ""  # type of the object that it brings to life
+    ends: str = ""
+
+    @property
+    def parameters(self) -> str:
+        return ", ".join(f"{kind}{'' if kind[-1] in '&*' else ' '}a{place}"
+                         for place, kind in enumerate(self.types))
+
+    @property
+    def arguments(self) -> str:
+        return ", ".join(f"a{place}" for place in range(len(self.types)))
+
+    def place_of(self, kind: str) -> int:
+        return self.types.index(f"{kind} &")
+
+
+def wrapped(declared: contract.Declared) -> Wrapped:
+    short = declared.name
+    for prefix in ("dapls_ib_", "dapls_", "dapl_"):
+        short = short.removeprefix(prefix)
+    kind, _, verb = short.partition("_")
+    makes = MAKES.get(short, kind if verb == "alloc" else "")
+    ends = ENDS.get(short, kind if verb == "free" else "")
+    types = tuple(contract.without_name(each) for each in declared.parameters)
+    return Wrapped(declared.name, short, declared.returns, types, makes, ends)
+
+
+def render(header_path: pathlib.Path, table_path: pathlib.Path, template: pathlib.Path) -> str:
+    header = contract.read_header(header_path)
+    operations = contract.operations(header, contract.read_table(table_path))
+    return rendering.render(
+        template,
+        operations=[wrapped(each.declared) for each in operations],
+        upcalls=[wrapped(each) for each in header.upcalls.values()],
+        traits=[line.split(" = ")[0].split()[-1] for line in header.traits if " = " in line],
+        types=[*header.types, *header.optional_types],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for option in ("--header", "--table", "--template", "--output"):
+        parser.add_argument(option, type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    try:
+        options.output.write_text(render(options.header, options.table, options.template))
+    except (contract.ContractError, jinja2.TemplateError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

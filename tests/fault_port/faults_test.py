@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Under each fault of faults.toml the cases it names turn red, without a crash or a hang.
+
+Only these cases are run. With --sample some faults are, each with one case, by a seed that is
+printed. With --explore all cases are run under the faults that match, and those that turn red are
+listed.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import fnmatch
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+
+KEYS = {"plan", "red", "green", "hangs", "why"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    plan: str
+    red: tuple[str, ...] = ()
+    green: tuple[str, ...] = ()
+    hangs: bool = False
+    why: str = ""
+
+
+class Suite:
+    """dapl-conformance over the adapter that has the faults."""
+
+    def __init__(self, options: argparse.Namespace):
+        self._options = options
+
+    def run(self, plan: str, cases: tuple[str, ...]) -> dict[str, dict]:
+        with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+            card = pathlib.Path(folder) / "card.json"
+            command = [self._options.conformance, "--ia", self._options.ia,
+                       "--json", str(card), "--jobs", "4",
+                       "--patience", str(self._options.patience),
+                       "--timeout", "60",
+                       *self._options.suite_options]
+            for case in cases:
+                command += ["--case", case]
+            done = subprocess.run(command, env={**os.environ, "DAPL_FAULT": plan}, text=True,
+                                  capture_output=True, check=False)
+            if not card.exists():
+                return {"": {"outcome": "error", "reason": done.stdout + done.stderr}}
+            results = json.loads(card.read_text())
+            if not results["results"]:
+                device = results["device"]
+                return {"": {"outcome": "error", "reason": device.get("reason", "") + "\n" +
+                             device.get("output", "")}}
+            return {each["rule"]: each for each in results["results"]}
+
+    def timed(self, fault: Fault) -> tuple[float, dict[str, dict]]:
+        began = time.monotonic()
+        results = self.run(fault.plan, fault.red + fault.green)
+        return time.monotonic() - began, results
+
+
+def ended_badly(result: dict, fault: Fault) -> bool:
+    """A case that crashed or hung. Where the runner says so, it is the whole reason."""
+    reason = result["reason"]
+    if fault.hangs and reason.startswith("hangs"):
+        return False
+    return any(reason.startswith(word) for word in ("crashes", "hangs", "the process exits"))
+
+
+def judge(fault: Fault, results: dict[str, dict]) -> list[str]:
+    """What is not as the table says."""
+    if "" in results:
+        return [f"the suite does not run: {results['']['reason']}"]
+    wrong = []
+    for case in fault.red:
+        result = results[case]
+        if result["outcome"] != "failed":
+            wrong.append(f"{case} is not red, but {result['outcome']}: {result['reason']}")
+        elif ended_badly(result, fault):
+            wrong.append(f"{case}: {result['reason']}\n{result.get('output', '')}")
+    for case in fault.green:
+        if results[case]["outcome"] != "passed":
+            wrong.append(f"{case} is not green, but {results[case]['outcome']}: "
+                         f"{results[case]['reason']}")
+    return wrong
+
+
+def judge_words(suite: Suite, rows: list[dict]) -> list[str]:
+    """A plan with a wrong word opens no adapter, and says which word."""
+    wrong = []
+    for row in rows:
+        told = suite.run(row["plan"], ("IA-04",)).get("", {}).get("reason", "the adapter opens")
+        if row["says"] not in told:
+            wrong.append(f"{row['plan']}: wanted '{row['says']}', but {told}")
+    return wrong
+
+
+def read_faults(rows: list[dict], path: pathlib.Path) -> list[Fault]:
+    faults = []
+    for row in rows:
+        if unknown := set(row) - KEYS:
+            sys.exit(f"{path}: {row.get('plan')}: unknown key {sorted(unknown)[0]}")
+        faults.append(Fault(row["plan"], tuple(row.get("red", ())), tuple(row.get("green", ())),
+                            row.get("hangs", False), row.get("why", "")))
+    return faults
+
+
+def subjects(header: pathlib.Path) -> list[str]:
+    """The operations and upcalls of the contract, by the names that plans have for them."""
+    names = []
+    for line in header.read_text().splitlines():
+        if line.startswith('    {"'):
+            names.append(line.split('"')[1])
+    return names
+
+
+def chosen(faults: list[Fault], options: argparse.Namespace) -> list[Fault]:
+    if options.fault:
+        faults = [each for each in faults
+                  if any(fnmatch.fnmatchcase(each.plan, pattern) for pattern in options.fault)]
+    if options.sample:
+        seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+        print(f"a sample by seed {seed}: --sample {options.sample} --seed {seed}")
+        faults = [dataclasses.replace(each, red=each.red[:1], green=each.green[:1])
+                  for each in random.Random(seed).sample(
+                      [each for each in faults if not each.hangs], options.sample)]
+    return faults
+
+
+# What a storm is made of: any operation that can fail does now and then, completions fail, upcalls
+# are late or come twice. Nothing here breaks a promise on which the common layer has to rely.
+STORM = ("any:~{n}:DAT_INSUFFICIENT_RESOURCES/DAT_RESOURCE_MEMORY",
+         "completion:~{n}:status=DAT_DTO_ERR_LOCAL_PROTECTION", "completion:~{n}:late=3",
+         "evd_dto_callback:~{n}:twice", "evd_connection_callback:~{n}:slow=3",
+         "evd_connection_callback:~{n}:twice", "evd_qp_async_error_callback:~{n}:early",
+         "cr_callback:~{n}:skip", "disconnect:~{n}:slow=3", "qp_free:~{n}:slow=3")
+
+
+def broke_off(result: dict) -> bool:
+    """A case that failed, and then waits for a thread of its own which nothing sends home."""
+    return result["reason"].startswith("hangs") and bool(result.get("further_failures"))
+
+
+def storm(suite: Suite, number: int) -> list[str]:
+    """What is wrong after all cases were run under a plan of faults that come by chance."""
+    chance = random.Random(number)
+    words = [each.format(n=chance.choice((4, 16, 64)))
+             for each in chance.sample(STORM, 4)]
+    plan = ",".join([f"seed:{number}", *words])
+    print(plan, flush=True)
+    return [f"{rule}: {result['reason']}\n{result.get('output', '')}"
+            for rule, result in suite.run(plan, ()).items()
+            if result["outcome"] in ("failed", "error") and not broke_off(result)
+            and ended_badly(result, Fault(plan))]
+
+
+def explore(suite: Suite, faults: list[Fault]) -> None:
+    for fault in faults:
+        results = suite.run(fault.plan, ())
+        print(fault.plan)
+        for rule, result in results.items():
+            if result["outcome"] not in ("passed", "not claimed"):
+                print(f"    {rule:<10} {result['outcome']}: {result['reason'][:160]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--conformance", required=True)
+    parser.add_argument("--ia", required=True)
+    parser.add_argument("--table", type=pathlib.Path, required=True)
+    parser.add_argument("--subjects", type=pathlib.Path, help="fault_subjects.hpp: each has one")
+    parser.add_argument("--fault", action="append", help="only plans that match this pattern")
+    parser.add_argument("--sample", type=int, metavar="N", help="N faults, chosen at random")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--patience", type=float, default=2)
+    parser.add_argument("--jobs", type=int, default=2 * len(os.sched_getaffinity(0)))
+    parser.add_argument("--words", action="store_true", help="plans that are none, too")
+    parser.add_argument("--storms", type=int, default=0, metavar="N",
+                        help="all cases under N plans of faults by chance: nothing crashes or hangs")
+    parser.add_argument("--explore", action="store_true")
+    options, options.suite_options = parser.parse_known_args()
+    table = tomllib.loads(options.table.read_text())
+    faults = read_faults(table["fault"], options.table)
+    failed = 0
+    if options.subjects:
+        named = {each.plan.split(":")[0] for each in faults}
+        for name in subjects(options.subjects):
+            if name not in named and name != "any":
+                print(f"no fault is of {name}")
+                failed += 1
+    suite = Suite(options)
+    for line in judge_words(suite, table["wrong"]) if options.words else ():
+        print(f"FAIL {line}")
+        failed += 1
+    faults = chosen(faults, options)
+    first = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    for number in range(first, first + options.storms):
+        for line in storm(suite, number):
+            print("FAIL " + line.replace("\n", "\n     "))
+            failed += 1
+    if options.explore:
+        explore(suite, faults)
+        return 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for fault, (seconds, results) in zip(faults, pool.map(suite.timed, faults)):
+            wrong = judge(fault, results)
+            print(f"{'FAIL' if wrong else 'ok  '} {seconds:5.1f} s  {fault.plan}", flush=True)
+            for line in wrong:
+                print("     " + line.replace("\n", "\n     "))
+            failed += bool(wrong)
+    print(f"{len(faults)} faults, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

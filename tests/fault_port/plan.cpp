@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "plan.hpp"
+
+#include "dat_names.hpp"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace dapl::DAPL_TRANSPORT::faults {
+
+namespace {
+
+constexpr std::uint64_t always = ~std::uint64_t{0};
+constexpr std::uint64_t told = 3; ///< calls of each fault that are shown
+
+constinit plan instance;
+
+/// To standard error, or to the file that DAPL_FAULT_LOG names.
+void say(const char *format, ...) OSD_PRINTF(1, 2);
+void say(const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const char *const path = std::getenv("DAPL_FAULT_LOG");
+    std::FILE *const log = path == nullptr ? nullptr : std::fopen(path, "ae");
+    std::fprintf(log == nullptr ? stderr : log, "DAPL_FAULT: %s\n", text);
+    if (log != nullptr)
+        std::fclose(log);
+}
+
+/// The number whose name this is, of those that `name_of` knows up to `most`.
+template <class Names>
+std::int64_t number_named(const char *wanted, std::int64_t most, Names name_of)
+{
+    for (std::int64_t number = 0; number <= most; ++number) {
+        const char *name = name_of(number);
+        if (name != nullptr && std::strcmp(name, wanted) == 0)
+            return number;
+    }
+    return -1;
+}
+
+/// "DAT_TYPE" or "DAT_TYPE/DAT_SUBTYPE".
+bool parse_code(char *text, DAT_RETURN &code)
+{
+    char *const subtype = std::strchr(text, '/');
+    if (subtype != nullptr)
+        *subtype = '\0';
+    const std::int64_t type = number_named(text, 0x3fff, [](std::int64_t number) {
+        return dat::return_type_name(static_cast<DAT_RETURN>(number << 16));
+    });
+    const std::int64_t sub =
+        subtype == nullptr ? 0 : number_named(subtype + 1, 0xffff, [](std::int64_t number) {
+            return dat::return_subtype_name(static_cast<DAT_RETURN>(number));
+        });
+    if (subtype != nullptr)
+        *subtype = '/';
+    code = static_cast<DAT_RETURN>(DAT_CLASS_ERROR) | static_cast<DAT_RETURN>(type << 16) |
+           static_cast<DAT_RETURN>(sub);
+    return type > 0 && sub >= 0;
+}
+
+bool parse_number(const char *text, std::int64_t &number)
+{
+    char *end = nullptr;
+    number = std::strtoll(text, &end, 10);
+    return end != text && *end == '\0';
+}
+
+struct action_word {
+    const char *name; ///< with '=': a number or a name follows
+    action does;
+};
+constexpr action_word action_words[] = {
+    {"skip", action::skip},           {"slow=", action::slow},
+    {"argument=", action::argument},  {"out=", action::out},
+    {"wrong", action::wrong},         {"twice", action::twice},
+    {"early", action::early},         {"event=", action::event},
+    {"late=", action::late},          {"never", action::never},
+    {"swap", action::swap},           {"status=", action::status},
+    {"length=", action::length},      {"cookie", action::cookie},
+    {"immediate", action::immediate}, {"invalidated", action::invalidated},
+    {"receiver", action::receiver},   {"solicited", action::solicited},
+};
+
+/// Its number, where it has one; event and status have names.
+bool parse_amount(fault &made, const char *text)
+{
+    if (made.does == action::event)
+        made.amount = number_named(text, 0xffff, [](std::int64_t number) {
+            return dat::event_name(static_cast<DAT_EVENT_NUMBER>(number));
+        });
+    else if (made.does == action::status)
+        made.amount = number_named(text, 0xff, [](std::int64_t number) {
+            return dat::dto_status_name(static_cast<DAT_DTO_COMPLETION_STATUS>(number));
+        });
+    else
+        return parse_number(text, made.amount);
+    return made.amount >= 0;
+}
+
+bool is_completion(subject of)
+{
+    return of >= subject::completion && of <= subject::request_completion;
+}
+
+/// Null if this can be done to that subject; otherwise why not.
+const char *objection(const fault &made)
+{
+    const subject_facts &of = facts_of_subjects[static_cast<int>(made.of)];
+    switch (made.does) {
+    case action::fail:
+        return of.has_status ? nullptr : "has no status";
+    case action::skip:
+        if (made.of == subject::qp_free || made.of == subject::qp_reset)
+            return "what is posted would be used after it is gone";
+        return of.makes_object || is_completion(made.of) || made.of == subject::any
+                   ? "cannot be left out"
+                   : nullptr;
+    case action::slow:
+        return is_completion(made.of) ? "is no call" : nullptr;
+    case action::argument:
+        return is_completion(made.of) || made.of == subject::any ? "has no arguments" : nullptr;
+    case action::out:
+    case action::wrong:
+        if (made.does == action::wrong && of.has_status)
+            return "answers a status";
+        return of.is_upcall || is_completion(made.of) || made.of == subject::any ? "answers nothing"
+                                                                                 : nullptr;
+    case action::twice:
+        if (made.of == subject::cr_callback)
+            return "gives its cr away";
+        return of.is_upcall || is_completion(made.of) ? nullptr
+                                                      : "is neither upcall nor completion";
+    case action::early:
+        return of.is_upcall && made.of != subject::cr_callback ? nullptr : "cannot come early";
+    case action::event:
+        return made.of == subject::evd_connection_callback ? nullptr : "has no event";
+    default:
+        return is_completion(made.of) ? nullptr : "is no completion";
+    }
+}
+
+std::uint64_t mixed(std::uint64_t value)
+{
+    value += 0x9e3779b97f4a7c15;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+    return value ^ (value >> 31);
+}
+
+} // namespace
+
+plan &the_plan()
+{
+    return instance;
+}
+
+bool fault::is_due()
+{
+    const std::uint64_t call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
+    const bool due =
+        one_in != 0 ? mixed(mixed(seed) + call) % one_in == 0 : call >= first && call <= last;
+    if (due && (one_in != 0 || call - first < told))
+        say("%.*s: call %llu", text_length, text, static_cast<unsigned long long>(call));
+    return due;
+}
+
+fault *plan::look(subject of, bool early)
+{
+    fault *found = nullptr;
+    for (int i = 0; i < count_; ++i)
+        if (faults_[i].of == of && (faults_[i].does == action::early) == early &&
+            faults_[i].is_due() && found == nullptr)
+            found = &faults_[i];
+    return found;
+}
+
+bool plan::parse_when(fault &made, const char *when)
+{
+    char *end = nullptr;
+    if (std::strcmp(when, "*") == 0) {
+        made.last = always;
+        return true;
+    }
+    if (*when == '~') {
+        made.one_in = static_cast<std::uint32_t>(std::strtoul(when + 1, &end, 10));
+        made.seed = seed_;
+        return end != when + 1 && *end == '\0' && made.one_in != 0;
+    }
+    made.first = made.last = std::strtoull(when, &end, 10);
+    if (*end == '+') {
+        made.last = always;
+        ++end;
+    }
+    return end != when && *end == '\0' && made.first != 0;
+}
+
+bool plan::parse_action(fault &made, const char *what)
+{
+    char text[128] = {};
+    std::strncpy(text, what, sizeof text - 1);
+    if (parse_code(text, made.code)) {
+        made.does = action::fail;
+        return true;
+    }
+    for (const action_word &each : action_words) {
+        const std::size_t length = std::strlen(each.name);
+        const bool has_amount = each.name[length - 1] == '=';
+        if (std::strncmp(text, each.name, length) != 0 || (!has_amount && text[length] != '\0'))
+            continue;
+        made.does = each.does;
+        return !has_amount || parse_amount(made, text + length);
+    }
+    return false;
+}
+
+/// NAME:WHEN:WHAT, or seed:NUMBER for the words after it.
+bool plan::parse_word(char *word)
+{
+    const char *const whole = text_ + (word - words_);
+    const int length = static_cast<int>(std::strlen(word));
+    char *const when = std::strchr(word, ':');
+    if (when == nullptr) {
+        say("'%.*s' is not of the form NAME:WHEN:WHAT", length, whole);
+        return false;
+    }
+    *when = '\0';
+    if (std::strcmp(word, "seed") == 0) {
+        seed_ = std::strtoull(when + 1, nullptr, 10);
+        return true;
+    }
+    char *const what = std::strchr(when + 1, ':');
+    const std::int64_t of =
+        number_named(word, static_cast<int>(subject::number) - 1,
+                     [](std::int64_t number) { return facts_of_subjects[number].name; });
+    if (of < 0 || what == nullptr || count_ == most) {
+        say(of < 0            ? "there is no operation, upcall or completion of the name in '%.*s'"
+            : what == nullptr ? "'%.*s' is not of the form NAME:WHEN:WHAT"
+                              : "'%.*s' is one fault too many",
+            length, whole);
+        return false;
+    }
+    *what = '\0';
+    fault &made = faults_[count_];
+    made.of = static_cast<subject>(of);
+    made.text = whole;
+    made.text_length = length;
+    if (!parse_when(made, when + 1)) {
+        say("'%s' in '%.*s' is not a time: N, N+, * or ~N", when + 1, length, whole);
+        return false;
+    }
+    if (!parse_action(made, what + 1)) {
+        say("there is no fault '%s' as in '%.*s'", what + 1, length, whole);
+        return false;
+    }
+    if (const char *why = objection(made); why != nullptr) {
+        say("'%.*s' cannot be done: %s %s", length, whole, word, why);
+        return false;
+    }
+    ++count_;
+    subjects_[of] = true;
+    return true;
+}
+
+bool plan::parse(const char *text)
+{
+    if (std::strlen(text) >= sizeof text_) {
+        say("more than %zu characters", sizeof text_ - 1);
+        return false;
+    }
+    std::strcpy(text_, text);
+    std::strcpy(words_, text);
+    for (char *word = words_; word != nullptr && *word != '\0';) {
+        char *const comma = std::strchr(word, ',');
+        if (comma != nullptr)
+            *comma = '\0';
+        if (!parse_word(word))
+            return false;
+        word = comma == nullptr ? nullptr : comma + 1;
+    }
+    return true;
+}
+
+/// Calls are counted from the first device on that opens while no other is open. One that fails to
+/// open and is opened again is one of them.
+bool plan::read()
+{
+    const char *const set = std::getenv("DAPL_FAULT");
+    const char *const text = set == nullptr ? "" : set;
+    if (devices_.fetch_add(1) != 0 || (!stale_ && std::strcmp(text, text_) == 0))
+        return true;
+    stale_ = false;
+    for (int i = 0; i < count_; ++i) {
+        faults_[i].~fault();
+        new (&faults_[i]) fault;
+    }
+    std::memset(subjects_, 0, sizeof subjects_);
+    count_ = 0;
+    seed_ = 1;
+    if (parse(text))
+        return true;
+    device_closed();
+    return false;
+}
+
+void plan::device_closed()
+{
+    stale_ = true;
+    devices_.fetch_sub(1);
+}
+
+} // namespace dapl::DAPL_TRANSPORT::faults

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The faults that the environment variable DAPL_FAULT asks for; README.md has its words.
+#pragma once
+
+#include "dapls_ib.hpp"
+#include "fault_subjects.hpp"
+#include "osd_annotations.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace dapl::DAPL_TRANSPORT::faults {
+
+enum class action : std::uint8_t {
+    fail,     ///< the operation answers `code` and does nothing
+    skip,     ///< the operation does nothing; an upcall is lost
+    slow,     ///< it begins `amount` ms later
+    argument, ///< with another value of argument number `amount`
+    out,      ///< what it stores through argument number `amount` is another value
+    wrong,    ///< the opposite answer, or one more
+    twice,    ///< the upcall or completion comes twice
+    early,    ///< the upcall comes once more, before there is a reason
+    event,    ///< the upcall has event number `amount`
+    late,     ///< the completion comes `amount` ms later
+    never,    ///< the completion does not come
+    swap,     ///< the completion comes after the next one
+    status,   ///< a success has status `amount`
+    length,   ///< `amount` bytes more
+    cookie,
+    immediate,
+    invalidated,
+    receiver,
+    solicited,
+};
+
+/// One word of the plan: what happens to whom, and when.
+struct fault {
+    subject of = subject::number;
+    action does = action::skip;
+    DAT_RETURN code = DAT_SUCCESS;
+    std::int64_t amount = 0;
+    const char *text = ""; ///< the word itself, for messages
+    int text_length = 0;
+    std::uint64_t first = 1; ///< the calls that it is for, counted from 1
+    std::uint64_t last = 1;
+    std::uint32_t one_in = 0; ///< with a seed, in place of first and last
+    std::uint64_t seed = 0;
+    std::atomic<std::uint64_t> calls{0};
+
+    bool is_due();
+};
+
+class plan {
+public:
+    /// Called when a device opens. False when the variable has a word that is none; says which.
+    bool read();
+    void device_closed();
+    void open_failed() { devices_.fetch_sub(1); }
+
+    /// The fault that this call meets, or null. Each call counts once.
+    fault *due(subject of) { return has(of) ? look(of, false) : nullptr; }
+    /// Whether the upcall comes early, at a place where it can.
+    bool is_early(subject upcall) { return has(upcall) && look(upcall, true) != nullptr; }
+    bool has(subject of) const { return subjects_[static_cast<int>(of)]; }
+    bool touches_completions() const
+    {
+        return has(subject::completion) || has(subject::receive_completion) ||
+               has(subject::request_completion);
+    }
+
+private:
+    static constexpr int most = 16;
+    fault *look(subject of, bool early) OSD_COLD;
+    bool parse(const char *text);
+    bool parse_word(char *word);
+    bool parse_when(fault &made, const char *when);
+    bool parse_action(fault &made, const char *what);
+
+    char text_[1024] = {};  ///< what was parsed, to be compared
+    char words_[1024] = {}; ///< the same, cut into words
+    fault faults_[most];
+    int count_ = 0;
+    std::uint64_t seed_ = 1;
+    bool subjects_[static_cast<int>(subject::number)] = {};
+    std::atomic<int> devices_{0};
+    bool stale_ = true; ///< to be read again
+};
+
+plan &the_plan();
+
+} // namespace dapl::DAPL_TRANSPORT::faults

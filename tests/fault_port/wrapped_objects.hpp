@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The wrapper's objects: each holds one of the wrapped port.
+#pragma once
+
+#include "dapls_ib.hpp"
+
+#include "osd_time.hpp"
+
+#include <memory>
+#include <new>
+#include <type_traits>
+
+namespace dapl::DAPL_TRANSPORT::faults {
+
+/// Keeps what an operation left out would have freed, where a leak detector finds it.
+void keep_forever(void *object);
+
+template <class Wrapped>
+struct object {
+    using wrapped_object = Wrapped;
+    std::unique_ptr<Wrapped> of;
+
+    bool make()
+    {
+        of.reset(new (std::nothrow) Wrapped());
+        return of != nullptr;
+    }
+    void leave() { keep_forever(of.release()); }
+};
+
+/// A completion that comes late is held here.
+struct cq_object : object<wrapped_transport::cq> {
+    evd *owner = nullptr;
+    completion kept{};
+    bool keeps = false;
+    osd::deadline due = osd::deadline::never();
+
+    DAT_COUNT held() const { return keeps ? 1 : 0; }
+    osd::deadline earlier(osd::deadline until) const;
+};
+
+struct types {
+    struct hca : object<wrapped_transport::hca> {
+        adapter *owner = nullptr;
+    };
+    struct pd : object<wrapped_transport::pd> {};
+    struct mr : object<wrapped_transport::mr> {};
+    struct mw : object<wrapped_transport::mw> {};
+    using cq = cq_object;
+    struct qp : object<wrapped_transport::qp> {
+        endpoint *owner = nullptr;
+    };
+    struct srq : object<wrapped_transport::srq> {
+        shared_recv_queue *owner = nullptr;
+    };
+    struct listener : object<wrapped_transport::listener> {
+        service_point *owner = nullptr;
+    };
+    // The wrapped port's own: the common layer moves the one and makes the other.
+    using cr = wrapped_transport::cr;
+    using wr = wrapped_transport::wr;
+};
+
+template <class T>
+concept holds_object = requires
+{
+    typename T::wrapped_object;
+};
+
+/// What the wrapped port gets in place of an argument.
+template <class T>
+decltype(auto) real(T &argument)
+{
+    using plain = std::remove_cv_t<T>;
+    if constexpr (holds_object<plain>)
+        return *argument.of;
+    else if constexpr (std::is_pointer_v<plain>) {
+        if constexpr (holds_object<std::remove_cv_t<std::remove_pointer_t<plain>>>)
+            return argument == nullptr ? nullptr : argument->of.get();
+        else
+            return (argument);
+    } else
+        return (argument);
+}
+
+} // namespace dapl::DAPL_TRANSPORT::faults
