@@ -71,8 +71,8 @@
 ///      solicited. cq_count. hca_attr has solicited_wait: where it is false, as on a device that
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
 ///      work_request has its ring_place, and qp_params says whether threads post at once, for
-///      ports that claim threadsafe_post. Optional: cqeh_domains, ep_watermarks, ep_windows,
-///      send_invalidate, read_to_rmr, with their operations and fields.
+///      ports that claim threadsafe_post. Optional: cqeh_domains, split_poll, ep_watermarks,
+///      ep_windows, send_invalidate, read_to_rmr, with their operations and fields.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -92,6 +92,7 @@ struct features {
     bool immediate_data = false;  ///< post_extended: RDMA writes that carry 32 bits to a receive
     bool atomics = false;         ///< post_extended: fetch-and-add, compare-and-swap
     bool direct_event = false;    ///< fast-path poll for plain successes: completion_take
+    bool split_poll = false;      ///< completion_take leaves progress to completion_progress
     bool threadsafe_post = false; ///< several threads post to a qp at once
     bool cqeh_domains = false;    ///< [port] CQs are spread over several callback threads
     bool direct_post = false;     ///< [port] DAT triplets go to the device as they are
@@ -266,6 +267,7 @@ enum class notify_on : std::uint8_t {
 enum class take_result {
     other, ///< completion_poll has to be called
     empty, ///< no completion is there
+    idle,  ///< [split_poll] nor here, but there may be one after completion_progress
     taken,
 };
 
@@ -417,12 +419,18 @@ struct dapls_ib : Types, port_traits {
     /// [direct_event] Fast-path poll. Returns `taken` if the oldest completion is a plain success
     /// (no immediate data, not posted with post_srq_recv) that takes at most one call of the
     /// device; stores its work request and, of a receive, the bytes received. Returns `empty` if
-    /// the CQ is empty, as `false` of completion_poll. Returns `other` if the caller has to call
+    /// the CQ is empty, as `false` of completion_poll; with [split_poll] `idle` if it is, and
+    /// completion_progress may change that. Returns `other` if the caller has to call
     /// completion_poll. Hot; together with completion_poll one thread at a time per cq.
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &)
     {
         return take_result::other;
     }
+
+    /// [split_poll] Called after `idle` of completion_take: makes the progress that completion_poll
+    /// makes before it finds the CQ empty. True when a completion is there now. Hot; as
+    /// completion_poll.
+    static bool dapls_ib_completion_progress(cq &) { return true; }
 
     /// Asks for one dapl_evd_dto_callback after the next completion of this kind is added. Whether
     /// it also fires for completions already there is up to the port: the caller polls again after
@@ -741,6 +749,7 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_cq_free, void (*)(cq &));
     DAPLS_IB_OP(dapls_ib_completion_poll, bool (*)(cq &, completion &));
     DAPLS_IB_OP(dapls_ib_completion_take, take_result (*)(cq &, work_request *&, DAT_UINT32 &));
+    DAPLS_IB_OP(dapls_ib_completion_progress, bool (*)(cq &));
     DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &, notify_on));
     DAPLS_IB_OP(dapls_ib_cq_count, DAT_COUNT (*)(cq &, DAT_COUNT));
     DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, notify_on, DAT_COUNT, osd::deadline));
@@ -793,6 +802,7 @@ struct check_transport {
                   "the port claims " #feature ", but has no " #name)
 
     DAPLS_IB_CLAIM(direct_event, dapls_ib_completion_take);
+    DAPLS_IB_CLAIM(split_poll, dapls_ib_completion_progress);
     DAPLS_IB_CLAIM(cq_count, dapls_ib_cq_count);
     DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wait);
     DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wakeup);
@@ -818,6 +828,8 @@ struct check_transport {
 #undef DAPLS_IB_CLAIM
     static_assert(T::claims.cq_wait || !T::claims.cq_threshold,
                   "the port claims cq_threshold without cq_wait");
+    static_assert(T::claims.direct_event || !T::claims.split_poll,
+                  "the port claims split_poll without direct_event");
     static_assert(T::claims.memory_windows || !T::claims.ep_windows,
                   "the port claims ep_windows without memory_windows");
     static_assert(T::claims.memory_windows || !T::claims.send_invalidate,

@@ -105,6 +105,13 @@ DAT_RETURN evd::dequeuing::pending(evd &e, DAT_EVENT &event)
     return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
 }
 
+DAT_RETURN evd::dequeuing::idle(evd &e, DAT_EVENT &event)
+{
+    if (transport::dapls_ib_completion_progress(e.cq_))
+        return other(e, event);
+    return empty(e);
+}
+
 DAT_RETURN evd::dequeuing::other(evd &e, DAT_EVENT &event)
 {
     completion done;

@@ -120,6 +120,7 @@ status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
 ///   taken       the event is made
 ///   empty       the CQ is empty
 ///   other       completion_poll has to be asked
+///   idle        completion_progress has to be asked
 ///   unusual     a completion that is not plain was taken from the CQ
 template <class Caller>
 OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
@@ -128,6 +129,9 @@ OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
         work_request *done;
         DAT_UINT32 length;
         const take_result found = transport::dapls_ib_completion_take(cq_, done, length);
+        if constexpr (claims.split_poll)
+            if (found == take_result::idle)
+                return Caller::idle(*this, event);
         if (found != take_result::taken)
             return found == take_result::empty ? Caller::empty(*this) : Caller::other(*this, event);
         if (!convert_plain(*done, length, event)) [[unlikely]]
@@ -153,6 +157,8 @@ OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
 ///   take_plain
 ///      ├── taken: SUCCESS
 ///      ├── empty: QUEUE_EMPTY
+///      ├── idle ─── completion_progress → empty: QUEUE_EMPTY
+///      │               ↓
 ///      ├── other ── completion_poll ────→ empty: QUEUE_EMPTY
 ///      │                                     ↓
 ///      └── unusual ─────────────────────→ unusual: converts it or drops it
@@ -178,6 +184,7 @@ struct evd::dequeuing {
     }
     static answer contended(evd &e, DAT_EVENT &event) OSD_COLD;
     static answer pending(evd &e, DAT_EVENT &event) OSD_COLD;
+    static answer idle(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer other(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer unusual(evd &e, const completion &done, DAT_EVENT &event) OSD_NOINLINE;
     static answer unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD;
@@ -196,6 +203,7 @@ struct evd::waiting_once {
     using answer = bool;
     static OSD_ALWAYS_INLINE answer taken(evd &) { return true; }
     static OSD_ALWAYS_INLINE answer empty(evd &) { return false; }
+    static OSD_ALWAYS_INLINE answer idle(evd &, DAT_EVENT &) { return false; }
     static OSD_ALWAYS_INLINE answer other(evd &, DAT_EVENT &) { return false; }
     static OSD_ALWAYS_INLINE answer unusual(evd &e, work_request *done, DAT_UINT32 length,
                                             DAT_EVENT &)

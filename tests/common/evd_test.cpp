@@ -159,6 +159,34 @@ TEST_CASE("completions that a wait counted come before those that arrive later")
         CHECK_EQ(cookie_of(rest[i]), i + 1);
 }
 
+TEST_CASE("a dequeue takes what the progress it makes brings, and makes none before that" *
+          doctest::skip(!port_features.split_poll))
+{
+    merged_station m;
+    int made = 0;
+    const auto progresses_when = [&](DAT_UINT64 brings) {
+        lab::on_progress = [&, brings] {
+            ++made;
+            if (brings != 0)
+                m.send_and_complete(brings);
+        };
+    };
+    DAT_EVENT event{};
+    m.send_and_complete(1);
+    progresses_when(0);
+    CHECK_EQ(m.c.dequeue(m.both, event), DAT_SUCCESS);
+    CHECK_EQ(made, 0);
+    CHECK_EQ(m.c.dequeue(m.both, event), DAT_QUEUE_EMPTY);
+    CHECK_EQ(made, 1);
+    progresses_when(2);
+    CHECK_EQ(m.c.dequeue(m.both, event), DAT_SUCCESS);
+    CHECK_EQ(cookie_of(event), 2);
+    CHECK_EQ(made, 2);
+    progresses_when(0);
+    CHECK_EQ(m.c.dequeue(m.both, event), DAT_QUEUE_EMPTY); // the claim was given up
+    lab::on_progress = nullptr;
+}
+
 TEST_CASE("dequeue beside a wait is INVALID_STATE, and so is a second wait")
 {
     for (const line which : {line::nonthreadsafe, line::threadsafe}) {

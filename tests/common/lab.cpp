@@ -14,6 +14,7 @@ std::string text;
 } // namespace
 
 std::atomic<bool> loopback{false};
+std::function<void()> on_progress;
 std::atomic<int> live_objects{0};
 thread_local int upcall::depth = 0;
 
@@ -55,6 +56,7 @@ std::string violations()
 void reset()
 {
     loopback = false;
+    on_progress = nullptr;
     live_objects = 0;
     for (plan &p : plans) {
         p.calls = 0;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -99,6 +100,9 @@ inline unsigned calls(op which)
 /// Connections, sends and answers do what they say, at once, on the caller's thread. Otherwise the
 /// test does everything by hand.
 extern std::atomic<bool> loopback;
+
+/// Where it is set, an empty CQ is `idle`, and completion_progress calls it.
+extern std::function<void()> on_progress;
 
 /// A rule of the contract was broken.
 void violation(const std::string &what);

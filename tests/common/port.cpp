@@ -182,7 +182,8 @@ take_result types::cq::take(completion &done)
         const std::lock_guard hold(lock);
         const std::uint32_t at = head.load(std::memory_order_relaxed);
         if (at == tail.load(std::memory_order_relaxed))
-            return take_result::empty;
+            return port_features.split_poll && lab::on_progress ? take_result::idle
+                                                                : take_result::empty;
         const completion &oldest = ring[at % depth];
         if (oldest.status != DAT_DTO_SUCCESS || oldest.has_immediate ||
             static_cast<const wr *>(oldest.wr)->shared)

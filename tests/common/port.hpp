@@ -237,6 +237,14 @@ struct transport : dapls_ib<types> {
         return found;
     }
 
+    static bool dapls_ib_completion_progress(cq &queue)
+    {
+        queue.life.check("cq");
+        const lab::exclusive one(queue.polling, "two threads poll one cq at once");
+        lab::on_progress();
+        return queue.size() != 0;
+    }
+
     static DAT_COUNT dapls_ib_cq_count(cq &queue, DAT_COUNT limit)
     {
         queue.life.check("cq");

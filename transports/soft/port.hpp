@@ -152,6 +152,10 @@ struct transport : dapls_ib<types> {
 
     static bool dapls_ib_completion_poll(cq &, completion &);
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
+    static bool dapls_ib_completion_progress(cq &c)
+    {
+        return c.queue.progress() && !c.queue.empty(); // packets may be waiting
+    }
     static DAT_COUNT dapls_ib_cq_count(cq &c, DAT_COUNT limit)
     {
         return static_cast<DAT_COUNT>(c.queue.count(static_cast<std::uint32_t>(limit)));
@@ -328,13 +332,16 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
 OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_request *&of,
                                                                   DAT_UINT32 &length)
 {
-    const bool taken = c.queue.pop_to([&](const soft_hca::completion_record &record) {
+    take_result found = claims.split_poll ? take_result::idle : take_result::other;
+    (void)c.queue.pop_to([&](const soft_hca::completion_record &record) {
         auto *const request = static_cast<wr *>(record.of->context);
         of = request;
         length = record.length;
-        return record.plain() & !request->shared; // one branch for both
+        const bool plain = record.plain() & !request->shared; // one branch for both
+        found = plain ? take_result::taken : take_result::other;
+        return plain;
     });
-    return taken ? take_result::taken : take_result::other; // packets may be waiting
+    return found;
 }
 
 } // namespace dapl::soft
