@@ -22,6 +22,7 @@ static void use(DAT_IA_HANDLE ia, DAT_EVD_HANDLE async_evd, const char *vendor, 
     DAT_REGION_DESCRIPTION region = {.for_va = memory};
     DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL qualifier = 0;
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     DAT_IA_ATTR attr;
@@ -46,7 +47,7 @@ static void use(DAT_IA_HANDLE ia, DAT_EVD_HANDLE async_evd, const char *vendor, 
            DAT_INVALID_HANDLE);
     expect("evd_create for requests", dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &evd),
            DAT_SUCCESS);
-    expect("psp_create", dat_psp_create(ia, 45678, evd, DAT_PSP_CONSUMER_FLAG, &psp),
+    expect("psp_create_any", dat_psp_create_any(ia, &qualifier, evd, DAT_PSP_CONSUMER_FLAG, &psp),
            listens ? DAT_SUCCESS : DAT_MODEL_NOT_SUPPORTED);
     if (listens)
         expect("psp_free", dat_psp_free(psp), DAT_SUCCESS);
