@@ -410,8 +410,6 @@ TEST_CASE("REG-14: a provider that adds itself is opened by its name, until it t
     info.dapl_version_major = DAT_VERSION_MAJOR;
     info.dapl_version_minor = DAT_VERSION_MINOR;
     info.is_thread_safe = the_settings().thread_safe ? DAT_TRUE : DAT_FALSE;
-    CHECK(same_code(add(nullptr, &info), bad_arg(1)));
-    CHECK(same_code(add(&mine, nullptr), bad_arg(2)));
     const auto open = [&] {
         DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
         DAT_IA_HANDLE opened = DAT_HANDLE_NULL;
@@ -432,7 +430,23 @@ TEST_CASE("REG-14: a provider that adds itself is opened by its name, until it t
         CHECK((DAT_GET_TYPE(again) == DAT_PROVIDER_NOT_FOUND ||
                DAT_GET_TYPE(again) == DAT_INVALID_PARAMETER));
     }
+}
+
+TEST_CASE("REG-15: adding and removing a provider check their arguments" *
+          hint("read the entry before it is known to be there"))
+{
+    auto *add = optional_call<decltype(dat_registry_add_provider)>("dat_registry_add_provider");
+    auto *remove =
+        optional_call<decltype(dat_registry_remove_provider)>("dat_registry_remove_provider");
+    if (add == nullptr || remove == nullptr)
+        NOT_CLAIMED("providers that add themselves, in libdat2");
+    DAT_PROVIDER mine{};
+    DAT_PROVIDER_INFO info{};
+    std::strcpy(info.ia_name, "provider-of-the-suite");
+    CHECK(same_code(add(nullptr, &info), bad_arg(1)));
     CHECK(same_code(remove(nullptr, &info), bad_arg(1)));
+    CHECK(same_code(add(&mine, nullptr), bad_arg(2)));
+    CHECK(same_code(remove(&mine, nullptr), bad_arg(2)));
 }
 
 } // namespace conformance
