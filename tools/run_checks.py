@@ -62,10 +62,10 @@ ELSEWHERE = ("--no-suite", "clients-smoke")
 WITHOUT_JOBS = ("--no-suite", "am", "--no-suite", "dat12")
 # What sanitized builds leave to --full, for the time it takes.
 LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
-                "--no-suite", "two-hosts", "--no-suite", "conformance-runner")
+                "--no-suite", "two-hosts", "--no-suite", "conformance-runner",
+                "--no-suite", "faults")
 ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL)
-TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "conformance",
-              "--no-suite", "faults")
+TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "conformance")
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
 
 ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
@@ -603,14 +603,15 @@ def steps() -> list[Step]:
     return table
 
 
-# Steps that may find their tree compiled, in the order in which they come; each is named like its
-# tree. Not for Windows: there Meson runs programs by Wine, which its step starts.
-AHEAD: tuple[tuple[str, Wanted], ...] = (
-    ("gcc", ("all",)),
-    ("clang", ("quickstart",)),
-    ("release", ("all",)),
-    ("asan", ASAN_TESTS),
-    ("tsan", TSAN_TESTS),
+# Steps, in the order in which they come, and the trees that they may find compiled.
+AHEAD: tuple[tuple[str, str, Wanted], ...] = (
+    ("gcc", "gcc", ("all",)),
+    ("clang", "clang", ("quickstart",)),
+    ("release", "release", ("all",)),
+    ("asan", "asan", ASAN_TESTS),
+    ("tsan", "tsan", TSAN_TESTS),
+    ("windows", "windows", ("all",)),
+    ("windows", "windows-threads", ("all",)),
 )
 
 # ---------------------------------------------------------------------------------------------
@@ -776,7 +777,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     try:
         steps_to_run = {step.name for step in chosen}
-        ahead.begin([tree for tree in AHEAD if tree[0] in steps_to_run])
+        ahead.begin([(tree, wanted) for step, tree, wanted in AHEAD if step in steps_to_run])
         total = run_steps(chosen, record)
     finally:
         ahead.end()
