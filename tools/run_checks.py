@@ -66,6 +66,7 @@ LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-
                 "--no-suite", "faults")
 ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL)
 TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "conformance")
+WINDOWS_TESTS = ("--no-suite", "common")
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
 
 ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
@@ -144,6 +145,7 @@ BUILDS = {
                  f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini",
                  "-Dplain_variants=false", "-Doptimization=0", *LINES_ONLY, *TOGETHER),
         environment=WINE,
+        complete=False,
     ),
 }
 
@@ -462,7 +464,7 @@ def preloads(build: Build, folder: pathlib.Path) -> list[str]:
     return [word for library in libraries for word in ("--preload", library)]
 
 
-def windows(step: Running) -> None:
+def windows(step: Running, *more: str) -> None:
     """Cross-build what there is for Windows, and run its tests by Wine."""
     programs = ("x86_64-w64-mingw32-g++-win32", "x86_64-w64-mingw32-g++-posix",
                 WINE_FOLDER + "/wine64")
@@ -480,7 +482,7 @@ def windows(step: Running) -> None:
         raise StepFailed("windows: Wine does not start")
     try:
         meson_tests(step, "windows")
-        meson_tests(step, "windows-threads")
+        meson_tests(step, "windows-threads", *more)
     finally:
         step.run([*server, "--kill"], dict(WINE))
 
@@ -550,7 +552,8 @@ def steps() -> list[Step]:
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix,dapltest-L")),
         Step("tsan", "thread sanitizer; unit and port tests",
              tests("tsan", *TSAN_TESTS)),
-        Step("windows", "libraries for Windows; their tests, run by Wine", windows),
+        Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
+             lambda step: windows(step, *WINDOWS_TESTS)),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("gcc", "--suite", "vm-rounds"), "long"),
         Step("soft-rounds", "the software HCA on bad networks, ten seeds",
@@ -578,6 +581,7 @@ def steps() -> list[Step]:
              "long"),
         Step("clang-tests", "everything compiled by clang, and all tests",
              tests("clang", *WITHOUT_MACHINE), "long"),
+        Step("windows-tests", "all tests for Windows, run by Wine", windows, "long"),
         Step("clang-release", "clang compiles everything optimized as for a release",
              lambda step: compile_tree(step, "clang-release"), "long"),
         Step("lto", "everything optimized across files, and all tests",
@@ -611,7 +615,7 @@ AHEAD: tuple[tuple[str, str, Wanted], ...] = (
     ("asan", "asan", ASAN_TESTS),
     ("tsan", "tsan", TSAN_TESTS),
     ("windows", "windows", ("all",)),
-    ("windows", "windows-threads", ("all",)),
+    ("windows", "windows-threads", WINDOWS_TESTS),
 )
 
 # ---------------------------------------------------------------------------------------------
