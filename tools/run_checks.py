@@ -549,7 +549,7 @@ def steps() -> list[Step]:
         Step("asan", "address and undefined-behaviour sanitizers; tests that run our code",
              tests("asan", *ASAN_TESTS)),
         Step("asan-clients", "DAT programs on sanitized libraries",
-             clients("asan", "ours", "@smoke,dapltest-T-4x8-mix,dapltest-L")),
+             clients("asan", "ours", "@smoke,dapltest-T-4x8-mix")),
         Step("tsan", "thread sanitizer; unit and port tests",
              tests("tsan", *TSAN_TESTS)),
         Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
