@@ -469,6 +469,8 @@ int tcp_cm::try_connect(tcp_connection &q)
     tune(fd);
     // connect() finds a port: one that bind() found could serve no connection to another peer
     set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    // the port stays free for a listener, also while the ended connection is in TIME_WAIT
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     sockaddr_storage from = address_;
     port_support::set_port(generic(from), 0);
     sockaddr *const to = q.attempt->peer();

@@ -260,6 +260,7 @@ std::string request_text(DAT_CONN_QUAL to, unsigned version = 1, unsigned data =
 
 /// A network of its own, whose loopback interface has few ports for connections that ask for none.
 struct few_ports {
+    static constexpr int first = 50000;
     static constexpr int number = 4;
 
     few_ports()
@@ -274,7 +275,7 @@ struct few_ports {
                 error = std::string("loopback: ") + std::strerror(errno);
             ::close(fd);
             std::ofstream ports(range);
-            ports << 50000 << ' ' << 50000 + number - 1 << std::endl;
+            ports << first << ' ' << first + number - 1 << std::endl;
             if (error.empty() && !ports)
                 error = std::string("cannot write ") + range;
         });
@@ -712,6 +713,35 @@ TEST_SUITE("tcp_cm")
                 (i % 2 == 0 ? active : passive[i / (2 * few_ports::number)]).cm.forget(pairs[i]);
             for (side &to : passive)
                 to.cm.stop_listening(to.listener);
+        });
+    }
+
+    TEST_CASE("a qualifier is free although a connection has that port")
+    {
+        few_ports few;
+        if (!few.error.empty()) {
+            MESSAGE("not tested: ", few.error);
+            return;
+        }
+        few.run([] {
+            side active;
+            side passive;
+            const DAT_CONN_QUAL at = passive.listen(6000);
+            std::deque<cm_qp> pairs;
+            for (int i = 0; i < few_ports::number; ++i) {
+                REQUIRE(active.connect(pairs.emplace_back(), at).ok());
+                arrived got = passive.next();
+                REQUIRE(passive.cm.accept(got.request, pairs.emplace_back(), {}, {}).ok());
+                CHECK(gets(pairs.back(), established));
+            }
+            side other;
+            tcp_listener used;
+            DAT_CONN_QUAL wanted = few_ports::first;
+            CHECK(other.cm.listen(used, other.point, wanted).ok());
+            other.cm.stop_listening(used);
+            for (std::size_t i = 0; i < pairs.size(); ++i)
+                (i % 2 == 0 ? active : passive).cm.forget(pairs[i]);
+            passive.cm.stop_listening(passive.listener);
         });
     }
 
