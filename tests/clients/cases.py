@@ -261,8 +261,7 @@ def limits(at: Place, name: str, width: int) -> Case:
             forbidden=DAPLTEST_FORBIDDEN,
             benign=(r"dat_ep_post_recv fails: DAT_(INSUFFICIENT_RESOURCES|QUEUE_FULL)",),
         ),),
-        ports=DAPLTEST_PORTS,
-        connection_ports=tuple(range(DAPLTEST_LIMIT_PORT, DAPLTEST_LIMIT_PORT + maximum)),
+        ports=(*DAPLTEST_PORTS, *range(DAPLTEST_LIMIT_PORT, DAPLTEST_LIMIT_PORT + maximum)),
         tags=frozenset({"default", "short"} | ({"vm"} if width == 1 else set())),
         about=f"dapltest -T L -m {maximum} -w {width}",
     )

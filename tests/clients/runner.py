@@ -18,6 +18,7 @@ import select
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -82,8 +83,6 @@ class Case:
     server: Part | None = None
     ready: Listen | Prints | None = None
     ports: tuple[int, ...] = ()  # TCP ports that the programs have built in
-    # The same, of those that the kernel also gives to connections: they may still hold one.
-    connection_ports: tuple[int, ...] = ()
     tags: frozenset[str] = frozenset()
     seconds: float = 180.0
     about: str = ""
@@ -135,21 +134,27 @@ class Result:
                     self.reasons[0] if self.reasons else "")
 
 
-def local_sockets(port: int, process: int | str = "self") -> list[tuple[str, str]]:
-    """The sockets on a process's host with this local TCP port: state and inode, as in /proc."""
-    found = []
+def listeners(port: int, process: int) -> set[str]:
+    """The sockets on a process's host that listen on this TCP port, as /proc names them."""
+    found = set()
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in pathlib.Path(f"/proc/{process}/net", table).read_text().splitlines()[1:]:
                 fields = line.split()
-                if int(fields[1].rpartition(":")[2], 16) == port:
-                    found.append((fields[3], fields[9]))
+                if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == "0A":
+                    found.add(f"socket:[{fields[9]}]")
     return found
 
 
-def listeners(port: int, process: int | str = "self") -> set[str]:
-    """Those of them that listen, as /proc names them."""
-    return {f"socket:[{inode}]" for state, inode in local_sockets(port, process) if state == "0A"}
+def is_taken(port: int) -> bool:
+    """No program can listen on this TCP port, because of a listener or of a connection."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("", port))
+        except OSError:
+            return True
+    return False
 
 
 def program_path(name: str, bin_dir: pathlib.Path | None) -> str | None:
@@ -397,10 +402,8 @@ class Run:
         if self._settings.hosts:
             return True  # the hosts run nothing else
         limit = self._after(BUSY_SECONDS)
-        waits = [(port, listeners) for port in self._case.ports]
-        waits += [(port, local_sockets) for port in self._case.connection_ports]
-        for port, holders in waits:
-            while holders(port):
+        for port in self._case.ports:
+            while is_taken(port):
                 if time.monotonic() > limit:
                     self._reasons.append(f"TCP port {port} is taken by another program")
                     return False

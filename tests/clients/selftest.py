@@ -160,8 +160,7 @@ class Hangs(World):
         with (socket.create_server(("127.0.0.1", 0)) as server,
               socket.create_connection(server.getsockname()) as foreign):
             port = foreign.getsockname()[1]
-            case = Case(name="held", clients=(self.part("client", "pass", None),),
-                        connection_ports=(port,))
+            case = Case(name="held", clients=(self.part("client", "pass", None),), ports=(port,))
             self.assertReason(runner.run_case(case, self.settings), f"port {port} is taken")
 
 
