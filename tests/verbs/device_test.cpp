@@ -12,7 +12,9 @@
 #include <dat2/dat_ib_extensions.h>
 
 #include <arpa/inet.h>
+#include <atomic>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <set>
 #include <string>
 #include <unistd.h>
@@ -34,6 +36,45 @@ struct variable {
     ~variable() { ::unsetenv(name); }
     const char *name;
 };
+
+// -------------------------------------------------------------------------- calls of the port
+
+std::atomic<bool> hold_connects{false}; ///< rdma_connect waits while it is set
+std::atomic<int> connects{0};
+std::atomic<int> destroyed_qps{0};
+
+template <class Function> Function *real(const char *name)
+{
+    return reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, name));
+}
+
+} // namespace
+
+struct rdma_cm_id;
+struct rdma_conn_param;
+struct ibv_qp;
+
+// The port's calls lead here: the program's symbols come before those of the libraries.
+extern "C" {
+[[gnu::visibility("default")]] int rdma_connect(rdma_cm_id *, rdma_conn_param *);
+[[gnu::visibility("default")]] int ibv_destroy_qp(ibv_qp *);
+
+int rdma_connect(rdma_cm_id *id, rdma_conn_param *wanted)
+{
+    ++connects;
+    while (hold_connects)
+        ::usleep(1000);
+    return real<decltype(rdma_connect)>("rdma_connect")(id, wanted);
+}
+
+int ibv_destroy_qp(ibv_qp *handle)
+{
+    ++destroyed_qps;
+    return real<decltype(ibv_destroy_qp)>("ibv_destroy_qp")(handle);
+}
+}
+
+namespace {
 
 // ---------------------------------------------------------------------------- shared receives
 
@@ -400,6 +441,34 @@ TEST_CASE("a full CQ: EVD_OVERFLOW, the connection is BROKEN, and what is lost w
     MUST(from.free_ep());
     MUST(to.free_ep());
     CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+}
+
+// rxe flushes receives after ibv_modify_qp has returned, so that a queue pair that is kept would
+// complete what was told as flushed already.
+TEST_CASE("an attempt that is given up during rdma_connect leaves no queue pair behind")
+{
+    if (on_siw()) {
+        MESSAGE("not tested: an iWARP kernel destroys it when the connect ends");
+        return;
+    }
+    adapter ia;
+    listener at(ia);
+    test_endpoint own(ia);
+    MUST(own.recv(0, 64, 1));
+    const int before = connects;
+    hold_connects = true;
+    MUST(own.connect(ia.address(), at.qualifier));
+    const bool inside = becomes_true([&] { return connects > before; });
+    const int destroyed = destroyed_qps;
+    CHECK(own.disconnect(DAT_CLOSE_ABRUPT_FLAG) == DAT_SUCCESS);
+    CHECK(destroyed_qps.load() == destroyed + 1);
+    hold_connects = false;
+    CHECK(inside);
+    CHECK(next_dto(own.recv_evd).status == DAT_DTO_ERR_FLUSHED);
+    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    MUST(dat_ep_reset(own.ep));
+    MUST(own.recv(0, 64, 2));
+    CHECK(stays_empty(own.recv_evd));
 }
 
 // Last: the device is gone for this process.

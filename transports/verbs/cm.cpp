@@ -462,7 +462,7 @@ void release_connection(hca &device, qp &q)
     if (c == nullptr)
         return;
     c->of = nullptr;
-    if (c->unanswered)
+    if (device.iwarp && c->unanswered)
         q.heir = c;
     if (q.is_established() && rdma_disconnect(c->id) == 0)
         c->leaving = true; // stays until the peer has confirmed it

@@ -164,7 +164,8 @@ struct qp : all_link, connection_state, drawing_link {
     std::uint32_t number = 0; ///< with `shared`: of the device's queue pair
     qp_params params{};
     connection *link_up = nullptr;
-    connection *heir = nullptr; ///< of the device's queue pair, when that cannot be destroyed yet
+    /// [iWARP] Of the device's queue pair, when that cannot be destroyed yet.
+    connection *heir = nullptr;
     // The timer of connection_state: in phase accepting the connection is established, ESTABLISHED
     // not yet delivered; in phase live it has ended, and the service thread delivers that.
     std::int64_t close_after_ns = 0; ///< in phase closing: not before this

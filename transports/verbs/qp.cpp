@@ -156,8 +156,8 @@ void drain_both(qp &q, std::uint32_t number)
 }
 
 /// A device may forget the completions of a queue pair that is destroyed: the good ones are saved
-/// before. Some do not flush what is posted after a failure: so it is destroyed at once, and what
-/// then has not come back never will.
+/// before. Some do not flush what is posted after a failure, and rxe flushes after ibv_modify_qp has
+/// returned: so it is destroyed at once, and what then has not come back never will.
 void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
 {
     shut_doors(q);
@@ -167,7 +167,7 @@ void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
     (void)ibv_modify_qp(q.handle, &attr, IBV_QP_STATE); // it may be there already
     drain_both(q, number);
     if (connection *heir = std::exchange(q.heir, nullptr))
-        destroy_later(*heir, q.handle); // in the error state it completes no more
+        destroy_later(*heir, q.handle); // an iWARP kernel flushes before ibv_modify_qp returns
     else
         destroy_qp(*q.device, q.handle);
     q.handle = nullptr;
