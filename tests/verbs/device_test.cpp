@@ -39,9 +39,15 @@ struct variable {
 
 // -------------------------------------------------------------------------- calls of the port
 
-std::atomic<bool> hold_connects{false}; ///< rdma_connect waits while it is set
+std::atomic<bool> hold_connects{false};
 std::atomic<int> connects{0};
 std::atomic<int> destroyed_qps{0};
+
+/// rdma_connect does not begin while there is one.
+struct held_connects {
+    held_connects() { hold_connects = true; }
+    ~held_connects() { hold_connects = false; }
+};
 
 template <class Function> Function *real(const char *name)
 {
@@ -443,8 +449,8 @@ TEST_CASE("a full CQ: EVD_OVERFLOW, the connection is BROKEN, and what is lost w
     CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
 }
 
-// rxe flushes receives after ibv_modify_qp has returned, so that a queue pair that is kept would
-// complete what was told as flushed already.
+// rxe flushes receives after ibv_modify_qp has returned: a queue pair that is kept would complete
+// receives that were reported as flushed.
 TEST_CASE("an attempt that is given up during rdma_connect leaves no queue pair behind")
 {
     if (on_siw()) {
@@ -455,15 +461,15 @@ TEST_CASE("an attempt that is given up during rdma_connect leaves no queue pair 
     listener at(ia);
     test_endpoint own(ia);
     MUST(own.recv(0, 64, 1));
-    const int before = connects;
-    hold_connects = true;
-    MUST(own.connect(ia.address(), at.qualifier));
-    const bool inside = becomes_true([&] { return connects > before; });
-    const int destroyed = destroyed_qps;
-    CHECK(own.disconnect(DAT_CLOSE_ABRUPT_FLAG) == DAT_SUCCESS);
-    CHECK(destroyed_qps.load() == destroyed + 1);
-    hold_connects = false;
-    CHECK(inside);
+    {
+        const int before = connects;
+        const held_connects held;
+        MUST(own.connect(ia.address(), at.qualifier));
+        CHECK(becomes_true([&] { return connects > before; }));
+        const int destroyed = destroyed_qps;
+        CHECK(own.disconnect(DAT_CLOSE_ABRUPT_FLAG) == DAT_SUCCESS);
+        CHECK(destroyed_qps.load() == destroyed + 1);
+    }
     CHECK(next_dto(own.recv_evd).status == DAT_DTO_ERR_FLUSHED);
     next_connection(own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
     MUST(dat_ep_reset(own.ep));
