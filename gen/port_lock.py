@@ -147,7 +147,7 @@ def guessed(folder: pathlib.Path) -> Lock:
         profile.name, first(r'vendor_name = "(.*?)";', profile.name.capitalize()),
         first(r"SPDX-License-Identifier: (.*)", f"LicenseRef-{profile.name.capitalize()}"),
         tuple(name for name, on in profile.features.items() if on and style not in LAYERS),
-        "own" if "connection_service" in code and "tcp_cm" not in code else "tcp",
-        "table" if "key_table" in code else "device", style)
+        "own" if style == "bare" and "connection_service" in code and "tcp_cm" not in code else "tcp",
+        "table" if style == "bare" and "key_table" in code else "device", style)
     alone = re.search(r"^project\(", files.get("meson.build", ""), re.M) is not None
     return Lock(profile.contract, "", port, alone, files)

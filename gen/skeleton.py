@@ -26,10 +26,13 @@ STYLES = {
            " functions of NAME_hw.cpp, which are moved to the device's driver one by one",
     "polled": "for a library that moves data only while it is called, and has no connection manager;"
               " the functions of NAME_lib.cpp, which call it, refuse until they are written",
+    "callback": "for a library that has threads of its own and a connection manager, and reports"
+                " everything by callbacks; the functions of NAME_api.cpp, which call it, refuse until"
+                " they are written",
 }
 # Of styles in which a layer of functions stands between the port and its device: what the files of
 # that layer are called, after the port.
-LAYERS = {"sim": "hw", "polled": "lib"}
+LAYERS = {"sim": "hw", "polled": "lib", "callback": "api"}
 
 # What a device may lack, and what the skeleton then takes from port_support/.
 CM = {"tcp": "the connection manager of the port runtime, over TCP", "own": "that of the device"}
@@ -197,8 +200,9 @@ def check_layered(port: Port) -> None:
         raise PortError(f"a port of style {port.style} claims nothing at first: claim a feature in its"
                         " port.toml and write its operations when the port works")
     if (port.cm, port.keys) != ("tcp", "device"):
-        has = ("the software HCA has a connection manager" if port.style == "sim"
-               else "a port of style polled has that of the port runtime")
+        has = {"sim": "the software HCA has a connection manager",
+               "polled": "a port of style polled has that of the port runtime",
+               "callback": "a library of style callback has one"}[port.style]
         raise PortError(f"--cm and --keys are for --style bare: {has}, and keys of 32 bits")
 
 

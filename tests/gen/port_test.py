@@ -17,10 +17,11 @@ sys.dont_write_bytecode = True
 from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "gen"))
+import port_lock  # noqa: E402
 import port_status  # noqa: E402
 import skeleton  # noqa: E402
 
-TOY = pathlib.Path(__file__).with_name("toy_lib.cpp")
+TOYS = pathlib.Path(__file__).parent
 
 BAD_NAMES = {  # and a part of the answer
     "Acme": "lower-case", "ACME": "lower-case", "acme-2": "lower-case", "2acme": "begin with",
@@ -405,8 +406,16 @@ class Simulated(unittest.TestCase):
                          {*built, "net_linux.cpp"})
 
 
-class Polled(unittest.TestCase):
-    """Style polled: a whole port on the port runtime, and functions of a library to be written."""
+class Layered:
+    """A whole port on the port runtime, and functions of a library to be written. Of a style with its
+    name, that of its layer, the toy of the whole suite, functions that no operation stands for, and
+    what the layer must not know of."""
+
+    style: str
+    layer: str
+    toy: pathlib.Path
+    helpers: tuple[str, ...] = ()
+    runtime: tuple[str, ...]
 
     def setUp(self) -> None:
         temporary = tempfile.TemporaryDirectory()
@@ -416,7 +425,7 @@ class Polled(unittest.TestCase):
         self.write("acme", self.folder)
 
     def write(self, name: str, folder: pathlib.Path) -> None:
-        port = skeleton.Port(name, "Acme Networks", "LicenseRef-Acme", style="polled")
+        port = skeleton.Port(name, "Acme Networks", "LicenseRef-Acme", style=self.style)
         for file, text in skeleton.files_of(self.kit, port).items():
             (folder / file).write_text(text)
 
@@ -428,36 +437,39 @@ class Polled(unittest.TestCase):
 
     def test_places(self) -> None:
         """Each function of the layer is one, says what judges it, and they are all there are."""
-        found, text = self.status(), "\n".join(self.code().values())
+        found, text, layer = self.status(), "\n".join(self.code().values()), self.layer
         self.assertEqual({*found.states.values()}, {"written", "unclaimed"})
         functions = re.findall(r"(?m)^\w+ (\w+)\(",
-                               self.code()["acme_lib.hpp"].split("-- functions\n")[1])
-        self.assertEqual({*found.marked}, {"lib_objects", *(f"lib_{each}" for each in functions)})
+                               self.code()[f"acme_{layer}.hpp"].split("-- functions\n")[1])
+        self.assertEqual({*found.marked},
+                         {f"{layer}_objects", *(f"{layer}_{each}" for each in functions)})
         self.assertEqual({*found.open_calls(self.kit)}, {*found.marked})
         self.assertEqual(found.simulated(self.kit), [])
         for name in functions:
-            comment = re.search(rf"(?m)^// TODO\(port\) \d+ lib_{name}: .*\n((?:// .*\n)+)"
+            comment = re.search(rf"(?m)^// TODO\(port\) \d+ {layer}_{name}: .*\n((?:// .*\n)+)"
                                 rf"\w+ {name}\(", text)
             self.assertIsNotNone(comment, name)
             said = " ".join(comment[1].replace("//", " ").split())
             self.assertRegex(said, r"[Ss]ee porting\.md, [A-Z]")
-            if name != "descriptor":
+            if name not in self.helpers:
                 self.assertRegex(said, r"Shown by [A-Z]+-\d\d", name)
-        rows = re.findall(r"skeleton +lib_\w+ +acme_lib\.[ch]pp +place (\d+)",
+        rows = re.findall(rf"skeleton +{layer}_\w+ +acme_{layer}\.[ch]pp +place (\d+)",
                           port_status.as_text(self.kit, found))
         self.assertEqual([int(row) for row in rows], list(range(1, len(found.marked) + 1)))
 
     def test_status_names_the_next(self) -> None:
-        self.assertIn("To be written: lib_objects, lib_open", self.status().next_step)
+        layer = self.layer
+        self.assertIn(f"To be written: {layer}_objects, {layer}_open", self.status().next_step)
         for path in self.folder.glob("*.?pp"):
-            path.write_text(re.sub(r"// TODO\(port\) \d+ (?!lib_post).*\n", "", path.read_text()))
-        self.assertIn("To be written: lib_post. To try it: ", self.status().next_step)
+            path.write_text(re.sub(rf"// TODO\(port\) \d+ (?!{layer}_post).*\n", "",
+                                   path.read_text()))
+        self.assertIn(f"To be written: {layer}_post. To try it: ", self.status().next_step)
 
     def test_the_layer_alone_knows_the_library(self) -> None:
         """And the port alone the runtime."""
         for name, text in self.code().items():
-            layer = name.startswith("acme_lib")
-            self.assertEqual("tcp_cm" in text or "connection_service" in text or "lib::" in text,
+            layer = name.startswith(f"acme_{self.layer}")
+            self.assertEqual(any(word in text for word in (*self.runtime, f"{self.layer}::")),
                              not layer, name)
 
     def test_a_thin_port(self) -> None:
@@ -480,16 +492,17 @@ class Polled(unittest.TestCase):
                    self.kit.header_path, "--profile", self.folder / "port.toml", "--port", "acme",
                    "--output", features)
         self.assertEqual(made.returncode, 0, made.stderr)
-        shutil.copy(TOY, self.folder)
+        shutil.copy(self.toy, self.folder)
         parts = [name for name in self.code() if name.endswith(".cpp")]
-        for library, compiler, *more in (("acme_lib.cpp", "g++"),
-                                         (TOY.name, "clang++", "-Wthread-safety")):
+        own = f"acme_{self.layer}.cpp"
+        for library, compiler, *more in ((own, "g++"),
+                                         (self.toy.name, "clang++", "-Wthread-safety")):
             if shutil.which(compiler) is None:
                 continue
             whole = self.folder / "whole.cxx"
             whole.write_text("".join(
                 f'#include "{name}"\n' for name in parts
-                if name not in ("acme_lib.cpp", TOY.name) or name == library)
+                if name not in (own, self.toy.name) or name == library)
                 + "template struct dapl::acme::check_transport<dapl::acme::transport>;\n")
             done = run(compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
                        "-fno-exceptions", "-fno-rtti", *more, "-DDAPL_TRANSPORT=acme",
@@ -499,11 +512,37 @@ class Polled(unittest.TestCase):
             self.assertEqual(done.stderr, "", (compiler, library))
 
     def test_a_project_of_its_own(self) -> None:
-        port = skeleton.Port("acme", "Acme", "LicenseRef-Acme", style="polled")
+        port = skeleton.Port("acme", "Acme", "LicenseRef-Acme", style=self.style)
         text = skeleton.files_of(self.kit, port, alone=True)["meson.build"]
         self.assertIn("project('dapl-acme'", text)
-        self.assertIn("'acme_lib.cpp'", text)
+        self.assertIn(f"'acme_{self.layer}.cpp'", text)
         self.assertNotIn("soft", text)
+
+    def test_a_port_without_a_lock_file(self) -> None:
+        """Its style is seen, and that it had no answers for what is asked of others."""
+        shutil.rmtree(self.folder / "upgrade", ignore_errors=True)
+        port = port_lock.guessed(self.folder).port
+        self.assertEqual((port.style, port.cm, port.keys, port.claims),
+                         (self.style, "tcp", "device", ()))
+
+
+class Polled(Layered, unittest.TestCase):
+    """For a library that moves data only while it is called."""
+
+    style = "polled"
+    layer = "lib"
+    toy = TOYS / "toy_lib.cpp"
+    helpers = ("descriptor",)
+    runtime = ("tcp_cm", "connection_service")
+
+
+class Callback(Layered, unittest.TestCase):
+    """For a library that reports everything by callbacks."""
+
+    style = "callback"
+    layer = "api"
+    toy = TOYS / "toy_api.cpp"
+    runtime = ("connection_service", "connection_state", "port.hpp")
 
 
 class NewSimulated(WithTree):
@@ -519,12 +558,13 @@ class NewSimulated(WithTree):
     def test_what_is_for_other_styles(self) -> None:
         simulated = ("new", "b", "--style", "sim")
         self.assertIn("claims nothing at first", self.refused(*simulated, "--claims", "cq_wait"))
-        for style in ("sim", "polled"):
+        for style in ("sim", "polled", "callback"):
             for option in (("--cm", "own"), ("--keys", "table")):
                 self.assertIn("are for --style bare",
                               self.refused("new", "b", "--style", style, *option))
-        self.assertIn("a port of style polled claims nothing at first",
-                      self.refused("new", "b", "--style", "polled", "--claims", "cq_wait"))
+        for style in ("polled", "callback"):
+            self.assertIn(f"a port of style {style} claims nothing at first",
+                          self.refused("new", "b", "--style", style, "--claims", "cq_wait"))
         self.assertIn("invalid choice: 'lean'", self.refused("new", "b", "--style", "lean"))
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A new port of style sim passes the whole suite at once, and one of style polled over a toy library.
+"""A new port of style sim passes the whole suite at once, and those of style polled and callback over
+toy libraries.
 
 In a copy of the tree, compiled by each compiler that is there; and as a project of its own against
 an installed kit.
 """
 
+import json
 import pathlib
 import re
 import shutil
@@ -21,29 +23,47 @@ COMPILERS = {"g++": "gcc", "clang++": "clang"}
 LEAST = 260  # cases that need no feature
 WITHOUT_DEVICE = 90  # while no function of the library is written
 HERE = pathlib.Path(__file__).parent
-# The toy is a fabric inside one process, as the device of the memory port.
+# The toys are fabrics inside one process, as the device of the memory port. That of style callback
+# has connections of its own, too, where the other port connects over TCP.
 ONE_PROCESS = HERE.parent / "memory_port/waivers.json"
+NO_OTHER_PROCESS = ("EP-42", "EP-43", "EP-44", "SP-23", "LIFE-15", "LIFE-16")
+# Cases that create a service point and do not take "not supported" for an answer.
+DEAF = ("IA-27", "SP-23")
 
 
 class WholeSuite(WithFolder):
+    def waivers(self, *cases: str) -> tuple[str, str]:
+        """The option that waives these, and those of a fabric inside one process."""
+        rows = json.loads(ONE_PROCESS.read_text())
+        rows += [{**rows[0], "case": case, "link": "tests/gen/toy_api.cpp"} for case in cases]
+        path = self.folder / f"waivers-{len(cases)}.json"
+        path.write_text(json.dumps(rows))
+        return "--waivers", str(path)
+
     def test_in_the_tree(self) -> None:
-        for name, style in (("apogee", "sim"), ("acme", "polled"), ("apex", "polled")):
+        ports = {"apogee": "sim", "acme": "polled", "apex": "polled", "aspen": "callback",
+                 "atlas": "callback"}
+        for name, style in ports.items():
             done = dapl_port(self.tree, "new", name, "--style", style)
             self.assertEqual(done.returncode, 0, done.stderr)
         shutil.copy(HERE / "toy_lib.cpp", self.tree / "transports/acme/acme_lib.cpp")
+        toy = (HERE / "toy_api.cpp").read_text()
+        (self.tree / "transports/aspen/aspen_api.cpp").write_text(toy.replace("acme", "aspen"))
         for cxx, cc in COMPILERS.items():
             if shutil.which(cxx) is None:
                 continue
             build = self.folder / f"out-{cc}"
             with self.subTest(cxx=cxx):
-                self.succeed(MESON, "setup", build, self.tree, "-Dports=acme,apex,apogee", *KIT_ONLY,
-                             CC=cc, CXX=cxx)
+                self.succeed(MESON, "setup", build, self.tree, f"-Dports={','.join(ports)}",
+                             *KIT_ONLY, CC=cc, CXX=cxx)
                 self.succeed("ninja", "-C", build)
-                self.judge("apex-lo", build / "dat", build / "transports/dat.conf", WITHOUT_DEVICE)
+                where = (build / "dat", build / "transports/dat.conf")
+                self.judge("apex-lo", *where, WITHOUT_DEVICE)
+                self.judge("atlas-lo", *where, WITHOUT_DEVICE, *self.waivers(*DEAF))
                 for line in ((), ("--threadsafe",)):
-                    where = (build / "dat", build / "transports/dat.conf", LEAST, *line)
-                    self.judge("apogee-lo", *where)
-                    self.judge("acme-lo", *where, "--waivers", str(ONE_PROCESS))
+                    self.judge("apogee-lo", *where, LEAST, *line)
+                    self.judge("acme-lo", *where, LEAST, *line, *self.waivers())
+                    self.judge("aspen-lo", *where, LEAST, *line, *self.waivers(*NO_OTHER_PROCESS))
 
     def test_outside_the_tree(self) -> None:
         installed = self.install()
