@@ -3,7 +3,7 @@
 """What dapl-port writes is what it wrote, word for word: golden/ has the text of a port of each style.
 
 A change of a template, of the contract or of a table shows there what it does to ports. When that is
-meant, `tests/gen/golden_test.py --renew` writes the files anew; commit them with the change.
+meant, `python3 tests/gen/golden_test.py --renew` writes the files anew; commit them with the change.
 """
 
 import difflib
@@ -67,7 +67,7 @@ class Goldens(unittest.TestCase):
                     path.read_text().splitlines(keepends=True),
                     rendered(name).splitlines(keepends=True), str(path), "as it is now", n=1))
                 if changed:
-                    self.fail(f"is this what is meant? Then {__file__} --renew\n{changed}")
+                    self.fail(f"is this what is meant? Then python3 {__file__} --renew\n{changed}")
 
     def test_every_style_has_one(self) -> None:
         self.assertEqual({answers.get("style", "bare") for _, answers in PORTS.values()},
