@@ -364,11 +364,16 @@ int run_judged(const options &o, const waivers &known, const std::vector<rule> &
 
 /// What these cases are about is not in DAT 1.2: extensions, private data of a rejection, the
 /// operation of a completion, queues exactly as short as asked for, relations of adapters,
-/// providers of DAT 2.0, and the arguments of calls that it does not have.
+/// providers of DAT 2.0 and their lines of dat.conf, and the arguments of calls that it does not
+/// have.
 bool is_in_dat12(const rule &each)
 {
-    return each.group() != "EXT" && each.id != "CR-07" && each.id != "DTO-39" &&
-           each.id != "EVD-29" && each.id != "REG-10" && each.id != "REG-14" && each.id != "RMR-23";
+    static constexpr const char *others[] = {"CR-07",  "DTO-39", "EVD-29", "REG-10",
+                                             "REG-14", "REG-16", "REG-17", "REG-18",
+                                             "REG-19", "REG-20", "RMR-23"};
+    return each.group() != "EXT" &&
+           std::none_of(std::begin(others), std::end(others),
+                        [&each](const char *other) { return each.id == other; });
 }
 
 std::vector<rule> rules_of(const options &o)
