@@ -2,6 +2,9 @@
 // Interface adapters: opening, attributes, closing.
 #include "harness/support.hpp"
 
+#include <netinet/in.h>
+#include <unistd.h>
+
 namespace conformance {
 namespace {
 
@@ -657,6 +660,94 @@ TEST_CASE("IA-28: an endpoint moves messages of as many segments as the adapter'
     const auto &got = pair.passive.memory.bytes;
     for (std::size_t i = 0; i < 2 * each * from.size(); ++i)
         REQUIRE(got[i] == (i / each % 2 == 0 ? sent[i] : 0xee));
+}
+
+namespace {
+
+/// Objects of a kind, made until the adapter has no more.
+struct limited {
+    const char *kind;
+    DAT_COUNT most; ///< by its attributes
+    std::function<DAT_RETURN()> make;
+};
+
+constexpr DAT_COUNT within_reach = 4096;
+
+} // namespace
+
+TEST_CASE("IA-31: an adapter makes no more objects of a kind than it says" *
+          hint("tell limits of the device, and leave it to the device to keep them") *
+          needs("small_limits"))
+{
+    adapter ia;
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    std::vector<std::uint8_t> bytes(4096);
+    DAT_REGION_DESCRIPTION where{};
+    where.for_va = bytes.data();
+    DAT_SRQ_ATTR few{1, 1, DAT_SRQ_LW_DEFAULT};
+    DAT_HANDLE made = DAT_HANDLE_NULL; // freed with the adapter
+    const limited limits[] = {
+        {"endpoints", ia.attr.max_eps,
+         [&] {
+             return dat_ep_create(ia.handle, pz, DAT_HANDLE_NULL, DAT_HANDLE_NULL, DAT_HANDLE_NULL,
+                                  nullptr, &made);
+         }},
+        {"EVDs", ia.attr.max_evds,
+         [&] { return dat_evd_create(ia.handle, 1, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &made); }},
+        {"regions", ia.attr.max_lmrs,
+         [&] {
+             return dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, where, bytes.size(), pz,
+                                   all_rights, DAT_VA_TYPE_VA, &made, nullptr, nullptr, nullptr,
+                                   nullptr);
+         }},
+        {"shared queues", ia.provider.srq_supported != DAT_FALSE ? ia.attr.max_srqs : INT32_MAX,
+         [&] { return dat_srq_create(ia.handle, pz, &few, &made); }},
+        {"zones", ia.attr.max_pzs, [&] { return dat_pz_create(ia.handle, &made); }},
+    };
+    bool judged = false;
+    for (const limited &each : limits) {
+        if (each.most > within_reach)
+            continue;
+        CAPTURE(std::string(each.kind));
+        judged = true;
+        DAT_COUNT number = 0;
+        DAT_RETURN code = DAT_SUCCESS;
+        while (number <= each.most && (code = each.make()) == DAT_SUCCESS)
+            ++number;
+        CHECK(number <= each.most);
+        CHECK(same_type(code, DAT_INSUFFICIENT_RESOURCES));
+    }
+    if (!judged)
+        NOT_CLAIMED("limits that can be reached");
+}
+
+TEST_CASE("IA-32: the address of an adapter is one of this host's, and always the same" *
+          hint("tell a wildcard, or what the host's name resolves to"))
+{
+    adapter ia;
+    if (ia.attr.max_eps == 0)
+        (void)make_pz(ia); // an adapter without endpoints has no zones, and needs no address
+    const sockaddr *told = ia.address();
+    REQUIRE(told != nullptr);
+    const bool four = told->sa_family == AF_INET;
+    REQUIRE((four || told->sa_family == AF_INET6));
+    const std::size_t size = four ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    sockaddr_storage address{};
+    std::memcpy(&address, told, size);
+    auto &v4 = reinterpret_cast<sockaddr_in &>(address);
+    auto &v6 = reinterpret_cast<sockaddr_in6 &>(address);
+    (four ? v4.sin_port : v6.sin6_port) = 0;
+    if (four)
+        CHECK(v4.sin_addr.s_addr != INADDR_ANY);
+    else
+        CHECK(!IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr));
+    const int fd = ::socket(told->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    REQUIRE(fd >= 0); // only an address of this host can be bound to
+    CHECK(::bind(fd, reinterpret_cast<const sockaddr *>(&address), static_cast<socklen_t>(size)) ==
+          0);
+    ::close(fd);
+    const adapter again;
+    CHECK(std::memcmp(again.address(), told, size) == 0);
 }
 
 // ------------------------------------------------------------------------------------- threads
