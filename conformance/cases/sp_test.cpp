@@ -5,6 +5,8 @@
 #include "harness/peer.hpp"
 
 #include <netinet/in.h>
+#include <unistd.h>
+#include <utility>
 
 namespace conformance {
 namespace {
@@ -639,6 +641,83 @@ TEST_CASE("SP-23: a qualifier that another process has is CONN_QUAL_IN_USE, and 
     CHECK(becomes_true([&] { return try_psp(ia, qualifier, evd, &psp) == DAT_SUCCESS; }));
     if (psp != DAT_HANDLE_NULL)
         MUST(dat_psp_free(psp));
+}
+
+namespace {
+
+/// The ports of a number, of both kinds of socket, in the hands of a program that has nothing to do
+/// with DAT.
+class taken_ports {
+public:
+    taken_ports(const adapter &ia, DAT_CONN_QUAL number)
+        : stream_(bound(ia, SOCK_STREAM, number)), datagram_(bound(ia, SOCK_DGRAM, number))
+    {
+        if (stream_ >= 0)
+            (void)::listen(stream_, 1);
+    }
+    taken_ports(const taken_ports &) = delete;
+    taken_ports &operator=(const taken_ports &) = delete;
+    ~taken_ports() { give_back(); }
+
+    bool both() const { return stream_ >= 0 && datagram_ >= 0; }
+    void give_back()
+    {
+        for (int *fd : {&stream_, &datagram_})
+            if (*fd >= 0)
+                ::close(std::exchange(*fd, -1));
+    }
+
+private:
+    static int bound(const adapter &ia, int type, DAT_CONN_QUAL number)
+    {
+        const int family = ia.address()->sa_family;
+        const bool four = family == AF_INET;
+        sockaddr_storage any{};
+        any.ss_family = static_cast<sa_family_t>(family);
+        (four ? reinterpret_cast<sockaddr_in &>(any).sin_port
+              : reinterpret_cast<sockaddr_in6 &>(any).sin6_port) =
+            htons(static_cast<std::uint16_t>(number));
+        const int fd = ::socket(family, type | SOCK_CLOEXEC, 0);
+        if (fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr *>(&any),
+                              four ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)) != 0) {
+            ::close(fd);
+            return -1;
+        }
+        return fd;
+    }
+
+    int stream_;
+    int datagram_;
+};
+
+} // namespace
+
+TEST_CASE("SP-29: a port of another program's is CONN_QUAL_IN_USE, where the adapter needs it" *
+          hint("answer INTERNAL_ERROR, or listen where no request arrives"))
+{
+    adapter ia;
+    DAT_CONN_QUAL qualifier = unused_qualifier(ia);
+    auto others = std::make_unique<taken_ports>(ia, qualifier);
+    while (!others->both()) {
+        qualifier = unused_qualifier(ia);
+        others = std::make_unique<taken_ports>(ia, qualifier);
+    }
+    listener at(ia);
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    const DAT_RETURN code = try_psp(ia, qualifier, at.cr_evd, &psp);
+    if (code != DAT_SUCCESS) {
+        CHECK(same_code(code, error(DAT_CONN_QUAL_IN_USE)));
+        CHECK(psp == DAT_HANDLE_NULL);
+        others->give_back();
+        MUST(try_psp(ia, qualifier, at.cr_evd, &psp));
+    }
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    MUST(from.connect(ia.address(), qualifier));
+    MUST(dat_cr_accept(at.next_request(), to.ep, 0, nullptr));
+    await_established(from, to);
+    move_data(from, to);
+    MUST(dat_psp_free(psp));
 }
 
 TEST_CASE("SP-24: a PSP that was freed is no handle, although its requests live" *
