@@ -11,9 +11,10 @@ namespace {
 enum class use { send, receive, write, read };
 constexpr use all_uses[] = {use::send, use::receive, use::write, use::read};
 
-/// Uses a local segment of the active side in a transfer that is right otherwise. True if it was
-/// refused, at once or by its completion.
-bool refuses(connected_pair &pair, DAT_LMR_TRIPLET local, use how)
+/// Uses a local segment of the active side in a transfer that is right otherwise. What the post
+/// answers, and its completion if that is a success.
+DAT_RETURN use_segment(connected_pair &pair, DAT_LMR_TRIPLET local, use how,
+                       DAT_DTO_COMPLETION_EVENT_DATA &done)
 {
     test_endpoint &by = pair.active;
     constexpr auto flags = DAT_COMPLETION_DEFAULT_FLAG;
@@ -36,10 +37,17 @@ bool refuses(connected_pair &pair, DAT_LMR_TRIPLET local, use how)
         posted = dat_ep_post_rdma_read(by.ep, 1, &local, cookie_of(1), &there, flags);
         break;
     }
-    if (posted != DAT_SUCCESS)
-        return (posted & DAT_CLASS_ERROR) != 0;
-    const auto done = next_dto(how == use::receive ? by.recv_evd : by.request_evd);
-    return done.status != DAT_DTO_SUCCESS;
+    if (posted == DAT_SUCCESS)
+        done = next_dto(how == use::receive ? by.recv_evd : by.request_evd);
+    return posted;
+}
+
+/// At once or by its completion.
+bool refuses(connected_pair &pair, DAT_LMR_TRIPLET local, use how)
+{
+    DAT_DTO_COMPLETION_EVENT_DATA done{};
+    const DAT_RETURN posted = use_segment(pair, local, how, done);
+    return posted != DAT_SUCCESS ? (posted & DAT_CLASS_ERROR) != 0 : done.status != DAT_DTO_SUCCESS;
 }
 
 /// DAT wants these checks; not every transport has them.
@@ -150,6 +158,67 @@ TEST_CASE("DTO-45: a remote region of another zone than its endpoint's is out of
         MUST(reading ? pair.active.read(0, 64, there, 4) : pair.active.write(0, 64, there, 4));
         conformance::expect_refused(pair.active, pair.passive, reading, 4);
         CHECK(elsewhere.bytes == before);
+    }
+}
+
+TEST_CASE("DTO-51: a request that the peer refuses for its memory is REMOTE_ACCESS" *
+          hint("translate the peer's refusal into a failure of the transport, or into a flush") *
+          needs("acknowledged"))
+{
+    if (!acknowledged())
+        NOT_CLAIMED("requests that complete when the peer has answered; see --promise");
+    adapter ia;
+    for (bool reading : {false, true})
+        for (int what : {0, 1, 2}) {
+            CAPTURE(reading);
+            CAPTURE(what);
+            connected_pair pair(ia);
+            test_endpoint &by = pair.active;
+            region lacking(ia, pair.passive.pz, 4096,
+                           reading ? DAT_MEM_PRIV_REMOTE_WRITE_FLAG
+                                   : DAT_MEM_PRIV_REMOTE_READ_FLAG);
+            const std::size_t end = pair.passive.memory.bytes.size();
+            DAT_RMR_TRIPLET there = pair.passive.memory.remote(end - 32, 64);
+            if (what == 1)
+                there = lacking.remote(0, 64);
+            if (what == 2)
+                there.rmr_context ^= 0x5a5a5a;
+            MUST(reading ? by.read(0, 64, there, 4) : by.write(0, 64, there, 4));
+            MUST(by.write(0, 64, pair.passive.memory.remote(0, 64), 5));
+            const auto refused = next_dto(by.request_evd);
+            CHECK(refused.user_cookie.as_64 == 4);
+            CHECK(refused.status == DAT_DTO_ERR_REMOTE_ACCESS);
+            const auto behind = next_dto(by.request_evd);
+            CHECK(behind.user_cookie.as_64 == 5);
+            CHECK(behind.status == DAT_DTO_ERR_FLUSHED);
+            expect_broken(by, pair.passive, true);
+        }
+}
+
+TEST_CASE("DTO-52: local memory that may not be used is refused at once, or LOCAL_PROTECTION" *
+          hint("report it as the peer's refusal, or as a flush") * needs("local_protection"))
+{
+    if (!the_settings().promised("local_protection"))
+        NOT_CLAIMED("contexts of local segments that are checked; see --promise");
+    adapter ia;
+    for (use how : all_uses) {
+        CAPTURE(how);
+        connected_pair pair(ia);
+        test_endpoint &by = pair.active;
+        DAT_LMR_TRIPLET local = by.memory.local(0, 64);
+        local.lmr_context ^= 0x5a5a5a;
+        DAT_DTO_COMPLETION_EVENT_DATA done{};
+        const DAT_RETURN posted = use_segment(pair, local, how, done);
+        if (posted != DAT_SUCCESS) {
+            CHECK((same_type(posted, DAT_PROTECTION_VIOLATION) ||
+                   same_type(posted, DAT_PRIVILEGES_VIOLATION) ||
+                   same_type(posted, DAT_INVALID_PARAMETER)));
+            CHECK(by.state() == DAT_EP_STATE_CONNECTED);
+            continue;
+        }
+        CHECK(done.user_cookie.as_64 == 1);
+        CHECK(done.status == DAT_DTO_ERR_LOCAL_PROTECTION);
+        expect_broken(by, pair.passive, true);
     }
 }
 
