@@ -156,6 +156,43 @@ int flood(peer_link &link)
 }
 const role flood_role("flood", flood);
 
+/// Tells how many descriptors it was started with, and stays.
+int heir(peer_link &link)
+{
+    link.send(entries_in("/proc/self/fd"));
+    (void)link.receive<char>();
+    return 0;
+}
+const role heir_role("heir", heir);
+
+/// Connects, and exits with everything open: receives posted, a write under way, threads that wait.
+int leaver(peer_link &link)
+{
+    auto &ia = *new adapter;
+    auto &own = *new test_endpoint(ia, {.bytes = 1 << 20});
+    offer there = link.receive<offer>();
+    MUST(own.connect(there.to(), there.qualifier));
+    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    MUST(own.recv(0, 64));
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = own.recv_evd;
+    const auto &in_evd = *new helper_thread([evd] {
+        DAT_EVENT event{};
+        DAT_COUNT more = 0;
+        (void)dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+    });
+    const auto &in_cno = *new helper_thread([cno] {
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        (void)dat_cno_wait(cno, DAT_TIMEOUT_INFINITE, &by);
+    });
+    in_evd.await_asleep();
+    in_cno.await_asleep();
+    MUST(own.write(0, 1 << 20, there.memory));
+    link.send(true);
+    std::exit(0);
+}
+const role leaver_role("leaver", leaver);
+
 /// In and out with a peer that dies; nothing of it may stay.
 struct to_peer {
     explicit to_peer(const char *role_name) : peer(role_name), own(ia, {.bytes = 1 << 20})
@@ -407,6 +444,63 @@ TEST_CASE("LIFE-10: a forked child that exits does no damage" *
         MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
         expect_disconnected(pair.active, pair.passive);
     }
+}
+
+TEST_CASE(
+    "LIFE-22: a program that is started inherits nothing of an adapter" *
+    hint("open descriptors without close-on-exec, so that a port or a connection outlives them"))
+{
+    std::size_t before = 0;
+    {
+        peer_process peer("heir");
+        before = peer.link->receive<std::size_t>();
+        peer.link->send('q');
+        CHECK(peer.await_exit() == 0);
+    }
+    adapter ia;
+    adapter other;
+    auto at = std::make_unique<listener>(ia);
+    connected_pair pair(ia, other);
+    move_data(pair.active, pair.passive);
+    peer_process peer("heir");
+    CHECK(peer.link->receive<std::size_t>() == before);
+    const DAT_CONN_QUAL qualifier = at->qualifier;
+    at.reset(); // and the port is free, although that program runs
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_psp_create(ia.handle, qualifier, make_evd(ia, DAT_EVD_CR_FLAG),
+                                   DAT_PSP_CONSUMER_FLAG, &psp),
+                    DAT_SUCCESS));
+    move_data(pair.passive, pair.active, 2);
+    MUST(ia.close(DAT_CLOSE_ABRUPT_FLAG));
+    CHECK(ends_connection(next_event(pair.passive.connect_evd).event_number));
+    peer.link->send('q');
+    CHECK(peer.await_exit() == 0);
+}
+
+TEST_CASE("LIFE-23: a process that exits with everything open ends, and its peers are told" *
+          hint("wait in a destructor for threads, transfers or the consumer's goodbye"))
+{
+    adapter ia;
+    test_endpoint own(ia, {.bytes = 1 << 20});
+    listener at(ia);
+    peer_process peer("leaver");
+    peer.link->send(offer_of(ia, at.qualifier, &own.memory));
+    MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
+    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    for (std::uint64_t i = 0; i < 4; ++i)
+        MUST(own.recv(0, 64, i));
+    (void)peer.link->receive<bool>();
+    const int status = peer.await_exit();
+    if (!instrumented()) // a sanitizer has threads to complain of
+        CHECK(status == 0);
+    CHECK(status != -1);
+    CHECK(ends_connection(next_event(own.connect_evd).event_number));
+    CHECK(collect(own.recv_evd, 4).size() == 4);
+    CHECK(stays_empty(own.connect_evd, milliseconds(20)));
+    MUST(dat_ep_reset(own.ep));
+    test_endpoint fresh(ia);
+    establish(fresh, own, at);
+    move_data(fresh, own);
 }
 
 TEST_CASE("LIFE-11: two processes connect, move data both ways and part" *
