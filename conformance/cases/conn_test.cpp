@@ -356,18 +356,39 @@ TEST_CASE("CONN-14: an attempt to connect can be abandoned" *
           hint("refuse a disconnect before ESTABLISHED, or report ESTABLISHED after it"))
 {
     adapter ia;
-    test_endpoint from(ia);
-    test_endpoint to(ia);
     listener at(ia);
-    MUST(from.connect(ia.address(), at.qualifier));
-    const DAT_CR_HANDLE request = at.next_request();
-    CHECK(same_code(from.disconnect(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
-    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
-    CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
-    CHECK(stays_empty(from.connect_evd, milliseconds(50)));
-    MUST(dat_cr_reject(request, 0, nullptr));
-    MUST(dat_ep_reset(from.ep));
-    establish(from, to, at);
+    for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG})
+        for (bool accepts : {true, false}) {
+            CAPTURE(how);
+            CAPTURE(accepts);
+            test_endpoint from(ia);
+            test_endpoint to(ia);
+            MUST(from.recv(0, 64, 5));
+            MUST(from.connect(ia.address(), at.qualifier));
+            const DAT_CR_HANDLE request = at.next_request();
+            CHECK(same_code(from.disconnect(how), DAT_SUCCESS));
+            const auto ended = next_connection(from.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+            CHECK(ended.ep_handle == from.ep);
+            CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
+            const auto flushed = next_dto(from.recv_evd);
+            CHECK(flushed.user_cookie.as_64 == 5);
+            CHECK(flushed.status == DAT_DTO_ERR_FLUSHED);
+            // The peer answers what was given up meanwhile.
+            MUST(accepts ? dat_cr_accept(request, to.ep, 0, nullptr)
+                         : dat_cr_reject(request, 0, nullptr));
+            if (accepts)
+                CHECK(becomes_true([&] { return to.state() == DAT_EP_STATE_DISCONNECTED; }));
+            CHECK(stays_empty(from.connect_evd, milliseconds(50)));
+            CHECK(stays_empty(from.recv_evd, milliseconds(1)));
+            CHECK(from.state() == DAT_EP_STATE_DISCONNECTED);
+            if (accepts) {
+                (void)drain(to.connect_evd, milliseconds(1)); // CR-11 looks at it
+                MUST(dat_ep_reset(to.ep));
+            }
+            MUST(dat_ep_reset(from.ep));
+            establish(from, to, at);
+            move_data(from, to);
+        }
 }
 
 TEST_CASE(

@@ -810,14 +810,17 @@ TEST_CASE(
     CHECK(from.memory.holds(0, size, 3));
 }
 
-TEST_CASE("DTO-32: both directions at once, thousands of messages, none lost or changed" *
-          hint("run out of buffers or credits under load and then lose or repeat messages"))
+TEST_CASE(
+    "DTO-32: both directions at once, thousands of messages, none lost or changed" *
+    hint("run out of buffers or credits under load and then lose or repeat messages, or report "
+         "the length of another"))
 {
     adapter ia;
     adapter other;
     connected_pair pair(ia, other);
     constexpr unsigned messages = 3000;
     constexpr std::size_t size = 512;
+    const auto length_of = [](unsigned number) { return std::size_t{number} * 7 % size + 1; };
     test_endpoint *sides[] = {&pair.active, &pair.passive};
     unsigned received[] = {0, 0};
     for (test_endpoint *side : sides)
@@ -825,21 +828,36 @@ TEST_CASE("DTO-32: both directions at once, thousands of messages, none lost or 
             MUST(side->recv(32768 + i * size, size, i));
     unsigned outstanding[] = {0, 0};
     unsigned sent[] = {0, 0};
+    const auto expect = [](bool right, const char *otherwise) {
+        if (!right)
+            GIVE_UP(otherwise);
+    };
     const auto step = [&] {
         for (int s : {0, 1}) {
             DAT_EVENT event{};
+            const auto &done = event.event_data.dto_completion_event_data;
             // No more on the way than the peer has receives.
             while (sent[s] < messages && outstanding[s] == 0 && sent[s] < received[1 - s] + 8) {
-                sides[s]->memory.fill(0, size, sent[s]);
-                MUST(sides[s]->send(0, size, sent[s]++));
+                const std::size_t length = length_of(sent[s]);
+                sides[s]->memory.fill(0, length, sent[s]);
+                MUST(sides[s]->send(0, length, sent[s]++));
                 ++outstanding[s];
             }
-            while (dat_evd_dequeue(sides[s]->request_evd, &event) == DAT_SUCCESS)
+            while (dat_evd_dequeue(sides[s]->request_evd, &event) == DAT_SUCCESS) {
+                expect(done.status == DAT_DTO_SUCCESS, "a send failed");
+                expect(done.user_cookie.as_64 == sent[s] - 1, "a send has another cookie");
+                expect(done.transfered_length == length_of(sent[s] - 1),
+                       "a send has another length");
                 --outstanding[s];
+            }
             while (dat_evd_dequeue(sides[s]->recv_evd, &event) == DAT_SUCCESS) {
-                const auto slot = event.event_data.dto_completion_event_data.user_cookie.as_64;
-                if (!sides[s]->memory.holds(32768 + slot * size, size, received[s]))
-                    GIVE_UP("a message was lost or changed");
+                const std::size_t length = length_of(received[s]);
+                const auto slot = done.user_cookie.as_64;
+                expect(done.status == DAT_DTO_SUCCESS, "a receive failed");
+                expect(slot == received[s] % 8, "a message came into another receive");
+                expect(done.transfered_length == length, "a message has another length");
+                expect(sides[s]->memory.holds(32768 + slot * size, length, received[s]),
+                       "a message was lost or changed");
                 ++received[s];
                 MUST(sides[s]->recv(32768 + slot * size, size, slot));
             }

@@ -941,8 +941,8 @@ TEST_CASE("EVD-43: where receives are solicited, a waiter is woken by a message 
     if (!supports(ia, DAT_COMPLETION_SOLICITED_WAIT_FLAG))
         NOT_CLAIMED("solicited receives");
     flagged_pair pair(ia, DAT_COMPLETION_SOLICITED_WAIT_FLAG, DAT_COMPLETION_DEFAULT_FLAG);
-    constexpr int rounds = 3;
-    for (std::uint64_t i = 0; i < 2 * rounds; ++i)
+    constexpr std::uint64_t rounds = 3;
+    for (std::uint64_t i = 0; i < 3 * rounds; ++i)
         MUST(pair.to.recv(i * 64, 64, i));
     for (std::uint64_t i = 0; i < 2 * rounds; i += 2) {
         waiter w(pair.to.recv_evd);
@@ -955,6 +955,14 @@ TEST_CASE("EVD-43: where receives are solicited, a waiter is woken by a message 
         CHECK(w.event.event_data.dto_completion_event_data.user_cookie.as_64 == i);
         CHECK(w.more == 1);
         CHECK(next_dto(pair.to.recv_evd).user_cookie.as_64 == i + 1);
+    }
+    for (std::uint64_t i = 2 * rounds; i < 3 * rounds; ++i) { // with nothing before it
+        waiter w(pair.to.recv_evd);
+        std::this_thread::sleep_for(a_while);
+        pair.message(i, DAT_COMPLETION_SOLICITED_WAIT_FLAG);
+        w.thread.join();
+        CHECK(same_code(w.code, DAT_SUCCESS));
+        CHECK(w.event.event_data.dto_completion_event_data.user_cookie.as_64 == i);
     }
 }
 
