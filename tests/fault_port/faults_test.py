@@ -4,7 +4,7 @@
 
 Only these cases are run. With --sample some faults are, each with one case, by a seed that is
 printed. With --explore all cases are run under the faults that match, and those that turn red are
-listed.
+listed. With --unnamed nothing is run: the cases that no fault turns red are listed.
 """
 
 import argparse
@@ -170,6 +170,17 @@ def explore(suite: Suite, faults: list[Fault]) -> None:
                 print(f"    {rule:<10} {result['outcome']}: {result['reason'][:160]}")
 
 
+def show_unnamed(options: argparse.Namespace, faults: list[Fault]) -> None:
+    """The cases that no fault of the table is to turn red."""
+    listed = subprocess.run([options.conformance, "--list"], text=True, capture_output=True,
+                            check=True).stdout.splitlines()
+    red = {case for fault in faults for case in fault.red}
+    unnamed = [line for line in listed if line.split()[0] not in red]
+    for line in unnamed:
+        print(line)
+    print(f"{len(listed)} cases, {len(unnamed)} that no fault turns red")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--conformance", required=True)
@@ -185,9 +196,14 @@ def main() -> int:
     parser.add_argument("--storms", type=int, default=0, metavar="N",
                         help="all cases under N plans of faults by chance: nothing crashes or hangs")
     parser.add_argument("--explore", action="store_true")
+    parser.add_argument("--unnamed", action="store_true",
+                        help="list the cases that no fault is to turn red, and exit")
     options, options.suite_options = parser.parse_known_args()
     table = tomllib.loads(options.table.read_text())
     faults = read_faults(table["fault"], options.table)
+    if options.unnamed:
+        show_unnamed(options, faults)
+        return 0
     failed = 0
     if options.subjects:
         named = {each.plan.split(":")[0] for each in faults}
