@@ -149,10 +149,11 @@ void describe(CLI::App &app, options &o)
                    "request completes only after the peer has accepted or refused it; "
                    "final_byte_last, the last byte of an RDMA write becomes visible after all "
                    "others; local_protection, the LMR contexts of local segments are checked; "
+                   "private_descriptors, programs that the consumer starts inherit no descriptor; "
                    "unmapped_memory, unmapping registered memory fails operations but does not "
                    "crash the process")
-        ->check(CLI::IsMember(
-            {"acknowledged", "final_byte_last", "local_protection", "unmapped_memory"}))
+        ->check(CLI::IsMember({"acknowledged", "final_byte_last", "local_protection",
+                               "private_descriptors", "unmapped_memory"}))
         ->allow_extra_args(false);
     app.add_flag("--long", ours.long_rounds,
                  "run stress cases at full length: bursts of 5,000 connects, thousands of rounds");

@@ -19,6 +19,7 @@ PROMISES = {
     "acknowledged": "a request completes only after the peer has accepted or refused it",
     "final_byte_last": "the last byte of an RDMA write becomes visible after all others",
     "local_protection": "the LMR contexts of local segments are checked",
+    "private_descriptors": "programs that the consumer starts inherit no descriptor",
     "unmapped_memory": "unmapping registered memory fails operations, but ends no process",
 }
 # A field of dat.conf: it begins no comment and needs no quotes. The build appends -plain.
