@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <set>
@@ -86,6 +87,15 @@ constexpr rdmap all_opcodes[] = {rdmap::write,
                                  rdmap::atomic_request,
                                  rdmap::atomic_response};
 
+bytes retry_naming(version_set versions)
+{
+    base_header base = sample_base(packet_kind::retry);
+    base.ack = versions;
+    bytes out(base_size);
+    CHECK(write_retry(out.data(), base) == base_size);
+    return out;
+}
+
 std::vector<bytes> one_of_each()
 {
     std::vector<bytes> all;
@@ -93,9 +103,9 @@ std::vector<bytes> one_of_each()
         const bool has_payload = header_size(opcode) <= untagged_size;
         all.push_back(data_packet(sample_segment(opcode), has_payload ? 20 : 0));
     }
-    for (packet_kind kind :
-         {packet_kind::probe, packet_kind::close_ack, packet_kind::reset, packet_kind::retry})
+    for (packet_kind kind : {packet_kind::probe, packet_kind::close_ack, packet_kind::reset})
         all.push_back(with_base(kind));
+    all.push_back(retry_naming(set_of(1) | set_of(5)));
     const auto add = [&all](packet_kind kind, const std::uint8_t *body, std::size_t size) {
         bytes out = with_base(kind);
         out.insert(out.end(), body, body + size);
@@ -313,6 +323,33 @@ TEST_CASE("every unknown version, kind, flag, opcode and reserved bit is refused
     CHECK(!parses(changed(base_size + 1, 0x03))); // RDMAP version 0
     CHECK(!parses(changed(base_size + 9, 1)));    // queue number
     CHECK(!parses(changed(base_size + 5, 1)));    // an STag to invalidate, in a plain send
+}
+
+TEST_CASE("a retry names versions under a checksum, or none")
+{
+    bytes none = with_base(packet_kind::retry);
+    CHECK(!parses(none)); // its ack and credit are not what they have to be
+    std::fill(none.begin() + 20, none.end(), std::uint8_t{0});
+    CHECK(parses(none));
+    const bytes right = retry_naming(set_of(1) | set_of(31));
+    packet p;
+    REQUIRE(parse(right.data(), right.size(), p));
+    CHECK(versions_in(p.base) == 0x80000002);
+    CHECK(!parses(retry_naming(set_of(0) | set_of(1))));
+    for (std::size_t bit = 0; bit < 8 * right.size(); ++bit) {
+        CAPTURE(bit);
+        bytes wrong = right;
+        wrong[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+        CHECK((!parses(wrong) || wrong[1] != right[1]));
+    }
+}
+
+TEST_CASE("the newest version of a set")
+{
+    CHECK(newest_of(0) == 0);
+    CHECK(newest_of(set_of(1)) == 1);
+    CHECK(newest_of(set_of(1) | set_of(2)) == 2);
+    CHECK(newest_of(set_of(1) | set_of(31)) == 31);
 }
 
 TEST_CASE("fuzz: what is parsed stays inside its datagram, and written again is the same bytes")

@@ -217,14 +217,24 @@ void connections::send(const net_address &to, const out_packet &packet)
     (void)answers_->send(to, &packet, 1, done);
 }
 
-void connections::send_retry(const packet &p, const net_address &from, std::int64_t now)
+void connections::send_retry(const handshake &to, const net_address &from, std::int64_t now)
 {
-    const address_token token = tokens_.make(from, p.hello, now);
+    const address_token token = tokens_.make(from, to, now);
     out_packet out;
     out.begin();
-    out.add(out.header, write_base(out.header, {packet_kind::retry, 0, p.hello.id, p.hello.tag,
-                                                token.id, token.tag, 0, 0}));
+    out.add(out.header, write_retry(out.header, {packet_kind::retry, 0, to.id, to.tag, token.id,
+                                                 token.tag, own_versions, 0}));
     send(from, out);
+}
+
+/// To a request of a later version, whose sender falls back to one that both speak. Stores nothing
+/// of it, and is shorter.
+void connections::name_versions(const request_socket &at, const in_packets &question)
+{
+    handshake hello;
+    const std::int64_t now = osd::now_ns();
+    if (parse_later_request(question.bytes, question.size, hello) && !is_silent(at, now))
+        send_retry(hello, question.from, now);
 }
 
 namespace {
@@ -309,6 +319,13 @@ void connections::repeated(inbound_request &known, std::size_t size)
         send_rejection(known);
 }
 
+/// The listener was removed a short time ago: a sender repeats its request for as long to a closed
+/// port.
+bool connections::is_silent(const request_socket &at, std::int64_t now) const
+{
+    return at.at == nullptr && now - at.left_ns < std::int64_t{how_->connect_retry_ms} * 1'000'000;
+}
+
 bool connections::arrived(request_socket &at, const packet &p, const net_address &from,
                           std::size_t size)
 {
@@ -323,15 +340,15 @@ bool connections::arrived(request_socket &at, const packet &p, const net_address
         return false;
     }
     const std::int64_t now = osd::now_ns();
-    if (at.at == nullptr && now - at.left_ns < std::int64_t{how_->connect_retry_ms} * 1'000'000)
-        return false; // its sender repeats it for as long to a closed port
+    if (is_silent(at, now))
+        return false;
     if (at.at == nullptr || p.hello.qualifier != at.qualifier) {
         refuse(p, from);
         return false;
     }
     const bool proven = tokens_.valid({p.base.to, p.base.tag}, from, p.hello, now);
     if (!proven && p.base.ack == understands_retry) {
-        send_retry(p, from, now);
+        send_retry(p.hello, from, now);
         return false;
     }
     address_budget *const budget = proven ? nullptr : free_budget();
@@ -351,8 +368,11 @@ bool connections::serve_socket(request_socket &at, int &left)
         --left;
         // Copies what it needs: an upcall may change the list of sockets.
         packet p;
-        if (group[0].segment == group[0].size && parse(group[0].bytes, group[0].size, p) &&
-            arrived(at, p, group[0].from, group[0].size))
+        if (group[0].segment != group[0].size)
+            continue;
+        if (!parse(group[0].bytes, group[0].size, p))
+            name_versions(at, group[0]);
+        else if (arrived(at, p, group[0].from, group[0].size))
             return true;
     }
     return false;

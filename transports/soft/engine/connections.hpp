@@ -105,6 +105,7 @@ private:
     void delete_unused(request_socket &at) OSD_REQUIRES(lock_);
     /// True when an upcall was made: the list of sockets may have changed.
     bool serve_socket(request_socket &at, int &left) OSD_REQUIRES(lock_);
+    bool is_silent(const request_socket &at, std::int64_t now) const OSD_REQUIRES(lock_);
     bool arrived(request_socket &at, const packet &p, const net_address &from, std::size_t size)
         OSD_REQUIRES(lock_);
     void repeated(inbound_request &known, std::size_t size) OSD_REQUIRES(lock_);
@@ -120,7 +121,8 @@ private:
         OSD_REQUIRES(lock_);
     packet_io *make_io(std::uint16_t port, int &error);
     void send(const net_address &to, const out_packet &packet);
-    void send_retry(const packet &p, const net_address &from, std::int64_t now);
+    void send_retry(const handshake &to, const net_address &from, std::int64_t now);
+    void name_versions(const request_socket &at, const in_packets &question) OSD_REQUIRES(lock_);
     void refuse(const packet &p, const net_address &from);
     void send_rejection(inbound_request &request);
 

@@ -112,10 +112,14 @@ void reliable_connection::on_accept(const packet &p, const net_address &from)
     rx_.ack().owe_now(); // the peer waits for it
 }
 
-/// The listener wants to see that requests come from where they seem to.
+/// The listener wants to see that requests come from where they seem to, and says what it speaks.
 void reliable_connection::on_retry(const packet &p, std::int64_t now)
 {
-    if (!state_.is(state::connecting) || !path_.take_token(p.base.from, p.base.psn))
+    if (!state_.is(state::connecting))
+        return;
+    if ((versions_in(p.base) & own_versions) == 0)
+        return die(connection_event::refused);
+    if (!path_.take_token(p.base.from, p.base.psn))
         return;
     tx_.begin_with_round_trip(state_.handshake_age(now));
     send_handshake(now);

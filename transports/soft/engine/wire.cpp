@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "wire.hpp"
 
+#include "crc32c.hpp"
+
 #include <bit>
 #include <cstring>
 
@@ -249,6 +251,16 @@ bool parse_reject(reader &in, packet &out)
     return zero && known && parse_private_data(in, out, size);
 }
 
+/// The first edition names no versions. Where some are named, `credit` is the checksum of what is
+/// in front of it: an error would make a connection of a version that one side does not speak.
+bool names_versions(const base_header &base, const std::uint8_t *bytes)
+{
+    constexpr std::size_t credit_offset = base_size - sizeof base.credit;
+    if (base.ack == 0)
+        return base.credit == 0;
+    return (base.ack & set_of(0)) == 0 && base.credit == crc32c(bytes, credit_offset);
+}
+
 bool parse_close(reader &in, packet &out)
 {
     const std::uint8_t code = in.u8();
@@ -311,10 +323,30 @@ bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
     case packet_kind::probe:
     case packet_kind::close_ack:
     case packet_kind::reset:
-    case packet_kind::retry:
         return in.left() == 0;
+    case packet_kind::retry:
+        return in.left() == 0 && names_versions(out.base, bytes);
     }
     return false;
+}
+
+bool parse_later_request(const std::uint8_t *bytes, std::size_t size, handshake &out)
+{
+    reader in(bytes, size);
+    in.expect(size >= base_size + request_size);
+    in.expect(in.u8() > wire_version);
+    in.expect(in.u8() == static_cast<std::uint8_t>(packet_kind::request));
+    (void)in.u16(); // flags
+    (void)in.u32(); // to
+    (void)in.u32(); // tag
+    const std::uint32_t from = in.u32();
+    (void)in.u32(); // psn
+    (void)in.u32(); // ack
+    (void)in.u32(); // credit
+    out.qualifier = in.u64();
+    out.id = in.u32();
+    out.tag = in.u32();
+    return in.ok() && out.id == from;
 }
 
 bool parse_base_only(const std::uint8_t *bytes, std::size_t size, base_header &out)
@@ -336,6 +368,15 @@ std::size_t write_base(std::uint8_t *to, const base_header &base)
     out.u32(base.ack);
     out.u32(base.credit);
     return out.size();
+}
+
+std::size_t write_retry(std::uint8_t *to, base_header base)
+{
+    base.kind = packet_kind::retry;
+    base.credit = 0;
+    const std::size_t size = write_base(to, base);
+    base.credit = crc32c(to, size - sizeof base.credit);
+    return write_base(to, base);
 }
 
 namespace {

@@ -13,6 +13,23 @@ namespace soft_hca {
 
 inline constexpr std::uint8_t wire_version = 1;
 
+/// Versions that a side speaks: bit n stands for version n. A retry of the first edition names none
+/// and means version 1.
+using version_set = std::uint32_t;
+
+constexpr version_set set_of(std::uint8_t version)
+{
+    return version_set{1} << version;
+}
+
+inline constexpr version_set own_versions = set_of(wire_version);
+
+/// Zero when there is none.
+constexpr std::uint8_t newest_of(version_set versions)
+{
+    return versions == 0 ? 0 : static_cast<std::uint8_t>(31 - __builtin_clz(versions));
+}
+
 enum class packet_kind : std::uint8_t {
     data = 1,      ///< one DDP segment
     ack = 2,       ///< acknowledges, takes no sequence number
@@ -23,7 +40,8 @@ enum class packet_kind : std::uint8_t {
     close = 7,     ///< ends the connection, at once
     close_ack = 8, ///< the close has arrived
     reset = 9,     ///< there is no such connection here
-    retry = 10,    ///< answers a request: its `from` and `psn` are a token to repeat it with
+    retry = 10,    ///< answers a request: its `from` and `psn` are a token to repeat it with, its
+                   ///< `ack` the versions that the listener speaks
 };
 
 /// Flags of the base header.
@@ -177,11 +195,23 @@ struct packet {
 /// False for anything that is not exactly as documented; `out` is then undefined.
 [[nodiscard]] bool parse(const std::uint8_t *bytes, std::size_t size, packet &out);
 
+/// Reads what requests of all versions have in common from one of a version that is not known here.
+/// False for anything else.
+[[nodiscard]] bool parse_later_request(const std::uint8_t *bytes, std::size_t size, handshake &out);
+
+/// What a retry says that its sender speaks.
+inline version_set versions_in(const base_header &retry)
+{
+    return retry.ack != 0 ? retry.ack : set_of(1);
+}
+
 /// For a packet of our own that an ICMP error quotes, perhaps truncated.
 [[nodiscard]] bool parse_base_only(const std::uint8_t *bytes, std::size_t size, base_header &out);
 
 // Each writes at `out` and returns the number of bytes.
 std::size_t write_base(std::uint8_t *out, const base_header &base);
+/// A whole retry. Its `ack` names versions; its checksum is computed here.
+std::size_t write_retry(std::uint8_t *out, base_header base);
 /// The header of the segment; the payload is sent after it from where it is.
 std::size_t write_segment(std::uint8_t *out, const ddp_segment &segment);
 std::size_t write_sack(std::uint8_t *out, const std::uint32_t *words, std::uint32_t count);
