@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The checksum, by table and by instruction.
+// The checksum, by table and by instruction, and what is sent with it.
+#include "checked_sender.hpp"
 #include "crc32c.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 #include <string>
@@ -81,6 +83,81 @@ TEST_CASE("every length, place and division into pieces gives the same")
         data[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
         CHECK(crc32c(data.data(), data.size()) != right);
         data[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+    }
+}
+
+namespace {
+
+/// A network that changes the memory of which packets are made before it takes them, as a peer or
+/// another thread may do.
+class changing_io final : public packet_io {
+public:
+    explicit changing_io(bytes &memory) : memory_(memory) {}
+    const net_address &address() const override { return address_; }
+    send_result send(const net_address &, const out_packet *packets, std::uint32_t count,
+                     std::uint32_t &done) override
+    {
+        std::fill(memory_.begin(), memory_.end(), std::uint8_t{0xaa});
+        for (done = 0; done < count; ++done) {
+            sent.emplace_back();
+            for (std::uint32_t i = 0; i < packets[done].pieces; ++i) {
+                const auto *from = static_cast<const std::uint8_t *>(packets[done].piece[i].at);
+                sent.back().insert(sent.back().end(), from, from + packets[done].piece[i].size);
+            }
+        }
+        return send_result::sent;
+    }
+    std::uint32_t receive(in_packets *, std::uint32_t) override { return 0; }
+    bool take_icmp_error(icmp_error &) override { return false; }
+    waitable descriptor() const override { return -1; }
+    std::vector<bytes> sent;
+
+private:
+    bytes &memory_;
+    net_address address_;
+};
+
+/// A data packet with two pieces of memory.
+void make_packet(out_packet &out, const bytes &memory, std::uint32_t psn, std::size_t size)
+{
+    base_header base;
+    base.version = checked_version;
+    base.psn = psn;
+    ddp_segment segment;
+    segment.opcode = rdmap::write;
+    segment.last = true;
+    out.begin();
+    const std::size_t start = write_base(out.header, base);
+    out.add(out.header, start + write_segment(out.header + start, segment));
+    out.add(memory.data(), 1);
+    out.add(memory.data() + 1, size - 1);
+}
+
+} // namespace
+
+TEST_CASE("memory that changes while it is sent: what goes has the checksum that goes with it")
+{
+    bytes memory(1400);
+    std::iota(memory.begin(), memory.end(), std::uint8_t{0});
+    const bytes original = memory;
+    changing_io network(memory);
+    checked_sender sender;
+    sender.open(1472);
+    out_packet packets[checked_sender::most];
+    for (std::uint32_t i = 0; i < checked_sender::most; ++i)
+        make_packet(packets[i], memory, i, 1400 - i);
+    std::uint32_t done = 0;
+    CHECK(sender.send(network, {}, packets, checked_sender::most, done) == send_result::sent);
+    REQUIRE(done == checked_sender::most);
+    for (std::uint32_t i = 0; i < done; ++i) {
+        CAPTURE(i);
+        const bytes &datagram = network.sent[i];
+        CHECK(datagram.size() == packets[i].size + checksum_size);
+        packet p;
+        REQUIRE(parse(datagram.data(), datagram.size(), p));
+        CHECK(p.base.psn == i);
+        REQUIRE(p.segment.payload_size == 1400 - i);
+        CHECK(std::equal(original.begin(), original.end() - i, p.segment.payload));
     }
 }
 

@@ -183,7 +183,13 @@ TEST_CASE("what is written after a flush and a deregistration does not reach the
 
 TEST_CASE("writes of all sizes, from and to any address, arrive as they are")
 {
-    two t(with_large_datagrams());
+    settings how = with_large_datagrams();
+    SUBCASE("without checksums") {}
+    SUBCASE("with checksums")
+    {
+        how.checksum = true;
+    }
+    two t(how);
     for (std::size_t from : {0, 1, 4095, 4096, 70'001})
         for (std::size_t size : {32'767, 32'768, 57'344, 57'345, 65'536, 300'001, 900'000})
             t.check_write(from, size, 77);
@@ -211,7 +217,13 @@ TEST_CASE("no more is in flight than the peer's socket holds")
 
 TEST_CASE("memory that is gone fails its write, and costs others nothing")
 {
-    two t(with_large_datagrams());
+    settings how = with_large_datagrams();
+    SUBCASE("without checksums") {}
+    SUBCASE("with checksums")
+    {
+        how.checksum = true;
+    }
+    two t(how);
     leaving some(t.here, 256);
     end c(t.here), d(t.there);
     REQUIRE(establish(c, d));
@@ -274,8 +286,14 @@ TEST_CASE("what a peer writes to memory that is gone or read-only is refused")
 
 TEST_CASE("what a peer reads from memory that is gone is refused")
 {
+    settings how = as_usual();
+    SUBCASE("without checksums") {}
+    SUBCASE("with checksums")
+    {
+        how.checksum = true;
+    }
     for (const departure goes : departures) {
-        two t(as_usual());
+        two t(how);
         leaving some(t.there, 64);
         (some.*goes)(40);
         REQUIRE(t.a.read(0, 8, some.remote(0, 8)));

@@ -51,6 +51,30 @@ TEST_CASE("several seeds of loss, reordering and duplication, over UDP")
     }
 }
 
+TEST_CASE("F14: with checksums a network that inverts bits delivers what was sent")
+{
+    for (const bool over_udp : {false, true})
+        for (std::uint64_t seed = 1; seed <= rounds(4); ++seed) {
+            CAPTURE(over_udp);
+            CAPTURE(seed);
+            inproc_network network;
+            settings how = over_udp ? on_loopback() : inside(network);
+            how.datagram = 1472;
+            how.checksum = true;
+            how = bad(how, seed);
+            how.bad_network.corrupt = 20;
+            host here(how);
+            how.bad_network.seed += 100;
+            host there(how);
+            end a(here);
+            end b(there);
+            REQUIRE(establish(a, b));
+            exercise(a, b, 40);
+            CHECK(a.counts().corrupt + b.counts().corrupt > 0);
+            CHECK(a.resent() + b.resent() > 0);
+        }
+}
+
 TEST_CASE("B4: numbers wrap in the middle, on a bad network")
 {
     for (std::uint32_t first : {0xfffffff0u, 0xffffff00u, 0x7ffffff0u}) {

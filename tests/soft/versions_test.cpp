@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Editions of the wire that meet: what the first one sent is kept here, byte for byte.
+#include "crc32c.hpp"
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
@@ -18,7 +19,8 @@ namespace {
 
 using bytes = std::vector<std::uint8_t>;
 
-// ------------------------------------------------------------- recorded from the first edition
+// ------------------------------------------------------------- recorded from
+// the first edition
 
 constexpr std::uint32_t first_number = 1000;
 
@@ -168,12 +170,23 @@ private:
     inproc_io io_;
 };
 
-settings of_fixed_start(inproc_network &network)
+settings of_fixed_start(inproc_network &network, bool checksum)
 {
     settings how = inside(network);
     how.fixed_start = true;
     how.first_number = first_number;
+    how.checksum = checksum;
     return how;
+}
+
+/// The same datagram in version 2.
+bytes checked(bytes in)
+{
+    in[0] = checked_version;
+    in.resize(in.size() + checksum_size);
+    const std::size_t size = in.size() - checksum_size;
+    set_number(in, size, crc32c(in.data(), size));
+    return in;
 }
 
 bytes written(const base_header &base)
@@ -209,7 +222,8 @@ namespace {
 
 /// A listener of this edition, asked by the test.
 struct listening_fixture {
-    listening_fixture() : there(of_fixed_start(network)), b(there), at(there)
+    explicit listening_fixture(bool checksum = false)
+        : there(of_fixed_start(network, checksum)), b(there), at(there)
     {
         as.qualifier = static_cast<std::uint32_t>(at.number);
     }
@@ -299,7 +313,8 @@ namespace {
 
 /// An end of this edition that connects to a listener which the test plays.
 struct asking_fixture {
-    asking_fixture() : here(of_fixed_start(network)), a(here)
+    explicit asking_fixture(bool checksum = false)
+        : here(of_fixed_start(network, checksum)), a(here)
     {
         as.qualifier = listener.address().port();
     }
@@ -491,15 +506,142 @@ TEST_CASE_FIXTURE(listening_fixture, "of later versions only whole requests are 
     CHECK(peer.next(50ms).empty());
 }
 
-TEST_CASE("this edition with itself")
+TEST_CASE("this edition with itself, with checksums and without")
 {
-    inproc_network network;
-    host here(inside(network));
-    host there(inside(network));
-    end a(here);
-    end b(there);
-    REQUIRE(establish(a, b));
-    exercise(a, b, 4);
+    for (const bool ours : {false, true})
+        for (const bool theirs : {false, true}) {
+            CAPTURE(ours);
+            CAPTURE(theirs);
+            inproc_network network;
+            settings how = inside(network);
+            how.checksum = ours;
+            host here(how);
+            how.checksum = theirs;
+            host there(how);
+            end a(here);
+            end b(there);
+            REQUIRE(establish(a, b));
+            exercise(a, b, 4);
+            CHECK(a.counts().corrupt + b.counts().corrupt == 0);
+            a.pair.disconnect(true);
+            CHECK(is(a.next(), connection_event::disconnected));
+            CHECK(is(b.next(), connection_event::disconnected));
+        }
+}
+
+namespace {
+
+struct checked_listening_fixture : listening_fixture {
+    checked_listening_fixture() : listening_fixture(true) {}
+};
+
+struct checked_asking_fixture : asking_fixture {
+    checked_asking_fixture() : asking_fixture(true) {}
+};
+
+} // namespace
+
+TEST_CASE_FIXTURE(checked_listening_fixture, "first edition asks one with checksums: version 1")
+{
+    const bytes got = ask();
+    CHECK(word(got, ack_at) == (set_of(1) | set_of(2)));
+    peer.send(listener(), as(request_again));
+    inbound_request *const asked = at.next();
+    REQUIRE(asked != nullptr);
+    REQUIRE(b.receive(0, 100));
+    REQUIRE(b.pair.accept(*asked, "de", 2) == queue_pair::start::begun);
+    const bytes answer = peer.next(packet_kind::accept);
+    REQUIRE(answer.size() > accept_tag_at + 4);
+    as.numbers[passive_id] = word(answer, accept_id_at);
+    as.numbers[passive_tag] = word(answer, accept_tag_at);
+    CHECK(answer == as(accept));
+    send(accept_taken);
+    CHECK(is(b.next(), connection_event::established));
+    send(hello);
+    CHECK(b.received().has_value());
+    CHECK(peer.gets(as(hello_taken)));
+}
+
+TEST_CASE_FIXTURE(checked_asking_fixture, "first edition listens to one with checksums: version 1")
+{
+    connect();
+    send(as(retry));
+    CHECK(listener.gets(as(request_again)));
+    send(as(accept));
+    CHECK(is(a.next(), connection_event::established));
+    CHECK(peer.gets(as(accept_taken)));
+    REQUIRE(a.send(0, 5));
+    CHECK(peer.next(packet_kind::data).at(0) == first_version);
+}
+
+TEST_CASE_FIXTURE(checked_asking_fixture,
+                  "with checksums each datagram is as before, and they behind")
+{
+    connect();
+    send(retry_with(as, set_of(1) | set_of(2) | set_of(7)));
+    CHECK(listener.gets(checked(as(request_again))));
+    send(checked(as(accept)));
+    CHECK(is(a.next(), connection_event::established));
+    CHECK(peer.gets(checked(as(accept_taken))));
+    std::memcpy(a.buffer.bytes.data(), "hello", 5);
+    REQUIRE(a.send(0, 5));
+    CHECK(peer.gets(checked(as(hello))));
+
+    bytes wrong = checked(as(hello_taken));
+    wrong[ack_at + 3] ^= 1;
+    send(wrong);
+    CHECK(becomes_true([&] { return a.counts().corrupt == 1; }));
+    send(as(hello_taken)); // of another version than the connection
+    CHECK(a.sent(20ms) == std::nullopt);
+    send(checked(as(hello_taken)));
+    CHECK(a.sent().has_value());
+}
+
+TEST_CASE_FIXTURE(checked_listening_fixture,
+                  "with checksums strangers are answered in their version")
+{
+    ask();
+    peer.send(listener(), checked(as(request_again)));
+    inbound_request *const asked = at.next();
+    REQUIRE(asked != nullptr);
+    there.hca.listening.reject(*asked, reject_code::consumer, "no", 2);
+    CHECK(peer.gets(checked(as(reject))));
+    peer.send(b.pair.home->io().address(), checked(of_text(stray)));
+    CHECK(peer.gets(checked(of_text(reset))));
+    as.qualifier += 0x10000;
+    as.numbers[active_id] = 7;
+    peer.send(listener(), checked(as(request_again)));
+    const bytes got = peer.next(packet_kind::reject);
+    CHECK(got.size() == base_size + reject_size + checksum_size);
+    CHECK(got[0] == checked_version);
+}
+
+TEST_CASE_FIXTURE(listening_fixture, "who has checksums off says so to a request that has one")
+{
+    ask();
+    peer.send(listener(),
+              checked(as(request_again))); // with a token that is valid
+    const bytes got = peer.next(packet_kind::retry);
+    packet p;
+    REQUIRE(parse(got.data(), got.size(), p));
+    CHECK(versions_in(p.base) == set_of(1));
+    CHECK(at.next(20ms) == nullptr);
+    CHECK_FALSE(there.hca.listening.remembers());
+    peer.send(listener(), as(request_again));
+    CHECK(at.next() != nullptr);
+}
+
+TEST_CASE_FIXTURE(checked_asking_fixture,
+                  "a listener that does not answer a later version is asked anew")
+{
+    connect();
+    send(retry_with(as, set_of(1) | set_of(2)));
+    CHECK(listener.gets(checked(as(request_again))));
+    CHECK(listener.gets(as(request))); // meanwhile it was replaced by the first edition
+    send(as(retry));
+    CHECK(listener.gets(as(request_again)));
+    send(as(accept));
+    CHECK(is(a.next(), connection_event::established));
 }
 
 TEST_SUITE_END();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The parser takes what is documented, byte for byte, and nothing else.
+#include "crc32c.hpp"
 #include "wire.hpp"
 
 #include <doctest/doctest.h>
@@ -138,10 +139,12 @@ void mutate(bytes &in, std::mt19937 &random)
         in.resize(random() % (in.size() + 8));
 }
 
-void expect_inside(const packet &p, const bytes &in)
+/// `at`: where the datagram is, if that is another place.
+void expect_inside(const packet &p, const bytes &in, const std::uint8_t *at = nullptr)
 {
+    at = at != nullptr ? at : in.data();
     if (p.base.kind == packet_kind::data) {
-        CHECK(p.segment.payload + p.segment.payload_size == in.data() + in.size());
+        CHECK(p.segment.payload + p.segment.payload_size == at + in.size());
         CHECK(p.segment.payload_size <= in.size());
     }
     CHECK(p.private_size <= max_private_data);
@@ -323,6 +326,70 @@ TEST_CASE("every unknown version, kind, flag, opcode and reserved bit is refused
     CHECK(!parses(changed(base_size + 1, 0x03))); // RDMAP version 0
     CHECK(!parses(changed(base_size + 9, 1)));    // queue number
     CHECK(!parses(changed(base_size + 5, 1)));    // an STag to invalidate, in a plain send
+}
+
+namespace {
+
+/// The same as a datagram of version 2.
+bytes with_checksum(bytes in)
+{
+    in[0] = checked_version;
+    if (in[1] == static_cast<std::uint8_t>(packet_kind::request))
+        in[23] = understands_retry, in[20] = in[21] = in[22] = 0;
+    std::uint8_t end[checksum_size];
+    CHECK(write_checksum(end, crc32c(in.data(), in.size())) == checksum_size);
+    in.insert(in.end(), std::begin(end), std::end(end));
+    return in;
+}
+
+} // namespace
+
+TEST_CASE("version 2 is version 1 with a checksum at the end, which sees every wrong bit")
+{
+    for (const bytes &plain : one_of_each()) {
+        CAPTURE(static_cast<int>(plain[1]));
+        const bytes whole = with_checksum(plain);
+        packet p;
+        const bool wanted = plain[1] != static_cast<std::uint8_t>(packet_kind::retry);
+        REQUIRE(parse(whole.data(), whole.size(), p) == wanted);
+        if (!wanted)
+            continue;
+        CHECK(p.base.version == checked_version);
+        expect_inside(p, bytes(whole.begin(), whole.end() - checksum_size), whole.data());
+        CHECK(with_checksum(written_again(p)) == whole);
+        for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+            CAPTURE(bit);
+            bytes wrong = whole;
+            wrong[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+            CHECK(!parses(wrong));
+        }
+        for (std::size_t size = 0; size < whole.size(); ++size)
+            CHECK(!parses(bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))));
+    }
+}
+
+TEST_CASE("a request of version 2 understands a retry")
+{
+    bytes in = with_base(packet_kind::request);
+    std::uint8_t body[512];
+    handshake hello;
+    hello.id = 0x21222324;
+    hello.max_datagram = 1472;
+    const std::size_t size = write_request(body, hello, nullptr, 0);
+    in.insert(in.end(), body, body + size);
+    in[0] = checked_version;
+    const auto parses_with = [&in](std::uint8_t ack) {
+        bytes out = in;
+        out[20] = out[21] = out[22] = 0;
+        out[23] = ack;
+        std::uint8_t end[checksum_size];
+        (void)write_checksum(end, crc32c(out.data(), out.size()));
+        out.insert(out.end(), std::begin(end), std::end(end));
+        return parses(out);
+    };
+    CHECK(parses_with(1));
+    CHECK(!parses_with(0));
+    CHECK(!parses_with(2));
 }
 
 TEST_CASE("a retry names versions under a checksum, or none")

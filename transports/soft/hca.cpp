@@ -44,8 +44,11 @@ soft_hca::settings settings_of(const types::hca &h)
     how.linger_ms = h.params.linger_ms;
     how.keepalive_ms = h.params.keepalive_ms;
     how.retries = h.params.retries;
+    how.checksum = h.params.checksum == adapter_params::by_interface ? !h.interface.loopback
+                                                                     : h.params.checksum != 0;
     how.bad_network = {h.params.loss, h.params.reorder, h.params.duplicate, h.params.delay_us,
                        h.params.seed};
+    how.bad_network.corrupt = h.params.corrupt;
     return how;
 }
 

@@ -18,9 +18,11 @@ constexpr param_option<adapter_params> options[] = {
     {"linger_ms", &adapter_params::linger_ms},
     {"keepalive_ms", &adapter_params::keepalive_ms, 1},
     {"retries", &adapter_params::retries, 1, 100},
+    {"checksum", &adapter_params::checksum, 0, 1},
     {"loss", &adapter_params::loss, 0, 1000},
     {"reorder", &adapter_params::reorder, 0, 1000},
     {"duplicate", &adapter_params::duplicate, 0, 1000},
+    {"corrupt", &adapter_params::corrupt, 0, 1000},
     {"delay_us", &adapter_params::delay_us, 0, 10'000'000},
     {"seed", &adapter_params::seed},
 };

@@ -9,6 +9,8 @@
 namespace dapl::soft {
 
 struct adapter_params {
+    static constexpr std::uint32_t by_interface = 2; ///< off on loopback
+
     char interface[64] = {};  ///< name of a network interface, or an address
     std::uint32_t family = 4; ///< of the address to take when the interface has both kinds
     std::uint32_t datagram = 0;
@@ -19,10 +21,12 @@ struct adapter_params {
     std::uint32_t linger_ms = 2000;
     std::uint32_t keepalive_ms = 1000;
     std::uint32_t retries = 30;
+    std::uint32_t checksum = by_interface; ///< 0 or 1
     // A bad network, for tests; parts of a thousand.
     std::uint32_t loss = 0;
     std::uint32_t reorder = 0;
     std::uint32_t duplicate = 0;
+    std::uint32_t corrupt = 0;
     std::uint32_t delay_us = 0;
     std::uint32_t seed = 1;
 };

@@ -51,6 +51,9 @@ send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
 {
     const own_hello &own = *handshake_.hello;
     const bool asks = state_ == state::connecting;
+    // Another edition may listen there by now than the one that has sent the retry.
+    if (asks && path.version() != first_version && ++handshake_.requests % requests_until_anew == 0)
+        path.aim(path.peer());
     std::uint8_t body[request_size + max_private_data];
     const std::size_t size = asks ? write_request(body, hello(path), own.data, own.size)
                                   : write_accept(body, hello(path), own.data, own.size);

@@ -108,7 +108,8 @@ private:
         std::int64_t sent_ns = 0; ///< first
         std::int64_t due_ns = 0;  ///< 0: not armed
         std::uint32_t delay_us = first_delay_us;
-        std::uint32_t retries = 0; ///< of an accept
+        std::uint32_t retries = 0;  ///< of an accept
+        std::uint32_t requests = 0; ///< that were sent
         std::int64_t refused_since_ns = 0;
     };
     struct close_attempt {
@@ -118,6 +119,7 @@ private:
     };
     static constexpr std::uint32_t first_delay_us = 20'000;
     static constexpr std::uint32_t longest_delay_us = 500'000;
+    static constexpr std::uint32_t requests_until_anew = 5;
 
     /// The timer that is due first; 0 is one that is not armed.
     static std::int64_t earliest(std::int64_t a, std::int64_t b)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "connections.hpp"
 
+#include "checked_sender.hpp"
 #include "inproc_io.hpp"
 #include "settings.hpp"
 
@@ -159,6 +160,7 @@ inbound_request *connections::remember(request_socket &through, const packet &p,
     made->peer = from;
     made->hello = p.hello;
     made->credit = p.base.credit;
+    made->version = p.base.version;
     made->data_size = p.private_size;
     std::memcpy(made->data, p.private_data, p.private_size);
     made->source = source;
@@ -223,7 +225,7 @@ void connections::send_retry(const handshake &to, const net_address &from, std::
     out_packet out;
     out.begin();
     out.add(out.header, write_retry(out.header, {packet_kind::retry, 0, to.id, to.tag, token.id,
-                                                 token.tag, own_versions, 0}));
+                                                 token.tag, how_->versions(), 0}));
     send(from, out);
 }
 
@@ -240,13 +242,14 @@ void connections::name_versions(const request_socket &at, const in_packets &ques
 namespace {
 
 /// The body is what write_reject() wrote.
-void make_rejection(out_packet &out, const handshake &to, const std::uint8_t *body,
-                    std::size_t size)
+void make_rejection(out_packet &out, const handshake &to, std::uint8_t version,
+                    const std::uint8_t *body, std::size_t size)
 {
     out.begin();
     out.add(out.header,
-            write_base(out.header, {packet_kind::reject, 0, to.id, to.tag, 0, 0, 0, 0}));
+            write_base(out.header, {packet_kind::reject, 0, to.id, to.tag, 0, 0, 0, 0, version}));
     out.add(body, size);
+    complete(out, version);
 }
 
 } // namespace
@@ -257,7 +260,7 @@ void connections::refuse(const packet &p, const net_address &from)
     std::uint8_t body[reject_size];
     const std::size_t size = write_reject(body, reject_code::no_listener, nullptr, 0);
     out_packet out;
-    make_rejection(out, p.hello, body, size);
+    make_rejection(out, p.hello, p.base.version, body, size);
     send(from, out);
 }
 
@@ -266,7 +269,7 @@ void connections::send_rejection(inbound_request &request)
     std::uint8_t body[reject_size + max_private_data];
     const std::size_t size = write_reject(body, request.code, request.answer, request.answer_size);
     out_packet out;
-    make_rejection(out, request.hello, body, size);
+    make_rejection(out, request.hello, request.version, body, size);
     if (request.may_send.spend(out.size))
         send(request.peer, out);
 }
@@ -346,7 +349,8 @@ bool connections::arrived(request_socket &at, const packet &p, const net_address
         refuse(p, from);
         return false;
     }
-    const bool proven = tokens_.valid({p.base.to, p.base.tag}, from, p.hello, now);
+    const bool spoken = (how_->versions() & set_of(p.base.version)) != 0;
+    const bool proven = spoken && tokens_.valid({p.base.to, p.base.tag}, from, p.hello, now);
     if (!proven && p.base.ack == understands_retry) {
         send_retry(p.hello, from, now);
         return false;

@@ -43,6 +43,7 @@ public:
     net_address peer;
     handshake hello;
     std::uint32_t credit = 0;
+    std::uint8_t version = first_version;
     std::uint8_t data[max_private_data];
     std::uint16_t data_size = 0;
 

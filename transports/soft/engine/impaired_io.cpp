@@ -34,6 +34,13 @@ std::uint32_t impaired_io::roll()
     return static_cast<std::uint32_t>((z ^ (z >> 31)) % 1000);
 }
 
+void impaired_io::corrupt(held &item)
+{
+    ++counts_.corrupted;
+    const std::size_t bit = (roll() * std::size_t{1000} + roll()) % (8 * item.size);
+    item.bytes()[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+}
+
 void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::size_t size,
                        std::uint32_t overtakers)
 {
@@ -46,6 +53,8 @@ void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::
     item->due_ns = std::max(osd::now_ns(), busy_until_ns_) + std::int64_t{how_.delay_us} * 1000;
     item->overtakers = overtakers;
     std::memcpy(item->bytes(), bytes, size);
+    if (how_.corrupt != 0 && size != 0 && roll() < how_.corrupt)
+        corrupt(*item);
     held **end = &waiting_;
     while (*end != nullptr)
         end = &(*end)->next;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A bad network around a good one: loses, repeats, reorders and delays what is received, by numbers
-// that follow from a seed.
+// A bad network around a good one: loses, repeats, reorders, alters and delays what is received, by
+// numbers that follow from a seed.
 #pragma once
 
 #include "osd_sync.hpp"
@@ -21,10 +21,11 @@ struct impairment {
 
     std::uint32_t kbytes_per_s = 0; ///< of a bottleneck; 0: none
     std::uint32_t queue = 0;        ///< bytes that wait for it at most
+    std::uint32_t corrupt = 0;      ///< have a wrong bit
 
     bool any() const
     {
-        return (loss | reorder | duplicate | delay_us | largest | kbytes_per_s) != 0;
+        return (loss | reorder | duplicate | delay_us | largest | kbytes_per_s | corrupt) != 0;
     }
 };
 
@@ -58,7 +59,7 @@ public:
     std::int64_t due_ns() const override;
 
     struct counts {
-        std::atomic<std::uint64_t> seen{0}, lost{0}, reordered{0}, duplicated{0};
+        std::atomic<std::uint64_t> seen{0}, lost{0}, reordered{0}, duplicated{0}, corrupted{0};
     };
     const counts &counted() const { return counts_; }
 
@@ -81,6 +82,7 @@ private:
     void keep(const net_address &from, const std::uint8_t *bytes, std::size_t size,
               std::uint32_t overtakers);
     held *take_due(std::int64_t now);
+    void corrupt(held &item);
     static void release(held *list);
 
     packet_io *inner_;

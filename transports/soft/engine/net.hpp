@@ -15,6 +15,7 @@ struct interface_info {
     net_address address;
     char name[64] = {};
     std::uint32_t mtu = 1500;
+    bool loopback = false;
 };
 
 /// Finds an interface by its name or one of its addresses. `family` is 4 or 6.
@@ -106,6 +107,42 @@ private:
     std::uint32_t receive_room_ = 0;
     segmentation_policy segmentation_;
 };
+
+/// Memory of our own, into which the system copies that of consumers: they may have unmapped it.
+class gather_buffer {
+public:
+    static constexpr std::uint32_t max_pieces = 192;
+
+    gather_buffer() = default;
+    gather_buffer(const gather_buffer &) = delete;
+    gather_buffer &operator=(const gather_buffer &) = delete;
+    ~gather_buffer() { close(); }
+    /// False when out of memory.
+    bool open(std::size_t size);
+    void close();
+    bool is_open() const { return bytes_ != nullptr; }
+    std::uint8_t *bytes() { return bytes_; }
+    /// Copies the pieces one behind the other. Returns the number of bytes before the first that is
+    /// not mapped. Where the system gives no memory that it copies to, that kills the process.
+    std::size_t gather(const bytes_view *pieces, std::uint32_t count);
+
+private:
+    std::size_t copy(const bytes_view *pieces, std::uint32_t count);
+
+    std::uint8_t *bytes_ = nullptr;
+    std::size_t size_ = 0;
+    waitable file_ = -1;
+};
+
+inline std::size_t gather_buffer::copy(const bytes_view *pieces, std::uint32_t count)
+{
+    std::size_t size = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        std::memcpy(bytes_ + size, pieces[i].at, pieces[i].size);
+        size += pieces[i].size;
+    }
+    return size;
+}
 
 /// Wakes a thread that sleeps in wait_for().
 class wake_signal {

@@ -72,6 +72,13 @@ inline ssize_t pread(int fd, void *to, std::size_t size, off_t from)
     return syscall(SYS_pread64, fd, to, size, from);
 }
 
+inline ssize_t pwritev(int fd, const iovec *parts, int count, off_t to)
+{
+    if constexpr (sizeof(long) < sizeof to)
+        return ::pwritev(fd, parts, count, to);
+    return syscall(SYS_pwritev, fd, parts, count, to, 0L);
+}
+
 inline ssize_t preadv(int fd, const iovec *parts, int count, off_t from)
 {
     if constexpr (sizeof(long) < sizeof from)
@@ -138,6 +145,7 @@ bool find_interface(const char *name, unsigned family, interface_info &out)
         out.address.set_port(0);
         std::snprintf(out.name, sizeof out.name, "%s", found->ifa_name);
         out.mtu = mtu_of(found->ifa_name);
+        out.loopback = (found->ifa_flags & IFF_LOOPBACK) != 0;
     }
     freeifaddrs(list);
     return found != nullptr;
@@ -370,6 +378,40 @@ int memory_file(std::size_t size)
 }
 
 } // namespace
+
+bool gather_buffer::open(std::size_t size)
+{
+    file_ = memory_file(size);
+    const int kind = file_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind, as_fd(file_), 0);
+    size_ = size;
+    if (memory != MAP_FAILED)
+        bytes_ = static_cast<std::uint8_t *>(memory);
+    else
+        close();
+    return is_open();
+}
+
+void gather_buffer::close()
+{
+    if (bytes_ != nullptr)
+        munmap(bytes_, size_);
+    if (file_ >= 0)
+        ::close(as_fd(file_));
+    bytes_ = nullptr;
+    file_ = -1;
+}
+
+std::size_t gather_buffer::gather(const bytes_view *pieces, std::uint32_t count)
+{
+    if (file_ < 0)
+        return copy(pieces, count);
+    iovec parts[max_pieces];
+    for (std::uint32_t i = 0; i < count; ++i)
+        parts[i] = {const_cast<void *>(pieces[i].at), pieces[i].size};
+    const ssize_t written = calls::pwritev(as_fd(file_), parts, static_cast<int>(count), 0);
+    return written < 0 ? 0 : static_cast<std::size_t>(written);
+}
 
 bool udp_io::open_buffers()
 {

@@ -108,6 +108,7 @@ bool find_interface(const char *name, unsigned family, interface_info &out)
         out.address.set_port(0);
         std::snprintf(out.name, sizeof out.name, "%s", adapter_name(*each).text);
         out.mtu = each->Mtu;
+        out.loopback = each->IfType == IF_TYPE_SOFTWARE_LOOPBACK;
         return true;
     }
     return false;
@@ -512,6 +513,24 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
 bool udp_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size, bool last_last)
 {
     return packet_io::place(to, from, size, last_last);
+}
+
+bool gather_buffer::open(std::size_t size)
+{
+    bytes_ = new (std::nothrow) std::uint8_t[size];
+    size_ = size;
+    return is_open();
+}
+
+void gather_buffer::close()
+{
+    delete[] bytes_;
+    bytes_ = nullptr;
+}
+
+std::size_t gather_buffer::gather(const bytes_view *pieces, std::uint32_t count)
+{
+    return copy(pieces, count);
 }
 
 bool is_writable(std::uint64_t *)

@@ -31,7 +31,7 @@ struct pair_params {
 /// Since the queue pair was made.
 struct pair_counts {
     std::uint64_t packets_out = 0, packets_resent = 0, packets_in = 0, duplicates = 0, early = 0,
-                  dropped = 0, not_ready = 0;
+                  dropped = 0, not_ready = 0, corrupt = 0;
 };
 
 struct pair_context {

@@ -6,10 +6,12 @@
 // of one host would be chosen.
 #pragma once
 
+#include "checked_sender.hpp"
 #include "packet_io.hpp"
 #include "wire.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace soft_hca {
 
@@ -17,7 +19,9 @@ class peer_path {
 public:
     peer_path() = default;
     /// `tag` is a secret that the peer has to name.
-    peer_path(packet_io &io, std::uint32_t tag) : io_(&io), tag_(tag) {}
+    peer_path(packet_io &io, checked_sender &checked, std::uint32_t tag)
+        : io_(&io), checked_(&checked), tag_(tag)
+    {}
     /// The id by which packets find this queue pair.
     void identify(std::uint32_t id) { id_ = id; }
 
@@ -26,6 +30,7 @@ public:
     {
         peer_ = listener;
         peer_id_ = peer_tag_ = 0;
+        version_ = first_version;
     }
     /// The listener wants to see this token in the request. False when it is known.
     bool take_token(std::uint32_t id, std::uint32_t tag)
@@ -35,17 +40,23 @@ public:
         peer_tag_ = tag;
         return is_new;
     }
+    /// What the listener and we speak. False when it is spoken already.
+    bool speak(std::uint8_t version) { return std::exchange(version_, version) != version; }
     /// The peer is known.
-    void adopt(const net_address &from, const handshake &hello, std::uint32_t own_datagram);
+    void adopt(const net_address &from, const handshake &hello, std::uint8_t version,
+               std::uint32_t own_datagram);
 
     /// Sends all packets, in order. `done` is the number that went; the result is about the next.
     send_result send(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
     {
+        if (version_ == checked_version) [[unlikely]]
+            return checked_->send(*io_, peer_, packets, count, done);
         return io_->send(peer_, packets, count, done);
     }
-    /// Sends one that may get lost.
-    std::uint32_t send_one(const out_packet &packet)
+    /// Sends one of our own memory that may get lost.
+    std::uint32_t send_one(out_packet &packet)
     {
+        complete(packet, version_);
         std::uint32_t done = 0;
         (void)io_->send(peer_, &packet, 1, done);
         return done;
@@ -55,12 +66,12 @@ public:
 
     base_header header(packet_kind kind, std::uint32_t psn) const
     {
-        return {kind, 0, peer_id_, peer_tag_, id_, psn, 0, 0};
+        return {kind, 0, peer_id_, peer_tag_, id_, psn, 0, 0, version_};
     }
     /// Of a close that is sent to a listener, which knows the connection by what its request said.
     base_header header_for_listener(packet_kind kind, std::uint32_t psn) const
     {
-        return {kind, 0, 0, tag_, id_, psn, 0, 0};
+        return {kind, 0, 0, tag_, id_, psn, 0, 0, version_};
     }
     /// Bytes of payload that fit into a datagram.
     std::uint32_t payload_room(rdmap opcode) const
@@ -74,20 +85,26 @@ public:
     const net_address &peer() const { return peer_; }
     std::uint32_t id() const { return id_; }
     std::uint32_t tag() const { return tag_; }
+    std::uint8_t version() const { return version_; }
     bool names_us(const base_header &base) const { return base.tag == tag_; }
-    bool is_from_peer(const base_header &base) const { return base.from == peer_id_; }
+    bool is_from_peer(const base_header &base) const
+    {
+        return base.from == peer_id_ && base.version == version_;
+    }
     /// Whether a header carries the tag by which we address the peer: a packet of ours that is
     /// quoted, or a reset.
     bool names_peer(const base_header &base) const { return base.tag == peer_tag_; }
 
 private:
     packet_io *io_ = nullptr;
+    checked_sender *checked_ = nullptr;
     net_address peer_;
     std::uint32_t peer_id_ = 0;
     std::uint32_t peer_tag_ = 0;
     std::uint32_t id_ = 0;
     std::uint32_t tag_ = 0;
-    std::uint32_t max_datagram_ = 0;
+    std::uint32_t max_datagram_ = 0; ///< without the checksum
+    std::uint8_t version_ = first_version;
 };
 
 /// Appends the DDP and RDMAP headers to the base header, in the same piece.
@@ -98,13 +115,16 @@ inline void add_segment_header(out_packet &out, const ddp_segment &s)
     out.size += static_cast<std::uint32_t>(size);
 }
 
-inline void peer_path::adopt(const net_address &from, const handshake &hello,
+inline void peer_path::adopt(const net_address &from, const handshake &hello, std::uint8_t version,
                              std::uint32_t own_datagram)
 {
     peer_ = from;
     peer_id_ = hello.id;
     peer_tag_ = hello.tag;
+    version_ = version;
     max_datagram_ = std::min(own_datagram, hello.max_datagram);
+    if (version == checked_version)
+        max_datagram_ -= checksum_size;
 }
 
 } // namespace soft_hca

@@ -119,7 +119,9 @@ void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size
                                      const net_address &from, std::int64_t now) OSD_UNCHECKED
 {
     packet p;
-    if (!parse(bytes, size, p) || p.base.kind == packet_kind::request)
+    if (!parse(bytes, size, p))
+        return drop(bytes, size, now);
+    if (p.base.kind == packet_kind::request)
         return;
     queue_pair *pair = pairs_.find(p.base.to);
     if (pair == nullptr) {
@@ -129,6 +131,21 @@ void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size
     }
     switch_to(pair, now);
     pair->connection().receive(p, from, bytes, size, now);
+}
+
+/// One that cannot be parsed. Where packets have checksums, that is what happens to an altered one:
+/// it is counted, and the peer retransmits it.
+void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
+                           std::int64_t now) OSD_UNCHECKED
+{
+    base_header base;
+    if (!parse_base_only(bytes, size, base) || base.version != checked_version)
+        return;
+    queue_pair *const pair = pairs_.find(base.to); // if that is right
+    if (pair == nullptr)
+        return;
+    switch_to(pair, now);
+    ++pair->counted.corrupt;
 }
 
 /// For a packet whose connection does not exist. The reset is not longer than that packet, quotes
@@ -143,7 +160,8 @@ void progress_engine::send_reset(const packet &p, const net_address &from, std::
     out_packet out;
     out.begin();
     out.add(out.header, write_base(out.header, {packet_kind::reset, 0, p.base.from, p.base.tag,
-                                                p.base.to, p.base.psn, 0, 0}));
+                                                p.base.to, p.base.psn, 0, 0, p.base.version}));
+    complete(out, p.base.version);
     std::uint32_t done = 0;
     (void)context_.io().send(from, &out, 1, done);
 }

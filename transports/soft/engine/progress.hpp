@@ -47,6 +47,8 @@ private:
     void receive_group(const in_packets &group, std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_packet(const std::uint8_t *bytes, std::size_t size, const net_address &from,
                         std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void drop(const std::uint8_t *bytes, std::size_t size, std::int64_t now)
+        OSD_REQUIRES(poll_lock_) OSD_COLD;
     void switch_to(queue_pair *pair, std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_UNCHECKED;
     void send_reset(const packet &p, const net_address &from, std::int64_t now)
         OSD_REQUIRES(poll_lock_);

@@ -57,7 +57,7 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
     const start result = prepare(0, data, size);
     if (result == start::begun) {
         const bool withdrawn = !context_->of->listening.accept(from, state_.may_send());
-        adopt_peer(from.peer, from.hello, from.credit);
+        adopt_peer(from.peer, from.hello, from.credit, from.version);
         state_.begin(state::accepting);
         if (withdrawn)
             die(connection_event::accept_failed);
@@ -69,9 +69,9 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
 }
 
 void reliable_connection::adopt_peer(const net_address &from, const handshake &hello,
-                                     std::uint32_t credit)
+                                     std::uint32_t credit, std::uint8_t version)
 {
-    path_.adopt(from, hello, context_->of->datagram());
+    path_.adopt(from, hello, version, context_->of->datagram());
     tx_.limit_to(context_->home->io().receive_room());
     requests_.reads().set_limit(
         std::max<std::uint32_t>(std::min(context_->with.reads_out, hello.reads_in), 1));
@@ -99,13 +99,14 @@ void reliable_connection::establish()
 void reliable_connection::on_accept(const packet &p, const net_address &from)
 {
     const bool again = connected() && from == path_.peer() && path_.is_from_peer(p.base);
-    const bool expected = state_.is(state::connecting) && from.same_host(path_.peer());
+    const bool spoken = (context_->of->how().versions() & set_of(p.base.version)) != 0;
+    const bool expected = state_.is(state::connecting) && from.same_host(path_.peer()) && spoken;
     if (!path_.names_us(p.base) || (!again && !expected)) {
         ++context_->counted.dropped;
         return;
     }
     if (!again) {
-        adopt_peer(from, p.hello, p.base.credit);
+        adopt_peer(from, p.hello, p.base.credit, p.base.version);
         state_.set_private_data(p);
         establish();
     }
@@ -117,9 +118,11 @@ void reliable_connection::on_retry(const packet &p, std::int64_t now)
 {
     if (!state_.is(state::connecting))
         return;
-    if ((versions_in(p.base) & own_versions) == 0)
+    const std::uint8_t version = newest_of(versions_in(p.base) & context_->of->how().versions());
+    if (version == 0)
         return die(connection_event::refused);
-    if (!path_.take_token(p.base.from, p.base.psn))
+    const bool new_version = path_.speak(version);
+    if (!path_.take_token(p.base.from, p.base.psn) && !new_version)
         return;
     tx_.begin_with_round_trip(state_.handshake_age(now));
     send_handshake(now);
@@ -505,7 +508,7 @@ bool reliable_connection::renew()
     const std::uint32_t first_msn = how.fixed_start ? how.first_number : 1;
     context_->sends.ring.clear();
     context_->receives.ring.clear();
-    path_ = peer_path(context_->home->io(), random[0]);
+    path_ = peer_path(context_->home->io(), context_->home->checked, random[0]);
     state_ = connection_state(*context_, first_psn);
     restart_parts({first_psn, first_msn, random[1], 0, first_msn});
     context_->receives.wanted.store(false);

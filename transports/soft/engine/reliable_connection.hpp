@@ -83,7 +83,8 @@ private:
     void restart_parts(const numbers &from);
 
     [[nodiscard]] start prepare(std::uint64_t qualifier, const void *data, std::size_t size);
-    void adopt_peer(const net_address &from, const handshake &hello, std::uint32_t credit);
+    void adopt_peer(const net_address &from, const handshake &hello, std::uint32_t credit,
+                    std::uint8_t version);
     void send_handshake(std::int64_t now);
     void establish();
     bool is_stray(const packet &p) const;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "impaired_io.hpp"
+#include "wire.hpp"
 
 #include <cstdint>
 
@@ -22,10 +23,16 @@ struct settings {
     std::uint32_t keepalive_ms = 1000;     ///< silence after which a peer is probed
     std::uint32_t retries = 30;            ///< of the same packet, before the connection breaks
     std::size_t early_bytes = 16 << 20;    ///< of packets that are kept since they came early
+    bool checksum = false;                 ///< where the peer has it, too
     impairment bad_network;
     inproc_network *network = nullptr; ///< instead of UDP
     bool fixed_start = false;          ///< for tests: sequence numbers begin at first_number
     std::uint32_t first_number = 0;
+
+    version_set versions() const
+    {
+        return set_of(first_version) | (checksum ? set_of(checked_version) : 0);
+    }
 };
 
 } // namespace soft_hca

@@ -57,6 +57,7 @@ int shard::open(device_context &of, std::uint32_t index)
     context_.network.reset(open_io(of.how(), index, error));
     if (context_.network == nullptr)
         return error;
+    context_.checked.open(of.datagram());
     context_.upcalls.open(of.tell(), context_.sleep, of.waiter);
     progress_.open(serves_listeners() ? &of.listening : nullptr);
     if (!pairs_.open() || !context_.marks.open())

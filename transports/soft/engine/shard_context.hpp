@@ -4,6 +4,7 @@
 #pragma once
 
 #include "atomic_bitmap.hpp"
+#include "checked_sender.hpp"
 #include "packet_io.hpp"
 #include "sleeper.hpp"
 #include "time_wait.hpp"
@@ -87,6 +88,7 @@ struct shard_context {
 
     std::uint32_t index = 0;
     std::unique_ptr<packet_io> network;
+    checked_sender checked;
     sleeper sleep;
     service_marks marks;
     upcall_queue upcalls;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "time_wait.hpp"
 
+#include "checked_sender.hpp"
+
 #include <algorithm>
 #include <new>
 
@@ -17,6 +19,7 @@ void transmit(const net_address &to, const base_header &base, const close_info *
     out.add(out.header, write_base(out.header, base));
     if (closing != nullptr)
         out.add(body, write_close(body, *closing));
+    complete(out, base.version);
     std::uint32_t done = 0;
     (void)io.send(to, &out, 1, done);
 }
@@ -26,7 +29,7 @@ bool of_peer(const closed_connection &c, const packet &p, const net_address &fro
 {
     const std::uint32_t tag = p.base.kind == packet_kind::reset ? c.base.tag : c.tag;
     return p.base.to == c.base.from && p.base.tag == tag && p.base.from == c.base.to &&
-           from == c.peer;
+           p.base.version == c.base.version && from == c.peer;
 }
 
 } // namespace

@@ -162,6 +162,7 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
 bool transmitter::send_batch(std::int64_t now, bool &more)
 {
     constexpr std::uint32_t batch = responder::max_batch;
+    static_assert(batch <= checked_sender::most);
     out_packet packets[batch];
     std::uint32_t psns[batch];
     std::uint32_t count = 0;

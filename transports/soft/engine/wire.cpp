@@ -237,6 +237,9 @@ bool parse_hello(reader &in, packet &out)
     const bool zero = in.u16() == 0;
     const std::uint16_t size = in.u16();
     const bool sane = h.max_datagram >= smallest_datagram && h.max_datagram <= largest_datagram;
+    // A later version is chosen by what a retry says.
+    in.expect(out.base.kind == packet_kind::accept || out.base.version == first_version ||
+              out.base.ack == understands_retry);
     return zero && sane && h.id == out.base.from && parse_private_data(in, out, size);
 }
 
@@ -256,8 +259,8 @@ bool parse_reject(reader &in, packet &out)
 bool names_versions(const base_header &base, const std::uint8_t *bytes)
 {
     constexpr std::size_t credit_offset = base_size - sizeof base.credit;
-    if (base.ack == 0)
-        return base.credit == 0;
+    if (base.ack == 0 || base.version != first_version)
+        return base.credit == 0 && base.version == first_version;
     return (base.ack & set_of(0)) == 0 && base.credit == crc32c(bytes, credit_offset);
 }
 
@@ -286,7 +289,7 @@ std::uint16_t flags_of(packet_kind kind)
 
 bool parse_base(reader &in, base_header &base)
 {
-    const std::uint8_t version = in.u8();
+    base.version = in.u8();
     base.kind = static_cast<packet_kind>(in.u8());
     base.flags = in.u16();
     base.to = in.u32();
@@ -296,13 +299,31 @@ bool parse_base(reader &in, base_header &base)
     base.ack = in.u32();
     base.credit = in.u32();
     const bool flags_fit = (base.flags & ~flags_of(base.kind)) == 0;
-    return in.ok() && version == wire_version && flags_fit;
+    const bool known = base.version == first_version || base.version == checked_version;
+    return in.ok() && known && flags_fit;
+}
+
+bool is_checked(const std::uint8_t *bytes, std::size_t size)
+{
+    return size != 0 && bytes[0] == checked_version;
+}
+
+/// Takes the checksum off. False when it is not that of the bytes before it.
+bool take_checksum(const std::uint8_t *bytes, std::size_t &size)
+{
+    if (size < base_size + checksum_size)
+        return false;
+    size -= checksum_size;
+    reader in(bytes + size, checksum_size);
+    return in.u32() == crc32c(bytes, size);
 }
 
 } // namespace
 
 bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
 {
+    if (is_checked(bytes, size) && !take_checksum(bytes, size)) [[unlikely]]
+        return false;
     reader in(bytes, size);
     if (!parse_base(in, out.base))
         return false;
@@ -358,7 +379,7 @@ bool parse_base_only(const std::uint8_t *bytes, std::size_t size, base_header &o
 std::size_t write_base(std::uint8_t *to, const base_header &base)
 {
     writer out(to);
-    out.u8(wire_version);
+    out.u8(base.version);
     out.u8(static_cast<std::uint8_t>(base.kind));
     out.u16(base.flags);
     out.u32(base.to);
@@ -497,6 +518,13 @@ std::size_t write_close(std::uint8_t *to, const close_info &info)
     out.u8(0);
     out.u16(static_cast<std::uint16_t>(info.why));
     out.u32(info.psn);
+    return out.size();
+}
+
+std::size_t write_checksum(std::uint8_t *to, std::uint32_t crc)
+{
+    writer out(to);
+    out.u32(crc);
     return out.size();
 }
 

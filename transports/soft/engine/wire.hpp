@@ -11,7 +11,9 @@
 
 namespace soft_hca {
 
-inline constexpr std::uint8_t wire_version = 1;
+inline constexpr std::uint8_t first_version = 1;
+inline constexpr std::uint8_t checked_version = 2; ///< the same, with a checksum at the end
+inline constexpr std::uint8_t wire_version = checked_version; ///< the newest that is known here
 
 /// Versions that a side speaks: bit n stands for version n. A retry of the first edition names none
 /// and means version 1.
@@ -21,8 +23,6 @@ constexpr version_set set_of(std::uint8_t version)
 {
     return version_set{1} << version;
 }
-
-inline constexpr version_set own_versions = set_of(wire_version);
 
 /// Zero when there is none.
 constexpr std::uint8_t newest_of(version_set versions)
@@ -63,9 +63,11 @@ struct base_header {
     std::uint32_t psn = 0;    ///< sequence number; of the next packet where the kind takes none
     std::uint32_t ack = 0;    ///< next sequence number expected
     std::uint32_t credit = 0; ///< messages numbered before this one find a receive
+    std::uint8_t version = first_version;
 };
 
 inline constexpr std::size_t base_size = 28;
+inline constexpr std::size_t checksum_size = 4;
 inline constexpr std::size_t tagged_size = 14;
 inline constexpr std::size_t untagged_size = 18;
 inline constexpr std::size_t read_request_size = 28;
@@ -202,7 +204,7 @@ struct packet {
 /// What a retry says that its sender speaks.
 inline version_set versions_in(const base_header &retry)
 {
-    return retry.ack != 0 ? retry.ack : set_of(1);
+    return retry.ack != 0 ? retry.ack : set_of(first_version);
 }
 
 /// For a packet of our own that an ICMP error quotes, perhaps truncated.
@@ -221,6 +223,7 @@ std::size_t write_accept(std::uint8_t *out, const handshake &hello, const void *
                          std::size_t size);
 std::size_t write_reject(std::uint8_t *out, reject_code code, const void *data, std::size_t size);
 std::size_t write_close(std::uint8_t *out, const close_info &info);
+std::size_t write_checksum(std::uint8_t *out, std::uint32_t crc);
 
 /// Bytes of write_segment for this opcode.
 constexpr std::size_t header_size(rdmap opcode)

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Sends packets with a checksum behind them.
+//
+// A consumer may change memory while it is sent, or a peer while it is read: the checksum has to be
+// that of the bytes that go. So they are copied together first.
+#pragma once
+
+#include "net.hpp"
+#include "packet_io.hpp"
+#include "wire.hpp"
+
+#include "osd_sync.hpp"
+
+namespace soft_hca {
+
+/// Adds the checksum of a packet in memory of our own.
+void add_checksum(out_packet &out);
+
+/// Adds what packets of this version have at their end. Memory of our own only.
+inline void complete(out_packet &out, std::uint8_t version)
+{
+    if (version == checked_version) [[unlikely]]
+        add_checksum(out);
+}
+
+/// Any thread.
+class checked_sender {
+public:
+    static constexpr std::uint32_t most = 32; ///< packets of one call
+
+    /// `datagram`: the largest.
+    void open(std::uint32_t datagram) { size_ = std::size_t{most} * datagram; }
+    /// As packet_io::send(). Parts of the packets may be memory of consumers.
+    send_result send(packet_io &io, const net_address &to, const out_packet *packets,
+                     std::uint32_t count, std::uint32_t &done);
+
+private:
+    /// Where the packets of one call are put together.
+    struct area {
+        osd::mutex lock;
+        gather_buffer bytes;
+    };
+    static constexpr std::uint32_t areas = 4;
+
+    area &take();
+    send_result send_from(gather_buffer &bytes, packet_io &io, const net_address &to,
+                          const out_packet *packets, std::uint32_t count, std::uint32_t &done);
+
+    std::size_t size_ = 0;
+    area areas_[areas];
+};
+
+} // namespace soft_hca
