@@ -615,6 +615,10 @@ TEST_CASE("IA-27: endpoints of the provider's making are there as the attribute 
           hint("name what the consumer wants to read, whatever dat_psp_create does"))
 {
     adapter ia;
+    const bool never = ia.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER;
+    const bool always = ia.provider.ep_creator == DAT_PSP_CREATES_EP_ALWAYS;
+    // An adapter that cannot listen is not judged.
+    const listener at(ia, always ? DAT_PSP_PROVIDER_FLAG : DAT_PSP_CONSUMER_FLAG);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
     DAT_CONN_QUAL qualifier = 0;
@@ -624,8 +628,6 @@ TEST_CASE("IA-27: endpoints of the provider's making are there as the attribute 
             MUST(dat_psp_free(psp));
         return code;
     };
-    const bool never = ia.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER;
-    const bool always = ia.provider.ep_creator == DAT_PSP_CREATES_EP_ALWAYS;
     CHECK(same_code(create(DAT_PSP_PROVIDER_FLAG), never ? not_supported : success));
     CHECK(same_code(create(DAT_PSP_CONSUMER_FLAG), always ? not_supported : success));
 }

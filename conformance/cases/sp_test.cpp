@@ -630,6 +630,7 @@ TEST_CASE("SP-23: a qualifier that another process has is CONN_QUAL_IN_USE, and 
     if (!the_settings().peer_network.empty())
         NOT_CLAIMED("peers in the same network; see --peer-network");
     adapter ia;
+    const listener at(ia); // an adapter that cannot listen is not judged
     peer_process peer("occupant");
     const auto qualifier = peer.link->receive<DAT_CONN_QUAL>();
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
