@@ -711,11 +711,13 @@ TEST_CASE("IA-31: an adapter makes no more objects of a kind than it says" *
         if (each.most > within_reach)
             continue;
         CAPTURE(std::string(each.kind));
-        judged = true;
         DAT_COUNT number = 0;
         DAT_RETURN code = DAT_SUCCESS;
         while (number <= each.most && (code = each.make()) == DAT_SUCCESS)
             ++number;
+        if (code == not_supported)
+            continue;
+        judged = true;
         CHECK(number <= each.most);
         CHECK(same_type(code, DAT_INSUFFICIENT_RESOURCES));
     }
