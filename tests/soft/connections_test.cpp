@@ -184,6 +184,33 @@ TEST_CASE_FIXTURE(fixture, "an abandoned attempt makes no event here, and fails 
     CHECK(is(b.next(), connection_event::accept_failed));
 }
 
+TEST_CASE("an acceptance fails soon though no word came that the attempt was given up")
+{
+    inproc_network network;
+    settings how = inside(network);
+    how.retries = 1'000'000;
+    host here(how);
+    host there(how);
+    end a(here);
+    end b(there);
+    door at(there);
+    for (bool is_reset : {false, true}) {
+        CAPTURE(is_reset);
+        REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+                queue_pair::start::begun);
+        inbound_request *request = at.next();
+        REQUIRE(request != nullptr);
+        network.lose(1); // the close
+        a.pair.disconnect(false);
+        if (is_reset)
+            REQUIRE(here.hca.reset_pair(a.pair));
+        REQUIRE(b.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
+        CHECK(is(b.next(), connection_event::accept_failed));
+        REQUIRE(here.hca.reset_pair(a.pair));
+        REQUIRE(there.hca.reset_pair(b.pair));
+    }
+}
+
 TEST_CASE_FIXTURE(fixture, "what never connected and is given up gives its receives back")
 {
     REQUIRE(a.receive(0, 64));

@@ -86,6 +86,8 @@ public:
     std::uint32_t id() const { return id_; }
     std::uint32_t tag() const { return tag_; }
     std::uint8_t version() const { return version_; }
+    /// It has been adopted.
+    bool knows_peer() const { return max_datagram_ != 0; }
     bool names_us(const base_header &base) const { return base.tag == tag_; }
     bool is_from_peer(const base_header &base) const
     {

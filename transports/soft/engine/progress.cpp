@@ -130,7 +130,10 @@ void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size
         return;
     }
     switch_to(pair, now);
-    pair->connection().receive(p, from, bytes, size, now);
+    if (p.base.kind != packet_kind::accept)
+        pair->connection().receive(p, from, bytes, size, now);
+    else if (!pair->connection().on_accept(p, from))
+        send_reset(p, from, now);
 }
 
 /// One that cannot be parsed. Where packets have checksums, that is what happens to an altered one:

@@ -96,14 +96,15 @@ void reliable_connection::establish()
                                  static_cast<std::uint32_t>(connection_event::established));
 }
 
-void reliable_connection::on_accept(const packet &p, const net_address &from)
+bool reliable_connection::on_accept(const packet &p, const net_address &from)
 {
+    ++context_->counted.packets_in;
     const bool again = connected() && from == path_.peer() && path_.is_from_peer(p.base);
     const bool spoken = (context_->of->how().versions() & set_of(p.base.version)) != 0;
     const bool expected = state_.is(state::connecting) && from.same_host(path_.peer()) && spoken;
     if (!path_.names_us(p.base) || (!again && !expected)) {
         ++context_->counted.dropped;
-        return;
+        return path_.names_us(p.base) && (path_.knows_peer() || !state_.is(state::dead));
     }
     if (!again) {
         adopt_peer(from, p.hello, p.base.credit, p.base.version);
@@ -111,6 +112,7 @@ void reliable_connection::on_accept(const packet &p, const net_address &from)
         establish();
     }
     rx_.ack().owe_now(); // the peer waits for it
+    return true;
 }
 
 /// The listener wants to see that requests come from where they seem to, and says what it speaks.
@@ -154,8 +156,6 @@ void reliable_connection::receive(const packet &p, const net_address &from,
                                   const std::uint8_t *bytes, std::size_t size, std::int64_t now)
 {
     ++context_->counted.packets_in;
-    if (p.base.kind == packet_kind::accept)
-        return on_accept(p, from);
     const bool from_peer =
         from == path_.peer() || (state_.is(state::connecting) && from.same_host(path_.peer()));
     if (from_peer && p.base.kind == packet_kind::reset)

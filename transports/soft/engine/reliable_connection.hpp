@@ -53,7 +53,9 @@ public:
 
     // --- the shard
 
-    /// A packet with our id, from anywhere.
+    /// An answer with our id, from anywhere. False: the attempt was given up, or is not ours.
+    bool on_accept(const packet &p, const net_address &from);
+    /// Another packet with our id, from anywhere.
     void receive(const packet &p, const net_address &from, const std::uint8_t *bytes,
                  std::size_t size, std::int64_t now);
     /// Called after a batch of receive() calls, with the lock still held.
@@ -88,7 +90,6 @@ private:
     void send_handshake(std::int64_t now);
     void establish();
     bool is_stray(const packet &p) const;
-    void on_accept(const packet &p, const net_address &from);
     void on_retry(const packet &p, std::int64_t now);
     void on_reject(const packet &p);
     void on_close(const packet &p, std::int64_t now);
