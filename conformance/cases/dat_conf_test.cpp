@@ -34,7 +34,7 @@ struct conf_line {
     }
 };
 
-constexpr const char *no_library = "/nowhere/libdapl-of-nobody.so";
+constexpr const char *no_library = "/nowhere/libdapl-none.so";
 
 std::string conf_in_use()
 {

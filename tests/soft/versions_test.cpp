@@ -425,7 +425,7 @@ TEST_CASE_FIXTURE(asking_fixture, "a retry whose versions are malformed is not t
 
 namespace {
 
-/// A request of a version that nobody has made yet, with as much that is unknown as may be.
+/// A request of a version that does not exist yet, with as much that is unknown as may be.
 bytes of_later_version(bytes in)
 {
     in[0] = 200;

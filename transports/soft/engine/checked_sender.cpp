@@ -17,7 +17,7 @@ void add_checksum(out_packet &out)
     out.add(end, write_checksum(end, crc));
 }
 
-/// Locked: one that nobody uses, if there is one.
+/// Locked: a free one, if there is one.
 checked_sender::area &checked_sender::take() OSD_UNCHECKED
 {
     for (area &each : areas_)
