@@ -165,7 +165,8 @@ int heir(peer_link &link)
 }
 const role heir_role("heir", heir);
 
-/// Connects, and exits with everything open: receives posted, a write outstanding, threads that wait.
+/// Connects, and exits with everything open: receives posted, a write outstanding, threads that
+/// wait.
 int leaver(peer_link &link)
 {
     auto &ia = *new adapter;

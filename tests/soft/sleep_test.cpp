@@ -339,7 +339,8 @@ TEST_CASE_FIXTURE(two, "a write that no completion waits for is acknowledged by 
         for (int n = 0; n < rounds; ++n) {
             REQUIRE(a.write(mark(n), 1, b.buffer.remote(300, 1), request_silent));
             REQUIRE(spin_until(b.buffer.bytes[300], mark(n)));
-            rest(longer_than_a_spin); // the device's thread has nothing more to do before the answer
+            // The device's thread has nothing more to do before the answer.
+            rest(longer_than_a_spin);
             REQUIRE(b.write(mark(n), 1, a.buffer.remote(300, 1), request_silent));
             REQUIRE(spin_until(a.buffer.bytes[300], mark(n)));
             rest(longer_than_a_spin);

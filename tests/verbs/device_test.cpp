@@ -49,7 +49,8 @@ struct held_connects {
     ~held_connects() { hold_connects = false; }
 };
 
-template <class Function> Function *real(const char *name)
+template <class Function>
+Function *real(const char *name)
 {
     return reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, name));
 }

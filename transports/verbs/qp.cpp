@@ -156,8 +156,8 @@ void drain_both(qp &q, std::uint32_t number)
 }
 
 /// A device may forget the completions of a queue pair that is destroyed: the good ones are saved
-/// before. Some do not flush what is posted after a failure, and rxe flushes after ibv_modify_qp has
-/// returned: so it is destroyed at once, and what then has not come back never will.
+/// before. Some do not flush what is posted after a failure, and rxe flushes after ibv_modify_qp
+/// has returned: so it is destroyed at once, and what then has not come back never will.
 void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
 {
     shut_doors(q);
