@@ -238,7 +238,6 @@ TEST_CASE("a peer that no close message reached gets a reset when it probes")
     inproc_network network;
     settings how = inside(network);
     how.keepalive_ms = 100;
-    how.retries = 4;
     host here(how);
     host there(how);
     end a(here);
