@@ -140,7 +140,9 @@ struct hca_open_params {
     adapter *owner;     ///< for upcalls
 };
 
-/// Limits and identity of an open HCA. Counts are per HCA unless said otherwise.
+/// Limits and identity of an open HCA. Counts are per HCA unless said otherwise. The common layer
+/// makes no more objects than max_eps, max_srqs, max_cqs, max_mrs and max_pds say; where one of the
+/// last three is 0, the port names no limit.
 struct hca_attr {
     const DAT_SOCK_ADDR *address = nullptr; ///< what peers connect to; lives as long as the hca
     const char *hca_name = "";              ///< at most 255 characters; lives as long as the hca

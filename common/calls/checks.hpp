@@ -14,14 +14,6 @@ inline bool has_unknown_bits(std::uint64_t mask, std::uint64_t known)
     return (mask & ~known) != 0;
 }
 
-/// Whether there are as many of a kind as the adapter's attributes say. A port that says nothing
-/// has no limit.
-template <class T, class Adapter>
-bool has_most(Adapter &ia, DAT_COUNT most)
-{
-    return most > 0 && ia.template live<T>() >= static_cast<std::size_t>(most);
-}
-
 /// An address with a port; `position` is its own in the call.
 inline status check_common_address(const DAT_SOCK_ADDR *given, int position)
 {

@@ -135,7 +135,7 @@ status create_ep(adapter &ia, const ep_objects &objects, const DAT_EP_ATTR *give
         return checked;
     if (out == nullptr)
         return invalid_parameter(position + 1);
-    if (ia.live<endpoint>() >= static_cast<std::size_t>(ia.attr.max_eps))
+    if (ia.attr.max_eps == 0 || ia.has_most<endpoint>(ia.attr.max_eps))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
     endpoint *made = ia.make<endpoint>(attr, objects, DAT_EP_STATE_UNCONNECTED);
     if (made == nullptr)

@@ -45,7 +45,7 @@ status dapl_evd_create(adapter &ia, DAT_COUNT qlen, DAT_CNO_HANDLE cno_handle,
         return invalid_parameter(4);
     if (out == nullptr)
         return invalid_parameter(5);
-    if (has_most<evd>(ia, ia.attr.max_cqs))
+    if (ia.has_most<evd>(ia.attr.max_cqs))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD);
     evd *made = nullptr;
     const status answer = make_evd(ia, qlen, streams, made);

@@ -70,7 +70,7 @@ status create_lmr(adapter &ia, pz &zone, const lmr_request &wanted, lmr *&out)
     const status checked = check_request(ia, wanted, bounds);
     if (!checked.ok())
         return checked;
-    if (has_most<lmr>(ia, ia.attr.max_mrs))
+    if (ia.has_most<lmr>(ia.attr.max_mrs))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
     out = ia.make<lmr>(zone, wanted.type, wanted.region, bounds);
     if (out == nullptr)

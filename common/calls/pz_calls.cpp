@@ -11,7 +11,7 @@ status dapl_pz_create(adapter &ia, DAT_PZ_HANDLE *out)
 {
     if (out == nullptr)
         return invalid_parameter(2);
-    if (has_most<pz>(ia, ia.attr.max_pds))
+    if (ia.has_most<pz>(ia.attr.max_pds))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_PROTECTION_DOMAIN);
     pz *made = ia.make<pz>();
     if (made == nullptr)

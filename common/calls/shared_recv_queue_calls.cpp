@@ -31,7 +31,7 @@ status dapl_srq_create(adapter &ia, DAT_PZ_HANDLE pz_handle, DAT_SRQ_ATTR *attr,
         return invalid_parameter(3);
     if (out == nullptr)
         return invalid_parameter(4);
-    if (ia.live<shared_recv_queue>() >= static_cast<std::size_t>(ia.attr.max_srqs))
+    if (ia.has_most<shared_recv_queue>(ia.attr.max_srqs))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
     shared_recv_queue *made = ia.make<shared_recv_queue>(*zone, *attr);
     if (made == nullptr)

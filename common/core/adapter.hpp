@@ -53,6 +53,12 @@ public:
         osd::lock_guard hold(lock_);
         return pool_of<T>().live();
     }
+    /// Whether there are `most` of a type. 0: the port names no limit.
+    template <class T>
+    bool has_most(DAT_COUNT most) OSD_EXCLUDES(lock_)
+    {
+        return most > 0 && live<T>() >= static_cast<std::size_t>(most);
+    }
     /// The number of live objects of all types.
     std::size_t live_objects() OSD_EXCLUDES(lock_);
     /// Calls `visitor` for each object of a type, with the lock held.
