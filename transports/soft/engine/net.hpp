@@ -69,6 +69,31 @@ private:
     std::atomic<std::int64_t> off_until_ns_{0};
 };
 
+/// Memory of our own. With a memory file behind it, the system copies between it and consumers'
+/// memory, which they may have unmapped: that is an error then, and no signal.
+class kernel_buffer {
+public:
+    enum class backing { anonymous, file };
+
+    kernel_buffer() = default;
+    kernel_buffer(const kernel_buffer &) = delete;
+    kernel_buffer &operator=(const kernel_buffer &) = delete;
+    ~kernel_buffer() { close(); }
+    /// False when out of memory. Without a file where the process may have none, or the system has
+    /// none.
+    bool open(std::size_t size, backing wanted);
+    void close();
+    bool is_open() const { return bytes_ != nullptr; }
+    std::uint8_t *bytes() const { return bytes_; }
+    bool has_file() const { return file_ >= 0; }
+    waitable file() const { return file_; }
+
+private:
+    std::uint8_t *bytes_ = nullptr;
+    std::size_t size_ = 0;
+    waitable file_ = -1;
+};
+
 /// A UDP socket. Batches of datagrams of equal size pass through the kernel as one (GSO, GRO).
 class udp_io final : public packet_io {
 public:
@@ -96,32 +121,24 @@ private:
     static constexpr std::uint32_t batch = 4;
     static constexpr std::size_t buffer_size = 65536;
 
-    bool open_buffers();
-    void close_buffers();
-
     waitable socket_ = -1;
     net_address address_;
-    std::uint8_t *buffers_ = nullptr; ///< one for each message of a batch, and one for place()
-    waitable buffer_file_ = -1;       ///< where they are, for the system to copy from
+    kernel_buffer buffers_; ///< one for each message of a batch, and one for place()
     std::uint32_t batch_ = batch;
     std::uint32_t receive_room_ = 0;
     segmentation_policy segmentation_;
 };
 
-/// Memory of our own, into which the system copies that of consumers: they may have unmapped it.
+/// Where pieces of consumers' memory are copied together.
 class gather_buffer {
 public:
     static constexpr std::uint32_t max_pieces = 192;
 
-    gather_buffer() = default;
-    gather_buffer(const gather_buffer &) = delete;
-    gather_buffer &operator=(const gather_buffer &) = delete;
-    ~gather_buffer() { close(); }
     /// False when out of memory.
-    bool open(std::size_t size);
-    void close();
-    bool is_open() const { return bytes_ != nullptr; }
-    std::uint8_t *bytes() { return bytes_; }
+    bool open(std::size_t size) { return memory_.open(size, kernel_buffer::backing::file); }
+    void close() { memory_.close(); }
+    bool is_open() const { return memory_.is_open(); }
+    std::uint8_t *bytes() const { return memory_.bytes(); }
     /// Copies the pieces one behind the other. Returns the number of bytes before the first that is
     /// not mapped. Where the system gives no memory that it copies to, that kills the process.
     std::size_t gather(const bytes_view *pieces, std::uint32_t count);
@@ -129,16 +146,14 @@ public:
 private:
     std::size_t copy(const bytes_view *pieces, std::uint32_t count);
 
-    std::uint8_t *bytes_ = nullptr;
-    std::size_t size_ = 0;
-    waitable file_ = -1;
+    kernel_buffer memory_;
 };
 
 inline std::size_t gather_buffer::copy(const bytes_view *pieces, std::uint32_t count)
 {
     std::size_t size = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
-        std::memcpy(bytes_ + size, pieces[i].at, pieces[i].size);
+        std::memcpy(bytes() + size, pieces[i].at, pieces[i].size);
         size += pieces[i].size;
     }
     return size;

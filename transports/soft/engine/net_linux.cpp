@@ -330,7 +330,10 @@ int udp_io::open(const net_address &at, bool for_data)
     address_ = at;
     batch_ = for_data ? batch : 1;
     socket_ = socket(at.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (socket_ < 0 || !open_buffers()) {
+    // Only what consumers' connections receive is placed in their memory.
+    const auto backing =
+        for_data ? kernel_buffer::backing::file : kernel_buffer::backing::anonymous;
+    if (socket_ < 0 || !buffers_.open((batch_ + 1) * buffer_size, backing)) {
         const int error = errno;
         close();
         return error;
@@ -353,7 +356,7 @@ void udp_io::close()
     if (socket_ >= 0)
         ::close(as_fd(socket_));
     socket_ = -1;
-    close_buffers();
+    buffers_.close();
 }
 
 // ------------------------------------------------------------------------------- consumers' memory
@@ -379,10 +382,11 @@ int memory_file(std::size_t size)
 
 } // namespace
 
-bool gather_buffer::open(std::size_t size)
+bool kernel_buffer::open(std::size_t size, backing wanted)
 {
-    file_ = memory_file(size);
-    const int kind = file_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    if (wanted == backing::file)
+        file_ = memory_file(size);
+    const int kind = has_file() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
     void *const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind, as_fd(file_), 0);
     size_ = size;
     if (memory != MAP_FAILED)
@@ -392,7 +396,7 @@ bool gather_buffer::open(std::size_t size)
     return is_open();
 }
 
-void gather_buffer::close()
+void kernel_buffer::close()
 {
     if (bytes_ != nullptr)
         munmap(bytes_, size_);
@@ -404,50 +408,29 @@ void gather_buffer::close()
 
 std::size_t gather_buffer::gather(const bytes_view *pieces, std::uint32_t count)
 {
-    if (file_ < 0)
+    if (!memory_.has_file())
         return copy(pieces, count);
     iovec parts[max_pieces];
     for (std::uint32_t i = 0; i < count; ++i)
         parts[i] = {const_cast<void *>(pieces[i].at), pieces[i].size};
-    const ssize_t written = calls::pwritev(as_fd(file_), parts, static_cast<int>(count), 0);
+    const ssize_t written =
+        calls::pwritev(as_fd(memory_.file()), parts, static_cast<int>(count), 0);
     return written < 0 ? 0 : static_cast<std::size_t>(written);
-}
-
-bool udp_io::open_buffers()
-{
-    const std::size_t size = (batch_ + 1) * buffer_size;
-    if (batch_ == batch) // nothing else receives what is to be placed
-        buffer_file_ = memory_file(size);
-    const int kind = buffer_file_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-    void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind, as_fd(buffer_file_), 0);
-    if (memory == MAP_FAILED)
-        return false;
-    buffers_ = static_cast<std::uint8_t *>(memory);
-    return true;
-}
-
-void udp_io::close_buffers()
-{
-    if (buffers_ != nullptr)
-        munmap(buffers_, (batch_ + 1) * buffer_size);
-    if (buffer_file_ >= 0)
-        ::close(as_fd(buffer_file_));
-    buffers_ = nullptr;
-    buffer_file_ = -1;
 }
 
 bool udp_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size, bool last_last)
 {
-    if (buffer_file_ < 0)
+    if (!buffers_.has_file())
         return packet_io::place(to, from, size, last_last);
-    std::uint8_t *const spare = buffers_ + batch_ * buffer_size;
-    if (std::less<>()(from, buffers_) || !std::less<>()(from, spare)) { // it was kept elsewhere
+    std::uint8_t *const buffers = buffers_.bytes();
+    std::uint8_t *const spare = buffers + batch_ * buffer_size;
+    if (std::less<>()(from, buffers) || !std::less<>()(from, spare)) { // it was kept elsewhere
         std::memcpy(spare, from, size);
         from = spare;
     }
     const auto read_all = [&](std::size_t begin, std::size_t end) {
-        const ssize_t read = calls::pread(as_fd(buffer_file_), to + begin, end - begin,
-                                          static_cast<off_t>(from - buffers_ + begin));
+        const ssize_t read = calls::pread(as_fd(buffers_.file()), to + begin, end - begin,
+                                          static_cast<off_t>(from - buffers + begin));
         return read == static_cast<ssize_t>(end - begin);
     };
     if (!last_last || size == 1)
@@ -459,7 +442,7 @@ bool udp_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
     }
     // The kernel stores the parts in order.
     const iovec parts[] = {{to, size - 1}, {to + size - 1, 1}};
-    return calls::preadv(as_fd(buffer_file_), parts, 2, static_cast<off_t>(from - buffers_)) ==
+    return calls::preadv(as_fd(buffers_.file()), parts, 2, static_cast<off_t>(from - buffers)) ==
            static_cast<ssize_t>(size);
 }
 
@@ -525,7 +508,7 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
     small_control controls[batch];
     const std::uint32_t wanted = capacity < batch_ ? capacity : batch_;
     for (std::uint32_t i = 0; i < wanted; ++i) {
-        pieces[i] = {buffers_ + i * buffer_size, buffer_size};
+        pieces[i] = {buffers_.bytes() + i * buffer_size, buffer_size};
         msghdr &m = messages[i].msg_hdr;
         m = {};
         m.msg_name = into[i].from.get();

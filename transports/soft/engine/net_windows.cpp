@@ -425,8 +425,8 @@ int udp_io::open(const net_address &at, bool for_data)
         return ENOMEM;
     }
     socket_ = reinterpret_cast<waitable>(static_cast<source *>(own));
-    buffers_ = new (std::nothrow) std::uint8_t[batch_ * buffer_size];
-    if (buffers_ == nullptr || !open_event(*own)) {
+    if (!buffers_.open(batch_ * buffer_size, kernel_buffer::backing::anonymous) ||
+        !open_event(*own)) {
         close();
         return ENOMEM;
     }
@@ -461,8 +461,7 @@ void udp_io::close()
         WSACleanup();
     }
     socket_ = -1;
-    delete[] buffers_;
-    buffers_ = nullptr;
+    buffers_.close();
 }
 
 /// One by one: there are no super-packets.
@@ -493,7 +492,7 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
     std::uint32_t count = 0;
     while (count < wanted) {
         in_packets &next = into[count];
-        next.bytes = buffers_ + count * buffer_size;
+        next.bytes = buffers_.bytes() + count * buffer_size;
         WSABUF piece{static_cast<ULONG>(buffer_size), reinterpret_cast<char *>(next.bytes)};
         int size = static_cast<int>(net_address::capacity());
         DWORD got = 0;
@@ -515,14 +514,14 @@ bool udp_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
     return packet_io::place(to, from, size, last_last);
 }
 
-bool gather_buffer::open(std::size_t size)
+bool kernel_buffer::open(std::size_t size, backing)
 {
     bytes_ = new (std::nothrow) std::uint8_t[size];
     size_ = size;
     return is_open();
 }
 
-void gather_buffer::close()
+void kernel_buffer::close()
 {
     delete[] bytes_;
     bytes_ = nullptr;

@@ -151,8 +151,9 @@ void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
     ++pair->counted.corrupt;
 }
 
-/// For a packet whose connection does not exist. The reset is not longer than that packet, quotes
-/// it, and is never sent for a reset, so that it can neither amplify nor loop.
+/// For a packet whose connection does not exist, or an acceptance of an attempt that was given up.
+/// The reset is not longer than that packet, quotes it, and is never sent for a reset, so that it
+/// can neither amplify nor loop.
 void progress_engine::send_reset(const packet &p, const net_address &from, std::int64_t now)
 {
     const bool wanted = p.base.kind == packet_kind::data || p.base.kind == packet_kind::probe ||
