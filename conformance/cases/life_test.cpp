@@ -3,13 +3,13 @@
 #include "harness/support.hpp"
 
 #include "dat_names.hpp"
+#include "harness/holdings.hpp"
 #include "harness/peer.hpp"
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <fstream>
 #include <set>
@@ -22,24 +22,6 @@ namespace {
 
 // ------------------------------------------------------------------------- what a process holds
 
-std::size_t entries_in(const char *directory)
-{
-    std::size_t number = 0;
-    DIR *open = ::opendir(directory);
-    while (open != nullptr && ::readdir(open) != nullptr)
-        ++number;
-    if (open != nullptr)
-        ::closedir(open);
-    return number;
-}
-
-struct holdings {
-    std::size_t descriptors = entries_in("/proc/self/fd");
-    std::size_t threads = entries_in("/proc/self/task");
-    std::size_t mappings = 0;
-    std::size_t resident_kib = 0;
-};
-
 std::set<std::string> mapped_libraries()
 {
     std::set<std::string> names;
@@ -49,33 +31,6 @@ std::set<std::string> mapped_libraries()
             at != std::string::npos && line.find(".so") != std::string::npos)
             names.insert(line.substr(at));
     return names;
-}
-
-holdings what_we_hold()
-{
-    holdings now;
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);)
-        ++now.mappings;
-    std::ifstream status("/proc/self/status");
-    for (std::string line; std::getline(status, line);)
-        if (line.rfind("VmRSS:", 0) == 0)
-            now.resident_kib = std::strtoul(line.c_str() + 6, nullptr, 10);
-    return now;
-}
-
-/// What we hold when it is no more than before, or after a while: a thread that was joined stays
-/// listed until the kernel is done with it, and a peer notices soon, not at once, what has ended.
-holdings what_we_hold_at_rest(const holdings &before)
-{
-    holdings now;
-    (void)becomes_true(
-        [&] {
-            now = what_we_hold();
-            return now.descriptors <= before.descriptors && now.threads <= before.threads;
-        },
-        milliseconds(3000));
-    return now;
 }
 
 /// A whole life: open, connect, move data, close, abruptly or after everything was freed.
@@ -210,6 +165,27 @@ struct to_peer {
     adapter ia;
     test_endpoint own;
     offer there{};
+};
+
+/// A peer that connects to us, and after whose end another can.
+struct from_peer {
+    explicit from_peer(const char *role_name) : own(ia, {.bytes = 1 << 20}), at(ia), peer(role_name)
+    {
+        peer.link->send(offer_of(ia, at.qualifier, &own.memory));
+        MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
+        next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    void connect_again()
+    {
+        MUST(dat_ep_reset(own.ep));
+        test_endpoint fresh(ia);
+        establish(fresh, own, at);
+        move_data(fresh, own);
+    }
+    adapter ia;
+    test_endpoint own;
+    listener at;
+    peer_process peer;
 };
 
 } // namespace
@@ -484,27 +460,18 @@ TEST_CASE("LIFE-22: a program that is started inherits nothing of an adapter" *
 TEST_CASE("LIFE-23: a process that exits with everything open ends, and its peers are told" *
           hint("wait in a destructor for threads, transfers or the consumer's goodbye"))
 {
-    adapter ia;
-    test_endpoint own(ia, {.bytes = 1 << 20});
-    listener at(ia);
-    peer_process peer("leaver");
-    peer.link->send(offer_of(ia, at.qualifier, &own.memory));
-    MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
-    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    from_peer t("leaver");
     for (std::uint64_t i = 0; i < 4; ++i)
-        MUST(own.recv(0, 64, i));
-    (void)peer.link->receive<bool>();
-    const int status = peer.await_exit();
+        MUST(t.own.recv(0, 64, i));
+    (void)t.peer.link->receive<bool>();
+    const int status = t.peer.await_exit();
     if (!instrumented()) // a sanitizer has threads to complain of
         CHECK(status == 0);
     CHECK(status != -1);
-    CHECK(ends_connection(next_event(own.connect_evd).event_number));
-    CHECK(collect(own.recv_evd, 4).size() == 4);
-    CHECK(stays_empty(own.connect_evd, milliseconds(20)));
-    MUST(dat_ep_reset(own.ep));
-    test_endpoint fresh(ia);
-    establish(fresh, own, at);
-    move_data(fresh, own);
+    CHECK(ends_connection(next_event(t.own.connect_evd).event_number));
+    CHECK(collect(t.own.recv_evd, 4).size() == 4);
+    CHECK(stays_empty(t.own.connect_evd, milliseconds(20)));
+    t.connect_again();
 }
 
 TEST_CASE("LIFE-11: two processes connect, move data both ways and part" *
@@ -589,24 +556,15 @@ TEST_CASE("LIFE-13: a peer killed during transfers to it: every request complete
 TEST_CASE("LIFE-14: a peer killed while it writes to us: the connection ends" *
           hint("notice a dead peer only when they send something themselves"))
 {
-    adapter ia;
-    test_endpoint own(ia, {.bytes = 1 << 20});
-    listener at(ia);
-    peer_process peer("flood");
-    peer.link->send(offer_of(ia, at.qualifier, &own.memory));
-    MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
-    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
-    (void)peer.link->receive<bool>();
+    from_peer t("flood");
+    (void)t.peer.link->receive<bool>();
     for (std::uint64_t i = 0; i < 4; ++i)
-        MUST(own.recv(0, 64, i));
+        MUST(t.own.recv(0, 64, i));
     std::this_thread::sleep_for(milliseconds(30));
-    peer.kill_hard();
-    CHECK(ends_connection(next_event(own.connect_evd).event_number));
-    CHECK(collect(own.recv_evd, 4).size() == 4);
-    MUST(dat_ep_reset(own.ep));
-    test_endpoint fresh(ia);
-    establish(fresh, own, at);
-    move_data(fresh, own);
+    t.peer.kill_hard();
+    CHECK(ends_connection(next_event(t.own.connect_evd).event_number));
+    CHECK(collect(t.own.recv_evd, 4).size() == 4);
+    t.connect_again();
 }
 
 TEST_CASE("LIFE-15: a peer killed before it answers: the attempt fails" *

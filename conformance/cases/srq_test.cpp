@@ -2,10 +2,10 @@
 // Shared receive queues: receives that several endpoints draw from.
 #include "harness/support.hpp"
 
+#include "harness/holdings.hpp"
+
 #include <algorithm>
-#include <fstream>
 #include <set>
-#include <unistd.h>
 
 namespace conformance {
 
@@ -868,17 +868,6 @@ TEST_CASE("SRQ-28: receives of the queue are scattered over its segments" * need
     }
 }
 
-namespace {
-
-std::size_t resident_kib()
-{
-    std::size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages >> pages;
-    return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 1024;
-}
-
-} // namespace
-
 TEST_CASE("SRQ-29: queues can be made, filled and freed hundreds of times" * needs("srq") *
           hint("keep the device's queue, or its memory, until the adapter closes"))
 {
@@ -898,9 +887,9 @@ TEST_CASE("SRQ-29: queues can be made, filled and freed hundreds of times" * nee
         }
     };
     live(20);
-    const std::size_t before = resident_kib();
+    const std::size_t before = what_we_hold().resident_kib;
     live(400);
-    const std::size_t after = resident_kib();
+    const std::size_t after = what_we_hold().resident_kib;
     MESSAGE("resident KiB ", before, " -> ", after);
     if (!instrumented()) // 400 queues with 8 bytes for each receive are 6400 KiB
         CHECK(after <= before + 2048);

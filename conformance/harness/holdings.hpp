@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What this process holds of the system: a leak shows as growth.
+#pragma once
+
+#include <cstddef>
+
+namespace conformance {
+
+/// The number of entries of a folder, "." and ".." included.
+std::size_t entries_in(const char *folder);
+
+struct holdings {
+    std::size_t descriptors = 0;
+    std::size_t threads = 0;
+    std::size_t mappings = 0;
+    std::size_t resident_kib = 0;
+};
+
+holdings what_we_hold();
+/// What we hold when it is no more than before, or after a while: a thread that was joined stays
+/// listed until the kernel is done with it, and a peer notices soon, not at once, what has ended.
+holdings what_we_hold_at_rest(const holdings &before);
+
+} // namespace conformance
