@@ -19,8 +19,7 @@ namespace {
 
 using bytes = std::vector<std::uint8_t>;
 
-// ------------------------------------------------------------- recorded from
-// the first edition
+// ----------------------------------------------------------------- recorded from the first edition
 
 constexpr std::uint32_t first_number = 1000;
 
