@@ -99,22 +99,26 @@ LINES_ONLY = ("-Dc_args=-g1", "-Dcpp_args=-g1")
 # Not by default: other compilers may have warnings that ours do not.
 STRICT = "-Dwerror=true"
 
-# A release has no variants to compare it with.
-RELEASE = ("-Dbuildtype=release", "-Dplain_variants=false")
+RELEASE = "-Dbuildtype=release"
+# No variants to compare it with.
+NO_PLAIN = "-Dplain_variants=false"
 
 BUILDS = {
-    "gcc": Build(options=(STRICT, *TOGETHER)),
+    # What ./quickstart and distributions build.
+    "gcc": Build(options=(STRICT, RELEASE, *TOGETHER)),
     "clang": Build(
-        options=(STRICT, "-Dbuildtype=debug", "-Dplain_variants=false", *LINES_ONLY),
+        options=(STRICT, "-Dbuildtype=debug", NO_PLAIN, *LINES_ONLY),
         compiler=("clang", "clang++"),
     ),
-    # Tests are not optimized, here or elsewhere: the other builds have compiled them.
-    "release": Build(options=(STRICT, *RELEASE, "-Dtests=false", *TOGETHER)),
-    "clang-release": Build(options=(STRICT, *RELEASE), compiler=("clang", "clang++")),
-    "lto": Build(options=(STRICT, *RELEASE, "-Db_lto=true", "-Dcpp_link_args=-Werror", *TOGETHER)),
+    # What "meson setup" makes without options. Tests are not optimized, here or elsewhere: the
+    # other builds have compiled them.
+    "default": Build(options=(STRICT, NO_PLAIN, "-Dtests=false", *TOGETHER)),
+    "clang-release": Build(options=(STRICT, RELEASE, NO_PLAIN), compiler=("clang", "clang++")),
+    "lto": Build(options=(STRICT, RELEASE, NO_PLAIN, "-Db_lto=true", "-Dcpp_link_args=-Werror",
+                          *TOGETHER)),
     "asan": Build(
         options=(STRICT, "-Db_sanitize=address,undefined", "-Doptimization=0",
-                 "-Dbenchmarks=false", "-Dplain_variants=false", *LINES_ONLY, *TOGETHER),
+                 "-Dbenchmarks=false", NO_PLAIN, *LINES_ONLY, *TOGETHER),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
             ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
@@ -126,7 +130,7 @@ BUILDS = {
     ),
     "tsan": Build(
         options=(STRICT, "-Db_sanitize=thread", "-Doptimization=0",
-                 "-Dbenchmarks=false", "-Dplain_variants=false", "-Dports=libfabric,soft",
+                 "-Dbenchmarks=false", NO_PLAIN, "-Dports=libfabric,soft",
                  *LINES_ONLY, *TOGETHER),
         environment=(
             ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
@@ -143,7 +147,7 @@ BUILDS = {
     "windows-threads": Build(
         options=(STRICT, f"--cross-file={CROSS_FILES}/mingw-w64.ini",
                  f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini",
-                 "-Dplain_variants=false", "-Doptimization=0", *LINES_ONLY, *TOGETHER),
+                 NO_PLAIN, "-Doptimization=0", *LINES_ONLY, *TOGETHER),
         environment=WINE,
         complete=False,
     ),
@@ -536,7 +540,7 @@ def steps() -> list[Step]:
     table = [
         Step("licences", "an SPDX line in every file", licence_lines, "quick"),
         Step("machine", "the virtual machine with RDMA devices can run", machine),
-        Step("gcc", "gcc, warnings are errors; all tests but the clients' smoke round",
+        Step("gcc", "gcc, a release, warnings are errors; all tests but the clients' smoke round",
              tests("gcc", *WITHOUT_ROUNDS, *ELSEWHERE), "quick"),
         Step("clients-ours", "Debian's DAT programs, our libdat2",
              clients("gcc", "ours", "@short")),
@@ -544,8 +548,6 @@ def steps() -> list[Step]:
              clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
         Step("clang", "clang with -Wthread-safety compiles libraries and programs",
              lambda step: compile_tree(step, "clang", ("quickstart",))),
-        Step("release", "gcc compiles everything optimized as for a release",
-             lambda step: compile_tree(step, "release")),
         Step("asan", "address and undefined-behaviour sanitizers; tests that run our code",
              tests("asan", *ASAN_TESTS)),
         Step("asan-clients", "DAT programs on sanitized libraries",
@@ -582,6 +584,8 @@ def steps() -> list[Step]:
         Step("clang-tests", "everything compiled by clang, and all tests",
              tests("clang", *WITHOUT_MACHINE), "long"),
         Step("windows-tests", "all tests for Windows, run by Wine", windows, "long"),
+        Step("default", "gcc compiles everything as \"meson setup\" has it without options",
+             lambda step: compile_tree(step, "default"), "long"),
         Step("clang-release", "clang compiles everything optimized as for a release",
              lambda step: compile_tree(step, "clang-release"), "long"),
         Step("lto", "everything optimized across files, and all tests",
@@ -611,7 +615,6 @@ def steps() -> list[Step]:
 AHEAD: tuple[tuple[str, str, Wanted], ...] = (
     ("gcc", "gcc", ("all",)),
     ("clang", "clang", ("quickstart",)),
-    ("release", "release", ("all",)),
     ("asan", "asan", ASAN_TESTS),
     ("tsan", "tsan", TSAN_TESTS),
     ("windows", "windows", ("all",)),
