@@ -330,7 +330,7 @@ class Program(World):
                         for number in range(3))
         program.write_text(
             f"#!{sys.executable}\n{(HERE / 'fake_client.py').read_text()}".replace(
-                "sys.exit(main())", f"map_libraries('pass')\n{lines}time.sleep(0.5)"))
+                "sys.exit(main())", f"map_libraries('pass')\n{lines}time.sleep(2)"))
         program.chmod(0o755)
 
     def test_a_missing_client_is_a_skip(self):
@@ -344,14 +344,16 @@ class Program(World):
         report = self.root / "report.json"
         status, output = self.run_program("--select", "dapltest-F-pz", "--rounds", "2",
                                           "--json", str(report), "--log-dir", str(self.root / "l"))
-        self.assertEqual((status, output.splitlines()[-1]), (0, "2 passed, 0 failed"))
+        self.assertEqual((status, output.splitlines()[-1]), (0, "2 passed, 0 failed"),
+                         output)
         self.assertEqual(json.loads(report.read_text())["passed"], 2)
         self.assertTrue((self.root / "l/dapltest-F-pz.log").is_file())
 
     def test_failures_are_counted_and_shown(self):
         self.install_dapltest("FAIL")
         status, output = self.run_program("--select", "dapltest-F-pz")
-        self.assertEqual((status, output.splitlines()[-1]), (1, "0 passed, 1 failed"))
+        self.assertEqual((status, output.splitlines()[-1]), (1, "0 passed, 1 failed"),
+                         output)
         self.assertIn("FAIL dapltest-F-pz", output)
 
 
