@@ -154,6 +154,34 @@ TEST_CASE_FIXTURE(fixture, "noise of every length is dropped")
     expect_unharmed();
 }
 
+TEST_CASE_FIXTURE(fixture, "packets of no connection are counted, and counts outlive a queue pair")
+{
+    const auto strays = [&] { return there.hca.counts().strays; };
+    const auto dropped = [&] { return there.hca.counts().pairs.dropped; };
+    const std::uint8_t nothing[] = {0};
+    base_header unknown = forged(packet_kind::probe);
+    unknown.to ^= 0x10000;
+    send(unknown, nothing, 0);
+    CHECK(becomes_true([&] { return strays().unknown == 1; }));
+    out_packet noise;
+    noise.begin();
+    noise.add(nothing, 1);
+    CHECK(network.deliver(stranger.address(), b.pair.home->io().address(), noise));
+    CHECK(becomes_true([&] { return strays().malformed == 1; }));
+    const std::uint64_t before = dropped();
+    {
+        end c(here);
+        end d(there);
+        REQUIRE(establish(c, d));
+        base_header guessed = forged(packet_kind::probe);
+        guessed.to = d.pair.id;
+        send(guessed, nothing, 0, true);
+        CHECK(becomes_true([&] { return dropped() == before + 1; }));
+    }
+    CHECK(dropped() > before); // what comes after the end of a connection counts, too
+    expect_unharmed();
+}
+
 TEST_CASE("requests of strangers cost little: no answer is longer than the question")
 {
     CHECK(base_size + reject_size <= base_size + request_size);

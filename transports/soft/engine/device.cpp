@@ -59,6 +59,19 @@ completion_queue::outcome device::resize_queue(completion_queue &queue, std::uin
     return how;
 }
 
+device_counts device::counts()
+{
+    device_counts all;
+    for (std::uint32_t i = 0; i < how_.threads; ++i) {
+        all.pairs += shards_[i].counts();
+        const stray_counts strays = shards_[i].strays();
+        all.strays.malformed += strays.malformed;
+        all.strays.unknown += strays.unknown;
+    }
+    all.early = early.counted();
+    return all;
+}
+
 // ------------------------------------------------------------------------ the callback waiter
 
 /// Receives and acknowledges what has arrived; gives up after a while where more keeps coming.

@@ -12,6 +12,13 @@
 
 namespace soft_hca {
 
+/// Since the device was opened.
+struct device_counts {
+    pair_counts pairs;
+    stray_counts strays;
+    early_packets::counts early;
+};
+
 class device : public device_context {
 public:
     static constexpr std::uint32_t max_threads = 16;
@@ -52,6 +59,9 @@ public:
     }
     /// On return no memory is accessed by its key any more. Binds that are posted will fail.
     void free_window(memory_region *window);
+
+    /// Takes the lock of each queue pair in turn.
+    device_counts counts();
 
     shard &shard_at(std::uint32_t index) { return shards_[index]; }
 

@@ -5,6 +5,24 @@
 
 namespace soft_hca {
 
+pair_counts &pair_counts::operator+=(const pair_counts &other)
+{
+    packets_out += other.packets_out;
+    packets_resent += other.packets_resent;
+    packets_in += other.packets_in;
+    duplicates += other.duplicates;
+    early += other.early;
+    dropped += other.dropped;
+    not_ready += other.not_ready;
+    corrupt += other.corrupt;
+    refused += other.refused;
+    rules_broken += other.rules_broken;
+    refused_by_peer += other.refused_by_peer;
+    failed_at_peer += other.failed_at_peer;
+    gave_up += other.gave_up;
+    return *this;
+}
+
 bool pair_context::may_use(const request &r, std::uint32_t rights) const
 {
     for (std::uint32_t i = 0; i < r.segments; ++i) {

@@ -30,8 +30,17 @@ struct pair_params {
 
 /// Since the queue pair was made.
 struct pair_counts {
-    std::uint64_t packets_out = 0, packets_resent = 0, packets_in = 0, duplicates = 0, early = 0,
-                  dropped = 0, not_ready = 0, corrupt = 0;
+    std::uint64_t packets_out = 0, packets_resent = 0, packets_in = 0, duplicates = 0, early = 0;
+    std::uint64_t dropped = 0;         ///< not the peer's, or beyond the window
+    std::uint64_t not_ready = 0;       ///< no receive was posted for them
+    std::uint64_t corrupt = 0;         ///< their checksum was wrong
+    std::uint64_t refused = 0;         ///< accesses of the peer's
+    std::uint64_t rules_broken = 0;    ///< by the peer, in another way
+    std::uint64_t refused_by_peer = 0; ///< accesses
+    std::uint64_t failed_at_peer = 0;  ///< requests, for another reason
+    std::uint64_t gave_up = 0;         ///< the peer acknowledged nothing any more
+
+    pair_counts &operator+=(const pair_counts &other);
 };
 
 struct pair_context {

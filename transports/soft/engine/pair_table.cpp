@@ -66,6 +66,25 @@ void *pair_table::end_receive(std::uint32_t id)
     return named.receiver.load(std::memory_order_acquire);
 }
 
+void pair_table::keep_counts(const queue_pair &removed)
+{
+    osd::lock_guard hold(lock_);
+    removed_ += removed.counted;
+}
+
+pair_counts pair_table::counts() OSD_UNCHECKED
+{
+    osd::lock_guard hold(lock_);
+    pair_counts all = removed_;
+    for (std::uint32_t slot = 0; slot < end(); ++slot)
+        if (queue_pair *pair = pairs_[slot].load(std::memory_order_relaxed)) {
+            pair->enter();
+            all += pair->counted;
+            pair->leave();
+        }
+    return all;
+}
+
 void pair_table::cycle_locks() OSD_UNCHECKED
 {
     osd::lock_guard hold(lock_);

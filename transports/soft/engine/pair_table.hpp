@@ -25,6 +25,10 @@ public:
     /// Gives it an id. False when the table is full or there are no random numbers.
     bool add(queue_pair &pair);
     void remove(const queue_pair &pair);
+    /// Adds what a queue pair has counted that was removed, and that no thread is inside any more.
+    void keep_counts(const queue_pair &removed);
+    /// What its queue pairs have counted, those that were removed included.
+    pair_counts counts();
     /// Cycles the locks of all queue pairs: on return no thread is inside that was when it began.
     void cycle_locks();
     bool empty() const { return count_.load() == 0; }
@@ -58,6 +62,7 @@ private:
     std::atomic<queue_pair *> *pairs_ = nullptr;
     named_receiver *receivers_ = nullptr;
     osd::mutex lock_;
+    pair_counts removed_ OSD_GUARDED_BY(lock_);
     std::atomic<std::uint32_t> used_{0};
     std::atomic<std::uint32_t> count_{0};
 };

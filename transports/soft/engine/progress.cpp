@@ -57,6 +57,14 @@ void progress_engine::cycle_lock() OSD_UNCHECKED
     poll_lock_.unlock();
 }
 
+stray_counts progress_engine::strays() OSD_UNCHECKED
+{
+    lock();
+    const stray_counts now = strays_;
+    poll_lock_.unlock();
+    return now;
+}
+
 /// Whether a consumer is polling right now. Blocking for the lock would delay its next poll.
 bool progress_engine::is_polled() OSD_UNCHECKED
 {
@@ -125,9 +133,10 @@ void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size
         return;
     queue_pair *pair = pairs_.find(p.base.to);
     if (pair == nullptr) {
-        if (!context_.closing.accept(p, from, context_.io()))
-            send_reset(p, from, now);
-        return;
+        if (context_.closing.accept(p, from, context_.io()))
+            return;
+        ++strays_.unknown;
+        return send_reset(p, from, now);
     }
     switch_to(pair, now);
     if (p.base.kind != packet_kind::accept)
@@ -142,11 +151,13 @@ void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
                            std::int64_t now) OSD_UNCHECKED
 {
     base_header base;
-    if (!parse_base_only(bytes, size, base) || base.version != checked_version)
+    queue_pair *pair = nullptr;
+    if (parse_base_only(bytes, size, base) && base.version == checked_version)
+        pair = pairs_.find(base.to); // if that is right
+    if (pair == nullptr) {
+        ++strays_.malformed;
         return;
-    queue_pair *const pair = pairs_.find(base.to); // if that is right
-    if (pair == nullptr)
-        return;
+    }
     switch_to(pair, now);
     ++pair->counted.corrupt;
 }

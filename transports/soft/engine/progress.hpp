@@ -17,6 +17,12 @@
 
 namespace soft_hca {
 
+/// Packets that are no queue pair's.
+struct stray_counts {
+    std::uint64_t malformed = 0; ///< or their checksum was wrong
+    std::uint64_t unknown = 0;   ///< their connection does not exist
+};
+
 class progress_engine {
 public:
     progress_engine(shard_context &context, pair_table &pairs) : context_(context), pairs_(pairs) {}
@@ -40,6 +46,7 @@ public:
     bool is_polled();
     /// On return no thread is inside that was when it began.
     void cycle_lock();
+    stray_counts strays();
 
 private:
     void lock() OSD_ACQUIRE(poll_lock_);
@@ -82,6 +89,7 @@ private:
     std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0;  ///< when packets came last
     std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0;     ///< when some came to acknowledge
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
+    stray_counts strays_ OSD_GUARDED_BY(poll_lock_);
     bool found_nothing_ OSD_GUARDED_BY(poll_lock_) = false; ///< the last poll before a sleep
     std::uint32_t polls_batched_ OSD_GUARDED_BY(poll_lock_) = 0;
     std::int64_t slow_due_ns_ OSD_GUARDED_BY(poll_lock_) = 0;

@@ -23,6 +23,20 @@ work_status status_for(fault why)
     }
 }
 
+void count_failure(pair_counts &counted, fault why)
+{
+    if (status_for(why) == work_status::remote_access)
+        ++counted.refused;
+    else if (why != fault::local_catastrophic)
+        ++counted.rules_broken;
+}
+
+void count_close(pair_counts &counted, fault why)
+{
+    ++(status_for(why) == work_status::remote_access ? counted.refused_by_peer
+                                                     : counted.failed_at_peer);
+}
+
 } // namespace
 
 // ------------------------------------------------------------------------------------ beginning
@@ -225,12 +239,14 @@ void reliable_connection::fail_request(request *culprit, work_status status)
 /// A copy of the failure: the part that reports it is replaced.
 void reliable_connection::fail(pair_failure failure)
 {
+    count_failure(context_->counted, failure.closing.why);
     close(failure.closing, osd::now_ns());
     fail_request(failure.culprit, failure.status);
 }
 
 void reliable_connection::give_up()
 {
+    ++context_->counted.gave_up;
     fail_request(requests_.oldest(), work_status::transport);
 }
 
@@ -318,6 +334,7 @@ void reliable_connection::on_close(const packet &p, std::int64_t now)
     // A read may have been acknowledged before its response became impossible.
     if (culprit == nullptr)
         culprit = requests_.started_with_last_psn(p.closing.psn);
+    count_close(context_->counted, p.closing.why);
     fail_request(culprit, status_for(p.closing.why));
 }
 

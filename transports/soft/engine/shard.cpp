@@ -96,6 +96,7 @@ void shard::remove(const queue_pair &pair)
 {
     pairs_.remove(pair);
     progress_.cycle_lock();
+    pairs_.keep_counts(pair);
 }
 
 // ----------------------------------------------------------------------------------- the thread

@@ -39,6 +39,8 @@ public:
     void remove(const queue_pair &pair);
     /// On return no thread is inside a queue pair that was when it began.
     void cycle_locks() { pairs_.cycle_locks(); }
+    pair_counts counts() { return pairs_.counts(); }
+    stray_counts strays() { return progress_.strays(); }
     /// See pair_table. Any thread.
     void *end_receive(std::uint32_t id) { return pairs_.end_receive(id); }
 
