@@ -72,7 +72,8 @@
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
 ///      work_request has its ring_place, and qp_params says whether threads post at once, for
 ///      ports that claim threadsafe_post. Optional: cqeh_domains, split_poll, ep_watermarks,
-///      ep_windows, send_invalidate, read_to_rmr, with their operations and fields.
+///      ep_windows, send_invalidate, read_to_rmr, device_counters, with their operations and
+///      fields.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -106,6 +107,7 @@ struct features {
     bool send_invalidate = false; ///< a send can close the peer's window: post_send_invalidate,
                                   ///< mw_is_bound
     bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_read_to_rmr
+    bool device_counters = false; ///< the device counts errors of its own: read_counters
 };
 
 // -------------------------------------------------------------------------------- arguments
@@ -179,6 +181,19 @@ struct hca_attr {
     DAT_COUNT num_named_attrs = 0;
 
     bool has_extension() const { return immediate_data || atomics; }
+};
+
+/// What a device has counted since it was opened, under the numbers that dat_ib_query_counters has
+/// for it: DCNT_IA_LNK_* and DCNT_IA_DIAG_*. What it does not count stays 0.
+class device_counters {
+public:
+    static constexpr int first = DCNT_IA_LNK_ERR_RCV;
+    static constexpr int count = DCNT_IA_ALL_COUNTERS - first;
+
+    DAT_UINT64 &operator[](int which) { return values_[which - first]; }
+
+private:
+    DAT_UINT64 values_[count] = {};
 };
 
 struct mr_params {
@@ -384,6 +399,10 @@ struct dapls_ib : Types, port_traits {
 
     /// Limits and identity. Control; shall also work after the device failed.
     static void dapls_ib_query_hca(const hca &, hca_attr &) = delete;
+
+    /// [device_counters] Stores what the device has counted since it was opened into an argument
+    /// that is all 0. May be called concurrently with itself. Control.
+    static void dapls_ib_read_counters(hca &, device_counters &) {}
 
     // --- protection domain ---
 
@@ -743,6 +762,7 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_open_hca, status (*)(hca &, const hca_open_params &));
     DAPLS_IB_OP(dapls_ib_close_hca, void (*)(hca &));
     DAPLS_IB_OP(dapls_ib_query_hca, void (*)(const hca &, hca_attr &));
+    DAPLS_IB_OP(dapls_ib_read_counters, void (*)(hca &, device_counters &));
     DAPLS_IB_OP(dapls_ib_pd_alloc, status (*)(hca &, pd &));
     DAPLS_IB_OP(dapls_ib_pd_free, void (*)(pd &));
     DAPLS_IB_OP(dapls_ib_mr_register, status (*)(pd &, mr &, const mr_params &, mr_keys &));
@@ -803,6 +823,7 @@ struct check_transport {
     static_assert(!T::claims.feature || differ<&T::name, &T::inherited::name>,                     \
                   "the port claims " #feature ", but has no " #name)
 
+    DAPLS_IB_CLAIM(device_counters, dapls_ib_read_counters);
     DAPLS_IB_CLAIM(direct_event, dapls_ib_completion_take);
     DAPLS_IB_CLAIM(split_poll, dapls_ib_completion_progress);
     DAPLS_IB_CLAIM(cq_count, dapls_ib_cq_count);

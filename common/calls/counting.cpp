@@ -168,6 +168,16 @@ DAT_RETURN count_wait(DAT_EVD_HANDLE handle, DAT_TIMEOUT timeout_us, DAT_COUNT t
 
 // ------------------------------------------------------------------------------------- reading
 
+adapter_counters &counters_of(adapter &ia)
+{
+    if constexpr (claims.device_counters) {
+        device_counters now;
+        transport::dapls_ib_read_counters(ia.hca, now);
+        ia.counters.bring(now);
+    }
+    return ia.counters;
+}
+
 /// Calls `then` with the counters of what the handle is of, how many there are, and their names.
 template <class Then>
 DAT_RETURN with_counters(DAT_HANDLE handle, Then then)
@@ -175,7 +185,7 @@ DAT_RETURN with_counters(DAT_HANDLE handle, Then then)
     if (!counting())
         return status::error(DAT_NOT_IMPLEMENTED).code();
     if (auto *ia = from_handle<adapter>(handle))
-        return then(ia->counters, DCNT_IA_ALL_COUNTERS, dat::adapter_counter_name);
+        return then(counters_of(*ia), DCNT_IA_ALL_COUNTERS, dat::adapter_counter_name);
     if (auto *ep = from_handle<endpoint>(handle))
         return then(ep->counters, DCNT_EP_ALL_COUNTERS, dat::endpoint_counter_name);
     if (auto *queue = from_handle<evd>(handle))

@@ -3,6 +3,8 @@
 // calls, see calls/counting.hpp.
 #pragma once
 
+#include "dapls_ib.hpp"
+
 #include <dat2/dat_ib_extensions.h>
 #include <dat2/udat.h>
 
@@ -30,7 +32,26 @@ private:
     std::array<std::atomic<DAT_UINT64>, N> values_{};
 };
 
-using adapter_counters = counter_block<DCNT_IA_ALL_COUNTERS>;
+/// Those of an adapter, with what its device counts by itself.
+class adapter_counters : public counter_block<DCNT_IA_ALL_COUNTERS> {
+public:
+    /// What the device has counted since it was opened: adds what is new. Several threads may have
+    /// read it, and bring it in any order.
+    void bring(device_counters &now) OSD_EXCLUDES(lock_)
+    {
+        osd::lock_guard hold(lock_);
+        for (int i = device_counters::first; i < DCNT_IA_ALL_COUNTERS; ++i) {
+            if (now[i] <= brought_[i])
+                continue;
+            add(static_cast<std::size_t>(i), now[i] - brought_[i]);
+            brought_[i] = now[i];
+        }
+    }
+
+private:
+    osd::mutex lock_;
+    device_counters brought_ OSD_GUARDED_BY(lock_);
+};
 using endpoint_counters = counter_block<DCNT_EP_ALL_COUNTERS>;
 using evd_counters = counter_block<DCNT_EVD_ALL_COUNTERS>;
 

@@ -600,4 +600,54 @@ TEST_CASE("EXT-17: counters tell what was done since they were reset, or are NOT
     CHECK(one == 1);
 }
 
+namespace {
+
+DAT_UINT64 count_of(const adapter &ia, DAT_IA_COUNTERS which, bool reset = false)
+{
+    DAT_UINT64 value = 0;
+    MUST(dat_ib_query_counters(ia.handle, which, &value, reset ? 1 : 0));
+    return value;
+}
+
+/// A write that the peer refuses; nothing of the connection stays.
+void be_refused(adapter &ia, adapter &other)
+{
+    connected_pair pair(ia, other);
+    DAT_RMR_TRIPLET wrong = pair.passive.memory.remote(0, 64);
+    wrong.virtual_address += 1 << 30;
+    MUST(pair.active.write(0, 64, wrong, 1));
+    expect_refused(pair.active, pair.passive, false, 1);
+}
+
+} // namespace
+
+TEST_CASE("EXT-18: the device counts an access that was refused, once on each side" *
+          needs("extensions counters device_counters") *
+          hint("count nothing, count it in each query again, or lose it with the queue pair"))
+{
+    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    adapter ia;
+    adapter other;
+    if (ia.attr.extension_supported != DAT_EXTENSION_IB)
+        NOT_CLAIMED("the InfiniBand extension");
+    DAT_UINT64 all[DCNT_IA_ALL_COUNTERS] = {};
+    const DAT_RETURN code = dat_ib_query_counters(ia.handle, DCNT_IA_ALL_COUNTERS, all, 1);
+    if (DAT_GET_TYPE(code) == DAT_NOT_IMPLEMENTED)
+        NOT_CLAIMED("counters");
+    CHECK(same_code(code, DAT_SUCCESS));
+    (void)count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE, true);
+    be_refused(ia, other);
+    if (count_of(ia, DCNT_IA_DIAG_ERR_SQ_RAE) == 0 && count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 0)
+        NOT_CLAIMED("counters of the device");
+    CHECK(count_of(ia, DCNT_IA_DIAG_ERR_SQ_RAE) == 1);
+    CHECK(count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 1);
+    be_refused(ia, other);
+    CHECK(count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 2);
+    CHECK(count_of(ia, DCNT_IA_DIAG_ERR_SQ_RAE, true) == 2); // tells, then resets
+    CHECK(count_of(ia, DCNT_IA_DIAG_ERR_SQ_RAE) == 0);
+    CHECK(count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 2);
+    be_refused(ia, other);
+    CHECK(count_of(ia, DCNT_IA_DIAG_ERR_SQ_RAE) == 1);
+}
+
 } // namespace conformance

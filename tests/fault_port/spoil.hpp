@@ -104,6 +104,12 @@ inline void spoil(hca_attr &limits)
     limits.max_eps = limits.max_cqs = limits.max_mrs = limits.max_iov_per_dto = 0;
     limits.max_message_size = 0;
 }
+/// Everything is counted twice.
+inline void spoil(device_counters &counters)
+{
+    for (int i = device_counters::first; i < DCNT_IA_ALL_COUNTERS; ++i)
+        counters[i] *= 2;
+}
 inline void spoil(DAT_RMR_TRIPLET &remote)
 {
     remote.virtual_address += 8;

@@ -148,4 +148,21 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.num_named_attrs = h.num_named_attrs;
 }
 
+void transport::dapls_ib_read_counters(hca &h, device_counters &out)
+{
+    if (h.foreign())
+        return;
+    const soft_hca::device_counts now = h.device.counts();
+    out[DCNT_IA_LNK_ERR_RCV] = now.pairs.corrupt + now.strays.malformed;
+    out[DCNT_IA_LNK_ERR_RCV_CONSTRAINT] = now.pairs.dropped + now.strays.unknown;
+    out[DCNT_IA_LNK_ERR_EXC_BUF_OVERRUN] = now.early.refused + now.early.evicted;
+    out[DCNT_IA_DIAG_ERR_RQ_RAE] = now.pairs.refused;
+    out[DCNT_IA_DIAG_ERR_RQ_OOS] = now.pairs.early + now.pairs.duplicates;
+    out[DCNT_IA_DIAG_ERR_RQ_RIRE] = now.pairs.rules_broken;
+    out[DCNT_IA_DIAG_ERR_SQ_RAE] = now.pairs.refused_by_peer;
+    out[DCNT_IA_DIAG_ERR_SQ_OOS] = now.pairs.packets_resent;
+    out[DCNT_IA_DIAG_ERR_SQ_RIRE] = now.pairs.failed_at_peer;
+    out[DCNT_IA_DIAG_ERR_SQ_TREE] = now.pairs.gave_up;
+}
+
 } // namespace dapl::soft

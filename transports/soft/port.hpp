@@ -94,6 +94,7 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_open_hca(hca &, const hca_open_params &);
     static void dapls_ib_close_hca(hca &);
     static void dapls_ib_query_hca(const hca &, hca_attr &);
+    static void dapls_ib_read_counters(hca &, device_counters &);
 
     // Protection domain, memory region, memory window: memory.cpp
     static status dapls_ib_pd_alloc(hca &, pd &);
