@@ -805,6 +805,7 @@ TEST_CASE(
     if (child == 0)
         ::_exit(close_past_waiters());
     const int status = await_child(child);
+    decline_with_peer(status);
     CHECK(status == 0);
     if (status == -1) {
         ::kill(child, SIGKILL);

@@ -51,6 +51,8 @@ void note(const step &next)
 namespace {
 
 bool is_peer = false;
+/// The exit status of a peer that needs a call that is not supported.
+constexpr int peer_declines = 6;
 
 } // namespace
 
@@ -80,8 +82,16 @@ std::string callee(const step &at)
 
 } // namespace
 
+void decline_with_peer(int status)
+{
+    if (status == peer_declines && watching_judge != nullptr)
+        watching_judge->decline("a call that the peer process needs");
+}
+
 void must_succeed(DAT_RETURN code, const step &at)
 {
+    if (code == not_supported && is_peer)
+        std::_Exit(peer_declines);
     if (code == not_supported && watching_judge != nullptr)
         watching_judge->decline(callee(at));
     if (code != DAT_SUCCESS)

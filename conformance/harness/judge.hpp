@@ -70,6 +70,9 @@ struct place {
     give_up(why, where.file, where.line);
 }
 void must_succeed(DAT_RETURN code, const step &at);
+/// Ends the case as not claimed where a peer process has ended with the exit status that stands for
+/// a call that it needs and that is not supported.
+void decline_with_peer(int status);
 
 /// For calls that set up a case. If one of them is not supported, the case is not claimed.
 #define MUST(...)                                                                                  \

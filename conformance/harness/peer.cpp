@@ -31,7 +31,7 @@ void peer_link::send_bytes(const void *bytes, std::size_t size)
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
-            GIVE_UP("the peer process is gone");
+            give_up_other();
         from += done;
         size -= static_cast<std::size_t>(done);
     }
@@ -46,11 +46,19 @@ void peer_link::receive_bytes(void *bytes, std::size_t size)
         if (found < 0 && errno == EINTR)
             continue;
         const ssize_t done = found <= 0 ? 0 : ::recv(fd_, to, size, 0);
+        if (found == 0)
+            GIVE_UP("the peer process is silent");
         if (done <= 0)
-            GIVE_UP(found == 0 ? "the peer process is silent" : "the peer process is gone");
+            give_up_other();
         to += done;
         size -= static_cast<std::size_t>(done);
     }
+}
+
+void peer_link::give_up_other()
+{
+    decline_with_peer(other_ > 0 ? await_child(other_) : -1);
+    GIVE_UP("the peer process is gone");
 }
 
 bool peer_link::alive() const
@@ -111,7 +119,7 @@ peer_process::peer_process(const char *role_name)
     if (pid_ == 0)
         become(role_name, fds[1]);
     ::close(fds[1]);
-    link = std::make_unique<peer_link>(fds[0]);
+    link = std::make_unique<peer_link>(fds[0], pid_);
     if (pid_ < 0)
         GIVE_UP("no second process");
 }
@@ -190,6 +198,7 @@ int peer_process::await_exit()
     const int status = await_child(pid_);
     if (status != -1)
         pid_ = -1;
+    decline_with_peer(status);
     return status;
 }
 

@@ -12,7 +12,8 @@ namespace conformance {
 /// The out-of-band channel. Both ends run the same program, so structures are sent as they are.
 class peer_link {
 public:
-    explicit peer_link(int fd) : fd_(fd) {}
+    /// `other`: the process at the other end, where it is a child.
+    explicit peer_link(int fd, pid_t other = -1) : fd_(fd), other_(other) {}
     peer_link(const peer_link &) = delete;
     peer_link &operator=(const peer_link &) = delete;
     ~peer_link();
@@ -35,8 +36,10 @@ public:
 private:
     void send_bytes(const void *bytes, std::size_t size);
     void receive_bytes(void *bytes, std::size_t size);
+    [[noreturn]] void give_up_other();
 
     int fd_;
+    pid_t other_;
 };
 
 /// The address on which a peer listens, and the memory that it exposes.
