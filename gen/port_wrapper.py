@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Write a part of a port that wraps another port, from a template and the transport contract."""
+"""Write a part of a port that wraps another one, or of what wraps DAT, from a template.
+
+The templates get the operations and upcalls of the transport contract, and the calls of DAT.
+"""
 
 import argparse
 import dataclasses
 import pathlib
 import sys
+import tomllib
 
 import contract
+import dat_entry_points
 import jinja2
 import rendering
 
@@ -52,8 +57,20 @@ def wrapped(declared: contract.Declared) -> Wrapped:
     return Wrapped(declared.name, short, declared.returns, types, makes, ends)
 
 
-def render(header_path: pathlib.Path, table_path: pathlib.Path, template: pathlib.Path) -> str:
+# Kinds of events, as plans name them.
+EVENTS = ("dto_event", "rmr_event", "cr_event", "connection_event", "async_event", "software_event",
+          "extension_event")
+NOT_WRAPPED = "dats_get_ia_handle"  # for providers, which have no other library
+
+
+def call_names(api: dict) -> list[str]:
+    return sorted(name.removeprefix("dat_") for name in api["exported"] if name != NOT_WRAPPED)
+
+
+def render(header_path: pathlib.Path, table_path: pathlib.Path, api_path: pathlib.Path,
+           template: pathlib.Path) -> str:
     header = contract.read_header(header_path)
+    api = dat_entry_points.api(tomllib.loads(api_path.read_text()))
     operations = contract.operations(header, contract.read_table(table_path))
     return rendering.render(
         template,
@@ -61,17 +78,21 @@ def render(header_path: pathlib.Path, table_path: pathlib.Path, template: pathli
         upcalls=[wrapped(each) for each in header.upcalls.values()],
         traits=[line.split(" = ")[0].split()[-1] for line in header.traits if " = " in line],
         types=[*header.types, *header.optional_types],
+        calls=call_names(api),
+        dispatched=api["entries"],
+        events=EVENTS,
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for option in ("--header", "--table", "--template", "--output"):
+    for option in ("--header", "--table", "--api", "--template", "--output"):
         parser.add_argument(option, type=pathlib.Path, required=True)
     options = parser.parse_args()
     try:
-        options.output.write_text(render(options.header, options.table, options.template))
-    except (contract.ContractError, jinja2.TemplateError) as error:
+        options.output.write_text(render(options.header, options.table, options.api,
+                                         options.template))
+    except (contract.ContractError, dat_entry_points.TableError, jinja2.TemplateError) as error:
         sys.exit(str(error))
 
 

@@ -4,7 +4,8 @@
 
 Only these cases are run. With --sample some faults are, each with one case, by a seed that is
 printed. With --explore all cases are run under the faults that match, and those that turn red are
-listed. With --unnamed nothing is run: the cases that no fault turns red are listed.
+listed. Each case is turned red by a fault, or has an [[unnamed]] entry that says why not; --unnamed
+lists those that have neither, and runs nothing.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import time
 import tomllib
 
 KEYS = {"plan", "red", "green", "hangs", "why"}
+MOST_UNNAMED = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +51,11 @@ class Suite:
                        *self._options.suite_options]
             for case in cases:
                 command += ["--case", case]
-            done = subprocess.run(command, env={**os.environ, "DAPL_FAULT": plan}, text=True,
-                                  capture_output=True, check=False)
+            environment = {**os.environ, "DAPL_FAULT": plan}
+            if self._options.calls:
+                environment["LD_PRELOAD"] = self._options.calls
+            done = subprocess.run(command, env=environment, text=True, capture_output=True,
+                                  check=False)
             if not card.exists():
                 return {"": {"outcome": "error", "reason": done.stdout + done.stderr}}
             results = json.loads(card.read_text())
@@ -113,12 +118,22 @@ def read_faults(rows: list[dict], path: pathlib.Path) -> list[Fault]:
 
 
 def subjects(header: pathlib.Path) -> list[str]:
-    """The operations and upcalls of the contract, by the names that plans have for them."""
+    """What a fault can be of, by the names that plans have."""
     names = []
     for line in header.read_text().splitlines():
         if line.startswith('    {"'):
             names.append(line.split('"')[1])
     return names
+
+
+def judge_subjects(faults: list[Fault], header: pathlib.Path) -> list[str]:
+    patterns = [each.plan.split(":")[0] for each in faults]
+    return [f"no fault is of {name}" for name in subjects(header)
+            if name != "any" and not any(fnmatch.fnmatchcase(name, each) for each in patterns)]
+
+
+def is_of_calls(fault: Fault) -> bool:
+    return fault.plan.startswith("dat_") or "_event:" in fault.plan
 
 
 def chosen(faults: list[Fault], options: argparse.Namespace) -> list[Fault]:
@@ -170,23 +185,30 @@ def explore(suite: Suite, faults: list[Fault]) -> None:
                 print(f"    {rule:<10} {result['outcome']}: {result['reason'][:160]}")
 
 
-def show_unnamed(options: argparse.Namespace, faults: list[Fault]) -> None:
-    """The cases that no fault of the table is to turn red."""
+def judge_unnamed(options: argparse.Namespace, faults: list[Fault], rows: list[dict]) -> list[str]:
+    """Cases that no fault of the table is to turn red, without a reason; and reasons too many."""
     listed = subprocess.run([options.conformance, "--list"], text=True, capture_output=True,
                             check=True).stdout.splitlines()
     red = {case for fault in faults for case in fault.red}
-    unnamed = [line for line in listed if line.split()[0] not in red]
-    for line in unnamed:
-        print(line)
-    print(f"{len(listed)} cases, {len(unnamed)} that no fault turns red")
+    excused = {row["case"]: row["why"] for row in rows}
+    cases = {line.split()[0] for line in listed}
+    wrong = [f"no fault turns red: {line}" for line in listed
+             if line.split()[0] not in red | set(excused)]
+    wrong += [f"{case} is [[unnamed]], and a fault turns it red" for case in excused if case in red]
+    wrong += [f"there is no case {case}" for case in sorted((red | set(excused)) - cases)]
+    if len(excused) > MOST_UNNAMED:
+        wrong.append(f"{len(excused)} cases are [[unnamed]], more than {MOST_UNNAMED}")
+    return wrong
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--conformance", required=True)
     parser.add_argument("--ia", required=True)
+    parser.add_argument("--calls", help="the library that has the faults of DAT's calls, to be "
+                        "preloaded; without it there are none of these")
     parser.add_argument("--table", type=pathlib.Path, required=True)
-    parser.add_argument("--subjects", type=pathlib.Path, help="fault_subjects.hpp: each has one")
+    parser.add_argument("--subjects", type=pathlib.Path, help="fault_subjects.hpp: each of its names has one")
     parser.add_argument("--fault", action="append", help="only plans that match this pattern")
     parser.add_argument("--sample", type=int, metavar="N", help="N faults, chosen at random")
     parser.add_argument("--seed", type=int)
@@ -202,19 +224,17 @@ def main() -> int:
     table = tomllib.loads(options.table.read_text())
     faults = read_faults(table["fault"], options.table)
     if options.unnamed:
-        show_unnamed(options, faults)
+        print("\n".join(judge_unnamed(options, faults, table.get("unnamed", []))))
         return 0
-    failed = 0
-    if options.subjects:
-        named = {each.plan.split(":")[0] for each in faults}
-        for name in subjects(options.subjects):
-            if name not in named and name != "any":
-                print(f"no fault is of {name}")
-                failed += 1
+    wrong = judge_subjects(faults, options.subjects) if options.subjects else []
+    began = time.monotonic()
     suite = Suite(options)
-    for line in judge_words(suite, table["wrong"]) if options.words else ():
+    wrong += judge_words(suite, table["wrong"]) if options.words else []
+    for line in wrong:
         print(f"FAIL {line}")
-        failed += 1
+    failed = len(wrong)
+    if not options.calls:
+        faults = [each for each in faults if not is_of_calls(each)]
     faults = chosen(faults, options)
     first = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     for number in range(first, first + options.storms):
@@ -231,7 +251,7 @@ def main() -> int:
             for line in wrong:
                 print("     " + line.replace("\n", "\n     "))
             failed += bool(wrong)
-    print(f"{len(faults)} faults, {failed} failed")
+    print(f"{len(faults)} faults, {failed} failed, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
 

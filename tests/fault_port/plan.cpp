@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fnmatch.h>
 
 namespace dapl::DAPL_TRANSPORT::faults {
 
@@ -45,6 +46,14 @@ std::int64_t number_named(const char *wanted, std::int64_t most, Names name_of)
     return -1;
 }
 
+/// What DAT answers without the class of errors, as it does success.
+bool is_bare(std::int64_t type)
+{
+    const std::int64_t code = type << 16;
+    return code == DAT_SUCCESS || code == DAT_TIMEOUT_EXPIRED || code == DAT_QUEUE_EMPTY ||
+           code == DAT_INTERRUPTED_CALL;
+}
+
 /// "DAT_TYPE" or "DAT_TYPE/DAT_SUBTYPE".
 bool parse_code(char *text, DAT_RETURN &code)
 {
@@ -60,9 +69,10 @@ bool parse_code(char *text, DAT_RETURN &code)
         });
     if (subtype != nullptr)
         *subtype = '/';
-    code = static_cast<DAT_RETURN>(DAT_CLASS_ERROR) | static_cast<DAT_RETURN>(type << 16) |
-           static_cast<DAT_RETURN>(sub);
-    return type > 0 && sub >= 0;
+    code = static_cast<DAT_RETURN>(type << 16) | static_cast<DAT_RETURN>(sub);
+    if (!is_bare(type))
+        code |= static_cast<DAT_RETURN>(DAT_CLASS_ERROR);
+    return type >= 0 && sub >= 0;
 }
 
 bool parse_number(const char *text, std::int64_t &number)
@@ -77,20 +87,40 @@ struct action_word {
     action does;
 };
 constexpr action_word action_words[] = {
-    {"skip", action::skip},           {"slow=", action::slow},
-    {"argument=", action::argument},  {"out=", action::out},
-    {"wrong", action::wrong},         {"twice", action::twice},
-    {"early", action::early},         {"event=", action::event},
-    {"late=", action::late},          {"never", action::never},
-    {"swap", action::swap},           {"status=", action::status},
-    {"length=", action::length},      {"cookie", action::cookie},
-    {"immediate", action::immediate}, {"invalidated", action::invalidated},
-    {"receiver", action::receiver},   {"solicited", action::solicited},
+    {"answer=", action::answer},
+    {"refusal=", action::refusal},
+    {"outcome=", action::outcome},
+    {"accepts", action::accepts},
+    {"stores=", action::stores},
+    {"evd", action::evd},
+    {"object", action::object},
+    {"operation", action::operation},
+    {"data", action::private_data},
+    {"skip", action::skip},
+    {"slow=", action::slow},
+    {"argument=", action::argument},
+    {"out=", action::out},
+    {"wrong", action::wrong},
+    {"twice", action::twice},
+    {"early", action::early},
+    {"event=", action::event},
+    {"late=", action::late},
+    {"never", action::never},
+    {"swap", action::swap},
+    {"status=", action::status},
+    {"length=", action::length},
+    {"cookie", action::cookie},
+    {"immediate", action::immediate},
+    {"invalidated", action::invalidated},
+    {"receiver", action::receiver},
+    {"solicited", action::solicited},
 };
 
-/// Its number, where it has one; event and status have names.
-bool parse_amount(fault &made, const char *text)
+/// Its number, where it has one; codes, event and status have names.
+bool parse_amount(fault &made, char *text)
 {
+    if (made.does == action::answer || made.does == action::refusal || made.does == action::outcome)
+        return parse_code(text, made.code);
     if (made.does == action::event)
         made.amount = number_named(text, 0xffff, [](std::int64_t number) {
             return dat::event_name(static_cast<DAT_EVENT_NUMBER>(number));
@@ -104,46 +134,149 @@ bool parse_amount(fault &made, const char *text)
     return made.amount >= 0;
 }
 
-bool is_completion(subject of)
+/// Null if this can be done to a call of DAT; otherwise why not.
+const char *objection_to_call(action does, const subject_facts &of)
 {
-    return of >= subject::completion && of <= subject::request_completion;
+    switch (does) {
+    case action::skip:
+        return of.makes_object ? "cannot be left out" : nullptr;
+    case action::fail:
+    case action::answer:
+    case action::refusal:
+    case action::outcome:
+    case action::accepts:
+    case action::stores:
+    case action::slow:
+    case action::argument:
+    case action::out:
+    case action::twice:
+        return nullptr;
+    default:
+        return "is a call";
+    }
 }
 
-/// Null if this can be done to that subject; otherwise why not.
-const char *objection(const fault &made)
+const char *objection_to_event(action does)
 {
-    const subject_facts &of = facts_of_subjects[static_cast<int>(made.of)];
-    switch (made.does) {
+    switch (does) {
+    case action::event:
+    case action::status:
+    case action::length:
+    case action::cookie:
+    case action::evd:
+    case action::object:
+    case action::operation:
+    case action::private_data:
+    case action::never:
+    case action::twice:
+        return nullptr;
+    default:
+        return "is an event";
+    }
+}
+
+const char *objection_to_completion(action does)
+{
+    switch (does) {
+    case action::fail:
+        return "has no status";
+    case action::skip:
+        return "cannot be left out";
+    case action::slow:
+        return "is no call";
+    case action::argument:
+        return "has no arguments";
+    case action::out:
+    case action::wrong:
+        return "answers nothing";
+    case action::twice:
+    case action::late:
+    case action::never:
+    case action::swap:
+    case action::status:
+    case action::length:
+    case action::cookie:
+    case action::immediate:
+    case action::invalidated:
+    case action::receiver:
+    case action::solicited:
+        return nullptr;
+    default:
+        return "is a completion";
+    }
+}
+
+/// Of an operation or upcall.
+const char *objection_to_operation(action does, subject name)
+{
+    const subject_facts &of = facts_of_subjects[static_cast<int>(name)];
+    const bool is_upcall = of.kind == subject_kind::upcall;
+    switch (does) {
     case action::fail:
         return of.has_status ? nullptr : "has no status";
     case action::skip:
-        if (made.of == subject::qp_free || made.of == subject::qp_reset)
+        if (name == subject::qp_free || name == subject::qp_reset)
             return "what is posted would be used after it is gone";
-        return of.makes_object || is_completion(made.of) || made.of == subject::any
-                   ? "cannot be left out"
-                   : nullptr;
+        return of.makes_object || name == subject::any ? "cannot be left out" : nullptr;
     case action::slow:
-        return is_completion(made.of) ? "is no call" : nullptr;
+        return nullptr;
     case action::argument:
-        return is_completion(made.of) || made.of == subject::any ? "has no arguments" : nullptr;
+        return name == subject::any ? "has no arguments" : nullptr;
     case action::out:
     case action::wrong:
-        if (made.does == action::wrong && of.has_status)
+        if (does == action::wrong && of.has_status)
             return "answers a status";
-        return of.is_upcall || is_completion(made.of) || made.of == subject::any ? "answers nothing"
-                                                                                 : nullptr;
+        return is_upcall || name == subject::any ? "answers nothing" : nullptr;
     case action::twice:
-        if (made.of == subject::cr_callback)
+        if (name == subject::cr_callback)
             return "gives its cr away";
-        return of.is_upcall || is_completion(made.of) ? nullptr
-                                                      : "is neither upcall nor completion";
+        return is_upcall ? nullptr : "is neither upcall nor completion";
     case action::early:
-        return of.is_upcall && made.of != subject::cr_callback ? nullptr : "cannot come early";
+        return is_upcall && name != subject::cr_callback ? nullptr : "cannot come early";
     case action::event:
-        return made.of == subject::evd_connection_callback ? nullptr : "has no event";
+        return name == subject::evd_connection_callback ? nullptr : "has no event";
     default:
-        return is_completion(made.of) ? nullptr : "is no completion";
+        return "is no completion";
     }
+}
+
+const char *objection(action does, subject name)
+{
+    const subject_facts &of = facts_of_subjects[static_cast<int>(name)];
+    switch (of.kind) {
+    case subject_kind::call:
+        return objection_to_call(does, of);
+    case subject_kind::event:
+        return objection_to_event(does);
+    case subject_kind::completion:
+        return objection_to_completion(does);
+    default:
+        return objection_to_operation(does, name);
+    }
+}
+
+/// Takes what the pattern names and this can be done to. Null if there is any; otherwise why not.
+const char *take_subjects(fault &made, const char *pattern)
+{
+    const char *why = "is no name";
+    bool taken = false;
+    for (int i = 0; i < static_cast<int>(subject::number); ++i) {
+        if (::fnmatch(pattern, facts_of_subjects[i].name, 0) != 0)
+            continue;
+        const char *against = objection(made.does, static_cast<subject>(i));
+        made.of[i] = against == nullptr;
+        taken = taken || made.of[i];
+        why = against;
+    }
+    return taken ? nullptr : why;
+}
+
+bool names_any(const char *pattern)
+{
+    for (const subject_facts &each : facts_of_subjects)
+        if (::fnmatch(pattern, each.name, 0) == 0)
+            return true;
+    return false;
 }
 
 std::uint64_t mixed(std::uint64_t value)
@@ -161,13 +294,14 @@ plan &the_plan()
     return instance;
 }
 
-bool fault::is_due()
+bool fault::is_due(subject met)
 {
     const std::uint64_t call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
     const bool due =
         one_in != 0 ? mixed(mixed(seed) + call) % one_in == 0 : call >= first && call <= last;
     if (due && (one_in != 0 || call - first < told))
-        say("%.*s: call %llu", text_length, text, static_cast<unsigned long long>(call));
+        say("%.*s: call %llu, %s", text_length, text, static_cast<unsigned long long>(call),
+            facts_of_subjects[static_cast<int>(met)].name);
     return due;
 }
 
@@ -175,8 +309,8 @@ fault *plan::look(subject of, bool early)
 {
     fault *found = nullptr;
     for (int i = 0; i < count_; ++i)
-        if (faults_[i].of == of && (faults_[i].does == action::early) == early &&
-            faults_[i].is_due() && found == nullptr)
+        if (faults_[i].of[static_cast<int>(of)] && (faults_[i].does == action::early) == early &&
+            faults_[i].is_due(of) && found == nullptr)
             found = &faults_[i];
     return found;
 }
@@ -205,7 +339,7 @@ bool plan::parse_action(fault &made, const char *what)
 {
     char text[128] = {};
     std::strncpy(text, what, sizeof text - 1);
-    if (parse_code(text, made.code)) {
+    if (parse_code(text, made.code) && made.code != DAT_SUCCESS) {
         made.does = action::fail;
         return true;
     }
@@ -236,11 +370,9 @@ bool plan::parse_word(char *word)
         return true;
     }
     char *const what = std::strchr(when + 1, ':');
-    const std::int64_t of =
-        number_named(word, static_cast<int>(subject::number) - 1,
-                     [](std::int64_t number) { return facts_of_subjects[number].name; });
-    if (of < 0 || what == nullptr || count_ == most) {
-        say(of < 0            ? "there is no operation, upcall or completion of the name in '%.*s'"
+    const bool known = names_any(word);
+    if (!known || what == nullptr || count_ == most) {
+        say(!known            ? "there is nothing of the name in '%.*s'"
             : what == nullptr ? "'%.*s' is not of the form NAME:WHEN:WHAT"
                               : "'%.*s' is one fault too many",
             length, whole);
@@ -248,7 +380,6 @@ bool plan::parse_word(char *word)
     }
     *what = '\0';
     fault &made = faults_[count_];
-    made.of = static_cast<subject>(of);
     made.text = whole;
     made.text_length = length;
     if (!parse_when(made, when + 1)) {
@@ -259,12 +390,13 @@ bool plan::parse_word(char *word)
         say("there is no fault '%s' as in '%.*s'", what + 1, length, whole);
         return false;
     }
-    if (const char *why = objection(made); why != nullptr) {
+    if (const char *why = take_subjects(made, word); why != nullptr) {
         say("'%.*s' cannot be done: %s %s", length, whole, word, why);
         return false;
     }
     ++count_;
-    subjects_[of] = true;
+    for (int i = 0; i < static_cast<int>(subject::number); ++i)
+        subjects_[i] = subjects_[i] || made.of[i];
     return true;
 }
 

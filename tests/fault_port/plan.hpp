@@ -2,17 +2,22 @@
 // The faults that the environment variable DAPL_FAULT asks for; README.md has its words.
 #pragma once
 
-#include "dapls_ib.hpp"
 #include "fault_subjects.hpp"
 #include "osd_annotations.hpp"
 
 #include <atomic>
 #include <cstdint>
+#include <dat2/udat.h>
 
 namespace dapl::DAPL_TRANSPORT::faults {
 
 enum class action : std::uint8_t {
     fail,     ///< the operation answers `code` and does nothing
+    answer,   ///< the call does what it does, and answers `code`
+    refusal,  ///< an error is answered as `code`
+    outcome,  ///< so is what is neither success nor error
+    accepts,  ///< an error is answered as success
+    stores,   ///< an error stores something through argument number `amount`
     skip,     ///< the operation does nothing; an upcall is lost
     slow,     ///< it begins `amount` ms later
     argument, ///< with another value of argument number `amount`
@@ -31,11 +36,15 @@ enum class action : std::uint8_t {
     invalidated,
     receiver,
     solicited,
+    evd, ///< the event names another EVD
+    object,
+    operation,
+    private_data,
 };
 
 /// One word of the plan: what happens to whom, and when.
 struct fault {
-    subject of = subject::number;
+    bool of[static_cast<int>(subject::number)] = {};
     action does = action::skip;
     DAT_RETURN code = DAT_SUCCESS;
     std::int64_t amount = 0;
@@ -47,7 +56,7 @@ struct fault {
     std::uint64_t seed = 0;
     std::atomic<std::uint64_t> calls{0};
 
-    bool is_due();
+    bool is_due(subject met);
 };
 
 class plan {
