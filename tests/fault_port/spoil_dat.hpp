@@ -22,9 +22,10 @@ inline void spoil(bool &answer)
 {
     answer = !answer;
 }
+/// The same for all, so that what has to differ does not.
 inline void spoil(DAT_UINT32 &number)
 {
-    number ^= 1;
+    number = number == 1 ? 2 : 1;
 }
 inline void spoil(DAT_CONN_QUAL &qualifier)
 {
