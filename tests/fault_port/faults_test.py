@@ -22,7 +22,7 @@ import tempfile
 import time
 import tomllib
 
-KEYS = {"plan", "red", "green", "hangs", "why"}
+KEYS = {"plan", "red", "green", "hangs", "options", "why"}
 MOST_UNNAMED = 10
 
 
@@ -32,6 +32,7 @@ class Fault:
     red: tuple[str, ...] = ()
     green: tuple[str, ...] = ()
     hangs: bool = False
+    options: tuple[str, ...] = ()
     why: str = ""
 
 
@@ -41,14 +42,15 @@ class Suite:
     def __init__(self, options: argparse.Namespace):
         self._options = options
 
-    def run(self, plan: str, cases: tuple[str, ...]) -> dict[str, dict]:
+    def run(self, plan: str, cases: tuple[str, ...],
+            options: tuple[str, ...] = ()) -> dict[str, dict]:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             card = pathlib.Path(folder) / "card.json"
             command = [self._options.conformance, "--ia", self._options.ia,
                        "--json", str(card), "--jobs", "4",
                        "--patience", str(self._options.patience),
                        "--timeout", "60",
-                       *self._options.suite_options]
+                       *self._options.suite_options, *options]
             for case in cases:
                 command += ["--case", case]
             environment = {**os.environ, "DAPL_FAULT": plan}
@@ -67,7 +69,7 @@ class Suite:
 
     def timed(self, fault: Fault) -> tuple[float, dict[str, dict]]:
         began = time.monotonic()
-        results = self.run(fault.plan, fault.red + fault.green)
+        results = self.run(fault.plan, fault.red + fault.green, fault.options)
         return time.monotonic() - began, results
 
 
@@ -113,7 +115,8 @@ def read_faults(rows: list[dict], path: pathlib.Path) -> list[Fault]:
         if unknown := set(row) - KEYS:
             sys.exit(f"{path}: {row.get('plan')}: unknown key {sorted(unknown)[0]}")
         faults.append(Fault(row["plan"], tuple(row.get("red", ())), tuple(row.get("green", ())),
-                            row.get("hangs", False), row.get("why", "")))
+                            row.get("hangs", False), tuple(row.get("options", ())),
+                            row.get("why", "")))
     return faults
 
 
@@ -223,10 +226,11 @@ def main() -> int:
     options, options.suite_options = parser.parse_known_args()
     table = tomllib.loads(options.table.read_text())
     faults = read_faults(table["fault"], options.table)
+    wrong = judge_unnamed(options, faults, table["unnamed"])
     if options.unnamed:
-        print("\n".join(judge_unnamed(options, faults, table.get("unnamed", []))))
+        print("\n".join(wrong))
         return 0
-    wrong = judge_subjects(faults, options.subjects) if options.subjects else []
+    wrong += judge_subjects(faults, options.subjects) if options.subjects else []
     began = time.monotonic()
     suite = Suite(options)
     wrong += judge_words(suite, table["wrong"]) if options.words else []

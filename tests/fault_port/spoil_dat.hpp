@@ -112,6 +112,8 @@ inline void spoil(DAT_IA_ATTR &attr)
     spoil_answers(attr.max_rdma_read_per_ep_in_guaranteed, attr.max_rdma_read_per_ep_out_guaranteed,
                   attr.zb_supported);
     attr.adapter_name[0] ^= 1;
+    attr.ia_address_ptr = nullptr;
+    attr.extension_supported = DAT_EXTENSION_NONE;
 }
 inline void spoil(DAT_PROVIDER_ATTR &attr)
 {
@@ -119,6 +121,7 @@ inline void spoil(DAT_PROVIDER_ATTR &attr)
               attr.lmr_mem_types_supported, attr.completion_flags_supported);
     spoil_answers(attr.is_thread_safe, attr.srq_ep_pz_difference_supported, attr.lmr_sync_req);
     attr.provider_name[0] ^= 1;
+    attr.srq_supported = DAT_FALSE;
     attr.ep_creator = static_cast<DAT_EP_CREATOR_FOR_PSP>(attr.ep_creator ^ 1);
 }
 inline void spoil(DAT_EVD_PARAM &param)
