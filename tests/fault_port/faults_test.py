@@ -211,7 +211,8 @@ def main() -> int:
     parser.add_argument("--calls", help="the library that has the faults of DAT's calls, to be "
                         "preloaded; without it there are none of these")
     parser.add_argument("--table", type=pathlib.Path, required=True)
-    parser.add_argument("--subjects", type=pathlib.Path, help="fault_subjects.hpp: each of its names has one")
+    parser.add_argument("--subjects", type=pathlib.Path,
+                        help="fault_subjects.hpp: each of its names has a fault")
     parser.add_argument("--fault", action="append", help="only plans that match this pattern")
     parser.add_argument("--sample", type=int, metavar="N", help="N faults, chosen at random")
     parser.add_argument("--seed", type=int)
