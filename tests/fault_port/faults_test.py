@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import dataclasses
 import fnmatch
+import itertools
 import json
 import os
 import pathlib
@@ -47,10 +48,10 @@ class Suite:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             card = pathlib.Path(folder) / "card.json"
             command = [self._options.conformance, "--ia", self._options.ia,
-                       "--json", str(card), "--jobs", "4",
-                       "--patience", str(self._options.patience),
-                       "--timeout", "60",
+                       "--json", str(card), "--jobs", "4", "--timeout", "60",
                        *self._options.suite_options, *options]
+            if "--patience" not in options:
+                command += ["--patience", str(self._options.patience)]
             for case in cases:
                 command += ["--case", case]
             environment = {**os.environ, "DAPL_FAULT": plan}
@@ -86,6 +87,7 @@ def judge(fault: Fault, results: dict[str, dict]) -> list[str]:
     if "" in results:
         return [f"the suite does not run: {results['']['reason']}"]
     wrong = []
+    fine = ("passed",) if fault.plan else ("passed", "not claimed")
     for case in fault.red:
         result = results[case]
         if result["outcome"] != "failed":
@@ -93,7 +95,7 @@ def judge(fault: Fault, results: dict[str, dict]) -> list[str]:
         elif ended_badly(result, fault):
             wrong.append(f"{case}: {result['reason']}\n{result.get('output', '')}")
     for case in fault.green:
-        if results[case]["outcome"] != "passed":
+        if results[case]["outcome"] not in fine:
             wrong.append(f"{case} is not green, but {results[case]['outcome']}: "
                          f"{results[case]['reason']}")
     return wrong
@@ -152,6 +154,15 @@ def chosen(faults: list[Fault], options: argparse.Namespace) -> list[Fault]:
     return faults
 
 
+def controls(faults: list[Fault]) -> list[Fault]:
+    """Without a fault what is to turn red passes, with the same options: then it is the fault."""
+    by_options: dict[tuple[str, ...], set[str]] = {}
+    for fault in faults:
+        by_options.setdefault(fault.options, set()).update(fault.red)
+    return [Fault("", green=tuple(sorted(cases)), options=options)
+            for options, cases in by_options.items() if cases]
+
+
 # What a storm is made of: any operation that can fail does now and then, completions fail, upcalls
 # are late or come twice. Nothing here breaks a promise on which the common layer has to rely.
 STORM = ("any:~{n}:DAT_INSUFFICIENT_RESOURCES/DAT_RESOURCE_MEMORY",
@@ -184,7 +195,7 @@ def explore(suite: Suite, faults: list[Fault]) -> None:
         results = suite.run(fault.plan, ())
         print(fault.plan)
         for rule, result in results.items():
-            if result["outcome"] not in ("passed", "not claimed"):
+            if result["outcome"] not in fine:
                 print(f"    {rule:<10} {result['outcome']}: {result['reason'][:160]}")
 
 
@@ -216,7 +227,8 @@ def main() -> int:
     parser.add_argument("--fault", action="append", help="only plans that match this pattern")
     parser.add_argument("--sample", type=int, metavar="N", help="N faults, chosen at random")
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--patience", type=float, default=2)
+    parser.add_argument("--patience", type=float, default=6,
+                        help="more than a refusal takes, which is tried again for two seconds")
     parser.add_argument("--jobs", type=int, default=2 * len(os.sched_getaffinity(0)))
     parser.add_argument("--words", action="store_true", help="plans that are none, too")
     parser.add_argument("--storms", type=int, default=0, metavar="N",
@@ -249,10 +261,14 @@ def main() -> int:
     if options.explore:
         explore(suite, faults)
         return 0
+    unharmed = controls(faults)
+    alone = list(map(suite.timed, unharmed))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for fault, (seconds, results) in zip(faults, pool.map(suite.timed, faults)):
+        for fault, (seconds, results) in zip(
+                unharmed + faults, itertools.chain(alone, pool.map(suite.timed, faults))):
             wrong = judge(fault, results)
-            print(f"{'FAIL' if wrong else 'ok  '} {seconds:5.1f} s  {fault.plan}", flush=True)
+            print(f"{'FAIL' if wrong else 'ok  '} {seconds:5.1f} s  {fault.plan or 'no fault'}",
+                  flush=True)
             for line in wrong:
                 print("     " + line.replace("\n", "\n     "))
             failed += bool(wrong)
