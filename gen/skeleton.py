@@ -29,10 +29,13 @@ STYLES = {
     "callback": "for a library that has threads of its own and a connection manager, and reports"
                 " everything by callbacks; the functions of NAME_api.cpp, which call it, refuse until"
                 " they are written",
+    "verbs-like": "for a library like libibverbs, with work queues, CQs that are polled, a"
+                  " completion channel, and no connection manager; the functions of"
+                  " NAME_verbs.cpp, which call it, refuse until they are written",
 }
 # Of styles in which a layer of functions stands between the port and its device: what the files of
 # that layer are called, after the port.
-LAYERS = {"sim": "hw", "polled": "lib", "callback": "api"}
+LAYERS = {"sim": "hw", "polled": "lib", "callback": "api", "verbs-like": "verbs"}
 
 # What a device may lack, and what the skeleton then takes from port_support/.
 CM = {"tcp": "the connection manager of the port runtime, over TCP", "own": "that of the device"}
@@ -202,7 +205,8 @@ def check_layered(port: Port) -> None:
     if (port.cm, port.keys) != ("tcp", "device"):
         has = {"sim": "the software HCA has a connection manager",
                "polled": "a port of style polled has that of the port runtime",
-               "callback": "a library of style callback has one"}[port.style]
+               "callback": "a library of style callback has one",
+               "verbs-like": "a port of style verbs-like has that of the port runtime"}[port.style]
         raise PortError(f"--cm and --keys are for --style bare: {has}, and keys of 32 bits")
 
 

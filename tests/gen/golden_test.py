@@ -33,6 +33,7 @@ PORTS = {
     "sim": ("new acme --style sim", {"style": "sim"}),
     "polled": ("new acme --style polled", {"style": "polled"}),
     "callback": ("new acme --style callback", {"style": "callback"}),
+    "verbs-like": ("new acme --style verbs-like", {"style": "verbs-like"}),
 }
 # A project of its own has another build file, which differs for these.
 ALONE = ("bare", "sim")

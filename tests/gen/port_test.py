@@ -407,13 +407,14 @@ class Simulated(unittest.TestCase):
 
 
 class Layered:
-    """A whole port on the port runtime, and functions of a library to be written. Of a style with its
-    name, that of its layer, the toy of the whole suite, functions that no operation stands for, and
-    what the layer must not know of."""
+    """A whole port on the port runtime, and functions of a library to be written. Of a style with
+    its name, that of its layer, the toy of the whole suite, functions that post, those that no
+    operation stands for, and what the layer must not know of."""
 
     style: str
     layer: str
     toy: pathlib.Path
+    posts: tuple[str, ...] = ("post",)
     helpers: tuple[str, ...] = ()
     runtime: tuple[str, ...]
 
@@ -463,7 +464,8 @@ class Layered:
         for path in self.folder.glob("*.?pp"):
             path.write_text(re.sub(rf"// TODO\(port\) \d+ (?!{layer}_post).*\n", "",
                                    path.read_text()))
-        self.assertIn(f"To be written: {layer}_post. To try it: ", self.status().next_step)
+        left = ", ".join(f"{layer}_{each}" for each in self.posts)
+        self.assertIn(f"To be written: {left}. To try it: ", self.status().next_step)
 
     def test_the_layer_alone_knows_the_library(self) -> None:
         """And the port alone the runtime."""
@@ -545,6 +547,17 @@ class Callback(Layered, unittest.TestCase):
     runtime = ("connection_service", "connection_state", "port.hpp")
 
 
+class VerbsLike(Layered, unittest.TestCase):
+    """For a library like libibverbs."""
+
+    style = "verbs-like"
+    layer = "verbs"
+    toy = TOYS / "toy_verbs.cpp"
+    posts = ("post_send", "post_receive")
+    helpers = ("next_async_event",)
+    runtime = ("tcp_cm", "connection_service", "port.hpp")
+
+
 class NewSimulated(WithTree):
     def test_status(self) -> None:
         self.assertIn("dapl-conformance --ia acme-lo", self.port("new", "acme", "--style", "sim"))
@@ -558,11 +571,11 @@ class NewSimulated(WithTree):
     def test_what_is_for_other_styles(self) -> None:
         simulated = ("new", "b", "--style", "sim")
         self.assertIn("claims nothing at first", self.refused(*simulated, "--claims", "cq_wait"))
-        for style in ("sim", "polled", "callback"):
+        for style in ("sim", "polled", "callback", "verbs-like"):
             for option in (("--cm", "own"), ("--keys", "table")):
                 self.assertIn("are for --style bare",
                               self.refused("new", "b", "--style", style, *option))
-        for style in ("polled", "callback"):
+        for style in ("polled", "callback", "verbs-like"):
             self.assertIn(f"a port of style {style} claims nothing at first",
                           self.refused("new", "b", "--style", style, "--claims", "cq_wait"))
         self.assertIn("invalid choice: 'lean'", self.refused("new", "b", "--style", "lean"))

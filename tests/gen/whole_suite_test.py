@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A new port of style sim passes the whole suite at once, and those of style polled and callback over
-toy libraries.
+"""A new port of style sim passes the whole suite at once, and those of style polled, callback and
+verbs-like over toy libraries.
 
 In a copy of the tree, compiled by each compiler that is there; and as a project of its own against
 an installed kit.
@@ -22,6 +22,7 @@ from trees import dapl_port  # noqa: E402
 COMPILERS = {"g++": "gcc", "clang++": "clang"}
 LEAST = 260  # cases that need no feature
 WITHOUT_DEVICE = 90  # while no function of the library is written
+WITHOUT_CQS = 70  # where these make CQs, too
 HERE = pathlib.Path(__file__).parent
 # The toys are fabrics inside one process, as the device of the memory port. That of style callback
 # has connections of its own, too, where the other port connects over TCP.
@@ -40,13 +41,15 @@ class WholeSuite(WithFolder):
 
     def test_in_the_tree(self) -> None:
         ports = {"apogee": "sim", "acme": "polled", "apex": "polled", "aspen": "callback",
-                 "atlas": "callback"}
+                 "atlas": "callback", "amber": "verbs-like", "argon": "verbs-like"}
         for name, style in ports.items():
             done = dapl_port(self.tree, "new", name, "--style", style)
             self.assertEqual(done.returncode, 0, done.stderr)
         shutil.copy(HERE / "toy_lib.cpp", self.tree / "transports/acme/acme_lib.cpp")
         toy = (HERE / "toy_api.cpp").read_text()
         (self.tree / "transports/aspen/aspen_api.cpp").write_text(toy.replace("acme", "aspen"))
+        toy = (HERE / "toy_verbs.cpp").read_text()
+        (self.tree / "transports/amber/amber_verbs.cpp").write_text(toy.replace("acme", "amber"))
         for cxx, cc in COMPILERS.items():
             if shutil.which(cxx) is None:
                 continue
@@ -58,9 +61,11 @@ class WholeSuite(WithFolder):
                 where = (build / "dat", build / "transports/dat.conf")
                 self.judge("apex-lo", *where, WITHOUT_DEVICE)
                 self.judge("atlas-lo", *where, WITHOUT_DEVICE)
+                self.judge("argon-lo", *where, WITHOUT_CQS)
                 for line in ((), ("--threadsafe",)):
                     self.judge("apogee-lo", *where, LEAST, *line)
-                    self.judge("acme-lo", *where, LEAST, *line, *self.waivers())
+                    for port in ("acme-lo", "amber-lo"):
+                        self.judge(port, *where, LEAST, *line, *self.waivers())
                     self.judge("aspen-lo", *where, LEAST, *line, *self.waivers(*NO_OTHER_PROCESS))
 
     def test_outside_the_tree(self) -> None:
