@@ -18,16 +18,15 @@ constexpr std::align_val_t ring_alignment{alignof(completion_ring::ring)};
 
 } // namespace
 
-completion_ring::ring *completion_ring::make_ring(std::uint32_t depth)
+completion_ring::ring *completion_ring::make_ring(std::uint32_t depth, std::uint32_t first)
 {
-    // In a ring of one cell a filled cell looks like the free one of the next position.
     const std::uint32_t size = std::bit_ceil(std::max(depth, 2u));
     void *memory = ::operator new(sizeof(ring) + size * sizeof(cell), ring_alignment, std::nothrow);
     if (memory == nullptr)
         return nullptr;
-    ring *made = new (memory) ring(size);
-    for (std::uint32_t i = 0; i < size; ++i)
-        new (&made->at(i)) cell{i, {}};
+    ring *made = new (memory) ring(size, first);
+    for (std::uint32_t at = first; at != first + size; ++at)
+        new (&made->at(at)) cell{at, {}};
     return made;
 }
 
@@ -38,7 +37,7 @@ void completion_ring::ring_deleter::operator()(ring *unused) const
 
 bool completion_ring::open(void *owner, upcall_queue &upcalls, std::uint32_t depth)
 {
-    ring *const made = make_ring(depth);
+    ring *const made = make_ring(depth, 0);
     if (made == nullptr)
         return false;
     ring_deleter()(ring_.exchange(made));
@@ -83,23 +82,26 @@ bool completion_ring::holds_solicited()
     return false;
 }
 
+/// The taker may be ahead of a tail that was read a while ago.
+bool completion_ring::has_room(ring &r, std::uint32_t at) const
+{
+    const std::uint32_t head = head_.load(std::memory_order_acquire);
+    r.head.store(head, std::memory_order_release);
+    return static_cast<std::int32_t>(at - head) <= static_cast<std::int32_t>(r.mask);
+}
+
 OSD_ALWAYS_INLINE bool completion_ring::put(const completion_record &done)
 {
     ring &r = now();
     std::uint32_t at = r.tail.load(std::memory_order_relaxed);
-    for (;;) {
-        cell &to = r.at(at);
-        const auto off = static_cast<std::int32_t>(to.turn.load(std::memory_order_acquire) - at);
-        if (off < 0)
+    do {
+        if (at - r.head.load(std::memory_order_acquire) > r.mask && !has_room(r, at)) [[unlikely]]
             return false; // full, or closed
-        if (off > 0) {
-            at = r.tail.load(std::memory_order_relaxed);
-        } else if (r.tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
-            to.what = done;
-            to.turn.store(at + 1); // sequentially consistent: before the load of wanted_
-            return true;
-        }
-    }
+    } while (!r.tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed));
+    cell &to = r.at(at);
+    to.what = done;
+    to.turn.store(at + 1); // sequentially consistent: before the load of wanted_
+    return true;
 }
 
 bool completion_ring::put_after_resize(const completion_record &done)
@@ -110,12 +112,12 @@ bool completion_ring::put_after_resize(const completion_record &done)
 
 completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner &former)
 {
-    ring *const next = make_ring(depth);
+    const std::uint32_t head = head_.load(std::memory_order_relaxed);
+    ring *const next = make_ring(depth, head);
     if (next == nullptr)
         return outcome::no_memory;
     osd::lock_guard hold(resizing_);
     ring &old = now();
-    const std::uint32_t head = head_.load(std::memory_order_relaxed);
     const std::uint32_t count = old.tail.fetch_add(closed) - head;
     if (count > depth) {
         old.tail.fetch_sub(closed);
@@ -126,12 +128,10 @@ completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner
         const cell &from = old.at(head + i);
         while (from.turn.load(std::memory_order_acquire) != head + i + 1)
             osd::yield(); // its producer has reserved it and is about to fill it
-        next->at(i).what = from.what;
-        next->at(i).turn.store(i + 1, std::memory_order_relaxed);
+        next->at(head + i).what = from.what;
+        next->at(head + i).turn.store(head + i + 1, std::memory_order_relaxed);
     }
-    next->tail.store(count, std::memory_order_relaxed);
-    head_.store(0, std::memory_order_relaxed);
-    counted_ = 0;
+    next->tail.store(head + count, std::memory_order_relaxed);
     ring_.store(next);
     former.reset(&old);
     return outcome::done;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The completions of a completion queue: any number of threads add, one takes.
+// The completions of a completion queue: any number of threads add, one takes. Producers know by
+// the head which cells are free, so that taking one writes nothing but the head.
 //
 // resize() closes the old ring (producers see it full), moves its entries and publishes the new
 // one; a producer that finds the ring closed waits for the resize and retries. Producers run under
@@ -29,21 +30,21 @@ public:
     ~completion_ring() { ring_deleter()(ring_.load()); }
 
     struct cell {
-        /// Equals the position when the cell is free for the producer of that position, and the
-        /// position plus one when it is filled.
+        /// The position plus one when the cell is filled for that; before, less.
         std::atomic<std::uint32_t> turn;
         completion_record what;
     };
     /// Its cells follow it in memory.
     struct ring {
-        explicit ring(std::uint32_t size) : mask(size - 1) {}
+        ring(std::uint32_t size, std::uint32_t first) : mask(size - 1), tail(first), head(first) {}
         cell &at(std::uint32_t position) const
         {
             auto *cells = reinterpret_cast<cell *>(const_cast<ring *>(this) + 1);
             return cells[position & mask];
         }
         const std::uint32_t mask;
-        alignas(64) std::atomic<std::uint32_t> tail{0};
+        alignas(64) std::atomic<std::uint32_t> tail;
+        std::atomic<std::uint32_t> head; ///< not beyond head_; when a producer read that last
     };
     struct ring_deleter {
         void operator()(ring *unused) const;
@@ -75,14 +76,12 @@ public:
     OSD_ALWAYS_INLINE bool pop_to(Read &&read)
     {
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
-        ring &r = now();
-        const std::uint32_t mask = r.mask;
-        cell &from = r.at(at);
+        const ring &r = now();
+        const cell &from = r.at(at);
         if (from.turn.load(std::memory_order_acquire) != at + 1 ||
             !read(static_cast<const completion_record &>(from.what)))
             return false;
-        from.turn.store(at + mask + 1, std::memory_order_release);
-        head_.store(at + 1, std::memory_order_relaxed);
+        head_.store(at + 1, std::memory_order_release);
         return true;
     }
     bool pop(completion_record &done)
@@ -95,7 +94,7 @@ public:
     bool empty() const
     {
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
-        return now().at(at).turn.load(std::memory_order_acquire) != at + 1;
+        return is_unfilled(now().at(at).turn.load(std::memory_order_acquire), at);
     }
     /// The number of completions, counted up to a limit, without taking any. Each is looked at
     /// once, however often they are counted.
@@ -142,6 +141,10 @@ protected:
     wake_signal signal_;
 
 private:
+    static bool is_unfilled(std::uint32_t turn, std::uint32_t position)
+    {
+        return static_cast<std::int32_t>(turn - position) <= 0;
+    }
     enum event : std::uint32_t { overflow_event, completion_event };
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     ring &now() const { return *ring_.load(std::memory_order_acquire); }
@@ -156,7 +159,8 @@ private:
     }
     bool put(const completion_record &done);
     bool put_after_resize(const completion_record &done) OSD_COLD;
-    static ring *make_ring(std::uint32_t depth);
+    bool has_room(ring &r, std::uint32_t at) const OSD_COLD;
+    static ring *make_ring(std::uint32_t depth, std::uint32_t first);
     void announce(const completion_record &done, std::uint32_t wanted);
 
     osd::mutex signal_lock_; ///< held while it is opened
