@@ -300,9 +300,9 @@ departure evd::abort_waiter(osd::deadline until)
     if (!has_waiter())
         return departure::none;
     for (; has_waiter(); osd::yield()) {
+        wake(); // also where a waiter of another EVD has used up the time
         if (until.has_passed())
             return departure::overdue;
-        wake();
     }
     return departure::left;
 }

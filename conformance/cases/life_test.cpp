@@ -749,7 +749,8 @@ void stay_in_handler(int)
 
 enum class wait_in { dto_evd, connection_evd, cno };
 
-/// Closes an adapter below a waiter that is held up in a signal handler. Null, or what went wrong.
+/// Closes an adapter below a waiter that is held up in a signal handler, and one that is not. Null,
+/// or what went wrong.
 const char *close_past_waiter(wait_in what)
 {
     in_handler = handler_returns = false;
@@ -766,13 +767,23 @@ const char *close_past_waiter(wait_in what)
                                     : dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
     });
     waiter.await_asleep();
+    const DAT_EVD_HANDLE later = make_evd(ia, DAT_EVD_DTO_FLAG, 8);
+    helper_thread other([&] {
+        DAT_EVENT event{};
+        DAT_COUNT more = 0;
+        (void)dat_evd_wait(later, DAT_TIMEOUT_INFINITE, 1, &event, &more);
+    });
+    other.await_asleep();
     (void)::pthread_kill(waiter.native(), SIGUSR2);
     if (!becomes_true([] { return in_handler.load(); }))
         return "the signal is not delivered";
     const DAT_RETURN closed = ia.close(DAT_CLOSE_ABRUPT_FLAG);
+    const bool other_left = becomes_true([&] { return other.finished(); });
     handler_returns = true;
     if (closed != DAT_SUCCESS)
         return "the close fails";
+    if (!other_left)
+        return "another waiter does not return";
     if (!becomes_true([&] { return waiter.finished(); }))
         return "the waiter does not return";
     return code == DAT_SUCCESS ? "the waiter returns with success" : nullptr;
