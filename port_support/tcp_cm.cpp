@@ -645,9 +645,9 @@ void tcp_cm::forget(tcp_connection &q)
     osd::lock_guard hold(service_.lock);
     say_goodbye(q);
     q.channel.reset();
+    q.enter(phase::idle); // so that an upcall that runs cannot fail it
     q.forget_attempt();
     service_.wait_quiet(&q);
-    q.enter(phase::idle);
 }
 
 // ----------------------------------------------------------------------------------------- service

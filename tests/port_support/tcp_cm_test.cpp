@@ -395,6 +395,37 @@ TEST_SUITE("tcp_cm")
         CHECK(both.a.torn_down == 1);
     }
 
+    TEST_CASE("an upcall that fails a connection while it is forgotten leaves no event")
+    {
+        pair_of_sides both;
+        side &active = both.active;
+        std::atomic<bool> inside{false};
+        std::atomic<bool> forgetting{false};
+        std::thread in_upcall([&]() OSD_UNCHECKED {
+            osd::lock_guard hold(active.lock);
+            active.run_upcall(static_cast<const connection_state *>(&both.a), [&] {
+                inside = true;
+                CHECK(eventually([&] { return forgetting.load(); }));
+                active.cm.fail(both.a);
+            });
+        });
+        REQUIRE(eventually([&] { return inside.load(); }));
+        std::thread forgets([&] { active.cm.forget(both.a); });
+        CHECK(eventually([&] {
+            osd::lock_guard hold(active.lock);
+            return both.a.channel == nullptr; // and it waits for the upcall
+        }));
+        forgetting = true;
+        in_upcall.join();
+        forgets.join();
+        {
+            osd::lock_guard hold(active.lock);
+            CHECK(both.a.pending_event == DAT_EVENT_NUMBER{});
+        }
+        CHECK(both.a.ep.events == 1);
+        CHECK(both.a.torn_down == 0);
+    }
+
     TEST_CASE("what the passive consumer rejects, and why")
     {
         side active, passive;
