@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Judge the software HCA on a network that loses, reorders and repeats.
+"""Judge the software HCA on a network that loses, reorders, repeats and alters.
 
 For each seed: the conformance suite, and Debian's dapltest with validation of its data. Ends with 1
 at the first seed that fails, and shows what was printed.
@@ -27,8 +27,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="1 to N (default: 1)")
     parser.add_argument("--preload", action="append", default=[], metavar="LIB",
                         help="as run_clients.py has it")
-    parser.add_argument("--per-mille", type=int, nargs=3, default=(20, 20, 10),
-                        metavar=("LOSS", "REORDER", "DUPLICATE"), help="default: 20 20 10")
+    parser.add_argument("--per-mille", type=int, nargs=4, default=(50, 20, 10, 1),
+                        metavar=("LOSS", "REORDER", "DUPLICATE", "CORRUPT"),
+                        help="default: 50 20 10 1")
     return parser.parse_args()
 
 
@@ -54,9 +55,10 @@ def judge(what: str, command: list[object], environment: dict[str, str]) -> int:
 
 def main() -> int:
     options = parse()
-    loss, reorder, duplicate = options.per_mille
+    loss, reorder, duplicate, corrupt = options.per_mille
     for seed in range(1, options.seeds + 1):
-        network = f"loss={loss} reorder={reorder} duplicate={duplicate} seed={seed}"
+        network = (f"loss={loss} reorder={reorder} duplicate={duplicate} corrupt={corrupt}"
+                   f" checksum=1 seed={seed}")
         with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
             conf.write(bad_dat_conf(options.dat_conf, network))
             conf.flush()
