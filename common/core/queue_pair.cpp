@@ -439,6 +439,8 @@ DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *lo
                                    DAT_COMPLETION_FLAGS flags)
 {
     constexpr bool rdma = operation != DAT_DTO_SEND;
+    if (rdma && has_too_many(segments, operation, attr_))
+        return not_ready_or(invalid_parameter(2)).code();
     const status checked = check_request(rdma, segments, local, remote, flags, rdma ? 6 : 5);
     if (!checked.ok())
         return checked.code();

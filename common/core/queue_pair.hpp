@@ -335,6 +335,8 @@ status queue_pair::post_extended(const extended_request &wanted)
     constexpr DAT_UINT64 word = sizeof(DAT_UINT64);
     const bool write = wanted.operation == DAT_IB_DTO_RDMA_WRITE_IMMED;
     const post_turn<Safety> hold(gates_of(*this).sends);
+    if (write && has_too_many(wanted.segments, DAT_DTO_RDMA_WRITE, attr_))
+        return not_ready_or(invalid_parameter(2));
     const status checked = check_request(true, wanted.segments, wanted.local, wanted.remote,
                                          wanted.flags, write ? 7 : 6);
     if (!checked.ok())

@@ -1108,4 +1108,32 @@ TEST_CASE(
         REQUIRE(here[i] == 0xee);
 }
 
+TEST_CASE("DTO-53: an RDMA operation has no more segments than its endpoint's attributes say" *
+          hint("compare with max_request_iov only"))
+{
+    adapter ia;
+    test_endpoint like(ia);
+    DAT_EP_ATTR attr = ep_param(like.ep).ep_attr;
+    if (attr.max_request_iov < 2)
+        NOT_CLAIMED("requests of two segments");
+    attr.max_rdma_read_iov = attr.max_rdma_write_iov = 1;
+    test_endpoint own(ia, {.attr = &attr});
+    test_endpoint peer(ia);
+    establish(own, peer);
+    auto two = slices(own.memory, 0, 100, 2);
+    const DAT_RMR_TRIPLET there = peer.memory.remote(0, 200);
+    const auto expected = error(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    CHECK(same_code(dat_ep_post_rdma_write(own.ep, 2, two.data(), cookie_of(1), &there,
+                                           DAT_COMPLETION_DEFAULT_FLAG),
+                    expected));
+    CHECK(same_code(dat_ep_post_rdma_read(own.ep, 2, two.data(), cookie_of(2), &there,
+                                          DAT_COMPLETION_DEFAULT_FLAG),
+                    expected));
+    MUST(peer.recv(1000, 200));
+    MUST(dat_ep_post_send(own.ep, 2, two.data(), cookie_of(3), DAT_COMPLETION_DEFAULT_FLAG));
+    expect_success(own.request_evd, 3, 200);
+    MUST(own.write(0, 100, peer.memory.remote(0, 100), 4));
+    expect_success(own.request_evd, 4, 100);
+}
+
 } // namespace conformance

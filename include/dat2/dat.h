@@ -1310,7 +1310,7 @@ DAT_RETURN DAT_API dat_ep_post_recv(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segme
  * Posts an RDMA read: the peer's memory into ours. The peer takes no part.
  *
  * @param[in] ep_handle    the endpoint, connected
- * @param[in] num_segments how many local ones
+ * @param[in] num_segments how many local ones, at most max_rdma_read_iov of the EP
  * @param[in] local_iov    where to
  * @param[in] user_cookie  returned in the completion
  * @param[in] remote_iov   where from: one segment; not kept
@@ -1359,7 +1359,7 @@ DAT_RETURN DAT_API dat_ep_post_rdma_read_to_rmr(DAT_EP_HANDLE ep_handle,
  * later send.
  *
  * @param[in] ep_handle    the endpoint, connected
- * @param[in] num_segments how many local ones
+ * @param[in] num_segments how many local ones, at most max_rdma_write_iov of the EP
  * @param[in] local_iov    where from
  * @param[in] user_cookie  returned in the completion
  * @param[in] remote_iov   where to: one segment; not kept
