@@ -28,9 +28,9 @@
 // returning. event_queue::reported_ is the position in staged_ up to which all completions were.
 // Those that are still in the CQ were not.
 //
-// The functions for a CNO are called with its lock held. They take the claim without waiting for it,
-// or wait for the end of a dequeue, where some completions do not notify. A thread that holds the
-// claim never takes the lock of a CNO.
+// The functions for a CNO are called with its lock held. They take the claim without waiting for
+// it, or wait for the end of a dequeue, where some completions do not notify. A thread that holds
+// the claim never takes the lock of a CNO.
 #pragma once
 
 #include "event_queue.hpp"

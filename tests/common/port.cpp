@@ -823,8 +823,8 @@ status transport::dapls_ib_post_srq_recv(srq &queue, wr &request, DAT_COUNT segm
 // ------------------------------------------------------------------------------------------ data
 
 status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT segments,
-                                     const DAT_LMR_TRIPLET *local,
-                                     const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
+                                     const DAT_LMR_TRIPLET *local, const DAT_RMR_TRIPLET *remote,
+                                     DAT_COMPLETION_FLAGS flags)
 {
     check_length(request, segments, local);
     if ((request.operation == DAT_DTO_SEND) != (remote == nullptr))
@@ -848,7 +848,7 @@ status transport::dapls_ib_post_extended(qp &pair, wr &request, DAT_COUNT segmen
 }
 
 status transport::dapls_ib_post_recv(qp &pair, wr &request, DAT_COUNT segments,
-                                      const DAT_LMR_TRIPLET *local)
+                                     const DAT_LMR_TRIPLET *local)
 {
     pair.life.check("qp");
     check_length(request, segments, local);
