@@ -247,17 +247,13 @@ def main() -> int:
     began = time.monotonic()
     suite = Suite(options)
     wrong += judge_words(suite, table["wrong"]) if options.words else []
-    for line in wrong:
-        print(f"FAIL {line}")
-    failed = len(wrong)
+    failures = wrong
     if not options.calls:
         faults = [each for each in faults if not is_of_calls(each)]
     faults = chosen(faults, options)
     first = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     for number in range(first, first + options.storms):
-        for line in storm(suite, number):
-            print("FAIL " + line.replace("\n", "\n     "))
-            failed += 1
+        failures += storm(suite, number)
     if options.explore:
         explore(suite, faults)
         return 0
@@ -269,11 +265,12 @@ def main() -> int:
             wrong = judge(fault, results)
             print(f"{'FAIL' if wrong else 'ok  '} {seconds:5.1f} s  {fault.plan or 'no fault'}",
                   flush=True)
-            for line in wrong:
-                print("     " + line.replace("\n", "\n     "))
-            failed += bool(wrong)
-    print(f"{len(faults)} faults, {failed} failed, {time.monotonic() - began:.0f} s")
-    return 1 if failed else 0
+            if wrong:
+                failures.append("\n".join([fault.plan or "no fault", *wrong]))
+    for failure in failures:  # at the end, which is what logs keep of a long output
+        print("FAIL " + failure.replace("\n", "\n     "))
+    print(f"{len(faults)} faults, {len(failures)} failed, {time.monotonic() - began:.0f} s")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
