@@ -104,7 +104,7 @@ RELEASE = "-Dbuildtype=release"
 NO_PLAIN = "-Dplain_variants=false"
 
 BUILDS = {
-    # What ./quickstart and distributions build.
+    # What ./quickstart builds.
     "gcc": Build(options=(STRICT, RELEASE, *TOGETHER)),
     "clang": Build(
         options=(STRICT, "-Dbuildtype=debug", NO_PLAIN, *LINES_ONLY, *TOGETHER),

@@ -414,8 +414,8 @@ typedef struct dat_ep_attr {
     DAT_COUNT            max_rdma_read_in;            /**< outstanding reads as target */
     DAT_COUNT            max_rdma_read_out;           /**< outstanding reads as initiator */
     DAT_COUNT            srq_soft_hw;                 /**< see dat_ep_create_with_srq() */
-    DAT_COUNT            max_rdma_read_iov;           /**< segments of an RDMA read */
-    DAT_COUNT            max_rdma_write_iov;          /**< segments of an RDMA write */
+    DAT_COUNT            max_rdma_read_iov;           /**< segments of an RDMA read; 0: as max_request_iov */
+    DAT_COUNT            max_rdma_write_iov;          /**< segments of an RDMA write; 0: as max_request_iov */
     DAT_COUNT            ep_transport_specific_count;
     DAT_NAMED_ATTR      *ep_transport_specific;
     DAT_COUNT            ep_provider_specific_count;
