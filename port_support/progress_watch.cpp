@@ -217,10 +217,10 @@ void progress_watch::back_off(connection_service &service, progress_target &targ
 /// first.
 void progress_watch::visit(connection_service &service, progress_target &target)
 {
+    const bool called = std::exchange(target.due_ns_, INT64_MAX) == INT64_MAX;
     target.again_ = true;
     if (target.visited_)
-        return;
-    const bool called = target.due_ns_ == INT64_MAX;
+        return; // and is not due: the service thread would not sleep, nor release the lock
     bool called_back = false;
     next_step next{};
     target.visited_ = true;

@@ -27,6 +27,7 @@ struct counting_cq final : progress_target {
     std::atomic<std::thread::id> served_by{};
     std::atomic<int> served{0}; ///< completions that this thread made
     std::atomic<bool> takes_long{false};
+    std::atomic<bool> blocks{false};   ///< as long as this is set
     std::atomic<int> inside{0};        ///< threads that visit it
     std::atomic<bool> overlaps{false}; ///< they were several
     std::atomic<bool> polled{false};
@@ -65,6 +66,8 @@ private:
         overlaps = overlaps || inside.fetch_add(1) != 0;
         if (takes_long)
             std::this_thread::sleep_for(std::chrono::microseconds(200));
+        while (blocks)
+            std::this_thread::yield();
         move();
         --inside;
         return completions != 0;
@@ -417,6 +420,26 @@ TEST_SUITE("progress_watch")
         stop = true;
         waiter.join();
         CHECK_FALSE(watched.cq.overlaps);
+    }
+
+    TEST_CASE("the thread sleeps while a waiter visits a target, though it is called meanwhile")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        rig.watch.request_callback(rig, watched.cq);
+        std::thread waiter(
+            [&] { CHECK(rig.wait_for_callback(patience_us) == osd::wait_result::woken); });
+        std::this_thread::sleep_for(ms(20)); // until it sleeps
+        watched.cq.blocks = true;
+        watched.cq.arrive();
+        REQUIRE(eventually([&] { return watched.cq.inside == 1; }));
+        const int before = rig.wakeups;
+        rig.watch.call(rig);
+        std::this_thread::sleep_for(ms(20));
+        CHECK(rig.wakeups - before < 5);
+        watched.cq.blocks = false;
+        waiter.join();
+        CHECK(watched.cq.callbacks == 1);
     }
 
     TEST_CASE("targets come and go while their traffic arrives")
