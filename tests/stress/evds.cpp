@@ -108,9 +108,8 @@ dispatcher_ptr world::make_dispatcher(worker &who, unsigned streams, DAT_COUNT q
         streams |= DAT_EVD_RMR_BIND_FLAG;
     auto made = std::make_shared<dispatcher>(next_evd_.fetch_add(1), streams);
     made->capacity = std::min(qlen, attr_.max_evd_qlen);
-    run_.must(CALL(who, dat_evd_create, ia_, made->capacity, DAT_HANDLE_NULL,
-                   static_cast<DAT_EVD_FLAGS>(streams), &made->handle),
-              "dat_evd_create");
+    MUST(who, dat_evd_create, ia_, made->capacity, DAT_HANDLE_NULL,
+         static_cast<DAT_EVD_FLAGS>(streams), &made->handle);
     return made;
 }
 
@@ -118,8 +117,7 @@ void world::make_common_evds(worker &who)
 {
     for (unsigned i = 0; i < number_of_cnos; ++i) {
         DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
-        run_.must(CALL(who, dat_cno_create, ia_, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno),
-                  "dat_cno_create");
+        MUST(who, dat_cno_create, ia_, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno);
         cnos_.push_back(cno);
     }
     const auto make = [&](std::vector<dispatcher_ptr> &into, unsigned streams, unsigned count) {
@@ -204,12 +202,10 @@ void world::move_to_cno(worker &who, dispatcher &which)
     which.moving.store(true);
     const bool none = !which.by_cno && who.random.one_in(3);
     if (which.by_cno && who.random.one_in(3))
-        run_.must(CALL(who, dat_evd_modify_cno, which.handle, DAT_HANDLE_NULL),
-                  "dat_evd_modify_cno");
+        MUST(who, dat_evd_modify_cno, which.handle, DAT_HANDLE_NULL);
     const int to = none ? -1 : static_cast<int>(who.random.below(number_of_cnos));
-    run_.must(CALL(who, dat_evd_modify_cno, which.handle,
-                   none ? DAT_HANDLE_NULL : cnos_[static_cast<unsigned>(to)]),
-              "dat_evd_modify_cno");
+    MUST(who, dat_evd_modify_cno, which.handle,
+         none ? DAT_HANDLE_NULL : cnos_[static_cast<unsigned>(to)]);
     which.cno.store(to);
     which.moving.store(false);
     who.count(counter::associations);
@@ -220,8 +216,8 @@ void world::disable_for_a_moment(worker &who, dispatcher &which)
     if (!which.configuring.try_lock())
         return;
     std::lock_guard hold(which.configuring, std::adopt_lock);
-    run_.must(CALL(who, dat_evd_disable, which.handle), "dat_evd_disable");
-    run_.must(CALL(who, dat_evd_enable, which.handle), "dat_evd_enable");
+    MUST(who, dat_evd_disable, which.handle);
+    MUST(who, dat_evd_enable, which.handle);
 }
 
 /// A CNO that is freed before the EVD that triggers it.
@@ -231,8 +227,8 @@ void world::use_new_cno(worker &who, dispatcher &which)
         return;
     std::lock_guard hold(which.configuring, std::adopt_lock);
     DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
-    run_.must(CALL(who, dat_cno_create, ia_, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno), "dat_cno_create");
-    run_.must(CALL(who, dat_evd_modify_cno, which.handle, cno), "dat_evd_modify_cno");
+    MUST(who, dat_cno_create, ia_, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno);
+    MUST(who, dat_evd_modify_cno, which.handle, cno);
     which.cno.store(-1);
     DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
     const DAT_RETURN code = CALL(who, dat_cno_wait, cno, 1'000, &by);
@@ -240,8 +236,8 @@ void world::use_new_cno(worker &who, dispatcher &which)
         run_.must(code, "dat_cno_wait");
     if (code == DAT_SUCCESS && by != which.handle)
         run_.broken("a CNO names the EVD that triggered it", "it names another one, or none");
-    run_.must(CALL(who, dat_evd_modify_cno, which.handle, DAT_HANDLE_NULL), "dat_evd_modify_cno");
-    run_.must(CALL(who, dat_cno_free, cno), "dat_cno_free");
+    MUST(who, dat_evd_modify_cno, which.handle, DAT_HANDLE_NULL);
+    MUST(who, dat_cno_free, cno);
     who.count(counter::associations, 2);
 }
 
@@ -253,8 +249,8 @@ void world::forbid_waits_for_a_moment(worker &who, dispatcher &which)
         return;
     std::lock_guard hold(which.configuring, std::adopt_lock);
     which.forbidding.fetch_add(1);
-    run_.must(CALL(who, dat_evd_set_unwaitable, which.handle), "dat_evd_set_unwaitable");
-    run_.must(CALL(who, dat_evd_clear_unwaitable, which.handle), "dat_evd_clear_unwaitable");
+    MUST(who, dat_evd_set_unwaitable, which.handle);
+    MUST(who, dat_evd_clear_unwaitable, which.handle);
     which.forbidding.fetch_add(1);
 }
 
@@ -302,7 +298,7 @@ void world::query(worker &who, dispatcher &which)
         return;
     std::lock_guard hold(which.configuring, std::adopt_lock);
     DAT_EVD_PARAM param{};
-    run_.must(CALL(who, dat_evd_query, which.handle, DAT_EVD_FIELD_ALL, &param), "dat_evd_query");
+    MUST(who, dat_evd_query, which.handle, DAT_EVD_FIELD_ALL, &param);
     std::lock_guard books(which.m);
     if (param.evd_qlen < which.capacity)
         run_.broken("an EVD has at least the length that was asked for",
@@ -352,7 +348,7 @@ void world::post_software(worker &who, dispatcher &to)
     event.event_number = DAT_SOFTWARE_EVENT;
     event.event_data.software_event_data.pointer =
         reinterpret_cast<void *>(std::uintptr_t{wanted.number} + 1);
-    run_.must(CALL(who, dat_evd_post_se, to.handle, &event), "dat_evd_post_se");
+    MUST(who, dat_evd_post_se, to.handle, &event);
     who.count(counter::software);
     std::lock_guard books(to.m);
     to.software.posted(wanted.number, now());
@@ -425,7 +421,7 @@ void world::bury_evds(worker &who)
     }
     if (gone->use.try_lock()) {
         std::lock_guard hold(gone->use, std::adopt_lock);
-        run_.must(CALL(who, dat_evd_free, gone->handle), "dat_evd_free");
+        MUST(who, dat_evd_free, gone->handle);
         gone->freed = true;
         return;
     }

@@ -480,7 +480,7 @@ void world::answer(worker &who, dispatcher &from, const DAT_EVENT &event)
     if ((from.streams & DAT_EVD_CR_FLAG) == 0)
         run_.broken("connection requests come in EVDs for them", "");
     DAT_CR_PARAM param{};
-    run_.must(CALL(who, dat_cr_query, told.cr_handle, DAT_CR_FIELD_ALL, &param), "dat_cr_query");
+    MUST(who, dat_cr_query, told.cr_handle, DAT_CR_FIELD_ALL, &param);
     card theirs{};
     if (param.private_data == nullptr || param.private_data_size < DAT_COUNT{sizeof theirs})
         run_.broken("private data of a request arrive", "");
@@ -518,7 +518,7 @@ void world::answer(worker &who, dispatcher &from, const DAT_EVENT &event)
         e->rejected.store(true);
         e->begin_to_end();
     }
-    run_.must(CALL(who, dat_cr_reject, told.cr_handle, 0, nullptr), "dat_cr_reject");
+    MUST(who, dat_cr_reject, told.cr_handle, 0, nullptr);
 }
 
 /// To another service point, where it arrives once more.
@@ -566,7 +566,7 @@ bool world::accept_with_own(worker &who, DAT_CR_HANDLE request, side &passive,
         reservation->closing.store(true);
     accept(who, request, reserved == DAT_HANDLE_NULL ? l->ep : DAT_HANDLE_NULL, *l, *e);
     if (reservation)
-        run_.must(CALL(who, dat_rsp_free, reservation->rsp), "dat_rsp_free");
+        MUST(who, dat_rsp_free, reservation->rsp);
     return true;
 }
 
@@ -605,8 +605,7 @@ void world::accept(worker &who, DAT_CR_HANDLE request, DAT_EP_HANDLE with, life 
 {
     e.accepted.store(true);
     const card mine{card_magic, e.number, 1, l.owner->link};
-    run_.must(CALL(who, dat_cr_accept, request, with, sizeof mine, const_cast<card *>(&mine)),
-              "dat_cr_accept");
+    MUST(who, dat_cr_accept, request, with, sizeof mine, const_cast<card *>(&mine));
     std::lock_guard books(l.m);
     l.begun = true;
 }

@@ -113,6 +113,8 @@ struct worker {
 
 /// A DAT call that is visible to the monitor while it runs.
 #define CALL(who, function, ...) ((who).enters(#function), (who).left(function(__VA_ARGS__)))
+/// The same in a member function of world, for a call that must succeed.
+#define MUST(who, function, ...) run_.must(CALL(who, function, __VA_ARGS__), #function)
 
 using crew = std::vector<std::unique_ptr<worker>>;
 

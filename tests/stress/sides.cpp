@@ -111,12 +111,10 @@ std::int64_t difference(const std::uint8_t *bytes, std::uint32_t length, std::ui
 world::world(run &of) : run_(of), lives_(life_slots)
 {
     worker &who = *run_.workers.back();
-    run_.must(CALL(who, dat_ia_openv, const_cast<char *>(run_.asked.ia.c_str()), 256, &async_, &ia_,
-                   DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_TRUE),
-              "dat_ia_openv");
-    run_.must(CALL(who, dat_ia_query, ia_, nullptr, DAT_IA_FIELD_ALL, &attr_,
-                   DAT_PROVIDER_FIELD_ALL, &provider_),
-              "dat_ia_query");
+    MUST(who, dat_ia_openv, const_cast<char *>(run_.asked.ia.c_str()), 256, &async_, &ia_,
+         DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_TRUE);
+    MUST(who, dat_ia_query, ia_, nullptr, DAT_IA_FIELD_ALL, &attr_, DAT_PROVIDER_FIELD_ALL,
+         &provider_);
     make_common_evds(who);
     for (unsigned i = 0; i < number_of_listeners; ++i)
         listeners_.push_back(make_listener(who));
@@ -135,15 +133,15 @@ void world::prepare(worker &who, side &s, unsigned number)
     s.role = static_cast<int>(number % 2);
     s.memory.resize(side::size());
     fill(s.source(), slot_size, number);
-    run_.must(CALL(who, dat_pz_create, ia_, &s.pz), "dat_pz_create");
+    MUST(who, dat_pz_create, ia_, &s.pz);
     register_memory(who, s);
 }
 
 void world::unregister_memory(worker &who, side &s)
 {
     if (s.rmr != DAT_HANDLE_NULL) // it may be bound to the region
-        run_.must(CALL(who, dat_rmr_free, s.rmr), "dat_rmr_free");
-    run_.must(CALL(who, dat_lmr_free, s.lmr), "dat_lmr_free");
+        MUST(who, dat_rmr_free, s.rmr);
+    MUST(who, dat_lmr_free, s.lmr);
 }
 
 void world::register_memory(worker &who, side &s)
@@ -152,14 +150,13 @@ void world::register_memory(worker &who, side &s)
     region.for_va = s.memory.data();
     DAT_LMR_CONTEXT lmr_context = 0;
     DAT_RMR_CONTEXT rmr_context = 0;
-    run_.must(CALL(who, dat_lmr_create, ia_, DAT_MEM_TYPE_VIRTUAL, region, s.memory.size(), s.pz,
-                   DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &s.lmr, &lmr_context, &rmr_context,
-                   nullptr, nullptr),
-              "dat_lmr_create");
+    MUST(who, dat_lmr_create, ia_, DAT_MEM_TYPE_VIRTUAL, region, s.memory.size(), s.pz,
+         DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &s.lmr, &lmr_context, &rmr_context, nullptr,
+         nullptr);
     s.lmr_context.store(lmr_context);
     s.rmr_context.store(rmr_context);
     if (attr_.max_rmrs != 0)
-        run_.must(CALL(who, dat_rmr_create, s.pz, &s.rmr), "dat_rmr_create");
+        MUST(who, dat_rmr_create, s.pz, &s.rmr);
 }
 
 std::shared_ptr<listener> world::make_listener(worker &who)
@@ -168,9 +165,8 @@ std::shared_ptr<listener> world::make_listener(worker &who)
     const dispatcher_ptr &to = requests_[who.random.below(2)];
     const bool makes_endpoints =
         provider_.ep_creator != DAT_PSP_CREATES_EP_NEVER && who.random.one_in(3);
-    run_.must(CALL(who, dat_psp_create_any, ia_, &made->qualifier, to->handle,
-                   makes_endpoints ? DAT_PSP_PROVIDER_FLAG : DAT_PSP_CONSUMER_FLAG, &made->psp),
-              "dat_psp_create_any");
+    MUST(who, dat_psp_create_any, ia_, &made->qualifier, to->handle,
+         makes_endpoints ? DAT_PSP_PROVIDER_FLAG : DAT_PSP_CONSUMER_FLAG, &made->psp);
     return made;
 }
 
@@ -185,7 +181,7 @@ void world::replace_listener(worker &who)
         old = std::exchange(slot, fresh);
     }
     old->closing.store(true);
-    run_.must(CALL(who, dat_psp_free, old->psp), "dat_psp_free");
+    MUST(who, dat_psp_free, old->psp);
 }
 
 world::own_evds world::evds_for(worker &who)
@@ -272,9 +268,8 @@ void world::make(worker &who, side &s)
     own_evds evds = evds_for(who);
     const DAT_EP_ATTR attr = wanted_attributes();
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-    run_.must(CALL(who, dat_ep_create, ia_, s.pz, evds.recv->handle, evds.request->handle,
-                   evds.conn->handle, &attr, &ep),
-              "dat_ep_create");
+    MUST(who, dat_ep_create, ia_, s.pz, evds.recv->handle, evds.request->handle, evds.conn->handle,
+         &attr, &ep);
     who.count(counter::endpoints);
     // Events of a former endpoint with this handle may still be queued, and would be mistaken for
     // its own.
@@ -282,7 +277,7 @@ void world::make(worker &who, side &s)
         new_life(s, ep, evds);
         return;
     }
-    run_.must(CALL(who, dat_ep_free, ep), "dat_ep_free");
+    MUST(who, dat_ep_free, ep);
     retire_evds(evds);
 }
 
@@ -312,7 +307,7 @@ void world::adopt(worker &who, side &s, DAT_EP_HANDLE ep, const own_evds &evds)
         DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_REQUEST_EVD_HANDLE |
         DAT_EP_FIELD_CONNECT_EVD_HANDLE | DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS |
         DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS;
-    run_.must(CALL(who, dat_ep_modify, ep, wanted, &param), "dat_ep_modify");
+    MUST(who, dat_ep_modify, ep, wanted, &param);
     new_life(s, ep, evds);
     who.count(counter::endpoints);
     who.count(counter::made_for);
@@ -444,10 +439,9 @@ void world::connect(worker &who, side &s, life &l)
     if (!e)
         return;
     const card mine{card_magic, e->number, 0, s.link};
-    run_.must(CALL(who, dat_ep_connect, l.ep, attr_.ia_address_ptr, e->at->qualifier,
-                   static_cast<DAT_TIMEOUT>(e->timeout.load() / 1000), sizeof mine,
-                   const_cast<card *>(&mine), DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG),
-              "dat_ep_connect");
+    MUST(who, dat_ep_connect, l.ep, attr_.ia_address_ptr, e->at->qualifier,
+         static_cast<DAT_TIMEOUT>(e->timeout.load() / 1000), sizeof mine, const_cast<card *>(&mine),
+         DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
     who.count(counter::connects);
     std::lock_guard hold(l.m);
     l.begun = true;
@@ -539,12 +533,11 @@ void world::end_reservation(worker &who, life &l)
     }
     if (at) {
         at->closing.store(true);
-        run_.must(CALL(who, dat_rsp_free, at->rsp), "dat_rsp_free");
+        MUST(who, dat_rsp_free, at->rsp);
     }
     DAT_EP_STATE state{};
     DAT_BOOLEAN receives_idle{}, requests_idle{};
-    run_.must(CALL(who, dat_ep_get_status, l.ep, &state, &receives_idle, &requests_idle),
-              "dat_ep_get_status");
+    MUST(who, dat_ep_get_status, l.ep, &state, &receives_idle, &requests_idle);
     std::lock_guard hold(l.m);
     if (state == DAT_EP_STATE_UNCONNECTED)
         l.now_in = phase::idle;
@@ -563,9 +556,8 @@ void world::disconnect(worker &who, side &, life &l)
         l.meets->begin_to_end();
     }
     const bool gracefully = who.random.one_in(2);
-    run_.must(CALL(who, dat_ep_disconnect, l.ep,
-                   gracefully ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG),
-              "dat_ep_disconnect");
+    MUST(who, dat_ep_disconnect, l.ep,
+         gracefully ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG);
 }
 
 // -------------------------------------------------------------------------------- transferring
@@ -621,9 +613,8 @@ bool world::post_receive(worker &who, side &s, life &l)
         l.receives.open(wanted);
     }
     DAT_LMR_TRIPLET segment = local(s, s.in(wanted.slot), wanted.length);
-    run_.must(CALL(who, dat_ep_post_recv, l.ep, 1, &segment, cookie_of(l, wanted.number),
-                   DAT_COMPLETION_DEFAULT_FLAG),
-              "dat_ep_post_recv");
+    MUST(who, dat_ep_post_recv, l.ep, 1, &segment, cookie_of(l, wanted.number),
+         DAT_COMPLETION_DEFAULT_FLAG);
     who.count(counter::posted);
     std::lock_guard hold(l.m);
     l.receives.posted(wanted.number, now());
@@ -947,7 +938,7 @@ void world::reset(worker &who, side &s, life &l)
     const DAT_EP_HANDLE ep = l.ep;
     begin_death(who, l);
     l.was_reset = true;
-    run_.must(CALL(who, dat_ep_reset, ep), "dat_ep_reset");
+    MUST(who, dat_ep_reset, ep);
     s.current.store(nullptr);
     finish_death(l);
     who.count(counter::resets);
@@ -960,7 +951,7 @@ void world::free_ep(worker &who, side &s, life &l)
     const own_evds evds{l.recv, l.request, l.conn};
     const DAT_EP_HANDLE ep = l.ep;
     begin_death(who, l);
-    run_.must(CALL(who, dat_ep_free, ep), "dat_ep_free");
+    MUST(who, dat_ep_free, ep);
     s.current.store(nullptr);
     s.ep.store(DAT_HANDLE_NULL);
     finish_death(l);
@@ -972,31 +963,31 @@ void world::free_ep(worker &who, side &s, life &l)
 void world::close_down(worker &who)
 {
     for (const auto &each : listeners_)
-        run_.must(CALL(who, dat_psp_free, each->psp), "dat_psp_free");
+        MUST(who, dat_psp_free, each->psp);
     for (const dispatcher_ptr &each : common_)
         drain(who, *each);
     look_at_async(who);
     while (!retired_.empty())
         bury_evds(who);
     for (const dispatcher_ptr &each : common_) {
-        run_.must(CALL(who, dat_evd_free, each->handle), "dat_evd_free");
+        MUST(who, dat_evd_free, each->handle);
         if (each->software.open_count() != 0)
             run_.broken("each software event arrives",
                         "EVD " + std::to_string(each->number) + " has kept some");
     }
     for (const auto &s : sides_) {
         unregister_memory(who, *s);
-        run_.must(CALL(who, dat_pz_free, s->pz), "dat_pz_free");
+        MUST(who, dat_pz_free, s->pz);
     }
     for (DAT_CNO_HANDLE cno : cnos_)
-        run_.must(CALL(who, dat_cno_free, cno), "dat_cno_free");
-    run_.must(CALL(who, dat_ia_close, ia_, DAT_CLOSE_GRACEFUL_FLAG), "dat_ia_close");
+        MUST(who, dat_cno_free, cno);
+    MUST(who, dat_ia_close, ia_, DAT_CLOSE_GRACEFUL_FLAG);
 }
 
 void world::close_abruptly(worker &who)
 {
     closed_.store(true);
-    run_.must(CALL(who, dat_ia_close, ia_, DAT_CLOSE_ABRUPT_FLAG), "dat_ia_close");
+    MUST(who, dat_ia_close, ia_, DAT_CLOSE_ABRUPT_FLAG);
 }
 
 void world::expect_memory_left_alone()
