@@ -48,7 +48,7 @@ WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
                   "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds",
                   "--no-suite", "am-rounds", "--no-suite", "dat12-rounds",
                   "--no-suite", "feature-rounds", "--no-suite", "gen-rounds",
-                  "--no-suite", "fault-rounds")
+                  "--no-suite", "fault-rounds", "--no-suite", "plan-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build, and a foreign
@@ -572,6 +572,11 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "gen-rounds"), "long"),
         Step("fault-rounds", "the suite over a port that fails in more than a hundred ways",
              tests("gcc", "--suite", "fault-rounds"), "long"),
+        Step("fault-plans", "threads that use an adapter which fails by chance, two hundred times",
+             tests("gcc", "--suite", "plan-rounds"), "long"),
+        Step("asan-plans", "the same, sanitized", tests("asan", "--suite", "plan-rounds"), "long"),
+        Step("tsan-plans", "and with the thread sanitizer",
+             tests("tsan", "--suite", "plan-rounds"), "long"),
         Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",
              tests("gcc", "--suite", "am-rounds", "--num-processes", "1"), "long"),
         Step("dat12-rounds", "the suite through DAT 1.2, and threads that use all of it",

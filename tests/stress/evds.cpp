@@ -286,7 +286,7 @@ void world::resize(worker &who, dispatcher &which)
         can_resize_.store(false);
     else if (code == DAT_SUCCESS)
         who.count(counter::resizes);
-    else if (!is(code, DAT_INVALID_STATE) || !waiter)
+    else if (!run_.is_fault(code) && (!is(code, DAT_INVALID_STATE) || !waiter))
         run_.broken("an EVD without a waiter can be resized to what may come in",
                     "dat_evd_resize from " + std::to_string(before) + " to " +
                         std::to_string(wanted) + ": " + program::code_text(code));

@@ -50,9 +50,10 @@ void open_and_close(run &r)
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
     DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
-    const DAT_RETURN code = dat_ia_openv(const_cast<char *>(r.asked.ia.c_str()), 8, &async, &ia,
-                                         DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_TRUE);
-    program::must("dat_ia_openv", code);
+    r.insist("dat_ia_openv", [&] {
+        return dat_ia_openv(const_cast<char *>(r.asked.ia.c_str()), 8, &async, &ia,
+                            DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_TRUE);
+    });
     program::must("dat_ia_close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
@@ -199,6 +200,9 @@ void describe(program::command_line &line, settings &s)
     line.text(
         "--keep-loaded", "LIBRARY", s.keep_loaded,
         "preload this library and keep it loaded, so that sanitizers can resolve its symbols");
+    line.flag("--faults", s.faults,
+              "calls may fail for lack of resources, and are repeated; requests may fail, and "
+              "connections end, for no reason");
     line.text("--api", "VERSION", s.api, "2.0, or 1.2: through libdat, the library of DAT 1.2");
     line.text("--json", "FILE", s.json,
               "write the counters as JSON to this file (- is standard output)");

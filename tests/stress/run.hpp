@@ -27,6 +27,7 @@ struct settings {
     std::string keep_loaded;
     std::string json;
     std::string api = "2.0";
+    bool faults = false; ///< calls, requests and connections may fail at any time
 };
 
 /// Numbers that follow from a seed.
@@ -114,7 +115,8 @@ struct worker {
 /// A DAT call that is visible to the monitor while it runs.
 #define CALL(who, function, ...) ((who).enters(#function), (who).left(function(__VA_ARGS__)))
 /// The same in a member function of world, for a call that must succeed.
-#define MUST(who, function, ...) run_.must(CALL(who, function, __VA_ARGS__), #function)
+#define MUST(who, function, ...)                                                                   \
+    run_.insist(#function, [&] { return CALL(who, function, __VA_ARGS__); })
 
 using crew = std::vector<std::unique_ptr<worker>>;
 
@@ -125,6 +127,20 @@ public:
     /// Ends the program: a rule of DAT is broken.
     [[noreturn]] void broken(std::string_view rule, const std::string &what);
     void must(DAT_RETURN code, const char *call);
+    /// Makes the call, and repeats it while a fault makes it fail.
+    template <class Make>
+    void insist(const char *call, Make &&make)
+    {
+        DAT_RETURN code = make();
+        while (is_fault(code))
+            code = make();
+        must(code, call);
+    }
+    /// Whether a call may have failed this way, though it did not have to.
+    bool is_fault(DAT_RETURN code) const
+    {
+        return asked.faults && DAT_GET_TYPE(code) == DAT_INSUFFICIENT_RESOURCES;
+    }
 
     std::uint64_t total(counter what) const;
     std::uint64_t calls() const;

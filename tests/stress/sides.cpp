@@ -404,6 +404,7 @@ std::shared_ptr<encounter> world::begin_encounter(worker &who, life &l,
         e->number = std::uint64_t{l.owner->link} << 32 | ++of.encounters;
     }
     e->link = l.owner->link;
+    e->may_fail = run_.asked.faults;
     e->at = std::move(at);
     const bool hasty = who.random.one_in(12);
     const DAT_TIMEOUT timeout =
@@ -478,7 +479,7 @@ bool world::connect_like(worker &who, const side &s, life &l)
         l.begun = true;
         return true;
     }
-    if (!is(code, DAT_INVALID_STATE) || !there->excused(now()))
+    if (!run_.is_fault(code) && (!is(code, DAT_INVALID_STATE) || !there->excused(now())))
         run_.broken("an endpoint connects to where another one is connected",
                     std::string("dat_ep_dup_connect: ") + program::code_text(code));
     l.conn->release(std::exchange(l.conn_room, 0));
@@ -505,7 +506,7 @@ void world::reserve(worker &who, side &s, life &l)
     const dispatcher_ptr &to = requests_[who.random.below(2)];
     const DAT_RETURN code =
         CALL(who, dat_rsp_create, ia_, at->qualifier, l.ep, to->handle, &at->rsp);
-    if (is(code, DAT_CONN_QUAL_IN_USE)) {
+    if (is(code, DAT_CONN_QUAL_IN_USE) || run_.is_fault(code)) {
         std::lock_guard hold(l.m);
         l.now_in = phase::idle;
         return;
@@ -661,7 +662,7 @@ bool world::post_request(worker &who, life &l, const entry &asked, Post &&post)
     }
     // It is being disconnected, from this side or the other.
     const bool excused = connected && l.meets->excused(now());
-    if (!is(code, DAT_INVALID_STATE) || !excused)
+    if (!run_.is_fault(code) && (!is(code, DAT_INVALID_STATE) || !excused))
         run_.broken("an operation is accepted while connected, and once that has ended",
                     describe(l, wanted) + ": " + program::code_text(code));
     l.requests.withdraw(wanted.number);

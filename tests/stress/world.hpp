@@ -82,7 +82,7 @@ struct listener {
 struct encounter {
     bool excused(instant when) const
     {
-        return ending.load(std::memory_order_relaxed) || at->closing.load() ||
+        return may_fail || ending.load(std::memory_order_relaxed) || at->closing.load() ||
                when - began >= timeout.load(std::memory_order_relaxed);
     }
     void begin_to_end()
@@ -94,6 +94,7 @@ struct encounter {
 
     std::uint64_t number = 0;
     unsigned link = 0;
+    bool may_fail = false; ///< at any time, for no reason
     instant began = 0;
     std::atomic<instant> timeout{never}; ///< of the attempt
     std::shared_ptr<listener> at;
