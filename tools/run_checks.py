@@ -67,6 +67,7 @@ LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-
 ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL)
 TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "conformance")
 WINDOWS_TESTS = ("--no-suite", "common")
+LEAST_COVERED = 95  # percent of the lines of common/ and dat/
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
 
 ON_TERMINAL = (sys.stdout.isatty() and os.environ.get("CI") != "true"
@@ -142,6 +143,12 @@ BUILDS = {
         run_times=("libtsan.so",),
         patience=15,
         fixed_addresses=True,
+        complete=False,
+    ),
+    "coverage": Build(
+        options=(STRICT, "-Db_coverage=true", "-Doptimization=1", "-Dbenchmarks=false",
+                 "-Dports=libfabric,soft", NO_PLAIN, *TOGETHER),
+        patience=4,
         complete=False,
     ),
     "windows": Build(
@@ -506,6 +513,27 @@ def machine(step: Running) -> None:
         step.skip(f"no RDMA devices: {last_line(step.log)}")
 
 
+def coverage(step: Running) -> None:
+    """How much of what is the same for all ports the tests execute; which lines they do not."""
+    if not shutil.which("gcovr"):
+        step.skip("missing: gcovr")
+        return
+    tree = build_dir("coverage")
+    for counts in tree.rglob("*.gcda"):
+        counts.unlink()
+    meson_tests(step, "coverage", *REPEATABLE, *ELSEWHERE, "--no-suite", "am")
+    report = WORK / "coverage"
+    report.mkdir(exist_ok=True)
+    if step.run(["gcovr", "--root", str(ROOT), "--object-directory", str(tree),
+                 "--filter", "common/", "--filter", "dat/",
+                 "--exclude-throw-branches", "--exclude-unreachable-branches",
+                 "--txt", str(report / "missing.txt"), "--html-details", str(report / "index.html"),
+                 "--print-summary", "--fail-under-line", str(LEAST_COVERED), str(tree)]) == 0:
+        step.outcome.passed += 1
+    else:
+        step.outcome.fail(f"less than {LEAST_COVERED} % of the lines, or no report: {step.log}")
+
+
 def licence_lines(step: Running) -> None:
     """Every file says in its first lines under which licence it is."""
     listed = git("ls-files", "-co", "--exclude-standard", "-z")
@@ -593,6 +621,7 @@ def steps() -> list[Step]:
         Step("clang-tests", "everything compiled by clang, file by file, and all tests",
              tests("clang-files", *WITHOUT_MACHINE), "long"),
         Step("windows-tests", "all tests for Windows, run by Wine", windows, "long"),
+        Step("coverage", "how much of common/ and dat/ the tests execute", coverage, "long"),
         Step("default", "gcc compiles everything as \"meson setup\" has it without options",
              lambda step: compile_tree(step, "default"), "long"),
         Step("clang-release", "clang compiles everything optimized as for a release",
