@@ -48,7 +48,8 @@ WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
                   "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds",
                   "--no-suite", "am-rounds", "--no-suite", "dat12-rounds",
                   "--no-suite", "feature-rounds", "--no-suite", "gen-rounds",
-                  "--no-suite", "fault-rounds", "--no-suite", "plan-rounds")
+                  "--no-suite", "fault-rounds", "--no-suite", "plan-rounds",
+                  "--no-suite", "fuzz-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build, and a foreign
@@ -108,8 +109,11 @@ BUILDS = {
     # What ./quickstart builds.
     "gcc": Build(options=(STRICT, RELEASE, *TOGETHER)),
     "clang": Build(
-        options=(STRICT, "-Dbuildtype=debug", NO_PLAIN, *LINES_ONLY, *TOGETHER),
+        options=(STRICT, "-Dbuildtype=debug", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+                 "-Dfuzzers=true", "-Dbenchmarks=false", NO_PLAIN, *LINES_ONLY, *TOGETHER),
         compiler=("clang", "clang++"),
+        environment=(("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),),
+        complete=False,
     ),
     "clang-files": Build(
         options=(STRICT, "-Dbuildtype=debug", NO_PLAIN, *LINES_ONLY),
@@ -513,6 +517,12 @@ def machine(step: Running) -> None:
         step.skip(f"no RDMA devices: {last_line(step.log)}")
 
 
+def fuzz(step: Running) -> None:
+    """Compile by clang what ports need, with its warnings; run each fuzzer for ten seconds."""
+    compile_tree(step, "clang", ("quickstart",))
+    meson_tests(step, "clang", "--suite", "fuzz")
+
+
 def coverage(step: Running) -> None:
     """How much of what is the same for all ports the tests execute; which lines they do not."""
     if not shutil.which("gcovr"):
@@ -541,7 +551,7 @@ def licence_lines(step: Running) -> None:
     if not names:  # not a checkout, or no git
         step.outcome.skipped += 1
         return
-    exempt = re.compile(r"(^|/)\.[^/]+$|^LICENSES/|\.(json|txt|csv|png)$")
+    exempt = re.compile(r"(^|/)\.[^/]+$|^LICENSES/|^tests/fuzz/corpus/|\.(json|txt|csv|png)$")
     without = [name for name in names
                if not exempt.search(name) and (ROOT / name).is_file()
                and b"SPDX-License-Identifier:" not in (ROOT / name).read_bytes()[:400]]
@@ -578,8 +588,7 @@ def steps() -> list[Step]:
              clients("gcc", "ours", "@short")),
         Step("clients-debian", "some of them with Debian's libdat2",
              clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
-        Step("clang", "clang with -Wthread-safety compiles libraries and programs",
-             lambda step: compile_tree(step, "clang", ("quickstart",))),
+        Step("clang", "clang with -Wthread-safety compiles libraries and programs; fuzzers", fuzz),
         Step("asan", "address and undefined-behaviour sanitizers; tests that run our code",
              tests("asan", *ASAN_TESTS)),
         Step("asan-clients", "DAT programs on sanitized libraries",
@@ -605,6 +614,8 @@ def steps() -> list[Step]:
         Step("asan-plans", "the same, sanitized", tests("asan", "--suite", "plan-rounds"), "long"),
         Step("tsan-plans", "and with the thread sanitizer",
              tests("tsan", "--suite", "plan-rounds"), "long"),
+        Step("fuzz-rounds", "each fuzzer for ten minutes",
+             tests("clang", "--suite", "fuzz-rounds"), "long"),
         Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",
              tests("gcc", "--suite", "am-rounds", "--num-processes", "1"), "long"),
         Step("dat12-rounds", "the suite through DAT 1.2, and threads that use all of it",
@@ -653,6 +664,7 @@ def steps() -> list[Step]:
 AHEAD: tuple[tuple[str, str, Wanted], ...] = (
     ("gcc", "gcc", ("all",)),
     ("clang", "clang", ("quickstart",)),
+    ("clang", "clang", ("--suite", "fuzz")),
     ("asan", "asan", ASAN_TESTS),
     ("tsan", "tsan", TSAN_TESTS),
     ("windows", "windows", ("all",)),

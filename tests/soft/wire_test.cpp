@@ -2,6 +2,7 @@
 // The parser takes what is documented, byte for byte, and nothing else.
 #include "crc32c.hpp"
 #include "wire.hpp"
+#include "written_again.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,8 +18,6 @@ namespace wire_suite {
 using namespace soft_hca;
 
 namespace {
-
-using bytes = std::vector<std::uint8_t>;
 
 base_header sample_base(packet_kind kind)
 {
@@ -149,37 +148,6 @@ void expect_inside(const packet &p, const bytes &in, const std::uint8_t *at = nu
     }
     CHECK(p.private_size <= max_private_data);
     CHECK(p.sack_words <= max_sack_words);
-}
-
-std::size_t write_body(std::uint8_t *out, const packet &p)
-{
-    switch (p.base.kind) {
-    case packet_kind::data: {
-        const std::size_t size = write_segment(out, p.segment);
-        std::memcpy(out + size, p.segment.payload, p.segment.payload_size);
-        return size + p.segment.payload_size;
-    }
-    case packet_kind::ack:
-        return write_sack(out, p.sack, p.sack_words);
-    case packet_kind::request:
-        return write_request(out, p.hello, p.private_data, p.private_size);
-    case packet_kind::accept:
-        return write_accept(out, p.hello, p.private_data, p.private_size);
-    case packet_kind::reject:
-        return write_reject(out, p.rejection, p.private_data, p.private_size);
-    case packet_kind::close:
-        return write_close(out, p.closing);
-    default:
-        return 0;
-    }
-}
-
-bytes written_again(const packet &p)
-{
-    std::uint8_t out[1024];
-    std::size_t size = write_base(out, p.base);
-    size += write_body(out + size, p);
-    return {out, out + size};
 }
 
 } // namespace

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Datagrams of the software HCA: what is parsed stays inside its datagram, and written again is the
+// same bytes.
+#include "written_again.hpp"
+
+#include <cstdlib>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *input, std::size_t size)
+{
+    using namespace soft_hca;
+    constexpr std::size_t most = 65535;
+    if (size > most)
+        return 0;
+    const bytes exact(input, input + size); // a buffer without slack, for the sanitizer
+    packet p;
+    if (!parse(exact.data(), exact.size(), p) || p.base.kind == packet_kind::retry)
+        return 0;
+    const std::size_t checksum = p.base.version == checked_version ? checksum_size : 0;
+    const bytes again = written_again(p, size + 1024);
+    if (again.size() + checksum != size || std::memcmp(again.data(), input, again.size()) != 0)
+        std::abort();
+    return 0;
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What was parsed, as the writer would send it: a bit that the parser does not look at would not
+// survive.
+#pragma once
+
+#include "wire.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace soft_hca {
+
+using bytes = std::vector<std::uint8_t>;
+
+inline std::size_t write_body(std::uint8_t *out, const packet &p)
+{
+    switch (p.base.kind) {
+    case packet_kind::data: {
+        const std::size_t size = write_segment(out, p.segment);
+        std::memcpy(out + size, p.segment.payload, p.segment.payload_size);
+        return size + p.segment.payload_size;
+    }
+    case packet_kind::ack:
+        return write_sack(out, p.sack, p.sack_words);
+    case packet_kind::request:
+        return write_request(out, p.hello, p.private_data, p.private_size);
+    case packet_kind::accept:
+        return write_accept(out, p.hello, p.private_data, p.private_size);
+    case packet_kind::reject:
+        return write_reject(out, p.rejection, p.private_data, p.private_size);
+    case packet_kind::close:
+        return write_close(out, p.closing);
+    default:
+        return 0;
+    }
+}
+
+/// `room`: the size of what was parsed, at least.
+inline bytes written_again(const packet &p, std::size_t room = 1024)
+{
+    bytes out(room);
+    std::size_t size = write_base(out.data(), p.base);
+    size += write_body(out.data() + size, p);
+    out.resize(size);
+    return out;
+}
+
+} // namespace soft_hca
