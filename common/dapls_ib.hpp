@@ -144,7 +144,8 @@ struct hca_open_params {
 
 /// Limits and identity of an open HCA. Counts are per HCA unless said otherwise. The common layer
 /// makes no more objects than max_eps, max_srqs, max_cqs, max_mrs and max_pds say; where one of the
-/// last three is 0, the port names no limit.
+/// last three is 0, the port names no limit. They are those of the device: what belongs to a
+/// feature that the port does not claim, or that is switched off, the common layer shows as absent.
 struct hca_attr {
     const DAT_SOCK_ADDR *address = nullptr; ///< what peers connect to; lives as long as the hca
     const char *hca_name = "";              ///< at most 255 characters; lives as long as the hca

@@ -5,6 +5,22 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
+namespace {
+
+/// A port says what its device can. What it does not claim is not there, whatever the device can.
+void keep_what_is_claimed(hca_attr &attr)
+{
+    if constexpr (!claims.srq)
+        attr.max_srqs = attr.max_recv_per_srq = 0;
+    if constexpr (!claims.memory_windows)
+        attr.max_mws = 0;
+    attr.immediate_data = attr.immediate_data && claims.immediate_data;
+    attr.atomics = attr.atomics && claims.atomics;
+    attr.solicited_wait = attr.solicited_wait && claims.solicited_wait;
+}
+
+} // namespace
+
 status adapter::open_hca()
 {
     const hca_open_params params{line.info.ia_name, line.params, this};
@@ -12,6 +28,7 @@ status adapter::open_hca()
     hca_open_ = opened.ok();
     if (hca_open_)
         transport::dapls_ib_query_hca(hca, attr);
+    keep_what_is_claimed(attr);
     return opened;
 }
 

@@ -426,12 +426,12 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_message_size = 0x7fffffff;
     attr.max_rdma_size = 0x7fffffff;
     attr.max_private_data_size = 64;
-    attr.max_srqs = port_features.srq ? 8 : 0;
-    attr.max_mws = port_features.memory_windows ? 64 : 0;
+    attr.max_srqs = 8;
+    attr.max_mws = 64;
     attr.max_recv_per_srq = 1024;
-    attr.immediate_data = port_features.immediate_data;
-    attr.atomics = port_features.atomics;
-    attr.solicited_wait = port_features.solicited_wait && !device_lacks_solicited.load();
+    attr.immediate_data = true;
+    attr.atomics = true;
+    attr.solicited_wait = !device_lacks_solicited.load();
 }
 
 status transport::dapls_ib_pd_alloc(hca &device, pd &zone)

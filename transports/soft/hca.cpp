@@ -138,12 +138,12 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.max_message_size = max_transfer;
     attr.max_rdma_size = max_transfer;
     attr.max_private_data_size = soft_hca::max_private_data;
-    attr.max_srqs = port_features.srq ? plenty : 0;
-    attr.max_mws = port_features.memory_windows ? plenty : 0;
+    attr.max_srqs = plenty;
+    attr.max_mws = plenty;
     attr.max_recv_per_srq = plenty;
-    attr.immediate_data = port_features.immediate_data;
-    attr.atomics = port_features.atomics;
-    attr.solicited_wait = port_features.solicited_wait;
+    attr.immediate_data = true;
+    attr.atomics = true;
+    attr.solicited_wait = true;
     attr.named_attrs = h.named_attrs;
     attr.num_named_attrs = h.num_named_attrs;
 }

@@ -237,10 +237,8 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_iov_per_rdma_write = attr.max_iov_per_dto;
     attr.max_mrs = as_count(limits.max_mr);
     attr.max_pds = as_count(limits.max_pd);
-    if constexpr (port_features.srq) {
-        attr.max_srqs = as_count(limits.max_srq);
-        attr.max_recv_per_srq = as_count(limits.max_srq_wr);
-    }
+    attr.max_srqs = as_count(limits.max_srq);
+    attr.max_recv_per_srq = as_count(limits.max_srq_wr);
     if (device.windows)
         attr.max_mws = as_count(limits.max_mw);
     attr.immediate_data = has_immediate(device);
