@@ -9,7 +9,7 @@
 #pragma once
 
 #include "dapls_ib.hpp" // before the names change: the common layer's side of the wrapper
-#include "fault_upcalls.hpp"
+#include "wrapped_upcalls.hpp"
 
 #include "wrapped_names.hpp"
 #include WRAPPED_PORT

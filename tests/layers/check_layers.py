@@ -37,6 +37,9 @@ LICENSED_NAMES = {"meson.build", "meson_options.txt"}
 FROM_THE_PORT = {"port.hpp"}
 # Written by the build, from a table in gen/; it includes the public headers only.
 FROM_A_TABLE = {"dat_names.hpp"}
+# Written by the build, from the contract, for what wraps a port.
+FROM_THE_CONTRACT = {"wrapped_names.hpp", "own_names.hpp", "wrapped_upcalls.hpp",
+                     "trace_operations.hpp"}
 CALLS_FROM_A_TABLE = {"dat_calls.hpp"}  # of common/calls/
 CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
             "dapl_spin.hpp", "dapl_params.hpp", "port_features.hpp"}
@@ -161,7 +164,8 @@ class Tree:
             if DEVICE_LIBRARY.match(name):
                 return f"port_support/ includes <{name}>: a device library is a port's own affair"
             return None
-        if name in CONTRACT or name in self.port_support or is_osd(name) or is_public(name):
+        if (name in CONTRACT | FROM_A_TABLE | FROM_THE_CONTRACT | self.port_support
+                or is_osd(name) or is_public(name)):
             return None
         return f'port_support/ includes "{name}", which is neither its own, the contract\'s nor osd\'s'
 

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "trace.hpp"
+
+#include "dapl_debug.hpp"
+#include "dat_names.hpp"
+#include "osd_sync.hpp"
+#include "osd_thread.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace dapl::DAPL_TRANSPORT::trace {
+
+bool on = false;
+
+namespace {
+
+osd::mutex opening;
+int open_hcas = 0;
+int output = -1;
+std::int64_t began_ns = 0;
+std::atomic<unsigned long> empty_polls{0};
+
+} // namespace
+
+void begin()
+{
+    osd::lock_guard hold(opening);
+    if (open_hcas++ != 0)
+        return;
+    const char *where = std::getenv("DAPL_TRACE");
+    if (where == nullptr || *where == '\0')
+        return;
+    output = std::strcmp(where, "-") == 0
+                 ? STDERR_FILENO
+                 : ::open(where, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (output < 0) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "DAPL_TRACE: %s cannot be written: %s; nothing is traced",
+                 where, std::strerror(errno));
+        return;
+    }
+    began_ns = osd::now_ns();
+    on = true;
+}
+
+void end()
+{
+    osd::lock_guard hold(opening);
+    if (--open_hcas != 0)
+        return;
+    on = false;
+    if (output > STDERR_FILENO)
+        ::close(output);
+    output = -1;
+}
+
+void count_empty()
+{
+    empty_polls.fetch_add(1, std::memory_order_relaxed);
+}
+
+unsigned long take_empty()
+{
+    return empty_polls.exchange(0, std::memory_order_relaxed);
+}
+
+line::line(const char *mark, const char *name)
+{
+    add("%11.6f %ld %s %s", static_cast<double>(osd::now_ns() - began_ns) / 1e9, osd::thread_id(),
+        mark, name);
+}
+
+/// In one call: lines of several threads, and processes, do not mix. By the system call itself:
+/// write() is a cancellation point.
+line::~line()
+{
+    if (size_ >= sizeof text_ - 1) {
+        size_ = sizeof text_ - 1;
+        std::memcpy(text_ + size_ - 3, "...", 3);
+    }
+    text_[size_++] = '\n';
+    (void)::syscall(SYS_write, output, text_, size_);
+}
+
+void line::add(const char *format, ...)
+{
+    if (size_ >= sizeof text_ - 1)
+        return;
+    std::va_list args;
+    va_start(args, format);
+    const int length = std::vsnprintf(text_ + size_, sizeof text_ - size_, format, args);
+    va_end(args);
+    if (length > 0)
+        size_ += static_cast<std::size_t>(length);
+}
+
+void line::took(std::int64_t since_ns)
+{
+    add(", %.1f us", static_cast<double>(osd::now_ns() - since_ns) / 1e3);
+}
+
+void line::show(const status &what)
+{
+    const char *type = dat::return_type_name(what.code());
+    const char *subtype = dat::return_subtype_name(what.code());
+    if (what.ok())
+        add("success");
+    else if (type == nullptr)
+        add("0x%x", static_cast<unsigned>(what.code()));
+    else
+        add("%s%s%s", type, subtype != nullptr && *subtype != '\0' ? "/" : "",
+            subtype != nullptr ? subtype : "");
+}
+
+void line::show(const work_request &what)
+{
+    add("{%s, %u bytes, cookie 0x%llx}", dat::operation_name(what.operation), what.length,
+        static_cast<unsigned long long>(what.cookie.as_64));
+}
+
+void line::show(const completion &what)
+{
+    add("{");
+    if (what.wr != nullptr)
+        show(*what.wr);
+    add(": %s, %u bytes", dat::dto_status_name(what.status), what.length);
+    if (what.has_immediate)
+        add(", immediate 0x%x", what.immediate);
+    if (what.invalidated != 0)
+        add(", closed window 0x%x", what.invalidated);
+    add("}");
+}
+
+void line::show(const private_data &what)
+{
+    add("%zu bytes", what.size);
+}
+
+void line::show(const mr_params &what)
+{
+    add("{%p, %llu bytes, privileges 0x%x}", what.address,
+        static_cast<unsigned long long>(what.length), static_cast<unsigned>(what.privileges));
+}
+
+void line::show(const mr_keys &what)
+{
+    add("{local 0x%x, remote 0x%x}", what.local, what.remote);
+}
+
+void line::show(const qp_params &what)
+{
+    add("{%d receives of %d segments, %d requests of %d, reads %d in, %d out}", what.max_recv,
+        what.max_recv_iov, what.max_send, what.max_send_iov, what.max_rdma_read_in,
+        what.max_rdma_read_out);
+}
+
+void line::show(const srq_params &what)
+{
+    add("{%d receives}", what.max_recv);
+}
+
+void line::show(const connect_params &what)
+{
+    add("{qualifier %llu, timeout %u us, %zu bytes}",
+        static_cast<unsigned long long>(what.qualifier), what.timeout_us, what.data.size);
+}
+
+void line::show(const cr_params &what)
+{
+    add("{from port %llu, %zu bytes}", static_cast<unsigned long long>(what.peer_port),
+        what.data.size);
+}
+
+void line::show(const hca_open_params &what)
+{
+    add("\"%s\", \"%s\"", what.name, what.params);
+}
+
+void line::show(const DAT_RMR_TRIPLET *what)
+{
+    if (what == nullptr)
+        add("null");
+    else
+        add("{0x%llx, %u bytes, key 0x%x}", static_cast<unsigned long long>(what->virtual_address),
+            what->segment_length, what->rmr_context);
+}
+
+void line::show(const osd::deadline &what)
+{
+    if (what.is_never())
+        add("no timeout");
+    else
+        add("%s", what.has_passed() ? "timeout passed" : "timeout set");
+}
+
+void line::show(osd::wait_result what)
+{
+    add("%s", what == osd::wait_result::woken       ? "woken"
+              : what == osd::wait_result::timed_out ? "timed out"
+                                                    : "interrupted");
+}
+
+void line::show(notify_on what)
+{
+    add("%s", what == notify_on::any ? "any" : "solicited");
+}
+
+void line::show(reject_reason what)
+{
+    add("%s", what == reject_reason::consumer ? "by the consumer" : "not by the consumer");
+}
+
+void line::show(DAT_EVENT_NUMBER what)
+{
+    add("%s", dat::event_name(what));
+}
+
+void line::show(DAT_CLOSE_FLAGS what)
+{
+    add("%s", what == DAT_CLOSE_GRACEFUL_FLAG ? "graceful" : "abrupt");
+}
+
+void line::show(bool what)
+{
+    add("%s", what ? "true" : "false");
+}
+
+} // namespace dapl::DAPL_TRANSPORT::trace
