@@ -110,7 +110,7 @@ struct options {
 };
 
 constexpr const char *footer =
-    "Exit status: 0 no failures; 1 failures, unexpected passes or errors; 2 invalid options;\n"
+    "Exit status: 0 no failures; 1 failures, errors or wrong waivers; 2 invalid options;\n"
     "3 the adapter cannot be opened (77 with --skip-missing).\n"
     "With --in-process, other options are passed to doctest.";
 

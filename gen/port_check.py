@@ -19,8 +19,9 @@ from port_toml import nearest
 from skeleton import Kit, pkg_config_folder
 
 ERROR, WARNING = "error", "warning"
-WAIVER_KEYS = {"case": str, "reason": str, "link": str, "until": str, "flaky": bool}
-OPTIONAL_WAIVER_KEYS = {"flaky"}
+WAIVER_KEYS = {"case": str, "reason": str, "failure": str, "link": str, "until": str, "flaky": bool}
+# Outcomes of the suite that fail its run.
+BAD_OUTCOMES = ("failed", "error", "unexpected pass", "unexpected refusal", "unexpected failure")
 # What cases of the suite call the capability that they need, where a feature has another name.
 CAPABILITIES = {
     "rmr_bind": "memory_windows", "rmr_create_for_ep": "ep_windows", "evd_resize": "cq_resize",
@@ -306,7 +307,7 @@ class Results:
                                       f" {device.get('reason', 'it cannot be opened')}")
             return
         for each in self.cases:
-            if each.get("outcome") in ("failed", "error", "unexpected pass"):
+            if each.get("outcome") in BAD_OUTCOMES:
                 yield self.at(f'"{each.get("rule")}"', f"{each.get('rule')} on {adapter}:"
                                                        f" {each['outcome']}: {each.get('reason')}")
         if adapter in self.of.adapters:  # the others have features switched off
@@ -367,7 +368,7 @@ def waiver_faults(path: pathlib.Path, cases: list[str] | None,
             return port_toml.ProfileError(cause, path, line)
 
         if not isinstance(entry, dict):
-            yield fault("a waiver is an object with case, reason, link and until")
+            yield fault("a waiver is an object with case, reason, failure, link and until")
             continue
         yield from map(fault, key_faults(entry))
         case, until = entry.get("case"), entry.get("until")
@@ -391,11 +392,17 @@ def key_faults(entry: dict) -> Iterator[str]:
         if key not in WAIVER_KEYS:
             yield (f"a waiver has no '{key}'; it has {', '.join(WAIVER_KEYS)}"
                    f"{nearest(key, WAIVER_KEYS)}")
-        elif type(value) is not WAIVER_KEYS[key] or value == "":
+        elif any(type(each) is not WAIVER_KEYS[key] or each == "" for each in told_of(key, value)):
             yield f"\"{key}\" shall be {port_toml.TYPES[WAIVER_KEYS[key]]}"
+    optional = {"flaky", "failure"} if entry.get("flaky") is True else {"flaky"}
     for key in WAIVER_KEYS:
-        if key not in entry and key not in OPTIONAL_WAIVER_KEYS:
+        if key not in entry and key not in optional:
             yield f"the waiver has no \"{key}\""
+
+
+def told_of(key: str, value: object) -> list:
+    """There may be several failures."""
+    return value if key == "failure" and isinstance(value, list) and value else [value]
 
 
 def is_date(text: str) -> bool:

@@ -67,11 +67,6 @@ std::string notable(double seconds)
 /// Up to this many failures are expanded initially.
 constexpr unsigned few = 5;
 
-bool is_bad(outcome what)
-{
-    return what == outcome::failed || what == outcome::unexpected_pass || what == outcome::error;
-}
-
 class page {
 public:
     explicit page(const scorecard &card) : card_(card), counted_(card.count()) {}
@@ -159,7 +154,7 @@ void page::details(const result &each)
         paragraph("soft", other);
     for (const std::string &note : each.notes)
         paragraph("note", note);
-    if (each.what == outcome::failed || each.what == outcome::waived) {
+    if (is_failure(each.what) || each.what == outcome::waived) {
         if (!each.about.hint.empty())
             out_ << "<p><b>Ports that fail this case typically</b> " << escaped(each.about.hint)
                  << "</p>\n";

@@ -20,7 +20,7 @@ program::json record_of(const result &each)
         record["further_failures"] = each.others;
     if (!each.notes.empty())
         record["notes"] = each.notes;
-    if (each.what == outcome::failed || each.what == outcome::waived)
+    if (is_failure(each.what) || each.what == outcome::waived)
         record["hint"] = each.about.hint;
     if (each.what != outcome::passed && !each.output.empty())
         record["output"] = each.output;

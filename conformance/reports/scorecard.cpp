@@ -12,8 +12,20 @@ namespace conformance {
 
 namespace {
 
-constexpr const char *outcome_names[outcomes] = {"passed", "failed",          "not claimed",
-                                                 "waived", "unexpected pass", "error"};
+constexpr const char *outcome_names[outcomes] = {"passed",
+                                                 "failed",
+                                                 "not claimed",
+                                                 "waived",
+                                                 "unexpected pass",
+                                                 "unexpected refusal",
+                                                 "unexpected failure",
+                                                 "error"};
+
+bool contradicts_waiver(outcome what)
+{
+    return what == outcome::unexpected_pass || what == outcome::unexpected_refusal ||
+           what == outcome::unexpected_failure;
+}
 
 // ---------------------------------------------------------------------------------------- judging
 
@@ -58,15 +70,26 @@ void take_findings(result &made, const findings &found)
 void apply_waiver(result &made, const waiver &known)
 {
     const std::string about = known.reason + " (" + known.link + ")";
+    const std::string needless =
+        ", but is waived until " + known.until + ": remove the waiver: " + about;
     if (known.expired) {
         made.notes.push_back("its waiver expired on " + known.until + ": " + about);
-    } else if (made.what == outcome::failed) {
+    } else if (made.what == outcome::failed && known.expects(made.reason)) {
         made.what = outcome::waived;
         made.notes.push_back("waived until " + known.until + ": " + about);
+    } else if (made.what == outcome::failed) {
+        made.what = outcome::unexpected_failure;
+        std::string expected;
+        for (const std::string &each : known.failures)
+            expected += (expected.empty() ? "\"" : ", or \"") + each + "\"";
+        made.notes.push_back("fails differently than its waiver says: expected " + expected + ": " +
+                             about);
     } else if (made.what == outcome::passed && !known.flaky) {
         made.what = outcome::unexpected_pass;
-        made.reason =
-            "passes, but is waived until " + known.until + ": remove the waiver: " + about;
+        made.reason = "passes" + needless;
+    } else if (made.what == outcome::not_claimed && !known.flaky) {
+        made.what = outcome::unexpected_refusal;
+        made.reason += ": not claimed" + needless;
     }
 }
 
@@ -75,6 +98,16 @@ void apply_waiver(result &made, const waiver &known)
 const char *name_of(outcome what)
 {
     return outcome_names[static_cast<std::size_t>(what)];
+}
+
+bool is_bad(outcome what)
+{
+    return is_failure(what) || contradicts_waiver(what) || what == outcome::error;
+}
+
+bool is_failure(outcome what)
+{
+    return what == outcome::failed || what == outcome::unexpected_failure;
 }
 
 result judge_end(const rule &about, const child_end &end, const waivers &known)
@@ -112,21 +145,24 @@ unsigned tally::total() const
 
 unsigned tally::bad() const
 {
-    return (*this)[outcome::failed] + (*this)[outcome::unexpected_pass] + (*this)[outcome::error];
+    unsigned sum = 0;
+    for (std::size_t i = 0; i < outcomes; ++i)
+        sum += is_bad(static_cast<outcome>(i)) ? numbers[i] : 0;
+    return sum;
 }
 
 std::string tally::text(bool in_short) const
 {
     std::string text;
     for (std::size_t i = 0; i < outcomes; ++i) {
-        const bool rare = static_cast<outcome>(i) == outcome::unexpected_pass;
+        const bool rare = contradicts_waiver(static_cast<outcome>(i));
         if (numbers[i] == 0 && (in_short || rare))
             continue;
         std::string name = outcome_names[i];
         if (static_cast<outcome>(i) == outcome::error && numbers[i] != 1)
             name = "errors";
         if (rare && numbers[i] != 1)
-            name = "unexpected passes";
+            name = name == "unexpected pass" ? "unexpected passes" : name + "s";
         text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]) + " " + name;
     }
     return text;
@@ -302,9 +338,9 @@ void terminal::show_result(const result &each) const
         paragraph("", "and " + std::to_string(each.others.size()) + " more failed checks", dim);
     for (const std::string &note : each.notes)
         paragraph("", note);
-    if (each.what == outcome::failed && !each.about.hint.empty())
+    if (is_failure(each.what) && !each.about.hint.empty())
         paragraph("", "Ports that fail this case typically " + each.about.hint);
-    if (each.what == outcome::failed)
+    if (is_failure(each.what))
         show_output(each.output);
 }
 
@@ -328,7 +364,8 @@ void terminal::show(const scorecard &card) const
     show_header(card);
     show_groups(card);
     for (outcome what : {outcome::not_claimed, outcome::waived, outcome::unexpected_pass,
-                         outcome::error, outcome::failed})
+                         outcome::unexpected_refusal, outcome::unexpected_failure, outcome::error,
+                         outcome::failed})
         show_results(card, what);
     const tally counted = card.count();
     std::fprintf(out_, "\n%s\n", painted(counted.text(), counted.bad() != 0 ? red : green).c_str());

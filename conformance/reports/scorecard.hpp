@@ -17,14 +17,20 @@ namespace conformance {
 enum class outcome {
     passed,
     failed,
-    not_claimed,     ///< the adapter does not have what it needs, and says so properly
-    waived,          ///< it fails, which is known
-    unexpected_pass, ///< it passes although it is waived
-    error,           ///< we could not judge it
+    not_claimed,        ///< the adapter does not have what it needs, and says so properly
+    waived,             ///< it fails, which is known
+    unexpected_pass,    ///< it passes although it is waived
+    unexpected_refusal, ///< it is not claimed although it is waived
+    unexpected_failure, ///< it fails differently than its waiver says
+    error,              ///< we could not judge it
 };
-inline constexpr std::size_t outcomes = 6;
+inline constexpr std::size_t outcomes = 8;
 /// As the summary and the reports have it.
 const char *name_of(outcome what);
+/// Whether it fails the run.
+bool is_bad(outcome what);
+/// Whether the case failed, and nobody expected that.
+bool is_failure(outcome what);
 
 struct result {
     rule about;
@@ -46,7 +52,6 @@ struct tally {
     unsigned &operator[](outcome what) { return numbers[static_cast<std::size_t>(what)]; }
     unsigned operator[](outcome what) const { return numbers[static_cast<std::size_t>(what)]; }
     unsigned total() const;
-    /// Failures, unexpected passes and errors.
     unsigned bad() const;
     /// "228 passed, 0 failed, 2 not claimed, 0 waived, 0 errors"; in the short form without zeros.
     std::string text(bool in_short = false) const;

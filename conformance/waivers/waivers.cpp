@@ -3,8 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fstream>
 #include <regex>
+#include <sstream>
 #include <stdexcept>
 
 namespace conformance {
@@ -17,6 +19,17 @@ std::string word(const json &entry, const char *name, const std::string &where)
     if (!entry.contains(name) || !entry[name].is_string() || entry[name].get<std::string>().empty())
         throw std::runtime_error(where + ": \"" + name + "\" is missing or not a string");
     return entry[name];
+}
+
+/// One word, or an array of them.
+std::vector<std::string> words(const json &entry, const char *name, const std::string &where)
+{
+    if (!entry.contains(name) || !entry[name].is_array() || entry[name].empty())
+        return {word(entry, name, where)};
+    std::vector<std::string> made;
+    for (const json &each : entry[name])
+        made.push_back(word({{name, each}}, name, where));
+    return made;
 }
 
 bool flag(const json &entry, const char *name, const std::string &where)
@@ -47,7 +60,25 @@ json parsed(const std::string &path)
     }
 }
 
+/// Not fnmatch(3): brackets and question marks are common in reasons.
+bool contains(const std::string &text, const std::string &pattern)
+{
+    std::istringstream pieces(pattern);
+    std::size_t at = 0;
+    for (std::string piece; std::getline(pieces, piece, '*'); at += piece.size())
+        if (at = text.find(piece, at); at == std::string::npos)
+            return false;
+    return true;
+}
+
 } // namespace
+
+bool waiver::expects(const std::string &failed) const
+{
+    return failures.empty() ||
+           std::any_of(failures.begin(), failures.end(),
+                       [&](const std::string &each) { return contains(failed, each); });
+}
 
 waivers read_waivers(const std::string &path, const std::string &today)
 {
@@ -60,11 +91,15 @@ waivers read_waivers(const std::string &path, const std::string &today)
         if (!entry.is_object())
             throw std::runtime_error(where + " is not an object");
         const std::string id = word(entry, "case", where);
-        waiver made{word(entry, "reason", where), word(entry, "link", where),
-                    word(entry, "until", where)};
+        waiver made;
+        made.reason = word(entry, "reason", where);
+        made.link = word(entry, "link", where);
+        made.until = word(entry, "until", where);
         check_date(made.until, where);
         made.expired = made.until < today;
         made.flaky = flag(entry, "flaky", where);
+        if (!made.flaky || entry.contains("failure"))
+            made.failures = words(entry, "failure", where);
         if (!read.emplace(id, made).second)
             throw std::runtime_error(where + ": duplicate waiver for " + id);
     }

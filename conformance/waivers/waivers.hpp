@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Known failures that are accepted until a date. The file is a JSON array of objects:
-//   {"case": "EVD-08", "reason": "...", "link": "https://...", "until": "2027-01-31"}
-// and "flaky": true for a case that fails intermittently.
+//   {"case": "EVD-08", "reason": "...", "failure": "got DAT_TIMEOUT_EXPIRED*dat_evd_wait",
+//    "link": "https://...", "until": "2027-01-31"}
+// and "flaky": true for a case that fails intermittently; it may leave out the failure. Several
+// failures are an array.
 #pragma once
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace conformance {
 
 struct waiver {
     std::string reason;
+    std::vector<std::string> failures; ///< the failed case gives one of them; * is any text
     std::string link;
     std::string until; ///< the last day on which it waives
     bool expired = false;
-    bool flaky = false; ///< it may pass
+    bool flaky = false; ///< it may pass, or not be claimed
+
+    /// Whether it is about this failure.
+    bool expects(const std::string &failed) const;
 };
 
 /// By rule id.

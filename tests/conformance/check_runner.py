@@ -162,38 +162,80 @@ class RunnerTest(unittest.TestCase):
 
     # --------------------------------------------------------------------------------------- waivers
 
-    def waive(self, **changes: str | bool) -> str:
+    def waive(self, **changes: object) -> str:
+        """A file with one waiver; a member that is None is left out."""
         path = self.folder / "waivers"
-        entry = {"case": VICTIM, "reason": "known", "link": "https://example.org/1",
-                 "until": "2999-12-31", **changes}
-        path.write_text(json.dumps([entry]))
+        entry = {"case": VICTIM, "reason": "known", "failure": "crashes: SIG*dat_pz_create",
+                 "link": "https://example.org/1", "until": "2999-12-31", **changes}
+        path.write_text(json.dumps([{name: value for name, value in entry.items()
+                                     if value is not None}]))
         return str(path)
+
+    def expect_waived(self, run: Run, outcome: str) -> dict:
+        """What became of the waived case. The run is green only if the waiver was right."""
+        self.assertEqual(run.status, 0 if outcome in ("waived", "passed", "not claimed") else 1,
+                         run.output)
+        self.assertEqual(run.results[VICTIM]["outcome"], outcome, run.output)
+        return run.results[VICTIM]
 
     def test_a_waived_failure(self):
         run = self.judge("crash", "--waivers", self.waive())
-        self.assertEqual(run.status, 0, run.output)
-        self.assertEqual(run.results[VICTIM]["outcome"], "waived")
+        self.expect_waived(run, "waived")
         self.assertIn("https://example.org/1", run.output)
+
+    def test_a_waived_case_that_fails_differently(self):
+        page = self.folder / "card.html"
+        for changes in ({}, {"flaky": True}):
+            run = self.judge("code", "--waivers", self.waive(**changes), "--html", str(page))
+            result = self.expect_waived(run, "unexpected failure")
+            self.assertRegex(result["reason"], "got DAT_SUCCESS, want DAT_INVALID_PARAMETER")
+            self.assertRegex(" ".join(result["notes"]), r"fails differently than its waiver says: "
+                             r"expected \"crashes: SIG\*dat_pz_create\".*https://example.org/1")
+            self.assertTrue(result["hint"])
+            self.assertIn("4 passed, 0 failed, 0 not claimed, 0 waived, 1 unexpected failure, "
+                          "0 errors", run.output)
+            self.assertRegex(page.read_text(), r'class="case unexpected-failure" open')
+
+    def test_the_expected_failure_is_a_pattern(self):
+        for pattern in ("crashes", "*SIGSEGV*started: *", "*", ["hangs", "crashes"]):
+            run = self.judge("crash", "--waivers", self.waive(failure=pattern))
+            self.expect_waived(run, "waived")
+        for pattern in ("pz_create*crashes", "SIGSEG?", "Crashes", ["hangs", "exits"]):
+            run = self.judge("crash", "--waivers", self.waive(failure=pattern))
+            self.expect_waived(run, "unexpected failure")
 
     def test_a_waiver_ends(self):
         yesterday = datetime.date.today() - datetime.timedelta(days=2)
-        self.expect_victim(self.judge("crash", "--waivers", self.waive(until=str(yesterday))),
-                           "crashes")
+        for changes in ({}, {"failure": "hangs"}):
+            waivers = self.waive(until=str(yesterday), **changes)
+            self.expect_victim(self.judge("crash", "--waivers", waivers), "crashes")
 
     def test_a_waived_case_that_passes(self):
-        run = self.judge("sound", "--waivers", self.waive())
-        self.assertEqual(run.status, 1, run.output)
-        self.assertEqual(run.results[VICTIM]["outcome"], "unexpected pass")
+        self.expect_waived(self.judge("sound", "--waivers", self.waive()), "unexpected pass")
+
+    def test_a_waived_case_that_is_not_claimed(self):
+        run = self.judge("unsupported", "--waivers", self.waive())
+        result = self.expect_waived(run, "unexpected refusal")
+        self.assertRegex(result["reason"], "^dat_pz_create: not claimed, but .*remove the waiver")
+        self.assertIn("1 unexpected refusal,", run.output)
 
     def test_a_waived_case_that_fails_now_and_then(self):
-        for fault, outcome in (("crash", "waived"), ("sound", "passed")):
+        for fault, outcome in (("crash", "waived"), ("sound", "passed"),
+                               ("unsupported", "not claimed")):
             run = self.judge(fault, "--waivers", self.waive(flaky=True))
-            self.assertEqual(run.status, 0, run.output)
-            self.assertEqual(run.results[VICTIM]["outcome"], outcome)
+            self.expect_waived(run, outcome)
+        run = self.judge("code", "--waivers", self.waive(flaky=True, failure=None))
+        self.expect_waived(run, "waived")
         self.assertEqual(self.judge("sound", "--waivers", self.waive(flaky=False)).status, 1)
 
     def test_a_waiver_must_be_whole(self):
-        for changes, said in (({"until": "soon"}, "is not a date"), ({"link": ""}, '"link" is missing'),
+        for changes, said in (({"until": "soon"}, "is not a date"),
+                              ({"link": ""}, '"link" is missing'),
+                              ({"failure": None}, '"failure" is missing'),
+                              ({"failure": "", "flaky": True}, '"failure" is missing'),
+                              ({"failure": []}, '"failure" is missing'),
+                              ({"failure": ["crashes", 1]}, '"failure" is missing'),
+                              ({"failure": None, "flaky": False}, '"failure" is missing'),
                               ({"flaky": "yes"}, "is not true or false"),
                               ({"case": "MEM-99"}, "unknown case MEM-99")):
             run = self.judge("sound", "--waivers", self.waive(**changes))

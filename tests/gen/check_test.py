@@ -24,7 +24,7 @@ TODAY = "2026-07-01"
 KIT = skeleton.Kit(ROOT)
 CONF = ('memory-lo u2.0 nonthreadsafe default /lib/libdapl-memory.so.2 dapl.2.0 "lo" ""\n'
         'memory-lo u2.0 threadsafe default /lib/libdapl-memory.so.2 dapl.2.0 "lo" ""\n')
-WAIVER = {"case": "EVD-01", "reason": "slow", "link": "https://example.org/1",
+WAIVER = {"case": "EVD-01", "reason": "slow", "failure": "hangs", "link": "https://example.org/1",
           "until": "2026-12-31"}
 CARD = {"adapter": "memory-lo", "device": {"judged": True}, "results": [
     {"rule": "EVD-01", "outcome": "passed", "reason": ""},
@@ -236,7 +236,7 @@ class Waivers(WithPort):
 
     def test_no_such_case(self) -> None:
         self.waive(WAIVER, self.changed(case="EVD-999"))
-        self.expect("waivers.json:8: error: the suite has no case 'EVD-999': dapl-conformance --list")
+        self.expect("waivers.json:9: error: the suite has no case 'EVD-999': dapl-conformance --list")
 
     def test_past_its_date(self) -> None:
         self.waive(self.changed(until="2026-07-01"))
@@ -251,19 +251,27 @@ class Waivers(WithPort):
 
     def test_twice(self) -> None:
         self.waive(WAIVER, WAIVER)
-        self.expect("waivers.json:8: error: EVD-01 is waived twice, also on line 2: remove one")
+        self.expect("waivers.json:9: error: EVD-01 is waived twice, also on line 2: remove one")
 
     def test_misspelt_member(self) -> None:
         self.waive(self.changed(flakey=True))
         self.expect(r"waivers.json:2: error: a waiver has no 'flakey'; .*did you mean 'flaky'\?$")
 
     def test_missing_member(self) -> None:
-        self.waive(self.changed(reason=None))
-        self.expect('waivers.json:2: error: the waiver has no "reason"')
+        for member in ("reason", "failure"):
+            self.waive(self.changed(**{member: None}))
+            self.expect(f'waivers.json:2: error: the waiver has no "{member}"')
+        self.waive(self.changed(failure=None, flaky=True))
+        self.assertEqual(self.found(), [])
 
     def test_wrong_type(self) -> None:
         self.waive(self.changed(flaky="yes"))
         self.expect('waivers.json:2: error: "flaky" shall be true or false')
+        for failure in ([], ["hangs", ""], 1):
+            self.waive(self.changed(failure=failure))
+            self.expect('waivers.json:2: error: "failure" shall be text in quotes')
+        self.waive(self.changed(failure=["hangs", "crashes"]))
+        self.assertEqual(self.found(), [])
         self.waive("EVD-01")
         self.expect("waivers.json:2: error: a waiver is an object")
 
@@ -332,7 +340,8 @@ class Results(WithPort):
         self.card.write_text(json.dumps({**CARD, **changes}, indent=1))
 
     def test_failed_case(self) -> None:
-        for outcome in ("failed", "error", "unexpected pass"):
+        for outcome in ("failed", "error", "unexpected pass", "unexpected refusal",
+                        "unexpected failure"):
             self.write(results=[{"rule": "EVD-01", "outcome": outcome, "reason": "no event"}])
             self.expect(rf"{self.card}:8: error: EVD-01 on memory-lo: {outcome}: no event$")
 

@@ -107,10 +107,11 @@ ofed() {
     provider=$(ofed_provider) || return 0
     ofed_line "$provider" >"$conf"
     LD_LIBRARY_PATH=${provider%/*} DAT_OVERRIDE=$conf \
-        judge_ofed "$1" ofed "failed error unexpected_pass"
+        judge_ofed "$1" ofed "failed error unexpected_pass unexpected_refusal unexpected_failure"
 }
 
-# DAT 1.2 refuses by itself some of what OFED's provider does not: passing unexpectedly is no fault.
+# DAT 1.2 refuses by itself some of what OFED's provider does not: passing unexpectedly, or failing
+# differently, is no fault.
 ofed12() {
     local provider conf=/run/ofed12.conf
     has_dat12 || return 0
