@@ -1194,17 +1194,15 @@ TEST_CASE("EP-41: as many RDMA reads as fit are posted, however few a peer answe
     adapter ia;
     for (bool few_here : {true, false}) {
         CAPTURE(few_here);
-        test_endpoint from(ia);
-        test_endpoint to(ia);
-        for (test_endpoint *side : {&from, &to}) {
-            DAT_EP_PARAM wanted = ep_param(side->ep);
-            const bool few = few_here == (side == &from);
-            wanted.ep_attr.max_rdma_read_in = wanted.ep_attr.max_rdma_read_out = few ? 1 : 8;
-            MUST(dat_ep_modify(side->ep,
-                               DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IN |
-                                   DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_OUT,
-                               &wanted));
-        }
+        const auto attr_with = [&](DAT_COUNT reads) {
+            DAT_EP_ATTR attr = ep_param(test_endpoint(ia).ep).ep_attr;
+            attr.max_rdma_read_in = attr.max_rdma_read_out = reads;
+            return attr;
+        };
+        const DAT_EP_ATTR here = attr_with(few_here ? 1 : 8);
+        const DAT_EP_ATTR there = attr_with(few_here ? 8 : 1);
+        test_endpoint from(ia, {.attr = &here});
+        test_endpoint to(ia, {.attr = &there});
         establish(from, to);
         to.memory.fill(0, 16 * 1024, 3);
         const auto depth = std::min<std::uint64_t>(

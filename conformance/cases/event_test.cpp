@@ -18,12 +18,17 @@ DAT_COUNT length_of(DAT_EVD_HANDLE evd)
     return param.evd_qlen;
 }
 
-/// Gives the endpoint another EVD.
-void take_evd(const test_endpoint &side, DAT_EP_PARAM_MASK field, DAT_EVD_HANDLE evd)
+/// Recreates its endpoint with another EVD. dat_ep_modify is tested by EP-10 and others.
+void take_evd(test_endpoint &side, DAT_EP_PARAM_MASK field, DAT_EVD_HANDLE evd)
 {
-    DAT_EP_PARAM wanted{};
-    wanted.recv_evd_handle = wanted.request_evd_handle = wanted.connect_evd_handle = evd;
-    MUST(dat_ep_modify(side.ep, field, &wanted));
+    const auto for_field = [&](DAT_EP_PARAM_MASK its_field, DAT_EVD_HANDLE its) {
+        return its_field == field ? evd : its;
+    };
+    MUST(side.free_ep());
+    MUST(dat_ep_create(
+        side.ia.handle, side.pz, for_field(DAT_EP_FIELD_RECV_EVD_HANDLE, side.recv_evd),
+        for_field(DAT_EP_FIELD_REQUEST_EVD_HANDLE, side.request_evd),
+        for_field(DAT_EP_FIELD_CONNECT_EVD_HANDLE, side.connect_evd), nullptr, &side.ep));
 }
 
 /// What dat_evd_wait answered, in a thread of its own.
@@ -214,7 +219,7 @@ void expect_wait_ends(DAT_EVD_HANDLE evd, DAT_COUNT threshold, Step &&step)
     CHECK(round < rounds);
     waiter.thread.join();
     CHECK(std::chrono::steady_clock::now() - begin >= milliseconds(300));
-    CHECK(same_code(waiter.code, DAT_TIMEOUT_EXPIRED));
+    CHECK(same_outcome(waiter.code, DAT_TIMEOUT_EXPIRED));
     CHECK(waiter.more > 0);
     CHECK(waiter.more <= round);
 }
@@ -257,7 +262,7 @@ TEST_CASE("EVD-52: after a timeout nmore counts the completions that wait" *
     DAT_COUNT more = -1;
     CHECK(becomes_true([&] {
         const DAT_RETURN code = dat_evd_wait(to.recv_evd, 1000, 6, &event, &more);
-        CHECK(same_code(code, DAT_TIMEOUT_EXPIRED));
+        CHECK(same_outcome(code, DAT_TIMEOUT_EXPIRED));
         return more == messages;
     }));
     for (std::uint64_t i = 0; i < messages; ++i)
@@ -496,7 +501,7 @@ TEST_CASE("CNO-38: while a thread waits for more events the CNO is silent, and t
         if (!waiter.thread.finished()) // the machine may be busy
             CHECK(trigger_of(cno, milliseconds(30)) == DAT_HANDLE_NULL);
         waiter.thread.join();
-        CHECK(same_code(waiter.code, DAT_TIMEOUT_EXPIRED));
+        CHECK(same_outcome(waiter.code, DAT_TIMEOUT_EXPIRED));
         CHECK(waiter.more == 2);
         // nmore counted them for the waiter; no waiter is left for an event that comes now.
         MUST(post_software(evd));

@@ -469,10 +469,11 @@ TEST_CASE("EXT-15: atomics of many threads and two adapters lose nothing" *
     for (std::size_t i = 0; i < number; ++i) {
         from.push_back(std::make_unique<test_endpoint>(i % 2 == 0 ? ia : second));
         to.push_back(std::make_unique<test_endpoint>(ia));
-        DAT_EP_PARAM wanted{};
-        wanted.pz_handle = home.pz;
-        MUST(dat_ep_modify(to[i]->ep, DAT_EP_FIELD_PZ_HANDLE, &wanted));
-        establish(*from[i], *to[i]);
+        test_endpoint &made = *to[i];
+        MUST(made.free_ep());
+        MUST(dat_ep_create(ia.handle, home.pz, made.recv_evd, made.request_evd, made.connect_evd,
+                           nullptr, &made.ep));
+        establish(*from[i], made);
     }
     at.set(0);
     {

@@ -744,31 +744,27 @@ TEST_CASE("HANDLE-14: a create that is refused leaves its OUT values as they wer
     adapter ia;
     test_endpoint own(ia);
     const auto untouched = reinterpret_cast<DAT_HANDLE>(0x5a5a5a50);
-    const auto expect_untouched = [&](const char *name, DAT_RETURN code, DAT_HANDLE out) {
+    DAT_HANDLE out = untouched;
+    const auto expect_untouched = [&](const std::string &name, DAT_RETURN code) {
         CAPTURE(name);
         CHECK(code != DAT_SUCCESS);
         CHECK(out == untouched);
+        out = untouched;
     };
-    DAT_HANDLE out = untouched;
     const DAT_EVD_HANDLE cr_evd = make_evd(ia, DAT_EVD_CR_FLAG);
     const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
     const auto no_flag = static_cast<DAT_PSP_FLAGS>(7);
     DAT_CONN_QUAL any = 77;
     expect_untouched("evd_create",
-                     dat_evd_create(ia.handle, 0, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &out),
-                     out);
-    expect_untouched("ep_create",
-                     dat_ep_create(ia.handle, own.recv_evd, own.recv_evd, own.request_evd,
-                                   own.connect_evd, nullptr, &out),
-                     out);
-    expect_untouched("rmr_create", dat_rmr_create(own.recv_evd, &out), out);
-    expect_untouched("psp_create", dat_psp_create(ia.handle, qualifier, cr_evd, no_flag, &out),
-                     out);
-    expect_untouched("psp_create_any", dat_psp_create_any(ia.handle, &any, cr_evd, no_flag, &out),
-                     out);
+                     dat_evd_create(ia.handle, 0, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &out));
+    expect_untouched("ep_create", dat_ep_create(ia.handle, own.recv_evd, own.recv_evd,
+                                                own.request_evd, own.connect_evd, nullptr, &out));
+    expect_untouched("rmr_create", dat_rmr_create(own.recv_evd, &out));
+    expect_untouched("psp_create", dat_psp_create(ia.handle, qualifier, cr_evd, no_flag, &out));
+    expect_untouched("psp_create_any", dat_psp_create_any(ia.handle, &any, cr_evd, no_flag, &out));
     CHECK(any == 77);
-    expect_untouched("rsp_create", dat_rsp_create(ia.handle, qualifier, own.ep, own.recv_evd, &out),
-                     out);
+    expect_untouched("rsp_create",
+                     dat_rsp_create(ia.handle, qualifier, own.ep, own.recv_evd, &out));
     DAT_REGION_DESCRIPTION where{};
     where.for_va = own.memory.bytes.data();
     DAT_LMR_CONTEXT local = 0x11;
@@ -777,29 +773,26 @@ TEST_CASE("HANDLE-14: a create that is refused leaves its OUT values as they wer
     DAT_VADDR address = 0x44;
     for (const DAT_VLEN length : {DAT_VLEN{0}, DAT_VLEN{64}}) {
         const auto rights = length == 0 ? all_rights : static_cast<DAT_MEM_PRIV_FLAGS>(0x8000);
-        expect_untouched("lmr_create",
-                         dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, where, length, own.pz,
-                                        rights, DAT_VA_TYPE_VA, &out, &local, &remote, &size,
-                                        &address),
-                         out);
+        expect_untouched("lmr_create", dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, where,
+                                                      length, own.pz, rights, DAT_VA_TYPE_VA, &out,
+                                                      &local, &remote, &size, &address));
         CHECK(local == 0x11);
         CHECK(remote == 0x22);
         CHECK(size == 0x33);
         CHECK(address == 0x44);
     }
     DAT_SRQ_ATTR attr{-1, 1, 0};
-    expect_untouched("srq_create", dat_srq_create(ia.handle, own.pz, &attr, &out), out);
+    expect_untouched("srq_create", dat_srq_create(ia.handle, own.pz, &attr, &out));
     expect_untouched("ep_create_with_srq",
                      dat_ep_create_with_srq(ia.handle, own.pz, own.recv_evd, own.request_evd,
-                                            own.connect_evd, own.pz, nullptr, &out),
-                     out);
+                                            own.connect_evd, own.pz, nullptr, &out));
     if (auto *call = optional_call<decltype(dat_csp_create)>("dat_csp_create")) {
         DAT_COMM comm{ia.address()->sa_family, SOCK_STREAM, 0};
-        expect_untouched("csp_create", call(ia.handle, &comm, nullptr, cr_evd, &out), out);
+        expect_untouched("csp_create", call(ia.handle, &comm, nullptr, cr_evd, &out));
     }
     if (auto *call = optional_call<decltype(dat_cno_fd_create)>("dat_cno_fd_create")) {
         DAT_FD fd = -77;
-        expect_untouched("cno_fd_create", call(own.pz, &fd, &out), out);
+        expect_untouched("cno_fd_create", call(own.pz, &fd, &out));
         CHECK(fd == -77);
     }
     DAT_LMR_TRIPLET part = own.memory.local(0, 64);

@@ -422,9 +422,9 @@ TEST_CASE("IA-21: asynchronous events of an instance arrive where it shares its 
     if (param.evd_qlen != 1)
         NOT_CLAIMED("an EVD of one event: queues are longer than asked for");
     for (test_endpoint *side : {&one, &other}) {
-        DAT_EP_PARAM wanted{};
-        wanted.connect_evd_handle = tiny;
-        MUST(dat_ep_modify(side->ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &wanted));
+        MUST(side->free_ep());
+        MUST(dat_ep_create(guest.handle, side->pz, side->recv_evd, side->request_evd, tiny, nullptr,
+                           &side->ep));
     }
     listener at(guest);
     MUST(one.connect(guest.address(), at.qualifier));

@@ -190,8 +190,9 @@ TEST_CASE("EP-47: an endpoint whose graceful disconnect waits can be freed" *
     lingering on;
     if (!on.pending())
         NOT_CLAIMED(waiting_ends);
-    CHECK(same_code(on.own.free_ep(), DAT_SUCCESS));         // the peer does not run
-    for (const DAT_EVENT &event : drain(on.own.request_evd)) // what was there already
+    (void)drain(on.own.request_evd); // a device may have placed the data without the peer's process
+    CHECK(same_code(on.own.free_ep(), DAT_SUCCESS)); // the peer does not run
+    for (const DAT_EVENT &event : drain(on.own.request_evd))
         CHECK(event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS);
     CHECK(stays_empty(on.own.connect_evd, milliseconds(20)));
     on.peer.go_on();
