@@ -13,6 +13,8 @@ class [[nodiscard]] status {
 public:
     constexpr status() = default;
     constexpr explicit status(DAT_RETURN code) : code_(code) {}
+    constexpr explicit status(DAT_RETURN_TYPE bare) : code_(bare) {}
+    explicit status(int) = delete; // an errno is no DAT code: errno_status.hpp translates it
 
     static constexpr status error(DAT_RETURN_TYPE type, DAT_RETURN_SUBTYPE subtype = DAT_NO_SUBTYPE)
     {
