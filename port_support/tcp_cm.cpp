@@ -176,9 +176,17 @@ private_data tcp_channel::copy_data(unsigned char (&to)[tcp_cm::max_private_data
     return {to, size};
 }
 
-bool tcp_channel::say(message kind, const tcp_cm_address *address, const private_data &data,
+bool tcp_channel::say(message kind, const tcp_cm_address *address, const private_data &given,
                       DAT_CONN_QUAL qualifier) const
 {
+    private_data data = given;
+    if (data.size > tcp_cm::max_private_data) {
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "%zu bytes of private data do not fit, of which %zu are sent: "
+                 "hca_attr::max_private_data_size is too high",
+                 data.size, tcp_cm::max_private_data);
+        data.size = tcp_cm::max_private_data;
+    }
     unsigned char out[max_frame];
     tcp_cm_header head{};
     std::memcpy(head.magic, tcp_cm_magic, sizeof tcp_cm_magic);
