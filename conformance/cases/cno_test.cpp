@@ -515,7 +515,8 @@ TEST_CASE(
         MUST(to.recv(0, 64));
         MUST(dat_cno_modify_agent(notified.cno, agent));
         MUST(from.send(0, 64));
-        CHECK(becomes_true([&] { return calls.number == expected; }));
+        if (!becomes_true([&] { return calls.number == expected; }))
+            GIVE_UP("the agent is not called for a completion: a notification is lost");
         CHECK(calls.by == to.recv_evd);
         CHECK(next_dto(to.recv_evd).status == DAT_DTO_SUCCESS);
         CHECK(next_dto(from.request_evd).status == DAT_DTO_SUCCESS);
@@ -837,6 +838,229 @@ TEST_CASE("CNO-46: freeing a CNO waits for its agent, which runs" *
         poster.join();
         MUST(dat_evd_free(evd));
     }
+}
+
+namespace {
+
+/// An agent that stays where it was called until it is let go.
+class staying_agent {
+public:
+    explicit staying_agent(adapter &ia)
+    {
+        MUST(dat_cno_create(ia.handle, DAT_OS_WAIT_PROXY_AGENT{this, stay}, &cno));
+    }
+    ~staying_agent() { let_go(); }
+    staying_agent(const staying_agent &) = delete;
+    staying_agent &operator=(const staying_agent &) = delete;
+
+    void await_call() const
+    {
+        if (!becomes_true([this] { return runs_.load(); }))
+            GIVE_UP("the agent is not called");
+    }
+    void let_go() { may_end_ = true; }
+    bool has_ended() const { return ended_; }
+
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+
+private:
+    static void stay(DAT_PVOID data, DAT_EVD_HANDLE)
+    {
+        auto &self = *static_cast<staying_agent *>(data);
+        self.runs_ = true;
+        (void)becomes_true([&self] { return self.may_end_.load(); });
+        self.ended_ = true;
+    }
+
+    std::atomic<bool> runs_{false};
+    std::atomic<bool> may_end_{false};
+    std::atomic<bool> ended_{false};
+};
+
+/// Makes one call after another, on objects of its own, in a thread of its own.
+class bystander {
+public:
+    explicit bystander(adapter &ia) : ia_(ia), pair_(ia), fresh_(ia), at_(ia) {}
+
+    /// False when one of the calls has not returned; which, it says.
+    bool finishes(milliseconds time)
+    {
+        thread_ = std::make_unique<helper_thread>([this] { make_calls(); });
+        return becomes_true([this] { return thread_->finished(); }, time);
+    }
+    const char *call() const { return call_; }
+    void join() { thread_->join(); }
+
+private:
+    void make_calls()
+    {
+        DAT_EVENT event{};
+        call_ = "dat_ep_post_recv()";
+        (void)pair_.passive.recv(0, 64);
+        call_ = "dat_ep_post_send()";
+        (void)pair_.active.send(0, 64);
+        call_ = "dat_evd_dequeue()";
+        (void)dat_evd_dequeue(pair_.active.request_evd, &event);
+        call_ = "dat_lmr_create()";
+        const region more(ia_, pair_.active.pz, 4096);
+        call_ = "dat_evd_create()";
+        (void)make_evd(ia_, DAT_EVD_DTO_FLAG);
+        call_ = "dat_psp_create_any()";
+        DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+        DAT_CONN_QUAL qualifier = 0;
+        (void)dat_psp_create_any(ia_.handle, &qualifier, make_evd(ia_, DAT_EVD_CR_FLAG),
+                                 DAT_PSP_CONSUMER_FLAG, &psp);
+        call_ = "dat_ep_connect()";
+        (void)fresh_.connect(ia_.address(), at_.qualifier);
+        call_ = "dat_ep_disconnect()";
+        (void)pair_.active.disconnect(DAT_CLOSE_ABRUPT_FLAG);
+    }
+
+    adapter &ia_;
+    connected_pair pair_;
+    test_endpoint fresh_;
+    listener at_;
+    std::atomic<const char *> call_{""};
+    std::unique_ptr<helper_thread> thread_;
+};
+
+/// While the agent stays in the callback that `cause` has brought about.
+template <class Cause>
+void expect_others_usable(adapter &ia, staying_agent &agent, const char *what, Cause cause)
+{
+    bystander other(ia);
+    helper_thread causing(cause); // may call the agent itself
+    agent.await_call();
+    const bool finishes = other.finishes(patience / 2);
+    if (!finishes)
+        FAIL_CHECK(std::string(other.call()), " waits for the agent that ", std::string(what),
+                   " has called: a lock is held in that callback");
+    agent.let_go();
+    other.join();
+}
+
+} // namespace
+
+TEST_CASE("CNO-47: while an agent runs, calls for other objects return" *
+          hint("hold a lock during a callback that other operations take, too"))
+{
+    adapter ia;
+    {
+        staying_agent agent(ia);
+        connected_pair pair(ia);
+        MUST(pair.passive.recv(0, 64));
+        MUST(dat_evd_modify_cno(pair.passive.recv_evd, agent.cno));
+        expect_others_usable(ia, agent, "a completion", [&] { (void)pair.active.send(0, 64); });
+        MUST(dat_evd_modify_cno(pair.passive.recv_evd, DAT_HANDLE_NULL));
+    }
+    {
+        staying_agent agent(ia);
+        test_endpoint from(ia);
+        listener at(ia);
+        MUST(dat_evd_modify_cno(at.cr_evd, agent.cno));
+        expect_others_usable(ia, agent, "a connection request",
+                             [&] { (void)from.connect(ia.address(), at.qualifier); });
+        MUST(dat_evd_modify_cno(at.cr_evd, DAT_HANDLE_NULL));
+        MUST(dat_cr_reject(at.next_request(), 0, nullptr));
+    }
+    {
+        staying_agent agent(ia);
+        connected_pair pair(ia);
+        MUST(dat_evd_modify_cno(pair.passive.connect_evd, agent.cno));
+        expect_others_usable(ia, agent, "a connection event",
+                             [&] { (void)pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG); });
+        MUST(dat_evd_modify_cno(pair.passive.connect_evd, DAT_HANDLE_NULL));
+    }
+}
+
+namespace {
+
+/// `freeing` must not return while the agent is in the callback for what it frees.
+template <class Free>
+void expect_fence(staying_agent &agent, const char *call, Free freeing)
+{
+    std::atomic<bool> early{false};
+    helper_thread thread([&] {
+        freeing();
+        early = !agent.has_ended();
+    });
+    std::this_thread::sleep_for(a_while);
+    agent.let_go();
+    thread.join();
+    if (early)
+        FAIL_CHECK(std::string(call), " returns while a callback for what it has freed still runs");
+}
+
+} // namespace
+
+TEST_CASE("CNO-48: what is freed while its callback runs is free when that has ended" *
+          hint("have a fence that does not wait for the callback that runs already"))
+{
+    adapter ia;
+    {
+        staying_agent agent(ia);
+        connected_pair pair(ia);
+        MUST(pair.passive.recv(0, 64));
+        MUST(dat_evd_modify_cno(pair.passive.recv_evd, agent.cno));
+        helper_thread sending([&] { (void)pair.active.send(0, 64); });
+        agent.await_call();
+        MUST(pair.passive.free_ep());
+        expect_fence(agent, "dat_evd_free()", [&] { (void)dat_evd_free(pair.passive.recv_evd); });
+        pair.passive.recv_evd = pair.passive.request_evd;
+    }
+    {
+        staying_agent agent(ia);
+        test_endpoint from(ia);
+        listener at(ia);
+        MUST(dat_evd_modify_cno(at.cr_evd, agent.cno));
+        helper_thread connecting([&] { (void)from.connect(ia.address(), at.qualifier); });
+        agent.await_call();
+        connecting.join();
+        expect_fence(agent, "dat_psp_free()", [&] { (void)dat_psp_free(at.psp); });
+        at.psp = DAT_HANDLE_NULL;
+        MUST(dat_evd_modify_cno(at.cr_evd, DAT_HANDLE_NULL));
+        MUST(dat_cr_reject(at.next_request(), 0, nullptr));
+    }
+    {
+        staying_agent agent(ia);
+        connected_pair pair(ia);
+        MUST(dat_evd_modify_cno(pair.passive.connect_evd, agent.cno));
+        helper_thread ending([&] { (void)pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG); });
+        agent.await_call();
+        expect_fence(agent, "dat_ep_free()", [&] { (void)pair.passive.free_ep(); });
+        MUST(dat_evd_modify_cno(pair.passive.connect_evd, DAT_HANDLE_NULL));
+    }
+}
+
+TEST_CASE(
+    "CNO-49: a completion that comes while a callback runs wakes a waiter, too" *
+    hint("clear what has reported a completion after the callback, and with it the next report"))
+{
+    adapter ia;
+    staying_agent agent(ia);
+    connected_pair pair(ia);
+    MUST(pair.passive.recv(0, 64));
+    MUST(pair.passive.recv(64, 64));
+    MUST(dat_evd_modify_cno(pair.passive.recv_evd, agent.cno));
+    helper_thread sending([&] { (void)pair.active.send(0, 64); }); // may call the agent itself
+    agent.await_call();
+    CHECK(poll_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
+    bool woken = false;
+    helper_thread waiter([&] {
+        DAT_EVENT event{};
+        woken = is_woken(pair.passive.recv_evd, event);
+    });
+    waiter.await_asleep();
+    helper_thread again([&] { (void)pair.active.send(0, 64); });
+    std::this_thread::sleep_for(a_while);
+    agent.let_go();
+    waiter.join();
+    if (!woken)
+        FAIL_CHECK("nothing woke the waiter for a completion that came while a callback ran: a "
+                   "notification is lost");
+    sending.join();
+    again.join();
+    MUST(dat_evd_modify_cno(pair.passive.recv_evd, DAT_HANDLE_NULL));
 }
 
 } // namespace conformance

@@ -651,4 +651,25 @@ TEST_CASE("EXT-18: the device counts an access that was refused, once on each si
     CHECK(count_of(ia, DCNT_IA_DIAG_ERR_SQ_RAE) == 1);
 }
 
+TEST_CASE(
+    "EXT-19: messages behind immediate data bring none" * needs("immediate_data") *
+    hint("leave a field of a completion as it was, where an earlier completion is still seen"))
+{
+    adapter ia;
+    NEED_IMMEDIATE(ia);
+    endpoint_options options;
+    options.qlen = 8;
+    connected_pair pair(ia, options);
+    for (std::uint64_t i = 0; i < 64; ++i) { // more than any queue of so few has places
+        MUST(pair.passive.recv(60'000, 16, i));
+        MUST(write_immediate(pair.active, 0, 8, pair.passive.memory.remote(0, 8), 5, i));
+        (void)next_extended(pair.active.request_evd, DAT_IB_RDMA_WRITE_IMMED,
+                            DAT_IB_DTO_RDMA_WRITE_IMMED);
+        const auto got = next_extended(pair.passive.recv_evd, DAT_IB_RDMA_WRITE_IMMED_DATA,
+                                       DAT_IB_DTO_RECV_IMMED);
+        CHECK(got.more.val.immed.data == 5);
+    }
+    move_data(pair.active, pair.passive);
+}
+
 } // namespace conformance

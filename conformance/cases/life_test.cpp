@@ -7,6 +7,7 @@
 #include "harness/peer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -421,6 +422,77 @@ TEST_CASE("LIFE-10: a forked child that exits does no damage" *
         MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
         expect_disconnected(pair.active, pair.passive);
     }
+}
+
+TEST_CASE("LIFE-24: a forked child that closes what it has inherited does no damage" *
+          hint("stop threads, remove descriptors or end connections of the parent in the child, "
+               "which has the memory and the descriptors but no threads"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    listener at(ia);
+    move_data(pair.active, pair.passive);
+    std::this_thread::sleep_for(a_while); // no thread holds a lock that the child inherits
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) { // as a handler at its end does
+        at.free();
+        (void)pair.active.free_ep();
+        (void)dat_evd_free(pair.active.recv_evd);
+        (void)ia.close(DAT_CLOSE_ABRUPT_FLAG);
+        ::_exit(0);
+    }
+    const int status = await_child(child);
+    if (status != 0)
+        FAIL_CHECK("the child does not end: it waits for threads that it has not, or crashes");
+    if (status == -1) {
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+    }
+    if (!stays_empty(pair.passive.connect_evd) || pair.active.state() != DAT_EP_STATE_CONNECTED)
+        GIVE_UP("the child has ended a connection of its parent");
+    move_data(pair.active, pair.passive, 2);
+    move_data(pair.passive, pair.active, 3);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    establish(from, to, at);
+}
+
+namespace {
+
+/// Of the processor, by all threads of this process.
+double seconds_used()
+{
+    rusage used{};
+    (void)::getrusage(RUSAGE_SELF, &used);
+    const auto seconds = [](const timeval &time) {
+        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+} // namespace
+
+TEST_CASE("LIFE-25: an adapter that is idle uses no processor" *
+          hint("have a thread that looks again and again, instead of one that sleeps"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    listener at(ia);
+    MUST(pair.passive.recv(0, 64));
+    move_data(pair.passive, pair.active);
+    constexpr double share = instrumented() ? 0.5 : 0.2;
+    double least = 1;
+    for (int look = 0; look < 5 && least >= share; ++look) { // what was begun may have to end
+        const double before = seconds_used();
+        const auto began = std::chrono::steady_clock::now();
+        std::this_thread::sleep_for(milliseconds(300));
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+        least = std::min(least, (seconds_used() - before) / took.count());
+    }
+    if (least >= share)
+        FAIL_CHECK("threads of the provider use ", std::lround(least * 100),
+                   " % of a processor while nothing happens");
 }
 
 TEST_CASE("LIFE-22: a program that is started inherits nothing of an adapter" *

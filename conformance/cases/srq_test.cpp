@@ -4,6 +4,8 @@
 
 #include "harness/holdings.hpp"
 
+#include <dat2/dat_ib_extensions.h>
+
 #include <algorithm>
 #include <set>
 
@@ -318,7 +320,8 @@ TEST_CASE("SRQ-09: falling below the low watermark raises one event per arming" 
             taken.push_back(one.take_one(all, i));
         CHECK(stays_empty(ia.async, milliseconds(30))); // at the watermark, not below
         taken.push_back(one.take_one(all, 4));
-        const auto told = next_event(ia.async).event_data.asynch_error_event_data;
+        const auto told = next_event(ia.async, "event of a queue below its low watermark")
+                              .event_data.asynch_error_event_data;
         CHECK(told.dat_handle == all.srq);
         CHECK(told.reason == DAT_SRQ_LOW_WATERMARK_EVENT);
         taken.push_back(one.take_one(all, 5));
@@ -893,6 +896,33 @@ TEST_CASE("SRQ-29: queues can be made, filled and freed hundreds of times" * nee
     MESSAGE("resident KiB ", before, " -> ", after);
     if (!instrumented()) // 400 queues with 8 bytes for each receive are 6400 KiB
         CHECK(after <= before + 2048);
+}
+
+TEST_CASE(
+    "SRQ-30: a shared receive of a message behind immediate data brings none" *
+    needs("srq immediate_data") *
+    hint("leave a field of a completion as it was, where an earlier completion is still seen"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    if (ia.attr.extension_supported == DAT_EXTENSION_NONE)
+        NOT_CLAIMED("immediate data");
+    shared_pool all(ia);
+    customer one(all);
+    for (unsigned i = 0; i < 4 * depth; ++i) { // more than the queue has places
+        MUST(all.post(0));
+        DAT_LMR_TRIPLET local = one.peer.memory.local(0, 8);
+        const DAT_RMR_TRIPLET there = all.memory.remote(slot, 8);
+        const DAT_RETURN code = dat_ib_post_rdma_write_immed(
+            one.peer.ep, 1, &local, cookie_of(i), &there, i, DAT_COMPLETION_DEFAULT_FLAG);
+        if (refused(code))
+            NOT_CLAIMED("immediate data");
+        MUST(code);
+        (void)next_event(one.peer.request_evd);
+        (void)next_event(one.recv_evd, static_cast<DAT_EVENT_NUMBER>(DAT_IB_DTO_EVENT));
+    }
+    MUST(all.post(0));
+    (void)one.take_one(all, 1);
 }
 
 } // namespace conformance

@@ -6,6 +6,11 @@
 #include <cstdio>
 #include <dlfcn.h>
 
+doctest::String toString(DAT_DTO_COMPLETION_STATUS status)
+{
+    return dat::dto_status_name(status);
+}
+
 namespace conformance {
 
 std::string code_name(DAT_RETURN code)

@@ -8,6 +8,9 @@
 
 #include <string>
 
+/// Found by doctest, which would print a number.
+doctest::String toString(DAT_DTO_COMPLETION_STATUS status);
+
 namespace conformance {
 
 constexpr DAT_RETURN error(unsigned type, unsigned subtype = DAT_NO_SUBTYPE)

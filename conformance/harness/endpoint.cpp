@@ -149,7 +149,7 @@ void listener::free()
 
 DAT_CR_ARRIVAL_EVENT_DATA listener::next_arrival(const place &where)
 {
-    return next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT, where).event_data.cr_arrival_event_data;
+    return next_request_at(cr_evd, qualifier, where).event_data.cr_arrival_event_data;
 }
 
 void await_established(test_endpoint &one, test_endpoint &other, const place &where)

@@ -5,6 +5,7 @@
 #include "harness/codes.hpp"
 #include "harness/judge.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -21,22 +22,36 @@ DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time)
 
 namespace {
 
+/// `woken`: before the wait expired, at whose end an event is taken as well.
+DAT_RETURN wait_woken(DAT_EVD_HANDLE evd, DAT_EVENT &event, bool &woken)
+{
+    const auto expiry = std::chrono::steady_clock::now() + patience;
+    const DAT_RETURN code = wait_event(evd, event);
+    woken = std::chrono::steady_clock::now() < expiry;
+    return code;
+}
+
 /// `code` is that of the wait for one.
-void expect_some(DAT_RETURN code, DAT_RETURN_TYPE none, const char *awaited, const place &where)
+void expect_some(DAT_RETURN code, DAT_RETURN_TYPE none, const std::string &awaited,
+                 const place &where)
 {
     if (DAT_GET_TYPE(code) == none)
-        give_up(std::string("no ") + awaited + " within " +
-                    std::to_string(patience.count() / 1000) + " s",
+        give_up("no " + awaited + " within " + std::to_string(patience.count() / 1000) + " s",
                 where);
     must_succeed(code, {"dat_evd_wait()", where.file, where.line});
 }
 
-DAT_EVENT await_event(DAT_EVD_HANDLE evd, const char *awaited, const place &where)
+DAT_EVENT await_event(DAT_EVD_HANDLE evd, const std::string &awaited, const place &where)
 {
     static constexpr step wait{"dat_evd_wait()", __FILE__, __LINE__};
     note(wait);
     DAT_EVENT event{};
-    expect_some(wait_event(evd, event), DAT_TIMEOUT_EXPIRED, awaited, where);
+    bool woken = false;
+    expect_some(wait_woken(evd, event, woken), DAT_TIMEOUT_EXPIRED, awaited, where);
+    if (!woken && event.event_number == DAT_DTO_COMPLETION_EVENT)
+        give_up("nothing woke the waiter for " + awaited +
+                    ", which was there when its wait expired: a notification is lost",
+                where);
     return event;
 }
 
@@ -48,15 +63,34 @@ void expect_number(const DAT_EVENT &event, DAT_EVENT_NUMBER expected, const plac
 
 } // namespace
 
+bool is_woken(DAT_EVD_HANDLE evd, DAT_EVENT &event)
+{
+    bool woken = false;
+    return wait_woken(evd, event, woken) == DAT_SUCCESS && woken;
+}
+
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, const place &where)
 {
     return await_event(evd, "event", where);
+}
+
+DAT_EVENT next_event(DAT_EVD_HANDLE evd, const std::string &awaited, const place &where)
+{
+    return await_event(evd, awaited, where);
 }
 
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected, const place &where)
 {
     const DAT_EVENT event = await_event(evd, dat::event_name(expected), where);
     expect_number(event, expected, where);
+    return event;
+}
+
+DAT_EVENT next_request_at(DAT_EVD_HANDLE evd, DAT_CONN_QUAL qualifier, const place &where)
+{
+    const DAT_EVENT event =
+        await_event(evd, "connection request at qualifier " + std::to_string(qualifier), where);
+    expect_number(event, DAT_CONNECTION_REQUEST_EVENT, where);
     return event;
 }
 

@@ -17,10 +17,16 @@ namespace conformance {
 
 /// Waits; restarts the wait after a signal.
 DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time = patience);
-/// The case ends if none arrives.
+/// Whether an event came, and woke this wait for it.
+bool is_woken(DAT_EVD_HANDLE evd, DAT_EVENT &event);
+/// The case ends if none arrives, or if nothing wakes the wait for a completion.
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, const place &where = place::current());
+/// What is awaited is for the message if it does not come.
+DAT_EVENT next_event(DAT_EVD_HANDLE evd, const std::string &awaited,
+                     const place &where = place::current());
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected,
                      const place &where = place::current());
+DAT_EVENT next_request_at(DAT_EVD_HANDLE evd, DAT_CONN_QUAL qualifier, const place &where);
 /// Whether it is DISCONNECTED or BROKEN.
 bool ends_connection(DAT_EVENT_NUMBER number);
 DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected,

@@ -42,7 +42,7 @@ void move_data(test_endpoint &from, test_endpoint &to, unsigned seed, const plac
 void expect_disconnected(test_endpoint &one, test_endpoint &other)
 {
     for (test_endpoint *side : {&one, &other}) {
-        const DAT_EVENT event = next_event(side->connect_evd);
+        const DAT_EVENT event = next_event(side->connect_evd, "end of the connection");
         CHECK(same_event(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED));
         CHECK(event.event_data.connect_event_data.ep_handle == side->ep);
     }
@@ -59,11 +59,14 @@ bool acknowledged()
 
 void expect_broken(test_endpoint &failing, test_endpoint &other, bool for_sure)
 {
-    const DAT_EVENT here = next_event(failing.connect_evd);
+    const DAT_EVENT here =
+        next_event(failing.connect_evd, "end of the connection, after its operation failed,");
     if (for_sure)
         CHECK(same_event(here.event_number, DAT_CONNECTION_EVENT_BROKEN));
     CHECK(ends_connection(here.event_number));
-    CHECK(ends_connection(next_event(other.connect_evd).event_number));
+    CHECK(ends_connection(
+        next_event(other.connect_evd, "end of the connection, after the peer's operation failed,")
+            .event_number));
     CHECK(failing.state() == DAT_EP_STATE_DISCONNECTED);
     CHECK(other.state() == DAT_EP_STATE_DISCONNECTED);
     CHECK(stays_empty(failing.connect_evd, milliseconds(30)));
@@ -75,12 +78,11 @@ void expect_refused(test_endpoint &by, test_endpoint &there, bool reading, std::
     const auto done = next_dto(by.request_evd);
     CHECK(done.user_cookie.as_64 == cookie);
     const bool told = done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED;
-    if (acknowledged())
-        CHECK(told);
-    else if (!told)
-        MESSAGE("this transport does not say why: status ", done.status);
-    if (reading)
-        CHECK(done.status != DAT_DTO_SUCCESS);
+    if (told || (!acknowledged() && !reading))
+        MESSAGE("the request completes with ", std::string(dat::dto_status_name(done.status)));
+    else if (acknowledged() || done.status == DAT_DTO_SUCCESS)
+        FAIL_CHECK(std::string(reading ? "an RDMA read" : "an RDMA write"),
+                   " that has to be refused completes with ", outcome_of(done));
     expect_broken(by, there, told);
     CHECK(stays_empty(by.request_evd, milliseconds(1)));
 }
