@@ -7,11 +7,11 @@
 #include "harness/peer.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sys/resource.h>
@@ -460,15 +460,20 @@ TEST_CASE("LIFE-24: a forked child that closes what it has inherited does no dam
 
 namespace {
 
-/// Of the processor, by all threads of this process.
-double seconds_used()
+/// Whether another thread of this process runs, or would if a processor were free.
+bool another_runs()
 {
-    rusage used{};
-    (void)::getrusage(RUSAGE_SELF, &used);
-    const auto seconds = [](const timeval &time) {
-        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-    };
-    return seconds(used.ru_utime) + seconds(used.ru_stime);
+    const std::string own = std::to_string(::gettid());
+    std::error_code gone; // threads that exit during it
+    for (const auto &each : std::filesystem::directory_iterator("/proc/self/task", gone)) {
+        std::string stat;
+        std::getline(std::ifstream(each.path() / "stat"), stat);
+        const std::size_t name_end = stat.rfind(')');
+        if (each.path().filename() != own && name_end != std::string::npos &&
+            stat.compare(name_end, 3, ") R") == 0)
+            return true;
+    }
+    return false;
 }
 
 } // namespace
@@ -481,18 +486,19 @@ TEST_CASE("LIFE-25: an adapter that is idle uses no processor" *
     listener at(ia);
     MUST(pair.passive.recv(0, 64));
     move_data(pair.passive, pair.active);
-    constexpr double share = instrumented() ? 0.5 : 0.2;
-    double least = 1;
-    for (int look = 0; look < 5 && least >= share; ++look) { // what was begun may have to end
-        const double before = seconds_used();
-        const auto began = std::chrono::steady_clock::now();
-        std::this_thread::sleep_for(milliseconds(300));
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-        least = std::min(least, (seconds_used() - before) / took.count());
+    constexpr int looks = 50;
+    int least = looks;
+    for (int round = 0; round < 5 && least >= looks / 5; ++round) {
+        int seen = 0; // what was begun may have to end first
+        for (int i = 0; i < looks; ++i) {
+            std::this_thread::sleep_for(milliseconds(5));
+            seen += another_runs() ? 1 : 0;
+        }
+        least = std::min(least, seen);
     }
-    if (least >= share)
-        FAIL_CHECK("threads of the provider use ", std::lround(least * 100),
-                   " % of a processor while nothing happens");
+    if (least >= looks / 5)
+        FAIL_CHECK("a thread of the provider runs in ", least, " of ", looks,
+                   " looks while nothing happens");
 }
 
 TEST_CASE("LIFE-22: a program that is started inherits nothing of an adapter" *
