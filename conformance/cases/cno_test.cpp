@@ -770,7 +770,7 @@ TEST_CASE("CNO-31: unsignalled completions trigger no CNO, and are there with th
 }
 
 TEST_CASE("CNO-32: where receives are solicited, a message that asks for it triggers the CNO" *
-          hint("arm the completion queue for every receive, or for none"))
+          hint("arm the completion queue for every receive, or for none") * needs("solicited_wait"))
 {
     adapter ia;
     if ((ia.provider.completion_flags_supported & DAT_COMPLETION_SOLICITED_WAIT_FLAG) == 0)

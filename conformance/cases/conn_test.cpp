@@ -528,6 +528,7 @@ TEST_CASE(
 {
     adapter one;
     adapter other;
+    const connected_pair usual(one, other);
     listener at(other);
     constexpr int number = 32;
     std::vector<std::unique_ptr<test_endpoint>> from;
@@ -570,6 +571,8 @@ TEST_CASE("CONN-22: a peer that no way leads to is reported, at once or by event
     nowhere.sin_addr.s_addr = htonl(0xc0000201); // 192.0.2.1 is reserved for documentation
     const DAT_RETURN code = from.connect(reinterpret_cast<DAT_SOCK_ADDR *>(&nowhere),
                                          unused_qualifier(ia), milliseconds(1000));
+    if (code == not_supported)
+        NOT_CLAIMED("connections");
     if (code != DAT_SUCCESS) {
         CHECK(same_type(code, DAT_INVALID_ADDRESS));
         CHECK(from.state() == DAT_EP_STATE_UNCONNECTED);

@@ -642,6 +642,9 @@ TEST_CASE("EP-21: send, write and read are INVALID_STATE unless connected or dis
 TEST_CASE("EP-22: receives can be posted in every state" *
           hint("refuse receives before the connection, or after it"))
 {
+    adapter ia;
+    test_endpoint usual(ia);
+    MUST(usual.recv(0, 64));
     in_every_state([](in_state &in, const state_row &row) {
         if (row.state == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING)
             return; // has no zone and no EVD yet
@@ -1055,6 +1058,8 @@ TEST_CASE("EP-36: an endpoint that was modified takes as much as it now says" *
           hint("store new attributes beside queues of the old length"))
 {
     adapter ia;
+    connected_pair usual(ia);
+    move_data(usual.active, usual.passive);
     for (DAT_COUNT depth : {48, 3}) {
         CAPTURE(depth);
         test_endpoint from(ia);

@@ -939,7 +939,7 @@ TEST_CASE(
 }
 
 TEST_CASE("EVD-43: where receives are solicited, a waiter is woken by a message that asks for it" *
-          hint("arm the completion queue for every receive, or for none"))
+          hint("arm the completion queue for every receive, or for none") * needs("solicited_wait"))
 {
     adapter ia;
     if (!supports(ia, DAT_COMPLETION_SOLICITED_WAIT_FLAG))

@@ -101,6 +101,7 @@ int flood(peer_link &link)
     test_endpoint own(ia, {.bytes = 1 << 20});
     offer there = link.receive<offer>();
     MUST(own.connect(there.to(), there.qualifier));
+    link.send(true);
     next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
     link.send(true);
     for (;;) {
@@ -129,6 +130,7 @@ int leaver(peer_link &link)
     auto &own = *new test_endpoint(ia, {.bytes = 1 << 20});
     offer there = link.receive<offer>();
     MUST(own.connect(there.to(), there.qualifier));
+    link.send(true);
     next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
     MUST(own.recv(0, 64));
     const DAT_CNO_HANDLE cno = make_cno(ia);
@@ -173,6 +175,7 @@ struct from_peer {
     explicit from_peer(const char *role_name) : own(ia, {.bytes = 1 << 20}), at(ia), peer(role_name)
     {
         peer.link->send(offer_of(ia, at.qualifier, &own.memory));
+        (void)peer.link->receive<bool>();
         MUST(dat_cr_accept(at.next_request(), own.ep, 0, nullptr));
         next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
@@ -670,8 +673,8 @@ TEST_CASE("LIFE-16: a peer killed before we accept: success, then ACCEPT_COMPLET
     listener at(ia);
     peer_process peer("caller");
     peer.link->send(offer_of(ia, at.qualifier));
-    const DAT_CR_HANDLE request = at.next_request();
     (void)peer.link->receive<bool>();
+    const DAT_CR_HANDLE request = at.next_request();
     peer.kill_hard();
     std::this_thread::sleep_for(milliseconds(50));
     CHECK(same_code(dat_cr_accept(request, own.ep, 0, nullptr), DAT_SUCCESS));

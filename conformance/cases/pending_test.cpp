@@ -44,8 +44,8 @@ struct accepted_request {
     accepted_request() : own(ia), at(ia), peer("caller")
     {
         peer.link->send(offer_of(ia, at.qualifier));
-        const DAT_CR_HANDLE request = at.next_request();
         (void)peer.link->receive<bool>();
+        const DAT_CR_HANDLE request = at.next_request();
         peer.stop();
         MUST(dat_cr_accept(request, own.ep, 0, nullptr));
         std::this_thread::sleep_for(a_while); // some transports are connected without the peer
@@ -109,7 +109,8 @@ constexpr const char *waiting_ends = "graceful disconnects that wait for the pee
 } // namespace
 
 TEST_CASE("EP-42: while an accept waits for its peer the endpoint is COMPLETION_PENDING" *
-          hint("be connected before the peer knows, or take posts before it is"))
+          hint("be connected before the peer knows, or take posts before it is") *
+          needs("waiting_accepts"))
 {
     accepted_request on;
     if (!on.pending())
@@ -126,7 +127,8 @@ TEST_CASE("EP-42: while an accept waits for its peer the endpoint is COMPLETION_
 }
 
 TEST_CASE("EP-43: an endpoint that accepts can be disconnected, once, whatever the peer says then" *
-          hint("refuse it, or report the connection that comes up after all"))
+          hint("refuse it, or report the connection that comes up after all") *
+          needs("waiting_accepts"))
 {
     for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
         CAPTURE(how);
@@ -148,7 +150,8 @@ TEST_CASE("EP-43: an endpoint that accepts can be disconnected, once, whatever t
 }
 
 TEST_CASE("EP-44: an endpoint that accepts can be freed, and nothing names it afterwards" *
-          hint("wait for the peer's answer, or report it to who is gone"))
+          hint("wait for the peer's answer, or report it to who is gone") *
+          needs("waiting_accepts"))
 {
     accepted_request on;
     if (!on.pending())

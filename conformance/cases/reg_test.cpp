@@ -363,7 +363,7 @@ TEST_CASE("REG-12: messages and the list of providers are the same for threads t
 }
 
 TEST_CASE("REG-13: extension operations check what they are asked of" *
-          hint("follow a handle that is none to its provider"))
+          hint("follow a handle that is none to its provider") * needs("extensions"))
 {
     adapter ia;
     test_endpoint own(ia);

@@ -818,6 +818,7 @@ TEST_CASE("SP-28: a request that comes while its PSP is being made brings that P
 {
     adapter ia;
     adapter other;
+    const connected_pair usual(other, ia);
     test_endpoint from(other);
     const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
     const DAT_EVD_HANDLE cr_evd = make_evd(ia, DAT_EVD_CR_FLAG);
