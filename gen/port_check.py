@@ -15,18 +15,12 @@ from collections.abc import Iterable, Iterator
 
 import port_status
 import port_toml
+import scorecard
 from port_toml import nearest
 from skeleton import Kit, pkg_config_folder
 
 ERROR, WARNING = "error", "warning"
 WAIVER_KEYS = {"case": str, "reason": str, "failure": str, "link": str, "until": str, "flaky": bool}
-# Outcomes of the suite that fail its run.
-BAD_OUTCOMES = ("failed", "error", "unexpected pass", "unexpected refusal", "unexpected failure")
-# What cases of the suite call the capability that they need, where a feature has another name.
-CAPABILITIES = {
-    "rmr_bind": "memory_windows", "rmr_create_for_ep": "ep_windows", "evd_resize": "cq_resize",
-    "send_with_invalidate": "send_invalidate", "rdma_read_to_rmr": "read_to_rmr",
-}
 SECONDS = 60  # that the suite may take to list its cases
 
 
@@ -285,10 +279,7 @@ class Results:
     def __init__(self, of: Examination, path: pathlib.Path) -> None:
         self.of, self.path = of, path
         self.text = port_toml.text_of(path)
-        told = json_of(path, self.text)
-        if not isinstance(told, dict) or not isinstance(told.get("results"), list):
-            raise port_toml.ProfileError("this is no scorecard of dapl-conformance --json", path, 1)
-        self.told, self.cases = told, [each for each in told["results"] if isinstance(each, dict)]
+        self.told, self.cases = scorecard.parsed(path, self.text)
 
     def at(self, text: str, cause: str) -> Finding:
         place = self.text.find(text)
@@ -307,7 +298,7 @@ class Results:
                                       f" {device.get('reason', 'it cannot be opened')}")
             return
         for each in self.cases:
-            if each.get("outcome") in BAD_OUTCOMES:
+            if each.get("outcome") in scorecard.FAILURES:
                 yield self.at(f'"{each.get("rule")}"', f"{each.get('rule')} on {adapter}:"
                                                        f" {each['outcome']}: {each.get('reason')}")
         if adapter in self.of.adapters:  # the others have features switched off
@@ -316,9 +307,7 @@ class Results:
     def silent(self) -> Iterator[Finding]:
         """Features of which the suite saw nothing."""
         for feature in self.of.claimed:
-            about = [each for each in self.cases
-                     if feature in (CAPABILITIES.get(word, word)
-                                    for word in str(each.get("needs", "")).split())]
+            about = [each for each in self.cases if (feature,) in scorecard.needs_of(each)]
             if about and all(each.get("outcome") == "not claimed" for each in about):
                 first = about[0]
                 yield self.of.at("features", feature,
@@ -330,18 +319,9 @@ class Results:
 # -------------------------------------------------------------------------------------- waivers
 
 
-def json_of(path: pathlib.Path, text: str) -> object:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise port_toml.ProfileError(f"this is no JSON: {error.msg}", path, error.lineno) from error
-    except (ValueError, RecursionError) as error:  # a number without end, brackets without end
-        raise port_toml.ProfileError("this is no JSON that can be read", path, 1) from error
-
-
 def entries_of(path: pathlib.Path, text: str) -> list[tuple[int, object]]:
     """The members of a JSON array, each with the line on which it begins."""
-    all_of_it = json_of(path, text)
+    all_of_it = scorecard.json_of(path, text)
     if not isinstance(all_of_it, list):
         raise port_toml.ProfileError("waivers are a JSON array of objects", path, 1)
     place = text.index("[") + 1

@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterator
 
 import contract
+import port_lock
 import port_toml
+import scorecard
 from skeleton import MARK, Kit, PortError, call_file, place_of
 
 SOURCES = {".cpp", ".hpp", ".cc", ".h"}
+MOST = 8  # cases that one line names
 UPGRADE = "upgrade"  # the folder of a port in which `upgrade` puts what it has merged
 
 # States of an operation in a port.
@@ -32,10 +35,16 @@ class Status:
     claims: dict[str, bool]
     states: dict[str, str]  # by operation
     marked: dict[str, int]  # places that are still to be filled in, and their numbers
+    places: int | None  # how many it began with; None where there is no lock file
+    suite: scorecard.Scorecard | None
     next_step: str
 
     def count(self, state: str) -> int:
         return list(self.states.values()).count(state)
+
+    @property
+    def filled(self) -> int | None:
+        return None if self.places is None else self.places - len(self.marked)
 
     def open_calls(self, kit: Kit) -> list[str]:
         """Device calls beside the operations that are still to be filled in."""
@@ -128,10 +137,27 @@ def group_step(kit: Kit, states: dict[str, str], marked: dict[str, int],
     return None
 
 
+def suite_step(suite: scorecard.Scorecard, all_is_written: bool) -> str | None:
+    """What its results ask for before anything else is written."""
+    if suite.failed:
+        some = ", ".join(suite.failed[:MOST]) + (" …" if len(suite.failed) > MOST else "")
+        return (f"{number(len(suite.failed), 'case fails', 'cases fail')}: {some}. To see why:"
+                f" dapl-conformance --ia {suite.adapter} --case {suite.failed[0]}")
+    if all_is_written and suite.waiting():
+        groups = ", ".join(each.name for each in suite.groups if each.waiting)
+        return (f"No place is left, but {number(suite.waiting(), 'case', 'cases')} of {groups} saw"
+                f" an operation refuse that it needs: dapl-conformance --ia {suite.adapter} says"
+                " which.")
+    return None
+
+
 def next_step(kit: Kit, profile: port_toml.Profile, states: dict[str, str],
-              marked: dict[str, int], claims: dict[str, bool]) -> str:
+              marked: dict[str, int], claims: dict[str, bool],
+              suite: scorecard.Scorecard | None) -> str:
     adapter = next(iter(profile.adapters), f"{profile.name}-lo")
     step = group_step(kit, states, marked, adapter)
+    if suite is not None and (first := suite_step(suite, step is None)):
+        return first
     if step is not None:
         return step
     if profile.contract != kit.header.version:
@@ -154,7 +180,18 @@ def written_unclaimed(kit: Kit, states: dict[str, str], claims: dict[str, bool])
             and not any(claims[feature] for feature in each.features)]
 
 
-def read_status(kit: Kit, folder: pathlib.Path) -> Status:
+def places_of(kit: Kit, folder: pathlib.Path, marked: dict[str, int]) -> int | None:
+    """How many places there are, filled in or not: by the skeleton that the port began as."""
+    try:
+        begun = port_lock.read(folder / port_lock.NAME).files
+    except port_toml.ProfileError:
+        return None
+    return len({*marked, *(name for file, text in begun.items()
+                           if pathlib.PurePath(file).suffix in SOURCES
+                           for name, _, _ in marks_in(kit, text))})
+
+
+def read_status(kit: Kit, folder: pathlib.Path, results: pathlib.Path | None = None) -> Status:
     profile = port_toml.read(folder / "port.toml")
     port_toml.check(profile.feature_faults(list(kit.header.features)))
     if folder.resolve().parent == kit.transports:
@@ -164,8 +201,19 @@ def read_status(kit: Kit, folder: pathlib.Path) -> Status:
     marked = {name: number for text in texts.values() for name, number, _ in marks_in(kit, text)}
     code = set(declared_in(texts))
     states = {each.name: state_of(each, claims, marked, code) for each in kit.operations}
+    suite = None if results is None else suite_of(results, profile, claims)
     return Status(profile.name, folder, profile.contract, kit.header.version, claims, states,
-                  marked, next_step(kit, profile, states, marked, claims))
+                  marked, places_of(kit, folder, marked), suite,
+                  next_step(kit, profile, states, marked, claims, suite))
+
+
+def suite_of(results: pathlib.Path, profile: port_toml.Profile,
+             claims: dict[str, bool]) -> scorecard.Scorecard:
+    suite = scorecard.read(results, claims)
+    if suite.adapter not in profile.adapters:
+        raise port_toml.ProfileError(f"these are results of '{suite.adapter}', which is no adapter"
+                                     f" of {profile.name}", results)
+    return suite
 
 
 def as_json(kit: Kit, status: Status) -> dict:
@@ -179,11 +227,33 @@ def as_json(kit: Kit, status: Status) -> dict:
                         "features": list(each.features), "rules": list(each.rules)}
             for each in kit.operations},
         "places": {name: number for name, number in status.marked.items() if number},
+        "filled": status.filled,
         "simulated": status.simulated(kit),
+        "suite": None if status.suite is None else suite_as_json(status.suite),
         "counts": {state: status.count(state)
                    for state in (WRITTEN, SKELETON, MISSING, UNCLAIMED)},
         "next": status.next_step,
     }
+
+
+def suite_as_json(suite: scorecard.Scorecard) -> dict:
+    return {"results": str(suite.path), "adapter": suite.adapter, "date": suite.date,
+            "groups": {each.name: {"green": each.is_green, "passed": each.passed,
+                                   "failed": each.failed, "waived": each.waived,
+                                   "waiting": each.waiting, "not_claimed": each.not_claimed}
+                       for each in suite.groups}}
+
+
+def number(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
+def group_text(group: scorecard.Group) -> str:
+    counts = ((group.failed, "failed"), (group.passed, "passed"), (group.waived, "waived"),
+              (group.waiting, "waiting for what is to be written"),
+              (group.not_claimed, "not claimed"))
+    told = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"    {group.name:<10} {'green: ' if group.is_green else ''}{told}"
 
 
 def row_of(kit: Kit, status: Status, name: str) -> str:
@@ -199,6 +269,8 @@ def as_text(kit: Kit, status: Status) -> str:
     simulated = status.simulated(kit)
     lines = [f"{status.name}: {status.count(WRITTEN)} of"
              f" {len(kit.operations) - status.count(UNCLAIMED)} operations written"
+             + (f", {status.filled} of {number(status.places, 'place', 'places')} filled in"
+                if status.places and not simulated else "")
              + (f", {len(simulated)} places still simulated" if simulated else "")]
     for name, group in kit.groups.items():
         members = [each for each in kit.operations if each.group == name]
@@ -207,6 +279,9 @@ def as_text(kit: Kit, status: Status) -> str:
         lines.append(f"  {group['title']}"
                      f"{'' if todo else ': not claimed' if unused else ': done'}")
         lines += [row_of(kit, status, each) for each in todo]
+    if status.suite is not None:
+        lines.append(f"  the suite on {status.suite.adapter}, {status.suite.date}:")
+        lines += [group_text(each) for each in status.suite.groups]
     if status.contract != status.wanted_contract:
         lines.append(f"  written for version {status.contract} of the contract, which is at"
                      f" {status.wanted_contract}")

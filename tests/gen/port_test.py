@@ -678,6 +678,83 @@ class Status(WithTree):
         self.assertRegex(self.port("list"), r"(?m)^libfabric +written +claims cq_wait")
 
 
+class StatusWithResults(WithTree):
+    """What the suite says of each group, and what that means for what comes next."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.port("new", "acme", "--claims", "memory_windows")
+        self.card = self.tree.parent / "card.json"
+
+    def told(self, *results: tuple[str, str, str], adapter: str = "acme-lo") -> dict:
+        """With these cases, their outcomes and needs."""
+        rows = [{"rule": rule, "group": rule.split("-")[0], "outcome": outcome, "needs": needs,
+                 "reason": ""} for rule, outcome, needs in results]
+        self.card.write_text(json.dumps({"adapter": adapter, "date": "today", "results": rows}))
+        return json.loads(self.port("status", "acme", "--results", self.card, "--json"))
+
+    def write_all(self) -> None:
+        for path in (self.tree / "transports/acme").glob("*.?pp"):
+            path.write_text(path.read_text().replace("TODO(port)", "done:"))
+
+    def test_groups(self) -> None:
+        groups = self.told(("IA-01", "passed", ""), ("IA-02", "waived", ""),
+                           ("EVD-01", "passed", ""), ("EVD-02", "not claimed", ""),
+                           ("EXT-01", "passed", ""), ("EXT-02", "not claimed", "immediate_data"),
+                           ("RMR-01", "passed", ""), ("RMR-02", "not claimed", "rmr_bind"),
+                           ("DTO-01", "passed", ""), ("DTO-02", "not claimed", "acknowledged"),
+                           ("SRQ-01", "not claimed", "srq"), ("EP-01", "passed", ""),
+                           ("EP-02", "error", ""))["suite"]["groups"]
+        self.assertEqual([name for name, each in groups.items() if each["green"]],
+                         ["IA", "EXT", "DTO"])
+        self.assertEqual({name: each["waiting"] for name, each in groups.items()
+                          if each["waiting"]}, {"EVD": 1, "RMR": 1})
+        self.assertEqual((groups["SRQ"]["not_claimed"], groups["EP"]["failed"]), (1, 1))
+        text = self.port("status", "acme", "--results", self.card)
+        self.assertIn("\n  the suite on acme-lo, today:\n"
+                      "    IA         green: 1 passed, 1 waived\n"
+                      "    EVD        1 passed, 1 waiting for what is to be written\n", text)
+
+    def test_what_fails_comes_first(self) -> None:
+        told = self.told(("EP-01", "passed", ""), *((f"EP-{i}", "failed", "") for i in range(10, 20)))
+        self.assertEqual(told["next"], "10 cases fail: EP-10, EP-11, EP-12, EP-13, EP-14, EP-15,"
+                         " EP-16, EP-17 …. To see why: dapl-conformance --ia acme-lo --case EP-10")
+        self.assertIn("To be written: device", self.told(("EP-01", "not claimed", ""))["next"])
+
+    def test_a_place_that_only_lost_its_mark(self) -> None:
+        self.write_all()
+        self.assertEqual(self.told(("EP-01", "not claimed", ""))["next"],
+                         "No place is left, but 1 case of EP saw an operation refuse that it needs:"
+                         " dapl-conformance --ia acme-lo says which.")
+        self.assertIn("All that is claimed is written", self.told(("EP-01", "passed", ""))["next"])
+
+    def test_results_that_are_none_of_the_port(self) -> None:
+        def answer() -> str:
+            self.before = contents(self.tree)
+            return self.refused("status", "acme", "--results", self.card)
+
+        self.card.write_text('{"adapter": "soft-lo", "results": []}')
+        self.assertIn("card.json: these are results of 'soft-lo', which is no adapter of acme", answer())
+        self.card.write_text('{"adapter": "acme-lo", "results": [],'
+                             ' "device": {"judged": false, "reason": "no library"}}')
+        self.assertIn("card.json: acme-lo was not judged: no library", answer())
+        self.card.write_text("{")
+        self.assertIn("card.json:1: this is no JSON", answer())
+        self.card.unlink()
+        self.assertIn("card.json: No such file", answer())
+
+    def test_how_many_places_there_are(self) -> None:
+        lock = self.tree / "transports/acme" / port_lock.NAME
+        total = len(self.told()["places"])
+        self.assertIn(f", 0 of {total} places filled in\n", self.port("status", "acme"))
+        self.write_all()
+        self.assertEqual(self.told()["filled"], total)
+        for spoil in (lambda: lock.write_text("format = 1\n"), lock.unlink):
+            spoil()  # it is not known any more
+            self.assertIsNone(self.told()["filled"])
+            self.assertIn("operations written\n", self.port("status", "acme"))
+
+
 class Profile(WithTree):
     """Whatever stands in port.toml: every tool that reads it says the same, in one line."""
 
