@@ -137,17 +137,18 @@ def group_step(kit: Kit, states: dict[str, str], marked: dict[str, int],
     return None
 
 
-def suite_step(suite: scorecard.Scorecard, all_is_written: bool) -> str | None:
+def suite_step(kit: Kit, suite: scorecard.Scorecard, todo: dict[str, list[str]]) -> str | None:
     """What its results ask for before anything else is written."""
     if suite.failed:
         some = ", ".join(suite.failed[:MOST]) + (" …" if len(suite.failed) > MOST else "")
         return (f"{number(len(suite.failed), 'case fails', 'cases fail')}: {some}. To see why:"
                 f" dapl-conformance --ia {suite.adapter} --case {suite.failed[0]}")
-    if all_is_written and suite.waiting():
-        groups = ", ".join(each.name for each in suite.groups if each.waiting)
-        return (f"No place is left, but {number(suite.waiting(), 'case', 'cases')} of {groups} saw"
-                f" an operation refuse that it needs: dapl-conformance --ia {suite.adapter} says"
-                " which.")
+    for name, group in kit.groups.items():
+        if (count := suite.waits.get(name, 0)) and not todo[name]:
+            return (f"{group['title']}: nothing is left to be written, but"
+                    f" {number(count, 'case says', 'cases say')} that it is not supported. If the"
+                    f" results are those of this code, dapl-conformance --ia {suite.adapter} tells"
+                    " what refuses.")
     return None
 
 
@@ -155,9 +156,10 @@ def next_step(kit: Kit, profile: port_toml.Profile, states: dict[str, str],
               marked: dict[str, int], claims: dict[str, bool],
               suite: scorecard.Scorecard | None) -> str:
     adapter = next(iter(profile.adapters), f"{profile.name}-lo")
-    step = group_step(kit, states, marked, adapter)
-    if suite is not None and (first := suite_step(suite, step is None)):
+    todo = {name: todo_in(kit, name, states, marked) for name in kit.groups}
+    if suite is not None and (first := suite_step(kit, suite, todo)):
         return first
+    step = group_step(kit, states, marked, adapter)
     if step is not None:
         return step
     if profile.contract != kit.header.version:
@@ -241,7 +243,8 @@ def suite_as_json(suite: scorecard.Scorecard) -> dict:
             "groups": {each.name: {"green": each.is_green, "passed": each.passed,
                                    "failed": each.failed, "waived": each.waived,
                                    "waiting": each.waiting, "not_claimed": each.not_claimed}
-                       for each in suite.groups}}
+                       for each in suite.groups},
+            "waits": suite.waits}
 
 
 def number(count: int, one: str, several: str) -> str:
@@ -276,8 +279,11 @@ def as_text(kit: Kit, status: Status) -> str:
         members = [each for each in kit.operations if each.group == name]
         unused = all(status.states[each.name] == UNCLAIMED for each in members)
         todo = todo_in(kit, name, status.states, status.marked)
+        waiting = 0 if status.suite is None else status.suite.waits.get(name, 0)
         lines.append(f"  {group['title']}"
-                     f"{'' if todo else ': not claimed' if unused else ': done'}")
+                     f"{'' if todo else ': not claimed' if unused else ': done'}"
+                     + (f", and {number(waiting, 'case waits', 'cases wait')} for it"
+                        if waiting else ""))
         lines += [row_of(kit, status, each) for each in todo]
     if status.suite is not None:
         lines.append(f"  the suite on {status.suite.adapter}, {status.suite.date}:")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What dapl-conformance --json has written, as a port author reads it: by groups of cases."""
 
+import collections
 import dataclasses
 import json
 import pathlib
+import re
 
 import port_toml
 
@@ -13,6 +15,18 @@ CAPABILITIES = {
     "rmr_bind": ("memory_windows",), "rmr_create_for_ep": ("ep_windows",),
     "evd_resize": ("cq_resize",), "send_with_invalidate": ("send_invalidate",),
     "rdma_read_to_rmr": ("read_to_rmr",), "extensions": ("immediate_data", "atomics"),
+}
+
+# What a case that is not claimed gives as its reason, or the last word of it: the call that was
+# refused. And the group of operations in dapls_ib.toml that the call is made of.
+REFUSALS = {
+    "dat_pz_create": "pd", "dat_lmr_create": "mr", "create": "mr", "dat_evd_create": "cq",
+    "dat_ep_create": "qp", "dat_ep_connect": "conn", "connect": "conn", "back": "conn",
+    "connections": "conn", "dat_ep_post_recv": "data", "dat_ep_post_rdma_write": "data",
+    "post_recv": "data", "recv": "data", "send": "data", "write": "data", "read": "data",
+    "extensions": "data", "immediate data": "data", "fetch-and-add": "data",
+    "compare-and-swap": "data", "dat_srq_create": "srq", "shared receive queues": "srq",
+    "dat_rmr_create": "mw", "binding of RMRs": "mw",
 }
 
 
@@ -37,6 +51,12 @@ def needs_of(case: dict) -> list[tuple[str, ...]]:
     """The features that a case needs: of each of them one is enough. What else it needs, as a line
     of dat.conf or a promise, is a tuple of a name that no feature has."""
     return [CAPABILITIES.get(word, (word,)) for word in str(case.get("needs", "")).split()]
+
+
+def waits_for(case: dict) -> str | None:
+    """Of a case that waits: the group of operations, where that can be told."""
+    reason = str(case.get("reason", ""))
+    return REFUSALS.get(reason) or REFUSALS.get(re.split(r"\W", reason)[-1])
 
 
 @dataclasses.dataclass
@@ -78,9 +98,7 @@ class Scorecard:
     date: str
     groups: list[Group]
     failed: list[str]  # cases
-
-    def waiting(self) -> int:
-        return sum(each.waiting for each in self.groups)
+    waits: dict[str, int]  # how many wait for a group of operations
 
 
 def read(path: pathlib.Path, claims: dict[str, bool]) -> Scorecard:
@@ -90,9 +108,13 @@ def read(path: pathlib.Path, claims: dict[str, bool]) -> Scorecard:
         raise port_toml.ProfileError(f"{told.get('adapter')} was not judged:"
                                      f" {device.get('reason', 'it cannot be opened')}", path)
     groups: dict[str, Group] = {}
+    waits: collections.Counter[str] = collections.Counter()
     for each in cases:
-        name = str(each.get("group"))
-        groups.setdefault(name, Group(name)).add(each, claims)
+        group = groups.setdefault(str(each.get("group")), Group(str(each.get("group"))))
+        before = group.waiting
+        group.add(each, claims)
+        if group.waiting > before and (part := waits_for(each)):
+            waits[part] += 1
     failed = [str(each.get("rule")) for each in cases if each.get("outcome") in FAILURES]
     return Scorecard(path, str(told.get("adapter")), str(told.get("date", "")),
-                     list(groups.values()), failed)
+                     list(groups.values()), failed, dict(waits))
