@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ struct region {
 std::mutex fabric; // guards everything
 std::map<std::uint32_t, queue_pair *> pairs;
 std::map<std::uint64_t, region> regions;
+std::set<std::uint64_t> unbound; // keys of windows
 std::uint32_t last_number = 0;
 std::uint64_t last_key = std::uint64_t{1} << 40;
 
@@ -66,6 +68,24 @@ bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::siz
                                              from.size(), 0) == static_cast<ssize_t>(length);
 }
 
+void raise(int descriptor)
+{
+    const std::uint64_t one = 1;
+    (void)!::write(descriptor, &one, sizeof one);
+}
+
+void lower(int descriptor)
+{
+    std::uint64_t count;
+    (void)!::read(descriptor, &count, sizeof count);
+}
+
+/// They wait for a receive of the peer, and it takes one.
+bool takes_receive(opcode what)
+{
+    return what == opcode::send || what == opcode::write_immediate;
+}
+
 } // namespace
 
 // --------------------------------------------------------------------------------------- queues
@@ -97,8 +117,7 @@ void completion_queue::arm()
 
 void completion_queue::clear() const
 {
-    std::uint64_t count;
-    (void)!::read(descriptor_, &count, sizeof count);
+    lower(descriptor_);
 }
 
 void completion_queue::add(const completion &done)
@@ -110,9 +129,55 @@ void completion_queue::add(const completion &done)
 
 void completion_queue::signal()
 {
-    const std::uint64_t one = 1;
     armed_ = false;
-    (void)!::write(descriptor_, &one, sizeof one);
+    raise(descriptor_);
+}
+
+/// Completions that are there outlive the queue pair.
+void completion_queue::forget(const void *taken_by)
+{
+    for (completion &each : waiting_)
+        if (each.taken_by == taken_by)
+            each.taken_by = nullptr;
+}
+
+receive_queue::receive_queue() : descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+receive_queue::~receive_queue()
+{
+    ::close(descriptor_);
+}
+
+void receive_queue::set_limit(std::size_t limit)
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    limit_ = limit;
+    check_limit();
+}
+
+void receive_queue::clear() const
+{
+    lower(descriptor_);
+}
+
+void receive_queue::check_limit()
+{
+    if (posted_.size() >= limit_)
+        return;
+    limit_ = 0;
+    raise(descriptor_);
+}
+
+void *receive_queue::post(operation &op)
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    posted_.push_back(&op);
+    void *failed = nullptr; // one at most: a receive is taken once
+    for (const auto &each : pairs)
+        if (each.second->shared_ == this && each.second->peer_ != nullptr &&
+            !each.second->peer_->progress())
+            failed = each.second->owner_.self;
+    return failed;
 }
 
 // --------------------------------------------------------------------------------------- regions
@@ -124,16 +189,25 @@ std::uint64_t add_region(const void *domain, void *address, std::size_t length, 
     return last_key;
 }
 
+std::uint64_t add_window()
+{
+    const std::lock_guard<std::mutex> hold(fabric);
+    unbound.insert(++last_key);
+    return last_key;
+}
+
 void remove_region(std::uint64_t key)
 {
     const std::lock_guard<std::mutex> hold(fabric);
     regions.erase(key);
+    unbound.erase(key);
 }
 
 // ------------------------------------------------------------------------------------ queue pairs
 
-queue_pair::queue_pair(const void *domain, completion_queue *sends, completion_queue *receives)
-    : domain_(domain), sends_(sends), receives_(receives)
+queue_pair::queue_pair(const void *domain, completion_queue *sends, completion_queue *receives,
+                       receive_queue *shared, const owner &by)
+    : domain_(domain), sends_(sends), receives_(receives), shared_(shared), owner_(by)
 {
     const std::lock_guard<std::mutex> hold(fabric);
     number_ = ++last_number;
@@ -144,6 +218,8 @@ queue_pair::~queue_pair()
 {
     const std::lock_guard<std::mutex> hold(fabric);
     pairs.erase(number_);
+    if (shared_ != nullptr && receives_ != nullptr)
+        receives_->forget(owner_.receiver);
     for (const auto &each : pairs) // also those that this one was never connected to
         if (each.second->peer_ == this)
             each.second->peer_ = nullptr;
@@ -189,11 +265,19 @@ void queue_pair::flush_all()
         finish(*posted_sends_.front(), outcome::flushed);
 }
 
-void queue_pair::finish(operation &op, outcome status, std::uint32_t length)
+void queue_pair::finish(operation &op, outcome status, std::uint32_t length, const operation *from)
 {
     if (op.silent && status == outcome::success)
         return;
-    (op.what == opcode::receive ? receives_ : sends_)->add({op.id, length, status});
+    const bool received = op.what == opcode::receive;
+    completion done{op.id, length, status, false, 0, nullptr};
+    if (received && shared_ != nullptr)
+        done.taken_by = owner_.receiver;
+    if (from != nullptr && from->what == opcode::write_immediate) {
+        done.has_immediate = true;
+        done.immediate = from->immediate;
+    }
+    (received ? receives_ : sends_)->add(done);
 }
 
 bool queue_pair::post(operation &op)
@@ -216,7 +300,7 @@ bool queue_pair::progress()
 {
     while (!posted_sends_.empty() && peer_ != nullptr) {
         operation &op = *posted_sends_.front();
-        if (op.what == opcode::send && peer_->posted_receives_.empty())
+        if (takes_receive(op.what) && peer_->receives().empty())
             return true;
         posted_sends_.pop_front();
         if (!execute(op))
@@ -232,23 +316,49 @@ bool queue_pair::execute(operation &op)
     return status == outcome::success;
 }
 
+operation &queue_pair::take_receive()
+{
+    operation &into = *receives().front();
+    receives().pop_front();
+    if (shared_ != nullptr)
+        shared_->check_limit();
+    return into;
+}
+
 outcome queue_pair::move(operation &op)
 {
+    if (op.what == opcode::bind)
+        return bind(op);
     const std::size_t length = length_of(op);
-    if (!is_local(op, domain_, op.what == opcode::read ? local_write : local_read))
+    const bool stores =
+        op.what == opcode::read || op.what == opcode::fetch_add || op.what == opcode::compare_swap;
+    if (!is_local(op, domain_, stores ? local_write : local_read))
         return outcome::local_protection;
-    if (op.what == opcode::send) {
-        operation &into = *peer_->posted_receives_.front();
-        peer_->posted_receives_.pop_front();
-        outcome theirs = outcome::success;
-        if (length_of(into) < length)
-            theirs = outcome::local_length;
-        else if (!is_local(into, peer_->domain_, local_write) ||
-                 !copy(as_vector(into), as_vector(op), length))
-            theirs = outcome::local_protection;
-        peer_->finish(into, theirs, static_cast<std::uint32_t>(length));
-        return theirs == outcome::success ? theirs : outcome::remote_error;
-    }
+    if (op.what == opcode::send)
+        return deliver(op, length);
+    if (op.what == opcode::fetch_add || op.what == opcode::compare_swap)
+        return change(op);
+    const outcome status = access(op, length);
+    if (status == outcome::success && op.what == opcode::write_immediate)
+        peer_->finish(peer_->take_receive(), status, static_cast<std::uint32_t>(length), &op);
+    return status;
+}
+
+outcome queue_pair::deliver(operation &op, std::size_t length)
+{
+    operation &into = peer_->take_receive();
+    outcome theirs = outcome::success;
+    if (length_of(into) < length)
+        theirs = outcome::local_length;
+    else if (!is_local(into, peer_->domain_, local_write) ||
+             !copy(as_vector(into), as_vector(op), length))
+        theirs = outcome::local_protection;
+    peer_->finish(into, theirs, static_cast<std::uint32_t>(length));
+    return theirs == outcome::success ? theirs : outcome::remote_error;
+}
+
+outcome queue_pair::access(operation &op, std::size_t length)
+{
     const bool read = op.what == opcode::read;
     if (!allows(op.remote_key, peer_->domain_, op.remote_address, length,
                 read ? remote_read : remote_write))
@@ -257,6 +367,39 @@ outcome queue_pair::move(operation &op)
     const bool copied =
         read ? copy(as_vector(op), there, length) : copy(there, as_vector(op), length);
     return copied ? outcome::success : outcome::remote_access;
+}
+
+/// An atomic: the fabric's lock makes it one.
+outcome queue_pair::change(operation &op)
+{
+    std::uint64_t before = 0;
+    constexpr std::size_t size = sizeof before;
+    if (!allows(op.remote_key, peer_->domain_, op.remote_address, size, remote_atomic))
+        return outcome::remote_access;
+    const std::vector<iovec> there{{reinterpret_cast<void *>(op.remote_address), size}};
+    if (!copy({{&before, size}}, there, size))
+        return outcome::remote_access;
+    std::uint64_t after = before + op.operand;
+    if (op.what == opcode::compare_swap)
+        after = before == op.operand ? op.swap : before;
+    if (!copy(there, {{&after, size}}, size))
+        return outcome::remote_access;
+    return copy(as_vector(op), {{&before, size}}, size) ? outcome::success
+                                                        : outcome::local_protection;
+}
+
+outcome queue_pair::bind(operation &op)
+{
+    if (op.window != 0) {
+        const segment &part = op.local[0];
+        const auto address = reinterpret_cast<std::uintptr_t>(part.address);
+        if (unbound.count(op.window) == 0 || !allows(part.key, domain_, address, part.length, 0))
+            return outcome::local_protection;
+        unbound.erase(op.window);
+        regions[op.window] = {domain_, address, part.length, op.window_rights};
+    }
+    regions.erase(op.window_before);
+    return outcome::success;
 }
 
 } // namespace memory_device

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The driver library of a device that a test needs: a fabric inside the memory of one process. It
 // has queue pairs that are found by number, keys of 64 bits, and completion queues with a
-// descriptor; it has no connection manager, no shared receive queues and no memory windows. It
-// knows nothing of DAT.
+// descriptor; shared receive queues, memory windows, immediate data and atomics, which not every
+// port to it uses; it has no connection manager. It knows nothing of DAT.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,15 @@ enum class outcome {
     remote_access,
     remote_error
 };
-enum class opcode { send, write, read, receive };
+enum class opcode { send, write, read, receive, write_immediate, fetch_add, compare_swap, bind };
 
 struct completion {
     void *id;
     std::uint32_t length;
     outcome status;
+    bool has_immediate;
+    std::uint32_t immediate;
+    void *taken_by; ///< of a receive of a shared queue: who the queue pair said it is
 };
 
 /// One reader polls, any number of queue pairs add.
@@ -47,17 +50,26 @@ private:
     friend class queue_pair;
     void add(const completion &done);
     void signal();
+    void forget(const void *taken_by);
 
     std::deque<completion> waiting_;
     bool armed_ = false;
     int descriptor_;
 };
 
-enum rights : unsigned { local_read = 1, local_write = 2, remote_read = 4, remote_write = 8 };
+enum rights : unsigned {
+    local_read = 1,
+    local_write = 2,
+    remote_read = 4,
+    remote_write = 8,
+    remote_atomic = 16
+};
 
 /// Memory that the device may use. `domain` separates regions; a queue pair sees those of its own.
 std::uint64_t add_region(const void *domain, void *address, std::size_t length, unsigned rights);
-/// On return no access is going on.
+/// A key for an opcode::bind, by which nothing is reached before.
+std::uint64_t add_window();
+/// Of a region or a window. On return no access is going on; a bind to it that is posted fails.
 void remove_region(std::uint64_t key);
 
 struct segment {
@@ -77,11 +89,47 @@ struct operation {
     segment local[max_segments];
     std::uint64_t remote_address;
     std::uint64_t remote_key;
+    std::uint32_t immediate;     ///< write_immediate
+    std::uint64_t operand, swap; ///< atomics: what is added or compared with, what is stored then
+    // bind: the key is good for local[0], a part of a region, and the one before is dead.
+    std::uint64_t window, window_before; ///< 0: none
+    unsigned window_rights;
+};
+
+/// Receives that several queue pairs take.
+class receive_queue {
+public:
+    receive_queue();
+    ~receive_queue();
+    receive_queue(const receive_queue &) = delete;
+    receive_queue &operator=(const receive_queue &) = delete;
+
+    /// Makes the descriptor readable once, when fewer are left.
+    void set_limit(std::size_t limit);
+    void clear() const;
+    int descriptor() const { return descriptor_; }
+    /// The owner of a queue pair whose connection failed with this, or null.
+    [[nodiscard]] void *post(operation &);
+
+private:
+    friend class queue_pair;
+    void check_limit();
+
+    std::deque<operation *> posted_;
+    std::size_t limit_ = 0;
+    int descriptor_;
 };
 
 class queue_pair {
 public:
-    queue_pair(const void *domain, completion_queue *sends, completion_queue *receives);
+    /// What has the queue pair, and what completions of shared receives call it.
+    struct owner {
+        void *self;
+        void *receiver;
+    };
+
+    queue_pair(const void *domain, completion_queue *sends, completion_queue *receives,
+               receive_queue *shared = nullptr, const owner &by = {});
     /// What is posted is gone, without completions.
     ~queue_pair();
     queue_pair(const queue_pair &) = delete;
@@ -100,15 +148,24 @@ public:
     [[nodiscard]] bool post(operation &);
 
 private:
+    friend class receive_queue;
+    std::deque<operation *> &receives() { return shared_ ? shared_->posted_ : posted_receives_; }
+    operation &take_receive();
     bool progress();
     bool execute(operation &);
     outcome move(operation &from);
-    void finish(operation &, outcome, std::uint32_t length = 0);
+    outcome deliver(operation &from, std::size_t length);
+    outcome access(operation &from, std::size_t length);
+    outcome change(operation &from);
+    outcome bind(operation &from);
+    void finish(operation &, outcome, std::uint32_t length = 0, const operation *from = nullptr);
     void flush_all();
 
     const void *const domain_;
     completion_queue *const sends_;
     completion_queue *const receives_;
+    receive_queue *const shared_;
+    const owner owner_;
     std::deque<operation *> posted_sends_;
     std::deque<operation *> posted_receives_;
     std::uint32_t number_ = 0;
