@@ -476,6 +476,8 @@ TEST_CASE("EXT-15: atomics of many threads and two adapters lose nothing" *
         establish(*from[i], made);
     }
     at.set(0);
+    MUST(fetch_add(*from[0], 0, at.remote(), 0)); // threads do not say that it is refused
+    (void)next_event(from[0]->request_evd);
     {
         std::vector<std::unique_ptr<helper_thread>> threads;
         for (std::size_t i = 0; i < number; ++i)
