@@ -21,9 +21,9 @@ import tempfile
 import time
 
 import flag_worth
-import port_check
 import port_status
 import port_toml
+import scorecard
 from flag_worth import ALL, CONTROL
 from skeleton import Kit, PortError
 
@@ -447,6 +447,6 @@ def counts_of(line: str, with_it: dict, without: dict) -> dict[str, list[float]]
 
 def suite_summary(scorecard: dict) -> dict:
     bad = [each["rule"] for each in scorecard["results"]
-           if each["outcome"] in port_check.BAD_OUTCOMES]
+           if each["outcome"] in scorecard.FAILURES]
     return {"outcomes": {name: count for name, count in scorecard["counts"].items() if count},
             "bad": bad}

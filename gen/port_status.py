@@ -218,6 +218,10 @@ def suite_of(results: pathlib.Path, profile: port_toml.Profile,
     return suite
 
 
+def by_number(place: tuple[str, int]) -> int:
+    return place[1]
+
+
 def as_json(kit: Kit, status: Status) -> dict:
     return {
         "name": status.name,
@@ -228,7 +232,8 @@ def as_json(kit: Kit, status: Status) -> dict:
             each.name: {"state": status.states[each.name], "group": each.group,
                         "features": list(each.features), "rules": list(each.rules)}
             for each in kit.operations},
-        "places": {name: number for name, number in status.marked.items() if number},
+        "places": {name: number for name, number in sorted(status.marked.items(), key=by_number)
+                   if number},
         "filled": status.filled,
         "simulated": status.simulated(kit),
         "suite": None if status.suite is None else suite_as_json(status.suite),

@@ -605,7 +605,7 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "conformance-rounds"), "long"),
         Step("feature-rounds", "the suite over each port without each of its features, and their price",
              tests("gcc", "--suite", "feature-rounds"), "long"),
-        Step("gen-rounds", "the suite over new ports of each style; mistakes of port authors",
+        Step("gen-rounds", "new ports, whole and filled in by steps; mistakes of port authors",
              tests("gcc", "--suite", "gen-rounds"), "long"),
         Step("fault-rounds", "the suite over a port that fails in more than a hundred ways",
              tests("gcc", "--suite", "fault-rounds"), "long"),
