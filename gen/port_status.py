@@ -2,6 +2,7 @@
 """How far a port has come: what is still a skeleton, what it claims, what is next."""
 
 import dataclasses
+import json
 import pathlib
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from skeleton import MARK, Kit, PortError, call_file, place_of
 
 SOURCES = {".cpp", ".hpp", ".cc", ".h"}
 MOST = 8  # cases that one line names
+PROFILE = "port.toml"
 UPGRADE = "upgrade"  # the folder of a port in which `upgrade` puts what it has merged
 
 # States of an operation in a port.
@@ -60,17 +62,45 @@ def is_simulated(kit: Kit, name: str) -> bool:
 
 
 def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pathlib.Path:
-    """The port's folder: the one named, one of the kit, or the current one."""
-    if directory is not None or name is None:
-        folder = directory or pathlib.Path.cwd()
-    elif not kit.is_installed and (name in kit.ports() or (kit.transports / name).is_dir()):
-        folder = kit.transports / name
-    else:
-        known = f"; there are: {', '.join(kit.ports())}" if kit.ports() else ""
-        raise PortError(f"there is no port '{name}'{known}")
-    if not (folder / "port.toml").exists():
-        raise PortError(f"{folder} is no port: it has no port.toml")
+    """The port's folder: the one named, one of the kit, or the one that we are in."""
+    if directory is not None:
+        return checked(directory)
+    if name is None:
+        return own_folder() or checked(pathlib.Path.cwd())
+    if not kit.is_installed and (name in kit.ports() or (kit.transports / name).is_dir()):
+        return checked(kit.transports / name)
+    own = own_folder()
+    here = port_toml.read(own / PROFILE).name if own else None
+    if own is not None and name == here:
+        return own
+    known = kit.ports() or ([here] if here else [])
+    there_are = f"; there are: {', '.join(known)}" if known else ""
+    raise PortError(f"there is no port '{name}'{there_are}")
+
+
+def checked(folder: pathlib.Path) -> pathlib.Path:
+    if not (folder / PROFILE).exists():
+        raise PortError(f"{folder} is no port: it has no {PROFILE}")
     return folder
+
+
+def own_folder() -> pathlib.Path | None:
+    """The port that the current folder is part of, or is a build folder of."""
+    here = pathlib.Path.cwd()
+    for folder in (here, *here.parents):
+        for port in (folder, built_from(folder)):
+            if port is not None and (port / PROFILE).exists():
+                return port
+    return None
+
+
+def built_from(folder: pathlib.Path) -> pathlib.Path | None:
+    """The source folder of one that Meson builds in."""
+    try:
+        told = json.loads((folder / "meson-info/meson-info.json").read_text())
+        return pathlib.Path(told["directories"]["source"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def texts_of(folder: pathlib.Path) -> dict[pathlib.Path, str]:
@@ -194,7 +224,7 @@ def places_of(kit: Kit, folder: pathlib.Path, marked: dict[str, int]) -> int | N
 
 
 def read_status(kit: Kit, folder: pathlib.Path, results: pathlib.Path | None = None) -> Status:
-    profile = port_toml.read(folder / "port.toml")
+    profile = port_toml.read(folder / PROFILE)
     port_toml.check(profile.feature_faults(list(kit.header.features)))
     if folder.resolve().parent == kit.transports:
         port_toml.check(profile.name_faults(folder.resolve().name))

@@ -594,6 +594,30 @@ class Alone(WithTree):
         told = json.loads(self.port("status", "--directory", self.folder, "--json"))
         self.assertEqual(told["name"], "acme")
 
+    def test_commands_inside_it(self) -> None:
+        """With its name or without, also in its build folder, where `meson devenv` runs them."""
+        self.port("new", "acme", "--directory", self.folder)
+        program = self.tree / "gen/dapl-port"
+        for build in (self.folder / "build", self.tree.parent / "elsewhere"):
+            info = build / "meson-info/meson-info.json"
+            info.parent.mkdir(parents=True)
+            info.write_text(json.dumps({"directories": {"source": str(self.folder)}}))
+            for where, *name in ((self.folder, "acme"), (build, "acme"), (info.parent,)):
+                done = run(sys.executable, program, "status", *name, cwd=where)
+                self.assertIn("acme: 7 of 23 operations", done.stdout, (where, done.stderr))
+        wrong = run(sys.executable, program, "check", "emca", "--kit", self.installed(), cwd=build)
+        self.assertEqual(wrong.stderr,
+                         "dapl-port: there is no port 'emca'; there are: acme\n")
+        info.write_text("[]")
+        self.assertIn("elsewhere is no port", run(sys.executable, program, "status",
+                                                  cwd=build).stderr)
+
+    def installed(self) -> pathlib.Path:
+        """The kit, as it looks when it is installed: without a list of ports."""
+        kit = copy_tree(self.tree.parent / "kit", KIT_PARTS)
+        (kit / "transports/meson.build").unlink()
+        return kit
+
     def test_an_empty_folder(self) -> None:
         self.folder.mkdir()
         self.port("new", "acme", "--directory", self.folder)
