@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,12 +27,12 @@ FAULTS = ["sound", "crash", "hang", "exit", "descriptor", "thread", "code", "uns
 class Run:
     """One run of the program, and its parsed scorecard."""
 
-    def __init__(self, folder: pathlib.Path, *arguments: str):
+    def __init__(self, folder: pathlib.Path, *arguments: str, **more: str):
         self.path = folder / "card.json"
         self.path.unlink(missing_ok=True)
         command = [OPTIONS.program, "--json", str(self.path), *arguments]
         environment = {**os.environ, "DAT_OVERRIDE": str(folder / "dat.conf"),
-                       "TMPDIR": str(folder)}
+                       "TMPDIR": str(folder), **more}
         for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):  # the test needs the signal
             environment[sanitizer] = ":".join(filter(None, [environment.get(sanitizer),
                                                             "handle_segv=0"]))
@@ -295,6 +296,20 @@ class RunnerTest(unittest.TestCase):
 
     def test_no_colour_in_a_file(self):
         self.assertNotIn("\x1b", self.judge("code").output)
+
+    def test_a_sanitizer_that_is_preloaded(self):
+        """For a provider that is compiled with it: the suite takes it into account."""
+        run_time = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True,
+                                  text=True, check=False).stdout.strip() if shutil.which("gcc") else ""
+        linked = subprocess.run(["ldd", OPTIONS.program], capture_output=True, text=True, check=False)
+        if not os.path.isabs(run_time) or re.search("lib[at]san", linked.stdout):
+            self.skipTest("there is no libasan.so, or the program has a sanitizer")
+        cases = ("--case", "EVD-39", "--case", "MEM-01")
+        run = Run(self.folder, "--ia", "sound", *cases, LD_PRELOAD=run_time)
+        self.assertEqual(run.status, 0, run.output)
+        self.assertIn("sanitizers", run.results["EVD-39"]["reason"])
+        self.assertEqual(run.results["MEM-01"]["outcome"], "passed")
+        self.assertIn("__asan_default_options", symbols("--defined-only", OPTIONS.program))
 
     def test_it_needs_no_symbol_that_only_one_libdat2_has(self):
         """Every registry in use exports at least the calls of the table."""
