@@ -203,11 +203,14 @@ void describe(program::command_line &line, settings &s)
     line.flag("--faults", s.faults,
               "calls may fail for lack of resources, and are repeated; requests may fail, and "
               "connections end, for no reason");
+    line.flag("--skip-unsupported", s.skip_unsupported,
+              "exit with 77 (skipped) if a call that all adapters have is not supported: for ports "
+              "that are being written");
     line.text("--api", "VERSION", s.api, "2.0, or 1.2: through libdat, the library of DAT 1.2");
     line.text("--json", "FILE", s.json,
               "write the counters as JSON to this file (- is standard output)");
     line.footer("The seed decides what each thread does, the machine when.\n"
-                "Exit status: 0 all well; 1 a rule is broken; 2 wrong usage.");
+                "Exit status: 0 all well; 1 a rule is broken; 2 wrong usage; 77 skipped.");
 }
 
 int start(const settings &asked)

@@ -46,8 +46,17 @@ std::uint64_t run::calls() const
 
 void run::must(DAT_RETURN code, const char *call)
 {
+    if (asked.skip_unsupported && DAT_GET_TYPE(code) == DAT_MODEL_NOT_SUPPORTED)
+        skipped(call);
     if (code != DAT_SUCCESS)
         broken("this call succeeds", std::string(call) + ": " + program::code_text(code));
+}
+
+void run::skipped(const char *call)
+{
+    std::printf("hammer: %s says that %s is not supported: skipped\n", asked.ia.c_str(), call);
+    std::fflush(nullptr);
+    std::_Exit(77);
 }
 
 void run::broken(std::string_view rule, const std::string &what)

@@ -27,7 +27,8 @@ struct settings {
     std::string keep_loaded;
     std::string json;
     std::string api = "2.0";
-    bool faults = false; ///< calls, requests and connections may fail at any time
+    bool skip_unsupported = false; ///< an adapter that lacks what all of this needs is no failure
+    bool faults = false;           ///< calls, requests and connections may fail at any time
 };
 
 /// Numbers that follow from a seed.
@@ -124,6 +125,8 @@ class run {
 public:
     explicit run(const settings &wanted);
 
+    /// Ends the program: it is of no use with this adapter.
+    [[noreturn]] void skipped(const char *call);
     /// Ends the program: a rule of DAT is broken.
     [[noreturn]] void broken(std::string_view rule, const std::string &what);
     void must(DAT_RETURN code, const char *call);

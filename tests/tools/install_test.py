@@ -5,6 +5,7 @@
 import argparse
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,24 @@ class Installed(unittest.TestCase):
         for name in OPTIONS.page:
             page = self.place(OPTIONS.mandir) / f"man{name[-1]}" / name
             self.assertTrue(page.exists(), page)
+
+    def test_a_page_comes_with_its_program(self) -> None:
+        programs = {path.name for path in self.place(OPTIONS.bindir).iterdir()}
+        for page in self.place(OPTIONS.mandir).glob("man1/*.1*"):
+            self.assertIn(page.name.split(".")[0], programs)
+
+    def test_links_of_documents(self) -> None:
+        """Each leads to what is installed, too, or its sentence says that it does not."""
+        found, kit = 0, self.place(OPTIONS.datadir) / "dapl/kit"
+        for path in kit.rglob("*.md"):
+            text = re.sub(r"(?<!\n)\n(?!\n)", " ", path.read_text())
+            for sentence in re.split(r"(?<=[.:;]) |\n\n|\|", text):
+                for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", sentence):
+                    there = (path.parent / link).resolve()
+                    found += 1
+                    self.assertTrue(there.exists() or "source tree" in sentence,
+                                    f"{path.relative_to(kit)}: {link}")
+        self.assertGreater(found, 50)
 
     def test_pkg_config_files(self) -> None:
         """All in one folder, so that one entry of PKG_CONFIG_PATH is enough."""
