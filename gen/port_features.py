@@ -56,7 +56,10 @@ def main() -> None:
         "} // namespace dapl::DAPL_TRANSPORT",
         "",
     ]
-    options.output.write_text("\n".join(lines))
+    text = "\n".join(lines)
+    # Everything is compiled again when this changes: not when port.toml says something else anew.
+    if not options.output.exists() or options.output.read_text() != text:
+        options.output.write_text(text)
 
 
 if __name__ == "__main__":

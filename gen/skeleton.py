@@ -44,6 +44,8 @@ WRITTEN = {"own": {"dapls_ib_connect", "dapls_ib_disconnect", "dapls_ib_disconne
 WRITTEN["tcp"] = {*WRITTEN["own"], "dapls_ib_setup_conn_listener", "dapls_ib_remove_conn_listener",
                   "dapls_ib_accept_connection", "dapls_ib_reject_connection"}
 TEXT_WIDTH = 92
+# How a project of its own is built.
+BUILD_FILES = {name: f"project.{name}.j2" for name in ("meson.build", "meson_options.txt")}
 
 CPP_KEYWORDS = set("""
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
@@ -386,7 +388,7 @@ def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
     if port.style in LAYERS:
         return layered_files(kit, port, alone, common)
     templates = {name: f"{name}.j2" for name in ("port.hpp", "port.toml", "README.md")}
-    templates["meson.build"] = "project.meson.build.j2" if alone else "meson.build.j2"
+    templates |= BUILD_FILES if alone else {"meson.build": "meson.build.j2"}
     files = {name: rendering.render(kit.templates / template, operations=operations, **common)
              for name, template in templates.items()}
     for name, some in by_file.items():
@@ -403,7 +405,7 @@ def layered_files(kit: Kit, port: Port, alone: bool, common: dict) -> dict[str, 
         templates[f"{port.name}_{name}"] = templates.pop(name)
     templates["port.toml"] = kit.templates / "port.toml.j2"
     if alone:
-        templates["meson.build"] = kit.templates / "project.meson.build.j2"
+        templates |= {name: kit.templates / template for name, template in BUILD_FILES.items()}
     common["sources"] = sorted(name for name in templates if name.endswith(".cpp"))
     return {name: rendering.render(path, **common) for name, path in sorted(templates.items())}
 

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Print, a word a line, what dapl-conformance is told of a port's adapter: promises and waivers."""
+"""Print, a word a line, what dapl-conformance is told of a port's adapter: promises and waivers.
+
+Without an adapter: the names of those that the port has.
+"""
 
 import argparse
 import pathlib
@@ -12,10 +15,11 @@ import port_toml
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("profile", type=pathlib.Path, help="port.toml")
-    parser.add_argument("adapter")
+    parser.add_argument("adapter", nargs="?")
     options = parser.parse_args()
     try:
-        words = port_toml.read(options.profile).suite_options(options.adapter)
+        profile = port_toml.read(options.profile)
+        words = profile.suite_options(options.adapter) if options.adapter else profile.adapters
     except port_toml.ProfileError as error:
         sys.exit(str(error))
     for word in words:

@@ -115,21 +115,63 @@ class OutsideTheTree(WithFolder):
                       run(installed / "bin/dapl-port", "new", "acme", cwd=self.folder).stderr)
         out = project / "build"
         self.assertEqual(next_step.groups()[1:], (str(out), str(project)))
-        self.succeed(MESON, "setup", out, project, *QUICK, PKG_CONFIG_PATH=next_step[1])
+        self.succeed(MESON, "setup", out, project, *QUICK, "-Ddisable_features=cq_wait",
+                     PKG_CONFIG_PATH=next_step[1])
         self.succeed("ninja", "-C", out)
         self.open_adapter("acme-lo", installed / "include", installed / "lib", out / "dat.conf",
                           "is deaf")
         self.assertIn("acme: 3 of", self.succeed(MESON, "devenv", "-C", out, "dapl-port", "status",
-                                                 "--directory", project))
-        checked = run(MESON, "devenv", "-C", out, "dapl-port", "check", "--directory", project)
+                                                 "acme"))
+        checked = run(MESON, "devenv", "-C", out, "dapl-port", "check")
         self.assertEqual(checked.returncode, 1, checked.stdout + checked.stderr)
         lines = checked.stdout.splitlines()
         self.assertTrue(all("claimed, but dapls_ib_" in line for line in lines[:-1]), lines)
         self.assertRegex(lines[-1], r"^acme: \d+ errors, no warnings$")
+        for suffix, feature, claimed in (("", "cq_wait", False), ("", "srq", True),
+                                         ("-plain", "srq", False)):
+            text = (out / f"features-acme{suffix}.hpp").read_text()
+            self.assertEqual(f".{feature} = true" in text, claimed, (suffix, feature))
+        self.judge_project(installed, project, out)
+        self.install_project(out, installed)
         found = self.succeed(MESON, "devenv", "-C", out, "sh", "-c",
                              "command -v dapl-port; echo $LD_LIBRARY_PATH")
         self.assertEqual(found.splitlines()[0], str(installed / "bin/dapl-port"))
         self.assertIn(str(installed / "lib"), found.splitlines()[1].split(":"))
+
+    def judge_project(self, installed: pathlib.Path, project: pathlib.Path,
+                      out: pathlib.Path) -> None:
+        """Its tests are the kit's programs, over the adapters of port.toml and without features."""
+        programs = {"DAPL_CONFORMANCE": "bin", "DAPL_HAMMER": "libexec/dapl"}
+        if not programs.keys() <= os.environ.keys():
+            return
+        for name, folder in programs.items():
+            (installed / folder).mkdir(exist_ok=True, parents=True)
+            shutil.copy(os.environ[name], installed / folder)
+        profile = project / "port.toml"
+        promise = "private_descriptors"
+        profile.write_text(profile.read_text().replace(f"{promise} = false", f"{promise} = true"))
+        self.assertNotIn("Compiling", self.succeed("ninja", "-C", out))  # but configured again
+        tests = {each["name"]: " ".join(each["cmd"]) for each in
+                 json.loads(self.succeed(MESON, "introspect", "--tests", out))}
+        self.assertEqual({*tests}, {"acme-lo nonthreadsafe", "acme-lo threadsafe",
+                                    "acme-lo-plain threadsafe", "hammer acme-lo"})
+        for name, command in tests.items():
+            self.assertEqual(f"--promise {promise}" in command, "hammer" not in name, command)
+        told = self.succeed(MESON, "test", "-C", out, "--no-rebuild", "acme-lo-plain threadsafe",
+                            "hammer acme-lo")
+        self.assertRegex(told, r"Ok: +1\b")
+        self.assertRegex(told, r"Skipped: +1\b")  # nothing is written yet
+
+    def install_project(self, out: pathlib.Path, kit: pathlib.Path) -> None:
+        """The library, and the lines that name it there."""
+        root = self.folder / "root"
+        self.succeed("ninja", "-C", out)
+        self.succeed(MESON, "install", "-C", out, "--destdir", root, "--no-rebuild")
+        conf = next(root.rglob("acme.conf")).read_text()
+        library = re.search(r"(?m)^acme-lo u2\.0 threadsafe default (\S+) ", conf)[1]
+        self.assertTrue((root / library[1:]).exists(), library)
+        self.assertIn(f"acme-lo u1.2 threadsafe default {kit}/lib/libdat.so.1 dapl.1.2", conf)
+        self.assertNotIn("-plain", conf + " ".join(str(path) for path in root.rglob("*")))
 
 
 class Options(WithFolder):
