@@ -38,8 +38,7 @@ struct tcp_cm_header {
     unsigned char magic[4];
     std::uint8_t version;
     std::uint8_t kind;
-    std::uint8_t address_size;
-    std::uint8_t reserved;
+    std::uint8_t address_size[2]; // the low one first, as the high one was added later
     std::uint8_t data_size[2];
     std::uint8_t reserved_too[6];
     std::uint8_t qualifier[8];
@@ -69,16 +68,21 @@ std::uint64_t get(const std::uint8_t (&from)[N])
     return value;
 }
 
+std::size_t address_size(const tcp_cm_header &header)
+{
+    return header.address_size[0] | std::size_t{header.address_size[1]} << 8;
+}
+
 bool is_valid(const tcp_cm_header &header)
 {
     return std::memcmp(header.magic, tcp_cm_magic, sizeof tcp_cm_magic) == 0 &&
-           header.version == tcp_cm_version && header.address_size <= tcp_cm_address::max_size &&
+           header.version == tcp_cm_version && address_size(header) <= tcp_cm_address::max_size &&
            get(header.data_size) <= tcp_cm::max_private_data;
 }
 
 std::size_t size_of(const tcp_cm_header &header)
 {
-    return sizeof header + header.address_size + get(header.data_size);
+    return sizeof header + address_size(header) + get(header.data_size);
 }
 
 enum class heard {
@@ -165,14 +169,14 @@ const tcp_cm_address &tcp_request::peer() const
 
 void tcp_channel::take_address()
 {
-    peer.size = header.address_size;
+    peer.size = address_size(header);
     std::memcpy(peer.bytes, bytes + sizeof header, peer.size);
 }
 
 private_data tcp_channel::copy_data(unsigned char (&to)[tcp_cm::max_private_data]) const
 {
     const std::size_t size = get(header.data_size);
-    std::memcpy(to, bytes + sizeof header + header.address_size, size);
+    std::memcpy(to, bytes + sizeof header + address_size(header), size);
     return {to, size};
 }
 
@@ -192,14 +196,16 @@ bool tcp_channel::say(message kind, const tcp_cm_address *address, const private
     std::memcpy(head.magic, tcp_cm_magic, sizeof tcp_cm_magic);
     head.version = tcp_cm_version;
     head.kind = static_cast<std::uint8_t>(kind);
-    head.address_size = static_cast<std::uint8_t>(address == nullptr ? 0 : address->size);
+    const std::size_t own_size = address == nullptr ? 0 : address->size;
+    head.address_size[0] = static_cast<std::uint8_t>(own_size);
+    head.address_size[1] = static_cast<std::uint8_t>(own_size >> 8);
     put(head.data_size, data.size);
     put(head.qualifier, qualifier);
     std::memcpy(out, &head, sizeof head);
-    if (head.address_size != 0)
-        std::memcpy(out + sizeof head, address->bytes, address->size);
+    if (own_size != 0)
+        std::memcpy(out + sizeof head, address->bytes, own_size);
     if (data.size != 0)
-        std::memcpy(out + sizeof head + head.address_size, data.bytes, data.size);
+        std::memcpy(out + sizeof head + own_size, data.bytes, data.size);
     const std::size_t size = size_of(head);
     return ::send(fd, out, size, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(size);
 }
@@ -646,6 +652,14 @@ void tcp_cm::fail(tcp_connection &q)
         return;
     abandon(q);
     service_.deliver_later(q, DAT_CONNECTION_EVENT_BROKEN);
+}
+
+void tcp_cm::lose(tcp_connection &q)
+{
+    if (!q.is_established() || q.channel == nullptr)
+        return;
+    const bool ended = q.channel->hear() == heard::frame && q.channel->kind() == message::goodbye;
+    end_connection(q, ended ? DAT_CONNECTION_EVENT_DISCONNECTED : DAT_CONNECTION_EVENT_BROKEN);
 }
 
 void tcp_cm::forget(tcp_connection &q)

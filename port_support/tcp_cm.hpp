@@ -14,7 +14,7 @@ namespace dapl::DAPL_TRANSPORT {
 /// What a port tells the peer's port with a request or its acceptance: where its queue pair is, and
 /// what the fabric needs to reach it.
 struct tcp_cm_address {
-    static constexpr std::size_t max_size = 128;
+    static constexpr std::size_t max_size = 512;
 
     std::size_t size = 0;
     unsigned char bytes[max_size];
@@ -134,6 +134,9 @@ public:
     void disconnect_clean(tcp_connection &);
     /// The fabric says that the connection failed: BROKEN, on both sides. Any thread.
     void fail(tcp_connection &);
+    /// The same, unless the peer has ended the connection: a fabric may tell that of its own, in its
+    /// own words, before the goodbye was heard. Service thread.
+    void lose(tcp_connection &) OSD_REQUIRES(service_.lock);
     /// The part of qp_reset and qp_free: ends what is left of a connection, waits for upcalls.
     void forget(tcp_connection &);
 

@@ -139,7 +139,7 @@ struct side : connection_service, tcp_cm_user {
         return qualifier;
     }
     status connect(cm_qp &q, DAT_CONN_QUAL to, const std::string &data = {},
-                   DAT_TIMEOUT timeout = 10'000'000)
+                   DAT_TIMEOUT timeout = 10'000'000, const std::string &own = "active")
     {
         const sockaddr_storage address = loopback();
         return cm.connect(q,
@@ -147,7 +147,7 @@ struct side : connection_service, tcp_cm_user {
                            to,
                            timeout,
                            {data.data(), data.size()}},
-                          address_of("active"));
+                          address_of(own));
     }
     arrived next()
     {
@@ -395,6 +395,24 @@ TEST_SUITE("tcp_cm")
         CHECK(both.a.torn_down == 1);
     }
 
+    TEST_CASE("one that the fabric lost because the peer has ended it is disconnected")
+    {
+        for (const bool by_peer : {true, false}) {
+            pair_of_sides both;
+            [&]() OSD_UNCHECKED {
+                osd::lock_guard hold(both.active.lock); // nobody hears the goodbye
+                if (by_peer)
+                    both.passive.cm.disconnect(both.b, DAT_CLOSE_ABRUPT_FLAG);
+                both.active.cm.lose(both.a);
+                both.active.cm.lose(both.a);
+            }();
+            CHECK(gets(both.a, by_peer ? disconnected : broken));
+            CHECK(gets(both.b, by_peer ? disconnected : broken));
+            CHECK(both.a.ep.events == 2);
+            CHECK(both.a.torn_down == 1);
+        }
+    }
+
     TEST_CASE("an upcall that fails a connection while it is forgotten leaves no event")
     {
         pair_of_sides both;
@@ -576,6 +594,25 @@ TEST_SUITE("tcp_cm")
             passive.cm.reject(got.request, reject_reason::consumer, {data.data(), data.size()});
             CHECK(gets(a, peer_rejected));
             CHECK(a.ep.data == data);
+            active.cm.forget(a);
+        }
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("addresses of every size arrive as they were")
+    {
+        side active, passive;
+        const DAT_CONN_QUAL at = passive.listen();
+        for (const std::size_t size : {0u, 1u, 128u, 255u, 256u, 511u, 512u}) {
+            cm_qp a;
+            const std::string own(size, 'a');
+            const std::string data(256, 'd');
+            REQUIRE(active.connect(a, at, data, 10'000'000, own).ok());
+            arrived got = passive.next();
+            CHECK(text_of(got.request.peer()) == own);
+            CHECK(got.data == data);
+            passive.cm.reject(got.request, reject_reason::consumer, {});
+            CHECK(gets(a, peer_rejected));
             active.cm.forget(a);
         }
         passive.cm.stop_listening(passive.listener);
