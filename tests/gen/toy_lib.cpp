@@ -34,6 +34,7 @@ struct toy_pair {
     toy_device *of;
     const void *domain;
     std::uint32_t number;
+    void *cookie;
     toy_pair *peer = nullptr;
     std::deque<operation *> requests;
     std::deque<operation *> receives;
@@ -198,6 +199,14 @@ bool has_work(const toy_device &d)
     });
 }
 
+/// Its peer is gone.
+void lose(toy_pair &p)
+{
+    p.peer = nullptr;
+    p.of->done.push_back({p.cookie, result::lost, 0});
+    wake(*p.of);
+}
+
 /// Nothing of it is anywhere any more.
 void forget(toy_pair &p)
 {
@@ -213,12 +222,13 @@ void forget(toy_pair &p)
     p.waits = false;
     for (const auto &each : pairs)
         if (each.second->peer == &p) {
-            each.second->peer = nullptr;
+            lose(*each.second);
             std::erase_if(each.second->inbox, [&](const operation *op) {
                 return std::find(cookies.begin(), cookies.end(), op->cookie) != cookies.end();
             });
         }
     p.peer = nullptr;
+    std::erase_if(p.of->done, [&](const completion &each) { return each.cookie == p.cookie; });
 }
 
 } // namespace
@@ -314,10 +324,11 @@ void deregister_memory(region &r)
 
 // ------------------------------------------------------------------------------------- queue pair
 
-int make_pair(domain &d, pair &made, std::uint32_t /*sends*/, std::uint32_t /*receives*/)
+int make_pair(domain &d, pair &made, void *cookie, std::uint32_t /*sends*/,
+              std::uint32_t /*receives*/)
 {
     const std::lock_guard<std::mutex> hold(fabric);
-    auto *p = new toy_pair{&toy(*d.of), &d, ++last_number, nullptr, {}, {}, {}};
+    auto *p = new toy_pair{&toy(*d.of), &d, ++last_number, cookie, nullptr, {}, {}, {}};
     pairs[p->number] = p;
     p->of->pairs.push_back(p);
     made.of = d.of;
