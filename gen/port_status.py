@@ -25,6 +25,14 @@ MISSING = "missing"  # required or claimed, and nowhere to be seen
 UNCLAIMED = "unclaimed"  # no feature that needs it is claimed
 SIMULATED = "simulated"  # a device call: carries the mark, and the software HCA does it
 
+# The features in the order in which they are worth writing: those that make cases of the suite
+# claimed, and those that only save time, as docs/optimisations.md has them.
+JUDGED = ("srq", "memory_windows", "immediate_data", "atomics", "send_invalidate", "ep_watermarks",
+          "cq_resize", "solicited_wait", "ep_windows", "read_to_rmr", "device_counters")
+FASTER = ("direct_event", "split_poll", "cq_wait", "cq_threshold", "cq_count", "cno_wait",
+          "direct_post", "threadsafe_post", "cqeh_domains", "inline_send", "batched_poll")
+SUGGESTED = 3  # of each kind
+
 
 @dataclasses.dataclass(frozen=True)
 class Status:
@@ -198,11 +206,22 @@ def next_step(kit: Kit, profile: port_toml.Profile, states: dict[str, str],
     if silent := written_unclaimed(kit, states, claims):
         return (f"{', '.join(silent)}: written, but not claimed in port.toml, so not used. Claim"
                 f" what works, then run dapl-conformance --ia {adapter}.")
-    unclaimed = [name for name, claimed in claims.items() if not claimed]
-    if unclaimed:
-        return (f"All that is claimed is written: run dapl-conformance --ia {adapter}. Features"
-                f" that could be claimed: {', '.join(unclaimed)}.")
+    if not all(claims.values()):
+        return (f"All that is claimed is written: run dapl-conformance --ia {adapter}."
+                f" {suggestion(kit, claims)}")
     return f"All is written: run dapl-conformance --ia {adapter}."
+
+
+def suggestion(kit: Kit, claims: dict[str, bool]) -> str:
+    """What could be claimed next: a few features, whose own needs are claimed."""
+    waiting = {each for needed, each in port_toml.needs(kit.header_path) if not claims[needed]}
+    kinds = []
+    for names, gain in ((JUDGED, "which cases judge"), (FASTER, "which save time only")):
+        open_ones = [name for name in names if not claims[name] and name not in waiting]
+        if open_ones:
+            kinds.append(f"{', '.join(open_ones[:SUGGESTED])}, {gain}")
+    return (f"Features that could be claimed next: {'; '.join(kinds)}. docs/porting.md, Features, says"
+            " what each takes.")
 
 
 def written_unclaimed(kit: Kit, states: dict[str, str], claims: dict[str, bool]) -> list[str]:

@@ -334,6 +334,23 @@ class Simulated(unittest.TestCase):
                           port_status.as_text(self.kit, found))
         self.assertEqual([int(row) for row in rows], list(range(1, len(found.marked) + 1)))
 
+    def test_features_in_the_order_of_their_worth(self) -> None:
+        """The next few, and none that needs another first."""
+        self.assertEqual(sorted((*port_status.JUDGED, *port_status.FASTER)),
+                         sorted(self.kit.header.features))
+        guide = (ROOT / "docs/porting.md").read_text()
+        for name in port_status.JUDGED:  # each has cases there
+            self.assertRegex(guide, rf"(?m)^\|[^|]*`{name}`[^|]*\|[^|]*\|[^|]*[A-Z]+-(\d\d|\\\*)")
+        claims = dict.fromkeys(self.kit.header.features, False)
+        for claimed, judged, faster in (
+                ((), "srq, memory_windows, immediate_data", "direct_event, cq_wait, cq_count"),
+                (("srq", "memory_windows", "cq_wait", "immediate_data", "atomics"),
+                 "send_invalidate, ep_watermarks, cq_resize", "direct_event, cq_threshold, cq_count"),
+                (port_status.JUDGED, "", "direct_event, cq_wait, cq_count")):
+            said = port_status.suggestion(self.kit, claims | dict.fromkeys(claimed, True))
+            self.assertIn(f"{judged}, which cases judge; " if judged else "next: direct", said)
+            self.assertIn(f"{faster}, which save time only. ", said)
+
     def test_a_place_that_has_been_moved(self) -> None:
         for path in self.folder.glob("acme_hw.?pp"):
             path.write_text(re.sub(r"// TODO\(port\) \d+ (?!hw_connect).*\n", "", path.read_text()))
