@@ -339,6 +339,8 @@ class Simulated(unittest.TestCase):
         self.assertEqual(sorted((*port_status.JUDGED, *port_status.FASTER)),
                          sorted(self.kit.header.features))
         guide = (ROOT / "docs/porting.md").read_text()
+        for name in self.kit.header.features:  # when to claim it, and what it takes
+            self.assertEqual(len(re.findall(rf"(?m)^\|[^|]*`{name}`[^|]*\|", guide)), 2, name)
         for name in port_status.JUDGED:  # each has cases there
             self.assertRegex(guide, rf"(?m)^\|[^|]*`{name}`[^|]*\|[^|]*\|[^|]*[A-Z]+-(\d\d|\\\*)")
         claims = dict.fromkeys(self.kit.header.features, False)
