@@ -216,12 +216,13 @@ class Kinds(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
         self.kit = skeleton.Kit(ROOT)
 
-    def files(self, cm: str, keys: str, claims: tuple[str, ...] = ()) -> dict[str, str]:
+    def files(self, cm: str, keys: str, claims: tuple[str, ...] = (),
+              name: str = "acme") -> dict[str, str]:
         """The files of a port, which are then in the folder."""
-        port = skeleton.Port("acme", "Acme Networks", "LicenseRef-Acme", claims, cm, keys)
+        port = skeleton.Port(name, "Acme Networks", "LicenseRef-Acme", claims, cm, keys)
         files = skeleton.files_of(self.kit, port)
-        for name, text in files.items():
-            (self.folder / name).write_text(text)
+        for file, text in files.items():
+            (self.folder / file).write_text(text)
         return files
 
     def status(self) -> port_status.Status:
@@ -281,7 +282,7 @@ class Kinds(unittest.TestCase):
         style = f"--style=file:{ROOT / '.clang-format'}"
         for cm, keys in KINDS:
             for claims in ((), ALL):
-                files = self.files(cm, keys, claims)
+                files = self.files(cm, keys, claims, "zebra_networks")
                 paths = [self.folder / name for name in files if name.endswith("pp")]
                 done = run("clang-format", style, "--dry-run", "--Werror", *paths)
                 self.assertEqual(done.stderr, "", (cm, keys, claims))
