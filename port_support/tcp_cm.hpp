@@ -134,8 +134,8 @@ public:
     void disconnect_clean(tcp_connection &);
     /// The fabric says that the connection failed: BROKEN, on both sides. Any thread.
     void fail(tcp_connection &);
-    /// The same, unless the peer has ended the connection: a fabric may tell that of its own, in its
-    /// own words, before the goodbye was heard. Service thread.
+    /// The same, unless the peer has ended the connection: a fabric may tell that of its own, in
+    /// its own words, before the goodbye was heard. Service thread.
     void lose(tcp_connection &) OSD_REQUIRES(service_.lock);
     /// The part of qp_reset and qp_free: ends what is left of a connection, waits for upcalls.
     void forget(tcp_connection &);

@@ -510,7 +510,8 @@ TEST_CASE("LIFE-22: a program that is started inherits nothing of an adapter" *
           needs("private_descriptors"))
 {
     if (!the_settings().promised("private_descriptors")) // a library below may open some
-        NOT_CLAIMED("descriptors that no other program inherits; see --promise");
+        NOT_CLAIMED(
+            "descriptors that no other program inherits; see --promise private_descriptors");
     std::size_t before = 0;
     {
         peer_process peer("heir");

@@ -480,7 +480,7 @@ TEST_CASE("MEM-17: what is unmapped while registered ends no process, and loses 
           hint("store or load there themselves, and die by the signal") * needs("unmapped_memory"))
 {
     if (!the_settings().promised("unmapped_memory")) // DAT leaves it to consumers
-        NOT_CLAIMED("memory that is unmapped while registered; see --promise");
+        NOT_CLAIMED("memory that is unmapped while registered; see --promise unmapped_memory");
     adapter ia;
     connected_pair pair(ia);
     test_endpoint &by = pair.active;

@@ -146,7 +146,7 @@ TEST_CASE("DTO-45: a remote region of another zone than its endpoint's is out of
           hint("find the region by its context, whatever zone it is in") * needs("remote_zones"))
 {
     if (!the_settings().promised("local_protection"))
-        NOT_CLAIMED("zones that keep remote contexts apart; see --promise");
+        NOT_CLAIMED("zones that keep remote contexts apart; see --promise local_protection");
     adapter ia;
     for (bool reading : {false, true}) {
         CAPTURE(reading);
@@ -166,7 +166,8 @@ TEST_CASE("DTO-51: a request that the peer refuses for its memory is REMOTE_ACCE
           needs("acknowledged"))
 {
     if (!acknowledged())
-        NOT_CLAIMED("requests that complete when the peer has answered; see --promise");
+        NOT_CLAIMED(
+            "requests that complete when the peer has answered; see --promise acknowledged");
     adapter ia;
     for (bool reading : {false, true})
         for (int what : {0, 1, 2}) {
@@ -199,7 +200,7 @@ TEST_CASE("DTO-52: local memory that may not be used is refused at once, or LOCA
           hint("report it as the peer's refusal, or as a flush") * needs("local_protection"))
 {
     if (!the_settings().promised("local_protection"))
-        NOT_CLAIMED("contexts of local segments that are checked; see --promise");
+        NOT_CLAIMED("contexts of local segments that are checked; see --promise local_protection");
     adapter ia;
     for (use how : all_uses) {
         CAPTURE(how);
