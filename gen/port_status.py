@@ -220,8 +220,8 @@ def suggestion(kit: Kit, claims: dict[str, bool]) -> str:
         open_ones = [name for name in names if not claims[name] and name not in waiting]
         if open_ones:
             kinds.append(f"{', '.join(open_ones[:SUGGESTED])}, {gain}")
-    return (f"Features that could be claimed next: {'; '.join(kinds)}. docs/porting.md, Features, says"
-            " what each takes.")
+    return (f"Features that could be claimed next: {'; '.join(kinds)}."
+            " docs/porting.md, Features, says what each takes.")
 
 
 def written_unclaimed(kit: Kit, states: dict[str, str], claims: dict[str, bool]) -> list[str]:

@@ -299,10 +299,12 @@ class RunnerTest(unittest.TestCase):
 
     def test_a_sanitizer_that_is_preloaded(self):
         """For a provider that is compiled with it: the suite takes it into account."""
-        run_time = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True,
-                                  text=True, check=False).stdout.strip() if shutil.which("gcc") else ""
-        linked = subprocess.run(["ldd", OPTIONS.program], capture_output=True, text=True, check=False)
-        if not os.path.isabs(run_time) or re.search("lib[at]san", linked.stdout):
+        def told(*command: str) -> str:
+            return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+        run_time = told("gcc", "-print-file-name=libasan.so").strip() if shutil.which("gcc") else ""
+        linked = told("ldd", OPTIONS.program)
+        if not os.path.isabs(run_time) or re.search("lib[at]san", linked):
             self.skipTest("there is no libasan.so, or the program has a sanitizer")
         cases = ("--case", "EVD-39", "--case", "MEM-01")
         run = Run(self.folder, "--ia", "sound", *cases, LD_PRELOAD=run_time)
