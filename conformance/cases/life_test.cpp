@@ -452,13 +452,18 @@ TEST_CASE("LIFE-24: a forked child that closes what it has inherited does no dam
         ::kill(child, SIGKILL);
         ::waitpid(child, nullptr, 0);
     }
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    MUST(from.connect(ia.address(), at.qualifier));
+    DAT_EVENT event{};
+    if (wait_event(at.cr_evd, event) != DAT_SUCCESS)
+        GIVE_UP("the child has taken a listener of its parent along");
+    MUST(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, to.ep, 0, nullptr));
+    await_established(from, to);
     if (!stays_empty(pair.passive.connect_evd) || pair.active.state() != DAT_EP_STATE_CONNECTED)
         GIVE_UP("the child has ended a connection of its parent");
     move_data(pair.active, pair.passive, 2);
     move_data(pair.passive, pair.active, 3);
-    test_endpoint from(ia);
-    test_endpoint to(ia);
-    establish(from, to, at);
 }
 
 namespace {
