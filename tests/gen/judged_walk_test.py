@@ -12,6 +12,7 @@ anew; which groups turn green is for its reader to say.
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -26,7 +27,7 @@ ADAPTER = f"{steps.NAME}-lo"
 WAIVERS = steps.DEVICE / "waivers.json"
 # So many cases may come or go before the numbers have to be written anew.
 SLACK, SLACK_OF_GROUP = 6, 2
-MOST_BY_PEERS = 12  # cases whose other process was refused: which call, they do not tell
+MOST_BY_PEERS = 14  # cases whose other process was refused: which call, they do not tell
 RENEW = "--renew"
 PLACES = steps.skeleton.places(steps.skeleton.Kit(steps.ROOT), steps.PORT)
 
@@ -45,13 +46,23 @@ class JudgedWalk(WithFolder):
         """What status says with the results of the suite over the port as it is now."""
         self.succeed(MESON, "compile", "-C", self.build, "dat2", f"dapl-{steps.NAME}", "dat.conf")
         card = self.folder / "card.json"
-        done = run(os.environ["DAPL_CONFORMANCE"], "--ia", ADAPTER, "--waivers", WAIVERS,
-                   "--json", card, LD_LIBRARY_PATH=str(self.build / "dat"),
-                   DAT_OVERRIDE=str(self.build / "transports/dat.conf"))
+        waivers = json.loads(WAIVERS.read_text())
+        done = self.run_suite(card, waivers)
+        refused = {each["rule"] for each in json.loads(card.read_text())["results"]
+                   if each["outcome"] == "unexpected refusal"}
+        if refused:  # what is not written yet fails in no way that could be waived
+            done = self.run_suite(card, [each for each in waivers if each["case"] not in refused])
         self.assertEqual(done.returncode, 0, f"{what}\n{done.stdout[-6000:]}{done.stderr[-3000:]}")
         told = json.loads(self.status(card, "--json"))
         self.expect_said(told, self.status(card))
         return told
+
+    def run_suite(self, card: pathlib.Path, waivers: list[dict]) -> subprocess.CompletedProcess:
+        file = self.folder / "waivers.json"
+        file.write_text(json.dumps(waivers))
+        return run(os.environ["DAPL_CONFORMANCE"], "--ia", ADAPTER, "--waivers", file,
+                   "--json", card, LD_LIBRARY_PATH=str(self.build / "dat"),
+                   DAT_OVERRIDE=str(self.build / "transports/dat.conf"))
 
     def status(self, card: pathlib.Path, *options: str) -> str:
         done = dapl_port(self.tree, "status", steps.NAME, "--results", card, *options)
