@@ -445,8 +445,8 @@ def counts_of(line: str, with_it: dict, without: dict) -> dict[str, list[float]]
     return found
 
 
-def suite_summary(scorecard: dict) -> dict:
-    bad = [each["rule"] for each in scorecard["results"]
+def suite_summary(card: dict) -> dict:
+    bad = [each["rule"] for each in card["results"]
            if each["outcome"] in scorecard.FAILURES]
-    return {"outcomes": {name: count for name, count in scorecard["counts"].items() if count},
+    return {"outcomes": {name: count for name, count in card["counts"].items() if count},
             "bad": bad}

@@ -254,6 +254,18 @@ class KeptState(unittest.TestCase):
         self.assertEqual(self.state("one").steps, {})
 
 
+class Suite(unittest.TestCase):
+    def test_summary(self) -> None:
+        """Outcomes that occurred, and the cases whose outcome fails a run of the suite."""
+        outcomes = {"EP-01": "passed", "EP-02": "failed", "EP-03": "not claimed",
+                    "EP-04": "unexpected failure"}
+        summary = flag_runs.suite_summary({
+            "results": [{"rule": rule, "outcome": each} for rule, each in outcomes.items()],
+            "counts": {"passed": 1, "failed": 1, "waived": 0}})
+        self.assertEqual(summary, {"outcomes": {"passed": 1, "failed": 1},
+                                   "bad": ["EP-02", "EP-04"]})
+
+
 class ProgressLines(unittest.TestCase):
     def test_without_a_terminal_at_most_one_in_a_while(self) -> None:
         with mock.patch("sys.stderr", io.StringIO()) as said, mock.patch("time.monotonic") as clock:
