@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "port_rig.hpp"
+#include "until_signalled.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -1105,18 +1106,11 @@ TEST_SUITE("waiting")
         }
         SUBCASE("is interrupted by a signal")
         {
-            struct sigaction action {};
-            action.sa_handler = [](int) {};
-            sigaction(SIGUSR1, &action, nullptr);
-            const pthread_t self = pthread_self();
-            std::thread other([&] {
-                std::this_thread::sleep_for(50ms);
-                pthread_kill(self, SIGUSR1);
-            });
-            CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
-                                              deadline::after_us(5'000'000)) ==
-                  wait_result::interrupted);
-            other.join();
+            const interrupting_signal installed;
+            CHECK(until_signalled([&] {
+                      return transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
+                                                         deadline::after_us(5'000'000));
+                  }) == wait_result::interrupted);
         }
         SUBCASE("ends when the connection does")
         {

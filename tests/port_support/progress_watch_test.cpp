@@ -3,9 +3,9 @@
 
 #include "eventually.hpp"
 #include "osd_cancellation.hpp"
+#include "until_signalled.hpp"
 
 #include <atomic>
-#include <csignal>
 #include <cstring>
 #include <doctest/doctest.h>
 #include <pthread.h>
@@ -352,16 +352,9 @@ TEST_SUITE("progress_watch")
         }
         SUBCASE("a signal")
         {
-            struct sigaction action {};
-            action.sa_handler = [](int) {};
-            sigaction(SIGUSR1, &action, nullptr);
-            const pthread_t self = pthread_self();
-            std::thread other([&] {
-                std::this_thread::sleep_for(ms(20));
-                pthread_kill(self, SIGUSR1);
-            });
-            CHECK(rig.wait_for_callback(patience_us) == osd::wait_result::interrupted);
-            other.join();
+            const interrupting_signal installed;
+            CHECK(until_signalled([&] { return rig.wait_for_callback(patience_us); }) ==
+                  osd::wait_result::interrupted);
         }
         SUBCASE("cancellation: the service thread makes the callbacks again")
         {

@@ -4,6 +4,7 @@
 #include "osd_system.hpp"
 #include "osd_thread.hpp"
 #include "scratch.hpp"
+#include "until_signalled.hpp"
 
 #include <doctest/doctest.h>
 
@@ -20,38 +21,6 @@ namespace {
 using osd::deadline;
 using osd::wait_result;
 
-extern "C" void ignore_signal(int) {}
-
-/// SIGUSR1 interrupts system calls and does nothing else.
-struct interrupting_signal {
-    interrupting_signal()
-    {
-        struct sigaction action {};
-        action.sa_handler = ignore_signal;
-        sigaction(SIGUSR1, &action, &before);
-    }
-    ~interrupting_signal() { sigaction(SIGUSR1, &before, nullptr); }
-    struct sigaction before {};
-};
-
-/// Runs a wait on a thread of its own and sends it signals until it returns.
-template <class Wait>
-wait_result signalled(Wait &&wait)
-{
-    std::atomic<bool> done{false};
-    wait_result result{};
-    std::thread waiter([&] {
-        result = wait();
-        done = true;
-    });
-    while (!done) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        pthread_kill(waiter.native_handle(), SIGUSR1);
-    }
-    waiter.join();
-    return result;
-}
-
 void tell_mask(void *mask)
 {
     pthread_sigmask(SIG_BLOCK, nullptr, static_cast<sigset_t *>(mask));
@@ -66,8 +35,8 @@ TEST_CASE("a signal handler that runs in the waiter ends the wait as interrupted
 {
     const interrupting_signal installed;
     osd::wait_object w;
-    CHECK_EQ(signalled([&] { return w.wait(deadline::never()); }), wait_result::interrupted);
-    CHECK_EQ(signalled([&] { return w.wait(deadline::after_us(10'000'000)); }),
+    CHECK_EQ(until_signalled([&] { return w.wait(deadline::never()); }), wait_result::interrupted);
+    CHECK_EQ(until_signalled([&] { return w.wait(deadline::after_us(10'000'000)); }),
              wait_result::interrupted);
     w.wake();
     CHECK_EQ(w.wait(deadline::passed()), wait_result::woken);
@@ -82,7 +51,7 @@ TEST_CASE("a signal handler that runs in a condition's waiter ends the wait as i
         osd::lock_guard hold(m);
         return changed.wait(m, deadline::never());
     };
-    CHECK_EQ(signalled(wait), wait_result::interrupted);
+    CHECK_EQ(until_signalled(wait), wait_result::interrupted);
 }
 
 TEST_CASE("a service thread runs with all signals blocked; the starter's mask stays")
