@@ -185,7 +185,8 @@ int dapl_am_segment(int rank, void **address, size_t *size);
  * end. A rank that ends because of another one gets SIGQUIT first if the program has a handler for
  * it; the handler runs on a thread of the library's and may call dapl_am_exit() itself. Then the
  * standard streams are flushed, and the process ends by _exit(). Functions registered by atexit()
- * run only where the program itself called exit() or returned from main().
+ * run only where the program itself called exit() or returned from main(). The process leaves PMIx
+ * also for other libraries in it that are clients, such as MPI.
  *
  * Rank 0 elects the one rank that asks all others to end. If that is not done within the exit
  * timeout, the ranks that did not answer are named on the standard error and the launcher is asked

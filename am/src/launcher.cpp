@@ -178,7 +178,9 @@ void launcher::leave()
         (void)begin_exchange();
     for (int i = 0; i < 2000 && exchanged == PMIX_OPERATION_IN_PROGRESS; ++i)
         usleep(1000);
-    (void)PMIx_Finalize(nullptr, 0);
+    // PMIx counts its users: another library here may not get to leave any more.
+    while (PMIx_Finalize(nullptr, 0) == PMIX_SUCCESS && PMIx_Initialized() != 0) {
+    }
 }
 
 void launcher::abort(int code, const char *message)

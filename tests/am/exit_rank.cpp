@@ -56,6 +56,17 @@ void must(int status)
     }
 }
 
+/// As another library in the process does, which does not get to leave.
+void join_once_more()
+{
+    using init = int(void *process, void *info, std::size_t count);
+    auto *const join = reinterpret_cast<init *>(dlsym(RTLD_DEFAULT, "PMIx_Init"));
+    if (join == nullptr || join(nullptr, nullptr, 0) != 0) {
+        std::fprintf(stderr, "ERROR: PMIx_Init\n");
+        std::abort();
+    }
+}
+
 [[noreturn]] void spin()
 {
     static std::atomic<unsigned> turns;
@@ -204,6 +215,12 @@ int attached(bool first)
             stop_by(SIGTERM);
         barrier();
         break;
+    case 17: // PMIx counts its users
+        join_once_more();
+        barrier();
+        if (first)
+            dapl_am_exit(0);
+        spin();
     case 21: // the launcher's job ends although this rank stands still
         if (!first)
             kill(getpid(), SIGSTOP);

@@ -39,6 +39,7 @@ EXITS = {
     14: "signal to one, no handler of SIGQUIT",
     15: "between the set-up steps, one, others about to exchange",
     16: "signal to one, others before, in and after the last exchange",
+    17: "one rank, beside another user of PMIx in each",
     51: "all threads of all ranks",
     52: "one thread, others in a barrier of threads",
     53: "one thread, others spin",
@@ -46,7 +47,7 @@ EXITS = {
     55: "one thread, others send all kinds",
 }
 # Those whose exit code is another one.
-CODES = {14: 128 + signal.SIGTERM}
+CODES = {14: 128 + signal.SIGTERM, 17: 0}
 # Exits in which ranks other than the ending one have to see SIGQUIT.
 SEE_SIGQUIT = {3, 5, 8, 9, 11, 12}
 
