@@ -51,6 +51,7 @@ NOT_RUN = {
     "dapl-port status": "a command of dapl-port, by its name",
     "dapl-port features*": "builds for minutes; the suite feature-rounds runs it",
     "meson devenv -C build dapl-port status acme --results *": "gen-port does; the suite takes longer",
+    "meson devenv * am-beside-mpi": "needs MPI; tests/am uses it",
     "meson devenv": "a command of Meson, by its name",
     "meson devenv -C build-asan *": "a build of ./check, which is not there",
     "meson install": "a command of Meson, by its name",
