@@ -7,12 +7,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <mutex>
 #include <poll.h>
+#include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -56,10 +61,17 @@ struct cache {
     std::uint64_t clock = 0;
     std::uint64_t bytes = 0;
     int watch = -1;
+    void *probe = nullptr; ///< a page that is watched, for test_for_changes()
     std::atomic<std::uint64_t> made{0}, hits{0};
 };
 
 cache &cached = *new cache;
+
+std::uint64_t page_size()
+{
+    static const auto size = std::uint64_t(sysconf(_SC_PAGESIZE));
+    return size;
+}
 
 void changed(std::uint64_t begin, std::uint64_t end)
 {
@@ -86,17 +98,45 @@ void take_message(const uffd_msg &message)
 
 /// A call that unmaps returns when its message has been read: with the lock held, so that no thread
 /// looks a registration up between that and the change to it.
+void take_messages()
+{
+    uffd_msg message;
+    while (read(cached.watch, &message, sizeof message) == ssize_t(sizeof message))
+        take_message(message);
+}
+
 void *run_watch(void *)
 {
     for (;;) {
         pollfd wait{cached.watch, POLLIN, 0};
         (void)poll(&wait, 1, -1);
         const std::lock_guard guard(cached.lock);
-        uffd_msg message;
-        while (read(cached.watch, &message, sizeof message) == ssize_t(sizeof message))
-            take_message(message);
+        take_messages();
     }
     return nullptr;
+}
+
+/// EAGAIN while a call that changes watched memory is between that change and the end of its
+/// message, when other threads may have got the same addresses already; else 0. No page is
+/// protected.
+int test_for_changes()
+{
+    uffdio_writeprotect none{};
+    none.range = {reinterpret_cast<std::uint64_t>(cached.probe), page_size()};
+    return ioctl(cached.watch, UFFDIO_WRITEPROTECT, &none) == 0 ? 0 : errno;
+}
+
+/// Takes the lock when all that has been unmapped is known.
+std::unique_lock<std::mutex> settle()
+{
+    for (;;) {
+        std::unique_lock guard(cached.lock);
+        take_messages();
+        if (test_for_changes() != EAGAIN)
+            return guard;
+        guard.unlock();
+        sched_yield();
+    }
 }
 
 /// Memory that is shared or belongs to a file may not be watched.
@@ -106,6 +146,15 @@ bool watch(std::uint64_t begin, std::uint64_t end)
     range.range = {begin, end - begin};
     range.mode = UFFDIO_REGISTER_MODE_WP; // and nothing is protected: no access faults for it
     return ioctl(cached.watch, UFFDIO_REGISTER, &range) == 0;
+}
+
+bool make_probe()
+{
+    cached.probe =
+        mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const auto begin = reinterpret_cast<std::uint64_t>(cached.probe);
+    return cached.probe != MAP_FAILED && watch(begin, begin + page_size()) &&
+           test_for_changes() == 0;
 }
 
 /// The lock is held.
@@ -228,6 +277,10 @@ int open()
         return DAPL_AM_OK;
     }
     cached.watch = int(fd);
+    if (!make_probe()) {
+        close(std::exchange(cached.watch, -1));
+        return DAPL_AM_OK;
+    }
     return ending::start_thread(run_watch) ? DAPL_AM_OK : DAPL_AM_ERR_RESOURCES;
 }
 
@@ -235,11 +288,10 @@ registration *take(const void *memory, std::size_t size)
 {
     if (cached.watch < 0)
         return nullptr;
-    static const auto page = std::uint64_t(sysconf(_SC_PAGESIZE));
-    const auto at = reinterpret_cast<std::uint64_t>(memory);
+    const std::uint64_t page = page_size(), at = reinterpret_cast<std::uint64_t>(memory);
     const std::uint64_t begin = at & ~(page - 1), end = (at + size + page - 1) & ~(page - 1);
     {
-        const std::lock_guard guard(cached.lock);
+        const auto guard = settle();
         if (registration *r = find(begin, end)) {
             r->users.fetch_add(1, std::memory_order_relaxed);
             r->last_used = ++cached.clock;

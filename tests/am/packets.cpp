@@ -40,7 +40,7 @@ void look_at(const msghdr &message)
 
 } // namespace
 
-#ifdef COUNT_PACKETS // the runtime of a sanitizer needs the C library's
+#ifdef INTERPOSE // the runtime of a sanitizer needs the C library's
 extern "C" long syscall(long number, ...) noexcept
 {
     long args[6];

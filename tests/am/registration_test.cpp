@@ -6,6 +6,9 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <dlfcn.h>
+#include <poll.h>
+#include <string_view>
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
@@ -69,7 +72,32 @@ bool registers()
     return false;
 }
 
+std::atomic<bool> watch_is_late{false};
+
+[[maybe_unused]] bool is_watch(const pollfd *fds, nfds_t count)
+{
+    char path[32], target[64];
+    if (count != 1)
+        return false;
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", fds->fd);
+    const ssize_t length = readlink(path, target, sizeof target);
+    return length > 0 &&
+           std::string_view(target, std::size_t(length)) == "anon_inode:[userfaultfd]";
+}
+
 } // namespace
+
+#ifdef INTERPOSE
+extern "C" int poll(pollfd *fds, nfds_t count, int timeout)
+{
+    static const auto real = reinterpret_cast<decltype(&::poll)>(dlsym(RTLD_NEXT, "poll"));
+    const int ready = real(fds, count, timeout);
+    if (watch_is_late && is_watch(fds, count))
+        while (watch_is_late)
+            usleep(1000);
+    return ready;
+}
+#endif
 
 TEST_CASE("memory outside the segment is registered once, and again when it was unmapped")
 {
@@ -95,6 +123,28 @@ TEST_CASE("memory outside the segment is registered once, and again when it was 
     }
     REQUIRE(barrier());
 }
+
+#ifdef INTERPOSE
+TEST_CASE("memory that another thread is still unmapping is registered anew")
+{
+    REQUIRE(barrier());
+    if (registers()) {
+        std::byte *memory = map();
+        CHECK(made_by(memory, 11) == 1);
+        watch_is_late = true;
+        std::thread unmaps([memory] { munmap(memory, large); });
+        void *again = MAP_FAILED;
+        while (again != memory) // free, although munmap() has not returned
+            again = mmap(memory, large, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        CHECK(made_by(memory, 12) == 1);
+        watch_is_late = false;
+        unmaps.join();
+        munmap(memory, large);
+    }
+    REQUIRE(barrier());
+}
+#endif
 
 TEST_CASE("memory of the heap is registered anew when the heap has shrunk and grown")
 {

@@ -11,6 +11,7 @@
 # conformance12[=CASES]  the same through DAT 1.2
 # ofed[=CASES]         the conformance suite over OFED's own provider, by the system's libdat2
 # ofed12[=CASES]       the same through DAT 1.2, by our libdat2
+# jobs[=CASES]         two ranks of libdapl-am, started by mpirun
 # removal              the device is removed under traffic, and works when it is back
 # stress=SECONDS       threads that use the adapter in every way at once
 # switches             who sleeps in dat_evd_wait is the only one to be woken
@@ -151,6 +152,13 @@ for each in results:
         print("--case=" + each["rule"])
 sys.exit(not results)
 PYTHON
+}
+
+jobs() {
+    [[ -x $build/tests/am/am-ranks ]] || { echo "skipped: the build has no libdapl-am"; return 0; }
+    LD_LIBRARY_PATH=$build/dat:$build/am python3 "$source/tests/am/run_jobs.py" \
+        program "$build/tests/am/am-ranks" --adapter "$adapter" --ranks 2 --limit 1500 --show \
+        --set AM_RANDOM_TRANSFERS=500 ${1:+--pass=--test-case="$1"}
 }
 
 await() {
