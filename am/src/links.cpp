@@ -99,8 +99,9 @@ DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE events, int receives, int requests)
     attr.max_request_dtos = requests;
     attr.max_recv_iov = 1;
     attr.max_request_iov = 1;
-    attr.max_rdma_read_in = std::min(16, limits.max_rdma_read_per_ep_in);
-    attr.max_rdma_read_out = std::min(16, limits.max_rdma_read_per_ep_out);
+    // All requests may be reads. Where both sides have more than these, siw serves none of them.
+    attr.max_rdma_read_in = std::min(job::depth, limits.max_rdma_read_per_ep_in);
+    attr.max_rdma_read_out = std::min(job::depth, limits.max_rdma_read_per_ep_out);
     attr.max_rdma_read_iov = 1;
     attr.max_rdma_write_iov = 1;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;

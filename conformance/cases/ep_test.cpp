@@ -1226,4 +1226,43 @@ TEST_CASE("EP-41: as many RDMA reads as fit are posted, however few a peer answe
     }
 }
 
+TEST_CASE("EP-48: two sides read, each more at once than the other answers, and all is read" *
+          hint("answer no read while one of your own waits for its turn"))
+{
+    adapter ia;
+    DAT_EP_ATTR attr = ep_param(test_endpoint(ia).ep).ep_attr;
+    attr.max_rdma_read_in = attr.max_rdma_read_out = 1;
+    test_endpoint one(ia, {.attr = &attr});
+    test_endpoint other(ia, {.attr = &attr});
+    establish(one, other);
+    const auto depth = std::min<std::uint64_t>(
+        16, static_cast<std::uint64_t>(ep_param(one.ep).ep_attr.max_request_dtos));
+    constexpr std::uint64_t rounds = 50;
+    const auto reads_done = [&](test_endpoint &from, const test_endpoint &to) {
+        std::uint64_t done = 0;
+        DAT_EVENT event{};
+        for (std::uint64_t round = 0; round < rounds && done == round * depth; ++round) {
+            for (std::uint64_t i = 0; i < depth; ++i)
+                (void)from.read(i * 1024, 1024, to.memory.remote(16 * 1024 + i * 1024, 1024), i);
+            while (done < (round + 1) * depth &&
+                   wait_event(from.request_evd, event) == DAT_SUCCESS &&
+                   event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS)
+                ++done;
+        }
+        return done;
+    };
+    one.memory.fill(16 * 1024, 16 * 1024, 3);
+    other.memory.fill(16 * 1024, 16 * 1024, 4);
+    std::uint64_t beside = 0;
+    {
+        helper_thread thread([&] { beside = reads_done(other, one); });
+        const std::uint64_t here = reads_done(one, other);
+        thread.join();
+        if (here + beside != 2 * rounds * depth)
+            FAIL("an RDMA read does not complete while the other side reads, too");
+    }
+    CHECK(one.memory.holds(0, depth * 1024, 4));
+    CHECK(other.memory.holds(0, depth * 1024, 3));
+}
+
 } // namespace conformance

@@ -14,9 +14,9 @@ import sys
 
 ROUNDS = {
     "rxe0": ("device", "clients=@vm,dtestx", "switches", "instructions", "conformance",
-             "conformance12", "stress=120", "ofed", "ofed12", "removal"),
+             "conformance12", "jobs", "stress=120", "ofed", "ofed12", "removal"),
     "siw0": ("device", "clients=@vm", "switches", "instructions", "conformance", "conformance12",
-             "stress=120", "ofed", "ofed12", "removal"),
+             "jobs", "stress=120", "ofed", "ofed12", "removal"),
 }
 QUICK = {
     "rxe0": ("clients=dtestsrq,dtestx", "conformance=SRQ-0*"),

@@ -12,8 +12,7 @@ namespace {
 
 status srq_error(const srq &shared, const char *call, int error)
 {
-    const status failed = call_failed(shared.device->name, call, error);
-    return error == EOPNOTSUPP ? not_supported : failed;
+    return error == EOPNOTSUPP ? not_supported : call_failed(shared.device->name, call, error);
 }
 
 } // namespace
