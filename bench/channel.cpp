@@ -242,9 +242,8 @@ forked_peer::~forked_peer()
     }
 }
 
-channel listen_for_peer(unsigned short port, seconds limit)
+peer_listener::peer_listener(unsigned short port) : socket_(-1)
 {
-    channel listener(-1);
     sockaddr_in6 any{};
     any.sin6_family = AF_INET6;
     any.sin6_port = htons(port);
@@ -261,16 +260,29 @@ channel listen_for_peer(unsigned short port, seconds limit)
     }
     if (fd < 0)
         fail_system("socket");
-    listener = channel(fd);
+    socket_ = channel(fd);
     const int on = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, name, size) != 0 || listen(fd, 1) != 0)
         fail_system("cannot listen on TCP port " + std::to_string(port) +
                     " (--port chooses another)");
-    if (!ready(fd, POLLIN, end_of(limit)))
+}
+
+unsigned short peer_listener::port() const
+{
+    sockaddr_in6 name{}; // the port is in the same place as with IPv4
+    socklen_t size = sizeof name;
+    if (getsockname(socket_.fd_, reinterpret_cast<sockaddr *>(&name), &size) != 0)
+        fail_system("getsockname");
+    return ntohs(name.sin6_port);
+}
+
+channel peer_listener::accept(seconds limit)
+{
+    if (!ready(socket_.fd_, POLLIN, end_of(limit)))
         throw program::failure("no client connected within " + std::to_string(int(limit.count())) +
                                " seconds");
-    const int peer = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
+    const int peer = accept4(socket_.fd_, nullptr, nullptr, SOCK_CLOEXEC);
     if (peer < 0)
         fail_system("accept");
     be_prompt(peer);

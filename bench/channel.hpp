@@ -60,6 +60,7 @@ public:
     bool is_local() const;
 
 private:
+    friend class peer_listener;
     int fd_;
 };
 
@@ -123,8 +124,19 @@ sockaddr_storage any_port_of(const std::string &node);
 /// Whether the address can be reached from this host only: a loopback address.
 bool is_loopback(const sockaddr_storage &address);
 
-/// Waits for one caller on a TCP port, or calls one.
-channel listen_for_peer(unsigned short port, seconds limit);
+/// Waits for one caller on a TCP port.
+class peer_listener {
+public:
+    /// 0: any free port.
+    explicit peer_listener(unsigned short port);
+    unsigned short port() const;
+    channel accept(seconds limit);
+
+private:
+    channel socket_;
+};
+
+/// Calls one.
 channel call_peer(const std::string &host, unsigned short port, seconds limit);
 
 /// Bounds a wait that polls. spin() is called on each empty poll and costs an addition; now and

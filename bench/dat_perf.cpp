@@ -4,6 +4,7 @@
 // the DAT C API alone. The leading side decides what is measured and tells the other one over a
 // socket; see docs/man/dat-perf.1.md.
 #include "dat_link.hpp"
+#include "job.hpp"
 #include "plot.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
@@ -11,10 +12,12 @@
 #include "statistics.hpp"
 #include "traffic.hpp"
 
+#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <unistd.h>
 
 namespace {
@@ -28,7 +31,7 @@ struct options {
     std::uint32_t size = 64, window = 16;
     std::uint16_t port = 18515;
     double duration = 0.3, wait = 300, limit = 20;
-    bool server = false, quick = false, sweep = false;
+    bool server = false, in_job = false, quick = false, sweep = false;
 
     void settle()
     {
@@ -144,7 +147,7 @@ class leader {
 public:
     leader(channel &peer, const options &o)
         : o_(o), peer_(peer), p_(peer, seconds(o.limit)), adapter_(o.adapter),
-          link_(adapter_, o.largest()), progress_(!o.quick)
+          link_(adapter_, o.largest()), progress_(!o.quick && !o.in_job)
     {
         greeting hello;
         hello.max_size = o.largest();
@@ -184,6 +187,15 @@ private:
     double measure_stream(pattern what, std::uint32_t size);
     std::vector<double> connect_many(std::uint32_t count);
 
+    /// Of the ranks of a job only the first one prints, in the end.
+    [[gnu::format(printf, 2, 3)]] void say(const char *format, ...) const
+    {
+        va_list list;
+        va_start(list, format);
+        if (!o_.in_job)
+            std::vprintf(format, list);
+        va_end(list);
+    }
     void ask(pattern what, std::uint32_t size, std::uint32_t count)
     {
         announce(peer_, {what, size, count, 0}, seconds(o_.limit));
@@ -217,7 +229,7 @@ void leader::run()
 {
     if (o_.quick)
         return run_quick();
-    std::printf("%s\n", o_.adapter.c_str());
+    say("%s\n", o_.adapter.c_str());
     if (o_.wants("latency"))
         for (const std::uint32_t size : o_.small_sizes())
             run_latency(size);
@@ -235,7 +247,7 @@ void leader::run_quick()
     latency("send, polling", pattern::ping_pong, o_.size);
     const std::uint32_t size = std::min(o_.largest(), adapter_.attr().max_rdma_size);
     const double rate = bandwidth("RDMA write", pattern::write_stream, size);
-    std::printf("bandwidth  RDMA write     %8s  %8.2f GB/s\n", size_text(size).c_str(), rate / 1e9);
+    say("bandwidth  RDMA write     %8s  %8.2f GB/s\n", size_text(size).c_str(), rate / 1e9);
 }
 
 // --- latency
@@ -274,8 +286,8 @@ void leader::latency(const char *name, pattern what, std::uint32_t size)
     } while (clock::now() < end);
     progress_.clear();
     const double best = quantile(samples, 0), p99 = quantile(samples, 0.99);
-    std::printf("latency    %-14s %8s  %8.2f us   (best %.2f, 99 %% below %.2f, %zu round trips)\n",
-                name, size_text(size).c_str(), median(samples), best, p99, samples.size());
+    say("latency    %-14s %8s  %8.2f us   (best %.2f, 99 %% below %.2f, %zu round trips)\n", name,
+        size_text(size).c_str(), median(samples), best, p99, samples.size());
     program::json &added = result("latency", name, size, "us", median(samples));
     added["best"] = best;
     added["quantile_99"] = p99;
@@ -286,8 +298,8 @@ bool leader::usable(std::uint32_t size, std::uint32_t limit, const char *what)
 {
     if (size <= limit)
         return true;
-    std::printf("%-25s %8s  exceeds the maximum of this adapter (%u bytes)\n", what,
-                size_text(size).c_str(), limit);
+    say("%-25s %8s  exceeds the maximum of this adapter (%u bytes)\n", what,
+        size_text(size).c_str(), limit);
     return false;
 }
 
@@ -365,8 +377,8 @@ void leader::run_bandwidth()
             if (!usable(size, w.limit, "bandwidth"))
                 continue;
             const double rate = bandwidth(w.name, w.what, size);
-            std::printf("bandwidth  %-14s %8s  %11s\n", w.name, size_text(size).c_str(),
-                        value_text(rate, "B/s").c_str());
+            say("bandwidth  %-14s %8s  %11s\n", w.name, size_text(size).c_str(),
+                value_text(rate, "B/s").c_str());
         }
     }
 }
@@ -378,8 +390,8 @@ void leader::run_rate(std::uint32_t size)
     progress_.show("message rate, " + size_text(size));
     const double rate = bytes_per_second(pattern::message_stream, size) / size;
     progress_.clear();
-    std::printf("rate       %-14s %8s  %11s\n", "send", size_text(size).c_str(),
-                value_text(rate, "messages/s").c_str());
+    say("rate       %-14s %8s  %11s\n", "send", size_text(size).c_str(),
+        value_text(rate, "messages/s").c_str());
     result("rate", "send", size, "1/s", rate);
 }
 
@@ -414,8 +426,8 @@ void leader::run_connections()
         samples.insert(samples.end(), some.begin(), some.end());
     } while (clock::now() < end);
     progress_.clear();
-    std::printf("connecting %-14s %8s  %8.1f us   (%.0f connections made and ended per second)\n",
-                "one by one", "", median(samples), median(rates));
+    say("connecting %-14s %8s  %8.1f us   (%.0f connections made and ended per second)\n",
+        "one by one", "", median(samples), median(rates));
     result("connections", "one by one", 0, "us", median(samples))["per_second"] = median(rates);
     measurements_.push_back({"connection rate", "", 0, median(rates)});
 }
@@ -470,6 +482,130 @@ plot::figure figure_of(const options &o, const std::vector<measurement> &all)
     return figure;
 }
 
+// -------------------------------------------------------------------------------------- in a job
+
+/// Rank i of the first half leads, rank i of the second one follows.
+class pairs {
+public:
+    explicit pairs(const options &o) : o_(o), half_(job_.size() / 2)
+    {
+        if (half_ == 0)
+            throw program::failure("a job of one rank has no pairs: start two or more");
+    }
+
+    /// False when a pair failed.
+    bool measure();
+
+private:
+    static std::string this_host();
+    bool leads() const { return job_.rank() < half_; }
+    bool follows() const { return !leads() && job_.rank() < 2 * half_; }
+    void take_part();
+    program::json lead();
+    bool report();
+    void print(const program::json &all) const;
+
+    const options &o_;
+    job job_;
+    int half_;
+    std::optional<peer_listener> listener_;
+};
+
+std::string pairs::this_host()
+{
+    char name[256] = {};
+    (void)gethostname(name, sizeof name - 1);
+    return name;
+}
+
+program::json pairs::lead()
+{
+    const int other = job_.rank() + half_;
+    const std::string host = job_.told_by(other, "dat-perf.host");
+    const auto port = static_cast<unsigned short>(std::stoi(job_.told_by(other, "dat-perf.port")));
+    channel server = call_peer(host == this_host() ? "localhost" : host, port, seconds(o_.limit));
+    leader l(server, o_);
+    l.run();
+    l.finish();
+    return {
+        {"ranks", {job_.rank(), other}}, {"hosts", {this_host(), host}}, {"results", l.results()}};
+}
+
+void pairs::take_part()
+{
+    if (follows()) {
+        channel leader = listener_->accept(seconds(o_.wait));
+        follow(leader, o_.adapter, o_.limit);
+    } else if (leads()) {
+        job_.tell("dat-perf.results", lead().dump());
+    }
+}
+
+bool pairs::measure()
+{
+    if (follows()) {
+        listener_.emplace(static_cast<unsigned short>(0));
+        job_.tell("dat-perf.host", this_host());
+        job_.tell("dat-perf.port", std::to_string(listener_->port()));
+    }
+    job_.meet();
+    try {
+        take_part();
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "dat-perf: rank %d: %s\n", job_.rank(), e.what());
+        if (leads())
+            job_.tell("dat-perf.results", "");
+    }
+    job_.meet();
+    return job_.rank() != 0 || report();
+}
+
+bool pairs::report()
+{
+    bool good = true;
+    program::json all = program::json::array();
+    for (int rank = 0; rank < half_; ++rank) {
+        const std::string told = job_.told_by(rank, "dat-perf.results");
+        good &= !told.empty();
+        if (!told.empty())
+            all.push_back(program::json::parse(told));
+    }
+    if (!o_.json.empty())
+        program::write_json(o_.json, {{"adapter", o_.adapter}, {"pairs", all}});
+    print(all);
+    if (!good)
+        std::fprintf(stderr, "dat-perf: %zu of %d pairs were measured\n", all.size(), half_);
+    return good;
+}
+
+/// What the pairs measured at the same time.
+void pairs::print(const program::json &all) const
+{
+    if (all.empty())
+        return;
+    std::printf("%s, %zu pairs of ranks at once\n%-26s %8s %12s %12s %12s %12s\n",
+                o_.adapter.c_str(), all.size(), "", "", "lowest", "median", "highest", "together");
+    for (std::size_t row = 0; row < all[0]["results"].size(); ++row) {
+        const program::json &first = all[0]["results"][row];
+        const auto unit = first["unit"].get<std::string>();
+        const bool is_time = unit == "us";
+        const std::string shown = is_time ? "s" : unit == "1/s" ? "/s" : unit;
+        std::vector<double> values;
+        for (const program::json &pair : all)
+            values.push_back(pair["results"][row]["value"].get<double>() * (is_time ? 1e-6 : 1));
+        double sum = 0;
+        for (const double each : values)
+            sum += each;
+        const auto text = [&](double value) { return value_text(value, shown); };
+        std::printf(
+            "%-11s %-14s %8s %12s %12s %12s %12s\n", first["test"].get<std::string>().c_str(),
+            first["how"].get<std::string>().c_str(),
+            first.contains("size") ? size_text(first["size"].get<std::uint32_t>()).c_str() : "",
+            text(quantile(values, 0)).c_str(), text(median(values)).c_str(),
+            text(quantile(values, 1)).c_str(), is_time ? "" : text(sum).c_str());
+    }
+}
+
 // -------------------------------------------------------------------------------------------- main
 
 void lead(channel &peer, const options &o)
@@ -492,11 +628,14 @@ void run_forked(const options &o)
         throw program::failure("the peer process exited abnormally");
 }
 
-void run(const options &o)
+/// False when that was said already.
+bool run(const options &o)
 {
+    if (o.in_job)
+        return pairs(o).measure();
     if (o.server) {
         std::fprintf(stderr, "waiting for dat-perf --client on TCP port %u\n", o.port);
-        channel client = listen_for_peer(o.port, seconds(o.wait));
+        channel client = peer_listener(o.port).accept(seconds(o.wait));
         follow(client, o.adapter, o.limit);
     } else if (!o.host.empty()) {
         channel server = call_peer(o.host, o.port, seconds(std::min(o.limit, 5.0)));
@@ -504,6 +643,7 @@ void run(const options &o)
     } else {
         run_forked(o);
     }
+    return true;
 }
 
 constexpr std::uint32_t largest_size = 1u << 30;
@@ -515,6 +655,10 @@ void describe(program::command_line &line, options &o)
     line.flag("--server", o.server, "run as the passive side, for one client");
     line.text("--client", "HOST", o.host, "measure against the server on this host");
     line.exclude("--client", "--server");
+    line.flag("--job", o.in_job,
+              "measure between the ranks of a job, which a launcher has started");
+    line.exclude("--job", "--server");
+    line.exclude("--job", "--client");
     line.number<std::uint16_t>("--port", o.port, 1, 65535, "TCP port of the control connection");
     line.flag("--quick", o.quick, "measure one latency and one bandwidth, in under three seconds");
     line.choices("--tests", o.tests, {"latency", "bandwidth", "rate", "connections"},
@@ -536,8 +680,12 @@ void describe(program::command_line &line, options &o)
     line.text("--svg", "FILE", o.svg,
               "plot the results over the message size to this file; implies --sweep");
     line.exclude("--svg", "--quick");
-    line.footer("Without --server and --client both sides run on this host, in two processes.\n"
-                "Exit status: 0 all tests were measured; 1 an error occurred; 2 invalid options.");
+    line.exclude("--svg", "--job");
+    line.footer(
+        "Without --server, --client and --job both sides run on this host, in two processes.\n"
+        "Of a job with n pairs of ranks, rank i measures with rank i + n, all at once:\n"
+        "  mpirun -n 4 dat-perf --job ofi-lo\n"
+        "Exit status: 0 all tests were measured; 1 an error occurred; 2 invalid options.");
 }
 
 } // namespace
@@ -554,7 +702,7 @@ int main(int argc, char **argv)
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     try {
         program::use_api(o.api, argv);
-        run(o);
+        return run(o) ? 0 : 1;
     } catch (const std::exception &e) {
         std::fprintf(stderr, "dat-perf: %s\n", e.what());
         return 1;
