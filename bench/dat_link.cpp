@@ -128,23 +128,68 @@ DAT_CR_HANDLE dat_listener::next_request(patience &p)
     return next_event(evd_, p).event_data.cr_arrival_event_data.cr_handle;
 }
 
-dat_endpoint::dat_endpoint(dat_adapter &adapter)
-    : dto_evd_(make_evd(adapter, 8, DAT_EVD_DTO_FLAG)),
-      conn_evd_(make_evd(adapter, 8, DAT_EVD_CONNECTION_FLAG)),
+software_events::software_events(dat_adapter &adapter, bool completions)
+    : evd_(make_evd(
+          adapter, 64,
+          static_cast<DAT_EVD_FLAGS>(DAT_EVD_SOFTWARE_FLAG | (completions ? DAT_EVD_DTO_FLAG : 0))))
+{}
+
+software_events::~software_events()
+{
+    dat_evd_free(evd_);
+}
+
+void software_events::post()
+{
+    DAT_EVENT event{};
+    event.event_number = DAT_SOFTWARE_EVENT;
+    program::must("dat_evd_post_se", dat_evd_post_se(evd_, &event));
+}
+
+void software_events::wait(DAT_COUNT threshold, patience &p)
+{
+    DAT_EVENT event = next_event(evd_, p, threshold);
+    for (DAT_COUNT i = 1; i < threshold; ++i)
+        program::must("dat_evd_dequeue", dat_evd_dequeue(evd_, &event));
+}
+
+dat_endpoint::dat_endpoint(dat_adapter &adapter, bool merged)
+    : dto_evd_(make_evd(
+          adapter, 8,
+          static_cast<DAT_EVD_FLAGS>(DAT_EVD_DTO_FLAG | (merged ? DAT_EVD_CONNECTION_FLAG : 0)))),
+      conn_evd_(merged ? dto_evd_ : make_evd(adapter, 8, DAT_EVD_CONNECTION_FLAG)),
       ep_(make_endpoint(adapter, dto_evd_, dto_evd_, conn_evd_, 4096, 2, 2))
 {}
 
 dat_endpoint::~dat_endpoint()
 {
     dat_ep_free(ep_);
-    dat_evd_free(conn_evd_);
+    if (conn_evd_ != dto_evd_)
+        dat_evd_free(conn_evd_);
     dat_evd_free(dto_evd_);
 }
 
-void dat_endpoint::connect(const sockaddr_storage &address, DAT_CONN_QUAL qualifier, patience &p)
+void dat_endpoint::start_connecting(const sockaddr_storage &address, DAT_CONN_QUAL qualifier)
 {
-    start_connecting(ep_, address, qualifier);
-    await_established(conn_evd_, p);
+    bench::start_connecting(ep_, address, qualifier);
+}
+
+bool dat_endpoint::is_established_soon()
+{
+    DAT_EVENT event;
+    DAT_COUNT more;
+    const DAT_RETURN code = dat_evd_wait(conn_evd_, 3000, 1, &event, &more);
+    if (DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED)
+        return false;
+    program::must("dat_evd_wait", code);
+    if (event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED)
+        program::fail_connection(event.event_number);
+    return true;
+}
+
+void dat_endpoint::await_established(patience &p)
+{
+    bench::await_established(conn_evd_, p);
 }
 
 namespace {

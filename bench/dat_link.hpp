@@ -64,14 +64,38 @@ private:
     DAT_CONN_QUAL qualifier_;
 };
 
+/// An EVD of software events; with `completions`, completions could come there, too.
+class software_events {
+public:
+    software_events(dat_adapter &adapter, bool completions);
+    ~software_events();
+    software_events(const software_events &) = delete;
+
+    void post();
+    /// Blocks until there are `threshold` of them, and takes them.
+    void wait(DAT_COUNT threshold, patience &p);
+
+private:
+    DAT_EVD_HANDLE evd_;
+};
+
 /// An endpoint that is only connected and disconnected: no buffers, nothing posted.
 class dat_endpoint {
 public:
-    explicit dat_endpoint(dat_adapter &adapter);
+    /// With `merged`, completions and connection events have one EVD.
+    explicit dat_endpoint(dat_adapter &adapter, bool merged = false);
     ~dat_endpoint();
     dat_endpoint(const dat_endpoint &) = delete;
 
-    void connect(const sockaddr_storage &address, DAT_CONN_QUAL qualifier, patience &p);
+    void start_connecting(const sockaddr_storage &address, DAT_CONN_QUAL qualifier);
+    /// A short wait; whether a connection was established meanwhile.
+    bool is_established_soon();
+    void await_established(patience &p);
+    void connect(const sockaddr_storage &address, DAT_CONN_QUAL qualifier, patience &p)
+    {
+        start_connecting(address, qualifier);
+        await_established(p);
+    }
     /// Accepts, and waits for the peer to disconnect.
     void serve(DAT_CR_HANDLE request, patience &p);
     void disconnect(patience &p);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <vector>
 
 namespace bench {
@@ -16,6 +17,12 @@ inline double quantile(std::vector<double> samples, double part)
     std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(at),
                      samples.end());
     return samples[at];
+}
+
+inline double mean(const std::vector<double> &samples)
+{
+    return std::accumulate(samples.begin(), samples.end(), 0.0) /
+           static_cast<double>(samples.size());
 }
 
 inline double median(const std::vector<double> &samples)
