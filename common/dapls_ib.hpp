@@ -72,8 +72,8 @@
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
 ///      work_request has its ring_place, and qp_params says whether threads post at once, for
 ///      ports that claim threadsafe_post. Optional: cqeh_domains, split_poll, ep_watermarks,
-///      ep_windows, send_invalidate, read_to_rmr, device_counters, with their operations and
-///      fields.
+///      ep_windows, send_invalidate, read_to_rmr, device_counters, evd_wait, with their operations
+///      and fields.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -87,6 +87,7 @@ struct features {
     bool cq_wait = false;         ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
     bool cq_count = false;        ///< completions are counted without being taken: cq_count
     bool cq_threshold = false;    ///< cq_wait sleeps until there are several completions
+    bool evd_wait = false;        ///< cq_wait is for all events of an EVD: evd_events
     bool solicited_wait = false;  ///< CQs are armed for solicited receives only
     bool cno_wait = false;        ///< a waiter of a CNO can sleep in the port: cno_wait, cno_wakeup
     bool cq_resize = false;       ///< CQs change their depth while they are used: cq_resize
@@ -426,7 +427,9 @@ struct dapls_ib : Types, port_traits {
 
     // --- completion queue ---
 
-    /// A CQ for at least `depth` completions; stores the depth it really has. Control.
+    /// A CQ for at least `depth` completions; stores the depth it really has. With [evd_wait] each
+    /// EVD has one; that of an EVD to which nothing completes has the depth 0, and is only waited
+    /// on. Control.
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth) = delete;
 
     /// No qp refers to it any more. Fence for dapl_evd_dto_callback.
@@ -478,6 +481,12 @@ struct dapls_ib : Types, port_traits {
 
     /// [cq_wait] Makes the present or the next cq_wait return. Any thread; shall not block.
     static void dapls_ib_cq_wakeup(cq &) {}
+
+    /// [evd_wait] The number of events of other streams that the EVD holds, which is 0 at first,
+    /// changes by this. For cq_wait each of them counts as a completion does, a solicited one if it
+    /// waits for these: more of them end a sleep when there are enough. Several threads at once:
+    /// the sum may be negative in between. Any thread; shall not block.
+    static void dapls_ib_evd_events(cq &, int /*change*/) {}
 
     /// [cno_wait] Sleeps until a CQ that completion_notify was called for has a completion, makes
     /// the callbacks for such CQs on this thread, and returns; also when cno_wakeup is called or
@@ -777,6 +786,7 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_cq_count, DAT_COUNT (*)(cq &, DAT_COUNT));
     DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, notify_on, DAT_COUNT, osd::deadline));
     DAPLS_IB_OP(dapls_ib_cq_wakeup, void (*)(cq &));
+    DAPLS_IB_OP(dapls_ib_evd_events, void (*)(cq &, int));
     DAPLS_IB_OP(dapls_ib_cno_wait, osd::wait_result (*)(hca &, osd::deadline));
     DAPLS_IB_OP(dapls_ib_cno_wakeup, void (*)(hca &));
     DAPLS_IB_OP(dapls_ib_cq_resize, status (*)(cq &, DAT_COUNT &));
@@ -830,6 +840,7 @@ struct check_transport {
     DAPLS_IB_CLAIM(cq_count, dapls_ib_cq_count);
     DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wait);
     DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wakeup);
+    DAPLS_IB_CLAIM(evd_wait, dapls_ib_evd_events);
     DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wait);
     DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wakeup);
     DAPLS_IB_CLAIM(cq_resize, dapls_ib_cq_resize);
@@ -852,6 +863,8 @@ struct check_transport {
 #undef DAPLS_IB_CLAIM
     static_assert(T::claims.cq_wait || !T::claims.cq_threshold,
                   "the port claims cq_threshold without cq_wait");
+    static_assert(T::claims.cq_threshold || !T::claims.evd_wait,
+                  "the port claims evd_wait without cq_threshold");
     static_assert(T::claims.direct_event || !T::claims.split_poll,
                   "the port claims split_poll without direct_event");
     static_assert(T::claims.memory_windows || !T::claims.ep_windows,

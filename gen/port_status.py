@@ -29,8 +29,9 @@ SIMULATED = "simulated"  # a device call: carries the mark, and the software HCA
 # claimed, and those that only save time, as docs/optimisations.md has them.
 JUDGED = ("srq", "memory_windows", "immediate_data", "atomics", "send_invalidate", "ep_watermarks",
           "cq_resize", "solicited_wait", "ep_windows", "read_to_rmr", "device_counters")
-FASTER = ("direct_event", "split_poll", "cq_wait", "cq_threshold", "cq_count", "cno_wait",
-          "direct_post", "threadsafe_post", "cqeh_domains", "inline_send", "batched_poll")
+FASTER = ("direct_event", "split_poll", "cq_wait", "cq_threshold", "cq_count", "evd_wait",
+          "cno_wait", "direct_post", "threadsafe_post", "cqeh_domains", "inline_send",
+          "batched_poll")
 SUGGESTED = 3  # of each kind
 
 

@@ -63,10 +63,10 @@ void evd::release()
     const bool had_cq = close_cq();
     if (cno *polling = notifier.target())
         polling->await_poll();
-    if (had_cq) {
+    if (had_cq)
         return_shared_receives();
+    if (std::exchange(cq_open_, false))
         transport::dapls_ib_cq_free(cq_);
-    }
     set_cno(nullptr); // after the last callback that could have triggered it
 }
 
@@ -272,17 +272,28 @@ osd::wait_result evd::sleep(DAT_COUNT threshold, osd::deadline until)
 osd::wait_result evd::sleep_interruptibly(DAT_COUNT threshold, osd::deadline until)
 {
     if constexpr (claims.cq_wait)
-        if (has_cq())
-            return transport::dapls_ib_cq_wait(
-                cq_, overrides.arming(),
-                claims.cq_threshold ? std::max(threshold - pending(), 1) : 1, until);
+        if (waits_in_port())
+            return transport::dapls_ib_cq_wait(cq_, overrides.arming(), sleeps_for(threshold),
+                                               until);
     return sleeper_.wait(until);
+}
+
+/// How many more it takes, of those that the port counts. What has been counted here already cannot
+/// be returned yet.
+DAT_COUNT evd::sleeps_for(DAT_COUNT threshold) const
+{
+    if constexpr (!claims.cq_threshold)
+        return 1;
+    DAT_COUNT counted = pending();
+    if constexpr (claims.evd_wait)
+        counted = static_cast<DAT_COUNT>(staged_.size()) + (order_ != nullptr ? order_->held() : 0);
+    return std::max(threshold - counted, 1);
 }
 
 void evd::wake()
 {
     if constexpr (claims.cq_wait)
-        if (has_cq())
+        if (waits_in_port())
             return transport::dapls_ib_cq_wakeup(cq_);
     sleeper_.wake();
 }
@@ -325,6 +336,11 @@ bool evd::store(const DAT_EVENT &event)
 
 void evd::notify()
 {
+    if constexpr (claims.evd_wait) {
+        transport::dapls_ib_evd_events(cq_, 1);
+        if (has_waiter())
+            return; // the port wakes it when there are enough
+    }
     if (has_waiter() || static_cast<std::int32_t>(counted_posts_.load() - posted_.tail()) < 0)
         wake_or_trigger();
 }

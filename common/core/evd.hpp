@@ -86,6 +86,7 @@ private:
     bool has_unknown(DAT_COUNT counted);
     osd::wait_result sleep(DAT_COUNT threshold, osd::deadline until);
     osd::wait_result sleep_interruptibly(DAT_COUNT threshold, osd::deadline until);
+    DAT_COUNT sleeps_for(DAT_COUNT threshold) const;
     void wake();
     void wake_or_trigger();
 
@@ -100,7 +101,7 @@ private:
     std::unique_ptr<event_order> order_;          ///< where streams are merged
     osd::mutex config_;                           ///< of the CNO association
     user_of<cno> cno_ OSD_GUARDED_BY(config_);
-    osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the CQ
+    osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the port
 
 public:
     cq_notifier notifier;

@@ -64,10 +64,12 @@ bool event_order::take_posted(DAT_EVENT &event)
             return true;
         if (ends_connection(*next) && held_.push(*next)) {
             queue_.posted_.drop_front();
+            queue_.posted_taken();
             continue;
         }
         (void)queue_.posted_.pop(event);
         queue_.state_.fetch_sub(1);
+        queue_.posted_taken();
         return true;
     }
     return false;

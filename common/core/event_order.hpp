@@ -24,6 +24,8 @@ public:
     void take_storage_of(event_ring<DAT_EVENT> &longer) { held_.take_storage_of(longer); }
 
     bool take(DAT_EVENT &event);
+    /// Events that wait for others to be delivered.
+    DAT_COUNT held() const { return static_cast<DAT_COUNT>(held_.size()); }
 
 private:
     bool has_posted() const;

@@ -36,12 +36,18 @@ status event_queue::allocate(transport::hca &hca, evd &self, DAT_COUNT qlen)
     qlen_.store(qlen, std::memory_order_relaxed);
     if (!reserve(qlen, posted_, staged_))
         return out_of_memory;
-    if (!has_completions())
+    if (!has_completions() && !claims.evd_wait)
         return success;
-    DAT_COUNT depth = qlen;
-    const status opened = transport::dapls_ib_cq_alloc(hca, cq_, self, depth);
-    if (opened.ok())
+    const status opened = open_cq(hca, self, has_completions() ? qlen : 0);
+    if (opened.ok() && has_completions())
         state_.fetch_and(~no_cq);
+    return opened;
+}
+
+status event_queue::open_cq(transport::hca &hca, evd &self, DAT_COUNT depth)
+{
+    const status opened = transport::dapls_ib_cq_alloc(hca, cq_, self, depth);
+    cq_open_ = opened.ok();
     return opened;
 }
 
@@ -185,6 +191,7 @@ bool event_queue::take_unordered(DAT_EVENT &event)
 {
     if (pending() > static_cast<DAT_COUNT>(staged_.size()) && posted_.pop(event)) {
         state_.fetch_sub(1);
+        posted_taken();
         return true;
     }
     completion done;

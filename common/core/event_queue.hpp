@@ -74,9 +74,18 @@ protected:
     bool reserve(DAT_COUNT qlen, event_ring<DAT_EVENT> &posted,
                  event_ring<completion> &staged) const;
     status allocate(transport::hca &hca, evd &self, DAT_COUNT qlen);
+    status open_cq(transport::hca &hca, evd &self, DAT_COUNT depth);
     /// Events may arrive meanwhile. The claim is held.
     status resize_claimed(DAT_COUNT qlen);
     bool replace_posted(event_ring<DAT_EVENT> &with) OSD_EXCLUDES(producers_);
+    /// The wait for events is the port's, in cq_wait.
+    bool waits_in_port() const { return claims.evd_wait ? cq_open_ : claims.cq_wait && has_cq(); }
+    /// An event that was posted is taken from there.
+    void posted_taken()
+    {
+        if constexpr (claims.evd_wait)
+            transport::dapls_ib_evd_events(cq_, -1);
+    }
     /// No CQ operation begins after this. True when there was a CQ.
     bool close_cq() { return (state_.fetch_or(no_cq) & no_cq) == 0; }
 
@@ -127,6 +136,7 @@ protected:
     transport::cq cq_;
 
     const DAT_EVD_FLAGS streams_;
+    bool cq_open_ = false;           ///< also one that is only waited on: [evd_wait]
     std::atomic<DAT_COUNT> qlen_{0}; ///< changes with the claim held
     event_ring<DAT_EVENT> posted_;
     event_ring<completion> staged_;

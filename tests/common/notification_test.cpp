@@ -9,6 +9,13 @@ namespace {
 constexpr DAT_TIMEOUT soon = 20'000;
 constexpr DAT_TIMEOUT late = 20'000'000;
 
+/// How often waits in an EVD have slept.
+struct sleeps_of {
+    explicit sleeps_of(DAT_EVD_HANDLE e) : of(*from_handle<evd>(e)) {}
+    DAT_UINT64 operator()() const { return of.counters.read(DCNT_EVD_WAIT_BLOCKED, false); }
+    evd &of;
+};
+
 DAT_RETURN set_recv_flags(station &s, DAT_COMPLETION_FLAGS flags)
 {
     DAT_EP_PARAM param{};
@@ -311,6 +318,51 @@ TEST_CASE("with cq_threshold, a wait for 64 completions sleeps once")
     CHECK_EQ(got.code, DAT_SUCCESS);
     CHECK_EQ(got.nmore, 63);
     CHECK_EQ(queue.sleeps, 1);
+}
+
+TEST_CASE("with evd_wait, a wait for events of all streams sleeps once")
+{
+    if (!port_features.evd_wait)
+        return;
+    consumer c;
+    station s(c, c.make_evd(DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG, 256),
+              c.make_evd(DAT_EVD_CONNECTION_FLAG));
+    s.connect_by_hand();
+    const sleeps_of sleeps(s.request);
+    auto waiter = std::async(std::launch::async, [&] { return c.wait(s.request, late, 16); });
+    while (sleeps() == 0)
+        std::this_thread::yield();
+    for (DAT_UINT64 i = 0; i < 8; ++i) {
+        must(c.post_se(s.request));
+        must(c.post_send(s.ep, i));
+        REQUIRE(complete_send(s.port()));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const wait_answer got = waiter.get();
+    CHECK_EQ(got.code, DAT_SUCCESS);
+    CHECK_EQ(got.nmore, 15);
+    CHECK_EQ(sleeps(), 1);
+}
+
+TEST_CASE("with evd_wait, a wait for software events sleeps once where nothing completes")
+{
+    if (!port_features.evd_wait)
+        return;
+    consumer c;
+    DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 16);
+    const sleeps_of sleeps(e);
+    for (const DAT_UINT64 round : {1, 2}) { // what was taken does not count for the second
+        auto waiter = std::async(std::launch::async, [&] { return c.wait(e, late, 4); });
+        while (sleeps() != round)
+            std::this_thread::yield();
+        for (int i = 0; i < 4; ++i) {
+            must(c.post_se(e));
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        CHECK_EQ(waiter.get().nmore, 3);
+        CHECK_EQ(sleeps(), round);
+        CHECK_EQ(c.drain(e).size(), 3);
+    }
 }
 
 TEST_CASE("with cq_count, what a wait counts stays in the CQ")

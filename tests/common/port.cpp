@@ -119,7 +119,7 @@ void types::cq::announce(bool solicited)
     const bool solicited_wanted = solicited && armed_for_solicited.exchange(false);
     if ((wanted || solicited_wanted) && !device->hand_over(*this) && door->enter())
         call_back();
-    if (port_features.cq_wait && (waits_for_solicited ? solicited : size() >= threshold.load()))
+    if (port_features.cq_wait && (has_enough() || (waits_for_solicited && solicited)))
         sleeper.wake();
 }
 
@@ -200,8 +200,7 @@ osd::wait_result transport::dapls_ib_cq_wait(cq &queue, notify_on what, DAT_COUN
     const lab::exclusive one(queue.waiting, "two threads wait on one cq at once");
     queue.threshold.store(static_cast<std::uint32_t>(threshold));
     queue.waits_for_solicited.store(what == notify_on::solicited);
-    if (what == notify_on::solicited ? queue.holds_solicited()
-                                     : queue.size() >= static_cast<std::uint32_t>(threshold))
+    if (queue.has_enough() || (what == notify_on::solicited && queue.holds_solicited()))
         return osd::wait_result::woken;
     ++queue.sleeps;
     osd::wait_result result{};
@@ -214,6 +213,14 @@ void transport::dapls_ib_cq_wakeup(cq &queue)
 {
     queue.life.check("cq");
     queue.sleeper.wake();
+}
+
+void transport::dapls_ib_evd_events(cq &queue, int change)
+{
+    queue.life.check("cq");
+    queue.events.fetch_add(change);
+    if (change > 0 && queue.has_enough())
+        queue.sleeper.wake();
 }
 
 osd::wait_result transport::dapls_ib_cno_wait(hca &device, osd::deadline until)

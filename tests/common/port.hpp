@@ -103,6 +103,7 @@ struct types {
         std::atomic<bool> waits_for_solicited{false};
         std::atomic<std::uint32_t> threshold{1};
         std::atomic<unsigned> sleeps{0}; ///< of dapls_ib_cq_wait
+        std::atomic<int> events{0};      ///< of other streams
         osd::wait_object sleeper;
 
         bool store(const completion &done);
@@ -110,6 +111,13 @@ struct types {
         void announce(bool solicited);
         std::uint32_t size() const { return tail.load() - head.load(); }
         bool holds_solicited();
+        bool has_enough() const
+        {
+            const int others = events.load();
+            return waits_for_solicited
+                       ? others > 0
+                       : static_cast<int>(size()) + others >= static_cast<int>(threshold.load());
+        }
         void call_back();
         bool poll(completion &done);
         /// The oldest, if it is plain.
@@ -214,6 +222,7 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_disconnect_clean(qp &);
     static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COUNT threshold, osd::deadline);
     static void dapls_ib_cq_wakeup(cq &);
+    static void dapls_ib_evd_events(cq &, int change);
     static osd::wait_result dapls_ib_cno_wait(hca &, osd::deadline);
     static void dapls_ib_cno_wakeup(hca &);
 

@@ -292,6 +292,75 @@ TEST_CASE("callbacks of queues are spread over the device's threads, or made by 
     }
 }
 
+namespace {
+
+/// Connects while this thread waits, in a queue to which nothing completes or in that of the pair.
+/// Whether it makes the upcall that tells so.
+bool waiter_is_told(host &here, bool nothing_completes)
+{
+    end a(here);
+    end b(here);
+    inbox owner;
+    completion_queue only_waited_on;
+    REQUIRE(here.hca.make_queue(only_waited_on, &owner, 0));
+    completion_queue &queue = nothing_completes ? only_waited_on : a.send_queue;
+    door at(here);
+    REQUIRE(a.pair.connect(here.hca.how().address, at.number, nullptr, 0) ==
+            queue_pair::start::begun);
+    std::thread accepting([&] {
+        inbound_request *request = at.next();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        if (request != nullptr)
+            (void)b.pair.accept(*request, nullptr, 0);
+    });
+    while (a.told_by.load() == std::thread::id())
+        (void)queue.wait({}, osd::deadline::after_us(20'000));
+    accepting.join();
+    here.hca.free_queue(only_waited_on);
+    return a.told_by.load() == std::this_thread::get_id();
+}
+
+} // namespace
+
+TEST_CASE("who waits is told of connections without the help of a thread of the device, or is not")
+{
+    for (const bool calls_back : {true, false}) {
+        settings how = on_loopback();
+        how.waiters_call_back = calls_back;
+        host here(how);
+        for (const bool nothing_completes : {true, false}) {
+            CAPTURE(calls_back);
+            CAPTURE(nothing_completes);
+            int told = 0;
+            for (int i = 0; i < 20 && told == 0; ++i)
+                told += waiter_is_told(here, nothing_completes);
+            CHECK((told != 0) == calls_back);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(fixture, "what the consumer counts of its own ends a wait as completions do")
+{
+    const auto soon = [] { return osd::deadline::after_us(20'000); };
+    const auto late = [] { return osd::deadline::after_us(20'000'000); };
+    std::atomic<int> added{0};
+    std::thread adder([&] {
+        for (; added < 3; ++added) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            queue.count_others(1);
+        }
+        push(0);
+    });
+    CHECK(queue.wait({.threshold = 4}, late()) == osd::wait_result::woken);
+    CHECK(added == 3);
+    adder.join();
+    CHECK(queue.wait({completion_queue::interest::solicited}, soon()) == osd::wait_result::woken);
+    queue.count_others(-3);
+    CHECK(queue.wait({.threshold = 2}, soon()) == osd::wait_result::timed_out);
+    CHECK(queue.wait({completion_queue::interest::solicited}, soon()) ==
+          osd::wait_result::timed_out);
+}
+
 TEST_CASE_FIXTURE(fixture, "a wait for upcalls ends when it is woken, or at its time")
 {
     CHECK(here.hca.wait_for_callbacks(osd::deadline::after_us(1000)) ==

@@ -50,6 +50,7 @@ const upcalls upcall_table{on_completion, on_overflow, on_connection,
 
 void inbox::put(const told &what)
 {
+    told_by = std::this_thread::get_id();
     const std::lock_guard hold(lock_);
     queue_.push_back(what);
     arrived_.notify_all();

@@ -42,6 +42,7 @@ public:
     }
     std::atomic<int> completions{0};
     std::atomic<std::thread::id> completed_by{};
+    std::atomic<std::thread::id> told_by{};
     std::atomic<int> overflows{0};
     std::atomic<int> limits{0};
     std::atomic<int> watermarks{0};

@@ -116,6 +116,7 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
     static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COUNT threshold, osd::deadline);
     static void dapls_ib_cq_wakeup(cq &);
+    static void dapls_ib_evd_events(cq &c, int change) { c.queue.count_others(change); }
     static osd::wait_result dapls_ib_cno_wait(hca &h, osd::deadline until)
     {
         return h.device.wait_for_callbacks(until);

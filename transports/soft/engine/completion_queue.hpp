@@ -14,6 +14,8 @@ public:
     /// `home`, and the one at `callbacks` makes the upcalls.
     bool open(void *owner, shard *homes, std::uint32_t home, std::uint32_t callbacks,
               std::uint32_t depth);
+    /// Who waits makes the upcalls that are due, in place of the shards' threads.
+    void let_waiter_call_back() { calls_back_ = true; }
     shard &home() const;
     /// The consumer has taken this completion of a shared receive, which its queue pair held until
     /// now. What pair_params::receiver was of that, or null when it is gone.
@@ -30,12 +32,16 @@ public:
     void wake();
 
 private:
+    bool progress_before_sleep();
     void settle(const wait_target &wanted);
-    osd::wait_result sleep_for(const wait_target &wanted, const waitable *descriptors,
-                               std::uint32_t count, osd::deadline until);
-    void leave_wait(std::uint64_t shards);
+    osd::wait_result sleep_for(const wait_target &wanted, std::uint64_t &shards,
+                               osd::deadline until);
+    void leave_sockets(std::uint64_t &shards);
+    void leave_wait(std::uint64_t &shards);
 
     std::uint32_t home_ = 0;
+    bool calls_back_ = false;
+    bool for_others_ = false; ///< nothing completes here
     shard *homes_ = nullptr;
     std::atomic<bool> woken_{false};
 };

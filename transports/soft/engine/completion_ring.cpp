@@ -44,6 +44,7 @@ bool completion_ring::open(void *owner, upcall_queue &upcalls, std::uint32_t dep
     head_.store(0);
     wanted_.store(0);
     overflowed_.store(false);
+    others_.store(0);
     shards_.store(0);
     owner_ = owner;
     upcalls_ = &upcalls;
@@ -159,6 +160,15 @@ void completion_ring::announce(const completion_record &done, std::uint32_t want
     if ((wanted & upcall) != 0 && (wanted_.fetch_and(~(wants_any | wants_solicited)) & upcall) != 0)
         upcalls_->post(*this, completion_event);
     if ((wanted & wants_signal) != 0 && (wanted_.fetch_and(~wants_signal) & wants_signal) != 0)
+        signal_.raise();
+}
+
+void completion_ring::count_others(std::int32_t change)
+{
+    others_.fetch_add(change);
+    const std::uint32_t wanted = wanted_.load();
+    if (change > 0 && (wanted & waiter) != 0 &&
+        ((wanted & solicited_waiter) != 0 || may_hold(threshold_.load())))
         signal_.raise();
 }
 

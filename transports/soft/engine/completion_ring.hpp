@@ -102,6 +102,10 @@ public:
     /// `former` is to be kept until no producer can refer to it any more.
     outcome resize(std::uint32_t depth, ring_owner &former);
 
+    /// The number of events of the consumer's for which it waits here, too, changes by this. Any
+    /// thread.
+    void count_others(std::int32_t change);
+
     /// Asks for one upcall after the next completion.
     void arm(interest what);
     /// A descriptor that becomes readable when a completion is added after arm_descriptor();
@@ -125,8 +129,17 @@ protected:
     /// By the consumer.
     bool enough(const wait_target &wanted)
     {
-        return wanted.what == interest::solicited ? holds_solicited()
-                                                  : count(wanted.threshold) >= wanted.threshold;
+        const std::uint32_t others = this->others();
+        if (wanted.what == interest::solicited)
+            return others != 0 || holds_solicited();
+        return others >= wanted.threshold ||
+               count(wanted.threshold - others) + others >= wanted.threshold;
+    }
+    /// Events of the consumer's that count as completions do.
+    std::uint32_t others() const
+    {
+        const std::int32_t now = others_.load();
+        return now > 0 ? static_cast<std::uint32_t>(now) : 0; // taken before it was counted
     }
 
     std::atomic<ring *> ring_{nullptr};
@@ -138,6 +151,7 @@ protected:
     alignas(64) std::atomic<std::uint32_t> wanted_{0};
     std::atomic<std::uint32_t> threshold_{1};
     std::atomic<bool> overflowed_{false};
+    std::atomic<std::int32_t> others_{0};
     wake_signal signal_;
 
 private:
@@ -154,7 +168,8 @@ private:
     /// the last of these comes here when it has.
     bool may_hold(std::uint32_t number) const
     {
-        return now().tail.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed) >=
+        return now().tail.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed) +
+                   others() >=
                number;
     }
     bool put(const completion_record &done);

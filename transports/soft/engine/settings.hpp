@@ -14,6 +14,7 @@ class inproc_network;
 struct settings {
     net_address address;                   ///< its port is not used
     std::uint32_t threads = 1;             ///< progress threads, each with a socket
+    bool waiters_call_back = true;         ///< in place of the shards' threads, while they wait
     bool spread_callbacks = true;          ///< of queues over the threads, not all to the first
     std::uint32_t datagram = 0;            ///< largest that is sent and received; 0: 1472
     std::uint32_t spin_us = 20;            ///< how long a thread spins for packets before it sleeps

@@ -47,6 +47,14 @@ public:
     // --- consumers
 
     bool progress(bool sleeps_next) { return progress_.poll(sleeps_next); }
+    /// The same for one that is about to sleep, and makes the upcalls that come of it.
+    bool progress_and_call_back()
+    {
+        context_.upcalls.begin_taking();
+        const bool moved = progress_.poll(true);
+        context_.upcalls.end_taking();
+        return moved;
+    }
     /// A consumer sleeps on the socket.
     void begin_wait()
     {

@@ -4,6 +4,7 @@
 #include "sleeper.hpp"
 
 #include <bit>
+#include <climits>
 
 namespace soft_hca {
 
@@ -62,7 +63,8 @@ void upcall_queue::post(upcall_source &from, std::uint32_t event)
     if (from.priority_ == upcall_source::priority::completion && waiter_->takes_over())
         return;
     any_.store(true);
-    thread_->kick(); // does nothing while the thread is awake, as when it posts itself
+    if (takers_.load() == 0)
+        thread_->kick(); // does nothing while the thread is awake, as when it posts itself
 }
 
 void upcall_queue::cancel(upcall_source &from)
@@ -98,14 +100,39 @@ void upcall_queue::deliver_one(upcall_source &from, deliverer by)
     idle_.broadcast();
 }
 
-bool upcall_queue::deliver()
+/// One thread at a time, so that the events of an object stay in order. It takes what others find
+/// and leave to it, as it looks again under the lock. What is left is marked by any_.
+bool upcall_queue::deliver_up_to(unsigned most)
 {
     if (!any_.exchange(false))
         return false;
     osd::lock_guard hold(lock_);
-    while (upcall_source *const oldest = pop(!waiter_->present()))
+    if (delivering_)
+        return false;
+    delivering_ = true;
+    upcall_source *oldest = nullptr;
+    unsigned made = 0;
+    for (; made != most && (oldest = pop(!waiter_->present())) != nullptr; ++made)
         deliver_one(*oldest, thread);
+    delivering_ = false;
+    if (made == most)
+        any_.store(true);
     return true;
+}
+
+bool upcall_queue::deliver()
+{
+    return deliver_up_to(UINT_MAX);
+}
+
+/// A consumer waits for something else than most upcalls are about.
+void upcall_queue::end_taking()
+{
+    constexpr unsigned most = 16;
+    (void)deliver_up_to(most);
+    takers_.fetch_sub(1);
+    if (any_.load())
+        thread_->kick();
 }
 
 // --------------------------------------------------------------------------- the callback waiter

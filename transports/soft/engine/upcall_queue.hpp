@@ -3,8 +3,9 @@
 // connections before completion queues before shared receive queues.
 //
 // Any thread posts events, under any lock but this one; the shard's thread delivers them without a
-// lock, and in its place a callback waiter those of completion queues. An object has one bit for
-// each kind of event, so posting needs no memory.
+// lock, and in its place a callback waiter those of completion queues, and a consumer that waits
+// for events those of the progress that it makes. An object has one bit for each kind of event, so
+// posting needs no memory.
 #pragma once
 
 #include "callback_waiter.hpp"
@@ -56,9 +57,16 @@ public:
     /// The same, and waits for an upcall that is being made for it.
     void cancel_and_wait(upcall_source &from);
     bool any() const { return any_.load(); }
-    /// Makes the upcalls that no callback waiter makes. By the shard's thread. True when there were
-    /// some.
+    /// Makes the upcalls that no callback waiter makes, unless another thread does. True when there
+    /// were some.
     bool deliver();
+
+    // --- a consumer that makes progress and is about to sleep
+
+    /// What is posted from now on need not wake the shard's thread.
+    void begin_taking() { takers_.fetch_add(1); }
+    /// Makes the upcalls that are due; the thread makes what is left.
+    void end_taking();
 
     // --- the callback waiter
 
@@ -86,6 +94,7 @@ private:
     void unlink(upcall_source &from) OSD_REQUIRES(lock_);
     bool is_busy(const upcall_source &with) const OSD_REQUIRES(lock_);
     void deliver_one(upcall_source &from, deliverer by) OSD_REQUIRES(lock_);
+    bool deliver_up_to(unsigned most);
 
     const upcalls *table_ = nullptr;
     sleeper *thread_ = nullptr;
@@ -94,7 +103,9 @@ private:
     osd::condition idle_; ///< an upcall has returned
     const upcall_source *busy_[deliverers] OSD_GUARDED_BY(lock_) = {};
     list lists_[priorities] OSD_GUARDED_BY(lock_);
+    bool delivering_ OSD_GUARDED_BY(lock_) = false; ///< a thread is in deliver()
     std::atomic<bool> any_{false};
+    std::atomic<std::uint32_t> takers_{0}; ///< between begin_taking() and end_taking()
 };
 
 } // namespace soft_hca
