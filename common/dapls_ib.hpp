@@ -72,8 +72,8 @@
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
 ///      work_request has its ring_place, and qp_params says whether threads post at once, for
 ///      ports that claim threadsafe_post. Optional: cqeh_domains, split_poll, ep_watermarks,
-///      ep_windows, send_invalidate, read_to_rmr, device_counters, evd_wait, with their operations
-///      and fields.
+///      ep_windows, send_invalidate, read_to_rmr, device_counters, evd_wait, nth_signal, with their
+///      operations and fields.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -100,6 +100,8 @@ struct features {
     bool direct_post = false;     ///< [port] DAT triplets go to the device as they are
     bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
     bool inline_send = false;    ///< [port] short messages travel inside the work request
+    bool nth_signal = false;     ///< suppressed successes are known without one that is not:
+                                 ///< requests_done
     bool srq = false;            ///< shared receive queues: srq_*, post_srq_recv, qp_alloc_srq
     bool ep_watermarks = false;  ///< what a qp holds of an SRQ is counted and limited:
                                  ///< qp_set_watermarks, qp_recvs_held
@@ -250,9 +252,9 @@ struct srq_params {
 
 /// A posted operation. The common layer fills it before it posts, and owns it again once the
 /// completion was polled; one whose success is suppressed, once anything posted later on the same
-/// queue was polled or the qp is freed. Until then it stays at its address. A port that needs
-/// memory per operation derives its `wr` from this one; its constructor runs once, and what the
-/// port then leaves there stays from one operation to the next.
+/// queue was polled, requests_done has counted it, or the qp is freed. Until then it stays at its
+/// address. A port that needs memory per operation derives its `wr` from this one; its constructor
+/// runs once, and what the port then leaves there stays from one operation to the next.
 struct work_request {
     DAT_DTO_COOKIE cookie;
     work_queue *queue; ///< where it was posted
@@ -623,6 +625,14 @@ struct dapls_ib : Types, port_traits {
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments,
                                      const DAT_LMR_TRIPLET *local) = delete;
 
+    /// [nth_signal] Called when all requests of the queue are posted: `oldest` is the first that
+    /// has not come back, and `most` how many there are. How many of them, from that one on without
+    /// a gap, were posted with DAT_COMPLETION_SUPPRESS_FLAG and are known to have succeeded: they
+    /// will not be polled. It is not 0 for ever where all were posted so: the device signals every
+    /// nth. May take completions from the device, which come with later polls. As post_send, but
+    /// without others beside it also with [threadsafe_post]. Hot.
+    static DAT_COUNT dapls_ib_requests_done(qp &, wr & /*oldest*/, DAT_COUNT /*most*/) { return 0; }
+
     /// [immediate_data, atomics] Posts wr.operation: DAT_IB_DTO_RDMA_WRITE_IMMED, _FETCH_ADD or
     /// _CMP_SWAP, the latter two with one local segment of 8 bytes and a remote address aligned to
     /// 8. Otherwise as post_send.
@@ -811,6 +821,7 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_post_send, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
                                                const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS));
     DAPLS_IB_OP(dapls_ib_post_recv, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
+    DAPLS_IB_OP(dapls_ib_requests_done, DAT_COUNT (*)(qp &, wr &, DAT_COUNT));
     DAPLS_IB_OP(dapls_ib_post_extended,
                 status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
                            const extended_operands &, DAT_COMPLETION_FLAGS));
@@ -844,6 +855,7 @@ struct check_transport {
     DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wait);
     DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wakeup);
     DAPLS_IB_CLAIM(cq_resize, dapls_ib_cq_resize);
+    DAPLS_IB_CLAIM(nth_signal, dapls_ib_requests_done);
     DAPLS_IB_CLAIM(srq, dapls_ib_srq_alloc);
     DAPLS_IB_CLAIM(srq, dapls_ib_srq_free);
     DAPLS_IB_CLAIM(srq, dapls_ib_srq_resize);

@@ -403,9 +403,29 @@ status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TR
         return invalid_parameter(flags_position);
     if (!next.ok())
         return next;
-    const DAT_EP_STATE now = state();
-    const bool fit = now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp_);
-    return fit ? success : state_error();
+    return may_request() ? success : state_error();
+}
+
+/// [nth_signal] Gives back requests that have succeeded silently. A thread that posts beside others
+/// keeps these out meanwhile, and leaves for that. False where it may not post any more.
+bool queue_pair::find_done_requests(bool alone) OSD_UNCHECKED
+{
+    if (alone || !send_queue_->is_concurrent()) {
+        send_queue_->give_back_done(qp_);
+        return true;
+    }
+    post_gate &gate = gates_of(*this).sends;
+    gate.posts.leave();
+    {
+        osd::lock_guard hold(gate.lock);
+        gate.posts.close();
+        if (send_queue_ != nullptr && may_request())
+            send_queue_->give_back_done(qp_);
+        gate.posts.reopen();
+    }
+    while (!gate.posts.try_enter())
+        osd::yield();
+    return send_queue_ != nullptr && may_request();
 }
 
 /// A filled work request, or null when as many as there are have been posted.
@@ -413,6 +433,10 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
                                         DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     transport::wr *request = send_queue_ == nullptr ? nullptr : send_queue_->take_slowly();
+    if constexpr (claims.nth_signal)
+        if (request == nullptr && send_queue_ != nullptr &&
+            find_done_requests(operation == DAT_DTO_BIND_MW)) // which keeps others out itself
+            request = send_queue_->take_slowly();
     if (request == nullptr)
         return nullptr;
     fill(*request, operation, length, cookie);

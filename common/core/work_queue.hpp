@@ -146,6 +146,10 @@ struct work_queue : post_ring {
         retired.store(static_cast<wr *>(&done), std::memory_order_release);
     }
 
+    /// [nth_signal] Gives back those that have succeeded silently, as the port says; the polling
+    /// thread may give back later ones meanwhile. By a thread that posts, while no other does.
+    void give_back_done(transport::qp &of);
+
     /// Allocates a place for the binding of each request. False when out of memory. Called by the
     /// posting thread.
     bool make_room_for_bindings();

@@ -261,8 +261,10 @@ outcome finish_oldest(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_ST
         std::exchange(wr->window, nullptr)->finish(wr->target, how == DAT_DTO_SUCCESS);
     const bool silent = how == DAT_DTO_SUCCESS && wr->operation != DAT_DTO_RECEIVE &&
                         (wr->flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
-    if (silent)
+    if (silent) {
+        wr->silently_done.store(true);
         return outcome::silent;
+    }
     const completion done{wr,    length,   how, immediate != nullptr, immediate ? *immediate : 0,
                           taker, solicited};
     if (!queue->store(done))
@@ -371,6 +373,7 @@ status push_request(qp &pair, types::wr &request, DAT_COMPLETION_FLAGS flags)
     if (const status answer = begin(op::post_send); !answer.ok())
         return answer;
     request.flags = flags;
+    request.silently_done.store(false);
     if (!pair.sends.push(request))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     if (pair.now.load() == phase::down)
@@ -842,6 +845,17 @@ status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT segments,
     if (lab::loopback.load(std::memory_order_relaxed) && peer != nullptr)
         deliver(pair, *peer);
     return success;
+}
+
+DAT_COUNT transport::dapls_ib_requests_done(qp &pair, wr &oldest, DAT_COUNT most)
+{
+    pair.life.check("qp");
+    const lab::exclusive one(pair.sending, "a thread is in post_send during requests_done");
+    DAT_COUNT done = 0;
+    for (wr *each = &oldest; done != most && each->silently_done.load();
+         each = static_cast<wr *>(each->after))
+        ++done;
+    return done;
 }
 
 status transport::dapls_ib_post_extended(qp &pair, wr &request, DAT_COUNT segments,

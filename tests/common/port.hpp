@@ -127,6 +127,7 @@ struct types {
     struct wr : work_request {
         DAT_COMPLETION_FLAGS flags;
         extended_operands operands;
+        std::atomic<bool> silently_done{false};
         bool shared = false; ///< posted with post_srq_recv, as all of its queue are
         std::shared_ptr<types::window> window;
         types::mr *target = nullptr;
@@ -277,6 +278,7 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
     static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq *recv_cq, cq *send_cq,
                                         const qp_params &);
+    static DAT_COUNT dapls_ib_requests_done(qp &, wr &, DAT_COUNT most);
     static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
                                          const DAT_RMR_TRIPLET *, const extended_operands &,
                                          DAT_COMPLETION_FLAGS);

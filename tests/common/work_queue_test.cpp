@@ -207,6 +207,41 @@ TEST_CASE("a post that the port refuses is passed on, and leaves room and order 
     }
 }
 
+TEST_CASE("with nth_signal, suppressed successes make room as far as nothing else is before them")
+{
+    constexpr DAT_UINT64 depth = 16;
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    const auto post = [&](DAT_COMPLETION_FLAGS flags) { return c.post_send(s.ep, 1, flags); };
+    const auto complete = [&](DAT_UINT64 count) {
+        for (; count != 0; --count)
+            REQUIRE(complete_send(s.port()));
+    };
+    const auto has_room_for = [&](DAT_UINT64 count) {
+        for (; count != 0; --count)
+            must(post(suppress));
+        CHECK_EQ(DAT_GET_TYPE(post(suppress)), DAT_INSUFFICIENT_RESOURCES);
+    };
+    has_room_for(depth);
+    if (!port_features.nth_signal) {
+        complete(depth);
+        CHECK_EQ(DAT_GET_TYPE(post(suppress)), DAT_INSUFFICIENT_RESOURCES);
+        return;
+    }
+    for (const DAT_UINT64 done : {1, 5, 16, 16}) {
+        complete(done);
+        has_room_for(done);
+    }
+    complete(4);
+    must(post(DAT_COMPLETION_DEFAULT_FLAG));
+    has_room_for(3);
+    complete(depth);
+    has_room_for(depth - 4); // the next has not been taken
+    CHECK_EQ(c.drain(s.request).size(), 1);
+    has_room_for(4);
+}
+
 TEST_CASE("ep_get_status reports idle when nothing is outstanding")
 {
     consumer c;

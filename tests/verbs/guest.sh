@@ -6,6 +6,7 @@
 #   guest.sh BUILD SOURCE OUT DEVICE ROUND...
 #
 # device[=CASES]       device_test: extensions, IPv6, tuning, faults
+# suppressed           suppressed_test: a consumer that takes no event of what succeeds
 # clients=SELECTION    unmodified DAT programs, as tests/clients/run_clients.py selects them
 # conformance[=CASES]  the conformance suite, or the cases that match a pattern
 # conformance12[=CASES]  the same through DAT 1.2
@@ -42,6 +43,11 @@ make_dat_conf() {
 device() {
     "$build/tests/verbs/verbs-device-test" "$adapter" "$device" --test-case-exclude='removal*' \
         ${1:+--test-case="$1"}
+}
+
+suppressed() {
+    [[ -x $build/tests/soft/suppressed-test ]] || { echo "skipped: the build lacks it"; return 0; }
+    "$build/tests/soft/suppressed-test" "$adapter"
 }
 
 clients() {

@@ -169,6 +169,7 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
+    static DAT_COUNT dapls_ib_requests_done(qp &, wr &oldest, DAT_COUNT most);
     static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT segments,
                                          const DAT_LMR_TRIPLET *local);
     static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT segments,

@@ -16,14 +16,21 @@ using namespace vrb;
 
 namespace {
 
+/// [nth_signal] Room for suppressed successes that are signalled all the same. Of a queue pair that
+/// signals every half of its depth there are three at most.
+constexpr std::uint32_t most_signallers = port_features.nth_signal ? 64 : 0;
+constexpr DAT_COUNT signalled_room = 3 * most_signallers;
+
 /// Room for the operations of the port's own, one for each queue pair that is being disconnected.
-constexpr DAT_COUNT spare_room = 16;
+constexpr DAT_COUNT spare_room = 16 + signalled_room;
 
 void defer(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
 {
     wr &w = request_of(entry);
     if (came_again(entry, w))
         return;
+    if (is_suppressed_success(entry, w))
+        return note_success(w);
     read_completion(entry, w, w.done);
     if (w.queue != nullptr)
         c.defer(w);
@@ -130,6 +137,10 @@ bool poll_slow(cq &c, completion &done)
             w = &request_of(entry);
             if (came_again(entry, *w))
                 continue;
+            if (is_suppressed_success(entry, *w)) {
+                note_success(*w);
+                continue;
+            }
             read_completion(entry, *w, w->done);
         } else if (c.has_deferred()) {
             w = c.pop_deferred();
@@ -145,6 +156,19 @@ bool poll_slow(cq &c, completion &done)
         done = w->done;
         return true;
     }
+}
+
+bool begin_signalling(cq &c)
+{
+    if (c.signallers.fetch_add(1) < most_signallers)
+        return true;
+    end_signalling(c);
+    return false;
+}
+
+void end_signalling(cq &c)
+{
+    c.signallers.fetch_sub(1);
 }
 
 bool drain(cq &c, std::uint32_t qp_num)

@@ -61,6 +61,9 @@ unsigned remote_access(DAT_MEM_PRIV_FLAGS privileges);
 
 status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth);
 void close_cq(cq &c);
+/// Whether there is room for what one more queue pair signals for the port.
+bool begin_signalling(cq &c);
+void end_signalling(cq &c);
 /// Whether the device resizes CQs, of which this is one.
 bool resizes_cqs(cq &any);
 /// Drains the device's CQ and the consumer's batch into the deferred completions, so that no later

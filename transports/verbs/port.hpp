@@ -49,8 +49,10 @@ static_assert(sizeof(ibv_sge::addr) == sizeof(DAT_LMR_TRIPLET::virtual_address))
 static_assert(sizeof(ibv_sge::length) == sizeof(DAT_LMR_TRIPLET::segment_length));
 
 struct wr : work_request {
-    bool finished = true;  ///< taken from the device, or never posted
-    bool plain = true;     ///< neither the port's own nor a shared receive
+    bool finished = true; ///< taken from the device, or never posted
+    bool plain = true;    ///< neither the port's own, nor a shared receive, nor suppressed
+    /// [nth_signal] Suppressed, and known to have succeeded. Set by who takes it from the device.
+    std::atomic<bool> succeeded{false};
     srq *shared = nullptr; ///< where it was posted, if it is a shared receive
     ibv_recv_wr recv{};    ///< of a receive with one segment, all but the place of that
 
@@ -85,11 +87,12 @@ struct cq final : all_link, deferred_completions<wr> {
     bool failed = false;        ///< overrun, and the error was delivered
     bool event_left = false;    ///< of the waiter: it armed the CQ and did not sleep
     spinner spin;
-    std::atomic<bool> waiting{false};      ///< the consumer is inside cq_wait
-    std::atomic<bool> woken{false};        ///< cq_wakeup was called, and `wake` is raised
-    std::atomic<bool> notify{false};       ///< a dapl_evd_dto_callback is wanted
-    std::atomic<bool> announced{false};    ///< for notify: completions were deferred
-    std::atomic<std::uint32_t> unacked{0}; ///< events taken from the channel
+    std::atomic<bool> waiting{false};         ///< the consumer is inside cq_wait
+    std::atomic<bool> woken{false};           ///< cq_wakeup was called, and `wake` is raised
+    std::atomic<bool> notify{false};          ///< a dapl_evd_dto_callback is wanted
+    std::atomic<bool> announced{false};       ///< for notify: completions were deferred
+    std::atomic<std::uint32_t> unacked{0};    ///< events taken from the channel
+    std::atomic<std::uint32_t> signallers{0}; ///< queue pairs that have a part of signalled_room
 
     void wake_sleepers() override;
 };
@@ -138,6 +141,9 @@ struct qp : all_link, connection_state, drawing_link {
     /// What ibv_post_send calls; for siw, with SIGPIPE blocked around it.
     int (*post)(ibv_qp *, ibv_send_wr *, ibv_send_wr **) = nullptr;
     wr *last_send = nullptr;
+    // [nth_signal] Every nth suppressed success is signalled all the same; 0: none.
+    std::uint32_t nth = 0;
+    std::uint32_t suppressed = 0;    ///< since the last of these
     ibv_send_wr *bad_send = nullptr; ///< null but after a post that the device refused
     std::uint32_t max_inline = 0;
     unsigned always = IBV_SEND_SIGNALED; ///< flags of all operations but reads
@@ -289,6 +295,18 @@ OSD_ALWAYS_INLINE batch look_into(cq &c)
     return {c.taken, got > 0 ? got : 0};
 }
 
+/// [nth_signal] It completes for the port alone.
+inline bool is_suppressed_success(const ibv_wc &entry, const wr &request)
+{
+    return port_features.nth_signal && !request.plain && request.shared == nullptr &&
+           request.queue != nullptr && entry.status == IBV_WC_SUCCESS;
+}
+inline void note_success(wr &suppressed)
+{
+    suppressed.finished = true;
+    suppressed.succeeded.store(true, std::memory_order_release);
+}
+
 inline void keep(cq &c, const batch &rest)
 {
     c.next = rest.next;
@@ -418,6 +436,7 @@ struct transport : dapls_ib<vrb::types> {
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
+    static DAT_COUNT dapls_ib_requests_done(qp &, wr &oldest, DAT_COUNT most);
     static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT segments,
                                          const DAT_LMR_TRIPLET *local,
                                          const DAT_RMR_TRIPLET *remote, const extended_operands &,
@@ -432,7 +451,8 @@ struct transport : dapls_ib<vrb::types> {
     static void dapls_ib_disconnect_clean(qp &);
 
 private:
-    static unsigned send_flags(const qp &, DAT_DTOS, DAT_UINT32 length, DAT_COMPLETION_FLAGS);
+    static unsigned send_flags(qp &, wr &, DAT_COMPLETION_FLAGS);
+    static bool is_nth(qp &);
     static bool poll_slow(cq &, completion &);
 };
 
@@ -447,7 +467,8 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
         return false;
     }
     wr &request = vrb::request_of(*found.next);
-    if (request.queue == nullptr || vrb::came_again(*found.next, request)) [[unlikely]] {
+    if (request.queue == nullptr || vrb::came_again(*found.next, request) ||
+        vrb::is_suppressed_success(*found.next, request)) [[unlikely]] {
         vrb::keep(c, found);
         return poll_slow(c, done);
     }
@@ -491,21 +512,38 @@ OSD_ALWAYS_INLINE bool transport::poll_slow(cq &c, completion &done)
     return true;
 }
 
-OSD_ALWAYS_INLINE unsigned transport::send_flags(const qp &q, DAT_DTOS operation, DAT_UINT32 length,
-                                                 DAT_COMPLETION_FLAGS flags)
+inline bool transport::is_nth(qp &q)
 {
+    if (!port_features.nth_signal || ++q.suppressed != q.nth)
+        return false;
+    q.suppressed = 0;
+    return true;
+}
+
+/// Of a request that is about to be posted; notes whether its success is suppressed.
+OSD_ALWAYS_INLINE unsigned transport::send_flags(qp &q, wr &w, DAT_COMPLETION_FLAGS flags)
+{
+    const DAT_DTOS operation = w.operation;
+    const DAT_UINT32 length = w.length;
     const bool read = operation == DAT_DTO_RDMA_READ;
     unsigned out = IBV_SEND_SIGNALED;
     if (!read) // no empty message
         out = port_features.inline_send && length - 1 < q.max_inline ? q.always_inline : q.always;
+    bool plain = true;
     if (flags != DAT_COMPLETION_DEFAULT_FLAG) [[unlikely]] {
-        if ((flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0)
-            out &= ~unsigned{IBV_SEND_SIGNALED};
+        if ((flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0) {
+            plain = false;
+            w.succeeded.store(false, std::memory_order_relaxed);
+            if (!is_nth(q))
+                out &= ~unsigned{IBV_SEND_SIGNALED};
+        }
         if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)
             out |= IBV_SEND_SOLICITED;
         if ((flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0)
             out |= read ? q.read_fence : unsigned{IBV_SEND_FENCE};
     }
+    if constexpr (port_features.nth_signal)
+        w.plain = plain;
     return out;
 }
 
@@ -516,7 +554,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
 {
     const DAT_DTOS operation = w.operation; // what the door orders is not read again behind it
     const DAT_UINT32 length = w.length;
-    const unsigned carried = send_flags(q, operation, length, flags);
+    const unsigned carried = send_flags(q, w, flags);
     const bool odd_read = operation == DAT_DTO_RDMA_READ && length != remote->segment_length;
     q.send_door.enter();
     ibv_qp *const handle = q.fast_qp.load(std::memory_order_acquire);

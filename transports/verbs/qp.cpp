@@ -202,6 +202,13 @@ status post_slow(qp &q, cq &completes_on, wr *&last, wr &w, Post post)
     return success;
 }
 
+/// [nth_signal] A refused request may have been the nth: the next one that is suppressed is.
+void signal_next(qp &q)
+{
+    if (q.nth != 0)
+        q.suppressed = q.nth - 1;
+}
+
 /// Posts what is complete but for the operation itself.
 status post_request(qp &q, wr &w, ibv_send_wr &request)
 {
@@ -210,6 +217,8 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
     return post_slow(q, *q.send_cq, q.last_send, w, [&](ibv_qp *handle) {
         ibv_send_wr *bad = nullptr;
         const int error = q.post(handle, &request, &bad);
+        if (bad != nullptr)
+            signal_next(q);
         return bad != nullptr ? error : 0;
     });
 }
@@ -248,8 +257,10 @@ status refused_post(int error)
 status send_failed(qp &q, int error)
 {
     const bool refused = std::exchange(q.bad_send, nullptr) != nullptr;
-    if (refused)
+    if (refused) {
         q.last_send = static_cast<wr *>(q.last_send->before);
+        signal_next(q);
+    }
     q.send_door.leave();
     return refused ? refused_post(error) : success;
 }
@@ -356,6 +367,8 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
     const status made = make_queue_pair(device, q);
     if (!made.ok())
         return made;
+    if (port_features.nth_signal && begin_signalling(*q.send_cq))
+        q.nth = at_least_one((params.max_send + 1) / 2);
     osd::lock_guard hold(device.lock);
     device.qps.push(q);
     return success;
@@ -375,6 +388,34 @@ status transport::dapls_ib_qp_alloc_srq(pd &domain, qp &q, srq &shared, cq *recv
     return alloc_queue_pair(domain, q, &shared, recv_cq, send_cq, params);
 }
 
+namespace {
+
+/// As far as the device has told: one that has come back shows that those before it are done.
+DAT_COUNT count_done(wr &oldest, DAT_COUNT most)
+{
+    DAT_COUNT done = 0;
+    wr *each = &oldest;
+    for (DAT_COUNT n = 1; n <= most && !each->plain; ++n) {
+        if (each->succeeded.load(std::memory_order_acquire))
+            done = n;
+        each = static_cast<wr *>(each->after);
+    }
+    return done;
+}
+
+} // namespace
+
+/// Where the consumer does not poll, what has come back is still on the CQ.
+DAT_COUNT transport::dapls_ib_requests_done(qp &q, wr &oldest, DAT_COUNT most)
+{
+    if (const DAT_COUNT known = count_done(oldest, most); known != 0 || q.nth == 0)
+        return known;
+    osd::lock_guard hold(q.lock);
+    if (q.handle != nullptr)
+        q.broken |= drain(*q.send_cq, q.handle->qp_num);
+    return count_done(oldest, most);
+}
+
 status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
                                          const DAT_LMR_TRIPLET *local,
                                          const DAT_RMR_TRIPLET *remote,
@@ -385,8 +426,7 @@ status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
     ibv_send_wr request{};
     request.sg_list = gather(built, segments, local);
     request.num_sge = segments;
-    request.send_flags =
-        send_flags(q, w.operation, w.length, flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
+    request.send_flags = send_flags(q, w, flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
     set_operands(request, w, *remote, operands);
     return post_request(q, w, request);
 }
@@ -396,8 +436,7 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
 {
     ibv_mw_bind bind{};
     bind.wr_id = reinterpret_cast<std::uint64_t>(&w);
-    bind.send_flags =
-        send_flags(q, w.operation, w.length, flags) & (IBV_SEND_SIGNALED | IBV_SEND_FENCE);
+    bind.send_flags = send_flags(q, w, flags) & (IBV_SEND_SIGNALED | IBV_SEND_FENCE);
     // Not every library takes a bind without a region: so nothing is a byte without rights.
     bind.bind_info = {window.nothing, reinterpret_cast<std::uintptr_t>(window.nothing->addr), 1, 0};
     if (region != nullptr)
@@ -420,6 +459,8 @@ void transport::dapls_ib_qp_free(qp &q)
     const port_support::pipe_signal_hold held(device.siw);
     osd::lock_guard hold(device.lock);
     quit(device, q);
+    if (q.nth != 0)
+        end_signalling(*q.send_cq);
     if (q.shared != nullptr)
         q.recv_cq->forget_receiver(q.params.receiver);
     static_cast<all_link &>(q).unlink();

@@ -72,7 +72,9 @@ void pair_context::complete(request &r, work_status status, std::uint32_t length
                             completion_ring *to) const
 {
     const bool silent = status == work_status::success && is_silent(r);
-    if (silent || to == nullptr)
+    if (silent)
+        return note_success(r);
+    if (to == nullptr)
         return;
     to->push({&r, length, 0, id, static_cast<std::uint8_t>(home->index), status, brought::nothing,
               false});

@@ -2,6 +2,7 @@
 // Work requests and completions.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace soft_hca {
@@ -40,6 +41,7 @@ enum request_flags : std::uint8_t {
     request_solicited = 4,  ///< the peer's completion is a solicited one
     request_invalidate = 8, ///< send: takes `remote.key` away from the peer
     request_narrow = 16,    ///< bind: opens the window to the peer of this connection only
+    request_succeeded = 32, ///< silent: set by the engine when it refers to it no longer
 };
 
 enum class work_status : std::uint8_t {
@@ -58,7 +60,8 @@ struct memory_region;
 /// A posted operation.
 ///
 /// The memory is the consumer's. The consumer leaves it alone from the post until it takes the
-/// completion; for a silent request, until it takes that of a later one. In between the queue pair
+/// completion; for a silent request, until it takes that of a later one, or finds that it has
+/// succeeded. In between the queue pair
 /// owns it and holds up to three references: in the ring in which it was posted; in the send
 /// window, one for each packet of it that is not acknowledged; and, once the first segment of its
 /// message has arrived, in the receiver.
@@ -95,6 +98,17 @@ struct request {
     std::uint32_t read_id;  ///< read or atomic: the number that its response carries
     std::uint32_t last_psn; ///< of the last packet, once that was sent
 };
+
+inline void note_success(request &silent)
+{
+    const auto flags = static_cast<std::uint8_t>(silent.flags | request_succeeded);
+    std::atomic_ref(silent.flags).store(flags, std::memory_order_release);
+}
+/// By the consumer.
+inline bool has_succeeded(request &silent)
+{
+    return (std::atomic_ref(silent.flags).load(std::memory_order_acquire) & request_succeeded) != 0;
+}
 
 /// A read or atomic operation: its response completes it, not the acknowledgement.
 inline bool has_response(const request &r)
