@@ -61,9 +61,7 @@ void transport::dapls_ib_qp_free(qp &q)
 DAT_COUNT transport::dapls_ib_requests_done(qp &, wr &oldest, DAT_COUNT most)
 {
     DAT_COUNT done = 0;
-    for (wr *each = &oldest;
-         done != most && (each->request.flags & soft_hca::request_silent) != 0 &&
-         soft_hca::has_succeeded(each->request);
+    for (wr *each = &oldest; done != most && soft_hca::has_succeeded(each->request);
          each = static_cast<wr *>(each->after))
         ++done;
     return done;
