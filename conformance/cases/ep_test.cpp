@@ -2,6 +2,8 @@
 // Endpoints: creating, querying, modifying, and what is legal in which state.
 #include "harness/support.hpp"
 
+#include "harness/ep_states.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -29,93 +31,6 @@ bool same_attr(const DAT_EP_ATTR &a, const DAT_EP_ATTR &b)
            a.max_recv_dtos == b.max_recv_dtos && a.max_request_dtos == b.max_request_dtos &&
            a.max_recv_iov == b.max_recv_iov && a.max_request_iov == b.max_request_iov;
 }
-
-/// An endpoint that keeps its RSP or request, in each of the states in turn.
-struct in_state {
-    explicit in_state(DAT_EP_STATE wanted);
-
-    adapter ia;
-    test_endpoint ep;
-    test_endpoint peer;
-    std::unique_ptr<listener> at;
-    DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
-    DAT_EP_HANDLE subject = DAT_HANDLE_NULL;
-
-private:
-    void reserve();
-    void become_passive();
-    void become_tentative();
-};
-
-void in_state::reserve()
-{
-    DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG);
-    MUST(dat_rsp_create(ia.handle, unused_qualifier(ia), ep.ep, evd, &rsp));
-}
-
-void in_state::become_passive()
-{
-    reserve();
-    DAT_RSP_PARAM param{};
-    MUST(dat_rsp_query(rsp, DAT_RSP_FIELD_ALL, &param));
-    MUST(peer.connect(ia.address(), param.conn_qual));
-    (void)next_event(param.evd_handle, DAT_CONNECTION_REQUEST_EVENT);
-}
-
-void in_state::become_tentative()
-{
-    at = std::make_unique<listener>(ia, DAT_PSP_PROVIDER_FLAG);
-    MUST(peer.connect(ia.address(), at->qualifier));
-    DAT_CR_PARAM param{};
-    MUST(dat_cr_query(at->next_request(), DAT_CR_FIELD_ALL, &param));
-    subject = param.local_ep_handle;
-}
-
-in_state::in_state(DAT_EP_STATE wanted) : ep(ia), peer(ia), subject(ep.ep)
-{
-    switch (wanted) {
-    case DAT_EP_STATE_RESERVED:
-        reserve();
-        break;
-    case DAT_EP_STATE_PASSIVE_CONNECTION_PENDING:
-        become_passive();
-        break;
-    case DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING:
-        become_tentative();
-        break;
-    case DAT_EP_STATE_ACTIVE_CONNECTION_PENDING:
-        at = std::make_unique<listener>(ia);
-        MUST(ep.connect(ia.address(), at->qualifier));
-        (void)at->next_request();
-        break;
-    case DAT_EP_STATE_CONNECTED:
-        establish(ep, peer);
-        break;
-    case DAT_EP_STATE_DISCONNECTED:
-        establish(ep, peer);
-        MUST(ep.disconnect(DAT_CLOSE_ABRUPT_FLAG));
-        next_connection(ep.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
-        break;
-    default:
-        break;
-    }
-}
-
-struct state_row {
-    DAT_EP_STATE state;
-    unsigned subtype;
-};
-
-/// All that a consumer can hold an endpoint in for as long as it takes to look.
-constexpr state_row steady_states[] = {
-    {DAT_EP_STATE_UNCONNECTED, DAT_INVALID_STATE_EP_UNCONNECTED},
-    {DAT_EP_STATE_RESERVED, DAT_INVALID_STATE_EP_RESERVED},
-    {DAT_EP_STATE_PASSIVE_CONNECTION_PENDING, DAT_INVALID_STATE_EP_PASSCONNPENDING},
-    {DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING, DAT_INVALID_STATE_EP_TENTCONNPENDING},
-    {DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_INVALID_STATE_EP_ACTCONNPENDING},
-    {DAT_EP_STATE_CONNECTED, DAT_INVALID_STATE_EP_CONNECTED},
-    {DAT_EP_STATE_DISCONNECTED, DAT_INVALID_STATE_EP_DISCONNECTED},
-};
 
 template <class... States>
 bool one_of(DAT_EP_STATE state, States... states)

@@ -3,7 +3,7 @@
 // that it does not answer.
 #include "harness/support.hpp"
 
-#include "harness/peer.hpp"
+#include "harness/ep_states.hpp"
 
 namespace conformance {
 namespace {
@@ -39,69 +39,26 @@ void expect_busy(test_endpoint &own, unsigned subtype, const DAT_RMR_TRIPLET &th
     CHECK(own.state() == state);
 }
 
-/// A request whose peer is stopped, and which we have accepted.
-struct accepted_request {
-    accepted_request() : own(ia), at(ia), peer("caller")
-    {
-        peer.link->send(offer_of(ia, at.qualifier));
-        (void)peer.link->receive<bool>();
-        const DAT_CR_HANDLE request = at.next_request();
-        peer.stop();
-        MUST(dat_cr_accept(request, own.ep, 0, nullptr));
-        std::this_thread::sleep_for(a_while); // some transports are connected without the peer
+/// Where there is nothing to wait for, all of the data has been placed.
+bool waits(lingering &on)
+{
+    if (on.pending())
+        return true;
+    for (std::uint64_t i = 0; i < lingering::writes; ++i) {
+        const auto done = next_dto(on.own.request_evd);
+        CHECK(done.user_cookie.as_64 == i);
+        CHECK(done.status == DAT_DTO_SUCCESS);
     }
-    bool pending() const { return own.state() == DAT_EP_STATE_COMPLETION_PENDING; }
+    return false;
+}
 
-    adapter ia;
-    test_endpoint own;
-    listener at;
-    peer_process peer;
-};
-
-/// A graceful disconnect that waits for transfers to a peer which is stopped.
-struct lingering {
-    static constexpr std::size_t size = 1 << 20;
-    static constexpr std::uint64_t writes = 12; // more than the sockets of both sides hold
-
-    lingering() : peer("obedient"), own(ia, {.bytes = size})
-    {
-        offer there = peer.link->receive<offer>();
-        memory = there.memory;
-        MUST(own.connect(there.to(), there.qualifier));
-        next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
-        (void)peer.link->receive<bool>();
-        peer.stop();
-        for (std::uint64_t i = 0; i < writes; ++i)
-            MUST(own.write(0, size, memory, i));
-        MUST(own.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
-    }
-    /// A device may place the data without the process of the peer; that takes some time. Then
-    /// there is nothing to wait for, but only then: all of it has been placed.
-    bool pending()
-    {
-        if (!becomes_true([&] { return own.state() != DAT_EP_STATE_DISCONNECT_PENDING; },
-                          milliseconds(700)))
-            return true;
-        for (std::uint64_t i = 0; i < writes; ++i) {
-            const auto done = next_dto(own.request_evd);
-            CHECK(done.user_cookie.as_64 == i);
-            CHECK(done.status == DAT_DTO_SUCCESS);
-        }
-        return false;
-    }
-    void expect_end()
-    {
-        next_connection(own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
-        CHECK(own.state() == DAT_EP_STATE_DISCONNECTED);
-        CHECK(collect(own.request_evd, writes).size() == writes);
-        CHECK(stays_empty(own.connect_evd, milliseconds(20)));
-    }
-
-    peer_process peer;
-    adapter ia;
-    test_endpoint own;
-    DAT_RMR_TRIPLET memory{};
-};
+void expect_end(lingering &on)
+{
+    next_connection(on.own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    CHECK(on.own.state() == DAT_EP_STATE_DISCONNECTED);
+    CHECK(collect(on.own.request_evd, lingering::writes).size() == lingering::writes);
+    CHECK(stays_empty(on.own.connect_evd, milliseconds(20)));
+}
 
 constexpr const char *waiting_accepts = "accepts that wait for the peer";
 constexpr const char *waiting_ends = "graceful disconnects that wait for the peer";
@@ -167,31 +124,31 @@ TEST_CASE("EP-45: while a graceful disconnect waits for transfers it is DISCONNE
           hint("be disconnected at once, with requests on their way, or take further ones"))
 {
     lingering on;
-    if (!on.pending())
+    if (!waits(on))
         NOT_CLAIMED(waiting_ends);
     expect_busy(on.own, DAT_INVALID_STATE_EP_DISCPENDING, on.memory);
     CHECK(same_code(on.own.disconnect(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
     CHECK(on.own.state() == DAT_EP_STATE_DISCONNECT_PENDING);
     CHECK(stays_empty(on.own.connect_evd, milliseconds(20)));
     on.peer.go_on();
-    on.expect_end();
+    expect_end(on);
 }
 
 TEST_CASE("EP-46: an abrupt disconnect ends a graceful one that still waits" *
           hint("do nothing, because a disconnect is under way already"))
 {
     lingering on;
-    if (!on.pending())
+    if (!waits(on))
         NOT_CLAIMED(waiting_ends);
     CHECK(same_code(on.own.disconnect(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
-    on.expect_end(); // the peer does not run
+    expect_end(on); // the peer does not run
 }
 
 TEST_CASE("EP-47: an endpoint whose graceful disconnect waits can be freed" *
           hint("wait for the peer, or complete requests of an endpoint that is gone"))
 {
     lingering on;
-    if (!on.pending())
+    if (!waits(on))
         NOT_CLAIMED(waiting_ends);
     (void)drain(on.own.request_evd); // a device may have placed the data without the peer's process
     CHECK(same_code(on.own.free_ep(), DAT_SUCCESS)); // the peer does not run

@@ -387,23 +387,6 @@ TEST_CASE("SP-17: a qualifier is taken as it is, or refused; never cut short" *
 
 namespace {
 
-/// The adapter's address, with a port.
-class socket_address {
-public:
-    socket_address(const adapter &ia, DAT_CONN_QUAL port)
-    {
-        const bool six = ia.address()->sa_family == AF_INET6;
-        std::memcpy(&storage_, ia.address(), six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
-        // Both families have it at the same place.
-        reinterpret_cast<sockaddr_in &>(storage_).sin_port =
-            htons(static_cast<std::uint16_t>(port));
-    }
-    DAT_IA_ADDRESS_PTR get() { return reinterpret_cast<DAT_IA_ADDRESS_PTR>(&storage_); }
-
-private:
-    sockaddr_storage storage_{};
-};
-
 /// The calls, null where libdat2 lacks them, and what they are given.
 struct common_calls {
     explicit common_calls(adapter &on)

@@ -5,6 +5,8 @@
 #include "harness/judge.hpp"
 
 #include <atomic>
+#include <cstring>
+#include <netinet/in.h>
 #include <unistd.h>
 
 namespace conformance {
@@ -130,6 +132,14 @@ DAT_CONN_QUAL unused_qualifier(adapter &ia)
     MUST(dat_psp_free(psp));
     MUST(dat_evd_free(evd));
     return qualifier;
+}
+
+socket_address::socket_address(const adapter &ia, DAT_CONN_QUAL port)
+{
+    const bool six = ia.address()->sa_family == AF_INET6;
+    std::memcpy(&storage_, ia.address(), six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+    // Both families have it at the same place.
+    reinterpret_cast<sockaddr_in &>(storage_).sin_port = htons(static_cast<std::uint16_t>(port));
 }
 
 listener::listener(adapter &on, DAT_PSP_FLAGS flags, DAT_COUNT qlen)

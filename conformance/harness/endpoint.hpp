@@ -9,6 +9,7 @@
 #include <dat2/udat.h>
 
 #include <string>
+#include <sys/socket.h>
 
 namespace conformance {
 
@@ -79,6 +80,17 @@ public:
 
 /// A qualifier without a listener.
 DAT_CONN_QUAL unused_qualifier(adapter &ia);
+
+/// The adapter's address, with a port.
+class socket_address {
+public:
+    socket_address(const adapter &ia, DAT_CONN_QUAL port);
+    DAT_IA_ADDRESS_PTR get() { return reinterpret_cast<DAT_IA_ADDRESS_PTR>(&storage_); }
+    DAT_COMM comm() const { return {storage_.ss_family, SOCK_STREAM, 0}; }
+
+private:
+    sockaddr_storage storage_{};
+};
 
 /// Connects the two and waits for both ESTABLISHED events.
 void establish(test_endpoint &active, test_endpoint &passive,
