@@ -5,7 +5,6 @@ import collections
 import dataclasses
 import json
 import pathlib
-import re
 
 import port_toml
 
@@ -17,8 +16,8 @@ CAPABILITIES = {
     "rdma_read_to_rmr": ("read_to_rmr",), "extensions": ("immediate_data", "atomics"),
 }
 
-# What a case that is not claimed gives as its reason, or the last word of it: the call that was
-# refused. And the group of operations in dapls_ib.toml that the call is made of.
+# The call whose refusal ended a case that is not claimed, or what such a case gives as its reason,
+# and the group of operations in dapls_ib.toml that it waits for.
 REFUSALS = {
     "dat_pz_create": "pd", "dat_lmr_create": "mr", "create": "mr", "dat_evd_create": "cq",
     "dat_ep_create": "qp", "dat_ep_connect": "conn", "connect": "conn", "back": "conn",
@@ -55,8 +54,7 @@ def needs_of(case: dict) -> list[tuple[str, ...]]:
 
 def waits_for(case: dict) -> str | None:
     """Of a case that waits: the group of operations, where that can be told."""
-    reason = str(case.get("reason", ""))
-    return REFUSALS.get(reason) or REFUSALS.get(re.split(r"\W", reason)[-1])
+    return REFUSALS.get(str(case.get("refused_call") or case.get("reason")))
 
 
 @dataclasses.dataclass

@@ -101,10 +101,11 @@ DOCTEST_REGISTER_REPORTER("telling", 1, telling_reporter);
 
 struct telling_judge final : judge {
     void not_claimed(const std::string &what) override { tell_json({{"not_claimed", what}}); }
-    [[noreturn]] void decline(const std::string &call) override
+    [[noreturn]] void decline(const std::string &reason, const std::string &call) override
     {
         the_case_declined = true;
-        not_claimed(call);
+        not_claimed(reason);
+        tell_json({{"refused_call", call}});
         throw declined{};
     }
     void allow_seconds(unsigned seconds) override { tell_allowed(seconds); }
@@ -202,6 +203,8 @@ findings read_findings(const std::vector<std::string> &lines)
             found.notes.push_back(what["note"]);
         else if (what.contains("not_claimed"))
             found.not_claimed = what["not_claimed"];
+        else if (what.contains("refused_call"))
+            found.refused_call = what["refused_call"];
         else if (what.contains("complete"))
             found.complete = true;
     }

@@ -35,7 +35,8 @@ struct findings {
     std::vector<failure> failures;
     std::vector<std::string> notes;
     std::string not_claimed;
-    bool complete = false; ///< the case ran to its end
+    std::string refused_call; ///< that ended the case as not claimed
+    bool complete = false;    ///< the case ran to its end
 };
 findings read_findings(const std::vector<std::string> &lines);
 

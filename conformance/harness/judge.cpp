@@ -80,12 +80,19 @@ std::string callee(const step &at)
     return call.substr(0, call.find('('));
 }
 
+/// The last name of "pair.active.connect".
+std::string name_in(const std::string &callee)
+{
+    const auto before = callee.find_last_of(".>:");
+    return before == std::string::npos ? callee : callee.substr(before + 1);
+}
+
 } // namespace
 
 void decline_with_peer(int status)
 {
     if (status == peer_declines && watching_judge != nullptr)
-        watching_judge->decline("a call that the peer process needs");
+        watching_judge->decline("a call that the peer process needs", "");
 }
 
 void must_succeed(DAT_RETURN code, const step &at)
@@ -93,7 +100,7 @@ void must_succeed(DAT_RETURN code, const step &at)
     if (code == not_supported && is_peer)
         std::_Exit(peer_declines);
     if (code == not_supported && watching_judge != nullptr)
-        watching_judge->decline(callee(at));
+        watching_judge->decline(callee(at), name_in(callee(at)));
     if (code != DAT_SUCCESS)
         give_up(std::string(at.call) + ": " + code_name(code), at.file, at.line);
 }

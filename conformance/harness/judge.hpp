@@ -22,8 +22,9 @@ using needs = doctest::test_suite;
 /// Receives the reports of the running case. Null when the case runs in-process.
 struct judge {
     virtual void not_claimed(const std::string &what) = 0;
-    /// Ends the case by an exception: a call that it requires is not supported.
-    [[noreturn]] virtual void decline(const std::string &call) = 0;
+    /// Ends the case by an exception: a call that it requires is not supported. `call` is its name,
+    /// if that is known.
+    [[noreturn]] virtual void decline(const std::string &reason, const std::string &call) = 0;
     virtual void allow_seconds(unsigned seconds) = 0;
 
 protected:

@@ -14,6 +14,8 @@ program::json record_of(const result &each)
     };
     if (!each.about.needs.empty())
         record["needs"] = each.about.needs;
+    if (!each.refused_call.empty())
+        record["refused_call"] = each.refused_call;
     if (!each.where.empty())
         record["where"] = each.where;
     if (!each.others.empty())

@@ -128,6 +128,7 @@ result judge_end(const rule &about, const child_end &end, const waivers &known)
     } else if (!found.not_claimed.empty()) {
         made.what = outcome::not_claimed;
         made.reason = found.not_claimed;
+        made.refused_call = found.refused_call;
     } else {
         made.what = outcome::passed;
     }

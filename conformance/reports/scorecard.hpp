@@ -36,6 +36,7 @@ struct result {
     rule about;
     outcome what = outcome::error;
     std::string reason;
+    std::string refused_call;        ///< whose refusal ended a case that is not claimed
     std::string where;               ///< file and line of the check, if it was one
     std::vector<std::string> others; ///< further failed checks
     std::vector<std::string> notes;

@@ -109,6 +109,7 @@ class RunnerTest(unittest.TestCase):
         run = self.judge("unsupported")
         self.assertEqual(run.status, 0, run.output)
         self.assertEqual(run.results[VICTIM]["outcome"], "not claimed")
+        self.assertEqual(run.results[VICTIM]["refused_call"], "dat_pz_create")
         self.assertEqual(run.results[VICTIM]["reason"], "dat_pz_create")
         self.assertIn("4 passed, 0 failed, 1 not claimed", run.output)
 

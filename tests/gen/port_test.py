@@ -731,8 +731,8 @@ class StatusWithResults(WithTree):
         self.card = self.tree.parent / "card.json"
 
     def told(self, *results: tuple[str, ...]) -> dict:
-        """With these cases: their outcomes, needs and reasons."""
-        keys = ("rule", "outcome", "needs", "reason")
+        """With these cases: their outcomes, needs, and the calls that were refused."""
+        keys = ("rule", "outcome", "needs", "refused_call")
         rows = [{"group": each[0].split("-")[0], **dict(zip(keys, each))} for each in results]
         self.card.write_text(json.dumps({"adapter": "acme-lo", "date": "today", "results": rows}))
         return json.loads(self.port("status", "acme", "--results", self.card, "--json"))
@@ -766,7 +766,7 @@ class StatusWithResults(WithTree):
         self.assertIn("To be written: device", self.told(("EP-01", "not claimed", ""))["next"])
 
     def test_a_place_that_only_lost_its_mark(self) -> None:
-        connect = ("EP-01", "not claimed", "", "one.connect")
+        connect = ("EP-01", "not claimed", "", "connect")
         self.assertIn("To be written: device", self.told(connect)["next"])
         self.assertIn("\n  connection, and 1 case waits for it\n    skeleton",
                       self.port("status", "acme", "--results", self.card))
