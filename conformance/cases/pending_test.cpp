@@ -60,6 +60,26 @@ void expect_end(lingering &on)
     CHECK(stays_empty(on.own.connect_evd, milliseconds(20)));
 }
 
+constexpr int guests = 8;
+
+/// Takes all of them, and keeps them.
+int hospitable(peer_link &link)
+{
+    adapter ia;
+    listener at(ia);
+    std::vector<std::unique_ptr<test_endpoint>> own;
+    link.send(offer_of(ia, at.qualifier));
+    for (int i = 0; i < guests; ++i) {
+        own.push_back(std::make_unique<test_endpoint>(ia));
+        MUST(dat_cr_accept(at.next_request(), own.back()->ep, 0, nullptr));
+        next_connection(own.back()->connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    link.send(true);
+    (void)link.receive<char>();
+    return 0;
+}
+const role hospitable_role("hospitable", hospitable);
+
 constexpr const char *waiting_accepts = "accepts that wait for the peer";
 constexpr const char *waiting_ends = "graceful disconnects that wait for the peer";
 
@@ -191,6 +211,28 @@ TEST_CASE("CONN-26: a peer that does not run holds up neither a disconnect nor a
         move_data(pair.active, pair.passive);
         peer.go_on();
     }
+}
+
+TEST_CASE("CONN-32: many connections to a peer that does not run end together" *
+          hint("wait for the goodbye of each before they begin with the next"))
+{
+    peer_process peer("hospitable");
+    adapter ia;
+    offer there = peer.link->receive<offer>();
+    std::vector<std::unique_ptr<test_endpoint>> own;
+    for (int i = 0; i < guests; ++i) {
+        own.push_back(std::make_unique<test_endpoint>(ia));
+        MUST(own.back()->connect(there.to(), there.qualifier));
+        next_connection(own.back()->connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    (void)peer.link->receive<bool>();
+    peer.stop();
+    const auto began = std::chrono::steady_clock::now();
+    for (const auto &each : own)
+        MUST(each->disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    for (const auto &each : own)
+        next_connection(each->connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    CHECK(std::chrono::steady_clock::now() - began < patience / 2);
 }
 
 TEST_CASE("CONN-27: private data that came with an event stay readable until a reset" *

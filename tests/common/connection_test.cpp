@@ -94,6 +94,43 @@ TEST_CASE("a failed operation breaks the connection once; flushed ones do not")
     CHECK_EQ(lab::calls(lab::op::disconnect_clean), 1);
 }
 
+TEST_CASE("after a failed operation the endpoints of both sides are reset, connect again, and go")
+{
+    consumer c;
+    station active(c);
+    station passive(c);
+    const DAT_EVD_HANDLE requests = c.make_evd(DAT_EVD_CR_FLAG);
+    const DAT_PSP_HANDLE psp = c.make_psp(here, requests);
+    for (int round = 0; round < 3; ++round) {
+        active.connect_by_hand();
+        REQUIRE(arrive(here));
+        DAT_EVENT event;
+        must(c.dequeue(requests, event));
+        must(c.v.cr_accept_func(event.event_data.cr_arrival_event_data.cr_handle, passive.ep, 0,
+                                nullptr));
+        REQUIRE(fire(passive.port(), established));
+        CHECK_EQ(passive.connect_event(), established);
+        for (station *side : {&active, &passive}) {
+            must(c.post_send(side->ep));
+            REQUIRE(complete_send(side->port(), DAT_DTO_ERR_REMOTE_ACCESS));
+            CHECK_EQ(c.drain(side->request).size(), 1);
+            CHECK_EQ(numbers(c, side->connections), std::vector<int>{broken});
+            must(c.v.ep_reset_func(side->ep));
+            CHECK_EQ(c.state(side->ep), DAT_EP_STATE_UNCONNECTED);
+        }
+        CHECK_EQ(from_handle<adapter>(c.ia)->live<core::cr>(), 0);
+    }
+    must(c.v.psp_free_func(psp));
+    must(c.v.evd_free_func(requests));
+    for (station *side : {&active, &passive}) {
+        must(c.v.ep_free_func(side->ep));
+        for (const DAT_EVD_HANDLE evd : {side->recv, side->request, side->connections})
+            must(c.v.evd_free_func(evd));
+        must(c.v.pz_free_func(side->pz));
+    }
+    CHECK_EQ(c.close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS);
+}
+
 TEST_CASE("each operation comes back exactly once when the connection breaks")
 {
     consumer c;

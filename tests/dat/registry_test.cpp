@@ -358,9 +358,12 @@ TEST_CASE("DAT_DBG_TYPE=0 silences errors, 4 tells what becomes of each line")
 
 TEST_CASE("DAT_DBG_DEST=1 sends messages to standard output instead")
 {
-    const outcome result = run("", fail_to_open_s, {{"DAT_DBG_DEST", "1"}});
-    CHECK(result.messages == "");
-    CHECK(result.output == "libdat2: adapter 's' is unknown ({conf}); known adapters: none\n");
+    for (const char *where : {"1", "3"}) { // 3: to the system's log as well
+        CAPTURE(where);
+        const outcome result = run("", fail_to_open_s, {{"DAT_DBG_DEST", where}});
+        CHECK(result.messages == "");
+        CHECK(result.output == "libdat2: adapter 's' is unknown ({conf}); known adapters: none\n");
+    }
 }
 
 // --- The provider's side -------------------------------------------------------------------------
