@@ -5,6 +5,7 @@
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS // crashes are handled by the parent, or by a debugger
 #include "harness/support.hpp"
 
+#include "calls/answers.hpp"
 #include "harness/peer.hpp"
 #include "harness/silent_reporter.hpp"
 #include "program/libdat2.hpp"
@@ -99,6 +100,7 @@ struct options {
     std::string waivers_file;
     std::string json;
     std::string html;
+    std::string calls;
     double seconds = case_seconds;
     unsigned jobs = 0;
     bool list = false;
@@ -172,6 +174,9 @@ void describe(CLI::App &app, options &o)
         ->check(CLI::ExistingFile);
     app.add_option("--json", o.json, "write the scorecard as JSON to this file");
     app.add_option("--html", o.html, "write the scorecard as a web page to this file");
+    app.add_option("--calls", o.calls,
+                   "judge nothing: write to this file, as JSON, what each call answers in each "
+                   "state of the object that it is made on");
     app.add_flag("--skip-missing", o.skip_missing,
                  "exit with 77 (skipped) if the adapter cannot be opened");
     app.add_flag("--in-process", ours.in_process,
@@ -353,6 +358,8 @@ int run_judged(const options &o, const waivers &known, const std::vector<rule> &
         return give_up_on_device(o, screen, card);
     if (o.open_first)
         open_first();
+    if (!o.calls.empty())
+        return record_answers(o.calls, jobs_of(o), o.seconds) ? all_well : something_failed;
     if (const int signal = judge_all(o, known, chosen, screen, card); signal != 0)
         return 128 + signal;
     card.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace conformance {
@@ -93,6 +94,11 @@ void decline_with_peer(int status)
 {
     if (status == peer_declines && watching_judge != nullptr)
         watching_judge->decline("a call that the peer process needs", "");
+}
+
+bool is_decline(int status)
+{
+    return WIFEXITED(status) && WEXITSTATUS(status) == peer_declines;
 }
 
 void must_succeed(DAT_RETURN code, const step &at)

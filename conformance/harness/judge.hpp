@@ -74,6 +74,8 @@ void must_succeed(DAT_RETURN code, const step &at);
 /// Ends the case as not claimed where a peer process has ended with the exit status that stands for
 /// a call that it needs and that is not supported.
 void decline_with_peer(int status);
+/// Whether a process that reports by its exit status, as of waitpid, ended for such a call.
+bool is_decline(int status);
 
 /// For calls that set up a case. If one of them is not supported, the case is not claimed.
 #define MUST(...)                                                                                  \

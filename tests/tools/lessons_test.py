@@ -39,7 +39,7 @@ def units(text: str) -> list[tuple[str, str]]:
 def titles(path: pathlib.Path) -> set[str]:
     """Of a C++ or a Python test; a title may be on several lines."""
     text = re.sub(r'"\s*\n\s*"', "", path.read_text())
-    return set(re.findall(r'TEST_CASE\(\s*"([^"]*)"', text)) | set(re.findall(r"def (test_\w+)", text))
+    return {*re.findall(r'TEST_CASE\(\s*"([^"]*)"', text), *re.findall(r"def (test_\w+)", text)}
 
 
 def problems(page: str, red: set[str]) -> list[str]:

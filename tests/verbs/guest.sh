@@ -9,6 +9,7 @@
 # suppressed           suppressed_test: a consumer that takes no event of what succeeds
 # clients=SELECTION    unmodified DAT programs, as tests/clients/run_clients.py selects them
 # conformance[=CASES]  the conformance suite, or the cases that match a pattern
+# calls                each call answers in each state what the file of the adapter says; see docs/calls.md
 # conformance12[=CASES]  the same through DAT 1.2
 # ofed[=CASES]         the conformance suite over OFED's own provider, by the system's libdat2
 # ofed12[=CASES]       the same through DAT 1.2, by our libdat2
@@ -70,6 +71,13 @@ conformance() {
     fi
     "$build/conformance/dapl-conformance" --ia "$adapter" "${options[@]}" \
         --json "$card.json" --html "$card.html"
+}
+
+calls() {
+    python3 "$source/tests/conformance/check_answers.py" \
+        --conformance "$build/conformance/dapl-conformance" --ia "$adapter" \
+        --keep-loaded librdmacm.so.1 --open-first --jobs 2 --timeout 1200 --patience 120 \
+        --keep "$out/$device-answers.json"
 }
 
 # What libdat and the suite's way through it need; the build has a dat.conf for it.

@@ -13,9 +13,9 @@ import subprocess
 import sys
 
 ROUNDS = {
-    "rxe0": ("device", "suppressed", "clients=@vm,dtestx", "switches", "instructions",
+    "rxe0": ("device", "suppressed", "clients=@vm,dtestx", "switches", "instructions", "calls",
              "conformance", "conformance12", "jobs", "stress=120", "ofed", "ofed12", "removal"),
-    "siw0": ("device", "suppressed", "clients=@vm", "switches", "instructions",
+    "siw0": ("device", "suppressed", "clients=@vm", "switches", "instructions", "calls",
              "conformance", "conformance12", "jobs", "stress=120", "ofed", "ofed12", "removal"),
 }
 QUICK = {
