@@ -23,11 +23,18 @@ std::vector<probing> all_probings()
     return all;
 }
 
-/// Runs in the child.
+std::string row_name(const probing::row &row)
+{
+    return row.call + (row.how.empty() ? "" : ", " + row.how);
+}
+
+/// Runs in the child. Tells the number of each call before it is made, and once more with its
+/// answer.
 void make_all(const probing &of)
 {
     this_is_a_peer(); // says on standard error what cannot be set up
     for (std::size_t i = 0; i < of.calls.size(); ++i) {
+        tell(std::to_string(i));
         const probing::outcome made = of.make(i);
         if (!made.entered)
             return;
@@ -36,27 +43,30 @@ void make_all(const probing &of)
     }
 }
 
-/// The answers as the child told them; empty where there is none.
-std::vector<std::string> answers_of(const probing &of, const child_end &end)
+struct told_answers {
+    std::vector<std::string> answers; ///< empty where there is none
+    std::size_t last = 0;             ///< call that was made
+};
+
+told_answers answers_of(const probing &of, const child_end &end)
 {
-    std::vector<std::string> answers(of.calls.size());
+    told_answers told{std::vector<std::string>(of.calls.size())};
     for (const std::string &line : end.lines) {
         std::istringstream words(line);
-        std::size_t place = answers.size();
         std::string text;
-        words >> place;
+        words >> told.last;
         std::getline(words >> std::ws, text);
-        if (place < answers.size())
-            answers[place] = text;
+        told.answers.at(told.last) = text;
     }
-    return answers;
+    return told;
 }
 
-bool ended_well(const probing &of, const child_end &end)
+bool ended_well(const probing &of, const child_end &end, std::size_t last)
 {
     if (end.trouble.empty() && !end.late && (end.death().empty() || is_decline(end.status)))
         return true;
-    std::fprintf(stderr, "%s, %s: %s\n%s\n", of.object.c_str(), of.state.c_str(),
+    std::fprintf(stderr, "%s, %s, %s: %s\n%s\n", of.object.c_str(), of.state.c_str(),
+                 row_name(of.calls[last]).c_str(),
                  end.late ? "hangs" : (end.trouble + end.death()).c_str(), end.output.c_str());
     return false;
 }
@@ -66,8 +76,7 @@ void add_answers(program::json &all, const probing &of, const std::vector<std::s
 {
     program::json &rows = all[of.object];
     for (std::size_t i = 0; i < answers.size(); ++i) {
-        const auto &[call, how] = of.calls[i];
-        program::json &row = rows[call + (how.empty() ? "" : ", " + how)];
+        program::json &row = rows[row_name(of.calls[i])];
         row[of.state] = answers[i].empty() ? program::json() : program::json(answers[i]);
     }
 }
@@ -85,8 +94,9 @@ bool record_answers(const std::string &file, unsigned jobs, double seconds)
         child_task task;
         task.work = [&of = all[i]] { make_all(of); };
         task.done = [&, i](const child_end &end) {
-            answers[i] = answers_of(all[i], end);
-            well = ended_well(all[i], end) && well;
+            told_answers told = answers_of(all[i], end);
+            well = ended_well(all[i], end, told.last) && well;
+            answers[i] = std::move(told.answers);
         };
         task.seconds = seconds;
         tasks.push_back(std::move(task));

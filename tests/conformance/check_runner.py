@@ -113,6 +113,20 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(run.results[VICTIM]["reason"], "dat_pz_create")
         self.assertIn("4 passed, 0 failed, 1 not claimed", run.output)
 
+    def test_answers_of_calls(self):
+        """A state that the provider does not survive is named; the others have their answers."""
+        path = self.folder / "answers.json"
+        run = Run(self.folder, "--ia", "sound", "--calls", str(path))
+        self.assertEqual(run.status, 1, run.output)
+        self.assertRegex(run.output, r"PZ, freed, dat_pz_query: SIGSEGV")
+        told = json.loads(path.read_text())
+        self.assertEqual(told["adapter"], "sound")
+        zones = told["answers"]["PZ"]
+        self.assertEqual(zones["dat_pz_query"],
+                         {"unused": "DAT_SUCCESS", "in use": None, "freed": None})
+        self.assertEqual(zones["dat_rmr_create"]["unused"], "DAT_MODEL_NOT_SUPPORTED")
+        self.assertEqual(set(told["answers"]["EP"]["dat_ep_reset"].values()), {None})
+
     def test_a_crash_when_the_process_ends(self):
         self.expect_victim(self.judge("late_crash"), r"crashes at process exit: SIGSEGV")
 
