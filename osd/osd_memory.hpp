@@ -25,4 +25,8 @@ constexpr const char *text_of(memory_use use)
 /// time depends on the number of mappings, not on the size.
 memory_use look_at_memory(const void *address, std::size_t size, bool to_write);
 
+/// Whether other processes can have [address, address + size) too, as it is now: none of it is
+/// known to be private. Where the system does not tell, it counts as shared.
+bool may_be_shared(const void *address, std::size_t size);
+
 } // namespace osd

@@ -22,6 +22,7 @@ struct mapping {
     bool readable = false;
     bool writable = false;
     bool of_file = false;
+    bool is_shared = false;
 };
 
 /// The mapping at an address, from /proc/self/maps. To be asked for ascending addresses.
@@ -52,7 +53,7 @@ private:
     /// PROCMAP_QUERY, since Linux 6.11. False when there is no such call.
     bool ask_kernel(std::uintptr_t address, mapping &out) const
     {
-        constexpr std::uint64_t is_readable = 1, is_writable = 2;
+        constexpr std::uint64_t is_readable = 1, is_writable = 2, is_shared = 8;
         struct {
             std::uint64_t size, query_flags, query_address;
             std::uint64_t begin, end, flags, page_size, offset, inode;
@@ -64,9 +65,12 @@ private:
         const bool found = ioctl(file_, _IOWR('f', 17, query), &query) == 0;
         out = {};
         if (found)
-            out = {static_cast<std::uintptr_t>(query.begin), static_cast<std::uintptr_t>(query.end),
-                   (query.flags & is_readable) != 0, (query.flags & is_writable) != 0,
-                   query.inode != 0};
+            out = {static_cast<std::uintptr_t>(query.begin),
+                   static_cast<std::uintptr_t>(query.end),
+                   (query.flags & is_readable) != 0,
+                   (query.flags & is_writable) != 0,
+                   query.inode != 0,
+                   (query.flags & is_shared) != 0};
         return found || errno == ENOENT;
     }
 
@@ -77,8 +81,12 @@ private:
         if (!find_line() || std::sscanf(line_, "%" SCNx64 "-%" SCNx64 " %4s %*s %*s %" SCNu64,
                                         &begin, &end, rights, &inode) != 4)
             return false;
-        out = {static_cast<std::uintptr_t>(begin), static_cast<std::uintptr_t>(end),
-               rights[0] == 'r', rights[1] == 'w', inode != 0};
+        out = {static_cast<std::uintptr_t>(begin),
+               static_cast<std::uintptr_t>(end),
+               rights[0] == 'r',
+               rights[1] == 'w',
+               inode != 0,
+               rights[3] == 's'};
         return true;
     }
 
@@ -147,6 +155,19 @@ memory_use look_at_memory(const void *address, std::size_t size, bool to_write)
             return memory_use::absent; // behind the end of the file
     }
     return memory_use::possible;
+}
+
+bool may_be_shared(const void *address, std::size_t size)
+{
+    std::uintptr_t from = reinterpret_cast<std::uintptr_t>(address);
+    const std::uintptr_t until = from + size;
+    mappings all;
+    if (!all.known())
+        return true;
+    for (mapping found; from < until && all.at(from, found); from = found.end)
+        if (!found.is_shared)
+            return false;
+    return true;
 }
 
 } // namespace osd

@@ -26,4 +26,19 @@ memory_use look_at_memory(const void *address, std::size_t size, bool to_write)
     return memory_use::possible;
 }
 
+bool may_be_shared(const void *address, std::size_t size)
+{
+    std::uintptr_t from = reinterpret_cast<std::uintptr_t>(address);
+    const std::uintptr_t until = from + size;
+    while (from < until) {
+        MEMORY_BASIC_INFORMATION found{};
+        if (VirtualQuery(reinterpret_cast<const void *>(from), &found, sizeof found) == 0)
+            break;
+        if (found.Type == MEM_PRIVATE)
+            return false;
+        from = reinterpret_cast<std::uintptr_t>(found.BaseAddress) + found.RegionSize;
+    }
+    return true;
+}
+
 } // namespace osd

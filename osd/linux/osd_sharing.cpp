@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "osd_sharing.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace osd {
+
+bool can_share()
+{
+    return true;
+}
+
+namespace {
+
+unsigned long namespace_of(const char *file)
+{
+    struct stat info;
+    return stat(file, &info) == 0 ? static_cast<unsigned long>(info.st_ino) : 0;
+}
+
+/// Processes that do not see one another's numbers and times have pages of their own.
+int open_file(const char *name)
+{
+    char file[160];
+    std::snprintf(file, sizeof file, "/%s.%lu.%lu.%lu", name, static_cast<unsigned long>(geteuid()),
+                  namespace_of("/proc/self/ns/pid"), namespace_of("/proc/self/ns/time"));
+    return shm_open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+                    S_IRUSR | S_IWUSR);
+}
+
+/// Anyone can make a file of this name before we do.
+const char *judge(const struct stat &info)
+{
+    if (!S_ISREG(info.st_mode) || info.st_nlink != 1)
+        return "the file in /dev/shm is no file of its own";
+    if (info.st_uid != geteuid() || (info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        return "the file in /dev/shm is another user's, or open to others";
+    return nullptr;
+}
+
+/// All of its pages are there before one is used: a process that finds no room for a page when it
+/// writes is ended. Who comes at the same time, or after one that was killed here, does the same.
+const char *give_size(int file, std::size_t size)
+{
+    struct stat info;
+    if (fstat(file, &info) != 0)
+        return std::strerror(errno);
+    if (const char *wrong = judge(info); wrong != nullptr)
+        return wrong;
+    if (info.st_size == 0) {
+        while (fallocate(file, 0, 0, static_cast<off_t>(size)) != 0)
+            if (errno != EINTR)
+                return std::strerror(errno);
+        if (fstat(file, &info) != 0)
+            return std::strerror(errno);
+    }
+    return info.st_size == static_cast<off_t>(size) ? nullptr
+                                                    : "the file in /dev/shm has another size";
+}
+
+} // namespace
+
+const char *shared_pages::open(const char *name, std::size_t size)
+{
+    const int file = open_file(name);
+    if (file < 0)
+        return std::strerror(errno);
+    const char *wrong = give_size(file, size);
+    void *there = wrong == nullptr
+                      ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                      : MAP_FAILED;
+    if (wrong == nullptr && there == MAP_FAILED)
+        wrong = std::strerror(errno);
+    ::close(file);
+    if (wrong == nullptr) {
+        address_ = there;
+        size_ = size;
+    }
+    return wrong;
+}
+
+void shared_pages::close()
+{
+    if (address_ != nullptr)
+        munmap(address_, size_);
+    address_ = nullptr;
+}
+
+namespace {
+
+/// What /proc tells of a process.
+struct life {
+    char state = 0;
+    std::uint64_t threads = 0;
+    std::uint64_t start = 0; ///< in ticks since the system's
+    std::uint64_t stack = 0; ///< where it began: exec chooses another place. 0 when not told
+};
+
+/// Whether the numbers in /proc are those of our processes.
+bool knows_us()
+{
+    char number[16] = {};
+    return readlink("/proc/self", number, sizeof number - 1) > 0 && std::atol(number) == getpid();
+}
+
+/// Fields of /proc/<number>/stat, as proc(5) counts them. The name, which is the second, may
+/// contain anything.
+bool parse_life(const char *text, life &out)
+{
+    constexpr int state = 3, threads = 20, start = 22, stack = 28;
+    const char *at = std::strrchr(text, ')');
+    for (int field = state; at != nullptr && field <= stack; ++field) {
+        at = std::strchr(at, ' ');
+        if (at == nullptr)
+            return false;
+        ++at;
+        if (field == state)
+            out.state = *at;
+        else if (field == threads)
+            out.threads = std::strtoull(at, nullptr, 10);
+        else if (field == start)
+            out.start = std::strtoull(at, nullptr, 10);
+        else if (field == stack)
+            out.stack = std::strtoull(at, nullptr, 10);
+    }
+    return at != nullptr;
+}
+
+bool read_life(long process, life &out)
+{
+    char text[1024];
+    std::snprintf(text, sizeof text, "/proc/%ld/stat", process);
+    const int file = knows_us() ? open(text, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0)
+        return false;
+    const ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = '\0';
+    return parse_life(text, out);
+}
+
+/// Never 0.
+std::uint32_t short_start(const life &of)
+{
+    const auto bits = static_cast<std::uint32_t>(of.start & 0xffffff);
+    return bits != 0 ? bits : 1;
+}
+
+/// One whose first thread has ended is a zombie, too, while others run.
+bool has_ended(const life &of)
+{
+    return (of.state == 'Z' || of.state == 'X') && of.threads <= 1;
+}
+
+} // namespace
+
+process_identity this_process()
+{
+    process_identity self;
+    self.number = static_cast<std::uint32_t>(getpid());
+    life mine;
+    if (read_life(getpid(), mine)) {
+        self.start = short_start(mine);
+        self.image = mine.stack;
+    }
+    return self;
+}
+
+bool is_gone(const process_identity &process)
+{
+    const auto number = static_cast<pid_t>(process.number);
+    if (kill(number, 0) != 0 && errno == ESRCH)
+        return true;
+    life now;
+    if (!read_life(number, now))
+        return false;
+    return has_ended(now) || (process.start != 0 && process.start != short_start(now)) ||
+           (process.image != 0 && now.stack != 0 && process.image != now.stack);
+}
+
+} // namespace osd

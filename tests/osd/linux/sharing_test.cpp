@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "osd_memory.hpp"
+#include "osd_sharing.hpp"
+#include "osd_thread.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <pthread.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using osd::is_gone;
+using osd::process_identity;
+
+namespace {
+
+constexpr std::size_t size = 8192;
+
+/// A name that no other run uses, and the file that the system makes of it.
+struct fresh_name {
+    fresh_name() : name("dapl-osd-test-" + std::to_string(getpid()))
+    {
+        osd::shared_pages first;
+        REQUIRE(first.open(name.c_str(), size) == nullptr);
+        first.close();
+        for (const auto &each : fs::directory_iterator("/dev/shm"))
+            if (each.path().filename().string().rfind(name + ".", 0) == 0)
+                file = each.path();
+        REQUIRE(!file.empty());
+    }
+    ~fresh_name()
+    {
+        std::error_code none;
+        fs::remove(file, none);
+    }
+    std::string name;
+    fs::path file;
+};
+
+bool opens(const fresh_name &of)
+{
+    osd::shared_pages pages;
+    const bool opened = pages.open(of.name.c_str(), size) == nullptr;
+    pages.close();
+    return opened;
+}
+
+/// A child process that does `work`, tells its identity, and stays until it is killed.
+class child {
+public:
+    template <class Work>
+    explicit child(Work work)
+    {
+        int ends[2];
+        REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+        number = fork();
+        if (number == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            const process_identity self = osd::this_process();
+            (void)!write(ends[1], &self, sizeof self);
+            work();
+            for (;;)
+                pause();
+        }
+        close(ends[1]);
+        REQUIRE(read(ends[0], &identity, sizeof identity) == sizeof identity);
+        close(ends[0]);
+    }
+    ~child()
+    {
+        kill(number, SIGKILL);
+        waitpid(number, nullptr, 0);
+    }
+    pid_t number;
+    process_identity identity;
+};
+
+bool becomes_gone(const process_identity &process)
+{
+    for (int i = 0; i < 2000; ++i) {
+        if (is_gone(process))
+            return true;
+        usleep(5000);
+    }
+    return false;
+}
+
+char state_of(pid_t process)
+{
+    std::string line;
+    std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
+    return line[line.rfind(')') + 2];
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("sharing");
+
+TEST_CASE("pages are zeros at first, and the same for all who open them")
+{
+    const fresh_name of;
+    osd::shared_pages one, two;
+    REQUIRE(one.open(of.name.c_str(), size) == nullptr);
+    REQUIRE(two.open(of.name.c_str(), size) == nullptr);
+    auto *bytes = static_cast<char *>(one.address());
+    for (std::size_t i = 0; i < size; ++i)
+        CHECK(bytes[i] == 0);
+    std::strcpy(bytes + 5000, "here");
+    CHECK(std::strcmp(static_cast<char *>(two.address()) + 5000, "here") == 0);
+    one.close();
+    two.close();
+    REQUIRE(one.open(of.name.c_str(), size) == nullptr);
+    CHECK(std::strcmp(static_cast<char *>(one.address()) + 5000, "here") == 0);
+    one.close();
+}
+
+TEST_CASE("their file is for the user alone, and has all of its memory")
+{
+    const fresh_name of;
+    struct stat info;
+    REQUIRE(lstat(of.file.c_str(), &info) == 0);
+    CHECK((info.st_mode & 07777) == 0600);
+    CHECK(info.st_uid == geteuid());
+    CHECK(info.st_size == static_cast<off_t>(size));
+    CHECK(info.st_blocks * 512 >= static_cast<off_t>(size));
+}
+
+TEST_CASE("a file whose maker was killed before it had a size gets one")
+{
+    const fresh_name of;
+    REQUIRE(truncate(of.file.c_str(), 0) == 0);
+    CHECK(opens(of));
+    CHECK(fs::file_size(of.file) == size);
+}
+
+TEST_CASE("what is no such file of the user's own is refused, and left as it is")
+{
+    const fresh_name of;
+    const fs::path other = of.file.string() + "-other";
+    SUBCASE("another size")
+    {
+        REQUIRE(truncate(of.file.c_str(), size / 2) == 0);
+        CHECK_FALSE(opens(of));
+        CHECK(fs::file_size(of.file) == size / 2);
+    }
+    SUBCASE("open to others")
+    {
+        for (mode_t mode : {0640, 0604, 0620, 0602}) {
+            REQUIRE(chmod(of.file.c_str(), mode) == 0);
+            CHECK_FALSE(opens(of));
+        }
+    }
+    SUBCASE("another user's")
+    {
+        if (geteuid() == 0) { // nobody else can give files away
+            REQUIRE(chown(of.file.c_str(), 12345, 12345) == 0);
+            CHECK_FALSE(opens(of));
+        }
+    }
+    SUBCASE("a symbolic link")
+    {
+        fs::rename(of.file, other);
+        fs::create_symlink(other, of.file);
+        CHECK_FALSE(opens(of));
+        fs::remove(other);
+        CHECK_FALSE(opens(of)); // and is not followed to make one
+        CHECK_FALSE(fs::exists(other));
+    }
+    SUBCASE("another name of a file")
+    {
+        REQUIRE(truncate(of.file.c_str(), 0) == 0);
+        fs::create_hard_link(of.file, other);
+        CHECK_FALSE(opens(of));
+        CHECK(fs::file_size(other) == 0);
+        fs::remove(other);
+    }
+    SUBCASE("a pipe")
+    {
+        fs::remove(of.file);
+        REQUIRE(mkfifo(of.file.c_str(), 0600) == 0);
+        CHECK_FALSE(opens(of));
+    }
+    SUBCASE("a directory")
+    {
+        fs::remove(of.file);
+        fs::create_directory(of.file);
+        CHECK_FALSE(opens(of));
+    }
+}
+
+TEST_CASE("a process is there until it is dead, waited for or not")
+{
+    CHECK_FALSE(is_gone(osd::this_process()));
+    child one([] {});
+    CHECK(one.identity.number == static_cast<std::uint32_t>(one.number));
+    CHECK(one.identity.start != 0);
+    CHECK_FALSE(is_gone(one.identity));
+    kill(one.number, SIGSTOP);
+    CHECK_FALSE(is_gone(one.identity));
+    kill(one.number, SIGKILL);
+    CHECK(becomes_gone(one.identity));
+    CHECK(state_of(one.number) == 'Z');
+    waitpid(one.number, nullptr, 0);
+    CHECK(is_gone(one.identity));
+}
+
+TEST_CASE("a later process of the same number is another")
+{
+    child one([] {});
+    process_identity earlier = one.identity;
+    earlier.start ^= 2;
+    CHECK(is_gone(earlier));
+    earlier.start = 0; // not known
+    CHECK_FALSE(is_gone(earlier));
+}
+
+TEST_CASE("a process that becomes another program is gone")
+{
+    child one([] {
+        usleep(100000);
+        execl("/bin/sleep", "sleep", "1000", nullptr);
+    });
+    CHECK_FALSE(is_gone(one.identity));
+    CHECK(becomes_gone(one.identity));
+    CHECK(kill(one.number, 0) == 0);
+    process_identity unknown = one.identity;
+    unknown.image = 0;
+    CHECK_FALSE(is_gone(unknown));
+}
+
+TEST_CASE("a process whose first thread has ended is there")
+{
+    child one([] {
+        pthread_t other;
+        pthread_create(
+            &other, nullptr,
+            [](void *) -> void * {
+                for (;;)
+                    pause();
+            },
+            nullptr);
+        syscall(SYS_exit, 0); // this thread alone
+    });
+    for (int i = 0; i < 1000 && state_of(one.number) != 'Z'; ++i)
+        usleep(5000);
+    CHECK(state_of(one.number) == 'Z');
+    CHECK_FALSE(is_gone(one.identity));
+    kill(one.number, SIGKILL);
+    CHECK(becomes_gone(one.identity));
+}
+
+TEST_CASE("memory may be shared that is not known to be private")
+{
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const auto map = [page](void *at, std::size_t pages, int kind) {
+        return static_cast<char *>(mmap(at, pages * page, PROT_READ | PROT_WRITE,
+                                        kind | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1,
+                                        0));
+    };
+    char *at = map(nullptr, 6, MAP_SHARED);
+    REQUIRE(at != MAP_FAILED);
+    REQUIRE(map(at + 4 * page, 1, MAP_PRIVATE) != MAP_FAILED);
+    REQUIRE(map(at + 2 * page, 1, MAP_SHARED) != MAP_FAILED); // another mapping
+    CHECK(osd::may_be_shared(at, 4 * page));
+    CHECK(osd::may_be_shared(at + 100, 3 * page));
+    CHECK_FALSE(osd::may_be_shared(at, 4 * page + 1));
+    CHECK_FALSE(osd::may_be_shared(at + 4 * page, 8));
+    CHECK(osd::may_be_shared(at + 5 * page, page));
+    CHECK_FALSE(osd::may_be_shared(&at, sizeof at));
+    munmap(at, 6 * page);
+}
+
+TEST_SUITE_END();
