@@ -76,9 +76,12 @@ status create_lmr(adapter &ia, pz &zone, const lmr_request &wanted, lmr *&out)
     if (out == nullptr)
         return out_of_memory;
     const status registered = transport::dapls_ib_mr_register(zone.pd, out->mr, bounds, out->keys);
-    if (!registered.ok())
+    if (!registered.ok()) {
         ia.destroy(*out);
-    return registered;
+        return registered;
+    }
+    ia.regions.insert(*out);
+    return success;
 }
 
 template <class T>
@@ -145,6 +148,7 @@ status dapl_lmr_free(lmr &victim)
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_LMR_IN_USE);
     if (!victim.condemn())
         return invalid_handle(DAT_INVALID_HANDLE_LMR);
+    victim.ia->regions.remove(victim);
     transport::dapls_ib_mr_deregister(victim.mr);
     victim.ia->destroy(victim);
     return success;
@@ -156,7 +160,7 @@ status dapl_lmr_sync_rdma_read(adapter &ia, const DAT_LMR_TRIPLET *segments, DAT
     if (segments == nullptr && count != 0)
         return invalid_parameter(2);
     for (DAT_VLEN i = 0; i < count; ++i)
-        if (!ia.any<lmr>([&](const lmr &region) { return region.covers(segments[i]); }))
+        if (!ia.regions.covers(segments[i]))
             return invalid_parameter(2);
     return success;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "counters.hpp"
+#include "lmr_index.hpp"
 #include "pool.hpp"
 #include "timer.hpp"
 #include "transport.hpp"
@@ -105,6 +106,7 @@ public:
     hca_attr attr;
     std::atomic<bool> cno_sleeper{false}; ///< some waiter of a CNO sleeps in the port
     timer_queue timers;
+    lmr_index regions;
     adapter_counters counters;
 
     /// Guarded by the lock in async_events.cpp.

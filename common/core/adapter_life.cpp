@@ -102,6 +102,7 @@ void release_objects(adapter &ia)
     ia.timers.stop();
     ia.for_each<shared_recv_queue>([&](shared_recv_queue &srq) { srq.release(), ia.destroy(srq); });
     ia.for_each<lmr>([&](lmr &region) {
+        ia.regions.remove(region);
         transport::dapls_ib_mr_deregister(region.mr);
         ia.destroy(region);
     });

@@ -40,6 +40,7 @@ public:
     const DAT_REGION_DESCRIPTION region; ///< as the consumer described it
     const mr_params params;
     mr_keys keys;
+    lmr *next_in_chain = nullptr; ///< of the adapter's lmr_index
     transport::mr mr;
 };
 

@@ -71,7 +71,7 @@ struct flagged {
     station s{c};
 };
 
-constexpr auto plain = DAT_COMPLETION_DEFAULT_FLAG;
+constexpr auto no_flags = DAT_COMPLETION_DEFAULT_FLAG;
 constexpr auto unsignalled = DAT_COMPLETION_UNSIGNALLED_FLAG;
 constexpr auto solicited = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
 
@@ -81,7 +81,7 @@ TEST_SUITE_BEGIN("notification");
 
 TEST_CASE("an unsignalled completion wakes no waiter, and counts for the next that does")
 {
-    flagged f(plain, plain);
+    flagged f(no_flags, no_flags);
     std::atomic<bool> signalled{false};
     bool early = false;
     const wait_answer got = f.during_wait(f.s.request, late, [&] {
@@ -98,7 +98,7 @@ TEST_CASE("an unsignalled completion wakes no waiter, and counts for the next th
 
 TEST_CASE("what is there when a wait begins satisfies it, signalled or not")
 {
-    flagged f(plain, unsignalled);
+    flagged f(no_flags, unsignalled);
     f.send(1);
     const wait_answer got = f.c.wait(f.s.request, 0);
     CHECK_EQ(got.code, DAT_SUCCESS);
@@ -107,7 +107,7 @@ TEST_CASE("what is there when a wait begins satisfies it, signalled or not")
 
 TEST_CASE("a wait that expires delivers an event that did not wake it")
 {
-    flagged f(plain, unsignalled);
+    flagged f(no_flags, unsignalled);
     const wait_answer got = f.during_wait(f.s.request, 1'000'000, [&] { f.send(7); });
     CHECK_EQ(got.code, DAT_SUCCESS);
     CHECK_EQ(cookie_of(got.event), 7);
@@ -144,7 +144,7 @@ TEST_CASE("a software event wakes a waiter among unsignalled completions")
 
 TEST_CASE("unsignalled completions trigger no CNO, and are there with the next that does")
 {
-    flagged f(plain, plain);
+    flagged f(no_flags, no_flags);
     const DAT_CNO_HANDLE cno = f.c.make_cno();
     must(f.c.v.evd_modify_cno_func(f.s.request, cno));
     for (DAT_UINT64 i = 0; i < 3; ++i) {
@@ -156,13 +156,13 @@ TEST_CASE("unsignalled completions trigger no CNO, and are there with the next t
     CHECK_EQ(f.c.drain(f.s.request).size(), 4);
     f.send(4, unsignalled);
     CHECK_FALSE(f.is_triggered(cno));
-    f.send(5, plain);
+    f.send(5, no_flags);
     CHECK(f.is_triggered(cno));
 }
 
 TEST_CASE("a signalled request takes the place of an unsignalled one, and notifies")
 {
-    flagged f(plain, plain);
+    flagged f(no_flags, no_flags);
     const DAT_CNO_HANDLE cno = f.c.make_cno();
     must(f.c.v.evd_modify_cno_func(f.s.request, cno));
     for (DAT_UINT64 i = 0; i < 70; ++i) { // more than there are places
@@ -181,7 +181,7 @@ TEST_CASE("a signalled request takes the place of an unsignalled one, and notifi
 
 TEST_CASE("a CNO is triggered for what an EVD held when it joined, signalled or not")
 {
-    flagged f(plain, unsignalled);
+    flagged f(no_flags, unsignalled);
     f.send(1);
     const DAT_CNO_HANDLE cno = f.c.make_cno();
     must(f.c.v.evd_modify_cno_func(f.s.request, cno));
@@ -190,7 +190,7 @@ TEST_CASE("a CNO is triggered for what an EVD held when it joined, signalled or 
 
 TEST_CASE("unsignalled completions that came during a wait do not trigger the CNO after it")
 {
-    flagged f(plain, plain);
+    flagged f(no_flags, no_flags);
     const DAT_CNO_HANDLE cno = f.c.make_cno();
     must(f.c.v.evd_modify_cno_func(f.s.request, cno));
     const wait_answer got = f.during_wait(f.s.request, 1'000'000, [&] { f.send(1, unsignalled); });
@@ -202,7 +202,7 @@ TEST_CASE("solicited receives wake, others do not")
 {
     if (!port_features.solicited_wait)
         return;
-    for (const auto request : {plain, unsignalled}) { // the CQ of receives is a CQ of its own
+    for (const auto request : {no_flags, unsignalled}) { // the CQ of receives is a CQ of its own
         flagged f(solicited, request);
         CHECK_EQ(static_cast<int>(from_handle<evd>(f.s.recv)->overrides.arming()),
                  static_cast<int>(dapl::programmable::notify_on::solicited));
@@ -224,7 +224,7 @@ TEST_CASE("solicited receives trigger the CNO, others do not")
 {
     if (!port_features.solicited_wait)
         return;
-    flagged f(solicited, plain);
+    flagged f(solicited, no_flags);
     const DAT_CNO_HANDLE cno = f.c.make_cno();
     must(f.c.v.evd_modify_cno_func(f.s.recv, cno));
     f.receive(1);
@@ -263,7 +263,7 @@ TEST_CASE("a CQ armed for solicited receives is armed for all when an endpoint j
 {
     if (!port_features.solicited_wait)
         return;
-    flagged f(solicited, plain);
+    flagged f(solicited, no_flags);
     const DAT_CNO_HANDLE cno = f.c.make_cno();
     must(f.c.v.evd_modify_cno_func(f.s.recv, cno));
     station other(f.c);
@@ -305,7 +305,7 @@ TEST_CASE("with cq_threshold, a wait for 64 completions sleeps once")
 {
     if (!port_features.cq_wait || !port_features.cq_threshold)
         return;
-    flagged f(plain, plain);
+    flagged f(no_flags, no_flags);
     auto waiter = std::async(std::launch::async, [&] { return f.c.wait(f.s.request, late, 64); });
     auto &queue = *f.s.port().send_cq;
     while (queue.sleeps == 0)
@@ -367,7 +367,7 @@ TEST_CASE("with evd_wait, a wait for software events sleeps once where nothing c
 
 TEST_CASE("with cq_count, what a wait counts stays in the CQ")
 {
-    flagged f(plain, plain);
+    flagged f(no_flags, no_flags);
     for (DAT_UINT64 i = 0; i < 5; ++i)
         f.send(i);
     const wait_answer got = f.c.wait(f.s.request, 0, 3);

@@ -471,7 +471,8 @@ status transport::dapls_ib_mr_register(pd &zone, mr &region, const mr_params &pa
     region.life.begin("mr");
     region.zone = &zone;
     ++zone.users;
-    keys = {7, 9};
+    static std::atomic<std::uint32_t> regions{0};
+    keys = {7 + 256 * regions.fetch_add(1), 9};
     return success;
 }
 
