@@ -49,7 +49,7 @@ WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
                   "--no-suite", "am-rounds", "--no-suite", "dat12-rounds",
                   "--no-suite", "feature-rounds", "--no-suite", "gen-rounds",
                   "--no-suite", "fault-rounds", "--no-suite", "plan-rounds",
-                  "--no-suite", "fuzz-rounds")
+                  "--no-suite", "fuzz-rounds", "--no-suite", "mrdb-rounds")
 # The virtual machine is the same for every build.
 WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
 # What compiles or compares texts gives the same answer every time and in every build, and a foreign
@@ -614,6 +614,8 @@ def steps() -> list[Step]:
         Step("asan-plans", "the same, sanitized", tests("asan", "--suite", "plan-rounds"), "long"),
         Step("tsan-plans", "and with the thread sanitizer",
              tests("tsan", "--suite", "plan-rounds"), "long"),
+        Step("mrdb-rounds", "processes that share memory, killed at every instruction",
+             tests("gcc", "--suite", "mrdb-rounds"), "long"),
         Step("fuzz-rounds", "each fuzzer for ten minutes",
              tests("clang", "--suite", "fuzz-rounds"), "long"),
         Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",

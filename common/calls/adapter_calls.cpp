@@ -6,6 +6,7 @@
 #include "core/async_events.hpp"
 #include "counting.hpp"
 #include "dat_calls.hpp"
+#include "osd_sharing.hpp"
 
 #include <cstdio>
 #include <cstring>
@@ -84,7 +85,8 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
     out.dapl_version_major = info.dapl_version_major;
     out.dapl_version_minor = info.dapl_version_minor;
     out.lmr_mem_types_supported =
-        static_cast<DAT_MEM_TYPE>(DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR);
+        static_cast<DAT_MEM_TYPE>(DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR |
+                                  (osd::can_share() ? DAT_MEM_TYPE_SHARED_VIRTUAL : 0));
     out.iov_ownership_on_return = DAT_IOV_CONSUMER;
     out.dat_qos_supported = DAT_QOS_BEST_EFFORT;
     out.completion_flags_supported = static_cast<DAT_COMPLETION_FLAGS>(

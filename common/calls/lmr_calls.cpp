@@ -5,6 +5,8 @@
 #include "core/lmr.hpp"
 #include "core/rmr.hpp"
 #include "dat_calls.hpp"
+#include "osd_memory.hpp"
+#include "osd_sharing.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -28,7 +30,12 @@ status locate(const adapter &ia, DAT_MEM_TYPE type, const DAT_REGION_DESCRIPTION
         return success;
     }
     case DAT_MEM_TYPE_SHARED_VIRTUAL:
-        return not_supported;
+        if (!osd::can_share())
+            return not_supported;
+        bounds.address = region.for_shared_memory.virtual_address;
+        bounds.length = length;
+        return region.for_shared_memory.shared_memory_id != nullptr ? success
+                                                                    : invalid_parameter(3);
     }
     return invalid_parameter(2);
 }
@@ -64,6 +71,18 @@ status check_request(const adapter &ia, const lmr_request &wanted, mr_params &bo
     return located.ok() ? check_bounds(bounds, ia.attr.max_mr_size) : located;
 }
 
+/// The region's part in memory that has a cookie; of other memory there is none.
+status share(const adapter &ia, const lmr_request &wanted, const mr_params &bounds,
+             shared_claim &claim)
+{
+    if (wanted.type != DAT_MEM_TYPE_SHARED_VIRTUAL)
+        return success;
+    if (!osd::may_be_shared(bounds.address, bounds.length))
+        return status::error(DAT_INVALID_STATE);
+    return claim.take(ia.line.info.ia_name, *wanted.region.for_shared_memory.shared_memory_id,
+                      bounds.length);
+}
+
 status create_lmr(adapter &ia, pz &zone, const lmr_request &wanted, lmr *&out)
 {
     mr_params bounds{};
@@ -72,7 +91,11 @@ status create_lmr(adapter &ia, pz &zone, const lmr_request &wanted, lmr *&out)
         return checked;
     if (ia.has_most<lmr>(ia.attr.max_mrs))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
-    out = ia.make<lmr>(zone, wanted.type, wanted.region, bounds);
+    shared_claim claim;
+    const status shared = share(ia, wanted, bounds, claim);
+    if (!shared.ok())
+        return shared;
+    out = ia.make<lmr>(zone, wanted.type, wanted.region, bounds, std::move(claim));
     if (out == nullptr)
         return out_of_memory;
     const status registered = transport::dapls_ib_mr_register(zone.pd, out->mr, bounds, out->keys);
@@ -80,6 +103,7 @@ status create_lmr(adapter &ia, pz &zone, const lmr_request &wanted, lmr *&out)
         ia.destroy(*out);
         return registered;
     }
+    out->shared.registered();
     ia.regions.insert(*out);
     return success;
 }
@@ -132,6 +156,8 @@ void dapl_lmr_query(lmr &region, DAT_LMR_PARAM &out)
     out.ia_handle = region.ia->consumer_handle();
     out.mem_type = region.type;
     out.region_desc = region.region;
+    if (region.type == DAT_MEM_TYPE_SHARED_VIRTUAL)
+        out.region_desc.for_shared_memory.shared_memory_id = region.shared.cookie();
     out.length = region.params.length;
     out.pz_handle = to_handle(&region.zone());
     out.mem_priv = region.params.privileges;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pz.hpp"
+#include "shared_claim.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -19,8 +20,9 @@ public:
     static bool is_kind(mark kind) { return kind == mark::lmr; }
 
     lmr(const DAT_PROVIDER *vector, adapter &owner, pz &zone, DAT_MEM_TYPE kind,
-        const DAT_REGION_DESCRIPTION &what, const mr_params &bounds)
-        : object(vector, mark::lmr, owner), zone_(&zone), type(kind), region(what), params(bounds)
+        const DAT_REGION_DESCRIPTION &what, const mr_params &bounds, shared_claim &&cookie)
+        : object(vector, mark::lmr, owner), zone_(&zone), type(kind), region(what), params(bounds),
+          shared(std::move(cookie))
     {}
 
     pz &zone() const { return *zone_.get(); }
@@ -39,6 +41,7 @@ public:
     const DAT_MEM_TYPE type;
     const DAT_REGION_DESCRIPTION region; ///< as the consumer described it
     const mr_params params;
+    shared_claim shared; ///< of DAT_MEM_TYPE_SHARED_VIRTUAL
     mr_keys keys;
     lmr *next_in_chain = nullptr; ///< of the adapter's lmr_index
     transport::mr mr;

@@ -2,7 +2,9 @@
 // Interface adapters: opening, attributes, closing.
 #include "harness/support.hpp"
 
+#include <cstdio>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace conformance {
@@ -593,8 +595,16 @@ TEST_CASE("IA-26: the memory types that the provider names are those that it reg
     virtual_memory.for_va = source.bytes.data();
     DAT_REGION_DESCRIPTION of_region{};
     of_region.for_lmr_handle = source.lmr;
+    char cookie[DAT_LMR_COOKIE_SIZE] = {};
+    std::snprintf(cookie, sizeof cookie, "IA-26 of process %d", ::getpid());
+    DAT_REGION_DESCRIPTION shared{};
+    shared.for_shared_memory.virtual_address =
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(shared.for_shared_memory.virtual_address != MAP_FAILED);
+    shared.for_shared_memory.shared_memory_id = &cookie;
     for (const kind &each :
-         {kind{DAT_MEM_TYPE_VIRTUAL, virtual_memory}, kind{DAT_MEM_TYPE_LMR, of_region}}) {
+         {kind{DAT_MEM_TYPE_VIRTUAL, virtual_memory}, kind{DAT_MEM_TYPE_LMR, of_region},
+          kind{DAT_MEM_TYPE_SHARED_VIRTUAL, shared}}) {
         CAPTURE(each.type);
         DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
         const DAT_RETURN code =

@@ -1,13 +1,97 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Regions, and how they are found by their contexts.
+// Regions: what of shared memory is left when the port refuses it, and how they are found by their
+// contexts.
 #include "fixture.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sys/mman.h>
+#include <unistd.h>
 
 using namespace test;
 
+namespace {
+
+constexpr DAT_VLEN page = 4096;
+
+struct shared_region {
+    explicit shared_region(const char *what)
+    {
+        std::snprintf(cookie, sizeof cookie, "%s of process %d", what, ::getpid());
+        where.for_shared_memory.virtual_address =
+            ::mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        where.for_shared_memory.shared_memory_id = &cookie;
+    }
+    ~shared_region() { ::munmap(where.for_shared_memory.virtual_address, 4 * page); }
+    DAT_RETURN create(consumer &c, DAT_PZ_HANDLE pz, DAT_VLEN length)
+    {
+        return c.v.lmr_create_func(c.ia, DAT_MEM_TYPE_SHARED_VIRTUAL, where, length, pz,
+                                   DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr, nullptr, nullptr,
+                                   nullptr, nullptr);
+    }
+    char cookie[DAT_LMR_COOKIE_SIZE] = {};
+    DAT_REGION_DESCRIPTION where{};
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+};
+
+/// Whether this process has the database open.
+bool database_is_open()
+{
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find("/dapl-mrdb-") != std::string::npos)
+            return true;
+    return false;
+}
+
+} // namespace
+
 TEST_SUITE_BEGIN("lmr");
+
+TEST_CASE("the database of shared memory is open while there is a region of it, and only then")
+{
+    consumer c;
+    const DAT_PZ_HANDLE pz = c.make_pz();
+    shared_region one("one"), two("two");
+    DAT_LMR_HANDLE usual = DAT_HANDLE_NULL;
+    DAT_REGION_DESCRIPTION where{};
+    where.for_va = one.where.for_shared_memory.virtual_address;
+    must(c.v.lmr_create_func(c.ia, DAT_MEM_TYPE_VIRTUAL, where, page, pz, DAT_MEM_PRIV_ALL_FLAG,
+                             DAT_VA_TYPE_VA, &usual, nullptr, nullptr, nullptr, nullptr));
+    CHECK_FALSE(database_is_open());
+    must(one.create(c, pz, page));
+    must(two.create(c, pz, page));
+    CHECK(database_is_open());
+    must(c.v.lmr_free_func(one.lmr));
+    CHECK(database_is_open());
+    SUBCASE("freed")
+    {
+        must(c.v.lmr_free_func(two.lmr));
+    }
+    SUBCASE("closed with the adapter")
+    {
+        must(c.close(DAT_CLOSE_ABRUPT_FLAG));
+    }
+    CHECK_FALSE(database_is_open());
+}
+
+TEST_CASE("what the port refuses leaves its cookie free")
+{
+    consumer c;
+    const DAT_PZ_HANDLE pz = c.make_pz();
+    shared_region one("refused");
+    lab::fail(lab::op::mr_register, error_code(DAT_PROTECTION_VIOLATION));
+    CHECK_EQ(one.create(c, pz, page), error_code(DAT_PROTECTION_VIOLATION));
+    CHECK_FALSE(database_is_open());
+    must(one.create(c, pz, 2 * page));
+    shared_region other("refused");
+    CHECK_EQ(other.create(c, pz, page), error_code(DAT_LENGTH_ERROR));
+    CHECK(database_is_open());
+    must(c.v.lmr_free_func(one.lmr));
+    CHECK_FALSE(database_is_open());
+}
 
 TEST_CASE("a region is found by its context as fast among many as among few")
 {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The database of shared memory: which cookies have which length, and which regions they name. All
+// processes of a user have it in common.
+//
+// It has no lock, which a process could die or be stopped with. Each region has a record that its
+// process alone writes. The state of a record is one word, which names the process, so what a dead
+// one has left at whatever instruction is recognised and removed by those who meet it. A record
+// counts for others before its process looks for theirs: of two that contradict one another, at
+// least one sees that.
+#pragma once
+
+#include "dapl_status.hpp"
+#include "osd_sharing.hpp"
+#include "osd_sync.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+/// What a region is called: the consumer's cookie, on one adapter.
+struct shared_name {
+    shared_name(const char (&cookie)[DAT_LMR_COOKIE_SIZE], const char *adapter);
+
+    static constexpr unsigned words = DAT_LMR_COOKIE_SIZE / 8 + 1;
+    std::uint64_t word[words]; ///< the last one is of the adapter
+};
+
+class mrdb {
+public:
+    /// Those who open it by the same name agree on the number of records.
+    constexpr mrdb(const char *name, unsigned places) : file_(name), places_(places) {}
+    mrdb(const mrdb &) = delete;
+    mrdb &operator=(const mrdb &) = delete;
+
+    /// A record of this process.
+    struct ticket {
+        std::uint32_t place = 0;
+        std::uint64_t state = 0; ///< 0: none
+    };
+    struct sharing {
+        DAT_VLEN length = 0;
+        unsigned owners = 0; ///< regions that update() was called for
+    };
+
+    /// Before the others. Counted: exit() ends it as often. Null, or why the database cannot be
+    /// had.
+    const char *init();
+    void exit();
+    /// A record for a region that is about to be registered. DAT_LENGTH_ERROR: a living process has
+    /// that name for another length.
+    status insert(const shared_name &name, DAT_VLEN length, ticket &out);
+    /// The region is registered.
+    void update(ticket &mine);
+    /// Who has that name.
+    sharing query(const shared_name &name);
+    /// The region is gone. With its last record, a name is free for any length.
+    void dec(const ticket &mine);
+
+    /// Removes all records of dead processes. The number of the others.
+    unsigned sweep();
+
+private:
+    struct record {
+        std::atomic<std::uint64_t> name[shared_name::words];
+        std::atomic<std::uint64_t> length;
+        std::atomic<std::uint64_t> image; ///< of the process_identity
+    };
+
+    std::atomic<std::uint64_t> *states() const;
+    record *records() const;
+    bool claim(const osd::process_identity &self, ticket &out);
+    void advance(ticket &mine, std::uint64_t phase);
+    bool reads(std::uint32_t place, const shared_name &name, std::uint64_t &state,
+               DAT_VLEN &length) const;
+    osd::process_identity owner_of(std::uint32_t place, std::uint64_t state) const;
+    bool stands(std::uint32_t place, std::uint64_t state);
+    bool is_contradicted(const ticket &mine, const shared_name &name, DAT_VLEN length);
+
+    const char *const file_;
+    const std::uint32_t places_;
+    osd::mutex lock_;
+    unsigned users_ OSD_GUARDED_BY(lock_) = 0;
+    osd::shared_pages pages_; ///< stay as they are while there are users
+};
+
+} // namespace dapl::DAPL_TRANSPORT::core
