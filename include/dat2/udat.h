@@ -86,7 +86,7 @@ typedef char (*DAT_LMR_COOKIE)[DAT_LMR_COOKIE_SIZE];    /**< names shared memory
 
 typedef struct dat_shared_memory {
     DAT_PVOID      virtual_address;
-    DAT_LMR_COOKIE shared_memory_id;
+    DAT_LMR_COOKIE shared_memory_id; /**< the same in all processes, which agree on the length */
 } DAT_SHARED_MEMORY;
 
 /** The memory of an LMR; which member counts follows from its DAT_MEM_TYPE. */
@@ -269,7 +269,8 @@ struct dat_provider_attr {
  * @retval DAT_INVALID_PARAMETER `ARG2`: mem_type. `ARG6`: privileges. `ARG7`:
  *         va_type. `ARG8`: lmr_handle is NULL (`ARG7` in the reference
  *         implementation)
- * @retval DAT_LENGTH_ERROR length is 0
+ * @retval DAT_LENGTH_ERROR length is 0, or not that of the regions which
+ *         have the cookie
  * @retval DAT_INVALID_STATE the memory is not shared
  * @retval DAT_MODEL_NOT_SUPPORTED this mem_type or va_type
  * @retval DAT_INSUFFICIENT_RESOURCES `MEMORY`, `MEMORY_REGION`
