@@ -41,6 +41,8 @@ status create(pz &zone, DAT_RMR_SCOPE scope, DAT_RMR_HANDLE *out)
         return invalid_parameter(2);
     if (scope == DAT_RMR_SCOPE_EP && (!claims.ep_windows || zone.ia->attr.max_mws == 0))
         return not_supported;
+    if (zone.ia->has_most<rmr>(zone.ia->attr.max_mws))
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
     rmr *made = zone.ia->make<rmr>(zone, scope);
     if (made == nullptr)
         return out_of_memory;

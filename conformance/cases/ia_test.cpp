@@ -716,6 +716,8 @@ TEST_CASE("IA-31: an adapter makes no more objects of a kind than it says" *
          }},
         {"shared queues", ia.provider.srq_supported != DAT_FALSE ? ia.attr.max_srqs : INT32_MAX,
          [&] { return dat_srq_create(ia.handle, pz, &few, &made); }},
+        {"windows", ia.attr.max_rmrs != 0 ? ia.attr.max_rmrs : INT32_MAX,
+         [&] { return dat_rmr_create(pz, &made); }},
         {"zones", ia.attr.max_pzs, [&] { return dat_pz_create(ia.handle, &made); }},
     };
     bool judged = false;

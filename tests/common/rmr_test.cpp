@@ -285,3 +285,17 @@ TEST_CASE_FIXTURE(fixture, "thousands of binds, most of them silent" * doctest::
         CHECK(c.drain(dtos).size() == (tells ? 1u : 0u));
     }
 }
+
+TEST_CASE_FIXTURE(fixture, "an adapter makes as many windows as it says" * doctest::skip(!claimed))
+{
+    DAT_IA_ATTR attr;
+    must(c.v.ia_query_func(c.ia, nullptr, DAT_IA_FIELD_ALL, &attr, 0, nullptr));
+    DAT_RMR_HANDLE last = DAT_HANDLE_NULL;
+    for (DAT_COUNT made = 1; made < attr.max_rmrs; ++made)
+        must(c.v.rmr_create_func(s.pz, &last));
+    DAT_RMR_HANDLE more = DAT_HANDLE_NULL;
+    CHECK_EQ(c.v.rmr_create_func(s.pz, &more),
+             error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION));
+    must(c.v.rmr_free_func(last));
+    CHECK_EQ(c.v.rmr_create_func(s.pz, &more), DAT_SUCCESS);
+}
