@@ -53,9 +53,16 @@ void keep_busy(end &own, const remote_segment &there)
     }
 }
 
-[[noreturn]] void child(bool connects, int from_parent, int to_parent)
+settings settings_of(bool direct)
 {
-    host here(on_loopback());
+    settings how = on_loopback();
+    how.direct = direct;
+    return how;
+}
+
+[[noreturn]] void child(bool connects, bool direct, int from_parent, int to_parent)
+{
+    host here(settings_of(direct));
     end own(here);
     if (connects) {
         const offer parent = hear(from_parent);
@@ -86,7 +93,7 @@ int descriptors()
 }
 
 struct peer {
-    explicit peer(bool connects)
+    peer(bool connects, bool direct)
     {
         int down[2];
         int up[2];
@@ -94,7 +101,7 @@ struct peer {
         REQUIRE(pipe(up) == 0);
         id = fork();
         if (id == 0)
-            child(connects, down[0], up[1]);
+            child(connects, direct, down[0], up[1]);
         close(down[0]);
         close(up[1]);
         to = down[1];
@@ -113,11 +120,11 @@ struct peer {
 };
 
 /// One round; `connects` says who does.
-void survive(bool peer_connects, int moment_us)
+void survive(bool peer_connects, bool direct, int moment_us)
 {
-    peer other(peer_connects); // before there are threads here
+    peer other(peer_connects, direct); // before there are threads here
     {
-        host here(on_loopback());
+        host here(settings_of(direct));
         end own(here);
         for (int i = 0; i < 4; ++i)
             REQUIRE(own.receive(900000, 16));
@@ -171,13 +178,19 @@ TEST_SUITE_BEGIN("kill");
 
 TEST_CASE("B11: a peer killed at twenty random moments, of either side")
 {
+    bool direct = false;
+    SUBCASE("over the network") {}
+    SUBCASE("with direct access")
+    {
+        direct = true;
+    }
     std::mt19937 random(6);
     const int before = descriptors();
     for (int round = 0; round < 20; ++round) {
         const int moment_us = static_cast<int>(random() % 30000);
         CAPTURE(round);
         CAPTURE(moment_us);
-        survive(round % 2 == 0, moment_us);
+        survive(round % 2 == 0, direct, moment_us);
     }
     CHECK(descriptors() == before);
 }

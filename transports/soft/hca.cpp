@@ -47,6 +47,7 @@ soft_hca::settings settings_of(const types::hca &h)
     how.retries = h.params.retries;
     how.checksum = h.params.checksum == adapter_params::by_interface ? !h.interface.loopback
                                                                      : h.params.checksum != 0;
+    how.direct = h.params.direct != 0;
     how.bad_network = {h.params.loss, h.params.reorder, h.params.duplicate, h.params.delay_us,
                        h.params.seed};
     how.bad_network.corrupt = h.params.corrupt;
@@ -69,6 +70,21 @@ void add_attr(types::hca &h, const char *name, const char *value)
     h.named_attrs[h.num_named_attrs++] = {name, value};
 }
 
+/// Whether peers of this host and user are accessed directly, and why not.
+const char *direct_access_of(const types::hca &h)
+{
+    if (h.params.direct == 0)
+        return "off";
+    switch (h.device.without_direct()) {
+    case soft_hca::local_obstacle::none:
+        return "on";
+    case soft_hca::local_obstacle::no_memory:
+        return "off: the process may have no memory file or no descriptor";
+    default:
+        return "off: the system forbids process_vm_readv";
+    }
+}
+
 void name_attributes(types::hca &h)
 {
     std::snprintf(h.datagram, sizeof h.datagram, "%u", h.device.datagram());
@@ -83,6 +99,7 @@ void name_attributes(types::hca &h)
     add_attr(h, "DAT_IB_IMMED_DATA", port_features.immediate_data ? "TRUE" : "FALSE");
     add_attr(h, "DAT_IB_FETCH_AND_ADD", port_features.atomics ? "TRUE" : "FALSE");
     add_attr(h, "DAT_IB_CMP_AND_SWAP", port_features.atomics ? "TRUE" : "FALSE");
+    add_attr(h, "SOFT_DIRECT_ACCESS", direct_access_of(h));
 }
 
 } // namespace

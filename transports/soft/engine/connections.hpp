@@ -86,6 +86,8 @@ public:
     void forget_old(std::int64_t now);
     bool remembers() const { return remembered_.load(std::memory_order_relaxed) != 0; }
     waitable descriptor() const { return waiting_.descriptor(); }
+    /// What wakes the thread that calls serve().
+    descriptor_set &waiting() { return waiting_; }
     /// All listeners were removed before.
     void close();
 

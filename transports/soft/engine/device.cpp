@@ -23,9 +23,13 @@ int device::open(const settings &how, const upcalls &tell)
         return ENOMEM;
     if (!waiter.open() || !listening.open(how_, tell_))
         return EMFILE;
-    for (std::uint32_t i = 0; i < how_.threads; ++i)
+    if (how_.direct && how_.network == nullptr)
+        without_direct_ = direct.open(listening.waiting());
+    for (std::uint32_t i = 0; i < how_.threads; ++i) {
         if (const int error = shards_[i].open(*this, i); error != 0)
             return error;
+        direct.listen(shards_[i].io().address());
+    }
     listening.reject_from(shards_[0].io());
     return 0;
 }
@@ -33,6 +37,7 @@ int device::open(const settings &how, const upcalls &tell)
 void device::close()
 {
     shards_.reset();
+    direct.close();
     listening.close();
     waiter.close();
 }
@@ -206,16 +211,22 @@ std::uint32_t device::add_region(memory_region &region, const protection_domain 
     region.length = length;
     region.rights = rights;
     region.is_window = false;
-    return memory.insert(region);
+    const std::uint32_t key = memory.insert(region);
+    if (key != 0)
+        direct.show(region);
+    return key;
 }
 
 bool device::remove_region(memory_region &region)
 {
+    const std::uint32_t key = region.key.load();
     bool had_key = false;
     if (!windows.withdraw(region, had_key))
         return false;
-    if (had_key)
+    if (had_key) {
+        direct.withdraw(key);
         cycle_pair_locks();
+    }
     return true;
 }
 

@@ -62,6 +62,8 @@ public:
 
     /// Takes the lock of each queue pair in turn.
     device_counts counts();
+    /// Why it has no direct access to the memory of peers, though settings ask for it.
+    local_obstacle without_direct() const { return without_direct_; }
 
     shard &shard_at(std::uint32_t index) { return shards_[index]; }
 
@@ -78,6 +80,7 @@ private:
 
     std::unique_ptr<shard[]> shards_;
     std::atomic<std::uint32_t> next_shard_{0};
+    local_obstacle without_direct_ = local_obstacle::none;
 };
 
 } // namespace soft_hca

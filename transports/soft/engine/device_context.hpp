@@ -4,6 +4,7 @@
 
 #include "callback_waiter.hpp"
 #include "connections.hpp"
+#include "direct_access.hpp"
 #include "early_packets.hpp"
 #include "memory_table.hpp"
 #include "memory_windows.hpp"
@@ -25,6 +26,7 @@ public:
     memory_windows windows{memory};
     early_packets early;
     connections listening;
+    direct_access direct;
     callback_waiter waiter;
 
 protected:

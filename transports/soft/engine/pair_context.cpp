@@ -20,6 +20,7 @@ pair_counts &pair_counts::operator+=(const pair_counts &other)
     refused_by_peer += other.refused_by_peer;
     failed_at_peer += other.failed_at_peer;
     gave_up += other.gave_up;
+    direct += other.direct;
     return *this;
 }
 

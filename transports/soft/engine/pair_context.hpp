@@ -39,6 +39,7 @@ struct pair_counts {
     std::uint64_t refused_by_peer = 0; ///< accesses
     std::uint64_t failed_at_peer = 0;  ///< requests, for another reason
     std::uint64_t gave_up = 0;         ///< the peer acknowledged nothing any more
+    std::uint64_t direct = 0;          ///< writes and reads without the peer's processor
 
     pair_counts &operator+=(const pair_counts &other);
 };
@@ -72,6 +73,7 @@ struct pair_context {
     std::uint32_t id = 0;             ///< of the present connection
     std::uint64_t serial = 0;         ///< the same, and no other ever had it
     std::uint32_t slot = 0;
+    direct_link *direct = nullptr; ///< to the peer's memory, if that can be accessed
     pair_counts counted;
 
     // Used without the lock, too.

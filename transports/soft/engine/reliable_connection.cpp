@@ -91,6 +91,10 @@ void reliable_connection::adopt_peer(const net_address &from, const handshake &h
         std::max<std::uint32_t>(std::min(context_->with.reads_out, hello.reads_in), 1));
     (void)requests_.grant_credit(credit);
     rx_.expect(hello.first_psn);
+    const bool calls = state_.is(state::connecting);
+    context_->direct = context_->of->direct.begin(
+        context_->home->io().address(), from, {path_.id(), path_.tag(), hello.id, hello.tag, calls},
+        context_->with.domain);
 }
 
 void reliable_connection::send_handshake(std::int64_t now)
@@ -216,6 +220,7 @@ void reliable_connection::die(connection_event event)
 void reliable_connection::enter_dead()
 {
     const numbers last{tx_.next_psn(), 0, 0, rx_.next_psn(), rx_.next_msn()};
+    context_->of->direct.end(context_->direct); // before the consumer knows
     state_.enter_dead();
     context_->receives.wanted.store(
         true); // receives that are posted from now on ring, and are flushed
@@ -488,6 +493,8 @@ void reliable_connection::on_slow_timer(std::int64_t now)
         return;
     if (tx_.response_overdue(now)) {
         give_up();
+    } else if (context_->direct != nullptr && context_->direct->is_stuck()) {
+        fail(pair_failure::terminate(fault::local_catastrophic, 0));
     } else if (tx_.idle() && state_.peer_is_silent(now)) {
         if (!tx_.send_probe(now))
             fail(tx_.failure());
@@ -543,6 +550,7 @@ void reliable_connection::cut()
     if (state_.has_unacknowledged_close())
         context_->home->keep_closing(
             state_.closed(path_, tx_.make_header(packet_kind::close, tx_.next_psn())));
+    context_->of->direct.end(context_->direct);
     if (context_->with.shared != nullptr)
         context_->with.shared->wait_no_more(*context_->waiter);
     requests_.discard();

@@ -63,6 +63,8 @@ public:
     request *acknowledged_read(std::uint32_t oldest_psn);
 
 private:
+    bool may_move_directly(const request &r) const;
+    bool move_directly(request &r) OSD_NOINLINE;
     bool may_start(const request &r);
     bool has_credit();
     bool start(request &r);

@@ -25,6 +25,7 @@ struct settings {
     std::uint32_t retries = 30;            ///< of the same packet, before the connection breaks
     std::size_t early_bytes = 16 << 20;    ///< of packets that are kept since they came early
     bool checksum = false;                 ///< where the peer has it, too
+    bool direct = false;                   ///< access memory of processes of this host directly
     impairment bad_network;
     inproc_network *network = nullptr; ///< instead of UDP
     bool fixed_start = false;          ///< for tests: sequence numbers begin at first_number

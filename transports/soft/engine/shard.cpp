@@ -112,8 +112,10 @@ void shard::run()
         const bool received =
             progress_.run_once(active, sleeper::has(ready, sleeper::socket_source));
         const bool delivered = context_.upcalls.deliver();
-        if (serves_listeners() && sleeper::has(ready, sleeper::listener_source))
+        if (serves_listeners() && sleeper::has(ready, sleeper::listener_source)) {
             of_->listening.serve();
+            of_->direct.serve();
+        }
         found = found || received;
         if (delivered || (!active && context_.sleep.spins(received, osd::now_ns()))) {
             ready = sleeper::all_sources;

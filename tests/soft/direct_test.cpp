@@ -1,0 +1,923 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Direct access to the memory of processes of this host: what it may do, and with whom.
+#include "rig.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fcntl.h>
+#include <random>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace direct_suite {
+
+using namespace rig;
+using namespace std::chrono_literals;
+
+namespace {
+
+settings with_direct()
+{
+    settings how = on_loopback();
+    how.direct = true;
+    return how;
+}
+
+/// The peer's memory has been found open: accesses do not go over the network any more.
+bool becomes_direct(end &from, const remote_segment &to)
+{
+    const std::uint64_t before = from.counts().direct;
+    return becomes_true([&] {
+        const bool written = from.write(0, 1, to);
+        const auto done = from.sent();
+        return written && done.has_value() && done->status == work_status::success &&
+               from.counts().direct != before;
+    });
+}
+
+void expect(const std::optional<completion_record> &done, work_status status)
+{
+    REQUIRE(done.has_value());
+    CHECK(done->status == status);
+}
+
+/// Two devices of this process, connected.
+struct two {
+    explicit two(const settings &how = with_direct()) : here(how), there(how)
+    {
+        REQUIRE(establish(a, b));
+    }
+    void make_direct()
+    {
+        REQUIRE(becomes_direct(a, b.buffer.remote(0, 1)));
+        REQUIRE(becomes_direct(b, a.buffer.remote(0, 1)));
+    }
+    host here;
+    host there;
+    end a{here};
+    end b{there};
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("direct");
+
+// ------------------------------------------------------------------------------------------ board
+
+namespace {
+
+struct board_fixture {
+    board_fixture()
+    {
+        REQUIRE(memory.create(sizeof(direct_board)));
+        board = static_cast<direct_board *>(memory.bytes());
+        board->begin();
+        region.key.store(77);
+        region.address = 0x10000;
+        region.length = 0x1000;
+        region.rights = remote_read | remote_write;
+        REQUIRE(board->show(77, 5, region));
+        board->open_gate(3, 99, 5);
+    }
+    bool permits(const direct_target &to, std::uint32_t gate = 3, std::uint64_t token = 99) const
+    {
+        return board->permits(gate, token, to);
+    }
+    shared_memory memory;
+    direct_board *board = nullptr;
+    memory_region region;
+};
+
+} // namespace
+
+TEST_CASE("a board permits what memory keys permit, and nothing else")
+{
+    board_fixture f;
+    CHECK(f.permits({77, remote_write, 0x10000, 0x1000}));
+    CHECK(f.permits({77, remote_read, 0x10fff, 1}));
+    CHECK(!f.permits({77, remote_atomic, 0x10000, 8}));
+    CHECK(!f.permits({77, remote_read | remote_atomic, 0x10000, 8}));
+    CHECK(!f.permits({78, remote_write, 0x10000, 1}));
+    CHECK(!f.permits({0, remote_write, 0x10000, 1}));
+    CHECK(!f.permits({77, remote_write, 0xffff, 2}));
+    CHECK(!f.permits({77, remote_write, 0x10001, 0x1000}));
+    CHECK(!f.permits({77, remote_write, 0x11001, 1}));
+    CHECK(!f.permits({77, remote_write, UINT64_MAX - 1, 0x10002}));
+    CHECK(!f.permits({77, remote_write, 0x10000, UINT64_MAX}));
+    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 4));
+    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 3, 98));
+    f.board->open_gate(4, 98, 6);
+    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 4, 98)); // another zone
+    f.board->close_gate(3);
+    CHECK(!f.permits({77, remote_write, 0x10000, 1}));
+    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 3, direct_board::closed + 1));
+    f.board->open_gate(3, 97, 5);
+    CHECK(f.permits({77, remote_write, 0x10000, 1}, 3, 97));
+    CHECK(f.board->withdraw(77));
+    CHECK(!f.board->withdraw(77));
+    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 3, 97));
+}
+
+TEST_CASE("a board with no place for a key does not show it")
+{
+    board_fixture f;
+    constexpr std::uint32_t same_place = 1 << 26; // beyond the bits that choose places
+    std::uint32_t shown = 0;
+    for (std::uint32_t i = 1; i < 8; ++i)
+        shown += f.board->show(77 + i * same_place, 5, f.region) ? 1 : 0;
+    CHECK(shown == 1);
+    CHECK(f.board->withdraw(77));
+    CHECK(f.board->show(77 + 7 * same_place, 5, f.region));
+    CHECK(f.permits({77 + 7 * same_place, remote_write, 0x10000, 1}));
+}
+
+TEST_CASE("a board full of anything is read without harm")
+{
+    constexpr unsigned boards = 200;
+    struct alignas(direct_board) words {
+        std::uint64_t at[sizeof(direct_board) / sizeof(std::uint64_t)];
+    };
+    const auto memory = std::make_unique<words>();
+    const auto *const board = reinterpret_cast<const direct_board *>(memory.get());
+    std::mt19937_64 random(25);
+    for (unsigned i = 0; i < rounds(boards); ++i) {
+        for (std::uint64_t &each : memory->at)
+            each = random() % 4 == 0 ? random() : random() % 4;
+        for (std::uint32_t gate = 0; gate < direct_board::gates; ++gate) {
+            const auto key = static_cast<std::uint32_t>(random());
+            (void)board->permits(
+                gate, random() % 4,
+                {random() % 2 == 0 ? key : key % 4, 1, random() % 64, random() % 64});
+            (void)board->claimed(gate);
+        }
+    }
+}
+
+TEST_CASE("another process cannot change a board, nor its size")
+{
+    shared_memory own;
+    REQUIRE(own.create(8192));
+    const int file = dup(static_cast<int>(own.file()));
+    CHECK(ftruncate(file, 0) != 0);
+    CHECK(ftruncate(file, 1 << 20) != 0);
+    CHECK(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) == MAP_FAILED);
+    CHECK(pwrite(file, "x", 1, 0) < 0);
+    CHECK(fcntl(file, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+    shared_memory other;
+    REQUIRE(other.map(file, 8192));
+    CHECK(other.same_file(own));
+    CHECK(mprotect(other.bytes(), 8192, PROT_READ | PROT_WRITE) != 0);
+    *static_cast<char *>(own.bytes()) = 'b';
+    CHECK(*static_cast<const char *>(other.bytes()) == 'b');
+}
+
+TEST_CASE("what could be truncated is not mapped")
+{
+    const auto offers = [](int file, std::size_t size) {
+        shared_memory other;
+        return other.map(file, size);
+    };
+    const int open_file = memfd_create("unsealed", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    REQUIRE(ftruncate(open_file, 8192) == 0);
+    CHECK(!offers(dup(open_file), 8192));
+    REQUIRE(fcntl(open_file, F_ADD_SEALS, F_SEAL_GROW) == 0);
+    CHECK(!offers(dup(open_file), 8192));
+    REQUIRE(fcntl(open_file, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    CHECK(offers(dup(open_file), 8192));
+    CHECK(!offers(dup(open_file), 8193)); // too short
+    close(open_file);
+    CHECK(!offers(open("/dev/null", O_RDONLY | O_CLOEXEC), 1));
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    CHECK(!offers(ends[0], 1));
+    close(ends[1]);
+}
+
+// ----------------------------------------------------------------------------------- connections
+
+TEST_CASE("writes and reads need nothing of the peer's processor")
+{
+    two t;
+    t.make_direct();
+    t.b.pair.enter(); // nothing that comes for it is processed
+    const std::uint64_t packets = t.b.pair.counted.packets_in;
+    t.a.buffer.fill(0, 100'000, 3);
+    REQUIRE(t.a.write(0, 100'000, t.b.buffer.remote(7, 100'000)));
+    expect(t.a.sent(0ms), work_status::success);
+    CHECK(t.b.buffer.holds(7, 100'000, 3));
+    REQUIRE(t.a.read(500'001, 100'000, t.b.buffer.remote(7, 100'000)));
+    expect(t.a.sent(0ms), work_status::success);
+    CHECK(t.a.buffer.holds(500'001, 100'000, 3));
+    CHECK(t.b.pair.counted.packets_in == packets);
+    t.b.pair.leave();
+    CHECK(t.a.counts().packets_resent == 0);
+}
+
+TEST_CASE("data of all sizes, from several pieces, arrive as they are, and nothing beside them")
+{
+    two t;
+    t.make_direct();
+    for (const std::uint32_t size : {1u, 2u, 7u, 8u, 64u, 4095u, 4097u, 70'001u, 400'000u}) {
+        CAPTURE(size);
+        t.b.buffer.fill(0, t.b.buffer.bytes.size(), 1);
+        t.a.buffer.fill(10, size, 2);
+        request &r = t.a.fresh(work::write);
+        const std::uint32_t first = size / 3;
+        r.segments = 0;
+        for (const auto &[from, length] :
+             {std::pair{0u, first}, std::pair{first, 0u}, std::pair{first, size - first}})
+            r.local[r.segments++] = t.a.buffer.local(10 + from, length);
+        r.length = size;
+        r.remote = t.b.buffer.remote(33, size);
+        REQUIRE(t.a.post(r));
+        expect(t.a.sent(), work_status::success);
+        CHECK(t.b.buffer.holds(33, size, 2));
+        std::vector<std::uint8_t> beside(t.b.buffer.bytes.begin() + 33 + size,
+                                         t.b.buffer.bytes.end());
+        t.b.buffer.fill(0, t.b.buffer.bytes.size(), 1);
+        CHECK(std::equal(beside.begin(), beside.end(), t.b.buffer.bytes.begin() + 33 + size));
+    }
+    const std::uint64_t moved = t.a.counts().direct;
+    exercise(t.a, t.b, rounds(200));
+    CHECK(t.a.counts().direct > moved);
+}
+
+TEST_CASE("what is refused over the network is refused")
+{
+    struct wrong {
+        const char *what;
+        std::uint32_t rights;
+        std::uint64_t move;
+        std::uint32_t size;
+        std::uint32_t key;
+        bool reads;
+    };
+    for (const wrong &each :
+         {wrong{"no right to write", local_write | remote_read, 0, 64, 0, false},
+          wrong{"no right to read", local_write | remote_write, 0, 64, 0, true},
+          wrong{"beyond the end", 31, 4000, 200, 0, false},
+          wrong{"before the start", 31, ~std::uint64_t{0}, 64, 0, false},
+          wrong{"another key", 31, 0, 64, 0x01000000, false}}) {
+        CAPTURE(each.what);
+        two t;
+        t.make_direct();
+        memory some(t.there, 4096, each.rights);
+        some.fill(0, 4096, 9);
+        remote_segment to = some.remote(0, each.size);
+        to.address += each.move;
+        to.key += each.key;
+        REQUIRE((each.reads ? t.a.read(0, each.size, to) : t.a.write(0, each.size, to)));
+        expect(t.a.sent(), work_status::remote_access);
+        CHECK(is(t.a.next(), connection_event::broken));
+        CHECK(is(t.b.next(), connection_event::broken));
+        CHECK(some.holds(0, 4096, 9));
+    }
+}
+
+TEST_CASE("memory of another zone is not open")
+{
+    two t;
+    t.make_direct();
+    protection_domain other;
+    end_options options;
+    options.domain = &other;
+    end c(t.here), d(t.there, options);
+    REQUIRE(establish(c, d));
+    std::this_thread::sleep_for(50ms);               // the boards have been shown
+    REQUIRE(c.write(0, 64, d.buffer.remote(0, 64))); // which is of the host's own zone
+    expect(c.sent(), work_status::remote_access);
+    CHECK(c.counts().direct == 0);
+}
+
+TEST_CASE("one's own memory is checked before the peer's is touched")
+{
+    two t;
+    t.make_direct();
+    t.b.buffer.fill(0, 128, 4);
+    request &r = t.a.fresh(work::write);
+    r.local[0] = t.a.buffer.local(0, 64);
+    r.local[0].key += 0x01000000;
+    r.segments = 1;
+    r.length = 64;
+    r.remote = t.b.buffer.remote(0, 64);
+    REQUIRE(t.a.post(r));
+    expect(t.a.sent(), work_status::local_protection);
+    CHECK(t.b.buffer.holds(0, 128, 4));
+}
+
+TEST_CASE("what was posted first is done first")
+{
+    two t;
+    t.make_direct();
+    constexpr std::size_t word = 512 * 1024;
+    for (unsigned round = 0; round < rounds(300); ++round) {
+        const std::uint64_t value = round + 1;
+        std::memcpy(&t.a.buffer.bytes[0], &value, sizeof value);
+        REQUIRE(t.b.receive(100, 8));
+        // The add goes over the network, and the write behind it must not overtake it.
+        std::memset(&t.b.buffer.bytes[word], 0, 8);
+        REQUIRE(t.a.fetch_add(64, t.b.buffer.remote(word, 8), 1000));
+        REQUIRE(t.a.write(0, 8, t.b.buffer.remote(word, 8)));
+        REQUIRE(t.a.send(0, 8));
+        REQUIRE(t.a.read(128, 8, t.b.buffer.remote(word, 8)));
+        expect(t.b.received(), work_status::success);
+        std::uint64_t seen = 0;
+        std::memcpy(&seen, &t.b.buffer.bytes[word], sizeof seen);
+        REQUIRE(seen == value);
+        for (int i = 0; i < 4; ++i)
+            expect(t.a.sent(), work_status::success);
+        std::memcpy(&seen, &t.a.buffer.bytes[128], sizeof seen);
+        REQUIRE(seen == value);
+        t.a.requests.clear();
+        t.b.requests.clear();
+    }
+}
+
+TEST_CASE("the last byte of a write is the last that changes")
+{
+    two t;
+    t.make_direct();
+    constexpr std::size_t size = 40'001;
+    volatile std::uint8_t *const target = &t.b.buffer.bytes[3];
+    for (unsigned round = 1; round < rounds(500); ++round) {
+        const auto value = static_cast<std::uint8_t>(round % 250 + 1);
+        std::memset(&t.a.buffer.bytes[0], value, size);
+        std::thread writer([&] { REQUIRE(t.a.write(0, size, t.b.buffer.remote(3, size))); });
+        while (target[size - 1] != value) {
+        }
+        std::atomic_thread_fence(std::memory_order_acquire);
+        const auto wrong = std::count_if(&t.b.buffer.bytes[3], &t.b.buffer.bytes[3 + size],
+                                         [&](std::uint8_t byte) { return byte != value; });
+        writer.join();
+        expect(t.a.sent(), work_status::success);
+        t.a.requests.clear();
+        REQUIRE(wrong == 0);
+    }
+}
+
+TEST_CASE("after a deregistration, or the end of a connection, nothing is written any more")
+{
+    enum { deregisters, disconnects, frees };
+    for (const int how : {deregisters, disconnects, frees})
+        for (unsigned round = 0; round < rounds(40); ++round) {
+            CAPTURE(how);
+            two t;
+            t.make_direct();
+            auto d = std::make_unique<end>(t.there);
+            end c(t.here);
+            REQUIRE(establish(c, *d));
+            memory some(t.there, 300'000);
+            REQUIRE(becomes_direct(c, some.remote(0, 1)));
+            std::memset(&c.buffer.bytes[0], 'w', 300'000);
+            std::thread writer([&] {
+                for (bool good = true; good;) {
+                    good = c.write(0, 300'000, some.remote(0, 300'000));
+                    const auto done = c.sent();
+                    good = good && done.has_value() && done->status == work_status::success;
+                }
+            });
+            std::this_thread::sleep_for(std::chrono::microseconds(round * 37 % 1500));
+            if (how == deregisters)
+                CHECK(t.there.hca.remove_region(some.region));
+            else if (how == disconnects)
+                d->pair.disconnect(false);
+            else
+                d.reset();
+            std::memset(some.bytes.data(), 'r', some.bytes.size());
+            std::this_thread::sleep_for(1ms);
+            CHECK(std::count(some.bytes.begin(), some.bytes.end(), 'r') == 300'000);
+            writer.join();
+        }
+}
+
+TEST_CASE("memory that is not mapped any more is refused, and kills nobody")
+{
+    two t;
+    t.make_direct();
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void *const at =
+        mmap(nullptr, 8 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(at != MAP_FAILED);
+    memory_region region;
+    const std::uint32_t key =
+        t.there.hca.add_region(region, t.there.domain, at, 8 * page, remote_write | local_write);
+    const remote_segment all{reinterpret_cast<std::uintptr_t>(at),
+                             static_cast<std::uint32_t>(8 * page), key};
+    REQUIRE(becomes_direct(t.a, all));
+    SUBCASE("unmapped")
+    {
+        REQUIRE(munmap(static_cast<char *>(at) + 4 * page, 4 * page) == 0);
+    }
+    SUBCASE("read-only")
+    {
+        REQUIRE(mprotect(static_cast<char *>(at) + 4 * page, 4 * page, PROT_READ) == 0);
+    }
+    REQUIRE(t.a.write(0, 8 * page, all));
+    expect(t.a.sent(), work_status::remote_access);
+    CHECK(t.there.hca.remove_region(region));
+    munmap(at, 8 * page);
+}
+
+TEST_CASE("very large accesses, and those by a window's key, go over the network")
+{
+    two t;
+    t.make_direct();
+    end_options large;
+    large.bytes = 20 << 20;
+    end c(t.here, large), d(t.there, large);
+    REQUIRE(establish(c, d));
+    REQUIRE(becomes_direct(c, d.buffer.remote(0, 1)));
+    const std::uint64_t before = c.counts().direct;
+    c.buffer.fill(0, 17 << 20, 5);
+    REQUIRE(c.write(0, 17 << 20, d.buffer.remote(0, 17 << 20)));
+    expect(c.sent(), work_status::success);
+    CHECK(d.buffer.holds(0, 17 << 20, 5));
+    CHECK(c.counts().direct == before);
+    memory_region *const window = t.there.hca.make_window(t.there.domain);
+    request &bind = d.fresh(work::bind);
+    bind.window = window;
+    bind.target = &d.buffer.region;
+    bind.window_rights = remote_write;
+    bind.remote = d.buffer.remote(0, 4096);
+    REQUIRE(t.there.hca.windows.prepare(bind));
+    REQUIRE(d.post(bind));
+    expect(d.sent(), work_status::success);
+    REQUIRE(c.write(0, 64, {d.buffer.remote(0, 64).address, 64, window->key.load()}));
+    expect(c.sent(), work_status::success);
+    CHECK(c.counts().direct == before);
+    t.there.hca.free_window(window);
+}
+
+TEST_CASE("a peer without direct access is reached over the network")
+{
+    for (const bool caller_has : {true, false}) {
+        settings with = with_direct();
+        settings without = on_loopback();
+        host here(caller_has ? with : without);
+        host there(caller_has ? without : with);
+        end a(here), b(there);
+        REQUIRE(establish(a, b));
+        std::this_thread::sleep_for(30ms);
+        exercise(a, b, 20);
+        CHECK(a.counts().direct + b.counts().direct == 0);
+    }
+}
+
+TEST_CASE("a device with several threads is reached by all their sockets")
+{
+    settings how = with_direct();
+    how.threads = 3;
+    host here(how), there(how);
+    std::deque<end> ends;
+    for (int i = 0; i < 6; ++i) {
+        end &a = ends.emplace_back(here);
+        end &b = ends.emplace_back(there);
+        REQUIRE(establish(a, b));
+        CHECK(becomes_direct(a, b.buffer.remote(0, 1)));
+        CHECK(becomes_direct(b, a.buffer.remote(0, 1)));
+    }
+}
+
+TEST_CASE("a queue pair that is reset is connected again, and direct again")
+{
+    two t;
+    for (int round = 0; round < 5; ++round) {
+        t.make_direct();
+        t.a.pair.disconnect(false);
+        CHECK(is(t.a.next(), connection_event::disconnected));
+        CHECK(is(t.b.next(), connection_event::disconnected));
+        REQUIRE(t.here.hca.reset_pair(t.a.pair));
+        REQUIRE(t.there.hca.reset_pair(t.b.pair));
+        REQUIRE(establish(t.a, t.b));
+    }
+}
+
+TEST_CASE("a copy whose guard does not stand is not made")
+{
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+    local_process self;
+    REQUIRE(self.open(ends[0]) == local_obstacle::none);
+    std::atomic<std::uint64_t> gate{7};
+    std::uint64_t from = 5;
+    std::uint64_t to = 0;
+    const auto at = reinterpret_cast<std::uintptr_t>(&to);
+    const bytes_view piece{&from, 8};
+    CHECK(self.write(at, &piece, 1, 8, {&gate, 8}) == local_process::interrupted);
+    CHECK(to == 0);
+    CHECK(self.write(at, &piece, 1, 8, {&gate, 7}) == 8);
+    CHECK(to == 5);
+    const bytes_view into{&to, 8};
+    from = 6;
+    const auto source = reinterpret_cast<std::uintptr_t>(&from);
+    CHECK(self.read(source, &into, 1, 8, {&gate, 8}) == local_process::interrupted);
+    CHECK(self.read(source, &into, 1, 8, {&gate, 7}) == 8);
+    CHECK(to == 6);
+    CHECK(self.write(8, &piece, 1, 8, {&gate, 7}) == 0); // not mapped
+    close(ends[1]);
+    CHECK(!self.is_alive());
+}
+
+TEST_CASE("signals may interrupt an access anywhere")
+{
+    two t;
+    t.make_direct();
+    struct sigaction quiet {};
+    quiet.sa_handler = [](int) {};
+    struct sigaction before {};
+    REQUIRE(sigaction(SIGUSR1, &quiet, &before) == 0);
+    const pthread_t here = pthread_self();
+    std::atomic<bool> enough{false};
+    std::thread sender([&] {
+        while (!enough.load())
+            pthread_kill(here, SIGUSR1);
+    });
+    const std::uint64_t moved = t.a.counts().direct;
+    const unsigned wanted = rounds(20'000);
+    for (unsigned i = 0; i < wanted; ++i) {
+        std::memcpy(&t.a.buffer.bytes[0], &i, sizeof i);
+        REQUIRE(t.a.write(0, 64, t.b.buffer.remote(64, 64)));
+        expect(t.a.sent(), work_status::success);
+        REQUIRE(std::memcmp(&t.b.buffer.bytes[64], &i, sizeof i) == 0);
+        t.a.requests.clear();
+    }
+    enough.store(true);
+    sender.join();
+    CHECK(t.a.counts().direct - moved > wanted / 2);
+    REQUIRE(sigaction(SIGUSR1, &before, nullptr) == 0);
+}
+
+// -------------------------------------------------------------------------------- hostile peers
+
+namespace {
+
+/// The same as the engine's.
+struct hello {
+    std::uint32_t edition = 0x5da90001;
+    std::uint32_t to_id = 0;
+    std::uint32_t to_tag = 0;
+    std::uint32_t from_id = 0;
+    std::uint64_t token = 11;
+    std::uint64_t proof_at = 0;
+    std::uint8_t proof[16] = {1, 2, 3};
+    std::uint32_t gate = 2;
+    std::uint32_t zero = 0;
+};
+
+/// Direct access by itself, which a test calls as a peer: connection 100 of it, 200 of the peer.
+struct called {
+    called()
+    {
+        REQUIRE(waiting.open());
+        REQUIRE(access.open(waiting) == local_obstacle::none);
+        net_address any = on_loopback().address;
+        REQUIRE(socket.open(any, false) == 0); // for a port that nobody else has
+        at = socket.address();
+        access.listen(at);
+        REQUIRE(board.create(sizeof(direct_board)));
+        shown().begin();
+        said.to_id = 100;
+        said.to_tag = 101;
+        said.from_id = 200;
+        said.proof_at = reinterpret_cast<std::uintptr_t>(said.proof);
+        link = access.begin(at, at, {100, 101, 200, 201, false}, &zone);
+        REQUIRE(link != nullptr);
+        region.address = reinterpret_cast<std::uintptr_t>(bytes);
+        region.length = sizeof bytes;
+        region.rights = remote_read | remote_write;
+        region.domain = &zone;
+        region.key.store(55);
+        access.show(region);
+    }
+    ~called()
+    {
+        access.end(link);
+        local_socket::close(mine);
+        access.close();
+    }
+    direct_board &shown() { return *static_cast<direct_board *>(board.bytes()); }
+    void call()
+    {
+        mine = local_socket::connect(at);
+        REQUIRE(mine >= 0);
+    }
+    /// The answer to a call; an edition of 0 when there is none.
+    hello say(waitable file, std::size_t size = sizeof(hello))
+    {
+        call();
+        CHECK(local_socket::send(mine, &said, size, file));
+        access.serve(); // accepts
+        access.serve();
+        hello answer{};
+        waitable theirs = -1;
+        const auto got = local_socket::receive(mine, &answer, sizeof answer, theirs);
+        if (got != sizeof answer)
+            answer.edition = 0;
+        if (theirs >= 0)
+            their_board.map(theirs, sizeof(direct_board));
+        return answer;
+    }
+    /// We are in an access of it, through the gate that we have told.
+    void claim() { shown().claim(said.gate, 55); }
+    std::chrono::milliseconds time_of(const std::function<void()> &what)
+    {
+        const auto began = std::chrono::steady_clock::now();
+        what();
+        return std::chrono::duration_cast<std::chrono::milliseconds>(
+            std::chrono::steady_clock::now() - began);
+    }
+    descriptor_set waiting;
+    udp_io socket;
+    net_address at;
+    protection_domain zone;
+    direct_access access;
+    direct_link *link = nullptr;
+    shared_memory board;
+    shared_memory their_board;
+    hello said;
+    waitable mine = -1;
+    memory_region region;
+    std::uint8_t bytes[4096] = {};
+};
+
+int descriptors()
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; ++fd)
+        count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return count;
+}
+
+} // namespace
+
+TEST_CASE("who says what the peer of a connection knows is answered")
+{
+    called c;
+    const hello answer = c.say(c.board.file());
+    CHECK(answer.edition == hello().edition);
+    CHECK(answer.to_id == 200);
+    CHECK(answer.to_tag == 201);
+    CHECK(answer.from_id == 100);
+    REQUIRE(c.their_board.is_open());
+    const auto &theirs = *static_cast<const direct_board *>(c.their_board.bytes());
+    const auto address = c.region.address;
+    CHECK(theirs.permits(answer.gate, answer.token, {55, remote_write, address, 4096}));
+    c.access.end(c.link);
+    CHECK(!theirs.permits(answer.gate, answer.token, {55, remote_write, address, 4096}));
+}
+
+TEST_CASE("who says anything else is not, and leaves nothing behind")
+{
+    called c;
+    const int before = descriptors();
+    const auto refused = [&](const std::function<void(hello &)> &change) {
+        const hello good = c.said;
+        change(c.said);
+        const bool silent = c.say(c.board.file()).edition == 0;
+        c.said = good;
+        local_socket::close(std::exchange(c.mine, -1));
+        return silent;
+    };
+    CHECK(refused([](hello &h) { ++h.edition; }));
+    CHECK(refused([](hello &h) { ++h.to_id; }));
+    CHECK(refused([](hello &h) { ++h.to_tag; }));
+    CHECK(refused([](hello &h) { ++h.from_id; }));
+    CHECK(refused([](hello &h) { h.token = 0; }));
+    CHECK(refused([](hello &h) { h.gate = direct_board::gates; }));
+    CHECK(refused([](hello &h) { h.proof[5] = 9, h.proof_at = 0; }));
+    std::uint8_t other[16] = {};
+    CHECK(refused([&](hello &h) { h.proof_at = reinterpret_cast<std::uintptr_t>(other); }));
+    CHECK(c.say(c.board.file(), sizeof(hello) - 1).edition == 0);
+    local_socket::close(std::exchange(c.mine, -1));
+    const int unsealed = memfd_create("unsealed", MFD_CLOEXEC);
+    REQUIRE(ftruncate(unsealed, sizeof(direct_board)) == 0);
+    CHECK(c.say(unsealed).edition == 0);
+    local_socket::close(std::exchange(c.mine, -1));
+    close(unsealed);
+    shared_memory no_board;
+    REQUIRE(no_board.create(sizeof(direct_board)));
+    CHECK(c.say(no_board.file()).edition == 0);
+    local_socket::close(std::exchange(c.mine, -1));
+    no_board.close();
+    c.access.serve();
+    CHECK(descriptors() == before);
+    CHECK(c.say(c.board.file()).edition != 0); // and the peer is heard nevertheless
+}
+
+TEST_CASE("random words in place of a hello do no harm")
+{
+    called c;
+    const int before = descriptors();
+    std::mt19937_64 random(11);
+    for (unsigned i = 0; i < rounds(2000); ++i) {
+        std::uint64_t words[12];
+        for (std::uint64_t &each : words)
+            each = random();
+        hello almost = c.said;
+        reinterpret_cast<std::uint32_t *>(&almost)[random() % (sizeof almost / 4)] ^=
+            1u << random() % 32;
+        c.call();
+        if (i % 2 == 0)
+            (void)local_socket::send(c.mine, words, random() % sizeof words, c.board.file());
+        else
+            (void)local_socket::send(c.mine, &almost, sizeof almost, c.board.file());
+        c.access.serve();
+        local_socket::close(std::exchange(c.mine, -1));
+    }
+    c.access.end(c.link); // one may have been right where it mattered
+    c.access.serve();
+    CHECK(descriptors() == before);
+}
+
+TEST_CASE("callers that say nothing do not keep out those who do")
+{
+    called c;
+    std::vector<waitable> silent;
+    for (int i = 0; i < 200; ++i)
+        silent.push_back(local_socket::connect(c.at));
+    CHECK(c.say(c.board.file()).edition != 0);
+    for (const waitable each : silent)
+        local_socket::close(each);
+}
+
+TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for the dead")
+{
+    called c;
+    REQUIRE(c.say(c.board.file()).edition != 0);
+    c.claim();
+    SUBCASE("that ends")
+    {
+        std::thread ends([&] {
+            std::this_thread::sleep_for(100ms);
+            c.shown().end_claim(c.said.gate);
+        });
+        CHECK(c.time_of([&] { c.access.withdraw(55); }) >= 90ms);
+        CHECK(!c.link->is_stuck());
+        ends.join();
+    }
+    SUBCASE("that goes on with another key")
+    {
+        std::thread ends([&] {
+            std::this_thread::sleep_for(100ms);
+            c.shown().claim(c.said.gate, 56);
+        });
+        CHECK(c.time_of([&] { c.access.withdraw(55); }) < 900ms);
+        CHECK(!c.link->is_stuck());
+        ends.join();
+        c.shown().end_claim(c.said.gate);
+    }
+    SUBCASE("that does not end")
+    {
+        const auto took = c.time_of([&] { c.access.withdraw(55); });
+        CHECK(took >= 990ms);
+        CHECK(took < 5000ms);
+        CHECK(c.link->is_stuck());
+        CHECK(c.time_of([&] { c.access.end(c.link); }) < 500ms); // it was waited for already
+    }
+    SUBCASE("of one that has gone")
+    {
+        local_socket::close(std::exchange(c.mine, -1));
+        CHECK(c.time_of([&] { c.access.withdraw(55); }) < 500ms);
+        CHECK(!c.link->is_stuck());
+    }
+    SUBCASE("by the end of the connection")
+    {
+        const auto took = c.time_of([&] { c.access.end(c.link); });
+        CHECK(took >= 990ms);
+        CHECK(took < 5000ms);
+    }
+}
+
+TEST_CASE("a peer that talks on is not kept awake for")
+{
+    called c;
+    REQUIRE(c.say(c.board.file()).edition != 0);
+    (void)local_socket::send(c.mine, "x", 1, c.board.file());
+    c.access.serve();
+    const waitable any = c.waiting.descriptor();
+    CHECK(wait_for(&any, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
+}
+
+// --------------------------------------------------------------------------------- other processes
+
+namespace {
+
+struct offer {
+    std::uint64_t qualifier;
+    remote_segment memory;
+};
+
+/// A child that accepts a connection, shows its memory, and stays until it is killed.
+struct accepting_child {
+    explicit accepting_child(const std::function<void()> &first)
+    {
+        int up[2];
+        REQUIRE(pipe(up) == 0);
+        id = fork();
+        if (id == 0) {
+            first();
+            host there(with_direct());
+            end b(there);
+            door at(there);
+            const offer made{at.number, b.buffer.remote(0, 1 << 20)};
+            if (write(up[1], &made, sizeof made) != sizeof made)
+                _exit(1);
+            for (;;)
+                if (inbound_request *request = at.next(1000s); request != nullptr)
+                    (void)b.pair.accept(*request, nullptr, 0);
+        }
+        close(up[1]);
+        REQUIRE(read(up[0], &told, sizeof told) == sizeof told);
+        close(up[0]);
+    }
+    ~accepting_child()
+    {
+        kill(id, SIGKILL);
+        waitpid(id, nullptr, 0);
+    }
+    pid_t id = 0;
+    offer told{};
+};
+
+void connect(end &own, const accepting_child &to)
+{
+    REQUIRE(own.pair.connect(own.of.hca.how().address, to.told.qualifier, nullptr, 0) ==
+            queue_pair::start::begun);
+    REQUIRE(is(own.next(), connection_event::established));
+}
+
+} // namespace
+
+TEST_CASE("a process that is stopped is written to and read from")
+{
+    accepting_child child([] {});
+    host here(with_direct());
+    end a(here);
+    connect(a, child);
+    REQUIRE(becomes_direct(a, child.told.memory));
+    kill(child.id, SIGSTOP);
+    a.buffer.fill(0, 300'000, 8);
+    remote_segment to = child.told.memory;
+    to.length = 300'000;
+    REQUIRE(a.write(0, 300'000, to));
+    expect(a.sent(0ms), work_status::success);
+    REQUIRE(a.read(400'000, 300'000, to));
+    expect(a.sent(0ms), work_status::success);
+    CHECK(a.buffer.holds(400'000, 300'000, 8));
+    kill(child.id, SIGCONT);
+}
+
+TEST_CASE("a process of another user is reached over the network")
+{
+    if (geteuid() != 0)
+        return;
+    accepting_child child([] {
+        if (seteuid(65534) != 0)
+            _exit(1);
+    });
+    host here(with_direct());
+    end a(here);
+    connect(a, child);
+    remote_segment to = child.told.memory;
+    to.length = 1000;
+    for (int i = 0; i < 20; ++i) {
+        REQUIRE(a.write(0, 1000, to));
+        expect(a.sent(), work_status::success);
+        std::this_thread::sleep_for(2ms);
+    }
+    CHECK(a.counts().direct == 0);
+    CHECK(becomes_true([&] { return here.hca.direct.obstacle() != local_obstacle::none; }));
+}
+
+TEST_CASE("a killed process ends its connections, and its numbers are not taken for another's")
+{
+    for (int round = 0; round < 5; ++round) {
+        accepting_child child([] {});
+        host here(with_direct());
+        end a(here);
+        connect(a, child);
+        REQUIRE(becomes_direct(a, child.told.memory));
+        kill(child.id, SIGKILL);
+        std::this_thread::sleep_for(std::chrono::milliseconds(round * 5));
+        remote_segment to = child.told.memory;
+        to.length = 8;
+        std::optional<completion_record> done;
+        do {
+            REQUIRE(a.write(0, 8, to));
+            done = a.sent();
+            REQUIRE(done.has_value());
+        } while (done->status == work_status::success);
+        const auto event = a.next();
+        REQUIRE(event.has_value());
+        CHECK((event->what == connection_event::broken ||
+               event->what == connection_event::disconnected));
+    }
+}
+
+TEST_SUITE_END();
+
+} // namespace direct_suite

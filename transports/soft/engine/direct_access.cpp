@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "direct_access.hpp"
+
+#include "osd_thread.hpp"
+#include "osd_time.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace soft_hca {
+
+namespace {
+
+constexpr std::int64_t access_patience_ns = 1'000'000'000; ///< with a peer that is in an access
+constexpr std::int64_t last_patience_ns = 100'000'000;     ///< when its gate was closed
+constexpr std::int64_t short_time_ns = 1'000'000; ///< in which no process number is used again
+constexpr int most_tries = 8;
+constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
+
+} // namespace
+
+/// A process that has shown its board.
+struct direct_peer {
+    local_process process;
+    shared_memory memory;
+    bool open_to_us = false;            ///< we may access its memory
+    std::atomic<bool> forbidden{false}; ///< the system has changed its mind
+    std::atomic<bool> stuck{false};
+    bool watched = true;
+    std::uint32_t links = 0;
+    direct_peer *next = nullptr;
+
+    const direct_board &board() const { return *static_cast<const direct_board *>(memory.bytes()); }
+};
+
+/// What the two sides send each other, with the file of their boards.
+struct direct_access::hello {
+    static constexpr std::uint32_t current = 0x5d'a9'00'01;
+    std::uint32_t edition;
+    std::uint32_t to_id;
+    std::uint32_t to_tag;
+    std::uint32_t from_id;
+    std::uint64_t token;
+    std::uint64_t proof_at;
+    std::uint8_t proof[16];
+    std::uint32_t gate;
+    std::uint32_t zero;
+};
+
+// ---------------------------------------------------------------------------------------- access
+
+std::ptrdiff_t direct_link::copy(direct_peer &peer, const request &r) const
+{
+    bytes_view pieces[max_segments];
+    std::uint32_t count = 0;
+    std::uint32_t left = r.length; // the local memory of a read may be larger
+    for (std::uint32_t i = 0; i < r.segments && left != 0; ++i) {
+        const std::uint32_t size = std::min(r.local[i].length, left);
+        if (size != 0)
+            pieces[count++] = {
+                reinterpret_cast<void *>(static_cast<std::uintptr_t>(r.local[i].address)), size};
+        left -= size;
+    }
+    if (left != 0)
+        return refused;
+    const local_guard guard{&peer.board().gate_word(their_gate_), their_token_};
+    const std::ptrdiff_t done =
+        is_read(r) ? peer.process.read(r.remote.address, pieces, count, r.length, guard)
+                   : peer.process.write(r.remote.address, pieces, count, r.length, guard);
+    if (done < local_process::interrupted)
+        peer.forbidden.store(true);
+    return done;
+}
+
+/// The process lives, and did so a short time before the copy begins: its number is nobody else's.
+std::ptrdiff_t direct_link::try_to_move(direct_peer &peer, const request &r)
+{
+    const direct_target to{r.remote.key, is_read(r) ? remote_read : remote_write, r.remote.address,
+                           r.length};
+    const std::int64_t began = osd::now_ns();
+    if (!peer.process.is_alive())
+        return refused;
+    own_->claim(gate_, r.remote.key);
+    std::ptrdiff_t done = local_process::interrupted;
+    if (!peer.board().permits(their_gate_, their_token_, to))
+        done = refused;
+    else if (osd::now_ns() - began < short_time_ns)
+        done = copy(peer, r);
+    own_->end_claim(gate_);
+    return done;
+}
+
+bool direct_link::move(const request &r)
+{
+    direct_peer *const peer = peer_.load(std::memory_order_acquire);
+    if (peer == nullptr || !peer->open_to_us || r.length == 0 || r.length > most_bytes ||
+        peer->forbidden.load(std::memory_order_relaxed))
+        return false;
+    for (int tries = 0; tries < most_tries; ++tries)
+        if (const std::ptrdiff_t done = try_to_move(*peer, r); done != local_process::interrupted)
+            return done == static_cast<std::ptrdiff_t>(r.length);
+    return false;
+}
+
+// ------------------------------------------------------------------------------------------ life
+
+local_obstacle direct_access::open(descriptor_set &within)
+{
+    if (!local_process::exists())
+        return local_obstacle::no_calls;
+    if (!memory_.create(sizeof(direct_board)))
+        return local_obstacle::no_memory;
+    if (!random_bytes(proof_, sizeof proof_) || !called_.open() || !watched_.open() ||
+        !watched_.add(called_.descriptor()) || !within.add(watched_.descriptor()))
+        return local_obstacle::no_memory;
+    within_ = &within;
+    board_ = static_cast<direct_board *>(memory_.bytes());
+    board_->begin();
+    std::unique_ptr<direct_link[]> links(new (std::nothrow) direct_link[direct_board::gates]);
+    if (links == nullptr)
+        return local_obstacle::no_memory;
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
+        links[i].own_ = board_;
+        links[i].gate_ = i;
+    }
+    links_ = std::move(links);
+    return local_obstacle::none;
+}
+
+void direct_access::listen(const net_address &at)
+{
+    osd::lock_guard hold(lock_);
+    if (!is_open() || listening_ == max_listeners)
+        return;
+    const waitable made = local_socket::listen(at);
+    if (made < 0)
+        return; // peers find nobody
+    if (watched_.add(made))
+        listeners_[listening_++] = made;
+    else
+        local_socket::close(made);
+}
+
+void direct_access::close()
+{
+    osd::lock_guard hold(lock_);
+    while (listening_ != 0)
+        local_socket::close(listeners_[--listening_]);
+    for (talk &each : talks_)
+        if (each.socket >= 0)
+            local_socket::close(end_talk(each));
+    while (direct_peer *const gone = peers_) {
+        peers_ = gone->next;
+        delete gone;
+    }
+    peers_known_ = 0;
+    if (within_ != nullptr)
+        within_->remove(watched_.descriptor());
+    within_ = nullptr;
+    watched_.close();
+    called_.close();
+    links_.reset();
+    memory_.close();
+    board_ = nullptr;
+}
+
+// ---------------------------------------------------------------------------------------- memory
+
+std::uint64_t direct_access::zone_of(const protection_domain *zone) const
+{
+    return reinterpret_cast<std::uintptr_t>(zone);
+}
+
+void direct_access::show(const memory_region &region)
+{
+    if (!is_open() || (region.rights & (remote_read | remote_write)) == 0)
+        return;
+    osd::lock_guard hold(lock_);
+    (void)board_->show(region.key.load(), zone_of(region.domain), region);
+}
+
+/// Until the peer does not claim the key, or any if it is 0. False when it takes too long.
+bool direct_access::ends_within(const direct_link &link, std::uint32_t key, std::int64_t ns)
+{
+    const direct_peer &peer = *link.peer_.load(std::memory_order_relaxed);
+    const auto is_over = [&] {
+        const std::uint32_t claimed = peer.board().claimed(link.their_gate_);
+        return claimed == 0 || (key != 0 && claimed != key);
+    };
+    if (is_over())
+        return true;
+    const std::int64_t until = osd::now_ns() + ns;
+    while (!is_over() && peer.process.is_alive()) {
+        if (osd::now_ns() > until)
+            return false;
+        osd::yield();
+    }
+    return true;
+}
+
+/// A peer that has tried our patience once does so no more.
+bool direct_access::outlast(const direct_link &link, std::uint32_t key)
+{
+    direct_peer &peer = *link.peer_.load(std::memory_order_relaxed);
+    if (ends_within(link, key, peer.stuck.load() ? 0 : access_patience_ns))
+        return true;
+    peer.stuck.store(true);
+    return false;
+}
+
+/// The peer is in an access that does not end. If its thread was stopped in front of the copy, the
+/// closed gate keeps it from it; if it has just gone on, it is through after a short time.
+void direct_access::shut_out(direct_link &link)
+{
+    board_->close_gate(link.gate_);
+    link.stuck_.store(true);
+    (void)ends_within(link, 0, last_patience_ns);
+}
+
+void direct_access::withdraw(std::uint32_t key)
+{
+    if (!is_open())
+        return;
+    osd::lock_guard hold(lock_);
+    if (!board_->withdraw(key))
+        return;
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
+        direct_link &each = links_[i];
+        if (each.now_ == direct_link::state::shown && !outlast(each, key))
+            shut_out(each);
+    }
+}
+
+// ------------------------------------------------------------------------------------ connections
+
+direct_link *direct_access::free_link()
+{
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
+        direct_link &each = links_[next_link_++ % direct_board::gates];
+        if (each.now_ == direct_link::state::free)
+            return &each;
+    }
+    return nullptr;
+}
+
+direct_link *direct_access::begin(const net_address &own, const net_address &peer,
+                                  const direct_names &names, const protection_domain *zone)
+{
+    std::uint64_t token = 0;
+    if (!is_open() || !peer.same_host(own) || !random_bytes(&token, sizeof token))
+        return nullptr;
+    osd::lock_guard hold(lock_);
+    direct_link *const made = free_link();
+    if (made == nullptr)
+        return nullptr;
+    made->names_ = names;
+    made->to_ = peer;
+    made->token_ = token | 1; // not `closed`
+    made->zone_ = zone_of(zone);
+    made->stuck_.store(false);
+    made->now_ = names.calls ? direct_link::state::to_call : direct_link::state::waits;
+    if (names.calls)
+        called_.raise();
+    return made;
+}
+
+void direct_access::end(direct_link *&link)
+{
+    if (link == nullptr)
+        return;
+    direct_link &ended = *std::exchange(link, nullptr);
+    {
+        osd::lock_guard hold(lock_);
+        ended.now_ = direct_link::state::ending;
+        board_->close_gate(ended.gate_);
+    }
+    direct_peer *const peer = ended.peer_.load(std::memory_order_relaxed);
+    if (peer != nullptr)
+        (void)outlast(ended, 0);
+    osd::lock_guard hold(lock_);
+    ended.peer_.store(nullptr, std::memory_order_relaxed);
+    ended.now_ = direct_link::state::free;
+    if (peer != nullptr)
+        release(*peer);
+}
+
+// -------------------------------------------------------------------------------------- the thread
+
+void direct_access::serve()
+{
+    if (!is_open())
+        return;
+    const waitable any = watched_.descriptor();
+    if (wait_for(&any, 1, osd::deadline::passed()) != osd::wait_result::woken)
+        return;
+    osd::lock_guard hold(lock_);
+    called_.clear(); // before the look for calls
+    call_peers();
+    accept_calls();
+    for (talk &each : talks_)
+        if (each.socket >= 0)
+            hear(each);
+    forget_gone_peers();
+}
+
+void direct_access::call_peers()
+{
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i)
+        if (links_[i].now_ == direct_link::state::to_call)
+            call(links_[i]);
+}
+
+void direct_access::call(direct_link &link)
+{
+    link.now_ = direct_link::state::waits;
+    const waitable socket = local_socket::connect(link.to_);
+    if (socket < 0)
+        return note(local_obstacle::no_answer);
+    if (say_hello(socket, link))
+        begin_talk(socket, &link);
+    else
+        local_socket::close(socket);
+}
+
+void direct_access::accept_calls()
+{
+    for (std::uint32_t i = 0; i < listening_; ++i)
+        for (waitable socket = 0; (socket = local_socket::accept(listeners_[i])) >= 0;)
+            begin_talk(socket, nullptr);
+}
+
+/// In the place of the oldest.
+void direct_access::begin_talk(waitable socket, direct_link *link)
+{
+    talk &with = talks_[next_talk_++ % max_talks];
+    if (with.socket >= 0)
+        local_socket::close(end_talk(with));
+    if (!watched_.add(socket))
+        return local_socket::close(socket);
+    with = {socket, link, link != nullptr ? link->token_ : 0};
+}
+
+waitable direct_access::end_talk(talk &with)
+{
+    watched_.remove(with.socket);
+    return std::exchange(with.socket, -1);
+}
+
+bool direct_access::say_hello(waitable socket, const direct_link &link)
+{
+    hello said{};
+    said.edition = hello::current;
+    said.to_id = link.names_.peer_id;
+    said.to_tag = link.names_.peer_tag;
+    said.from_id = link.names_.id;
+    said.token = link.token_;
+    said.proof_at = reinterpret_cast<std::uintptr_t>(proof_);
+    std::memcpy(said.proof, proof_, sizeof proof_);
+    said.gate = link.gate_;
+    return local_socket::send(socket, &said, sizeof said, memory_.file());
+}
+
+/// That waits for this hello.
+direct_link *direct_access::link_of(const hello &said)
+{
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
+        direct_link &each = links_[i];
+        if (each.now_ == direct_link::state::waits && each.names_.id == said.to_id &&
+            each.names_.tag == said.to_tag && each.names_.peer_id == said.from_id)
+            return &each;
+    }
+    return nullptr;
+}
+
+void direct_access::hear(talk &from)
+{
+    hello said{};
+    waitable board = -1;
+    const std::ptrdiff_t size = local_socket::receive(from.socket, &said, sizeof said, board);
+    if (size < 0)
+        return;
+    const talk was = from;
+    const waitable socket = end_talk(from);
+    const bool sound = size == sizeof said && said.edition == hello::current && board >= 0 &&
+                       said.token != direct_board::closed && said.gate < direct_board::gates;
+    direct_link *const link = sound ? link_of(said) : nullptr;
+    const bool expected = link != nullptr && link->names_.calls == (was.link != nullptr) &&
+                          (was.link == nullptr || (link == was.link && link->token_ == was.token));
+    if (expected)
+        return meet(socket, was.link == nullptr, *link, said, board);
+    if (size == 0)
+        note(local_obstacle::no_answer);
+    local_socket::close(socket);
+    if (board >= 0)
+        local_socket::close(board);
+}
+
+/// The peer of a connection has shown its board.
+void direct_access::meet(waitable socket, bool answers, direct_link &link, const hello &said,
+                         waitable board)
+{
+    std::unique_ptr<direct_peer> met(new (std::nothrow) direct_peer);
+    if (met == nullptr) {
+        local_socket::close(socket);
+        local_socket::close(board);
+        return note(local_obstacle::no_memory);
+    }
+    const bool mapped = met->memory.map(board, sizeof(direct_board));
+    local_obstacle why = met->process.open(socket);
+    if (why != local_obstacle::none)
+        local_socket::close(socket);
+    else if (!mapped)
+        why = local_obstacle::bad_memory;
+    direct_peer *peer = why == local_obstacle::none ? known(*met) : nullptr;
+    if (why == local_obstacle::none && peer == nullptr)
+        why = examine(*met, said);
+    if (why == local_obstacle::none && answers && !say_hello(met->process.socket(), link))
+        why = local_obstacle::no_answer;
+    if (why == local_obstacle::none && peer == nullptr)
+        why = keep(std::move(met), peer);
+    if (why != local_obstacle::none)
+        return note(why);
+    ++peer->links;
+    link.their_gate_ = said.gate;
+    link.their_token_ = said.token;
+    link.peer_.store(peer, std::memory_order_release);
+    link.now_ = direct_link::state::shown;
+    board_->open_gate(link.gate_, link.token_, link.zone_); // its claims are waited for from now on
+}
+
+/// Whether it is the process that the socket says, and lets us access its memory.
+local_obstacle direct_access::examine(direct_peer &met, const hello &said)
+{
+    std::uint8_t found[sizeof proof_] = {};
+    const bytes_view into{found, sizeof found};
+    const std::ptrdiff_t size = met.process.read(said.proof_at, &into, 1, sizeof found, {});
+    if (!met.process.is_alive() || !met.board().is_board())
+        return local_obstacle::bad_memory;
+    met.open_to_us = size >= 0;
+    if (!met.open_to_us) {
+        note(local_obstacle::no_access); // it may be allowed to access ours
+        return local_obstacle::none;
+    }
+    const bool same = size == sizeof found && std::memcmp(found, said.proof, sizeof found) == 0;
+    return same ? local_obstacle::none : local_obstacle::bad_memory;
+}
+
+/// One that was met before is the same: its socket and its mapping are kept, and new ones are not.
+direct_peer *direct_access::known(const direct_peer &met) const
+{
+    for (direct_peer *each = peers_; each != nullptr; each = each->next)
+        if (each->watched && each->memory.same_file(met.memory) &&
+            each->process.same_process(met.process) && each->process.is_alive())
+            return each;
+    return nullptr;
+}
+
+local_obstacle direct_access::keep(std::unique_ptr<direct_peer> met, direct_peer *&kept)
+{
+    forget_gone_peers();
+    if (peers_known_ == max_peers || !watched_.add(met->process.socket()))
+        return local_obstacle::no_memory;
+    ++peers_known_;
+    met->next = peers_;
+    kept = peers_ = met.release();
+    return local_obstacle::none;
+}
+
+/// It has closed its socket. One that says more than a hello is not to be trusted either, and would
+/// keep this thread awake.
+bool direct_access::has_left(const direct_peer &peer)
+{
+    std::uint8_t word = 0;
+    waitable file = -1;
+    const bool quiet = local_socket::receive(peer.process.socket(), &word, sizeof word, file) < 0;
+    if (file >= 0)
+        local_socket::close(file);
+    return !quiet || !peer.process.is_alive();
+}
+
+void direct_access::forget_gone_peers()
+{
+    for (direct_peer **at = &peers_; *at != nullptr;) {
+        direct_peer &each = **at;
+        if (each.watched && has_left(each)) {
+            each.watched = false;
+            each.forbidden.store(true);
+            watched_.remove(each.process.socket());
+        }
+        if (each.watched || each.links != 0) {
+            at = &each.next;
+            continue;
+        }
+        *at = each.next;
+        --peers_known_;
+        delete &each;
+    }
+}
+
+void direct_access::release(direct_peer &peer)
+{
+    if (--peer.links == 0 && !peer.watched)
+        forget_gone_peers();
+}
+
+} // namespace soft_hca

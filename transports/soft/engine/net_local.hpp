@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the engine needs of an operating system to reach processes of the same host without a
+// network: memory that others map, a socket that proves whose process is at its other end, and
+// access to that process's memory. Only Linux has it.
+#pragma once
+
+#include "packet_io.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace soft_hca {
+
+/// Why direct access to other processes is not possible.
+enum class local_obstacle : std::uint8_t {
+    none,
+    not_here,   ///< this system has no such calls
+    no_memory,  ///< the process may have no memory file, or no descriptor
+    no_calls,   ///< the system calls are forbidden (seccomp), or its kernel is too old
+    other_user, ///< the peer's process is another user's
+    other_pids, ///< it is in another pid namespace
+    no_access,  ///< the system forbids access to its memory (ptrace_scope, capabilities)
+    bad_memory, ///< what it offers is not sealed as it has to be, or a wrong process's
+    no_answer,  ///< it has no direct access, or has switched it off
+};
+
+/// Memory that one process writes and others map read-only. The file cannot be truncated, so that
+/// nothing that its owner does makes a reader fault.
+class shared_memory {
+public:
+    shared_memory() = default;
+    shared_memory(const shared_memory &) = delete;
+    shared_memory &operator=(const shared_memory &) = delete;
+    ~shared_memory() { close(); }
+
+    /// Zeroed memory of our own; false where the process may have none.
+    bool create(std::size_t size);
+    /// Another process's, which takes over `file`; false when it may change its size, or is
+    /// shorter.
+    bool map(waitable file, std::size_t size);
+    void close();
+    bool is_open() const { return bytes_ != nullptr; }
+    void *bytes() const { return bytes_; }
+    waitable file() const { return file_; }
+    bool same_file(const shared_memory &other) const
+    {
+        return device_ == other.device_ && inode_ == other.inode_;
+    }
+
+private:
+    bool identify();
+
+    void *bytes_ = nullptr;
+    std::size_t size_ = 0;
+    waitable file_ = -1;
+    std::uint64_t device_ = 0;
+    std::uint64_t inode_ = 0;
+};
+
+/// What has to be so when a copy begins. A thread that is stopped, or put off the processor,
+/// between the look at it and the copy does not copy when it goes on: so far as the system has
+/// restartable sequences (x86-64, C library 2.35).
+struct local_guard {
+    const std::atomic<std::uint64_t> *word = nullptr; ///< null: nothing
+    std::uint64_t value = 0;
+};
+
+/// Another process of this host.
+class local_process {
+public:
+    local_process() = default;
+    local_process(const local_process &) = delete;
+    local_process &operator=(const local_process &) = delete;
+    ~local_process() { close(); }
+
+    /// Nothing was copied: the guard was not as it should be, or the thread was interrupted.
+    static constexpr std::ptrdiff_t interrupted = -1;
+
+    /// The one at the other end of a connected socket. Takes over the socket where it returns none.
+    local_obstacle open(waitable socket);
+    void close();
+    waitable socket() const { return socket_; }
+    bool same_process(const local_process &other) const { return id_ == other.id_; }
+
+    /// Whether it runs, and has not started another program since. One system call.
+    bool is_alive() const;
+    /// Copy between its memory at an address, and pieces of our own: at most 8. Return the number
+    /// of bytes that were copied, less where either is not mapped; `interrupted`; or another
+    /// negative number where the system forbids it. A write stores the last byte after all others.
+    std::ptrdiff_t read(std::uint64_t from, const bytes_view *pieces, std::uint32_t count,
+                        std::size_t size, const local_guard &guard) const;
+    std::ptrdiff_t write(std::uint64_t to, const bytes_view *pieces, std::uint32_t count,
+                         std::size_t size, const local_guard &guard) const;
+
+    /// Whether the system has these calls and this process may make them.
+    static bool exists();
+
+private:
+    waitable socket_ = -1;
+    waitable handle_ = -1;
+    int id_ = 0;
+};
+
+/// A socket of this host and network namespace. Its name is that of a network address.
+class local_socket {
+public:
+    /// Negative when the name is taken.
+    static waitable listen(const net_address &name);
+    /// Negative when nobody listens.
+    static waitable connect(const net_address &name);
+    /// Of a process of the same user. Negative when none has connected.
+    static waitable accept(waitable listener);
+    static void close(waitable socket);
+    static bool send(waitable socket, const void *message, std::size_t size, waitable file);
+    /// The size of the next message; 0 when the other side has closed, or on an error; negative
+    /// when there is none yet. `file`, negative without one, is for the caller to close.
+    static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size, waitable &file);
+};
+
+} // namespace soft_hca

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "net_local.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef F_SEAL_FUTURE_WRITE // older C libraries; the numbers are the kernel's
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+namespace soft_hca {
+
+namespace {
+
+constexpr int fd_of(waitable descriptor)
+{
+    return static_cast<int>(descriptor);
+}
+
+void close_fd(waitable &descriptor)
+{
+    if (descriptor >= 0)
+        (void)syscall(SYS_close, fd_of(descriptor));
+    descriptor = -1;
+}
+
+constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------- memory
+
+bool shared_memory::identify()
+{
+    struct stat what {};
+    if (fstat(fd_of(file_), &what) != 0)
+        return false;
+    device_ = what.st_dev;
+    inode_ = what.st_ino;
+    return what.st_size >= 0 && static_cast<std::uint64_t>(what.st_size) >= size_;
+}
+
+bool shared_memory::create(std::size_t size)
+{
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < size)
+        return false; // a larger file would be answered by a signal
+    size_ = size;
+    file_ = memfd_create("soft-hca-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file_ < 0 || ftruncate(fd_of(file_), static_cast<off_t>(size)) != 0)
+        return close(), false;
+    void *const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_of(file_), 0);
+    if (memory != MAP_FAILED)
+        bytes_ = memory;
+    // Behind our own mapping: others map it for reading only.
+    if (bytes_ == nullptr || !identify() ||
+        fcntl(fd_of(file_), F_ADD_SEALS, size_seals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
+        close();
+    return is_open();
+}
+
+bool shared_memory::map(waitable file, std::size_t size)
+{
+    size_ = size;
+    file_ = file;
+    const int seals = fcntl(fd_of(file), F_GET_SEALS);
+    if (seals < 0 || (seals & size_seals) != size_seals || !identify())
+        return close(), false;
+    void *const memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_of(file), 0);
+    if (memory != MAP_FAILED)
+        bytes_ = memory;
+    close_fd(file_);
+    return is_open();
+}
+
+void shared_memory::close()
+{
+    if (bytes_ != nullptr)
+        munmap(bytes_, size_);
+    bytes_ = nullptr;
+    close_fd(file_);
+}
+
+// ------------------------------------------------------------------------------ other processes
+
+namespace {
+
+/// Of the process that has connected, or that listened.
+bool credentials_of(waitable socket, ucred &out)
+{
+    socklen_t size = sizeof out;
+    return getsockopt(fd_of(socket), SOL_SOCKET, SO_PEERCRED, &out, &size) == 0;
+}
+
+} // namespace
+
+local_obstacle local_process::open(waitable socket)
+{
+    ucred peer{};
+    if (!credentials_of(socket, peer))
+        return local_obstacle::no_calls;
+    if (peer.uid != geteuid())
+        return local_obstacle::other_user;
+    if (peer.pid <= 0)
+        return local_obstacle::other_pids;
+    handle_ = syscall(SYS_pidfd_open, peer.pid, 0);
+    if (handle_ < 0)
+        return local_obstacle::no_calls;
+    id_ = peer.pid;
+    socket_ = socket;
+    return local_obstacle::none;
+}
+
+void local_process::close()
+{
+    close_fd(socket_);
+    close_fd(handle_);
+}
+
+/// The handle tells the end of the process. Its socket is closed when it starts another program,
+/// which keeps the id and not the memory.
+bool local_process::is_alive() const
+{
+    pollfd watched[] = {{fd_of(socket_), POLLRDHUP, 0}, {fd_of(handle_), POLLIN, 0}};
+    const timespec now{};
+    return syscall(SYS_ppoll, watched, 2, &now, nullptr, 0) == 0;
+}
+
+namespace {
+
+constexpr std::uint32_t max_local_pieces = 8;
+constexpr long forbidden = local_process::interrupted - 1;
+#ifdef __x86_64__
+constexpr bool copies_in_order = true;
+#else
+constexpr bool copies_in_order = false;
+#endif
+
+std::uint32_t list_pieces(iovec *to, const bytes_view *pieces, std::uint32_t count)
+{
+    const std::uint32_t some = count < max_local_pieces ? count : max_local_pieces;
+    for (std::uint32_t i = 0; i < some; ++i)
+        to[i] = {const_cast<void *>(pieces[i].at), pieces[i].size};
+    return some;
+}
+
+iovec remote_part(std::uint64_t at, std::size_t size)
+{
+    return {reinterpret_cast<void *>(static_cast<std::uintptr_t>(at)), size};
+}
+
+/// Takes the last byte off the pieces; returns where it is.
+void *cut_last(iovec *pieces, std::uint32_t &count)
+{
+    iovec &last = pieces[count - 1];
+    auto *const at = static_cast<char *>(last.iov_base) + --last.iov_len;
+    if (last.iov_len == 0)
+        --count;
+    return at;
+}
+
+bool stands(const local_guard &guard)
+{
+    return guard.word == nullptr || guard.word->load(std::memory_order_acquire) == guard.value;
+}
+
+/// The arguments of process_vm_readv and process_vm_writev.
+struct copy_call {
+    long number;
+    long process;
+    const iovec *here;
+    std::uint32_t pieces;
+    const iovec *there;
+    std::uint32_t parts;
+};
+
+long copy_unguarded(const copy_call &c, const local_guard &guard)
+{
+    if (!stands(guard))
+        return -ECANCELED;
+    const long done = syscall(c.number, c.process, c.here, c.pieces, c.there, c.parts, 0);
+    return done < 0 ? -errno : done;
+}
+
+#if defined __x86_64__ && defined __LP64__
+
+extern "C" [[gnu::weak]] const std::ptrdiff_t __rseq_offset; // from the thread pointer
+extern "C" [[gnu::weak]] const unsigned int __rseq_size;     // 0: the kernel has none
+
+bool has_restartable_sequences()
+{
+    return &__rseq_offset != nullptr && &__rseq_size != nullptr && __rseq_size != 0;
+}
+
+/// A restartable sequence from 1 to the end of the system call instruction, 2: where the thread is
+/// interrupted in between, it goes on at 4. Once it is in the kernel, it is stopped only behind the
+/// call.
+long copy_guarded(const copy_call &c, const local_guard &guard)
+{
+    constexpr long offset_of_current = 8; // in struct rseq
+    const std::ptrdiff_t current = __rseq_offset + offset_of_current;
+    long result = c.number;
+    register long parts asm("r8") = c.parts;
+    register long flags asm("r9") = 0;
+    register const iovec *there asm("r10") = c.there;
+    asm volatile(".pushsection __rseq_cs, \"aw\"\n\t"
+                 ".balign 32\n"
+                 "3:\t.long 0, 0\n\t"
+                 ".quad 1f, 2f - 1f, 4f\n\t"
+                 ".popsection\n\t"
+                 "leaq 3b(%%rip), %%r11\n\t"
+                 "movq %%r11, %%fs:(%[current])\n"
+                 "1:\tcmpq %[value], %[word]\n\t"
+                 "jne 5f\n\t"
+                 "syscall\n"
+                 "2:\tmovq $0, %%fs:(%[current])\n\t"
+                 "jmp 6f\n\t"
+                 ".byte 0x0f, 0xb9, 0x3d\n\t" // the signature, as an invalid instruction
+                 ".long 0x53053053\n"
+                 "4:\n"
+                 "5:\tmovq $0, %%fs:(%[current])\n\t"
+                 "movq %[canceled], %%rax\n"
+                 "6:\n"
+                 : "+a"(result)
+                 : [current] "r"(current), [value] "r"(guard.value), [word] "m"(*guard.word),
+                   [canceled] "i"(-ECANCELED), "D"(c.process), "S"(c.here),
+                   "d"(static_cast<long>(c.pieces)), "r"(there), "r"(parts), "r"(flags)
+                 : "rcx", "r11", "memory", "cc");
+    return result;
+}
+
+#else
+
+bool has_restartable_sequences()
+{
+    return false;
+}
+
+long copy_guarded(const copy_call &c, const local_guard &guard)
+{
+    return copy_unguarded(c, guard);
+}
+
+#endif
+
+long copy(const copy_call &c, const local_guard &guard)
+{
+    const long done = guard.word != nullptr && has_restartable_sequences()
+                          ? copy_guarded(c, guard)
+                          : copy_unguarded(c, guard);
+    if (done >= 0 || done == -EFAULT)
+        return done < 0 ? 0 : done;
+    return done == -ECANCELED ? local_process::interrupted : forbidden;
+}
+
+} // namespace
+
+bool local_process::exists()
+{
+    std::uint64_t from = 1;
+    std::uint64_t to = 0;
+    const iovec here{&to, sizeof to};
+    const iovec there{&from, sizeof from};
+    return syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0) == sizeof to && to == 1;
+}
+
+std::ptrdiff_t local_process::read(std::uint64_t from, const bytes_view *pieces,
+                                   std::uint32_t count, std::size_t size,
+                                   const local_guard &guard) const
+{
+    iovec here[max_local_pieces];
+    const std::uint32_t some = list_pieces(here, pieces, count);
+    const iovec there = remote_part(from, size);
+    return copy({SYS_process_vm_readv, id_, here, some, &there, 1}, guard);
+}
+
+std::ptrdiff_t local_process::write(std::uint64_t to, const bytes_view *pieces, std::uint32_t count,
+                                    std::size_t size, const local_guard &guard) const
+{
+    iovec here[max_local_pieces];
+    std::uint32_t some = list_pieces(here, pieces, count);
+    // The kernel stores the parts in order.
+    const iovec there[] = {remote_part(to, size - 1), remote_part(to + size - 1, 1)};
+    if (size == 1)
+        return copy({SYS_process_vm_writev, id_, here, some, &there[1], 1}, guard);
+    if constexpr (copies_in_order)
+        return copy({SYS_process_vm_writev, id_, here, some, there, 2}, guard);
+    const iovec last{cut_last(here, some), 1};
+    const long most = copy({SYS_process_vm_writev, id_, here, some, &there[0], 1}, guard);
+    if (most != static_cast<long>(size - 1))
+        return most;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const long rest = copy({SYS_process_vm_writev, id_, &last, 1, &there[1], 1}, guard);
+    return rest < 0 ? rest : most + rest;
+}
+
+// --------------------------------------------------------------------------------------- sockets
+
+namespace {
+
+/// In the abstract space, whose names belong to a network namespace, as ports do, and go with the
+/// process.
+socklen_t make_name(sockaddr_un &out, const net_address &of)
+{
+    std::uint8_t host[16] = {};
+    of.copy_host(host);
+    out.sun_family = AF_UNIX;
+    char *const text = out.sun_path + 1; // behind the zero that makes it abstract
+    int size = std::snprintf(text, sizeof out.sun_path - 1, "soft-hca/%u/", of.port());
+    for (const std::uint8_t byte : host)
+        size += std::snprintf(text + size, 3, "%02x", byte);
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                  static_cast<std::size_t>(size));
+}
+
+waitable new_socket()
+{
+    return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+struct one_file {
+    alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))] = {};
+};
+
+/// The first file of a message; closes all others.
+waitable file_in(msghdr &m)
+{
+    waitable found = -1;
+    for (cmsghdr *c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int file = -1;
+            std::memcpy(&file, CMSG_DATA(c) + i * sizeof file, sizeof file);
+            waitable each = file;
+            if (found < 0)
+                found = each;
+            else
+                close_fd(each);
+        }
+    }
+    return found;
+}
+
+} // namespace
+
+waitable local_socket::listen(const net_address &name)
+{
+    constexpr int backlog = 1024;
+    sockaddr_un at{};
+    const socklen_t size = make_name(at, name);
+    waitable made = new_socket();
+    if (made >= 0 && (bind(fd_of(made), reinterpret_cast<sockaddr *>(&at), size) != 0 ||
+                      ::listen(fd_of(made), backlog) != 0))
+        close_fd(made);
+    return made;
+}
+
+waitable local_socket::connect(const net_address &name)
+{
+    sockaddr_un at{};
+    const socklen_t size = make_name(at, name);
+    waitable made = new_socket();
+    if (made >= 0 && syscall(SYS_connect, fd_of(made), &at, size) != 0)
+        close_fd(made);
+    return made;
+}
+
+waitable local_socket::accept(waitable listener)
+{
+    for (;;) {
+        waitable made =
+            syscall(SYS_accept4, fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        ucred peer{};
+        if (made < 0 || (credentials_of(made, peer) && peer.uid == geteuid()))
+            return made;
+        close_fd(made);
+    }
+}
+
+void local_socket::close(waitable socket)
+{
+    close_fd(socket);
+}
+
+bool local_socket::send(waitable socket, const void *message, std::size_t size, waitable file)
+{
+    iovec piece{const_cast<void *>(message), size};
+    one_file control;
+    msghdr m{};
+    m.msg_iov = &piece;
+    m.msg_iovlen = 1;
+    m.msg_control = control.bytes;
+    m.msg_controllen = sizeof control.bytes;
+    cmsghdr *head = CMSG_FIRSTHDR(&m);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    const int number = fd_of(file);
+    std::memcpy(CMSG_DATA(head), &number, sizeof number);
+    return syscall(SYS_sendmsg, fd_of(socket), &m, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           static_cast<long>(size);
+}
+
+std::ptrdiff_t local_socket::receive(waitable socket, void *message, std::size_t size,
+                                     waitable &file)
+{
+    iovec piece{message, size};
+    one_file control;
+    msghdr m{};
+    m.msg_iov = &piece;
+    m.msg_iovlen = 1;
+    m.msg_control = control.bytes;
+    m.msg_controllen = sizeof control.bytes;
+    file = -1;
+    const long got = syscall(SYS_recvmsg, fd_of(socket), &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0)
+        return errno == EAGAIN ? -1 : 0;
+    file = file_in(m);
+    const bool cut = (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+    if (cut && file >= 0)
+        close_fd(file);
+    return cut ? 0 : got;
+}
+
+} // namespace soft_hca

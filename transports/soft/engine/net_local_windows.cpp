@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Windows has no direct access to other processes: peers are reached over UDP.
+#include "net_local.hpp"
+
+namespace soft_hca {
+
+bool shared_memory::create(std::size_t)
+{
+    return false;
+}
+
+bool shared_memory::map(waitable, std::size_t)
+{
+    return false;
+}
+
+void shared_memory::close() {}
+
+local_obstacle local_process::open(waitable)
+{
+    return local_obstacle::not_here;
+}
+
+void local_process::close() {}
+
+bool local_process::is_alive() const
+{
+    return false;
+}
+
+std::ptrdiff_t local_process::read(std::uint64_t, const bytes_view *, std::uint32_t, std::size_t,
+                                   const local_guard &) const
+{
+    return -1;
+}
+
+std::ptrdiff_t local_process::write(std::uint64_t, const bytes_view *, std::uint32_t, std::size_t,
+                                    const local_guard &) const
+{
+    return -2;
+}
+
+bool local_process::exists()
+{
+    return false;
+}
+
+waitable local_socket::listen(const net_address &)
+{
+    return -1;
+}
+
+waitable local_socket::connect(const net_address &)
+{
+    return -1;
+}
+
+waitable local_socket::accept(waitable)
+{
+    return -1;
+}
+
+void local_socket::close(waitable) {}
+
+bool local_socket::send(waitable, const void *, std::size_t, waitable)
+{
+    return false;
+}
+
+std::ptrdiff_t local_socket::receive(waitable, void *, std::size_t, waitable &file)
+{
+    file = -1;
+    return 0;
+}
+
+} // namespace soft_hca
