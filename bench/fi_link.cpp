@@ -16,24 +16,25 @@ fi_owned_info find(const std::string &provider, const std::string &node)
 {
     const fi_owned_info hints(fi_allocinfo());
     hints->caps = FI_MSG | FI_RMA;
-    hints->addr_format = FI_SOCKADDR_IN;
+    const bool inside_host = provider == shared_memory;
     const bool layered = provider.find(';') != std::string::npos;
-    hints->ep_attr->type = layered ? FI_EP_RDM : FI_EP_MSG;
+    hints->addr_format = inside_host ? FI_FORMAT_UNSPEC : FI_SOCKADDR_IN;
+    hints->ep_attr->type = layered || inside_host ? FI_EP_RDM : FI_EP_MSG;
     hints->domain_attr->mr_mode = FI_MR_BASIC;
     hints->domain_attr->threading = FI_THREAD_SAFE;
     hints->fabric_attr->prov_name = strdup(provider.c_str());
     fi_info *found = nullptr;
-    fi_must("fi_getinfo",
-            fi_getinfo(api_version, node.c_str(), nullptr, FI_SOURCE, hints.get(), &found));
+    fi_must("fi_getinfo", fi_getinfo(api_version, inside_host ? nullptr : node.c_str(), nullptr,
+                                     inside_host ? 0 : FI_SOURCE, hints.get(), &found));
     return fi_owned_info(found);
 }
 
-fi_owned<fid_cq> make_cq(fid_domain *domain, std::size_t size)
+fi_owned<fid_cq> make_cq(fid_domain *domain, std::size_t size, bool waits)
 {
     fi_cq_attr attr{};
     attr.size = size;
     attr.format = FI_CQ_FORMAT_MSG;
-    attr.wait_obj = FI_WAIT_FD;
+    attr.wait_obj = waits ? FI_WAIT_FD : FI_WAIT_NONE;
     fid_cq *cq = nullptr;
     fi_must("fi_cq_open", fi_cq_open(domain, &attr, &cq, nullptr));
     return fi_owned<fid_cq>(cq);
@@ -84,8 +85,8 @@ void fi_link::open_domain()
                                    0, &mr, nullptr));
     mr_.reset(mr);
     descriptor_ = fi_mr_desc(mr);
-    send_cq_.cq = make_cq(domain, request_depth + 1);
-    recv_cq_.cq = make_cq(domain, receive_pool + 1);
+    send_cq_.cq = make_cq(domain, request_depth + 1, waits());
+    recv_cq_.cq = make_cq(domain, receive_pool + 1, waits());
 }
 
 void fi_link::open_endpoint(fi_info &info)

@@ -3,7 +3,8 @@
 // The twin of dat_link, straight on libfabric: the same kind of endpoint, threading, registration
 // and completions that the libfabric port asks for, and nothing between. What the port's own layer
 // costs is the difference. When the port changes an option, change it here too. A provider that
-// has no connections (its name is of the kind "udp;ofi_rxd") gets an endpoint of type FI_EP_RDM.
+// has no connections (its name is of the kind "udp;ofi_rxd", or "shm") gets an endpoint of type
+// FI_EP_RDM.
 #pragma once
 
 #include "channel.hpp"
@@ -18,11 +19,16 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <string>
+#include <string_view>
 #include <sys/socket.h>
 
 namespace bench {
+
+/// The provider that has neither connections nor network addresses, and is polled.
+inline constexpr std::string_view shared_memory = "shm";
 
 /// Closes a libfabric object with its owner.
 struct fi_closer {
@@ -61,6 +67,8 @@ public:
     sockaddr_storage open();
     void meet(const sockaddr_storage &peer);
     bool connects() const { return info_->ep_attr->type == FI_EP_MSG; }
+    /// Whether completions can be waited for.
+    bool waits() const { return std::string_view(info_->fabric_attr->prov_name) != shared_memory; }
 
     std::pair<std::uint64_t, std::uint64_t> memory() const;
     void set_peer_memory(std::uint64_t address, std::uint64_t key)
@@ -74,8 +82,10 @@ public:
 
     void post_receive()
     {
-        check_post("fi_recv", fi_recv(ep_.get(), memory_.get() + max_size_, max_size_, descriptor_,
-                                      FI_ADDR_UNSPEC, &context_));
+        post("fi_recv", [&] {
+            return fi_recv(ep_.get(), memory_.get() + max_size_, max_size_, descriptor_,
+                           FI_ADDR_UNSPEC, &context_);
+        });
     }
     void post_send(std::uint32_t size)
     {
@@ -85,21 +95,21 @@ public:
         message.desc = &descriptor_;
         message.iov_count = 1;
         message.context = &context_;
-        check_post("fi_sendmsg", fi_sendmsg(ep_.get(), &message, FI_COMPLETION));
+        post("fi_sendmsg", [&] { return fi_sendmsg(ep_.get(), &message, FI_COMPLETION); });
     }
     void post_write(std::uint32_t size)
     {
         iovec local = segment(0, size);
         fi_rma_iov remote = {peer_address_, size, peer_key_};
         const fi_msg_rma message = rma_message(local, remote);
-        check_post("fi_writemsg", fi_writemsg(ep_.get(), &message, FI_COMPLETION));
+        post("fi_writemsg", [&] { return fi_writemsg(ep_.get(), &message, FI_COMPLETION); });
     }
     void post_read(std::uint32_t size)
     {
         iovec local = segment(0, size);
         fi_rma_iov remote = {peer_address_, size, peer_key_};
         const fi_msg_rma message = rma_message(local, remote);
-        check_post("fi_readmsg", fi_readmsg(ep_.get(), &message, FI_COMPLETION));
+        post("fi_readmsg", [&] { return fi_readmsg(ep_.get(), &message, FI_COMPLETION); });
     }
     bool poll_request() { return poll(send_cq_); }
     bool poll_receive() { return poll(recv_cq_); }
@@ -120,10 +130,17 @@ private:
         message.context = &context_;
         return message;
     }
-    static void check_post(const char *call, ssize_t result)
+    /// Queues of the right depth are never full, but shm's are full until the peer has looked.
+    template <class Call>
+    void post(const char *name, Call &&call)
     {
+        ssize_t result = call();
+        while (result == -FI_EAGAIN && !waits()) {
+            (void)fi_cq_read(send_cq_.cq.get(), nullptr, 0);
+            result = call();
+        }
         if (result != 0) [[unlikely]]
-            fi_must(call, result);
+            fi_must(name, result);
     }
     /// Completions come out of libfabric in batches, as the port takes them.
     struct completion_queue {

@@ -32,7 +32,7 @@ constexpr std::uint32_t big = 1 << 20;
 
 /// What is no adapter.
 constexpr std::string_view other_kinds[] = {
-    "tcp",   "net", "sockets", "rxd", "udp-socket",
+    "tcp",   "net", "sockets", "rxd", "shm", "udp-socket",
 #ifdef BENCH_VERBS
     "verbs",
 #endif
@@ -659,7 +659,7 @@ int main(int argc, char **argv)
     line.number("--pairs", o.pairs, 1u, 64u, "pairs of processes that run each test concurrently");
     line.words("--beside", o.others,
                "also compare with these: further adapters; the libfabric providers tcp, net, "
-               "sockets, rxd (udp;ofi_rxd); verbs and udp-socket without any layer on top, "
+               "sockets, rxd (udp;ofi_rxd), shm; verbs and udp-socket without any layer on top, "
                "udp-socket for latency only (default tcp, if one adapter is given)");
     line.text("--node", "ADDRESS", o.node, "local address that those without DAT use");
     line.number("--limit", o.max_ratio, 0.0, 1e6,

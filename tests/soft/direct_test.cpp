@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fcntl.h>
+#include <fstream>
 #include <random>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -314,22 +315,22 @@ TEST_CASE("what was posted first is done first")
     two t;
     t.make_direct();
     constexpr std::size_t word = 512 * 1024;
+    auto *const target = reinterpret_cast<std::uint64_t *>(&t.b.buffer.bytes[word]);
     for (unsigned round = 0; round < rounds(300); ++round) {
         const std::uint64_t value = round + 1;
         std::memcpy(&t.a.buffer.bytes[0], &value, sizeof value);
         REQUIRE(t.b.receive(100, 8));
         // The add goes over the network, and the write behind it must not overtake it.
-        std::memset(&t.b.buffer.bytes[word], 0, 8);
+        __atomic_store_n(target, 0, __ATOMIC_RELEASE);
         REQUIRE(t.a.fetch_add(64, t.b.buffer.remote(word, 8), 1000));
         REQUIRE(t.a.write(0, 8, t.b.buffer.remote(word, 8)));
         REQUIRE(t.a.send(0, 8));
         REQUIRE(t.a.read(128, 8, t.b.buffer.remote(word, 8)));
         expect(t.b.received(), work_status::success);
-        std::uint64_t seen = 0;
-        std::memcpy(&seen, &t.b.buffer.bytes[word], sizeof seen);
-        REQUIRE(seen == value);
+        REQUIRE(__atomic_load_n(target, __ATOMIC_ACQUIRE) == value);
         for (int i = 0; i < 4; ++i)
             expect(t.a.sent(), work_status::success);
+        std::uint64_t seen = 0;
         std::memcpy(&seen, &t.a.buffer.bytes[128], sizeof seen);
         REQUIRE(seen == value);
         t.a.requests.clear();
@@ -342,14 +343,13 @@ TEST_CASE("the last byte of a write is the last that changes")
     two t;
     t.make_direct();
     constexpr std::size_t size = 40'001;
-    volatile std::uint8_t *const target = &t.b.buffer.bytes[3];
+    const std::uint8_t *const target = &t.b.buffer.bytes[3];
     for (unsigned round = 1; round < rounds(500); ++round) {
         const auto value = static_cast<std::uint8_t>(round % 250 + 1);
         std::memset(&t.a.buffer.bytes[0], value, size);
         std::thread writer([&] { REQUIRE(t.a.write(0, size, t.b.buffer.remote(3, size))); });
-        while (target[size - 1] != value) {
+        while (__atomic_load_n(target + size - 1, __ATOMIC_ACQUIRE) != value) {
         }
-        std::atomic_thread_fence(std::memory_order_acquire);
         const auto wrong = std::count_if(&t.b.buffer.bytes[3], &t.b.buffer.bytes[3 + size],
                                          [&](std::uint8_t byte) { return byte != value; });
         writer.join();
@@ -800,6 +800,43 @@ TEST_CASE("a peer that talks on is not kept awake for")
     c.access.serve();
     const waitable any = c.waiting.descriptor();
     CHECK(wait_for(&any, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
+}
+
+namespace {
+
+/// The boards of this process's devices, which it may write.
+std::vector<direct_board *> own_boards()
+{
+    std::vector<direct_board *> found;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find("rw-s") != std::string::npos &&
+            line.find("soft-hca-board") != std::string::npos)
+            found.push_back(reinterpret_cast<direct_board *>(std::stoull(line, nullptr, 16)));
+    return found;
+}
+
+} // namespace
+
+TEST_CASE("a connection whose peer does not end its access breaks, and others do not")
+{
+    two t;
+    t.make_direct();
+    end c(t.here), d(t.there);
+    REQUIRE(establish(c, d));
+    REQUIRE(becomes_direct(c, d.buffer.remote(0, 1)));
+    memory some(t.there, 4096);
+    const std::vector<direct_board *> boards = own_boards();
+    REQUIRE(boards.size() == 2);
+    for (direct_board *each : boards) // the first links of their devices are of a and b
+        each->claim(0, some.key);
+    CHECK(t.there.hca.remove_region(some.region));
+    CHECK(is(t.b.next(), connection_event::broken));
+    CHECK(is(t.a.next(), connection_event::broken));
+    for (direct_board *each : boards)
+        each->end_claim(0);
+    REQUIRE(c.write(0, 64, d.buffer.remote(0, 64)));
+    expect(c.sent(), work_status::success);
 }
 
 // --------------------------------------------------------------------------------- other processes

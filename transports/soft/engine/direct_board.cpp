@@ -11,10 +11,10 @@ bool direct_board::show(std::uint32_t key, std::uint64_t zone, const memory_regi
         region_entry &to = regions_[place_of(key, which)];
         if (to.key.load(std::memory_order_relaxed) != 0)
             continue;
-        to.rights.store(region.rights, std::memory_order_relaxed);
-        to.address.store(region.address, std::memory_order_relaxed);
-        to.length.store(region.length, std::memory_order_relaxed);
-        to.zone.store(zone, std::memory_order_relaxed);
+        to.rights.store(region.rights, std::memory_order_release);
+        to.address.store(region.address, std::memory_order_release);
+        to.length.store(region.length, std::memory_order_release);
+        to.zone.store(zone, std::memory_order_release);
         to.key.store(key, std::memory_order_release);
         return true;
     }
@@ -28,7 +28,6 @@ bool direct_board::withdraw(std::uint32_t key)
         if (of.key.load(std::memory_order_relaxed) != key)
             continue;
         of.key.store(0);
-        std::atomic_thread_fence(std::memory_order_seq_cst);
         return true;
     }
     return false;
@@ -36,20 +35,18 @@ bool direct_board::withdraw(std::uint32_t key)
 
 void direct_board::open_gate(std::uint32_t gate, std::uint64_t token, std::uint64_t zone)
 {
-    gate_lines_[gate].zone.store(zone, std::memory_order_relaxed);
+    gate_lines_[gate].zone.store(zone, std::memory_order_release);
     gate_lines_[gate].token.store(token, std::memory_order_release);
 }
 
 void direct_board::close_gate(std::uint32_t gate)
 {
     gate_lines_[gate].token.store(closed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void direct_board::claim(std::uint32_t gate, std::uint32_t key)
 {
     claim_lines_[gate].key.store(key);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void direct_board::end_claim(std::uint32_t gate)
@@ -61,14 +58,14 @@ void direct_board::end_claim(std::uint32_t gate)
 
 std::uint32_t direct_board::claimed(std::uint32_t gate) const
 {
-    return claim_lines_[gate].key.load(std::memory_order_acquire);
+    return claim_lines_[gate].key.load();
 }
 
 const direct_board::region_entry *direct_board::find(std::uint32_t key) const
 {
     for (std::uint32_t which = 0; which < 2; ++which) {
         const region_entry &each = regions_[place_of(key, which)];
-        if (each.key.load(std::memory_order_acquire) == key)
+        if (each.key.load() == key)
             return &each;
     }
     return nullptr;
@@ -77,20 +74,19 @@ const direct_board::region_entry *direct_board::find(std::uint32_t key) const
 bool direct_board::permits(std::uint32_t gate, std::uint64_t token, const direct_target &to) const
 {
     const gate_line &through = gate_lines_[gate];
-    if (to.key == 0 || through.token.load(std::memory_order_acquire) != token)
+    if (to.key == 0 || through.token.load() != token)
         return false;
     const region_entry *const found = find(to.key);
     if (found == nullptr)
         return false;
-    const std::uint64_t zone = through.zone.load(std::memory_order_relaxed);
-    const bool same_zone = found->zone.load(std::memory_order_relaxed) == zone;
-    const std::uint32_t rights = found->rights.load(std::memory_order_relaxed);
-    const std::uint64_t address = found->address.load(std::memory_order_relaxed);
-    const std::uint64_t length = found->length.load(std::memory_order_relaxed);
+    const std::uint64_t zone = through.zone.load(std::memory_order_acquire);
+    const bool same_zone = found->zone.load(std::memory_order_acquire) == zone;
+    const std::uint32_t rights = found->rights.load(std::memory_order_acquire);
+    const std::uint64_t address = found->address.load(std::memory_order_acquire);
+    const std::uint64_t length = found->length.load(std::memory_order_acquire);
     // All that was read is of this key, and not of one that has its place since.
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (found->key.load(std::memory_order_relaxed) != to.key ||
-        through.token.load(std::memory_order_relaxed) != token)
+    if (found->key.load(std::memory_order_acquire) != to.key ||
+        through.token.load(std::memory_order_acquire) != token)
         return false;
     // As in memory_table::check(): neither side of a comparison can overflow.
     const std::uint64_t offset = to.address - address;

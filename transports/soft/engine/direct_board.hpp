@@ -8,8 +8,8 @@
 //
 // An access announces itself by a claim, looks at the peer's gate and region, and takes the claim
 // back when it is over. Who closes a gate or withdraws a region does so first, and then waits for
-// the claims. Between the two stores and the two loads stands a full fence on either side: so
-// either the access sees that it is refused, or it is waited for.
+// the claims. These stores and loads are sequentially consistent: so either the access sees that it
+// is refused, or it is waited for.
 //
 // Whoever reads another process's board reads each word once, and uses none as an index or a
 // pointer: it is compared with what a request asks for.

@@ -213,17 +213,19 @@ long copy_guarded(const copy_call &c, const local_guard &guard)
     constexpr long offset_of_current = 8; // in struct rseq
     const std::ptrdiff_t current = __rseq_offset + offset_of_current;
     long result = c.number;
-    register long parts asm("r8") = c.parts;
-    register long flags asm("r9") = 0;
-    register const iovec *there asm("r10") = c.there;
+    // The registers of the later arguments are loaded here: between their load and the call there
+    // must not be a function call, which a sanitizer may insert.
     asm volatile(".pushsection __rseq_cs, \"aw\"\n\t"
                  ".balign 32\n"
                  "3:\t.long 0, 0\n\t"
                  ".quad 1f, 2f - 1f, 4f\n\t"
                  ".popsection\n\t"
+                 "movq %[there], %%r10\n\t"
+                 "movq %[parts], %%r8\n\t"
+                 "xorl %%r9d, %%r9d\n\t"
                  "leaq 3b(%%rip), %%r11\n\t"
                  "movq %%r11, %%fs:(%[current])\n"
-                 "1:\tcmpq %[value], %[word]\n\t"
+                 "1:\tcmpq %[value], (%[word])\n\t"
                  "jne 5f\n\t"
                  "syscall\n"
                  "2:\tmovq $0, %%fs:(%[current])\n\t"
@@ -235,10 +237,11 @@ long copy_guarded(const copy_call &c, const local_guard &guard)
                  "movq %[canceled], %%rax\n"
                  "6:\n"
                  : "+a"(result)
-                 : [current] "r"(current), [value] "r"(guard.value), [word] "m"(*guard.word),
+                 : [current] "r"(current), [value] "r"(guard.value), [word] "r"(guard.word),
+                   [there] "rm"(c.there), [parts] "rm"(static_cast<long>(c.parts)),
                    [canceled] "i"(-ECANCELED), "D"(c.process), "S"(c.here),
-                   "d"(static_cast<long>(c.pieces)), "r"(there), "r"(parts), "r"(flags)
-                 : "rcx", "r11", "memory", "cc");
+                   "d"(static_cast<long>(c.pieces))
+                 : "rcx", "r8", "r9", "r10", "r11", "memory", "cc");
     return result;
 }
 
