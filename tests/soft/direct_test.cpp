@@ -10,6 +10,7 @@
 #include <fstream>
 #include <random>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -138,7 +139,7 @@ TEST_CASE("a board with no place for a key does not show it")
 
 TEST_CASE("a board full of anything is read without harm")
 {
-    constexpr unsigned boards = 200;
+    constexpr unsigned boards = 40;
     struct alignas(direct_board) words {
         std::uint64_t at[sizeof(direct_board) / sizeof(std::uint64_t)];
     };
@@ -222,9 +223,10 @@ TEST_CASE("data of all sizes, from several pieces, arrive as they are, and nothi
 {
     two t;
     t.make_direct();
+    constexpr std::size_t room = 450'000;
     for (const std::uint32_t size : {1u, 2u, 7u, 8u, 64u, 4095u, 4097u, 70'001u, 400'000u}) {
         CAPTURE(size);
-        t.b.buffer.fill(0, t.b.buffer.bytes.size(), 1);
+        t.b.buffer.fill(0, room, 1);
         t.a.buffer.fill(10, size, 2);
         request &r = t.a.fresh(work::write);
         const std::uint32_t first = size / 3;
@@ -237,13 +239,14 @@ TEST_CASE("data of all sizes, from several pieces, arrive as they are, and nothi
         REQUIRE(t.a.post(r));
         expect(t.a.sent(), work_status::success);
         CHECK(t.b.buffer.holds(33, size, 2));
-        std::vector<std::uint8_t> beside(t.b.buffer.bytes.begin() + 33 + size,
-                                         t.b.buffer.bytes.end());
-        t.b.buffer.fill(0, t.b.buffer.bytes.size(), 1);
-        CHECK(std::equal(beside.begin(), beside.end(), t.b.buffer.bytes.begin() + 33 + size));
+        const std::vector<std::uint8_t> seen = t.b.buffer.bytes;
+        t.b.buffer.fill(0, room, 1);
+        const auto &before = t.b.buffer.bytes;
+        CHECK(std::equal(seen.begin(), seen.begin() + 33, before.begin()));
+        CHECK(std::equal(seen.begin() + 33 + size, seen.end(), before.begin() + 33 + size));
     }
     const std::uint64_t moved = t.a.counts().direct;
-    exercise(t.a, t.b, rounds(200));
+    exercise(t.a, t.b, rounds(40));
     CHECK(t.a.counts().direct > moved);
 }
 
@@ -316,7 +319,7 @@ TEST_CASE("what was posted first is done first")
     t.make_direct();
     constexpr std::size_t word = 512 * 1024;
     auto *const target = reinterpret_cast<std::uint64_t *>(&t.b.buffer.bytes[word]);
-    for (unsigned round = 0; round < rounds(300); ++round) {
+    for (unsigned round = 0; round < rounds(150); ++round) {
         const std::uint64_t value = round + 1;
         std::memcpy(&t.a.buffer.bytes[0], &value, sizeof value);
         REQUIRE(t.b.receive(100, 8));
@@ -344,7 +347,7 @@ TEST_CASE("the last byte of a write is the last that changes")
     t.make_direct();
     constexpr std::size_t size = 40'001;
     const std::uint8_t *const target = &t.b.buffer.bytes[3];
-    for (unsigned round = 1; round < rounds(500); ++round) {
+    for (unsigned round = 1; round < rounds(250); ++round) {
         const auto value = static_cast<std::uint8_t>(round % 250 + 1);
         std::memset(&t.a.buffer.bytes[0], value, size);
         std::thread writer([&] { REQUIRE(t.a.write(0, size, t.b.buffer.remote(3, size))); });
@@ -363,7 +366,7 @@ TEST_CASE("after a deregistration, or the end of a connection, nothing is writte
 {
     enum { deregisters, disconnects, frees };
     for (const int how : {deregisters, disconnects, frees})
-        for (unsigned round = 0; round < rounds(40); ++round) {
+        for (unsigned round = 0; round < rounds(25); ++round) {
             CAPTURE(how);
             two t;
             t.make_direct();
@@ -537,7 +540,7 @@ TEST_CASE("signals may interrupt an access anywhere")
             pthread_kill(here, SIGUSR1);
     });
     const std::uint64_t moved = t.a.counts().direct;
-    const unsigned wanted = rounds(20'000);
+    const unsigned wanted = rounds(4'000);
     for (unsigned i = 0; i < wanted; ++i) {
         std::memcpy(&t.a.buffer.bytes[0], &i, sizeof i);
         REQUIRE(t.a.write(0, 64, t.b.buffer.remote(64, 64)));
@@ -790,6 +793,31 @@ TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for t
         CHECK(took >= 990ms);
         CHECK(took < 5000ms);
     }
+}
+
+TEST_CASE("callers for whom there is no descriptor are turned away")
+{
+    called c;
+    std::vector<waitable> callers;
+    for (int i = 0; i < 5; ++i)
+        callers.push_back(local_socket::connect(c.at));
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit used_up = before;
+    used_up.rlim_cur = static_cast<rlim_t>(callers.back()) + 1;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &used_up) == 0);
+    std::vector<int> others;
+    for (int fd = 0; (fd = dup(0)) >= 0;)
+        others.push_back(fd);
+    c.access.serve();
+    const waitable any = c.waiting.descriptor();
+    CHECK(wait_for(&any, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    for (const int each : others)
+        close(each);
+    for (const waitable each : callers)
+        local_socket::close(each);
+    CHECK(c.say(c.board.file()).edition != 0);
 }
 
 TEST_CASE("a peer that talks on is not kept awake for")

@@ -112,8 +112,9 @@ local_obstacle direct_access::open(descriptor_set &within)
         return local_obstacle::no_calls;
     if (!memory_.create(sizeof(direct_board)))
         return local_obstacle::no_memory;
-    if (!random_bytes(proof_, sizeof proof_) || !called_.open() || !watched_.open() ||
-        !watched_.add(called_.descriptor()) || !within.add(watched_.descriptor()))
+    if (!random_bytes(proof_, sizeof proof_) || !called_.open() || !spare_.open() ||
+        !watched_.open() || !watched_.add(called_.descriptor()) ||
+        !within.add(watched_.descriptor()))
         return local_obstacle::no_memory;
     within_ = &within;
     board_ = static_cast<direct_board *>(memory_.bytes());
@@ -161,6 +162,7 @@ void direct_access::close()
     within_ = nullptr;
     watched_.close();
     called_.close();
+    spare_.close();
     links_.reset();
     memory_.close();
     board_ = nullptr;
@@ -326,9 +328,27 @@ void direct_access::call(direct_link &link)
 
 void direct_access::accept_calls()
 {
-    for (std::uint32_t i = 0; i < listening_; ++i)
-        for (waitable socket = 0; (socket = local_socket::accept(listeners_[i])) >= 0;)
-            begin_talk(socket, nullptr);
+    for (std::uint32_t i = 0; i < listening_; ++i) {
+        waitable socket = 0;
+        while ((socket = local_socket::accept(listeners_[i])) != local_socket::none)
+            if (socket >= 0)
+                begin_talk(socket, nullptr);
+            else if (!turn_away(listeners_[i]))
+                break;
+    }
+}
+
+/// Without a descriptor for the caller: a call that is neither accepted nor refused would keep this
+/// thread awake.
+bool direct_access::turn_away(waitable listener)
+{
+    if (!spare_.is_open())
+        return false;
+    spare_.close();
+    const waitable caller = local_socket::accept(listener);
+    if (caller >= 0)
+        local_socket::close(caller);
+    return spare_.open() && caller >= 0;
 }
 
 /// In the place of the oldest.

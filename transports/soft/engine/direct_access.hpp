@@ -120,6 +120,7 @@ private:
     void call_peers() OSD_REQUIRES(lock_);
     void call(direct_link &link) OSD_REQUIRES(lock_);
     void accept_calls() OSD_REQUIRES(lock_);
+    bool turn_away(waitable listener) OSD_REQUIRES(lock_);
     void begin_talk(waitable socket, direct_link *link) OSD_REQUIRES(lock_);
     waitable end_talk(talk &with) OSD_REQUIRES(lock_);
     void hear(talk &from) OSD_REQUIRES(lock_);
@@ -144,6 +145,7 @@ private:
     descriptor_set *within_ = nullptr;
     descriptor_set watched_;
     wake_signal called_;
+    wake_signal spare_; ///< a descriptor that is given up to accept a call, and end it
     waitable listeners_[max_listeners] OSD_GUARDED_BY(lock_);
     std::uint32_t listening_ OSD_GUARDED_BY(lock_) = 0;
     talk talks_[max_talks] OSD_GUARDED_BY(lock_);

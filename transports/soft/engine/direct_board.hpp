@@ -94,4 +94,7 @@ private:
     region_entry regions_[places];
 };
 
+static_assert(sizeof(direct_board) == 64 + direct_board::gates * 128 + 8192 * 32,
+              "another layout is another edition");
+
 } // namespace soft_hca

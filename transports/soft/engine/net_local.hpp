@@ -109,7 +109,10 @@ public:
     static waitable listen(const net_address &name);
     /// Negative when nobody listens.
     static waitable connect(const net_address &name);
-    /// Of a process of the same user. Negative when none has connected.
+    /// Of a process of the same user; `none` when no more have connected, and `no_descriptor` when
+    /// this process may have no more.
+    static constexpr waitable none = -1;
+    static constexpr waitable no_descriptor = -2;
     static waitable accept(waitable listener);
     static void close(waitable socket);
     static bool send(waitable socket, const void *message, std::size_t size, waitable file);

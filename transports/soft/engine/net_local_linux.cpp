@@ -388,8 +388,10 @@ waitable local_socket::accept(waitable listener)
     for (;;) {
         waitable made =
             syscall(SYS_accept4, fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (made < 0)
+            return errno == EMFILE || errno == ENFILE ? no_descriptor : none;
         ucred peer{};
-        if (made < 0 || (credentials_of(made, peer) && peer.uid == geteuid()))
+        if (credentials_of(made, peer) && peer.uid == geteuid())
             return made;
         close_fd(made);
     }

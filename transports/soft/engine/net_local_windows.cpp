@@ -57,7 +57,7 @@ waitable local_socket::connect(const net_address &)
 
 waitable local_socket::accept(waitable)
 {
-    return -1;
+    return none;
 }
 
 void local_socket::close(waitable) {}
