@@ -318,12 +318,10 @@ void direct_access::call(direct_link &link)
 {
     link.now_ = direct_link::state::waits;
     const waitable socket = local_socket::connect(link.to_);
-    if (socket < 0)
-        return note(local_obstacle::no_answer);
-    if (say_hello(socket, link))
-        begin_talk(socket, &link);
-    else
-        local_socket::close(socket);
+    if (socket >= 0 && say_hello(socket, link))
+        return begin_talk(socket, &link);
+    note(local_obstacle::no_answer);
+    local_socket::close(socket);
 }
 
 void direct_access::accept_calls()
