@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <utility>
 #include <vector>
 
 using namespace test;
@@ -169,8 +170,20 @@ public:
         await();
         return !ended();
     }
-    /// Until it stops by itself.
-    void run() { go(PTRACE_CONT); }
+    /// Until it stops by itself, which await_stop() waits for. It may have ended already: how many
+    /// instructions it makes varies.
+    void run()
+    {
+        if (ended())
+            return;
+        go(PTRACE_CONT);
+        runs_ = true;
+    }
+    void await_stop()
+    {
+        if (std::exchange(runs_, false))
+            await();
+    }
     void await()
     {
         if (waitpid(child_, &status_, 0) != child_)
@@ -196,6 +209,7 @@ private:
 
     const pid_t child_;
     int status_ = 0;
+    bool runs_ = false;
 };
 
 /// After how many instructions of a process there is a change, and how many there are.
@@ -314,7 +328,7 @@ void contend_at(living &l, const std::vector<unsigned long> &moments)
         mrdb::ticket made;
         const bool got = l.db.insert(name_of("contended"), ours, made).ok();
         one.run();
-        one.await();
+        one.await_stop();
         expect(told().won + got == 1, "of two that contend, one wins", moment);
         l.db.dec(made);
     }
@@ -337,8 +351,8 @@ void contend_in_step(living &l)
             ;
         (i % 2 == 0 ? one : two).run();
         (i % 2 == 0 ? two : one).run();
-        one.await();
-        two.await();
+        one.await_stop();
+        two.await_stop();
         expect(told().won == 1 && told().lost == 1, "of two in step, one wins", i);
     }
 }
