@@ -33,10 +33,10 @@ void cq_notifier::arm_cq()
 
 bool cq_notifier::has_events()
 {
-    if (queue_.pending() != 0 || !queue_.try_claim())
+    if (queue_.pending() != 0 || !queue_.claim_.try_take())
         return true;
     const bool any = queue_.count_up_to(1) != 0;
-    queue_.give_up_claim();
+    queue_.claim_.give_up();
     return any;
 }
 
@@ -48,7 +48,7 @@ bool cq_notifier::has_unreported(bool if_busy)
     if (!queue_.has_cq())
         return false;
     const bool waits = if_busy && queue_.overrides.any();
-    if (!(waits ? queue_.claim_for_dequeue() : queue_.try_claim()))
+    if (!(waits ? queue_.claim_.take() : queue_.claim_.try_take()))
         return if_busy;
     const event_ring<completion> &staged = queue_.staged_;
     bool unreported = false;
@@ -62,7 +62,7 @@ bool cq_notifier::has_unreported(bool if_busy)
     queue_.reported_ = staged.tail();
     if (unreported)
         when_taken_.fetch_or(look_again); // there may be more in the CQ
-    queue_.give_up_claim();
+    queue_.claim_.give_up();
     return unreported;
 }
 

@@ -38,10 +38,10 @@ status evd::allocate(DAT_COUNT qlen)
 
 status evd::resize(DAT_COUNT qlen)
 {
-    if (!claim_for_dequeue())
+    if (!claim_.take())
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
     const status answer = qlen == this->qlen() ? success : resize_all(qlen);
-    give_up_claim();
+    claim_.give_up();
     return answer;
 }
 
@@ -93,7 +93,7 @@ bool evd::take(DAT_EVENT &event)
 
 DAT_RETURN evd::dequeuing::contended(evd &e, DAT_EVENT &event)
 {
-    if (!e.contend(taking))
+    if (!e.claim_.contend(consumer_claim::taking))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER).code();
     return claimed(e, event);
 }
@@ -101,7 +101,7 @@ DAT_RETURN evd::dequeuing::contended(evd &e, DAT_EVENT &event)
 DAT_RETURN evd::dequeuing::pending(evd &e, DAT_EVENT &event)
 {
     const bool taken = e.take(event);
-    e.give_up_claim();
+    e.claim_.give_up();
     return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
 }
 
@@ -123,7 +123,7 @@ DAT_RETURN evd::dequeuing::other(evd &e, DAT_EVENT &event)
 DAT_RETURN evd::dequeuing::unusual(evd &e, const completion &done, DAT_EVENT &event)
 {
     const bool taken = e.convert(done, event) || e.take_completion(event);
-    e.give_up_claim();
+    e.claim_.give_up();
     return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
 }
 
@@ -147,7 +147,7 @@ bool gives_nmore(status answer)
 status evd::wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                            DAT_COUNT &nmore)
 {
-    if (contend(taking | waiting))
+    if (claim_.contend(consumer_claim::taking | consumer_claim::waiting))
         return wait_slowly(timeout_us, threshold, event, nmore);
     users.fetch_sub(1, std::memory_order_release);
     return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
@@ -167,7 +167,7 @@ status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &
 /// than the consumer knows of; those that come from now on trigger it themselves.
 void evd::leave_wait_notifying(DAT_COUNT counted)
 {
-    claim_.store(taking);
+    claim_.end_wait();
     {
         osd::lock_guard hold(producers_); // what is stored there is counted in pending(), too
         counted_posts_.store(posted_.tail());
@@ -175,7 +175,7 @@ void evd::leave_wait_notifying(DAT_COUNT counted)
     notifier.arm();
     const bool more = has_unknown(counted);
     reported_ = staged_.tail();
-    give_up_claim();
+    claim_.give_up();
     if (more)
         wake_or_trigger();
 }
@@ -269,25 +269,30 @@ osd::wait_result evd::sleep(DAT_COUNT threshold, osd::deadline until)
     return result;
 }
 
+namespace {
+
+/// How many more it takes, of those that the port counts: `kept` are here, and cannot be returned
+/// yet.
+DAT_COUNT sleeps_for(DAT_COUNT threshold, DAT_COUNT pending, DAT_COUNT kept)
+{
+    if constexpr (!claims.cq_threshold)
+        return 1;
+    return std::max(threshold - (claims.evd_wait ? kept : pending), 1);
+}
+
+} // namespace
+
 osd::wait_result evd::sleep_interruptibly(DAT_COUNT threshold, osd::deadline until)
 {
     if constexpr (claims.cq_wait)
         if (waits_in_port())
-            return transport::dapls_ib_cq_wait(cq_, overrides.arming(), sleeps_for(threshold),
-                                               until);
+            return transport::dapls_ib_cq_wait(
+                cq_, overrides.arming(),
+                sleeps_for(threshold, pending(),
+                           static_cast<DAT_COUNT>(staged_.size()) +
+                               (order_ != nullptr ? order_->held() : 0)),
+                until);
     return sleeper_.wait(until);
-}
-
-/// How many more it takes, of those that the port counts. What has been counted here already cannot
-/// be returned yet.
-DAT_COUNT evd::sleeps_for(DAT_COUNT threshold) const
-{
-    if constexpr (!claims.cq_threshold)
-        return 1;
-    DAT_COUNT counted = pending();
-    if constexpr (claims.evd_wait)
-        counted = static_cast<DAT_COUNT>(staged_.size()) + (order_ != nullptr ? order_->held() : 0);
-    return std::max(threshold - counted, 1);
 }
 
 void evd::wake()
@@ -347,7 +352,7 @@ void evd::notify()
 
 void evd::wake_or_trigger()
 {
-    if ((claim_.load() & waiting) != 0) {
+    if (has_waiter()) {
         wake();
         return;
     }
@@ -421,9 +426,9 @@ void evd::trigger_if_pending()
 {
     notifier.arm();
     bool any = pending() != 0;
-    if (!any && claim_for_dequeue()) {
+    if (!any && claim_.take()) {
         any = count_up_to(1) != 0;
-        give_up_claim();
+        claim_.give_up();
     }
     if (any)
         wake_or_trigger();

@@ -86,7 +86,6 @@ private:
     bool has_unknown(DAT_COUNT counted);
     osd::wait_result sleep(DAT_COUNT threshold, osd::deadline until);
     osd::wait_result sleep_interruptibly(DAT_COUNT threshold, osd::deadline until);
-    DAT_COUNT sleeps_for(DAT_COUNT threshold) const;
     void wake();
     void wake_or_trigger();
 
@@ -175,12 +174,12 @@ struct evd::dequeuing {
     }
     static OSD_ALWAYS_INLINE answer taken(evd &e)
     {
-        e.give_up_claim();
+        e.claim_.give_up();
         return fresh_success();
     }
     static OSD_ALWAYS_INLINE answer empty(evd &e)
     {
-        e.give_up_claim();
+        e.claim_.give_up();
         return DAT_QUEUE_EMPTY;
     }
     static answer contended(evd &e, DAT_EVENT &event) OSD_COLD;
@@ -194,7 +193,7 @@ struct evd::dequeuing {
 template <class Safety>
 OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
 {
-    if (!try_claim()) [[unlikely]]
+    if (!claim_.try_take()) [[unlikely]]
         return dequeuing::contended(*this, event);
     return dequeuing::claimed(*this, event);
 }
@@ -247,7 +246,7 @@ OSD_ALWAYS_INLINE status evd::leave_wait(status answer, DAT_COUNT counted)
     if (notifier.target() != nullptr) [[unlikely]]
         leave_wait_notifying(counted);
     else
-        give_up_claim();
+        claim_.give_up();
     users.fetch_sub(1, std::memory_order_release);
     return answer;
 }
@@ -264,7 +263,7 @@ OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, 
 {
     [[maybe_unused]] const hold_from_first_look held;
     users.fetch_add(1, std::memory_order_relaxed);
-    if (!try_claim_for_wait()) [[unlikely]]
+    if (!claim_.try_take_for_wait()) [[unlikely]]
         return wait_contended(timeout_us, threshold, event, nmore);
     if (threshold != 1 || !take_at_once(event))
         return wait_slowly(timeout_us, threshold, event, nmore);

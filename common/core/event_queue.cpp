@@ -94,9 +94,9 @@ bool event_queue::store_posted(const DAT_EVENT &event)
     return true;
 }
 
-bool event_queue::contend(std::uint32_t wanted)
+bool consumer_claim::contend(std::uint32_t wanted)
 {
-    for (std::uint32_t seen = 0; !claim_.compare_exchange_weak(seen, wanted); seen = 0) {
+    for (std::uint32_t seen = 0; !word_.compare_exchange_weak(seen, wanted); seen = 0) {
         if ((seen & waiting) != 0)
             return false;
         if (seen != 0)

@@ -23,6 +23,7 @@
 #pragma once
 
 #include "completion_event.hpp"
+#include "consumer_claim.hpp"
 #include "event_ring.hpp"
 #include "notification.hpp"
 #include "object.hpp"
@@ -31,7 +32,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 class event_queue : public object {
 public:
-    bool has_waiter() const { return (claim_.load(std::memory_order_acquire) & waiting) != 0; }
+    bool has_waiter() const { return claim_.has_waiter(); }
     bool takes(DAT_EVD_FLAGS stream) const { return (streams_ & stream) != 0; }
     transport::cq *cq() { return has_cq() ? &cq_ : nullptr; }
     DAT_COUNT qlen() const { return qlen_.load(std::memory_order_relaxed); }
@@ -55,18 +56,6 @@ protected:
     }
     bool has_completions() const { return (streams_ & completion_streams) != 0; }
     DAT_EVD_HANDLE handle() { return static_cast<object *>(this); }
-
-    // --- the claim ---
-
-    /// Bits of claim_: a thread consumes; that thread is in a wait.
-    enum : std::uint32_t { taking = 1, waiting = 2 };
-
-    bool try_claim();
-    bool try_claim_for_wait();
-    /// Waits for a dequeue to end. False when a waiter holds the claim.
-    bool contend(std::uint32_t wanted) OSD_COLD;
-    bool claim_for_dequeue() { return try_claim() || contend(taking); }
-    void give_up_claim() { claim_.store(0, std::memory_order_release); }
 
     // --- storage ---
 
@@ -130,7 +119,7 @@ protected:
     static constexpr unsigned completion_streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG;
 
     // What the hot path reads comes first.
-    std::atomic<std::uint32_t> claim_{0};
+    consumer_claim claim_;
     std::atomic<std::uint32_t> state_;
     std::atomic<work_queue *> orphans_{nullptr};
     transport::cq cq_;
@@ -146,17 +135,6 @@ protected:
 };
 
 // ------------------------------------------------------------------------------------ hot path
-
-OSD_ALWAYS_INLINE bool event_queue::try_claim()
-{
-    return (claim_.fetch_or(taking) & taking) == 0; // of one bit, which takes two instructions
-}
-
-OSD_ALWAYS_INLINE bool event_queue::try_claim_for_wait()
-{
-    std::uint32_t seen = 0;
-    return claim_.compare_exchange_strong(seen, taking | waiting);
-}
 
 OSD_ALWAYS_INLINE bool event_queue::convert_plain(work_request &done, DAT_UINT32 length,
                                                   DAT_EVENT &event)

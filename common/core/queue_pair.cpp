@@ -387,6 +387,47 @@ void queue_pair::enter_state(DAT_EP_STATE next)
     state_.store(next, std::memory_order_release);
 }
 
+namespace {
+
+bool admits_requests(DAT_EP_STATE now, bool has_qp)
+{
+    return now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp);
+}
+
+/// [nth_signal] Gives back those that have succeeded silently, as the port says; the polling thread
+/// may give back later ones meanwhile. By a thread that posts, while no other does.
+[[maybe_unused]] void give_back_done(work_queue &requests, transport::qp &of)
+{
+    const work_queue::view now = requests.snapshot();
+    if (now.outstanding == 0)
+        return;
+    auto *last = const_cast<transport::wr *>(now.last);
+    transport::wr *done = last;
+    for (DAT_COUNT left =
+             transport::dapls_ib_requests_done(of, static_cast<transport::wr &>(*last->after),
+                                               static_cast<DAT_COUNT>(now.outstanding));
+         left > 0; --left)
+        done = static_cast<transport::wr *>(done->after);
+    requests.retired.compare_exchange_strong(last, done);
+}
+
+/// By a thread that posts beside others: it keeps these out meanwhile, and leaves for that.
+template <class Work>
+[[maybe_unused]] void alone(post_gate &gate, Work work)
+{
+    gate.posts.leave();
+    {
+        osd::lock_guard hold(gate.lock);
+        gate.posts.close();
+        work();
+        gate.posts.reopen();
+    }
+    while (!gate.posts.try_enter())
+        osd::yield();
+}
+
+} // namespace
+
 /// What is wrong with a request, by the positions in the DAT calls: segments 2, local 3, remote 5
 /// for RDMA, flags last.
 status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
@@ -403,29 +444,7 @@ status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TR
         return invalid_parameter(flags_position);
     if (!next.ok())
         return next;
-    return may_request() ? success : state_error();
-}
-
-/// [nth_signal] Gives back requests that have succeeded silently. A thread that posts beside others
-/// keeps these out meanwhile, and leaves for that. False where it may not post any more.
-bool queue_pair::find_done_requests(bool alone) OSD_UNCHECKED
-{
-    if (alone || !send_queue_->is_concurrent()) {
-        send_queue_->give_back_done(qp_);
-        return true;
-    }
-    post_gate &gate = gates_of(*this).sends;
-    gate.posts.leave();
-    {
-        osd::lock_guard hold(gate.lock);
-        gate.posts.close();
-        if (send_queue_ != nullptr && may_request())
-            send_queue_->give_back_done(qp_);
-        gate.posts.reopen();
-    }
-    while (!gate.posts.try_enter())
-        osd::yield();
-    return send_queue_ != nullptr && may_request();
+    return admits_requests(state(), has_qp_) ? success : state_error();
 }
 
 /// A filled work request, or null when as many as there are have been posted.
@@ -434,9 +453,18 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
 {
     transport::wr *request = send_queue_ == nullptr ? nullptr : send_queue_->take_slowly();
     if constexpr (claims.nth_signal)
-        if (request == nullptr && send_queue_ != nullptr &&
-            find_done_requests(operation == DAT_DTO_BIND_MW)) // which keeps others out itself
-            request = send_queue_->take_slowly();
+        if (request == nullptr && send_queue_ != nullptr) {
+            const auto give_back = [this] {
+                if (send_queue_ != nullptr && admits_requests(state(), has_qp_))
+                    give_back_done(*send_queue_, qp_);
+            };
+            if (operation == DAT_DTO_BIND_MW || !send_queue_->is_concurrent())
+                give_back(); // who binds a window keeps the others out already
+            else
+                alone(gates_of(*this).sends, give_back);
+            if (send_queue_ != nullptr && admits_requests(state(), has_qp_))
+                request = send_queue_->take_slowly();
+        }
     if (request == nullptr)
         return nullptr;
     fill(*request, operation, length, cookie);

@@ -141,12 +141,6 @@ protected:
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
     transport::wr *next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie,
                                 DAT_COMPLETION_FLAGS flags);
-    bool find_done_requests(bool alone) OSD_COLD;
-    bool may_request() const
-    {
-        const DAT_EP_STATE now = state();
-        return now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp_);
-    }
     static DAT_RETURN refused_request(owned_qp &q, status answer) OSD_COLD;
     static DAT_RETURN refused_recv(owned_qp &q, status answer) OSD_COLD;
     status not_ready_or(status seen) const OSD_COLD;

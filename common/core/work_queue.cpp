@@ -94,20 +94,6 @@ transport::wr *work_queue::take_slowly()
     return request;
 }
 
-void work_queue::give_back_done(transport::qp &of)
-{
-    const view now = snapshot();
-    if (now.outstanding == 0)
-        return;
-    auto *last = const_cast<wr *>(now.last);
-    wr *done = last;
-    for (DAT_COUNT left = transport::dapls_ib_requests_done(
-             of, static_cast<wr &>(*last->after), static_cast<DAT_COUNT>(now.outstanding));
-         left > 0; --left)
-        done = static_cast<wr *>(done->after);
-    retired.compare_exchange_strong(last, done);
-}
-
 void work_queue::forget_binding(const wr &request)
 {
     if (binding *before = take_binding(request); before != nullptr)

@@ -105,6 +105,20 @@ struct work_queue : post_ring {
     void use(concurrent_posts &posts, bool from_zero);
     /// Nothing is posted any more.
     void leave_posts();
+    /// A consistent view of what is outstanding.
+    struct view {
+        const wr *last; ///< that was retired
+        std::uint64_t outstanding;
+    };
+    view snapshot() const
+    {
+        for (;;) {
+            const wr *last = retired.load(std::memory_order_acquire);
+            const std::uint64_t count = places_behind(last, upcoming());
+            if (retired.load(std::memory_order_relaxed) == last)
+                return {last, count};
+        }
+    }
     /// How many are outstanding: posted and not retired.
     std::uint64_t outstanding() const { return slots_ == nullptr ? 0 : snapshot().outstanding; }
     bool is_outstanding(const work_request &request) const
@@ -146,10 +160,6 @@ struct work_queue : post_ring {
         retired.store(static_cast<wr *>(&done), std::memory_order_release);
     }
 
-    /// [nth_signal] Gives back those that have succeeded silently, as the port says; the polling
-    /// thread may give back later ones meanwhile. By a thread that posts, while no other does.
-    void give_back_done(transport::qp &of);
-
     /// Allocates a place for the binding of each request. False when out of memory. Called by the
     /// posting thread.
     bool make_room_for_bindings();
@@ -184,20 +194,6 @@ protected:
     ~work_queue();
 
 private:
-    /// A consistent view of what is outstanding.
-    struct view {
-        const wr *last; ///< that was retired
-        std::uint64_t outstanding;
-    };
-    view snapshot() const
-    {
-        for (;;) {
-            const wr *last = retired.load(std::memory_order_acquire);
-            const std::uint64_t count = places_behind(last, upcoming());
-            if (retired.load(std::memory_order_relaxed) == last)
-                return {last, count};
-        }
-    }
     /// 0 for the next one, and so on round the ring.
     std::uint64_t places_behind(const wr *last, const wr *at) const
     {

@@ -198,14 +198,17 @@ osd::wait_result transport::dapls_ib_cq_wait(cq &queue, notify_on what, DAT_COUN
 {
     queue.life.check("cq");
     const lab::exclusive one(queue.waiting, "two threads wait on one cq at once");
-    queue.threshold.store(static_cast<std::uint32_t>(threshold));
+    queue.threshold.store(static_cast<std::uint32_t>(threshold)); // what comes from now on wakes
     queue.waits_for_solicited.store(what == notify_on::solicited);
-    if (queue.has_enough() || (what == notify_on::solicited && queue.holds_solicited()))
+    if (queue.has_enough() || (what == notify_on::solicited && queue.holds_solicited())) {
+        queue.threshold.store(INT_MAX);
         return osd::wait_result::woken;
+    }
     ++queue.sleeps;
     osd::wait_result result{};
     osd::undo_if_cancelled([&] { result = queue.sleeper.wait(until); },
                            [&] { queue.waiting.store(false); });
+    queue.threshold.store(INT_MAX);
     return result;
 }
 

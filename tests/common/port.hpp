@@ -101,9 +101,9 @@ struct types {
         std::atomic<bool> armed{false};
         std::atomic<bool> armed_for_solicited{false};
         std::atomic<bool> waits_for_solicited{false};
-        std::atomic<std::uint32_t> threshold{1};
-        std::atomic<unsigned> sleeps{0}; ///< of dapls_ib_cq_wait
-        std::atomic<int> events{0};      ///< of other streams
+        std::atomic<std::uint32_t> threshold{INT_MAX}; ///< that, while no thread waits
+        std::atomic<unsigned> sleeps{0};               ///< of dapls_ib_cq_wait
+        std::atomic<int> events{0};                    ///< of other streams
         osd::wait_object sleeper;
 
         bool store(const completion &done);

@@ -8,61 +8,6 @@
 
 namespace soft_hca {
 
-bool completion_queue::open(void *owner, shard *homes, std::uint32_t home, std::uint32_t callbacks,
-                            std::uint32_t depth)
-{
-    homes_ = homes;
-    home_ = home;
-    calls_back_ = false;
-    for_others_ = depth == 0;
-    woken_.store(false);
-    return completion_ring::open(owner, homes[callbacks].upcalls(), depth);
-}
-
-shard &completion_queue::home() const
-{
-    return homes_[home_];
-}
-
-void *completion_queue::end_receive(const completion_record &done) const
-{
-    return homes_[done.shard].end_receive(done.pair);
-}
-
-bool completion_queue::progress(bool sleeps_next)
-{
-    bool moved = false;
-    for (std::uint64_t left = shards_.load(std::memory_order_relaxed); left != 0; left &= left - 1)
-        moved = homes_[std::countr_zero(left)].progress(sleeps_next) || moved;
-    return moved;
-}
-
-bool completion_queue::progress_before_sleep()
-{
-    if (!calls_back_)
-        return progress(true);
-    bool moved = false;
-    for (std::uint64_t left = shards_.load(std::memory_order_relaxed); left != 0; left &= left - 1)
-        moved = homes_[std::countr_zero(left)].progress_and_call_back() || moved;
-    return moved;
-}
-
-/// Before sleeping: receives and acknowledges what has arrived. Gives up after a while where
-/// packets of other queues keep coming.
-void completion_queue::settle(const wait_target &wanted)
-{
-    constexpr int patience = 64;
-    for (int i = 0; i < patience && progress_before_sleep() && !enough(wanted); ++i) {
-    }
-}
-
-void completion_queue::wake()
-{
-    woken_.store(true);
-    if ((wanted_.load() & waiter) != 0)
-        signal_.raise();
-}
-
 namespace {
 
 constexpr std::uint32_t max_descriptors = 17; // the signal, and the shards'
@@ -76,7 +21,68 @@ std::uint32_t sockets_of(shard *homes, std::uint64_t shards, waitable *descripto
     return count;
 }
 
+bool progress_and_call_back(shard *homes, std::uint64_t shards)
+{
+    bool moved = false;
+    for (; shards != 0; shards &= shards - 1)
+        moved = homes[std::countr_zero(shards)].progress_and_call_back() || moved;
+    return moved;
+}
+
+void leave_sockets(shard *homes, std::uint64_t &shards)
+{
+    for (; shards != 0; shards &= shards - 1)
+        homes[std::countr_zero(shards)].end_wait();
+}
+
 } // namespace
+
+bool completion_queue::open(void *owner, const queue_service &served, std::uint32_t depth)
+{
+    served_ = served;
+    for_others_ = depth == 0;
+    woken_.store(false);
+    return completion_ring::open(owner, served.homes[served.callbacks].upcalls(), depth);
+}
+
+shard &completion_queue::home() const
+{
+    return served_.homes[served_.home];
+}
+
+void *completion_queue::end_receive(const completion_record &done) const
+{
+    return served_.homes[done.shard].end_receive(done.pair);
+}
+
+bool completion_queue::progress(bool sleeps_next)
+{
+    bool moved = false;
+    for (std::uint64_t left = shards_.load(std::memory_order_relaxed); left != 0; left &= left - 1)
+        moved = served_.homes[std::countr_zero(left)].progress(sleeps_next) || moved;
+    return moved;
+}
+
+/// Before sleeping: receives and acknowledges what has arrived. Gives up after a while where
+/// packets of other queues keep coming.
+void completion_queue::settle(const wait_target &wanted)
+{
+    const auto move = [this] {
+        return served_.waiter_calls_back
+                   ? progress_and_call_back(served_.homes, shards_.load(std::memory_order_relaxed))
+                   : progress(true);
+    };
+    constexpr int patience = 64;
+    for (int i = 0; i < patience && move() && !enough(wanted); ++i) {
+    }
+}
+
+void completion_queue::wake()
+{
+    woken_.store(true);
+    if ((wanted_.load() & waiter) != 0)
+        signal_.raise();
+}
 
 /// A queue to which nothing completes leaves the sockets when what comes there is for others: their
 /// own waiters, or the shards' threads, which spin for more.
@@ -87,7 +93,7 @@ osd::wait_result completion_queue::sleep_for(const wait_target &wanted, std::uin
     osd::wait_result result = osd::wait_result::woken;
     while (!enough(wanted) && !woken_.load()) {
         waitable descriptors[max_descriptors];
-        std::uint32_t count = sockets_of(homes_, shards, descriptors);
+        std::uint32_t count = sockets_of(served_.homes, shards, descriptors);
         descriptors[count++] = signal_.descriptor();
         osd::cancellation_point([&] { result = wait_for(descriptors, count, until); });
         if (result != osd::wait_result::woken)
@@ -97,7 +103,7 @@ osd::wait_result completion_queue::sleep_for(const wait_target &wanted, std::uin
         if (enough(wanted) || woken_.load())
             break;
         if (for_others_ && --patience == 0)
-            leave_sockets(shards);
+            leave_sockets(served_.homes, shards);
         signal_.clear();        // it may be stale; what raises it again is seen by the next check
         if (until.has_passed()) // while packets of other queues came
             return osd::wait_result::timed_out;
@@ -105,16 +111,10 @@ osd::wait_result completion_queue::sleep_for(const wait_target &wanted, std::uin
     return result;
 }
 
-void completion_queue::leave_sockets(std::uint64_t &shards)
-{
-    for (; shards != 0; shards &= shards - 1)
-        homes_[std::countr_zero(shards)].end_wait();
-}
-
 void completion_queue::leave_wait(std::uint64_t &shards)
 {
     wanted_.fetch_and(~(waiter | solicited_waiter));
-    leave_sockets(shards);
+    leave_sockets(served_.homes, shards);
     woken_.store(false);
     signal_.clear();
 }
@@ -131,7 +131,7 @@ osd::wait_result completion_queue::wait(const wait_target &wanted, osd::deadline
     threshold_.store(wanted.threshold);
     wanted_.fetch_or(wanted.what == interest::solicited ? waiter | solicited_waiter : waiter);
     for (std::uint64_t left = shards; left != 0; left &= left - 1)
-        homes_[std::countr_zero(left)].begin_wait();
+        served_.homes[std::countr_zero(left)].begin_wait();
     osd::wait_result result{};
     osd::undo_if_cancelled([&] { result = sleep_for(wanted, shards, until); },
                            [&] { leave_wait(shards); });

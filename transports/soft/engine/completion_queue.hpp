@@ -8,14 +8,17 @@ namespace soft_hca {
 
 class shard;
 
+/// What of the device serves a completion queue.
+struct queue_service {
+    shard *homes;            ///< the device's list of shards
+    std::uint32_t home;      ///< queue pairs that complete here are put on this one
+    std::uint32_t callbacks; ///< and this one makes the upcalls
+    bool waiter_calls_back;  ///< who waits makes those that are due, in place of the threads
+};
+
 class completion_queue final : public completion_ring {
 public:
-    /// `homes` is the device's list of shards. Queue pairs that complete here are put on the one at
-    /// `home`, and the one at `callbacks` makes the upcalls.
-    bool open(void *owner, shard *homes, std::uint32_t home, std::uint32_t callbacks,
-              std::uint32_t depth);
-    /// Who waits makes the upcalls that are due, in place of the shards' threads.
-    void let_waiter_call_back() { calls_back_ = true; }
+    bool open(void *owner, const queue_service &served, std::uint32_t depth);
     shard &home() const;
     /// The consumer has taken this completion of a shared receive, which its queue pair held until
     /// now. What pair_params::receiver was of that, or null when it is gone.
@@ -32,17 +35,13 @@ public:
     void wake();
 
 private:
-    bool progress_before_sleep();
     void settle(const wait_target &wanted);
     osd::wait_result sleep_for(const wait_target &wanted, std::uint64_t &shards,
                                osd::deadline until);
-    void leave_sockets(std::uint64_t &shards);
     void leave_wait(std::uint64_t &shards);
 
-    std::uint32_t home_ = 0;
-    bool calls_back_ = false;
+    queue_service served_{};
     bool for_others_ = false; ///< nothing completes here
-    shard *homes_ = nullptr;
     std::atomic<bool> woken_{false};
 };
 

@@ -44,7 +44,7 @@ bool completion_ring::open(void *owner, upcall_queue &upcalls, std::uint32_t dep
     head_.store(0);
     wanted_.store(0);
     overflowed_.store(false);
-    others_.store(0);
+    others_.clear();
     shards_.store(0);
     owner_ = owner;
     upcalls_ = &upcalls;
@@ -165,7 +165,7 @@ void completion_ring::announce(const completion_record &done, std::uint32_t want
 
 void completion_ring::count_others(std::int32_t change)
 {
-    others_.fetch_add(change);
+    others_.add(change);
     const std::uint32_t wanted = wanted_.load();
     if (change > 0 && (wanted & waiter) != 0 &&
         ((wanted & solicited_waiter) != 0 || may_hold(threshold_.load())))

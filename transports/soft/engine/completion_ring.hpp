@@ -16,6 +16,21 @@
 
 namespace soft_hca {
 
+/// How many events of the consumer's own a wait counts beside completions.
+class other_events {
+public:
+    void add(std::int32_t change) { number_.fetch_add(change); }
+    void clear() { number_.store(0); }
+    std::uint32_t now() const
+    {
+        const std::int32_t number = number_.load();
+        return number > 0 ? static_cast<std::uint32_t>(number) : 0; // taken before it was counted
+    }
+
+private:
+    std::atomic<std::int32_t> number_{0};
+};
+
 class completion_ring : public upcall_source {
 public:
     /// `solicited`: only completions that the sender marked so, and failures.
@@ -94,7 +109,8 @@ public:
     bool empty() const
     {
         const std::uint32_t at = head_.load(std::memory_order_relaxed);
-        return is_unfilled(now().at(at).turn.load(std::memory_order_acquire), at);
+        const std::uint32_t turn = now().at(at).turn.load(std::memory_order_acquire);
+        return static_cast<std::int32_t>(turn - at) <= 0;
     }
     /// The number of completions, counted up to a limit, without taking any. Each is looked at
     /// once, however often they are counted.
@@ -129,19 +145,12 @@ protected:
     /// By the consumer.
     bool enough(const wait_target &wanted)
     {
-        const std::uint32_t others = this->others();
+        const std::uint32_t others = others_.now();
         if (wanted.what == interest::solicited)
             return others != 0 || holds_solicited();
         return others >= wanted.threshold ||
                count(wanted.threshold - others) + others >= wanted.threshold;
     }
-    /// Events of the consumer's that count as completions do.
-    std::uint32_t others() const
-    {
-        const std::int32_t now = others_.load();
-        return now > 0 ? static_cast<std::uint32_t>(now) : 0; // taken before it was counted
-    }
-
     std::atomic<ring *> ring_{nullptr};
     void *owner_ = nullptr;
     std::atomic<std::uint64_t> shards_{0};
@@ -151,14 +160,10 @@ protected:
     alignas(64) std::atomic<std::uint32_t> wanted_{0};
     std::atomic<std::uint32_t> threshold_{1};
     std::atomic<bool> overflowed_{false};
-    std::atomic<std::int32_t> others_{0};
+    other_events others_;
     wake_signal signal_;
 
 private:
-    static bool is_unfilled(std::uint32_t turn, std::uint32_t position)
-    {
-        return static_cast<std::int32_t>(turn - position) <= 0;
-    }
     enum event : std::uint32_t { overflow_event, completion_event };
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     ring &now() const { return *ring_.load(std::memory_order_acquire); }
@@ -169,7 +174,7 @@ private:
     bool may_hold(std::uint32_t number) const
     {
         return now().tail.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed) +
-                   others() >=
+                   others_.now() >=
                number;
     }
     bool put(const completion_record &done);

@@ -47,10 +47,10 @@ void device::close()
 bool device::make_queue(completion_queue &queue, void *owner, std::uint32_t depth)
 {
     const std::uint32_t home = next_shard_.fetch_add(1) % how_.threads;
-    if (!queue.open(owner, shards_.get(), home, how_.spread_callbacks ? home : 0, depth))
+    const queue_service served{shards_.get(), home, how_.spread_callbacks ? home : 0,
+                               how_.waiters_call_back};
+    if (!queue.open(owner, served, depth))
         return false;
-    if (how_.waiters_call_back)
-        queue.let_waiter_call_back();
     for (std::uint32_t i = 0; depth == 0 && i < how_.threads; ++i)
         queue.serve(i);
     return true;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Which thread takes events of an EVD: one at a time, in a dequeue or in a wait.
+#pragma once
+
+#include "osd_annotations.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+class consumer_claim {
+public:
+    /// A thread consumes; that thread is in a wait.
+    enum : std::uint32_t { taking = 1, waiting = 2 };
+
+    /// Not before what the caller stored for a waiter to see.
+    bool has_waiter() const { return (word_.load() & waiting) != 0; }
+    OSD_ALWAYS_INLINE bool try_take()
+    {
+        return (word_.fetch_or(taking) & taking) == 0; // of one bit, which takes two instructions
+    }
+    OSD_ALWAYS_INLINE bool try_take_for_wait()
+    {
+        std::uint32_t seen = 0;
+        return word_.compare_exchange_strong(seen, taking | waiting);
+    }
+    /// Waits for a dequeue to end. False when a waiter has it.
+    bool contend(std::uint32_t wanted) OSD_COLD;
+    bool take() { return try_take() || contend(taking); }
+    /// The wait is over; its thread still takes.
+    void end_wait() { word_.store(taking); }
+    void give_up() { word_.store(0, std::memory_order_release); }
+
+private:
+    std::atomic<std::uint32_t> word_{0};
+};
+
+} // namespace dapl::DAPL_TRANSPORT::core
