@@ -27,7 +27,7 @@ ADAPTER = f"{steps.NAME}-lo"
 WAIVERS = steps.DEVICE / "waivers.json"
 # So many cases may come or go before the numbers have to be written anew.
 SLACK, SLACK_OF_GROUP = 6, 2
-MOST_BY_PEERS = 14  # cases whose other process was refused: which call, they do not tell
+MOST_BY_PEERS = 16  # cases whose other process was refused: which call, they do not tell
 RENEW = "--renew"
 PLACES = steps.skeleton.places(steps.skeleton.Kit(steps.ROOT), steps.PORT)
 
