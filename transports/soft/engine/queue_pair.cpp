@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "queue_pair.hpp"
 
+#include <cstring>
+
 namespace soft_hca {
 
 bool queue_pair::post_send(request &r)
@@ -109,17 +111,23 @@ void queue_pair::set_watermarks(const high_watermarks &limits) OSD_UNCHECKED
     leave();
 }
 
-/// Without a lock. The private data do not change before it returns.
+/// Without the lock, for the consumer. A thread that frees the queue pair meanwhile clears the
+/// private data, and then waits for this.
 void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCHECKED
 {
     if (event == watermark_event)
         return table.watermark(with.owner);
     const auto what = static_cast<connection_event>(event);
-    const bool with_data =
-        what == connection_event::established || what == connection_event::rejected;
-    const connection_state &current = connection_.current();
-    table.connection(with.owner, what, current.private_data(),
-                     with_data ? current.private_size() : 0);
+    std::uint8_t data[max_private_data];
+    std::size_t size = 0;
+    if (what == connection_event::established || what == connection_event::rejected) {
+        enter();
+        const connection_state &current = connection_.current();
+        size = current.private_size();
+        std::memcpy(data, current.private_data(), size);
+        leave();
+    }
+    table.connection(with.owner, what, data, size);
 }
 
 // ------------------------------------------------------------------------------------ the device
