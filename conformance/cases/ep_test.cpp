@@ -1167,6 +1167,8 @@ TEST_CASE("EP-48: two sides read, each more at once than the other answers, and 
     establish(one, other);
     const auto depth = std::min<std::uint64_t>(
         16, static_cast<std::uint64_t>(ep_param(one.ep).ep_attr.max_request_dtos));
+    MUST(one.read(0, 1024, other.memory.remote(16 * 1024, 1024), 0));
+    expect_success(one.request_evd, 0, 1024);
     constexpr std::uint64_t rounds = 50;
     const auto reads_done = [&](test_endpoint &from, const test_endpoint &to) {
         std::uint64_t done = 0;
