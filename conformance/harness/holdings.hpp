@@ -13,10 +13,13 @@ struct holdings {
     std::size_t descriptors = 0;
     std::size_t threads = 0;
     std::size_t mappings = 0;
-    std::size_t resident_kib = 0;
+    std::size_t resident_kib = 0; ///< without what was freed
 };
 
 holdings what_we_hold();
+/// Memory may differ by this much without a leak.
+inline constexpr std::size_t resident_slack_kib = 2048;
+
 /// What we hold when it is no more than before, or after a while: a thread that was joined stays
 /// listed until the kernel is done with it, and a peer notices soon, not at once, what has ended.
 holdings what_we_hold_at_rest(const holdings &before);
