@@ -110,7 +110,8 @@ BUILDS = {
     "gcc": Build(options=(STRICT, RELEASE, *TOGETHER)),
     "clang": Build(
         options=(STRICT, "-Dbuildtype=debug", "-Db_sanitize=address,undefined", "-Db_lundef=false",
-                 "-Dfuzzers=true", "-Dbenchmarks=false", NO_PLAIN, *LINES_ONLY, *TOGETHER),
+                 "-Dfuzzers=true", "-Dbenchmarks=false", "-Dtraced_ports=", NO_PLAIN,
+                 *LINES_ONLY, *TOGETHER),
         compiler=("clang", "clang++"),
         environment=(("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),),
         complete=False,
@@ -518,8 +519,8 @@ def machine(step: Running) -> None:
 
 
 def fuzz(step: Running) -> None:
-    """Compile by clang what ports need, with its warnings; run each fuzzer for ten seconds."""
-    compile_tree(step, "clang", ("quickstart",))
+    """Compile the libraries by clang, with its warnings; run each fuzzer for ten seconds."""
+    compile_tree(step, "clang", ("for-clients",))
     meson_tests(step, "clang", "--suite", "fuzz")
 
 
@@ -588,7 +589,7 @@ def steps() -> list[Step]:
              clients("gcc", "ours", "@short")),
         Step("clients-debian", "some of them with Debian's libdat2",
              clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
-        Step("clang", "clang with -Wthread-safety compiles libraries and programs; fuzzers", fuzz),
+        Step("clang", "clang with -Wthread-safety compiles the libraries; fuzzers", fuzz),
         Step("asan", "address and undefined-behaviour sanitizers; tests that run our code",
              tests("asan", *ASAN_TESTS)),
         Step("asan-clients", "DAT programs on sanitized libraries",
@@ -665,7 +666,7 @@ def steps() -> list[Step]:
 # Steps, in the order in which they come, and the trees that they may find compiled.
 AHEAD: tuple[tuple[str, str, Wanted], ...] = (
     ("gcc", "gcc", ("all",)),
-    ("clang", "clang", ("quickstart",)),
+    ("clang", "clang", ("for-clients",)),
     ("clang", "clang", ("--suite", "fuzz")),
     ("asan", "asan", ASAN_TESTS),
     ("tsan", "tsan", TSAN_TESTS),
