@@ -112,7 +112,7 @@ DAT_RETURN dat12_evd_dequeue(DAT_EVD_HANDLE handle, v1::DAT_EVENT *event)
     OSD_OPAQUE(place); // otherwise the address is kept in a register of its own until the end ...
     DAT_RETURN status = dat12::call_at_once<&DAT_PROVIDER::evd_dequeue_func>(*evd, place);
     if (status != DAT_SUCCESS)
-        return dat12::answered(status);
+        return dat12::translated(status);
     if (two.event_number != DAT_DTO_COMPLETION_EVENT) [[unlikely]]
         return dat12::dequeue_other(*evd, two, *event);
     dat12::translate_dto(*evd, two, *event);

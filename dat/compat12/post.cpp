@@ -8,11 +8,6 @@ using dat12::object;
 namespace dat12 {
 namespace {
 
-OSD_ALWAYS_INLINE DAT_RETURN answer(DAT_RETURN status)
-{
-    return status == DAT_SUCCESS ? status : answered(status);
-}
-
 /// No segments, more than most_at_once, a number of them that is none, or no remote one.
 template <auto Slot, typename... Rest>
 OSD_COLD DAT_RETURN post_odd(DAT_HANDLE handle, DAT_COUNT count, const v1::DAT_LMR_TRIPLET *iov,
@@ -40,7 +35,7 @@ OSD_ALWAYS_INLINE DAT_RETURN post(DAT_HANDLE handle, std::uint32_t high, DAT_COU
         return high != 0 ? too_long : post_odd<Slot>(handle, count, iov, cookie, rest...);
     if (high != 0) [[unlikely]]
         return too_long;
-    return answer(call_at_once<Slot>(*unchecked(handle), count, two, cookie, rest...));
+    return to_one(call_at_once<Slot>(*unchecked(handle), count, two, cookie, rest...));
 }
 
 /// Without a remote segment.

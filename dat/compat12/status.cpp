@@ -67,13 +67,10 @@ void store(const char **where, const char *name, const char *lacking)
 
 DAT_RETURN translated(DAT_RETURN two)
 {
-    const DAT_RETURN kind = two & (DAT_CLASS_ERROR | DAT_CLASS_WARNING);
-    return kind | type_of(DAT_GET_TYPE(two)) | subtype_of(DAT_GET_SUBTYPE(two));
-}
-
-DAT_RETURN answered(DAT_RETURN two)
-{
-    return to_one(two);
+    const DAT_UINT32 type = DAT_GET_TYPE(two);
+    if (type == DAT_QUEUE_EMPTY || type == DAT_TIMEOUT_EXPIRED || type == DAT_INTERRUPTED_CALL)
+        return type;
+    return DAT_CLASS_ERROR | type_of(type) | subtype_of(DAT_GET_SUBTYPE(two));
 }
 
 DAT_RETURN without_position(DAT_RETURN two, unsigned position)

@@ -14,17 +14,14 @@ constexpr DAT_RETURN fail(v1::DAT_RETURN_TYPE type,
     return DAT_CLASS_ERROR | static_cast<DAT_UINT32>(type) | static_cast<DAT_UINT32>(subtype);
 }
 
+/// Of what is no success. Out of line: callers on the data path stay small.
 DAT_RETURN translated(DAT_RETURN two);
-/// to_one() out of line: callers on the data path stay small.
-OSD_NOINLINE DAT_RETURN answered(DAT_RETURN two);
 
-/// Most codes have the same number in both generations, and so has success.
+/// The words are those that DAT 1.2 documents, whatever the provider puts into them: an error has
+/// the error class, and what is none (an empty queue, time that is up, a signal) is bare.
 OSD_ALWAYS_INLINE DAT_RETURN to_one(DAT_RETURN two)
 {
-    if (DAT_GET_SUBTYPE(two) <= DAT_INVALID_HANDLE_SRQ &&
-        DAT_GET_TYPE(two) <= static_cast<DAT_UINT32>(DAT_CONN_QUAL_UNAVAILABLE)) [[likely]]
-        return two;
-    return translated(two);
+    return two == DAT_SUCCESS ? two : translated(two);
 }
 
 /// For a call of which DAT 2.0 has one more parameter, at this position (counted from 1): positions
