@@ -114,6 +114,13 @@ void destroy_rest(hca &device, const deferred_destruction &rest) OSD_REQUIRES(de
 bool start_service(hca &device);
 void stop_service(hca &device);
 void device_failed(hca &device) OSD_REQUIRES(device.lock);
+
+// --- callbacks.cpp
+
+/// Makes the callbacks for CQs whose channels have an event.
+void serve_callbacks(hca &device) OSD_REQUIRES(device.lock);
+/// And those for completions that were deferred, for which the device makes no event.
+void call_owners_of_deferred(hca &device) OSD_REQUIRES(device.lock);
 /// Watches the channel of c until one callback for it was made.
 void arm_service(cq &c);
 void watch(cq &c);

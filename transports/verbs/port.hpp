@@ -248,7 +248,7 @@ struct hca : connection_service {
 
     // The service thread watches the channel, the async events, and `notifying`, which are the
     // channels of CQs. A consumer in cno_wait sleeps on `notifying` in its place.
-    int notifying = -1;
+    port_support::epoll_set notifying;
     osd::event_descriptor wake;     ///< ends cno_wait
     std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
 

@@ -1,86 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The service thread of an open adapter: it reads the connection manager's and the device's events,
-// keeps timers, and makes all upcalls.
+// keeps timers, and makes the upcalls; those for CQs are in callbacks.cpp.
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
-#include "descriptor_wait.hpp"
-#include "osd_cancellation.hpp"
 
 #include <cerrno>
 #include <cstring>
-#include <sys/epoll.h>
-#include <unistd.h>
 #include <utility>
 
 namespace dapl::verbs::vrb {
 
 namespace {
-
-constexpr int epoll_batch = 16;
-
-bool in_epoll(int epoll, int operation, int fd, std::uint32_t events, void *tag)
-{
-    epoll_event event{};
-    event.events = events;
-    event.data.ptr = tag;
-    return epoll_ctl(epoll, operation, fd, &event) == 0;
-}
-
-// ------------------------------------------------------------------------------- completions
-
-bool listed(hca &device, const void *maybe) OSD_REQUIRES(device.lock)
-{
-    for (cq *c = device.cqs.front(); c != nullptr; c = device.cqs.after(*c))
-        if (c == maybe)
-            return true;
-    return false;
-}
-
-void call_owner(hca &device, cq &c) OSD_REQUIRES(device.lock)
-{
-    if (!c.notify.exchange(false) || c.owner == nullptr)
-        return;
-    device.run_upcall(&c, [&] { dapl_evd_dto_callback(*c.owner); });
-}
-
-void channel_readable(hca &device, cq &c) OSD_REQUIRES(device.lock)
-{
-    (void)take_cq_event(c);
-    if (c.waiting.load()) // the event may have been meant for the waiter
-        wake_cq(c);
-    call_owner(device, c); // c may be gone
-}
-
-void serve_channels(hca &device) OSD_REQUIRES(device.lock)
-{
-    epoll_event events[epoll_batch];
-    const int count = epoll_wait(device.notifying, events, epoll_batch, 0);
-    for (int i = 0; i < count; ++i)
-        if (listed(device, events[i].data.ptr))
-            channel_readable(device, *static_cast<cq *>(events[i].data.ptr));
-}
-
-/// Whether the service thread serves the channels.
-void leave_channels_to_service(hca &device, bool leave)
-{
-    (void)device.events.modify(device.notifying, leave ? std::uint32_t{EPOLLIN} : 0,
-                               &device.notifying);
-}
-
-/// Completions were deferred, for which the device makes no event.
-void call_owners_of_deferred(hca &device) OSD_REQUIRES(device.lock)
-{
-    while (device.announcing.exchange(false)) {
-        for (cq *c = device.cqs.front(); c != nullptr; c = device.cqs.after(*c)) {
-            if (!c->announced.exchange(false))
-                continue;
-            device.announcing.store(true); // the list may have changed: from the start
-            call_owner(device, *c);
-            break;
-        }
-    }
-}
 
 // ------------------------------------------------------------------------------- the device
 
@@ -189,7 +120,7 @@ void serve_event(hca &device, const void *tag) OSD_REQUIRES(device.lock)
         while (take_async_event(device)) {
         }
     else if (tag == &device.notifying)
-        serve_channels(device);
+        serve_callbacks(device);
 }
 
 void serve_hca(void *argument)
@@ -216,11 +147,10 @@ void device_failed(hca &device)
 
 bool start_service(hca &device)
 {
-    device.notifying = epoll_create1(EPOLL_CLOEXEC);
-    const bool ready = device.events.open() && device.notifying >= 0 && device.wake.open() &&
+    const bool ready = device.events.open() && device.notifying.open() && device.wake.open() &&
                        device.events.add(device.channel->fd, EPOLLIN, &device.channel) &&
                        device.events.add(device.verbs->async_fd, EPOLLIN, &device.verbs) &&
-                       device.events.add(device.notifying, EPOLLIN, &device.notifying) &&
+                       device.events.add(device.notifying.get(), EPOLLIN, &device.notifying) &&
                        device.events.start("dapl-verbs", serve_hca, &device);
     if (!ready)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service thread failed: %s", device.name,
@@ -231,64 +161,8 @@ bool start_service(hca &device)
 void stop_service(hca &device)
 {
     device.events.stop(device.lock);
-    if (const int open = std::exchange(device.notifying, -1); open >= 0)
-        close(open);
+    device.notifying.close();
     device.wake.close();
-}
-
-osd::wait_result wait_for_any_cq(hca &device, osd::deadline until)
-{
-    leave_channels_to_service(device, false);
-    bool readable = false;
-    osd::wait_result result{};
-    osd::undo_if_cancelled(
-        [&] {
-            result =
-                port_support::wait_readable(device.notifying, device.wake.get(), until, readable);
-        },
-        [&device] { leave_channels_to_service(device, true); });
-    if (readable) {
-        device.awake.store(true);
-        osd::lock_guard hold(device.lock);
-        serve_channels(device);
-        device.awake.store(false);
-    }
-    leave_channels_to_service(device, true);
-    return result;
-}
-
-void wake_waiter(hca &device)
-{
-    if (!device.awake.load())
-        device.wake.raise();
-}
-
-/// Added to epoll at the first call: a disarmed EPOLLONESHOT entry still reports EPOLLERR, and one
-/// that was never armed would wake this thread for every event that is meant for cq_wait.
-void arm_service(cq &c)
-{
-    constexpr std::uint32_t once = EPOLLIN | EPOLLONESHOT;
-    const int watched = c.device->notifying;
-    if (in_epoll(watched, EPOLL_CTL_MOD, c.channel->fd, once, &c) ||
-        in_epoll(watched, EPOLL_CTL_ADD, c.channel->fd, once, &c) || errno == EEXIST)
-        return;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: epoll_ctl for a CQ failed: %s", c.device->name,
-             std::strerror(errno));
-}
-
-void watch(cq &c)
-{
-    osd::lock_guard hold(c.device->lock);
-    c.device->cqs.push(c);
-}
-
-void unwatch(cq &c)
-{
-    hca &device = *c.device;
-    (void)epoll_ctl(device.notifying, EPOLL_CTL_DEL, c.channel->fd, nullptr);
-    osd::lock_guard hold(device.lock);
-    static_cast<all_link &>(c).unlink();
-    device.wait_quiet(&c);
 }
 
 } // namespace dapl::verbs::vrb
