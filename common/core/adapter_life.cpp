@@ -16,6 +16,7 @@
 #include "shared_recv_queue.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -23,10 +24,18 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
+/// One provider may serve several HCAs.
+bool is_of_same_hca(const evd &events, const adapter &ia)
+{
+    return std::strcmp(events.ia->attr.hca_name, ia.attr.hca_name) == 0;
+}
+
 status attach_or_make_async_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_HANDLE *handle)
 {
     evd *events = from_handle<evd>(*handle);
     const bool owned = *handle == DAT_HANDLE_NULL;
+    if (!owned && !is_of_same_hca(*events, ia))
+        return invalid_handle(DAT_INVALID_HANDLE_EVD_ASYNC);
     if (owned) {
         if (const status made = make_evd(ia, qlen, DAT_EVD_ASYNC_FLAG, events); !made.ok())
             return made;

@@ -87,6 +87,21 @@ TEST_CASE("a handle that is no async EVD cannot be shared")
              error_code(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC));
 }
 
+TEST_CASE("the async EVD of another HCA cannot be shared")
+{
+    consumer c;
+    from_handle<adapter>(c.ia)->attr.hca_name = "another";
+    char name[] = "programmable-lo";
+    DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE of_another = c.async;
+    const int open = lab::live_objects;
+    CHECK_EQ(c.v.ia_open_func(name, 8, &of_another, &ia),
+             error_code(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC));
+    CHECK_EQ(of_another, c.async);
+    CHECK_EQ(ia, DAT_HANDLE_NULL);
+    CHECK_EQ(lab::live_objects.load(), open);
+}
+
 TEST_CASE("a shared async EVD: the one that shares closes first")
 {
     pair p;
