@@ -5,7 +5,8 @@
 //
 //   device_test ADAPTER DEVICE [doctest's options]
 //
-// The adapter ADAPTER-v6 is the same device by its IPv6 address.
+// The adapter ADAPTER-v6 is the same device by its IPv6 address, ADAPTER-threads that with two
+// threads for callbacks.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include "harness/support.hpp"
 
@@ -236,6 +237,110 @@ TEST_CASE("an EVD grows as far as its CQ can, and is what it was where that cann
     CHECK(param.evd_qlen == (on_siw() ? 4096 : 20'000));
     CHECK(next_dto(evd).user_cookie.as_64 == 7);
     move_data(pair.active, pair.passive);
+}
+
+// ---------------------------------------------------------------------------- callback threads
+
+namespace {
+
+using thread_id = std::atomic<std::thread::id>;
+
+void note_caller(DAT_PVOID by, DAT_EVD_HANDLE)
+{
+    *static_cast<thread_id *>(by) = std::this_thread::get_id();
+}
+
+/// An agent that does not return until it is released.
+struct held_agent {
+    std::atomic<bool> called{false};
+    std::atomic<bool> release{false};
+
+    static void call(DAT_PVOID of, DAT_EVD_HANDLE)
+    {
+        auto &held = *static_cast<held_agent *>(of);
+        held.called = true;
+        while (!held.release)
+            ::usleep(1000);
+    }
+};
+
+/// The threads that call the agents of four EVDs, each with a CNO of its own.
+std::set<std::thread::id> threads_that_call(const std::string &name)
+{
+    thread_id callers[4]{};
+    std::set<std::thread::id> seen;
+    adapter ia(name);
+    for (thread_id &by : callers) {
+        connected_pair pair(ia);
+        DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+        MUST(dat_cno_create(ia.handle, {&by, note_caller}, &cno));
+        MUST(dat_evd_modify_cno(pair.passive.recv_evd, cno));
+        MUST(pair.passive.recv(0, 64));
+        MUST(pair.active.send(0, 64));
+        CHECK(becomes_true([&] { return by.load() != std::thread::id(); }));
+        CHECK(poll_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
+        seen.insert(by);
+    }
+    CHECK(seen.count(std::this_thread::get_id()) == 0);
+    return seen;
+}
+
+} // namespace
+
+TEST_CASE("[cqeh_domains] as many threads call agents as the adapter is to have")
+{
+    CHECK(threads_that_call(the_settings().ia).size() == 1);
+    CHECK(threads_that_call(the_settings().ia + "-threads").size() == CALLBACK_THREADS);
+}
+
+TEST_CASE("[cqeh_domains] a slow agent holds up those of its own thread only")
+{
+    if (CALLBACK_THREADS < 2)
+        return;
+    held_agent held;
+    thread_id other{};
+    adapter ia(the_settings().ia + "-threads");
+    connected_pair slow(ia);
+    connected_pair quick(ia);
+    DAT_CNO_HANDLE slow_cno = DAT_HANDLE_NULL;
+    DAT_CNO_HANDLE quick_cno = DAT_HANDLE_NULL;
+    MUST(dat_cno_create(ia.handle, {&held, held_agent::call}, &slow_cno));
+    MUST(dat_cno_create(ia.handle, {&other, note_caller}, &quick_cno));
+    MUST(dat_evd_modify_cno(slow.passive.recv_evd, slow_cno));
+    MUST(dat_evd_modify_cno(quick.passive.recv_evd, quick_cno));
+    for (connected_pair *each : {&slow, &quick})
+        MUST(each->passive.recv(0, 64));
+    MUST(slow.active.send(0, 64));
+    CHECK(becomes_true([&] { return held.called.load(); }));
+    CHECK(quick.active.send(0, 64) == DAT_SUCCESS);
+    CHECK(becomes_true([&] { return other.load() != std::thread::id(); }));
+    held.release = true;
+    CHECK(poll_dto(slow.passive.recv_evd).status == DAT_DTO_SUCCESS);
+}
+
+TEST_CASE("[cqeh_domains] a wait in a CNO is for the EVDs of all threads")
+{
+    adapter ia(the_settings().ia + "-threads");
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    connected_pair one(ia);
+    connected_pair two(ia);
+    for (connected_pair *each : {&one, &two})
+        MUST(dat_evd_modify_cno(each->passive.recv_evd, cno));
+    for (int round = 0; round < 50; ++round) {
+        CAPTURE(round);
+        connected_pair &pair = round % 3 == 0 ? one : two;
+        MUST(pair.passive.recv(0, 64));
+        helper_thread sender([&] {
+            ::usleep(20'000); // longer than a wait looks before it sleeps
+            CHECK(pair.active.send(0, 64) == DAT_SUCCESS);
+        });
+        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+        MUST(dat_cno_wait(cno, DAT_TIMEOUT{20'000'000}, &by));
+        CHECK(by == pair.passive.recv_evd);
+        CHECK(poll_dto(by).status == DAT_DTO_SUCCESS);
+        sender.join();
+        CHECK(poll_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    }
 }
 
 // ---------------------------------------------------------------------------- extensions

@@ -34,11 +34,15 @@ adapter=verbs-$device host=${hosts[$device]}
 waivers=$source/transports/verbs/waivers-$device.json
 export LD_LIBRARY_PATH=$build/dat DAT_OVERRIDE=/run/dat.conf
 
-# The adapters of the build, and those of this device by its IPv6 address.
+# The adapters of the build, and those of this device by its IPv6 address and with two threads.
 make_dat_conf() {
     cat "$build/transports/dat.conf"
-    sed -n "s/^$adapter \(.*\) \"$device 1\"/$adapter-v6 \1 \"$device 1 family=6\"/p" \
-        "$build/transports/dat.conf"
+    local -A more=([v6]=family=6 [threads]=threads=2)
+    local each
+    for each in "${!more[@]}"; do
+        sed -n "s/^$adapter \(.*\) \"$device 1\"/$adapter-$each \1 \"$device 1 ${more[$each]}\"/p" \
+            "$build/transports/dat.conf"
+    done
 }
 
 device() {

@@ -155,14 +155,16 @@ TEST_CASE("rejects say who rejected, and are told from others")
 TEST_CASE("adapter parameters")
 {
     adapter_params read;
-    REQUIRE(read_params(" mlx5_0\t1 linger_ms=5 family=6 ", read).ok());
+    CHECK(read.threads == 1);
+    REQUIRE(read_params(" mlx5_0\t1 linger_ms=5 family=6 threads=4 ", read).ok());
     CHECK(std::string(read.device) == "mlx5_0");
     CHECK(read.port == 1);
     CHECK(read.linger_ms == 5);
     CHECK(read.family == 6);
+    CHECK(read.threads == 4);
     for (const char *wrong :
          {"", "  ", "rxe0 x", "rxe0 1 2", "rxe0 family=5", "rxe0 linger_ms=", "rxe0 linger_ms=-1",
-          "rxe0 linger_ms=99999999999", "rxe0 no_such=1",
+          "rxe0 linger_ms=99999999999", "rxe0 threads=0", "rxe0 threads=17", "rxe0 no_such=1",
           "a_name_of_sixty_four_characters_is_longer_than_any_device_has_it_"}) {
         adapter_params ignored;
         CHECK_MESSAGE(read_params(wrong, ignored).type() == DAT_INVALID_PARAMETER, wrong);

@@ -196,9 +196,10 @@ void cq::wake_sleepers()
     if (waiting.load())
         wake_cq(*this);
     if (notify.load()) {
+        callback_domain &mine = domain_of(*this);
         announced.store(true);
-        device->announcing.store(true);
-        device->events.kick();
+        mine.announcing.store(true);
+        mine.thread->kick();
     }
 }
 

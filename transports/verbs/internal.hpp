@@ -117,10 +117,15 @@ void device_failed(hca &device) OSD_REQUIRES(device.lock);
 
 // --- callbacks.cpp
 
-/// Makes the callbacks for CQs whose channels have an event.
-void serve_callbacks(hca &device) OSD_REQUIRES(device.lock);
+/// Makes the domains, and starts the threads of all but the first. False and errno if not.
+bool start_domains(hca &device);
+void stop_domains(hca &device);
+/// Makes the callbacks for CQs of the domain whose channels have an event.
+void serve_callbacks(hca &device, callback_domain &domain) OSD_REQUIRES(device.lock);
 /// And those for completions that were deferred, for which the device makes no event.
-void call_owners_of_deferred(hca &device) OSD_REQUIRES(device.lock);
+void call_owners_of_deferred(hca &device, callback_domain &domain) OSD_REQUIRES(device.lock);
+/// Where the callbacks for c are made.
+callback_domain &domain_of(cq &c);
 /// Watches the channel of c until one callback for it was made.
 void arm_service(cq &c);
 void watch(cq &c);

@@ -20,6 +20,7 @@ constexpr param_option<adapter_params> options[] = {
     {"family", &adapter_params::family},
     {"spin_us", &adapter_params::spin_us},
     {"cq_room", &adapter_params::cq_room},
+    {"threads", &adapter_params::threads, 1, 16},
 };
 
 // Ranges are those of the fields in InfiniBand's messages, or what makes sense.

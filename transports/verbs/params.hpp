@@ -20,6 +20,7 @@ struct adapter_params {
     std::uint32_t settle_ms = own; ///< an accepting side keeps still for so long
     std::uint32_t spin_us = own;   ///< a wait looks for so long before it sleeps
     std::uint32_t cq_room = 8192;  ///< least entries of a CQ that the device will not resize
+    std::uint32_t threads = 1;     ///< that make the callbacks for CQs
 
     // From the environment. The defaults are those of the variables.
     std::uint32_t max_inline = 64;

@@ -24,6 +24,7 @@
 #include "port_features.hpp"
 
 #include <infiniband/verbs.h>
+#include <memory>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <utility>
@@ -32,6 +33,7 @@ static_assert(DAPLS_IB_VERSION == 3, "the verbs port was written for version 3")
 
 namespace dapl::verbs::vrb {
 
+struct callback_domain;
 struct cq;
 struct hca;
 struct qp;
@@ -83,9 +85,10 @@ struct cq final : all_link, deferred_completions<wr> {
     hca *device = nullptr;
     evd *owner = nullptr;
     ibv_comp_channel *channel = nullptr;
-    osd::event_descriptor wake; ///< ends cq_wait
-    bool failed = false;        ///< overrun, and the error was delivered
-    bool event_left = false;    ///< of the waiter: it armed the CQ and did not sleep
+    std::atomic<callback_domain *> domain{nullptr}; ///< null until a callback is wanted
+    osd::event_descriptor wake;                     ///< ends cq_wait
+    bool failed = false;                            ///< overrun, and the error was delivered
+    bool event_left = false; ///< of the waiter: it armed the CQ and did not sleep
     spinner spin;
     std::atomic<bool> waiting{false};         ///< the consumer is inside cq_wait
     std::atomic<bool> woken{false};           ///< cq_wakeup was called, and `wake` is raised
@@ -222,6 +225,16 @@ struct cr {
     connection *from = nullptr;
 };
 
+/// CQs for which one thread makes the callbacks: the service thread those of the first domain, a
+/// thread of its own those of any other.
+struct callback_domain {
+    hca *device = nullptr;
+    port_support::event_thread own;
+    port_support::event_thread *thread = nullptr; ///< which watches `channels`
+    port_support::epoll_set channels;             ///< of the CQs
+    std::atomic<bool> announcing{false};          ///< some CQ's `announced` is set
+};
+
 struct hca : connection_service {
     adapter_params params;
     sockaddr_storage address{};
@@ -246,8 +259,11 @@ struct hca : connection_service {
     std::size_t max_private_data = 0;
     cq spare; ///< for queue pairs that lack one; verbs wants two
 
-    // The service thread watches the channel, the async events, and `notifying`, which are the
-    // channels of CQs. A consumer in cno_wait sleeps on `notifying` in its place.
+    // The service thread watches the channel, the async events, and the first domain. A consumer in
+    // cno_wait sleeps on `notifying`, which are all domains, in place of their threads.
+    std::unique_ptr<callback_domain[]> domains;
+    std::uint32_t domain_count = 0;
+    std::atomic<std::uint32_t> next_domain{0}; ///< for the next CQ that wants callbacks
     port_support::epoll_set notifying;
     osd::event_descriptor wake;     ///< ends cno_wait
     std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
@@ -256,7 +272,6 @@ struct hca : connection_service {
     list<cq, all_link> cqs OSD_GUARDED_BY(lock);
     list<qp, all_link> qps OSD_GUARDED_BY(lock);
     list<connection, all_link> connections OSD_GUARDED_BY(lock);
-    std::atomic<bool> announcing{false}; ///< some CQ's `announced` is set
 };
 
 // Slow halves of the hot operations.

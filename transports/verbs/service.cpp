@@ -119,8 +119,8 @@ void serve_event(hca &device, const void *tag) OSD_REQUIRES(device.lock)
     else if (tag == &device.verbs)
         while (take_async_event(device)) {
         }
-    else if (tag == &device.notifying)
-        serve_callbacks(device);
+    else if (tag == &device.domains[0])
+        serve_callbacks(device, device.domains[0]);
 }
 
 void serve_hca(void *argument)
@@ -130,7 +130,7 @@ void serve_hca(void *argument)
     while (!device.events.is_stopping(device.lock)) {
         for (void *tag : device.events.wait(device.lock, device.timers.next_due()))
             serve_event(device, tag);
-        call_owners_of_deferred(device);
+        call_owners_of_deferred(device, device.domains[0]);
         attend_due(device);
     }
 }
@@ -147,13 +147,12 @@ void device_failed(hca &device)
 
 bool start_service(hca &device)
 {
-    const bool ready = device.events.open() && device.notifying.open() && device.wake.open() &&
+    const bool ready = device.events.open() && start_domains(device) &&
                        device.events.add(device.channel->fd, EPOLLIN, &device.channel) &&
                        device.events.add(device.verbs->async_fd, EPOLLIN, &device.verbs) &&
-                       device.events.add(device.notifying.get(), EPOLLIN, &device.notifying) &&
                        device.events.start("dapl-verbs", serve_hca, &device);
     if (!ready)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service thread failed: %s", device.name,
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service threads failed: %s", device.name,
                  std::strerror(errno));
     return ready;
 }
@@ -161,8 +160,7 @@ bool start_service(hca &device)
 void stop_service(hca &device)
 {
     device.events.stop(device.lock);
-    device.notifying.close();
-    device.wake.close();
+    stop_domains(device); // no CQ is left: their threads make no more upcalls
 }
 
 } // namespace dapl::verbs::vrb
