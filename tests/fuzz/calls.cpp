@@ -252,6 +252,12 @@ private:
         return code;
     }
 
+    /// A wait ends by libFuzzer's own alarm, too, which comes twice in the time of -timeout.
+    DAT_RETURN judge_wait(DAT_RETURN code, bool first)
+    {
+        return code == DAT_INTERRUPTED_CALL && first ? code : judge(code, first);
+    }
+
     object &made(DAT_HANDLE_TYPE type, DAT_HANDLE handle, std::vector<object *> uses = {})
     {
         if (handle == DAT_HANDLE_NULL)
@@ -414,7 +420,7 @@ private:
         const DAT_TIMEOUT timeout = below(4) * 500;
         DAT_EVENT *const into = perhaps_null(event);
         DAT_COUNT *const left = perhaps_null(more);
-        if (judge(dat_evd_wait(evd.handle, timeout, threshold, into, left), evd.valid()) ==
+        if (judge_wait(dat_evd_wait(evd.handle, timeout, threshold, into, left), evd.valid()) ==
             DAT_SUCCESS)
             take(event);
     }
@@ -453,7 +459,7 @@ private:
         begin("dat_cno_wait");
         const choice cno = pick(DAT_HANDLE_TYPE_CNO);
         DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
-        judge(dat_cno_wait(cno.handle, below(4) * 500, perhaps_null(evd)), cno.valid());
+        judge_wait(dat_cno_wait(cno.handle, below(4) * 500, perhaps_null(evd)), cno.valid());
     }
 
     void lmr_create()
