@@ -32,7 +32,12 @@ class Wrapped:
     types: tuple[str, ...]
     makes: str = ""  # type of the object that it brings to life
     ends: str = ""
-    hot: bool = False  # must not block
+    thread: str = ""  # who calls it, as the table says
+    may_block: bool = False
+
+    @property
+    def hot(self) -> bool:
+        return self.thread == "hot"
 
     @property
     def parameters(self) -> str:
@@ -47,7 +52,7 @@ class Wrapped:
         return self.types.index(f"{kind} &")
 
 
-def wrapped(declared: contract.Declared, hot: bool = False) -> Wrapped:
+def wrapped(declared: contract.Declared, thread: str = "", may_block: bool = False) -> Wrapped:
     short = declared.name
     for prefix in ("dapls_ib_", "dapls_", "dapl_"):
         short = short.removeprefix(prefix)
@@ -55,7 +60,8 @@ def wrapped(declared: contract.Declared, hot: bool = False) -> Wrapped:
     makes = MAKES.get(short, kind if verb == "alloc" else "")
     ends = ENDS.get(short, kind if verb == "free" else "")
     types = tuple(contract.without_name(each) for each in declared.parameters)
-    return Wrapped(declared.name, short, declared.returns, types, makes, ends, hot)
+    return Wrapped(declared.name, short, declared.returns, types, makes, ends, thread,
+                   may_block)
 
 
 # Kinds of events, as plans name them.
@@ -75,7 +81,7 @@ def render(header_path: pathlib.Path, table_path: pathlib.Path, api_path: pathli
     operations = contract.operations(header, contract.read_table(table_path))
     return rendering.render(
         template,
-        operations=[wrapped(each.declared, each.thread == "hot") for each in operations],
+        operations=[wrapped(each.declared, each.thread, each.may_block) for each in operations],
         upcalls=[wrapped(each) for each in header.upcalls.values()],
         traits=[line.split(" = ")[0].split()[-1] for line in header.traits if " = " in line],
         types=[*header.types, *header.optional_types],

@@ -32,6 +32,7 @@ inline bool comes_early(subject upcall)
 template <subject what, class... Args>
 void after_success(Args &...args)
 {
+    const inside_upcall early;
     auto all = std::tie(args...);
     if constexpr (what == subject::open_hca) {
         std::get<0>(all).owner = std::get<1>(all).owner;
@@ -181,6 +182,7 @@ void end(Call call, Object &object)
 template <subject what, class Call, class... Args>
 auto pass_on(Call call, Args &...args) -> decltype(call(args...))
 {
+    const inside_upcall now;
     auto all = std::tie(args...);
     if constexpr (what == subject::cr_callback)
         if (has_stopped(std::get<0>(all)))

@@ -13,7 +13,8 @@ namespace dapl::DAPL_TRANSPORT::faults {
 template <class T>
 decltype(auto) spoiled_if(bool now, T &argument)
 {
-    if constexpr (std::is_const_v<T> && std::is_copy_constructible_v<T>) {
+    // What is not constant may be incomplete here.
+    if constexpr (std::conjunction_v<std::is_const<T>, std::is_copy_constructible<T>>) {
         std::remove_cv_t<T> copy = argument;
         if (now)
             spoil(copy);

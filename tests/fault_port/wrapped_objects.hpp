@@ -2,6 +2,7 @@
 // The wrapper's objects: each holds one of the wrapped port.
 #pragma once
 
+#include "caller.hpp"
 #include "dapls_ib.hpp"
 
 #include "osd_time.hpp"
@@ -19,6 +20,7 @@ template <class Wrapped>
 struct object {
     using wrapped_object = Wrapped;
     std::unique_ptr<Wrapped> of;
+    usage callers;
 
     bool make()
     {
@@ -30,6 +32,7 @@ struct object {
 
 /// A completion that comes late is held here.
 struct cq_object : object<wrapped_transport::cq> {
+    static constexpr const char *kind = "cq";
     evd *owner = nullptr;
     completion kept{};
     bool keeps = false;
@@ -41,19 +44,29 @@ struct cq_object : object<wrapped_transport::cq> {
 
 struct types {
     struct hca : object<wrapped_transport::hca> {
+        static constexpr const char *kind = "hca";
         adapter *owner = nullptr;
     };
-    struct pd : object<wrapped_transport::pd> {};
-    struct mr : object<wrapped_transport::mr> {};
-    struct mw : object<wrapped_transport::mw> {};
+    struct pd : object<wrapped_transport::pd> {
+        static constexpr const char *kind = "pd";
+    };
+    struct mr : object<wrapped_transport::mr> {
+        static constexpr const char *kind = "mr";
+    };
+    struct mw : object<wrapped_transport::mw> {
+        static constexpr const char *kind = "mw";
+    };
     using cq = cq_object;
     struct qp : object<wrapped_transport::qp> {
+        static constexpr const char *kind = "qp";
         endpoint *owner = nullptr;
     };
     struct srq : object<wrapped_transport::srq> {
+        static constexpr const char *kind = "srq";
         shared_recv_queue *owner = nullptr;
     };
     struct listener : object<wrapped_transport::listener> {
+        static constexpr const char *kind = "listener";
         service_point *owner = nullptr;
     };
     // The wrapped port's own: the common layer moves the one and makes the other.

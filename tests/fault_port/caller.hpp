@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The caller's side of the contract, held at each operation: its objects live, one thread at a time
+// is where the contract says so, and nothing that may block is called from inside an upcall.
+// Whoever breaks it is told which operation, object and rule, and the process aborts.
+//
+// All atomics are relaxed: anything stronger would order the threads for ThreadSanitizer, which
+// then sees no races between them.
+#pragma once
+
+#include "dapls_ib.hpp"
+#include "fault_subjects.hpp"
+
+#include "osd_cancellation.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace dapl::DAPL_TRANSPORT::faults {
+
+/// Who calls an operation: "thread" in the contract's table.
+enum class called_by : std::uint8_t { control, hot, fence, any, waiter };
+
+/// What one thread at a time may do with an object, each beside the others.
+enum class lane : std::uint8_t { control, requests, receives, polling, number, none, unknown };
+
+constexpr lane lane_of(subject what, called_by how)
+{
+    switch (what) {
+    case subject::post_send:
+    case subject::post_extended:
+    case subject::post_send_invalidate:
+    case subject::post_read_to_rmr:
+    case subject::mw_bind:
+    case subject::requests_done:
+        return lane::requests;
+    case subject::post_recv:
+    case subject::post_srq_recv:
+        return lane::receives;
+    case subject::completion_poll:
+    case subject::completion_take:
+    case subject::completion_progress:
+    case subject::cq_count:
+    case subject::cq_wait:
+    case subject::cq_resize: // no thread polls or waits meanwhile
+    case subject::cno_wait:
+        return lane::polling;
+    case subject::completion_notify:
+    case subject::query_hca:
+    case subject::read_counters: // beside themselves
+        return lane::none;
+    default:
+        return how == called_by::control || how == called_by::fence ? lane::control
+               : how == called_by::any                              ? lane::none
+                                                                    : lane::unknown;
+    }
+}
+
+/// With qp_params::concurrent_posts several threads at once; the others of their lane are alone.
+constexpr bool is_shared_post(subject what)
+{
+    return what == subject::post_send || what == subject::post_extended ||
+           what == subject::post_send_invalidate || what == subject::post_read_to_rmr ||
+           what == subject::post_recv;
+}
+
+/// An operation on an object, for messages.
+struct place {
+    subject what;
+    const char *kind;
+    const void *object;
+};
+
+/// How an object of the wrapper is used.
+class usage {
+public:
+    bool concurrent_posts = false;
+
+    bool is_used() const { return inside_.load(std::memory_order_relaxed) > 0; }
+    /// Before and after an operation that has the object among its arguments.
+    void enter(const place &);
+    void leave() { inside_.fetch_sub(1, std::memory_order_relaxed); }
+
+    void begin_making(const place &);
+    /// After enter.
+    void end_making(bool ok)
+    {
+        life_.store(ok ? life::made : life::unmade, std::memory_order_relaxed);
+    }
+    /// After enter.
+    void begin_freeing(const place &);
+
+    void take(lane, bool shared, const place &);
+    void give(lane, bool shared);
+
+private:
+    enum class life : std::uint8_t { unmade, being_made, made, freed };
+    static constexpr auto lanes = static_cast<std::size_t>(lane::number);
+    static constexpr int alone = -1;
+
+    std::atomic<life> life_{life::unmade};
+    std::atomic<int> inside_{0};
+    std::atomic<int> threads_[lanes] = {}; ///< in a lane, or `alone`
+    std::atomic<subject> latest_[lanes] = {};
+};
+
+/// Upcalls that the calling thread is inside of.
+inline constinit thread_local int upcall_depth = 0;
+
+struct inside_upcall {
+    inside_upcall() { ++upcall_depth; }
+    inside_upcall(const inside_upcall &) = delete;
+    inside_upcall &operator=(const inside_upcall &) = delete;
+    ~inside_upcall() { --upcall_depth; }
+};
+
+[[noreturn]] void breaks_contract(const place &, const char *rule, const char *also = "");
+
+template <class T>
+concept used_object = requires(T &object)
+{
+    object.callers;
+    T::kind;
+};
+
+/// The object of the wrapper that an argument is or points to; otherwise null.
+template <class T>
+auto *object_in(T &argument)
+{
+    if constexpr (used_object<std::remove_cv_t<T>>)
+        return const_cast<std::remove_cv_t<T> *>(&argument);
+    else if constexpr (std::is_pointer_v<T>) {
+        if constexpr (used_object<std::remove_pointer_t<T>>)
+            return argument;
+        else
+            return static_cast<std::nullptr_t *>(nullptr);
+    } else
+        return static_cast<std::nullptr_t *>(nullptr);
+}
+
+/// Exists while the caller is in an operation. `made` is the place of the argument that it brings
+/// to life, or -1.
+template <subject what, called_by how, bool may_block, int made, class... Args>
+class entered {
+public:
+    explicit entered(Args &...args) : args_(args...)
+    {
+        static_assert(on != lane::unknown, "say in lane_of what may not run beside it");
+        if constexpr (may_block)
+            if (upcall_depth > 0)
+                breaks_contract({what, "", nullptr},
+                                "it may block, and is called inside an upcall");
+        each([](auto &object, int at) {
+            const place here{what, object.kind, &object};
+            if (at == made)
+                object.callers.begin_making(here);
+            object.callers.enter(here);
+        });
+        with_subject([](auto &object) {
+            const place here{what, object.kind, &object};
+            if constexpr (on != lane::none)
+                object.callers.take(on, shares(object), here);
+            if constexpr (facts.ends_object)
+                object.callers.begin_freeing(here);
+        });
+    }
+    entered(const entered &) = delete;
+    entered &operator=(const entered &) = delete;
+    ~entered() { leave(); }
+
+    /// In place of the destructor where a thread is cancelled.
+    void leave() const
+    {
+        with_subject([](auto &object) {
+            if constexpr (on != lane::none)
+                object.callers.give(on, shares(object));
+        });
+        each([](auto &object, int) { object.callers.leave(); });
+    }
+
+    /// Notes what the operation that makes the object answers.
+    status came_to_life(status answer) const
+    {
+        with_subject([&](auto &object) {
+            object.callers.concurrent_posts = concurrent_posts();
+            object.callers.end_making(answer.ok());
+        });
+        return answer;
+    }
+
+private:
+    static constexpr lane on = lane_of(what, how);
+    static constexpr subject_facts facts = facts_of_subjects[static_cast<int>(what)];
+
+    bool concurrent_posts() const
+    {
+        if constexpr ((std::is_same_v<Args, const qp_params> || ...))
+            return std::get<const qp_params &>(args_).concurrent_posts;
+        return false;
+    }
+
+    template <class Object>
+    static bool shares(const Object &object)
+    {
+        return is_shared_post(what) && object.callers.concurrent_posts;
+    }
+
+    template <class Do>
+    void each(Do what_to_do) const
+    {
+        [&]<std::size_t... at>(std::index_sequence<at...>)
+        {
+            (one<static_cast<int>(at)>(what_to_do), ...);
+        }
+        (std::index_sequence_for<Args...>{});
+    }
+    template <int at, class Do>
+    void one(Do &what_to_do) const
+    {
+        auto *const object = object_in(std::get<at>(args_));
+        if constexpr (!std::is_same_v<decltype(object), std::nullptr_t *const>)
+            if (object != nullptr)
+                what_to_do(*object, at);
+    }
+    /// The object that the operation is about: the one it makes, or the first.
+    template <class Do>
+    void with_subject(Do what_to_do) const
+    {
+        bool found = false;
+        each([&](auto &object, int at) {
+            if (made >= 0 ? at == made : !std::exchange(found, true))
+                what_to_do(object);
+        });
+    }
+
+    std::tuple<Args &...> args_;
+};
+
+template <subject what, called_by how, bool may_block, int made, class... Args>
+entered<what, how, may_block, made, Args...> enter(Args &...args)
+{
+    return entered<what, how, may_block, made, Args...>(args...);
+}
+
+/// A thread that is cancelled leaves, and no destructor runs.
+template <class Caller, class Wait>
+osd::wait_result wait_in(const Caller &caller, Wait &&wait)
+{
+    osd::wait_result answer{};
+    osd::undo_if_cancelled([&] { answer = wait(); }, [&] { caller.leave(); });
+    return answer;
+}
+
+} // namespace dapl::DAPL_TRANSPORT::faults
