@@ -253,8 +253,12 @@ osd::wait_result cno::wait_for_trigger(osd::deadline until)
     osd::wait_result result = osd::wait_result::woken;
     ++waiters_;
     while (!triggered() && !dead_ && result == osd::wait_result::woken)
-        if (!poll_for_a_while(until) && !arm_recent())
+        if (!poll_for_a_while(until) && !arm_recent()) {
             result = sleep(until);
+            // A port may return early each time, also when the deadline has passed.
+            if (result == osd::wait_result::woken && !triggered() && until.has_passed())
+                result = osd::wait_result::timed_out;
+        }
     --waiters_;
     return result;
 }
