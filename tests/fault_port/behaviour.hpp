@@ -112,6 +112,8 @@ status open_as_planned(Call call, Hca &hca, const Params &params)
 {
     if (!the_plan().read())
         return invalid_parameter(1);
+    if (the_plan().has_chance())
+        keep_library(); // with what it has counted
     const status opened = call_as_planned<subject::open_hca>(call, hca, params);
     if (opened.ok())
         after_success<subject::open_hca>(hca, params);

@@ -420,14 +420,22 @@ bool plan::parse(const char *text)
 }
 
 /// Calls are counted from the first device on that opens while no other is open. One that fails to
-/// open and is opened again is one of them.
+/// open and is opened again is one of them. Chance goes on: it would fail the same calls of each
+/// open, and who repeats an open would never get one.
 bool plan::read()
 {
     const char *const set = std::getenv("DAPL_FAULT");
     const char *const text = set == nullptr ? "" : set;
-    if (devices_.fetch_add(1) != 0 || (!stale_ && std::strcmp(text, text_) == 0))
+    const bool same = valid_ && std::strcmp(text, text_) == 0;
+    if (devices_.fetch_add(1) != 0 || (!stale_ && same))
         return true;
     stale_ = false;
+    if (same) {
+        for (int i = 0; i < count_; ++i)
+            if (faults_[i].one_in == 0)
+                faults_[i].calls = 0;
+        return true;
+    }
     for (int i = 0; i < count_; ++i) {
         faults_[i].~fault();
         new (&faults_[i]) fault;
@@ -435,9 +443,17 @@ bool plan::read()
     std::memset(subjects_, 0, sizeof subjects_);
     count_ = 0;
     seed_ = 1;
-    if (parse(text))
-        return true;
-    device_closed();
+    valid_ = parse(text);
+    if (!valid_)
+        device_closed();
+    return valid_;
+}
+
+bool plan::has_chance() const
+{
+    for (int i = 0; i < count_; ++i)
+        if (faults_[i].one_in != 0)
+            return true;
     return false;
 }
 

@@ -66,6 +66,9 @@ public:
     void device_closed();
     void open_failed() { devices_.fetch_sub(1); }
 
+    /// Whether there is a fault that comes by chance.
+    bool has_chance() const;
+
     /// The fault that this call meets, or null. Each call counts once.
     fault *due(subject of) { return has(of) ? look(of, false) : nullptr; }
     /// Whether the upcall comes early, at a place where it can.
@@ -92,7 +95,8 @@ private:
     std::uint64_t seed_ = 1;
     bool subjects_[static_cast<int>(subject::number)] = {};
     std::atomic<int> devices_{0};
-    bool stale_ = true; ///< to be read again
+    bool stale_ = true;  ///< to be read again
+    bool valid_ = false; ///< text_ was parsed to its end
 };
 
 plan &the_plan();
