@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Under each fault of faults.toml the cases it names turn red, without a crash or a hang.
 
-Only these cases are run. With --sample some faults are, each with one case, by a seed that is
-printed. With --explore all cases are run under the faults that match, and those that turn red are
-listed. Each case is turned red by a fault, or has an [[unnamed]] entry that says why not; --unnamed
-lists those that have neither, and runs nothing.
+With --others some more cases are run under each, by a seed: a red one has to have met the fault.
+With --sample some faults are run, each with one case, by a seed that is printed. With --explore all
+cases are run under the faults that match, and those that turn red are listed. Each case is turned
+red by a fault, or has an [[unnamed]] entry that says why not; --unnamed lists those that have
+neither, and runs nothing.
 """
 
 import argparse
@@ -35,6 +36,7 @@ class Fault:
     hangs: bool = False
     options: tuple[str, ...] = ()
     why: str = ""
+    others: tuple[str, ...] = ()  # that may turn red, and say by which fault
 
 
 class Suite:
@@ -70,7 +72,8 @@ class Suite:
 
     def timed(self, fault: Fault) -> tuple[float, dict[str, dict]]:
         began = time.monotonic()
-        results = self.run(fault.plan, fault.red + fault.green, fault.options)
+        cases = fault.red + fault.green + fault.others
+        results = self.run(fault.plan, cases, fault.options)
         return time.monotonic() - began, results
 
 
@@ -98,7 +101,16 @@ def judge(fault: Fault, results: dict[str, dict]) -> list[str]:
         if results[case]["outcome"] not in fine:
             wrong.append(f"{case} is not green, but {results[case]['outcome']}: "
                          f"{results[case]['reason']}")
+    wrong += [f"{case} is red, but met no fault: {results[case]['reason']}\n"
+              f"{results[case].get('output', '')}"
+              for case in fault.others if is_unexplained(results[case])]
     return wrong
+
+
+def is_unexplained(result: dict) -> bool:
+    """A case that is not named, and is red: its output tells of each fault that it met."""
+    return (result["outcome"] in ("failed", "error")
+            and "DAPL_FAULT: " not in result.get("output", ""))
 
 
 def judge_words(suite: Suite, rows: list[dict]) -> list[str]:
@@ -195,8 +207,20 @@ def explore(suite: Suite, faults: list[Fault]) -> None:
         results = suite.run(fault.plan, ())
         print(fault.plan)
         for rule, result in results.items():
-            if result["outcome"] not in fine:
-                print(f"    {rule:<10} {result['outcome']}: {result['reason'][:160]}")
+            if result["outcome"] in ("failed", "error"):
+                unexplained = " (UNEXPLAINED)" if is_unexplained(result) else ""
+                print(f"    {rule:<10} {result['outcome']}{unexplained}: {result['reason'][:160]}",
+                      flush=True)
+
+
+def with_others(faults: list[Fault], unharmed: list[Fault], number: int, seed: int) -> list[Fault]:
+    """Each fault with so many cases that it does not name, of those that pass without it."""
+    passing = {control.options: control.green for control in unharmed}
+
+    def drawn(fault: Fault) -> tuple[str, ...]:
+        left = sorted(set(passing.get(fault.options, ())) - {*fault.red, *fault.green})
+        return tuple(random.Random(f"{seed} {fault.plan}").sample(left, min(number, len(left))))
+    return [dataclasses.replace(fault, others=drawn(fault)) for fault in faults]
 
 
 def judge_unnamed(options: argparse.Namespace, faults: list[Fault], rows: list[dict]) -> list[str]:
@@ -233,6 +257,8 @@ def main() -> int:
     parser.add_argument("--words", action="store_true", help="plans that are none, too")
     parser.add_argument("--storms", type=int, default=0, metavar="N",
                         help="all cases under N plans of faults by chance: nothing crashes or hangs")
+    parser.add_argument("--others", type=int, default=0, metavar="N",
+                        help="under each fault N cases that it does not name, by the seed")
     parser.add_argument("--explore", action="store_true")
     parser.add_argument("--unnamed", action="store_true",
                         help="list the cases that no fault is to turn red, and exit")
@@ -258,6 +284,7 @@ def main() -> int:
         explore(suite, faults)
         return 0
     unharmed = controls(faults)
+    faults = with_others(faults, unharmed, options.others, first)
     alone = list(map(suite.timed, unharmed))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for fault, (seconds, results) in zip(
