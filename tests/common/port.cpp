@@ -239,7 +239,8 @@ osd::wait_result transport::dapls_ib_cno_wait(hca &device, osd::deadline until)
                            [&] { device.waiting.store(false); });
     while (cq *next = device.next_due())
         next->call_back();
-    return result;
+    // A port may return early, so a deadline that has passed need not be told.
+    return result == osd::wait_result::interrupted ? result : osd::wait_result::woken;
 }
 
 void transport::dapls_ib_cno_wakeup(hca &device)

@@ -4,6 +4,7 @@
 #include "port.hpp"
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <doctest/doctest.h>
 #include <functional>
@@ -120,6 +121,7 @@ std::string told(Do what, const char *plan = "any:1:slow=0")
 {
     int pipe[2];
     REQUIRE(::pipe(pipe) == 0);
+    std::fflush(nullptr);
     const pid_t child = ::fork();
     if (child == 0) {
         ::dup2(pipe[1], STDERR_FILENO);
