@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The caller's side of the contract, held at each operation: its objects live, one thread at a time
 // is where the contract says so, and nothing that may block is called from inside an upcall.
-// Whoever breaks it is told which operation, object and rule, and the process aborts.
+// A caller that breaks a rule aborts the process, with a line that names operation, object and rule.
 //
 // All atomics are relaxed: anything stronger would order the threads for ThreadSanitizer, which
 // then sees no races between them.
