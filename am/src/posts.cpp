@@ -5,6 +5,7 @@
 #include "links.hpp"
 #include "registrations.hpp"
 #include "report.hpp"
+#include "transfers.hpp"
 
 #include <cstring>
 
@@ -64,14 +65,14 @@ void post_request(peer &p, work &w, const char *call, Post post)
 
 } // namespace
 
-bool reap()
+bool reap(const dapl_am_op *awaited)
 {
     bool any = false;
     std::unique_lock guard(the_job.request_lock, std::try_to_lock);
     if (!guard.owns_lock())
         return false;
     DAT_EVENT event;
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < 32 && !(awaited && is_done(*awaited)); ++i) {
         if (dat_evd_dequeue(the_job.request_evd, &event) != DAT_SUCCESS)
             break;
         any = true;

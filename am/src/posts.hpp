@@ -7,9 +7,10 @@
 
 namespace am {
 
-/// Takes completions of requests: buffers become free, operations complete.
+/// Takes completions of requests: buffers become free, operations complete. Stops when `awaited` is
+/// complete: to find a queue empty may be a system call, which takes as long as a small put.
 /// @return whether there were any
-bool reap();
+bool reap(const dapl_am_op *awaited = nullptr);
 
 /// Posts a receive, which a shared queue may give to another peer. The peer's lock is held, unless
 /// its endpoint is not known to others yet.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "looks.hpp"
 #include "ranks.hpp"
 
 #include <doctest/doctest.h>
@@ -173,6 +174,37 @@ TEST_CASE("transfers outside the segment of a rank are refused")
     CHECK(dapl_am_put(next(), base, local, 0) == DAPL_AM_OK);
     CHECK(dapl_am_put(size(), base, local, 1) == DAPL_AM_ERR_RANK);
     REQUIRE(barrier());
+}
+
+TEST_CASE("a blocking put looks for nothing more once it is complete")
+{
+    constexpr unsigned puts = 1000;
+    unsigned late = 0;
+    for (unsigned i = 0; i < puts; ++i) {
+        REQUIRE(dapl_am_put_val(next(), segment_of(next()), i, 8) == DAPL_AM_OK);
+        late += looks_in_vain() > 0;
+    }
+    // Now and then it looks for messages. A receive thread takes completions, too.
+    if (size() > 1 && !std::getenv("DAPL_AM_RECEIVE_THREAD"))
+        CHECK(late <= puts / 16);
+    REQUIRE(barrier());
+}
+
+TEST_CASE("a rank that does nothing but put, or get, runs handlers")
+{
+    constexpr int patience = 1'000'000;
+    for (const bool gets : {false, true}) {
+        expected_seed = 1;
+        std::uint64_t value = 0;
+        REQUIRE(barrier());
+        REQUIRE(dapl_am_request_short(next(), count_request, 0, nullptr, 0) == DAPL_AM_OK);
+        for (int i = 0; i < patience && counted.requests == 0; ++i)
+            REQUIRE((gets ? dapl_am_get_val(next(), segment_of(next()), 8, &value)
+                          : dapl_am_put_val(next(), segment_of(next()), value, 8)) == DAPL_AM_OK);
+        CHECK(counted.requests == 1);
+        REQUIRE(barrier());
+        counted.requests = 0;
+    }
 }
 
 TEST_CASE("several handles are waited for together, all or some")
