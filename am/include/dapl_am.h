@@ -484,6 +484,8 @@ typedef struct dapl_am_counters {
     uint64_t polls_with_work;
     uint64_t registrations;     /**< made, of memory outside the segment */
     uint64_t registration_hits; /**< transfers that found one */
+    uint64_t confirmations;     /**< reads behind puts, where the adapter completes a write before its
+                                     data are in the target's memory */
 } DAPL_AM_COUNTERS;
 
 /** @param[out] counters Threads: any, handlers too. */

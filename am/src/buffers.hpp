@@ -11,16 +11,21 @@
 #include <cstdint>
 #include <mutex>
 
-/// Operations that are synchronized together: a handle, or the implicit ones of a thread.
-struct dapl_am_op {
-    std::atomic<std::uint32_t> pending{0};
-    dapl_am_op *next = nullptr;
-};
-
 namespace am {
 
 struct peer;
 struct registration;
+
+} // namespace am
+
+/// Operations that are synchronized together: a handle, or the implicit ones of a thread.
+struct dapl_am_op {
+    std::atomic<std::uint32_t> pending{0};
+    am::peer *unconfirmed = nullptr; ///< has been written to, and no read follows
+    dapl_am_op *next = nullptr;
+};
+
+namespace am {
 
 enum class work_kind : std::uint8_t { receive, send, transfer, read_copy };
 

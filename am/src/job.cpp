@@ -74,6 +74,25 @@ int job::try_adapter(const char *name)
     return DAPL_AM_OK;
 }
 
+namespace {
+
+/// DAT lets a write complete when its source is free again. With these networks it completes when
+/// the peer's adapter has acknowledged the data; with TCP when TCP has taken them.
+bool acknowledges_writes(const DAT_PROVIDER_ATTR &provider)
+{
+    for (DAT_COUNT i = 0; i < provider.num_provider_specific_attr; ++i) {
+        const DAT_NAMED_ATTR &attr = provider.provider_specific_attr[i];
+        if (std::strcmp(attr.name, "DAT_IB_PROVIDER_NAME") != 0)
+            continue;
+        for (const char *network : {"IB", "ROCE", "soft"})
+            if (std::strcmp(attr.value, network) == 0)
+                return true;
+    }
+    return false;
+}
+
+} // namespace
+
 int job::open_first()
 {
     constexpr int most = 64;
@@ -101,13 +120,16 @@ int job::open_adapter()
         return DAPL_AM_ERR_ADAPTER;
     }
     DAT_IA_ATTR attr{};
-    DAT_RETURN code = dat_ia_query(ia, nullptr, DAT_IA_FIELD_ALL, &attr, 0, nullptr);
+    DAT_PROVIDER_ATTR provider{};
+    DAT_RETURN code =
+        dat_ia_query(ia, nullptr, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider);
     if (code == DAT_SUCCESS)
         code = dat_pz_create(ia, &pz);
     if (code != DAT_SUCCESS) {
         report("adapter \"%s\": %s", adapter.c_str(), dat_text(code));
         return DAPL_AM_ERR_RESOURCES;
     }
+    confirms_writes = !acknowledges_writes(provider);
     max_rdma = std::min<DAT_SEG_LENGTH>(attr.max_rdma_size, 1U << 30) & ~DAT_SEG_LENGTH{4095};
     location &mine_at = peers[std::size_t(rank())].place;
     const DAT_SOCK_ADDR *address = attr.ia_address_ptr;

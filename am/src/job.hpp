@@ -76,6 +76,7 @@ public:
     DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
     DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
     DAT_SEG_LENGTH max_rdma = 0;
+    bool confirms_writes = false; ///< their completion does not say that the data have arrived
     DAT_CNO_HANDLE receive_cno = DAT_HANDLE_NULL; ///< what the receive thread waits in
     DAT_EVD_HANDLE receive_evd = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE request_evd = DAT_HANDLE_NULL;

@@ -628,5 +628,6 @@ void dapl_am_get_counters(DAPL_AM_COUNTERS *counters)
                  the_job.buffers.locks(),
                  c.work,
                  registrations::made(),
-                 registrations::hits()};
+                 registrations::hits(),
+                 confirmations()};
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <pthread.h>
+#include <utility>
 
 /// A fetched value; the operation comes first, so that both are one allocation.
 struct dapl_am_value {
@@ -35,6 +36,7 @@ struct transfer_state {
     implicit_ops *free_threads = nullptr;
     pthread_key_t key{};
     pthread_once_t once = PTHREAD_ONCE_INIT;
+    std::atomic<std::uint64_t> confirmations{0};
 };
 
 transfer_state &transfers = *new transfer_state;
@@ -174,6 +176,32 @@ void write_from(const reachable &from, peer &p, std::uint64_t remote, const void
     }
 }
 
+/// What is read from a peer was read behind all that was written to it before.
+void confirm(dapl_am_op &op)
+{
+    peer *p = std::exchange(op.unconfirmed, nullptr);
+    if (!p)
+        return;
+    work &w = take_buffer();
+    w.kind = work_kind::transfer;
+    w.op = &op;
+    op.pending.fetch_add(1, std::memory_order_relaxed);
+    transfers.confirmations.fetch_add(1, std::memory_order_relaxed);
+    const auto guard = lock_with_room(*p);
+    post_read(*p, w, {reinterpret_cast<DAT_VADDR>(w.data), 1, w.context},
+              remote_part(*p, p->memory.base, 1));
+}
+
+/// A put writes to this peer next. The read that confirms it can wait until it is synchronized, or
+/// until a put to another peer needs the place.
+void confirm_later(peer &p, dapl_am_op &op)
+{
+    if (!the_job.confirms_writes || op.unconfirmed == &p)
+        return;
+    confirm(op);
+    op.unconfirmed = &p;
+}
+
 int check_transfer(int rank, const void *remote, std::size_t size)
 {
     if (the_job.stage < 2)
@@ -204,6 +232,7 @@ int put(int rank, void *remote, const void *local, std::size_t size, dapl_am_op 
         return DAPL_AM_OK;
     peer &p = the_job.at(rank);
     (void)await_connection(p, 0);
+    confirm_later(p, op);
     const auto to = reinterpret_cast<std::uint64_t>(remote);
     if (promise == local_memory::lent || size <= buffer_size) {
         write_remote(p, to, local, size, op, promise);
@@ -214,7 +243,7 @@ int put(int rank, void *remote, const void *local, std::size_t size, dapl_am_op 
         copy_and_write(p, to, static_cast<const std::byte *>(local), size, op);
         return DAPL_AM_OK;
     }
-    dapl_am_op written; // the source is reusable when this is complete, and so is the put
+    dapl_am_op written; // the source is reusable when this is complete
     write_from(from, p, to, local, size, written);
     await(written);
     return DAPL_AM_OK;
@@ -246,6 +275,7 @@ int fill(int rank, void *remote, int value, std::size_t size, dapl_am_op &op)
     (void)await_connection(p, 0);
     const auto to = reinterpret_cast<std::uint64_t>(remote);
     if (size <= buffer_size) {
+        confirm_later(p, op);
         work &w = take_buffer();
         std::memset(w.data, value, size);
         write_part(p, w, {reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(size), w.context}, to,
@@ -272,7 +302,7 @@ int with_handle(dapl_am_handle *handle, Begin begin)
 {
     dapl_am_op *op = take_op();
     const int status = begin(*op);
-    const bool keep = status == DAPL_AM_OK && !is_done(*op);
+    const bool keep = status == DAPL_AM_OK && (op->unconfirmed || !is_done(*op));
     if (!keep)
         give_op(op);
     *handle = keep ? op : DAPL_AM_DONE;
@@ -306,8 +336,9 @@ void poll_all()
     (void)dapl_am_poll();
 }
 
-int try_op(const dapl_am_op &op)
+int try_op(dapl_am_op &op)
 {
+    confirm(op);
     poll_all();
     return is_done(op) ? DAPL_AM_OK : DAPL_AM_NOT_READY;
 }
@@ -322,6 +353,7 @@ struct sweep {
         for (std::size_t i = 0; i < count; ++i) {
             if (!handles[i])
                 continue;
+            confirm(*handles[i]);
             if (!is_done(*handles[i])) {
                 ++left;
                 continue;
@@ -372,14 +404,20 @@ void read_remote(peer &p, void *local, std::uint64_t remote, std::size_t size, d
     }
 }
 
+std::uint64_t confirmations()
+{
+    return transfers.confirmations;
+}
+
 void await_quietly(const dapl_am_op &op)
 {
     for (idle_wait wait; !is_done(op);)
         wait.pause(reap(&op));
 }
 
-void await(const dapl_am_op &op)
+void await(dapl_am_op &op)
 {
+    confirm(op);
     // A thread that never has to wait looks for messages, too, so that handlers run although a
     // program only puts; but seldom, since that may take as long as a put.
     constexpr unsigned seldom = 32;

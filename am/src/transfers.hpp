@@ -27,6 +27,9 @@ inline bool is_done(const dapl_am_op &op)
 /// Waits without running handlers.
 void await_quietly(const dapl_am_op &op);
 /// Waits, and polls.
-void await(const dapl_am_op &op);
+void await(dapl_am_op &op);
+
+/// Reads posted to learn that what was put has arrived.
+std::uint64_t confirmations();
 
 } // namespace am

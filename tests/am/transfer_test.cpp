@@ -207,6 +207,27 @@ TEST_CASE("a rank that does nothing but put, or get, runs handlers")
     }
 }
 
+TEST_CASE("what a put has written is there for a third rank, too")
+{
+    constexpr std::size_t bytes = 4 << 20, last = bytes - sizeof(std::uint64_t);
+    const int third = (me() + 2) % size(); // next() puts to it
+    for (std::uint64_t round = 1; round <= 30; ++round) {
+        const form f = forms[round % std::size(forms)];
+        std::memcpy(mine() + half + last, &round, sizeof round);
+        expected_seed = 0;
+        REQUIRE(barrier());
+        put_as(f, next(), segment_of(next()), mine() + half, bytes);
+        REQUIRE(dapl_am_request_short(previous(), count_request, 0, nullptr, 0) == DAPL_AM_OK);
+        until([] { return counted.requests == 1; });
+        counted.requests = 0;
+        std::uint64_t there = 0;
+        REQUIRE(dapl_am_get_val(third, segment_of(third) + last, sizeof there, &there) ==
+                DAPL_AM_OK);
+        CHECK(there == round);
+        REQUIRE(barrier());
+    }
+}
+
 TEST_CASE("several handles are waited for together, all or some")
 {
     constexpr int count = 100;
