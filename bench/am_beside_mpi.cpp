@@ -2,21 +2,23 @@
 //
 // libdapl-am beside one-sided and two-sided MPI: two ranks of one job, which are ranks of both, and
 // use them by turns.
+#include "bench/am_ranks.hpp"
 #include "bench/plot.hpp"
 #include "bench/statistics.hpp"
-#include "dapl_am.h"
 #include "program/command_line.hpp"
-#include "program/failure.hpp"
 #include "program/json.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <mpi.h>
 
 namespace {
+
+using bench::must;
+using bench::seconds_of;
+using bench::segment_of;
 
 constexpr std::size_t largest = 1 << 20;
 constexpr int batches = 61;
@@ -56,27 +58,6 @@ DAPL_AM_HANDLER table[] = {
     {pong, DAPL_AM_SHORT | DAPL_AM_REPLY, 0, on_pong, nullptr, "pong"},
     {let_mpi, DAPL_AM_SHORT | DAPL_AM_REQUEST, 1, on_let_mpi, nullptr, "let MPI"},
 };
-
-void must(int status)
-{
-    if (status != DAPL_AM_OK)
-        throw program::failure(std::string("dapl_am: ") + dapl_am_strerror(status));
-}
-
-double seconds_of(const std::function<void()> &work)
-{
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-void *segment_of(int rank)
-{
-    void *address = nullptr;
-    std::size_t size = 0;
-    must(dapl_am_segment(rank, &address, &size));
-    return address;
-}
 
 /// What rank 0 uses of MPI, and what rank 1 does meanwhile: MPI only moves data while it is called.
 class mpi_side {

@@ -2,17 +2,15 @@
 //
 // Measures libdapl-am between ranks 0 and 1 of a job: latency, rate and bandwidth of each kind of
 // message and transfer. The other ranks wait in a barrier.
+#include "bench/am_ranks.hpp"
 #include "bench/dat_link.hpp"
 #include "bench/plot.hpp"
 #include "bench/statistics.hpp"
 #include "bench/traffic.hpp"
-#include "dapl_am.h"
 #include "program/command_line.hpp"
-#include "program/failure.hpp"
 #include "program/json.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -20,6 +18,10 @@
 #include <sched.h>
 
 namespace {
+
+using bench::must;
+using bench::seconds_of;
+using bench::segment_of;
 
 constexpr std::size_t largest = 4 << 20;
 
@@ -78,19 +80,6 @@ struct options {
     bool beside_dat = false;
 };
 
-void must(int status)
-{
-    if (status != DAPL_AM_OK)
-        throw program::failure(std::string("dapl_am: ") + dapl_am_strerror(status));
-}
-
-double seconds_of(const std::function<void()> &work)
-{
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 struct result {
     std::string test; ///< "latency", "rate", "bandwidth"
     std::string kind;
@@ -99,15 +88,7 @@ struct result {
     double value;
 };
 
-std::byte *segment_of(int rank)
-{
-    void *address = nullptr;
-    std::size_t bytes = 0;
-    must(dapl_am_segment(rank, &address, &bytes));
-    return static_cast<std::byte *>(address);
-}
-
-/// A connection between ranks 0 and 1 through DAT alone, on the adapter of the job.
+/// A connection between ranks 0 and 1 through DAT alone, on the job's adapter opened once more.
 class plain_dat {
 public:
     static constexpr std::uint32_t size = 1 << 20;
@@ -131,9 +112,14 @@ public:
             link_.connect(there.address, there.qualifier, patience_);
     }
 
-    void write_and_poll()
+    /// Until the data are in the peer's memory, which only a read behind them may tell.
+    void write_and_poll(bool confirmed_by_read)
     {
         link_.post_write(8);
+        if (confirmed_by_read) {
+            link_.post_read(1);
+            bench::await_request(link_, patience_);
+        }
         bench::await_request(link_, patience_);
     }
     void send_and_receive() { bench::ping(link_, 8, patience_); }
@@ -184,21 +170,24 @@ public:
     std::vector<result> beside(plain_dat &dat)
     {
         const std::uint32_t many = std::max(10U, options_.rounds / 10);
+        const bool by_read = puts_are_confirmed_by_read();
         compare(
-            "put", 8, [&] { repeat(many, [&] { must(dapl_am_put(1, there_, here_, 8)); }); },
-            [&] { repeat(many, [&] { dat.write_and_poll(); }); });
+            dat, "put", 8, [&] { repeat(many, [&] { must(dapl_am_put(1, there_, here_, 8)); }); },
+            [&] { repeat(many, [&] { dat.write_and_poll(by_read); }); }, 0);
         compare(
-            "short round trip", 0, [&] { repeat(many, [&] { round_trip(DAPL_AM_SHORT, 0); }); },
-            [&] { repeat(many, [&] { dat.send_and_receive(); }); },
-            [&] { ask_for_answers(2 * many); });
+            dat, "short round trip", 0,
+            [&] { repeat(many, [&] { round_trip(DAPL_AM_SHORT, 0); }); },
+            [&] { repeat(many, [&] { dat.send_and_receive(); }); }, many);
         compare(
-            "put", plain_dat::size,
+            dat, "put", plain_dat::size,
             [&] {
                 for (int i = 0; i < 16; ++i)
                     must(dapl_am_put_nbi_bulk(1, there_, here_, plain_dat::size));
                 dapl_am_wait_nbi();
+                if (!by_read) // an exchange with rank 1 behind the writes, as in write_many()
+                    round_trip(DAPL_AM_SHORT, 0);
             },
-            [&] { dat.write_many(16); }, [] { ask_for_answers(2); });
+            [&] { dat.write_many(16); }, 1);
         ask_for_answers(~0U);
         return results_;
     }
@@ -214,23 +203,34 @@ public:
 private:
     using step = std::function<void()>;
 
+    bool puts_are_confirmed_by_read()
+    {
+        DAPL_AM_COUNTERS counters{};
+        must(dapl_am_put(1, there_, here_, 8));
+        dapl_am_get_counters(&counters);
+        return counters.confirmations > 0;
+    }
+
     static void repeat(std::uint32_t count, const step &once)
     {
         for (std::uint32_t i = 0; i < count; ++i)
             once();
     }
 
-    void compare(
-        const char *kind, std::uint32_t size, const step &ours, const step &dat,
-        const step &before_dat = [] {})
+    /// Rank 1 looks for messages meanwhile, of the side that is measured: where the look moves the
+    /// data, a thread would have to wake up otherwise.
+    /// @param answers by rank 1 to messages through DAT in one turn
+    void compare(plain_dat &dat, const char *kind, std::uint32_t size, const step &ours,
+                 const step &through_dat, std::uint32_t answers)
     {
         std::vector<double> of_ours, of_dat;
         for (int i = 0; i < 61; ++i) {
             ours(); // a connection that was idle is slow at first
             of_ours.push_back(seconds_of(ours));
-            before_dat();
-            dat();
-            of_dat.push_back(seconds_of(dat));
+            ask_for_answers(2 * answers + 1);
+            through_dat();
+            of_dat.push_back(seconds_of(through_dat));
+            dat.send_and_receive(); // rank 1 has come back to the library
         }
         // Of the faster batches: others use the processors, too.
         const double ratio = bench::quantile(of_ours, 0.1) / bench::quantile(of_dat, 0.1);
