@@ -35,9 +35,7 @@ struct retry {
 
 struct state {
     std::mutex lock;
-    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
-    DAT_EVD_HANDLE requests = DAT_HANDLE_NULL;
-    DAT_EVD_HANDLE events = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE events = DAT_HANDLE_NULL; // of connections and requests for them
     DAT_PSP_HANDLE listener = DAT_HANDLE_NULL;
     std::unordered_map<DAT_EP_HANDLE, attempt> attempts;
     std::vector<retry> retries; // of the service thread
@@ -330,17 +328,21 @@ void check_lost()
     ending::begin(1);
 }
 
+/// In one EVD without completions, and not in a CNO: there an adapter may wake the thread for all
+/// that arrives, while the threads that poll need the processor.
 void *run(void *)
 {
+    (void)pthread_setname_np(pthread_self(), "am-links");
     for (;;) {
-        DAT_EVD_HANDLE which = DAT_HANDLE_NULL;
-        (void)dat_cno_wait(links.cno, links.retries.empty() ? slice : DAT_TIMEOUT(retry_pause),
-                           &which);
         DAT_EVENT event;
-        while (dat_evd_dequeue(links.requests, &event) == DAT_SUCCESS)
-            take_request(event);
-        while (dat_evd_dequeue(links.events, &event) == DAT_SUCCESS)
-            take_event(event);
+        DAT_COUNT more = 0;
+        const DAT_TIMEOUT limit = links.retries.empty() ? slice : DAT_TIMEOUT(retry_pause);
+        if (dat_evd_wait(links.events, limit, 1, &event, &more) == DAT_SUCCESS) {
+            if (event.event_number == DAT_CONNECTION_REQUEST_EVENT)
+                take_request(event);
+            else
+                take_event(event);
+        }
         retry_due();
         check_lost();
     }
@@ -389,14 +391,11 @@ hello make_hello(purpose what, int code)
 int open(location &mine)
 {
     // At an exit every rank asks this one for two things; connections make two events each.
-    const int length = 4 * the_job.size() + 64;
+    const int length = 8 * the_job.size() + 128;
+    const auto streams = DAT_EVD_FLAGS(DAT_EVD_CR_FLAG | DAT_EVD_CONNECTION_FLAG);
     const int few = receives_per_peer() + job::depth;
-    if (link_failed("dat_cno_create",
-                    dat_cno_create(the_job.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &links.cno)) ||
-        link_failed("dat_evd_create", dat_evd_create(the_job.ia, length, links.cno, DAT_EVD_CR_FLAG,
-                                                     &links.requests)) ||
-        link_failed("dat_evd_create", dat_evd_create(the_job.ia, length, links.cno,
-                                                     DAT_EVD_CONNECTION_FLAG, &links.events)) ||
+    if (link_failed("dat_evd_create",
+                    dat_evd_create(the_job.ia, length, DAT_HANDLE_NULL, streams, &links.events)) ||
         (the_job.set.receive_thread &&
          link_failed("dat_cno_create", dat_cno_create(the_job.ia, DAT_OS_WAIT_PROXY_AGENT_NULL,
                                                       &the_job.receive_cno))) ||
@@ -406,7 +405,7 @@ int open(location &mine)
                                                      DAT_EVD_DTO_FLAG, &the_job.request_evd)) ||
         !make_shared_receives() ||
         link_failed("dat_psp_create_any",
-                    dat_psp_create_any(the_job.ia, &mine.qualifier, links.requests,
+                    dat_psp_create_any(the_job.ia, &mine.qualifier, links.events,
                                        DAT_PSP_CONSUMER_FLAG, &links.listener)))
         return DAPL_AM_ERR_RESOURCES;
     return DAPL_AM_OK;

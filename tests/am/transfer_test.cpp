@@ -4,8 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <string>
 #include <vector>
 
 using namespace ranks;
@@ -187,6 +191,48 @@ TEST_CASE("a blocking put looks for nothing more once it is complete")
     // Now and then it looks for messages. A receive thread takes completions, too.
     if (size() > 1 && !std::getenv("DAPL_AM_RECEIVE_THREAD"))
         CHECK(late <= puts / 16);
+    REQUIRE(barrier());
+}
+
+namespace {
+
+/// How often the thread of the library that serves connections went to sleep.
+long sleeps_of_links()
+{
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string word;
+        std::ifstream(task.path() / "comm") >> word;
+        if (word != "am-links")
+            continue;
+        std::ifstream status(task.path() / "status");
+        while (status >> word)
+            if (word == "voluntary_ctxt_switches:")
+                break;
+        long sleeps = -1;
+        status >> sleeps;
+        return sleeps;
+    }
+    return -1;
+}
+
+} // namespace
+
+TEST_CASE("data that arrive do not wake the thread that serves connections")
+{
+    if (size() == 1)
+        return;
+    constexpr int gets = 2000;
+    std::uint64_t value = 0;
+    REQUIRE(dapl_am_get_val(next(), segment_of(next()), 8, &value) == DAPL_AM_OK);
+    REQUIRE(barrier());
+    const long before = sleeps_of_links();
+    REQUIRE(before >= 0);
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < gets; ++i)
+        REQUIRE(dapl_am_get_val(next(), segment_of(next()), 8, &value) == DAPL_AM_OK);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    // It looks for lost connections ten times a second, and may sleep more than once for that.
+    CHECK(sleeps_of_links() - before <= gets / 10 + long(passed.count() * 10) * 4);
     REQUIRE(barrier());
 }
 
