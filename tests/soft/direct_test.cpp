@@ -8,10 +8,14 @@
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <random>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -217,6 +221,10 @@ TEST_CASE("writes and reads need nothing of the peer's processor")
     CHECK(t.b.pair.counted.packets_in == packets);
     t.b.pair.leave();
     CHECK(t.a.counts().packets_resent == 0);
+    for (const end *each : {&t.a, &t.b}) {
+        CHECK(becomes_true([&] { return each->paths == 1; }));
+        CHECK(each->why_not_direct == local_obstacle::none);
+    }
 }
 
 TEST_CASE("data of all sizes, from several pieces, arrive as they are, and nothing beside them")
@@ -425,7 +433,7 @@ TEST_CASE("memory that is not mapped any more is refused, and kills nobody")
     munmap(at, 8 * page);
 }
 
-TEST_CASE("very large accesses, and those by a window's key, go over the network")
+TEST_CASE("very large accesses, empty ones, and those by a window's key go over the network")
 {
     two t;
     t.make_direct();
@@ -439,6 +447,8 @@ TEST_CASE("very large accesses, and those by a window's key, go over the network
     REQUIRE(c.write(0, 17 << 20, d.buffer.remote(0, 17 << 20)));
     expect(c.sent(), work_status::success);
     CHECK(d.buffer.holds(0, 17 << 20, 5));
+    REQUIRE(c.write(0, 0, d.buffer.remote(0, 0)));
+    expect(c.sent(), work_status::success);
     CHECK(c.counts().direct == before);
     memory_region *const window = t.there.hca.make_window(t.there.domain);
     request &bind = d.fresh(work::bind);
@@ -467,6 +477,11 @@ TEST_CASE("a peer without direct access is reached over the network")
         std::this_thread::sleep_for(30ms);
         exercise(a, b, 20);
         CHECK(a.counts().direct + b.counts().direct == 0);
+        CHECK(a.counts().indirect != 0);
+        CHECK(a.paths == (caller_has ? 1 : 0));
+        CHECK(b.paths == 0); // it waits for a call
+        if (caller_has)
+            CHECK(a.why_not_direct == local_obstacle::no_answer);
     }
 }
 
@@ -483,6 +498,72 @@ TEST_CASE("a device with several threads is reached by all their sockets")
         CHECK(becomes_direct(a, b.buffer.remote(0, 1)));
         CHECK(becomes_direct(b, a.buffer.remote(0, 1)));
     }
+}
+
+TEST_CASE("of many connections that are made at once, each becomes direct")
+{
+    constexpr unsigned many = 300;
+    host here(with_direct()), there(with_direct());
+    end_options small;
+    small.bytes = 4096;
+    small.depth = small.queue_depth = 4;
+    std::deque<end> callers, called;
+    door at(there);
+    for (unsigned i = 0; i < many; ++i) {
+        callers.emplace_back(here, small);
+        called.emplace_back(there, small);
+    }
+    for (end &each : callers)
+        REQUIRE(each.pair.connect(here.hca.how().address, at.number, nullptr, 0) ==
+                queue_pair::start::begun);
+    for (end &each : called) {
+        inbound_request *const request = at.next();
+        REQUIRE(request != nullptr);
+        REQUIRE(each.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
+    }
+    for (end &each : callers)
+        REQUIRE(is(each.next(), connection_event::established));
+    for (end &each : callers)
+        REQUIRE(becomes_direct(each, called[0].buffer.remote(0, 1)));
+}
+
+TEST_CASE("a stream of direct writes does not keep other connections waiting")
+{
+    two t;
+    t.make_direct();
+    end c(t.here), d(t.there);
+    REQUIRE(establish(c, d));
+    std::atomic<bool> enough{false};
+    std::thread writes([&] {
+        for (int i = 0; i < 32; ++i)
+            REQUIRE(t.a.write(0, 200'000, t.b.buffer.remote(0, 200'000)));
+        while (!enough.load())
+            if (const auto done = t.a.sent(0ms); done.has_value())
+                REQUIRE(t.a.post(*done->of));
+    });
+    std::thread enters([&] { // by what it sends the thread enters the pair that writes
+        while (!enough.load()) {
+            REQUIRE(t.b.fetch_add(0, t.a.buffer.remote(512'000, 8), 1));
+            expect(t.b.sent(), work_status::success);
+            std::this_thread::sleep_for(1ms);
+        }
+    });
+    std::vector<std::chrono::milliseconds> times;
+    for (int i = 0; i < 60; ++i) {
+        REQUIRE(d.receive(0, 16));
+        const auto began = std::chrono::steady_clock::now();
+        REQUIRE(c.send(0, 16));
+        expect(d.received(), work_status::success);
+        times.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(
+            std::chrono::steady_clock::now() - began));
+        expect(c.sent(), work_status::success);
+        std::this_thread::sleep_for(1ms);
+    }
+    enough.store(true);
+    writes.join();
+    enters.join();
+    std::sort(times.begin(), times.end());
+    CHECK(times[times.size() / 2] < 500ms); // of a thread that the system may let wait, too
 }
 
 TEST_CASE("a queue pair that is reset is connected again, and direct again")
@@ -503,8 +584,10 @@ TEST_CASE("a copy whose guard does not stand is not made")
 {
     int ends[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+    process_mark mark{0, {1, 2, 3}};
+    mark.at = reinterpret_cast<std::uintptr_t>(mark.bytes);
     local_process self;
-    REQUIRE(self.open(ends[0]) == local_obstacle::none);
+    REQUIRE(self.open(ends[0], mark) == local_obstacle::none);
     std::atomic<std::uint64_t> gate{7};
     std::uint64_t from = 5;
     std::uint64_t to = 0;
@@ -521,8 +604,12 @@ TEST_CASE("a copy whose guard does not stand is not made")
     CHECK(self.read(source, &into, 1, 8, {&gate, 7}) == 8);
     CHECK(to == 6);
     CHECK(self.write(8, &piece, 1, 8, {&gate, 7}) == 0); // not mapped
+    CHECK(self.is_alive());
     close(ends[1]);
     CHECK(!self.is_alive());
+    CHECK(self.look() == local_process::presence::proven);
+    mark.bytes[15] = 9;
+    CHECK(self.look() == local_process::presence::gone);
 }
 
 TEST_CASE("signals may interrupt an access anywhere")
@@ -758,7 +845,8 @@ TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for t
             std::this_thread::sleep_for(100ms);
             c.shown().end_claim(c.said.gate);
         });
-        CHECK(c.time_of([&] { c.access.withdraw(55); }) >= 90ms);
+        c.access.withdraw(55);
+        CHECK(c.shown().claimed(c.said.gate) == 0);
         CHECK(!c.link->is_stuck());
         ends.join();
     }
@@ -795,6 +883,118 @@ TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for t
     }
 }
 
+TEST_CASE("a withdrawal waits for the accesses of a connection that is about to end, too")
+{
+    called c;
+    REQUIRE(c.say(c.board.file()).edition != 0);
+    c.claim();
+    std::thread ends([&] { c.access.end(c.link); }); // waits for the same
+    std::thread goes_on([&] {
+        std::this_thread::sleep_for(300ms);
+        c.shown().end_claim(c.said.gate);
+    });
+    std::this_thread::sleep_for(50ms);
+    c.access.withdraw(55);
+    CHECK(c.shown().claimed(c.said.gate) == 0);
+    ends.join();
+    goes_on.join();
+}
+
+TEST_CASE("a peer that was stopped once is waited for when it goes on")
+{
+    called c;
+    REQUIRE(c.say(c.board.file()).edition != 0);
+    c.claim();
+    c.access.withdraw(55);
+    REQUIRE(c.link->is_stuck());
+    const auto waits = [&](const std::function<void()> &what) {
+        c.shown().claim(c.said.gate, 56);
+        std::thread goes_on([&] {
+            std::this_thread::sleep_for(50ms);
+            c.shown().end_claim(c.said.gate);
+        });
+        what();
+        const bool ended = c.shown().claimed(c.said.gate) == 0;
+        goes_on.join();
+        return ended;
+    };
+    c.region.key.store(56);
+    c.access.show(c.region);
+    CHECK(waits([&] { c.access.withdraw(56); }));
+    CHECK(waits([&] { c.access.end(c.link); }));
+}
+
+TEST_CASE("peers that have no connection any more make room for others")
+{
+    constexpr std::uint32_t many = 300;
+    called c;
+    c.access.end(c.link);
+    std::vector<waitable> sockets;
+    for (std::uint32_t i = 0; i < many; ++i) {
+        shared_memory board;
+        REQUIRE(board.create(sizeof(direct_board)));
+        static_cast<direct_board *>(board.bytes())->begin();
+        c.said.to_id = 1000 + i;
+        c.link = c.access.begin(c.at, c.at, {1000 + i, 101, 200, 201, false}, &c.zone);
+        REQUIRE(c.link != nullptr);
+        REQUIRE(c.say(board.file()).edition != 0);
+        REQUIRE(c.access.obstacle() == local_obstacle::none);
+        sockets.push_back(std::exchange(c.mine, -1));
+        c.access.end(c.link);
+    }
+    for (const waitable each : sockets)
+        local_socket::close(each);
+}
+
+namespace {
+
+/// Another user has taken the name of a data socket. Returns how much it is told there.
+std::size_t told_to_another_user()
+{
+    int up[2];
+    REQUIRE(pipe(up) == 0);
+    udp_io named;
+    net_address any = on_loopback().address;
+    REQUIRE(named.open(any, false) == 0);
+    const pid_t other = fork();
+    if (other == 0) {
+        const bool becomes = seteuid(65534) == 0;
+        const waitable listener = local_socket::listen(named.address());
+        bool works = becomes && listener >= 0 && write(up[1], "l", 1) == 1;
+        works = works && wait_for(&listener, 1, osd::deadline::after_us(5'000'000)) ==
+                             osd::wait_result::woken;
+        char words[256];
+        const int caller = accept(static_cast<int>(listener), nullptr, nullptr);
+        const auto size = static_cast<char>(recv(caller, words, sizeof words, 0));
+        _exit(works && write(up[1], &size, 1) == 1 ? 0 : 1);
+    }
+    char word = 0;
+    REQUIRE(read(up[0], &word, 1) == 1);
+    descriptor_set waiting;
+    REQUIRE(waiting.open());
+    direct_access access;
+    REQUIRE(access.open(waiting) == local_obstacle::none);
+    protection_domain zone;
+    direct_link *link = access.begin(named.address(), named.address(), {1, 2, 3, 4, true}, &zone);
+    access.serve();
+    access.end(link);
+    access.close();
+    REQUIRE(read(up[0], &word, 1) == 1);
+    waitpid(other, nullptr, 0);
+    close(up[0]);
+    close(up[1]);
+    return static_cast<unsigned char>(word);
+}
+
+} // namespace
+
+TEST_CASE("nothing is said to another user who has taken a peer's name")
+{
+    if (geteuid() != 0)
+        return;
+    CHECK(told_to_another_user() == 0);
+}
+
 TEST_CASE("callers for whom there is no descriptor are turned away")
 {
     called c;
@@ -818,6 +1018,40 @@ TEST_CASE("callers for whom there is no descriptor are turned away")
     for (const waitable each : callers)
         local_socket::close(each);
     CHECK(c.say(c.board.file()).edition != 0);
+}
+
+TEST_CASE("without enough descriptors none are kept")
+{
+    descriptor_set waiting;
+    REQUIRE(waiting.open());
+    const int before = descriptors();
+    rlimit usual{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    for (rlim_t more = 0; more < 5; ++more) {
+        rlimit few = usual;
+        few.rlim_cur = static_cast<rlim_t>(waiting.descriptor()) + 1 + more;
+        REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        direct_access access;
+        const local_obstacle why = access.open(waiting);
+        REQUIRE(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+        CHECK((why == local_obstacle::none || descriptors() == before));
+    }
+}
+
+TEST_CASE("of more connections than gates the last are not direct, until others end")
+{
+    called c;
+    std::vector<direct_link *> links;
+    for (std::uint32_t i = 1; i < direct_board::gates; ++i)
+        links.push_back(c.access.begin(c.at, c.at, {100 + i, 101, 200, 201, false}, &c.zone));
+    CHECK(std::count(links.begin(), links.end(), nullptr) == 0);
+    const direct_names last{99, 101, 200, 201, false};
+    CHECK(c.access.begin(c.at, c.at, last, &c.zone) == nullptr);
+    c.access.end(links[7]);
+    CHECK((links[7] = c.access.begin(c.at, c.at, last, &c.zone)) != nullptr);
+    CHECK(c.say(c.board.file()).edition != 0);
+    for (direct_link *each : links)
+        c.access.end(each);
 }
 
 TEST_CASE("a peer that talks on is not kept awake for")
@@ -915,7 +1149,43 @@ void connect(end &own, const accepting_child &to)
     REQUIRE(is(own.next(), connection_event::established));
 }
 
+/// What a process answers that may not make a system call, and opens a device: no more may end.
+int opened_under(long forbidden, std::uint32_t answer)
+{
+    const pid_t child = fork();
+    if (child != 0) {
+        int status = 0;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        return status;
+    }
+    constexpr auto number = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, number),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(forbidden), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, answer),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter{std::size(program), program};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        _exit(2);
+    two t;
+    exercise(t.a, t.b, 5);
+    _exit(t.here.hca.without_direct() != local_obstacle::none && t.a.counts().direct == 0 ? 0 : 1);
+}
+
 } // namespace
+
+TEST_CASE("where system calls are forbidden, everything goes over the network")
+{
+    for (const long each : {SYS_process_vm_readv, SYS_process_vm_writev})
+        for (const std::uint32_t answer :
+             {SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ERRNO | ENOSYS}) {
+            CAPTURE(each);
+            CAPTURE(answer);
+            CHECK(opened_under(each, answer) == 0);
+        }
+}
 
 TEST_CASE("a process that is stopped is written to and read from")
 {
@@ -934,6 +1204,43 @@ TEST_CASE("a process that is stopped is written to and read from")
     expect(a.sent(0ms), work_status::success);
     CHECK(a.buffer.holds(400'000, 300'000, 8));
     kill(child.id, SIGCONT);
+}
+
+TEST_CASE("a process that has started another program is not taken for what it was")
+{
+    udp_io named;
+    net_address any = on_loopback().address;
+    REQUIRE(named.open(any, false) == 0);
+    const waitable listener = local_socket::listen(named.address());
+    REQUIRE(listener >= 0);
+    process_mark mark{0, {1, 2, 3}};
+    mark.at = reinterpret_cast<std::uintptr_t>(mark.bytes);
+    const pid_t child = fork();
+    if (child == 0) {
+        const waitable socket = local_socket::connect(named.address());
+        if (socket >= 0 &&
+            fork() == 0) { // one that keeps the socket open, and goes with its parent
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;)
+                pause();
+        }
+        execlp("sleep", "sleep", "1000", nullptr);
+        _exit(1);
+    }
+    REQUIRE(wait_for(&listener, 1, osd::deadline::after_us(5'000'000)) == osd::wait_result::woken);
+    local_process other;
+    REQUIRE(other.open(local_socket::accept(listener), mark) == local_obstacle::none);
+    const auto runs_sleep = [&] {
+        std::string name;
+        std::ifstream("/proc/" + std::to_string(child) + "/comm") >> name;
+        return name == "sleep";
+    };
+    REQUIRE(becomes_true(runs_sleep));
+    CHECK(other.look() == local_process::presence::gone);
+    CHECK(!other.is_alive());
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    local_socket::close(listener);
 }
 
 TEST_CASE("a process of another user is reached over the network")

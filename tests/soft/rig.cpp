@@ -45,8 +45,15 @@ std::uint8_t byte_at(std::size_t position, unsigned seed)
 
 } // namespace
 
-const upcalls upcall_table{on_completion, on_overflow, on_connection,
-                           on_request,    on_limit,    on_watermark};
+void on_path(void *owner, local_obstacle why_not_direct)
+{
+    auto &of = *static_cast<inbox *>(owner);
+    of.why_not_direct = why_not_direct;
+    ++of.paths;
+}
+
+const upcalls upcall_table{on_completion, on_overflow,  on_connection, on_request,
+                           on_limit,      on_watermark, on_path};
 
 void inbox::put(const told &what)
 {

@@ -46,6 +46,8 @@ public:
     std::atomic<int> overflows{0};
     std::atomic<int> limits{0};
     std::atomic<int> watermarks{0};
+    std::atomic<int> paths{0};
+    std::atomic<local_obstacle> why_not_direct{};
 
 private:
     std::mutex lock_;

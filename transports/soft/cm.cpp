@@ -72,10 +72,17 @@ void on_watermark(void *owner)
     dapl_ep_watermark_callback(*static_cast<endpoint *>(owner));
 }
 
+void on_path(void *owner, soft_hca::local_obstacle why_not_direct)
+{
+    const bool direct = why_not_direct == soft_hca::local_obstacle::none;
+    dapl_log(DAPL_DBG_TYPE_CM, "EP %p: RDMA writes and reads %s%s", owner,
+             direct ? "copy directly" : "go over UDP: ", direct ? "" : text_of(why_not_direct));
+}
+
 } // namespace
 
-const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection,
-                                     on_request,    on_limit,    on_watermark};
+const soft_hca::upcalls upcall_table{on_completion, on_overflow,  on_connection, on_request,
+                                     on_limit,      on_watermark, on_path};
 
 // ------------------------------------------------------------------------------------ operations
 

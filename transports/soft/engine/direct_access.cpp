@@ -5,7 +5,6 @@
 #include "osd_time.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -18,6 +17,11 @@ constexpr std::int64_t last_patience_ns = 100'000'000;     ///< when its gate wa
 constexpr std::int64_t short_time_ns = 1'000'000; ///< in which no process number is used again
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
+
+std::uint64_t zone_of(const protection_domain *zone)
+{
+    return reinterpret_cast<std::uintptr_t>(zone);
+}
 
 } // namespace
 
@@ -33,7 +37,21 @@ struct direct_peer {
     direct_peer *next = nullptr;
 
     const direct_board &board() const { return *static_cast<const direct_board *>(memory.bytes()); }
+    bool is_proven() const { return process.look() == local_process::presence::proven; }
+    bool has_left() const;
 };
+
+/// It has closed its socket. One that says more than a hello is not to be trusted either, and would
+/// keep the thread awake that listens to it.
+bool direct_peer::has_left() const
+{
+    std::uint8_t word = 0;
+    waitable file = -1;
+    const bool quiet = local_socket::receive(process.socket(), &word, sizeof word, file) < 0;
+    if (file >= 0)
+        local_socket::close(file);
+    return !quiet || !process.is_alive();
+}
 
 /// What the two sides send each other, with the file of their boards.
 struct direct_access::hello {
@@ -43,8 +61,7 @@ struct direct_access::hello {
     std::uint32_t to_tag;
     std::uint32_t from_id;
     std::uint64_t token;
-    std::uint64_t proof_at;
-    std::uint8_t proof[16];
+    process_mark proof;
     std::uint32_t gate;
     std::uint32_t zero;
 };
@@ -74,20 +91,22 @@ std::ptrdiff_t direct_link::copy(direct_peer &peer, const request &r) const
     return done;
 }
 
-/// The process lives, and did so a short time before the copy begins: its number is nobody else's.
+/// The process is the same a short time before the copy begins: its number is nobody else's.
+std::ptrdiff_t direct_link::copy_if_proven(direct_peer &peer, const request &r) const
+{
+    const std::int64_t began = osd::now_ns();
+    if (!peer.is_proven())
+        return refused;
+    return osd::now_ns() - began < short_time_ns ? copy(peer, r) : local_process::interrupted;
+}
+
 std::ptrdiff_t direct_link::try_to_move(direct_peer &peer, const request &r)
 {
     const direct_target to{r.remote.key, is_read(r) ? remote_read : remote_write, r.remote.address,
                            r.length};
-    const std::int64_t began = osd::now_ns();
-    if (!peer.process.is_alive())
-        return refused;
     own_->claim(gate_, r.remote.key);
-    std::ptrdiff_t done = local_process::interrupted;
-    if (!peer.board().permits(their_gate_, their_token_, to))
-        done = refused;
-    else if (osd::now_ns() - began < short_time_ns)
-        done = copy(peer, r);
+    const bool permitted = peer.board().permits(their_gate_, their_token_, to);
+    const std::ptrdiff_t done = permitted ? copy_if_proven(peer, r) : refused;
     own_->end_claim(gate_);
     return done;
 }
@@ -108,11 +127,20 @@ bool direct_link::move(const request &r)
 
 local_obstacle direct_access::open(descriptor_set &within)
 {
+    const local_obstacle why = prepare(within);
+    if (why != local_obstacle::none)
+        close(); // others need the descriptors
+    return why;
+}
+
+local_obstacle direct_access::prepare(descriptor_set &within)
+{
     if (!local_process::exists())
         return local_obstacle::no_calls;
     if (!memory_.create(sizeof(direct_board)))
         return local_obstacle::no_memory;
-    if (!random_bytes(proof_, sizeof proof_) || !called_.open() || !spare_.open() ||
+    proof_.at = reinterpret_cast<std::uintptr_t>(proof_.bytes);
+    if (!random_bytes(proof_.bytes, sizeof proof_.bytes) || !called_.open() || !spare_.open() ||
         !watched_.open() || !watched_.add(called_.descriptor()) ||
         !within.add(watched_.descriptor()))
         return local_obstacle::no_memory;
@@ -170,11 +198,6 @@ void direct_access::close()
 
 // ---------------------------------------------------------------------------------------- memory
 
-std::uint64_t direct_access::zone_of(const protection_domain *zone) const
-{
-    return reinterpret_cast<std::uintptr_t>(zone);
-}
-
 void direct_access::show(const memory_region &region)
 {
     if (!is_open() || (region.rights & (remote_read | remote_write)) == 0)
@@ -202,14 +225,14 @@ bool direct_access::ends_within(const direct_link &link, std::uint32_t key, std:
     return true;
 }
 
-/// A peer that has tried our patience once does so no more.
+/// A peer that has tried our patience does so less from then on, until it goes on.
 bool direct_access::outlast(const direct_link &link, std::uint32_t key)
 {
-    direct_peer &peer = *link.peer_.load(std::memory_order_relaxed);
-    if (ends_within(link, key, peer.stuck.load() ? 0 : access_patience_ns))
+    if (ends_within(link, key, 0))
         return true;
-    peer.stuck.store(true);
-    return false;
+    std::atomic<bool> &stuck = link.peer_.load(std::memory_order_relaxed)->stuck;
+    stuck.store(!ends_within(link, key, stuck.load() ? last_patience_ns : access_patience_ns));
+    return !stuck.load();
 }
 
 /// The peer is in an access that does not end. If its thread was stopped in front of the copy, the
@@ -226,11 +249,12 @@ void direct_access::withdraw(std::uint32_t key)
     if (!is_open())
         return;
     osd::lock_guard hold(lock_);
-    if (!board_->withdraw(key))
+    if (!board_->withdraw(key) || peers_ == nullptr)
         return;
     for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
         direct_link &each = links_[i];
-        if (each.now_ == direct_link::state::shown && !outlast(each, key))
+        const bool accessible = each.peer_.load(std::memory_order_relaxed) != nullptr;
+        if (accessible && !outlast(each, key))
             shut_out(each);
     }
 }
@@ -248,7 +272,8 @@ direct_link *direct_access::free_link()
 }
 
 direct_link *direct_access::begin(const net_address &own, const net_address &peer,
-                                  const direct_names &names, const protection_domain *zone)
+                                  const direct_names &names, const protection_domain *zone,
+                                  const direct_listener &told)
 {
     std::uint64_t token = 0;
     if (!is_open() || !peer.same_host(own) || !random_bytes(&token, sizeof token))
@@ -262,6 +287,8 @@ direct_link *direct_access::begin(const net_address &own, const net_address &pee
     made->token_ = token | 1; // not `closed`
     made->zone_ = zone_of(zone);
     made->stuck_.store(false);
+    made->outcome_.store(local_obstacle::none);
+    made->told_ = told;
     made->now_ = names.calls ? direct_link::state::to_call : direct_link::state::waits;
     if (names.calls)
         called_.raise();
@@ -299,29 +326,49 @@ void direct_access::serve()
         return;
     osd::lock_guard hold(lock_);
     called_.clear(); // before the look for calls
-    call_peers();
     accept_calls();
     for (talk &each : talks_)
         if (each.socket >= 0)
             hear(each);
-    forget_gone_peers();
+    forget_peers(false);
+    call_peers(); // an answer has made room
 }
 
 void direct_access::call_peers()
 {
-    for (std::uint32_t i = 0; i < direct_board::gates; ++i)
-        if (links_[i].now_ == direct_link::state::to_call)
-            call(links_[i]);
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
+        if (links_[i].now_ != direct_link::state::to_call)
+            continue;
+        talk *const by = place_for_call();
+        if (by == nullptr)
+            return;
+        call(links_[i], *by);
+    }
 }
 
-void direct_access::call(direct_link &link)
+/// Null while others are to be answered first.
+direct_access::talk *direct_access::place_for_call()
+{
+    for (std::uint32_t i = 0; i < max_calls; ++i) {
+        talk &each = talks_[i];
+        if (each.socket >= 0 && each.link->now_ == direct_link::state::waits &&
+            each.link->token_ == each.token)
+            continue;
+        if (each.socket >= 0) // its connection has ended
+            local_socket::close(end_talk(each));
+        return &each;
+    }
+    return nullptr;
+}
+
+void direct_access::call(direct_link &link, talk &by)
 {
     link.now_ = direct_link::state::waits;
     const waitable socket = local_socket::connect(link.to_);
     if (socket >= 0 && say_hello(socket, link))
-        return begin_talk(socket, &link);
-    note(local_obstacle::no_answer);
+        return begin_talk(by, socket, &link);
     local_socket::close(socket);
+    tell(link, local_obstacle::no_answer);
 }
 
 void direct_access::accept_calls()
@@ -330,7 +377,7 @@ void direct_access::accept_calls()
         waitable socket = 0;
         while ((socket = local_socket::accept(listeners_[i])) != local_socket::none)
             if (socket >= 0)
-                begin_talk(socket, nullptr);
+                answer(socket);
             else if (!turn_away(listeners_[i]))
                 break;
     }
@@ -349,12 +396,21 @@ bool direct_access::turn_away(waitable listener)
     return spare_.open() && caller >= 0;
 }
 
-/// In the place of the oldest.
-void direct_access::begin_talk(waitable socket, direct_link *link)
+/// In the place of the oldest that has said nothing.
+void direct_access::answer(waitable socket)
 {
-    talk &with = talks_[next_talk_++ % max_talks];
+    talk &with = talks_[max_calls + next_talk_++ % (max_talks - max_calls)];
+    if (with.socket >= 0)
+        hear(with); // it may have said it by now
     if (with.socket >= 0)
         local_socket::close(end_talk(with));
+    begin_talk(with, socket, nullptr);
+    if (with.socket >= 0)
+        hear(with); // usually it has been said
+}
+
+void direct_access::begin_talk(talk &with, waitable socket, direct_link *link)
+{
     if (!watched_.add(socket))
         return local_socket::close(socket);
     with = {socket, link, link != nullptr ? link->token_ : 0};
@@ -374,8 +430,7 @@ bool direct_access::say_hello(waitable socket, const direct_link &link)
     said.to_tag = link.names_.peer_tag;
     said.from_id = link.names_.id;
     said.token = link.token_;
-    said.proof_at = reinterpret_cast<std::uintptr_t>(proof_);
-    std::memcpy(said.proof, proof_, sizeof proof_);
+    said.proof = proof_;
     said.gate = link.gate_;
     return local_socket::send(socket, &said, sizeof said, memory_.file());
 }
@@ -408,61 +463,76 @@ void direct_access::hear(talk &from)
                           (was.link == nullptr || (link == was.link && link->token_ == was.token));
     if (expected)
         return meet(socket, was.link == nullptr, *link, said, board);
-    if (size == 0)
-        note(local_obstacle::no_answer);
+    if (size == 0 && was.link != nullptr && was.link->token_ == was.token)
+        tell(*was.link, local_obstacle::no_answer);
     local_socket::close(socket);
     if (board >= 0)
         local_socket::close(board);
 }
 
-/// The peer of a connection has shown its board.
+/// While it waits, or is shown: who is told has not gone.
+void direct_access::tell(direct_link &link, local_obstacle why)
+{
+    if (why != local_obstacle::none)
+        note(why);
+    link.outcome_.store(why, std::memory_order_relaxed);
+    const bool in_use =
+        link.now_ == direct_link::state::waits || link.now_ == direct_link::state::shown;
+    if (in_use && link.told_.queue != nullptr)
+        link.told_.queue->post(*link.told_.pair, path_event);
+}
+
 void direct_access::meet(waitable socket, bool answers, direct_link &link, const hello &said,
                          waitable board)
+{
+    const local_obstacle why = introduce(socket, answers, link, said, board);
+    const direct_peer *const peer = link.peer_.load(std::memory_order_relaxed);
+    const bool one_way = peer != nullptr && !peer->open_to_us; // it may access our memory
+    tell(link, one_way ? local_obstacle::no_access : why);
+}
+
+/// The peer of a connection has shown its board.
+local_obstacle direct_access::introduce(waitable socket, bool answers, direct_link &link,
+                                        const hello &said, waitable board)
 {
     std::unique_ptr<direct_peer> met(new (std::nothrow) direct_peer);
     if (met == nullptr) {
         local_socket::close(socket);
         local_socket::close(board);
-        return note(local_obstacle::no_memory);
+        return local_obstacle::no_memory;
     }
     const bool mapped = met->memory.map(board, sizeof(direct_board));
-    local_obstacle why = met->process.open(socket);
+    local_obstacle why = met->process.open(socket, said.proof);
     if (why != local_obstacle::none)
         local_socket::close(socket);
     else if (!mapped)
         why = local_obstacle::bad_memory;
     direct_peer *peer = why == local_obstacle::none ? known(*met) : nullptr;
     if (why == local_obstacle::none && peer == nullptr)
-        why = examine(*met, said);
+        why = examine(*met);
     if (why == local_obstacle::none && answers && !say_hello(met->process.socket(), link))
         why = local_obstacle::no_answer;
     if (why == local_obstacle::none && peer == nullptr)
         why = keep(std::move(met), peer);
     if (why != local_obstacle::none)
-        return note(why);
+        return why;
     ++peer->links;
     link.their_gate_ = said.gate;
     link.their_token_ = said.token;
     link.peer_.store(peer, std::memory_order_release);
     link.now_ = direct_link::state::shown;
     board_->open_gate(link.gate_, link.token_, link.zone_); // its claims are waited for from now on
+    return local_obstacle::none;
 }
 
 /// Whether it is the process that the socket says, and lets us access its memory.
-local_obstacle direct_access::examine(direct_peer &met, const hello &said)
+local_obstacle direct_access::examine(direct_peer &met)
 {
-    std::uint8_t found[sizeof proof_] = {};
-    const bytes_view into{found, sizeof found};
-    const std::ptrdiff_t size = met.process.read(said.proof_at, &into, 1, sizeof found, {});
-    if (!met.process.is_alive() || !met.board().is_board())
+    const local_process::presence seen = met.process.look();
+    if (seen == local_process::presence::gone || !met.board().is_board())
         return local_obstacle::bad_memory;
-    met.open_to_us = size >= 0;
-    if (!met.open_to_us) {
-        note(local_obstacle::no_access); // it may be allowed to access ours
-        return local_obstacle::none;
-    }
-    const bool same = size == sizeof found && std::memcmp(found, said.proof, sizeof found) == 0;
-    return same ? local_obstacle::none : local_obstacle::bad_memory;
+    met.open_to_us = seen == local_process::presence::proven;
+    return local_obstacle::none;
 }
 
 /// One that was met before is the same: its socket and its mapping are kept, and new ones are not.
@@ -477,7 +547,9 @@ direct_peer *direct_access::known(const direct_peer &met) const
 
 local_obstacle direct_access::keep(std::unique_ptr<direct_peer> met, direct_peer *&kept)
 {
-    forget_gone_peers();
+    forget_peers(false);
+    if (peers_known_ == max_peers)
+        forget_peers(true);
     if (peers_known_ == max_peers || !watched_.add(met->process.socket()))
         return local_obstacle::no_memory;
     ++peers_known_;
@@ -486,23 +558,12 @@ local_obstacle direct_access::keep(std::unique_ptr<direct_peer> met, direct_peer
     return local_obstacle::none;
 }
 
-/// It has closed its socket. One that says more than a hello is not to be trusted either, and would
-/// keep this thread awake.
-bool direct_access::has_left(const direct_peer &peer)
-{
-    std::uint8_t word = 0;
-    waitable file = -1;
-    const bool quiet = local_socket::receive(peer.process.socket(), &word, sizeof word, file) < 0;
-    if (file >= 0)
-        local_socket::close(file);
-    return !quiet || !peer.process.is_alive();
-}
-
-void direct_access::forget_gone_peers()
+/// Those that have left, and on request those that no connection needs.
+void direct_access::forget_peers(bool also_idle)
 {
     for (direct_peer **at = &peers_; *at != nullptr;) {
         direct_peer &each = **at;
-        if (each.watched && has_left(each)) {
+        if (each.watched && ((also_idle && each.links == 0) || each.has_left())) {
             each.watched = false;
             each.forbidden.store(true);
             watched_.remove(each.process.socket());
@@ -520,7 +581,7 @@ void direct_access::forget_gone_peers()
 void direct_access::release(direct_peer &peer)
 {
     if (--peer.links == 0 && !peer.watched)
-        forget_gone_peers();
+        forget_peers(false);
 }
 
 } // namespace soft_hca

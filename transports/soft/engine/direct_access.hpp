@@ -6,13 +6,14 @@
 // are found and told in one place. Two devices show each other their boards (direct_board) over a
 // local socket, once the connection knows its peer: the side that asked for the connection calls
 // the address of the other's data socket, and either names the tag that only the two of them know.
-// The socket stays open for as long as the two processes live, and proves that they do.
+// The socket stays open for as long as the two processes live and know each other.
 #pragma once
 
 #include "direct_board.hpp"
 #include "net.hpp"
 #include "net_local.hpp"
 #include "request.hpp"
+#include "upcall_queue.hpp"
 
 #include "osd_sync.hpp"
 
@@ -30,6 +31,12 @@ struct direct_names {
     bool calls; ///< asked for the connection
 };
 
+/// Who is told by a path_event what came of it; nobody by default.
+struct direct_listener {
+    upcall_queue *queue = nullptr;
+    upcall_source *pair = nullptr;
+};
+
 struct direct_peer;
 class direct_access;
 
@@ -41,6 +48,8 @@ public:
     bool move(const request &r);
     /// The peer has not ended an access in time.
     bool is_stuck() const { return stuck_.load(std::memory_order_relaxed); }
+    /// `none` when it moves data, or does not know yet.
+    local_obstacle outcome() const { return outcome_.load(std::memory_order_relaxed); }
 
 private:
     friend class direct_access;
@@ -48,6 +57,7 @@ private:
     static constexpr std::uint32_t most_bytes = 16 << 20; ///< of a claim
 
     std::ptrdiff_t try_to_move(direct_peer &peer, const request &r);
+    std::ptrdiff_t copy_if_proven(direct_peer &peer, const request &r) const;
     std::ptrdiff_t copy(direct_peer &peer, const request &r) const;
 
     direct_board *own_ = nullptr;
@@ -61,6 +71,8 @@ private:
     std::uint64_t their_token_ = 0;
     std::atomic<direct_peer *> peer_{nullptr}; ///< set while shown; what it and the gate are stays
     std::atomic<bool> stuck_{false};
+    std::atomic<local_obstacle> outcome_{local_obstacle::none};
+    direct_listener told_;
 };
 
 class direct_access {
@@ -90,7 +102,7 @@ public:
 
     /// Null where the peer cannot be reached, or there are too many.
     direct_link *begin(const net_address &own, const net_address &peer, const direct_names &names,
-                       const protection_domain *zone);
+                       const protection_domain *zone, const direct_listener &told = {});
     /// On return the peer makes no access any more, with the same exception.
     void end(direct_link *&link);
 
@@ -110,28 +122,33 @@ private:
         std::uint64_t token = 0;     ///< of this link
     };
     static constexpr std::uint32_t max_talks = 64;
+    static constexpr std::uint32_t max_calls = 32; ///< those of them that are ours
     static constexpr std::uint32_t max_peers = 256;
     static constexpr std::uint32_t max_listeners = 16;
 
-    std::uint64_t zone_of(const protection_domain *zone) const;
+    local_obstacle prepare(descriptor_set &within);
     direct_link *free_link() OSD_REQUIRES(lock_);
     direct_link *link_of(const hello &said) OSD_REQUIRES(lock_);
     void note(local_obstacle why) { obstacle_.store(why, std::memory_order_relaxed); }
+    void tell(direct_link &link, local_obstacle why) OSD_REQUIRES(lock_);
     void call_peers() OSD_REQUIRES(lock_);
-    void call(direct_link &link) OSD_REQUIRES(lock_);
+    talk *place_for_call() OSD_REQUIRES(lock_);
+    void call(direct_link &link, talk &by) OSD_REQUIRES(lock_);
     void accept_calls() OSD_REQUIRES(lock_);
     bool turn_away(waitable listener) OSD_REQUIRES(lock_);
-    void begin_talk(waitable socket, direct_link *link) OSD_REQUIRES(lock_);
+    void answer(waitable socket) OSD_REQUIRES(lock_);
+    void begin_talk(talk &with, waitable socket, direct_link *link) OSD_REQUIRES(lock_);
     waitable end_talk(talk &with) OSD_REQUIRES(lock_);
     void hear(talk &from) OSD_REQUIRES(lock_);
     bool say_hello(waitable socket, const direct_link &link) OSD_REQUIRES(lock_);
     void meet(waitable socket, bool answers, direct_link &link, const hello &said, waitable board)
         OSD_REQUIRES(lock_);
-    local_obstacle examine(direct_peer &met, const hello &said) OSD_REQUIRES(lock_);
+    local_obstacle introduce(waitable socket, bool answers, direct_link &link, const hello &said,
+                             waitable board) OSD_REQUIRES(lock_);
+    local_obstacle examine(direct_peer &met) OSD_REQUIRES(lock_);
     direct_peer *known(const direct_peer &met) const OSD_REQUIRES(lock_);
     local_obstacle keep(std::unique_ptr<direct_peer> met, direct_peer *&kept) OSD_REQUIRES(lock_);
-    static bool has_left(const direct_peer &peer);
-    void forget_gone_peers() OSD_REQUIRES(lock_);
+    void forget_peers(bool also_idle) OSD_REQUIRES(lock_);
     void release(direct_peer &peer) OSD_REQUIRES(lock_);
     static bool ends_within(const direct_link &link, std::uint32_t key, std::int64_t ns);
     static bool outlast(const direct_link &link, std::uint32_t key);
@@ -152,7 +169,7 @@ private:
     std::uint32_t next_talk_ OSD_GUARDED_BY(lock_) = 0;
     direct_peer *peers_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t peers_known_ OSD_GUARDED_BY(lock_) = 0;
-    std::uint8_t proof_[16] = {}; ///< read by peers from our memory, to see that it is ours
+    process_mark proof_; ///< read by peers from our memory, to see that it is ours
     std::atomic<local_obstacle> obstacle_{local_obstacle::none};
 };
 

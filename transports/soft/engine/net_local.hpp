@@ -25,6 +25,31 @@ enum class local_obstacle : std::uint8_t {
     no_answer,  ///< it has no direct access, or has switched it off
 };
 
+constexpr const char *text_of(local_obstacle why)
+{
+    switch (why) {
+    case local_obstacle::none:
+        return "nothing is in the way";
+    case local_obstacle::not_here:
+        return "this system has no such calls";
+    case local_obstacle::no_memory:
+        return "there is no memory file, descriptor or memory for it";
+    case local_obstacle::no_calls:
+        return "the system forbids process_vm_readv or process_vm_writev";
+    case local_obstacle::other_user:
+        return "the peer is another user's";
+    case local_obstacle::other_pids:
+        return "the peer is in another pid namespace";
+    case local_obstacle::no_access:
+        return "the system forbids access to the peer's memory";
+    case local_obstacle::bad_memory:
+        return "the peer does not prove what it says";
+    case local_obstacle::no_answer:
+        break;
+    }
+    return "the peer does not answer";
+}
+
 /// Memory that one process writes and others map read-only. The file cannot be truncated, so that
 /// nothing that its owner does makes a reader fault.
 class shared_memory {
@@ -66,6 +91,12 @@ struct local_guard {
     std::uint64_t value = 0;
 };
 
+/// Random numbers in the memory of a process, by which it is known from all others.
+struct process_mark {
+    std::uint64_t at = 0;
+    std::uint8_t bytes[16] = {};
+};
+
 /// Another process of this host.
 class local_process {
 public:
@@ -77,13 +108,21 @@ public:
     /// Nothing was copied: the guard was not as it should be, or the thread was interrupted.
     static constexpr std::ptrdiff_t interrupted = -1;
 
-    /// The one at the other end of a connected socket. Takes over the socket where it returns none.
-    local_obstacle open(waitable socket);
+    /// The one at the other end of a connected socket, which says that it has the mark. Takes over
+    /// the socket where it returns none.
+    local_obstacle open(waitable socket, const process_mark &mark);
     void close();
     waitable socket() const { return socket_; }
     bool same_process(const local_process &other) const { return id_ == other.id_; }
 
-    /// Whether it runs, and has not started another program since. One system call.
+    enum class presence : std::uint8_t {
+        proven, ///< it runs, and has not started another program since
+        hidden, ///< its memory must not be looked at
+        gone,
+    };
+    /// One system call.
+    presence look() const;
+    /// The same as far as can be known, and that it has not closed its socket.
     bool is_alive() const;
     /// Copy between its memory at an address, and pieces of our own: at most 8. Return the number
     /// of bytes that were copied, less where either is not mapped; `interrupted`; or another
@@ -93,13 +132,14 @@ public:
     std::ptrdiff_t write(std::uint64_t to, const bytes_view *pieces, std::uint32_t count,
                          std::size_t size, const local_guard &guard) const;
 
-    /// Whether the system has these calls and this process may make them.
+    /// Whether the system has these calls and this process may make them, and all those for local
+    /// sockets. Where a filter may answer one by the death of the process, another process tries.
     static bool exists();
 
 private:
     waitable socket_ = -1;
-    waitable handle_ = -1;
     int id_ = 0;
+    process_mark mark_;
 };
 
 /// A socket of this host and network namespace. Its name is that of a network address.
@@ -107,7 +147,7 @@ class local_socket {
 public:
     /// Negative when the name is taken.
     static waitable listen(const net_address &name);
-    /// Negative when nobody listens.
+    /// Negative when nobody listens, or another user does.
     static waitable connect(const net_address &name);
     /// Of a process of the same user; `none` when no more have connected, and `no_descriptor` when
     /// this process may have no more.

@@ -16,12 +16,17 @@ bool shared_memory::map(waitable, std::size_t)
 
 void shared_memory::close() {}
 
-local_obstacle local_process::open(waitable)
+local_obstacle local_process::open(waitable, const process_mark &)
 {
     return local_obstacle::not_here;
 }
 
 void local_process::close() {}
+
+local_process::presence local_process::look() const
+{
+    return presence::gone;
+}
 
 bool local_process::is_alive() const
 {

@@ -21,6 +21,7 @@ pair_counts &pair_counts::operator+=(const pair_counts &other)
     failed_at_peer += other.failed_at_peer;
     gave_up += other.gave_up;
     direct += other.direct;
+    indirect += other.indirect;
     return *this;
 }
 

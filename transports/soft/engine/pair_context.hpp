@@ -40,6 +40,7 @@ struct pair_counts {
     std::uint64_t failed_at_peer = 0;  ///< requests, for another reason
     std::uint64_t gave_up = 0;         ///< the peer acknowledged nothing any more
     std::uint64_t direct = 0;          ///< writes and reads without the peer's processor
+    std::uint64_t indirect = 0;        ///< over the network
 
     pair_counts &operator+=(const pair_counts &other);
 };

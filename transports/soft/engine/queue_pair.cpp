@@ -39,11 +39,26 @@ bool queue_pair::post_receive(request &r)
 void queue_pair::ring() OSD_UNCHECKED
 {
     doorbell.store(true);
-    if (!lock.try_lock())
-        return; // the holder will see the doorbell
+    if (!try_to_take())
+        return; // the holder will see the doorbell, or who comes next
     doorbell.store(false);
+    connection_.begin_turn();
     connection_.pump(osd::now_ns());
     leave();
+}
+
+/// A consumer that posts one direct write after the other holds the lock nearly all the time, and a
+/// thread that the system has to wake would hardly ever find it free.
+void queue_pair::enter_behind_another() OSD_UNCHECKED
+{
+    constexpr std::int64_t short_time_ns = 10'000;
+    const std::int64_t began = osd::now_ns();
+    while (osd::now_ns() - began < short_time_ns)
+        if (lock.try_lock())
+            return;
+    waiting_.fetch_add(1);
+    lock.lock();
+    waiting_.fetch_sub(1);
 }
 
 void queue_pair::leave() OSD_UNCHECKED
@@ -51,7 +66,7 @@ void queue_pair::leave() OSD_UNCHECKED
     lock.unlock();
     while (doorbell.exchange(false)) {
         doorbell.store(true); // for another holder, which may not be one that pumps
-        if (!lock.try_lock())
+        if (!try_to_take())
             return;
         doorbell.store(false);
         connection_.pump(osd::now_ns());
@@ -117,6 +132,8 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
 {
     if (event == watermark_event)
         return table.watermark(with.owner);
+    if (event == path_event)
+        return tell_path(table);
     const auto what = static_cast<connection_event>(event);
     std::uint8_t data[max_private_data];
     std::size_t size = 0;
@@ -128,6 +145,16 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
         leave();
     }
     table.connection(with.owner, what, data, size);
+}
+
+void queue_pair::tell_path(const upcalls &table) OSD_UNCHECKED
+{
+    enter();
+    const bool there = direct != nullptr; // the connection may have ended
+    const local_obstacle why = there ? direct->outcome() : local_obstacle::none;
+    leave();
+    if (there)
+        table.path(with.owner, why);
 }
 
 // ------------------------------------------------------------------------------------ the device

@@ -41,7 +41,11 @@ public:
 
     /// Does the work that is pending, unless another thread holds the lock and will do it.
     void ring();
-    void enter() OSD_ACQUIRE(lock) { lock.lock(); }
+    void enter() OSD_ACQUIRE(lock) OSD_UNCHECKED
+    {
+        if (!lock.try_lock())
+            enter_behind_another();
+    }
     void leave() OSD_RELEASE(lock);
     reliable_connection &connection() OSD_REQUIRES(lock) { return connection_; }
 
@@ -57,7 +61,12 @@ public:
 private:
     void receive_posted() override;
     void make_upcall(const upcalls &table, std::uint32_t event) override;
+    void tell_path(const upcalls &table);
+    void enter_behind_another();
+    /// Not where another thread has waited for it.
+    bool try_to_take() OSD_UNCHECKED { return waiting_.load() == 0 && lock.try_lock(); }
 
+    std::atomic<std::uint32_t> waiting_{0}; ///< threads that will ring
     reliable_connection connection_ OSD_GUARDED_BY(lock);
 };
 

@@ -94,7 +94,7 @@ void reliable_connection::adopt_peer(const net_address &from, const handshake &h
     const bool calls = state_.is(state::connecting);
     context_->direct = context_->of->direct.begin(
         context_->home->io().address(), from, {path_.id(), path_.tag(), hello.id, hello.tag, calls},
-        context_->with.domain);
+        context_->with.domain, {&context_->home->upcalls, context_->events});
 }
 
 void reliable_connection::send_handshake(std::int64_t now)
@@ -392,7 +392,8 @@ void reliable_connection::pump(std::int64_t now)
             return fail(tx_.failure());
         context_->sends.in_flight.store(tx_.in_flight());
         context_->sends.started.store(requests_.next(), std::memory_order_relaxed);
-        if (tx_.stuck() || (!more && context_->sends.ring.tail() == seen))
+        const bool all = !more && context_->sends.ring.tail() == seen;
+        if (tx_.stuck() || requests_.awaits_turn() || all)
             break;
     }
     if (!connected())
@@ -450,7 +451,7 @@ void reliable_connection::update_due()
 {
     std::int64_t due = state_.due_ns();
     if (connected()) {
-        due = std::min(due, tx_.due_ns());
+        due = std::min(due, requests_.awaits_turn() ? 0 : tx_.due_ns());
         if (rx_.ack().due_ns() != 0)
             due = std::min(due, rx_.ack().due_ns());
     }
@@ -483,6 +484,7 @@ void reliable_connection::on_timer(std::int64_t now)
     if (connected() && tx_.probe_is_due(now))
         if (!tx_.send_probe(now))
             fail(tx_.failure());
+    begin_turn();
     pump(now);
     update_due();
 }

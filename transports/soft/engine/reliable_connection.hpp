@@ -50,6 +50,8 @@ public:
     void keep_watermarks();
     /// Sends what may be sent, and flushes what was posted to a dead connection.
     void pump(std::int64_t now);
+    /// A thread comes that may spend time on pump().
+    void begin_turn() { requests_.begin_turn(); }
 
     // --- the shard
 

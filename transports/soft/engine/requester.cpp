@@ -116,6 +116,8 @@ OSD_ALWAYS_INLINE bool requester::start(request &r)
         return refuse(r);
     if (is_message(r))
         r.msn = send_msn_++;
+    if (r.kind == work::write || r.kind == work::read)
+        ++context_->counted.indirect;
     if (has_response(r))
         reads_.start(r);
     return true;
@@ -161,6 +163,7 @@ bool requester::move_directly(request &r)
     if (!context_->may_use(r, needed_right(r)) || !context_->direct->move(r))
         return false;
     ++context_->counted.direct;
+    direct_left_ -= r.length + cost_of_one;
     r.done = true;
     ++next_;
     complete_done();
@@ -170,10 +173,15 @@ bool requester::move_directly(request &r)
 bool requester::next_packet(send_window &window, const peer_path &path, std::int64_t now,
                             std::uint32_t &psn)
 {
+    awaits_turn_ = false;
     while (next_ != context_->sends.ring.tail()) {
         request &r = context_->sends.ring.at(next_);
         if (!started_) {
-            if (may_move_directly(r) && move_directly(r))
+            const bool direct = may_move_directly(r);
+            awaits_turn_ = direct && direct_left_ <= 0;
+            if (awaits_turn_)
+                return false;
+            if (direct && move_directly(r))
                 continue;
             if (!may_start(r) || !start(r))
                 return false;

@@ -27,6 +27,11 @@ public:
     bool failed() const { return failed_; }
     const pair_failure &failure() const { return failure_; }
     void build(out_packet &out, const sent_packet &packet) const;
+    /// From now on as much may be copied directly as takes a millisecond or two, so that a stream
+    /// of it does not keep the thread from all others.
+    void begin_turn() { direct_left_ = most_per_turn; }
+    /// What was begun is to go on in another turn.
+    bool awaits_turn() const { return awaits_turn_; }
     /// The position of the first request that has not been started.
     std::uint32_t next() const { return next_; }
 
@@ -63,6 +68,9 @@ public:
     request *acknowledged_read(std::uint32_t oldest_psn);
 
 private:
+    static constexpr std::int64_t most_per_turn = 16 << 20; ///< bytes
+    static constexpr std::int64_t cost_of_one = 16 << 10;   ///< in bytes
+
     bool may_move_directly(const request &r) const;
     bool move_directly(request &r) OSD_NOINLINE;
     bool may_start(const request &r);
@@ -84,6 +92,8 @@ private:
     bool write_sent_ = false; ///< its write part has been sent, and immediate data follow
     bool out_of_credit_ = false;
     bool failed_ = false;
+    bool awaits_turn_ = false;
+    std::int64_t direct_left_ = most_per_turn;
     pair_failure failure_;
 };
 

@@ -8,6 +8,7 @@
 namespace soft_hca {
 
 class inbound_request;
+enum class local_obstacle : std::uint8_t;
 
 enum class connection_event : std::uint8_t {
     established,
@@ -22,6 +23,8 @@ enum class connection_event : std::uint8_t {
 
 /// Of a queue pair too: it holds more receives of a shared queue than its soft high watermark.
 inline constexpr auto watermark_event = static_cast<std::uint32_t>(connection_event::broken) + 1;
+/// The same: it is known whether its peer's memory can be accessed directly.
+inline constexpr auto path_event = watermark_event + 1;
 
 struct upcalls {
     void (*completion)(void *queue_owner);
@@ -31,6 +34,8 @@ struct upcalls {
     bool (*request)(void *listener_owner, inbound_request &request);
     void (*limit)(void *shared_receives_owner);
     void (*watermark)(void *pair_owner);
+    /// With `none`, writes and reads are direct from now on. Only of peers on this host.
+    void (*path)(void *pair_owner, local_obstacle why_not_direct);
 };
 
 } // namespace soft_hca
