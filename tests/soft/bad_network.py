@@ -34,11 +34,11 @@ def parse() -> argparse.Namespace:
 
 
 def bad_dat_conf(original: pathlib.Path, network: str) -> str:
-    """soft-lo alone, with these options."""
-    lines = [line for line in original.read_text().splitlines() if line.startswith("soft-lo ")]
+    """soft-udp alone, with these options."""
+    lines = [line for line in original.read_text().splitlines() if line.startswith("soft-udp ")]
     if not lines:
-        raise SystemExit(f"bad_network: {original} has no adapter soft-lo")
-    return "".join(line.replace('"lo"', f'"lo {network}"') + "\n" for line in lines)
+        raise SystemExit(f"bad_network: {original} has no adapter soft-udp")
+    return "".join(line.replace('direct=0"', f'direct=0 {network}"') + "\n" for line in lines)
 
 
 def judge(what: str, command: list[object], environment: dict[str, str]) -> int:
@@ -64,11 +64,11 @@ def main() -> int:
             conf.flush()
             environment = {**os.environ, "DAT_OVERRIDE": conf.name,
                            "LD_LIBRARY_PATH": str(options.libdat2)}
-            suite = [options.conformance, "--ia", "soft-lo"]
+            suite = [options.conformance, "--ia", "soft-udp"]
             for promise in PROMISES:
                 suite += ["--promise", promise]
             clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,
-                       "--dat-conf", conf.name, "--adapter", "soft-lo", "--select", "dapltest-T-*"]
+                       "--dat-conf", conf.name, "--adapter", "soft-udp", "--select", "dapltest-T-*"]
             for library in options.preload:
                 clients += ["--preload", library]
             for what, command in (("conformance", suite), ("dapltest", clients)):

@@ -71,23 +71,21 @@ void add_attr(types::hca &h, const char *name, const char *value)
 }
 
 /// Whether peers of this host and user are accessed directly, and why not.
-const char *direct_access_of(const types::hca &h)
+void describe_direct_access(types::hca &h)
 {
+    const soft_hca::local_obstacle why = h.device.without_direct();
+    const bool works = why == soft_hca::local_obstacle::none;
     if (h.params.direct == 0)
-        return "off";
-    switch (h.device.without_direct()) {
-    case soft_hca::local_obstacle::none:
-        return "on";
-    case soft_hca::local_obstacle::no_memory:
-        return "off: the process may have no memory file or no descriptor";
-    default:
-        return "off: the system forbids process_vm_readv";
-    }
+        std::snprintf(h.direct, sizeof h.direct, "off");
+    else
+        std::snprintf(h.direct, sizeof h.direct, "%s%s",
+                      works ? "on" : "off: ", works ? "" : text_of(why));
 }
 
 void name_attributes(types::hca &h)
 {
     std::snprintf(h.datagram, sizeof h.datagram, "%u", h.device.datagram());
+    describe_direct_access(h);
     h.num_named_attrs = 0;
     add_attr(h, "DAT_IB_PROVIDER_NAME", "soft");
     add_attr(h, "DAT_IB_DEVICE_NAME", h.interface.name);
@@ -99,7 +97,7 @@ void name_attributes(types::hca &h)
     add_attr(h, "DAT_IB_IMMED_DATA", port_features.immediate_data ? "TRUE" : "FALSE");
     add_attr(h, "DAT_IB_FETCH_AND_ADD", port_features.atomics ? "TRUE" : "FALSE");
     add_attr(h, "DAT_IB_CMP_AND_SWAP", port_features.atomics ? "TRUE" : "FALSE");
-    add_attr(h, "SOFT_DIRECT_ACCESS", direct_access_of(h));
+    add_attr(h, "SOFT_DIRECT_ACCESS", h.direct);
 }
 
 } // namespace
@@ -129,8 +127,13 @@ status transport::dapls_ib_open_hca(hca &h, const hca_open_params &params)
 
 void transport::dapls_ib_close_hca(hca &h)
 {
-    if (!h.foreign())
-        h.device.close();
+    if (h.foreign())
+        return;
+    const soft_hca::pair_counts moved = h.device.counts().pairs;
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: %llu RDMA writes and reads were direct, %llu went over UDP",
+             h.interface.name, static_cast<unsigned long long>(moved.direct),
+             static_cast<unsigned long long>(moved.indirect));
+    h.device.close();
 }
 
 void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)

@@ -22,7 +22,7 @@ struct adapter_params {
     std::uint32_t keepalive_ms = 1000;
     std::uint32_t retries = 30;
     std::uint32_t checksum = by_interface; ///< 0 or 1
-    std::uint32_t direct = 0;              ///< access to the memory of processes of this host
+    std::uint32_t direct = 1;              ///< access to the memory of processes of this host
     // A bad network, for tests; parts of a thousand.
     std::uint32_t loss = 0;
     std::uint32_t reorder = 0;

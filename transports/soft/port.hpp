@@ -41,6 +41,7 @@ struct types {
         adapter_params params;
         soft_hca::interface_info interface;
         char datagram[16] = {};
+        char direct[96] = {};
         DAT_NAMED_ATTR named_attrs[12] = {};
         DAT_COUNT num_named_attrs = 0;
         long process = 0; ///< that opened it; in a forked child everything is left alone
