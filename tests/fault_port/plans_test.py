@@ -37,8 +37,8 @@ def plan(seed: int) -> str:
     return ",".join([f"seed:{seed}", *refused, *odd])
 
 
-# The program itself reports calls that do not return, after --patience. This is for what it does not
-# see; sanitized and on a busy machine a plan of three seconds takes more than a minute.
+# The program itself reports calls that do not return, after --patience. This is for what it does
+# not see; sanitized and on a busy machine a plan of three seconds takes more than a minute.
 HANGS = 300
 
 
@@ -51,7 +51,8 @@ def run(options: argparse.Namespace, adapter: str, seed: int) -> str:
         command += ["--keep-loaded", "libfabric.so.1"]
     try:
         done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=options.seconds + HANGS, check=False)
+                              stderr=subprocess.STDOUT, timeout=options.seconds + HANGS,
+                              check=False)
     except subprocess.TimeoutExpired as late:
         return f"hangs\n{(late.stdout or b'').decode(errors='replace')}"
     return "" if done.returncode == 0 else f"ends with {done.returncode}\n{done.stdout}"
