@@ -164,6 +164,8 @@ public:
         std::size_t bytes = 0;
         must(dapl_am_segment(0, &here_, &bytes));
         must(dapl_am_segment(1, &there_, &bytes));
+        // Memory that was never written is one page of zeros, which stays in the cache.
+        std::memset(here_, 1, largest);
     }
 
     /// The same through the library and through DAT alone, in turns.
