@@ -42,8 +42,7 @@ void queue_pair::ring() OSD_UNCHECKED
     if (!try_to_take())
         return; // the holder will see the doorbell, or who comes next
     doorbell.store(false);
-    connection_.begin_turn();
-    connection_.pump(osd::now_ns());
+    connection_.pump(osd::now_ns(), true);
     leave();
 }
 

@@ -378,8 +378,10 @@ void reliable_connection::on_icmp_error(const icmp_error &b, const base_header &
 
 // -------------------------------------------------------------------------------------- packets
 
-void reliable_connection::pump(std::int64_t now)
+void reliable_connection::pump(std::int64_t now, bool new_turn)
 {
+    if (new_turn)
+        requests_.begin_turn();
     if (state_.is(state::dead)) {
         requests_.flush();
         rx_.flush();
@@ -484,8 +486,7 @@ void reliable_connection::on_timer(std::int64_t now)
     if (connected() && tx_.probe_is_due(now))
         if (!tx_.send_probe(now))
             fail(tx_.failure());
-    begin_turn();
-    pump(now);
+    pump(now, true);
     update_due();
 }
 

@@ -48,10 +48,9 @@ public:
     void abandon();
     /// Its high watermarks were set.
     void keep_watermarks();
-    /// Sends what may be sent, and flushes what was posted to a dead connection.
-    void pump(std::int64_t now);
-    /// A thread comes that may spend time on pump().
-    void begin_turn() { requests_.begin_turn(); }
+    /// Sends what may be sent, and flushes what was posted to a dead connection. `new_turn`: by a
+    /// thread that may spend time on direct copies.
+    void pump(std::int64_t now, bool new_turn = false);
 
     // --- the shard
 
