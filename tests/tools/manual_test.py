@@ -68,7 +68,7 @@ class Manual(unittest.TestCase):
     def test_ranges_of_the_verbs_port(self) -> None:
         source = (OPTIONS.source / "transports/verbs/params.cpp").read_text()
         header = (OPTIONS.source / "transports/verbs/params.hpp").read_text()
-        rows = re.findall(r'\{"(\w+)", &adapter_params::(\w+), ([\d\']+), ([\d\']+)\}', source)
+        rows = re.findall(r'\{"([A-Z]\w+)", &adapter_params::(\w+), ([\d\']+), ([\d\']+)\}', source)
         self.assertGreaterEqual(len(rows), 10)
         page = page_source("dapl-environment")
         for name, member, least, most in rows:
