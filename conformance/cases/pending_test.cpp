@@ -44,7 +44,7 @@ bool waits(lingering &on)
 {
     if (on.pending())
         return true;
-    for (std::uint64_t i = 0; i < lingering::writes; ++i) {
+    for (std::uint64_t i = 0; i < lingering::requests; ++i) {
         const auto done = next_dto(on.own.request_evd);
         CHECK(done.user_cookie.as_64 == i);
         CHECK(done.status == DAT_DTO_SUCCESS);
@@ -56,7 +56,7 @@ void expect_end(lingering &on)
 {
     next_connection(on.own.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
     CHECK(on.own.state() == DAT_EP_STATE_DISCONNECTED);
-    CHECK(collect(on.own.request_evd, lingering::writes).size() == lingering::writes);
+    CHECK(collect(on.own.request_evd, lingering::requests).size() == lingering::requests);
     CHECK(stays_empty(on.own.connect_evd, milliseconds(20)));
 }
 

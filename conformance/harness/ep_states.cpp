@@ -77,6 +77,7 @@ lingering::lingering() : peer("obedient"), own(ia, {.bytes = size})
     peer.stop();
     for (std::uint64_t i = 0; i < writes; ++i)
         MUST(own.write(0, size, memory, i));
+    MUST(own.send(0, 64, writes));
     MUST(own.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
 }
 
