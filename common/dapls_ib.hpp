@@ -22,9 +22,10 @@
 // a port that defines a class of the same name does not compile.
 //
 // Words used below
-//   control    Called from consumer threads with no lock of the common layer held. May block for a
-//              bounded time. Control operations of one object never overlap; those of different
-//              objects do, also with hot operations. May make upcalls before it returns.
+//   control    Called from consumer threads. The common layer may hold a lock that lines up control
+//              operations of the object, and none that an upcall takes. May block for a bounded
+//              time. Control operations of one object never overlap; those of different objects
+//              do, also with hot operations. May make upcalls before it returns.
 //   hot        Called from consumer threads on the data path. Shall not sleep, allocate, log, or
 //              make an upcall. May take a short lock, one whose holders do none of that while they
 //              hold it, and may make a system call that does not wait, as a non-blocking send.
