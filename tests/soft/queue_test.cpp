@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <set>
+#include <thread>
 
 namespace queue_suite {
 
@@ -458,6 +460,25 @@ TEST_CASE_FIXTURE(fixture, "a resize keeps what is there, in its order, and what
     CHECK(owner.completions == 0);
     push(0);
     CHECK(becomes_true([&] { return owner.completions == 1; }));
+}
+
+/// The waiter has gone by then, but a thread that counts may have seen it. Sanitizers judge.
+TEST_CASE_FIXTURE(fixture, "what the consumer counts of its own is counted during a resize, too")
+{
+    std::atomic<bool> over{false};
+    std::thread counting([&] {
+        while (!over.load()) {
+            queue.count_others(1);
+            queue.count_others(-1);
+        }
+    });
+    for (std::uint32_t i = 0; i < 2000; ++i) {
+        (void)queue.wait({.threshold = 1000}, osd::deadline::after_us(20));
+        REQUIRE(here.hca.resize_queue(queue, i % 2 == 0 ? 64 : 8) ==
+                completion_queue::outcome::done);
+    }
+    over.store(true);
+    counting.join();
 }
 
 TEST_CASE_FIXTURE(fixture, "after a resize the new depth is the limit")

@@ -177,6 +177,7 @@ private:
                    others_.now() >=
                number;
     }
+    bool suffices();
     bool put(const completion_record &done);
     bool put_after_resize(const completion_record &done) OSD_COLD;
     bool has_room(ring &r, std::uint32_t at) const OSD_COLD;
@@ -184,7 +185,7 @@ private:
     void announce(const completion_record &done, std::uint32_t wanted);
 
     osd::mutex signal_lock_; ///< held while it is opened
-    osd::mutex resizing_;
+    osd::mutex resizing_;    ///< held while the ring is replaced
 };
 
 } // namespace soft_hca
