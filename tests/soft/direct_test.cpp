@@ -1218,11 +1218,13 @@ TEST_CASE("a process that has started another program is not taken for what it w
     const pid_t child = fork();
     if (child == 0) {
         const waitable socket = local_socket::connect(named.address());
+        const pid_t parent = getpid();
         if (socket >= 0 &&
             fork() == 0) { // one that keeps the socket open, and goes with its parent
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            for (;;)
+            while (getppid() == parent) // which may have gone before
                 pause();
+            _exit(0);
         }
         execlp("sleep", "sleep", "1000", nullptr);
         _exit(1);

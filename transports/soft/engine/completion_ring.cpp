@@ -163,20 +163,17 @@ void completion_ring::announce(const completion_record &done, std::uint32_t want
         signal_.raise();
 }
 
+/// By a thread that holds no queue pair's lock, for which a resize would wait: the waiter may have
+/// left since, and the ring be replaced.
 void completion_ring::count_others(std::int32_t change)
 {
     others_.add(change);
     const std::uint32_t wanted = wanted_.load();
-    if (change > 0 && (wanted & waiter) != 0 && ((wanted & solicited_waiter) != 0 || suffices()))
-        signal_.raise();
-}
-
-/// By a thread that holds no queue pair's lock, for which a resize would wait: the waiter may have
-/// left since, and the ring be replaced.
-bool completion_ring::suffices()
-{
+    if (change <= 0 || (wanted & waiter) == 0)
+        return;
     osd::lock_guard hold(resizing_);
-    return may_hold(threshold_.load());
+    if ((wanted & solicited_waiter) != 0 || may_hold(threshold_.load()))
+        signal_.raise();
 }
 
 void completion_ring::make_upcall(const upcalls &table, std::uint32_t event)

@@ -177,7 +177,6 @@ private:
                    others_.now() >=
                number;
     }
-    bool suffices();
     bool put(const completion_record &done);
     bool put_after_resize(const completion_record &done) OSD_COLD;
     bool has_room(ring &r, std::uint32_t at) const OSD_COLD;
