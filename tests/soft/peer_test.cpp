@@ -70,8 +70,11 @@ struct asked_fixture {
     {
         const remote_segment elsewhere{0x1000, 8, 77};
         REQUIRE((reading ? b.read(0, 8, elsewhere) : b.fetch_add(0, elsewhere, 1)));
-        const std::optional<packet> question = peer.next(packet_kind::data);
+        std::optional<packet> question = peer.next(packet_kind::data);
+        while (question.has_value() && question->base.psn == latest) // again: it waited for long
+            question = peer.next(packet_kind::data);
         REQUIRE(question.has_value());
+        latest = question->base.psn;
         return *question;
     }
     void answer(const packet &question, std::uint32_t psn, std::uint32_t ack)
@@ -86,6 +89,7 @@ struct asked_fixture {
         s.msn = 1;
         peer.send(psn, ack, s, reading ? 8 : 0);
     }
+    std::optional<std::uint32_t> latest; ///< psn of a question
     inproc_network network;
     host there;
     end b;
@@ -159,6 +163,8 @@ TEST_CASE_FIXTURE(asked_fixture, "an answer that acknowledges its question compl
         REQUIRE(done.has_value());
         CHECK(done->status == work_status::success);
     }
+    while (peer.next(packet_kind::data, std::chrono::milliseconds(0)).has_value()) {
+    } // what was sent again before
     CHECK(!peer.next(packet_kind::data, std::chrono::milliseconds(100)).has_value());
 }
 
