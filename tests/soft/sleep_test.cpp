@@ -195,7 +195,8 @@ int raised_nice(unsigned steps)
 } // namespace
 
 extern "C" long __real_syscall(long number, ...);
-extern "C" long __wrap_syscall(long number, ...)
+// Takes as many arguments as a system call can have, also where it was given less.
+extern "C" [[gnu::no_sanitize_address]] long __wrap_syscall(long number, ...)
 {
     va_list list;
     va_start(list, number);

@@ -25,6 +25,10 @@ namespace soft_hca {
 
 namespace {
 
+/// Of process_vm_readv and _writev. syscall() passes whole registers on, and what an int leaves in
+/// the upper half of an argument that is passed on the stack is undefined.
+constexpr unsigned long no_flags = 0;
+
 constexpr int fd_of(waitable descriptor)
 {
     return static_cast<int>(descriptor);
@@ -145,7 +149,7 @@ local_process::presence local_process::look() const
     std::uint8_t found[sizeof mark_.bytes];
     const iovec here{found, sizeof found};
     const iovec there = remote_part(mark_.at, sizeof found);
-    const long size = syscall(SYS_process_vm_readv, id_, &here, 1, &there, 1, 0);
+    const long size = syscall(SYS_process_vm_readv, id_, &here, 1, &there, 1, no_flags);
     if (size < 0 && errno != ESRCH && errno != EFAULT)
         return presence::hidden;
     const bool same = size == sizeof found && std::memcmp(found, mark_.bytes, sizeof found) == 0;
@@ -206,7 +210,7 @@ long copy_unguarded(const copy_call &c, const local_guard &guard)
 {
     if (!stands(guard))
         return -ECANCELED;
-    const long done = syscall(c.number, c.process, c.here, c.pieces, c.there, c.parts, 0);
+    const long done = syscall(c.number, c.process, c.here, c.pieces, c.there, c.parts, no_flags);
     return done < 0 ? -errno : done;
 }
 
@@ -294,9 +298,10 @@ bool copies_work()
     std::uint64_t to = 0;
     const iovec a{&to, sizeof to};
     const iovec b{&from, sizeof from};
-    const bool reads = syscall(SYS_process_vm_readv, getpid(), &a, 1, &b, 1, 0) == sizeof to;
+    const bool reads = syscall(SYS_process_vm_readv, getpid(), &a, 1, &b, 1, no_flags) == sizeof to;
     from = 2;
-    const bool writes = syscall(SYS_process_vm_writev, getpid(), &b, 1, &a, 1, 0) == sizeof to;
+    const bool writes =
+        syscall(SYS_process_vm_writev, getpid(), &b, 1, &a, 1, no_flags) == sizeof to;
     return reads && writes && to == 2;
 }
 
