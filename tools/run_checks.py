@@ -65,8 +65,9 @@ WITHOUT_JOBS = ("--no-suite", "am", "--no-suite", "dat12")
 LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
                 "--no-suite", "two-hosts", "--no-suite", "conformance-runner",
                 "--no-suite", "faults")
-ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL)
-TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "conformance")
+# The suite as it is compiled for a release finds as much in sanitized libraries.
+ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL, "--no-suite", "conformance")
+TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients")
 WINDOWS_TESTS = ("--no-suite", "common")
 LEAST_COVERED = 95  # percent of the lines of common/ and dat/
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
@@ -88,7 +89,7 @@ class Build:
     options: tuple[str, ...] = ()
     compiler: tuple[str, str] = ("gcc", "g++")
     environment: tuple[tuple[str, str], ...] = ()
-    run_times: tuple[str, ...] = ()  # to preload into programs that are not ours
+    run_time: str = ""  # a sanitizer's, to preload into programs that are compiled without it
     patience: int = 3  # factor on the tests' time limits; the machine may be busy
     fixed_addresses: bool = False  # sanitizers' shadow memory has no room for every layout
     complete: bool = True  # everything is built, not just what the tests that are run need
@@ -108,14 +109,6 @@ NO_PLAIN = "-Dplain_variants=false"
 BUILDS = {
     # What ./quickstart builds.
     "gcc": Build(options=(STRICT, RELEASE, *TOGETHER)),
-    "clang": Build(
-        options=(STRICT, "-Dbuildtype=debug", "-Db_sanitize=address,undefined", "-Db_lundef=false",
-                 "-Dfuzzers=true", "-Dbenchmarks=false", "-Dtraced_ports=", NO_PLAIN,
-                 *LINES_ONLY, *TOGETHER),
-        compiler=("clang", "clang++"),
-        environment=(("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),),
-        complete=False,
-    ),
     "clang-files": Build(
         options=(STRICT, "-Dbuildtype=debug", NO_PLAIN, *LINES_ONLY),
         compiler=("clang", "clang++"),
@@ -126,26 +119,29 @@ BUILDS = {
     "clang-release": Build(options=(STRICT, RELEASE, NO_PLAIN), compiler=("clang", "clang++")),
     "lto": Build(options=(STRICT, RELEASE, NO_PLAIN, "-Db_lto=true", "-Dcpp_link_args=-Werror",
                           *TOGETHER)),
+    # Clang needs two thirds of gcc's time for it, and has -Wthread-safety and libFuzzer.
     "asan": Build(
-        options=(STRICT, "-Db_sanitize=address,undefined", "-Doptimization=0",
-                 "-Dbenchmarks=false", NO_PLAIN, *LINES_ONLY, *TOGETHER),
+        options=(STRICT, "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=0",
+                 "-Dfuzzers=true", "-Dbenchmarks=false", "-Dtraced_ports=", NO_PLAIN,
+                 *LINES_ONLY, *TOGETHER),
+        compiler=("clang", "clang++"),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
             ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
         ),
-        run_times=("libasan.so", "libubsan.so"),
+        run_time=f"libclang_rt.asan-{os.uname().machine}.so",
         patience=8,
         fixed_addresses=True,
         complete=False,
     ),
     "tsan": Build(
-        options=(STRICT, "-Db_sanitize=thread", "-Doptimization=0",
-                 "-Dbenchmarks=false", NO_PLAIN, "-Dports=libfabric,soft",
+        options=(STRICT, "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=0",
+                 "-Dbenchmarks=false", "-Dtraced_ports=", NO_PLAIN, "-Dports=libfabric,soft",
                  *LINES_ONLY, *TOGETHER),
+        compiler=("clang", "clang++"),
         environment=(
             ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
         ),
-        run_times=("libtsan.so",),
         patience=15,
         fixed_addresses=True,
         complete=False,
@@ -459,7 +455,7 @@ def client_rounds(step: Running, name: str, whose: str, selection: str,
     command = [PYTHON, "tests/clients/run_clients.py", "--libdat2", str(libdat2),
                "--dat-conf", str(folder / "transports/dat.conf"), "--adapter", adapter,
                "--select", selection, "--json", str(results),
-               *preloads(build, folder), *more]
+               *(f"--preload={library}" for library in preloads(name)), *more]
     status = step.run(fixed(command, build), dict(build.environment))
     if status == 77:
         step.outcome.skipped += 1
@@ -473,15 +469,35 @@ def client_rounds(step: Running, name: str, whose: str, selection: str,
             step.outcome.fail(f"{result['name']}: {result['cause']}")
 
 
-def preloads(build: Build, folder: pathlib.Path) -> list[str]:
-    libraries = []
-    for library in build.run_times:
-        answer = subprocess.run([build.compiler[1], f"-print-file-name={library}"],
-                                capture_output=True, text=True, check=True)
-        libraries.append(answer.stdout.strip())
-    if libraries:
-        libraries += [str(path) for path in folder.glob("tests/clients/libkeep_loaded.so")]
-    return [word for library in libraries for word in ("--preload", library)]
+def run_time(build: Build) -> str:
+    """The library to load before those of this build, in a program that is not of it."""
+    return subprocess.run([build.compiler[1], f"-print-file-name={build.run_time}"],
+                          capture_output=True, text=True, check=True).stdout.strip()
+
+
+def preloads(name: str) -> list[str]:
+    """For programs that are not ours. A report names functions of libraries that are loaded still."""
+    build = BUILDS[name]
+    return [run_time(build), str(build_dir(name) / "tests/clients/libkeep_loaded.so")
+            ] if build.run_time else []
+
+
+def suite_over(step: Running, name: str, adapters: tuple[str, ...]) -> None:
+    """The suite as gcc's build compiled it and judges these adapters, over that build's libraries."""
+    compile_tree(step, "gcc", ("--suite", "conformance"))
+    compile_tree(step, name, ("for-clients",))
+    build = BUILDS[name]
+    for test in json.loads((build_dir("gcc") / "meson-info/intro-tests.json").read_text()):
+        if test["name"] in adapters:
+            environment = {variable: value.replace(str(build_dir("gcc")), str(build_dir(name)))
+                           for variable, value in test["env"].items()}
+            status = step.run(fixed(test["cmd"], build),
+                              {**environment, "LD_PRELOAD": run_time(build),
+                               **dict(build.environment)})
+            if status == 0:
+                step.outcome.passed += 1
+            else:
+                step.outcome.fail(f"{test['name']}: status {status}")
 
 
 def windows(step: Running, *more: str) -> None:
@@ -516,12 +532,6 @@ def machine(step: Running) -> None:
         step.outcome.passed += 1
     else:
         step.skip(f"no RDMA devices: {last_line(step.log)}")
-
-
-def fuzz(step: Running) -> None:
-    """Compile the libraries by clang, with its warnings; run each fuzzer for ten seconds."""
-    compile_tree(step, "clang", ("for-clients",))
-    meson_tests(step, "clang", "--suite", "fuzz")
 
 
 def coverage(step: Running) -> None:
@@ -589,12 +599,13 @@ def steps() -> list[Step]:
              clients("gcc", "ours", "@short")),
         Step("clients-debian", "some of them with Debian's libdat2",
              clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
-        Step("clang", "clang with -Wthread-safety compiles the libraries; fuzzers", fuzz),
-        Step("asan", "address and undefined-behaviour sanitizers; tests that run our code",
-             tests("asan", *ASAN_TESTS)),
+        Step("asan", "clang, address and undefined-behaviour sanitizers; tests that run our code, "
+             "and fuzzers", tests("asan", *ASAN_TESTS)),
+        Step("asan-suite", "the suite on sanitized libraries",
+             lambda step: suite_over(step, "asan", ("soft-lo threadsafe", "ofi-lo threadsafe"))),
         Step("asan-clients", "DAT programs on sanitized libraries",
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix")),
-        Step("tsan", "thread sanitizer; unit and port tests",
+        Step("tsan", "clang, thread sanitizer; unit and port tests",
              tests("tsan", *TSAN_TESTS)),
         Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
              lambda step: windows(step, *WINDOWS_TESTS)),
@@ -618,7 +629,7 @@ def steps() -> list[Step]:
         Step("mrdb-rounds", "processes that share memory, killed at every instruction",
              tests("gcc", "--suite", "mrdb-rounds"), "long"),
         Step("fuzz-rounds", "each fuzzer for ten minutes",
-             tests("clang", "--suite", "fuzz-rounds"), "long"),
+             tests("asan", "--suite", "fuzz-rounds"), "long"),
         Step("am-rounds", "jobs of libdapl-am: every exit, ranks that fail, srun, 64 ranks",
              tests("gcc", "--suite", "am-rounds", "--num-processes", "1"), "long"),
         Step("dat12-rounds", "the suite through DAT 1.2, and threads that use all of it",
@@ -666,9 +677,8 @@ def steps() -> list[Step]:
 # Steps, in the order in which they come, and the trees that they may find compiled.
 AHEAD: tuple[tuple[str, str, Wanted], ...] = (
     ("gcc", "gcc", ("all",)),
-    ("clang", "clang", ("for-clients",)),
-    ("clang", "clang", ("--suite", "fuzz")),
     ("asan", "asan", ASAN_TESTS),
+    ("asan-suite", "asan", ("for-clients",)),
     ("tsan", "tsan", TSAN_TESTS),
     ("windows", "windows", ("all",)),
     ("windows", "windows-threads", WINDOWS_TESTS),

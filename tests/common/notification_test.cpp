@@ -82,7 +82,6 @@ TEST_SUITE_BEGIN("notification");
 TEST_CASE("an unsignalled completion wakes no waiter, and counts for the next that does")
 {
     flagged f(no_flags, no_flags);
-    std::atomic<bool> signalled{false};
     bool early = false;
     const wait_answer got = f.during_wait(f.s.request, late, [&] {
         f.send(1, unsignalled);

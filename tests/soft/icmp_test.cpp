@@ -132,6 +132,7 @@ TEST_CASE_FIXTURE(loopback_pair, "F12: a consumer that waits does not spin on IC
         closed_port = gone.address();
     }
     int slept = 0;
+    const auto began = std::chrono::steady_clock::now();
     std::thread waiter([&] {
         const int before = sleeps_here;
         completion_record done;
@@ -152,7 +153,8 @@ TEST_CASE_FIXTURE(loopback_pair, "F12: a consumer that waits does not spin on IC
     }
     REQUIRE(b.send(0, 8));
     waiter.join();
-    CHECK(slept < 10 * errors);
+    const auto took = std::chrono::steady_clock::now() - began;
+    CHECK(slept < 10 * errors + took / 1ms); // one that spins comes to thousands
 }
 
 TEST_SUITE_END();

@@ -234,12 +234,16 @@ TEST_CASE("F8: a window is spread over a long round trip, and sent at once over 
 {
     const congestion_control control(256, 0); // 32 packets, which may double in a round trip
     constexpr std::int64_t ms = 1'000'000;
-    for (const auto &[srtt_us, at_once, in_a_round_trip] :
-         {std::tuple{1'000u, 1000, 1000}, std::tuple{20'000u, 4, 68}}) {
-        CAPTURE(srtt_us);
+    struct expectation {
+        std::uint32_t srtt_us;
+        int at_once;
+        int in_a_round_trip;
+    };
+    for (const expectation &of : {expectation{1'000, 1000, 1000}, expectation{20'000, 4, 68}}) {
+        CAPTURE(of.srtt_us);
         rtt_estimator rtt;
-        rtt.sample(srtt_us);
-        rtt.sample(srtt_us);
+        rtt.sample(of.srtt_us);
+        rtt.sample(of.srtt_us);
         pacer pace;
         std::int64_t now = 1000 * ms;
         int sent = 0;
@@ -248,11 +252,11 @@ TEST_CASE("F8: a window is spread over a long round trip, and sent at once over 
                 pace.sent(now, control, rtt);
         };
         send();
-        CHECK(sent == at_once);
+        CHECK(sent == of.at_once);
         for (; now < 1020 * ms && sent < 1000; now = pace.next_ns())
             send();
-        CHECK(sent <= in_a_round_trip);
-        CHECK(sent >= in_a_round_trip - 4);
+        CHECK(sent <= of.in_a_round_trip);
+        CHECK(sent >= of.in_a_round_trip - 4);
     }
 }
 
