@@ -61,6 +61,7 @@ ELSEWHERE = ("--no-suite", "clients-smoke")
 # Launchers of jobs, and the libraries that they load, are not ours to sanitize; nor are programs in
 # C that a sanitizer's C++ runtime is not linked to.
 WITHOUT_JOBS = ("--no-suite", "am", "--no-suite", "dat12")
+GCC_TESTS = (*WITHOUT_ROUNDS, *ELSEWHERE)
 # What sanitized builds leave to --full, for the time it takes.
 LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
                 "--no-suite", "two-hosts", "--no-suite", "conformance-runner",
@@ -217,7 +218,8 @@ def compile_tree(step: "Running", name: str, wanted: Wanted = ("all",)) -> None:
 
 
 def targets(name: str, wanted: Wanted) -> list[str]:
-    """What ninja is to make: what is named, or what the tests depend on that meson would run."""
+    """What ninja is to make: what is named, or what the tests depend on that meson would run, and
+    in a complete build all that is built by default."""
     if not any(word.startswith("--") for word in wanted):
         return list(wanted)
     parser = argparse.ArgumentParser()
@@ -232,7 +234,8 @@ def targets(name: str, wanted: Wanted) -> list[str]:
             needed.update(test["depends"])
     return [os.path.relpath(file, build_dir(name))
             for target in json.loads((about / "intro-targets.json").read_text())
-            if target["id"] in needed for file in target["filename"]]
+            if target["id"] in needed or (BUILDS[name].complete and target["build_by_default"])
+            for file in target["filename"]]
 
 
 class Ahead(threading.Thread):
@@ -410,7 +413,7 @@ def last_line(path: pathlib.Path) -> str:
 def meson_tests(step: Running, name: str, *more: str) -> None:
     """Run a build's tests and count them from Meson's own record."""
     build = BUILDS[name]
-    compile_tree(step, name, ("all",) if build.complete else more)
+    compile_tree(step, name, more)
     command = [MESON, "test", "-C", str(build_dir(name)), "--print-errorlogs", "--no-rebuild",
                "--num-processes", "6",  # they mostly wait
                "--timeout-multiplier", str(build.patience), *more]
@@ -594,7 +597,7 @@ def steps() -> list[Step]:
         Step("licences", "an SPDX line in every file", licence_lines, "quick"),
         Step("machine", "the virtual machine with RDMA devices can run", machine),
         Step("gcc", "gcc, a release, warnings are errors; all tests but the clients' smoke round",
-             tests("gcc", *WITHOUT_ROUNDS, *ELSEWHERE), "quick"),
+             tests("gcc", *GCC_TESTS), "quick"),
         Step("clients-ours", "Debian's DAT programs, our libdat2",
              clients("gcc", "ours", "@short")),
         Step("clients-debian", "some of them with Debian's libdat2",
@@ -676,11 +679,11 @@ def steps() -> list[Step]:
 
 # Steps, in the order in which they come, and the trees that they may find compiled.
 AHEAD: tuple[tuple[str, str, Wanted], ...] = (
-    ("gcc", "gcc", ("all",)),
+    ("gcc", "gcc", GCC_TESTS),
     ("asan", "asan", ASAN_TESTS),
     ("asan-suite", "asan", ("for-clients",)),
     ("tsan", "tsan", TSAN_TESTS),
-    ("windows", "windows", ("all",)),
+    ("windows", "windows", ()),
     ("windows", "windows-threads", WINDOWS_TESTS),
 )
 
