@@ -48,6 +48,7 @@ soft_hca::settings settings_of(const types::hca &h)
     how.checksum = h.params.checksum == adapter_params::by_interface ? !h.interface.loopback
                                                                      : h.params.checksum != 0;
     how.direct = h.params.direct != 0;
+    how.rings = h.params.rings != 0;
     how.bad_network = {h.params.loss, h.params.reorder, h.params.duplicate, h.params.delay_us,
                        h.params.seed};
     how.bad_network.corrupt = h.params.corrupt;
@@ -133,6 +134,9 @@ void transport::dapls_ib_close_hca(hca &h)
     dapl_log(DAPL_DBG_TYPE_CM, "%s: %llu RDMA writes and reads were direct, %llu went over UDP",
              h.interface.name, static_cast<unsigned long long>(moved.direct),
              static_cast<unsigned long long>(moved.indirect));
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: of %llu packets, %llu went through rings", h.interface.name,
+             static_cast<unsigned long long>(moved.packets_out),
+             static_cast<unsigned long long>(moved.by_ring));
     h.device.close();
 }
 

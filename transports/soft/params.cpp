@@ -20,6 +20,7 @@ constexpr param_option<adapter_params> options[] = {
     {"retries", &adapter_params::retries, 1, 100},
     {"checksum", &adapter_params::checksum, 0, 1},
     {"direct", &adapter_params::direct, 0, 1},
+    {"rings", &adapter_params::rings, 0, 1},
     {"loss", &adapter_params::loss, 0, 1000},
     {"reorder", &adapter_params::reorder, 0, 1000},
     {"duplicate", &adapter_params::duplicate, 0, 1000},

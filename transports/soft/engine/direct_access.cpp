@@ -273,7 +273,7 @@ direct_link *direct_access::free_link()
 
 direct_link *direct_access::begin(const net_address &own, const net_address &peer,
                                   const direct_names &names, const protection_domain *zone,
-                                  const direct_listener &told)
+                                  const direct_listener &told, ring_paths *rings)
 {
     std::uint64_t token = 0;
     if (!is_open() || !peer.same_host(own) || !random_bytes(&token, sizeof token))
@@ -289,6 +289,7 @@ direct_link *direct_access::begin(const net_address &own, const net_address &pee
     made->stuck_.store(false);
     made->outcome_.store(local_obstacle::none);
     made->told_ = told;
+    made->rings_ = rings;
     made->now_ = names.calls ? direct_link::state::to_call : direct_link::state::waits;
     if (names.calls)
         called_.raise();
@@ -300,6 +301,7 @@ void direct_access::end(direct_link *&link)
     if (link == nullptr)
         return;
     direct_link &ended = *std::exchange(link, nullptr);
+    ended.ring_.store(nullptr, std::memory_order_relaxed);
     {
         osd::lock_guard hold(lock_);
         ended.now_ = direct_link::state::ending;
@@ -309,6 +311,8 @@ void direct_access::end(direct_link *&link)
     if (peer != nullptr)
         (void)outlast(ended, 0);
     osd::lock_guard hold(lock_);
+    if (ring_path *const held = std::exchange(ended.held_, nullptr))
+        ended.rings_->release(*held);
     ended.peer_.store(nullptr, std::memory_order_relaxed);
     ended.now_ = direct_link::state::free;
     if (peer != nullptr)
@@ -364,6 +368,8 @@ direct_access::talk *direct_access::place_for_call()
 void direct_access::call(direct_link &link, talk &by)
 {
     link.now_ = direct_link::state::waits;
+    if (link.rings_ != nullptr)
+        link.held_ = link.rings_->hold(link.to_);
     const waitable socket = local_socket::connect(link.to_);
     if (socket >= 0 && say_hello(socket, link))
         return begin_talk(by, socket, &link);
@@ -432,7 +438,8 @@ bool direct_access::say_hello(waitable socket, const direct_link &link)
     said.token = link.token_;
     said.proof = proof_;
     said.gate = link.gate_;
-    return local_socket::send(socket, &said, sizeof said, memory_.file());
+    return local_socket::send(socket, &said, sizeof said, memory_.file(),
+                              link.held_ != nullptr ? link.held_->file() : -1);
 }
 
 /// That waits for this hello.
@@ -451,7 +458,8 @@ void direct_access::hear(talk &from)
 {
     hello said{};
     waitable board = -1;
-    const std::ptrdiff_t size = local_socket::receive(from.socket, &said, sizeof said, board);
+    waitable ring = -1;
+    const std::ptrdiff_t size = local_socket::receive(from.socket, &said, sizeof said, board, ring);
     if (size < 0)
         return;
     const talk was = from;
@@ -462,12 +470,12 @@ void direct_access::hear(talk &from)
     const bool expected = link != nullptr && link->names_.calls == (was.link != nullptr) &&
                           (was.link == nullptr || (link == was.link && link->token_ == was.token));
     if (expected)
-        return meet(socket, was.link == nullptr, *link, said, board);
+        return meet(socket, was.link == nullptr, *link, said, board, ring);
     if (size == 0 && was.link != nullptr && was.link->token_ == was.token)
         tell(*was.link, local_obstacle::no_answer);
-    local_socket::close(socket);
-    if (board >= 0)
-        local_socket::close(board);
+    for (const waitable each : {socket, board, ring})
+        if (each >= 0)
+            local_socket::close(each);
 }
 
 /// While it waits, or is shown: who is told has not gone.
@@ -483,9 +491,9 @@ void direct_access::tell(direct_link &link, local_obstacle why)
 }
 
 void direct_access::meet(waitable socket, bool answers, direct_link &link, const hello &said,
-                         waitable board)
+                         waitable board, waitable ring)
 {
-    const local_obstacle why = introduce(socket, answers, link, said, board);
+    const local_obstacle why = introduce(socket, answers, link, said, board, ring);
     const direct_peer *const peer = link.peer_.load(std::memory_order_relaxed);
     const bool one_way = peer != nullptr && !peer->open_to_us; // it may access our memory
     tell(link, one_way ? local_obstacle::no_access : why);
@@ -493,8 +501,9 @@ void direct_access::meet(waitable socket, bool answers, direct_link &link, const
 
 /// The peer of a connection has shown its board.
 local_obstacle direct_access::introduce(waitable socket, bool answers, direct_link &link,
-                                        const hello &said, waitable board)
+                                        const hello &said, waitable board, waitable ring)
 {
+    const bool has_ring = meet_ring(link, ring);
     std::unique_ptr<direct_peer> met(new (std::nothrow) direct_peer);
     if (met == nullptr) {
         local_socket::close(socket);
@@ -522,7 +531,23 @@ local_obstacle direct_access::introduce(waitable socket, bool answers, direct_li
     link.peer_.store(peer, std::memory_order_release);
     link.now_ = direct_link::state::shown;
     board_->open_gate(link.gate_, link.token_, link.zone_); // its claims are waited for from now on
+    if (has_ring)
+        link.ring_.store(link.held_, std::memory_order_release);
     return local_obstacle::none;
+}
+
+/// Takes over the file of a peer's ring, if it has shown one.
+bool direct_access::meet_ring(direct_link &link, waitable ring)
+{
+    if (ring < 0)
+        return false;
+    if (link.held_ != nullptr)
+        return link.rings_->meet(*link.held_, ring);
+    if (link.rings_ != nullptr && !link.names_.calls)
+        link.held_ = link.rings_->hold(link.to_, ring);
+    else
+        local_socket::close(ring);
+    return link.held_ != nullptr;
 }
 
 /// Whether it is the process that the socket says, and lets us access its memory.
@@ -566,6 +591,7 @@ void direct_access::forget_peers(bool also_idle)
         if (each.watched && ((also_idle && each.links == 0) || each.has_left())) {
             each.watched = false;
             each.forbidden.store(true);
+            mute_rings(each);
             watched_.remove(each.process.socket());
         }
         if (each.watched || each.links != 0) {
@@ -576,6 +602,14 @@ void direct_access::forget_peers(bool also_idle)
         --peers_known_;
         delete &each;
     }
+}
+
+/// Its rings may say for ever that it looks at them.
+void direct_access::mute_rings(const direct_peer &peer)
+{
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i)
+        if (links_[i].held_ != nullptr && links_[i].peer_.load(std::memory_order_relaxed) == &peer)
+            links_[i].held_->mute();
 }
 
 void direct_access::release(direct_peer &peer)

@@ -13,6 +13,7 @@
 #include "net.hpp"
 #include "net_local.hpp"
 #include "request.hpp"
+#include "ring_paths.hpp"
 #include "upcall_queue.hpp"
 
 #include "osd_sync.hpp"
@@ -50,6 +51,8 @@ public:
     bool is_stuck() const { return stuck_.load(std::memory_order_relaxed); }
     /// `none` when it moves data, or does not know yet.
     local_obstacle outcome() const { return outcome_.load(std::memory_order_relaxed); }
+    /// By which packets go to the peer, once there is one.
+    const std::atomic<ring_path *> &ring() const { return ring_; }
 
 private:
     friend class direct_access;
@@ -73,6 +76,9 @@ private:
     std::atomic<bool> stuck_{false};
     std::atomic<local_obstacle> outcome_{local_obstacle::none};
     direct_listener told_;
+    ring_paths *rings_ = nullptr; // this and the next under direct_access::lock_
+    ring_path *held_ = nullptr;
+    std::atomic<ring_path *> ring_{nullptr}; ///< the same, once both sides have it
 };
 
 class direct_access {
@@ -100,9 +106,11 @@ public:
 
     // --- connections, by the holder of the queue pair's lock
 
-    /// Null where the peer cannot be reached, or there are too many.
+    /// Null where the peer cannot be reached, or there are too many. `rings`: those of the shard,
+    /// null where packets go over the network.
     direct_link *begin(const net_address &own, const net_address &peer, const direct_names &names,
-                       const protection_domain *zone, const direct_listener &told = {});
+                       const protection_domain *zone, const direct_listener &told = {},
+                       ring_paths *rings = nullptr);
     /// On return the peer makes no access any more, with the same exception.
     void end(direct_link *&link);
 
@@ -141,15 +149,17 @@ private:
     waitable end_talk(talk &with) OSD_REQUIRES(lock_);
     void hear(talk &from) OSD_REQUIRES(lock_);
     bool say_hello(waitable socket, const direct_link &link) OSD_REQUIRES(lock_);
-    void meet(waitable socket, bool answers, direct_link &link, const hello &said, waitable board)
-        OSD_REQUIRES(lock_);
+    void meet(waitable socket, bool answers, direct_link &link, const hello &said, waitable board,
+              waitable ring) OSD_REQUIRES(lock_);
     local_obstacle introduce(waitable socket, bool answers, direct_link &link, const hello &said,
-                             waitable board) OSD_REQUIRES(lock_);
+                             waitable board, waitable ring) OSD_REQUIRES(lock_);
+    static bool meet_ring(direct_link &link, waitable ring);
     local_obstacle examine(direct_peer &met) OSD_REQUIRES(lock_);
     direct_peer *known(const direct_peer &met) const OSD_REQUIRES(lock_);
     local_obstacle keep(std::unique_ptr<direct_peer> met, direct_peer *&kept) OSD_REQUIRES(lock_);
     void forget_peers(bool also_idle) OSD_REQUIRES(lock_);
     void release(direct_peer &peer) OSD_REQUIRES(lock_);
+    void mute_rings(const direct_peer &peer) OSD_REQUIRES(lock_);
     static bool ends_within(const direct_link &link, std::uint32_t key, std::int64_t ns);
     static bool outlast(const direct_link &link, std::uint32_t key);
     void shut_out(direct_link &link);

@@ -155,10 +155,21 @@ public:
     static constexpr waitable no_descriptor = -2;
     static waitable accept(waitable listener);
     static void close(waitable socket);
-    static bool send(waitable socket, const void *message, std::size_t size, waitable file);
+    /// With a file, and perhaps another.
+    static bool send(waitable socket, const void *message, std::size_t size, waitable file,
+                     waitable another = -1);
     /// The size of the next message; 0 when the other side has closed, or on an error; negative
-    /// when there is none yet. `file`, negative without one, is for the caller to close.
-    static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size, waitable &file);
+    /// when there is none yet. The files, negative without one, are for the caller to close.
+    static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size, waitable &file,
+                                  waitable &another);
+    static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size, waitable &file)
+    {
+        waitable another = -1;
+        const std::ptrdiff_t got = receive(socket, message, size, file, another);
+        if (another >= 0)
+            close(another);
+        return got;
+    }
 };
 
 } // namespace soft_hca

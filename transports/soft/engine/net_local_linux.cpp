@@ -404,14 +404,16 @@ waitable new_socket()
     return syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-struct one_file {
-    alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))] = {};
+constexpr std::size_t most_files = 2;
+
+struct some_files {
+    alignas(cmsghdr) char bytes[CMSG_SPACE(most_files * sizeof(int))] = {};
 };
 
-/// The first file of a message; closes all others.
-waitable file_in(msghdr &m)
+/// The first two files of a message; closes all others.
+void find_files(msghdr &m, waitable &first, waitable &second)
 {
-    waitable found = -1;
+    first = second = -1;
     for (cmsghdr *c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
@@ -420,13 +422,14 @@ waitable file_in(msghdr &m)
             int file = -1;
             std::memcpy(&file, CMSG_DATA(c) + i * sizeof file, sizeof file);
             waitable each = file;
-            if (found < 0)
-                found = each;
+            if (first < 0)
+                first = each;
+            else if (second < 0)
+                second = each;
             else
                 close_fd(each);
         }
     }
-    return found;
 }
 
 } // namespace
@@ -471,43 +474,47 @@ void local_socket::close(waitable socket)
     close_fd(socket);
 }
 
-bool local_socket::send(waitable socket, const void *message, std::size_t size, waitable file)
+bool local_socket::send(waitable socket, const void *message, std::size_t size, waitable file,
+                        waitable another)
 {
+    const int numbers[most_files] = {fd_of(file), fd_of(another)};
+    const std::size_t bytes = (another < 0 ? 1 : 2) * sizeof(int);
     iovec piece{const_cast<void *>(message), size};
-    one_file control;
+    some_files control;
     msghdr m{};
     m.msg_iov = &piece;
     m.msg_iovlen = 1;
     m.msg_control = control.bytes;
-    m.msg_controllen = sizeof control.bytes;
+    m.msg_controllen = CMSG_SPACE(bytes);
     cmsghdr *head = CMSG_FIRSTHDR(&m);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    const int number = fd_of(file);
-    std::memcpy(CMSG_DATA(head), &number, sizeof number);
+    head->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(head), numbers, bytes);
     return syscall(SYS_sendmsg, fd_of(socket), &m, MSG_NOSIGNAL | MSG_DONTWAIT) ==
            static_cast<long>(size);
 }
 
 std::ptrdiff_t local_socket::receive(waitable socket, void *message, std::size_t size,
-                                     waitable &file)
+                                     waitable &file, waitable &another)
 {
     iovec piece{message, size};
-    one_file control;
+    some_files control;
     msghdr m{};
     m.msg_iov = &piece;
     m.msg_iovlen = 1;
     m.msg_control = control.bytes;
     m.msg_controllen = sizeof control.bytes;
-    file = -1;
+    file = another = -1;
     const long got = syscall(SYS_recvmsg, fd_of(socket), &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0)
         return errno == EAGAIN ? -1 : 0;
-    file = file_in(m);
+    find_files(m, file, another);
     const bool cut = (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-    if (cut && file >= 0)
+    if (cut) {
         close_fd(file);
+        close_fd(another);
+    }
     return cut ? 0 : got;
 }
 

@@ -67,14 +67,15 @@ waitable local_socket::accept(waitable)
 
 void local_socket::close(waitable) {}
 
-bool local_socket::send(waitable, const void *, std::size_t, waitable)
+bool local_socket::send(waitable, const void *, std::size_t, waitable, waitable)
 {
     return false;
 }
 
-std::ptrdiff_t local_socket::receive(waitable, void *, std::size_t, waitable &file)
+std::ptrdiff_t local_socket::receive(waitable, void *, std::size_t, waitable &file,
+                                     waitable &another)
 {
-    file = -1;
+    file = another = -1;
     return 0;
 }
 

@@ -22,6 +22,7 @@ pair_counts &pair_counts::operator+=(const pair_counts &other)
     gave_up += other.gave_up;
     direct += other.direct;
     indirect += other.indirect;
+    by_ring += other.by_ring;
     return *this;
 }
 

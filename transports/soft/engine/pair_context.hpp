@@ -41,6 +41,7 @@ struct pair_counts {
     std::uint64_t gave_up = 0;         ///< the peer acknowledged nothing any more
     std::uint64_t direct = 0;          ///< writes and reads without the peer's processor
     std::uint64_t indirect = 0;        ///< over the network
+    std::uint64_t by_ring = 0;         ///< of packets_out, those with data
 
     pair_counts &operator+=(const pair_counts &other);
 };

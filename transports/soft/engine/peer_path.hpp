@@ -2,12 +2,13 @@
 // The path to the peer: where packets go, and the numbers that identify the connection on both
 // sides.
 //
-// Everything that a queue pair sends passes through send(). Here a second path between two engines
-// of one host would be chosen.
+// Everything that a queue pair sends passes through here: by ring() or send() what has to arrive,
+// by send_one() what may get lost.
 #pragma once
 
 #include "checked_sender.hpp"
 #include "packet_io.hpp"
+#include "ring_paths.hpp"
 #include "wire.hpp"
 
 #include <algorithm>
@@ -46,6 +47,17 @@ public:
     void adopt(const net_address &from, const handshake &hello, std::uint8_t version,
                std::uint32_t own_datagram);
 
+    /// Where a ring to the peer will be found, if there is one; null: not any more.
+    void join(const std::atomic<ring_path *> *ring) { ring_ = ring; }
+    /// A ring that the peer looks at, or null. Checksums are for networks.
+    ring_path *ring() const
+    {
+        if (ring_ == nullptr || version_ == checked_version)
+            return nullptr;
+        ring_path *const there = ring_->load(std::memory_order_acquire);
+        return there != nullptr && there->is_attended() ? there : nullptr;
+    }
+
     /// Sends all packets, in order. `done` is the number that went; the result is about the next.
     send_result send(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
     {
@@ -57,6 +69,8 @@ public:
     std::uint32_t send_one(out_packet &packet)
     {
         complete(packet, version_);
+        if (ring_path *const way = ring(); way != nullptr && way->send_one(packet))
+            return 1;
         std::uint32_t done = 0;
         (void)io_->send(peer_, &packet, 1, done);
         return done;
@@ -101,6 +115,7 @@ private:
     packet_io *io_ = nullptr;
     checked_sender *checked_ = nullptr;
     net_address peer_;
+    const std::atomic<ring_path *> *ring_ = nullptr;
     std::uint32_t peer_id_ = 0;
     std::uint32_t peer_tag_ = 0;
     std::uint32_t id_ = 0;

@@ -12,8 +12,10 @@ constexpr std::int64_t long_pause_ns = 100'000;     ///< packets so far apart do
 constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< of slow timers
 constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets
 constexpr std::uint32_t groups_at_once = 8;
-constexpr std::int64_t lock_spin_ns = 2000;       ///< more than a poll takes that finds little
-constexpr std::uint32_t longest_batch_polls = 16; ///< for which posts are held back
+constexpr std::int64_t lock_spin_ns = 2000;        ///< more than a poll takes that finds little
+constexpr std::uint32_t longest_batch_polls = 16;  ///< for which posts are held back
+constexpr std::int64_t rings_deliver_ns = 100'000; ///< they are expected to, so long
+constexpr std::int64_t between_sockets_ns = 2'000; ///< looks at the socket meanwhile
 
 } // namespace
 
@@ -25,7 +27,7 @@ bool progress_engine::poll(bool sleeps_next) OSD_UNCHECKED
     if (waiting_.load() != 0 || !poll_lock_.try_lock())
         return false;
     const std::int64_t now = osd::now_ns();
-    const bool received = receive(now);
+    const bool received = receive(now, sleeps_next);
     if (received ? came_after_pause(now) : sleeps_next || now - received_ns_ > gather_acks_ns)
         flush_acks();
     if (sleeps_next || !keep_batching())
@@ -65,6 +67,17 @@ stray_counts progress_engine::strays() OSD_UNCHECKED
     return now;
 }
 
+void progress_engine::take_all() OSD_UNCHECKED
+{
+    lock();
+    const std::int64_t now = osd::now_ns();
+    if (receive(now, true))
+        received_ns_ = now;
+    send_batched();
+    flush_acks();
+    poll_lock_.unlock();
+}
+
 /// Whether a consumer is polling right now. Blocking for the lock would delay its next poll.
 bool progress_engine::is_polled() OSD_UNCHECKED
 {
@@ -79,8 +92,8 @@ bool progress_engine::run_once(bool consumers_active, bool socket_ready) OSD_UNC
     lock();
     const std::int64_t now = osd::now_ns();
     bool received = false;
-    if (!consumers_active || context_.io().due_ns() <= now) {
-        received = receive(now);
+    if (!consumers_active || context_.io().due_ns() <= now || context_.rings.has_changed()) {
+        received = receive(now, true);
         send_batched();
         flush_acks();
     }
@@ -93,13 +106,39 @@ bool progress_engine::run_once(bool consumers_active, bool socket_ready) OSD_UNC
 
 // --------------------------------------------------------------------------------------- packets
 
-bool progress_engine::receive(std::int64_t now)
+/// A look at the socket is a system call: where packets come by rings, one that polls need not see
+/// the others at once.
+bool progress_engine::may_skip_socket(std::int64_t now) const
 {
+    return now - ring_ns_ < rings_deliver_ns && now - socket_ns_ < between_sockets_ns;
+}
+
+bool progress_engine::receive(std::int64_t now, bool all)
+{
+    bool received = context_.rings.any() && receive_by_rings(now);
+    if (all || !may_skip_socket(now))
+        received = receive_datagrams(now) || received;
+    switch_to(nullptr, now);
+    return received;
+}
+
+bool progress_engine::receive_by_rings(std::int64_t now)
+{
+    const bool any = context_.rings.take(
+        [this, now](const std::uint8_t *bytes, std::uint32_t size, const net_address &from)
+            OSD_UNCHECKED { receive_packet(bytes, size, from, now); });
+    if (any)
+        ring_ns_ = now;
+    return any;
+}
+
+bool progress_engine::receive_datagrams(std::int64_t now)
+{
+    socket_ns_ = now;
     in_packets groups[groups_at_once];
     const std::uint32_t count = context_.io().receive(groups, groups_at_once);
     for (std::uint32_t i = 0; i < count; ++i)
         receive_group(groups[i], now);
-    switch_to(nullptr, now);
     return count != 0;
 }
 

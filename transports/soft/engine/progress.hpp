@@ -35,6 +35,9 @@ public:
     /// their acknowledgements wait for a call that finds none: one a little later, or one of a
     /// thread that is about to sleep.
     bool poll(bool sleeps_next);
+    /// What has come by rings, also while another thread makes progress. For one that is about to
+    /// sleep: packets that come later do not go that way.
+    void take_all();
 
     // --- the shard's thread
 
@@ -50,7 +53,10 @@ public:
 
 private:
     void lock() OSD_ACQUIRE(poll_lock_);
-    bool receive(std::int64_t now) OSD_REQUIRES(poll_lock_);
+    bool receive(std::int64_t now, bool all) OSD_REQUIRES(poll_lock_);
+    bool receive_by_rings(std::int64_t now) OSD_REQUIRES(poll_lock_);
+    bool receive_datagrams(std::int64_t now) OSD_REQUIRES(poll_lock_);
+    bool may_skip_socket(std::int64_t now) const OSD_REQUIRES(poll_lock_);
     void receive_group(const in_packets &group, std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_packet(const std::uint8_t *bytes, std::size_t size, const net_address &from,
                         std::int64_t now) OSD_REQUIRES(poll_lock_);
@@ -87,6 +93,8 @@ private:
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that wait for the poll lock
     queue_pair *current_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< its lock is held for a run
     std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0;  ///< when packets came last
+    std::int64_t ring_ns_ OSD_GUARDED_BY(poll_lock_) = 0;      ///< the same by rings
+    std::int64_t socket_ns_ OSD_GUARDED_BY(poll_lock_) = 0;    ///< the last look at the socket
     std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0;     ///< when some came to acknowledge
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
     stray_counts strays_ OSD_GUARDED_BY(poll_lock_);

@@ -94,7 +94,9 @@ void reliable_connection::adopt_peer(const net_address &from, const handshake &h
     const bool calls = state_.is(state::connecting);
     context_->direct = context_->of->direct.begin(
         context_->home->io().address(), from, {path_.id(), path_.tag(), hello.id, hello.tag, calls},
-        context_->with.domain, {&context_->home->upcalls, context_->events});
+        context_->with.domain, {&context_->home->upcalls, context_->events},
+        context_->of->how().uses_rings() ? &context_->home->rings : nullptr);
+    path_.join(context_->direct != nullptr ? &context_->direct->ring() : nullptr);
 }
 
 void reliable_connection::send_handshake(std::int64_t now)
@@ -220,6 +222,7 @@ void reliable_connection::die(connection_event event)
 void reliable_connection::enter_dead()
 {
     const numbers last{tx_.next_psn(), 0, 0, rx_.next_psn(), rx_.next_msn()};
+    path_.join(nullptr);
     context_->of->direct.end(context_->direct); // before the consumer knows
     state_.enter_dead();
     context_->receives.wanted.store(
@@ -553,6 +556,7 @@ void reliable_connection::cut()
     if (state_.has_unacknowledged_close())
         context_->home->keep_closing(
             state_.closed(path_, tx_.make_header(packet_kind::close, tx_.next_psn())));
+    path_.join(nullptr);
     context_->of->direct.end(context_->direct);
     if (context_->with.shared != nullptr)
         context_->with.shared->wait_no_more(*context_->waiter);

@@ -28,7 +28,7 @@ void send_window::note(const sent_packet &packet, rtt_estimator &rtt, std::int64
     // Acknowledged sooner than possible: it was the first copy that arrived.
     if (packet.again && rtt.srtt_us() != 0 && us < rtt.least_us())
         return;
-    latest_ns_ = std::max(latest_ns_, packet.sent_ns);
+    latest_ns(packet) = std::max(latest_ns(packet), packet.sent_ns);
     if (!packet.again)
         rtt.sample(static_cast<std::uint32_t>(std::min<std::int64_t>(us, 60'000'000)));
 }
@@ -47,15 +47,15 @@ void send_window::pop(rtt_estimator &rtt, std::int64_t now)
 void send_window::acknowledge_selectively(std::uint32_t ack, const std::uint32_t *words,
                                           std::uint32_t count, rtt_estimator &rtt, std::int64_t now)
 {
-    std::uint32_t highest = ack;
+    std::uint32_t highest[2] = {ack, ack};
     for (std::uint32_t i = 0; i < count * 32; ++i) {
         if ((words[i / 32] >> (i % 32) & 1) == 0)
             continue;
         const std::uint32_t psn = ack + 1 + i;
         if (!before(psn, next_))
             break;
-        highest = psn;
         sent_packet &packet = at(psn);
+        highest[packet.by_ring] = psn;
         if (before(psn, oldest_) || packet.sacked)
             continue;
         note(packet, rtt, now);
@@ -82,17 +82,18 @@ void send_window::take_back(const std::uint32_t *words, std::uint32_t count)
     }
 }
 
-/// A packet is lost when several later ones have arrived, or one that was sent much later.
-void send_window::find_lost(std::uint32_t highest, const rtt_estimator &rtt)
+/// A packet is lost when several later ones have arrived the same way, or one that was sent much
+/// later. `highest`: the last that has arrived over the network, and by a ring.
+void send_window::find_lost(const std::uint32_t (&highest)[2], const rtt_estimator &rtt)
 {
     const std::int64_t patience = patience_ns(rtt);
     for (std::uint32_t psn = oldest_; before(psn, next_); ++psn) {
         sent_packet &packet = at(psn);
         if (packet.sacked || packet.lost)
             continue;
-        const bool overtaken =
-            !packet.again && distance(psn, highest) >= static_cast<std::int32_t>(reorder_threshold);
-        if (overtaken || packet.sent_ns + patience < latest_ns_) {
+        const bool overtaken = !packet.again && distance(psn, highest[packet.by_ring]) >=
+                                                    static_cast<std::int32_t>(reorder_threshold);
+        if (overtaken || packet.sent_ns + patience < latest_ns(packet)) {
             packet.lost = true;
             ++lost_;
             found_ = true;
@@ -109,6 +110,7 @@ std::uint32_t send_window::take_lost(std::int64_t now)
     sent_packet &packet = at(psn);
     packet.lost = false;
     packet.again = true;
+    packet.by_ring = false;
     packet.sent_ns = now;
     --lost_;
     return psn;

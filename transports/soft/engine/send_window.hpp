@@ -26,7 +26,8 @@ struct sent_packet {
     bool last = false; ///< of its source
     bool sacked = false;
     bool lost = false;
-    bool again = false; ///< was retransmitted, or is to be
+    bool again = false;   ///< was retransmitted, or is to be
+    bool by_ring = false; ///< not over the network
 };
 
 class send_window {
@@ -80,8 +81,8 @@ public:
     /// Looks for packets that were sent well before one that has arrived.
     void suspect_overtaken(const rtt_estimator &rtt)
     {
-        if (!empty() && oldest_sent_ns() + patience_ns(rtt) < latest_ns_)
-            find_lost(oldest_, rtt);
+        if (!empty() && oldest_sent_ns() + patience_ns(rtt) < latest_ns(at(oldest_)))
+            find_lost({oldest_, oldest_}, rtt);
     }
 
     std::uint32_t lost() const { return lost_; }
@@ -101,11 +102,14 @@ public:
     std::int64_t oldest_sent_ns() const { return packets_[oldest_ & mask_].sent_ns; }
 
 private:
+    /// When the latest packet was sent that is known to have arrived the same way. What comes by a
+    /// ring overtakes what comes over the network, and says nothing about it.
+    std::int64_t &latest_ns(const sent_packet &packet) { return latest_ns_[packet.by_ring]; }
     send_window(std::unique_ptr<sent_packet[]> packets, std::uint32_t mask, std::uint32_t first_psn)
         : packets_(std::move(packets)), mask_(mask), oldest_(first_psn), next_(first_psn)
     {}
     void note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now);
-    void find_lost(std::uint32_t highest, const rtt_estimator &rtt);
+    void find_lost(const std::uint32_t (&highest)[2], const rtt_estimator &rtt);
     static std::int64_t patience_ns(const rtt_estimator &rtt)
     {
         return std::max<std::int64_t>(rtt.srtt_us() / 4, 200) * 1000;
@@ -120,7 +124,7 @@ private:
     std::uint32_t bytes_ = 0;
     std::uint32_t found_psn_ = 0;
     bool found_ = false;
-    std::int64_t latest_ns_ = 0; ///< when the latest packet was sent that is known to have arrived
+    std::int64_t latest_ns_[2] = {}; ///< see latest_ns()
 };
 
 } // namespace soft_hca

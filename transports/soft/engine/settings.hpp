@@ -26,11 +26,14 @@ struct settings {
     std::size_t early_bytes = 16 << 20;    ///< of packets that are kept since they came early
     bool checksum = false;                 ///< where the peer has it, too
     bool direct = false;                   ///< access memory of processes of this host directly
+    bool rings = false;                    ///< and send them packets through shared memory
     impairment bad_network;
     inproc_network *network = nullptr; ///< instead of UDP
     bool fixed_start = false;          ///< for tests: sequence numbers begin at first_number
     std::uint32_t first_number = 0;
 
+    /// A bad network is for all packets.
+    bool uses_rings() const { return direct && rings && !bad_network.any(); }
     version_set versions() const
     {
         return set_of(first_version) | (checksum ? set_of(checked_version) : 0);

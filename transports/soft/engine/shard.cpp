@@ -62,7 +62,7 @@ int shard::open(device_context &of, std::uint32_t index)
     progress_.open(serves_listeners() ? &of.listening : nullptr);
     if (!pairs_.open() || !context_.marks.open())
         return ENOMEM;
-    if (!context_.sleep.open(of.how().spin_us, io().descriptor()))
+    if (!context_.sleep.open(of.how().spin_us, io().descriptor(), context_.rings))
         return EMFILE;
     stopping_.store(false);
     return thread_.start(
@@ -80,6 +80,7 @@ void shard::close()
         thread_.join();
     }
     context_.sleep.close();
+    context_.rings.close();
     context_.network.reset();
     pairs_.close();
 }
@@ -127,6 +128,15 @@ void shard::run()
     }
 }
 
+/// A sender that has seen that consumers polled may have put packets into a ring since.
+void shard::begin_wait()
+{
+    context_.sleep.begin_wait([this] { return progress_.next_due(); });
+    constexpr int patience = 64;
+    for (int i = 0; i < patience && context_.rings.has_packets(); ++i)
+        progress_.take_all();
+}
+
 /// While consumers poll or wait, they watch the socket. Returns what the thread woke up for.
 std::uint64_t shard::sleep(bool worked)
 {
@@ -134,7 +144,7 @@ std::uint64_t shard::sleep(bool worked)
     how.prepare();
     const std::int64_t due = how.limit(progress_.next_due(), worked);
     std::uint64_t ready = 0;
-    if (!context_.upcalls.any() && !stopping_.load())
+    if (!context_.upcalls.any() && !stopping_.load() && !how.overlooked())
         ready = how.sleep(due, serves_listeners() ? of_->listening.descriptor() : -1,
                           [this] { return progress_.is_polled(); });
     return how.finish(ready);

@@ -56,10 +56,7 @@ public:
         return moved;
     }
     /// A consumer sleeps on the socket.
-    void begin_wait()
-    {
-        context_.sleep.begin_wait([this] { return progress_.next_due(); });
-    }
+    void begin_wait();
     void end_wait() { context_.sleep.end_wait(); }
 
 private:

@@ -6,6 +6,7 @@
 #include "atomic_bitmap.hpp"
 #include "checked_sender.hpp"
 #include "packet_io.hpp"
+#include "ring_paths.hpp"
 #include "sleeper.hpp"
 #include "time_wait.hpp"
 #include "upcall_queue.hpp"
@@ -88,6 +89,7 @@ struct shard_context {
 
     std::uint32_t index = 0;
     std::unique_ptr<packet_io> network;
+    ring_paths rings;
     checked_sender checked;
     sleeper sleep;
     service_marks marks;

@@ -3,6 +3,8 @@
 
 #include "rtt.hpp"
 
+#include <utility>
+
 namespace soft_hca {
 
 namespace {
@@ -22,8 +24,9 @@ osd::deadline at_time(std::int64_t ns)
 
 } // namespace
 
-bool sleeper::open(std::uint32_t spin_us, waitable socket)
+bool sleeper::open(std::uint32_t spin_us, waitable socket, ring_paths &rings)
 {
+    rings_ = &rings;
     spin_ = spin_policy(std::int64_t{spin_us} * 1000);
     (void)alarm_.open();
     socket_ = socket;
@@ -44,6 +47,7 @@ void sleeper::end_wait()
         if (waiters_.fetch_sub(1) != 1)
             return;
         (void)watched_.add(socket_); // reports what is there already, too
+        tell_peers();
     }
     if (leaves_socket_.load())
         wake_by(osd::now_ns() + tick_ns);
@@ -55,8 +59,15 @@ void sleeper::leave_to_waiters()
     if (waiters_.fetch_add(1) != 0)
         return;
     watched_.remove(socket_);
+    tell_peers();
     if (sleeps_on_socket_)
         kick();
+}
+
+/// Who sleeps on the socket, or the set, is woken by datagrams and not by what comes through rings.
+void sleeper::tell_peers()
+{
+    rings_->set_asleep(watches_ || waiters_.load() != 0);
 }
 
 waitable sleeper::socket_or_set() const
@@ -127,6 +138,9 @@ void sleeper::prepare()
     wakes_ns_.store(INT64_MAX);
     const bool waits_came = waits_come_ || waited_.load() || waiters_.load() != 0;
     sleeps_on_socket_ = !polled_ && !waits_came;
+    watches_ = !polled_;
+    if (watches_)
+        tell_peers();
 }
 
 std::int64_t sleeper::limit(std::int64_t due_ns, bool worked) const
@@ -153,6 +167,8 @@ std::uint64_t sleeper::finish(std::uint64_t ready)
         osd::lock_guard hold(lock_);
         wakes_ns_.store(INT64_MIN);
         sleeps_on_socket_ = false;
+        if (std::exchange(watches_, false))
+            tell_peers();
     }
     // A kick that is in progress may raise the signal after it is cleared here. That costs one
     // spurious wake-up.
@@ -167,7 +183,8 @@ std::uint64_t sleeper::finish(std::uint64_t ready)
 bool sleeper::neglected(waitable socket) const
 {
     const std::uint32_t polls = polls_.load();
-    if (wait_for(&socket, 1, osd::deadline::passed()) != osd::wait_result::woken)
+    if (!rings_->has_packets() &&
+        wait_for(&socket, 1, osd::deadline::passed()) != osd::wait_result::woken)
         return false;
     (void)wait_for(nullptr, 0, osd::deadline::after_ns(grace_ns));
     return polls_.load() == polls;

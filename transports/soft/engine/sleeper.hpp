@@ -15,6 +15,7 @@
 #pragma once
 
 #include "net.hpp"
+#include "ring_paths.hpp"
 #include "thread_policy.hpp"
 
 #include <atomic>
@@ -31,7 +32,7 @@ public:
         return (ready >> which & 1) != 0;
     }
 
-    bool open(std::uint32_t spin_us, waitable socket);
+    bool open(std::uint32_t spin_us, waitable socket, ring_paths &rings);
     void close()
     {
         signal_.close();
@@ -73,6 +74,9 @@ public:
     /// The latest time to wake up. `worked`: responses to what was just done may arm timers; waking
     /// up early on its own account saves their kicks.
     std::int64_t limit(std::int64_t due_ns, bool worked) const;
+    /// To be asked between prepare() and sleep(): packets have come by a ring, and those who put
+    /// them there may have thought that we would look.
+    bool overlooked() { return watches_ && waiters_.load() == 0 && rings_->has_packets(); }
     bool abandoned() const { return leaves_socket_.load() && !polled_ && waiters_.load() == 0; }
     /// Returns the sources that may be readable. While `poll_lock_is_taken`, a consumer is about to
     /// read the socket, so a wake-up for the socket is ignored a few times.
@@ -87,6 +91,7 @@ public:
 private:
     void advance(std::int64_t due_ns) OSD_COLD;
     void leave_to_waiters();
+    void tell_peers() OSD_REQUIRES(lock_);
     bool postpone(std::int64_t due_ns);
     void set_wake(std::int64_t due_ns);
     void aim(std::int64_t due_ns);
@@ -104,6 +109,8 @@ private:
     std::int64_t alarm_ns_ = INT64_MAX; ///< what alarm_ is set to
     descriptor_set watched_;            ///< the socket, or nothing
     bool sleeps_on_socket_ = false;     ///< the thread does, not on the set
+    bool watches_ = false;              ///< it sleeps on one of them
+    ring_paths *rings_ = nullptr;
     std::atomic<bool> kicked_{false};
     /// The thread sleeps until then; INT64_MIN while it is awake, INT64_MAX while it looks for the
     /// time.

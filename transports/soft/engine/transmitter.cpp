@@ -146,10 +146,20 @@ pair_failure transmitter::unreadable(const sent_packet &packet)
 }
 
 OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const std::uint32_t *psns,
-                                             std::uint32_t count)
+                                             std::uint32_t count, bool by_ring)
 {
     std::uint32_t done = 0;
-    const send_result result = path_->send(packets, count, done);
+    send_result result = send_result::sent;
+    ring_path *const ring = by_ring ? path_->ring() : nullptr;
+    if (ring != nullptr) {
+        result = ring_choice_.send(*ring, window_, packets, psns, count, done);
+        context_->counted.by_ring += done;
+    }
+    if (result == send_result::sent && done != count) {
+        std::uint32_t rest = 0;
+        result = path_->send(packets + done, count - done, rest);
+        done += rest;
+    }
     responses_->end_reading();
     context_->counted.packets_out += done;
     if (result == send_result::bad_memory)
@@ -177,7 +187,7 @@ bool transmitter::send_batch(std::int64_t now, bool &more)
             return false;
     }
     more = count == batch;
-    return count == 0 || transmit(packets, psns, count);
+    return count == 0 || transmit(packets, psns, count, true);
 }
 
 void transmitter::send_plain(packet_kind kind, const std::uint8_t *body, std::size_t size,
@@ -215,7 +225,7 @@ bool transmitter::send_probe(std::int64_t now)
     build_probe(out, psn);
     probe_delay_us_ = std::clamp(2 * probe_delay_us_, first_probe_us, longest_probe_us);
     probe_due_ = now + ns_of_us(probe_delay_us_);
-    return transmit(&out, &psn, 1);
+    return transmit(&out, &psn, 1, false);
 }
 
 // ---------------------------------------------------------------------------- acknowledgements

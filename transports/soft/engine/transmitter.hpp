@@ -8,6 +8,7 @@
 #include "receiver.hpp"
 #include "requester.hpp"
 #include "responder.hpp"
+#include "ring_choice.hpp"
 #include "rtt.hpp"
 #include "send_window.hpp"
 
@@ -108,7 +109,7 @@ private:
     [[nodiscard]] bool build(out_packet &out, std::uint32_t psn);
     void build_probe(out_packet &out, std::uint32_t psn);
     [[nodiscard]] bool transmit(const out_packet *packets, const std::uint32_t *psns,
-                                std::uint32_t count);
+                                std::uint32_t count, bool by_ring);
     bool fail(const pair_failure &why) OSD_COLD;
     static pair_failure unreadable(const sent_packet &packet);
     bool retire_acknowledged(std::uint32_t ack, std::int64_t now);
@@ -126,6 +127,7 @@ private:
     pacer pacer_;
     bool held_ = false; ///< by the pacer
     std::uint32_t window_bytes_ = 0;
+    ring_choice ring_choice_;
     bool responses_turn_ = false;   ///< responses and requests take turns
     std::int64_t resend_from_ = 0;  ///< the retransmission timer runs from here
     std::uint32_t retries_ = 0;     ///< of the oldest packet

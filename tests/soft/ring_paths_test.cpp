@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Packets inside a host go through rings: which do, who is woken, and what is left when one goes.
+#include "rig.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <random>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace ring_paths_suite {
+
+using namespace rig;
+using namespace std::chrono_literals;
+
+namespace {
+
+settings with_rings()
+{
+    settings how = on_loopback();
+    how.direct = how.rings = true;
+    return how;
+}
+
+void expect(const std::optional<completion_record> &done, work_status status)
+{
+    REQUIRE(done.has_value());
+    CHECK(done->status == status);
+}
+
+/// From an end to another.
+void pass(end &from, end &to, std::size_t size = 64)
+{
+    REQUIRE(to.receive(0, size));
+    REQUIRE(from.send(0, size));
+    expect(to.received(), work_status::success);
+    expect(from.sent(), work_status::success);
+    from.requests.clear();
+    to.requests.clear();
+}
+
+/// Polls without a pause, so that the devices' threads leave all to it.
+class poller {
+public:
+    poller(end &a, end &b)
+        : thread_([this, &a, &b] {
+              while (!enough_.load())
+                  for (end *each : {&a, &b})
+                      each->receive_queue.progress();
+          })
+    {}
+    ~poller()
+    {
+        enough_.store(true);
+        thread_.join();
+    }
+
+private:
+    std::atomic<bool> enough_{false};
+    std::thread thread_;
+};
+
+std::uint64_t by_ring(end &a, end &b)
+{
+    return a.counts().by_ring + b.counts().by_ring;
+}
+
+/// While both are polled. A thread may wake and look for itself: not all messages do.
+bool uses_rings(end &a, end &b)
+{
+    const std::uint64_t before = by_ring(a, b);
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (std::chrono::steady_clock::now() < until && by_ring(a, b) < before + 50) {
+        pass(a, b);
+        pass(b, a);
+    }
+    return by_ring(a, b) >= before + 50;
+}
+
+/// Before what is about those who do not poll.
+void have_used_rings(end &a, end &b)
+{
+    const poller polls(a, b);
+    REQUIRE(uses_rings(a, b));
+}
+
+struct two {
+    explicit two(const settings &how = with_rings()) : here(how), there(how)
+    {
+        REQUIRE(establish(a, b));
+    }
+    host here;
+    host there;
+    end a{here};
+    end b{there};
+};
+
+int descriptors()
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; ++fd)
+        count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return count;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("ring paths");
+
+TEST_CASE("messages of consumers that poll go through rings, as they are")
+{
+    two t;
+    const poller polls(t.a, t.b);
+    REQUIRE(uses_rings(t.a, t.b));
+    const std::uint64_t before = t.a.counts().by_ring;
+    for (int i = 0; i < 2000; ++i)
+        pass(t.a, t.b, 1 + i % 4000);
+    CHECK(t.a.counts().by_ring - before > 100);
+    exercise(t.a, t.b, 40);
+}
+
+TEST_CASE("without rings, or on a bad network, nothing does")
+{
+    settings how = with_rings();
+    SUBCASE("switched off")
+    {
+        how.rings = false;
+    }
+    SUBCASE("no direct access")
+    {
+        how.direct = false;
+    }
+    SUBCASE("a bad network")
+    {
+        how.bad_network.duplicate = 1;
+    }
+    two t(how);
+    exercise(t.a, t.b, 40);
+    for (int i = 0; i < 300; ++i)
+        pass(t.a, t.b);
+    CHECK(t.a.counts().by_ring + t.b.counts().by_ring == 0);
+}
+
+TEST_CASE("a consumer that goes to sleep is woken by what comes then")
+{
+    two t;
+    have_used_rings(t.a, t.b);
+    constexpr int messages = 600;
+    std::mt19937 random(9);
+    std::atomic<int> received{0};
+    std::atomic<int> longest_ms{0};
+    std::thread sleeps([&] {
+        while (received.load() < messages) {
+            completion_record done;
+            const auto began = std::chrono::steady_clock::now();
+            while (!t.b.receive_queue.pop(done))
+                if (t.b.receive_queue.wait({}, osd::deadline::after_us(20'000'000)) !=
+                    osd::wait_result::woken)
+                    return;
+            const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
+                std::chrono::steady_clock::now() - began);
+            longest_ms.store(std::max(longest_ms.load(), static_cast<int>(took.count())));
+            received.fetch_add(1);
+        }
+    });
+    for (int i = 0; i < messages; ++i) {
+        REQUIRE(t.b.receive(0, 64));
+        REQUIRE(t.a.send(0, 64));
+        expect(t.a.sent(), work_status::success);
+        const bool came = becomes_true([&] { return received.load() > i; });
+        if (!came)
+            FAIL_CHECK("message " << i << " wakes nobody");
+        if (i % 2 == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+    }
+    sleeps.join();
+    CHECK(received.load() == messages);
+    CHECK(t.a.resent() < messages / 2); // not by what is sent again
+    MESSAGE("the longest took " << longest_ms.load() << " ms");
+}
+
+TEST_CASE("where consumers stop polling, the device's threads go on")
+{
+    two t;
+    have_used_rings(t.a, t.b);
+    for (int i = 0; i < 20; ++i) {
+        REQUIRE(t.b.receive(0, 64));
+        REQUIRE(t.a.send(0, 64));
+        expect(t.a.sent(), work_status::success); // acknowledged by a thread of the other side
+        std::this_thread::sleep_for(1ms);
+    }
+    for (int i = 0; i < 20; ++i)
+        expect(t.b.received(), work_status::success);
+}
+
+TEST_CASE("what a full ring does not take goes over the network")
+{
+    two t;
+    end c(t.here), d(t.there);
+    REQUIRE(establish(c, d));
+    have_used_rings(t.a, t.b);
+    constexpr int each = 60;
+    constexpr std::size_t size = 4000;
+    for (end *to : {&t.b, &d})
+        for (int i = 0; i < each; ++i)
+            REQUIRE(to->receive(static_cast<std::size_t>(i) * size, size));
+    t.b.pair.enter(); // who takes the first packet for it waits, and takes no others
+    for (end *from : {&t.a, &c})
+        for (int i = 0; i < each; ++i) {
+            from->buffer.fill(static_cast<std::size_t>(i) * size, size, static_cast<unsigned>(i));
+            REQUIRE(from->send(static_cast<std::size_t>(i) * size, size));
+        }
+    std::this_thread::sleep_for(2ms);
+    t.b.pair.leave();
+    for (auto [from, to] : {std::pair{&t.a, &t.b}, std::pair{&c, &d}})
+        for (unsigned i = 0; i < each; ++i) {
+            expect(to->received(), work_status::success);
+            CHECK(to->buffer.holds(i * size, size, i));
+            expect(from->sent(), work_status::success);
+        }
+}
+
+TEST_CASE("a queue pair that is reset is connected again, and nothing is left behind")
+{
+    two t;
+    const poller polls(t.a, t.b);
+    end c(t.here), d(t.there);
+    int open_files = 0;
+    for (int round = 0; round < 5; ++round) {
+        REQUIRE(uses_rings(t.a, t.b));
+        if (round == 0)
+            open_files = descriptors();
+        t.a.pair.disconnect(round % 2 == 0);
+        CHECK(is(t.a.next(), connection_event::disconnected));
+        CHECK(is(t.b.next(), connection_event::disconnected));
+        REQUIRE(t.here.hca.reset_pair(t.a.pair));
+        REQUIRE(t.there.hca.reset_pair(t.b.pair));
+        REQUIRE(establish(t.a, t.b));
+    }
+    REQUIRE(uses_rings(t.a, t.b));
+    CHECK(becomes_true([&] { return descriptors() <= open_files; }));
+}
+
+TEST_CASE("a device is its own peer")
+{
+    host here(with_rings());
+    end a(here), b(here);
+    REQUIRE(establish(a, b));
+    const poller polls(a, b);
+    for (int i = 0; i < 500; ++i)
+        pass(a, b);
+    exercise(a, b, 20);
+}
+
+TEST_CASE("threads of two devices have rings to each other")
+{
+    settings how = with_rings();
+    how.threads = 2;
+    host here(how), there(how);
+    std::deque<end> ends;
+    for (int i = 0; i < 4; ++i) {
+        end &a = ends.emplace_back(here);
+        end &b = ends.emplace_back(there);
+        REQUIRE(establish(a, b));
+        have_used_rings(a, b);
+    }
+}
+
+TEST_CASE("nothing is stored for a queue pair that was freed")
+{
+    two t;
+    const poller polls(t.a, t.b);
+    auto d = std::make_unique<end>(t.there);
+    end c(t.here);
+    REQUIRE(establish(c, *d));
+    REQUIRE(uses_rings(c, *d));
+    for (int i = 0; i < 50; ++i)
+        REQUIRE(d->receive(0, 64));
+    c.buffer.fill(0, 64, 5);
+    for (int i = 0; i < 50; ++i)
+        REQUIRE(c.send(0, 64));
+    t.there.hca.free_pair(d->pair);
+    d->alive = false;
+    d->buffer.fill(0, 64, 6);
+    for (int i = 0; i < 200; ++i)
+        t.b.receive_queue.progress();
+    std::this_thread::sleep_for(10ms);
+    CHECK(d->buffer.holds(0, 64, 6));
+}
+
+TEST_CASE("memory that is gone fails its message, and not the process")
+{
+    two t;
+    const poller polls(t.a, t.b);
+    REQUIRE(uses_rings(t.a, t.b));
+    void *const page =
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(page != MAP_FAILED);
+    end &owner = t.a;
+    memory_region region;
+    const std::uint32_t key =
+        owner.of.hca.add_region(region, owner.of.domain, page, 4096, local_read | local_write);
+    REQUIRE(mprotect(page, 4096, PROT_NONE) == 0);
+    const local_segment gone{reinterpret_cast<std::uintptr_t>(page), 64, key};
+    SUBCASE("from where it is sent")
+    {
+        REQUIRE(t.b.receive(0, 64));
+        request &r = owner.fresh(work::send);
+        r.local[0] = gone;
+        r.segments = 1;
+        r.length = 64;
+        REQUIRE(owner.post(r));
+        expect(owner.sent(), work_status::local_protection);
+    }
+    SUBCASE("where it is received")
+    {
+        request &r = owner.fresh(work::receive);
+        r.local[0] = gone;
+        r.segments = 1;
+        r.length = 64;
+        REQUIRE(owner.pair.post_receive(r));
+        REQUIRE(t.b.send(0, 64));
+        expect(owner.received(), work_status::local_protection);
+        expect(t.b.sent(), work_status::remote_operation);
+    }
+    CHECK(owner.of.hca.remove_region(region));
+    munmap(page, 4096);
+}
+
+// ------------------------------------------------------------------------------------ peers that
+// go
+
+namespace {
+
+struct offer {
+    std::uint64_t qualifier;
+};
+
+/// Answers messages until it is killed.
+[[noreturn]] void echo(int to_parent)
+{
+    host here(with_rings());
+    end own(here);
+    door at(here);
+    const offer mine{at.number};
+    if (write(to_parent, &mine, sizeof mine) != sizeof mine)
+        _exit(1);
+    inbound_request *const asked = at.next();
+    for (int i = 0; i < 32; ++i)
+        (void)own.receive(0, 64);
+    if (asked == nullptr || own.pair.accept(*asked, nullptr, 0) != queue_pair::start::begun)
+        _exit(1);
+    for (;;) {
+        if (own.received().has_value()) {
+            (void)own.receive(0, 64);
+            (void)own.send(0, 64);
+        }
+        (void)own.sent(0ms);
+    }
+}
+
+} // namespace
+
+TEST_CASE("a peer that is killed while it uses rings is noticed soon")
+{
+    for (const int signal : {SIGKILL, SIGSTOP}) {
+        CAPTURE(signal);
+        int ends[2];
+        REQUIRE(pipe(ends) == 0);
+        const pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0)
+            echo(ends[1]);
+        offer theirs{};
+        REQUIRE(read(ends[0], &theirs, sizeof theirs) == sizeof theirs);
+        settings how = with_rings();
+        how.retries = 3;
+        host here(how);
+        end a(here);
+        REQUIRE(a.pair.connect(how.address, theirs.qualifier, nullptr, 0) ==
+                queue_pair::start::begun);
+        REQUIRE(is(a.next(), connection_event::established));
+        const auto talk = [&](std::chrono::milliseconds time) {
+            return a.receive(0, 64) && a.send(0, 64) && a.received(time).has_value() &&
+                   a.sent(time).has_value();
+        };
+        REQUIRE(becomes_true([&] {
+            const std::uint64_t before = a.counts().by_ring;
+            for (int i = 0; i < 100; ++i)
+                REQUIRE(talk(patience));
+            return a.counts().by_ring > before + 50;
+        }));
+        kill(child, signal);
+        for (int i = 0; i < 20; ++i) // into a ring that nobody looks at
+            (void)a.send(0, 64);
+        const auto is_connected = [&] {
+            a.pair.enter();
+            const bool is = a.pair.connection().current().connected();
+            a.pair.leave();
+            return is;
+        };
+        const auto began = std::chrono::steady_clock::now();
+        while (a.sent(100ms).has_value() || is_connected()) {
+            if (std::chrono::steady_clock::now() - began > 10s)
+                break;
+        }
+        CHECK(is(a.next(10s), connection_event::broken));
+        kill(child, SIGKILL);
+        REQUIRE(waitpid(child, nullptr, 0) == child);
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
+TEST_CASE("what one puts into its ring is bounded for the other, whatever it is")
+{
+    net_address at = on_loopback().address;
+    at.set_port(4);
+    std::mt19937 random(21);
+    for (int round = 0; round < 50; ++round) {
+        ring_paths paths;
+        ring_path *const path = paths.hold(at);
+        REQUIRE(path != nullptr);
+        shared_memory theirs;
+        REQUIRE(theirs.create(sizeof(ring_file)));
+        auto &file = *static_cast<ring_file *>(theirs.bytes());
+        CHECK(!paths.meet(*path, dup(static_cast<int>(theirs.file())))); // not a ring
+        file.begin();
+        REQUIRE(paths.meet(*path, dup(static_cast<int>(theirs.file()))));
+        CHECK(paths.meet(*path, dup(static_cast<int>(theirs.file())))); // again
+        for (auto &each : file.ring)
+            each.size.store(random() % 64 != 0 ? 1 + random() % 300 : random());
+        for (int visit = 0; visit < 100; ++visit) {
+            int packets = 0;
+            (void)paths.take(
+                [&](const std::uint8_t *, std::uint32_t size, const net_address &from) {
+                    ++packets;
+                    CHECK(size <= ring_file::largest);
+                    CHECK(from == at);
+                });
+            CHECK(packets <= 16);
+        }
+        paths.release(*path);
+        for (auto &each : file.ring)
+            each.size.store(0);
+        for (int visit = 0; visit < 3; ++visit)
+            (void)paths.take([](const std::uint8_t *, std::uint32_t, const net_address &) {});
+        CHECK(!paths.any());
+    }
+}
+
+TEST_CASE("a ring that was used, or could be truncated, is not met")
+{
+    net_address at = on_loopback().address;
+    ring_paths paths;
+    shared_memory theirs;
+    REQUIRE(theirs.create(sizeof(ring_file)));
+    auto &file = *static_cast<ring_file *>(theirs.bytes());
+    file.begin();
+    file.used.store(1);
+    CHECK(paths.hold(at, dup(static_cast<int>(theirs.file()))) == nullptr);
+    const int unsealed = memfd_create("unsealed", MFD_CLOEXEC);
+    REQUIRE(ftruncate(unsealed, sizeof(ring_file)) == 0);
+    CHECK(paths.hold(at, unsealed) == nullptr);
+    file.used.store(0);
+    ring_path *const path = paths.hold(at, dup(static_cast<int>(theirs.file())));
+    REQUIRE(path != nullptr);
+    ring_path *const again = paths.hold(at, dup(static_cast<int>(theirs.file())));
+    CHECK(path == again);
+    paths.release(*path);
+    paths.release(*path);
+}
+
+TEST_CASE("what comes by a ring says nothing about what the network carries")
+{
+    send_window window;
+    rtt_estimator rtt;
+    REQUIRE(window.open(64));
+    window.start(100);
+    for (int i = 0; i < 10; ++i)
+        window.push(2'000'000'000).by_ring = i != 0;
+    const std::uint32_t all_but_the_first = 0x1ff;
+    SUBCASE("by its number")
+    {
+        window.acknowledge_selectively(100, &all_but_the_first, 1, rtt, 2'000'100'000);
+        CHECK(window.lost() == 0);
+    }
+    SUBCASE("by the time when it was sent")
+    {
+        window.at(100).sent_ns = 1'000'000'000;
+        window.acknowledge_selectively(100, &all_but_the_first, 1, rtt, 2'000'100'000);
+        CHECK(window.lost() == 0);
+    }
+    SUBCASE("but among those of one kind it counts")
+    {
+        window.at(100).by_ring = true;
+        window.acknowledge_selectively(100, &all_but_the_first, 1, rtt, 2'000'100'000);
+        CHECK(window.lost() == 1);
+    }
+}
+
+TEST_SUITE_END();
+
+} // namespace ring_paths_suite

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Rings between the socket of a shard and sockets of processes of this host.
+//
+// A ring is a shortcut for datagrams: what comes out of it is a datagram of the peer's, to be
+// parsed as such. Direct access exchanges the files, and holds a path for as long as one of its
+// links has that peer. Who polls the shard takes packets out; while a thread sleeps and waits for a
+// datagram to wake it, the files say so, and peers send datagrams.
+#pragma once
+
+#include "net.hpp"
+#include "net_local.hpp"
+#include "packet_ring.hpp"
+
+#include "osd_sync.hpp"
+
+#include <atomic>
+#include <memory>
+
+namespace soft_hca {
+
+/// To one socket, and from it.
+class ring_path {
+public:
+    explicit ring_path(const net_address &peer) : peer_(peer) {}
+    ring_path(const ring_path &) = delete;
+    ring_path &operator=(const ring_path &) = delete;
+
+    // --- senders, while a link has it
+
+    /// Whether packets put now will be taken.
+    bool is_attended() const
+    {
+        return writer_.is_attended() && !muted_.load(std::memory_order_relaxed);
+    }
+    /// Sends the first of these packets. `done` is their number; the others, and all after an
+    /// error, do not go this way. Parts of the packets may be memory of consumers.
+    send_result send(const out_packet *packets, std::uint32_t count, std::uint32_t &done);
+    /// One of our own memory. False when it does not go this way.
+    bool send_one(const out_packet &packet);
+
+    // --- direct access
+
+    waitable file() const { return own_.file(); }
+    /// The peer has gone.
+    void mute() { muted_.store(true, std::memory_order_relaxed); }
+
+private:
+    friend class ring_paths;
+    static constexpr std::size_t gathered = 4 * ring_file::largest;
+
+    bool open();
+    bool meet(std::unique_ptr<shared_memory> theirs);
+    bool is_met() const { return theirs_ != nullptr; }
+    bool is_leaving() const
+    {
+        return given_up_.load(std::memory_order_relaxed) || reader_.is_broken();
+    }
+    ring_file &own() { return *static_cast<ring_file *>(own_.bytes()); }
+    const ring_file &theirs() const { return *static_cast<const ring_file *>(theirs_->bytes()); }
+    bool put(const out_packet &packet) OSD_REQUIRES(writing_);
+    bool put(const void *bytes, std::uint32_t size) OSD_REQUIRES(writing_);
+    send_result send_some(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
+        OSD_REQUIRES(writing_);
+
+    const net_address peer_;
+    shared_memory own_;
+    std::unique_ptr<shared_memory> theirs_;
+    std::atomic<bool> muted_{false};
+    osd::mutex writing_; ///< of the members down to gather_
+    ring_writer writer_;
+    gather_buffer gather_;
+    ring_reader reader_;                ///< of who has the poll lock
+    bool drained_ = false;              ///< of the same: nothing came since it was given up
+    std::atomic<bool> given_up_{false}; ///< no link has it any more
+    bool listens_ = false;              ///< this and links_ under ring_paths::lock_
+    std::uint32_t links_ = 0;
+};
+
+/// Of a shard.
+class ring_paths {
+public:
+    static constexpr std::uint32_t most = 64;
+
+    ring_paths() = default;
+    ring_paths(const ring_paths &) = delete;
+    ring_paths &operator=(const ring_paths &) = delete;
+    ~ring_paths() { close(); }
+    /// No link has a path any more.
+    void close();
+
+    // --- direct access
+
+    /// A path to that socket, whose file may not be known yet. Null where there can be none.
+    ring_path *hold(const net_address &peer);
+    /// A path to that socket and this file, which is taken over.
+    ring_path *hold(const net_address &peer, waitable file);
+    /// The file of the peer, which is taken over. False when the path has another.
+    bool meet(ring_path &path, waitable file);
+    void release(ring_path &path);
+
+    // --- the sleeper
+
+    /// Whether a thread sleeps until a datagram comes. It looks for packets once more after that.
+    void set_asleep(bool asleep);
+    bool has_packets();
+
+    // --- the holder of the poll lock
+
+    /// There may be some, or paths to be dropped.
+    bool any() const { return count_ != 0 || has_changed(); }
+    bool has_changed() const { return changed_.load(std::memory_order_acquire); }
+    /// Calls each(bytes, size, from) for some packets; the bytes are memory of our own. True when
+    /// there were some.
+    template <class Each>
+    bool take(Each &&each);
+
+private:
+    static constexpr std::uint32_t most_at_once = 16; ///< packets of a path
+
+    ring_path *make(const net_address &peer) OSD_REQUIRES(lock_);
+    bool meet(ring_path &path, std::unique_ptr<shared_memory> theirs) OSD_REQUIRES(lock_);
+    void set_attention(ring_path &path) const OSD_REQUIRES(lock_);
+    void collect();
+    void leave(ring_path &path) OSD_COLD;
+    template <class Each>
+    bool take_from(ring_path &path, Each &&each);
+
+    osd::mutex lock_;
+    std::unique_ptr<ring_path> paths_[most] OSD_GUARDED_BY(lock_);
+    bool asleep_ OSD_GUARDED_BY(lock_) = false;
+    std::atomic<bool> changed_{false}; ///< collect() has work
+
+    // Of the holder of the poll lock.
+    ring_path *met_[most] = {};
+    std::uint32_t count_ = 0;
+    alignas(ring_file::line) std::uint8_t packet_[ring_file::largest];
+};
+
+template <class Each>
+bool ring_paths::take_from(ring_path &path, Each &&each)
+{
+    std::uint32_t count = 0;
+    while (count < most_at_once) {
+        const std::uint32_t size = path.reader_.take(packet_);
+        if (size == 0)
+            break;
+        ++count;
+        each(packet_, size, path.peer_);
+    }
+    if (count != 0)
+        path.reader_.give_back();
+    return count != 0;
+}
+
+template <class Each>
+bool ring_paths::take(Each &&each)
+{
+    if (has_changed()) [[unlikely]]
+        collect();
+    bool any = false;
+    for (std::uint32_t i = 0; i < count_; ++i) {
+        const bool took = take_from(*met_[i], each);
+        any = any || took;
+        if (!took && met_[i]->is_leaving()) [[unlikely]]
+            leave(*met_[i]);
+    }
+    return any;
+}
+
+} // namespace soft_hca
