@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 SKIPPED = 77  # of run_clients.py
+PATIENCE = "60"  # seconds: losses cost time, and more where the machine is busy
 PROMISES = ("acknowledged", "final_byte_last", "local_protection", "unmapped_memory")
 
 
@@ -64,7 +65,7 @@ def main() -> int:
             conf.flush()
             environment = {**os.environ, "DAT_OVERRIDE": conf.name,
                            "LD_LIBRARY_PATH": str(options.libdat2)}
-            suite = [options.conformance, "--ia", "soft-udp"]
+            suite = [options.conformance, "--ia", "soft-udp", "--patience", PATIENCE]
             for promise in PROMISES:
                 suite += ["--promise", promise]
             clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,

@@ -340,6 +340,26 @@ TEST_CASE("B2: of what is lost little more than that is sent again")
     CHECK(resent < 0.3 * sent); // all behind the hole would be more than all that is sent
 }
 
+TEST_CASE("the loss of a message that nothing follows is found before the timeout")
+{
+    inproc_network network;
+    settings how = inside(network);
+    host here(how);
+    how.bad_network = {50, 0, 0, 0, 3};
+    host there(how); // loses of what it receives
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    for (int i = 0; i < 1000; ++i) {
+        REQUIRE(a.write(0, 100, b.buffer.remote(0, 100)));
+        REQUIRE(a.sent().has_value());
+    }
+    const pair_counts counts = a.counts();
+    MESSAGE("again ", counts.packets_resent, ", after timeouts ", counts.timeouts);
+    CHECK(counts.packets_resent > 20);
+    CHECK(counts.timeouts < counts.packets_resent / 3); // the probe may be lost as well
+}
+
 namespace {
 
 /// Connections through one bottleneck of 100 Mbit/s with a queue of 64 kB.

@@ -171,6 +171,36 @@ TEST_CASE("the timeout follows RFC 6298, in microseconds, with limits")
     CHECK(rtt.patience_us(1) == 3 * rtt_estimator::min_rto_us);
 }
 
+TEST_CASE("the latest packet, sent again, shows by its acknowledgement what was lost before it")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(8);
+    s.now += 2'000 * us;
+    s.window.repeat_latest();
+    CHECK(s.resend() == std::vector<std::uint32_t>{begin + 7});
+    s.now += 500 * us;
+    const std::uint32_t words[] = {1u << 6}; // of these only the latest has arrived
+    s.window.acknowledge_selectively(begin, words, 1, s.rtt, s.now);
+    CHECK(s.resend().size() == 7);
+    s.window.repeat_latest(); // what has arrived is not sent again
+    CHECK(s.resend() == std::vector<std::uint32_t>{begin + 6});
+}
+
+TEST_CASE("a tail is probed after two round trips, however much their times vary")
+{
+    rtt_estimator rtt;
+    CHECK(rtt.probe_us(1'000) == rtt_estimator::first_rto_us);
+    for (int i = 0; i < 100; ++i)
+        rtt.sample(i % 2 == 0 ? 100 : 20'000); // the peer is on the processor, or is not
+    CHECK(rtt.rto_us() > 40'000);
+    CHECK(rtt.probe_us(1'000) == 2 * rtt.srtt_us() + 1'000 + rtt_estimator::granularity_us);
+    CHECK(rtt.probe_us(3'000) == rtt.probe_us(1'000) + 2'000);
+    for (int i = 0; i < 100; ++i)
+        rtt.sample(100'000);
+    CHECK(rtt.probe_us(1'000) == rtt.rto_us()); // never after the timeout
+}
+
 TEST_CASE("the retries of a connection take the time that is documented, on near and far networks")
 {
     for (const std::uint32_t rtt_us : {20u, 1'000u, 100'000u}) {

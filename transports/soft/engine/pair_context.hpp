@@ -31,6 +31,8 @@ struct pair_params {
 /// Since the queue pair was made.
 struct pair_counts {
     std::uint64_t packets_out = 0, packets_resent = 0, packets_in = 0, duplicates = 0, early = 0;
+    std::uint64_t timeouts = 0;        ///< after which the oldest packet was sent again
+    std::uint64_t tail_probes = 0;     ///< the latest was, some time before that
     std::uint64_t dropped = 0;         ///< not the peer's, or beyond the window
     std::uint64_t not_ready = 0;       ///< no receive was posted for them
     std::uint64_t corrupt = 0;         ///< their checksum was wrong

@@ -56,15 +56,15 @@ public:
     }
 
     static constexpr std::uint32_t every_bytes = 128 * 1024;
+    static constexpr std::int64_t delay_ns = 1'000'000;
+    /// A timer that is due before the system's next tick has to be programmed, which costs a
+    /// virtual machine microseconds; and the peer allows for it before it retransmits.
+    static constexpr std::int64_t late_delay_ns = 3'000'000;
 
 private:
     static constexpr std::uint32_t every_packets = 16;
     static constexpr std::uint32_t every_few = 2;
     static constexpr std::uint32_t long_while = 256; ///< packets
-    static constexpr std::int64_t delay_ns = 1'000'000;
-    /// A timer that is due before the system's next tick has to be programmed, which costs a
-    /// virtual machine microseconds; and the peer retransmits after 5 ms at the earliest.
-    static constexpr std::int64_t late_delay_ns = 3'000'000;
 
     bool owed_ = false;
     bool awaited_ = false;

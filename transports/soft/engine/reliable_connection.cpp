@@ -483,7 +483,7 @@ void reliable_connection::on_timer(std::int64_t now)
     }
     if (connected()) {
         tx_.end_pause(now);
-        if (tx_.timed_out(now) && !tx_.retransmit_oldest(now, context_->of->how().retries))
+        if (tx_.timed_out(now) && !tx_.on_timeout(now, context_->of->how().retries))
             give_up();
     }
     if (connected() && tx_.probe_is_due(now))

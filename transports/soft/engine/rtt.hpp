@@ -31,6 +31,14 @@ public:
     void progress() { backoff_ = 0; }
 
     std::uint32_t rto_us() const { return backed_off(backoff_); }
+    /// When the loss of the latest packets is probed for, which nothing overtakes (RFC 8985, 7.2).
+    /// Unlike the timeout it does not grow with the variance. `ack_delay_us`: how long the peer
+    /// may wait with its acknowledgement.
+    std::uint32_t probe_us(std::uint32_t ack_delay_us) const
+    {
+        const std::uint32_t rto = rto_us();
+        return srtt_us_ == 0 ? rto : std::min(rto, 2 * srtt_us_ + ack_delay_us + granularity_us);
+    }
     /// The time until a packet has timed out once more than the number of retries.
     std::uint64_t patience_us(std::uint32_t retries) const
     {

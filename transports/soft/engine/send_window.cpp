@@ -125,13 +125,21 @@ void send_window::mark_lost(std::uint32_t psn)
     ++lost_;
 }
 
-void send_window::repeat_oldest()
+void send_window::repeat_latest()
 {
-    sent_packet &packet = at(oldest_);
+    std::uint32_t psn = next_ - 1;
+    while (psn != oldest_ && at(psn).sacked)
+        --psn;
+    repeat(psn);
+}
+
+void send_window::repeat(std::uint32_t psn)
+{
+    sent_packet &packet = at(psn);
     arrived_ -= packet.sacked ? 1 : 0;
     packet.sacked = false;
     packet.again = true; // the time until the peer is ready is no round-trip time
-    mark_lost(oldest_);
+    mark_lost(psn);
 }
 
 } // namespace soft_hca

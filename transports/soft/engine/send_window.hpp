@@ -52,6 +52,7 @@ public:
     bool oldest_is_lost() { return !empty() && at(oldest_).lost; }
     bool full() const { return in_flight() == mask_ + 1; }
     sent_packet &at(std::uint32_t psn) { return packets_[psn & mask_]; }
+    const sent_packet &latest() const { return packets_[(next_ - 1) & mask_]; }
     /// The bytes in flight.
     std::uint32_t bytes() const { return bytes_; }
     /// Appends a packet that is sent now. Its number is next() before the call.
@@ -96,7 +97,10 @@ public:
     std::uint32_t take_lost(std::int64_t now);
     /// Retransmits the oldest: no acknowledgement came, or the peer was not ready for it. A
     /// selective acknowledgement of it counts no more.
-    void repeat_oldest();
+    void repeat_oldest() { repeat(oldest_); }
+    /// Retransmits the latest that is not known to have arrived: if it arrives, its acknowledgement
+    /// shows what was lost before it.
+    void repeat_latest();
     /// Not sent after all.
     void mark_lost(std::uint32_t psn);
     std::int64_t oldest_sent_ns() const { return packets_[oldest_ & mask_].sent_ns; }
@@ -110,6 +114,7 @@ private:
     {}
     void note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now);
     void find_lost(const std::uint32_t (&highest)[2], const rtt_estimator &rtt);
+    void repeat(std::uint32_t psn);
     static std::int64_t patience_ns(const rtt_estimator &rtt)
     {
         return std::max<std::int64_t>(rtt.srtt_us() / 4, 200) * 1000;

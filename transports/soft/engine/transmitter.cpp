@@ -18,6 +18,26 @@ std::int64_t ns_of_us(std::uint32_t us)
     return std::int64_t{us} * 1000;
 }
 
+/// No completion depends on it.
+bool may_be_acknowledged_late(const sent_packet &packet)
+{
+    return packet.from == sent_packet::origin::response ||
+           (packet.from == sent_packet::origin::request &&
+            is_silent(*static_cast<const request *>(packet.source)));
+}
+
+/// The memory that a packet is made of is not mapped any more.
+pair_failure unreadable(const sent_packet &packet)
+{
+    if (packet.from == sent_packet::origin::response)
+        return pair_failure::terminate(fault::base_or_bounds,
+                                       static_cast<const response *>(packet.source)->request_psn,
+                                       nullptr, work_status::local_protection);
+    return pair_failure::terminate(fault::local_catastrophic, 0,
+                                   static_cast<request *>(packet.source),
+                                   work_status::local_protection);
+}
+
 } // namespace
 
 void transmitter::restart(std::uint32_t psn)
@@ -115,7 +135,7 @@ OSD_ALWAYS_INLINE bool transmitter::build(out_packet &out, std::uint32_t psn)
         return true;
     }
     base_header base = make_header(packet_kind::data, psn);
-    if (responds || is_silent(*static_cast<const request *>(packet.source)))
+    if (may_be_acknowledged_late(packet))
         base.flags = flag_late_ack;
     out.add(out.header, write_base(out.header, base));
     if (responds)
@@ -131,18 +151,6 @@ bool transmitter::fail(const pair_failure &why)
 {
     failure_ = why;
     return false;
-}
-
-/// The memory that a packet is made of is not mapped any more.
-pair_failure transmitter::unreadable(const sent_packet &packet)
-{
-    if (packet.from == sent_packet::origin::response)
-        return pair_failure::terminate(fault::base_or_bounds,
-                                       static_cast<const response *>(packet.source)->request_psn,
-                                       nullptr, work_status::local_protection);
-    return pair_failure::terminate(fault::local_catastrophic, 0,
-                                   static_cast<request *>(packet.source),
-                                   work_status::local_protection);
 }
 
 OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const std::uint32_t *psns,
@@ -279,6 +287,7 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
     if (progress || not_ready) { // the oldest has arrived; later ones do not count
         resend_from_ = now;
         retries_ = 0;
+        tail_probed_ = false;
         rtt_.progress();
     }
     if (progress) {
@@ -317,7 +326,7 @@ std::int64_t transmitter::unusual_due_ns()
 {
     std::int64_t due = paused_until_ != 0 ? paused_until_ : INT64_MAX;
     if (!idle())
-        due = std::min(due, resend_from_ + rto_ns());
+        due = std::min(due, resend_from_ + patience_ns());
     else if (requests_->out_of_credit() && probe_due_ == 0)
         probe_due_ = osd::now_ns() + ns_of_us(first_probe_us);
     if (held_)
@@ -329,8 +338,25 @@ std::int64_t transmitter::unusual_due_ns()
     return due;
 }
 
-bool transmitter::retransmit_oldest(std::int64_t now, std::uint32_t max_retries)
+std::int64_t transmitter::patience_ns() const
 {
+    if (!may_probe_tail())
+        return std::int64_t{rtt_.rto_us()} * 1000;
+    const bool late = !idle() && may_be_acknowledged_late(window_.latest());
+    const std::int64_t delay = late ? owed_ack::late_delay_ns : owed_ack::delay_ns;
+    return std::int64_t{rtt_.probe_us(static_cast<std::uint32_t>(delay / 1000))} * 1000;
+}
+
+bool transmitter::on_timeout(std::int64_t now, std::uint32_t max_retries)
+{
+    if (may_probe_tail()) {
+        tail_probed_ = true;
+        ++context_->counted.tail_probes;
+        window_.repeat_latest();
+        resend_from_ = now;
+        return true;
+    }
+    ++context_->counted.timeouts;
     // Only the oldest packet counts, whatever else was acknowledged: a path may pass some packets
     // and not others.
     if (++retries_ > max_retries)

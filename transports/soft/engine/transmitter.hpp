@@ -71,7 +71,7 @@ public:
     {
         if (paused_until_ != 0 || requests_->out_of_credit() || stuck() || idle() || held_)
             return unusual_due_ns();
-        return resend_from_ + rto_ns();
+        return resend_from_ + patience_ns();
     }
     void end_pause(std::int64_t now)
     {
@@ -80,10 +80,10 @@ public:
     }
     bool timed_out(std::int64_t now) const
     {
-        return !idle() && paused_until_ == 0 && now >= resend_from_ + rto_ns();
+        return !idle() && paused_until_ == 0 && now >= resend_from_ + patience_ns();
     }
-    /// After a timeout. False when the retries are used up.
-    bool retransmit_oldest(std::int64_t now, std::uint32_t max_retries);
+    /// After that. False when the retries are used up.
+    bool on_timeout(std::int64_t now, std::uint32_t max_retries);
     bool probe_is_due(std::int64_t now) const
     {
         return requests_->out_of_credit() && idle() && probe_due_ != 0 && now >= probe_due_;
@@ -95,7 +95,10 @@ private:
     static constexpr std::uint32_t window_packets = 256;
     static constexpr std::uint32_t most_bytes = 4 << 20;
 
-    std::int64_t rto_ns() const { return std::int64_t{rtt_.rto_us()} * 1000; }
+    /// Once after each progress, and unless something is known to be lost.
+    bool may_probe_tail() const { return !tail_probed_ && retries_ == 0 && !stuck(); }
+    /// From resend_from_ until something is sent again.
+    std::int64_t patience_ns() const;
     /// The oldest may always be retransmitted: nothing else moves on before it.
     bool may_resend()
     {
@@ -111,7 +114,6 @@ private:
     [[nodiscard]] bool transmit(const out_packet *packets, const std::uint32_t *psns,
                                 std::uint32_t count, bool by_ring);
     bool fail(const pair_failure &why) OSD_COLD;
-    static pair_failure unreadable(const sent_packet &packet);
     bool retire_acknowledged(std::uint32_t ack, std::int64_t now);
     void pause(std::int64_t now);
     std::int64_t unusual_due_ns();
@@ -131,6 +133,7 @@ private:
     bool responses_turn_ = false;   ///< responses and requests take turns
     std::int64_t resend_from_ = 0;  ///< the retransmission timer runs from here
     std::uint32_t retries_ = 0;     ///< of the oldest packet
+    bool tail_probed_ = false;      ///< since the oldest packet is the oldest
     std::int64_t paused_until_ = 0; ///< the peer was not ready; 0: no pause
     std::uint32_t pause_us_ = 0;    ///< the latest pause
     std::int64_t probe_due_ = 0;    ///< 0: not armed
