@@ -531,6 +531,58 @@ TEST_CASE("many threads add while it is resized, and nothing is lost")
     here.hca.free_queue(queue);
 }
 
+namespace {
+
+/// A queue pair that waits for a shared receive.
+class waiting_pair : public receive_waiter {
+public:
+    int woken = 0;
+
+private:
+    void receive_posted() override { ++woken; }
+};
+
+} // namespace
+
+TEST_CASE("a receive that is posted while queue pairs wait is that of the longest waiting one")
+{
+    inproc_network network;
+    host here(inside(network));
+    shared_receives shared;
+    inbox owner;
+    REQUIRE(here.hca.make_shared(shared, &owner, here.domain, 4));
+    request receives[6];
+    waiting_pair flooded;
+    waiting_pair other;
+    waiting_pair third;
+    REQUIRE(shared.post(receives[0]));
+    CHECK(shared.take(flooded) == &receives[0]);
+    CHECK(shared.take(flooded) == nullptr);
+    CHECK(shared.take(other) == nullptr);
+    REQUIRE(shared.post(receives[1]));
+    CHECK(flooded.woken == 1);
+    CHECK(shared.take(other) == nullptr);
+    CHECK(shared.take(flooded) == &receives[1]);
+    CHECK(shared.take(flooded) == nullptr); // behind the other from here on
+    REQUIRE(shared.post(receives[2]));
+    CHECK(other.woken == 1);
+    CHECK(shared.take(flooded) == nullptr);
+    CHECK(shared.take(third) == nullptr);
+    CHECK(shared.take(other) == &receives[2]);
+    REQUIRE(shared.post(receives[3]));
+    CHECK(flooded.woken == 2);
+    shared.wait_no_more(flooded); // its connection ends
+    CHECK(third.woken == 1);
+    REQUIRE(shared.post(receives[4])); // none waits for this one
+    CHECK(shared.take(other) == &receives[3]);
+    CHECK(shared.take(other) == nullptr);
+    shared.wait_no_more(other);
+    CHECK(shared.take(third) == &receives[4]);
+    CHECK(shared.take(third) == nullptr);
+    shared.wait_no_more(third);
+    here.hca.free_shared(shared);
+}
+
 TEST_CASE("shared receives come out in order, over a resize, and tell when few are left")
 {
     host here(on_loopback());

@@ -14,7 +14,7 @@ bool shared_receives::open(void *owner, protection_domain &domain, upcall_queue 
     owner_ = owner;
     domain_ = &domain;
     upcalls_ = &upcalls;
-    head_ = tail_ = limit_ = 0;
+    head_ = tail_ = limit_ = claims_ = 0;
     first_waiting_ = last_waiting_ = nullptr;
     depth_ = depth;
     const std::uint32_t size = std::bit_ceil(2 * depth); // what was taken may come back
@@ -51,12 +51,21 @@ void shared_receives::serve_waiting()
     receive_waiter &waiter = *first_waiting_;
     first_waiting_ = waiter.next_;
     waiter.waiting_ = false;
+    waiter.has_claim_ = true;
+    ++claims_;
     waiter.receive_posted(); // it cannot be freed before we release the lock
 }
 
 void shared_receives::wait_no_more(receive_waiter &waiter)
 {
     osd::lock_guard hold(lock_);
+    if (waiter.has_claim_) {
+        waiter.has_claim_ = false;
+        --claims_;
+        if (first_waiting_ != nullptr)
+            serve_waiting();
+        return;
+    }
     receive_waiter *before = nullptr;
     receive_waiter *each = first_waiting_;
     for (; each != nullptr && each != &waiter; each = each->next_)
@@ -75,7 +84,10 @@ request *shared_receives::take(receive_waiter &by)
     bool low = false;
     {
         osd::lock_guard hold(lock_);
-        if (left() == 0) {
+        if (by.has_claim_) {
+            by.has_claim_ = false;
+            --claims_;
+        } else if (left() == claims_) {
             wait(by);
             return nullptr;
         }

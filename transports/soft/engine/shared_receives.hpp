@@ -2,7 +2,8 @@
 // Shared receive queue: receives for any queue pair that needs one.
 //
 // A queue pair that finds it empty is linked into a list of waiters until a receive is posted or it
-// is freed. Another queue pair may take that receive first; then it waits again.
+// is freed. That receive is kept for the one that has waited longest, and whoever comes meanwhile
+// waits behind: so a peer that floods its connection takes turns with the others.
 #pragma once
 
 #include "request.hpp"
@@ -61,6 +62,7 @@ private:
     // Under the lock of the shared queue.
     receive_waiter *next_ = nullptr;
     bool waiting_ = false;
+    bool has_claim_ = false; ///< one receive is kept for it
 };
 
 class shared_receives final : public upcall_source {
@@ -70,10 +72,10 @@ public:
     bool open(void *owner, protection_domain &domain, upcall_queue &upcalls, std::uint32_t depth);
     /// False when the queue is full.
     bool post(request &receive);
-    /// The oldest; or null, and then `by` waits. Posts the limit event when fewer are left than the
-    /// limit.
+    /// The oldest; or null when what is left is kept for others, and then `by` waits. Posts the
+    /// limit event when fewer are left than the limit.
     request *take(receive_waiter &by);
-    /// Removes it from the waiters.
+    /// Removes it from the waiters. What is kept for it goes to the next.
     void wait_no_more(receive_waiter &waiter);
     /// Returns a receive that was taken and not completed: it is the oldest again.
     void give_back(request &untouched);
@@ -96,6 +98,7 @@ private:
     std::uint32_t head_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t tail_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t limit_ OSD_GUARDED_BY(lock_) = 0;
+    std::uint32_t claims_ OSD_GUARDED_BY(lock_) = 0; ///< receives that are kept for somebody
     receive_waiter *first_waiting_ OSD_GUARDED_BY(lock_) = nullptr; ///< for the longest time
     receive_waiter *last_waiting_ OSD_GUARDED_BY(lock_) = nullptr;
     void *owner_ = nullptr;
