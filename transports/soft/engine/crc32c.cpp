@@ -92,9 +92,8 @@ std::uint32_t crc32c_by_instruction(const void *bytes, std::size_t size, std::ui
 
 std::uint32_t crc32c(const void *bytes, std::size_t size, std::uint32_t before)
 {
-    static const bool in_hardware = has_crc32c_instruction();
-    return in_hardware ? crc32c_by_instruction(bytes, size, before)
-                       : crc32c_by_table(bytes, size, before);
+    return has_crc32c_instruction() ? crc32c_by_instruction(bytes, size, before)
+                                    : crc32c_by_table(bytes, size, before);
 }
 
 } // namespace soft_hca
