@@ -420,10 +420,11 @@ class Simulated(unittest.TestCase):
         self.assertIn("'acme_hw.cpp'", files["meson.build"])
         engine, plain = (set(run(sys.executable, ROOT / "gen/kit_sources.py", "--os", "linux",
                                  *options).stdout.split()) for options in (("--soft-engine",), ()))
-        built = re.findall(r"  '(\w+\.cpp)'",
-                           (ROOT / "transports/soft/engine/meson.build").read_text())
-        self.assertEqual({pathlib.Path(path).name for path in engine - plain},
-                         {*built, "net_linux.cpp"})
+        listed = (ROOT / "transports/soft/engine/meson.build").read_text()
+        built = (*re.findall(r"^  '(\w+\.cpp)'", listed, re.MULTILINE),
+                 *(f"{stem}linux.cpp" for stem in re.findall(r"'(\w+_)' \+ osd_dir", listed)))
+        self.assertIn("net_local_linux.cpp", built)
+        self.assertEqual({pathlib.Path(path).name for path in engine - plain}, {*built})
 
 
 class Layered:
