@@ -67,7 +67,7 @@ TEST_CASE("a success that is not suppressed keeps its place until it is taken, a
         REQUIRE(w.writes_within(patience));
         MUST(w.write(DAT_COMPLETION_DEFAULT_FLAG, 8));
         DAT_COUNT more = 0;
-        while (w.writes_within(milliseconds(100)))
+        while (w.writes_within(milliseconds(500))) // the port may get no processor for some time
             REQUIRE(++more < w.depth);
         CHECK(more >= w.depth - 2);
         const DAT_DTO_COMPLETION_EVENT_DATA taken = next_dto(w.from.request_evd);
