@@ -31,7 +31,7 @@ std::string value_text(double value, const std::string &unit)
         return "0 " + unit;
     // a little more, because 999.5 is written as 1000
     const double power = std::floor(std::log10(value * 1.0005) / 3);
-    const int thousands = static_cast<int>(std::clamp(power, -3.0, 4.0));
+    const int thousands = unit == "times" ? 0 : static_cast<int>(std::clamp(power, -3.0, 4.0));
     char text[32];
     std::snprintf(text, sizeof text, "%.3g ", value / std::pow(1000.0, thousands));
     return text + std::string(prefixes[thousands + 3]) + unit;
