@@ -102,16 +102,18 @@ void ring_paths::close()
     count_ = 0;
     for (std::unique_ptr<ring_path> &each : paths_)
         each.reset();
+    any_made_.store(false);
 }
 
 void ring_paths::set_attention(ring_path &path) const
 {
-    const ring_attention there = asleep_ ? ring_attention::asleep : ring_attention::awake;
+    const ring_attention there = asleep_.load() ? ring_attention::asleep : ring_attention::awake;
     path.own().attention.store(path.listens_ ? there : ring_attention::none);
 }
 
 ring_path *ring_paths::make(const net_address &peer)
 {
+    any_made_.store(true);
     for (std::unique_ptr<ring_path> &each : paths_) {
         if (each != nullptr)
             continue;
@@ -210,8 +212,10 @@ void ring_paths::release(ring_path &path)
 
 void ring_paths::set_asleep(bool asleep)
 {
+    asleep_.store(asleep);
+    if (!any_made_.load())
+        return;
     osd::lock_guard hold(lock_);
-    asleep_ = asleep;
     for (const std::unique_ptr<ring_path> &each : paths_)
         if (each != nullptr && each->listens_)
             set_attention(*each);
@@ -219,6 +223,8 @@ void ring_paths::set_asleep(bool asleep)
 
 bool ring_paths::has_packets()
 {
+    if (!any_made_.load())
+        return false;
     osd::lock_guard hold(lock_);
     for (const std::unique_ptr<ring_path> &each : paths_)
         if (each != nullptr && each->listens_ &&

@@ -127,8 +127,11 @@ private:
 
     osd::mutex lock_;
     std::unique_ptr<ring_path> paths_[most] OSD_GUARDED_BY(lock_);
-    bool asleep_ OSD_GUARDED_BY(lock_) = false;
-    std::atomic<bool> changed_{false}; ///< collect() has work
+    // Each is stored before the other is looked at: a path that is made while a thread goes to
+    // sleep says so.
+    std::atomic<bool> asleep_{false};
+    std::atomic<bool> any_made_{false}; ///< since open
+    std::atomic<bool> changed_{false};  ///< collect() has work
 
     // Of the holder of the poll lock.
     ring_path *met_[most] = {};
