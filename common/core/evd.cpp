@@ -273,7 +273,7 @@ namespace {
 
 /// How many more it takes, of those that the port counts: `kept` are here, and cannot be returned
 /// yet.
-DAT_COUNT sleeps_for(DAT_COUNT threshold, DAT_COUNT pending, DAT_COUNT kept)
+[[maybe_unused]] DAT_COUNT sleeps_for(DAT_COUNT threshold, DAT_COUNT pending, DAT_COUNT kept)
 {
     if constexpr (!claims.cq_threshold)
         return 1;
