@@ -129,8 +129,8 @@ struct leaving {
 };
 
 /// A connection over UDP.
-struct two {
-    explicit two(const settings &how) : here(how), there(how) { REQUIRE(establish(a, b)); }
+struct two : connected_devices {
+    using connected_devices::connected_devices;
     /// All of it is there, and nothing beside it.
     void check_write(std::size_t from, std::size_t size, std::size_t to)
     {
@@ -145,10 +145,6 @@ struct two {
         CHECK(std::memcmp(&a.buffer.bytes[from], &b.buffer.bytes[to], size) == 0);
         CHECK(b.buffer.holds(0, to, 1));
     }
-    host here;
-    host there;
-    end a{here};
-    end b{there};
 };
 
 } // namespace
@@ -250,12 +246,6 @@ void expect_broken(end &a, end &b)
 {
     CHECK(is(a.next(), connection_event::broken));
     CHECK(is(b.next(), connection_event::broken));
-}
-
-void expect(const std::optional<completion_record> &done, work_status status)
-{
-    REQUIRE(done.has_value());
-    CHECK(done->status == status);
 }
 
 settings as_usual()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Direct access to the memory of processes of this host: what it may do, and with whom.
+#include "descriptors.hpp"
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
@@ -45,27 +46,13 @@ bool becomes_direct(end &from, const remote_segment &to)
     });
 }
 
-void expect(const std::optional<completion_record> &done, work_status status)
-{
-    REQUIRE(done.has_value());
-    CHECK(done->status == status);
-}
-
-/// Two devices of this process, connected.
-struct two {
-    explicit two(const settings &how = with_direct()) : here(how), there(how)
-    {
-        REQUIRE(establish(a, b));
-    }
+struct two : connected_devices {
+    explicit two(const settings &how = with_direct()) : connected_devices(how) {}
     void make_direct()
     {
         REQUIRE(becomes_direct(a, b.buffer.remote(0, 1)));
         REQUIRE(becomes_direct(b, a.buffer.remote(0, 1)));
     }
-    host here;
-    host there;
-    end a{here};
-    end b{there};
 };
 
 } // namespace
@@ -733,14 +720,6 @@ struct called {
     memory_region region;
     std::uint8_t bytes[4096] = {};
 };
-
-int descriptors()
-{
-    int count = 0;
-    for (int fd = 0; fd < 1024; ++fd)
-        count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
-    return count;
-}
 
 } // namespace
 

@@ -364,6 +364,17 @@ bool establish(end &active, end &passive)
            is(passive.next(), connection_event::established);
 }
 
+connected_devices::connected_devices(const settings &how) : here(how), there(how)
+{
+    REQUIRE(establish(a, b));
+}
+
+void expect(const std::optional<completion_record> &done, work_status status)
+{
+    REQUIRE(done.has_value());
+    CHECK(done->status == status);
+}
+
 namespace {
 
 double processor_seconds()

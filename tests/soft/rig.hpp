@@ -166,6 +166,18 @@ unsigned rounds(unsigned wanted);
 /// Polls until one comes.
 std::optional<completion_record> next_of(completion_queue &queue, std::chrono::milliseconds time);
 
+/// Something has completed, in this way.
+void expect(const std::optional<completion_record> &done, work_status status);
+
+/// Two devices of this process, connected.
+struct connected_devices {
+    explicit connected_devices(const settings &how);
+    host here;
+    host there;
+    end a{here};
+    end b{there};
+};
+
 /// Moves data of all kinds in both directions, `rounds` times, and looks at every byte.
 void exercise(end &a, end &b, unsigned rounds);
 

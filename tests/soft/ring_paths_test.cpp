@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Packets inside a host go through rings: which do, who is woken, and what is left when one goes.
+#include "descriptors.hpp"
 #include "rig.hpp"
 
 #include <algorithm>
 #include <csignal>
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <random>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -23,12 +23,6 @@ settings with_rings()
     settings how = on_loopback();
     how.direct = how.rings = true;
     return how;
-}
-
-void expect(const std::optional<completion_record> &done, work_status status)
-{
-    REQUIRE(done.has_value());
-    CHECK(done->status == status);
 }
 
 /// From an end to another.
@@ -87,24 +81,9 @@ void have_used_rings(end &a, end &b)
     REQUIRE(uses_rings(a, b));
 }
 
-struct two {
-    explicit two(const settings &how = with_rings()) : here(how), there(how)
-    {
-        REQUIRE(establish(a, b));
-    }
-    host here;
-    host there;
-    end a{here};
-    end b{there};
+struct two : connected_devices {
+    explicit two(const settings &how = with_rings()) : connected_devices(how) {}
 };
-
-int descriptors()
-{
-    int count = 0;
-    for (int fd = 0; fd < 1024; ++fd)
-        count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
-    return count;
-}
 
 } // namespace
 
