@@ -481,8 +481,9 @@ def run_time(build: Build) -> str:
 def preloads(name: str) -> list[str]:
     """For programs that are not ours. A report names functions of libraries that are loaded still."""
     build = BUILDS[name]
-    return [run_time(build), str(build_dir(name) / "tests/clients/libkeep_loaded.so")
-            ] if build.run_time else []
+    if not build.run_time:
+        return []
+    return [run_time(build), str(build_dir(name) / "tests/clients/libkeep_loaded.so")]
 
 
 def suite_over(step: Running, name: str, adapters: tuple[str, ...]) -> None:
@@ -490,17 +491,19 @@ def suite_over(step: Running, name: str, adapters: tuple[str, ...]) -> None:
     compile_tree(step, "gcc", ("--suite", "conformance"))
     compile_tree(step, name, ("for-clients",))
     build = BUILDS[name]
-    for test in json.loads((build_dir("gcc") / "meson-info/intro-tests.json").read_text()):
-        if test["name"] in adapters:
-            environment = {variable: value.replace(str(build_dir("gcc")), str(build_dir(name)))
-                           for variable, value in test["env"].items()}
-            status = step.run(fixed(test["cmd"], build),
-                              {**environment, "LD_PRELOAD": run_time(build),
-                               **dict(build.environment)})
-            if status == 0:
-                step.outcome.passed += 1
-            else:
-                step.outcome.fail(f"{test['name']}: status {status}")
+    listed = json.loads((build_dir("gcc") / "meson-info/intro-tests.json").read_text())
+    tests = {test["name"]: test for test in listed}
+    for adapter in adapters:
+        if adapter not in tests:
+            raise StepFailed(f"{step.name}: there is no test {adapter}")
+        environment = {variable: value.replace(str(build_dir("gcc")), str(build_dir(name)))
+                       for variable, value in tests[adapter]["env"].items()}
+        status = step.run(fixed(tests[adapter]["cmd"], build),
+                          {**environment, "LD_PRELOAD": run_time(build), **dict(build.environment)})
+        if status == 0:
+            step.outcome.passed += 1
+        else:
+            step.outcome.fail(f"{adapter}: status {status}")
 
 
 def windows(step: Running, *more: str) -> None:
