@@ -514,6 +514,77 @@ TEST_CASE("of many connections that are made at once, each becomes direct")
         REQUIRE(becomes_direct(each, called[0].buffer.remote(0, 1)));
 }
 
+namespace {
+
+bool is_direct(end &from, const remote_segment &to)
+{
+    const std::uint64_t before = from.counts().direct;
+    expect((from.write(0, 1, to) ? from.sent() : std::nullopt), work_status::success);
+    return from.counts().direct == before + 1;
+}
+
+/// Of pairs at the same places. Sockets that only some set-up needed are closed meanwhile.
+void become_and_stay_direct(std::deque<end> &some, std::deque<end> &others)
+{
+    const auto all = [&](bool (*each)(end &, const remote_segment &)) {
+        bool good = true;
+        for (std::size_t i = 0; i < some.size(); ++i)
+            good = each(some[i], others[i].buffer.remote(0, 1)) &&
+                   each(others[i], some[i].buffer.remote(0, 1)) && good;
+        return good;
+    };
+    REQUIRE(all(becomes_direct));
+    std::this_thread::sleep_for(5ms);
+    CHECK(all(is_direct));
+}
+
+} // namespace
+
+TEST_CASE("devices that connect to each other at once stay direct")
+{
+    end_options small;
+    small.bytes = 4096;
+    small.depth = small.queue_depth = 4;
+    for (unsigned round = 0; round < rounds(40); ++round) {
+        settings how = with_direct();
+        how.threads = 1 + round % 2;
+        host here(how), there(how);
+        door at_here(here), at_there(there);
+        constexpr unsigned each_way = 4;
+        std::deque<end> callers, called;
+        for (unsigned i = 0; i < 2 * each_way; ++i) {
+            callers.emplace_back(i % 2 == 0 ? here : there, small);
+            called.emplace_back(i % 2 == 0 ? there : here, small);
+        }
+        for (unsigned i = 0; i < callers.size(); ++i) {
+            const host &to = called[i].of;
+            REQUIRE(callers[i].pair.connect(to.hca.how().address,
+                                            (i % 2 == 0 ? at_there : at_here).number, nullptr,
+                                            0) == queue_pair::start::begun);
+        }
+        for (unsigned i = 0; i < called.size(); ++i) {
+            inbound_request *const request = (i % 2 == 0 ? at_there : at_here).next();
+            REQUIRE(request != nullptr);
+            REQUIRE(called[i].pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
+        }
+        become_and_stay_direct(callers, called);
+    }
+}
+
+TEST_CASE("a device that is its own peer stays direct")
+{
+    host here(with_direct());
+    std::deque<end> callers, called;
+    int open_files = 0;
+    for (int i = 0; i < 4; ++i) {
+        REQUIRE(establish(callers.emplace_back(here), called.emplace_back(here)));
+        become_and_stay_direct(callers, called);
+        if (i == 0)
+            open_files = descriptors();
+    }
+    CHECK(becomes_true([&] { return descriptors() <= open_files; }));
+}
+
 TEST_CASE("a stream of direct writes does not keep other connections waiting")
 {
     two t;
@@ -591,12 +662,13 @@ TEST_CASE("a copy whose guard does not stand is not made")
     CHECK(self.read(source, &into, 1, 8, {&gate, 7}) == 8);
     CHECK(to == 6);
     CHECK(self.write(8, &piece, 1, 8, {&gate, 7}) == 0); // not mapped
-    CHECK(self.is_alive());
+    CHECK(local_socket::is_connected(ends[0]));
     close(ends[1]);
-    CHECK(!self.is_alive());
+    CHECK(!local_socket::is_connected(ends[0]));
     CHECK(self.look() == local_process::presence::proven);
     mark.bytes[15] = 9;
     CHECK(self.look() == local_process::presence::gone);
+    close(ends[0]);
 }
 
 TEST_CASE("signals may interrupt an access anywhere")
@@ -1210,7 +1282,8 @@ TEST_CASE("a process that has started another program is not taken for what it w
     }
     REQUIRE(wait_for(&listener, 1, osd::deadline::after_us(5'000'000)) == osd::wait_result::woken);
     local_process other;
-    REQUIRE(other.open(local_socket::accept(listener), mark) == local_obstacle::none);
+    const waitable caller = local_socket::accept(listener);
+    REQUIRE(other.open(caller, mark) == local_obstacle::none);
     const auto runs_sleep = [&] {
         std::string name;
         std::ifstream("/proc/" + std::to_string(child) + "/comm") >> name;
@@ -1218,7 +1291,8 @@ TEST_CASE("a process that has started another program is not taken for what it w
     };
     REQUIRE(becomes_true(runs_sleep));
     CHECK(other.look() == local_process::presence::gone);
-    CHECK(!other.is_alive());
+    CHECK(local_socket::is_connected(caller));
+    local_socket::close(caller);
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     local_socket::close(listener);

@@ -25,34 +25,6 @@ std::uint64_t zone_of(const protection_domain *zone)
 
 } // namespace
 
-/// A process that has shown its board.
-struct direct_peer {
-    local_process process;
-    shared_memory memory;
-    bool open_to_us = false;            ///< we may access its memory
-    std::atomic<bool> forbidden{false}; ///< the system has changed its mind
-    std::atomic<bool> stuck{false};
-    bool watched = true;
-    std::uint32_t links = 0;
-    direct_peer *next = nullptr;
-
-    const direct_board &board() const { return *static_cast<const direct_board *>(memory.bytes()); }
-    bool is_proven() const { return process.look() == local_process::presence::proven; }
-    bool has_left() const;
-};
-
-/// It has closed its socket. One that says more than a hello is not to be trusted either, and would
-/// keep the thread awake that listens to it.
-bool direct_peer::has_left() const
-{
-    std::uint8_t word = 0;
-    waitable file = -1;
-    const bool quiet = local_socket::receive(process.socket(), &word, sizeof word, file) < 0;
-    if (file >= 0)
-        local_socket::close(file);
-    return !quiet || !process.is_alive();
-}
-
 /// What the two sides send each other, with the file of their boards.
 struct direct_access::hello {
     static constexpr std::uint32_t current = 0x5d'a9'00'01;
@@ -217,7 +189,7 @@ bool direct_access::ends_within(const direct_link &link, std::uint32_t key, std:
     if (is_over())
         return true;
     const std::int64_t until = osd::now_ns() + ns;
-    while (!is_over() && peer.process.is_alive()) {
+    while (!is_over() && peer.is_alive()) {
         if (osd::now_ns() > until)
             return false;
         osd::yield();
@@ -512,19 +484,22 @@ local_obstacle direct_access::introduce(waitable socket, bool answers, direct_li
     }
     const bool mapped = met->memory.map(board, sizeof(direct_board));
     local_obstacle why = met->process.open(socket, said.proof);
-    if (why != local_obstacle::none)
-        local_socket::close(socket);
-    else if (!mapped)
+    if (why == local_obstacle::none && !mapped)
         why = local_obstacle::bad_memory;
     direct_peer *peer = why == local_obstacle::none ? known(*met) : nullptr;
     if (why == local_obstacle::none && peer == nullptr)
         why = examine(*met);
-    if (why == local_obstacle::none && answers && !say_hello(met->process.socket(), link))
+    if (why == local_obstacle::none && answers && !say_hello(socket, link))
         why = local_obstacle::no_answer;
-    if (why == local_obstacle::none && peer == nullptr)
-        why = keep(std::move(met), peer);
-    if (why != local_obstacle::none)
-        return why;
+    bool kept = false;
+    if (why == local_obstacle::none && peer != nullptr)
+        kept = peer->sockets.add(socket, !answers, watched_);
+    else if (why == local_obstacle::none)
+        kept = (peer = keep(std::move(met), socket, !answers)) != nullptr;
+    if (!kept)
+        local_socket::close(socket);
+    if (peer == nullptr)
+        return why != local_obstacle::none ? why : local_obstacle::no_memory;
     ++peer->links;
     link.their_gate_ = said.gate;
     link.their_token_ = said.token;
@@ -560,27 +535,27 @@ local_obstacle direct_access::examine(direct_peer &met)
     return local_obstacle::none;
 }
 
-/// One that was met before is the same: its socket and its mapping are kept, and new ones are not.
+/// One that was met before is the same, and its mapping is kept.
 direct_peer *direct_access::known(const direct_peer &met) const
 {
     for (direct_peer *each = peers_; each != nullptr; each = each->next)
         if (each->watched && each->memory.same_file(met.memory) &&
-            each->process.same_process(met.process) && each->process.is_alive())
+            each->process.same_process(met.process) && each->is_alive())
             return each;
     return nullptr;
 }
 
-local_obstacle direct_access::keep(std::unique_ptr<direct_peer> met, direct_peer *&kept)
+/// Null when there is no room for it.
+direct_peer *direct_access::keep(std::unique_ptr<direct_peer> met, waitable socket, bool called)
 {
     forget_peers(false);
     if (peers_known_ == max_peers)
         forget_peers(true);
-    if (peers_known_ == max_peers || !watched_.add(met->process.socket()))
-        return local_obstacle::no_memory;
+    if (peers_known_ == max_peers || !met->sockets.add(socket, called, watched_))
+        return nullptr;
     ++peers_known_;
     met->next = peers_;
-    kept = peers_ = met.release();
-    return local_obstacle::none;
+    return peers_ = met.release();
 }
 
 /// Those that have left, and on request those that no connection needs.
@@ -588,11 +563,12 @@ void direct_access::forget_peers(bool also_idle)
 {
     for (direct_peer **at = &peers_; *at != nullptr;) {
         direct_peer &each = **at;
-        if (each.watched && ((also_idle && each.links == 0) || each.has_left())) {
+        if (each.watched &&
+            ((also_idle && each.links == 0) || !each.sockets.check(watched_) || each.is_gone())) {
             each.watched = false;
             each.forbidden.store(true);
             mute_rings(each);
-            watched_.remove(each.process.socket());
+            each.sockets.ignore(watched_);
         }
         if (each.watched || each.links != 0) {
             at = &each.next;

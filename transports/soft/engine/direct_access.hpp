@@ -10,6 +10,7 @@
 #pragma once
 
 #include "direct_board.hpp"
+#include "direct_peer.hpp"
 #include "net.hpp"
 #include "net_local.hpp"
 #include "request.hpp"
@@ -38,7 +39,6 @@ struct direct_listener {
     upcall_source *pair = nullptr;
 };
 
-struct direct_peer;
 class direct_access;
 
 /// Of one connection. Its holder has the lock of the queue pair.
@@ -130,7 +130,7 @@ private:
         std::uint64_t token = 0;     ///< of this link
     };
     static constexpr std::uint32_t max_talks = 64;
-    static constexpr std::uint32_t max_calls = 32; ///< those of them that are ours
+    static constexpr std::uint32_t max_calls = peer_sockets::max_calls; ///< of them that are ours
     static constexpr std::uint32_t max_peers = 256;
     static constexpr std::uint32_t max_listeners = 16;
 
@@ -156,7 +156,8 @@ private:
     static bool meet_ring(direct_link &link, waitable ring);
     local_obstacle examine(direct_peer &met) OSD_REQUIRES(lock_);
     direct_peer *known(const direct_peer &met) const OSD_REQUIRES(lock_);
-    local_obstacle keep(std::unique_ptr<direct_peer> met, direct_peer *&kept) OSD_REQUIRES(lock_);
+    direct_peer *keep(std::unique_ptr<direct_peer> met, waitable socket, bool called)
+        OSD_REQUIRES(lock_);
     void forget_peers(bool also_idle) OSD_REQUIRES(lock_);
     void release(direct_peer &peer) OSD_REQUIRES(lock_);
     void mute_rings(const direct_peer &peer) OSD_REQUIRES(lock_);

@@ -100,19 +100,11 @@ struct process_mark {
 /// Another process of this host.
 class local_process {
 public:
-    local_process() = default;
-    local_process(const local_process &) = delete;
-    local_process &operator=(const local_process &) = delete;
-    ~local_process() { close(); }
-
     /// Nothing was copied: the guard was not as it should be, or the thread was interrupted.
     static constexpr std::ptrdiff_t interrupted = -1;
 
-    /// The one at the other end of a connected socket, which says that it has the mark. Takes over
-    /// the socket where it returns none.
+    /// The one at the other end of a connected socket, which says that it has the mark.
     local_obstacle open(waitable socket, const process_mark &mark);
-    void close();
-    waitable socket() const { return socket_; }
     bool same_process(const local_process &other) const { return id_ == other.id_; }
 
     enum class presence : std::uint8_t {
@@ -122,8 +114,6 @@ public:
     };
     /// One system call.
     presence look() const;
-    /// The same as far as can be known, and that it has not closed its socket.
-    bool is_alive() const;
     /// Copy between its memory at an address, and pieces of our own: at most 8. Return the number
     /// of bytes that were copied, less where either is not mapped; `interrupted`; or another
     /// negative number where the system forbids it. A write stores the last byte after all others.
@@ -137,7 +127,6 @@ public:
     static bool exists();
 
 private:
-    waitable socket_ = -1;
     int id_ = 0;
     process_mark mark_;
 };
@@ -155,6 +144,8 @@ public:
     static constexpr waitable no_descriptor = -2;
     static waitable accept(waitable listener);
     static void close(waitable socket);
+    /// Whether the other side has not closed it.
+    static bool is_connected(waitable socket);
     /// With a file, and perhaps another.
     static bool send(waitable socket, const void *message, std::size_t size, waitable file,
                      waitable another = -1);

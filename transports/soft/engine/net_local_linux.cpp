@@ -132,14 +132,8 @@ local_obstacle local_process::open(waitable socket, const process_mark &mark)
     if (peer.pid <= 0)
         return local_obstacle::other_pids;
     id_ = peer.pid;
-    socket_ = socket;
     mark_ = mark;
     return local_obstacle::none;
-}
-
-void local_process::close()
-{
-    close_fd(socket_);
 }
 
 /// A process that has its id and not its memory is not the same: its number is used again, or it
@@ -154,13 +148,6 @@ local_process::presence local_process::look() const
         return presence::hidden;
     const bool same = size == sizeof found && std::memcmp(found, mark_.bytes, sizeof found) == 0;
     return same ? presence::proven : presence::gone;
-}
-
-bool local_process::is_alive() const
-{
-    pollfd watched{fd_of(socket_), POLLRDHUP, 0};
-    const timespec now{};
-    return look() != presence::gone && syscall(SYS_ppoll, &watched, 1, &now, nullptr, 0) == 0;
 }
 
 namespace {
@@ -472,6 +459,13 @@ waitable local_socket::accept(waitable listener)
 void local_socket::close(waitable socket)
 {
     close_fd(socket);
+}
+
+bool local_socket::is_connected(waitable socket)
+{
+    pollfd watched{fd_of(socket), POLLRDHUP, 0};
+    const timespec now{};
+    return syscall(SYS_ppoll, &watched, 1, &now, nullptr, 0) == 0;
 }
 
 bool local_socket::send(waitable socket, const void *message, std::size_t size, waitable file,

@@ -21,16 +21,9 @@ local_obstacle local_process::open(waitable, const process_mark &)
     return local_obstacle::not_here;
 }
 
-void local_process::close() {}
-
 local_process::presence local_process::look() const
 {
     return presence::gone;
-}
-
-bool local_process::is_alive() const
-{
-    return false;
 }
 
 std::ptrdiff_t local_process::read(std::uint64_t, const bytes_view *, std::uint32_t, std::size_t,
@@ -66,6 +59,11 @@ waitable local_socket::accept(waitable)
 }
 
 void local_socket::close(waitable) {}
+
+bool local_socket::is_connected(waitable)
+{
+    return false;
+}
 
 bool local_socket::send(waitable, const void *, std::size_t, waitable, waitable)
 {

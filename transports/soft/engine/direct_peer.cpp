@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "direct_peer.hpp"
+
+#include <algorithm>
+
+namespace soft_hca {
+
+peer_sockets::~peer_sockets()
+{
+    for (std::uint32_t i = 0; i < count_; ++i)
+        local_socket::close(sockets_[i]);
+}
+
+bool peer_sockets::add(waitable socket, bool called, descriptor_set &watched)
+{
+    if (called && called_ >= 0 && local_socket::is_connected(called_)) {
+        local_socket::close(socket);
+        return true;
+    }
+    if (count_ == most)
+        (void)check(watched); // the peer has closed some by now, unless it calls without end
+    if (count_ == most || !watched.add(socket))
+        return false;
+    sockets_[count_++] = socket;
+    if (called)
+        called_ = socket;
+    return true;
+}
+
+bool peer_sockets::any_open() const
+{
+    return std::any_of(sockets_, sockets_ + count_, local_socket::is_connected);
+}
+
+bool peer_sockets::check(descriptor_set &watched)
+{
+    for (std::uint32_t i = 0; i < count_;) {
+        std::uint8_t word = 0;
+        waitable file = -1;
+        const std::ptrdiff_t said = local_socket::receive(sockets_[i], &word, sizeof word, file);
+        if (file >= 0)
+            local_socket::close(file);
+        if (said > 0)
+            return false;
+        if (said == 0)
+            close(i, watched);
+        else
+            ++i;
+    }
+    return count_ != 0;
+}
+
+void peer_sockets::close(std::uint32_t at, descriptor_set &watched)
+{
+    if (sockets_[at] == called_)
+        called_ = -1;
+    watched.remove(sockets_[at]);
+    local_socket::close(sockets_[at]);
+    sockets_[at] = sockets_[--count_];
+}
+
+void peer_sockets::ignore(descriptor_set &watched)
+{
+    for (std::uint32_t i = 0; i < count_; ++i)
+        watched.remove(sockets_[i]);
+}
+
+} // namespace soft_hca
