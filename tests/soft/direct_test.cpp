@@ -1046,6 +1046,34 @@ TEST_CASE("nothing is said to another user who has taken a peer's name")
     CHECK(told_to_another_user() == 0);
 }
 
+TEST_CASE("a connection that ends while its peer shows itself has no ring afterwards")
+{
+    called c;
+    c.access.end(c.link);
+    ring_paths rings;
+    int with_ring = 0;
+    for (std::uint32_t i = 0; i < rounds(300); ++i) {
+        shared_memory theirs;
+        REQUIRE(theirs.create(sizeof(ring_file)));
+        static_cast<ring_file *>(theirs.bytes())->begin();
+        c.said.to_id = 1000 + i;
+        c.link = c.access.begin(c.at, c.at, {1000 + i, 101, 200, 201, false}, &c.zone, {}, &rings);
+        REQUIRE(c.link != nullptr);
+        const direct_link *const ended = c.link;
+        c.call();
+        REQUIRE(local_socket::send(c.mine, &c.said, sizeof c.said, c.board.file(), theirs.file()));
+        std::thread serves([&] { c.access.serve(); });
+        std::this_thread::sleep_for(std::chrono::microseconds(i % 100));
+        with_ring += ended->ring().load() != nullptr ? 1 : 0;
+        c.access.end(c.link);
+        serves.join();
+        CHECK(ended->ring().load() == nullptr);
+        local_socket::close(std::exchange(c.mine, -1));
+    }
+    MESSAGE(with_ring << " had one before");
+    rings.close();
+}
+
 TEST_CASE("callers for whom there is no descriptor are turned away")
 {
     called c;

@@ -273,10 +273,10 @@ void direct_access::end(direct_link *&link)
     if (link == nullptr)
         return;
     direct_link &ended = *std::exchange(link, nullptr);
-    ended.ring_.store(nullptr, std::memory_order_relaxed);
     {
         osd::lock_guard hold(lock_);
         ended.now_ = direct_link::state::ending;
+        ended.ring_.store(nullptr, std::memory_order_relaxed);
         board_->close_gate(ended.gate_);
     }
     direct_peer *const peer = ended.peer_.load(std::memory_order_relaxed);
