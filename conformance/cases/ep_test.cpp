@@ -1197,4 +1197,36 @@ TEST_CASE("EP-48: two sides read, each more at once than the other answers, and 
     CHECK(other.memory.holds(0, depth * 1024, 3));
 }
 
+TEST_CASE("EP-49: two sides write behind their reads, and all completes in order" *
+          hint("answer the peer's reads also while a request waits for one of your own"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    constexpr std::uint64_t rounds = 50;
+    constexpr std::uint64_t each = 8;
+    const auto in_order = [&](test_endpoint &from, const test_endpoint &to) {
+        std::uint64_t done = 0;
+        DAT_EVENT event{};
+        for (std::uint64_t round = 0; round < rounds && done == round * each; ++round) {
+            for (std::uint64_t i = 0; i < each; ++i)
+                if (i % 2 == 0)
+                    (void)from.read(i * 1024, 1024, to.memory.remote(16 * 1024, 1024), i);
+                else
+                    (void)from.write(16 * 1024, 64, to.memory.remote(32 * 1024, 64), i);
+            while (done < (round + 1) * each &&
+                   wait_event(from.request_evd, event) == DAT_SUCCESS &&
+                   event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS &&
+                   event.event_data.dto_completion_event_data.user_cookie.as_64 == done % each)
+                ++done;
+        }
+        return done;
+    };
+    std::uint64_t beside = 0;
+    helper_thread thread([&] { beside = in_order(pair.passive, pair.active); });
+    const std::uint64_t here = in_order(pair.active, pair.passive);
+    thread.join();
+    if (here + beside != 2 * rounds * each)
+        FAIL("what is posted behind an RDMA read does not complete in its turn");
+}
+
 } // namespace conformance

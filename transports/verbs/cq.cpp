@@ -292,7 +292,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
         close_cq(c);
         return status_of_errno(error);
     }
-    c.poll = c.handle->context->ops.poll_cq;
+    c.poll = device.siw ? poll_in_order : c.handle->context->ops.poll_cq;
     watch(c);
     depth = without_spare(c, depth);
     return success;

@@ -73,6 +73,14 @@ bool drain(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
 /// The channel of this CQ has an event, or not: takes it.
 bool take_cq_event(cq &c);
 
+// --- in_order.cpp
+
+/// [siw] As ibv_poll_cq. No request comes before an RDMA read that was posted earlier. By the
+/// consumer, or where it is excluded, who notes what has come back before the next call.
+int poll_in_order(ibv_cq *handle, int most, ibv_wc *entries);
+/// Of a queue pair that was destroyed: what was held back for it is flushed with the rest.
+void forget_held(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
+
 // --- qp.cpp
 
 /// Ends the connection or the attempt at one without an event, and what the device does for q;

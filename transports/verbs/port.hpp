@@ -58,9 +58,11 @@ struct wr : work_request {
     srq *shared = nullptr; ///< where it was posted, if it is a shared receive
     ibv_recv_wr recv{};    ///< of a receive with one segment, all but the place of that
 
-    // While its completion is deferred: finished but not polled.
+    // While its completion is deferred: finished but not polled. Or, with siw, held back.
     wr *next;
     completion done;
+    ibv_wc_status held_status;
+    std::uint32_t held_by; ///< number of its queue pair
 
     wr() : work_request{}
     {
@@ -81,6 +83,7 @@ struct cq final : all_link, deferred_completions<wr> {
     ibv_wc taken[batch];
     const ibv_wc *next = taken; ///< of those taken
     int left = 0;               ///< how many of them there are
+    fifo<wr> held;              ///< by poll_in_order()
 
     hca *device = nullptr;
     evd *owner = nullptr;
@@ -149,9 +152,8 @@ struct qp : all_link, connection_state, drawing_link {
     std::uint32_t suppressed = 0;    ///< since the last of these
     ibv_send_wr *bad_send = nullptr; ///< null but after a post that the device refused
     std::uint32_t max_inline = 0;
-    unsigned always = IBV_SEND_SIGNALED; ///< flags of all operations but reads
-    unsigned always_inline = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
     unsigned read_fence = IBV_SEND_FENCE; ///< what a fenced read has
+    bool signals_reads = false;           ///< suppressed ones, too: poll_in_order() needs them
     // Prepared but for what changes.
     ibv_send_wr send = with_opcode(IBV_WR_SEND);
     ibv_send_wr write = with_opcode(IBV_WR_RDMA_WRITE);
@@ -542,14 +544,14 @@ OSD_ALWAYS_INLINE unsigned transport::send_flags(qp &q, wr &w, DAT_COMPLETION_FL
     const DAT_UINT32 length = w.length;
     const bool read = operation == DAT_DTO_RDMA_READ;
     unsigned out = IBV_SEND_SIGNALED;
-    if (!read) // no empty message
-        out = port_features.inline_send && length - 1 < q.max_inline ? q.always_inline : q.always;
+    if (port_features.inline_send && !read && length - 1 < q.max_inline) // no empty message
+        out |= IBV_SEND_INLINE;
     bool plain = true;
     if (flags != DAT_COMPLETION_DEFAULT_FLAG) [[unlikely]] {
         if ((flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0) {
             plain = false;
             w.succeeded.store(false, std::memory_order_relaxed);
-            if (!is_nth(q))
+            if (!is_nth(q) && !(read && q.signals_reads))
                 out &= ~unsigned{IBV_SEND_SIGNALED};
         }
         if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0)

@@ -172,6 +172,8 @@ void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
         destroy_qp(*q.device, q.handle);
     q.handle = nullptr;
     drain_both(q, number);
+    if (q.device->siw)
+        forget_held(*q.send_cq, number);
     if (q.shared != nullptr)
         end_drawing(q); // the number may be given to another
 }
@@ -325,8 +327,9 @@ bool post_closing_marker(qp &q)
     ibv_send_wr request{};
     request.wr_id = reinterpret_cast<std::uint64_t>(&q.closing_marker);
     request.opcode = IBV_WR_RDMA_WRITE; // of nothing: no key, no place
-    request.send_flags = q.always;
+    request.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr *bad = nullptr;
+    q.closing_marker.before = q.last_send;
     q.closing_marker.finished = false;
     q.closing_marker_posted = q.post(q.handle, &request, &bad) == 0 || bad == nullptr;
     return q.closing_marker_posted;
@@ -354,9 +357,8 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
     q.device = &device;
     q.shared = shared;
     if (device.siw) {
-        q.always |= IBV_SEND_FENCE;
-        q.always_inline |= IBV_SEND_FENCE;
         q.read_fence = 0;
+        q.signals_reads = true;
     }
     q.domain = domain.handle;
     q.send_cq = send_cq != nullptr ? send_cq : &device.spare;
