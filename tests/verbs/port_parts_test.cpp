@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The parts of the verbs port that need no device: how private data and qualifiers travel, adapter
-// parameters, variables.
+// parameters, variables, the order of completions.
 #include "internal.hpp"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dapl::verbs {
 
@@ -207,4 +208,125 @@ TEST_CASE("variables are read within their ranges, and left out beyond")
         }
         ::unsetenv(row.name);
     }
+}
+
+namespace {
+
+/// A CQ of a device that completes when the test says so, and requests of two queue pairs.
+struct late_reads {
+    late_reads()
+    {
+        device.ops.poll_cq = poll;
+        handle.context = &device;
+        handle.cq_context = &queue;
+        queue.handle = &handle;
+    }
+    static int poll(ibv_cq *, int most, ibv_wc *entries)
+    {
+        int count = 0;
+        while (count < most && !completed.empty()) {
+            entries[count++] = completed.front();
+            completed.erase(completed.begin());
+        }
+        return count;
+    }
+    wr &post(wr *&last, DAT_DTOS operation)
+    {
+        wr &made = *posted.emplace_back(std::make_unique<wr>());
+        made.operation = operation;
+        made.before = last;
+        made.finished = false;
+        last = &made;
+        return made;
+    }
+    void complete(const wr &w, std::uint32_t by = 1, ibv_wc_status status = IBV_WC_SUCCESS)
+    {
+        ibv_wc entry{};
+        entry.wr_id = reinterpret_cast<std::uint64_t>(&w);
+        entry.qp_num = by;
+        entry.status = status;
+        completed.push_back(entry);
+    }
+    /// What comes out, each noted as the port does.
+    std::vector<const wr *> taken(int most = 16)
+    {
+        std::vector<const wr *> all;
+        ibv_wc entries[16];
+        for (int got = 0; (got = poll_in_order(&handle, most, entries)) != 0;)
+            for (int i = 0; i < got; ++i) {
+                request_of(entries[i]).finished = true;
+                all.push_back(&request_of(entries[i]));
+                latest = entries[i];
+            }
+        return all;
+    }
+    static inline std::vector<ibv_wc> completed;
+    ibv_context device{};
+    ibv_cq handle{};
+    cq queue;
+    std::vector<std::unique_ptr<wr>> posted;
+    wr *first = nullptr, *second = nullptr;
+    ibv_wc latest{};
+};
+
+using all_of = std::vector<const wr *>;
+
+} // namespace
+
+TEST_CASE("siw: what has overtaken an RDMA read is held back until that has come back")
+{
+    late_reads t;
+    wr &before = t.post(t.first, DAT_DTO_RDMA_WRITE);
+    wr &read = t.post(t.first, DAT_DTO_RDMA_READ);
+    wr &suppressed = t.post(t.first, DAT_DTO_RDMA_WRITE); // never completes by itself
+    wr &write = t.post(t.first, DAT_DTO_RDMA_WRITE);
+    wr &later_read = t.post(t.first, DAT_DTO_RDMA_READ);
+    wr &last = t.post(t.first, DAT_DTO_SEND);
+    for (const wr *each : {&before, &write, &last})
+        t.complete(*each);
+    CHECK(t.taken() == all_of{&before});
+    t.complete(read);
+    CHECK(t.taken() == all_of{&read, &write});
+    t.complete(later_read);
+    CHECK(t.taken() == all_of{&later_read, &last});
+    CHECK(!suppressed.finished);
+    CHECK(t.taken().empty());
+}
+
+TEST_CASE("siw: neither receives nor other queue pairs wait for an RDMA read")
+{
+    late_reads t;
+    wr &read = t.post(t.first, DAT_DTO_RDMA_READ);
+    wr &write = t.post(t.first, DAT_DTO_RDMA_WRITE);
+    wr &other = t.post(t.second, DAT_DTO_SEND);
+    wr receive;
+    receive.operation = DAT_DTO_RECEIVE;
+    receive.before = &read;
+    receive.finished = false;
+    t.complete(write, 1, IBV_WC_WR_FLUSH_ERR);
+    t.complete(other, 2);
+    t.complete(receive, 1);
+    CHECK(t.taken(1) == all_of{&other, &receive});
+    t.complete(read, 1, IBV_WC_WR_FLUSH_ERR);
+    t.complete(read, 1, IBV_WC_WR_FLUSH_ERR); // siw may flush it twice
+    CHECK(t.taken(1) == all_of{&read, &write, &read});
+    CHECK(t.latest.status == IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_CASE("siw: what was held back keeps its status, and is forgotten with its queue pair")
+{
+    late_reads t;
+    wr &read = t.post(t.first, DAT_DTO_RDMA_READ);
+    wr &write = t.post(t.first, DAT_DTO_RDMA_WRITE);
+    wr &other_read = t.post(t.second, DAT_DTO_RDMA_READ);
+    wr &other = t.post(t.second, DAT_DTO_RDMA_WRITE);
+    t.complete(write, 1);
+    t.complete(other, 2, IBV_WC_LOC_PROT_ERR);
+    CHECK(t.taken().empty());
+    forget_held(t.queue, 1);
+    read.finished = write.finished = true; // as flushed
+    t.complete(other_read, 2);
+    CHECK(t.taken() == all_of{&other_read, &other});
+    CHECK(t.latest.status == IBV_WC_LOC_PROT_ERR);
+    CHECK(t.latest.qp_num == 2);
 }
