@@ -1074,6 +1074,31 @@ TEST_CASE("a connection that ends while its peer shows itself has no ring afterw
     rings.close();
 }
 
+TEST_CASE("the ring of a peer that has gone is not used any more")
+{
+    called c;
+    c.access.end(c.link);
+    ring_paths rings;
+    shared_memory theirs;
+    REQUIRE(theirs.create(sizeof(ring_file)));
+    auto &file = *static_cast<ring_file *>(theirs.bytes());
+    file.begin();
+    file.attention.store(ring_attention::awake);
+    c.link = c.access.begin(c.at, c.at, {100, 101, 200, 201, false}, &c.zone, {}, &rings);
+    REQUIRE(c.link != nullptr);
+    c.call();
+    REQUIRE(local_socket::send(c.mine, &c.said, sizeof c.said, c.board.file(), theirs.file()));
+    c.access.serve();
+    ring_path *const ring = c.link->ring().load();
+    REQUIRE(ring != nullptr);
+    CHECK(ring->is_attended());
+    local_socket::close(std::exchange(c.mine, -1));
+    c.access.serve();
+    CHECK(!ring->is_attended());
+    c.access.end(c.link);
+    rings.close();
+}
+
 TEST_CASE("callers for whom there is no descriptor are turned away")
 {
     called c;

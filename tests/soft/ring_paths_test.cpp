@@ -2,6 +2,7 @@
 // Packets inside a host go through rings: which do, who is woken, and what is left when one goes.
 #include "descriptors.hpp"
 #include "rig.hpp"
+#include "ring_choice.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -449,6 +450,77 @@ TEST_CASE("a ring that was used, or could be truncated, is not met")
     CHECK(path == again);
     paths.release(*path);
     paths.release(*path);
+}
+
+namespace {
+
+/// The ends of a ring in one process, without devices.
+struct met_paths {
+    met_paths()
+    {
+        net_address there = at;
+        there.set_port(5);
+        path = here.hold(there);
+        REQUIRE(path != nullptr);
+        ring_path *const other = peer.hold(at, dup(static_cast<int>(path->file())));
+        REQUIRE(other != nullptr);
+        REQUIRE(here.meet(*path, dup(static_cast<int>(other->file()))));
+        packet.begin();
+        packet.add(bytes, sizeof bytes);
+    }
+    int arrived()
+    {
+        int count = 0;
+        (void)peer.take([&](const std::uint8_t *, std::uint32_t, const net_address &) { ++count; });
+        return count;
+    }
+    net_address at = on_loopback().address;
+    ring_paths here, peer;
+    ring_path *path = nullptr;
+    std::uint8_t bytes[8] = {};
+    out_packet packet;
+};
+
+} // namespace
+
+TEST_CASE("packets go by a ring while the peer attends to it, and has not gone")
+{
+    met_paths t;
+    std::uint32_t done = 0;
+    CHECK(t.path->is_attended());
+    CHECK(t.path->send(&t.packet, 1, done) == send_result::sent);
+    CHECK(done == 1);
+    CHECK(t.path->send_one(t.packet));
+    CHECK(t.arrived() == 2);
+    t.peer.set_asleep(true);
+    CHECK(!t.path->is_attended());
+    CHECK(t.path->send(&t.packet, 1, done) == send_result::sent); // fell asleep meanwhile
+    CHECK(done == 0);
+    CHECK(!t.path->send_one(t.packet));
+    t.peer.set_asleep(false);
+    CHECK(t.path->is_attended());
+    t.path->mute();
+    CHECK(!t.path->is_attended());
+}
+
+TEST_CASE("what is sent again goes over the network")
+{
+    met_paths t;
+    send_window window;
+    REQUIRE(window.open(64));
+    window.start(100);
+    const std::uint32_t psns[2] = {100, 101};
+    const out_packet packets[2] = {t.packet, t.packet};
+    (void)window.push(1);
+    (void)window.push(1);
+    ring_choice choice;
+    std::uint32_t done = 0;
+    CHECK(choice.send(*t.path, window, packets, psns, 2, done) == send_result::sent);
+    CHECK(done == 2);
+    window.at(101).again = true;
+    done = 0;
+    CHECK(choice.send(*t.path, window, packets, psns, 2, done) == send_result::sent);
+    CHECK(done == 0);
 }
 
 TEST_CASE("what comes by a ring says nothing about what the network carries")
