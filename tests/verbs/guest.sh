@@ -239,7 +239,8 @@ most = dict.fromkeys(("post_rdma_write", "post_send", "post_recv", "dequeue", "d
 if sys.argv[1] == "siw0":  # which blocks SIGPIPE around each of these
     most["post_rdma_write"] = most["post_send"] = 1.0
 ours, theirs = (json.load(open(name))["calls"] for name in sys.argv[2:])
-ratios = {call: ours[call]["provider"] / theirs[call]["provider"] for call in ours}
+ratios = {call: ours[call]["provider"] / theirs[call]["provider"] for call in ours
+          if call in theirs or call in most}
 print("ours to OFED's: " + ", ".join(f"{call} {ratio:.3f}" for call, ratio in ratios.items()))
 above = [f"{call} {ratio:.3f} > {most[call]}" for call, ratio in ratios.items()
          if ratio > most[call]]

@@ -8,22 +8,15 @@ namespace dapl::verbs::vrb {
 
 namespace {
 
-bool is_request(const wr &w)
-{
-    return w.operation != DAT_DTO_RECEIVE;
-}
-
 bool is_read(const wr &w)
 {
     return w.operation == DAT_DTO_RDMA_READ;
 }
 
-/// Reads complete in order among themselves. The search ends at a request that has come back: its
-/// ring always holds one.
-bool has_overtaken_read(const wr &w)
+/// Whether one of those posted before it is a read that has not come back. The search ends at a
+/// request that has: their ring always holds one.
+bool is_behind_read(const wr &w)
 {
-    if (!is_request(w) || is_read(w) || w.finished)
-        return false;
     for (auto *at = static_cast<const wr *>(w.before); at != nullptr && !at->finished;
          at = static_cast<const wr *>(at->before))
         if (is_read(*at))
@@ -31,48 +24,100 @@ bool has_overtaken_read(const wr &w)
     return false;
 }
 
-void hold(cq &c, const ibv_wc &entry)
+/// Reads complete in order among themselves.
+bool has_overtaken_read(const wr &w)
 {
-    wr &w = request_of(entry);
-    w.held_status = entry.status;
-    w.held_by = entry.qp_num;
-    c.held.push(w);
+    return w.operation != DAT_DTO_RECEIVE && !is_read(w) && !w.finished && is_behind_read(w);
 }
 
-ibv_wc release(cq &c)
+void keep(fifo<wr> &in, const ibv_wc &entry)
 {
-    const wr &w = *c.held.pop();
+    wr &w = request_of(entry);
+    w.kept_status = entry.status;
+    w.kept_length = entry.byte_len;
+    w.kept_by = entry.qp_num;
+    w.kept = true;
+    in.push(w);
+}
+
+ibv_wc entry_of(wr &w)
+{
+    w.kept = false;
     ibv_wc entry{};
     entry.wr_id = reinterpret_cast<std::uint64_t>(&w);
-    entry.status = w.held_status;
-    entry.qp_num = w.held_by;
-    entry.byte_len = w.length;
+    entry.status = w.kept_status;
+    entry.byte_len = w.kept_length;
+    entry.qp_num = w.kept_by;
     return entry;
 }
 
-/// The next of a CQ: one that was held back and needs that no longer, or of the device.
+/// siw flushes an RDMA read twice that it was just about to send.
+void sort(cq &c, const ibv_wc &entry)
+{
+    const wr &w = request_of(entry);
+    if (!w.finished && !w.kept)
+        keep(has_overtaken_read(w) ? c.held : c.ready, entry);
+}
+
+/// The first that has to wait no longer; null without one. A queue pair does not wait for others.
+wr *released(cq &c)
+{
+    wr *found = nullptr;
+    fifo<wr> rest;
+    while (wr *w = c.held.pop())
+        if (found == nullptr && !has_overtaken_read(*w))
+            found = w;
+        else
+            rest.push(*w);
+    c.held = rest;
+    return found;
+}
+
 bool next_in_order(cq &c, ibv_wc &entry)
 {
-    if (!c.held.empty() && !has_overtaken_read(*c.held.front()))
-        return entry = release(c), true;
-    while (c.handle->context->ops.poll_cq(c.handle, 1, &entry) > 0) {
-        if (!has_overtaken_read(request_of(entry)))
-            return true;
-        hold(c, entry);
+    wr *next = released(c);
+    while (next == nullptr && c.ready.empty() &&
+           c.handle->context->ops.poll_cq(c.handle, 1, &entry) > 0)
+        sort(c, entry);
+    if (next == nullptr)
+        next = c.ready.pop();
+    if (next != nullptr)
+        entry = entry_of(*next);
+    return next != nullptr;
+}
+
+/// Of a batch from the device, up to the first that has overtaken a read, or to a read itself: the
+/// caller notes that it has come back, and then calls again.
+int leading(cq &c, const ibv_wc *entries, int count)
+{
+    int good = 0;
+    bool ends = false;
+    while (good < count && !ends) {
+        const wr &w = request_of(entries[good]);
+        if (has_overtaken_read(w))
+            break;
+        ends = is_read(w);
+        ++good;
     }
-    return false;
+    for (int i = good; i < count; ++i)
+        if (!ends || entries[i].wr_id != entries[good - 1].wr_id)
+            sort(c, entries[i]);
+    return good;
 }
 
 } // namespace
 
-/// A read is the last of its batch: the caller notes that it has come back, and then calls again.
 int poll_in_order(ibv_cq *handle, int most, ibv_wc *entries)
 {
     cq &c = *static_cast<cq *>(handle->cq_context);
     int count = 0;
-    while (count < most && next_in_order(c, entries[count]))
-        if (is_read(request_of(entries[count++])))
-            break;
+    if (c.held.empty() && c.ready.empty()) {
+        count = handle->context->ops.poll_cq(handle, most, entries);
+        if (count > 0)
+            count = leading(c, entries, count);
+    }
+    if (count == 0 && !(c.held.empty() && c.ready.empty()))
+        count = next_in_order(c, entries[0]) ? 1 : 0;
     return count;
 }
 
@@ -82,8 +127,10 @@ void forget_held(cq &c, std::uint32_t qp_num)
     c.exclude_consumer();
     fifo<wr> others;
     while (wr *w = c.held.pop())
-        if (w->held_by != qp_num)
+        if (w->kept_by != qp_num)
             others.push(*w);
+        else
+            w->kept = false;
     c.held = others;
     c.readmit_consumer();
 }

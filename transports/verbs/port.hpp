@@ -58,11 +58,13 @@ struct wr : work_request {
     srq *shared = nullptr; ///< where it was posted, if it is a shared receive
     ibv_recv_wr recv{};    ///< of a receive with one segment, all but the place of that
 
-    // While its completion is deferred: finished but not polled. Or, with siw, held back.
+    // While its completion is deferred: finished but not polled. Or, with siw, put in order.
     wr *next;
     completion done;
-    ibv_wc_status held_status;
-    std::uint32_t held_by; ///< number of its queue pair
+    ibv_wc_status kept_status;
+    std::uint32_t kept_length;
+    std::uint32_t kept_by; ///< number of its queue pair
+    bool kept = false;     ///< its completion waits in a list of poll_in_order()
 
     wr() : work_request{}
     {
@@ -83,7 +85,8 @@ struct cq final : all_link, deferred_completions<wr> {
     ibv_wc taken[batch];
     const ibv_wc *next = taken; ///< of those taken
     int left = 0;               ///< how many of them there are
-    fifo<wr> held;              ///< by poll_in_order()
+    fifo<wr> held;              ///< by poll_in_order(), which have overtaken a read
+    fifo<wr> ready;             ///< which have not
 
     hca *device = nullptr;
     evd *owner = nullptr;
