@@ -14,7 +14,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 
-from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run  # noqa: E402
+from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run, run_here  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "gen"))
 import port_lock  # noqa: E402
@@ -852,18 +852,16 @@ class Profile(WithTree):
 
     def tools(self) -> dict[str, tuple[object, ...]]:
         output = ("--output", self.tree.parent / "made")
-        gen = self.tree / "gen"
         return {
-            "status": (gen / "dapl-port", "status", "acme"),
-            "port_features.py": (gen / "port_features.py", "--contract",
-                                 self.tree / "common/dapls_ib.hpp", "--profile", self.path,
-                                 "--port", "acme", *output),
-            "dat_conf.py": (gen / "dat_conf.py", "--port", self.path, "library.so", "", *output),
+            "dapl-port": ("status", "acme"),
+            "port_features.py": ("--contract", self.tree / "common/dapls_ib.hpp", "--profile",
+                                 self.path, "--port", "acme", *output),
+            "dat_conf.py": ("--port", self.path, "library.so", "", *output),
         }
 
     def expect(self, answer: str | None) -> None:
-        for name, command in self.tools().items():
-            done = run(sys.executable, *command, cwd=self.tree)
+        for name, arguments in self.tools().items():
+            done = run_here(name, *arguments, cwd=self.tree)
             wanted = answer and not (name == "dat_conf.py"
                                      and any(each in answer for each in self.NOT_FOR_DAT_CONF))
             self.assertEqual(done.returncode != 0, bool(wanted), (name, answer, done.stderr))
@@ -895,8 +893,8 @@ class Profile(WithTree):
     def test_another_version_of_the_contract(self) -> None:
         """The build ends there; `status` tells what else is to be done, too."""
         self.write(self.good.replace(f"contract = {self.version}", "contract = 1"))
-        command = self.tools()["port_features.py"]
-        self.assertRegex(run(sys.executable, *command).stderr,
+        done = run_here("port_features.py", *self.tools()["port_features.py"], cwd=self.tree)
+        self.assertRegex(done.stderr,
                          f"^{self.path}:3: the port was written for version 1 of the contract,"
                          rf" which is at {self.version}: .*\n$")
         self.assertIn("written for version 1 of the contract", self.port("status", "acme"))

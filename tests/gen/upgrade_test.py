@@ -6,10 +6,6 @@ The folder version2_port is what dapl-port wrote when the contract was at versio
 were lock files. Later versions are made here, in a copy of the kit.
 """
 
-import contextlib
-import importlib.machinery
-import importlib.util
-import io
 import json
 import os
 import pathlib
@@ -18,11 +14,10 @@ import shutil
 import sys
 import tempfile
 import unittest
-import unittest.mock
 
 sys.dont_write_bytecode = True
 
-from trees import KIT_PARTS, ROOT, contents, copy_tree, run  # noqa: E402
+from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "gen"))
 VERSION_2 = pathlib.Path(__file__).with_name("version2_port")
@@ -45,26 +40,6 @@ WRITTEN = (
     ("hca.cpp", "    attr.max_cq_depth = 1024;", "    attr.max_eps = 64;\n    attr.max_cq_depth = 4096;"),
 )
 DONE_2 = ("dapls_ib_completion_poll", "dapls_ib_completion_notify", "dapls_ib_query_hca")
-
-
-def program_of(path: pathlib.Path) -> object:
-    loader = importlib.machinery.SourceFileLoader("dapl_port", str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("dapl_port", loader))
-    loader.exec_module(module)
-    return module
-
-
-PROGRAM = program_of(ROOT / "gen/dapl-port")
-
-
-def dapl_port(tree: pathlib.Path, *arguments: object, **environment: str) -> tuple[int, str, str]:
-    """In this process, which is quicker: exit status, output, messages."""
-    told, said = io.StringIO(), io.StringIO()
-    with (contextlib.chdir(tree), contextlib.redirect_stdout(told),
-          contextlib.redirect_stderr(said), unittest.mock.patch.dict(os.environ, environment),
-          unittest.mock.patch("sys.argv", ["dapl-port", *map(str, arguments)])):
-        code = PROGRAM.main()
-    return code, told.getvalue(), said.getvalue()
 
 
 def replace(path: pathlib.Path, old: str, new: str) -> None:
@@ -90,7 +65,8 @@ class Upgrading(unittest.TestCase):
         self.beside = self.folder / "upgrade"
 
     def run_upgrade(self, *options: object, **environment: str) -> tuple[int, str, str]:
-        return dapl_port(self.tree, "upgrade", "acme", *options, **environment)
+        done = dapl_port(self.tree, "upgrade", "acme", *options, **environment)
+        return done.returncode, done.stdout, done.stderr
 
     def upgrade(self, *options: object) -> dict:
         """What it tells programs; the author's files stay as they are."""
@@ -234,11 +210,11 @@ class ToALaterVersion(Upgrading):
         self.new("--vendor", "Acme Networks", "--keys", "table")
 
     def new(self, *options: str) -> None:
-        code, _, said = dapl_port(self.tree, "new", "acme", *options)
-        self.assertEqual(code, 0, said)
+        done = dapl_port(self.tree, "new", "acme", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def status(self) -> dict:
-        return json.loads(dapl_port(self.tree, "status", "acme", "--json")[1])
+        return json.loads(dapl_port(self.tree, "status", "acme", "--json").stdout)
 
     def move_contract(self) -> None:
         header, table = self.tree / "common/dapls_ib.hpp", self.tree / "gen/dapls_ib.toml"
