@@ -23,6 +23,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shlex
 import sys
 import tempfile
@@ -109,25 +110,36 @@ def room_of(path: str, root: str) -> str:
     return os.path.relpath(path, root).split(os.sep)[0]
 
 
+def sources_in(path: str) -> list[str]:
+    """The sources that Meson has joined in this one, or itself."""
+    if "-unity" not in os.path.basename(path):
+        return [path]
+    joined = pathlib.Path(path).read_text()
+    return [os.path.normpath(source) for source in re.findall(r"(?m)^#include *<(.*)>", joined)]
+
+
 def read_commands(build: pathlib.Path, root: str) -> dict[str, set[Command]]:
-    """Each C++ source of the rooms, or of several of them joined by Meson, and how it is compiled."""
+    """Each C++ source of the rooms, and the ways in which it is compiled there."""
     ways: dict[str, set[Command]] = collections.defaultdict(set)
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        source = os.path.normpath(os.path.join(entry["directory"], entry["file"]))
-        joined = "-unity" in source and room_of(source, str(build)) in ROOMS
-        if source.endswith(".cpp") and (room_of(source, root) in ROOMS or joined):
-            words = entry.get("arguments") or shlex.split(entry["command"])
-            ways[source].add(Command(entry["directory"], without_source(words)))
+        listed = os.path.normpath(os.path.join(entry["directory"], entry["file"]))
+        sources = sources_in(listed) if listed.endswith(".cpp") else []
+        if sources != [listed] and room_of(listed, str(build)) not in ROOMS:
+            continue
+        words = entry.get("arguments") or shlex.split(entry["command"])
+        for source in sources:
+            if room_of(source, root) in ROOMS:
+                ways[source].add(Command(entry["directory"], without_source(words)))
     return ways
 
 
 def units_of(ways: dict[str, set[Command]]) -> list[tuple[Command, list[str]]]:
-    """Few translation units in which each source is at least once."""
+    """Few translation units in which each source is at least once, in the order of the build."""
     units = []
     rest = set(ways)
     while rest:
         sources_of = collections.defaultdict(list)
-        for source in sorted(rest):
+        for source in (each for each in ways if each in rest):
             for command in ways[source]:
                 sources_of[command].append(source)
         command = max(sources_of, key=lambda each: (len(sources_of[each]), each.arguments))
