@@ -52,7 +52,7 @@ private:
     bool joined_ = false;
 };
 
-void await_waiter(DAT_EVD_HANDLE e)
+void await_sleeping_waiter(DAT_EVD_HANDLE e)
 {
     while (!from_handle<evd>(e)->has_waiter())
         std::this_thread::yield();
@@ -80,7 +80,7 @@ TEST_CASE("a cancelled waiter leaves its EVD: it can be waited in, emptied and f
             const DAT_EVD_HANDLE e = c.make_evd(streams);
             const auto wait = [&] { (void)c.wait(e, DAT_TIMEOUT_INFINITE, 3); };
             waiting_thread waiter(wait, type);
-            await_waiter(e);
+            await_sleeping_waiter(e);
             must(c.post_se(e, 1));
             REQUIRE(waiter.cancel());
             CHECK_EQ(c.wait(e, 0).code, DAT_SUCCESS);
@@ -97,7 +97,7 @@ TEST_CASE("events that a cancelled waiter kept from the CNO trigger it")
         const DAT_EVD_HANDLE e = c.make_evd(streams, 16, cno);
         const auto wait = [&] { (void)c.wait(e, DAT_TIMEOUT_INFINITE, 3); };
         waiting_thread waiter(wait, PTHREAD_CANCEL_DEFERRED);
-        await_waiter(e);
+        await_sleeping_waiter(e);
         must(c.post_se(e));
         REQUIRE(waiter.cancel());
         DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
@@ -179,7 +179,7 @@ TEST_CASE("a wait with cancellation disabled is not cancelled")
         code = static_cast<int>(c.wait(e, 100'000).code);
     };
     waiting_thread waiter(wait, PTHREAD_CANCEL_DEFERRED);
-    await_waiter(e);
+    await_sleeping_waiter(e);
     CHECK_FALSE(waiter.cancel());
     CHECK_EQ(code, DAT_TIMEOUT_EXPIRED);
 }
@@ -222,7 +222,7 @@ TEST_CASE("an abrupt close does not wait for ever for a waiter that is held up i
                           : v.evd_wait_func(e, DAT_TIMEOUT_INFINITE, 1, &event, &more);
         };
         waiting_thread waiter(wait, PTHREAD_CANCEL_DEFERRED);
-        in_cno ? await_cno_waiter(cno) : await_waiter(e);
+        in_cno ? await_cno_waiter(cno) : await_sleeping_waiter(e);
         waiter.signal(SIGUSR2);
         while (!handler_entered)
             std::this_thread::yield();

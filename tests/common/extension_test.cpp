@@ -27,7 +27,7 @@ DAT_RETURN write_immediate(const consumer &c, DAT_HANDLE ep, words &w, DAT_UINT3
                     data, normally);
 }
 
-DAT_IB_EXTENSION_EVENT_DATA extension_of(const DAT_EVENT &event)
+DAT_IB_EXTENSION_EVENT_DATA extension_in(const DAT_EVENT &event)
 {
     DAT_IB_EXTENSION_EVENT_DATA out;
     std::memcpy(&out, event.event_extension_data, sizeof out);
@@ -37,7 +37,7 @@ DAT_IB_EXTENSION_EVENT_DATA extension_of(const DAT_EVENT &event)
 bool is_extended(const DAT_EVENT &event, DAT_IB_EXT_TYPE type, DAT_IB_DTOS operation)
 {
     return static_cast<int>(event.event_number) == DAT_IB_DTO_EVENT &&
-           extension_of(event).type == type &&
+           extension_in(event).type == type &&
            static_cast<int>(event.event_data.dto_completion_event_data.operation) == operation;
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("operands reach the port, and each side gets an event of its kind" *
     CHECK_EQ(cookie_of(events[1]), 8);
     CHECK_EQ(events[2].event_data.dto_completion_event_data.transfered_length, 8);
     for (const DAT_EVENT &event : events)
-        CHECK_EQ(extension_of(event).status, DAT_OP_SUCCESS);
+        CHECK_EQ(extension_in(event).status, DAT_OP_SUCCESS);
 }
 
 TEST_CASE("a receive that a write took carries its immediate data" *
@@ -124,7 +124,7 @@ TEST_CASE("a receive that a write took carries its immediate data" *
     const auto events = c.drain(s.recv);
     REQUIRE_EQ(events.size(), 2);
     CHECK(is_extended(events[0], DAT_IB_RDMA_WRITE_IMMED_DATA, DAT_IB_DTO_RECV_IMMED));
-    CHECK_EQ(extension_of(events[0]).val.immed.data, 0xdeadbeef);
+    CHECK_EQ(extension_in(events[0]).val.immed.data, 0xdeadbeef);
     CHECK_EQ(events[0].event_data.dto_completion_event_data.transfered_length, 4096);
     CHECK_EQ(cookie_of(events[0]), 1);
     CHECK_EQ(events[1].event_number, DAT_DTO_COMPLETION_EVENT);
@@ -143,7 +143,7 @@ TEST_CASE("an extended operation that fails says so twice, and breaks the connec
     REQUIRE_EQ(events.size(), 1);
     CHECK(is_extended(events[0], DAT_IB_FETCH_AND_ADD, DAT_IB_DTO_FETCH_ADD));
     CHECK_EQ(status_of(events[0]), DAT_DTO_ERR_REMOTE_ACCESS);
-    CHECK_EQ(extension_of(events[0]).status, DAT_IB_OP_ERR);
+    CHECK_EQ(extension_in(events[0]).status, DAT_IB_OP_ERR);
     CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
 }
 
