@@ -4,11 +4,12 @@
 
 Each is run verbatim, on this build and on a port `acme`: created by dapl-port in a copy of the
 tree and, for programs that use its adapter, the software HCA under that name. A command that still
-runs after some seconds is considered valid, and is terminated.
+runs after some seconds, or after one second of a processor, is considered valid, and is terminated.
 """
 
 import argparse
 import concurrent.futures
+import contextlib
 import fnmatch
 import os
 import pathlib
@@ -18,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -29,6 +31,7 @@ OPTIONS = argparse.Namespace()
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/design/*.md", "docs/man/*.md", "tools/vm/README.md",
              "transports/*/README.md")
 PATIENCE = 4  # seconds
+WORK = 1.0  # seconds of a processor, which benchmarks use up by polling
 
 # The first words of commands. A program name alone, in a sentence, is not a command.
 COMMAND = re.compile(r"""(?:\$\ )?(?:\./|gen/|tools/|tests/|python3\ |gdb\ |meson\b|ninja\b|
@@ -105,6 +108,26 @@ def kind_not_run(command: str) -> str | None:
     return next((each for each in NOT_RUN if fnmatch.fnmatchcase(command, each)), None)
 
 
+def used_by(group: int) -> float:
+    """Seconds of a processor that the processes of a group have used, with those that ended."""
+    ticks = 0
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            numbers = path.read_text().rpartition(")")[2].split()
+            if int(numbers[2]) == group:
+                ticks += sum(map(int, numbers[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def status_of(process: subprocess.Popen, patience: float, work: float) -> int | None:
+    """Its exit status; None if it goes on."""
+    until = time.monotonic() + patience
+    while time.monotonic() < until and used_by(process.pid) < work:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(0.25)
+    return process.poll()
+
+
 class Shown(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
@@ -170,13 +193,16 @@ class Shown(unittest.TestCase):
                                        env=self.environment, stdin=subprocess.DEVNULL,
                                        stdout=output, stderr=output, start_new_session=True)
             try:
-                status = process.wait(120 if said.startswith(str(MESON)) else PATIENCE)
+                status = (process.wait(120) if said.startswith(str(MESON))
+                          else status_of(process, PATIENCE, WORK))
             except subprocess.TimeoutExpired:
-                return None
+                status = None
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
+            if status is None:
+                return None
             allowed = {0, *(also for begins, also in MAY_END_WITH.items()
                             if command.startswith(begins))}
             if status in allowed:
@@ -218,6 +244,27 @@ class Found(unittest.TestCase):
         self.assertEqual(set(commands_of(text)), {
             "dat-info acme-lo", "overhead … --tests rate", "dat-perf a --json b",
             "./check --only    gcc", "meson test"})
+
+
+class Stopped(unittest.TestCase):
+    def status(self, command: str, patience: float, work: float) -> int | None:
+        with subprocess.Popen(["bash", "-c", command], start_new_session=True) as process:
+            try:
+                return status_of(process, patience, work)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def test_what_ends(self) -> None:
+        self.assertEqual(self.status("exit 3", 60, 60), 3)
+
+    def test_what_waits(self) -> None:
+        self.assertIsNone(self.status("sleep 60", 0.1, 60))
+
+    def test_what_polls(self) -> None:
+        began = time.monotonic()
+        self.assertIsNone(self.status("while true; do true; done", 60, 0.2))
+        self.assertLess(time.monotonic() - began, 55)
 
 
 def main() -> int:
