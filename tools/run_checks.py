@@ -601,6 +601,8 @@ def steps() -> list[Step]:
         Step("machine", "the virtual machine with RDMA devices can run", machine),
         Step("gcc", "gcc, a release, warnings are errors; all tests but the clients' smoke round",
              tests("gcc", *GCC_TESTS), "quick"),
+        Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
+             lambda step: windows(step, *WINDOWS_TESTS)),
         Step("clients-ours", "Debian's DAT programs, our libdat2",
              clients("gcc", "ours", "@short")),
         Step("clients-debian", "some of them with Debian's libdat2",
@@ -613,8 +615,6 @@ def steps() -> list[Step]:
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix")),
         Step("tsan", "clang, thread sanitizer; unit and port tests",
              tests("tsan", *TSAN_TESTS)),
-        Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
-             lambda step: windows(step, *WINDOWS_TESTS)),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("gcc", "--suite", "vm-rounds"), "long"),
         Step("soft-rounds", "the software HCA on bad networks, twenty seeds",
@@ -680,14 +680,15 @@ def steps() -> list[Step]:
     return table
 
 
-# Steps, in the order in which they come, and the trees that they may find compiled.
+# Steps, in the order in which they come, and the trees that they may find compiled. What mostly
+# waits comes while there is something to compile, and not at the end.
 AHEAD: tuple[tuple[str, str, Wanted], ...] = (
     ("gcc", "gcc", GCC_TESTS),
+    ("windows", "windows", ()),
+    ("windows", "windows-threads", WINDOWS_TESTS),
     ("asan", "asan", ASAN_TESTS),
     ("asan-suite", "asan", ("for-clients",)),
     ("tsan", "tsan", TSAN_TESTS),
-    ("windows", "windows", ()),
-    ("windows", "windows-threads", WINDOWS_TESTS),
 )
 
 # ---------------------------------------------------------------------------------------------
