@@ -1199,6 +1199,10 @@ TEST_CASE("a connection whose peer does not end its access breaks, and others do
     CHECK(t.there.hca.remove_region(some.region));
     CHECK(is(t.b.next(), connection_event::broken));
     CHECK(is(t.a.next(), connection_event::broken));
+    const auto told = t.b.ended();
+    REQUIRE(told.has_value());
+    CHECK(told->cause == end_cause::access_stuck);
+    CHECK(told->counts.direct > 0);
     for (direct_board *each : boards)
         each->end_claim(0);
     REQUIRE(c.write(0, 64, d.buffer.remote(0, 64)));

@@ -23,6 +23,11 @@ void on_connection(void *owner, connection_event what, const void *data, std::si
     static_cast<inbox *>(owner)->put({what, std::string(static_cast<const char *>(data), size)});
 }
 
+void on_ended(void *owner, const connection_end &how)
+{
+    static_cast<inbox *>(owner)->put(how);
+}
+
 bool on_request(void *owner, inbound_request &request)
 {
     return static_cast<door *>(owner)->offered(request);
@@ -52,8 +57,8 @@ void on_path(void *owner, local_obstacle why_not_direct)
     ++of.paths;
 }
 
-const upcalls upcall_table{on_completion, on_overflow,  on_connection, on_request,
-                           on_limit,      on_watermark, on_path};
+const upcalls upcall_table{on_completion, on_overflow, on_connection, on_ended,
+                           on_request,    on_limit,    on_watermark,  on_path};
 
 void inbox::put(const told &what)
 {
@@ -71,6 +76,18 @@ std::optional<told> inbox::next(std::chrono::milliseconds time)
     told first = queue_.front();
     queue_.pop_front();
     return first;
+}
+
+void inbox::put(const connection_end &how)
+{
+    const std::lock_guard hold(lock_);
+    ended_ = how;
+}
+
+std::optional<connection_end> inbox::ended()
+{
+    const std::lock_guard hold(lock_);
+    return std::exchange(ended_, std::nullopt);
 }
 
 bool becomes_true(const std::function<bool()> &condition, std::chrono::milliseconds time)

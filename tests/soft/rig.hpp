@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace rig {
@@ -35,6 +36,10 @@ public:
     void put(const told &what);
     /// The next, or nothing when none comes in time.
     std::optional<told> next(std::chrono::milliseconds time = patience);
+    void put(const connection_end &how);
+    /// How the latest connection ended, where no consumer has closed it. It is told before the
+    /// event.
+    std::optional<connection_end> ended();
     void completion()
     {
         completed_by = std::this_thread::get_id();
@@ -53,6 +58,7 @@ private:
     std::mutex lock_;
     std::condition_variable arrived_;
     std::deque<told> queue_;
+    std::optional<connection_end> ended_;
 };
 
 /// Waits for something that other threads bring about.

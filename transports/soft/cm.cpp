@@ -2,6 +2,8 @@
 // Connections, and the device's upcalls.
 #include "upcall_table.hpp"
 
+#include "end_line.hpp"
+
 #include "dapl_debug.hpp"
 
 #include <cstring>
@@ -81,8 +83,8 @@ void on_path(void *owner, soft_hca::local_obstacle why_not_direct)
 
 } // namespace
 
-const soft_hca::upcalls upcall_table{on_completion, on_overflow,  on_connection, on_request,
-                                     on_limit,      on_watermark, on_path};
+const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection, log_end,
+                                     on_request,    on_limit,    on_watermark,  on_path};
 
 // ------------------------------------------------------------------------------------ operations
 

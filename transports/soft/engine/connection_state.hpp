@@ -62,6 +62,7 @@ public:
 
     void note_heard(std::int64_t now) { heard_ns_ = now; }
     bool peer_is_silent(std::int64_t now) const;
+    std::int64_t heard_ns() const { return heard_ns_; }
     void drain(std::int64_t now);
     bool lingered_enough(std::int64_t now) const
     {

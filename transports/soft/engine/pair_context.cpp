@@ -5,29 +5,6 @@
 
 namespace soft_hca {
 
-pair_counts &pair_counts::operator+=(const pair_counts &other)
-{
-    packets_out += other.packets_out;
-    packets_resent += other.packets_resent;
-    packets_in += other.packets_in;
-    duplicates += other.duplicates;
-    early += other.early;
-    timeouts += other.timeouts;
-    tail_probes += other.tail_probes;
-    dropped += other.dropped;
-    not_ready += other.not_ready;
-    corrupt += other.corrupt;
-    refused += other.refused;
-    rules_broken += other.rules_broken;
-    refused_by_peer += other.refused_by_peer;
-    failed_at_peer += other.failed_at_peer;
-    gave_up += other.gave_up;
-    direct += other.direct;
-    indirect += other.indirect;
-    by_ring += other.by_ring;
-    return *this;
-}
-
 bool pair_context::may_use(const request &r, std::uint32_t rights) const
 {
     for (std::uint32_t i = 0; i < r.segments; ++i) {

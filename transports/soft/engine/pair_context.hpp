@@ -3,6 +3,7 @@
 #pragma once
 
 #include "completion_ring.hpp"
+#include "connection_end.hpp"
 #include "device_context.hpp"
 #include "posted_ring.hpp"
 #include "shard_context.hpp"
@@ -26,26 +27,6 @@ struct pair_params {
     bool concurrent_posts = false; ///< several threads post at once: see posted_ring
     std::uint16_t reads_in = 0;
     std::uint16_t reads_out = 0;
-};
-
-/// Since the queue pair was made.
-struct pair_counts {
-    std::uint64_t packets_out = 0, packets_resent = 0, packets_in = 0, duplicates = 0, early = 0;
-    std::uint64_t timeouts = 0;        ///< after which the oldest packet was sent again
-    std::uint64_t tail_probes = 0;     ///< the latest was, some time before that
-    std::uint64_t dropped = 0;         ///< not the peer's, or beyond the window
-    std::uint64_t not_ready = 0;       ///< no receive was posted for them
-    std::uint64_t corrupt = 0;         ///< their checksum was wrong
-    std::uint64_t refused = 0;         ///< accesses of the peer's
-    std::uint64_t rules_broken = 0;    ///< by the peer, in another way
-    std::uint64_t refused_by_peer = 0; ///< accesses
-    std::uint64_t failed_at_peer = 0;  ///< requests, for another reason
-    std::uint64_t gave_up = 0;         ///< the peer acknowledged nothing any more
-    std::uint64_t direct = 0;          ///< writes and reads without the peer's processor
-    std::uint64_t indirect = 0;        ///< over the network
-    std::uint64_t by_ring = 0;         ///< of packets_out, those with data
-
-    pair_counts &operator+=(const pair_counts &other);
 };
 
 struct pair_context {
@@ -85,6 +66,8 @@ struct pair_context {
     receive_queue receives;
     std::atomic<bool> doorbell{false};
     std::atomic<std::int64_t> due_ns{INT64_MAX}; ///< of the timer; written under the lock
+
+    end_record ending; ///< of the present connection; far from what is hot
 
 private:
     template <std::uint32_t right>

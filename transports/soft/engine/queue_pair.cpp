@@ -134,6 +134,8 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
     if (event == path_event)
         return tell_path(table);
     const auto what = static_cast<connection_event>(event);
+    if (what == connection_event::disconnected || what == connection_event::broken)
+        tell_end(table);
     std::uint8_t data[max_private_data];
     std::size_t size = 0;
     if (what == connection_event::established || what == connection_event::rejected) {
@@ -154,6 +156,15 @@ void queue_pair::tell_path(const upcalls &table) OSD_UNCHECKED
     leave();
     if (there)
         table.path(with.owner, why);
+}
+
+void queue_pair::tell_end(const upcalls &table) OSD_UNCHECKED
+{
+    enter();
+    const connection_end how = ending.told();
+    leave();
+    if (how.cause != end_cause::none)
+        table.ended(with.owner, how);
 }
 
 // ------------------------------------------------------------------------------------ the device

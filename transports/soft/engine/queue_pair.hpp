@@ -62,6 +62,7 @@ private:
     void receive_posted() override;
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     void tell_path(const upcalls &table);
+    void tell_end(const upcalls &table);
     void enter_behind_another();
     /// Not where another thread has waited for it.
     bool try_to_take() OSD_UNCHECKED { return waiting_.load() == 0 && lock.try_lock(); }

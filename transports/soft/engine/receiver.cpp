@@ -154,9 +154,10 @@ request *receiver::take_shared()
 segment_result receiver::no_receive() const
 {
     const bool shared = context_->with.shared != nullptr;
-    return shared && context_->held->count() >= context_->watermarks.hard
-               ? segment_result::fatal(fault::local_catastrophic)
-               : segment_result::not_ready();
+    if (!shared || context_->held->count() < context_->watermarks.hard)
+        return segment_result::not_ready();
+    context_->ending.note(end_cause::watermark);
+    return segment_result::fatal(fault::local_catastrophic);
 }
 
 bool receiver::keep_watermarks()
@@ -183,6 +184,7 @@ segment_result receiver::fail_receive(work_status status, fault why)
     request &r = *receiving_;
     receiving_ = nullptr;
     context_->complete(r, status, 0, context_->receive_completions);
+    context_->ending.note(end_cause::receive_failed, why, status);
     return segment_result::fatal(why);
 }
 

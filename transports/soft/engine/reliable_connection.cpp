@@ -37,6 +37,15 @@ void count_close(pair_counts &counted, fault why)
                                                      : counted.failed_at_peer);
 }
 
+/// What was noted before is more exact.
+void note_failure(end_record &ending, const pair_failure &failure)
+{
+    if (failure.culprit != nullptr)
+        ending.note(end_cause::request_failed, failure.closing.why, failure.status);
+    else
+        ending.note(end_cause::refused_here, failure.closing.why);
+}
+
 } // namespace
 
 // ------------------------------------------------------------------------------------ beginning
@@ -110,6 +119,8 @@ void reliable_connection::send_handshake(std::int64_t now)
 void reliable_connection::establish()
 {
     state_.establish(osd::now_ns());
+    context_->ending.established(path_.peer(), path_.id(), path_.header(packet_kind::ack, 0).to,
+                                 context_->counted);
     if (rx_.lacks_receives())
         context_->receives.wanted.store(true);
     context_->home->upcalls.post(*context_->events,
@@ -215,6 +226,7 @@ void reliable_connection::receive(const packet &p, const net_address &from,
 /// Completes all that is posted, and then makes the upcall.
 void reliable_connection::die(connection_event event)
 {
+    context_->ending.ended(state_.heard_ns(), context_->counted);
     enter_dead();
     context_->home->upcalls.post(*context_->events, static_cast<std::uint32_t>(event));
 }
@@ -247,13 +259,15 @@ void reliable_connection::fail_request(request *culprit, work_status status)
 /// A copy of the failure: the part that reports it is replaced.
 void reliable_connection::fail(pair_failure failure)
 {
+    note_failure(context_->ending, failure);
     count_failure(context_->counted, failure.closing.why);
     close(failure.closing, osd::now_ns());
     fail_request(failure.culprit, failure.status);
 }
 
-void reliable_connection::give_up()
+void reliable_connection::give_up(end_cause why)
 {
+    context_->ending.note(why);
     ++context_->counted.gave_up;
     fail_request(requests_.oldest(), work_status::transport);
 }
@@ -323,6 +337,7 @@ void reliable_connection::keep_watermarks()
 {
     if (rx_.keep_watermarks() || !connected())
         return;
+    context_->ending.note(end_cause::watermark);
     fail(pair_failure::terminate(fault::local_catastrophic, 0));
     update_due();
 }
@@ -342,8 +357,11 @@ void reliable_connection::on_close(const packet &p, std::int64_t now)
     // A read may have been acknowledged before its response became impossible.
     if (culprit == nullptr)
         culprit = requests_.started_with_last_psn(p.closing.psn);
+    const work_status status = status_for(p.closing.why);
+    context_->ending.note(end_cause::failed_at_peer, p.closing.why,
+                          culprit != nullptr ? status : work_status::success);
     count_close(context_->counted, p.closing.why);
-    fail_request(culprit, status_for(p.closing.why));
+    fail_request(culprit, status);
 }
 
 /// The peer's host does not know the connection. The packet quotes what only both sides know.
@@ -355,9 +373,11 @@ void reliable_connection::on_reset(const packet &p)
     }
     state_.end_close();
     if (state_.is(state::accepting))
-        die(connection_event::accept_failed);
-    else if (connected())
-        die(connection_event::disconnected);
+        return die(connection_event::accept_failed);
+    if (!connected())
+        return;
+    context_->ending.note(end_cause::reset);
+    die(connection_event::disconnected);
 }
 
 void reliable_connection::on_icmp_error(const icmp_error &b, const base_header &quoted,
@@ -374,8 +394,10 @@ void reliable_connection::on_icmp_error(const icmp_error &b, const base_header &
         die(connection_event::unreachable);
     else if (state_.is(state::connecting) && !state_.retry_refused(now))
         die(connection_event::refused);
-    else if (connected() && refused)
+    else if (connected() && refused) {
+        context_->ending.note(end_cause::port_closed);
         die(connection_event::broken);
+    }
     update_due();
 }
 
@@ -483,8 +505,11 @@ void reliable_connection::on_timer(std::int64_t now)
     }
     if (connected()) {
         tx_.end_pause(now);
-        if (tx_.timed_out(now) && !tx_.on_timeout(now, context_->of->how().retries))
-            give_up();
+        if (tx_.timed_out(now)) {
+            context_->ending.timed_out(tx_.oldest_psn(), now);
+            if (!tx_.on_timeout(now, context_->of->how().retries))
+                give_up(end_cause::no_acknowledgement);
+        }
     }
     if (connected() && tx_.probe_is_due(now))
         if (!tx_.send_probe(now))
@@ -498,8 +523,9 @@ void reliable_connection::on_slow_timer(std::int64_t now)
     if (!connected())
         return;
     if (tx_.response_overdue(now)) {
-        give_up();
+        give_up(end_cause::no_response);
     } else if (context_->direct != nullptr && context_->direct->is_stuck()) {
+        context_->ending.note(end_cause::access_stuck);
         fail(pair_failure::terminate(fault::local_catastrophic, 0));
     } else if (tx_.idle() && state_.peer_is_silent(now)) {
         if (!tx_.send_probe(now))

@@ -100,7 +100,7 @@ private:
     void close_when_drained(std::int64_t now);
     void fail(pair_failure failure);
     void fail_request(request *culprit, work_status status);
-    void give_up();
+    void give_up(end_cause why);
     void die(connection_event event);
     void enter_dead();
 

@@ -319,6 +319,7 @@ segment_result requester::store(request &r, std::uint32_t offset, const std::uin
     if (r.status == work_status::success)
         return {};
     r.done = true;
+    context_->ending.note(end_cause::request_failed, fault::local_catastrophic, r.status);
     return segment_result::fatal(fault::local_catastrophic);
 }
 

@@ -8,6 +8,7 @@
 namespace soft_hca {
 
 class inbound_request;
+struct connection_end;
 enum class local_obstacle : std::uint8_t;
 
 enum class connection_event : std::uint8_t {
@@ -30,6 +31,8 @@ struct upcalls {
     void (*completion)(void *queue_owner);
     void (*overflow)(void *queue_owner);
     void (*connection)(void *pair_owner, connection_event what, const void *data, std::size_t size);
+    /// Before `connection` says that it has ended, where no consumer has closed it.
+    void (*ended)(void *pair_owner, const connection_end &how);
     /// True when the request is accepted for processing: it has to be accepted or rejected later.
     bool (*request)(void *listener_owner, inbound_request &request);
     void (*limit)(void *shared_receives_owner);

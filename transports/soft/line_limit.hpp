@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// How many lines of a kind are logged.
+#pragma once
+
+#include "osd_sync.hpp"
+
+#include <cstdint>
+
+namespace dapl::soft {
+
+/// So many in a second; the next line after that tells how many were left out.
+class line_limit {
+public:
+    static constexpr std::uint32_t most = 10;
+    static constexpr std::int64_t interval_ns = 1'000'000'000;
+
+    /// False where the line is to be left out. `left_out` were, before this one.
+    bool allows(std::int64_t now, std::uint32_t &left_out) OSD_EXCLUDES(lock_)
+    {
+        osd::lock_guard hold(lock_);
+        if (now - began_ns_ >= interval_ns) {
+            began_ns_ = now;
+            logged_ = 0;
+        }
+        if (logged_ == most) {
+            ++left_out_;
+            return false;
+        }
+        ++logged_;
+        left_out = left_out_;
+        left_out_ = 0;
+        return true;
+    }
+
+private:
+    osd::mutex lock_;
+    std::int64_t began_ns_ OSD_GUARDED_BY(lock_) = INT64_MIN / 2;
+    std::uint32_t logged_ OSD_GUARDED_BY(lock_) = 0;
+    std::uint32_t left_out_ OSD_GUARDED_BY(lock_) = 0;
+};
+
+} // namespace dapl::soft
