@@ -82,6 +82,20 @@ struct post_call<which, call> {
         return code;
     }
 };
+/// Of one into what a context names.
+template <DAT_EP_COUNTERS which, class... Rest,
+          DAT_RETURN (*call)(DAT_HANDLE, const DAT_RMR_TRIPLET *, Rest...)>
+struct post_call<which, call> {
+    static DAT_RETURN made(DAT_HANDLE ep, const DAT_RMR_TRIPLET *to, Rest... rest)
+    {
+        const DAT_RETURN code = call(ep, to, rest...);
+        if (code != DAT_SUCCESS)
+            return code;
+        ep_of(ep).counters.add(which);
+        ep_of(ep).counters.add(which + 1, to->segment_length);
+        return code;
+    }
+};
 
 /// How the calls of the table are counted.
 struct counted {
@@ -126,7 +140,7 @@ void count_event(evd &from, const DAT_EVENT &event)
 {
     const auto &done = event.event_data.dto_completion_event_data;
     if (event.event_number == DAT_DTO_COMPLETION_EVENT) {
-        if (done.operation == DAT_DTO_RECEIVE)
+        if (done.operation == DAT_DTO_RECEIVE || done.operation == DAT_DTO_RECEIVE_WITH_INVALIDATE)
             count_receive(done, DCNT_EP_RECV);
     } else if (static_cast<int>(event.event_number) == DAT_IB_DTO_EVENT) {
         if (static_cast<int>(done.operation) == DAT_IB_DTO_RECV_IMMED)

@@ -674,4 +674,125 @@ TEST_CASE(
     move_data(pair.active, pair.passive);
 }
 
+namespace {
+
+/// Resets the counters of an endpoint, of an adapter that has some.
+#define NEED_COUNTERS(on, ep)                                                                      \
+    do {                                                                                           \
+        if ((on).attr.extension_supported != DAT_EXTENSION_IB)                                     \
+            NOT_CLAIMED("the InfiniBand extension");                                               \
+        DAT_UINT64 ignored[DCNT_EP_ALL_COUNTERS];                                                  \
+        const DAT_RETURN code = dat_ib_query_counters(ep, DCNT_EP_ALL_COUNTERS, ignored, 1);       \
+        if (DAT_GET_TYPE(code) == DAT_NOT_IMPLEMENTED)                                             \
+            NOT_CLAIMED("counters");                                                               \
+        CHECK(same_code(code, DAT_SUCCESS));                                                       \
+    } while (false)
+
+DAT_UINT64 count_of(DAT_HANDLE ep, DAT_EP_COUNTERS which, bool reset = false)
+{
+    DAT_UINT64 value = 0;
+    MUST(dat_ib_query_counters(ep, which, &value, reset ? 1 : 0));
+    return value;
+}
+
+/// Makes a window of an endpoint, over the first bytes of its memory.
+DAT_RMR_CONTEXT open_window(const test_endpoint &of, DAT_RMR_HANDLE &window)
+{
+    MUST(dat_rmr_create(of.pz, &window));
+    const DAT_LMR_TRIPLET part = of.memory.local(0, 64);
+    DAT_RMR_CONTEXT context = 0;
+    MUST(dat_rmr_bind(window, of.memory.lmr, &part, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, DAT_VA_TYPE_VA,
+                      of.ep, cookie_of(0), DAT_COMPLETION_DEFAULT_FLAG, &context));
+    (void)next_event(of.request_evd, DAT_RMR_BIND_COMPLETION_EVENT);
+    return context;
+}
+
+} // namespace
+
+TEST_CASE("EXT-20: an endpoint counts what it received, with its bytes, and not what was flushed" *
+          needs("extensions counters") * hint("count posts only, or every completion"))
+{
+    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    adapter ia;
+    connected_pair pair(ia);
+    DAT_HANDLE to = pair.passive.ep;
+    DAT_HANDLE from = pair.active.ep;
+    NEED_COUNTERS(ia, to);
+    constexpr unsigned messages = 5;
+    for (unsigned i = 0; i < messages; ++i)
+        move_data(pair.active, pair.passive, i);
+    move_data(pair.passive, pair.active);
+    MUST(pair.active.write(0, 64, pair.passive.memory.remote(0, 64)));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(count_of(to, DCNT_EP_RECV) == messages);
+    CHECK(count_of(to, DCNT_EP_RECV_DATA) == messages * 1000);
+    CHECK(count_of(to, DCNT_EP_POST_SEND_DATA) == 1000);
+    CHECK(count_of(from, DCNT_EP_RECV, true) == 1); // tells, then resets
+    CHECK(count_of(from, DCNT_EP_RECV) == 0);
+    CHECK(count_of(from, DCNT_EP_RECV_DATA) == 1000); // and no other
+    MUST(pair.passive.recv(0, 64));
+    MUST(pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_ERR_FLUSHED);
+    CHECK(count_of(to, DCNT_EP_RECV) == messages);
+    CHECK(count_of(to, DCNT_EP_POST_RECV) == messages + 1);
+    CHECK(count_of(from, DCNT_EP_DISCONNECT) == 1);
+}
+
+TEST_CASE("EXT-21: a message that invalidates an RMR counts as others, where it is sent and comes" *
+          needs("extensions counters rmr_bind send_with_invalidate") *
+          hint("leave out calls and operations that came later"))
+{
+    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    adapter ia;
+    connected_pair pair(ia);
+    test_endpoint &own = pair.passive;
+    NEED_COUNTERS(ia, own.ep);
+    auto *call = optional_call<decltype(dat_ep_post_send_with_invalidate)>(
+        "dat_ep_post_send_with_invalidate");
+    if (ia.attr.max_rmrs == 0 || call == nullptr)
+        NOT_CLAIMED("sends that invalidate");
+    DAT_RMR_HANDLE window = DAT_HANDLE_NULL;
+    const DAT_RMR_CONTEXT context = open_window(own, window);
+    MUST(own.recv(64, 64));
+    DAT_LMR_TRIPLET local = pair.active.memory.local(0, 40);
+    const DAT_RETURN sent = call(pair.active.ep, 1, &local, cookie_of(1),
+                                 DAT_COMPLETION_DEFAULT_FLAG, DAT_TRUE, context);
+    if (sent == not_supported)
+        NOT_CLAIMED("sends that invalidate");
+    MUST(sent);
+    CHECK(next_dto(own.recv_evd).operation == DAT_DTO_RECEIVE_WITH_INVALIDATE);
+    CHECK(count_of(pair.active.ep, DCNT_EP_POST_SEND) == 1);
+    CHECK(count_of(pair.active.ep, DCNT_EP_POST_SEND_DATA) == 40);
+    CHECK(count_of(own.ep, DCNT_EP_RECV) == 1);
+    CHECK(count_of(own.ep, DCNT_EP_RECV_DATA) == 40);
+    MUST(dat_rmr_free(window));
+}
+
+TEST_CASE("EXT-23: a read to what an RMR context names counts as others, with its bytes" *
+          needs("extensions counters rmr_bind rdma_read_to_rmr") *
+          hint("leave out calls that came later"))
+{
+    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    adapter ia;
+    connected_pair pair(ia);
+    test_endpoint &own = pair.active;
+    NEED_COUNTERS(ia, own.ep);
+    auto *call =
+        optional_call<decltype(dat_ep_post_rdma_read_to_rmr)>("dat_ep_post_rdma_read_to_rmr");
+    if (ia.attr.max_rmrs == 0 || call == nullptr)
+        NOT_CLAIMED("reads to RMRs");
+    DAT_RMR_HANDLE window = DAT_HANDLE_NULL;
+    DAT_RMR_TRIPLET to = own.memory.remote(0, 40);
+    to.rmr_context = open_window(own, window);
+    const DAT_RMR_TRIPLET from = pair.passive.memory.remote(0, 40);
+    const DAT_RETURN posted = call(own.ep, &to, cookie_of(1), &from, DAT_COMPLETION_DEFAULT_FLAG);
+    if (posted == not_supported)
+        NOT_CLAIMED("reads to RMRs");
+    MUST(posted);
+    CHECK(next_dto(own.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(count_of(own.ep, DCNT_EP_POST_READ) == 1);
+    CHECK(count_of(own.ep, DCNT_EP_POST_READ_DATA) == 40);
+    MUST(dat_rmr_free(window));
+}
+
 } // namespace conformance
