@@ -73,8 +73,8 @@
 ///      cannot, CQs are armed for `any` and endpoints with solicited receives refused.
 ///      work_request has its ring_place, and qp_params says whether threads post at once, for
 ///      ports that claim threadsafe_post. Optional: cqeh_domains, split_poll, ep_watermarks,
-///      ep_windows, send_invalidate, read_to_rmr, device_counters, evd_wait, nth_signal, with their
-///      operations and fields.
+///      ep_windows, send_invalidate, read_to_rmr, device_counters, qp_counters, evd_wait,
+///      nth_signal, with their operations and fields.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {
@@ -112,6 +112,7 @@ struct features {
                                   ///< mw_is_bound
     bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_read_to_rmr
     bool device_counters = false; ///< the device counts errors of its own: read_counters
+    bool qp_counters = false;     ///< and what becomes of each connection: read_qp_counters
 };
 
 // -------------------------------------------------------------------------------- arguments
@@ -199,6 +200,30 @@ public:
 
 private:
     DAT_UINT64 values_[count] = {};
+};
+
+/// What a device has counted of a qp since that was made, by names of its own: DCNT_EP_* count
+/// calls and completions only.
+class qp_counters {
+public:
+    static constexpr std::size_t most = 24;
+    struct named {
+        const char *name; ///< stays where it is
+        DAT_UINT64 value;
+    };
+
+    /// More than there are places for are left out.
+    void add(const char *name, DAT_UINT64 value)
+    {
+        if (count_ != most)
+            all_[count_++] = {name, value};
+    }
+    named *begin() { return all_; }
+    named *end() { return all_ + count_; }
+
+private:
+    named all_[most];
+    std::size_t count_ = 0;
 };
 
 struct mr_params {
@@ -529,6 +554,10 @@ struct dapls_ib : Types, port_traits {
     /// complete, and completions added before may still be polled. Fence.
     static status dapls_ib_qp_reset(qp &) = delete;
 
+    /// [qp_counters] Adds what the device has counted of the qp since it was made, a qp_reset or
+    /// not, to an argument that is empty. Control.
+    static void dapls_ib_read_qp_counters(qp &, qp_counters &) {}
+
     // --- shared receive queue ---
 
     /// [srq] Control.
@@ -804,6 +833,7 @@ struct check_transport {
     DAPLS_IB_OP(dapls_ib_qp_alloc, status (*)(pd &, qp &, cq *, cq *, const qp_params &));
     DAPLS_IB_OP(dapls_ib_qp_free, void (*)(qp &));
     DAPLS_IB_OP(dapls_ib_qp_reset, status (*)(qp &));
+    DAPLS_IB_OP(dapls_ib_read_qp_counters, void (*)(qp &, qp_counters &));
     DAPLS_IB_OP(dapls_ib_srq_alloc, status (*)(pd &, srq &, const srq_params &));
     DAPLS_IB_OP(dapls_ib_srq_free, void (*)(srq &));
     DAPLS_IB_OP(dapls_ib_srq_resize, status (*)(srq &, DAT_COUNT));
@@ -847,6 +877,7 @@ struct check_transport {
                   "the port claims " #feature ", but has no " #name)
 
     DAPLS_IB_CLAIM(device_counters, dapls_ib_read_counters);
+    DAPLS_IB_CLAIM(qp_counters, dapls_ib_read_qp_counters);
     DAPLS_IB_CLAIM(direct_event, dapls_ib_completion_take);
     DAPLS_IB_CLAIM(split_poll, dapls_ib_completion_progress);
     DAPLS_IB_CLAIM(cq_count, dapls_ib_cq_count);

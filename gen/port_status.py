@@ -28,7 +28,8 @@ SIMULATED = "simulated"  # a device call: carries the mark, and the software HCA
 # The features in the order in which they are worth writing: those that make cases of the suite
 # claimed, and those that only save time, as docs/optimisations.md has them.
 JUDGED = ("srq", "memory_windows", "immediate_data", "atomics", "send_invalidate", "ep_watermarks",
-          "cq_resize", "solicited_wait", "ep_windows", "read_to_rmr", "device_counters")
+          "cq_resize", "solicited_wait", "ep_windows", "read_to_rmr", "device_counters",
+          "qp_counters")
 FASTER = ("direct_event", "split_poll", "cq_wait", "cq_threshold", "cq_count", "evd_wait",
           "cno_wait", "direct_post", "threadsafe_post", "cqeh_domains", "inline_send",
           "batched_poll", "nth_signal")

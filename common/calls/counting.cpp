@@ -192,6 +192,16 @@ adapter_counters &counters_of(adapter &ia)
     return ia.counters;
 }
 
+/// What the device counts of a connection has no numbers, and is not reset.
+void print_device_counters(DAT_HANDLE handle)
+{
+    qp_counters now;
+    if (auto *ep = from_handle<endpoint>(handle); claims.qp_counters && ep != nullptr)
+        ep->read_device(now);
+    for (const qp_counters::named &each : now)
+        std::printf("%p %-28s %" PRIu64 "\n", handle, each.name, each.value);
+}
+
 /// Calls `then` with the counters of what the handle is of, how many there are, and their names.
 template <class Then>
 DAT_RETURN with_counters(DAT_HANDLE handle, Then then)
@@ -258,6 +268,8 @@ DAT_RETURN print_counters(DAT_HANDLE handle, va_list &from)
             if (const char *name = name_of(i); name != nullptr && (which == i || which == all))
                 std::printf("%p %-28s %" PRIu64 "\n", handle, name,
                             counters.read(static_cast<std::size_t>(i), reset));
+        if (which == all)
+            print_device_counters(handle);
         return std::fflush(stdout) == 0 ? DAT_RETURN{DAT_SUCCESS}
                                         : status::error(DAT_INTERNAL_ERROR).code();
     });

@@ -327,18 +327,22 @@ bool endpoint::transition(DAT_EVENT_NUMBER event, const private_data &data, pend
     return true;
 }
 
+namespace {
+
+/// Consumers wait for this event before they free an endpoint that takes receives from an SRQ: it
+/// takes no more.
+void report_last_receive(endpoint &of)
+{
+    async_error(*of.ia, DAT_ASYNC_ERROR_EP_BROKEN, to_handle(&of), DAT_EP_TRANSFER_TO_ERROR);
+}
+
+} // namespace
+
 void endpoint::deliver(const pending_event &made)
 {
     notify_or_report_overflow(made.target.get(), made.stored);
     if (made.connection_ended)
-        report_last_receive();
-}
-
-/// Consumers wait for this event before they free an endpoint that takes receives from an SRQ: it
-/// takes no more.
-void endpoint::report_last_receive()
-{
-    async_error(*ia, DAT_ASYNC_ERROR_EP_BROKEN, to_handle(this), DAT_EP_TRANSFER_TO_ERROR);
+        report_last_receive(*this);
 }
 
 void endpoint::notify_or_report_overflow(evd *target, bool stored)
@@ -438,7 +442,7 @@ deferred_call endpoint::report_failure()
         stored = failure_stored_;
     }
     if (shared_)
-        report_last_receive();
+        report_last_receive(*this);
     return notify_later(std::move(target), stored);
 }
 
@@ -554,6 +558,13 @@ status endpoint::set_watermarks(DAT_COUNT soft, DAT_COUNT hard)
     if (has_qp_)
         transport::dapls_ib_qp_set_watermarks(qp_, soft, hard);
     return success;
+}
+
+void endpoint::read_device(qp_counters &now)
+{
+    osd::lock_guard steady(control_);
+    if (has_qp_)
+        transport::dapls_ib_read_qp_counters(qp_, now);
 }
 
 /// DAT has a reason for this event, but no number of its own.

@@ -63,6 +63,8 @@ public:
     /// took.
     status count_receives(DAT_COUNT &held) OSD_EXCLUDES(control_);
     status set_watermarks(DAT_COUNT soft, DAT_COUNT hard) OSD_EXCLUDES(control_);
+    /// What its device counts by itself.
+    void read_device(qp_counters &now) OSD_EXCLUDES(control_);
 
     /// Moves from one state to another, for service points. False when it is not in the first.
     bool change_state(DAT_EP_STATE from, DAT_EP_STATE to) OSD_EXCLUDES(lock_);
@@ -87,7 +89,6 @@ private:
     bool store_event(evd *target, DAT_EVENT_NUMBER event, const private_data &data)
         OSD_REQUIRES(lock_);
     void notify_or_report_overflow(evd *target, bool stored);
-    void report_last_receive();
 
     status begin_connect(const connect_request &wanted, pending_event &outcome)
         OSD_EXCLUDES(control_, lock_);

@@ -4,7 +4,10 @@
 
 #include <dat2/dat_ib_extensions.h>
 
+#include <cstdio>
 #include <cstring>
+#include <map>
+#include <unistd.h>
 
 namespace conformance {
 
@@ -793,6 +796,69 @@ TEST_CASE("EXT-23: a read to what an RMR context names counts as others, with it
     CHECK(count_of(own.ep, DCNT_EP_POST_READ) == 1);
     CHECK(count_of(own.ep, DCNT_EP_POST_READ_DATA) == 40);
     MUST(dat_rmr_free(window));
+}
+
+namespace {
+
+/// The counters that are printed for an endpoint beyond those of DAT, by their names.
+std::map<std::string, DAT_UINT64> printed_by_device(DAT_HANDLE ep)
+{
+    std::fflush(stdout);
+    std::FILE *const instead = std::tmpfile();
+    REQUIRE(instead != nullptr);
+    const int real = ::dup(STDOUT_FILENO);
+    ::dup2(::fileno(instead), STDOUT_FILENO);
+    const DAT_RETURN code = dat_ib_print_counters(ep, DCNT_EP_ALL_COUNTERS, 0);
+    std::fflush(stdout);
+    ::dup2(real, STDOUT_FILENO);
+    ::close(real);
+    std::rewind(instead);
+    std::map<std::string, DAT_UINT64> found;
+    char line[256];
+    while (std::fgets(line, sizeof line, instead) != nullptr) {
+        char name[64];
+        unsigned long long value = 0;
+        if (std::sscanf(line, "%*s %63s %llu", name, &value) == 2 &&
+            std::strncmp(name, "DCNT_", 5) != 0)
+            found[name] = value;
+    }
+    std::fclose(instead);
+    MUST(code);
+    return found;
+}
+
+} // namespace
+
+TEST_CASE("EXT-22: what a device counts of a connection is printed with its endpoint's, and grows" *
+          needs("extensions counters qp_counters") *
+          hint("print the numbers of another endpoint, or those of the whole device"))
+{
+    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    adapter ia;
+    connected_pair pair(ia);
+    connected_pair idle(ia);
+    DAT_HANDLE ep = pair.active.ep;
+    NEED_COUNTERS(ia, ep);
+    const auto before = printed_by_device(ep);
+    if (before.empty())
+        NOT_CLAIMED("counters of a connection");
+    const auto others = printed_by_device(idle.active.ep);
+    for (unsigned i = 0; i < 10; ++i)
+        move_data(pair.active, pair.passive, i);
+    const auto after = printed_by_device(ep);
+    CHECK(after.size() == before.size());
+    unsigned grown = 0;
+    for (const auto &[name, value] : after) {
+        CAPTURE(name);
+        REQUIRE(before.count(name) == 1);
+        CHECK(value >= before.at(name));
+        grown += value >= before.at(name) + 10;
+    }
+    CHECK(grown > 0);
+    for (const auto &[name, value] : printed_by_device(idle.active.ep)) {
+        CAPTURE(name);
+        CHECK(value < others.at(name) + 10);
+    }
 }
 
 } // namespace conformance

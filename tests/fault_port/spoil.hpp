@@ -74,6 +74,12 @@ inline void spoil(device_counters &counters)
     for (int i = device_counters::first; i < DCNT_IA_ALL_COUNTERS; ++i)
         counters[i] *= 2;
 }
+/// Nothing is counted.
+inline void spoil(qp_counters &counters)
+{
+    for (qp_counters::named &each : counters)
+        each.value = 0;
+}
 
 } // namespace dapl::DAPL_TRANSPORT::faults
 

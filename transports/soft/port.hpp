@@ -128,6 +128,7 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
+    static void dapls_ib_read_qp_counters(qp &, qp_counters &);
 
     // Shared receive queue: srq.cpp
     static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &);

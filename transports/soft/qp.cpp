@@ -67,6 +67,27 @@ DAT_COUNT transport::dapls_ib_requests_done(qp &, wr &oldest, DAT_COUNT most)
     return done;
 }
 
+void transport::dapls_ib_read_qp_counters(qp &q, qp_counters &out)
+{
+    if (q.of->foreign())
+        return;
+    q.pair.enter();
+    const soft_hca::pair_counts now = q.pair.counted;
+    q.pair.leave();
+    out.add("SOFT_PACKETS_OUT", now.packets_out);
+    out.add("SOFT_PACKETS_OUT_AGAIN", now.packets_resent);
+    out.add("SOFT_PACKETS_OUT_BY_RING", now.by_ring);
+    out.add("SOFT_PACKETS_IN", now.packets_in);
+    out.add("SOFT_PACKETS_IN_TWICE", now.duplicates);
+    out.add("SOFT_PACKETS_IN_EARLY", now.early);
+    out.add("SOFT_PACKETS_IN_DROPPED", now.dropped);
+    out.add("SOFT_PACKETS_IN_CORRUPT", now.corrupt);
+    out.add("SOFT_PACKETS_IN_NOT_READY", now.not_ready);
+    out.add("SOFT_TIMEOUTS", now.timeouts);
+    out.add("SOFT_RDMA_DIRECT", now.direct);
+    out.add("SOFT_RDMA_INDIRECT", now.indirect);
+}
+
 status transport::dapls_ib_qp_reset(qp &q)
 {
     if (q.of->device.reset_pair(q.pair))
