@@ -600,7 +600,7 @@ def steps() -> list[Step]:
     table = [
         Step("licences", "an SPDX line in every file", licence_lines, "quick"),
         Step("machine", "the virtual machine with RDMA devices can run", machine),
-        Step("gcc", "gcc, a release, warnings are errors; all tests but the smoke round and the rest",
+        Step("gcc", "gcc, a release, warnings are errors; all but the smoke round and the rest",
              tests("gcc", *GCC_TESTS), "quick"),
         Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
              lambda step: windows(step, *WINDOWS_TESTS)),

@@ -60,7 +60,8 @@ def program(name: str) -> types.ModuleType:
     """A program of gen/, as a module."""
     if str(ROOT / "gen") not in sys.path:
         sys.path.insert(0, str(ROOT / "gen"))
-    loader = importlib.machinery.SourceFileLoader(re.sub(r"\W", "_", name), str(ROOT / "gen" / name))
+    path = str(ROOT / "gen" / name)
+    loader = importlib.machinery.SourceFileLoader(re.sub(r"\W", "_", name), path)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module
