@@ -57,8 +57,19 @@ void on_path(void *owner, local_obstacle why_not_direct)
     ++of.paths;
 }
 
-const upcalls upcall_table{on_completion, on_overflow, on_connection, on_ended,
-                           on_request,    on_limit,    on_watermark,  on_path};
+namespace {
+
+void on_trouble(key_trouble what, const net_address &)
+{
+    ++troubles[static_cast<int>(what)];
+}
+
+} // namespace
+
+std::atomic<int> troubles[2];
+
+const upcalls upcall_table{on_completion, on_overflow,  on_connection, on_ended,  on_request,
+                           on_limit,      on_watermark, on_path,       on_trouble};
 
 void inbox::put(const told &what)
 {

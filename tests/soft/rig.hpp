@@ -65,6 +65,9 @@ private:
 bool becomes_true(const std::function<bool()> &condition,
                   std::chrono::milliseconds time = patience);
 
+/// Upcalls of each key_trouble, of all devices.
+extern std::atomic<int> troubles[2];
+
 extern const upcalls upcall_table;
 
 /// A device, opened on loopback or on a network inside the process.

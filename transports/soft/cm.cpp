@@ -6,6 +6,7 @@
 
 #include "dapl_debug.hpp"
 
+#include <arpa/inet.h>
 #include <cstring>
 
 namespace dapl::soft {
@@ -81,10 +82,22 @@ void on_path(void *owner, soft_hca::local_obstacle why_not_direct)
              direct ? "copy directly" : "go over UDP: ", direct ? "" : text_of(why_not_direct));
 }
 
+void on_trouble(soft_hca::key_trouble what, const soft_hca::net_address &peer)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    std::uint8_t bytes[16];
+    peer.copy_host(bytes);
+    (void)inet_ntop(peer.family(), bytes, host, sizeof host);
+    dapl_log(DAPL_DBG_TYPE_WARN, "%s, UDP port %u: %s", host, peer.port(),
+             what == soft_hca::key_trouble::wants_key
+                 ? "the peer takes only packets sealed with a key (key_file), and we have none"
+                 : "a packet is not sealed with our key: the peer has another key, or none");
+}
+
 } // namespace
 
-const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection, log_end,
-                                     on_request,    on_limit,    on_watermark,  on_path};
+const soft_hca::upcalls upcall_table{on_completion, on_overflow,  on_connection, log_end, on_request,
+                                     on_limit,      on_watermark, on_path,       on_trouble};
 
 // ------------------------------------------------------------------------------------ operations
 

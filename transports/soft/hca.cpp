@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The adapter: opening, closing, limits and identity.
+#include "key_file.hpp"
 #include "upcall_table.hpp"
 
 #include "dapl_debug.hpp"
 #include "osd_thread.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -55,11 +57,41 @@ soft_hca::settings settings_of(const types::hca &h)
     return how;
 }
 
+/// Refused for a reason that the parameters can change.
+status no_key(const types::hca &h, const char *why, const char *more = "")
+{
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: key_file=%s: %s%s", h.interface.name, h.params.key_file, why,
+             more);
+    return status::error(DAT_INVALID_PARAMETER);
+}
+
+status read_key(const types::hca &h, key_file &key)
+{
+    if (!soft_hca::seal_library::is_built())
+        return no_key(h, "this library was built without sealed packets: Meson's -Dsoft_keys");
+    const key_file::trouble found = key.read(h.params.key_file);
+    if (found == key_file::trouble::not_readable)
+        return no_key(h, "it cannot be read: ", std::strerror(errno));
+    return found == key_file::trouble::none ? success : no_key(h, text_of(found));
+}
+
 status open_device(types::hca &h)
 {
-    const int error = h.device.open(settings_of(h), upcall_table);
+    soft_hca::settings how = settings_of(h);
+    key_file key;
+    if (h.params.key_file[0] != '\0') {
+        if (const status read = read_key(h, key); !read.ok())
+            return read;
+        how.key.bytes = key.bytes();
+        how.key.size = key.size();
+    }
+    const int error = h.device.open(how, upcall_table);
     if (error == 0)
         return success;
+    if (how.sealed() && error == ENOSYS) {
+        h.device.close();
+        return no_key(h, "there is no libcrypto.so.3 of OpenSSL 3 to be loaded");
+    }
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: opening the software HCA failed: %s", h.interface.name,
              std::strerror(error));
     h.device.close();
@@ -99,6 +131,7 @@ void name_attributes(types::hca &h)
     add_attr(h, "DAT_IB_FETCH_AND_ADD", port_features.atomics ? "TRUE" : "FALSE");
     add_attr(h, "DAT_IB_CMP_AND_SWAP", port_features.atomics ? "TRUE" : "FALSE");
     add_attr(h, "SOFT_DIRECT_ACCESS", h.direct);
+    add_attr(h, "SOFT_SEALED", h.params.key_file[0] != '\0' ? "TRUE" : "FALSE");
 }
 
 } // namespace

@@ -4,6 +4,8 @@
 #include "dapl_debug.hpp"
 #include "dapl_params.hpp"
 
+#include <cstring>
+
 namespace dapl::soft {
 
 namespace {
@@ -29,6 +31,20 @@ constexpr param_option<adapter_params> options[] = {
     {"seed", &adapter_params::seed},
 };
 
+constexpr char key_file_is[] = "key_file=";
+
+bool read_key_file(const char *word, adapter_params &params)
+{
+    const std::size_t before = sizeof key_file_is - 1;
+    if (std::strncmp(word, key_file_is, before) != 0)
+        return false;
+    const std::size_t length = std::strlen(word + before);
+    if (length == 0 || length >= sizeof params.key_file)
+        return false;
+    std::memcpy(params.key_file, word + before, length + 1);
+    return true;
+}
+
 status wrong(const char *text, const char *why)
 {
     dapl_log(DAPL_DBG_TYPE_ERR,
@@ -43,10 +59,11 @@ status read_params(const char *text, adapter_params &params)
     param_words rest(text);
     if (!rest.next(params.interface, sizeof params.interface))
         return wrong(text, rest.at_end() ? "no interface is named" : "a word is too long");
-    char word[64];
+    char word[sizeof key_file_is + sizeof params.key_file] = {};
     std::uint32_t old = 0; // "<device> <port>" of old
     while (rest.next(word, sizeof word))
-        if (!read_number(word, old) && !read_option(word, options, params))
+        if (!read_number(word, old) && !read_key_file(word, params) &&
+            !read_option(word, options, params))
             return wrong(text, "an option is not understood");
     if (!rest.at_end())
         return wrong(text, "a word is too long");

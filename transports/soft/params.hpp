@@ -24,6 +24,7 @@ struct adapter_params {
     std::uint32_t checksum = by_interface; ///< 0 or 1
     std::uint32_t direct = 1;              ///< access to the memory of processes of this host
     std::uint32_t rings = 1;               ///< and packets to them through shared memory
+    char key_file[256] = {};               ///< name of the file with the key; empty: no key
     // A bad network, for tests; parts of a thousand.
     std::uint32_t loss = 0;
     std::uint32_t reorder = 0;

@@ -5,8 +5,9 @@
 
 namespace soft_hca {
 
-bool address_tokens::open()
+bool address_tokens::open(std::int64_t period_ns)
 {
+    period_ns_ = period_ns;
     return random_bytes(&key_, sizeof key_);
 }
 

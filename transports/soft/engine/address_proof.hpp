@@ -27,13 +27,13 @@ struct address_token {
 /// Tokens of a device, and hashes that strangers cannot predict.
 class address_tokens {
 public:
-    /// False without random numbers.
-    bool open();
+    /// A token is valid for one or two periods. False without random numbers.
+    bool open(std::int64_t period_ns = 10'000'000'000);
     address_token make(const net_address &from, const handshake &hello, std::int64_t now) const
     {
         return token(from, hello, period(now));
     }
-    /// A token is valid for ten to twenty seconds, for this request from this address.
+    /// For this request from this address.
     bool valid(const address_token &given, const net_address &from, const handshake &hello,
                std::int64_t now) const
     {
@@ -47,12 +47,13 @@ public:
     std::uint64_t hash_of_host(const net_address &from) const { return hash(from, 0, 0, 0, 0); }
 
 private:
-    static std::int64_t period(std::int64_t now) { return 1 + now / 10'000'000'000; }
+    std::int64_t period(std::int64_t now) const { return 1 + now / period_ns_; }
     address_token token(const net_address &from, const handshake &hello, std::int64_t period) const;
     std::uint64_t hash(const net_address &from, std::uint16_t port, std::uint32_t id,
                        std::uint32_t tag, std::int64_t period) const;
 
     siphash_key key_;
+    std::int64_t period_ns_ = 1;
 };
 
 /// What may be sent to an address that is not proven.

@@ -3,6 +3,8 @@
 
 #include "crc32c.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <iterator>
 
 namespace soft_hca {
@@ -29,52 +31,82 @@ checked_sender::area &checked_sender::take() OSD_UNCHECKED
 
 namespace {
 
-/// All pieces of the packets, with room for the checksum behind each packet.
-std::size_t copy_together(gather_buffer &to, const out_packet *packets, std::uint32_t count)
+/// All pieces of the packets, with room behind each packet for the checksum, or in front.
+std::size_t copy_together(gather_buffer &to, const out_packet *packets, std::uint32_t count,
+                          bool seals)
 {
-    static constexpr std::uint8_t room[checksum_size] = {};
+    static constexpr std::uint8_t room[std::max(checksum_size, sealed_overhead)] = {};
     static_assert(checked_sender::most * (out_packet::max_pieces + 1) <= gather_buffer::max_pieces);
     bytes_view pieces[gather_buffer::max_pieces] = {};
     std::uint32_t used = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
+        if (seals)
+            pieces[used++] = {room, sealed_overhead};
         for (std::uint32_t p = 0; p < packets[i].pieces; ++p)
             pieces[used++] = packets[i].piece[p];
-        pieces[used++] = {room, sizeof room};
+        if (!seals)
+            pieces[used++] = {room, checksum_size};
     }
     return to.gather(pieces, used);
 }
 
-} // namespace
-
-send_result checked_sender::send_from(gather_buffer &bytes, packet_io &io, const net_address &to,
-                                      const out_packet *packets, std::uint32_t count,
-                                      std::uint32_t &done)
+send_result send_from(gather_buffer &bytes, packet_io &io, const net_address &to,
+                      const out_packet *packets, std::uint32_t count, std::uint32_t &done,
+                      connection_seal *seal, std::uint32_t id)
 {
-    out_packet whole[most];
-    const std::size_t copied = copy_together(bytes, packets, count);
+    out_packet whole[checked_sender::most];
+    const std::size_t copied = copy_together(bytes, packets, count, seal != nullptr);
+    const std::size_t around = seal != nullptr ? sealed_overhead : checksum_size;
     std::uint8_t *at = bytes.bytes();
     std::uint8_t *const end = at + copied;
     std::uint32_t ready = 0;
-    for (; ready < count && at + packets[ready].size + checksum_size <= end; ++ready) {
+    for (; ready < count && at + packets[ready].size + around <= end; ++ready) {
         const std::size_t size = packets[ready].size;
+        if (seal == nullptr)
+            (void)write_checksum(at + size, crc32c(at, size));
+        else if (!seal->seal(at, size, id))
+            return send_result::busy;
         whole[ready].begin();
-        whole[ready].add(at, size + write_checksum(at + size, crc32c(at, size)));
-        at += size + checksum_size;
+        whole[ready].add(at, size + around);
+        at += size + around;
     }
     const send_result result = io.send(to, whole, ready, done);
     return result == send_result::sent && ready < count ? send_result::bad_memory : result;
 }
 
+} // namespace
+
 send_result checked_sender::send(packet_io &io, const net_address &to, const out_packet *packets,
-                                 std::uint32_t count, std::uint32_t &done) OSD_UNCHECKED
+                                 std::uint32_t count, std::uint32_t &done, connection_seal *seal,
+                                 std::uint32_t id) OSD_UNCHECKED
 {
     area &with = take();
     done = 0;
     const bool usable = with.bytes.is_open() || with.bytes.open(size_);
     const send_result result =
-        usable ? send_from(with.bytes, io, to, packets, count, done) : send_result::busy;
+        usable ? send_from(with.bytes, io, to, packets, count, done, seal, id) : send_result::busy;
     with.lock.unlock();
     return result;
+}
+
+send_result send_sealed(packet_io &io, const net_address &to, const out_packet &packet,
+                        connection_seal &seal, std::uint32_t id, std::uint32_t &done)
+{
+    std::uint8_t bytes[sealed_overhead + base_size + 4 * (1 + max_sack_words)];
+    std::uint8_t *end = bytes + sealed_overhead;
+    done = 0;
+    if (packet.size > sizeof bytes - sealed_overhead)
+        return send_result::busy;
+    for (std::uint32_t i = 0; i < packet.pieces; ++i) {
+        std::memcpy(end, packet.piece[i].at, packet.piece[i].size);
+        end += packet.piece[i].size;
+    }
+    if (!seal.seal(bytes, packet.size, id))
+        return send_result::busy;
+    out_packet sealed;
+    sealed.begin();
+    sealed.add(bytes, sealed_overhead + packet.size);
+    return io.send(to, &sealed, 1, done);
 }
 
 } // namespace soft_hca

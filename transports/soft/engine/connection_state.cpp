@@ -64,15 +64,13 @@ send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
     out.begin();
     out.add(out.header, write_base(out.header, base));
     out.add(body, size);
-    std::uint32_t done = 0;
+    const bool probes = asks && handshake_.delay_us != first_delay_us;
     const send_result result =
-        handshake_.may_send.spend(out.size) ? path.send(&out, 1, done) : send_result::sent;
+        handshake_.may_send.spend(out.size) ? path.send_handshake(out, probes) : send_result::sent;
     if (result == send_result::unreachable)
         return result;
     if (handshake_.sent_ns == 0)
         handshake_.sent_ns = now;
-    if (asks && handshake_.delay_us != first_delay_us)
-        path.probe_port(out);
     handshake_.due_ns = now + std::int64_t{handshake_.delay_us} * 1000;
     handshake_.delay_us = std::min(2 * handshake_.delay_us, longest_delay_us);
     return result;

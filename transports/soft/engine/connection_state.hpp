@@ -80,9 +80,10 @@ public:
     void end_close() { close_.attempts_left = 0, close_.due_ns = 0; }
     bool has_unacknowledged_close() const { return close_.attempts_left != 0; }
     /// What TIME_WAIT keeps of the connection.
-    closed_connection closed(const peer_path &path, const base_header &base) const
+    closed_connection closed(peer_path &path, const base_header &base) const
     {
-        return {path.peer(), base, close_.why, path.tag(), close_.attempts_left, close_.due_ns};
+        return {path.peer(),          base,          close_.why,      path.tag(),
+                close_.attempts_left, close_.due_ns, path.take_seal()};
     }
     /// A close continues to be retransmitted.
     void enter_dead();

@@ -12,11 +12,12 @@
 
 namespace soft_hca {
 
-bool connections::open(const settings &how, const upcalls &tell)
+bool connections::open(const settings &how, const upcalls &tell, const seal_device *seals)
 {
     how_ = &how;
     tell_ = &tell;
-    return tokens_.open() && waiting_.open();
+    seals_ = seals;
+    return (seals != nullptr ? tokens_.open(sealed_period_ns) : tokens_.open()) && waiting_.open();
 }
 
 void connections::close()
@@ -149,7 +150,7 @@ inbound_request *connections::find(const net_address &from, std::uint32_t id, st
 
 /// Null when there are too many, of all senders or of this one's host, or no memory.
 inbound_request *connections::remember(request_socket &through, const packet &p,
-                                       const net_address &from)
+                                       const net_address &from, const seal_offer *offer)
 {
     const auto source = static_cast<std::uint32_t>(tokens_.hash_of_host(from) % hosts);
     if (remembered_ >= max_remembered || of_host_[source] >= max_of_host)
@@ -157,6 +158,12 @@ inbound_request *connections::remember(request_socket &through, const packet &p,
     auto *made = new (std::nothrow) inbound_request;
     if (made == nullptr)
         return nullptr;
+    if (offer != nullptr)
+        made->offer.reset(new (std::nothrow) seal_offer(*offer));
+    if (offer != nullptr && made->offer == nullptr) {
+        delete made;
+        return nullptr;
+    }
     made->peer = from;
     made->hello = p.hello;
     made->credit = p.base.credit;
@@ -212,21 +219,33 @@ void connections::forget_old(std::int64_t now)
 
 // -------------------------------------------------------------------------------------- answers
 
-/// One that is lost is sent again when the peer repeats its request.
-void connections::send(const net_address &to, const out_packet &packet)
+/// One that is lost is sent again when the peer repeats its request. `offer`: that of a sealed one.
+void connections::send(const net_address &to, const out_packet &packet, std::uint32_t id,
+                       const seal_offer *offer)
 {
     std::uint32_t done = 0;
-    (void)answers_->send(to, &packet, 1, done);
+    sealed_handshake sealed;
+    if (offer == nullptr)
+        (void)answers_->send(to, &packet, 1, done);
+    else if (seals_->seal(packet, id, 0, nullptr, seal_context(*offer), sealed))
+        (void)answers_->send(to, &sealed.packet(), 1, done);
 }
 
-void connections::send_retry(const handshake &to, const net_address &from, std::int64_t now)
+void connections::send_retry(const handshake &to, const net_address &from, std::int64_t now,
+                             const seal_offer *offer)
 {
     const address_token token = tokens_.make(from, to, now);
+    base_header base{packet_kind::retry, 0, to.id, to.tag, token.id, token.tag,
+                     how_->versions(),   0};
     out_packet out;
     out.begin();
-    out.add(out.header, write_retry(out.header, {packet_kind::retry, 0, to.id, to.tag, token.id,
-                                                 token.tag, how_->versions(), 0}));
-    send(from, out);
+    if (offer == nullptr) {
+        out.add(out.header, write_retry(out.header, base));
+    } else {
+        base.version = sealed_version;
+        out.add(out.header, write_base(out.header, base));
+    }
+    send(from, out, to.id, offer);
 }
 
 /// To a request of a later version, whose sender falls back to one that both speak. Stores nothing
@@ -236,7 +255,7 @@ void connections::name_versions(const request_socket &at, const in_packets &ques
     handshake hello;
     const std::int64_t now = osd::now_ns();
     if (parse_later_request(question.bytes, question.size, hello) && !is_silent(at, now))
-        send_retry(hello, question.from, now);
+        send_retry(hello, question.from, now, nullptr);
 }
 
 namespace {
@@ -255,13 +274,13 @@ void make_rejection(out_packet &out, const handshake &to, std::uint8_t version,
 } // namespace
 
 /// Stores nothing of the request.
-void connections::refuse(const packet &p, const net_address &from)
+void connections::refuse(const packet &p, const net_address &from, const seal_offer *offer)
 {
     std::uint8_t body[reject_size];
     const std::size_t size = write_reject(body, reject_code::no_listener, nullptr, 0);
     out_packet out;
     make_rejection(out, p.hello, p.base.version, body, size);
-    send(from, out);
+    send(from, out, p.hello.id, offer);
 }
 
 void connections::send_rejection(inbound_request &request)
@@ -271,7 +290,7 @@ void connections::send_rejection(inbound_request &request)
     out_packet out;
     make_rejection(out, request.hello, request.version, body, size);
     if (request.may_send.spend(out.size))
-        send(request.peer, out);
+        send(request.peer, out, request.hello.id, request.offer.get());
 }
 
 bool connections::accept(inbound_request &request, budget_use &may_send)
@@ -329,8 +348,34 @@ bool connections::is_silent(const request_socket &at, std::int64_t now) const
     return at.at == nullptr && now - at.left_ns < std::int64_t{how_->connect_retry_ms} * 1'000'000;
 }
 
+/// A packet that is not sealed with our key. A request that is not sealed at all is told what is
+/// spoken here, by a packet that is shorter.
+void connections::not_ours(const request_socket &at, const in_packets &in)
+{
+    packet p;
+    const std::int64_t now = osd::now_ns();
+    const bool asks =
+        parse(in.bytes, in.size, p) && p.base.kind == packet_kind::request && !is_silent(at, now);
+    if (asks && p.base.ack == understands_retry)
+        send_retry(p.hello, in.from, now, nullptr);
+    if (seals_->may_report(now))
+        tell_->trouble(key_trouble::other_key, in.from);
+}
+
+bool connections::arrived_sealed(request_socket &at, const in_packets &in)
+{
+    sealed_header header;
+    opened_packet opened;
+    if (!read_sealed(in.bytes, in.size, header) || !header.handshake ||
+        !seals_->open_packet(in.bytes, in.size, header, seal_context(at.io->address()), opened)) {
+        not_ours(at, in);
+        return false;
+    }
+    return arrived(at, opened.what, in.from, in.size, &opened.offer);
+}
+
 bool connections::arrived(request_socket &at, const packet &p, const net_address &from,
-                          std::size_t size)
+                          std::size_t size, const seal_offer *seal)
 {
     const std::uint32_t tag = p.base.kind == packet_kind::close ? p.base.tag : p.hello.tag;
     inbound_request *known = find(from, p.base.from, tag);
@@ -346,17 +391,18 @@ bool connections::arrived(request_socket &at, const packet &p, const net_address
     if (is_silent(at, now))
         return false;
     if (at.at == nullptr || p.hello.qualifier != at.qualifier) {
-        refuse(p, from);
+        refuse(p, from, seal);
         return false;
     }
     const bool spoken = (how_->versions() & set_of(p.base.version)) != 0;
     const bool proven = spoken && tokens_.valid({p.base.to, p.base.tag}, from, p.hello, now);
     if (!proven && p.base.ack == understands_retry) {
-        send_retry(p.hello, from, now);
+        send_retry(p.hello, from, now, seal);
         return false;
     }
     address_budget *const budget = proven ? nullptr : free_budget();
-    inbound_request *const made = proven || budget != nullptr ? remember(at, p, from) : nullptr;
+    inbound_request *const made =
+        proven || budget != nullptr ? remember(at, p, from, seal) : nullptr;
     if (made == nullptr)
         return false; // its sender repeats it
     if (budget != nullptr)
@@ -374,10 +420,14 @@ bool connections::serve_socket(request_socket &at, int &left)
         packet p;
         if (group[0].segment != group[0].size)
             continue;
-        if (!parse(group[0].bytes, group[0].size, p))
+        if (seals_ != nullptr) {
+            if (arrived_sealed(at, group[0]))
+                return true;
+        } else if (!parse(group[0].bytes, group[0].size, p)) {
             name_versions(at, group[0]);
-        else if (arrived(at, p, group[0].from, group[0].size))
+        } else if (arrived(at, p, group[0].from, group[0].size, nullptr)) {
             return true;
+        }
     }
     return false;
 }

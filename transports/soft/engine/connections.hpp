@@ -4,6 +4,7 @@
 
 #include "address_proof.hpp"
 #include "net.hpp"
+#include "seal.hpp"
 #include "upcalls.hpp"
 #include "wire.hpp"
 
@@ -11,10 +12,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace soft_hca {
-
-struct settings;
 
 /// Where the requests of a listener come in. It outlives the listener while requests that came
 /// through it are remembered: their senders repeat them until an answer arrives.
@@ -46,6 +46,7 @@ public:
     std::uint8_t version = first_version;
     std::uint8_t data[max_private_data];
     std::uint16_t data_size = 0;
+    std::unique_ptr<seal_offer> offer; ///< of a sealed request
 
     // Under connections::lock_.
     state now = state::offered;
@@ -66,8 +67,8 @@ public:
 class connections {
 public:
     ~connections() { close(); }
-    /// Both outlive it.
-    bool open(const settings &how, const upcalls &tell);
+    /// All outlive it. `seals`: null without a key.
+    bool open(const settings &how, const upcalls &tell, const seal_device *seals);
     /// The socket from which connection requests are rejected.
     void reject_from(packet_io &io) { answers_ = &io; }
 
@@ -98,6 +99,9 @@ private:
     static constexpr std::uint32_t max_left = 32; ///< sockets whose listener was removed
     static constexpr int max_at_once = 256; ///< packets, before the thread does something else
     static constexpr std::int64_t memory_ns = 2'000'000'000;
+    static constexpr std::int64_t sealed_period_ns = 1'000'000'000; ///< of tokens
+    // A sealed request that comes again finds the first, or its token has expired.
+    static_assert(memory_ns >= 2 * sealed_period_ns);
     static constexpr std::uint32_t buckets = 1024;
     static constexpr std::uint32_t hosts = 256;
 
@@ -109,13 +113,15 @@ private:
     /// True when an upcall was made: the list of sockets may have changed.
     bool serve_socket(request_socket &at, int &left) OSD_REQUIRES(lock_);
     bool is_silent(const request_socket &at, std::int64_t now) const OSD_REQUIRES(lock_);
-    bool arrived(request_socket &at, const packet &p, const net_address &from, std::size_t size)
-        OSD_REQUIRES(lock_);
+    bool arrived_sealed(request_socket &at, const in_packets &in) OSD_REQUIRES(lock_);
+    bool arrived(request_socket &at, const packet &p, const net_address &from, std::size_t size,
+                 const seal_offer *seal) OSD_REQUIRES(lock_);
+    void not_ours(const request_socket &at, const in_packets &in) OSD_REQUIRES(lock_);
     void repeated(inbound_request &known, std::size_t size) OSD_REQUIRES(lock_);
     address_budget *free_budget() OSD_REQUIRES(lock_);
     void limit(inbound_request &made, address_budget &budget, std::size_t size) OSD_REQUIRES(lock_);
-    inbound_request *remember(request_socket &through, const packet &p, const net_address &from)
-        OSD_REQUIRES(lock_);
+    inbound_request *remember(request_socket &through, const packet &p, const net_address &from,
+                              const seal_offer *offer) OSD_REQUIRES(lock_);
     void forget(inbound_request *&at) OSD_REQUIRES(lock_);
     void offer(listener &at, inbound_request &made) OSD_REQUIRES(lock_);
     inbound_request *&bucket_of(const net_address &from, std::uint32_t id, std::uint32_t tag)
@@ -123,14 +129,17 @@ private:
     inbound_request *find(const net_address &from, std::uint32_t id, std::uint32_t tag)
         OSD_REQUIRES(lock_);
     packet_io *make_io(std::uint16_t port, int &error);
-    void send(const net_address &to, const out_packet &packet);
-    void send_retry(const handshake &to, const net_address &from, std::int64_t now);
+    void send(const net_address &to, const out_packet &packet, std::uint32_t id,
+              const seal_offer *offer);
+    void send_retry(const handshake &to, const net_address &from, std::int64_t now,
+                    const seal_offer *offer);
     void name_versions(const request_socket &at, const in_packets &question) OSD_REQUIRES(lock_);
-    void refuse(const packet &p, const net_address &from);
+    void refuse(const packet &p, const net_address &from, const seal_offer *offer);
     void send_rejection(inbound_request &request);
 
     const settings *how_ = nullptr;
     const upcalls *tell_ = nullptr;
+    const seal_device *seals_ = nullptr;
     packet_io *answers_ = nullptr;
     descriptor_set waiting_;
     osd::mutex lock_;

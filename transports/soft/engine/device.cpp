@@ -9,6 +9,15 @@
 
 namespace soft_hca {
 
+int device::open_seals(const key_settings &how)
+{
+    how_.key.bytes = nullptr;
+    if (how.size == 0)
+        return 0;
+    seals.reset(new (std::nothrow) seal_device);
+    return seals != nullptr ? seals->open(how) : ENOMEM;
+}
+
 int device::open(const settings &how, const upcalls &tell)
 {
     how_ = how;
@@ -21,7 +30,9 @@ int device::open(const settings &how, const upcalls &tell)
     early.limit_to(how_.early_bytes);
     if (shards_ == nullptr || !memory.open())
         return ENOMEM;
-    if (!waiter.open() || !listening.open(how_, tell_))
+    if (const int error = open_seals(how.key); error != 0)
+        return error;
+    if (!waiter.open() || !listening.open(how_, tell_, seals.get()))
         return EMFILE;
     if (how_.direct && how_.network == nullptr)
         without_direct_ = direct.open(listening.waiting());
@@ -40,6 +51,7 @@ void device::close()
     direct.close();
     listening.close();
     waiter.close();
+    seals.reset();
 }
 
 // ---------------------------------------------------------------------------------- its objects

@@ -68,6 +68,7 @@ public:
     shard &shard_at(std::uint32_t index) { return shards_[index]; }
 
 private:
+    int open_seals(const key_settings &how);
     /// Waits for all threads that are inside a queue pair, and may use a key that they have found
     /// before or add to the former ring of a completion queue.
     void cycle_pair_locks();

@@ -8,8 +8,11 @@
 #include "early_packets.hpp"
 #include "memory_table.hpp"
 #include "memory_windows.hpp"
+#include "seal.hpp"
 #include "settings.hpp"
 #include "upcalls.hpp"
+
+#include <memory>
 
 namespace soft_hca {
 
@@ -22,6 +25,7 @@ public:
     /// The largest that is sent and received.
     std::uint32_t datagram() const { return datagram_; }
 
+    std::unique_ptr<seal_device> seals; ///< with a key
     memory_table memory;
     memory_windows windows{memory};
     early_packets early;

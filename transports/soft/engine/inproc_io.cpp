@@ -36,6 +36,8 @@ bool inproc_network::deliver(const net_address &from, const net_address &to,
                              const out_packet &packet)
 {
     osd::lock_guard hold(lock_);
+    if (hears_ != nullptr)
+        hears_(hears_with_, from, to, packet);
     if (lost_next_.load() != 0) {
         lost_next_.fetch_sub(1);
         return true;
@@ -44,6 +46,13 @@ bool inproc_network::deliver(const net_address &from, const net_address &to,
         if (each != nullptr && each->address() == to)
             return each->put(from, packet), true;
     return false;
+}
+
+void inproc_network::listen_in(listener hears, void *context)
+{
+    osd::lock_guard hold(lock_);
+    hears_ = hears;
+    hears_with_ = context;
 }
 
 bool inproc_io::open(inproc_network &network, const net_address &at)

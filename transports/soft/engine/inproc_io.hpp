@@ -18,6 +18,10 @@ public:
     void detach(inproc_io &end);
     /// False when no end has this address.
     bool deliver(const net_address &from, const net_address &to, const out_packet &packet);
+    /// All that is sent goes to this function first, with a lock held. Null: no more.
+    using listener = void (*)(void *context, const net_address &from, const net_address &to,
+                              const out_packet &packet);
+    void listen_in(listener hears, void *context);
     /// The next ones are lost on the way.
     void lose(std::uint32_t count) { lost_next_.store(count); }
     /// While jammed, sends return send_result::busy.
@@ -28,6 +32,8 @@ private:
     static constexpr std::uint32_t capacity = 64;
     osd::mutex lock_;
     inproc_io *ends_[capacity] OSD_GUARDED_BY(lock_) = {};
+    listener hears_ OSD_GUARDED_BY(lock_) = nullptr;
+    void *hears_with_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint16_t next_port_ OSD_GUARDED_BY(lock_) = 1;
     std::atomic<std::uint32_t> lost_next_{0};
     std::atomic<bool> jammed_{false};

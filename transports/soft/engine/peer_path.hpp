@@ -12,6 +12,7 @@
 #include "wire.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace soft_hca {
@@ -26,12 +27,28 @@ public:
     /// The id by which packets find this queue pair.
     void identify(std::uint32_t id) { id_ = id; }
 
+    /// Before a connection, on a device with a key. False without memory or random numbers.
+    [[nodiscard]] bool seal_with(const seal_device &key);
+    /// Makes the keys of the connection with what the peer offers.
+    [[nodiscard]] bool agree(const seal_offer &offer, const handshake &hello, bool calls)
+    {
+        return seal_->agree(offer, {id_, tag_}, {hello.id, hello.tag}, calls);
+    }
+    /// In place. False when it is not from the peer, or came before.
+    [[nodiscard]] bool open_packet(std::uint8_t *bytes, std::size_t size,
+                                   const sealed_header &header, opened_packet &out);
+    bool is_sealed() const { return seal_ != nullptr; }
+    /// Whether an ICMP error quotes our latest sealed request.
+    bool has_sent(const icmp_error &quoted) const;
+    /// Nothing is sent any more, but by who takes it.
+    std::unique_ptr<connection_seal> take_seal() { return std::move(seal_); }
+
     /// Where a connection request goes. The peer answers from another port.
     void aim(const net_address &listener)
     {
         peer_ = listener;
         peer_id_ = peer_tag_ = 0;
-        version_ = first_version;
+        version_ = is_sealed() ? sealed_version : first_version;
     }
     /// The listener wants to see this token in the request. False when it is known.
     bool take_token(std::uint32_t id, std::uint32_t tag)
@@ -61,8 +78,8 @@ public:
     /// Sends all packets, in order. `done` is the number that went; the result is about the next.
     send_result send(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
     {
-        if (version_ == checked_version) [[unlikely]]
-            return checked_->send(*io_, peer_, packets, count, done);
+        if (version_ != first_version) [[unlikely]]
+            return send_other(packets, count, done);
         return io_->send(peer_, packets, count, done);
     }
     /// Sends one of our own memory that may get lost.
@@ -72,11 +89,15 @@ public:
         if (ring_path *const way = ring(); way != nullptr && way->send_one(packet))
             return 1;
         std::uint32_t done = 0;
-        (void)io_->send(peer_, &packet, 1, done);
+        if (version_ == sealed_version) [[unlikely]]
+            (void)send_one_sealed(packet, done);
+        else
+            (void)io_->send(peer_, &packet, 1, done);
         return done;
     }
-    /// No answer has come to this packet: provokes an ICMP error if the port is closed.
-    void probe_port(const out_packet &packet) { io_->probe_port(peer_, packet); }
+    /// Sends a packet of the handshake. With `probes` no answer has come before: provokes an ICMP
+    /// error if the port is closed.
+    send_result send_handshake(const out_packet &packet, bool probes);
 
     base_header header(packet_kind kind, std::uint32_t psn) const
     {
@@ -112,6 +133,9 @@ public:
     bool names_peer(const base_header &base) const { return base.tag == peer_tag_; }
 
 private:
+    send_result send_other(const out_packet *packets, std::uint32_t count, std::uint32_t &done);
+    send_result send_one_sealed(const out_packet &packet, std::uint32_t &done);
+
     packet_io *io_ = nullptr;
     checked_sender *checked_ = nullptr;
     net_address peer_;
@@ -120,7 +144,8 @@ private:
     std::uint32_t peer_tag_ = 0;
     std::uint32_t id_ = 0;
     std::uint32_t tag_ = 0;
-    std::uint32_t max_datagram_ = 0; ///< without the checksum
+    std::uint32_t max_datagram_ = 0; ///< without the checksum or the seal
+    std::unique_ptr<connection_seal> seal_;
     std::uint8_t version_ = first_version;
 };
 
@@ -142,6 +167,8 @@ inline void peer_path::adopt(const net_address &from, const handshake &hello, st
     max_datagram_ = std::min(own_datagram, hello.max_datagram);
     if (version == checked_version)
         max_datagram_ -= checksum_size;
+    else if (version == sealed_version)
+        max_datagram_ -= sealed_overhead;
 }
 
 } // namespace soft_hca

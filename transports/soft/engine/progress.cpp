@@ -17,6 +17,16 @@ constexpr std::uint32_t longest_batch_polls = 16;  ///< for which posts are held
 constexpr std::int64_t rings_deliver_ns = 100'000; ///< they are expected to, so long
 constexpr std::int64_t between_sockets_ns = 2'000; ///< looks at the socket meanwhile
 
+/// As parse_base_only(), for sealed packets. Those of a connection do not say what it is.
+bool parse_sealed_only(const std::uint8_t *bytes, std::size_t size, base_header &out)
+{
+    sealed_header header;
+    if (!read_sealed(bytes, size, header) || !header.handshake)
+        return false;
+    out = {header.kind, 0, header.to, 0, header.from, 0, 0, 0, sealed_version};
+    return true;
+}
+
 } // namespace
 
 // ------------------------------------------------------------------------------------- poll lock
@@ -124,9 +134,13 @@ bool progress_engine::receive(std::int64_t now, bool all)
 
 bool progress_engine::receive_by_rings(std::int64_t now)
 {
-    const bool any = context_.rings.take(
+    const auto plain =
         [this, now](const std::uint8_t *bytes, std::uint32_t size, const net_address &from)
-            OSD_UNCHECKED { receive_packet(bytes, size, from, now); });
+            OSD_UNCHECKED { receive_packet(bytes, size, from, now); };
+    const auto opened =
+        [this, now](const std::uint8_t *bytes, std::uint32_t size, const net_address &from)
+            OSD_UNCHECKED { receive_opened(bytes, size, from, now); };
+    const bool any = seals_ == nullptr ? context_.rings.take(plain) : context_.rings.take(opened);
     if (any)
         ring_ns_ = now;
     return any;
@@ -144,6 +158,12 @@ bool progress_engine::receive_datagrams(std::int64_t now)
 
 void progress_engine::receive_group(const in_packets &group, std::int64_t now)
 {
+    if (seals_ != nullptr) [[unlikely]] {
+        for (std::size_t at = 0; at < group.size; at += group.segment)
+            receive_sealed(group.bytes + at, std::min(group.segment, group.size - at), group.from,
+                           now);
+        return;
+    }
     for (std::size_t at = 0; at < group.size; at += group.segment)
         receive_packet(group.bytes + at, std::min(group.segment, group.size - at), group.from, now);
 }
@@ -180,8 +200,66 @@ void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size
     switch_to(pair, now);
     if (p.base.kind != packet_kind::accept)
         pair->connection().receive(p, from, bytes, size, now);
-    else if (!pair->connection().on_accept(p, from))
+    else if (!pair->connection().on_accept(p, from, nullptr))
         send_reset(p, from, now);
+}
+
+/// All that a device with a key takes from the network. Strangers, and packets for connections that
+/// do not exist, get no answer: nobody could tell it from one that is forged.
+void progress_engine::receive_sealed(std::uint8_t *bytes, std::size_t size, const net_address &from,
+                                     std::int64_t now) OSD_UNCHECKED
+{
+    sealed_header header;
+    if (!read_sealed(bytes, size, header))
+        return not_ours(bytes, size, from, now);
+    queue_pair *pair = pairs_.find(header.to);
+    if (pair == nullptr) {
+        if (!context_.closing.accept_sealed(bytes, size, header, from, context_.io()))
+            ++strays_.unknown;
+        return;
+    }
+    switch_to(pair, now);
+    opened_packet in;
+    if (!pair->connection().path().open_packet(bytes, size, header, in)) {
+        ++pair->counted.corrupt;
+        return;
+    }
+    if (in.what.base.to != header.to)
+        ++strays_.malformed;
+    else if (in.what.base.kind == packet_kind::accept)
+        (void)pair->connection().on_accept(in.what, from, &in.offer);
+    else
+        pair->connection().receive(in.what, from, bytes + sealed_overhead, size - sealed_overhead,
+                                   now);
+}
+
+/// By a ring, on a device with a key: from a process of this user, which has proved that, and knows
+/// the secret numbers of the connection from its sealed handshake.
+void progress_engine::receive_opened(const std::uint8_t *bytes, std::size_t size,
+                                     const net_address &from, std::int64_t now) OSD_UNCHECKED
+{
+    packet p;
+    const bool good = parse_opened(bytes, size, p) && is_of_connection(p.base.kind);
+    queue_pair *const pair = good ? pairs_.find(p.base.to) : nullptr;
+    if (pair == nullptr) {
+        ++(good ? strays_.unknown : strays_.malformed);
+        return;
+    }
+    switch_to(pair, now);
+    pair->connection().receive(p, from, bytes, size, now);
+}
+
+/// A packet that is not sealed, on a device with a key. What answers a request so may be a listener
+/// without a key, or a forger: the attempt goes on.
+void progress_engine::not_ours(const std::uint8_t *bytes, std::size_t size, const net_address &from,
+                               std::int64_t now) OSD_UNCHECKED
+{
+    packet p;
+    ++strays_.malformed;
+    const bool answers = parse(bytes, size, p) && p.base.kind == packet_kind::retry;
+    const queue_pair *const pair = answers ? pairs_.find(p.base.to) : nullptr;
+    if (pair != nullptr && seals_->may_report(now))
+        pair->of->tell().trouble(key_trouble::other_key, from);
 }
 
 /// One that cannot be parsed. Where packets have checksums, that is what happens to an altered one:
@@ -224,18 +302,20 @@ void progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
 {
     constexpr int most = 64;
     icmp_error b;
-    packet quoted;
+    base_header quoted;
     for (int i = 0; i < most && context_.io().take_icmp_error(b); ++i) {
-        // The quotation may be cut; the base header is enough.
-        if (!parse_base_only(b.bytes, b.size, quoted.base))
+        // The quotation may be cut; the header is enough.
+        const bool known = seals_ == nullptr ? parse_base_only(b.bytes, b.size, quoted)
+                                             : parse_sealed_only(b.bytes, b.size, quoted);
+        if (!known)
             continue;
-        queue_pair *pair = pairs_.find(quoted.base.from);
+        queue_pair *pair = pairs_.find(quoted.from);
         if (pair == nullptr) {
-            context_.closing.port_closed(b.to, quoted.base);
+            context_.closing.port_closed(b.to, quoted);
             continue;
         }
         pair->enter();
-        pair->connection().on_icmp_error(b, quoted.base, now);
+        pair->connection().on_icmp_error(b, quoted, now);
         pair->leave();
     }
 }

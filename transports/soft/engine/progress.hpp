@@ -27,7 +27,12 @@ class progress_engine {
 public:
     progress_engine(shard_context &context, pair_table &pairs) : context_(context), pairs_(pairs) {}
     /// `listening` is given to the one shard that serves the listeners.
-    void open(connections *listening) { listening_ = listening; }
+    /// `seals`: null without a key.
+    void open(connections *listening, const seal_device *seals)
+    {
+        listening_ = listening;
+        seals_ = seals;
+    }
 
     // --- consumers
 
@@ -60,6 +65,12 @@ private:
     void receive_group(const in_packets &group, std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_packet(const std::uint8_t *bytes, std::size_t size, const net_address &from,
                         std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void receive_sealed(std::uint8_t *bytes, std::size_t size, const net_address &from,
+                        std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void receive_opened(const std::uint8_t *bytes, std::size_t size, const net_address &from,
+                        std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void not_ours(const std::uint8_t *bytes, std::size_t size, const net_address &from,
+                  std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_COLD;
     void drop(const std::uint8_t *bytes, std::size_t size, std::int64_t now)
         OSD_REQUIRES(poll_lock_) OSD_COLD;
     void switch_to(queue_pair *pair, std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_UNCHECKED;
@@ -88,6 +99,7 @@ private:
     shard_context &context_;
     pair_table &pairs_;
     connections *listening_ = nullptr;
+    const seal_device *seals_ = nullptr;
 
     osd::mutex poll_lock_;
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that wait for the poll lock

@@ -184,7 +184,7 @@ void queue_pair::identify(std::uint32_t at_slot, std::uint32_t new_id)
     slot = at_slot;
     id = new_id;
     serial = connections.fetch_add(1, std::memory_order_relaxed) + 1;
-    connection_.identify(new_id);
+    connection_.path().identify(new_id);
 }
 
 } // namespace soft_hca

@@ -66,7 +66,7 @@ bool receiver::take_kept(std::uint32_t oldest_psn)
     while (const early_packets::owned_copy kept = window_.take_next()) {
         packet next;
         // Does not fail: it was parsed before it was kept.
-        if (!parse(kept->bytes(), kept->size, next))
+        if (!parse_again(kept->bytes(), kept->size, next))
             return true;
         const outcome result = take(next, oldest_psn);
         if (result == outcome::not_ready)

@@ -55,6 +55,9 @@ reliable_connection::start reliable_connection::prepare(std::uint64_t qualifier,
 {
     if (!state_.is(state::idle))
         return start::wrong_state;
+    const bool sealed = context_->of->how().sealed();
+    if (sealed && !path_.seal_with(*context_->of->seals))
+        return start::no_memory;
     return state_.prepare(qualifier, data, size) ? start::begun : start::no_memory;
 }
 
@@ -77,7 +80,10 @@ reliable_connection::start reliable_connection::connect(const net_address &to,
 reliable_connection::start reliable_connection::accept(inbound_request &from, const void *data,
                                                        std::size_t size)
 {
-    const start result = prepare(0, data, size);
+    start result = prepare(0, data, size);
+    if (result == start::begun && from.offer != nullptr &&
+        !path_.agree(*from.offer, from.hello, false))
+        result = start::no_memory;
     if (result == start::begun) {
         const bool withdrawn = !context_->of->listening.accept(from, state_.may_send());
         adopt_peer(from.peer, from.hello, from.credit, from.version);
@@ -127,7 +133,8 @@ void reliable_connection::establish()
                                  static_cast<std::uint32_t>(connection_event::established));
 }
 
-bool reliable_connection::on_accept(const packet &p, const net_address &from)
+bool reliable_connection::on_accept(const packet &p, const net_address &from,
+                                    const seal_offer *offer)
 {
     ++context_->counted.packets_in;
     const bool again = connected() && from == path_.peer() && path_.is_from_peer(p.base);
@@ -138,6 +145,8 @@ bool reliable_connection::on_accept(const packet &p, const net_address &from)
         return path_.names_us(p.base) && (path_.knows_peer() || !state_.is(state::dead));
     }
     if (!again) {
+        if (offer != nullptr && !path_.agree(*offer, p.hello, true))
+            return true; // it is repeated
         adopt_peer(from, p.hello, p.base.credit, p.base.version);
         state_.set_private_data(p);
         establish();
@@ -152,8 +161,11 @@ void reliable_connection::on_retry(const packet &p, std::int64_t now)
     if (!state_.is(state::connecting))
         return;
     const std::uint8_t version = newest_of(versions_in(p.base) & context_->of->how().versions());
-    if (version == 0)
+    if (version == 0) {
+        if ((versions_in(p.base) & set_of(sealed_version)) != 0)
+            context_->of->tell().trouble(key_trouble::wants_key, path_.peer());
         return die(connection_event::refused);
+    }
     const bool new_version = path_.speak(version);
     if (!path_.take_token(p.base.from, p.base.psn) && !new_version)
         return;
@@ -292,7 +304,7 @@ void reliable_connection::send_close(std::int64_t now)
     out.add(out.header, write_base(out.header, path_.header_for_listener(packet_kind::close,
                                                                          state_.first_psn())));
     out.add(body, size);
-    (void)path_.send_one(out);
+    (void)path_.send_handshake(out, false);
 }
 
 void reliable_connection::close_when_drained(std::int64_t now)
@@ -383,7 +395,9 @@ void reliable_connection::on_reset(const packet &p)
 void reliable_connection::on_icmp_error(const icmp_error &b, const base_header &quoted,
                                         std::int64_t now)
 {
-    const bool ours = b.to == path_.peer() && path_.names_peer(quoted) && tx_.is_recent(quoted.psn);
+    const bool ours = b.to == path_.peer() &&
+                      (path_.is_sealed() ? state_.is(state::connecting) && path_.has_sent(b)
+                                         : path_.names_peer(quoted) && tx_.is_recent(quoted.psn));
     const bool refused = b.why == send_result::refused;
     if (!ours || (!refused && b.why != send_result::unreachable))
         return;
@@ -582,6 +596,7 @@ void reliable_connection::cut()
     if (state_.has_unacknowledged_close())
         context_->home->keep_closing(
             state_.closed(path_, tx_.make_header(packet_kind::close, tx_.next_psn())));
+    (void)path_.take_seal(); // the device may be closed
     path_.join(nullptr);
     context_->of->direct.end(context_->direct);
     if (context_->with.shared != nullptr)

@@ -34,8 +34,7 @@ public:
     bool open();
     /// Ready for a connection. False without random numbers.
     bool renew();
-    /// The id by which packets find the queue pair.
-    void identify(std::uint32_t id) { path_.identify(id); }
+    peer_path &path() { return path_; }
     /// Ends the connection without an event and drops what is posted.
     void cut();
 
@@ -54,8 +53,9 @@ public:
 
     // --- the shard
 
-    /// An answer with our id, from anywhere. False: the attempt was given up, or is not ours.
-    bool on_accept(const packet &p, const net_address &from);
+    /// An answer with our id, from anywhere. `offer`: of a sealed one. False: the attempt was given
+    /// up, or is not ours.
+    bool on_accept(const packet &p, const net_address &from, const seal_offer *offer);
     /// Another packet with our id, from anywhere.
     void receive(const packet &p, const net_address &from, const std::uint8_t *bytes,
                  std::size_t size, std::int64_t now);

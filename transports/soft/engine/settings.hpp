@@ -11,6 +11,16 @@ namespace soft_hca {
 
 class inproc_network;
 
+/// A device with a key sends and takes only packets that are sealed with it.
+struct key_settings {
+    const void *bytes = nullptr; ///< looked at while the device is opened
+    std::size_t size = 0;        ///< 0: no key
+    const char *library = "libcrypto.so.3";
+    std::uint64_t renew_packets = 1 << 23; ///< after which a connection changes its keys
+    std::int64_t renew_ns = 3'600'000'000'000;
+    bool fast_aes = true; ///< AES, where processors have instructions for it
+};
+
 struct settings {
     net_address address;                   ///< its port is not used
     std::uint32_t threads = 1;             ///< progress threads, each with a socket
@@ -28,14 +38,18 @@ struct settings {
     bool direct = false;                   ///< access memory of processes of this host directly
     bool rings = false;                    ///< and send them packets through shared memory
     impairment bad_network;
+    key_settings key;
     inproc_network *network = nullptr; ///< instead of UDP
     bool fixed_start = false;          ///< for tests: sequence numbers begin at first_number
     std::uint32_t first_number = 0;
 
     /// A bad network is for all packets.
     bool uses_rings() const { return direct && rings && !bad_network.any(); }
+    bool sealed() const { return key.size != 0; }
     version_set versions() const
     {
+        if (sealed())
+            return set_of(sealed_version);
         return set_of(first_version) | (checksum ? set_of(checked_version) : 0);
     }
 };

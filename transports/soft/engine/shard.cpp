@@ -59,7 +59,7 @@ int shard::open(device_context &of, std::uint32_t index)
         return error;
     context_.checked.open(of.datagram());
     context_.upcalls.open(of.tell(), context_.sleep, of.waiter);
-    progress_.open(serves_listeners() ? &of.listening : nullptr);
+    progress_.open(serves_listeners() ? &of.listening : nullptr, of.seals.get());
     if (!pairs_.open() || !context_.marks.open())
         return ENOMEM;
     if (!context_.sleep.open(of.how().spin_us, io().descriptor(), context_.rings))

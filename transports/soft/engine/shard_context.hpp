@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 
 namespace soft_hca {
 
@@ -81,10 +82,11 @@ struct shard_context {
         sleep.wake_by(due_ns);
     }
     /// Takes over a close that the peer has not acknowledged from a queue pair that goes.
-    void keep_closing(const closed_connection &last)
+    void keep_closing(closed_connection last)
     {
-        closing.add(last);
-        sleep.wake_by(last.due_ns);
+        const std::int64_t due_ns = last.due_ns;
+        closing.add(std::move(last));
+        sleep.wake_by(due_ns);
     }
 
     std::uint32_t index = 0;

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace soft_hca {
 
 namespace {
 
-void transmit(const net_address &to, const base_header &base, const close_info *closing,
+void transmit(const closed_connection &of, const base_header &base, const close_info *closing,
               packet_io &io)
 {
     std::uint8_t body[close_size];
@@ -21,7 +22,10 @@ void transmit(const net_address &to, const base_header &base, const close_info *
         out.add(body, write_close(body, *closing));
     complete(out, base.version);
     std::uint32_t done = 0;
-    (void)io.send(to, &out, 1, done);
+    if (base.version != sealed_version)
+        (void)io.send(of.peer, &out, 1, done);
+    else if (of.seal != nullptr)
+        (void)send_sealed(io, of.peer, out, *of.seal, base.to, done);
 }
 
 /// Whether the packet belongs to this connection. A reset carries the peer's tag.
@@ -40,9 +44,9 @@ time_wait::~time_wait()
     drop([](const closed_connection &) { return true; });
 }
 
-void time_wait::add(const closed_connection &what)
+void time_wait::add(closed_connection what)
 {
-    auto *made = new (std::nothrow) closed_connection(what);
+    auto *made = new (std::nothrow) closed_connection(std::move(what));
     if (made == nullptr)
         return;
     osd::lock_guard hold(lock_);
@@ -91,11 +95,27 @@ bool time_wait::accept(const packet &p, const net_address &from, packet_io &io)
         if (its && crossing) {
             base_header ack = each.base;
             ack.kind = packet_kind::close_ack;
-            transmit(from, ack, nullptr, io);
+            transmit(each, ack, nullptr, io);
         }
         return its && acknowledged;
     });
     return known;
+}
+
+bool time_wait::accept_sealed(std::uint8_t *bytes, std::size_t size, const sealed_header &header,
+                              const net_address &from, packet_io &io)
+{
+    packet p;
+    bool opened = false;
+    if (due_ns() == INT64_MAX)
+        return false;
+    {
+        osd::lock_guard hold(lock_);
+        for (closed_connection *each = first_; each != nullptr && !opened; each = each->next)
+            opened = each->base.from == header.to && each->peer == from && each->seal != nullptr &&
+                     each->seal->open_packet(bytes, size, header, p);
+    }
+    return opened && accept(p, from, io);
 }
 
 void time_wait::port_closed(const net_address &to, const base_header &quoted)
@@ -117,7 +137,7 @@ void time_wait::on_timer(std::int64_t now, packet_io &io)
     for (closed_connection *each = first_; each != nullptr; each = each->next) {
         if (each->due_ns > now)
             continue;
-        transmit(each->peer, each->base, &each->closing, io);
+        transmit(*each, each->base, &each->closing, io);
         --each->attempts_left;
         each->due_ns = now + close_interval_ns;
     }

@@ -4,12 +4,14 @@
 #pragma once
 
 #include "packet_io.hpp"
+#include "seal.hpp"
 #include "wire.hpp"
 
 #include "osd_sync.hpp"
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace soft_hca {
 
@@ -23,6 +25,7 @@ struct closed_connection {
     std::uint32_t tag = 0; ///< our own, which packets of the peer carry, with base.from
     std::uint32_t attempts_left = 0;
     std::int64_t due_ns = 0;
+    std::unique_ptr<connection_seal> seal; ///< on a device with a key
     closed_connection *next = nullptr;
 };
 
@@ -32,10 +35,13 @@ public:
     ~time_wait();
 
     /// Out of memory, the close counts as lost.
-    void add(const closed_connection &what);
+    void add(closed_connection what);
     /// A packet for a connection that does not exist any more. True when it came from the peer of a
     /// connection in TIME_WAIT, and needs no reset.
     bool accept(const packet &p, const net_address &from, packet_io &io);
+    /// The same for a sealed packet, which is opened in place.
+    bool accept_sealed(std::uint8_t *bytes, std::size_t size, const sealed_header &header,
+                       const net_address &from, packet_io &io);
     /// The peer's host has reported that its port is closed.
     void port_closed(const net_address &to, const base_header &quoted);
     /// Retransmits what is due, and drops what was sent often enough.

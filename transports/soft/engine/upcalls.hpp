@@ -8,6 +8,7 @@
 namespace soft_hca {
 
 class inbound_request;
+class net_address;
 struct connection_end;
 enum class local_obstacle : std::uint8_t;
 
@@ -27,6 +28,11 @@ inline constexpr auto watermark_event = static_cast<std::uint32_t>(connection_ev
 /// The same: it is known whether its peer's memory can be accessed directly.
 inline constexpr auto path_event = watermark_event + 1;
 
+enum class key_trouble : std::uint8_t {
+    wants_key, ///< the peer takes only sealed packets, and we have no key
+    other_key, ///< we have one, and the peer another or none
+};
+
 struct upcalls {
     void (*completion)(void *queue_owner);
     void (*overflow)(void *queue_owner);
@@ -39,6 +45,9 @@ struct upcalls {
     void (*watermark)(void *pair_owner);
     /// With `none`, writes and reads are direct from now on. Only of peers on this host.
     void (*path)(void *pair_owner, local_obstacle why_not_direct);
+    /// Why a connection is not made, for a log; what a stranger sends looks the same. With locks of
+    /// the engine held.
+    void (*trouble)(key_trouble what, const net_address &peer);
 };
 
 } // namespace soft_hca

@@ -3,6 +3,8 @@
 
 #include "crc32c.hpp"
 
+#include "osd_annotations.hpp"
+
 #include <bit>
 #include <cstring>
 
@@ -259,6 +261,8 @@ bool parse_reject(reader &in, packet &out)
 bool names_versions(const base_header &base, const std::uint8_t *bytes)
 {
     constexpr std::size_t credit_offset = base_size - sizeof base.credit;
+    if (base.version == sealed_version)
+        return base.credit == 0 && base.ack != 0;
     if (base.ack == 0 || base.version != first_version)
         return base.credit == 0 && base.version == first_version;
     return (base.ack & set_of(0)) == 0 && base.credit == crc32c(bytes, credit_offset);
@@ -287,7 +291,7 @@ std::uint16_t flags_of(packet_kind kind)
     }
 }
 
-bool parse_base(reader &in, base_header &base)
+bool read_base(reader &in, base_header &base)
 {
     base.version = in.u8();
     base.kind = static_cast<packet_kind>(in.u8());
@@ -298,9 +302,13 @@ bool parse_base(reader &in, base_header &base)
     base.psn = in.u32();
     base.ack = in.u32();
     base.credit = in.u32();
-    const bool flags_fit = (base.flags & ~flags_of(base.kind)) == 0;
-    const bool known = base.version == first_version || base.version == checked_version;
-    return in.ok() && known && flags_fit;
+    return in.ok() && (base.flags & ~flags_of(base.kind)) == 0;
+}
+
+bool parse_base(reader &in, base_header &base)
+{
+    return read_base(in, base) &&
+           (base.version == first_version || base.version == checked_version);
 }
 
 bool is_checked(const std::uint8_t *bytes, std::size_t size)
@@ -318,15 +326,9 @@ bool take_checksum(const std::uint8_t *bytes, std::size_t &size)
     return in.u32() == crc32c(bytes, size);
 }
 
-} // namespace
-
-bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
+/// What is behind the base header.
+OSD_ALWAYS_INLINE bool parse_body(reader &in, const std::uint8_t *bytes, packet &out)
 {
-    if (is_checked(bytes, size) && !take_checksum(bytes, size)) [[unlikely]]
-        return false;
-    reader in(bytes, size);
-    if (!parse_base(in, out.base))
-        return false;
     out.sack_words = 0;
     out.private_size = 0;
     switch (out.base.kind) {
@@ -351,11 +353,104 @@ bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
     return false;
 }
 
+} // namespace
+
+bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
+{
+    if (is_checked(bytes, size) && !take_checksum(bytes, size)) [[unlikely]]
+        return false;
+    reader in(bytes, size);
+    return parse_base(in, out.base) && parse_body(in, bytes, out);
+}
+
+bool parse_opened(const std::uint8_t *bytes, std::size_t size, packet &out)
+{
+    reader in(bytes, size);
+    return read_base(in, out.base) && out.base.version == sealed_version &&
+           parse_body(in, bytes, out);
+}
+
+bool parse_again(const std::uint8_t *bytes, std::size_t size, packet &out)
+{
+    return size != 0 && bytes[0] == sealed_version ? parse_opened(bytes, size, out)
+                                                   : parse(bytes, size, out);
+}
+
+// --------------------------------------------------------------------------------------- sealed
+
+namespace {
+
+bool seals_handshake(std::uint8_t kind)
+{
+    switch (static_cast<packet_kind>(kind)) {
+    case packet_kind::request:
+    case packet_kind::accept:
+    case packet_kind::reject:
+    case packet_kind::close:
+    case packet_kind::retry:
+        return true;
+    default:
+        return false;
+    }
+}
+
+// The header of a sealed handshake packet has the places of what requests of all versions have in
+// common: listeners without a key answer to it what they speak. The salt fills the others.
+constexpr std::size_t salt_at[] = {16, 28, 40};
+constexpr std::size_t salt_part[] = {12, 8, 4};
+
+} // namespace
+
+bool read_sealed(const std::uint8_t *bytes, std::size_t size, sealed_header &out)
+{
+    reader in(bytes, size);
+    in.expect(in.u8() == sealed_version);
+    const std::uint8_t kind = in.u8();
+    const std::uint16_t flags = in.u16();
+    out.to = in.u32();
+    out.handshake = kind != 0;
+    if (!out.handshake) {
+        out.odd_epoch = flags == 1;
+        out.number = in.u64();
+        return in.ok() && flags <= 1;
+    }
+    out.kind = static_cast<packet_kind>(kind);
+    in.expect(in.u32() == 0);
+    out.from = in.u32();
+    if (!in.ok() || size < out.size() || flags != 0 || !seals_handshake(kind))
+        return false;
+    std::uint8_t *salt = out.salt;
+    for (int i = 0; i < 3; salt += salt_part[i++])
+        std::memcpy(salt, bytes + salt_at[i], salt_part[i]);
+    reader again(bytes + salt_at[1] + salt_part[1], sizeof out.from);
+    return again.u32() == out.from;
+}
+
+std::size_t write_sealed(std::uint8_t *to, const sealed_header &header)
+{
+    writer out(to);
+    out.u8(sealed_version);
+    out.u8(header.handshake ? static_cast<std::uint8_t>(header.kind) : 0);
+    out.u16(header.odd_epoch ? 1 : 0);
+    out.u32(header.to);
+    if (!header.handshake) {
+        out.u64(header.number);
+        return out.size();
+    }
+    out.u32(0);
+    out.u32(header.from);
+    out.bytes(header.salt, salt_part[0]);
+    out.bytes(header.salt + salt_part[0], salt_part[1]);
+    out.u32(header.from);
+    out.bytes(header.salt + salt_part[0] + salt_part[1], salt_part[2]);
+    return out.size();
+}
+
 bool parse_later_request(const std::uint8_t *bytes, std::size_t size, handshake &out)
 {
     reader in(bytes, size);
     in.expect(size >= base_size + request_size);
-    in.expect(in.u8() > wire_version);
+    in.expect(in.u8() > checked_version);
     in.expect(in.u8() == static_cast<std::uint8_t>(packet_kind::request));
     (void)in.u16(); // flags
     (void)in.u32(); // to

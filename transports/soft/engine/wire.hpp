@@ -13,7 +13,8 @@ namespace soft_hca {
 
 inline constexpr std::uint8_t first_version = 1;
 inline constexpr std::uint8_t checked_version = 2; ///< the same, with a checksum at the end
-inline constexpr std::uint8_t wire_version = checked_version; ///< the newest that is known here
+inline constexpr std::uint8_t sealed_version = 3;  ///< encrypted and authenticated: seal.hpp
+inline constexpr std::uint8_t wire_version = sealed_version; ///< the newest that is known here
 
 /// Versions that a side speaks: bit n stands for version n. A retry of the first edition names none
 /// and means version 1.
@@ -194,11 +195,40 @@ struct packet {
     std::uint32_t sack[max_sack_words];
 };
 
-/// False for anything that is not exactly as documented; `out` is then undefined.
+/// In front of a sealed packet, in the clear; authenticated together with it. What is sealed is a
+/// packet with its base header.
+struct sealed_header {
+    static constexpr std::size_t salt_size = 24;
+
+    bool handshake = false; ///< sealed with the device's key, else with one of the connection
+    std::uint32_t to = 0;   ///< connection id; 0: a listener
+    // handshake
+    packet_kind kind = packet_kind::request;
+    std::uint32_t from = 0;
+    std::uint8_t salt[salt_size] = {};
+    // connection
+    bool odd_epoch = false;
+    std::uint64_t number = 0;
+
+    /// Without the tag, which follows.
+    constexpr std::size_t size() const { return handshake ? 44 : 16; }
+};
+
+/// False for anything that is not exactly as documented; `out` is then undefined. Sealed packets
+/// are none.
 [[nodiscard]] bool parse(const std::uint8_t *bytes, std::size_t size, packet &out);
 
-/// Reads what requests of all versions have in common from one of a version that is not known here.
-/// False for anything else.
+/// The same for a packet that was sealed.
+[[nodiscard]] bool parse_opened(const std::uint8_t *bytes, std::size_t size, packet &out);
+/// The same for one that one of them has passed before.
+[[nodiscard]] bool parse_again(const std::uint8_t *bytes, std::size_t size, packet &out);
+/// False when it is not the header of a sealed packet; `size` is that of the datagram, or of what
+/// is quoted of it.
+[[nodiscard]] bool read_sealed(const std::uint8_t *bytes, std::size_t size, sealed_header &out);
+std::size_t write_sealed(std::uint8_t *out, const sealed_header &header);
+
+/// Reads what requests of all versions have in common from one of a version that is only spoken
+/// elsewhere, or with a key. False for anything else.
 [[nodiscard]] bool parse_later_request(const std::uint8_t *bytes, std::size_t size, handshake &out);
 
 /// What a retry says that its sender speaks.
