@@ -359,7 +359,7 @@ void connections::not_ours(const request_socket &at, const in_packets &in)
     if (asks && p.base.ack == understands_retry)
         send_retry(p.hello, in.from, now, nullptr);
     if (seals_->may_report(now))
-        tell_->trouble(key_trouble::other_key, in.from);
+        tell_->report(key_trouble::other_key, in.from);
 }
 
 bool connections::arrived_sealed(request_socket &at, const in_packets &in)

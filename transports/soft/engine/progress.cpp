@@ -259,7 +259,7 @@ void progress_engine::not_ours(const std::uint8_t *bytes, std::size_t size, cons
     const bool answers = parse(bytes, size, p) && p.base.kind == packet_kind::retry;
     const queue_pair *const pair = answers ? pairs_.find(p.base.to) : nullptr;
     if (pair != nullptr && seals_->may_report(now))
-        pair->of->tell().trouble(key_trouble::other_key, from);
+        pair->of->tell().report(key_trouble::other_key, from);
 }
 
 /// One that cannot be parsed. Where packets have checksums, that is what happens to an altered one:

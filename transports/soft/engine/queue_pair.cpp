@@ -163,7 +163,7 @@ void queue_pair::tell_end(const upcalls &table) OSD_UNCHECKED
     enter();
     const connection_end how = ending.told();
     leave();
-    if (how.cause != end_cause::none)
+    if (how.cause != end_cause::none && table.ended != nullptr)
         table.ended(with.owner, how);
 }
 

@@ -163,7 +163,7 @@ void reliable_connection::on_retry(const packet &p, std::int64_t now)
     const std::uint8_t version = newest_of(versions_in(p.base) & context_->of->how().versions());
     if (version == 0) {
         if ((versions_in(p.base) & set_of(sealed_version)) != 0)
-            context_->of->tell().trouble(key_trouble::wants_key, path_.peer());
+            context_->of->tell().report(key_trouble::wants_key, path_.peer());
         return die(connection_event::refused);
     }
     const bool new_version = path_.speak(version);

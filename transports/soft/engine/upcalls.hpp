@@ -37,7 +37,7 @@ struct upcalls {
     void (*completion)(void *queue_owner);
     void (*overflow)(void *queue_owner);
     void (*connection)(void *pair_owner, connection_event what, const void *data, std::size_t size);
-    /// Before `connection` says that it has ended, where no consumer has closed it.
+    /// Before `connection` says that it has ended, where no consumer has closed it. May be null.
     void (*ended)(void *pair_owner, const connection_end &how);
     /// True when the request is accepted for processing: it has to be accepted or rejected later.
     bool (*request)(void *listener_owner, inbound_request &request);
@@ -46,8 +46,14 @@ struct upcalls {
     /// With `none`, writes and reads are direct from now on. Only of peers on this host.
     void (*path)(void *pair_owner, local_obstacle why_not_direct);
     /// Why a connection is not made, for a log; what a stranger sends looks the same. With locks of
-    /// the engine held.
+    /// the engine held. May be null.
     void (*trouble)(key_trouble what, const net_address &peer);
+
+    void report(key_trouble what, const net_address &peer) const
+    {
+        if (trouble != nullptr)
+            trouble(what, peer);
+    }
 };
 
 } // namespace soft_hca
