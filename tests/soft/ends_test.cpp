@@ -124,6 +124,22 @@ TEST_CASE("a peer that does not know the connection")
     CHECK(end_of(b, end_cause::reset).peer == peer.address());
 }
 
+TEST_CASE("users of the engine need not be told")
+{
+    upcalls few = upcall_table;
+    few.ended = nullptr;
+    few.trouble = nullptr;
+    host here(on_loopback(), few), there(on_loopback(), few);
+    end a(here), b(there);
+    REQUIRE(establish(a, b));
+    remote_segment beyond = b.buffer.remote(0, 8);
+    beyond.key ^= 1;
+    REQUIRE(a.write(0, 8, beyond));
+    expect(a.sent(), work_status::remote_access);
+    CHECK(is(a.next(), connection_event::broken));
+    CHECK(is(b.next(), connection_event::broken));
+}
+
 TEST_CASE_FIXTURE(fixture, "an access that is refused, on both sides")
 {
     remote_segment wrong = b.buffer.remote(0, 16);

@@ -124,9 +124,9 @@ unsigned rounds(unsigned wanted)
 
 // --------------------------------------------------------------------------------------- hosts
 
-host::host(const settings &how)
+host::host(const settings &how, const upcalls &tell)
 {
-    REQUIRE(hca.open(how, upcall_table) == 0);
+    REQUIRE(hca.open(how, tell) == 0);
 }
 
 host::~host()

@@ -72,7 +72,7 @@ extern const upcalls upcall_table;
 
 /// A device, opened on loopback or on a network inside the process.
 struct host {
-    explicit host(const settings &how);
+    explicit host(const settings &how, const upcalls &tell = upcall_table);
     ~host();
     device hca;
     protection_domain domain;
