@@ -22,7 +22,7 @@ namespace rig {
 
 using namespace soft_hca;
 
-inline constexpr std::chrono::seconds patience{20};
+inline constexpr std::chrono::seconds patience{60};
 
 /// What an upcall said.
 struct told {

@@ -666,6 +666,7 @@ TEST_CASE("keys that differ, or one side without: never connected")
     end a(here);
     REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
+    CHECK(becomes_true([&] { return troubles[static_cast<int>(key_trouble::other_key)] > other; }));
     CHECK(at.next(300ms) == nullptr);
     CHECK_FALSE(there.hca.listening.remembers());
     if (refused) {
@@ -675,8 +676,6 @@ TEST_CASE("keys that differ, or one side without: never connected")
         CHECK(a.next(0ms) == std::nullopt);
         a.pair.disconnect(false); // as the consumer does after its time limit
     }
-    if (ours.sealed() || theirs.sealed())
-        CHECK(troubles[static_cast<int>(key_trouble::other_key)] > other);
 }
 
 TEST_CASE("a stranger gets no answer but what is spoken here, which is shorter than its question")
@@ -693,6 +692,7 @@ TEST_CASE("a stranger gets no answer but what is spoken here, which is shorter t
         REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
                 queue_pair::start::begun);
         CHECK(at.next(50ms) == nullptr);
+        REQUIRE(becomes_true([&] { return !on.all().empty(); }));
         for (const captured &each : on.all())
             CHECK(each.to.port() == at.number); // nothing comes back
         sealed = on.all().front().what;
@@ -704,9 +704,11 @@ TEST_CASE("a stranger gets no answer but what is spoken here, which is shorter t
     REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     CHECK(is(a.next(), connection_event::refused));
-    const std::vector<captured> all = on.all();
-    REQUIRE(all.size() == 2);
-    CHECK(all[1].what.size() < all[0].what.size());
+    std::size_t asked = 0, answered = 0; // more than once on a busy machine
+    for (const captured &each : on.all())
+        (each.to.port() == at.number ? asked : answered) += each.what.size();
+    CHECK(answered > 0);
+    CHECK(answered < asked);
 }
 
 TEST_CASE("forged answers do not end an attempt")
