@@ -69,7 +69,7 @@ LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-
                 "--no-suite", "faults")
 # The suite as it is compiled for a release finds as much in sanitized libraries.
 ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL, "--no-suite", "conformance")
-TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients")
+TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "one-thread")
 WINDOWS_TESTS = ("--no-suite", "common")
 LEAST_COVERED = 95  # percent of the lines of common/ and dat/
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
@@ -93,6 +93,7 @@ class Build:
     environment: tuple[tuple[str, str], ...] = ()
     run_time: str = ""  # a sanitizer's, to preload into programs that are compiled without it
     patience: int = 3  # factor on the tests' time limits; the machine may be busy
+    processes: int = 6  # tests at a time; they mostly wait
     fixed_addresses: bool = False  # sanitizers' shadow memory has no room for every layout
     complete: bool = True  # everything is built, not just what the tests that are run need
 
@@ -145,6 +146,7 @@ BUILDS = {
             ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
         ),
         patience=15,
+        processes=8,  # nothing is compiled beside them
         fixed_addresses=True,
         complete=False,
     ),
@@ -416,7 +418,7 @@ def meson_tests(step: Running, name: str, *more: str) -> None:
     build = BUILDS[name]
     compile_tree(step, name, more)
     command = [MESON, "test", "-C", str(build_dir(name)), "--print-errorlogs", "--no-rebuild",
-               "--num-processes", "6",  # they mostly wait
+               "--num-processes", str(build.processes),
                "--timeout-multiplier", str(build.patience), *more]
     record = build_dir(name) / "meson-logs/testlog.json"
     record.unlink(missing_ok=True)
@@ -622,7 +624,7 @@ def steps() -> list[Step]:
              tests("gcc", "--suite", "soft-rounds"), "long"),
         Step("conformance-rounds", "bursts of 5,000 connects, crossing disconnects, reloading",
              tests("gcc", "--suite", "conformance-rounds"), "long"),
-        Step("gcc-rest", "the suite on ofi-lo-plain and memory-lo, and below Debian's libdat2; "
+        Step("gcc-rest", "the suite on ofi-lo threadsafe and plain, memory-lo, and below Debian's libdat2; "
              "counts of ofi-lo", tests("gcc", "--suite", "rest"), "long"),
         Step("feature-rounds", "the suite over each port without each of its features, and their price",
              tests("gcc", "--suite", "feature-rounds"), "long"),
