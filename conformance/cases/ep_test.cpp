@@ -1202,6 +1202,11 @@ TEST_CASE("EP-49: two sides write behind their reads, and all completes in order
 {
     adapter ia;
     connected_pair pair(ia);
+    test_endpoint &one = pair.active;
+    MUST(one.read(0, 1024, pair.passive.memory.remote(16 * 1024, 1024), 0));
+    expect_success(one.request_evd, 0, 1024);
+    MUST(one.write(16 * 1024, 64, pair.passive.memory.remote(32 * 1024, 64), 1));
+    expect_success(one.request_evd, 1, 64);
     constexpr std::uint64_t rounds = 50;
     constexpr std::uint64_t each = 8;
     const auto in_order = [&](test_endpoint &from, const test_endpoint &to) {
@@ -1222,8 +1227,8 @@ TEST_CASE("EP-49: two sides write behind their reads, and all completes in order
         return done;
     };
     std::uint64_t beside = 0;
-    helper_thread thread([&] { beside = in_order(pair.passive, pair.active); });
-    const std::uint64_t here = in_order(pair.active, pair.passive);
+    helper_thread thread([&] { beside = in_order(pair.passive, one); });
+    const std::uint64_t here = in_order(one, pair.passive);
     thread.join();
     if (here + beside != 2 * rounds * each)
         FAIL("what is posted behind an RDMA read does not complete in its turn");
