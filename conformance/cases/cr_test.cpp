@@ -484,7 +484,7 @@ TEST_CASE("CR-20: a request handed to a PSP that makes endpoints is given one th
     await_established(moved.from, moved.to);
 }
 
-TEST_CASE("CR-21: a request that finds its EVD full is told as EVD_OVERFLOW" *
+TEST_CASE("CR-21: a request that finds its EVD full raises an asynchronous EVD_OVERFLOW" *
           hint("refuse the request, and tell the consumer nothing"))
 {
     adapter ia;

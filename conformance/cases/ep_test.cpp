@@ -1092,7 +1092,7 @@ TEST_CASE("EP-39: an endpoint without a zone takes no receives and no requests" 
     CHECK(stays_empty(own.recv_evd, milliseconds(1)));
 }
 
-TEST_CASE("EP-40: the address of the peer is told until a reset, on both sides" *
+TEST_CASE("EP-40: both sides can query the address of the peer until they reset the endpoint" *
           hint("clear it with the connection, keep it for the next one, or point to what went with "
                "the connection"))
 {

@@ -461,7 +461,7 @@ TEST_CASE("IA-22: an asynchronous EVD of the consumer's own serves an adapter, a
     CHECK(same_code(dat_evd_free(made), DAT_SUCCESS));
 }
 
-TEST_CASE("IA-23: an asynchronous EVD that others share is not freed, whoever asks" *
+TEST_CASE("IA-23: an asynchronous EVD cannot be freed, whether instances share it or not" *
           hint("free it once the instance that made it agrees"))
 {
     adapter owner;
@@ -495,7 +495,7 @@ struct told_attributes {
 
 } // namespace
 
-TEST_CASE("IA-24: every attribute is told, whatever the buffer held" *
+TEST_CASE("IA-24: a query writes every attribute, whatever the buffer held before" *
           hint("fill the structures field by field and forget some"))
 {
     static_assert(sizeof(DAT_IA_ATTR) % alignof(DAT_PROVIDER_ATTR) == 0);

@@ -155,7 +155,7 @@ TEST_CASE("EP-45: while a graceful disconnect waits for transfers it is DISCONNE
 }
 
 TEST_CASE("EP-46: an abrupt disconnect ends a graceful one that still waits" *
-          hint("do nothing, because a disconnect is under way already"))
+          hint("do nothing, because a disconnect is pending already"))
 {
     lingering on;
     if (!waits(on))

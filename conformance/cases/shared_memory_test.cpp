@@ -143,7 +143,8 @@ struct introduction {
     char file[40];
 };
 
-/// Shares one region at a time, and moves data through it if it is told to connect first.
+/// Child process: executes orders of its parent. It shares one region at a time. An order to write
+/// through the region needs an order to connect before it.
 int sharer(peer_link &link)
 {
     adapter ia;

@@ -594,7 +594,7 @@ TEST_CASE("SP-22: a qualifier that one kind of service point has is taken for ea
 
 namespace {
 
-/// Listens, says where, and goes when it is told to.
+/// Child process: listens, sends the qualifier to its parent, and exits when the parent answers.
 int occupant(peer_link &link)
 {
     adapter ia;

@@ -701,7 +701,7 @@ TEST_CASE("SRQ-22: a resize checks its length against the adapter and the low wa
     CHECK(all.param().max_recv_dtos >= depth);
 }
 
-TEST_CASE("SRQ-23: a low watermark above what is left is told with the next receive, or before" *
+TEST_CASE("SRQ-23: a low watermark above the receive count raises its event by the next receive" *
           needs("srq") * hint("wait for the number to pass the watermark from above"))
 {
     adapter ia;
@@ -723,9 +723,9 @@ TEST_CASE("SRQ-23: a low watermark above what is left is told with the next rece
     CHECK(stays_empty(ia.async, milliseconds(30)));
 }
 
-TEST_CASE("SRQ-24: each endpoint whose connection ended is told to take no more of the queue" *
+TEST_CASE("SRQ-24: a connection that ends raises EP_BROKEN: its endpoint takes no more of the SRQ" *
           needs("srq") *
-          hint("forget the event for some ways to end, or tell it before the connection's"))
+          hint("leave the event out for some ways to end, or raise it before the connection event"))
 {
     adapter ia;
     NEED_SRQ(ia);

@@ -29,7 +29,7 @@ inline constexpr std::size_t outcomes = 8;
 const char *name_of(outcome what);
 /// Whether it fails the run.
 bool is_bad(outcome what);
-/// Whether the case failed, and nobody expected that.
+/// Whether the case failed, and not in the way that its waiver expects.
 bool is_failure(outcome what);
 
 struct result {
