@@ -112,7 +112,8 @@ class Dump:
             elif key == 'cfn':
                 callee = self._name('function', value)
             elif key == 'calls':
-                # The number of calls is told for all, counted or not: the instruction is not.
+                # `calls=` also counts calls made while collection was off; the cost of the call
+                # instruction, noted in `once`, covers only those made while it was on.
                 if LOCKS.match(callee):
                     self.locks[here, function] += once
                 before = 'calls'

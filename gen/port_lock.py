@@ -2,8 +2,9 @@
 """dapl-port.lock, in which a port keeps what it began as: the version of the contract, the generator,
 the answers it was given, and the text of the skeleton.
 
-The text is there because nobody else has it: the kit that wrote it may be gone when the port is
-upgraded. It is packed, so that neither compilers nor searches find a second port beside the first.
+The text is there because an upgrade needs it for its three-way merges, and the version of the kit
+that generated it may not be installed any more. It is packed, so that neither compilers nor
+searches find a second port beside the first.
 """
 
 import base64

@@ -80,7 +80,7 @@ class Profile:
         return feature_faults(self.file, self.features, known)
 
     def suite_options(self, adapter: str) -> list[str]:
-        """What dapl-conformance is told when it judges this adapter."""
+        """The options of dapl-conformance for this adapter: its promises and waivers."""
         options = [word for name, on in self.promises.items() if on
                    for word in ("--promise", name)]
         if adapter in self.waivers:

@@ -252,7 +252,7 @@ def new_lock(kit: Kit, old: Lock) -> Lock:
 
 
 def conflicts_in(folder: pathlib.Path) -> list[str]:
-    """Those that an earlier upgrade has left, and nobody has resolved."""
+    """The conflicts of an earlier upgrade that the author has not resolved."""
     found = []
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         merge = Merge(path.name, CONFLICTS, read_text(path))

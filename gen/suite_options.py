@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Print, a word a line, what dapl-conformance is told of a port's adapter: promises and waivers.
+"""Print, a word a line, dapl-conformance's options for a port's adapter: promises and waivers.
 
 Without an adapter: the names of those that the port has.
 """

@@ -251,7 +251,7 @@ class ToALaterVersion(Upgrading):
         self.assertLess(len(text), 16_000)
 
     def test_all_is_merged(self) -> None:
-        """What an author has written elsewhere, and places that are done, are in nobody's way."""
+        """Lines that the author wrote elsewhere, and places that are done, make no conflict."""
         replace(self.folder / "memory.cpp", "    zone.device = &device;\n    return not_supported;",
                 "    zone.device = &device;\n    return success;")
         replace(self.folder / "qp.cpp", "    q.owner = params.owner;\n",
