@@ -7,7 +7,8 @@
 
 namespace osd {
 
-/// Whether the system has what is below. If not, open() fails, and nobody is gone.
+/// Whether this system implements shared_pages and process_identity. If not, open() fails, and
+/// is_gone() is false for every process.
 bool can_share();
 
 /// Pages of zeros at first, which all processes of a user see that open them by the same name and

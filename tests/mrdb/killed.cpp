@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Kills processes that change the database, and sees what the living find in it: no record of a
-// living process is lost, none of a dead one is in the way, and nobody waits.
+// Kills processes that change the database, and checks what the surviving ones find in it: no
+// record of a living process is lost, a name of a dead one can be used, and no operation blocks.
 //
 //     mrdb_killed random NUMBER [SEED]   at random moments
 //     mrdb_killed stores                 at each change of the database, also stopped there
@@ -109,7 +109,7 @@ void judge_dead(living &l, unsigned long moment)
     expect(l.db.insert(name_of("shared"), ours, made) == status::error(DAT_LENGTH_ERROR),
            "which has its length still", moment);
     expect(can_have(l.db, "own of the dead"), "a name of the dead can be had", moment);
-    expect(can_have(l.db, "another"), "and one that nobody had", moment);
+    expect(can_have(l.db, "another"), "and an unused name", moment);
     expect(l.db.sweep() == 2, "no record of the dead is left", moment);
 }
 
@@ -137,7 +137,7 @@ pid_t fork_child()
 
 // ----------------------------------------------------------------------------------- step by step
 
-/// A child process that does one thing after the other as it is told.
+/// A child process that the test executes one instruction at a time.
 class stepped {
 public:
     template <class Work>
@@ -252,7 +252,8 @@ void step_to(stepped &one, unsigned long moment)
         ;
 }
 
-/// A process that is stopped in the middle keeps nobody waiting, in a place before or behind it.
+/// A process that is stopped inside an operation does not block those of others, on records before
+/// or behind its own.
 void judge_stopped(living &l, const mrdb::ticket &placeholder, unsigned long moment)
 {
     const auto begin = std::chrono::steady_clock::now();
@@ -266,7 +267,7 @@ void judge_stopped(living &l, const mrdb::ticket &placeholder, unsigned long mom
         l.db.dec(placeholder);
     }
     expect(same(l.db.query(name_of("own")), ours, 1), "records stay", moment);
-    expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20), "nobody waits",
+    expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20), "nothing blocks",
            moment);
 }
 
@@ -420,7 +421,7 @@ void at_random(living &l, unsigned long number, unsigned seed)
         kill(child, SIGKILL);
         if (random() % 2 == 0)
             waitpid(child, nullptr, 0);
-        else // nobody has waited for it yet
+        else // it stays a zombie
             for (siginfo_t none{};
                  waitid(P_PID, static_cast<id_t>(child), &none, WEXITED | WNOWAIT) != 0;)
                 ;

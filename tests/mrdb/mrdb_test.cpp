@@ -187,7 +187,7 @@ TEST_CASE("a full database says so, and takes the places of the dead first")
     CHECK(same(o.db.query(name_of("mine")), 4096, 1));
 }
 
-TEST_CASE("what dead processes have is nobody's, whether others wait for them or not")
+TEST_CASE("the records of dead processes do not count, zombies or not")
 {
     open_database o;
     const mrdb::ticket shared = must_insert(o.db, name_of("shared"), 4096);

@@ -163,7 +163,7 @@ TEST_CASE("what is no such file of the user's own is refused, and left as it is"
     }
     SUBCASE("another user's")
     {
-        if (geteuid() == 0) { // nobody else can give files away
+        if (geteuid() == 0) { // chown needs a privilege
             REQUIRE(chown(of.file.c_str(), 12345, 12345) == 0);
             CHECK_FALSE(opens(of));
         }
