@@ -223,7 +223,7 @@ TEST_CASE_FIXTURE(
     host here(inside(network));
     for (std::uint32_t id = 1; id <= 2000; ++id)
         stranger.send(id);
-    std::vector<std::unique_ptr<end>> half_open; // accepted, which ends nothing: nobody is there
+    std::vector<std::unique_ptr<end>> half_open; // accepted, but no peer completes the handshake
     while (half_open.size() < 16) {
         inbound_request *const offered = at.next();
         REQUIRE(offered != nullptr);

@@ -391,7 +391,7 @@ TEST_CASE("after a deregistration, or the end of a connection, nothing is writte
         }
 }
 
-TEST_CASE("memory that is not mapped any more is refused, and kills nobody")
+TEST_CASE("access to memory that is not mapped any more is refused, and does not fault the peer")
 {
     two t;
     t.make_direct();
@@ -723,7 +723,7 @@ struct called {
         REQUIRE(waiting.open());
         REQUIRE(access.open(waiting) == local_obstacle::none);
         net_address any = on_loopback().address;
-        REQUIRE(socket.open(any, false) == 0); // for a port that nobody else has
+        REQUIRE(socket.open(any, false) == 0); // reserves a port for the name of the local socket
         at = socket.address();
         access.listen(at);
         REQUIRE(board.create(sizeof(direct_board)));
@@ -998,7 +998,8 @@ TEST_CASE("peers that have no connection any more make room for others")
 
 namespace {
 
-/// Another user has taken the name of a data socket. Returns how much it is told there.
+/// A process of another user listens on the name of a data socket. Returns the number of bytes that
+/// the device sends to it.
 std::size_t told_to_another_user()
 {
     int up[2];

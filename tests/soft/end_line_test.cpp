@@ -162,7 +162,7 @@ TEST_CASE("what a program did wrong is not" * doctest::test_suite("default"))
     CHECK(out.lines().empty());
 }
 
-TEST_CASE("an access that is refused is told on both sides" * doctest::test_suite("asked"))
+TEST_CASE("both sides log an access that is refused" * doctest::test_suite("asked"))
 {
     adapter ia;
     connected_pair pair(ia);
@@ -181,7 +181,7 @@ TEST_CASE("an access that is refused is told on both sides" * doctest::test_suit
                              "REMOTE_ACCESS"));
 }
 
-TEST_CASE("a peer that is killed is told" * doctest::test_suite("asked"))
+TEST_CASE("the end of a connection to a killed peer is logged" * doctest::test_suite("asked"))
 {
     adapter ia;
     test_endpoint own(ia);
@@ -201,7 +201,7 @@ TEST_CASE("a peer that is killed is told" * doctest::test_suite("asked"))
     CHECK(matches(lines[0], "the peer's port is closed \\(ICMP\\)"));
 }
 
-TEST_CASE("a connection that is closed is not told" * doctest::test_suite("asked"))
+TEST_CASE("a connection that a consumer closes is not logged" * doctest::test_suite("asked"))
 {
     adapter ia;
     captured out;

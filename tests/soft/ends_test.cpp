@@ -54,7 +54,7 @@ void check_peer(const connection_end &how, const end &of, const end &peer)
 
 TEST_SUITE_BEGIN("ends");
 
-TEST_CASE_FIXTURE(fixture, "of a connection that a consumer has closed nothing is told")
+TEST_CASE_FIXTURE(fixture, "a connection that a consumer has closed leaves no record of its end")
 {
     SUBCASE("after all that was posted")
     {

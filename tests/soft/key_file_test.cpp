@@ -93,7 +93,7 @@ TEST_CASE("what is missing or no file is refused")
     REQUIRE(mkdtemp(fifo) != nullptr);
     const std::string name = std::string(fifo) + "/fifo";
     REQUIRE(mkfifo(name.c_str(), 0600) == 0);
-    CHECK(key.read(name.c_str()) == trouble::not_a_file); // and nobody waits
+    CHECK(key.read(name.c_str()) == trouble::not_a_file); // and open() does not block
     (void)unlink(name.c_str());
     (void)rmdir(fifo);
 }

@@ -296,8 +296,8 @@ TEST_CASE("callbacks of queues are spread over the device's threads, or made by 
 
 namespace {
 
-/// Connects while this thread waits, in a queue to which nothing completes or in that of the pair.
-/// Whether it makes the upcall that tells so.
+/// Connects while this thread waits for a completion queue: one to which nothing completes, or the
+/// pair's. Whether this thread makes the upcall of the established connection.
 bool waiter_is_told(host &here, bool nothing_completes)
 {
     end a(here);
@@ -324,7 +324,7 @@ bool waiter_is_told(host &here, bool nothing_completes)
 
 } // namespace
 
-TEST_CASE("who waits is told of connections without the help of a thread of the device, or is not")
+TEST_CASE("a waiting consumer makes upcalls of connections itself, unless the device is set not to")
 {
     for (const bool calls_back : {true, false}) {
         settings how = on_loopback();

@@ -37,8 +37,8 @@ public:
     /// The next, or nothing when none comes in time.
     std::optional<told> next(std::chrono::milliseconds time = patience);
     void put(const connection_end &how);
-    /// How the latest connection ended, where no consumer has closed it. It is told before the
-    /// event.
+    /// How the latest connection ended, if no consumer closed it. The device makes this upcall
+    /// before that of the event.
     std::optional<connection_end> ended();
     void completion()
     {

@@ -152,7 +152,7 @@ TEST_CASE("a consumer that goes to sleep is woken by what comes then")
         expect(t.a.sent(), work_status::success);
         const bool came = becomes_true([&] { return received.load() > i; });
         if (!came)
-            FAIL_CHECK("message " << i << " wakes nobody");
+            FAIL_CHECK("message " << i << " does not wake the waiter");
         if (i % 2 == 0)
             std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
     }
@@ -375,7 +375,7 @@ TEST_CASE("a peer that is killed while it uses rings is noticed soon")
         INFO(a.counts().direct << " direct, paths: " << a.paths.load());
         REQUIRE(used);
         kill(child, signal);
-        for (int i = 0; i < 20; ++i) // into a ring that nobody looks at
+        for (int i = 0; i < 20; ++i) // into a ring that has no reader any more
             (void)a.send(0, 64);
         const auto is_connected = [&] {
             a.pair.enter();

@@ -233,7 +233,7 @@ TEST_CASE("keys are renewed when the peer has followed, and not before")
     CHECK(with.a.epoch() == 1);
     const bytes late = with.sealed_by(with.a);
     CHECK(with.opens(with.b, late));
-    CHECK(with.opens(with.b, early)); // was under way
+    CHECK(with.opens(with.b, early)); // was in flight when the epoch changed
     CHECK_FALSE(with.opens(with.b, early));
     CHECK_FALSE(with.opens(with.b, late));
     CHECK(with.b.epoch() == 0);
@@ -385,7 +385,7 @@ TEST_CASE("neither payload nor private data can be read on the way")
     end b(there);
     const std::string asks = "private data of who asks";
     const std::string answers = "private data of who answers";
-    const std::string payload = "payload that nobody else may read";
+    const std::string payload = "payload for the peer alone";
     door at(there);
     REQUIRE(a.pair.connect(there.hca.how().address, at.number, asks.data(), asks.size()) ==
             queue_pair::start::begun);

@@ -78,7 +78,7 @@ TEST_CASE("a success that is not suppressed keeps its place until it is taken, a
     CHECK(stays_empty(w.from.request_evd, milliseconds(20)));
 }
 
-TEST_CASE("what is suppressed and fails is told")
+TEST_CASE("a suppressed request that is flushed makes a completion")
 {
     adapter ia;
     connected_pair pair(ia);

@@ -348,8 +348,8 @@ bool connections::is_silent(const request_socket &at, std::int64_t now) const
     return at.at == nullptr && now - at.left_ns < std::int64_t{how_->connect_retry_ms} * 1'000'000;
 }
 
-/// A packet that is not sealed with our key. A request that is not sealed at all is told what is
-/// spoken here, by a packet that is shorter.
+/// A packet that is not sealed with our key. The answer to a request that is not sealed at all says
+/// which version this device speaks; it is shorter than the request, so that it cannot amplify.
 void connections::not_ours(const request_socket &at, const in_packets &in)
 {
     packet p;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Shared receive queue: receives for any queue pair that needs one.
 //
-// A queue pair that finds it empty is linked into a list of waiters until a receive is posted or it
-// is freed. That receive is kept for the one that has waited longest, and whoever comes meanwhile
-// waits behind: so a peer that floods its connection takes turns with the others.
+// A queue pair that finds the SRQ empty is queued until a receive is posted or the queue pair is
+// freed. A posted receive goes to the queue pair that has waited longest, and one that needs a
+// receive meanwhile waits behind: so a peer that floods its connection takes turns with the others.
 #pragma once
 
 #include "request.hpp"
