@@ -128,7 +128,8 @@ TEST_CASE("eight threads of each rank send all kinds at once")
         threads.emplace_back(all_kinds, t, rounds);
     for (std::thread &t : threads)
         t.join();
-    // Each thread goes round all ranks from another start: all get the same number only in total.
+    // Each thread sends to all ranks in turn, beginning with another one: only the sum over the
+    // threads is the same for each rank.
     REQUIRE(barrier());
     until([&] { return counted.replies >= 8 * (rounds / 2); });
     CHECK(thread_errors == 0);

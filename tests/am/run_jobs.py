@@ -77,7 +77,7 @@ class Job:
         self.orphans = self.settle()
 
     def members(self):
-        """Processes that have our mark, whoever started them."""
+        """All processes with our mark: the launcher, its ranks, and what they have started."""
         found = []
         wanted = f"{MARK}={self.mark}".encode()
         for entry in pathlib.Path("/proc").iterdir():

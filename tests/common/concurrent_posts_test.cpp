@@ -207,7 +207,7 @@ TEST_CASE("a request that was put back is taken next")
     p.posts.reopen();
 }
 
-TEST_CASE("while it is closed, or not ready, nobody enters by the fast path")
+TEST_CASE("while it is closed, or not ready, no thread enters by the fast path")
 {
     concurrent_posters p(8);
     for (int i = 0; i < 3; ++i) { // finds room

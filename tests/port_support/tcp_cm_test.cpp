@@ -400,7 +400,7 @@ TEST_SUITE("tcp_cm")
         for (const bool by_peer : {true, false}) {
             pair_of_sides both;
             [&]() OSD_UNCHECKED {
-                osd::lock_guard hold(both.active.lock); // nobody hears the goodbye
+                osd::lock_guard hold(both.active.lock); // the goodbye stays unread
                 if (by_peer)
                     both.passive.cm.disconnect(both.b, DAT_CLOSE_ABRUPT_FLAG);
                 both.active.cm.lose(both.a);
