@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Which packet numbers have come: each is good once, and those too old to know not at all.
+// Protection against replays: each packet number is accepted once, and none below the window.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace soft_hca {
 class replay_window {
 public:
     static constexpr std::uint32_t words = 32;
-    /// Numbers that are remembered behind the highest.
+    /// Numbers below the highest received one that can still be accepted.
     static constexpr std::uint32_t size = (words - 1) * 64;
 
     bool is_new(std::uint64_t number) const
@@ -26,13 +26,13 @@ public:
         }
         came_[number / 64 % words] |= bit(number);
     }
-    /// Behind the highest that has come.
+    /// The highest number received, plus 1.
     std::uint64_t end() const { return end_; }
 
 private:
     static std::uint64_t bit(std::uint64_t number) { return std::uint64_t{1} << number % 64; }
     std::uint64_t word(std::uint64_t number) const { return came_[number / 64 % words]; }
-    /// The words behind `last` up to `now`: of older numbers.
+    /// Clears the words behind `last` up to `now`, whose bits are of numbers that leave the window.
     void clear_between(std::uint64_t last, std::uint64_t now)
     {
         if (now - last > words)

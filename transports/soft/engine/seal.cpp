@@ -13,7 +13,7 @@ namespace soft_hca {
 
 namespace {
 
-/// Bytes that a key depends on, one field behind the other. Each has a fixed size, or is the first.
+/// What a derived key depends on: a purpose, and behind it fields of fixed size.
 class label {
 public:
     explicit label(const char *purpose) { add(purpose, std::strlen(purpose)); }
@@ -38,7 +38,7 @@ private:
 
 constexpr bytes_view nothing{nullptr, 0};
 constexpr std::int64_t report_interval_ns = 1'000'000'000;
-constexpr std::uint64_t look_at_time_every = 64; ///< packets
+constexpr std::uint64_t look_at_time_every = 64; ///< packets sealed
 
 std::uint8_t *append(std::uint8_t *to, const out_packet &packet)
 {
@@ -100,7 +100,7 @@ bool seal_device::handshake_cipher(const sealed_header &header, const seal_conte
 
 namespace {
 
-/// A key of the handshake is used once.
+/// A key of the handshake seals one packet, so that the nonce may be constant.
 constexpr std::uint8_t only_nonce[seal_nonce_size] = {};
 
 } // namespace
@@ -170,7 +170,7 @@ bool connection_seal::open()
     return true;
 }
 
-/// The key of an epoch. `from` is the secret of the one before, or that of the connection.
+/// Derives the key of an epoch. `from`: the secret of the epoch before, or of the connection.
 bool connection_seal::begin(epoch_key &out, const seal_secret &from, const char *purpose,
                             bool seals) const
 {
@@ -237,8 +237,9 @@ struct nonce {
 
 } // namespace
 
-/// The peer has to have seen our latest epoch first: it knows the keys of the next one only. It
-/// follows when it sees one.
+/// A side can open packets of its receiving epoch and of the next one only. So a side whose peer
+/// has not yet followed its last renewal does not renew again, and one whose peer has renewed
+/// follows.
 bool connection_seal::renewal_is_due(std::int64_t now) const
 {
     if (receiving_epoch_ != sending_epoch_)
@@ -282,7 +283,7 @@ connection_seal::epoch_key *connection_seal::other_key(std::uint64_t number)
     return &coming_;
 }
 
-/// Only of packets that are authentic.
+/// Called for authentic packets only: a forged one must change neither the epoch nor the window.
 void connection_seal::note_opened(const epoch_key &with, std::uint64_t number)
 {
     if (&with == &coming_) {
@@ -294,7 +295,7 @@ void connection_seal::note_opened(const epoch_key &with, std::uint64_t number)
         lowest_ = std::min(lowest_, number);
     }
     window_.mark(number);
-    // Older packets would not be taken any more.
+    // The window refuses all packets of the former epoch by now.
     if (former_.cipher && window_.end() - lowest_ > replay_window::size)
         former_ = {};
 }

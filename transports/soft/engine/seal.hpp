@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Sealed packets: encrypted and authenticated with a key that both sides have in a file.
 //
-// Packets of the handshake are sealed with a key that is made of the device's and a random salt in
-// each of them, so that no key has to count. An answer is also bound to the question. The shares
-// that request and accept carry make the keys of the connection, together with the device's key:
-// who gets to know that later cannot read what was sent before.
+// Each packet of the handshake carries a random salt, and is sealed with a key that is derived from
+// the device key and that salt: such a key seals one packet, and needs no packet numbers. An answer
+// is also bound to the request that it answers. The keys of a connection are derived from the
+// device key and the X25519 shares that request and accept carry: the device key alone does not
+// decrypt a connection that was recorded before.
 #pragma once
 
 #include "replay_window.hpp"
@@ -18,7 +19,7 @@
 
 namespace soft_hca {
 
-/// What a side says of itself, behind its request or accept.
+/// A side's part of the key agreement, which follows its request or accept.
 struct seal_offer {
     static constexpr std::size_t size = seal_share_size + 1;
 
@@ -28,17 +29,17 @@ struct seal_offer {
     bool fast_aes = false;
 };
 
-/// In front of each packet of a connection.
+/// Bytes that sealing adds in front of a packet of a connection.
 inline constexpr std::size_t sealed_overhead = sealed_header{}.size() + seal_tag_size;
-/// Around each of a handshake, with the offer.
+/// Bytes that sealing adds around a packet of the handshake, an offer included.
 inline constexpr std::size_t sealed_handshake_overhead =
     sealed_header{true}.size() + seal_tag_size + seal_offer::size;
-/// A request with all that it may carry.
+/// A sealed request with the most private data.
 inline constexpr std::size_t largest_sealed_handshake =
     sealed_handshake_overhead + base_size + request_size + max_private_data;
 
-/// What a packet of the handshake is bound to: a request to where it goes, an answer to the share
-/// in the request.
+/// What a packet of the handshake is bound to: a request to the address of the listener, an answer
+/// to the share in the request. The packet can be opened in this context only.
 struct seal_context {
     seal_context() = default;
     explicit seal_context(const net_address &listener);
@@ -47,10 +48,10 @@ struct seal_context {
     std::uint8_t bytes[seal_share_size] = {};
 };
 
-/// Where a packet is made that is sealed as a whole.
+/// The buffer in which a packet of the handshake is sealed.
 class sealed_handshake {
 public:
-    /// The packet, to be sent; it refers to this object.
+    /// The packet to send; it refers to memory of this object.
     const out_packet &packet() const { return packet_; }
     const std::uint8_t *salt() const { return header_.salt; }
 
@@ -68,17 +69,18 @@ struct opened_packet {
     seal_offer offer; ///< of a request or accept
 };
 
-/// The key of a device. Any thread.
+/// The key of a device. Any thread may call it.
 class seal_device {
 public:
-    /// Zero, or a system error number; ENOSYS without libcrypto. Does not refer to the key later.
+    /// Zero, or a system error number; ENOSYS without libcrypto. Keeps no pointer to the key's
+    /// bytes.
     int open(const key_settings &how);
 
-    /// `offer`: null but for a request or an accept. False without random numbers.
+    /// `offer`: of a request or an accept; null for other packets. False without random numbers.
     [[nodiscard]] bool seal(const out_packet &plain, std::uint32_t to, std::uint32_t from,
                             const seal_offer *offer, const seal_context &context,
                             sealed_handshake &out) const;
-    /// In place. False when it was not sealed with this key, or for another context.
+    /// Decrypts in place. False if the packet was not sealed with this key for this context.
     [[nodiscard]] bool open_packet(std::uint8_t *bytes, std::size_t size,
                                    const sealed_header &header, const seal_context &context,
                                    opened_packet &out) const;
@@ -87,7 +89,7 @@ public:
     const seal_secret &secret() const { return secret_; }
     const key_settings &how() const { return how_; }
     bool has_fast_aes() const { return how_.fast_aes && seal_library::has_fast_aes(); }
-    /// Whether a stranger is to be reported: not more than once a second.
+    /// Whether to report now that a peer has another key or none: at most once a second.
     bool may_report(std::int64_t now) const;
 
 private:
@@ -100,60 +102,62 @@ private:
     mutable std::atomic<std::int64_t> report_ns_{0};
 };
 
-/// Numbers by which a connection is known to both sides.
+/// The numbers by which packets of a side name a connection.
 struct seal_names {
     std::uint32_t id = 0;
     std::uint32_t tag = 0;
 };
 
-/// Kinds that are sealed with the keys of a connection.
+/// Whether packets of this kind are sealed with the keys of a connection.
 bool is_of_connection(packet_kind kind);
 
-/// The keys of a connection, in the hands of one thread at a time. There is never a copy: a packet
-/// number is used once.
+/// The keys of a connection, used by one thread at a time. Must not be copied: each copy would seal
+/// another packet with the same packet number.
 class connection_seal {
 public:
     explicit connection_seal(const seal_device &of) : of_(of) {}
-    /// Makes our share. False without memory or random numbers.
+    /// Makes our key pair, whose public key is our share. False without memory or random numbers.
     [[nodiscard]] bool open();
 
     const seal_device &device() const { return of_; }
     const seal_offer &offer() const { return offer_; }
-    /// What answers to the request of this connection are bound to.
+    /// The context of the answers to this connection's request.
     const seal_context &answers() const { return answers_; }
-    /// The salt of the latest packet of the handshake, which an ICMP error quotes.
+    /// Notes the salt of the latest packet of the handshake sent: a genuine ICMP error quotes it.
     void keep_salt(const std::uint8_t *salt) { std::memcpy(salt_, salt, sizeof salt_); }
     bool has_salt(const std::uint8_t *salt) const
     {
         return std::memcmp(salt_, salt, sizeof salt_) == 0;
     }
-    /// With the offer of the peer. `calls`: we have sent the request.
+    /// Derives the keys from both offers. `calls`: we have sent the request.
     [[nodiscard]] bool agree(const seal_offer &peer, const seal_names &own,
                              const seal_names &of_peer, bool calls);
     bool has_agreed() const { return sending_.cipher && receiving_.cipher; }
 
-    /// Seals a packet that begins `sealed_overhead` bytes behind `at`, which are for its header.
+    /// Seals the packet at `at` + `sealed_overhead` in place; writes its header and tag to `at`.
     [[nodiscard]] bool seal(std::uint8_t *at, std::size_t size, std::uint32_t to);
-    /// In place: `out` is what was sealed. False for one of somebody else or one that came before.
+    /// Decrypts in place; `out` is the plain packet. False if the packet was not sealed with the
+    /// keys of this connection, or was received before.
     [[nodiscard]] bool open_packet(std::uint8_t *bytes, std::size_t size,
                                    const sealed_header &header, packet &out);
 
-    /// How often the keys were renewed that packets are sent with.
+    /// How often the keys of sent packets were renewed.
     std::uint32_t epoch() const { return sending_epoch_; }
 
 private:
-    /// Of one direction, in one epoch.
+    /// The key of one direction in one epoch.
     struct epoch_key {
-        std::unique_ptr<seal_secret> secret; ///< of which the next one is made
+        std::unique_ptr<seal_secret> secret; ///< the next epoch's is derived from it
         seal_cipher cipher;
-        std::uint8_t mask[seal_nonce_size] = {}; ///< a nonce is this and the packet number
+        std::uint8_t mask[seal_nonce_size] = {}; ///< a nonce is this xor the packet number
     };
 
     [[nodiscard]] bool begin(epoch_key &out, const seal_secret &from, const char *purpose,
                              bool seals) const;
     bool renewal_is_due(std::int64_t now) const;
     [[nodiscard]] bool renew_sending(std::int64_t now);
-    /// The key for a packet that is not of the epoch in which packets come; null without any.
+    /// The key for a packet that is not of the current receiving epoch: that of the epoch before,
+    /// or of the next one. Null if there is none.
     epoch_key *other_key(std::uint64_t number);
     void note_opened(const epoch_key &with, std::uint64_t number);
 
@@ -167,14 +171,14 @@ private:
     epoch_key sending_;
     std::uint32_t sending_epoch_ = 0;
     std::uint64_t next_number_ = 0;
-    std::uint64_t epoch_begin_ = 0; ///< its first number
-    std::int64_t epoch_ns_ = 0;     ///< when it began
+    std::uint64_t epoch_begin_ = 0; ///< first packet number of the sending epoch
+    std::int64_t epoch_ns_ = 0;     ///< when the sending epoch began
 
     epoch_key receiving_;
-    epoch_key former_; ///< of the epoch before, for packets that were under way
-    epoch_key coming_; ///< made when a packet seems to be of the next epoch
+    epoch_key former_; ///< of the epoch before, for packets in flight at the renewal
+    epoch_key coming_; ///< of the next epoch, derived when a packet seems to be of it
     std::uint32_t receiving_epoch_ = 0;
-    std::uint64_t lowest_ = 0; ///< number that came in this epoch
+    std::uint64_t lowest_ = 0; ///< packet number received in this epoch
     replay_window window_;
 };
 

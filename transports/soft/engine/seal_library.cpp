@@ -68,7 +68,7 @@ struct seal_library::functions {
     decltype(&::EVP_PKEY_derive_set_peer) derive_set_peer;
     decltype(&::EVP_PKEY_derive) derive;
 
-    // Fetched once: doing so takes longer than to seal a packet.
+    // Fetched once for all packets: a fetch takes longer than sealing one.
     EVP_KDF *hkdf = nullptr;
     EVP_CIPHER *aes = nullptr;
     EVP_CIPHER *chacha = nullptr;
@@ -130,8 +130,8 @@ seal_library::~seal_library()
     call_->cipher_free(call_->chacha);
 }
 
-/// The library is never unloaded. When the process ends it leaves what it has in place: threads of
-/// a device that was not closed still use it.
+/// libcrypto is never unloaded, and shall not free its tables when the process exits: threads of a
+/// device that was not closed may still use them.
 bool seal_library::load(const char *name)
 {
     void *const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -236,11 +236,11 @@ bool seal_agreement::make(const seal_library &library, std::uint8_t *share)
            size == seal_share_size;
 }
 
-/// Fails for shares with which the result would not depend on our key.
+/// Fails for shares of low order, with which the result would not depend on our key.
 bool seal_agreement::agree(const std::uint8_t *peer_share, seal_secret &out) const
 {
     if (private_ == nullptr)
-        return false; // was used
+        return false; // forgotten after an agreement
     const seal_library::functions &call = *library_->call_;
     EVP_PKEY *const peer = call.new_public(nullptr, "X25519", nullptr, peer_share, seal_share_size);
     EVP_PKEY_CTX *const context =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // What sealed packets need of libcrypto: HKDF-SHA256, two AEADs and X25519.
 //
-// The library is loaded when a device has a key, so that others do not depend on it.
+// libcrypto is loaded when a device with a key is opened: devices without one do not depend on it.
 #pragma once
 
 #include "packet_io.hpp"
@@ -23,10 +23,10 @@ inline constexpr std::size_t seal_share_size = 32; ///< an X25519 public key
 
 enum class seal_suite : std::uint8_t { aes_256_gcm = 1, chacha20_poly1305 = 2 };
 
-/// Overwrites key material, also where the compiler sees that nothing reads it any more.
+/// Overwrites key material. The compiler cannot drop the stores, though nothing reads them.
 void wipe(void *what, std::size_t size);
 
-/// 32 secret bytes, which are wiped when they go.
+/// 32 secret bytes, which the destructor wipes.
 struct seal_secret {
     seal_secret() = default;
     seal_secret(const seal_secret &) = delete;
@@ -39,14 +39,14 @@ struct seal_secret {
 
 class seal_library {
 public:
-    /// Whether the headers were there when this was compiled.
+    /// Whether the engine was compiled with the headers of OpenSSL.
     static bool is_built();
-    /// Of AES in the processor.
+    /// Whether the processor has instructions for AES-GCM.
     static bool has_fast_aes();
 
     seal_library();
     ~seal_library();
-    /// False when the library is not there, or too old.
+    /// Loads the shared object `name`. False if it is missing, or too old.
     bool load(const char *name);
 
     [[nodiscard]] bool derive(bytes_view secret, bytes_view salt, bytes_view info,
@@ -76,7 +76,7 @@ public:
 
     [[nodiscard]] bool seal(const std::uint8_t *nonce, bytes_view header, std::uint8_t *text,
                             std::size_t size, std::uint8_t *tag);
-    /// False for one that was not sealed with this key, nonce and header; the text is spoilt then.
+    /// False if the text was not sealed with this key, nonce and header; it is garbage then.
     [[nodiscard]] bool open(const std::uint8_t *nonce, bytes_view header, std::uint8_t *text,
                             std::size_t size, const std::uint8_t *tag);
 
