@@ -12,9 +12,9 @@ namespace soft_hca {
 
 namespace {
 
-constexpr std::int64_t access_patience_ns = 1'000'000'000; ///< with a peer that is in an access
-constexpr std::int64_t last_patience_ns = 100'000'000;     ///< when its gate was closed
-constexpr std::int64_t short_time_ns = 1'000'000; ///< in which no process number is used again
+constexpr std::int64_t access_patience_ns = 1'000'000'000; ///< for the end of a peer's access
+constexpr std::int64_t last_patience_ns = 100'000'000;     ///< the same after a timeout
+constexpr std::int64_t short_time_ns = 1'000'000; ///< in which the system reuses no process id
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
 
@@ -25,7 +25,7 @@ std::uint64_t zone_of(const protection_domain *zone)
 
 } // namespace
 
-/// What the two sides send each other, with the file of their boards.
+/// The message that each side sends, with the files of its board and of its ring.
 struct direct_access::hello {
     static constexpr std::uint32_t current = 0x5d'a9'00'01;
     std::uint32_t edition;
@@ -63,7 +63,8 @@ std::ptrdiff_t direct_link::copy(direct_peer &peer, const request &r) const
     return done;
 }
 
-/// The process is the same a short time before the copy begins: its number is nobody else's.
+/// Verifies that the process id is still the peer's. Copies only if that was a short time ago: the
+/// system cannot have reused the id since.
 std::ptrdiff_t direct_link::copy_if_proven(direct_peer &peer, const request &r) const
 {
     const std::int64_t began = osd::now_ns();
@@ -101,7 +102,7 @@ local_obstacle direct_access::open(descriptor_set &within)
 {
     const local_obstacle why = prepare(within);
     if (why != local_obstacle::none)
-        close(); // others need the descriptors
+        close(); // frees the descriptors that were made
     return why;
 }
 
@@ -137,7 +138,7 @@ void direct_access::listen(const net_address &at)
         return;
     const waitable made = local_socket::listen(at);
     if (made < 0)
-        return; // peers find nobody
+        return; // peers cannot connect, and use the network
     if (watched_.add(made))
         listeners_[listening_++] = made;
     else
@@ -178,7 +179,7 @@ void direct_access::show(const memory_region &region)
     (void)board_->show(region.key.load(), zone_of(region.domain), region);
 }
 
-/// Until the peer does not claim the key, or any if it is 0. False when it takes too long.
+/// Waits until the peer does not claim the key (0: any key), or has gone. False on timeout.
 bool direct_access::ends_within(const direct_link &link, std::uint32_t key, std::int64_t ns)
 {
     const direct_peer &peer = *link.peer_.load(std::memory_order_relaxed);
@@ -197,7 +198,8 @@ bool direct_access::ends_within(const direct_link &link, std::uint32_t key, std:
     return true;
 }
 
-/// A peer that has tried our patience does so less from then on, until it goes on.
+/// Waits for the end of a peer's access. After a timeout the next waits for that peer are shorter,
+/// until one of them succeeds.
 bool direct_access::outlast(const direct_link &link, std::uint32_t key)
 {
     if (ends_within(link, key, 0))
@@ -207,8 +209,8 @@ bool direct_access::outlast(const direct_link &link, std::uint32_t key)
     return !stuck.load();
 }
 
-/// The peer is in an access that does not end. If its thread was stopped in front of the copy, the
-/// closed gate keeps it from it; if it has just gone on, it is through after a short time.
+/// Closes the gate of a peer whose access does not end. If its thread was stopped before the copy,
+/// the copy fails now (local_guard); if it runs again, the copy ends within the short wait here.
 void direct_access::shut_out(direct_link &link)
 {
     board_->close_gate(link.gate_);
@@ -301,13 +303,13 @@ void direct_access::serve()
     if (wait_for(&any, 1, osd::deadline::passed()) != osd::wait_result::woken)
         return;
     osd::lock_guard hold(lock_);
-    called_.clear(); // before the look for calls
+    called_.clear(); // before call_peers(): a later begin() raises it again
     accept_calls();
     for (talk &each : talks_)
         if (each.socket >= 0)
             hear(each);
     forget_peers(false);
-    call_peers(); // an answer has made room
+    call_peers(); // answers that came above have made room
 }
 
 void direct_access::call_peers()
@@ -322,7 +324,7 @@ void direct_access::call_peers()
     }
 }
 
-/// Null while others are to be answered first.
+/// Null while all places are taken by calls without an answer.
 direct_access::talk *direct_access::place_for_call()
 {
     for (std::uint32_t i = 0; i < max_calls; ++i) {
@@ -330,7 +332,7 @@ direct_access::talk *direct_access::place_for_call()
         if (each.socket >= 0 && each.link->now_ == direct_link::state::waits &&
             each.link->token_ == each.token)
             continue;
-        if (each.socket >= 0) // its connection has ended
+        if (each.socket >= 0) // the connection of that call has ended
             local_socket::close(end_talk(each));
         return &each;
     }
@@ -361,8 +363,8 @@ void direct_access::accept_calls()
     }
 }
 
-/// Without a descriptor for the caller: a call that is neither accepted nor refused would keep this
-/// thread awake.
+/// The process is out of descriptors. A call that stays in the backlog would wake this thread all
+/// the time: it is accepted by means of the spare descriptor, and closed.
 bool direct_access::turn_away(waitable listener)
 {
     if (!spare_.is_open())
@@ -374,17 +376,17 @@ bool direct_access::turn_away(waitable listener)
     return spare_.open() && caller >= 0;
 }
 
-/// In the place of the oldest that has said nothing.
+/// Begins a talk on an accepted socket, in place of the oldest one without a hello.
 void direct_access::answer(waitable socket)
 {
     talk &with = talks_[max_calls + next_talk_++ % (max_talks - max_calls)];
     if (with.socket >= 0)
-        hear(with); // it may have said it by now
+        hear(with); // its hello may have come by now
     if (with.socket >= 0)
         local_socket::close(end_talk(with));
     begin_talk(with, socket, nullptr);
     if (with.socket >= 0)
-        hear(with); // usually it has been said
+        hear(with); // usually the hello is there already
 }
 
 void direct_access::begin_talk(talk &with, waitable socket, direct_link *link)
@@ -414,7 +416,7 @@ bool direct_access::say_hello(waitable socket, const direct_link &link)
                               link.held_ != nullptr ? link.held_->file() : -1);
 }
 
-/// That waits for this hello.
+/// The link that waits for this hello; null if there is none.
 direct_link *direct_access::link_of(const hello &said)
 {
     for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
@@ -450,7 +452,9 @@ void direct_access::hear(talk &from)
             local_socket::close(each);
 }
 
-/// While it waits, or is shown: who is told has not gone.
+/// Stores the outcome, and posts an event to the queue pair of the link. In the states `waits` and
+/// `shown` that queue pair is allocated, since it calls end() before it is freed; in `ending` it
+/// may be freed before the event is delivered.
 void direct_access::tell(direct_link &link, local_obstacle why)
 {
     if (why != local_obstacle::none)
@@ -511,7 +515,7 @@ local_obstacle direct_access::introduce(waitable socket, bool answers, direct_li
     return local_obstacle::none;
 }
 
-/// Takes over the file of a peer's ring, if it has shown one.
+/// Takes over the ring file of the peer's hello. False if it had none, or there is no path for it.
 bool direct_access::meet_ring(direct_link &link, waitable ring)
 {
     if (ring < 0)
@@ -525,7 +529,7 @@ bool direct_access::meet_ring(direct_link &link, waitable ring)
     return link.held_ != nullptr;
 }
 
-/// Whether it is the process that the socket says, and lets us access its memory.
+/// Verifies the process and its board, and notes whether the system lets us access its memory.
 local_obstacle direct_access::examine(direct_peer &met)
 {
     const local_process::presence seen = met.process.look();
@@ -535,7 +539,7 @@ local_obstacle direct_access::examine(direct_peer &met)
     return local_obstacle::none;
 }
 
-/// One that was met before is the same, and its mapping is kept.
+/// The peer that is kept for this process and this board since an earlier link; null without one.
 direct_peer *direct_access::known(const direct_peer &met) const
 {
     for (direct_peer *each = peers_; each != nullptr; each = each->next)
@@ -545,7 +549,7 @@ direct_peer *direct_access::known(const direct_peer &met) const
     return nullptr;
 }
 
-/// Null when there is no room for it.
+/// Adds a new peer to those kept. Null if there is no room for it.
 direct_peer *direct_access::keep(std::unique_ptr<direct_peer> met, waitable socket, bool called)
 {
     forget_peers(false);
@@ -558,7 +562,7 @@ direct_peer *direct_access::keep(std::unique_ptr<direct_peer> met, waitable sock
     return peers_ = met.release();
 }
 
-/// Those that have left, and on request those that no connection needs.
+/// Frees peers that have gone once they have no link; `also_idle`: and all others without a link.
 void direct_access::forget_peers(bool also_idle)
 {
     for (direct_peer **at = &peers_; *at != nullptr;) {
@@ -580,7 +584,7 @@ void direct_access::forget_peers(bool also_idle)
     }
 }
 
-/// Its rings may say for ever that it looks at them.
+/// The ring files of a peer that was killed may say for ever that it polls: sends no more by them.
 void direct_access::mute_rings(const direct_peer &peer)
 {
     for (std::uint32_t i = 0; i < direct_board::gates; ++i)

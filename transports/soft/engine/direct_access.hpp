@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// RDMA without the target's processor, where it is a process of the same host and user: the
-// initiator copies straight between the memories of the two processes.
+// RDMA without the target's processor, if the peer is a process of the same host and user: the
+// initiator copies straight between the memories of both processes.
 //
-// All else of a connection goes over the network, also what direct access refuses, so that errors
-// are found and told in one place. Two devices show each other their boards (direct_board) over a
-// local socket, once the connection knows its peer: the side that asked for the connection calls
-// the address of the other's data socket, and either names the tag that only the two of them know.
-// The socket stays open for as long as the two processes live and know each other.
+// All other operations of a connection go over the network, and so do RDMA operations that direct
+// access refuses: errors are found and reported in one place. When a connection is established, its
+// two devices exchange their boards (direct_board) over a local socket. The active side connects it
+// to the name that is derived from the address of the peer's data socket; in its hello each side
+// proves itself by the tag of the connection, which is secret. The socket then stays open: its end
+// shows that the peer has closed its device or exited.
 #pragma once
 
 #include "direct_board.hpp"
@@ -24,16 +25,17 @@
 
 namespace soft_hca {
 
-/// The ends of a connection.
+/// The numbers of both sides of a connection.
 struct direct_names {
     std::uint32_t id;
     std::uint32_t tag;
     std::uint32_t peer_id;
     std::uint32_t peer_tag;
-    bool calls; ///< asked for the connection
+    bool calls; ///< active side: connects the local socket
 };
 
-/// Who is told by a path_event what came of it; nobody by default.
+/// The queue pair that gets a path_event once the outcome of its link is known, and the queue for
+/// the event. Null: no event.
 struct direct_listener {
     upcall_queue *queue = nullptr;
     upcall_source *pair = nullptr;
@@ -41,23 +43,29 @@ struct direct_listener {
 
 class direct_access;
 
-/// Of one connection. Its holder has the lock of the queue pair.
+/// The direct path of one connection, used under the lock of its queue pair.
 class direct_link {
 public:
-    /// Moves what a write or read says, whose local memory may be used. False when it has to go
-    /// over the network; some of it may have been moved.
+    /// Executes an RDMA write or read whose local segments are valid. False if it has to go over
+    /// the network; a part may have been copied.
     bool move(const request &r);
-    /// The peer has not ended an access in time.
+    /// The peer is in an access to our memory that it has not ended in time.
     bool is_stuck() const { return stuck_.load(std::memory_order_relaxed); }
-    /// `none` when it moves data, or does not know yet.
+    /// Why RDMA operations go over the network; `none` if they do not, or while that is unknown.
     local_obstacle outcome() const { return outcome_.load(std::memory_order_relaxed); }
-    /// By which packets go to the peer, once there is one.
+    /// The ring for packets to the peer; null until both sides have mapped the other's ring file.
     const std::atomic<ring_path *> &ring() const { return ring_; }
 
 private:
     friend class direct_access;
-    enum class state : std::uint8_t { free, to_call, waits, shown, ending };
-    static constexpr std::uint32_t most_bytes = 16 << 20; ///< of a claim
+    enum class state : std::uint8_t {
+        free,
+        to_call, ///< active side: the local socket is not connected yet
+        waits,   ///< for the hello of the peer
+        shown,   ///< the board of the peer is mapped
+        ending,
+    };
+    static constexpr std::uint32_t most_bytes = 16 << 20; ///< copied under a claim
 
     std::ptrdiff_t try_to_move(direct_peer &peer, const request &r);
     std::ptrdiff_t copy_if_proven(direct_peer &peer, const request &r) const;
@@ -72,13 +80,13 @@ private:
     std::uint64_t zone_ = 0;
     std::uint32_t their_gate_ = 0;
     std::uint64_t their_token_ = 0;
-    std::atomic<direct_peer *> peer_{nullptr}; ///< set while shown; what it and the gate are stays
+    std::atomic<direct_peer *> peer_{nullptr}; ///< constant from `shown` to end()
     std::atomic<bool> stuck_{false};
     std::atomic<local_obstacle> outcome_{local_obstacle::none};
     direct_listener told_;
     ring_paths *rings_ = nullptr; // this and the next under direct_access::lock_
     ring_path *held_ = nullptr;
-    std::atomic<ring_path *> ring_{nullptr}; ///< the same, once both sides have it
+    std::atomic<ring_path *> ring_{nullptr}; ///< held_, once both sides have mapped it
 };
 
 class direct_access {
@@ -88,30 +96,31 @@ public:
     direct_access &operator=(const direct_access &) = delete;
     ~direct_access() { close(); }
 
-    /// Without it, everything goes over the network. `within`: what the thread sleeps on that calls
-    /// serve().
+    /// If this fails, everything goes over the network. `within`: the descriptors for which the
+    /// thread that calls serve() waits.
     local_obstacle open(descriptor_set &within);
-    /// Peers call the address of this data socket.
+    /// Accepts calls of peers by the local socket that is named after this data socket.
     void listen(const net_address &at);
-    /// All links were ended.
+    /// All links must have been ended.
     void close();
     bool is_open() const { return links_ != nullptr; }
 
     // --- memory
 
     void show(const memory_region &region);
-    /// On return no peer accesses memory by this key any more, unless it was stopped in the middle
-    /// of an access for a second: then its connection is to be ended.
+    /// On return no peer accesses memory by this key any more. The exception is a peer that has
+    /// been stopped inside an access for a second: its link is_stuck(), and its connection must be
+    /// ended.
     void withdraw(std::uint32_t key);
 
     // --- connections, by the holder of the queue pair's lock
 
-    /// Null where the peer cannot be reached, or there are too many. `rings`: those of the shard,
-    /// null where packets go over the network.
+    /// Null if the peer is on another host, or there are too many links. `rings`: the shard's; null
+    /// if all packets go over the network.
     direct_link *begin(const net_address &own, const net_address &peer, const direct_names &names,
                        const protection_domain *zone, const direct_listener &told = {},
                        ring_paths *rings = nullptr);
-    /// On return the peer makes no access any more, with the same exception.
+    /// On return the peer makes no access by this link any more, with the exception of withdraw().
     void end(direct_link *&link);
 
     // --- the thread
@@ -123,14 +132,14 @@ public:
 
 private:
     struct hello;
-    /// A socket on which a hello is to come.
+    /// A local socket on which the hello of the peer has not come yet.
     struct talk {
         waitable socket = -1;
-        direct_link *link = nullptr; ///< that called
-        std::uint64_t token = 0;     ///< of this link
+        direct_link *link = nullptr; ///< that connected it; null if we accepted it
+        std::uint64_t token = 0;     ///< of the link when it connected: links are reused
     };
     static constexpr std::uint32_t max_talks = 64;
-    static constexpr std::uint32_t max_calls = peer_sockets::max_calls; ///< of them that are ours
+    static constexpr std::uint32_t max_calls = peer_sockets::max_calls; ///< that we connected
     static constexpr std::uint32_t max_peers = 256;
     static constexpr std::uint32_t max_listeners = 16;
 
@@ -173,14 +182,14 @@ private:
     descriptor_set *within_ = nullptr;
     descriptor_set watched_;
     wake_signal called_;
-    wake_signal spare_; ///< a descriptor that is given up to accept a call, and end it
+    wake_signal spare_; ///< its descriptor is freed to accept a call, and close it
     waitable listeners_[max_listeners] OSD_GUARDED_BY(lock_);
     std::uint32_t listening_ OSD_GUARDED_BY(lock_) = 0;
     talk talks_[max_talks] OSD_GUARDED_BY(lock_);
     std::uint32_t next_talk_ OSD_GUARDED_BY(lock_) = 0;
     direct_peer *peers_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t peers_known_ OSD_GUARDED_BY(lock_) = 0;
-    process_mark proof_; ///< read by peers from our memory, to see that it is ours
+    process_mark proof_; ///< peers read it from our memory, to verify our process id
     std::atomic<local_obstacle> obstacle_{local_obstacle::none};
 };
 

@@ -84,7 +84,7 @@ bool direct_board::permits(std::uint32_t gate, std::uint64_t token, const direct
     const std::uint32_t rights = found->rights.load(std::memory_order_acquire);
     const std::uint64_t address = found->address.load(std::memory_order_acquire);
     const std::uint64_t length = found->length.load(std::memory_order_acquire);
-    // All that was read is of this key, and not of one that has its place since.
+    // The entry was not reused for another key while it was read, and the gate is still open.
     if (found->key.load(std::memory_order_acquire) != to.key ||
         through.token.load(std::memory_order_acquire) != token)
         return false;

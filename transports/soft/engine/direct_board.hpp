@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What a device shows to those of its peers that may access its process's memory themselves.
+// Memory of a device that its peers map: it says which memory of the process they may access.
 //
 // A board is written by its device and mapped read-only by others. It has
-//   regions   which memory is open to peers, by key: what memory_table says, for other processes
-//   gates     one for each connection to such a peer: whether it is open, and to which zone
-//   claims    at the same place, the key by which this device is accessing that peer's memory
+//   regions   by key, the memory regions that peers may access: what memory_table has of them
+//   gates     one per connection to such a peer: a token while the peer may access, and the zone
+//   claims    one per gate: the key by which this device is accessing the memory of that peer
 //
-// An access announces itself by a claim, looks at the peer's gate and region, and takes the claim
-// back when it is over. Who closes a gate or withdraws a region does so first, and then waits for
-// the claims. These stores and loads are sequentially consistent: so either the access sees that it
-// is refused, or it is waited for.
+// The initiator of an access stores a claim on its own board, reads gate and region on the board of
+// the target, copies, and clears the claim. The target closes a gate or withdraws a region first,
+// and then waits until the initiator's board has no claim for it. These stores and loads are
+// sequentially consistent: so either the initiator finds the gate or region gone, or the target
+// finds the claim and waits.
 //
-// Whoever reads another process's board reads each word once, and uses none as an index or a
-// pointer: it is compared with what a request asks for.
+// A device does not trust the board of another: it compares the words with a request, and uses none
+// of them as an index or a pointer.
 #pragma once
 
 #include "memory_table.hpp"
@@ -22,7 +23,7 @@
 
 namespace soft_hca {
 
-/// Memory of a peer that is to be accessed.
+/// The memory of a peer that a request wants to access.
 struct direct_target {
     std::uint32_t key;
     std::uint32_t rights;
@@ -38,11 +39,12 @@ public:
     // --- by the owner
 
     void begin() { made_for_.store(edition, std::memory_order_release); }
-    /// False when there is no room: the region is accessed over the network then. `zone` is not 0.
+    /// Enters a region. False if its places are taken: it is accessed over the network then. `zone`
+    /// is not 0.
     bool show(std::uint32_t key, std::uint64_t zone, const memory_region &region);
-    /// No access by this key begins any more. False when it was not shown.
+    /// Removes a region: no access by its key begins any more. False if it was not entered.
     bool withdraw(std::uint32_t key);
-    /// `token` is not `closed`; the peer has to know it.
+    /// `token` is not `closed`; a peer that knows it may access.
     void open_gate(std::uint32_t gate, std::uint64_t token, std::uint64_t zone);
     void close_gate(std::uint32_t gate);
     void claim(std::uint32_t gate, std::uint32_t key);
@@ -51,20 +53,20 @@ public:
     // --- by others
 
     bool is_board() const { return made_for_.load(std::memory_order_acquire) == edition; }
-    /// Whether the access may be made, by who has claimed it.
+    /// Whether the owner permits an access. The initiator has stored its claim before.
     bool permits(std::uint32_t gate, std::uint64_t token, const direct_target &to) const;
     /// Holds the token while the gate is open.
     const std::atomic<std::uint64_t> &gate_word(std::uint32_t gate) const
     {
         return gate_lines_[gate].token;
     }
-    /// The key that the owner claims; 0 when there is none.
+    /// The key by which the owner is accessing the peer's memory; 0 if it is not.
     std::uint32_t claimed(std::uint32_t gate) const;
 
 private:
     static constexpr std::uint64_t edition = 0x736f'6674'0001'0001; ///< of this layout
     static constexpr std::uint32_t places = 8192;
-    static constexpr std::uint32_t key_bits_apart = 13; ///< between the two places of a key
+    static constexpr std::uint32_t key_bits_apart = 13; ///< shift for the second place
 
     struct alignas(64) gate_line {
         std::atomic<std::uint64_t> token;

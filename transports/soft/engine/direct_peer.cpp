@@ -18,7 +18,7 @@ bool peer_sockets::add(waitable socket, bool called, descriptor_set &watched)
         return true;
     }
     if (count_ == most)
-        (void)check(watched); // the peer has closed some by now, unless it calls without end
+        (void)check(watched); // a sound peer has closed its surplus ones by now
     if (count_ == most || !watched.add(socket))
         return false;
     sockets_[count_++] = socket;

@@ -25,8 +25,8 @@ namespace soft_hca {
 
 namespace {
 
-/// Of process_vm_readv and _writev. syscall() passes whole registers on, and what an int leaves in
-/// the upper half of an argument that is passed on the stack is undefined.
+/// The flags of process_vm_readv and process_vm_writev. syscall() is variadic and passes on a whole
+/// register: of an int on the stack the upper half would be undefined.
 constexpr unsigned long no_flags = 0;
 
 constexpr int fd_of(waitable descriptor)
@@ -61,7 +61,7 @@ bool shared_memory::create(std::size_t size)
 {
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < size)
-        return false; // a larger file would be answered by a signal
+        return false; // ftruncate() would raise SIGXFSZ
     size_ = size;
     file_ = memfd_create("soft-hca-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file_ < 0 || ftruncate(fd_of(file_), static_cast<off_t>(size)) != 0)
@@ -69,7 +69,7 @@ bool shared_memory::create(std::size_t size)
     void *const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_of(file_), 0);
     if (memory != MAP_FAILED)
         bytes_ = memory;
-    // Behind our own mapping: others map it for reading only.
+    // Sealed once we have mapped it: all later mappings are read-only.
     if (bytes_ == nullptr || !identify() ||
         fcntl(fd_of(file_), F_ADD_SEALS, size_seals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
         close();
@@ -102,7 +102,7 @@ void shared_memory::close()
 
 namespace {
 
-/// Of the process that has connected, or that listened.
+/// The credentials of the process that connected, or called listen(), at the other end.
 bool credentials_of(waitable socket, ucred &out)
 {
     socklen_t size = sizeof out;
@@ -136,8 +136,8 @@ local_obstacle local_process::open(waitable socket, const process_mark &mark)
     return local_obstacle::none;
 }
 
-/// A process that has its id and not its memory is not the same: its number is used again, or it
-/// has started another program. Its socket does not tell, since children may hold that open.
+/// A process that has the id but not the mark is another one, which reuses the id, or has executed
+/// another program. The socket does not show that, since children may hold it open.
 local_process::presence local_process::look() const
 {
     std::uint8_t found[sizeof mark_.bytes];
@@ -211,16 +211,16 @@ bool has_restartable_sequences()
     return &__rseq_offset != nullptr && &__rseq_size != nullptr && __rseq_size != 0;
 }
 
-/// A restartable sequence from 1 to the end of the system call instruction, 2: where the thread is
-/// interrupted in between, it goes on at 4. Once it is in the kernel, it is stopped only behind the
-/// call.
+/// A restartable sequence from label 1 to label 2, behind the system call instruction: a thread
+/// that is preempted or gets a signal in between continues at label 4, and does not copy. The
+/// kernel does not abort a thread that has entered the call: it returns to label 2.
 long copy_guarded(const copy_call &c, const local_guard &guard)
 {
     constexpr long offset_of_current = 8; // in struct rseq
     const std::ptrdiff_t current = __rseq_offset + offset_of_current;
     long result = c.number;
-    // The registers of the later arguments are loaded here: between their load and the call there
-    // must not be a function call, which a sanitizer may insert.
+    // r10, r8 and r9 are loaded by the assembler code: a sanitizer could insert a function call
+    // between loads in C++ and the system call.
     asm volatile(".pushsection __rseq_cs, \"aw\"\n\t"
                  ".balign 32\n"
                  "3:\t.long 0, 0\n\t"
@@ -292,7 +292,7 @@ bool copies_work()
     return reads && writes && to == 2;
 }
 
-/// What the engine does without direct access, too, need not be tried.
+/// Tries the calls for sockets that only direct access makes.
 void try_sockets()
 {
     const waitable listener = local_socket::listen({});
@@ -300,7 +300,7 @@ void try_sockets()
     (void)local_socket::connect({});
 }
 
-/// Whether a filter may judge the system calls of this thread. prctl(2) would tell, or be the end.
+/// Whether this thread has a seccomp filter. Read from /proc: the filter may kill for prctl(2).
 bool is_filtered()
 {
     char text[4096] = {};
@@ -311,8 +311,8 @@ bool is_filtered()
     return std::strstr(text, "\nSeccomp:\t0\n") == nullptr;
 }
 
-/// In a process that nobody else waits for, and whose end raises no signal. It has one thread, and
-/// makes system calls only.
+/// Whether the calls work in a child process. The child raises no signal at its end, so that no
+/// wait() of the program returns it; it has one thread, and makes system calls only.
 bool work_in_a_child()
 {
     constexpr unsigned long no_signal = 0;
@@ -369,8 +369,8 @@ std::ptrdiff_t local_process::write(std::uint64_t to, const bytes_view *pieces, 
 
 namespace {
 
-/// In the abstract space, whose names belong to a network namespace, as ports do, and go with the
-/// process.
+/// Makes a name in the abstract namespace: it belongs to the network namespace, as ports do, and is
+/// free again when the socket is closed.
 socklen_t make_name(sockaddr_un &out, const net_address &of)
 {
     std::uint8_t host[16] = {};
@@ -384,8 +384,8 @@ socklen_t make_name(sockaddr_un &out, const net_address &of)
                                   static_cast<std::size_t>(size));
 }
 
-/// By a system call as all that is done with it: of a socket that it has seen begin, and not end,
-/// ThreadSanitizer would take the next with its number for the same one.
+/// A direct system call, as are all calls for these sockets: if ThreadSanitizer saw socket() but no
+/// close(), it would take the next socket with the same descriptor for this one.
 waitable new_socket()
 {
     return syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -439,7 +439,7 @@ waitable local_socket::connect(const net_address &name)
     const socklen_t size = make_name(at, name);
     waitable made = new_socket();
     if (made >= 0 && (syscall(SYS_connect, fd_of(made), &at, size) != 0 || !is_of_our_user(made)))
-        close_fd(made); // anybody can take a name
+        close_fd(made); // any user can bind the name
     return made;
 }
 
