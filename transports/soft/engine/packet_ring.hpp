@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // A ring of packets in memory that two processes share: one writes, the other reads.
 //
-// Each of the two has a file, written by its owner and mapped read-only by the other. It holds the
-// ring of its owner's packets, and what its owner says about the ring of the other: how far it has
-// taken packets, and whether it looks for more.
+// Each process has a file, which it writes and the other maps read-only. The file holds the ring of
+// its owner's packets, and what its owner says about the other's ring: how many lines it has taken,
+// and whether it polls for more.
 //
-// A packet begins at a line, with its size. The size of the packet behind it is 0 until that is
-// there: a writer that is stopped or killed anywhere has put a packet, or has not. The reader reads
-// the size once, bounds it, copies the packet once, and only then looks at it; the writer bounds
-// what the reader says that it has taken. So neither can do to the other more than by datagrams.
+// A packet begins with its size, at a cache line. The writer sets the size of the next packet to 0,
+// and stores the size of this one last: when it is stopped or killed anywhere, a packet is there as
+// a whole, or not at all. The reader reads the size once, bounds it, copies the packet once, and
+// parses the copy; the writer bounds the number of lines that the reader says it has taken. So
+// neither process can do more to the other than by datagrams.
 #pragma once
 
 #include <atomic>
@@ -18,10 +19,10 @@
 
 namespace soft_hca {
 
-/// Whether the owner of a file looks for packets in the ring of the other.
+/// Whether the owner of a file polls the other's ring.
 enum class ring_attention : std::uint32_t {
-    none,   ///< not at all
-    asleep, ///< once something else has woken it
+    none,   ///< no, and it will not
+    asleep, ///< not before a datagram wakes it
     awake,
 };
 
@@ -37,7 +38,7 @@ struct ring_file {
     }
     void begin() { edition.store(current, std::memory_order_release); }
     bool is_ring() const { return edition.load(std::memory_order_acquire) == current; }
-    /// Nothing was put into it: a ring has one reader in its life.
+    /// Whether no packet was ever put: a ring has one reader in its life.
     bool is_fresh() const { return used.load(std::memory_order_acquire) == 0; }
     bool has_packet(std::uint32_t at) const { return ring[at % lines].size.load() != 0; }
 
@@ -49,14 +50,14 @@ struct ring_file {
 
     alignas(line) std::atomic<std::uint64_t> edition;
     std::atomic<std::uint32_t> used;
-    alignas(line) std::atomic<ring_attention> attention; ///< to the other's ring
-    alignas(line) std::atomic<std::uint32_t> taken;      ///< lines of the other's ring, in all
+    alignas(line) std::atomic<ring_attention> attention; ///< of the owner
+    alignas(line) std::atomic<std::uint32_t> taken;      ///< lines of the other's ring, ever
     first_line ring[lines];
 };
 
 static_assert(sizeof(ring_file) == 3 * 64 + 4096 * 64, "another layout is another edition");
 
-/// One thread at a time. Both files outlive it.
+/// Used by one thread at a time. Both files outlive it.
 class ring_writer {
 public:
     void open(ring_file &own, const ring_file &theirs)
@@ -64,14 +65,14 @@ public:
         own_ = &own;
         theirs_ = &theirs;
     }
-    /// Whether the reader looks for packets. To be asked again when they were put: it may have
-    /// gone to sleep without having seen them.
+    /// Whether the reader polls. To be checked again after put(): the reader may have gone to sleep
+    /// without having seen the packet.
     bool is_attended() const { return theirs_->attention.load() == ring_attention::awake; }
     /// Begins a packet; false when there is no room for it.
     bool begin(std::uint32_t size);
-    /// The next part of it.
+    /// Appends bytes to the packet.
     void add(const void *bytes, std::size_t size);
-    /// The packet is whole.
+    /// Makes the packet visible to the reader.
     void put();
 
 private:
@@ -79,13 +80,13 @@ private:
 
     ring_file *own_ = nullptr;
     const ring_file *theirs_ = nullptr;
-    std::uint32_t next_ = 0;  ///< line of the packet that is being put, or is next
-    std::uint32_t taken_ = 0; ///< by the reader, as far as we have looked
+    std::uint32_t next_ = 0;  ///< first line of the current or the next packet
+    std::uint32_t taken_ = 0; ///< what the reader has taken, as read last
     std::uint32_t size_ = 0;
     std::uint32_t at_ = 0; ///< byte of the ring where the next part goes
 };
 
-/// One thread at a time. Both files outlive it.
+/// Used by one thread at a time. Both files outlive it.
 class ring_reader {
 public:
     void open(ring_file &own, const ring_file &theirs)
@@ -93,10 +94,10 @@ public:
         own_ = &own;
         theirs_ = &theirs;
     }
-    /// Copies the next packet to memory of `ring_file::largest` bytes. Returns its size; 0: there
-    /// is none, or the writer breaks the rules.
+    /// Copies the next packet to memory of `ring_file::largest` bytes. Returns its size; 0 if
+    /// there is none, or the writer has put something invalid (is_broken()).
     std::uint32_t take(std::uint8_t *to);
-    /// The writer may use the room of what was taken.
+    /// Frees the lines of all packets taken for the writer.
     void give_back() { own_->taken.store(next_, std::memory_order_release); }
     bool is_broken() const { return broken_; }
 
@@ -109,14 +110,14 @@ private:
 
 // ------------------------------------------------------------------------------------ the writer
 
-/// One line more stays free: where the size of the packet behind it is.
+/// One more line has to be free: put() stores the size of the next packet there.
 inline bool ring_writer::has_room(std::uint32_t wanted)
 {
     if (next_ - taken_ + wanted < ring_file::lines)
         return true;
     const std::uint32_t taken = theirs_->taken.load(std::memory_order_acquire);
     if (next_ - taken > next_ - taken_)
-        return false; // it takes back what it has said, or has taken what was never put
+        return false; // invalid: less than it said before, or more than was put
     taken_ = taken;
     return next_ - taken_ + wanted < ring_file::lines;
 }
@@ -143,8 +144,9 @@ inline void ring_writer::add(const void *bytes, std::size_t size)
     at_ = static_cast<std::uint32_t>((at_ + size) % all);
 }
 
-/// The store comes before the next look at the reader's attention for all processors, as the
-/// reader's store of that before its next look at this.
+/// The store of the size and the writer's next load of `attention` are sequentially consistent, and
+/// so are the reader's store of `attention` and its next load of the size: either the writer sees
+/// that the reader sleeps, or the reader sees the packet.
 inline void ring_writer::put()
 {
     const std::uint32_t behind = next_ + ring_file::lines_for(size_);

@@ -3,7 +3,8 @@
 
 namespace soft_hca {
 
-/// Whether all may go. Those that are sent again do not: the network says when the peer has gone.
+/// Whether these packets may go by the ring. Retransmissions may not: over the network an ICMP
+/// error shows that the peer has gone.
 bool ring_choice::suits(send_window &window, const out_packet *packets, const std::uint32_t *psns,
                         std::uint32_t count)
 {
@@ -13,7 +14,8 @@ bool ring_choice::suits(send_window &window, const out_packet *packets, const st
             avoid(psns[i]);
         fresh = fresh && !window.at(psns[i]).again;
     }
-    // The peer would have to keep what overtakes those that are too large.
+    // Packets by the ring would overtake those that do not fit, and the peer would have to store
+    // them.
     avoids_ = avoids_ && !before(avoided_psn_, window.oldest());
     return fresh && !avoids_;
 }

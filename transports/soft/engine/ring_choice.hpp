@@ -9,8 +9,8 @@ namespace soft_hca {
 
 class ring_choice {
 public:
-    /// Sends those that go this way, which are the first. The others are for the network, but for
-    /// an error.
+    /// Puts the first of these packets into the ring; `done` is their number. The caller sends the
+    /// others over the network, unless it returns an error.
     send_result send(ring_path &ring, send_window &window, const out_packet *packets,
                      const std::uint32_t *psns, std::uint32_t count, std::uint32_t &done);
 
@@ -23,8 +23,8 @@ private:
         avoided_psn_ = psn;
     }
 
-    bool avoids_ = false; ///< packets did not fit, the latest of which has not been acknowledged
-    std::uint32_t avoided_psn_ = 0;
+    bool avoids_ = false;           ///< a packet that did not fit the ring is not acknowledged yet
+    std::uint32_t avoided_psn_ = 0; ///< of the latest such packet
 };
 
 } // namespace soft_hca

@@ -16,7 +16,8 @@ bool ring_path::open()
     return true;
 }
 
-/// Of two that have met, each has put nothing before: a file has one reader in its life.
+/// Connects our ring with that of the peer, which must be empty: a ring file has one reader in its
+/// life.
 bool ring_path::meet(std::unique_ptr<shared_memory> theirs)
 {
     const auto &file = *static_cast<const ring_file *>(theirs->bytes());
@@ -47,7 +48,8 @@ bool ring_path::put(const out_packet &packet)
     return true;
 }
 
-/// As many as the buffer takes. Memory of consumers may have been unmapped: the kernel reads it.
+/// Puts as many as fit the gather buffer. The kernel gathers them: it does not fault where memory
+/// of a consumer was unmapped.
 send_result ring_path::send_some(const out_packet *packets, std::uint32_t count,
                                  std::uint32_t &done)
 {
@@ -84,7 +86,7 @@ send_result ring_path::send(const out_packet *packets, std::uint32_t count, std:
         result = send_some(packets + done, count - done, done);
     if (writer_.is_attended())
         return result;
-    done = 0; // it may sleep by now, and not have seen them: the same go as datagrams
+    done = 0; // the peer may sleep now without having seen them: all are sent as datagrams, too
     return send_result::sent;
 }
 
@@ -153,7 +155,8 @@ std::unique_ptr<shared_memory> mapped(waitable file)
 
 } // namespace
 
-/// The same file is known when the peer shows it for a second connection.
+/// For a further connection between the same sockets the peer sends the file that is mapped
+/// already.
 bool ring_paths::meet(ring_path &path, std::unique_ptr<shared_memory> theirs)
 {
     if (path.is_met())
@@ -194,7 +197,8 @@ ring_path *ring_paths::hold(const net_address &peer, waitable file)
     return found;
 }
 
-/// What the peer has put until it sees that nobody attends is taken before the path goes.
+/// The peer puts packets until it reads that this side takes no more. The holder of the poll lock
+/// takes these out before it frees the path.
 void ring_paths::release(ring_path &path)
 {
     osd::lock_guard hold(lock_);
@@ -250,7 +254,8 @@ void ring_paths::collect()
     }
 }
 
-/// Nothing is in it any more, or nothing that a peer may put there.
+/// No link holds the path and its ring is empty, or the peer has put something invalid: takes no
+/// more packets from it.
 void ring_paths::leave(ring_path &path)
 {
     path.drained_ = true;

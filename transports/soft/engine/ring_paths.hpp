@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Rings between the socket of a shard and sockets of processes of this host.
 //
-// A ring is a shortcut for datagrams: what comes out of it is a datagram of the peer's, to be
-// parsed as such. Direct access exchanges the files, and holds a path for as long as one of its
-// links has that peer. Who polls the shard takes packets out; while a thread sleeps and waits for a
-// datagram to wake it, the files say so, and peers send datagrams.
+// A ring is a shortcut for datagrams: a packet that is taken out is parsed as a datagram of the
+// peer. Direct access exchanges the ring files with its hellos, and holds a path as long as one of
+// its links is to that socket. The thread that polls the shard takes packets out. While it sleeps
+// until a datagram wakes it, its ring files say so, and peers send datagrams.
 #pragma once
 
 #include "net.hpp"
@@ -18,30 +18,31 @@
 
 namespace soft_hca {
 
-/// To one socket, and from it.
+/// The two rings, one per direction, between our socket and one of a peer.
 class ring_path {
 public:
     explicit ring_path(const net_address &peer) : peer_(peer) {}
     ring_path(const ring_path &) = delete;
     ring_path &operator=(const ring_path &) = delete;
 
-    // --- senders, while a link has it
+    // --- senders, while a link holds the path
 
-    /// Whether packets put now will be taken.
+    /// Whether the peer polls, so that it will take packets that are put now.
     bool is_attended() const
     {
         return writer_.is_attended() && !muted_.load(std::memory_order_relaxed);
     }
-    /// Sends the first of these packets. `done` is their number; the others, and all after an
-    /// error, do not go this way. Parts of the packets may be memory of consumers.
+    /// Puts the first of these packets into the ring; `done` is their number. The next one had no
+    /// room (`busy`) or is in memory that is not mapped (`bad_memory`): parts of the packets may be
+    /// memory of consumers. After `sent` the caller sends the others as datagrams.
     send_result send(const out_packet *packets, std::uint32_t count, std::uint32_t &done);
-    /// One of our own memory. False when it does not go this way.
+    /// Puts a packet that is in memory of our own. False if it has to be sent as a datagram.
     bool send_one(const out_packet &packet);
 
     // --- direct access
 
     waitable file() const { return own_.file(); }
-    /// The peer has gone.
+    /// Puts no more packets: the peer has gone.
     void mute() { muted_.store(true, std::memory_order_relaxed); }
 
 private:
@@ -66,17 +67,17 @@ private:
     shared_memory own_;
     std::unique_ptr<shared_memory> theirs_;
     std::atomic<bool> muted_{false};
-    osd::mutex writing_; ///< of the members down to gather_
+    osd::mutex writing_; ///< guards writer_ and gather_
     ring_writer writer_;
     gather_buffer gather_;
-    ring_reader reader_;                ///< of who has the poll lock
-    bool drained_ = false;              ///< of the same: nothing came since it was given up
-    std::atomic<bool> given_up_{false}; ///< no link has it any more
-    bool listens_ = false;              ///< this and links_ under ring_paths::lock_
+    ring_reader reader_;                ///< used by the holder of the poll lock
+    bool drained_ = false;              ///< likewise: it has no packet left
+    std::atomic<bool> given_up_{false}; ///< no link holds the path any more
+    bool listens_ = false;              ///< we take packets; as links_, under ring_paths::lock_
     std::uint32_t links_ = 0;
 };
 
-/// Of a shard.
+/// The paths of a shard's socket.
 class ring_paths {
 public:
     static constexpr std::uint32_t most = 64;
@@ -85,32 +86,36 @@ public:
     ring_paths(const ring_paths &) = delete;
     ring_paths &operator=(const ring_paths &) = delete;
     ~ring_paths() { close(); }
-    /// No link has a path any more.
+    /// No link may hold a path any more.
     void close();
 
     // --- direct access
 
-    /// A path to that socket, whose file may not be known yet. Null where there can be none.
+    /// A path to that socket, before the peer's hello brings its ring file. Null without memory, or
+    /// if there are too many paths.
     ring_path *hold(const net_address &peer);
-    /// A path to that socket and this file, which is taken over.
+    /// A path to that socket with the ring file of its hello. Takes over the file. Null as above,
+    /// or if the file is no ring.
     ring_path *hold(const net_address &peer, waitable file);
-    /// The file of the peer, which is taken over. False when the path has another.
+    /// Adds the ring file of the peer's hello. Takes over the file. False if the path has another
+    /// one, or the file is no ring.
     bool meet(ring_path &path, waitable file);
     void release(ring_path &path);
 
     // --- the sleeper
 
-    /// Whether a thread sleeps until a datagram comes. It looks for packets once more after that.
+    /// Shows to peers whether a thread sleeps until a datagram wakes it. That thread polls once
+    /// more between this call and its sleep.
     void set_asleep(bool asleep);
     bool has_packets();
 
     // --- the holder of the poll lock
 
-    /// There may be some, or paths to be dropped.
+    /// Whether there may be packets to take, or paths to free.
     bool any() const { return count_ != 0 || has_changed(); }
     bool has_changed() const { return changed_.load(std::memory_order_acquire); }
-    /// Calls each(bytes, size, from) for some packets; the bytes are memory of our own. True when
-    /// there were some.
+    /// Takes some packets of each path, copied to memory of our own, and calls each(bytes, size,
+    /// from). True if there were any.
     template <class Each>
     bool take(Each &&each);
 
@@ -127,13 +132,13 @@ private:
 
     osd::mutex lock_;
     std::unique_ptr<ring_path> paths_[most] OSD_GUARDED_BY(lock_);
-    // Each is stored before the other is looked at: a path that is made while a thread goes to
-    // sleep says so.
+    // make() stores any_made_ before asleep_ is read, and set_asleep() stores asleep_ before it
+    // reads any_made_: so a path that is made while a thread goes to sleep shows that.
     std::atomic<bool> asleep_{false};
     std::atomic<bool> any_made_{false}; ///< since open
     std::atomic<bool> changed_{false};  ///< collect() has work
 
-    // Of the holder of the poll lock.
+    // Used by the holder of the poll lock.
     ring_path *met_[most] = {};
     std::uint32_t count_ = 0;
     alignas(ring_file::line) std::uint8_t packet_[ring_file::largest];
