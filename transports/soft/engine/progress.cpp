@@ -12,12 +12,13 @@ constexpr std::int64_t long_pause_ns = 100'000;     ///< packets so far apart do
 constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< of slow timers
 constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets
 constexpr std::uint32_t groups_at_once = 8;
-constexpr std::int64_t lock_spin_ns = 2000;        ///< more than a poll takes that finds little
+constexpr std::int64_t lock_spin_ns = 2000;        ///< longer than a poll that receives little
 constexpr std::uint32_t longest_batch_polls = 16;  ///< for which posts are held back
-constexpr std::int64_t rings_deliver_ns = 100'000; ///< they are expected to, so long
-constexpr std::int64_t between_sockets_ns = 2'000; ///< looks at the socket meanwhile
+constexpr std::int64_t rings_deliver_ns = 100'000; ///< after a packet, more are expected
+constexpr std::int64_t between_sockets_ns = 2'000; ///< reads of the socket meanwhile
 
-/// As parse_base_only(), for sealed packets. Those of a connection do not say what it is.
+/// As parse_base_only(), for sealed packets of the handshake: the headers of other sealed packets
+/// do not name the sender's queue pair.
 bool parse_sealed_only(const std::uint8_t *bytes, std::size_t size, base_header &out)
 {
     sealed_header header;
@@ -48,7 +49,7 @@ bool progress_engine::poll(bool sleeps_next) OSD_UNCHECKED
     return received;
 }
 
-/// For all but polls, which would acquire it again and again otherwise. Spins before it blocks: a
+/// For all calls but poll(), which backs off while a thread waits here. Spins before it blocks: a
 /// poll holds the lock for less than a microsecond, and would have to wake a blocked thread,
 /// perhaps on another processor, when it releases it.
 void progress_engine::lock() OSD_UNCHECKED
@@ -116,8 +117,8 @@ bool progress_engine::run_once(bool consumers_active, bool socket_ready) OSD_UNC
 
 // --------------------------------------------------------------------------------------- packets
 
-/// A look at the socket is a system call: where packets come by rings, one that polls need not see
-/// the others at once.
+/// Reading the socket is a system call. While packets come by rings, a poll may leave it out, and
+/// receives datagrams a little later.
 bool progress_engine::may_skip_socket(std::int64_t now) const
 {
     return now - ring_ns_ < rings_deliver_ns && now - socket_ns_ < between_sockets_ns;
@@ -204,8 +205,9 @@ void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size
         send_reset(p, from, now);
 }
 
-/// All that a device with a key takes from the network. Strangers, and packets for connections that
-/// do not exist, get no answer: nobody could tell it from one that is forged.
+/// Receives a datagram on a device with a key. A packet that is not sealed with this key, or is for
+/// a connection that does not exist, gets no answer: its sender could not distinguish that from a
+/// forged one.
 void progress_engine::receive_sealed(std::uint8_t *bytes, std::size_t size, const net_address &from,
                                      std::int64_t now) OSD_UNCHECKED
 {
@@ -233,8 +235,9 @@ void progress_engine::receive_sealed(std::uint8_t *bytes, std::size_t size, cons
                                    now);
 }
 
-/// By a ring, on a device with a key: from a process of this user, which has proved that, and knows
-/// the secret numbers of the connection from its sealed handshake.
+/// Receives a packet of a ring on a device with a key. It is not sealed: it comes from a verified
+/// process of this user, and names the secret numbers of the connection, known to both sides from
+/// the sealed handshake.
 void progress_engine::receive_opened(const std::uint8_t *bytes, std::size_t size,
                                      const net_address &from, std::int64_t now) OSD_UNCHECKED
 {
@@ -249,8 +252,8 @@ void progress_engine::receive_opened(const std::uint8_t *bytes, std::size_t size
     pair->connection().receive(p, from, bytes, size, now);
 }
 
-/// A packet that is not sealed, on a device with a key. What answers a request so may be a listener
-/// without a key, or a forger: the attempt goes on.
+/// A packet that is not sealed, on a device with a key. A `retry` may come from a listener without
+/// a key, or be forged: it is reported, and the attempt to connect continues.
 void progress_engine::not_ours(const std::uint8_t *bytes, std::size_t size, const net_address &from,
                                std::int64_t now) OSD_UNCHECKED
 {
@@ -262,15 +265,15 @@ void progress_engine::not_ours(const std::uint8_t *bytes, std::size_t size, cons
         pair->of->tell().report(key_trouble::other_key, from);
 }
 
-/// One that cannot be parsed. Where packets have checksums, that is what happens to an altered one:
-/// it is counted, and the peer retransmits it.
+/// Drops a packet that cannot be parsed. One with a wrong checksum was altered on its way: its
+/// queue pair counts it, and the peer retransmits it.
 void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
                            std::int64_t now) OSD_UNCHECKED
 {
     base_header base;
     queue_pair *pair = nullptr;
     if (parse_base_only(bytes, size, base) && base.version == checked_version)
-        pair = pairs_.find(base.to); // if that is right
+        pair = pairs_.find(base.to); // which may be altered, too
     if (pair == nullptr) {
         ++strays_.malformed;
         return;
@@ -279,9 +282,9 @@ void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
     ++pair->counted.corrupt;
 }
 
-/// For a packet whose connection does not exist, or an acceptance of an attempt that was given up.
-/// The reset is not longer than that packet, quotes it, and is never sent for a reset, so that it
-/// can neither amplify nor loop.
+/// Answers a packet for a connection that does not exist, or an accept of an attempt that was given
+/// up. The reset is not longer than that packet, quotes it, and is never sent for a reset, so that
+/// it can neither amplify nor loop.
 void progress_engine::send_reset(const packet &p, const net_address &from, std::int64_t now)
 {
     const bool wanted = p.base.kind == packet_kind::data || p.base.kind == packet_kind::probe ||
@@ -304,7 +307,7 @@ void progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
     icmp_error b;
     base_header quoted;
     for (int i = 0; i < most && context_.io().take_icmp_error(b); ++i) {
-        // The quotation may be cut; the header is enough.
+        // The quoted packet may be cut; its header is enough.
         const bool known = seals_ == nullptr ? parse_base_only(b.bytes, b.size, quoted)
                                              : parse_sealed_only(b.bytes, b.size, quoted);
         if (!known)
@@ -322,8 +325,8 @@ void progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
 
 // -------------------------------------------------------------------------------- what is delayed
 
-/// To be called when packets came. True when an acknowledgement is owed and the packets before came
-/// long ago: the consumer may compute for as long with these before it polls again.
+/// To be called when packets were received. True if an acknowledgement is owed and the packets
+/// before these came long ago: the consumer may compute for as long again before its next poll.
 bool progress_engine::came_after_pause(std::int64_t now)
 {
     received_ns_ = now;
@@ -334,8 +337,8 @@ bool progress_engine::came_after_pause(std::int64_t now)
     return paused;
 }
 
-/// Of consumers that sleep between two polls: an ICMP error may have been what woke them, and wakes
-/// them again at once until it is taken.
+/// Whether two polls in a row, each before a sleep, received nothing. An ICMP error may have woken
+/// the consumer in between, and wakes it again at once until it is read from the socket.
 bool progress_engine::found_nothing_twice(bool received)
 {
     const bool twice = !received && found_nothing_;

@@ -2,9 +2,9 @@
 // Progress of a shard: receives packets and passes them to queue pairs, runs their timers, sends
 // what they have batched.
 //
-// The poll lock makes it one thread at a time, which may be a consumer's that polls or waits, or
-// the shard's own. Consumers only try the lock; others announce themselves, so that polls do not
-// starve them.
+// One thread at a time makes progress, under the poll lock: one of a consumer that polls or waits,
+// or the shard's own. Polls only try the lock. Other threads count themselves as waiting for it,
+// and polls back off while there are any: so they do not starve.
 #pragma once
 
 #include "device_context.hpp"
@@ -17,9 +17,9 @@
 
 namespace soft_hca {
 
-/// Packets that are no queue pair's.
+/// Packets that belong to no queue pair.
 struct stray_counts {
-    std::uint64_t malformed = 0; ///< or their checksum was wrong
+    std::uint64_t malformed = 0; ///< invalid, or with a wrong checksum
     std::uint64_t unknown = 0;   ///< their connection does not exist
 };
 
@@ -36,23 +36,23 @@ public:
 
     // --- consumers
 
-    /// Makes progress, unless another thread does. True when packets came: there may be more, and
-    /// their acknowledgements wait for a call that finds none: one a little later, or one of a
-    /// thread that is about to sleep.
+    /// Makes progress, unless another thread does so. True if packets were received: there may be
+    /// more, and their acknowledgements are held back until a later call receives none, or a call
+    /// with `sleeps_next`, by a thread that is about to sleep.
     bool poll(bool sleeps_next);
-    /// What has come by rings, also while another thread makes progress. For one that is about to
-    /// sleep: packets that come later do not go that way.
+    /// Receives packets; waits while another thread makes progress. For a thread that is about to
+    /// sleep and has shown that to peers: they put no further packets into the rings.
     void take_all();
 
     // --- the shard's thread
 
-    /// With active consumers, only what they do not do. `socket_ready`: the reason to wake up may
-    /// be an ICMP error. True when packets came.
+    /// With active consumers, does only what polls leave to this thread: timers, ICMP errors.
+    /// `socket_ready`: the socket woke it, perhaps by an ICMP error. True if packets were received.
     bool run_once(bool consumers_active, bool socket_ready);
     /// When the next timer expires.
     std::int64_t next_due();
     bool is_polled();
-    /// On return no thread is inside that was when it began.
+    /// On return each thread that was making progress at the call has left.
     void cycle_lock();
     stray_counts strays();
 
@@ -103,14 +103,14 @@ private:
 
     osd::mutex poll_lock_;
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that wait for the poll lock
-    queue_pair *current_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< its lock is held for a run
+    queue_pair *current_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< locked for a run of packets
     std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0;  ///< when packets came last
-    std::int64_t ring_ns_ OSD_GUARDED_BY(poll_lock_) = 0;      ///< the same by rings
-    std::int64_t socket_ns_ OSD_GUARDED_BY(poll_lock_) = 0;    ///< the last look at the socket
-    std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0;     ///< when some came to acknowledge
+    std::int64_t ring_ns_ OSD_GUARDED_BY(poll_lock_) = 0;      ///< when packets came last by a ring
+    std::int64_t socket_ns_ OSD_GUARDED_BY(poll_lock_) = 0;    ///< when the socket was read last
+    std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0;     ///< last receipt that needs an ack
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
     stray_counts strays_ OSD_GUARDED_BY(poll_lock_);
-    bool found_nothing_ OSD_GUARDED_BY(poll_lock_) = false; ///< the last poll before a sleep
+    bool found_nothing_ OSD_GUARDED_BY(poll_lock_) = false; ///< by the last poll before a sleep
     std::uint32_t polls_batched_ OSD_GUARDED_BY(poll_lock_) = 0;
     std::int64_t slow_due_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
 };
