@@ -55,13 +55,14 @@ private:
 
 bool matches(const std::string &line, const std::string &cause)
 {
-    const std::regex whole("[0-9]+\\.[0-9]+ EP 0x[0-9a-f]+: the connection with "
-                           "127\\.0\\.0\\.1:[0-9]+, id 0x[0-9a-f]+, its 0x[0-9a-f]+, ended: " +
-                           cause +
-                           "\\. It lived [0-9.]+ s, the peer was heard [0-9.]+ s before; packets "
-                           "out [0-9]+ \\(again [0-9]+, by ring [0-9]+\\), in [0-9]+ \\(twice "
-                           "[0-9]+, early [0-9]+, dropped [0-9]+\\); direct [0-9]+, indirect "
-                           "[0-9]+(; [0-9]+ such lines were left out)?\n");
+    const std::regex whole(
+        "[0-9]+\\.[0-9]+ EP 0x[0-9a-f]+: the connection with "
+        "127\\.0\\.0\\.1:[0-9]+, id 0x[0-9a-f]+, peer's id 0x[0-9a-f]+, ended: " +
+        cause +
+        "\\. It lived [0-9.]+ s, the last packet of the peer came [0-9.]+ s before; packets "
+        "out [0-9]+ \\(again [0-9]+, by ring [0-9]+\\), in [0-9]+ \\(twice "
+        "[0-9]+, early [0-9]+, dropped [0-9]+\\); direct [0-9]+, indirect "
+        "[0-9]+(; [0-9]+ such lines were left out)?\n");
     const auto at = line.find_first_of("0123456789"); // behind the name of the provider, if any
     return at != std::string::npos && std::regex_match(line.substr(at), whole);
 }

@@ -52,7 +52,7 @@ const char *text_of(fault what)
     }
 }
 
-/// As the completion has it.
+/// The status of the completion, as DAT names it.
 const char *text_of(work_status status)
 {
     switch (status) {
@@ -78,7 +78,8 @@ bool is_access(fault what)
     return (static_cast<unsigned>(what) & 0xff00) == 0x0100 || what == fault::cannot_invalidate;
 }
 
-/// Not what programs bring about, and learn from their events.
+/// Whether the network or the peer is at fault. Ends that a program brings about, and learns of by
+/// its events, are no warnings.
 bool is_warning(const connection_end &how)
 {
     switch (how.cause) {
@@ -190,11 +191,12 @@ void log_end(void *owner, const connection_end &how)
     if ((debug_mask & (is_warning(how) ? DAPL_DBG_TYPE_WARN : DAPL_DBG_TYPE_CM)) == 0 ||
         !limit.allows(osd::now_ns(), left_out))
         return;
-    debug_line("EP %p: the connection with %s, id 0x%x, its 0x%x, ended: %s. It lived %.3f s, the "
-               "peer was heard %.3f s before; %s%s",
-               owner, name_of(how.peer).bytes, how.id, how.peer_id, cause_of(how).bytes,
-               seconds(how.lived_ns), seconds(how.silent_ns), counts_of(how.counts).bytes,
-               left_out_text(left_out).bytes);
+    debug_line(
+        "EP %p: the connection with %s, id 0x%x, peer's id 0x%x, ended: %s. It lived %.3f s, the "
+        "last packet of the peer came %.3f s before; %s%s",
+        owner, name_of(how.peer).bytes, how.id, how.peer_id, cause_of(how).bytes,
+        seconds(how.lived_ns), seconds(how.silent_ns), counts_of(how.counts).bytes,
+        left_out_text(left_out).bytes);
 }
 
 } // namespace dapl::soft

@@ -27,7 +27,8 @@ key_file::~key_file()
     soft_hca::wipe(bytes_, sizeof bytes_);
 }
 
-/// 64 hexadecimal digits, with or without a newline behind them, stand for 32 bytes.
+/// Converts 64 hexadecimal digits, with or without a newline behind them, to 32 bytes. False if the
+/// file has anything else.
 bool key_file::take_hex()
 {
     constexpr std::size_t digits = 2 * shortest;
@@ -64,7 +65,7 @@ key_file::trouble key_file::read_from(int file)
 
 key_file::trouble key_file::read(const char *path)
 {
-    // A FIFO without a writer is not waited for.
+    // O_NONBLOCK: open() of a FIFO does not wait for a writer.
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return trouble::not_readable;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The key of an adapter, which stands in a file that only its owner may read.
+// The key of an adapter, read from a file that only its owner may access.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ public:
     key_file &operator=(const key_file &) = delete;
     /// Wipes the key.
     ~key_file();
-    /// The system's error number stays in errno where the file is not readable.
+    /// Reads the file. If it is not readable, errno is the system's error number.
     trouble read(const char *path);
 
     const std::uint8_t *bytes() const { return bytes_; }
@@ -40,7 +40,7 @@ private:
     std::size_t size_ = 0;
 };
 
-/// Of a trouble, for a log line.
+/// The text of a trouble, for a log line.
 const char *text_of(key_file::trouble what);
 
 } // namespace dapl::soft

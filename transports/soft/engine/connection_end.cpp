@@ -47,7 +47,7 @@ void end_record::ended(std::int64_t heard_ns, const pair_counts &so_far)
     told_.silent_ns = std::min(now - heard_ns, told_.lived_ns);
     if (told_.cause != end_cause::no_acknowledgement)
         return;
-    told_.retransmissions = timeouts_ - 1; // but for the last
+    told_.retransmissions = timeouts_ - 1; // the last one sends nothing
     told_.unanswered_ns = now - unanswered_since_ns_;
 }
 
