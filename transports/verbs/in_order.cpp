@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// siw completes what is posted behind an RDMA read before that. A fence would keep the order, and
-// hang: while a fenced request waits for our reads siw answers none of the peer's, which may wait
-// likewise. So completions that have overtaken a read are held back here until it completes.
+// siw completes requests that were posted behind an RDMA read before that read. A fence would keep
+// the order, but can deadlock: while a fenced request waits for our reads, siw answers no read of
+// the peer, which may wait for it with a fence, too. So completions that have overtaken a read are
+// held back here until the read completes.
 #include "internal.hpp"
 
 namespace dapl::verbs::vrb {
@@ -13,8 +14,8 @@ bool is_read(const wr &w)
     return w.operation == DAT_DTO_RDMA_READ;
 }
 
-/// Whether one of those posted before it is a read that has not come back. The search ends at a
-/// request that has: their ring always holds one.
+/// Whether a read that was posted before this request is outstanding. The search ends at a request
+/// that has completed: the ring of requests always holds one.
 bool is_behind_read(const wr &w)
 {
     for (auto *at = static_cast<const wr *>(w.before); at != nullptr && !at->finished;
@@ -51,7 +52,8 @@ ibv_wc entry_of(wr &w)
     return entry;
 }
 
-/// siw flushes an RDMA read twice that it was just about to send.
+/// Puts a completion aside, held back or ready. Drops the second one of a request: siw flushes an
+/// RDMA read twice that it was just about to send.
 void sort(cq &c, const ibv_wc &entry)
 {
     const wr &w = request_of(entry);
@@ -59,7 +61,8 @@ void sort(cq &c, const ibv_wc &entry)
         keep(has_overtaken_read(w) ? c.held : c.ready, entry);
 }
 
-/// The first that has to wait no longer; null without one. A queue pair does not wait for others.
+/// Takes the first held completion whose read has completed; null without one. A queue pair does
+/// not wait for the reads of others.
 wr *released(cq &c)
 {
     wr *found = nullptr;
@@ -86,8 +89,9 @@ bool next_in_order(cq &c, ibv_wc &entry)
     return next != nullptr;
 }
 
-/// Of a batch from the device, up to the first that has overtaken a read, or to a read itself: the
-/// caller notes that it has come back, and then calls again.
+/// How many completions of a batch can be returned now: up to the first that has overtaken a read,
+/// or through the first read. The caller marks that read as finished, and polls again for the
+/// others, which are put aside.
 int leading(cq &c, const ibv_wc *entries, int count)
 {
     int good = 0;
