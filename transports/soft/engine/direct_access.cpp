@@ -466,33 +466,34 @@ void direct_access::tell(direct_link &link, local_obstacle why)
         link.told_.queue->post(*link.told_.pair, path_event);
 }
 
+/// The hello of a link's peer has come. Takes over the descriptors.
 void direct_access::meet(waitable socket, bool answers, direct_link &link, const hello &said,
                          waitable board, waitable ring)
 {
-    const local_obstacle why = introduce(socket, answers, link, said, board, ring);
-    const direct_peer *const peer = link.peer_.load(std::memory_order_relaxed);
-    const bool one_way = peer != nullptr && !peer->open_to_us; // it may access our memory
-    tell(link, one_way ? local_obstacle::no_access : why);
+    const bool has_ring = meet_ring(link, ring);
+    local_obstacle why = local_obstacle::none;
+    direct_peer *const peer = admit(socket, answers, link, said.proof, board, why);
+    if (peer != nullptr) {
+        enter(link, *peer, said, has_ring);
+        // Without access to its memory: the peer may still access ours.
+        why = peer->open_to_us ? local_obstacle::none : local_obstacle::no_access;
+    }
+    tell(link, why);
 }
 
-/// The peer of a connection has shown its board.
-local_obstacle direct_access::introduce(waitable socket, bool answers, direct_link &link,
-                                        const hello &said, waitable board, waitable ring)
+/// Decides whether the process at the other end of a socket can be used as a peer, answers its
+/// hello, and keeps the socket. Null if it cannot, with the reason in `why`.
+direct_peer *direct_access::admit(waitable socket, bool answers, const direct_link &link,
+                                  const process_mark &proof, waitable board, local_obstacle &why)
 {
-    const bool has_ring = meet_ring(link, ring);
+    direct_peer *peer = nullptr;
     std::unique_ptr<direct_peer> met(new (std::nothrow) direct_peer);
-    if (met == nullptr) {
-        local_socket::close(socket);
+    if (met != nullptr) {
+        why = verify(*met, socket, proof, board, peer);
+    } else {
+        why = local_obstacle::no_memory;
         local_socket::close(board);
-        return local_obstacle::no_memory;
     }
-    const bool mapped = met->memory.map(board, sizeof(direct_board));
-    local_obstacle why = met->process.open(socket, said.proof);
-    if (why == local_obstacle::none && !mapped)
-        why = local_obstacle::bad_memory;
-    direct_peer *peer = why == local_obstacle::none ? known(*met) : nullptr;
-    if (why == local_obstacle::none && peer == nullptr)
-        why = examine(*met);
     if (why == local_obstacle::none && answers && !say_hello(socket, link))
         why = local_obstacle::no_answer;
     bool kept = false;
@@ -502,17 +503,38 @@ local_obstacle direct_access::introduce(waitable socket, bool answers, direct_li
         kept = (peer = keep(std::move(met), socket, !answers)) != nullptr;
     if (!kept)
         local_socket::close(socket);
-    if (peer == nullptr)
-        return why != local_obstacle::none ? why : local_obstacle::no_memory;
-    ++peer->links;
+    if (why == local_obstacle::none && peer == nullptr)
+        why = local_obstacle::no_memory;
+    return peer;
+}
+
+/// Verifies the process at the other end of a socket and maps its board. `kept`: the same peer, if
+/// an earlier link has met it.
+local_obstacle direct_access::verify(direct_peer &met, waitable socket, const process_mark &proof,
+                                     waitable board, direct_peer *&kept)
+{
+    const bool mapped = met.memory.map(board, sizeof(direct_board));
+    const local_obstacle why = met.process.open(socket, proof);
+    if (why != local_obstacle::none)
+        return why;
+    if (!mapped)
+        return local_obstacle::bad_memory;
+    kept = known(met);
+    return kept == nullptr ? examine(met) : local_obstacle::none;
+}
+
+/// Makes a peer that was admitted the peer of a link: both sides can access from now on.
+void direct_access::enter(direct_link &link, direct_peer &peer, const hello &said, bool has_ring)
+{
+    ++peer.links;
     link.their_gate_ = said.gate;
     link.their_token_ = said.token;
-    link.peer_.store(peer, std::memory_order_release);
+    link.peer_.store(&peer, std::memory_order_release);
     link.now_ = direct_link::state::shown;
-    board_->open_gate(link.gate_, link.token_, link.zone_); // its claims are waited for from now on
+    // From now on the peer can access our memory; withdraw() and end() wait for its claims.
+    board_->open_gate(link.gate_, link.token_, link.zone_);
     if (has_ring)
         link.ring_.store(link.held_, std::memory_order_release);
-    return local_obstacle::none;
 }
 
 /// Takes over the ring file of the peer's hello. False if it had none, or there is no path for it.

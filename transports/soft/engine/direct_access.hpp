@@ -160,8 +160,13 @@ private:
     bool say_hello(waitable socket, const direct_link &link) OSD_REQUIRES(lock_);
     void meet(waitable socket, bool answers, direct_link &link, const hello &said, waitable board,
               waitable ring) OSD_REQUIRES(lock_);
-    local_obstacle introduce(waitable socket, bool answers, direct_link &link, const hello &said,
-                             waitable board, waitable ring) OSD_REQUIRES(lock_);
+    direct_peer *admit(waitable socket, bool answers, const direct_link &link,
+                       const process_mark &proof, waitable board, local_obstacle &why)
+        OSD_REQUIRES(lock_);
+    local_obstacle verify(direct_peer &met, waitable socket, const process_mark &proof,
+                          waitable board, direct_peer *&kept) OSD_REQUIRES(lock_);
+    void enter(direct_link &link, direct_peer &peer, const hello &said, bool has_ring)
+        OSD_REQUIRES(lock_);
     static bool meet_ring(direct_link &link, waitable ring);
     local_obstacle examine(direct_peer &met) OSD_REQUIRES(lock_);
     direct_peer *known(const direct_peer &met) const OSD_REQUIRES(lock_);
