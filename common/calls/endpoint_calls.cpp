@@ -353,6 +353,7 @@ status dapl_ep_free(endpoint &ep)
     if (!ep.condemn())
         return invalid_handle(DAT_INVALID_HANDLE_EP);
     ep.shut_down();
+    ep.report_failure().make();
     ep.ia->destroy(ep);
     return success;
 }

@@ -143,6 +143,8 @@ deferred_call endpoint::connect_timed_out()
 /// For the timer thread. An event that found no room is reported on the async EVD instead.
 deferred_call endpoint::notify_later(user_of<evd> &&target, bool stored)
 {
+    if (!target)
+        return {};
     if (!stored) {
         notify_or_report_overflow(target.get(), false);
         return {};
@@ -230,16 +232,19 @@ status endpoint::flush_unconnected()
 
 status endpoint::reset()
 {
-    osd::lock_guard hold(control_);
-    if (state() == DAT_EP_STATE_UNCONNECTED)
-        return success;
-    if (state() != DAT_EP_STATE_DISCONNECTED)
-        return state_error();
-    if (const status clean = renew(); !clean.ok())
-        return clean;
-    osd::lock_guard state_hold(lock_);
-    peer_known_ = false;
-    set_state(DAT_EP_STATE_UNCONNECTED);
+    {
+        osd::lock_guard hold(control_);
+        if (state() == DAT_EP_STATE_UNCONNECTED)
+            return success;
+        if (state() != DAT_EP_STATE_DISCONNECTED)
+            return state_error();
+        if (const status clean = renew(); !clean.ok())
+            return clean;
+        osd::lock_guard state_hold(lock_);
+        peer_known_ = false;
+        set_state(DAT_EP_STATE_UNCONNECTED);
+    }
+    report_failure().make();
     return success;
 }
 
@@ -361,6 +366,8 @@ void endpoint::forget_connect_evd_of(const adapter &closing)
     osd::lock_guard hold(lock_);
     if (connect_evd_ && connect_evd_->ia == &closing)
         std::swap(connect_evd_, gone);
+    if (failure_target_ && failure_target_->ia == &closing)
+        failure_target_ = {};
 }
 
 bool endpoint::awaits_establish_on(const evd &events)
@@ -403,7 +410,9 @@ void endpoint::operation_failed()
         return;
     {
         osd::lock_guard hold(lock_);
+        failure_target_ = std::move(outcome.target);
         failure_stored_ = outcome.stored;
+        failure_unreported_ = true;
     }
     if (!ia->timers.arm(failure_, osd::deadline::passed()))
         dapl_log(DAPL_DBG_TYPE_ERR,
@@ -432,13 +441,16 @@ bool awaits_establish_on(endpoint &ep, const evd &events)
     return ep.awaits_establish_on(events);
 }
 
+/// Until then the event is stored, but its waiter sleeps on, and the port does not count it.
 deferred_call endpoint::report_failure()
 {
     user_of<evd> target;
     bool stored = false;
     {
         osd::lock_guard hold(lock_);
-        target = user_of<evd>(connect_evd_.get());
+        if (!std::exchange(failure_unreported_, false))
+            return {};
+        target = std::move(failure_target_);
         stored = failure_stored_;
     }
     if (shared_)

@@ -56,6 +56,9 @@ public:
         OSD_EXCLUDES(control_, lock_);
     status disconnect(DAT_CLOSE_FLAGS how) OSD_EXCLUDES(control_, lock_);
     status reset() OSD_EXCLUDES(control_, lock_);
+    /// Reports an operation_failed, unless that was done: by its timer, or after reset() or
+    /// shut_down(), which cancel the timer. What it returns is made without locks.
+    deferred_call report_failure() OSD_EXCLUDES(lock_);
     /// Ends everything; the endpoint may be destroyed afterwards.
     void shut_down() OSD_EXCLUDES(control_, lock_);
     void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(control_, lock_);
@@ -101,7 +104,6 @@ private:
 
     void start_timer(osd::deadline until);
     deferred_call connect_timed_out() OSD_EXCLUDES(lock_);
-    deferred_call report_failure() OSD_EXCLUDES(lock_);
     deferred_call notify_later(user_of<evd> &&target, bool stored);
 
     ep_objects objects() OSD_EXCLUDES(lock_);
@@ -117,7 +119,9 @@ private:
     };
     timer connect_timeout_;
     timer failure_; ///< due at once: reports an operation_failed
-    bool failure_stored_ OSD_GUARDED_BY(lock_) = false;
+    user_of<evd> failure_target_ OSD_GUARDED_BY(lock_); ///< where BROKEN was stored
+    bool failure_stored_ OSD_GUARDED_BY(lock_) = false; ///< false: there was no room
+    bool failure_unreported_ OSD_GUARDED_BY(lock_) = false;
 
     osd::address remote_address_ OSD_GUARDED_BY(lock_);
     DAT_CONN_QUAL remote_qualifier_ OSD_GUARDED_BY(lock_) = 0;

@@ -9,6 +9,12 @@
 namespace dapl::DAPL_TRANSPORT::core {
 
 struct deferred_call {
+    void make() const
+    {
+        if (run != nullptr)
+            run(argument);
+    }
+
     void (*run)(void *) = nullptr; ///< null: nothing to do
     void *argument = nullptr;
 };

@@ -48,7 +48,7 @@ DAT_EVENT await_event(DAT_EVD_HANDLE evd, const std::string &awaited, const plac
     DAT_EVENT event{};
     bool woken = false;
     expect_some(wait_woken(evd, event, woken), DAT_TIMEOUT_EXPIRED, awaited, where);
-    if (!woken && event.event_number == DAT_DTO_COMPLETION_EVENT)
+    if (!woken)
         give_up("nothing woke the waiter for " + awaited +
                     ", which was there when its wait expired: a notification is lost",
                 where);

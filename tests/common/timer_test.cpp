@@ -349,4 +349,55 @@ TEST_CASE(
     CHECK_EQ(code.load(), DAT_SUCCESS);
 }
 
+TEST_CASE("a failure that was not reported yet is reported by a reset of its endpoint, or a free")
+{
+    using namespace std::chrono_literals;
+    bool frees = false;
+    SUBCASE("reset") {}
+    SUBCASE("free")
+    {
+        frees = true;
+    }
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    must(c.post_recv(s.ep));
+    const sleep_of_waiter sleep(s.connections);
+    auto waiter = std::async(std::launch::async, [&] { return c.wait(s.connections, 30'000'000); });
+    sleep.await();
+    {
+        const occupied busy(from_handle<adapter>(c.ia)->timers);
+        REQUIRE(complete_recv(s.port(), DAT_DTO_ERR_LOCAL_LENGTH));
+        DAT_EVENT event;
+        must(c.dequeue(s.recv, event)); // which stores BROKEN, and leaves the rest to the timers
+        must(frees ? c.v.ep_free_func(s.ep) : c.v.ep_reset_func(s.ep));
+        CHECK(waiter.wait_for(10s) == std::future_status::ready);
+    }
+    CHECK_EQ(waiter.get().event.event_number, DAT_CONNECTION_EVENT_BROKEN);
+}
+
+TEST_CASE("a connection event wakes its waiter after one that was taken before it was reported")
+{
+    using namespace std::chrono_literals;
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    must(c.post_recv(s.ep));
+    {
+        const occupied busy(from_handle<adapter>(c.ia)->timers);
+        REQUIRE(complete_recv(s.port(), DAT_DTO_ERR_LOCAL_LENGTH));
+        DAT_EVENT event;
+        must(c.dequeue(s.recv, event));
+        CHECK_EQ(s.connect_event(), DAT_CONNECTION_EVENT_BROKEN);
+        must(c.v.ep_reset_func(s.ep));
+    }
+    must(c.connect(s.ep, here));
+    const sleep_of_waiter sleep(s.connections);
+    auto waiter = std::async(std::launch::async, [&] { return c.wait(s.connections, 30'000'000); });
+    sleep.await();
+    REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_ESTABLISHED));
+    CHECK(waiter.wait_for(10s) == std::future_status::ready);
+    CHECK_EQ(waiter.get().event.event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+}
+
 TEST_SUITE_END();
