@@ -232,6 +232,7 @@ status endpoint::flush_unconnected()
 
 status endpoint::reset()
 {
+    deferred_call report; // another thread may free the endpoint when the locks are released
     {
         osd::lock_guard hold(control_);
         if (state() == DAT_EP_STATE_UNCONNECTED)
@@ -240,11 +241,15 @@ status endpoint::reset()
             return state_error();
         if (const status clean = renew(); !clean.ok())
             return clean;
-        osd::lock_guard state_hold(lock_);
-        peer_known_ = false;
-        set_state(DAT_EP_STATE_UNCONNECTED);
+        {
+            osd::lock_guard state_hold(lock_);
+            peer_known_ = false;
+            set_state(DAT_EP_STATE_UNCONNECTED);
+        }
+        if (!shared_) // of which the report runs consumer code: only a free makes it
+            report = report_failure();
     }
-    report_failure().make();
+    report.make();
     return success;
 }
 
