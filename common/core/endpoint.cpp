@@ -446,7 +446,8 @@ bool awaits_establish_on(endpoint &ep, const evd &events)
     return ep.awaits_establish_on(events);
 }
 
-/// Until then the event is stored, but its waiter sleeps on, and the port does not count it.
+/// Before this report the event is stored, but its waiter sleeps on, and the port does not count
+/// it.
 deferred_call endpoint::report_failure()
 {
     user_of<evd> target;
