@@ -56,7 +56,8 @@ evd *async_evd_of(const adapter &ia)
     return ia.async.target;
 }
 
-void async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason)
+user_of<evd> store_async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE affiliated,
+                               DAT_COUNT reason)
 {
     ia.counters.add(DCNT_IA_ASYNC_ERROR);
     if (number == DAT_ASYNC_ERROR_EP_BROKEN)
@@ -66,29 +67,35 @@ void async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DA
     DAT_EVENT event{};
     event.event_number = number;
     event.event_data.asynch_error_event_data = {affiliated, reason};
-    bool stored = false;
-    evd *target = nullptr;
+    user_of<evd> target;
     {
         osd::lock_guard hold(open_adapters_lock);
-        target = ia.async.target;
-        if (target != nullptr) {
-            target->users.fetch_add(1, std::memory_order_relaxed); // keeps it until notified
-            event.evd_handle = to_handle(target);
-            stored = target->store(event);
-        }
+        target = user_of<evd>(ia.async.target);
+        event.evd_handle = to_handle(target.get());
+        if (target && target->store(event))
+            return target;
     }
-    if (stored)
-        target->notify();
-    if (target != nullptr)
-        target->users.fetch_sub(1, std::memory_order_release);
-    if (!stored)
-        dapl_log(DAPL_DBG_TYPE_ERR, "async event %s of %p is lost: the async EVD is %s",
-                 dat::event_name(number), affiliated, target == nullptr ? "gone" : "full");
+    dapl_log(DAPL_DBG_TYPE_ERR, "async event %s of %p is lost: the async EVD is %s",
+             dat::event_name(number), affiliated, target ? "full" : "gone");
+    return {};
+}
+
+void async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason)
+{
+    if (const user_of<evd> told = store_async_error(ia, number, affiliated, reason))
+        told->notify();
+}
+
+user_of<evd> store_async_overflow(adapter &ia, evd &full)
+{
+    return store_async_error(ia, DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(&full),
+                             DAT_EVD_OVERFLOW_ERROR);
 }
 
 void async_overflow(adapter &ia, evd &full)
 {
-    async_error(ia, DAT_ASYNC_ERROR_EVD_OVERFLOW, to_handle(&full), DAT_EVD_OVERFLOW_ERROR);
+    if (const user_of<evd> told = store_async_overflow(ia, full))
+        told->notify();
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -132,30 +132,57 @@ status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const pri
     return connect({address.get(), qualifier, timeout_us, data});
 }
 
+namespace {
+
+/// Of an event that found no room, an overflow is stored in the async EVD instead.
+user_of<evd> to_notify(adapter &ia, user_of<evd> &&target, bool stored)
+{
+    if (target && !stored)
+        return store_async_overflow(ia, *target.get());
+    return std::move(target);
+}
+
+void *pinned(const user_of<evd> &events)
+{
+    if (events)
+        events->pin();
+    return events.get();
+}
+
+void notify_pinned(void *events)
+{
+    if (events == nullptr)
+        return;
+    static_cast<evd *>(events)->notify();
+    static_cast<evd *>(events)->unpin();
+}
+
+/// Notifies EVDs in which events are stored, once no lock is held: a proxy agent may run.
+deferred_call notify_later(const user_of<evd> &one, const user_of<evd> &other)
+{
+    return {[](void *first, void *second) {
+                notify_pinned(first);
+                notify_pinned(second);
+            },
+            pinned(one), pinned(other)};
+}
+
+/// Consumers wait for this event before they free an endpoint that takes receives from an SRQ: it
+/// takes no more.
+user_of<evd> store_last_receive(endpoint &of)
+{
+    return store_async_error(*of.ia, DAT_ASYNC_ERROR_EP_BROKEN, to_handle(&of),
+                             DAT_EP_TRANSFER_TO_ERROR);
+}
+
+} // namespace
+
 deferred_call endpoint::connect_timed_out()
 {
     pending_event outcome;
-    return fail_locally(DAT_CONNECTION_EVENT_TIMED_OUT, outcome)
-               ? notify_later(std::move(outcome.target), outcome.stored)
-               : deferred_call{};
-}
-
-/// For the timer thread. An event that found no room is reported on the async EVD instead.
-deferred_call endpoint::notify_later(user_of<evd> &&target, bool stored)
-{
-    if (!target)
+    if (!fail_locally(DAT_CONNECTION_EVENT_TIMED_OUT, outcome))
         return {};
-    if (!stored) {
-        notify_or_report_overflow(target.get(), false);
-        return {};
-    }
-    target->pin();
-    return {[](void *pinned) {
-                evd &events = *static_cast<evd *>(pinned);
-                events.notify();
-                events.unpin();
-            },
-            std::exchange(target, {}).get()};
+    return notify_later(to_notify(*ia, std::move(outcome.target), outcome.stored), {});
 }
 
 status endpoint::accept(const incoming_request &request, const private_data &data)
@@ -241,13 +268,10 @@ status endpoint::reset()
             return state_error();
         if (const status clean = renew(); !clean.ok())
             return clean;
-        {
-            osd::lock_guard state_hold(lock_);
-            peer_known_ = false;
-            set_state(DAT_EP_STATE_UNCONNECTED);
-        }
-        if (!shared_) // of which the report runs consumer code: only a free makes it
-            report = report_failure();
+        report = report_failure();
+        osd::lock_guard state_hold(lock_);
+        peer_known_ = false;
+        set_state(DAT_EP_STATE_UNCONNECTED);
     }
     report.make();
     return success;
@@ -337,22 +361,13 @@ bool endpoint::transition(DAT_EVENT_NUMBER event, const private_data &data, pend
     return true;
 }
 
-namespace {
-
-/// Consumers wait for this event before they free an endpoint that takes receives from an SRQ: it
-/// takes no more.
-void report_last_receive(endpoint &of)
-{
-    async_error(*of.ia, DAT_ASYNC_ERROR_EP_BROKEN, to_handle(&of), DAT_EP_TRANSFER_TO_ERROR);
-}
-
-} // namespace
-
 void endpoint::deliver(const pending_event &made)
 {
     notify_or_report_overflow(made.target.get(), made.stored);
-    if (made.connection_ended)
-        report_last_receive(*this);
+    if (!made.connection_ended)
+        return;
+    if (const user_of<evd> told = store_last_receive(*this))
+        told->notify();
 }
 
 void endpoint::notify_or_report_overflow(evd *target, bool stored)
@@ -459,9 +474,8 @@ deferred_call endpoint::report_failure()
         target = std::move(failure_target_);
         stored = failure_stored_;
     }
-    if (shared_)
-        report_last_receive(*this);
-    return notify_later(std::move(target), stored);
+    const user_of<evd> connections = to_notify(*ia, std::move(target), stored);
+    return notify_later(connections, shared_ ? store_last_receive(*this) : user_of<evd>());
 }
 
 // ----------------------------------------------------------------------------------- attributes

@@ -104,7 +104,6 @@ private:
 
     void start_timer(osd::deadline until);
     deferred_call connect_timed_out() OSD_EXCLUDES(lock_);
-    deferred_call notify_later(user_of<evd> &&target, bool stored);
 
     ep_objects objects() OSD_EXCLUDES(lock_);
     void set_connect_evd(evd *events) OSD_EXCLUDES(lock_);

@@ -77,7 +77,7 @@ void timer_queue::expire_first()
     if (after.run == nullptr)
         return;
     lock_.unlock();
-    after.run(after.argument);
+    after.make();
     lock_.lock();
 }
 

@@ -12,11 +12,12 @@ struct deferred_call {
     void make() const
     {
         if (run != nullptr)
-            run(argument);
+            run(first, second);
     }
 
-    void (*run)(void *) = nullptr; ///< null: nothing to do
-    void *argument = nullptr;
+    void (*run)(void *, void *) = nullptr; ///< null: nothing to do
+    void *first = nullptr;
+    void *second = nullptr;
 };
 
 struct timer_record {

@@ -376,6 +376,40 @@ TEST_CASE("a failure that was not reported yet is reported by a reset of its end
     CHECK_EQ(waiter.get().event.event_number, DAT_CONNECTION_EVENT_BROKEN);
 }
 
+TEST_CASE("a reset of an endpoint of an SRQ reports a failure, and releases the connect EVD" *
+          doctest::skip(!port_features.srq))
+{
+    using namespace std::chrono_literals;
+    consumer c;
+    station s(c);
+    DAT_SRQ_ATTR attr{4, 1, DAT_SRQ_LW_DEFAULT};
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    must(c.v.srq_create_func(c.ia, s.pz, &attr, &srq));
+    must(c.v.ep_free_func(s.ep));
+    must(c.v.ep_create_with_srq_func(c.ia, s.pz, s.recv, s.request, s.connections, srq, nullptr,
+                                     &s.ep));
+    s.connect_by_hand();
+    must(c.post_send(s.ep));
+    const sleep_of_waiter sleep(s.connections);
+    auto waiter = std::async(std::launch::async, [&] { return c.wait(s.connections, 30'000'000); });
+    sleep.await();
+    {
+        const occupied busy(from_handle<adapter>(c.ia)->timers);
+        REQUIRE(complete_send(s.port(), DAT_DTO_ERR_REMOTE_ACCESS));
+        DAT_EVENT event;
+        must(c.dequeue(s.request, event));
+        must(c.v.ep_reset_func(s.ep));
+        CHECK(waiter.wait_for(10s) == std::future_status::ready);
+        CHECK_EQ(waiter.get().event.event_number, DAT_CONNECTION_EVENT_BROKEN);
+        const auto async = c.drain(c.async);
+        REQUIRE_EQ(async.size(), 1);
+        CHECK_EQ(async[0].event_number, DAT_ASYNC_ERROR_EP_BROKEN);
+        CHECK_EQ(async[0].event_data.asynch_error_event_data.dat_handle, s.ep);
+    }
+    must(c.v.ep_free_func(s.ep));
+    must(c.v.evd_free_func(s.connections));
+}
+
 TEST_CASE("a connection event wakes its waiter after one that was taken before it was reported")
 {
     using namespace std::chrono_literals;
