@@ -147,7 +147,7 @@ TEST_CASE("CONN-04: private data arrives both ways, whole and with its exact len
         listener at(ia);
         const std::string question = pattern(size);
         const std::string answer = pattern(limit(ia) - size);
-        MUST(from.connect(ia.address(), at.qualifier, patience, question));
+        MUST(from.connect(ia.address(), at.qualifier, connect_timeout(), question));
         const DAT_CR_HANDLE request = at.next_request();
         DAT_CR_PARAM param{};
         MUST(dat_cr_query(request, DAT_CR_FIELD_ALL, &param));

@@ -25,7 +25,7 @@ std::vector<std::unique_ptr<test_endpoint>> overfill(adapter &ia, DAT_EVD_HANDLE
 struct pending_request {
     explicit pending_request(adapter &ia, const std::string &data = {}) : from(ia), to(ia), at(ia)
     {
-        MUST(from.connect(ia.address(), at.qualifier, patience, data));
+        MUST(from.connect(ia.address(), at.qualifier, connect_timeout(), data));
         request = at.next_request();
     }
     DAT_RETURN accept(const std::string &data = {})
@@ -385,7 +385,7 @@ TEST_CASE("CR-17: what a request tells stays while its PSP goes and other reques
     const std::string address(reinterpret_cast<const char *>(before.remote_ia_address_ptr), 16);
     test_endpoint others[] = {test_endpoint(ia), test_endpoint(ia)};
     for (test_endpoint &each : others) {
-        MUST(each.connect(ia.address(), pending.at.qualifier, patience, "another"));
+        MUST(each.connect(ia.address(), pending.at.qualifier, connect_timeout(), "another"));
         MUST(dat_cr_reject(pending.at.next_request(), 0, nullptr));
         next_connection(each.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
     }

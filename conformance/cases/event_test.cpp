@@ -125,7 +125,8 @@ TEST_CASE("EVD-47: connection requests come in the order in which they were made
     std::vector<std::unique_ptr<test_endpoint>> ends;
     for (char i = 0; i < number; ++i) {
         ends.push_back(std::make_unique<test_endpoint>(ia));
-        MUST(ends.back()->connect(ia.address(), at.qualifier, patience, std::string(1, i)));
+        MUST(
+            ends.back()->connect(ia.address(), at.qualifier, connect_timeout(), std::string(1, i)));
         // The next one begins when this one has arrived, and stays there.
         CHECK(becomes_true([&] {
             DAT_EVENT event{};

@@ -447,7 +447,7 @@ TEST_CASE("SP-18: a CSP takes requests for its socket address, and query returns
     test_endpoint from(ia);
     test_endpoint to(ia);
     std::string data = "who asks";
-    MUST(on.connect(from.ep, on.address.get(), microseconds(patience), 8, data.data()));
+    MUST(on.connect(from.ep, on.address.get(), microseconds(connect_timeout()), 8, data.data()));
     const DAT_CR_ARRIVAL_EVENT_DATA arrival = on.next_arrival();
     CHECK(arrival.sp_handle.csp_handle == on.csp);
     CHECK(arrival.conn_qual == on.port);
@@ -461,7 +461,7 @@ TEST_CASE("SP-18: a CSP takes requests for its socket address, and query returns
     move_data(from, to);
     CHECK(ep_param(from.ep).remote_port_qual == on.port);
     test_endpoint late(ia);
-    MUST(on.connect(late.ep, on.address.get(), microseconds(patience), 0, nullptr));
+    MUST(on.connect(late.ep, on.address.get(), microseconds(connect_timeout()), 0, nullptr));
     next_connection(late.connect_evd, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 

@@ -32,7 +32,7 @@ public:
     ~test_endpoint();
 
     DAT_RETURN connect(DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier,
-                       milliseconds timeout = patience, const std::string &data = {});
+                       milliseconds timeout = connect_timeout(), const std::string &data = {});
     DAT_RETURN recv(std::size_t offset, std::size_t length, std::uint64_t cookie = 0);
     DAT_RETURN send(std::size_t offset, std::size_t length, std::uint64_t cookie = 0,
                     unsigned flags = DAT_COMPLETION_DEFAULT_FLAG);

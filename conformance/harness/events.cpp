@@ -49,8 +49,9 @@ DAT_EVENT await_event(DAT_EVD_HANDLE evd, const std::string &awaited, const plac
     bool woken = false;
     expect_some(wait_woken(evd, event, woken), DAT_TIMEOUT_EXPIRED, awaited, where);
     if (!woken)
-        give_up("nothing woke the waiter for " + awaited +
-                    ", which was there when its wait expired: a notification is lost",
+        give_up("nothing woke the waiter for " + awaited + ", but " +
+                    dat::event_name(event.event_number) +
+                    " was there when its wait expired: a notification is lost",
                 where);
     return event;
 }

@@ -32,6 +32,11 @@ using std::chrono::milliseconds;
 
 /// Timeout for an expected event; generous, for slow machines. See --patience.
 inline milliseconds patience{20'000};
+/// Timeout of a connect that is to succeed: it expires before a wait for its event does.
+inline milliseconds connect_timeout()
+{
+    return patience * 3 / 4;
+}
 /// How long a case waits to see that no event arrives.
 inline constexpr milliseconds a_while{150};
 
