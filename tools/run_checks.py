@@ -70,7 +70,7 @@ LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-
 # The suite as it is compiled for a release finds as much in sanitized libraries.
 ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL, "--no-suite", "conformance")
 TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "one-thread")
-WINDOWS_TESTS = ("--no-suite", "common")
+WINDOWS_TESTS = ("--no-suite", "common", "--no-suite", "rest")
 LEAST_COVERED = 95  # percent of the lines of common/ and dat/
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
 
