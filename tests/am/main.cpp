@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // A rank of the collective tests: joins the job, runs the cases, and ends the job with the result.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include "ranks.hpp"
 
 #include <doctest/doctest.h>

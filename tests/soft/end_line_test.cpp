@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The line in the log about a connection that no consumer has closed. The suites "default" and
 // "asked" are run by DAPL_DBG_TYPE as it is and with 0x8 in it.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include "harness/support.hpp"
 
 #include <csignal>

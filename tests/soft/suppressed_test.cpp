@@ -4,7 +4,6 @@
 //   suppressed_test ADAPTER [--threadsafe] [doctest's options]
 //
 // On the software HCA, and on the devices of the virtual machine.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include "harness/support.hpp"
 
 #include <atomic>

@@ -7,7 +7,6 @@
 //
 // The adapter ADAPTER-v6 is the same device by its IPv6 address, ADAPTER-threads that with two
 // threads for callbacks.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include "harness/support.hpp"
 
 #include <dat2/dat_ib_extensions.h>
