@@ -737,10 +737,7 @@ TEST_CASE("MEM-25: regions are made, used and freed by threads beside a connecti
                 failures += dat_lmr_free(lmr) == DAT_SUCCESS ? 0 : 1;
             }
         }));
-    struct at_end { // also of a case that breaks off
-        std::atomic<bool> &stopping;
-        ~at_end() { stopping = true; }
-    } stop{stopping};
+    const set_at_end stop{stopping};
     for (unsigned round = 0; round < 200; ++round) {
         region lent(ia, pair.passive.pz, size);
         pair.active.memory.fill(0, size, round);

@@ -821,10 +821,7 @@ TEST_CASE("SP-28: a request that comes while its PSP is being made brings that P
                 break;
         }
     });
-    struct at_end { // also of a case that breaks off
-        std::atomic<bool> &enough;
-        ~at_end() { enough = true; }
-    } stop{enough};
+    const set_at_end stop{enough};
     constexpr int rounds = 20;
     for (int round = 0; round < rounds; ++round) {
         CAPTURE(round);

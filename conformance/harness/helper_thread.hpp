@@ -38,6 +38,13 @@ private:
     std::thread thread_;
 };
 
+/// Ends what a helper thread repeats, also where the case breaks off: made after the thread, so that
+/// it comes before the thread is joined.
+struct set_at_end {
+    std::atomic<bool> &stopping;
+    ~set_at_end() { stopping = true; }
+};
+
 /// Cancels the thread and waits for its end. False if it does not end; it is then detached.
 bool ends_by_cancel(helper_thread &waiting);
 /// Both kinds of cancellation, for the thread that is to be cancelled.
