@@ -438,8 +438,8 @@ TEST_CASE("very large accesses, empty ones, and those by a window's key go over 
     CHECK(c.counts().direct == before);
     memory_region *const window = t.there.hca.make_window(t.there.domain);
     request &bind = d.fresh(work::bind);
-    bind.window = window;
-    bind.target = &d.buffer.region;
+    bind.binding.window = window;
+    bind.binding.target = &d.buffer.region;
     bind.window_rights = remote_write;
     bind.remote = d.buffer.remote(0, 4096);
     REQUIRE(t.there.hca.windows.prepare(bind));

@@ -42,8 +42,8 @@ struct bound {
     {
         request r{};
         r.kind = work::bind;
-        r.window = window;
-        r.target = &whole.region;
+        r.binding.window = window;
+        r.binding.target = &whole.region;
         large = !large;
         r.window_rights = large ? remote_read : remote_write;
         r.remote = {base + (large ? 512 * 1024 : 0), large ? 256u * 1024 : 64u, 0};

@@ -48,8 +48,8 @@ std::uint32_t post_bind(end &of, memory_region *window, std::size_t from, std::s
                         const std::function<void()> &before_post = {})
 {
     request &r = of.fresh(work::bind);
-    r.window = window;
-    r.target = &of.buffer.region;
+    r.binding.window = window;
+    r.binding.target = &of.buffer.region;
     r.remote = of.buffer.remote(from, size);
     r.window_rights = remote_write | remote_read;
     REQUIRE(of.of.hca.windows.prepare(r));

@@ -287,7 +287,7 @@ bool end::fetch_add(std::size_t to, const remote_segment &at, std::uint64_t add)
     request &r = fresh(work::fetch_add);
     set_local(r, buffer.local(to, 8));
     r.remote = at;
-    r.compare_or_add = add;
+    r.atomic.compare_or_add = add;
     return pair.post_send(r);
 }
 
@@ -297,8 +297,8 @@ bool end::compare_swap(std::size_t to, const remote_segment &at, std::uint64_t c
     request &r = fresh(work::compare_swap);
     set_local(r, buffer.local(to, 8));
     r.remote = at;
-    r.compare_or_add = compare;
-    r.swap = swap;
+    r.atomic.compare_or_add = compare;
+    r.atomic.swap = swap;
     return pair.post_send(r);
 }
 

@@ -38,7 +38,7 @@ bool transport::take(cq &c, completion &done)
         done.immediate = record.immediate;
         done.invalidated = record.extra == soft_hca::brought::invalidation ? record.immediate : 0;
         done.receiver =
-            request->shared ? static_cast<work_queue *>(c.queue.end_receive(record)) : nullptr;
+            request->is_shared() ? static_cast<work_queue *>(c.queue.end_receive(record)) : nullptr;
         done.solicited = record.solicited;
         return true;
     });

@@ -86,8 +86,8 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &m, mr *region, const mw_par
     r.flags = flags_of(flags);
     if (what.one_connection)
         r.flags |= soft_hca::request_narrow;
-    r.window = m.window;
-    r.target = region == nullptr ? nullptr : &region->region;
+    r.binding.window = m.window;
+    r.binding.target = region == nullptr ? nullptr : &region->region;
     r.window_rights = rights_of(what.privileges) & remote_rights;
     r.remote = {what.address, static_cast<std::uint32_t>(what.length), 0};
     if (!q.of->device.windows.prepare(r))

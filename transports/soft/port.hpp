@@ -24,7 +24,8 @@ namespace dapl::soft {
 /// Those of threads that post at once share no cache line.
 struct alignas(64) soft_wr : work_request {
     soft_hca::request request{};
-    bool shared = false; ///< a receive that was posted to a shared receive queue
+
+    bool is_shared() const { return after == nullptr; }
 
     soft_wr() : work_request{}
     {
@@ -272,8 +273,8 @@ inline status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments
              : operation == DAT_IB_DTO_FETCH_ADD      ? soft_hca::work::fetch_add
                                                       : soft_hca::work::compare_swap;
     r.immediate = operands.immediate;
-    r.compare_or_add = operands.add_or_compare;
-    r.swap = operands.swap;
+    r.atomic.compare_or_add = operands.add_or_compare;
+    r.atomic.swap = operands.swap;
     r.flags = flags_of(flags);
     return q.pair.post_send(r) ? success : out_of_memory;
 }
@@ -325,7 +326,6 @@ inline status transport::dapls_ib_post_srq_recv(srq &s, wr &w, DAT_COUNT segment
                                                 const DAT_LMR_TRIPLET *local)
 {
     set_receive(w, segments, local);
-    w.shared = true;
     return s.queue.post(w.request) ? success : out_of_memory;
 }
 
@@ -342,7 +342,7 @@ OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_re
         auto *const request = static_cast<wr *>(record.of->context);
         of = request;
         length = record.length;
-        const bool plain = record.plain() & !request->shared; // one branch for both
+        const bool plain = record.plain() & !request->is_shared(); // one branch for both
         found = plain ? take_result::taken : take_result::other;
         return plain;
     });

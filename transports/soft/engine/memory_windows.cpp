@@ -51,7 +51,7 @@ bool memory_windows::prepare(request &bind)
     bind.remote.key = bind.remote.length == 0 ? 0 : keys_.reserve();
     if (bind.remote.length != 0 && bind.remote.key == 0)
         return false;
-    bind.window->holders.fetch_add(1, std::memory_order_relaxed);
+    bind.binding.window->holders.fetch_add(1, std::memory_order_relaxed);
     return true;
 }
 
@@ -59,30 +59,30 @@ void memory_windows::cancel(request &bind)
 {
     if (bind.remote.key != 0)
         keys_.give_back(bind.remote.key);
-    release(*bind.window);
+    release(*bind.binding.window);
 }
 
 bool memory_windows::may_bind(const request &bind) const
 {
-    if (bind.window->freed)
+    if (bind.binding.window->freed)
         return false;
     // Remote write access needs local write access, as with regions.
     const std::uint32_t needed =
         (bind.window_rights & (remote_write | remote_atomic)) != 0 ? local_write : local_read;
     return bind.remote.length == 0 ||
-           keys_.check_access(bind.target->key.load(), bind.window->domain, needed,
+           keys_.check_access(bind.binding.target->key.load(), bind.binding.window->domain, needed,
                               bind.remote.address, bind.remote.length);
 }
 
 void memory_windows::attach(const request &bind, std::uint64_t connection)
 {
-    memory_region &window = *bind.window;
+    memory_region &window = *bind.binding.window;
     window.address = bind.remote.address;
     window.length = bind.remote.length;
     window.rights = bind.window_rights;
-    window.window_of = bind.target;
+    window.window_of = bind.binding.target;
     window.connection = (bind.flags & request_narrow) != 0 ? connection : 0;
-    bind.target->windows.fetch_add(1);
+    bind.binding.target->windows.fetch_add(1);
     keys_.use(bind.remote.key, window);
 }
 
@@ -93,13 +93,13 @@ bool memory_windows::execute(request &bind, std::uint64_t connection)
         osd::lock_guard hold(lock_);
         done = may_bind(bind);
         if (done)
-            unbind(*bind.window);
+            unbind(*bind.binding.window);
         if (done && bind.remote.length != 0)
             attach(bind, connection);
     }
     if (!done && bind.remote.key != 0)
         keys_.give_back(std::exchange(bind.remote.key, 0));
-    release(*bind.window);
+    release(*bind.binding.window);
     return done;
 }
 

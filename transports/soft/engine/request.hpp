@@ -57,6 +57,16 @@ enum class work_status : std::uint8_t {
 
 struct memory_region;
 
+struct atomic_operands {
+    std::uint64_t compare_or_add;
+    std::uint64_t swap;
+};
+
+struct bind_operands {
+    memory_region *window; ///< request::remote tells which part of the target
+    memory_region *target; ///< if the part is not empty
+};
+
 /// A posted operation.
 ///
 /// The memory is the consumer's. The consumer leaves it alone from the post until it takes the
@@ -79,12 +89,14 @@ struct request {
     const std::uint32_t *place; ///< where posts are concurrent: see posted_ring
     local_segment local[max_segments];
     remote_segment remote;
-    std::uint64_t compare_or_add;
-    std::uint64_t swap;
-    memory_region *window; ///< bind: `remote` tells which part of the target
-    memory_region *target; ///< bind, if the part is not empty
-    std::uint32_t window_rights;
-    std::uint32_t immediate;
+    union {
+        atomic_operands atomic;
+        bind_operands binding;
+    };
+    union {
+        std::uint32_t immediate;
+        std::uint32_t window_rights; ///< bind
+    };
     std::uint32_t length; ///< sum of the local segments
     std::uint8_t segments;
     work kind;

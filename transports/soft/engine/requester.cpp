@@ -66,9 +66,9 @@ void describe_atomic(ddp_segment &s, const request &r)
     s.source_stag = r.remote.key;
     s.source_offset = r.remote.address;
     s.atomic = add ? atomic_code::fetch_add : atomic_code::compare_swap;
-    s.swap_or_add = add ? r.compare_or_add : r.swap;
+    s.swap_or_add = add ? r.atomic.compare_or_add : r.atomic.swap;
     s.swap_or_add_mask = add ? 0 : UINT64_MAX; // one number of 64 bits in both cases
-    s.compare = add ? 0 : r.compare_or_add;
+    s.compare = add ? 0 : r.atomic.compare_or_add;
     s.compare_mask = add ? 0 : UINT64_MAX;
 }
 
