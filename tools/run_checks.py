@@ -620,7 +620,7 @@ def steps() -> list[Step]:
              tests("tsan", *TSAN_TESTS)),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("gcc", "--suite", "vm-rounds"), "long"),
-        Step("soft-rounds", "the software HCA on bad networks, twenty seeds",
+        Step("soft-rounds", "the software HCA on bad networks, twenty seeds; peers that are killed",
              tests("gcc", "--suite", "soft-rounds"), "long"),
         Step("conformance-rounds", "bursts of 5,000 connects, crossing disconnects, reloading",
              tests("gcc", "--suite", "conformance-rounds"), "long"),

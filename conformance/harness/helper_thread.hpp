@@ -38,8 +38,8 @@ private:
     std::thread thread_;
 };
 
-/// Ends what a helper thread repeats, also where the case breaks off: made after the thread, so that
-/// it comes before the thread is joined.
+/// Ends what a helper thread repeats, also where the case breaks off: made after the thread, so
+/// that it comes before the thread is joined.
 struct set_at_end {
     std::atomic<bool> &stopping;
     ~set_at_end() { stopping = true; }

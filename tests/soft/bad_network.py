@@ -2,19 +2,22 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Judge the software HCA on a network that loses, reorders, repeats and alters.
 
-For each seed: the conformance suite, and Debian's dapltest with validation of its data. Ends with 1
-at the first seed that fails, and shows what was printed.
+For each seed: the conformance suite, Debian's dapltest with validation of its data, and the stress
+program if --hammer names it; with --sealed over a device with a key. Ends with 1 at the first seed
+that fails, and shows what was printed.
 """
 
 import argparse
 import os
 import pathlib
+import secrets
 import subprocess
 import sys
 import tempfile
 
 SKIPPED = 77  # of run_clients.py
 PATIENCE = "100"  # seconds; on a busy machine what polls during losses waits for the processor
+STRESS = ("--seconds", "5")
 PROMISES = ("acknowledged", "final_byte_last", "local_protection", "unmapped_memory")
 
 
@@ -25,6 +28,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--run-clients", type=pathlib.Path, required=True, metavar="PROGRAM")
     parser.add_argument("--libdat2", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument("--dat-conf", type=pathlib.Path, required=True, metavar="FILE")
+    parser.add_argument("--hammer", type=pathlib.Path, metavar="PROGRAM")
+    parser.add_argument("--sealed", action="store_true")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="1 to N (default: 1)")
     parser.add_argument("--preload", action="append", default=[], metavar="LIB",
                         help="as run_clients.py has it")
@@ -40,6 +45,13 @@ def bad_dat_conf(original: pathlib.Path, network: str) -> str:
     if not lines:
         raise SystemExit(f"bad_network: {original} has no adapter soft-udp")
     return "".join(line.replace('direct=0"', f'direct=0 {network}"') + "\n" for line in lines)
+
+
+def make_key(folder: str) -> pathlib.Path:
+    key = pathlib.Path(folder) / "key"
+    key.write_text(secrets.token_hex(32) + "\n")
+    key.chmod(0o600)
+    return key
 
 
 def judge(what: str, command: list[object], environment: dict[str, str]) -> int:
@@ -60,22 +72,30 @@ def main() -> int:
     for seed in range(1, options.seeds + 1):
         network = (f"loss={loss} reorder={reorder} duplicate={duplicate} corrupt={corrupt}"
                    f" checksum=1 seed={seed}")
-        with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
-            conf.write(bad_dat_conf(options.dat_conf, network))
-            conf.flush()
-            environment = {**os.environ, "DAT_OVERRIDE": conf.name,
-                           "LD_LIBRARY_PATH": str(options.libdat2)}
-            suite = [options.conformance, "--ia", "soft-udp", "--patience", PATIENCE]
-            for promise in PROMISES:
-                suite += ["--promise", promise]
-            clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,
-                       "--dat-conf", conf.name, "--adapter", "soft-udp", "--select", "dapltest-T-*"]
-            for library in options.preload:
-                clients += ["--preload", library]
-            for what, command in (("conformance", suite), ("dapltest", clients)):
-                if judge(f"{network}: {what}", command, environment) not in (0, SKIPPED):
-                    return 1
+        with tempfile.TemporaryDirectory() as folder:
+            key = f" key_file={make_key(folder)}" if options.sealed else ""
+            conf = pathlib.Path(folder) / "dat.conf"
+            conf.write_text(bad_dat_conf(options.dat_conf, network + key))
+            if not is_judged_well(options, conf, network + (", sealed" if key else "")):
+                return 1
     return 0
+
+
+def is_judged_well(options: argparse.Namespace, conf: pathlib.Path, network: str) -> bool:
+    environment = {**os.environ, "DAT_OVERRIDE": str(conf),
+                   "LD_LIBRARY_PATH": str(options.libdat2)}
+    suite = [options.conformance, "--ia", "soft-udp", "--patience", PATIENCE]
+    for promise in PROMISES:
+        suite += ["--promise", promise]
+    clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,
+               "--dat-conf", conf, "--adapter", "soft-udp", "--select", "dapltest-T-*"]
+    for library in options.preload:
+        clients += ["--preload", library]
+    judged: list[tuple[str, list[object]]] = [("conformance", suite), ("dapltest", clients)]
+    if options.hammer is not None:
+        judged.append(("stress", [options.hammer, "--ia", "soft-udp", *STRESS]))
+    return all(judge(f"{network}: {what}", command, environment) in (0, SKIPPED)
+               for what, command in judged)
 
 
 if __name__ == "__main__":
