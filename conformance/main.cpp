@@ -163,6 +163,11 @@ void describe(CLI::App &app, options &o)
                    "network namespace of the peer processes, such as /run/netns/NAME, as if they "
                    "ran on another host")
         ->check(CLI::ExistingFile);
+    app.add_option("--peer-user", ours.peer_user,
+                   "user that the peer processes run as, by name or number; needs root")
+        ->check([](const std::string &) {
+            return std::string(::geteuid() == 0 ? "" : "only root can start processes of others");
+        });
     app.add_option("--keep-loaded", o.keep_loaded,
                    "preload this library and keep it loaded (repeatable), so that a provider that "
                    "depends on it opens faster")

@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pwd.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -137,12 +139,28 @@ void move_to(const std::string &network)
     ::close(fd);
 }
 
+/// Gives up all rights of ours, root's among them.
+void run_as(const std::string &user)
+{
+    char *end = nullptr;
+    const uid_t number = static_cast<uid_t>(std::strtoul(user.c_str(), &end, 10));
+    const passwd *known = *end == '\0' ? ::getpwuid(number) : ::getpwnam(user.c_str());
+    if (known == nullptr || ::setgroups(0, nullptr) != 0 || ::setgid(known->pw_gid) != 0 ||
+        ::setuid(known->pw_uid) != 0) {
+        std::fprintf(stderr, "cannot run as user %s: %s\n", user.c_str(),
+                     known == nullptr ? "there is none" : std::strerror(errno));
+        ::_exit(5);
+    }
+}
+
 } // namespace
 
 void peer_process::become(const char *role_name, int fd)
 {
     if (const std::string &network = the_settings().peer_network; !network.empty())
         move_to(network);
+    if (const std::string &user = the_settings().peer_user; !user.empty())
+        run_as(user);
     const int kept = ::dup(fd); // without close-on-exec
     const std::string number = std::to_string(kept);
     const std::string seconds = std::to_string(static_cast<double>(patience.count()) / 1000);

@@ -17,6 +17,7 @@ struct settings {
     bool in_process = false;
     bool long_rounds = false; ///< stress cases run at full length
     std::string peer_network; ///< network namespace of the peer processes, if not ours
+    std::string peer_user;    ///< name or number of the user that they run as, if not ours
     /// What the transport guarantees beyond DAT: an observation becomes a check.
     std::vector<std::string> promises;
 
