@@ -40,6 +40,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--two-hosts", action="store_true",
                         help="run servers and clients in two network namespaces joined by a "
                         "cable; the adapter's interface lo becomes the cable (needs root)")
+    parser.add_argument("--server-user", default="", metavar="NAME",
+                        help="run servers as this user, who must be able to read the libraries "
+                        "(needs root)")
     parser.add_argument("--rounds", type=int, default=1, metavar="N",
                         help="how often to run the selection (default: 1)")
     parser.add_argument("--select", default="@default", metavar="NAMES",
@@ -172,6 +175,7 @@ def main(arguments: list[str]) -> int:
         patience=options.patience,
         source_root=pathlib.Path(__file__).resolve().parents[2],
         log_dir=options.log_dir,
+        server_user=options.server_user,
     )
     place = cases.Place(options.adapter,
                         two_hosts.SERVER_ADDRESS if options.two_hosts else options.host)

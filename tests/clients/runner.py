@@ -13,6 +13,7 @@ import fcntl
 import os
 import pathlib
 import pty
+import pwd
 import re
 import select
 import shlex
@@ -101,6 +102,7 @@ class Settings:
     source_root: pathlib.Path | None = None
     log_dir: pathlib.Path | None = None
     hosts: two_hosts.TwoHosts | None = None  # None: all run on this one
+    server_user: str = ""  # empty: ours
 
     @property
     def libdat2(self) -> pathlib.Path:
@@ -421,10 +423,16 @@ class Run:
         return process
 
     def _prefix(self, name: str) -> tuple[str, ...]:
-        hosts = self._settings.hosts
-        if hosts is None:
-            return ()
-        return two_hosts.enter(hosts.server if name == "server" else hosts.client)
+        hosts, user = self._settings.hosts, self._settings.server_user
+        prefix: tuple[str, ...] = ()
+        if hosts is not None:
+            prefix = two_hosts.enter(hosts.server if name == "server" else hosts.client)
+        if user and name == "server":
+            pathlib.Path(self._folder.name).chmod(0o777)  # for the loader's log
+            known = pwd.getpwnam(user)
+            prefix += ("setpriv", f"--reuid={known.pw_uid}", f"--regid={known.pw_gid}",
+                       "--clear-groups", "--")
+        return prefix
 
     def _environment(self) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items()
