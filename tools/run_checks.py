@@ -625,7 +625,7 @@ def steps() -> list[Step]:
         Step("conformance-rounds", "bursts of 5,000 connects, crossing disconnects, reloading",
              tests("gcc", "--suite", "conformance-rounds"), "long"),
         Step("gcc-rest", "the suite on soft-lo nonthreadsafe, ofi-lo threadsafe and plain, memory-lo, "
-             "and below Debian's libdat2; counts of ofi-lo",
+             "and below Debian's libdat2; counted columns of the documents",
              tests("gcc", "--suite", "rest"), "long"),
         Step("feature-rounds", "the suite over each port without each of its features, and their price",
              tests("gcc", "--suite", "feature-rounds"), "long"),
