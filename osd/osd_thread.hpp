@@ -39,7 +39,8 @@ void yield();
 
 /// Raises the priority of the calling thread over that of its process, so that it runs soon after
 /// it wakes although other threads are busy. `steps` are those of nice(2), at most 20. Threads that
-/// it starts do not inherit it. False, and nothing changed, when the system does not allow it.
+/// it starts get the default priority where this one is above it. False, and nothing changed, when
+/// the system does not allow it.
 bool raise_priority(unsigned steps);
 
 } // namespace osd

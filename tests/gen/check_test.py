@@ -34,6 +34,10 @@ WRITTEN = "    static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COU
 WAKEUP = "    static void dapls_ib_cq_wakeup(cq &);\n"
 
 
+def setUpModule() -> None:
+    os.environ.pop("DAT_OVERRIDE", None)  # dapl-port reads it
+
+
 class WithPort(unittest.TestCase):
     """A copy of tests/memory_port, to be spoiled."""
 
