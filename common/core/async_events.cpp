@@ -82,8 +82,8 @@ user_of<evd> store_async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE 
 
 void async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason)
 {
-    if (const user_of<evd> told = store_async_error(ia, number, affiliated, reason))
-        told->notify();
+    if (const user_of<evd> target = store_async_error(ia, number, affiliated, reason))
+        target->notify();
 }
 
 user_of<evd> store_async_overflow(adapter &ia, evd &full)
@@ -94,8 +94,8 @@ user_of<evd> store_async_overflow(adapter &ia, evd &full)
 
 void async_overflow(adapter &ia, evd &full)
 {
-    if (const user_of<evd> told = store_async_overflow(ia, full))
-        told->notify();
+    if (const user_of<evd> target = store_async_overflow(ia, full))
+        target->notify();
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

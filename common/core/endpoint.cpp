@@ -366,8 +366,8 @@ void endpoint::deliver(const pending_event &made)
     notify_or_report_overflow(made.target.get(), made.stored);
     if (!made.connection_ended)
         return;
-    if (const user_of<evd> told = store_last_receive(*this))
-        told->notify();
+    if (const user_of<evd> target = store_last_receive(*this))
+        target->notify();
 }
 
 void endpoint::notify_or_report_overflow(evd *target, bool stored)
