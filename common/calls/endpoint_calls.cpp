@@ -100,6 +100,17 @@ status find_objects(const adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
     return success;
 }
 
+/// Receives of an SRQ are in its zone, and complete in an EVD of the endpoint's. `position` is that
+/// of the zone in the call.
+status check_shared(const ep_objects &objects, int position)
+{
+    if (objects.shared == nullptr)
+        return success;
+    if (objects.zone != &objects.shared->zone())
+        return invalid_parameter(position);
+    return objects.recv != nullptr ? success : invalid_handle(DAT_INVALID_HANDLE_EVD_RECV);
+}
+
 // ---------------------------------------------------------------------------- create and modify
 
 /// `position` is that of the attributes in the call.
@@ -212,7 +223,6 @@ status dapl_ep_create(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv, DAT_
     return found.ok() ? create_ep(ia, objects, attr, 6, out) : found;
 }
 
-/// Receives of the queue are in its zone, and complete in an EVD of the endpoint's.
 status dapl_ep_create_with_srq(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
                                DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect, DAT_SRQ_HANDLE srq,
                                const DAT_EP_ATTR *attr, DAT_EP_HANDLE *out)
@@ -226,11 +236,8 @@ status dapl_ep_create_with_srq(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE r
     objects.shared = from_handle<shared_recv_queue>(srq);
     if (objects.shared == nullptr || objects.shared->ia != &ia)
         return invalid_handle(DAT_INVALID_HANDLE_SRQ);
-    if (objects.zone != &objects.shared->zone())
-        return invalid_parameter(2);
-    if (objects.recv == nullptr)
-        return invalid_handle(DAT_INVALID_HANDLE_EVD_RECV);
-    return create_ep(ia, objects, attr, 7, out);
+    const status fits = check_shared(objects, 2);
+    return fits.ok() ? create_ep(ia, objects, attr, 7, out) : fits;
 }
 
 void dapl_ep_query(endpoint &ep, DAT_EP_PARAM &out)
@@ -253,6 +260,9 @@ status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *
                          then.connect_evd_handle, objects);
         !found.ok())
         return found;
+    objects.shared = from_handle<shared_recv_queue>(now.srq_handle);
+    if (const status fits = check_shared(objects, 3); !fits.ok())
+        return fits;
     if (const status checked = check_attr(then.ep_attr, ep.ia->attr, 3); !checked.ok())
         return checked;
     return ep.modify(completed(then.ep_attr, ep.ia->attr), objects,

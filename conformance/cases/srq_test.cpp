@@ -403,6 +403,12 @@ TEST_CASE("SRQ-13: endpoint and shared queue are of one zone, unless the adapter
     if (ia.provider.srq_ep_pz_difference_supported == DAT_FALSE)
         CHECK(same_type(create(own.pz, all.srq, &ep), DAT_INVALID_PARAMETER));
     CHECK(ep == DAT_HANDLE_NULL);
+    MUST(create(all.pz, all.srq, &ep));
+    DAT_EP_PARAM wanted{};
+    wanted.pz_handle = own.pz;
+    if (ia.provider.srq_ep_pz_difference_supported == DAT_FALSE)
+        CHECK(same_type(dat_ep_modify(ep, DAT_EP_FIELD_PZ_HANDLE, &wanted), DAT_INVALID_PARAMETER));
+    MUST(dat_ep_free(ep));
 }
 
 TEST_CASE("SRQ-14: an adapter closes gracefully without shared queues only, abruptly with them" *

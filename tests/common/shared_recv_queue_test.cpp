@@ -126,6 +126,31 @@ TEST_CASE("an endpoint on an SRQ: zone and EVD must fit, it takes no receives of
     must(c.v.srq_free_func(p.srq));
 }
 
+TEST_CASE("an endpoint on an SRQ is not modified to what it could not be made with" *
+          doctest::skip(!srq_claimed))
+{
+    consumer c;
+    pond p(c);
+    const auto modify = [&](DAT_EP_PARAM_MASK field, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE recv) {
+        DAT_EP_PARAM wanted{};
+        wanted.pz_handle = pz;
+        wanted.recv_evd_handle = recv;
+        return c.v.ep_modify_func(p.eps[0], field, &wanted);
+    };
+    for (const DAT_PZ_HANDLE other : {c.make_pz(), DAT_PZ_HANDLE{}})
+        CHECK_EQ(modify(DAT_EP_FIELD_PZ_HANDLE, other, p.recv),
+                 error_code(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3));
+    CHECK_EQ(modify(DAT_EP_FIELD_RECV_EVD_HANDLE, p.pz, DAT_HANDLE_NULL),
+             error_code(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_RECV));
+    const DAT_EVD_HANDLE another = c.make_evd(DAT_EVD_DTO_FLAG);
+    must(modify(DAT_EP_FIELD_RECV_EVD_HANDLE, p.pz, another));
+    p.connect(p.eps[0]);
+    must(p.post(1));
+    CHECK(complete_shared_recv(*find_qp(p.eps[0]), 10));
+    CHECK_EQ(c.drain(another).size(), 1);
+    p.free_eps();
+}
+
 TEST_CASE("a receive completes at the endpoint that took it, and its place is free again" *
           doctest::skip(!srq_claimed))
 {
