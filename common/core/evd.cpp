@@ -212,8 +212,9 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
     bool clock_runs = false;
     bool armed = false;
     std::uint32_t seen = staged_.tail();
+    const std::uint32_t dismissals = dismissals_.load();
     for (;;) {
-        if (!waitable_.load(std::memory_order_acquire))
+        if (!waitable_.load(std::memory_order_acquire) || dismissals_.load() != dismissals)
             return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
         if (overflowed_.load(std::memory_order_acquire))
             return status::error(DAT_INVALID_STATE);
@@ -306,7 +307,10 @@ void evd::wake()
 void evd::set_waitable(bool waitable)
 {
     waitable_.store(waitable);
-    if (!waitable && has_waiter())
+    if (waitable)
+        return;
+    dismissals_.fetch_add(1);
+    if (has_waiter())
         wake();
 }
 

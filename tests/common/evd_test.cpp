@@ -226,6 +226,21 @@ TEST_CASE("set_unwaitable sends the waiter home and sticks until it is cleared")
     }
 }
 
+TEST_CASE("set_unwaitable sends the waiter home, also when it is cleared before that has woken")
+{
+    consumer c;
+    for (const unsigned streams : {unsigned{DAT_EVD_SOFTWARE_FLAG}, merged}) {
+        const DAT_EVD_HANDLE e = c.make_evd(streams);
+        auto waiter = std::async(std::launch::async, [&] { return c.wait(e, 5'000'000).code; });
+        await_waiter(e);
+        must(c.v.evd_set_unwaitable_func(e));
+        must(c.v.evd_clear_unwaitable_func(e));
+        CHECK_EQ(waiter.get(), error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE));
+        must(c.post_se(e));
+        CHECK_EQ(c.wait(e, 0).code, DAT_SUCCESS);
+    }
+}
+
 TEST_CASE("a software event on a full queue is QUEUE_FULL, nothing else happens")
 {
     consumer c;
