@@ -78,7 +78,7 @@ bool cq_notifier::has_unreported_for(const cno &who, bool if_busy)
 bool cq_notifier::trigger_taken()
 {
     const unsigned to_do = when_taken_.exchange(0);
-    if (to_do == 0 || unarmed_.load())
+    if (to_do == 0 || unarmed_.load() || !enabled()) // dat_evd_enable arms and triggers
         return false;
     if ((to_do & rearm) != 0)
         arm_cq();

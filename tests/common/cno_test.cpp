@@ -598,6 +598,23 @@ TEST_CASE("a disabled EVD does not trigger; enabling it with events pending does
     CHECK_EQ(n.wait(0, &by), DAT_SUCCESS);
 }
 
+TEST_CASE("completions that come while an EVD is disabled do not trigger with one that came before")
+{
+    consumer c;
+    told_before t(c.make_cno(), c);
+    t.complete();
+    must(c.v.evd_disable_func(t.dto));
+    t.complete();
+    CHECK_EQ(t.wait(20'000), DAT_SUCCESS);
+    CHECK_EQ(DAT_GET_TYPE(t.wait(2000)), DAT_QUEUE_EMPTY);
+    must(c.v.evd_enable_func(t.dto));
+    CHECK_EQ(t.wait(20'000), DAT_SUCCESS);
+    CHECK_EQ(c.drain(t.dto).size(), 2);
+    CHECK_EQ(DAT_GET_TYPE(t.wait(2000)), DAT_QUEUE_EMPTY);
+    t.complete();
+    CHECK_EQ(t.wait(20'000), DAT_SUCCESS);
+}
+
 TEST_CASE("attaching a CNO to an EVD with events pending triggers it: software and completions")
 {
     consumer c;
