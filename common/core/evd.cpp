@@ -417,9 +417,11 @@ void evd::set_cno(cno *target)
 {
     {
         osd::lock_guard hold(config_);
-        leave_cno();
-        cno_ = user_of<cno>(target);
-        notifier.set_target(target);
+        if (target != cno_.get()) { // the last EVD that leaves a CNO wakes its waiters
+            leave_cno();
+            cno_ = user_of<cno>(target);
+            notifier.set_target(target);
+        }
     }
     if (target != nullptr)
         trigger_if_pending();

@@ -712,6 +712,20 @@ TEST_CASE("freeing the last EVD of a CNO wakes its waiter, which returns no EVD"
     CHECK_EQ(by, DAT_HANDLE_NULL);
 }
 
+TEST_CASE("attaching the CNO that an EVD has already wakes no waiter")
+{
+    notified n;
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    auto waiter = std::async(std::launch::async, [&] { return n.wait(100'000, &by); });
+    n.await_waiter();
+    must(n.c.v.evd_modify_cno_func(n.e, n.cno));
+    CHECK_EQ(waiter.get(), DAT_QUEUE_EMPTY);
+    must(n.c.post_se(n.e));
+    must(n.c.v.evd_modify_cno_func(n.e, n.cno));
+    CHECK_EQ(n.wait(0, &by), DAT_SUCCESS);
+    CHECK_EQ(by, n.e);
+}
+
 TEST_CASE("freeing the last two EVDs of a CNO at once wakes its waiter")
 {
     auto *c = new consumer;
