@@ -39,7 +39,12 @@ struct dat_evd_param {
 #define DAT_EVD_ASYNC_EXISTS (DAT_EVD_HANDLE) 0x1
 #define DAT_EVD_OUT_OF_SCOPE (DAT_EVD_HANDLE) 0x2
 
-/** Called once when a CNO is triggered, from a thread of the provider's. */
+/**
+ * Called once when a CNO is triggered, from a thread of the provider's or of a
+ * call. Calls that end with the last callback for their object wait for it: an
+ * agent must not close the adapter, free the CNO or the EVD, nor free or reset
+ * the endpoint or free the service point that the event is about.
+ */
 typedef void (DAT_API *DAT_AGENT_FUNC)(DAT_PVOID instance_data, DAT_EVD_HANDLE evd_handle);
 
 typedef struct dat_os_wait_proxy_agent {
