@@ -1124,6 +1124,49 @@ TEST_CASE("callers for whom there is no descriptor are turned away")
     CHECK(c.say(c.board.file()).edition != 0);
 }
 
+namespace {
+
+/// Calls a name so often, and hangs up each time.
+void call_and_hang_up(const net_address &name, int times)
+{
+    for (int i = 0; i < times; ++i)
+        local_socket::close(local_socket::connect(name));
+}
+
+} // namespace
+
+TEST_CASE("many callers, of whatever user, do not keep the thread from doing something else")
+{
+    constexpr int many = 600;
+    called c;
+    const auto has_work = [&] {
+        const waitable any = c.waiting.descriptor();
+        return wait_for(&any, 1, osd::deadline::passed()) == osd::wait_result::woken;
+    };
+    SUBCASE("of this user")
+    {
+        call_and_hang_up(c.at, many);
+    }
+    SUBCASE("of another")
+    {
+        if (geteuid() != 0)
+            return;
+        const pid_t other = fork();
+        if (other == 0) {
+            if (seteuid(65534) == 0)
+                call_and_hang_up(c.at, many);
+            _exit(0);
+        }
+        waitpid(other, nullptr, 0);
+    }
+    c.access.serve();
+    CHECK(has_work()); // some were left, and wake it again
+    for (int i = 0; i < many && has_work(); ++i)
+        c.access.serve();
+    CHECK(!has_work());
+    CHECK(c.say(c.board.file()).edition != 0);
+}
+
 TEST_CASE("without enough descriptors none are kept")
 {
     descriptor_set waiting;

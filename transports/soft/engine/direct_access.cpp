@@ -351,16 +351,23 @@ void direct_access::call(direct_link &link, talk &by)
     tell(link, local_obstacle::no_answer);
 }
 
+/// Any user may call all the time: what is left then wakes the thread again.
 void direct_access::accept_calls()
 {
-    for (std::uint32_t i = 0; i < listening_; ++i) {
-        waitable socket = 0;
-        while ((socket = local_socket::accept(listeners_[i])) != local_socket::none)
-            if (socket >= 0)
-                answer(socket);
-            else if (!turn_away(listeners_[i]))
-                break;
-    }
+    for (std::uint32_t i = 0; i < listening_; ++i)
+        for (int left = max_at_once; left > 0 && accept_call(listeners_[i]);)
+            --left;
+}
+
+/// False when there is none that can be accepted.
+bool direct_access::accept_call(waitable listener)
+{
+    const waitable caller = local_socket::accept(listener);
+    if (caller == local_socket::no_descriptor)
+        return turn_away(listener);
+    if (caller >= 0)
+        answer(caller);
+    return caller != local_socket::none;
 }
 
 /// The process is out of descriptors. A call that stays in the backlog would wake this thread all
@@ -373,7 +380,7 @@ bool direct_access::turn_away(waitable listener)
     const waitable caller = local_socket::accept(listener);
     if (caller >= 0)
         local_socket::close(caller);
-    return spare_.open() && caller >= 0;
+    return spare_.open() && (caller >= 0 || caller == local_socket::stranger);
 }
 
 /// Begins a talk on an accepted socket, in place of the oldest one without a hello.

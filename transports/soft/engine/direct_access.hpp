@@ -142,6 +142,7 @@ private:
     static constexpr std::uint32_t max_calls = peer_sockets::max_calls; ///< that we connected
     static constexpr std::uint32_t max_peers = 256;
     static constexpr std::uint32_t max_listeners = 16;
+    static constexpr int max_at_once = 128; ///< callers, before the thread does something else
 
     local_obstacle prepare(descriptor_set &within);
     direct_link *free_link() OSD_REQUIRES(lock_);
@@ -152,6 +153,7 @@ private:
     talk *place_for_call() OSD_REQUIRES(lock_);
     void call(direct_link &link, talk &by) OSD_REQUIRES(lock_);
     void accept_calls() OSD_REQUIRES(lock_);
+    bool accept_call(waitable listener) OSD_REQUIRES(lock_);
     bool turn_away(waitable listener) OSD_REQUIRES(lock_);
     void answer(waitable socket) OSD_REQUIRES(lock_);
     void begin_talk(talk &with, waitable socket, direct_link *link) OSD_REQUIRES(lock_);

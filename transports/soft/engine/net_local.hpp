@@ -138,10 +138,11 @@ public:
     static waitable listen(const net_address &name);
     /// Negative if no process listens on this name, or one of another user.
     static waitable connect(const net_address &name);
-    /// The next connection from a process of the same user; `none` if there is no more, and
-    /// `no_descriptor` if this process may open no more.
+    /// The next connection; `none` if there is no more, `no_descriptor` if this process may open no
+    /// more, and `stranger` if it came from a process of another user, and is closed.
     static constexpr waitable none = -1;
     static constexpr waitable no_descriptor = -2;
+    static constexpr waitable stranger = -3;
     static waitable accept(waitable listener);
     static void close(waitable socket);
     /// Whether the other side has not closed it.

@@ -445,15 +445,14 @@ waitable local_socket::connect(const net_address &name)
 
 waitable local_socket::accept(waitable listener)
 {
-    for (;;) {
-        waitable made =
-            syscall(SYS_accept4, fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (made < 0)
-            return errno == EMFILE || errno == ENFILE ? no_descriptor : none;
-        if (is_of_our_user(made))
-            return made;
-        close_fd(made);
-    }
+    waitable made =
+        syscall(SYS_accept4, fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (made < 0)
+        return errno == EMFILE || errno == ENFILE ? no_descriptor : none;
+    if (is_of_our_user(made))
+        return made;
+    close_fd(made);
+    return stranger;
 }
 
 void local_socket::close(waitable socket)
