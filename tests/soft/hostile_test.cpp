@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <iterator>
 #include <random>
 
 namespace hostile_suite {
@@ -239,6 +240,85 @@ TEST_CASE("a flood of connection requests is bounded, and honest ones still get 
     REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     CHECK(at.next() != nullptr);
+}
+
+namespace {
+
+/// Listeners without a device: a test is the thread that serves them.
+struct some_listeners {
+    some_listeners()
+    {
+        REQUIRE(stranger.open(network, how.address));
+        REQUIRE(all.open(how, tell, nullptr));
+        all.reject_from(stranger);
+        for (std::size_t i = 0; i < std::size(at); ++i)
+            REQUIRE(all.add(at[i], numbers[i], &offered[i]) == 0);
+    }
+    ~some_listeners()
+    {
+        for (listener &each : at)
+            all.remove(each);
+    }
+    void ask(std::size_t which, std::uint64_t qualifier, std::uint32_t id)
+    {
+        handshake hello;
+        hello.qualifier = qualifier;
+        hello.id = id;
+        hello.max_datagram = 1472;
+        base_header base;
+        base.kind = packet_kind::request;
+        base.from = id;
+        std::uint8_t body[request_size];
+        out_packet out;
+        out.begin();
+        out.add(out.header, write_base(out.header, base));
+        out.add(body, write_request(body, hello, nullptr, 0));
+        REQUIRE(network.deliver(stranger.address(), at[which].socket->io->address(), out));
+    }
+
+    inproc_network network;
+    settings how = inside(network);
+    upcalls tell = [] {
+        upcalls table{};
+        table.request = [](void *owner, inbound_request &) {
+            ++*static_cast<int *>(owner);
+            return false;
+        };
+        return table;
+    }();
+    inproc_io stranger;
+    connections all;
+    listener at[2];
+    std::uint64_t numbers[2] = {};
+    int offered[2] = {};
+};
+
+} // namespace
+
+TEST_CASE("a flood at one listener does not keep the others waiting")
+{
+    some_listeners l;
+    std::size_t flooded = 0;
+    SUBCASE("at the first")
+    {
+        flooded = 0;
+    }
+    SUBCASE("at the last")
+    {
+        flooded = 1;
+    }
+    for (std::uint32_t i = 0; i < 1000; ++i)
+        l.ask(flooded, l.numbers[flooded] + 0x10000, i);
+    l.ask(1 - flooded, l.numbers[1 - flooded], 7);
+    l.all.serve();
+    CHECK(l.offered[1 - flooded] == 1);
+    CHECK(l.offered[flooded] == 0);
+    in_packets got[64];
+    std::uint32_t answers = 0;
+    while (const std::uint32_t count = l.stranger.receive(got, 64))
+        answers += count;
+    CHECK(answers > 100); // the flooded one had its turn
+    CHECK(answers < 300); // and no more
 }
 
 TEST_SUITE_END();

@@ -5,6 +5,7 @@
 #include "inproc_io.hpp"
 #include "settings.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -411,11 +412,11 @@ bool connections::arrived(request_socket &at, const packet &p, const net_address
     return true;
 }
 
-bool connections::serve_socket(request_socket &at, int &left)
+bool connections::serve_socket(request_socket &at)
 {
     in_packets group[1];
-    while (left > 0 && at.io->receive(group, 1) != 0) {
-        --left;
+    while (at.left > 0 && at.io->receive(group, 1) != 0) {
+        --at.left;
         // Copies what it needs: an upcall may change the list of sockets.
         packet p;
         if (group[0].segment != group[0].size)
@@ -432,16 +433,26 @@ bool connections::serve_socket(request_socket &at, int &left)
     return false;
 }
 
+/// A flood at one listener takes nothing from the others.
+void connections::share_turn()
+{
+    std::uint32_t count = 0;
+    for (const request_socket *each = sockets_; each != nullptr; each = each->next)
+        ++count;
+    for (request_socket *each = sockets_; each != nullptr; each = each->next)
+        each->left = std::max(max_at_once / count, least_share);
+}
+
 void connections::serve()
 {
     osd::lock_guard hold(lock_);
     waiting_.clear();
-    int left = max_at_once;
+    share_turn();
     bool again = true;
     while (again) {
         again = false;
         for (request_socket *each = sockets_; each != nullptr && !again; each = each->next)
-            again = each->io != nullptr && serve_socket(*each, left);
+            again = each->io != nullptr && serve_socket(*each);
     }
 }
 

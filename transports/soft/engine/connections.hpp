@@ -25,6 +25,7 @@ public:
     class listener *at = nullptr; ///< null: removed
     std::int64_t left_ns = 0;     ///< when it was removed
     std::uint32_t remembered = 0; ///< requests
+    std::uint32_t left = 0;       ///< packets that may be taken before others have their turn
     request_socket *next = nullptr;
 };
 
@@ -96,8 +97,9 @@ private:
     static constexpr std::uint32_t max_remembered = 16384;
     static constexpr std::uint32_t max_of_host = max_remembered / 4 * 3;
     static constexpr std::uint32_t max_unproven = 16;
-    static constexpr std::uint32_t max_left = 32; ///< sockets whose listener was removed
-    static constexpr int max_at_once = 256; ///< packets, before the thread does something else
+    static constexpr std::uint32_t max_left = 32;     ///< sockets whose listener was removed
+    static constexpr std::uint32_t max_at_once = 256; ///< packets: the thread has other work
+    static constexpr std::uint32_t least_share = 4;   ///< of these, for each socket
     static constexpr std::int64_t memory_ns = 2'000'000'000;
     static constexpr std::int64_t sealed_period_ns = 1'000'000'000; ///< of tokens
     // A sealed request that comes again finds the first, or its token has expired.
@@ -111,7 +113,8 @@ private:
     void close_io(request_socket &at) OSD_REQUIRES(lock_);
     void delete_unused(request_socket &at) OSD_REQUIRES(lock_);
     /// True when an upcall was made: the list of sockets may have changed.
-    bool serve_socket(request_socket &at, int &left) OSD_REQUIRES(lock_);
+    bool serve_socket(request_socket &at) OSD_REQUIRES(lock_);
+    void share_turn() OSD_REQUIRES(lock_);
     bool is_silent(const request_socket &at, std::int64_t now) const OSD_REQUIRES(lock_);
     bool arrived_sealed(request_socket &at, const in_packets &in) OSD_REQUIRES(lock_);
     bool arrived(request_socket &at, const packet &p, const net_address &from, std::size_t size,
