@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <deque>
 #include <fcntl.h>
 #include <fstream>
 #include <linux/filter.h>
@@ -931,6 +932,52 @@ TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for t
         CHECK(took >= 990ms);
         CHECK(took < 5000ms);
     }
+}
+
+namespace {
+
+/// Another peer of `of`, which is in an access through its gate.
+struct accessing_peer {
+    accessing_peer(called &of, std::uint32_t id) : of_(of)
+    {
+        REQUIRE(board.create(sizeof(direct_board)));
+        auto &shown = *static_cast<direct_board *>(board.bytes());
+        shown.begin();
+        link = of.access.begin(of.at, of.at, {id, 101, 200, 201, false}, &of.zone);
+        REQUIRE(link != nullptr);
+        of.said.to_id = id;
+        REQUIRE(of.say(board.file()).edition != 0);
+        socket = std::exchange(of.mine, -1);
+        shown.claim(of.said.gate, 55);
+    }
+    accessing_peer(const accessing_peer &) = delete;
+    accessing_peer &operator=(const accessing_peer &) = delete;
+    ~accessing_peer()
+    {
+        local_socket::close(socket);
+        of_.access.end(link);
+    }
+    shared_memory board;
+    direct_link *link = nullptr;
+    waitable socket = -1;
+
+private:
+    called &of_;
+};
+
+} // namespace
+
+TEST_CASE("a withdrawal waits for many peers no longer than for one")
+{
+    called c;
+    std::deque<accessing_peer> peers;
+    for (std::uint32_t i = 0; i < 10; ++i)
+        peers.emplace_back(c, 1000 + i);
+    const auto took = c.time_of([&] { c.access.withdraw(55); });
+    CHECK(took >= 990ms);
+    CHECK(took < 5000ms);
+    for (const accessing_peer &each : peers)
+        CHECK(each.link->is_stuck());
 }
 
 TEST_CASE("a withdrawal waits for the accesses of a connection that is about to end, too")

@@ -179,45 +179,52 @@ void direct_access::show(const memory_region &region)
     (void)board_->show(region.key.load(), zone_of(region.domain), region);
 }
 
-/// Waits until the peer does not claim the key (0: any key), or has gone. False on timeout.
-bool direct_access::ends_within(const direct_link &link, std::uint32_t key, std::int64_t ns)
+/// Waits until the peer does not claim the key (0: any key), or has gone. False after that time.
+bool direct_access::ends_by(const direct_link &link, std::uint32_t key, std::int64_t until_ns)
 {
     const direct_peer &peer = *link.peer_.load(std::memory_order_relaxed);
     const auto is_over = [&] {
         const std::uint32_t claimed = peer.board().claimed(link.their_gate_);
         return claimed == 0 || (key != 0 && claimed != key);
     };
-    if (is_over())
-        return true;
-    const std::int64_t until = osd::now_ns() + ns;
     while (!is_over() && peer.is_alive()) {
-        if (osd::now_ns() > until)
+        if (osd::now_ns() > until_ns)
             return false;
         osd::yield();
     }
     return true;
 }
 
-/// Waits for the end of a peer's access. After a timeout the next waits for that peer are shorter,
-/// until one of them succeeds.
-bool direct_access::outlast(const direct_link &link, std::uint32_t key)
+/// Waits for the end of a peer's access, which has been asked for at that time. After a timeout the
+/// next waits for that peer are shorter, until one of them succeeds.
+bool direct_access::outlast(const direct_link &link, std::uint32_t key, std::int64_t since_ns)
 {
-    if (ends_within(link, key, 0))
+    if (ends_by(link, key, since_ns))
         return true;
     std::atomic<bool> &stuck = link.peer_.load(std::memory_order_relaxed)->stuck;
-    stuck.store(!ends_within(link, key, stuck.load() ? last_patience_ns : access_patience_ns));
+    const std::int64_t patience = stuck.load() ? last_patience_ns : access_patience_ns;
+    stuck.store(!ends_by(link, key, since_ns + patience));
     return !stuck.load();
 }
 
 /// Closes the gate of a peer whose access does not end. If its thread was stopped before the copy,
-/// the copy fails now (local_guard); if it runs again, the copy ends within the short wait here.
+/// the copy fails now (local_guard).
 void direct_access::shut_out(direct_link &link)
 {
     board_->close_gate(link.gate_);
     link.stuck_.store(true);
-    (void)ends_within(link, 0, last_patience_ns);
 }
 
+/// If those who were shut out run again, their copies end within this time.
+void direct_access::await_stuck()
+{
+    const std::int64_t until = osd::now_ns() + last_patience_ns;
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i)
+        if (links_[i].is_stuck() && links_[i].is_accessible())
+            (void)ends_by(links_[i], 0, until);
+}
+
+/// All peers have the same time, from when the key was removed.
 void direct_access::withdraw(std::uint32_t key)
 {
     if (!is_open())
@@ -225,12 +232,15 @@ void direct_access::withdraw(std::uint32_t key)
     osd::lock_guard hold(lock_);
     if (!board_->withdraw(key) || peers_ == nullptr)
         return;
-    for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
-        direct_link &each = links_[i];
-        const bool accessible = each.peer_.load(std::memory_order_relaxed) != nullptr;
-        if (accessible && !outlast(each, key))
-            shut_out(each);
-    }
+    const std::int64_t since = osd::now_ns();
+    bool all_ended = true;
+    for (std::uint32_t i = 0; i < direct_board::gates; ++i)
+        if (links_[i].is_accessible() && !outlast(links_[i], key, since)) {
+            shut_out(links_[i]);
+            all_ended = false;
+        }
+    if (!all_ended)
+        await_stuck();
 }
 
 // ------------------------------------------------------------------------------------ connections
@@ -283,7 +293,7 @@ void direct_access::end(direct_link *&link)
     }
     direct_peer *const peer = ended.peer_.load(std::memory_order_relaxed);
     if (peer != nullptr)
-        (void)outlast(ended, 0);
+        (void)outlast(ended, 0, osd::now_ns());
     osd::lock_guard hold(lock_);
     if (ring_path *const held = std::exchange(ended.held_, nullptr))
         ended.rings_->release(*held);
