@@ -56,10 +56,13 @@ public:
         recovered_ = next;
         shrink_to(window_ * 7 / 10);
     }
+    /// Slow start leads back to half of what the window was before the first of these timeouts (RFC
+    /// 5681, 3.1), however long the path was dead.
     void timed_out_again(std::uint32_t next)
     {
         recovered_ = next;
-        threshold_ = std::max(window_ / 2, least_window);
+        if (window_ > least_window)
+            threshold_ = std::max(window_ / 2, least_window);
         window_ = least_window;
         progress_ = 0;
     }
