@@ -849,6 +849,25 @@ TEST_CASE("who says anything else is not, and leaves nothing behind")
     CHECK(c.say(c.board.file()).edition != 0); // and the peer is heard nevertheless
 }
 
+TEST_CASE("who cannot be answered is no peer, though it is one by another connection")
+{
+    called c;
+    REQUIRE(c.say(c.board.file()).edition != 0);
+    const waitable first = std::exchange(c.mine, -1);
+    c.said.to_id = 300;
+    c.said.gate = 3;
+    direct_link *link = c.access.begin(c.at, c.at, {300, 101, 200, 201, false}, &c.zone);
+    REQUIRE(link != nullptr);
+    c.call();
+    CHECK(local_socket::send(c.mine, &c.said, sizeof c.said, c.board.file()));
+    local_socket::close(std::exchange(c.mine, -1));
+    c.access.serve();
+    c.access.serve();
+    CHECK(link->outcome() == local_obstacle::no_answer);
+    c.access.end(link);
+    local_socket::close(first);
+}
+
 TEST_CASE("random words in place of a hello do no harm")
 {
     called c;

@@ -522,7 +522,7 @@ direct_peer *direct_access::admit(waitable socket, bool answers, const direct_li
         local_socket::close(socket);
     if (why == local_obstacle::none && peer == nullptr)
         why = local_obstacle::no_memory;
-    return peer;
+    return why == local_obstacle::none ? peer : nullptr;
 }
 
 /// Verifies the process at the other end of a socket and maps its board. `kept`: the same peer, if
