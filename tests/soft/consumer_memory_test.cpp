@@ -342,6 +342,77 @@ TEST_CASE("a read or an atomic operation into memory that is gone fails")
         }
 }
 
+namespace {
+
+/// A connection to a shared receive queue that is dry whenever a message comes.
+struct dry_connection {
+    static constexpr std::uint32_t size = 8000;
+
+    dry_connection(host &here, host &there) : a(here), there_(there)
+    {
+        REQUIRE(there.hca.make_shared(shared, &owner, there.domain, 64));
+        b = std::make_unique<end>(there, end_options{.shared = &shared, .receiver = &receiver});
+        REQUIRE(establish(a, *b));
+    }
+    dry_connection(const dry_connection &) = delete;
+    dry_connection &operator=(const dry_connection &) = delete;
+    ~dry_connection()
+    {
+        b.reset();
+        there_.hca.free_shared(shared);
+    }
+    /// Takes a message by a receive that is posted when it waits. The post that follows has this
+    /// thread place it.
+    bool take(unsigned seed)
+    {
+        a.buffer.fill(0, size, seed);
+        std::fill_n(b->buffer.bytes.begin(), size, std::uint8_t{0});
+        const std::uint64_t before = b->counts().not_ready;
+        bool good = a.send(0, size);
+        good = good && becomes_true([&] {
+                   (void)b->received(std::chrono::milliseconds(0));
+                   return b->counts().not_ready != before;
+               });
+        request &r = b->fresh(work::receive);
+        r.segments = 1;
+        r.local[0] = b->buffer.local(0, size);
+        r.length = size;
+        good = good && shared.post(r) && b->write(size, 1, a.buffer.remote(size, 1));
+        const auto got = b->received();
+        good = good && got.has_value() && got->status == work_status::success;
+        return good && a.sent().has_value() && b->sent().has_value() &&
+               b->buffer.holds(0, size, seed);
+    }
+
+    end a;
+    shared_receives shared;
+    inbox owner;
+    int receiver = 0;
+    std::unique_ptr<end> b;
+
+private:
+    host &there_;
+};
+
+} // namespace
+
+TEST_CASE("messages that waited for receives of several threads are not mixed")
+{
+    host here(on_loopback());
+    host there(on_loopback());
+    dry_connection first(here, there);
+    dry_connection second(here, there);
+    std::atomic<int> wrong{0};
+    const auto take_all = [&](dry_connection &of, unsigned seed) {
+        for (unsigned i = 0; i < 500; ++i)
+            wrong += of.take(seed + i) ? 0 : 1;
+    };
+    std::thread other([&] { take_all(second, 1000); });
+    take_all(first, 0);
+    other.join();
+    CHECK(wrong.load() == 0);
+}
+
 TEST_CASE("a process that may have no files that large moves data as others do")
 {
     rlimit before{};

@@ -221,6 +221,25 @@ TEST_CASE("a probe of a closed port makes an ICMP error, and nothing else does")
     CHECK(there.next(late()) == 7);
 }
 
+TEST_CASE("threads that place data at once do not mix them")
+{
+    udp_io io;
+    REQUIRE(io.open(loopback(), true) == 0);
+    std::atomic<int> wrong{0};
+    const auto place = [&](std::uint8_t byte) {
+        const std::vector<std::uint8_t> from(16384, byte);
+        std::vector<std::uint8_t> to(from.size());
+        for (unsigned i = 0; i < rounds(5000); ++i) {
+            const bool placed = io.place(to.data(), from.data(), from.size(), i % 2 == 0);
+            wrong += placed && to == from ? 0 : 1;
+        }
+    };
+    std::thread other(place, 1);
+    place(2);
+    other.join();
+    CHECK(wrong.load() == 0);
+}
+
 TEST_CASE("a port is taken once, until it is closed")
 {
     mailbox here;

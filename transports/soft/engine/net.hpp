@@ -108,7 +108,7 @@ public:
     std::uint32_t receive_room() const override { return receive_room_; }
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
     bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
-               bool last_last) override;
+               bool last_last) override OSD_EXCLUDES(spare_lock_);
     bool take_icmp_error(icmp_error &out) override;
     void probe_port(const net_address &to, const out_packet &packet) override;
     waitable descriptor() const override { return socket_; }
@@ -121,9 +121,13 @@ private:
     static constexpr std::uint32_t batch = 4;
     static constexpr std::size_t buffer_size = 65536;
 
+    bool place_from_buffers(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
+                            bool last_last) const;
+
     waitable socket_ = -1;
     net_address address_;
-    kernel_buffer buffers_; ///< one for each message of a batch, and one for place()
+    kernel_buffer buffers_; ///< one for each message of a batch, and a spare one for place()
+    osd::mutex spare_lock_;
     std::uint32_t batch_ = batch;
     std::uint32_t receive_room_ = 0;
     segmentation_policy segmentation_;

@@ -424,10 +424,17 @@ bool udp_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
         return packet_io::place(to, from, size, last_last);
     std::uint8_t *const buffers = buffers_.bytes();
     std::uint8_t *const spare = buffers + batch_ * buffer_size;
-    if (std::less<>()(from, buffers) || !std::less<>()(from, spare)) { // it was kept elsewhere
-        std::memcpy(spare, from, size);
-        from = spare;
-    }
+    if (!std::less<>()(from, buffers) && std::less<>()(from, spare))
+        return place_from_buffers(to, from, size, last_last);
+    osd::lock_guard hold(spare_lock_); // it was kept elsewhere
+    std::memcpy(spare, from, size);
+    return place_from_buffers(to, spare, size, last_last);
+}
+
+bool udp_io::place_from_buffers(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
+                                bool last_last) const
+{
+    std::uint8_t *const buffers = buffers_.bytes();
     const auto read_all = [&](std::size_t begin, std::size_t end) {
         const ssize_t read = calls::pread(as_fd(buffers_.file()), to + begin, end - begin,
                                           static_cast<off_t>(from - buffers + begin));

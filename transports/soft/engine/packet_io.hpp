@@ -148,7 +148,7 @@ public:
     virtual std::uint32_t receive(in_packets *into, std::uint32_t capacity) = 0;
     /// Copies received bytes to memory of the consumer. With `last_last`, the last byte is stored
     /// after all others. False when not all of that memory can be written: consumers may unmap it
-    /// at any time. For the receiving thread.
+    /// at any time. Any thread: one that posts a receive places what was kept for it.
     virtual bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
                        bool last_last);
     virtual bool take_icmp_error(icmp_error &out) = 0;
