@@ -280,6 +280,14 @@ TEST_CASE("CNO-14: attaching a CNO to an EVD with events pending triggers it at 
     CHECK(poll_cno(cno).by == evd);
     CHECK(same_code(dat_evd_modify_cno(evd, make_pz(ia)), bad_handle(DAT_INVALID_HANDLE_CNO)));
     CHECK(same_code(dat_evd_modify_cno(evd, evd), bad_handle(DAT_INVALID_HANDLE_CNO)));
+    DAT_EVENT event{};
+    MUST(dat_evd_dequeue(evd, &event));
+    cno_answer answer{DAT_SUCCESS, nothing_yet};
+    helper_thread waits([&] { answer = wait_cno(cno, 2 * a_while); });
+    waits.await_asleep();
+    MUST(dat_evd_modify_cno(evd, cno)); // which it has already, and there is no event
+    waits.join();
+    CHECK(same_code(answer.code, DAT_QUEUE_EMPTY));
     MUST(dat_evd_modify_cno(evd, DAT_HANDLE_NULL));
     MUST(post_software(evd));
     CHECK(same_code(poll_cno(cno).code, DAT_QUEUE_EMPTY));

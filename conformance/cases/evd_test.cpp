@@ -491,6 +491,13 @@ TEST_CASE("EVD-19: an unwaitable EVD refuses waits and wakes its waiter, until i
         CHECK(same_code(dat_evd_dequeue(evd, &event), DAT_SUCCESS));
         MUST(dat_evd_clear_unwaitable(evd));
         CHECK(same_outcome(dat_evd_wait(evd, 0, 1, &event, &more), DAT_TIMEOUT_EXPIRED));
+        waiter brief(evd);
+        MUST(dat_evd_set_unwaitable(evd));
+        MUST(dat_evd_clear_unwaitable(evd)); // perhaps before the waiter runs
+        if (!becomes_true([&] { return brief.thread.finished(); }, patience / 2))
+            FAIL_CHECK("the waiter of an EVD that was unwaitable for a moment waits on");
+        brief.thread.join();
+        CHECK(same_code(brief.code, unwaitable));
     }
 }
 

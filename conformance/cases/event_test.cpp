@@ -454,6 +454,15 @@ TEST_CASE("CNO-35: completions of a disabled EVD trigger its CNO when that is en
         CHECK(trigger_of(on.cno) == on.evd);
         CHECK(next_dto(on.evd).status == DAT_DTO_SUCCESS);
     }
+    on.message();
+    MUST(dat_evd_disable(on.evd));
+    on.message();
+    (void)trigger_of(on.cno, a_while); // of the first message, unless it was late
+    CHECK(trigger_of(on.cno, milliseconds(30)) == DAT_HANDLE_NULL);
+    MUST(dat_evd_enable(on.evd));
+    CHECK(trigger_of(on.cno) == on.evd);
+    for (int message = 0; message < 2; ++message)
+        CHECK(next_dto(on.evd).status == DAT_DTO_SUCCESS);
 }
 
 TEST_CASE("CNO-36: a waiter for completions is woken although its EVD is disabled" *
