@@ -251,6 +251,7 @@ status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *
         return invalid_parameter(2);
     if (wanted == nullptr)
         return invalid_parameter(3);
+    osd::lock_guard alone(ep.modifying); // what is not asked for stays as it is now
     DAT_EP_PARAM now;
     ep.fill(now);
     const DAT_EP_PARAM then = merged(now, mask, *wanted);

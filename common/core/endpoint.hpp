@@ -128,6 +128,7 @@ private:
     std::uint8_t peer_data_[private_data_limit]; ///< valid until reset or free
 
 public:
+    osd::mutex modifying; ///< held by dat_ep_modify, from reading the present values to its end
     endpoint_counters counters; // last: far from what is hot
 };
 

@@ -372,6 +372,33 @@ TEST_CASE("ep_modify is all or nothing")
     CHECK_EQ(DAT_GET_TYPE(c.post_send(s.ep)), DAT_INSUFFICIENT_RESOURCES);
 }
 
+TEST_CASE("on a thread-safe adapter, of two changes by ep_modify at once none is lost")
+{
+    consumer c(line::threadsafe);
+    station s(c);
+    const DAT_EVD_HANDLE requests[] = {s.request, c.make_evd(DAT_EVD_DTO_FLAG)};
+    const DAT_EVD_HANDLE connects[] = {s.connections, c.make_evd(DAT_EVD_CONNECTION_FLAG)};
+    for (int turn = 1; turn <= 1000; ++turn) {
+        DAT_EP_PARAM wanted{};
+        wanted.request_evd_handle = requests[turn % 2];
+        wanted.connect_evd_handle = connects[turn % 2];
+        std::atomic<int> ready{0};
+        const auto modify = [&](DAT_EP_PARAM_MASK field) {
+            for (ready.fetch_add(1); ready != 2;)
+                std::this_thread::yield();
+            return c.v.ep_modify_func(s.ep, field, &wanted);
+        };
+        auto other =
+            std::async(std::launch::async, [&] { return modify(DAT_EP_FIELD_CONNECT_EVD_HANDLE); });
+        must(modify(DAT_EP_FIELD_REQUEST_EVD_HANDLE));
+        must(other.get());
+        DAT_EP_PARAM now;
+        must(c.v.ep_query_func(s.ep, DAT_EP_FIELD_ALL, &now));
+        REQUIRE_EQ(now.request_evd_handle, wanted.request_evd_handle);
+        REQUIRE_EQ(now.connect_evd_handle, wanted.connect_evd_handle);
+    }
+}
+
 TEST_CASE("race of all that ends a connection: exactly one event, one end")
 {
     consumer c(line::threadsafe);
