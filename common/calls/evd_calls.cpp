@@ -2,6 +2,7 @@
 // The dat_evd_* calls: their arguments are checked here, their work is done in core/evd.cpp.
 #include "checks.hpp"
 #include "core/adapter.hpp"
+#include "core/cr.hpp"
 #include "core/evd.hpp"
 #include "dat_calls.hpp"
 
@@ -22,6 +23,23 @@ bool mergeable(unsigned streams)
     if (streams == 0 || has_unknown_bits(streams, known_streams))
         return false;
     return (streams & DAT_EVD_ASYNC_FLAG) == 0 || streams == DAT_EVD_ASYNC_FLAG;
+}
+
+/// Requests whose events go unseen with their EVD: nobody could answer them, nor free an endpoint
+/// that waits for the answer.
+void refuse_unseen_requests(evd &victim)
+{
+    if (!victim.takes(DAT_EVD_CR_FLAG))
+        return;
+    for (DAT_EVENT event; victim.dequeue<any_thread>(event) == DAT_SUCCESS;) {
+        if (event.event_number != DAT_CONNECTION_REQUEST_EVENT)
+            continue;
+        cr *request = from_handle<cr>(event.event_data.cr_arrival_event_data.cr_handle);
+        if (request != nullptr && request->condemn()) {
+            request->refuse();
+            victim.ia->destroy(*request);
+        }
+    }
 }
 
 /// Null stays null; anything else has to be a CNO of this adapter.
@@ -123,6 +141,7 @@ status dapl_evd_free(evd &victim)
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_IN_USE);
     if (!victim.condemn())
         return status::error(DAT_INVALID_HANDLE);
+    refuse_unseen_requests(victim);
     victim.release();
     victim.ia->destroy(victim);
     return success;

@@ -1014,7 +1014,8 @@ DAT_RETURN DAT_API dat_evd_query(DAT_EVD_HANDLE evd_handle, DAT_EVD_PARAM_MASK e
                                  DAT_EVD_PARAM *evd_param);
 
 /**
- * Frees an EVD with the events in it.
+ * Frees an EVD with the events in it. Connection requests that were not taken
+ * from it are refused.
  *
  * @param[in] evd_handle the EVD; no longer valid after success
  *

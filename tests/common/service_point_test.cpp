@@ -108,6 +108,27 @@ TEST_CASE("an RSP that is freed unused gives its endpoint back UNCONNECTED")
     CHECK_FALSE(arrive(here));
 }
 
+TEST_CASE("requests that go with their EVD are refused, and leave no endpoint behind")
+{
+    service v;
+    const DAT_RSP_HANDLE rsp = v.make_rsp(v.s.ep);
+    const DAT_PSP_HANDLE psp = v.c.make_psp(6, v.requests, DAT_PSP_PROVIDER_FLAG);
+    REQUIRE(arrive(here));
+    REQUIRE(arrive(6));
+    REQUIRE(arrive(6));
+    const DAT_CR_HANDLE taken = v.request();
+    must(v.c.v.rsp_free_func(rsp));
+    must(v.c.v.psp_free_func(psp));
+    must(v.c.v.evd_free_func(v.requests));
+    adapter &ia = *from_handle<adapter>(v.c.ia);
+    CHECK_EQ(ia.live<core::cr>(), 1);
+    CHECK_EQ(ia.live<endpoint>(), 1);
+    CHECK_EQ(v.c.state(v.s.ep), DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
+    must(v.reject(taken));
+    CHECK_EQ(v.c.state(v.s.ep), DAT_EP_STATE_UNCONNECTED);
+    CHECK_EQ(ia.live<core::cr>(), 0);
+}
+
 TEST_CASE("an RSP serves exactly one request")
 {
     service v;
