@@ -25,8 +25,8 @@ bool mergeable(unsigned streams)
     return (streams & DAT_EVD_ASYNC_FLAG) == 0 || streams == DAT_EVD_ASYNC_FLAG;
 }
 
-/// Requests whose events go unseen with their EVD: nobody could answer them, nor free an endpoint
-/// that waits for the answer.
+/// A request whose event is dropped with its EVD can no longer be answered, nor can an endpoint be
+/// freed that waits for the answer.
 void refuse_unseen_requests(evd &victim)
 {
     if (!victim.takes(DAT_EVD_CR_FLAG))

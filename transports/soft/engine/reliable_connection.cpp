@@ -85,8 +85,9 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
         !path_.agree(*from.offer, from.hello, false))
         result = start::no_memory;
     if (result == start::begun) {
-        const bool withdrawn = !context_->of->listening.accept(from, state_.may_send());
         adopt_peer(from.peer, from.hello, from.credit, from.version);
+        // From here on another thread may delete the request.
+        const bool withdrawn = !context_->of->listening.accept(from, state_.may_send());
         state_.begin(state::accepting);
         if (withdrawn)
             die(connection_event::accept_failed);
