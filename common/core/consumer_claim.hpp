@@ -11,8 +11,8 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 class consumer_claim {
 public:
-    /// A thread consumes; that thread is in a wait.
-    enum : std::uint32_t { taking = 1, waiting = 2 };
+    /// A thread consumes; that thread is in a wait; that wait is to end without an event.
+    enum : std::uint32_t { taking = 1, waiting = 2, dismissed = 4 };
 
     /// Not before what the caller stored for a waiter to see.
     bool has_waiter() const { return (word_.load() & waiting) != 0; }
@@ -28,6 +28,17 @@ public:
     /// Waits for a dequeue to end. False when a waiter has it.
     bool contend(std::uint32_t wanted) OSD_COLD;
     bool take() { return try_take() || contend(taking); }
+    /// For a wait that has begun, and no later one. False when there is none.
+    bool dismiss()
+    {
+        std::uint32_t seen = word_.load();
+        while ((seen & waiting) != 0)
+            if (word_.compare_exchange_weak(seen, seen | dismissed))
+                return true;
+        return false;
+    }
+    /// By the thread that waits.
+    bool is_dismissed() const { return (word_.load() & dismissed) != 0; }
     /// The wait is over; its thread still takes.
     void end_wait() { word_.store(taking); }
     void give_up() { word_.store(0, std::memory_order_release); }

@@ -212,9 +212,8 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
     bool clock_runs = false;
     bool armed = false;
     std::uint32_t seen = staged_.tail();
-    const std::uint32_t dismissals = dismissals_.load();
     for (;;) {
-        if (!waitable_.load(std::memory_order_acquire) || dismissals_.load() != dismissals)
+        if (!waitable_.load(std::memory_order_acquire) || claim_.is_dismissed())
             return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
         if (overflowed_.load(std::memory_order_acquire))
             return status::error(DAT_INVALID_STATE);
@@ -307,10 +306,7 @@ void evd::wake()
 void evd::set_waitable(bool waitable)
 {
     waitable_.store(waitable);
-    if (waitable)
-        return;
-    dismissals_.fetch_add(1);
-    if (has_waiter())
+    if (!waitable && claim_.dismiss()) // the EVD may be waitable again when the waiter wakes
         wake();
 }
 

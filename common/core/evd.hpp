@@ -93,7 +93,6 @@ private:
     void trigger_if_pending();
 
     std::atomic<bool> waitable_{true};
-    std::atomic<std::uint32_t> dismissals_{0}; ///< of waiters, which may wake when it is waitable
     std::atomic<bool> aborted_{false};
     std::atomic<bool> overflowed_{false};
     std::atomic<std::uint32_t> pins_{0};
