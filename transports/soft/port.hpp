@@ -342,7 +342,8 @@ OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_re
         auto *const request = static_cast<wr *>(record.of->context);
         of = request;
         length = record.length;
-        const bool plain = record.plain() & !request->is_shared(); // one branch for both
+        const bool own = !request->is_shared();
+        const bool plain = record.plain() & own; // one branch for both
         found = plain ? take_result::taken : take_result::other;
         return plain;
     });

@@ -180,11 +180,11 @@ void direct_access::show(const memory_region &region)
 }
 
 /// Waits until the peer does not claim the key (0: any key), or has gone. False after that time.
-bool direct_access::ends_by(const direct_link &link, std::uint32_t key, std::int64_t until_ns)
+bool direct_link::ends_by(std::uint32_t key, std::int64_t until_ns) const
 {
-    const direct_peer &peer = *link.peer_.load(std::memory_order_relaxed);
+    const direct_peer &peer = *peer_.load(std::memory_order_relaxed);
     const auto is_over = [&] {
-        const std::uint32_t claimed = peer.board().claimed(link.their_gate_);
+        const std::uint32_t claimed = peer.board().claimed(their_gate_);
         return claimed == 0 || (key != 0 && claimed != key);
     };
     while (!is_over() && peer.is_alive()) {
@@ -197,13 +197,13 @@ bool direct_access::ends_by(const direct_link &link, std::uint32_t key, std::int
 
 /// Waits for the end of a peer's access, which has been asked for at that time. After a timeout the
 /// next waits for that peer are shorter, until one of them succeeds.
-bool direct_access::outlast(const direct_link &link, std::uint32_t key, std::int64_t since_ns)
+bool direct_link::outlast(std::uint32_t key, std::int64_t since_ns) const
 {
-    if (ends_by(link, key, since_ns))
+    if (ends_by(key, since_ns))
         return true;
-    std::atomic<bool> &stuck = link.peer_.load(std::memory_order_relaxed)->stuck;
+    std::atomic<bool> &stuck = peer_.load(std::memory_order_relaxed)->stuck;
     const std::int64_t patience = stuck.load() ? last_patience_ns : access_patience_ns;
-    stuck.store(!ends_by(link, key, since_ns + patience));
+    stuck.store(!ends_by(key, since_ns + patience));
     return !stuck.load();
 }
 
@@ -221,7 +221,7 @@ void direct_access::await_stuck()
     const std::int64_t until = osd::now_ns() + last_patience_ns;
     for (std::uint32_t i = 0; i < direct_board::gates; ++i)
         if (links_[i].is_stuck() && links_[i].is_accessible())
-            (void)ends_by(links_[i], 0, until);
+            (void)links_[i].ends_by(0, until);
 }
 
 /// All peers have the same time, from when the key was removed.
@@ -235,7 +235,7 @@ void direct_access::withdraw(std::uint32_t key)
     const std::int64_t since = osd::now_ns();
     bool all_ended = true;
     for (std::uint32_t i = 0; i < direct_board::gates; ++i)
-        if (links_[i].is_accessible() && !outlast(links_[i], key, since)) {
+        if (links_[i].is_accessible() && !links_[i].outlast(key, since)) {
             shut_out(links_[i]);
             all_ended = false;
         }
@@ -293,7 +293,7 @@ void direct_access::end(direct_link *&link)
     }
     direct_peer *const peer = ended.peer_.load(std::memory_order_relaxed);
     if (peer != nullptr)
-        (void)outlast(ended, 0, osd::now_ns());
+        (void)ended.outlast(0, osd::now_ns());
     osd::lock_guard hold(lock_);
     if (ring_path *const held = std::exchange(ended.held_, nullptr))
         ended.rings_->release(*held);

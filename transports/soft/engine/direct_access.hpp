@@ -69,6 +69,8 @@ private:
 
     /// The peer may access our memory through it, or may be in an access that began before.
     bool is_accessible() const { return peer_.load(std::memory_order_relaxed) != nullptr; }
+    bool ends_by(std::uint32_t key, std::int64_t until_ns) const;
+    bool outlast(std::uint32_t key, std::int64_t since_ns) const;
     std::ptrdiff_t try_to_move(direct_peer &peer, const request &r);
     std::ptrdiff_t copy_if_proven(direct_peer &peer, const request &r) const;
     std::ptrdiff_t copy(direct_peer &peer, const request &r) const;
@@ -179,8 +181,6 @@ private:
     void forget_peers(bool also_idle) OSD_REQUIRES(lock_);
     void release(direct_peer &peer) OSD_REQUIRES(lock_);
     void mute_rings(const direct_peer &peer) OSD_REQUIRES(lock_);
-    static bool ends_by(const direct_link &link, std::uint32_t key, std::int64_t until_ns);
-    static bool outlast(const direct_link &link, std::uint32_t key, std::int64_t since_ns);
     void shut_out(direct_link &link);
     void await_stuck();
 
