@@ -18,7 +18,9 @@ import tempfile
 SKIPPED = 77  # of run_clients.py
 PATIENCE = "100"  # seconds; on a busy machine what polls during losses waits for the processor
 STRESS = ("--seconds", "5")
-PROMISES = ("acknowledged", "final_byte_last", "local_protection", "unmapped_memory")
+# What the software HCA promises on every path, as options of the suite.
+PROMISED = tuple(word for promise in ("acknowledged", "final_byte_last", "local_protection",
+                                      "unmapped_memory") for word in ("--promise", promise))
 
 
 def parse() -> argparse.Namespace:
@@ -84,9 +86,7 @@ def main() -> int:
 def is_judged_well(options: argparse.Namespace, conf: pathlib.Path, network: str) -> bool:
     environment = {**os.environ, "DAT_OVERRIDE": str(conf),
                    "LD_LIBRARY_PATH": str(options.libdat2)}
-    suite = [options.conformance, "--ia", "soft-udp", "--patience", PATIENCE]
-    for promise in PROMISES:
-        suite += ["--promise", promise]
+    suite = [options.conformance, "--ia", "soft-udp", "--patience", PATIENCE, *PROMISED]
     clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,
                "--dat-conf", conf, "--adapter", "soft-udp", "--select", "dapltest-T-*"]
     for library in options.preload:

@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
 import two_hosts  # noqa: E402
-from bad_network import PROMISES, SKIPPED  # noqa: E402
+from bad_network import PROMISED, SKIPPED  # noqa: E402
 
 MANY = 100  # packets; the kernels by themselves exchange a few
 
@@ -35,9 +35,7 @@ def main() -> int:
     try:
         with two_hosts.TwoHosts() as hosts:
             suite = [*two_hosts.enter(hosts.client), str(options.conformance), "--ia", "soft-lo",
-                     "--peer-network", f"/proc/{hosts.server}/ns/net", *more]
-            for promise in PROMISES:
-                suite += ["--promise", promise]
+                     "--peer-network", f"/proc/{hosts.server}/ns/net", *PROMISED, *more]
             conf = hosts.dat_conf(options.dat_conf)
             status = subprocess.run(suite, env={**os.environ, "DAT_OVERRIDE": str(conf)},
                                     check=False).returncode

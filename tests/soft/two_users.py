@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from bad_network import PROMISES, SKIPPED
+from bad_network import PROMISED, SKIPPED
 
 USER = "nobody"
 CASES = ("CONN-26", "CONN-32", "DTO-34", "LIFE-1*", "SP-23")
@@ -24,9 +24,8 @@ PROGRAMS = "dtest-b65536,dtestcm-50,dapltest-T-4x8-mix,dapltest-Q,dtestx,@srq"
 def judge(options: argparse.Namespace, seen: pathlib.Path, conf: pathlib.Path) -> bool:
     """`seen` is the build as all users see it."""
     program = seen / options.conformance.resolve().relative_to(options.build_root.resolve())
-    suite: list[object] = [program, "--ia", "soft-lo", "--threadsafe", "--peer-user", USER]
-    for promise in PROMISES:
-        suite += ["--promise", promise]
+    suite: list[object] = [program, "--ia", "soft-lo", "--threadsafe", "--peer-user", USER,
+                           *PROMISED]
     for case in CASES:
         suite += ["--case", case]
     clients = [sys.executable, options.run_clients, "--libdat2", seen / "dat", "--dat-conf", conf,
