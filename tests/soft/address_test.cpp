@@ -30,16 +30,9 @@ public:
         hello.id = id;
         hello.tag = ~id;
         hello.max_datagram = 1472;
-        base_header base = with;
-        base.kind = packet_kind::request;
-        base.from = id;
-        std::uint8_t body[request_size];
-        out_packet out;
-        out.begin();
-        out.add(out.header, write_base(out.header, base));
-        out.add(body, write_request(body, hello, nullptr, 0));
-        CHECK(network_.deliver(io_.address(), at_.socket->io->address(), out));
-        return out.size;
+        const request_packet asks(hello, with);
+        CHECK(network_.deliver(io_.address(), at_.socket->io->address(), asks.out));
+        return asks.out.size;
     }
     struct answer {
         packet_kind kind;

@@ -219,20 +219,13 @@ TEST_CASE("a flood of connection requests is bounded, and honest ones still get 
     REQUIRE(stranger.open(network, there.hca.how().address));
     door at(there);
     at.takes = false;
-    std::uint8_t body[request_size];
     for (std::uint32_t i = 0; i < 6000; ++i) {
         handshake hello;
         hello.qualifier = at.number;
         hello.id = i;
         hello.max_datagram = 1472;
-        base_header base;
-        base.kind = packet_kind::request;
-        base.from = i;
-        out_packet out;
-        out.begin();
-        out.add(out.header, write_base(out.header, base));
-        out.add(body, write_request(body, hello, nullptr, 0));
-        CHECK(network.deliver(stranger.address(), at.socket->io->address(), out));
+        const request_packet asks(hello);
+        CHECK(network.deliver(stranger.address(), at.socket->io->address(), asks.out));
     }
     CHECK(becomes_true([&] { return !there.hca.listening.remembers(); }));
     at.takes = true;
@@ -265,15 +258,8 @@ struct some_listeners {
         hello.qualifier = qualifier;
         hello.id = id;
         hello.max_datagram = 1472;
-        base_header base;
-        base.kind = packet_kind::request;
-        base.from = id;
-        std::uint8_t body[request_size];
-        out_packet out;
-        out.begin();
-        out.add(out.header, write_base(out.header, base));
-        out.add(body, write_request(body, hello, nullptr, 0));
-        REQUIRE(network.deliver(stranger.address(), at[which].socket->io->address(), out));
+        const request_packet asks(hello);
+        REQUIRE(network.deliver(stranger.address(), at[which].socket->io->address(), asks.out));
     }
 
     inproc_network network;

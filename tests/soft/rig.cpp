@@ -392,6 +392,16 @@ bool establish(end &active, end &passive)
            is(passive.next(), connection_event::established);
 }
 
+request_packet::request_packet(const handshake &hello, const base_header &with)
+{
+    base_header base = with;
+    base.kind = packet_kind::request;
+    base.from = hello.id;
+    out.begin();
+    out.add(out.header, write_base(out.header, base));
+    out.add(body_, write_request(body_, hello, nullptr, 0));
+}
+
 connected_devices::connected_devices(const settings &how) : here(how), there(how)
 {
     REQUIRE(establish(a, b));

@@ -178,6 +178,17 @@ std::optional<completion_record> next_of(completion_queue &queue, std::chrono::m
 /// Something has completed, in this way.
 void expect(const std::optional<completion_record> &done, work_status status);
 
+/// A connection request that a stranger writes, without private data.
+struct request_packet {
+    explicit request_packet(const handshake &hello, const base_header &with = {});
+    request_packet(const request_packet &) = delete;
+    request_packet &operator=(const request_packet &) = delete;
+    out_packet out; ///< refers to the body
+
+private:
+    std::uint8_t body_[request_size];
+};
+
 /// Two devices of this process, connected.
 struct connected_devices {
     explicit connected_devices(const settings &how);
