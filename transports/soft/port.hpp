@@ -25,6 +25,7 @@ namespace dapl::soft {
 struct alignas(64) soft_wr : work_request {
     soft_hca::request request{};
 
+    /// A receive of a shared receive queue has no place in a ring.
     bool is_shared() const { return after == nullptr; }
 
     soft_wr() : work_request{}
