@@ -5,8 +5,8 @@
 Runs instructions-probe under valgrind and prints, for each call of the data path, how many
 instructions it executes in libdat2, in the provider (common layer and port), in the transport's own
 library and in libc; and how many of those of libdat2 and the provider are atomic, and how many
-words they store, which is what copying costs. The counts repeat exactly, so limits on them can be
-asserted:
+words they store, which is what copying costs. On a quiet machine the counts repeat exactly, so limits
+on them can be asserted:
 
     instructions ofi-lo --limit post=60 --limit dequeue=60
 """
@@ -268,12 +268,12 @@ def find_probe(given):
 
 
 def judge(probe, arguments):
-    """What was counted, and the broken limits. Where calls came too early it is counted again: a busy
-    machine mixes what is to be told apart."""
+    """What was counted, and the broken limits. What breaks one is counted again: on a busy machine
+    events come too early or too late, and a few calls take another way."""
     for _ in range(ATTEMPTS):
         rows = measure(probe, arguments.adapter, arguments.threadsafe, arguments.count)
         broken = exceeded(rows, arguments.limit) + locking(rows, arguments.no_locks)
-        if not broken or not any(row['odd_outcomes'] for row in rows.values()):
+        if not broken:
             break
     return rows, broken
 
