@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <functional>
 #include <thread>
+#include <vector>
 
 namespace operations_suite {
 
@@ -66,6 +67,17 @@ TEST_SUITE_BEGIN("operations");
 
 TEST_CASE_FIXTURE(fixture, "messages, writes, reads and atomics move the right bytes both ways")
 {
+    exercise(a, b, 40);
+}
+
+TEST_CASE_FIXTURE(fixture,
+                  "the same with few packets in flight, where others use the large windows")
+{
+    std::vector<window_reserve::loan> taken;
+    for (device *each : {&here.hca, &there.hca})
+        while (window_reserve::loan window = each->large_windows.borrow())
+            taken.push_back(std::move(window));
+    REQUIRE(taken.size() == 2);
     exercise(a, b, 40);
 }
 

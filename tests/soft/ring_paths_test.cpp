@@ -509,8 +509,9 @@ TEST_CASE("packets go by a ring while the peer attends to it, and has not gone")
 TEST_CASE("what is sent again goes over the network")
 {
     met_paths t;
+    window_reserve reserve;
     send_window window;
-    REQUIRE(window.open(64));
+    REQUIRE(window.open(reserve));
     window.start(100);
     const std::uint32_t psns[2] = {100, 101};
     const out_packet packets[2] = {t.packet, t.packet};
@@ -528,9 +529,10 @@ TEST_CASE("what is sent again goes over the network")
 
 TEST_CASE("what comes by a ring says nothing about what the network carries")
 {
+    window_reserve reserve;
     send_window window;
     rtt_estimator rtt;
-    REQUIRE(window.open(64));
+    REQUIRE(window.open(reserve));
     window.start(100);
     for (int i = 0; i < 10; ++i)
         window.push(2'000'000'000).by_ring = i != 0;

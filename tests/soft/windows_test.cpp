@@ -24,18 +24,21 @@ constexpr std::int64_t us = 1000;
 struct sender {
     explicit sender(std::uint32_t first = 0xfffffff0)
     {
-        REQUIRE(window.open(64));
+        REQUIRE(window.open(reserve));
         window.start(first);
     }
     void send(unsigned count)
     {
-        for (unsigned i = 0; i < count; ++i)
+        for (unsigned i = 0; i < count; ++i) {
+            REQUIRE(window.has_room());
             (void)window.push(now += 10 * us);
+        }
     }
     void acknowledge(std::uint32_t ack)
     {
         while (window.acknowledged(ack) != nullptr)
             window.pop(rtt, now);
+        window.settle();
     }
     std::vector<std::uint32_t> resend()
     {
@@ -44,10 +47,20 @@ struct sender {
             all.push_back(window.take_lost(now += us));
         return all;
     }
+    window_reserve reserve;
     send_window window;
     rtt_estimator rtt;
     std::int64_t now = 1'000'000;
 };
+
+/// Packets that can be sent before one is acknowledged.
+unsigned room_of(sender &s)
+{
+    unsigned count = 0;
+    for (; s.window.has_room(); ++count)
+        s.send(1);
+    return count;
+}
 
 } // namespace
 
@@ -59,6 +72,75 @@ TEST_CASE("B4: numbers compare across the wrap")
     CHECK(!before(5, 0xfffffff0));
     CHECK(distance(0xffffffff, 1) == 2);
     CHECK(!before(7, 7));
+}
+
+TEST_CASE("a window borrows a large one for more than a few packets, and gives it back")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    s.send(send_window::few);
+    CHECK(s.reserve.borrow() != nullptr);
+    CHECK(room_of(s) == send_window::capacity - send_window::few);
+    CHECK(s.reserve.borrow() == nullptr);
+    s.acknowledge(begin + send_window::capacity - 1);
+    CHECK(s.reserve.borrow() == nullptr);
+    s.acknowledge(begin + send_window::capacity);
+    CHECK(s.reserve.borrow() != nullptr);
+
+    room_of(s);
+    s.window.start(7); // the connection has ended
+    CHECK(s.window.empty());
+    CHECK(s.reserve.borrow() != nullptr);
+}
+
+TEST_CASE("what is in flight is the same in a large window")
+{
+    sender s;
+    const std::uint32_t begin = s.window.next();
+    for (std::uint32_t i = 0; i < send_window::capacity; ++i) {
+        REQUIRE(s.window.has_room());
+        s.window.set_length(s.window.push(s.now), i);
+        CHECK(s.window.at(begin + i).length == i);
+    }
+    for (std::uint32_t i = 0; i < send_window::capacity; ++i)
+        CHECK(s.window.at(begin + i).length == i);
+}
+
+TEST_CASE("without a large window to borrow a few packets are sent")
+{
+    sender s;
+    window_reserve::loan last = s.reserve.borrow();
+    REQUIRE(last != nullptr);
+    CHECK(room_of(s) == send_window::few);
+    last.reset();
+    CHECK(room_of(s) == send_window::capacity - send_window::few);
+}
+
+TEST_CASE("the reserve follows the number of queue pairs")
+{
+    window_reserve reserve;
+    CHECK(reserve.borrow() == nullptr);
+    std::vector<window_reserve::membership> members;
+    const auto have = [&](std::uint32_t count) {
+        while (members.size() < count)
+            members.push_back(reserve.join());
+        members.resize(count);
+        return reserve.size();
+    };
+    CHECK(have(1) == 1);
+    CHECK(have(window_reserve::for_each) == window_reserve::for_each);
+    const std::uint32_t beyond = window_reserve::per_window;
+    CHECK(have(window_reserve::for_each + beyond - 1) == window_reserve::for_each);
+    CHECK(have(window_reserve::for_each + 4 * beyond) == window_reserve::for_each + 4);
+    std::vector<window_reserve::loan> lent;
+    for (std::uint32_t i = 0; i < window_reserve::for_each + 4; ++i)
+        lent.push_back(reserve.borrow());
+    CHECK(lent.back() != nullptr);
+    CHECK(reserve.borrow() == nullptr);
+    CHECK(have(2) == window_reserve::for_each + 4); // they are freed when they come back
+    lent.clear();
+    CHECK(reserve.size() == 2);
+    CHECK(have(0) == 0);
 }
 
 TEST_CASE("B4: a window goes over the wrap")

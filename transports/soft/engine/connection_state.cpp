@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace soft_hca {
 
@@ -23,20 +24,20 @@ std::int64_t ns_of_ms(std::uint32_t ms)
 bool connection_state::prepare(std::uint64_t qualifier, const void *data, std::size_t size)
 {
     handshake_ = {};
-    handshake_.hello.reset(new (std::nothrow) own_hello);
-    if (handshake_.hello == nullptr)
+    data_.reset(new (std::nothrow) hello_data);
+    if (data_ == nullptr)
         return false;
-    handshake_.hello->qualifier = qualifier;
-    handshake_.hello->size = size;
+    data_->qualifier = qualifier;
+    data_->size = size;
     if (size != 0)
-        std::memcpy(handshake_.hello->data, data, size);
+        std::memcpy(data_->bytes, data, size);
     return true;
 }
 
 handshake connection_state::hello(const peer_path &path) const
 {
     handshake h;
-    h.qualifier = handshake_.hello->qualifier;
+    h.qualifier = data_->qualifier;
     h.id = path.id();
     h.tag = path.tag();
     h.first_psn = first_psn_;
@@ -49,14 +50,14 @@ handshake connection_state::hello(const peer_path &path) const
 send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
                                              std::uint32_t credit, std::int64_t now)
 {
-    const own_hello &own = *handshake_.hello;
+    const hello_data &own = *data_;
     const bool asks = state_ == state::connecting;
     // Another edition may listen there by now than the one that has sent the retry.
     if (asks && path.version() != first_version && ++handshake_.requests % requests_until_anew == 0)
         path.aim(path.peer());
     std::uint8_t body[request_size + max_private_data];
-    const std::size_t size = asks ? write_request(body, hello(path), own.data, own.size)
-                                  : write_accept(body, hello(path), own.data, own.size);
+    const std::size_t size = asks ? write_request(body, hello(path), own.bytes, own.size)
+                                  : write_accept(body, hello(path), own.bytes, own.size);
     base_header base = path.header(asks ? packet_kind::request : packet_kind::accept, first_psn_);
     base.ack = asks ? understands_retry : ack;
     base.credit = credit;
@@ -94,14 +95,31 @@ bool connection_state::retry_refused(std::int64_t now)
 void connection_state::establish(std::int64_t now)
 {
     state_ = state::live;
-    handshake_ = {};
+    end_handshake();
     heard_ns_ = now;
 }
 
-void connection_state::set_private_data(const packet &p)
+void connection_state::end_handshake()
 {
-    std::memcpy(private_data_, p.private_data, p.private_size);
-    private_size_ = p.private_size;
+    handshake_ = {};
+    if (data_ != nullptr && !data_->is_peers)
+        data_.reset();
+}
+
+void connection_state::keep_private_data(const packet &answer)
+{
+    data_->size = answer.private_size;
+    data_->is_peers = true;
+    std::memcpy(data_->bytes, answer.private_data, answer.private_size);
+}
+
+std::size_t connection_state::take_private_data(std::uint8_t *to)
+{
+    const std::unique_ptr<hello_data> taken = std::move(data_);
+    if (taken == nullptr)
+        return 0;
+    std::memcpy(to, taken->bytes, taken->size);
+    return taken->size;
 }
 
 // ------------------------------------------------------------------------------ while connected
@@ -128,7 +146,7 @@ void connection_state::note_close_sent(std::int64_t now)
 void connection_state::enter_dead()
 {
     state_ = state::dead;
-    handshake_ = {};
+    end_handshake();
     linger_until_ = 0;
 }
 

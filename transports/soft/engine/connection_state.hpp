@@ -53,10 +53,10 @@ public:
     /// early: false when that has been so for too long.
     bool retry_refused(std::int64_t now);
     void establish(std::int64_t now);
-    /// The peer's private data; read by the upcall.
-    void set_private_data(const packet &p);
-    const std::uint8_t *private_data() const { return private_data_; }
-    std::size_t private_size() const { return private_size_; }
+    /// Keeps the private data of the answer, for the upcall.
+    void keep_private_data(const packet &answer);
+    /// Copies them to memory of `max_private_data` bytes, and forgets them. Returns their size.
+    std::size_t take_private_data(std::uint8_t *to);
 
     // --- being connected
 
@@ -99,13 +99,14 @@ public:
     std::uint32_t first_psn() const { return first_psn_; }
 
 private:
-    struct own_hello {
+    /// What a handshake carries: ours, and then what the peer has answered.
+    struct hello_data {
         std::uint64_t qualifier = 0;
         std::size_t size = 0;
-        std::uint8_t data[max_private_data];
+        bool is_peers = false;
+        std::uint8_t bytes[max_private_data];
     };
     struct handshake_attempt {
-        std::unique_ptr<own_hello> hello;
         budget_use may_send;
         std::int64_t sent_ns = 0; ///< first
         std::int64_t due_ns = 0;  ///< 0: not armed
@@ -129,16 +130,16 @@ private:
         return a == 0 || (b != 0 && b < a) ? b : a;
     }
     handshake hello(const peer_path &path) const;
+    void end_handshake();
 
     pair_context *context_ = nullptr;
     state state_ = state::idle;
     std::uint32_t first_psn_ = 0;
     handshake_attempt handshake_;
+    std::unique_ptr<hello_data> data_; ///< only while it is needed
     close_attempt close_;
     std::int64_t linger_until_ = 0; ///< draining ends then at the latest
     std::int64_t heard_ns_ = 0;     ///< when a packet came last
-    std::uint16_t private_size_ = 0;
-    std::uint8_t private_data_[max_private_data] = {};
 };
 
 } // namespace soft_hca

@@ -11,6 +11,7 @@
 #include "seal.hpp"
 #include "settings.hpp"
 #include "upcalls.hpp"
+#include "window_reserve.hpp"
 
 #include <memory>
 
@@ -29,6 +30,7 @@ public:
     memory_table memory;
     memory_windows windows{memory};
     early_packets early;
+    window_reserve large_windows;
     connections listening;
     direct_access direct;
     callback_waiter waiter;

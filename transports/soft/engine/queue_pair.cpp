@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "queue_pair.hpp"
 
-#include <cstring>
-
 namespace soft_hca {
 
 bool queue_pair::post_send(request &r)
@@ -140,9 +138,7 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
     std::size_t size = 0;
     if (what == connection_event::established || what == connection_event::rejected) {
         enter();
-        const connection_state &current = connection_.current();
-        size = current.private_size();
-        std::memcpy(data, current.private_data(), size);
+        size = connection_.take_private_data(data);
         leave();
     }
     table.connection(with.owner, what, data, size);

@@ -149,7 +149,7 @@ bool reliable_connection::on_accept(const packet &p, const net_address &from,
         if (offer != nullptr && !path_.agree(*offer, p.hello, true))
             return true; // it is repeated
         adopt_peer(from, p.hello, p.base.credit, p.base.version);
-        state_.set_private_data(p);
+        state_.keep_private_data(p);
         establish();
     }
     rx_.ack().owe_now(); // the peer waits for it
@@ -179,7 +179,7 @@ void reliable_connection::on_reject(const packet &p)
 {
     if (!state_.is(state::connecting))
         return;
-    state_.set_private_data(p);
+    state_.keep_private_data(p);
     die(p.rejection == reject_code::consumer ? connection_event::rejected
                                              : connection_event::refused);
 }

@@ -69,6 +69,8 @@ public:
     void on_icmp_error(const icmp_error &b, const base_header &quoted, std::int64_t now);
 
     const connection_state &current() const { return state_; }
+    /// For the upcall: see connection_state.
+    std::size_t take_private_data(std::uint8_t *to) { return state_.take_private_data(to); }
 
 private:
     /// Sequence numbers from which the parts start.

@@ -55,7 +55,6 @@ bool responder::open(pair_context &context, std::uint32_t max_reads)
 
 void responder::restart(std::uint32_t first_msn)
 {
-    end_reading();
     *this = responder(*context_, std::move(ring_), max_reads_, first_msn);
 }
 
@@ -123,7 +122,7 @@ std::uint32_t responder::next_packet(send_window &window, const peer_path &path,
     return psn;
 }
 
-bool responder::begin_reading(const sent_packet &packet)
+bool responder::begin_reading(const sent_packet &packet, windows_being_read &read) const
 {
     const response &r = *static_cast<const response *>(packet.source);
     if (r.opcode == rdmap::atomic_response || packet.length == 0)
@@ -133,14 +132,8 @@ bool responder::begin_reading(const sent_packet &packet)
     if (!access)
         return false;
     if (memory_region *window = access.keep(); window != nullptr)
-        windows_[windows_in_use_++] = window;
+        read.add(*window);
     return true;
-}
-
-void responder::end_reading()
-{
-    while (windows_in_use_ != 0)
-        grant::end(windows_[--windows_in_use_]);
 }
 
 void responder::build(out_packet &out, const sent_packet &packet) const

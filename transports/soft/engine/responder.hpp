@@ -26,11 +26,29 @@ struct response {
     std::uint64_t original;
 };
 
+/// The windows through which the packets of a batch read. They are not rebound before the batch is
+/// transmitted.
+class windows_being_read {
+public:
+    static constexpr std::uint32_t max_batch = 32; ///< packets
+
+    windows_being_read() = default;
+    windows_being_read(const windows_being_read &) = delete;
+    windows_being_read &operator=(const windows_being_read &) = delete;
+    ~windows_being_read()
+    {
+        while (count_ != 0)
+            grant::end(windows_[--count_]);
+    }
+    void add(memory_region &window) { windows_[count_++] = &window; }
+
+private:
+    std::uint32_t count_ = 0;
+    memory_region *windows_[max_batch];
+};
+
 class responder {
 public:
-    /// Packets that are built before they are transmitted together.
-    static constexpr std::uint32_t max_batch = 32;
-
     responder() = default;
     /// False when out of memory.
     bool open(pair_context &context, std::uint32_t max_reads);
@@ -49,10 +67,8 @@ public:
     bool pending() const { return next_ != tail_; }
     /// Numbers the next packet; there is one. Returns its psn.
     std::uint32_t next_packet(send_window &window, const peer_path &path, std::int64_t now);
-    /// Claims the memory that a packet reads, until end_reading(). False when the peer has no right
-    /// to it any more.
-    bool begin_reading(const sent_packet &packet);
-    void end_reading();
+    /// Claims the memory that a packet reads. False when the peer has no right to it any more.
+    bool begin_reading(const sent_packet &packet, windows_being_read &read) const;
     void build(out_packet &out, const sent_packet &packet) const;
     /// The last packet of the oldest response was acknowledged.
     void retire_oldest() { ++head_; }
@@ -75,9 +91,6 @@ private:
     std::uint32_t tail_ = 0;
     std::uint32_t request_msn_ = 0; ///< of the peer's next request
     std::uint32_t atomic_msn_ = 0;  ///< of the next response to an atomic operation
-    // Windows through which packets read that are not transmitted yet.
-    std::uint32_t windows_in_use_ = 0;
-    memory_region *windows_[max_batch] = {};
 };
 
 } // namespace soft_hca

@@ -6,11 +6,33 @@
 
 namespace soft_hca {
 
-bool send_window::open(std::uint32_t capacity)
+bool send_window::open(window_reserve &lender)
 {
-    packets_.reset(new (std::nothrow) sent_packet[capacity]);
+    own_.reset(new (std::nothrow) sent_packet[few]);
+    member_ = lender.join();
+    start(0);
+    return own_ != nullptr && member_ != nullptr;
+}
+
+bool send_window::widen()
+{
+    if (loan_ != nullptr)
+        return false;
+    loan_ = member_->borrow();
+    if (loan_ == nullptr)
+        return false;
+    for (std::uint32_t psn = oldest_; psn != next_; ++psn)
+        loan_[psn & (capacity - 1)] = at(psn);
+    packets_ = loan_.get();
     mask_ = capacity - 1;
-    return packets_ != nullptr;
+    return true;
+}
+
+void send_window::narrow()
+{
+    packets_ = own_.get();
+    mask_ = few - 1;
+    loan_.reset();
 }
 
 sent_packet &send_window::push(std::int64_t now)

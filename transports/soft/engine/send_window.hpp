@@ -5,10 +5,14 @@
 // reference, which begins with push() and ends with pop(), when the packet is acknowledged, or with
 // start(), when the connection ends. Neither a selective acknowledgement nor a response ends it. A
 // request is completed, and the slot of a response reused, after the last reference.
+//
+// A window has places for a few packets. For more it borrows a large one, if there is one to lend,
+// which it gives back when nothing is in flight any more.
 #pragma once
 
 #include "rtt.hpp"
 #include "serial.hpp"
+#include "window_reserve.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -16,31 +20,20 @@
 
 namespace soft_hca {
 
-struct sent_packet {
-    enum class origin : std::uint8_t { none, request, response };
-    void *source = nullptr; ///< a request or a response of the queue pair
-    std::int64_t sent_ns = 0;
-    std::uint32_t offset = 0;
-    std::uint32_t length = 0;
-    origin from = origin::none;
-    bool last = false; ///< of its source
-    bool sacked = false;
-    bool lost = false;
-    bool again = false;   ///< was retransmitted, or is to be
-    bool by_ring = false; ///< not over the network
-};
-
 class send_window {
 public:
     static constexpr std::uint32_t reorder_threshold = 3;
 
+    static constexpr std::uint32_t few = 16;
+    static constexpr std::uint32_t capacity = window_reserve::capacity; ///< at most
+
     send_window() = default;
-    /// False when out of memory. The capacity is a power of two.
-    bool open(std::uint32_t capacity);
-    /// Forgets everything; keeps the memory.
+    /// False when out of memory.
+    bool open(window_reserve &lender);
+    /// Forgets everything; keeps its own memory.
     void start(std::uint32_t first_psn)
     {
-        *this = send_window(std::move(packets_), mask_, first_psn);
+        *this = send_window(std::move(member_), std::move(own_), first_psn);
     }
 
     std::uint32_t next() const { return next_; }
@@ -50,12 +43,14 @@ public:
     /// Packets in flight that neither have arrived nor count as lost.
     std::uint32_t on_the_way() const { return in_flight() - arrived_ - lost_; }
     bool oldest_is_lost() { return !empty() && at(oldest_).lost; }
-    bool full() const { return in_flight() == mask_ + 1; }
+    /// For one more packet.
+    bool has_room() { return in_flight() <= mask_ || widen(); }
     sent_packet &at(std::uint32_t psn) { return packets_[psn & mask_]; }
     const sent_packet &latest() const { return packets_[(next_ - 1) & mask_]; }
     /// The bytes in flight.
     std::uint32_t bytes() const { return bytes_; }
-    /// Appends a packet that is sent now. Its number is next() before the call.
+    /// Appends a packet that is sent now, for which it has room. Its number is next() before the
+    /// call.
     sent_packet &push(std::int64_t now);
     void set_length(sent_packet &pushed, std::uint32_t length)
     {
@@ -78,6 +73,12 @@ public:
         return before(oldest_, ack) ? &at(oldest_) : nullptr;
     }
     void pop(rtt_estimator &rtt, std::int64_t now);
+    /// When the caller has popped what was acknowledged.
+    void settle()
+    {
+        if (empty() && loan_ != nullptr)
+            narrow();
+    }
 
     /// Looks for packets that were sent well before one that has arrived.
     void suspect_overtaken(const rtt_estimator &rtt)
@@ -109,9 +110,13 @@ private:
     /// When the latest packet was sent that is known to have arrived the same way. What comes by a
     /// ring overtakes what comes over the network, and says nothing about it.
     std::int64_t &latest_ns(const sent_packet &packet) { return latest_ns_[packet.by_ring]; }
-    send_window(std::unique_ptr<sent_packet[]> packets, std::uint32_t mask, std::uint32_t first_psn)
-        : packets_(std::move(packets)), mask_(mask), oldest_(first_psn), next_(first_psn)
+    send_window(window_reserve::membership member, std::unique_ptr<sent_packet[]> own,
+                std::uint32_t first_psn)
+        : member_(std::move(member)), own_(std::move(own)), packets_(own_.get()),
+          oldest_(first_psn), next_(first_psn)
     {}
+    bool widen() OSD_COLD;
+    void narrow() OSD_NOINLINE;
     void note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now);
     void find_lost(const std::uint32_t (&highest)[2], const rtt_estimator &rtt);
     void repeat(std::uint32_t psn);
@@ -120,8 +125,11 @@ private:
         return std::max<std::int64_t>(rtt.srtt_us() / 4, 200) * 1000;
     }
 
-    std::unique_ptr<sent_packet[]> packets_;
-    std::uint32_t mask_ = 0;
+    window_reserve::membership member_;
+    std::unique_ptr<sent_packet[]> own_; ///< a few
+    window_reserve::loan loan_;
+    sent_packet *packets_ = nullptr; ///< of own_ or loan_
+    std::uint32_t mask_ = few - 1;
     std::uint32_t oldest_ = 0;
     std::uint32_t next_ = 0;
     std::uint32_t lost_ = 0;

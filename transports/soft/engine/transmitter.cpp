@@ -46,7 +46,7 @@ void transmitter::restart(std::uint32_t psn)
     *this = transmitter(*context_, *path_, *requests_, *responses_, *received_);
     window_ = std::move(kept);
     window_.start(psn);
-    congestion_ = congestion_control(window_packets, psn);
+    congestion_ = congestion_control(send_window::capacity, psn);
 }
 
 void transmitter::limit_to(std::uint32_t receive_room)
@@ -116,17 +116,17 @@ void transmitter::build_probe(out_packet &out, std::uint32_t psn)
     out.add(out.header, write_base(out.header, make_header(packet_kind::probe, psn)));
 }
 
-OSD_ALWAYS_INLINE bool transmitter::build(out_packet &out, std::uint32_t psn)
+OSD_ALWAYS_INLINE bool transmitter::build(out_packet &out, std::uint32_t psn,
+                                          windows_being_read &read)
 {
     const sent_packet &packet = window_.at(psn);
     const bool responds = packet.from == sent_packet::origin::response;
-    if (responds && !responses_->begin_reading(packet)) {
+    if (responds && !responses_->begin_reading(packet, read)) {
         // A copy may have arrived before, and the peer's right been withdrawn for that reason.
         if (packet.again) {
             build_probe(out, window_.oldest() - 1);
             return true;
         }
-        responses_->end_reading();
         return fail(pair_failure::terminate(
             fault::invalid_stag, static_cast<const response *>(packet.source)->request_psn));
     }
@@ -168,7 +168,6 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
         result = path_->send(packets + done, count - done, rest);
         done += rest;
     }
-    responses_->end_reading();
     context_->counted.packets_out += done;
     if (result == send_result::bad_memory)
         return fail(unreadable(window_.at(psns[done])));
@@ -179,7 +178,7 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
 
 bool transmitter::send_batch(std::int64_t now, bool &more)
 {
-    constexpr std::uint32_t batch = responder::max_batch;
+    constexpr std::uint32_t batch = windows_being_read::max_batch;
     static_assert(batch <= checked_sender::most);
     out_packet packets[batch];
     std::uint32_t psns[batch];
@@ -188,10 +187,10 @@ bool transmitter::send_batch(std::int64_t now, bool &more)
         ++count;
     if (requests_->failed())
         return fail(requests_->failure());
-    // Until transmit() ends the reading, windows that responses read through are not rebound.
+    windows_being_read read;
     for (std::uint32_t i = 0; i < count; ++i) {
         packets[i].begin();
-        if (!build(packets[i], psns[i]))
+        if (!build(packets[i], psns[i], read))
             return false;
     }
     more = count == batch;
@@ -222,7 +221,7 @@ void transmitter::send_ack()
 
 bool transmitter::send_probe(std::int64_t now)
 {
-    if (window_.full())
+    if (!window_.has_room())
         return true;
     if (idle())
         resend_from_ = now;
@@ -249,7 +248,7 @@ request *transmitter::request_of(std::uint32_t psn)
 bool transmitter::is_recent(std::uint32_t psn) const
 {
     const std::int32_t age = distance(psn, window_.next());
-    return age >= 0 && age <= static_cast<std::int32_t>(2 * window_packets);
+    return age >= 0 && age <= static_cast<std::int32_t>(2 * send_window::capacity);
 }
 
 /// True when there were some.
@@ -264,6 +263,7 @@ bool transmitter::retire_acknowledged(std::uint32_t ack, std::int64_t now)
         window_.pop(rtt_, now);
         any = true;
     }
+    window_.settle();
     return any;
 }
 

@@ -25,7 +25,7 @@ public:
           received_(&received)
     {}
     /// False when out of memory.
-    bool open() { return window_.open(window_packets); }
+    bool open() { return window_.open(context_->of->large_windows); }
     /// Forgets all state of the connection. `psn` is the number of the next packet.
     void restart(std::uint32_t psn);
     /// The peer is known: limits the bytes in flight to what this host can receive itself.
@@ -92,7 +92,6 @@ public:
     bool response_overdue(std::int64_t now);
 
 private:
-    static constexpr std::uint32_t window_packets = 256;
     static constexpr std::uint32_t most_bytes = 4 << 20;
 
     /// Once after each progress, and unless something is known to be lost.
@@ -105,11 +104,11 @@ private:
         return stuck() && (window_.oldest_is_lost() || congestion_.has_room(window_.on_the_way()));
     }
     void judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way);
-    bool window_is_full() const { return window_.full() || window_.bytes() >= window_bytes_; }
+    bool window_is_full() { return window_.bytes() >= window_bytes_ || !window_.has_room(); }
     bool next_packet(std::int64_t now, std::uint32_t &psn);
     bool next_new_packet(std::int64_t now, std::uint32_t &psn);
     bool next_response(std::int64_t now, std::uint32_t &psn);
-    [[nodiscard]] bool build(out_packet &out, std::uint32_t psn);
+    [[nodiscard]] bool build(out_packet &out, std::uint32_t psn, windows_being_read &read);
     void build_probe(out_packet &out, std::uint32_t psn);
     [[nodiscard]] bool transmit(const out_packet *packets, const std::uint32_t *psns,
                                 std::uint32_t count, bool by_ring);
