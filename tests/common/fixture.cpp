@@ -118,27 +118,6 @@ bool finishes(std::function<void()> call, int milliseconds)
     return in_time;
 }
 
-bool sanitized()
-{
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    return true;
-#elif defined(__has_feature)
-    return __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
-#else
-    return false;
-#endif
-}
-
-int rounds(int wanted)
-{
-#ifdef _WIN32
-    constexpr bool emulated = true; // by Wine, mostly
-#else
-    constexpr bool emulated = false;
-#endif
-    return emulated || sanitized() ? wanted / 4 + 1 : wanted;
-}
-
 // ------------------------------------------------------------------------------------- consumer
 
 consumer::consumer(line which, DAT_COUNT async_qlen) : v(provider(which))

@@ -16,6 +16,8 @@
 #include "dat_calls.hpp"
 #include "port.hpp"
 
+#include "../rounds.hpp"
+
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -28,6 +30,7 @@ namespace test {
 
 using namespace dapl::programmable;
 using namespace dapl::programmable::core;
+using test_run::rounds;
 
 enum class line { nonthreadsafe, threadsafe };
 
@@ -155,10 +158,5 @@ inline DAT_DTO_COMPLETION_STATUS status_of(const DAT_EVENT &event)
 {
     return event.event_data.dto_completion_event_data.status;
 }
-
-/// A sanitizer's run time is in the program: it slows things down and makes calls of its own.
-bool sanitized();
-/// Repetitions of a race: fewer where they are slow.
-int rounds(int wanted);
 
 } // namespace test

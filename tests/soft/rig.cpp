@@ -112,16 +112,6 @@ bool becomes_true(const std::function<bool()> &condition, std::chrono::milliseco
     return true;
 }
 
-unsigned rounds(unsigned wanted)
-{
-#ifdef _WIN32
-    constexpr bool emulated = true; // by Wine, mostly
-#else
-    constexpr bool emulated = false;
-#endif
-    return emulated ? wanted / 4 + 1 : wanted;
-}
-
 // --------------------------------------------------------------------------------------- hosts
 
 host::host(const settings &how, const upcalls &tell)

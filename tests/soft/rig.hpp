@@ -5,6 +5,8 @@
 #include "device.hpp"
 #include "inproc_io.hpp"
 
+#include "../rounds.hpp"
+
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -21,6 +23,7 @@
 namespace rig {
 
 using namespace soft_hca;
+using test_run::rounds;
 
 inline constexpr std::chrono::seconds patience{60};
 
@@ -168,9 +171,6 @@ bool is(const std::optional<told> &got, connection_event what);
 /// Of a processor, while nothing is to be done. The system may charge us with what was done before,
 /// or with work of its own: not every time.
 double idle_share(std::chrono::milliseconds time);
-
-/// Repetitions, and objects of a kind: fewer where they are slow.
-unsigned rounds(unsigned wanted);
 
 /// Polls until one comes.
 std::optional<completion_record> next_of(completion_queue &queue, std::chrono::milliseconds time);
