@@ -31,6 +31,7 @@ namespace {
 constexpr int suppress = DAT_COMPLETION_SUPPRESS_FLAG;
 constexpr int barrier = DAT_COMPLETION_BARRIER_FENCE_FLAG;
 constexpr int all_rights = DAT_MEM_PRIV_ALL_FLAG;
+constexpr DAT_TIMEOUT long_us = 60'000'000; ///< where the wait has to end before
 
 int entries_of(const char *directory)
 {
@@ -1071,7 +1072,7 @@ TEST_SUITE("waiting")
                 completion got;
                 while (!transport::dapls_ib_completion_poll(p.b.recv_cq, got))
                     REQUIRE(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
-                                                        deadline::after_us(5'000'000)) ==
+                                                        deadline::after_us(long_us)) ==
                             wait_result::woken);
                 peer.join();
                 CHECK(got.length == 1);
@@ -1092,14 +1093,14 @@ TEST_SUITE("waiting")
         {
             transport::dapls_ib_cq_wakeup(p.b.recv_cq);
             CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
-                                              deadline::after_us(5'000'000)) == wait_result::woken);
+                                              deadline::after_us(long_us)) == wait_result::woken);
             for (int round = 0; round < 50; ++round) {
                 std::thread other([&] {
                     std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
                     transport::dapls_ib_cq_wakeup(p.b.recv_cq);
                 });
                 CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
-                                                  deadline::after_us(5'000'000)) ==
+                                                  deadline::after_us(long_us)) ==
                       wait_result::woken);
                 other.join();
             }
@@ -1109,7 +1110,7 @@ TEST_SUITE("waiting")
             const interrupting_signal installed;
             CHECK(until_signalled([&] {
                       return transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
-                                                         deadline::after_us(5'000'000));
+                                                         deadline::after_us(long_us));
                   }) == wait_result::interrupted);
         }
         SUBCASE("ends when the connection does")
@@ -1120,7 +1121,7 @@ TEST_SUITE("waiting")
                 transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
             });
             CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
-                                              deadline::after_us(5'000'000)) == wait_result::woken);
+                                              deadline::after_us(long_us)) == wait_result::woken);
             other.join();
             CHECK(p.b.received().status == DAT_DTO_ERR_FLUSHED);
         }
@@ -1136,7 +1137,7 @@ TEST_SUITE("waiting")
                 transport::dapls_ib_cq_wakeup(p.b.recv_cq);
             });
             CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
-                                              deadline::after_us(5'000'000)) == wait_result::woken);
+                                              deadline::after_us(long_us)) == wait_result::woken);
             other.join();
             CHECK(target.bytes == local);
         }
@@ -1148,7 +1149,7 @@ TEST_SUITE("waiting")
                 (void)p.b.recv(in, 8, 9);
             });
             CHECK(transport::dapls_ib_cq_wait(p.b.recv_cq, notify_on::any, 1,
-                                              deadline::after_us(5'000'000)) == wait_result::woken);
+                                              deadline::after_us(long_us)) == wait_result::woken);
             other.join();
             CHECK(p.b.received() == result{9, DAT_DTO_SUCCESS, 1});
         }
@@ -1162,7 +1163,7 @@ TEST_SUITE("waiting")
         connected_pair p(n);
         char in[8];
         const auto wait = [&] {
-            return transport::dapls_ib_cno_wait(*n.hca, osd::deadline::after_us(5'000'000));
+            return transport::dapls_ib_cno_wait(*n.hca, osd::deadline::after_us(long_us));
         };
         const auto wait_for_callback = [&] {
             while (p.b.recv_evd.callbacks.size() == 0) {

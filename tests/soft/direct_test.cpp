@@ -1078,7 +1078,7 @@ std::size_t told_to_another_user()
         const bool becomes = seteuid(65534) == 0;
         const waitable listener = local_socket::listen(named.address());
         bool works = becomes && listener >= 0 && write(up[1], "l", 1) == 1;
-        works = works && wait_for(&listener, 1, osd::deadline::after_us(5'000'000)) ==
+        works = works && wait_for(&listener, 1, osd::deadline::after_us(60'000'000)) ==
                              osd::wait_result::woken;
         char words[256];
         const int caller = accept(static_cast<int>(listener), nullptr, nullptr);
@@ -1446,7 +1446,7 @@ TEST_CASE("a process that has started another program is not taken for what it w
         execlp("sleep", "sleep", "1000", nullptr);
         _exit(1);
     }
-    REQUIRE(wait_for(&listener, 1, osd::deadline::after_us(5'000'000)) == osd::wait_result::woken);
+    REQUIRE(wait_for(&listener, 1, osd::deadline::after_us(60'000'000)) == osd::wait_result::woken);
     local_process other;
     const waitable caller = local_socket::accept(listener);
     REQUIRE(other.open(caller, mark) == local_obstacle::none);

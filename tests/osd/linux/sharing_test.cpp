@@ -227,16 +227,22 @@ TEST_CASE("a later process of the same number is another")
 
 TEST_CASE("a process that becomes another program is gone")
 {
-    child one([] {
-        usleep(100000);
+    int looked[2]; // a byte says that this process has
+    REQUIRE(pipe(looked) == 0);
+    child one([&] {
+        char byte;
+        (void)!read(looked[0], &byte, 1);
         execl("/bin/sleep", "sleep", "1000", nullptr);
     });
     CHECK_FALSE(is_gone(one.identity));
+    REQUIRE(write(looked[1], "", 1) == 1);
     CHECK(becomes_gone(one.identity));
     CHECK(kill(one.number, 0) == 0);
     process_identity unknown = one.identity;
     unknown.image = 0;
     CHECK_FALSE(is_gone(unknown));
+    close(looked[0]);
+    close(looked[1]);
 }
 
 TEST_CASE("a process whose first thread has ended is there")
