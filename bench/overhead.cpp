@@ -4,6 +4,7 @@
 // others. Two processes have one connection through DAT and one through each of the others, and
 // alternate between them in short batches, so that disturbances of the machine affect all of them.
 // The result is the median of the ratios of adjacent batches.
+#include "cma_link.hpp"
 #include "dat_link.hpp"
 #include "fi_link.hpp"
 #include "placement.hpp"
@@ -32,7 +33,7 @@ constexpr std::uint32_t big = 1 << 20;
 
 /// What is no adapter.
 constexpr std::string_view other_kinds[] = {
-    "tcp",   "net", "sockets", "rxd", "shm", "udp-socket",
+    "tcp",   "net", "sockets", "rxd", "shm", "udp-socket", "cma",
 #ifdef BENCH_VERBS
     "verbs",
 #endif
@@ -269,6 +270,18 @@ private:
     udp_link link_;
 };
 
+class cma_stack : public link_stack<cma_link> {
+public:
+    cma_stack() : link_stack(big) {}
+
+    void join(channel &peer, bool, patience &) override
+    {
+        peer.send(link_.own());
+        link_.meet(peer.receive<cma_link::place>(limit));
+    }
+    bool can(pattern what) const override { return polls(what) || spins(what); }
+};
+
 #ifdef BENCH_VERBS
 /// Comes before the link, which needs it.
 struct verbs_base {
@@ -332,6 +345,8 @@ std::string title_of(const std::string &other)
 {
     if (other == "udp-socket")
         return "UDP sockets";
+    if (other == "cma")
+        return "process_vm_writev";
     if (other == "verbs")
         return "verbs alone";
     return "libfabric " + provider_of(other);
@@ -341,6 +356,8 @@ std::unique_ptr<stack> open_other(const std::string &other, const options &o)
 {
     if (other == "udp-socket")
         return std::make_unique<udp_stack>(o);
+    if (other == "cma")
+        return std::make_unique<cma_stack>();
 #ifdef BENCH_VERBS
     if (other == "verbs")
         return std::make_unique<verbs_stack>(o);
@@ -659,8 +676,9 @@ int main(int argc, char **argv)
     line.number("--pairs", o.pairs, 1u, 64u, "pairs of processes that run each test concurrently");
     line.words("--beside", o.others,
                "also compare with these: further adapters; the libfabric providers tcp, net, "
-               "sockets, rxd (udp;ofi_rxd), shm; verbs and udp-socket without any layer on top, "
-               "udp-socket for latency only (default tcp, if one adapter is given)");
+               "sockets, rxd (udp;ofi_rxd), shm; verbs, udp-socket and cma (process_vm_writev) "
+               "without any layer on top, udp-socket for latency only (default tcp, if one adapter "
+               "is given)");
     line.text("--node", "ADDRESS", o.node, "local address that those without DAT use");
     line.number("--limit", o.max_ratio, 0.0, 1e6,
                 "exit with 1 if a median time ratio exceeds this");

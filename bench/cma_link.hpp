@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The system copies from the memory of one process to that of the other (process_vm_writev): what a
+// transport inside a host that lets the initiator copy adds to. A message is written to the
+// receiver's memory, and a count behind it.
+#pragma once
+
+#include "channel.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <vector>
+
+namespace bench {
+
+class cma_link {
+public:
+    static constexpr int receive_pool = 66;
+
+    /// What the other process has to know of this one.
+    struct place {
+        pid_t process;
+        std::uintptr_t buffer;
+        std::uintptr_t count;
+    };
+
+    explicit cma_link(std::uint32_t max_size);
+    cma_link(const cma_link &) = delete;
+
+    place own();
+    void meet(const place &peer) { peer_ = peer; }
+
+    std::byte *send_buffer() { return memory_.data(); }
+    volatile std::byte *receive_buffer() { return memory_.data() + max_size_; }
+
+    void post_receive() {}
+    void post_send(std::uint32_t size)
+    {
+        ++sent_;
+        copy(size, 2);
+    }
+    void post_write(std::uint32_t size) { copy(size, 1); }
+    void post_silent_write(std::uint32_t size) { copy(size, 1); }
+    bool poll_request() { return true; }
+    bool poll_receive()
+    {
+        if (come_.load(std::memory_order_acquire) == taken_)
+            return false;
+        ++taken_;
+        return true;
+    }
+
+private:
+    /// The first of these parts, which the system copies in their order.
+    void copy(std::uint32_t size, unsigned long parts)
+    {
+        const iovec local[2] = {{memory_.data(), size}, {&sent_, sizeof sent_}};
+        const iovec remote[2] = {{reinterpret_cast<void *>(peer_.buffer), size},
+                                 {reinterpret_cast<void *>(peer_.count), sizeof sent_}};
+        const auto all = static_cast<ssize_t>(parts == 1 ? size : size + sizeof sent_);
+        if (process_vm_writev(peer_.process, local, parts, remote, parts, 0) != all) [[unlikely]]
+            fail();
+    }
+    [[noreturn]] static void fail();
+
+    std::uint32_t max_size_;
+    std::vector<std::byte> memory_; ///< to send from, and to receive into
+    std::uint32_t sent_ = 0;
+    std::uint32_t taken_ = 0;
+    std::atomic<std::uint32_t> come_{0}; ///< written by the other process
+    place peer_{};
+};
+
+} // namespace bench
