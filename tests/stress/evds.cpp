@@ -458,6 +458,7 @@ void world::work(worker &who)
             kick(who);
             bury_evds(who);
             look_at_async(who);
+            serve_pool(who);
         } else if (stopping()) {
             continue;
         } else if (who.random.one_in(4)) {

@@ -207,6 +207,8 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
                            const span &taken)
 {
     const auto id = static_cast<std::uint32_t>(told.user_cookie.as_64 >> 32);
+    if ((id & pool_bit) != 0)
+        return judge_pooled(who, from, told, taken);
     const auto number = static_cast<std::uint32_t>(told.user_cookie.as_64);
     life &l = lives_[id % lives_.size()];
     std::lock_guard hold(l.m);
@@ -307,7 +309,7 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
             l.first_success = std::min(l.first_success, taken.ended);
     }
     if (done.what == DAT_DTO_RECEIVE)
-        return judge_message(who, l, done, length, taken);
+        return judge_message(who, l, done, l.owner->in(done.slot), length, taken);
     if (done.what == DAT_DTO_BIND_MW) {
         who.count(counter::windows);
         l.opened = true;
@@ -325,8 +327,8 @@ void world::judge_success(worker &who, life &l, dispatcher &from, const entry &d
 }
 
 /// A receive was filled: by a message of the peer, each of which comes once, in order and whole.
-void world::judge_message(worker &, life &l, const entry &done, std::uint32_t length,
-                          const span &taken)
+void world::judge_message(worker &, life &l, const entry &done, const std::uint8_t *bytes,
+                          std::uint32_t length, const span &taken)
 {
     encounter &e = *l.meets;
     side &s = *l.owner;
@@ -341,7 +343,7 @@ void world::judge_message(worker &, life &l, const entry &done, std::uint32_t le
     header head{};
     if (length < sizeof head)
         run_.broken("a message arrives with its length", which);
-    std::memcpy(&head, s.in(done.slot), sizeof head);
+    std::memcpy(&head, bytes, sizeof head);
     if (head.encounter != e.number || head.direction != static_cast<unsigned>(direction) ||
         head.length != length)
         run_.broken("a message arrives unchanged, on its connection",
@@ -355,7 +357,7 @@ void world::judge_message(worker &, life &l, const entry &done, std::uint32_t le
         run_.broken("messages come once, and in the order in which they were sent",
                     which + ", message " + std::to_string(head.number) + ": " + *wrong);
     const auto at =
-        difference(s.in(done.slot) + sizeof head, length - static_cast<std::uint32_t>(sizeof head),
+        difference(bytes + sizeof head, length - static_cast<std::uint32_t>(sizeof head),
                    seed_of(e.number, direction, head.number));
     if (at >= 0)
         run_.broken("a message arrives unchanged", which + ", message " +

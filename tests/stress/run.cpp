@@ -12,13 +12,11 @@
 namespace stress {
 
 const std::array<const char *, counters> counter_names = {
-    "endpoints", "connects",     "like others", "made by listeners",
-    "reserved",  "handed on",    "windows",     "established",
-    "refused",   "ended",        "resets",      "posted",
-    "succeeded", "flushed",      "failed",      "suppressed",
-    "dropped",   "software",     "waits",       "expired",
-    "triggers",  "associations", "resizes",     "sent home",
-    "bytes",
+    "endpoints", "connects",  "like others", "made by listeners", "reserved", "handed on",
+    "windows",   "SRQs",      "by SRQ",      "established",       "refused",  "ended",
+    "resets",    "posted",    "succeeded",   "flushed",           "failed",   "suppressed",
+    "dropped",   "software",  "waits",       "expired",           "triggers", "associations",
+    "resizes",   "sent home", "bytes",
 };
 
 run::run(const settings &wanted)

@@ -58,6 +58,8 @@ enum class counter {
     reserved,
     handed_on,
     windows,
+    pools,
+    pooled,
     established,
     refused,
     ended,

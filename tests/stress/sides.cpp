@@ -18,10 +18,12 @@ namespace {
 
 constexpr std::size_t life_slots = 32768; // seconds go by until one is used again
 constexpr unsigned number_of_listeners = 3;
+constexpr unsigned sides_per_zone = 4;
 constexpr unsigned most_posts_at_end = 32;
 constexpr std::uint8_t canary = 0x5a;
 constexpr std::uint32_t canary_size = 64;
 constexpr DAT_COUNT events_of_a_connection = 2;
+constexpr instant completion_time = 20'000'000;
 constexpr unsigned first_qualifier = 10'000, qualifiers = 20'000; ///< of RSPs
 
 DAT_EP_ATTR wanted_attributes()
@@ -33,6 +35,7 @@ DAT_EP_ATTR wanted_attributes()
     attr.max_recv_iov = attr.max_request_iov = 2;
     attr.max_rdma_read_in = attr.max_rdma_read_out = 4;
     attr.max_rdma_read_iov = attr.max_rdma_write_iov = 1;
+    attr.srq_soft_hw = DAT_HW_DEFAULT;
     return attr;
 }
 
@@ -118,6 +121,12 @@ world::world(run &of) : run_(of), lives_(life_slots)
     make_common_evds(who);
     for (unsigned i = 0; i < number_of_listeners; ++i)
         listeners_.push_back(make_listener(who));
+    has_pools_ =
+        provider_.srq_supported == DAT_TRUE && attr_.max_srqs != 0 && run_.asked.api == "2.0";
+    for (unsigned i = 0; i < 2 * run_.asked.links; i += sides_per_zone) {
+        zones_.push_back(std::make_unique<zone>());
+        MUST(who, dat_pz_create, ia_, &zones_.back()->handle);
+    }
     for (unsigned i = 0; i < 2 * run_.asked.links; ++i) {
         sides_.push_back(std::make_unique<side>());
         prepare(who, *sides_.back(), i);
@@ -133,7 +142,7 @@ void world::prepare(worker &who, side &s, unsigned number)
     s.role = static_cast<int>(number % 2);
     s.memory.resize(side::size());
     fill(s.source(), slot_size, number);
-    MUST(who, dat_pz_create, ia_, &s.pz);
+    s.home = zones_[number / sides_per_zone].get();
     register_memory(who, s);
 }
 
@@ -150,13 +159,13 @@ void world::register_memory(worker &who, side &s)
     region.for_va = s.memory.data();
     DAT_LMR_CONTEXT lmr_context = 0;
     DAT_RMR_CONTEXT rmr_context = 0;
-    MUST(who, dat_lmr_create, ia_, DAT_MEM_TYPE_VIRTUAL, region, s.memory.size(), s.pz,
+    MUST(who, dat_lmr_create, ia_, DAT_MEM_TYPE_VIRTUAL, region, s.memory.size(), s.home->handle,
          DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &s.lmr, &lmr_context, &rmr_context, nullptr,
          nullptr);
     s.lmr_context.store(lmr_context);
     s.rmr_context.store(rmr_context);
     if (attr_.max_rmrs != 0)
-        MUST(who, dat_rmr_create, s.pz, &s.rmr);
+        MUST(who, dat_rmr_create, s.home->handle, &s.rmr);
 }
 
 std::shared_ptr<listener> world::make_listener(worker &who)
@@ -205,6 +214,17 @@ world::own_evds world::evds_for(worker &who)
     return evds;
 }
 
+/// The completions of all endpoints of an SRQ come in one EVD, which has room for its receives.
+world::own_evds world::pooled_evds_for(worker &who, const std::shared_ptr<receive_pool> &pool)
+{
+    own_evds evds;
+    evds.pool = pool;
+    evds.recv = pool->evd;
+    evds.request = transfers_[who.random.below(static_cast<std::uint32_t>(transfers_.size()))];
+    evds.conn = connections_[who.random.below(static_cast<std::uint32_t>(connections_.size()))];
+    return evds;
+}
+
 life &world::new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds)
 {
     for (;;) {
@@ -217,7 +237,8 @@ life &world::new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds)
         l.owner = &s;
         l.ep = ep;
         l.now_in = phase::idle;
-        l.since = now();
+        l.born = l.since = now();
+        l.pool = evds.pool;
         l.recv = evds.recv;
         l.request = evds.request;
         l.conn = evds.conn;
@@ -265,11 +286,16 @@ void world::prepare_memory(worker &who, side &s)
 void world::make(worker &who, side &s)
 {
     prepare_memory(who, s);
-    own_evds evds = evds_for(who);
+    const std::shared_ptr<receive_pool> pool = pick_pool(who, *s.home);
+    own_evds evds = pool != nullptr ? pooled_evds_for(who, pool) : evds_for(who);
     const DAT_EP_ATTR attr = wanted_attributes();
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-    MUST(who, dat_ep_create, ia_, s.pz, evds.recv->handle, evds.request->handle, evds.conn->handle,
-         &attr, &ep);
+    if (pool != nullptr)
+        MUST(who, dat_ep_create_with_srq, ia_, s.home->handle, evds.recv->handle,
+             evds.request->handle, evds.conn->handle, pool->srq, &attr, &ep);
+    else
+        MUST(who, dat_ep_create, ia_, s.home->handle, evds.recv->handle, evds.request->handle,
+             evds.conn->handle, &attr, &ep);
     who.count(counter::endpoints);
     // Events of a former endpoint with this handle may still be queued, and would be mistaken for
     // its own.
@@ -278,6 +304,8 @@ void world::make(worker &who, side &s)
         return;
     }
     MUST(who, dat_ep_free, ep);
+    if (pool != nullptr)
+        leave_pool(who, *pool);
     retire_evds(evds);
 }
 
@@ -298,7 +326,7 @@ void world::adopt(worker &who, side &s, DAT_EP_HANDLE ep, const own_evds &evds)
 {
     prepare_memory(who, s);
     DAT_EP_PARAM param{};
-    param.pz_handle = s.pz;
+    param.pz_handle = s.home->handle;
     param.recv_evd_handle = evds.recv->handle;
     param.request_evd_handle = evds.request->handle;
     param.connect_evd_handle = evds.conn->handle;
@@ -367,7 +395,7 @@ void world::act_on(worker &who, side &s)
             post_receive(who, s, *l);
         break;
     case phase::connected:
-        if (stopping() || who.random.one_in(60))
+        if (stopping() || who.random.one_in(60) || (l->pool != nullptr && l->pool->is_exhausted()))
             disconnect(who, s, *l);
         else
             transfer(who, s, *l);
@@ -391,6 +419,7 @@ void world::meet(life &l, const std::shared_ptr<encounter> &e, phase next)
     l.conn_room = events_of_a_connection;
     std::lock_guard hold(e->m);
     e->credits[1 - l.owner->role] += l.early_receives;
+    e->pooled[1 - l.owner->role] = l.pool != nullptr;
 }
 
 /// From now on the endpoint is taken for one that connects. Null if it cannot.
@@ -594,6 +623,8 @@ void world::transfer(worker &who, side &s, life &l)
 
 bool world::post_receive(worker &who, side &s, life &l)
 {
+    if (l.pool != nullptr)
+        return post_to_pool(who, *l.pool);
     entry wanted;
     {
         std::lock_guard hold(l.m);
@@ -683,7 +714,7 @@ bool world::post_send(worker &who, side &s, life &l, int target, std::uint32_t t
         if (!e)
             return false;
         std::lock_guard books(e->m);
-        if (l.now_in == phase::connected && e->credits[s.role] <= 0)
+        if (l.now_in == phase::connected && e->credits[s.role] <= 0 && !e->pooled[s.role])
             return false;
         --e->credits[s.role];
     }
@@ -747,7 +778,7 @@ void world::post_write_and_send(worker &who, side &s, life &l)
         if (!e || l.requests.open_count() + 2 > depth)
             return;
         std::lock_guard books(e->m);
-        if (e->credits[s.role] > 0)
+        if (e->credits[s.role] > 0 || e->pooled[s.role])
             target = take_slot(e->targets[s.role], target_slots);
     }
     if (target < 0)
@@ -866,7 +897,9 @@ void world::retire(worker &who, side &s, life &l)
                      (l.was_established || l.conn->taking.load() == 0);
         finished = l.now_in == phase::ended && l.requests.oldest() == never &&
                    l.receives.oldest() == never;
-        if (finished && l.meets) {
+        if (l.pool != nullptr) // until what was taken for it has completed
+            finished = finished && (stopping() || now() - l.since > completion_time);
+        if (finished && l.meets && l.pool == nullptr) {
             std::lock_guard books(l.meets->m);
             const auto [lost, behind] = l.meets->messages[1 - s.role].overtaken();
             if (lost != nullptr)
@@ -879,7 +912,8 @@ void world::retire(worker &who, side &s, life &l)
             end_reservation(who, l);
         return;
     }
-    const bool hurry = !stopping() && who.random.one_in(idle ? 8 : 20);
+    const bool hurry = !stopping() && who.random.one_in(idle ? 8 : 20) &&
+                       (l.pool == nullptr || !l.pool->is_worn());
     if (resettable && (finished ? who.random.one_in(2) : who.random.one_in(20)))
         reset(who, s, l);
     else if (finished || hurry || (stopping() && idle))
@@ -921,6 +955,7 @@ void world::finish_death(life &l)
         l.recv.reset();
         l.request.reset();
         l.conn.reset();
+        l.pool.reset();
     }
     for (int slot = 0; slot < static_cast<int>(depth); ++slot) {
         if ((s.watched_in & 1u << slot) != 0)
@@ -935,7 +970,7 @@ void world::finish_death(life &l)
 
 void world::reset(worker &who, side &s, life &l)
 {
-    const own_evds evds{l.recv, l.request, l.conn};
+    const own_evds evds{l.recv, l.request, l.conn, l.pool};
     const DAT_EP_HANDLE ep = l.ep;
     begin_death(who, l);
     l.was_reset = true;
@@ -949,13 +984,15 @@ void world::reset(worker &who, side &s, life &l)
 
 void world::free_ep(worker &who, side &s, life &l)
 {
-    const own_evds evds{l.recv, l.request, l.conn};
+    const own_evds evds{l.recv, l.request, l.conn, l.pool};
     const DAT_EP_HANDLE ep = l.ep;
     begin_death(who, l);
     MUST(who, dat_ep_free, ep);
     s.current.store(nullptr);
     s.ep.store(DAT_HANDLE_NULL);
     finish_death(l);
+    if (evds.pool != nullptr)
+        leave_pool(who, *evds.pool);
     retire_evds(evds);
 }
 
@@ -967,6 +1004,7 @@ void world::close_down(worker &who)
         MUST(who, dat_psp_free, each->psp);
     for (const dispatcher_ptr &each : common_)
         drain(who, *each);
+    leave_current_pools(who);
     look_at_async(who);
     while (!retired_.empty())
         bury_evds(who);
@@ -976,10 +1014,10 @@ void world::close_down(worker &who)
             run_.broken("each software event arrives",
                         "EVD " + std::to_string(each->number) + " has kept some");
     }
-    for (const auto &s : sides_) {
+    for (const auto &s : sides_)
         unregister_memory(who, *s);
-        MUST(who, dat_pz_free, s->pz);
-    }
+    for (const auto &each : zones_)
+        MUST(who, dat_pz_free, each->handle);
     for (DAT_CNO_HANDLE cno : cnos_)
         MUST(who, dat_cno_free, cno);
     MUST(who, dat_ia_close, ia_, DAT_CLOSE_GRACEFUL_FLAG);
@@ -993,14 +1031,18 @@ void world::close_abruptly(worker &who)
 
 void world::expect_memory_left_alone()
 {
+    std::vector<std::vector<std::uint8_t> *> all;
     for (const auto &each : sides_)
-        std::fill(each->memory.begin(), each->memory.end(), canary);
+        all.push_back(&each->memory);
+    for (const auto &each : pools_)
+        all.push_back(&each->memory);
+    for (auto *each : all)
+        std::fill(each->begin(), each->end(), canary);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    for (const auto &each : sides_) // each byte is like the one before it
-        if (const auto *bytes = each->memory.data();
-            bytes[0] != canary || std::memcmp(bytes, bytes + 1, side::size() - 1) != 0)
-            run_.broken("an adapter that was closed leaves memory alone",
-                        "side " + std::to_string(each->number));
+    for (const auto *each : all) // each byte is like the one before it
+        if (each->front() != canary ||
+            std::memcmp(each->data(), each->data() + 1, each->size() - 1) != 0)
+            run_.broken("an adapter that was closed leaves memory alone", "");
 }
 
 } // namespace stress

@@ -4,8 +4,9 @@
 // A handle is not used by one thread while another frees it: that is the consumer's promise to DAT,
 // and kept by shared_mutexes named `use`. Everything else happens at any time from any thread.
 //
-// Locks are taken in this order: dispatcher::use, side::use, life::m, encounter::m, dispatcher::m.
-// Of the first two kinds further ones are only tried.
+// Locks are taken in this order: dispatcher::use, side::use, zone::m, receive_pool::use, life::m,
+// encounter::m, dispatcher::m, receive_pool::m, world::lists_lock_. Of the first two kinds further
+// ones are only tried.
 #pragma once
 
 #include "run.hpp"
@@ -70,6 +71,47 @@ struct dispatcher {
 };
 using dispatcher_ptr = std::shared_ptr<dispatcher>;
 
+/// An SRQ, with memory for its receives. Those that are waiting for a message are at most `depth`;
+/// senders do not wait for them, so that it runs dry.
+struct receive_pool {
+    static constexpr unsigned slot_bits = 6;
+    static constexpr unsigned slots = 1u << slot_bits;
+    static constexpr DAT_COUNT depth = 16;
+
+    /// -1: none is free.
+    int take_slot();
+    void give_back(unsigned slot);
+    bool is_posted(unsigned slot, std::uint32_t post);
+    bool is_worn();
+    bool is_exhausted();
+    std::uint8_t *slot(int which)
+    {
+        return memory.data() + std::size_t{slot_size} * unsigned(which);
+    }
+
+    std::uint32_t number = 0;
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+    DAT_LMR_CONTEXT context = 0;
+    dispatcher_ptr evd; ///< of all its endpoints
+    std::vector<std::uint8_t> memory;
+    std::atomic<unsigned> users{0}; ///< endpoints, and the zone that gives it to new ones
+
+    std::shared_mutex use;
+    bool freed = false; ///< guarded by use
+
+    std::mutex m; // of what follows
+    std::uint64_t in_use = 0;
+    std::uint32_t posts[slots] = {};
+};
+
+/// A protection zone of some sides.
+struct zone {
+    DAT_PZ_HANDLE handle = DAT_HANDLE_NULL;
+    std::mutex m;
+    std::shared_ptr<receive_pool> pool; ///< for new endpoints; null without SRQs
+};
+
 /// A PSP, or an RSP.
 struct listener {
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
@@ -108,7 +150,8 @@ struct encounter {
     ledger messages[2];
     unsigned empty_sent[2] = {0, 0};
     unsigned empty_come[2] = {0, 0};
-    int credits[2] = {0, 0}; ///< receives that wait for a message
+    int credits[2] = {0, 0};         ///< receives that wait for a message
+    bool pooled[2] = {false, false}; ///< the receiver has an SRQ, and there are no credits
     unsigned targets[2] = {0, 0};
     DAT_RMR_CONTEXT windows[2] = {0, 0}; ///< on the memory of that side
 };
@@ -126,8 +169,10 @@ struct life {
     side *owner = nullptr;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     phase now_in = phase::gone;
+    instant born = 0;
     instant since = 0; ///< that phase
     dispatcher_ptr recv, request, conn;
+    std::shared_ptr<receive_pool> pool; ///< null: it has receives of its own
     ledger requests, receives;
     std::uint32_t next_number = 0;
     unsigned out_slots = 0, in_slots = 0, sink_slots = 0; ///< in use
@@ -157,7 +202,7 @@ struct side {
     std::shared_mutex use;
     std::atomic<DAT_EP_HANDLE> ep{DAT_HANDLE_NULL};
     std::atomic<life *> current{nullptr};
-    DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
+    zone *home = nullptr;
     DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
     std::atomic<DAT_LMR_CONTEXT> lmr_context{0};
     std::atomic<DAT_RMR_CONTEXT> rmr_context{0};
@@ -219,7 +264,23 @@ public:
 private:
     struct own_evds {
         dispatcher_ptr recv, request, conn;
+        std::shared_ptr<receive_pool> pool;
     };
+
+    // pools.cpp
+    std::shared_ptr<receive_pool> make_pool(worker &who, DAT_PZ_HANDLE zone);
+    std::shared_ptr<receive_pool> pick_pool(worker &who, zone &of);
+    void leave_pool(worker &who, receive_pool &left);
+    void leave_current_pools(worker &who);
+    std::shared_ptr<receive_pool> pool_numbered(std::uint32_t number);
+    bool post_to_pool(worker &who, receive_pool &to);
+    void serve_pool(worker &who);
+    void reconfigure_pool(worker &who, receive_pool &which);
+    life *taker_of(const receive_pool &pool, DAT_EP_HANDLE ep);
+    void judge_pooled(worker &who, dispatcher &from, const DAT_DTO_COMPLETION_EVENT_DATA &told,
+                      const span &taken);
+    void judge_pooled_for(worker &who, life &l, receive_pool &pool, unsigned slot,
+                          const DAT_DTO_COMPLETION_EVENT_DATA &told, const span &taken);
 
     // evds.cpp
     bool merges(unsigned one, unsigned other) const;
@@ -252,6 +313,7 @@ private:
     void make(worker &who, side &s);
     life &new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds);
     own_evds evds_for(worker &who);
+    own_evds pooled_evds_for(worker &who, const std::shared_ptr<receive_pool> &pool);
     void retire_evds(const own_evds &evds);
     void connect(worker &who, side &s, life &l);
     bool connect_like(worker &who, const side &s, life &l);
@@ -291,8 +353,8 @@ private:
     void judge_bind(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
     void judge_success(worker &who, life &l, dispatcher &from, const entry &done,
                        std::uint32_t length, const span &taken);
-    void judge_message(worker &who, life &l, const entry &done, std::uint32_t length,
-                       const span &taken);
+    void judge_message(worker &who, life &l, const entry &done, const std::uint8_t *bytes,
+                       std::uint32_t length, const span &taken);
     void judge_connection(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken);
     void established(worker &who, life &l, const DAT_CONNECTION_EVENT_DATA &data,
                      const span &taken);
@@ -321,6 +383,7 @@ private:
     std::atomic<bool> closed_{false};
     std::atomic<int> living_{0};
     std::atomic<bool> can_resize_{true}; ///< EVDs of completions
+    bool has_pools_ = false;             ///< the adapter has SRQs
 
     std::vector<DAT_CNO_HANDLE> cnos_;
     std::vector<dispatcher_ptr> common_; ///< never changes
@@ -330,12 +393,14 @@ private:
 
     std::mutex listeners_lock_;
     std::vector<std::shared_ptr<listener>> listeners_;
+    std::vector<std::unique_ptr<zone>> zones_;
     std::vector<std::unique_ptr<side>> sides_;
     std::vector<std::unique_ptr<link>> links_;
     std::vector<life> lives_;
     std::atomic<std::uint32_t> next_life_{1};
 
     std::mutex lists_lock_;
+    std::vector<std::shared_ptr<receive_pool>> pools_; ///< all that were ever made
     std::vector<dispatcher_ptr> retired_;
     std::vector<dispatcher_ptr> sleepers_;
     std::atomic<unsigned> sleeping_{0};
@@ -371,8 +436,10 @@ inline std::uint64_t seed_of(std::uint64_t encounter, int direction, std::uint32
     return encounter * 0x9e3779b97f4a7c15 + number * 2 + static_cast<unsigned>(direction);
 }
 
-// Cookies: the life, and the number of the operation in it. Receives have a bit set.
+// Cookies: the life, and the number of the operation in it. Receives have a bit set. Those of an
+// SRQ: its number with a bit set, and the number of the post and its slot.
 inline constexpr std::uint32_t receive_bit = 0x80000000;
+inline constexpr std::uint32_t pool_bit = 0x80000000;
 
 inline bool is(DAT_RETURN code, unsigned type)
 {
