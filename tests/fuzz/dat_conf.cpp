@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *input, std::size_t si
             continue;
         for (const char *part :
              {line.name, line.library, line.provider_version, line.ia_params, line.platform_params})
-            if (!lies_inside(part, text))
+            if (*part != '\0' && !lies_inside(part, text)) // an absent one is a constant
                 std::abort();
     }
 }
