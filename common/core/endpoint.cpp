@@ -415,9 +415,12 @@ bool endpoint::fail_locally(DAT_EVENT_NUMBER event, pending_event &made)
         osd::lock_guard hold(lock_);
         if (!enter_state_after(event, {}))
             return false;
+        cleaning_ = true;
     }
     transport::dapls_ib_disconnect_clean(qp_); // what completed by then comes before the event
     osd::lock_guard hold(lock_);
+    cleaning_ = false;
+    cleaned_.broadcast();
     made.target = user_of<evd>(connect_evd_.get());
     made.stored = store_event(made.target.get(), event, {});
     return true;
@@ -440,15 +443,18 @@ void endpoint::operation_failed()
                  to_handle(this));
 }
 
-void endpoint::cancel_timers()
+void endpoint::end_failures()
 {
     ia->timers.cancel(connect_timeout_);
     ia->timers.cancel(failure_);
+    osd::lock_guard hold(lock_);
+    while (cleaning_) // in an upcall of the port
+        (void)cleaned_.wait(lock_, osd::deadline::never());
 }
 
-void cancel_timers(endpoint &ep)
+void end_failures(endpoint &ep)
 {
-    ep.cancel_timers();
+    ep.end_failures();
 }
 
 void operation_failed(endpoint &ep)

@@ -80,7 +80,7 @@ public:
     void watermark_passed();
     bool awaits_establish_on(const evd &events) OSD_EXCLUDES(lock_);
     void operation_failed() OSD_EXCLUDES(lock_);
-    void cancel_timers();
+    void end_failures() OSD_EXCLUDES(lock_);
 
 private:
     struct pending_event;
@@ -121,6 +121,8 @@ private:
     user_of<evd> failure_target_ OSD_GUARDED_BY(lock_); ///< where BROKEN was stored
     bool failure_stored_ OSD_GUARDED_BY(lock_) = false; ///< false: there was no room
     bool failure_unreported_ OSD_GUARDED_BY(lock_) = false;
+    bool cleaning_ OSD_GUARDED_BY(lock_) = false; ///< a failure is inside disconnect_clean
+    osd::condition cleaned_;
 
     osd::address remote_address_ OSD_GUARDED_BY(lock_);
     DAT_CONN_QUAL remote_qualifier_ OSD_GUARDED_BY(lock_) = 0;

@@ -198,7 +198,7 @@ void queue_pair::detach()
     quiesce();
     transport::dapls_ib_qp_free(qp_);
     open_sends(false);
-    cancel_timers(self_); // a last upcall may have armed one
+    end_failures(self_); // a last upcall may have armed a timer
     has_qp_ = false;
     trace_released(*this, send_queue_, recv_queue_);
     orphan(send_queue_, request_evd_.get());
@@ -221,7 +221,7 @@ status queue_pair::renew()
     status answer = out_of_memory;
     if (prepare(sends, send_queue_) && prepare(recvs, recv_queue_))
         answer = transport::dapls_ib_qp_reset(qp_);
-    cancel_timers(self_);
+    end_failures(self_);
     if (answer.ok()) {
         trace_released(*this, send_queue_, recv_queue_);
         replace(send_queue_, request_evd_.get(), std::move(sends), gates_of(*this).sends.posts);
@@ -253,11 +253,11 @@ void queue_pair::set_objects(const DAT_EP_ATTR &attr, const ep_objects &objects)
     add_notify_overrides(1);
 }
 
-/// Before a fence: no failed completion and no timeout acts on the queue pair any more.
+/// Before a fence: no failure and no timeout acts on the queue pair any more.
 void queue_pair::quiesce()
 {
     own_queues(nullptr);
-    cancel_timers(self_);
+    end_failures(self_);
 }
 
 /// The completions of a queue without an owner are dropped.

@@ -263,6 +263,32 @@ TEST_CASE("BROKEN is not told before the port has finished with the connection")
     CHECK_EQ(m.take(), std::vector<int>{dto, broke});
 }
 
+TEST_CASE("a queue pair is not freed or reset while its port cleans up after an error")
+{
+    consumer c;
+    station s(c);
+    s.connect_by_hand();
+    bool resets = false;
+    SUBCASE("freed") {}
+    SUBCASE("reset")
+    {
+        resets = true;
+    }
+    const lab::op fence = resets ? lab::op::qp_reset : lab::op::qp_free;
+    while_cleaning([&](lab::latch &gate) {
+        std::thread port([&] { CHECK(fire_qp_error(s.port())); });
+        gate.await_arrival();
+        std::thread consumer(
+            [&] { must(resets ? c.v.ep_reset_func(s.ep) : c.v.ep_free_func(s.ep)); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        CHECK_EQ(lab::calls(fence), 0);
+        gate.open();
+        port.join();
+        consumer.join();
+    });
+    CHECK_EQ(lab::calls(fence), 1);
+}
+
 TEST_CASE("what came for an attempt that timed out comes before TIMED_OUT")
 {
     merged_stations m;

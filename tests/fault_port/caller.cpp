@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "caller.hpp"
 
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 
@@ -31,6 +32,7 @@ void breaks_contract(const place &at, const char *rule, const char *also)
 void usage::enter(const place &at)
 {
     inside_.fetch_add(1, relaxed);
+    operations_.fetch_or(bit(at.what), relaxed);
     switch (life_.load(relaxed)) {
     case life::unmade:
         breaks_contract(at, "was not made");
@@ -52,7 +54,14 @@ void usage::begin_freeing(const place &at)
 {
     life_.store(life::freed, relaxed);
     if (inside_.load(relaxed) > 1)
-        breaks_contract(at, "is freed while another operation uses it");
+        breaks_contract(at, "is freed while another operation uses it: ", another_than(at.what));
+}
+
+/// Where the thread is that is in one, too.
+const char *usage::another_than(subject what) const
+{
+    const std::uint64_t others = operations_.load(relaxed) & ~bit(what);
+    return others != 0 ? name_of(static_cast<subject>(std::countr_zero(others))) : name_of(what);
 }
 
 void usage::take(lane on, bool shared, const place &at)

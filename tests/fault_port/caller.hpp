@@ -82,7 +82,11 @@ public:
     bool is_used() const { return inside_.load(std::memory_order_relaxed) > 0; }
     /// Before and after an operation that has the object among its arguments.
     void enter(const place &);
-    void leave() { inside_.fetch_sub(1, std::memory_order_relaxed); }
+    void leave(subject what)
+    {
+        inside_.fetch_sub(1, std::memory_order_relaxed);
+        operations_.fetch_and(~bit(what), std::memory_order_relaxed);
+    }
 
     void begin_making(const place &);
     /// After enter.
@@ -102,7 +106,14 @@ private:
     static constexpr int alone = -1;
 
     std::atomic<life> life_{life::unmade};
+    static constexpr std::uint64_t bit(subject what)
+    {
+        return std::uint64_t{1} << (static_cast<unsigned>(what) % 64);
+    }
+    const char *another_than(subject what) const;
+
     std::atomic<int> inside_{0};
+    std::atomic<std::uint64_t> operations_{0}; ///< that threads are in, for messages
     std::atomic<int> threads_[lanes] = {}; ///< in a lane, or `alone`
     std::atomic<subject> latest_[lanes] = {};
 };
@@ -178,7 +189,7 @@ public:
             if constexpr (on != lane::none)
                 object.callers.give(on, shares(object));
         });
-        each([](auto &object, int) { object.callers.leave(); });
+        each([](auto &object, int) { object.callers.leave(what); });
     }
 
     /// Notes what the operation that makes the object answers.
