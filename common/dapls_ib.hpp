@@ -30,7 +30,9 @@
 //              make an upcall. May take a short lock, one whose holders do none of that while they
 //              hold it, and may make a system call that does not wait, as a non-blocking send.
 //   fence      A control operation after whose return no upcall for the object is running or will
-//              come. Never called from inside an upcall.
+//              come. Never called from inside an upcall. An upcall that is running at the call may
+//              still call completion_notify, cq_wakeup, evd_events and cno_wakeup: the port waits
+//              for it first, and then takes the object apart.
 //   upcall     Called by the port, from any thread, holding no lock of the port that a control
 //              or hot operation takes. Never blocks for long. The consumer's code may run inside.
 //

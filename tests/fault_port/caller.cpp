@@ -33,6 +33,13 @@ void usage::enter(const place &at)
 {
     inside_.fetch_add(1, relaxed);
     operations_.fetch_or(bit(at.what), relaxed);
+    if (life_.load(relaxed) == life::being_freed)
+        breaks_contract(at, "is being freed");
+    enter_beside_fence(at);
+}
+
+void usage::enter_beside_fence(const place &at)
+{
     switch (life_.load(relaxed)) {
     case life::unmade:
         breaks_contract(at, "was not made");
@@ -52,7 +59,7 @@ void usage::begin_making(const place &at)
 
 void usage::begin_freeing(const place &at)
 {
-    life_.store(life::freed, relaxed);
+    life_.store(life::being_freed, relaxed);
     if (inside_.load(relaxed) > 1)
         breaks_contract(at, "is freed while another operation uses it: ", another_than(at.what));
 }

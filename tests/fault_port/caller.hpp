@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The caller's side of the contract, held at each operation: its objects live, one thread at a time
 // is where the contract says so, and nothing that may block is called from inside an upcall.
-// A caller that breaks a rule aborts the process, with a line that names operation, object and rule.
+// A caller that breaks a rule aborts the process, with a line that names operation, object and
+// rule.
 //
 // All atomics are relaxed: anything stronger would order the threads for ThreadSanitizer, which
 // then sees no races between them.
@@ -67,6 +68,14 @@ constexpr bool is_shared_post(subject what)
            what == subject::post_recv;
 }
 
+/// Any thread may call it, so an upcall may that is running when a fence for its object begins.
+/// disconnect_clean is not called beside a fence.
+constexpr bool may_run_beside_fence(subject what)
+{
+    return what == subject::completion_notify || what == subject::cq_wakeup ||
+           what == subject::evd_events || what == subject::cno_wakeup;
+}
+
 /// An operation on an object, for messages.
 struct place {
     subject what;
@@ -82,6 +91,8 @@ public:
     bool is_used() const { return inside_.load(std::memory_order_relaxed) > 0; }
     /// Before and after an operation that has the object among its arguments.
     void enter(const place &);
+    /// In place of that, where a fence may have begun and is not over.
+    void enter_beside_fence(const place &);
     void leave(subject what)
     {
         inside_.fetch_sub(1, std::memory_order_relaxed);
@@ -96,12 +107,13 @@ public:
     }
     /// After enter.
     void begin_freeing(const place &);
+    void end_freeing() { life_.store(life::freed, std::memory_order_relaxed); }
 
     void take(lane, bool shared, const place &);
     void give(lane, bool shared);
 
 private:
-    enum class life : std::uint8_t { unmade, being_made, made, freed };
+    enum class life : std::uint8_t { unmade, being_made, made, being_freed, freed };
     static constexpr auto lanes = static_cast<std::size_t>(lane::number);
     static constexpr int alone = -1;
 
@@ -114,7 +126,7 @@ private:
 
     std::atomic<int> inside_{0};
     std::atomic<std::uint64_t> operations_{0}; ///< that threads are in, for messages
-    std::atomic<int> threads_[lanes] = {}; ///< in a lane, or `alone`
+    std::atomic<int> threads_[lanes] = {};     ///< in a lane, or `alone`
     std::atomic<subject> latest_[lanes] = {};
 };
 
@@ -168,7 +180,10 @@ public:
             const place here{what, object.kind, &object};
             if (at == made)
                 object.callers.begin_making(here);
-            object.callers.enter(here);
+            if (beside_fence())
+                object.callers.enter_beside_fence(here);
+            else
+                object.callers.enter(here);
         });
         with_subject([](auto &object) {
             const place here{what, object.kind, &object};
@@ -188,7 +203,11 @@ public:
         with_subject([](auto &object) {
             if constexpr (on != lane::none)
                 object.callers.give(on, shares(object));
+            if constexpr (facts.ends_object)
+                object.callers.end_freeing();
         });
+        if (beside_fence())
+            return;
         each([](auto &object, int) { object.callers.leave(what); });
     }
 
@@ -205,6 +224,8 @@ public:
 private:
     static constexpr lane on = lane_of(what, how);
     static constexpr subject_facts facts = facts_of_subjects[static_cast<int>(what)];
+
+    static bool beside_fence() { return may_run_beside_fence(what) && upcall_depth > 0; }
 
     bool concurrent_posts() const
     {

@@ -229,6 +229,30 @@ TEST_CASE("an object that is freed while an operation uses it")
                  "qp_free", "qp", "another operation uses it"));
 }
 
+TEST_CASE("an object that is being freed")
+{
+    using faults::subject;
+    const auto while_it_is = [](subject what, bool in_upcall) {
+        return told([what, in_upcall] {
+            int object = 0;
+            faults::usage queue;
+            queue.begin_making({subject::cq_alloc, "cq", &object});
+            queue.end_making(true);
+            queue.begin_freeing({subject::cq_free, "cq", &object});
+            const faults::place at{what, "cq", &object};
+            if (in_upcall && faults::may_run_beside_fence(what))
+                queue.enter_beside_fence(at);
+            else
+                queue.enter(at);
+        });
+    };
+    CHECK(while_it_is(subject::completion_notify, true) == "exit 0");
+    CHECK(breaks(while_it_is(subject::completion_notify, false), "completion_notify", "cq",
+                 "is being freed"));
+    CHECK(breaks(while_it_is(subject::disconnect_clean, true), "disconnect_clean", "cq",
+                 "is being freed"));
+}
+
 TEST_CASE("a second thread where one at a time may be")
 {
     CHECK(breaks(told(
