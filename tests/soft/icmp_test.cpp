@@ -91,7 +91,8 @@ TEST_CASE_FIXTURE(loopback_pair, "F12: an address without a route ends the attem
 
 TEST_CASE_FIXTURE(socket_pair, "F12: an ICMP error does not switch super-packets off")
 {
-    for (const int error : {EOPNOTSUPP, EHOSTUNREACH, ECONNREFUSED, EPROTO, ENOPROTOOPT}) {
+    for (const int error :
+         {EOPNOTSUPP, EHOSTUNREACH, ECONNREFUSED, EPROTO, ENOPROTOOPT, EMSGSIZE}) {
         CAPTURE(error);
         for (int i = 0; i < 3; ++i) {
             failing_sends.set(error, 1, true);
@@ -118,6 +119,15 @@ TEST_CASE_FIXTURE(socket_pair, "F12: super-packets go off when the system refuse
         CHECK(!from.segments());
         CHECK(send() == 4);
     }
+    failing_sends.set(0, 0);
+}
+
+TEST_CASE_FIXTURE(socket_pair, "a path with a smaller MTU than the interface gets single datagrams")
+{
+    failing_sends.set(EMSGSIZE, 1000, true); // as Linux says since 6.14, before: EINVAL
+    for (int i = 0; i < 3; ++i)
+        CHECK(send() == 4);
+    CHECK(!from.segments());
     failing_sends.set(0, 0);
 }
 

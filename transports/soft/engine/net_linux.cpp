@@ -248,10 +248,12 @@ bool has_no_route(const net_address &from, const net_address &to)
     return fails;
 }
 
-/// What the kernel returns when it cannot send a super-packet. Never by an ICMP error.
-bool denies_segmentation(int error)
+/// What the kernel returns when it cannot send a super-packet. EMSGSIZE, since Linux 6.14 what it
+/// returns where the path carries smaller datagrams than these, may be an ICMP error as well, which
+/// is returned once.
+bool denies_segmentation(int error, bool again)
 {
-    return error == EIO || error == EINVAL;
+    return error == EIO || error == EINVAL || (error == EMSGSIZE && again);
 }
 
 /// Messages for sendmmsg. Packets of one size, and a last one that is not larger, make one message.
@@ -490,7 +492,7 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
         const int error = errno;
         if (error == EINTR)
             continue;
-        if (together && batch.packets_in(0) > 1 && denies_segmentation(error)) {
+        if (together && batch.packets_in(0) > 1 && denies_segmentation(error, errors != 0)) {
             together = false; // the path of these
             segmentation_.failed();
             continue;
