@@ -72,9 +72,12 @@ DAT_RETURN open(const DAT_PROVIDER_INFO &key, char *name, DAT_COUNT async_qlen,
     return status;
 }
 
-/// The status is the provider's. While it says anything but success, the adapter is open.
+/// The status is the provider's. While it says anything but success, the adapter is open. A forked
+/// child leaves what is its parent's alone.
 DAT_RETURN close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
 {
+    if (ia_table::is_inherited(handle))
+        return DAT_SUCCESS;
     void *ia = open_adapters().begin_close(handle);
     if (ia == nullptr)
         return error(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);

@@ -2,6 +2,7 @@
 #include "ia_table.hpp"
 
 #include "immortal.hpp"
+#include "osd_thread.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -74,6 +75,7 @@ DAT_IA_HANDLE ia_table::insert(void *ia, const binding &provider)
     ia_slot &slot = *find(number);
     slot.provider = provider;
     slot.taken = true;
+    slot.process.store(osd::process_id(), std::memory_order_relaxed);
     slot.ia.store(ia, std::memory_order_release);
     return to_handle(number);
 }
@@ -99,6 +101,13 @@ void ia_table::announce_extensions(DAT_IA_HANDLE handle)
     osd::lock_guard guard(lock_);
     find(to_number(handle))->has_extensions = true;
     extensions_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool ia_table::is_inherited(DAT_IA_HANDLE handle)
+{
+    const ia_slot *slot = slot_from_handle(handle);
+    return slot != nullptr && slot->ia.load(std::memory_order_acquire) != nullptr &&
+           slot->process.load(std::memory_order_relaxed) != osd::process_id();
 }
 
 void *ia_table::begin_close(DAT_IA_HANDLE handle)

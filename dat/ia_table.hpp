@@ -21,6 +21,7 @@ inline constexpr std::uintptr_t ia_chunk_size = 64;
 /// One open adapter. `ia` is read without a lock by every call; the rest belongs to the table.
 struct ia_slot {
     std::atomic<void *> ia{nullptr};
+    std::atomic<long> process{0}; ///< that opened it
     binding provider{};
     bool taken = false;
     bool closing = false;
@@ -34,8 +35,8 @@ struct ia_chunk {
 /// The table grows by chunks, and chunks stay where they are, so that readers need no lock.
 extern std::atomic<ia_chunk *> ia_chunks[ia_handle_limit / ia_chunk_size];
 
-/// The provider's pointer behind a consumer's handle, or null.
-OSD_ALWAYS_INLINE void *ia_from_handle(DAT_IA_HANDLE handle)
+/// The place of a consumer's handle, or null.
+OSD_ALWAYS_INLINE ia_slot *slot_from_handle(DAT_IA_HANDLE handle)
 {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
     if (number >= ia_handle_limit) [[unlikely]]
@@ -43,7 +44,14 @@ OSD_ALWAYS_INLINE void *ia_from_handle(DAT_IA_HANDLE handle)
     ia_chunk *chunk = ia_chunks[number / ia_chunk_size].load(std::memory_order_acquire);
     if (chunk == nullptr) [[unlikely]]
         return nullptr;
-    return chunk->slots[number % ia_chunk_size].ia.load(std::memory_order_acquire);
+    return &chunk->slots[number % ia_chunk_size];
+}
+
+/// The provider's pointer behind a consumer's handle, or null.
+OSD_ALWAYS_INLINE void *ia_from_handle(DAT_IA_HANDLE handle)
+{
+    ia_slot *slot = slot_from_handle(handle);
+    return slot == nullptr ? nullptr : slot->ia.load(std::memory_order_acquire);
 }
 
 class ia_table {
@@ -57,6 +65,9 @@ public:
     void announce_extensions(DAT_IA_HANDLE handle) OSD_EXCLUDES(lock_);
     bool any_extensions() const { return extensions_.load(std::memory_order_relaxed) != 0; }
 
+    /// Whether a parent of this process opened the adapter: its locks may be held by threads that
+    /// this process has not. Takes none itself.
+    static bool is_inherited(DAT_IA_HANDLE handle);
     /// Marks the adapter as about to close and returns its pointer; null when it is not open or
     /// another thread is closing it. Until the end the number still leads to the adapter: the
     /// provider asks for it in the events it has to post.

@@ -3,7 +3,7 @@
 // and calls what works on it.
 #pragma once
 
-#include "core/object.hpp"
+#include "core/adapter.hpp"
 #include "core/transport.hpp"
 #include "osd_cancellation.hpp"
 
@@ -35,6 +35,22 @@ struct control_call<call, bad, kind> {
         const osd::cancellation_hold held;
         T *found = find_object<T, kind>(handle);
         return found == nullptr ? invalid_handle(bad).code() : call(*found, rest...).code();
+    }
+};
+
+/// Frees its object, or ends what that does. In a forked child the object is the parent's, and
+/// locks may be held by threads that the child has not: succeeds, and does nothing.
+template <auto call, DAT_RETURN_SUBTYPE bad, mark kind = mark::dead>
+struct ending_call;
+template <class T, class... Rest, status (*call)(T &, Rest...), DAT_RETURN_SUBTYPE bad, mark kind>
+struct ending_call<call, bad, kind> {
+    static status unless_inherited(T &of, Rest... rest)
+    {
+        return of.ia->is_inherited() ? success : call(of, rest...);
+    }
+    static DAT_RETURN made(DAT_HANDLE handle, Rest... rest)
+    {
+        return control_call<unless_inherited, bad, kind>::made(handle, rest...);
     }
 };
 

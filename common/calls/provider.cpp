@@ -51,7 +51,7 @@ template <class Safety>
 void make_vector(DAT_PROVIDER &out)
 {
     out.ia_open_func = open_ia<Safety>;
-    out.ia_close_func = control_call<close_adapter, DAT_INVALID_HANDLE_IA>::made;
+    out.ia_close_func = ending_call<close_adapter, DAT_INVALID_HANDLE_IA>::made;
     out.ia_ha_related_func = control_call<dapl_ia_ha_related, DAT_INVALID_HANDLE_IA>::made;
     out.handle_extendedop_func = dapl_extension_op<Safety>;
     fill_vector<Safety>(out);

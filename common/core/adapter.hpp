@@ -5,6 +5,7 @@
 
 #include "counters.hpp"
 #include "lmr_index.hpp"
+#include "osd_thread.hpp"
 #include "pool.hpp"
 #include "timer.hpp"
 #include "transport.hpp"
@@ -25,8 +26,11 @@ public:
     static bool is_kind(mark kind) { return kind == mark::ia; }
 
     explicit adapter(const provider_line &opened_by)
-        : object(&opened_by.vector, mark::ia, *this), line(opened_by)
+        : object(&opened_by.vector, mark::ia, *this), line(opened_by), process_(osd::process_id())
     {}
+
+    /// This process is a forked child of the one that opened it.
+    bool is_inherited() const { return process_ != osd::process_id(); }
 
     status open_hca();
     void close_hca();
@@ -126,6 +130,7 @@ private:
     osd::mutex lock_;
     object_pool pools_[static_cast<std::size_t>(object_type::count)] OSD_GUARDED_BY(lock_);
     bool hca_open_ = false;
+    const long process_;
 };
 
 } // namespace dapl::DAPL_TRANSPORT::core

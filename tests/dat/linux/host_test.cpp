@@ -36,3 +36,29 @@ TEST_CASE("a forked child may exit with its parent's adapters open, also while o
         EXPECT(!is_mapped("stub_provider"));
     }));
 }
+
+TEST_CASE("a forked child may close its parent's adapters, also while others are opening")
+{
+    check_quiet(run(line("s", STUB_PROVIDER), [] {
+        const DAT_IA_HANDLE ia = opened("s");
+        std::atomic<bool> stop{false};
+        std::thread busy([&] {
+            while (!stop)
+                close(opened("s"));
+        });
+        for (int i = 0; i < 50; ++i) {
+            const pid_t child = fork();
+            if (child == 0) {
+                alarm(20);
+                _exit(close(ia) == DAT_SUCCESS ? 0 : 1);
+            }
+            int status = -1;
+            waitpid(child, &status, 0);
+            EXPECT_EQ(status, 0);
+        }
+        stop = true;
+        busy.join();
+        EXPECT_EQ(close(ia), DAT_SUCCESS);
+        EXPECT(!is_mapped("stub_provider"));
+    }));
+}
