@@ -139,11 +139,13 @@ void read_lines(config &loaded, std::size_t size)
 
 } // namespace
 
-void load(config &loaded)
+bool load(config &loaded)
 {
     std::size_t size = 0;
-    if (read_first(loaded, size))
-        read_lines(loaded, size);
+    if (!read_first(loaded, size))
+        return false;
+    read_lines(loaded, size);
+    return true;
 }
 
 void unload(config &loaded)

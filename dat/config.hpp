@@ -36,8 +36,8 @@ struct config {
     char path[512] = "";  ///< empty when there is no file
 };
 
-/// Finds the file, reads it and reports what is wrong with it.
-void load(config &loaded);
+/// Finds the file, reads it and reports what is wrong with it. False when there is none to read.
+bool load(config &loaded);
 void unload(config &loaded);
 
 } // namespace dat

@@ -86,13 +86,11 @@ DAT_RETURN registry::remove(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO 
 
 // --- Finding -------------------------------------------------------------------------------------
 
+/// What cannot be read now, for want of descriptors or memory, may be there the next time.
 void registry::read_config()
 {
-    if (config_read_)
-        return;
-    config_read_ = true;
-    if (DAT_STATIC_REGISTRY)
-        load(config_);
+    if (DAT_STATIC_REGISTRY && !config_read_)
+        config_read_ = load(config_);
 }
 
 config_entry *registry::next_usable(config_entry *from, const DAT_PROVIDER_INFO &key)

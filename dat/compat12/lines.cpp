@@ -54,10 +54,8 @@ const char *two_name(const dat::config_entry &line)
 
 void lines::read()
 {
-    if (is_read_)
-        return;
-    is_read_ = true;
-    dat::load(config_);
+    if (!is_read_)
+        is_read_ = dat::load(config_);
 }
 
 const dat::config_entry *lines::next(const dat::config_entry *from, const DAT_PROVIDER_INFO &key)
@@ -99,7 +97,6 @@ struct nearness {
 DAT_RETURN lines::explain(const DAT_PROVIDER_INFO &key)
 {
     osd::lock_guard guard(lock_);
-    read();
     nearness best;
     for (const dat::config_entry *at = config_.first; at != nullptr; at = at->next)
         best.look_at(*at, key);

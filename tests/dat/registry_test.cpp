@@ -5,6 +5,8 @@
 #include "osd_system.hpp"
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <doctest/doctest.h>
 #include <string>
@@ -309,7 +311,7 @@ TEST_CASE("thousands of lines are searched in order")
     check_quiet(run(text + line("s", stub), open_and_close));
 }
 
-TEST_CASE("DAT_OVERRIDE that cannot be read is reported once, and no other file is read")
+TEST_CASE("DAT_OVERRIDE that cannot be read is reported, and no other file is read")
 {
     const environment chosen = {{"DAT_OVERRIDE", "/nowhere/dat.conf"}, {"DAT_CONF", "/etc/passwd"}};
     check_says(run_as_is(
@@ -321,6 +323,20 @@ TEST_CASE("DAT_OVERRIDE that cannot be read is reported once, and no other file 
                    chosen),
                "libdat2: /nowhere/dat.conf, named by DAT_OVERRIDE: cannot read it: No such file or "
                "directory; no other dat.conf is tried, no adapter is known\n");
+}
+
+TEST_CASE("a dat.conf that could not be read is read by the next open")
+{
+    const outcome result = run(line("s", stub), [] {
+        const std::string conf = std::getenv("DAT_OVERRIDE");
+        const std::string away = conf + "-away";
+        EXPECT_EQ(std::rename(conf.c_str(), away.c_str()), 0);
+        fail_to_open_s();
+        EXPECT_EQ(std::rename(away.c_str(), conf.c_str()), 0);
+        open_and_close();
+    });
+    CHECK(result.failures == "");
+    CHECK(lines_with(result.messages, "cannot read it") == 1);
 }
 
 TEST_CASE("DAT_CONF names the file when DAT_OVERRIDE does not")

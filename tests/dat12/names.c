@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Which adapters the lines of dat.conf make known to DAT 1.2: with names.conf as the file. */
+#define _POSIX_C_SOURCE 200112L /* setenv */
 #include <dat/udat.h>
 
 #include "checks.h"
+
+#include <stdlib.h>
 
 static DAT_RETURN try_open(const char *name, DAT_UINT32 major, DAT_UINT32 minor, DAT_BOOLEAN safety)
 {
@@ -16,6 +19,20 @@ static DAT_RETURN try_open(const char *name, DAT_UINT32 major, DAT_UINT32 minor,
 }
 
 #define NOT_FOUND(subtype) ERROR_OF(DAT_PROVIDER_NOT_FOUND, subtype)
+
+/* For want of descriptors, say. Has to be the first case. */
+static void a_file_that_cannot_be_read_is_read_by_the_next_open(void)
+{
+    const char *file = getenv("DAT_OVERRIDE");
+    char *kept = malloc(strlen(file) + 1);
+
+    strcpy(kept, file);
+    setenv("DAT_OVERRIDE", "/nowhere/dat.conf", 1);
+    CHECK(try_open("ib0", 1, 2, DAT_FALSE) == NOT_FOUND(DAT_NAME_NOT_REGISTERED));
+    setenv("DAT_OVERRIDE", kept, 1);
+    free(kept);
+    MUST(try_open("ib0", 1, 2, DAT_FALSE));
+}
 
 static void aliases_are_opened(void)
 {
@@ -86,6 +103,8 @@ static void each_adapter_is_listed_once(void)
 }
 
 static const struct a_case cases[] = {
+    {"a file that cannot be read is read by the next open",
+     a_file_that_cannot_be_read_is_read_by_the_next_open},
     {"aliases are opened", aliases_are_opened},
     {"an adapter needs a line of its version", an_adapter_needs_a_line_of_its_version},
     {"lines of old providers are refused", lines_of_old_providers_are_refused},
