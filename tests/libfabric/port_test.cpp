@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <new>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -42,6 +43,40 @@ int entries_of(const char *directory)
     closedir(d);
     return count;
 }
+
+long cpu_time_us()
+{
+    timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * 1'000'000 + t.tv_nsec / 1000;
+}
+
+/// After a while, a longer one on a busy machine.
+bool falls_asleep(long most_us = 2000)
+{
+    return eventually([most_us] {
+        const long before = cpu_time_us();
+        std::this_thread::sleep_for(500ms);
+        return cpu_time_us() - before < most_us;
+    });
+}
+
+/// While it lives, the process can open no descriptor.
+class no_descriptors {
+public:
+    no_descriptors()
+    {
+        const int lowest_free = dup(0);
+        close(lowest_free);
+        getrlimit(RLIMIT_NOFILE, &before_);
+        const rlimit none{static_cast<rlim_t>(lowest_free), before_.rlim_max};
+        setrlimit(RLIMIT_NOFILE, &none);
+    }
+    ~no_descriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+private:
+    rlimit before_{};
+};
 
 DAT_RETURN open_with(const char *params)
 {
@@ -1332,17 +1367,29 @@ TEST_SUITE("waiting")
         connected_pair p(n);
         completion none;
         (void)transport::dapls_ib_completion_poll(p.a.recv_cq, none);
-        auto cpu = [] {
-            timespec t;
-            clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-            return t.tv_sec * 1'000'000 + t.tv_nsec / 1000;
-        };
-        // It falls asleep after a while, a longer one on a busy machine.
-        CHECK(eventually([&] {
-            const auto before = cpu();
-            std::this_thread::sleep_for(500ms);
-            return cpu() - before < 2000; // microseconds
-        }));
+        CHECK(falls_asleep());
+    }
+
+    TEST_CASE("an adapter sleeps though a request waits for which there is no descriptor")
+    {
+        node n;
+        door_bell bell(n);
+        side a(n), b(n);
+        sockaddr_in to = *reinterpret_cast<const sockaddr_in *>(n.address());
+        to.sin_port = htons(static_cast<std::uint16_t>(bell.port));
+        const int stranger = socket(AF_INET, SOCK_STREAM, 0);
+        {
+            no_descriptors now;
+            REQUIRE(connect(stranger, reinterpret_cast<sockaddr *>(&to), sizeof(to)) == 0);
+            CHECK(falls_asleep(20'000)); // it still looks
+        }
+        close(stranger);
+        REQUIRE(a.connect(n, bell.port).ok());
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        CHECK(b.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
     }
 }
 

@@ -161,10 +161,12 @@ bool take_event(hca &device) OSD_REQUIRES(device.lock)
 
 namespace ofi {
 
-void drain_events(hca &device)
+bool drain_events(hca &device)
 {
-    while (take_event(device)) {
-    }
+    bool found = false;
+    while (take_event(device))
+        found = true;
+    return found;
 }
 
 void connection_lost(hca &device, qp &q)

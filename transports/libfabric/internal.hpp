@@ -47,7 +47,8 @@ void release_later(hca &device);
 
 // --- cm.cpp
 
-void drain_events(hca &device) OSD_REQUIRES(device.lock);
+/// False when there were none.
+bool drain_events(hca &device) OSD_REQUIRES(device.lock);
 /// Does what is due for a queue pair: delivers its pending event, or serves its timer.
 void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Ends an attempt to connect without an event.

@@ -18,6 +18,45 @@ namespace {
 
 constexpr std::int64_t hang_up_check_ns = 500'000'000;
 
+/// The descriptor of the event queue stays readable without an event while a connection waits for
+/// which the process has no descriptor left. It is then looked at from time to time only.
+class event_queue_watch {
+public:
+    explicit event_queue_watch(hca &device) : device_(device)
+    {
+        (void)fi_control(&device.eq->fid, FI_GETWAIT, &fd_);
+    }
+    void reported() { ++in_vain_; }
+    /// The event queue is empty now. Returns when to look again.
+    std::int64_t drained(bool found)
+    {
+        if (found)
+            in_vain_ = 0;
+        if (resume_ns_ == never && in_vain_ > enough)
+            listen(0, osd::now_ns() + pause_ns);
+        else if (resume_ns_ != never && (found || osd::now_ns() >= resume_ns_))
+            listen(EPOLLIN, never);
+        return resume_ns_;
+    }
+
+private:
+    static constexpr std::int64_t never = port_support::event_thread::never;
+    static constexpr std::int64_t pause_ns = 10'000'000;
+    static constexpr unsigned enough = 64;
+
+    void listen(std::uint32_t events, std::int64_t resume_ns)
+    {
+        (void)device_.events.modify(fd_, events, &device_.eq);
+        resume_ns_ = resume_ns;
+        in_vain_ = std::min(in_vain_, enough); // once more in vain, and it pauses again
+    }
+
+    hca &device_;
+    int fd_ = -1;
+    unsigned in_vain_ = 0;
+    std::int64_t resume_ns_ = never; ///< in a pause
+};
+
 void release_fences(hca &device) OSD_REQUIRES(device.lock)
 {
     if (!device.fences_fell.exchange(false))
@@ -63,29 +102,34 @@ void find_lost(hca &device, std::int64_t &last) OSD_REQUIRES(device.lock)
 
 // -------------------------------------------------------------------------------------- the thread
 
-std::int64_t serve_once(hca &device, std::int64_t &last_hang_up_check) OSD_REQUIRES(device.lock)
+std::int64_t serve_once(hca &device, event_queue_watch &event_queue,
+                        std::int64_t &last_hang_up_check) OSD_REQUIRES(device.lock)
 {
     fid *watched = &device.eq->fid;
     (void)fi_trywait(device.fabric, &watched, 1);
-    drain_events(device);
+    const std::int64_t eq_due = event_queue.drained(drain_events(device));
     release_fences(device);
     const bool called = device.progress.answer_calls(device);
     const std::int64_t cq_due = device.progress.visit_due(device);
     if (called || cq_due != INT64_MAX)
         find_lost(device, last_hang_up_check);
-    return std::min(cq_due, attend_due(device));
+    return std::min({eq_due, cq_due, attend_due(device)});
 }
 
 void serve_hca(void *argument)
 {
     hca &device = *static_cast<hca *>(argument);
+    event_queue_watch event_queue(device);
     std::int64_t last_hang_up_check = 0;
     osd::lock_guard hold(device.lock);
     while (!device.events.is_stopping(device.lock)) {
-        const std::int64_t due_ns = serve_once(device, last_hang_up_check);
-        for (void *tag : device.events.wait(device.lock, due_ns))
-            if (tag != &device.eq)
+        const std::int64_t due_ns = serve_once(device, event_queue, last_hang_up_check);
+        for (void *tag : device.events.wait(device.lock, due_ns)) {
+            if (tag == &device.eq)
+                event_queue.reported();
+            else
                 device.progress.set_ready(device, tag);
+        }
     }
 }
 
