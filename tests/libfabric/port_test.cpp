@@ -330,6 +330,17 @@ TEST_SUITE("connections")
         transport::dapls_ib_remove_conn_listener(l);
     }
 
+    TEST_CASE("a listener that finds no descriptor lacks resources")
+    {
+        node n;
+        transport::listener listener;
+        service_point owner;
+        DAT_CONN_QUAL qualifier = 0;
+        no_descriptors now;
+        CHECK(transport::dapls_ib_setup_conn_listener(*n.hca, listener, owner, qualifier).type() ==
+              DAT_INSUFFICIENT_RESOURCES);
+    }
+
     TEST_CASE("connect checks its arguments")
     {
         node n;

@@ -4,6 +4,7 @@
 
 #include "dapl_debug.hpp"
 
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -31,7 +32,10 @@ int listen_on(hca &device, passive &p, std::uint16_t port) OSD_REQUIRES(device.l
 {
     auto *const from = static_cast<sockaddr *>(device.info->src_addr);
     port_support::set_port(from, port);
+    errno = 0;
     int error = fi_passive_ep(device.fabric, device.info, &p.fid, &p);
+    if (error == -FI_EIO && lacks_resources(errno)) // tcp says this of any socket it does not get
+        error = -errno;
     port_support::set_port(from, 0);
     if (error != 0)
         return error;
