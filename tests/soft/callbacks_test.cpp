@@ -57,10 +57,10 @@ struct adapter {
     ~adapter() { dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG); }
 
     /// Has a receive flushed there: its endpoint connects to a qualifier without a listener.
-    void complete_one(watched &on)
+    void complete_one(DAT_EVD_HANDLE on)
     {
         DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-        REQUIRE(dat_ep_create(ia, pz, on.evd, on.evd, connect, nullptr, &ep) == DAT_SUCCESS);
+        REQUIRE(dat_ep_create(ia, pz, on, on, connect, nullptr, &ep) == DAT_SUCCESS);
         REQUIRE(dat_ep_post_recv(ep, 1, &segment, {}, DAT_COMPLETION_DEFAULT_FLAG) == DAT_SUCCESS);
         REQUIRE(dat_ep_connect(ep, attr.ia_address_ptr, 1, 10'000'000, 0, nullptr,
                                DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG) == DAT_SUCCESS);
@@ -82,14 +82,69 @@ bool two_threads_call(const char *name)
     watched first(a.ia);
     watched second(a.ia);
     for (watched *each : {&first, &second})
-        a.complete_one(*each);
+        a.complete_one(each->evd);
     REQUIRE(first.caller() != std::thread::id());
     REQUIRE(second.caller() != std::thread::id());
     CHECK(first.caller() != std::this_thread::get_id());
     return first.caller() != second.caller();
 }
 
+/// An EVD whose agent always brings about its next call: it posts a receive that is flushed.
+struct restless {
+    explicit restless(adapter &a) : segment(a.segment)
+    {
+        REQUIRE(dat_cno_create(a.ia, {this, called}, &cno) == DAT_SUCCESS);
+        REQUIRE(dat_evd_create(a.ia, 8, cno, DAT_EVD_DTO_FLAG, &evd) == DAT_SUCCESS);
+        a.complete_one(evd);
+    }
+    ~restless() { stop = true; }
+
+    static void called(DAT_PVOID of, DAT_EVD_HANDLE evd)
+    {
+        restless &self = *static_cast<restless *>(of);
+        ++self.calls;
+        (void)dat_cno_modify_agent(self.cno, {of, called});
+        DAT_EVENT event;
+        if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS && !self.stop)
+            (void)dat_ep_post_recv(event.event_data.dto_completion_event_data.ep_handle, 1,
+                                   &self.segment, {}, DAT_COMPLETION_DEFAULT_FLAG);
+    }
+    bool is_called() const
+    {
+        for (int i = 0; i < 20'000 && calls < 1000; ++i)
+            std::this_thread::sleep_for(1ms);
+        return calls >= 1000;
+    }
+
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+    DAT_LMR_TRIPLET segment;
+    std::atomic<unsigned> calls{0};
+    std::atomic<bool> stop{false};
+};
+
 } // namespace
+
+TEST_CASE("a request arrives though an agent keeps the adapter's thread busy")
+{
+    adapter a("threads-plain");
+    restless agent(a);
+    REQUIRE(agent.is_called());
+    DAT_EVD_HANDLE requests = DAT_HANDLE_NULL;
+    DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
+    DAT_CONN_QUAL qualifier = 0;
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    REQUIRE(dat_evd_create(a.ia, 8, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &requests) == DAT_SUCCESS);
+    REQUIRE(dat_psp_create_any(a.ia, &qualifier, requests, DAT_PSP_CONSUMER_FLAG, &psp) ==
+            DAT_SUCCESS);
+    REQUIRE(dat_ep_create(a.ia, a.pz, DAT_HANDLE_NULL, DAT_HANDLE_NULL, a.connect, nullptr, &ep) ==
+            DAT_SUCCESS);
+    REQUIRE(dat_ep_connect(ep, a.attr.ia_address_ptr, qualifier, 20'000'000, 0, nullptr,
+                           DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG) == DAT_SUCCESS);
+    DAT_EVENT event;
+    DAT_COUNT more = 0;
+    CHECK(dat_evd_wait(requests, 10'000'000, 1, &event, &more) == DAT_SUCCESS);
+}
 
 TEST_CASE("with cqeh_domains the agents of two EVDs are called by two threads")
 {

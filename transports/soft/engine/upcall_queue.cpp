@@ -4,7 +4,6 @@
 #include "sleeper.hpp"
 
 #include <bit>
-#include <climits>
 
 namespace soft_hca {
 
@@ -120,9 +119,11 @@ bool upcall_queue::deliver_up_to(unsigned most)
     return true;
 }
 
+/// The thread has more to do, though consumers that post from their callbacks bring ever new ones.
 bool upcall_queue::deliver()
 {
-    return deliver_up_to(UINT_MAX);
+    constexpr unsigned most = 64;
+    return deliver_up_to(most);
 }
 
 /// A consumer waits for something else than most upcalls are about.
