@@ -9,6 +9,7 @@
 #include "harness/peer.hpp"
 #include "harness/silent_reporter.hpp"
 #include "program/libdat2.hpp"
+#include "program/standard_streams.hpp"
 #include "reports/scorecard.hpp"
 
 #include <CLI/CLI.hpp>
@@ -420,6 +421,7 @@ int run(const options &o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    program::guard_standard_streams();
     conformance::options o;
     CLI::App app{"Judges a DAT adapter: a scorecard of black-box cases over the DAT 2.0 API",
                  "dapl-conformance"};

@@ -299,6 +299,13 @@ class Usage(unittest.TestCase):
             self.assertEqual(run.status, 2, (arguments, run.output))
             self.assertTrue(run.output.startswith("dat-info: "), run.output)
 
+    def test_output_that_cannot_be_written(self) -> None:
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([OPTIONS.program, "--help"], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("No space left on device", done.stderr)
+
     def test_help_and_version(self) -> None:
         self.assertEqual(Run(None, "--help").status, 0)
         self.assertRegex(Run(None, "--version").output, r"^dat-info \d+\.\d+\.\d+\n$")

@@ -86,6 +86,28 @@ class Measures(unittest.TestCase):
         self.assertIn("messages/s", done.stdout)
 
 
+class Output(unittest.TestCase):
+    def setUp(self) -> None:
+        if f"\n{ADAPTER} " not in pathlib.Path(OPTIONS.dat_conf).read_text():
+            self.skipTest(f"the build has no {ADAPTER}")
+
+    def measure(self, redirection: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["sh", "-c", f'exec "$@" {redirection}', "sh", OPTIONS.program,
+                               ADAPTER, "--quick"], stderr=subprocess.PIPE, text=True,
+                              env=environment(), timeout=150, check=False)
+
+    def test_that_cannot_be_written(self) -> None:
+        done = self.measure(">/dev/full")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("not all output could be written", done.stderr)
+
+    def test_to_nowhere(self) -> None:
+        """It does not go into what was opened under the number of a closed stream."""
+        for redirection in (">&-", ">&- <&-"):
+            done = self.measure(redirection)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class Ends(unittest.TestCase):
     def test_wrong_usage(self) -> None:
         for arguments in ([], ["--nonsense", ADAPTER], ["--size", "0", ADAPTER],

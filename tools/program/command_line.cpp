@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "program/command_line.hpp"
 
+#include "program/standard_streams.hpp"
+
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -90,7 +92,9 @@ struct command_line::parser {
 
 command_line::command_line(const std::string &program, const std::string &description)
     : parser_(std::make_unique<parser>(program, description))
-{}
+{
+    guard_standard_streams();
+}
 
 command_line::~command_line() = default;
 

@@ -15,6 +15,7 @@ namespace program {
 /// The exit status for invalid options.
 constexpr int wrong_usage = 2;
 
+/// main() begins with it: it guards the standard streams.
 class command_line {
 public:
     command_line(const std::string &program, const std::string &description);
