@@ -13,10 +13,10 @@
 namespace dapl::DAPL_TRANSPORT {
 
 namespace {
-unsigned destinations = osd::log_stdout;
+std::atomic<unsigned> destinations = osd::log_stdout;
 } // namespace
 
-unsigned debug_mask = DAPL_DBG_TYPE_ERR | DAPL_DBG_TYPE_WARN;
+std::atomic<unsigned> debug_mask = DAPL_DBG_TYPE_ERR | DAPL_DBG_TYPE_WARN;
 
 void debug_init()
 {

@@ -5,6 +5,8 @@
 
 #include "osd_annotations.hpp"
 
+#include <atomic>
+
 namespace dapl::DAPL_TRANSPORT {
 
 enum debug_type : unsigned {
@@ -21,7 +23,13 @@ enum debug_type : unsigned {
     DAPL_DBG_TYPE_EXCEPTION = 0x400,
 };
 
-extern unsigned debug_mask; // set once, before the first adapter opens
+/// Set when an adapter starts, while others of the same library may be open.
+extern std::atomic<unsigned> debug_mask;
+
+inline bool shows(unsigned types)
+{
+    return (debug_mask.load(std::memory_order_relaxed) & types) != 0;
+}
 
 void debug_init();
 void debug_line(const char *format, ...) OSD_COLD OSD_PRINTF(1, 2);
@@ -31,6 +39,6 @@ void debug_line(const char *format, ...) OSD_COLD OSD_PRINTF(1, 2);
 /// dapl_log(DAPL_DBG_TYPE_CM, "format", …): evaluates its arguments only when the type is shown.
 #define dapl_log(type, ...)                                                                        \
     do {                                                                                           \
-        if ((::dapl::DAPL_TRANSPORT::debug_mask & ::dapl::DAPL_TRANSPORT::type) != 0) [[unlikely]] \
+        if (::dapl::DAPL_TRANSPORT::shows(::dapl::DAPL_TRANSPORT::type)) [[unlikely]]              \
             ::dapl::DAPL_TRANSPORT::debug_line(__VA_ARGS__);                                       \
     } while (false)

@@ -227,7 +227,7 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
             until = deadline_of(timeout_us);
         if (timeout_us == 0 || until.has_passed()) {
             const bool late = threshold == 1 && overrides.any() && take(event);
-            if (!late && timeout_us != 0 && (debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) != 0)
+            if (!late && timeout_us != 0 && shows(DAPL_DBG_TYPE_DTO_COMP_ERR))
                 trace_outstanding(*ia, *this);
             nmore = available(INT_MAX);
             return late ? success : timeout_expired;

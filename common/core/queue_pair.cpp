@@ -107,7 +107,7 @@ void trace(queue_pair *ep, const char *name, const work_queue *queue)
 
 void trace_released(queue_pair &ep, const work_queue *sends, const work_queue *receives)
 {
-    if ((debug_mask & DAPL_DBG_TYPE_DTO_COMP_ERR) == 0)
+    if (!shows(DAPL_DBG_TYPE_DTO_COMP_ERR))
         return;
     trace(&ep, "requests", sends);
     trace(&ep, "receives", receives);

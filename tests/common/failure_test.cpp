@@ -400,7 +400,7 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
         leave_under_way(c, s);
         REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
         const std::string said = standard_output_of([&] {
-            const unsigned before = std::exchange(debug_mask, DAPL_DBG_TYPE_DTO_COMP_ERR);
+            const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_DTO_COMP_ERR);
             must(freed ? c.v.ep_free_func(s.ep) : c.v.ep_reset_func(s.ep));
             debug_mask = before;
         });
@@ -424,7 +424,7 @@ TEST_CASE("a wait that expires names the endpoints with operations outstanding t
     leave_under_way(c, s);
     const auto said_by_wait = [&](DAT_EVD_HANDLE evd, DAT_TIMEOUT timeout_us) {
         return standard_output_of([&] {
-            const unsigned before = std::exchange(debug_mask, DAPL_DBG_TYPE_DTO_COMP_ERR);
+            const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_DTO_COMP_ERR);
             CHECK_EQ(DAT_GET_TYPE(c.wait(evd, timeout_us).code), DAT_TIMEOUT_EXPIRED);
             debug_mask = before;
         });
@@ -452,7 +452,7 @@ TEST_CASE("completed operations are not logged, nor any while that log type is o
         if (mask != 0)
             CHECK_EQ(c.drain(s.request).size(), 1);
         const std::string said = standard_output_of([&] {
-            const unsigned before = std::exchange(debug_mask, mask);
+            const unsigned before = debug_mask.exchange(mask);
             must(c.v.ep_free_func(s.ep));
             debug_mask = before;
         });

@@ -2,6 +2,11 @@
 // An adapter opened through a thread-safe line: every call is safe from any thread.
 #include "fixture.hpp"
 
+extern "C" {
+void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params);
+void dat_provider_fini(const DAT_PROVIDER_INFO *info);
+}
+
 using namespace test;
 
 namespace {
@@ -20,6 +25,25 @@ void on_threads(int count, F &&what)
 } // namespace
 
 TEST_SUITE_BEGIN("threads");
+
+TEST_CASE("other lines of dat.conf name the same library, and start while an adapter is in use")
+{
+    consumer c(line::threadsafe);
+    std::atomic<bool> stop{false};
+    std::thread starting([&stop] {
+        const DAT_PROVIDER_INFO other{"another-lo", 2, 0, DAT_TRUE};
+        while (!stop) {
+            dat_provider_init(&other, "");
+            dat_provider_fini(&other);
+        }
+    });
+    for (int i = 0; i < rounds(100); ++i) {
+        station s(c);
+        s.connect_by_hand(); // an event, which may be told
+    }
+    stop = true;
+    starting.join();
+}
 
 TEST_CASE("four threads post and dequeue on one endpoint: each operation comes back once")
 {

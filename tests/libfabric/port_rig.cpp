@@ -18,7 +18,7 @@ namespace dapl::libfabric {
 
 template struct check_transport<transport>;
 
-unsigned debug_mask = std::getenv("PORT_TEST_LOG") != nullptr ? ~0U : 0U;
+std::atomic<unsigned> debug_mask = std::getenv("PORT_TEST_LOG") != nullptr ? ~0U : 0U;
 
 void debug_line(const char *format, ...)
 {

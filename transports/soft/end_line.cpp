@@ -188,7 +188,7 @@ text left_out_text(std::uint32_t lines)
 void log_end(void *owner, const connection_end &how)
 {
     std::uint32_t left_out = 0;
-    if ((debug_mask & (is_warning(how) ? DAPL_DBG_TYPE_WARN : DAPL_DBG_TYPE_CM)) == 0 ||
+    if (!shows(is_warning(how) ? DAPL_DBG_TYPE_WARN : DAPL_DBG_TYPE_CM) ||
         !limit.allows(osd::now_ns(), left_out))
         return;
     debug_line(
