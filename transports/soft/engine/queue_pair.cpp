@@ -138,7 +138,7 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
     std::size_t size = 0;
     if (what == connection_event::established || what == connection_event::rejected) {
         enter();
-        size = connection_.take_private_data(data);
+        size = connection_.current().take_private_data(data);
         leave();
     }
     table.connection(with.owner, what, data, size);

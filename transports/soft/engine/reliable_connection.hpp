@@ -68,9 +68,7 @@ public:
     /// An ICMP error about a packet of ours, whose header it quotes.
     void on_icmp_error(const icmp_error &b, const base_header &quoted, std::int64_t now);
 
-    const connection_state &current() const { return state_; }
-    /// For the upcall: see connection_state.
-    std::size_t take_private_data(std::uint8_t *to) { return state_.take_private_data(to); }
+    connection_state &current() { return state_; }
 
 private:
     /// Sequence numbers from which the parts start.
