@@ -199,7 +199,7 @@ TEST_CASE("no trigger is lost between waits with timeouts and several producers"
     const int each = rounds(30'000);
     std::vector<std::thread> producers;
     for (const DAT_EVD_HANDLE target : {n->e, e})
-        producers.emplace_back([n, target, each] {
+        producers.emplace_back([n, target] {
             for (int i = 0; i < each; ++i)
                 while (n->c.post_se(target) != DAT_SUCCESS)
                     std::this_thread::yield();
