@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 namespace {
 
@@ -54,6 +55,28 @@ TEST_CASE("queues of 65,536 requests are to be had")
     CHECK(a.attr.max_dto_per_ep >= 65536);
     CHECK(a.attr.max_recv_per_srq >= 65536);
     CHECK(a.attr.max_evd_qlen >= 2 * 65536);
+}
+
+TEST_CASE("an adapter for which there are too few descriptors is out of resources")
+{
+    const adapter loads_the_provider;
+    rlimit usual{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    DAT_RETURN code = DAT_ABORT;
+    for (rlim_t most = 4; code != DAT_SUCCESS; ++most) {
+        CAPTURE(most);
+        char name[] = "soft-lo";
+        DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        const rlimit few{most, usual.rlim_max};
+        REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        code = dat_ia_open(name, 8, &async, &ia);
+        REQUIRE(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+        if (code == DAT_SUCCESS)
+            dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG);
+        else
+            REQUIRE(DAT_GET_TYPE(code) == DAT_INSUFFICIENT_RESOURCES);
+    }
 }
 
 TEST_CASE("an endpoint takes memory for what it was made for")

@@ -32,6 +32,21 @@ std::uint32_t largest_datagram(const soft_hca::interface_info &interface)
     return interface.mtu - std::min(interface.mtu, headers);
 }
 
+status find_interface(types::hca &h, const char *adapter)
+{
+    const int error = soft_hca::find_interface(h.params.interface, h.params.family, h.interface);
+    if (error == 0)
+        return success;
+    if (error == ENODEV) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address", adapter,
+                 h.params.interface, h.params.family);
+        return status::error(DAT_INVALID_PARAMETER);
+    }
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: looking for the interface \"%s\" failed: %s", adapter,
+             h.params.interface, std::strerror(error));
+    return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+}
+
 soft_hca::settings settings_of(const types::hca &h)
 {
     soft_hca::settings how;
@@ -148,11 +163,8 @@ status transport::dapls_ib_open_hca(hca &h, const hca_open_params &params)
     h.params = {};
     if (const status read = read_params(params.params, h.params); !read.ok())
         return read;
-    if (!soft_hca::find_interface(h.params.interface, h.params.family, h.interface)) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address", params.name,
-                 h.params.interface, h.params.family);
-        return status::error(DAT_INVALID_PARAMETER);
-    }
+    if (const status found = find_interface(h, params.name); !found.ok())
+        return found;
     const status opened = open_device(h);
     if (opened.ok())
         name_attributes(h);

@@ -130,13 +130,13 @@ std::uint32_t mtu_of(const char *name)
 
 } // namespace
 
-bool find_interface(const char *name, unsigned family, interface_info &out)
+int find_interface(const char *name, unsigned family, interface_info &out)
 {
     net_address wanted;
     (void)read_address(name, wanted);
     ifaddrs *list = nullptr;
     if (getifaddrs(&list) != 0)
-        return false;
+        return errno;
     const ifaddrs *found = list;
     while (found != nullptr && !fits(*found, name, wanted, family == 6 ? AF_INET6 : AF_INET))
         found = found->ifa_next;
@@ -148,7 +148,7 @@ bool find_interface(const char *name, unsigned family, interface_info &out)
         out.loopback = (found->ifa_flags & IFF_LOOPBACK) != 0;
     }
     freeifaddrs(list);
-    return found != nullptr;
+    return found != nullptr ? 0 : ENODEV;
 }
 
 bool random_bytes(void *out, std::size_t size)

@@ -95,7 +95,7 @@ const sockaddr *address_in(const IP_ADAPTER_ADDRESSES &adapter, const char *name
 
 } // namespace
 
-bool find_interface(const char *name, unsigned family, interface_info &out)
+int find_interface(const char *name, unsigned family, interface_info &out)
 {
     net_address wanted;
     (void)read_address(name, wanted);
@@ -109,9 +109,9 @@ bool find_interface(const char *name, unsigned family, interface_info &out)
         std::snprintf(out.name, sizeof out.name, "%s", adapter_name(*each).text);
         out.mtu = each->Mtu;
         out.loopback = each->IfType == IF_TYPE_SOFTWARE_LOOPBACK;
-        return true;
+        return 0;
     }
-    return false;
+    return ENODEV;
 }
 
 bool random_bytes(void *out, std::size_t size)
