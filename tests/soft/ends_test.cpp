@@ -140,6 +140,43 @@ TEST_CASE("users of the engine need not be told")
     CHECK(is(b.next(), connection_event::broken));
 }
 
+TEST_CASE("a consumer that leaves at the first failed completion is told, too")
+{
+    static std::atomic<bool> busy; // the thread that makes the upcalls
+    busy = false;
+    upcalls slow = upcall_table;
+    slow.connection = [](void *owner, connection_event what, const void *data, std::size_t size) {
+        upcall_table.connection(owner, what, data, size);
+        while (busy)
+            std::this_thread::yield();
+    };
+    inproc_network network;
+    host here(inside(network), slow), there(inside(network));
+    end a(here), b(there), c(here), d(there);
+    REQUIRE(establish(a, b));
+    REQUIRE(establish(c, d));
+    busy = true;
+    d.pair.disconnect(false);
+    CHECK(is(c.next(), connection_event::disconnected));
+    remote_segment beyond = b.buffer.remote(0, 8);
+    beyond.address += b.buffer.bytes.size();
+    REQUIRE(a.write(0, 8, beyond));
+    expect(a.sent(), work_status::remote_access);
+    SUBCASE("frees")
+    {
+        here.hca.free_pair(a.pair);
+        a.alive = false;
+    }
+    SUBCASE("abandons")
+    {
+        a.pair.abandon();
+    }
+    busy = false;
+    const std::optional<connection_end> how = a.ended();
+    REQUIRE(how.has_value());
+    CHECK(how->cause == end_cause::failed_at_peer);
+}
+
 TEST_CASE_FIXTURE(fixture, "an access that is refused, on both sides")
 {
     remote_segment wrong = b.buffer.remote(0, 16);

@@ -53,7 +53,13 @@ public:
     /// `heard_ns`: when the last packet of the peer came.
     void ended(std::int64_t heard_ns, const pair_counts &so_far);
 
-    const connection_end &told() const { return told_; }
+    /// What is to be told of the end; without a cause if there is nothing, or it was taken before.
+    connection_end take()
+    {
+        const connection_end how = told_;
+        told_.cause = end_cause::none;
+        return how;
+    }
 
 private:
     connection_end told_;

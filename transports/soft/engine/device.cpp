@@ -183,6 +183,7 @@ bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKE
 
 void device::free_pair(queue_pair &pair) OSD_UNCHECKED
 {
+    pair.tell_end();
     pair.enter();
     pair.connection().cut();
     pair.leave();

@@ -110,6 +110,7 @@ void queue_pair::disconnect(bool graceful) OSD_UNCHECKED
 
 void queue_pair::abandon() OSD_UNCHECKED
 {
+    tell_end();
     enter();
     connection_.abandon();
     leave();
@@ -133,7 +134,7 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
         return tell_path(table);
     const auto what = static_cast<connection_event>(event);
     if (what == connection_event::disconnected || what == connection_event::broken)
-        tell_end(table);
+        tell_end();
     std::uint8_t data[max_private_data];
     std::size_t size = 0;
     if (what == connection_event::established || what == connection_event::rejected) {
@@ -154,13 +155,15 @@ void queue_pair::tell_path(const upcalls &table) OSD_UNCHECKED
         table.path(with.owner, why);
 }
 
-void queue_pair::tell_end(const upcalls &table) OSD_UNCHECKED
+/// A consumer may see a failed completion, and free the queue pair or abandon the connection,
+/// before the event is delivered.
+void queue_pair::tell_end() OSD_UNCHECKED
 {
     enter();
-    const connection_end how = ending.told();
+    const connection_end how = ending.take();
     leave();
-    if (how.cause != end_cause::none && table.ended != nullptr)
-        table.ended(with.owner, how);
+    if (how.cause != end_cause::none && of->tell().ended != nullptr)
+        of->tell().ended(with.owner, how);
 }
 
 // ------------------------------------------------------------------------------------ the device

@@ -33,6 +33,8 @@ public:
     void disconnect(bool graceful);
     /// Ends the connection or the attempt, without an event.
     void abandon();
+    /// Why its connection ended, unless that was told.
+    void tell_end();
     /// Of what it holds of its shared queue.
     void set_watermarks(const high_watermarks &limits);
     std::uint32_t receives_held() const { return held->count(); }
@@ -62,7 +64,6 @@ private:
     void receive_posted() override;
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     void tell_path(const upcalls &table);
-    void tell_end(const upcalls &table);
     void enter_behind_another();
     /// Not where another thread has waited for it.
     bool try_to_take() OSD_UNCHECKED { return waiting_.load() == 0 && lock.try_lock(); }

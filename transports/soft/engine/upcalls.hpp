@@ -37,7 +37,8 @@ struct upcalls {
     void (*completion)(void *queue_owner);
     void (*overflow)(void *queue_owner);
     void (*connection)(void *pair_owner, connection_event what, const void *data, std::size_t size);
-    /// Before `connection` says that it has ended, where no consumer has closed it. May be null.
+    /// Before `connection` says that it has ended, where no consumer has closed it, or before the
+    /// queue pair is freed, reset or abandoned. May be null.
     void (*ended)(void *pair_owner, const connection_end &how);
     /// True when the request is accepted for processing: it has to be accepted or rejected later.
     bool (*request)(void *listener_owner, inbound_request &request);
