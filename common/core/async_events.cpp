@@ -46,7 +46,7 @@ void visit_other_adapters(const adapter &ia, void (*visit)(adapter &other, const
 {
     osd::lock_guard hold(open_adapters_lock);
     for (adapter *other = open_adapters; other != nullptr; other = other->async.next_open)
-        if (other != &ia)
+        if (other != &ia && !other->is_inherited())
             visit(*other, ia);
 }
 

@@ -21,7 +21,7 @@ evd *async_evd_of(const adapter &ia);
 void attach_async_evd(adapter &ia, evd &target, bool owned);
 /// The adapter closes: it drops its async EVD, and all that share an EVD of its own drop that.
 void detach_async_evd(adapter &ia);
-/// Calls `visit` for all other adapters of this provider library.
+/// Calls `visit` for all other adapters of this provider library that this process has opened.
 void visit_other_adapters(const adapter &ia, void (*visit)(adapter &other, const adapter &ia));
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -7,6 +7,48 @@
 
 using namespace test;
 
+namespace {
+
+/// A thread that makes calls all the time.
+class busy_thread {
+public:
+    explicit busy_thread(consumer &c)
+        : thread_([this, &c] {
+              while (!stop_) {
+                  DAT_PZ_HANDLE made = DAT_HANDLE_NULL;
+                  if (c.v.pz_create_func(c.ia, &made) == DAT_SUCCESS)
+                      (void)c.v.pz_free_func(made);
+              }
+          })
+    {}
+    ~busy_thread()
+    {
+        stop_ = true;
+        thread_.join();
+    }
+
+private:
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+};
+
+/// Children, one after the other, end after these calls, all of which succeed.
+void check_children(const std::function<DAT_RETURN()> &calls)
+{
+    int how = 0;
+    for (int i = 0; i < 100 && how == 0; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(10); // a hang is a failure, not a hang of the suite
+            _exit(calls() == DAT_SUCCESS ? 0 : 1);
+        }
+        waitpid(child, &how, 0);
+    }
+    CHECK_EQ(how, 0);
+}
+
+} // namespace
+
 TEST_SUITE_BEGIN("fork");
 
 TEST_CASE("LIFE-24: a child frees what it has inherited, whatever its parent's threads hold")
@@ -19,33 +61,28 @@ TEST_CASE("LIFE-24: a child frees what it has inherited, whatever its parent's t
     const DAT_PSP_HANDLE psp = c.make_psp(here, requests);
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     must(c.v.ep_create_func(c.ia, pz, dtos, dtos, connects, nullptr, &ep));
-    std::atomic<bool> stop{false};
-    std::thread busy([&] {
-        while (!stop) {
-            DAT_PZ_HANDLE made = DAT_HANDLE_NULL;
-            if (c.v.pz_create_func(c.ia, &made) == DAT_SUCCESS)
-                (void)c.v.pz_free_func(made);
-        }
-    });
-    for (int i = 0; i < 100; ++i) {
-        const pid_t child = fork();
-        if (child == 0) {
-            alarm(10); // a hang is a failure, not a hang of the suite
-            const DAT_RETURN all =
-                c.v.psp_free_func(psp) | c.v.ep_disconnect_func(ep, DAT_CLOSE_ABRUPT_FLAG) |
-                c.v.ep_free_func(ep) | c.v.evd_free_func(dtos) | c.v.pz_free_func(pz) |
-                c.v.ia_close_func(c.ia, DAT_CLOSE_ABRUPT_FLAG);
-            _exit(all == DAT_SUCCESS ? 0 : 1);
-        }
-        int how = -1;
-        waitpid(child, &how, 0);
-        CHECK_EQ(how, 0);
-        if (how != 0)
-            break;
+    {
+        const busy_thread busy(c);
+        check_children([&] {
+            return c.v.psp_free_func(psp) | c.v.ep_disconnect_func(ep, DAT_CLOSE_ABRUPT_FLAG) |
+                   c.v.ep_free_func(ep) | c.v.evd_free_func(dtos) | c.v.pz_free_func(pz) |
+                   c.v.ia_close_func(c.ia, DAT_CLOSE_ABRUPT_FLAG);
+        });
     }
-    stop = true;
-    busy.join();
     CHECK_EQ(c.v.ep_free_func(ep), DAT_SUCCESS);
+}
+
+TEST_CASE("a child opens and closes an adapter of its own, whatever its parent's threads hold")
+{
+    consumer c(line::threadsafe);
+    const busy_thread busy(c);
+    check_children([&] {
+        char name[] = "programmable-lo";
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE own = DAT_HANDLE_NULL;
+        const DAT_RETURN opened = c.v.ia_open_func(name, 8, &async, &own);
+        return opened == DAT_SUCCESS ? c.v.ia_close_func(own, DAT_CLOSE_ABRUPT_FLAG) : opened;
+    });
 }
 
 TEST_SUITE_END();
