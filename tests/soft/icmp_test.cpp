@@ -131,6 +131,20 @@ TEST_CASE_FIXTURE(socket_pair, "a path with a smaller MTU than the interface get
     failing_sends.set(0, 0);
 }
 
+TEST_CASE_FIXTURE(loopback_pair,
+                  "a host that sends no data acknowledges what it receives all the same")
+{
+    REQUIRE(establish(a, b));
+    failing_sends.set(ENOBUFS, 1'000'000, true); // as where a queue is full, of bytes
+    REQUIRE(a.write(0, 200'000, b.buffer.remote(0, 200'000)));
+    REQUIRE(a.receive(300'000, 16));
+    REQUIRE(b.send(0, 16));
+    expect(a.received(), work_status::success);
+    expect(b.sent(2s), work_status::success);
+    failing_sends.set(0, 0);
+    expect(a.sent(), work_status::success);
+}
+
 TEST_CASE_FIXTURE(loopback_pair, "F12: a consumer that waits does not spin on ICMP errors")
 {
     REQUIRE(establish(a, b));

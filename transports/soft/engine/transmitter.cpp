@@ -171,6 +171,8 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
     context_->counted.packets_out += done;
     if (result == send_result::bad_memory)
         return fail(unreadable(window_.at(psns[done])));
+    if (done == 0)
+        received_->ack().owe_now(); // none carries an acknowledgement
     for (; done < count; ++done)
         window_.mark_lost(psns[done]);
     return true;
