@@ -83,6 +83,11 @@ status endpoint::begin_connect(const connect_request &wanted, pending_event &out
         return state_error();
     if (const status ready = ready_to_connect(); !ready.ok())
         return ready;
+    const osd::deadline until = deadline_of(wanted.timeout_us);
+    if (!until.is_never() && !ia->timers.start()) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "EP %p: no thread for the connect timeout", to_handle(this));
+        return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+    }
     {
         osd::lock_guard state_hold(lock_);
         remember_peer(wanted.address, wanted.qualifier);
@@ -90,7 +95,6 @@ status endpoint::begin_connect(const connect_request &wanted, pending_event &out
             return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED);
         set_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     }
-    const osd::deadline until = deadline_of(wanted.timeout_us);
     const connect_params params{wanted.address, wanted.qualifier, wanted.timeout_us, wanted.data};
     const status begun = transport::dapls_ib_connect(qp_, params);
     if (begun.ok()) {
@@ -111,9 +115,7 @@ void endpoint::start_timer(osd::deadline until)
 {
     if (until.is_never())
         return;
-    if (!ia->timers.arm(connect_timeout_, until))
-        dapl_log(DAPL_DBG_TYPE_WARN, "EP %p: no thread for the connect timeout; it will not expire",
-                 to_handle(this));
+    (void)ia->timers.arm(connect_timeout_, until); // its thread runs
     if (state() != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
         ia->timers.disarm(connect_timeout_);
 }

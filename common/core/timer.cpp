@@ -3,13 +3,19 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-bool timer_queue::arm(timer_record &record, osd::deadline at)
+bool timer_queue::start()
 {
     osd::lock_guard hold(lock_);
-    if (!thread_.running() &&
-        !thread_.start(
-            "dapl-timer", [](void *me) { static_cast<timer_queue *>(me)->run(); }, this))
+    return thread_.running() ||
+           thread_.start(
+               "dapl-timer", [](void *me) { static_cast<timer_queue *>(me)->run(); }, this);
+}
+
+bool timer_queue::arm(timer_record &record, osd::deadline at)
+{
+    if (!start())
         return false;
+    osd::lock_guard hold(lock_);
     remove(record);
     record.at = at;
     insert(record);

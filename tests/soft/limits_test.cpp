@@ -2,8 +2,11 @@
 // What the adapter offers, and that only those pay for it who ask for it.
 #include <dat2/udat.h>
 
+#include <cstdint>
 #include <doctest/doctest.h>
 #include <malloc.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 namespace {
@@ -77,6 +80,30 @@ TEST_CASE("an adapter for which there are too few descriptors is out of resource
         else
             REQUIRE(DAT_GET_TYPE(code) == DAT_INSUFFICIENT_RESOURCES);
     }
+}
+
+TEST_CASE("a connect that cannot be timed fails, and does not last for ever")
+{
+    adapter a;
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    REQUIRE(dat_ep_create(a.ia, a.pz, a.dto, a.dto, a.connect, nullptr, &ep) == DAT_SUCCESS);
+    pthread_attr_t usual;
+    pthread_attr_t huge; // no thread starts with it
+    REQUIRE(pthread_getattr_default_np(&usual) == 0);
+    REQUIRE(pthread_getattr_default_np(&huge) == 0);
+    REQUIRE(pthread_attr_setstacksize(&huge, SIZE_MAX / 4) == 0);
+    sockaddr_in nobody{};
+    nobody.sin_family = AF_INET;
+    nobody.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(pthread_setattr_default_np(&huge) == 0);
+    const DAT_RETURN code =
+        dat_ep_connect(ep, reinterpret_cast<DAT_IA_ADDRESS_PTR>(&nobody), 9, 1000, 0, nullptr,
+                       DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+    REQUIRE(pthread_setattr_default_np(&usual) == 0);
+    CHECK(DAT_GET_TYPE(code) == DAT_INSUFFICIENT_RESOURCES);
+    DAT_EP_STATE state{};
+    REQUIRE(dat_ep_get_status(ep, &state, nullptr, nullptr) == DAT_SUCCESS);
+    CHECK(state == DAT_EP_STATE_UNCONNECTED);
 }
 
 TEST_CASE("an endpoint takes memory for what it was made for")
