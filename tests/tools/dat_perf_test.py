@@ -113,6 +113,7 @@ class Ends(unittest.TestCase):
         for arguments in ([], ["--nonsense", ADAPTER], ["--size", "0", ADAPTER],
                           ["--size", "many", ADAPTER], ["--tests", "speed", ADAPTER],
                           ["--server", "--client", "host", ADAPTER], ["--port", "70000", ADAPTER],
+                          ["--duration", "nan", ADAPTER],
                           ["--quick", "--sweep", ADAPTER], ["one", "two"]):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))

@@ -126,7 +126,10 @@ void command_line::number(const char *name, Number &value, Number least, Number 
                           const char *help)
 {
     const auto range = CLI::Range(least, most).description("");
-    parser_->add(name, "N", value, help)->check(range);
+    const auto is_number = [](const std::string &text) {
+        return text.find_first_of("nN") == std::string::npos ? "" : text + " is no number"; // "nan"
+    };
+    parser_->add(name, "N", value, help)->check(CLI::Validator(is_number, ""))->check(range);
 }
 
 template void command_line::number(const char *, std::uint32_t &, std::uint32_t, std::uint32_t,
