@@ -203,6 +203,10 @@ void describe(program::command_line &line, settings &s)
     line.flag("--faults", s.faults,
               "calls may fail for lack of resources, and are repeated; requests may fail, and "
               "connections end, for no reason");
+    line.flag(
+        "--no-srqs", s.no_srqs,
+        "no endpoint has an SRQ: for a transport that breaks the connection where an SRQ runs "
+        "dry, as iWARP does");
     line.flag("--skip-unsupported", s.skip_unsupported,
               "exit with 77 (skipped) if a call that all adapters have is not supported: for ports "
               "that are being written");

@@ -28,6 +28,7 @@ struct settings {
     std::string json;
     std::string api = "2.0";
     bool skip_unsupported = false; ///< an adapter that lacks what all of this needs is no failure
+    bool no_srqs = false;          ///< a connection whose SRQ runs dry breaks
     bool faults = false;           ///< calls, requests and connections may fail at any time
 };
 

@@ -121,8 +121,8 @@ world::world(run &of) : run_(of), lives_(life_slots)
     make_common_evds(who);
     for (unsigned i = 0; i < number_of_listeners; ++i)
         listeners_.push_back(make_listener(who));
-    has_pools_ =
-        provider_.srq_supported == DAT_TRUE && attr_.max_srqs != 0 && run_.asked.api == "2.0";
+    has_pools_ = provider_.srq_supported == DAT_TRUE && attr_.max_srqs != 0 &&
+                 run_.asked.api == "2.0" && !run_.asked.no_srqs;
     for (unsigned i = 0; i < 2 * run_.asked.links; i += sides_per_zone) {
         zones_.push_back(std::make_unique<zone>());
         MUST(who, dat_pz_create, ia_, &zones_.back()->handle);

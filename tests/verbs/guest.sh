@@ -98,7 +98,10 @@ conformance12() {
 }
 
 stress() {
-    "$build/tests/stress/hammer" --ia "$adapter" --seconds "$1" --worlds $(($1 / 10)) --patience 120
+    local more=()
+    [[ $device != siw0 ]] || more=(--no-srqs)
+    "$build/tests/stress/hammer" --ia "$adapter" --seconds "$1" --worlds $(($1 / 10)) \
+        --patience 120 "${more[@]}"
 }
 
 # OFED's provider, which this port takes the place of; says why when it is not to be had.
