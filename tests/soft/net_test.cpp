@@ -69,16 +69,16 @@ TEST_SUITE_BEGIN("net");
 TEST_CASE("the loopback interface is found by its name and by its address")
 {
     interface_info by_name;
-    REQUIRE(find_interface("lo", 4, by_name) == 0);
+    REQUIRE(look_up_interface("lo", 4, by_name) == 0);
     interface_info by_address;
-    REQUIRE(find_interface("127.0.0.1", 4, by_address) == 0);
+    REQUIRE(look_up_interface("127.0.0.1", 4, by_address) == 0);
     CHECK(by_name.address == by_address.address);
     CHECK(std::string(by_name.name) == by_address.name);
     CHECK(by_name.name[0] != '\0');
     CHECK(by_name.mtu >= 1500);
     interface_info none;
-    CHECK(find_interface("no such interface", 4, none) == ENODEV);
-    CHECK(find_interface("192.0.2.255", 4, none) == ENODEV);
+    CHECK(look_up_interface("no such interface", 4, none) == ENODEV);
+    CHECK(look_up_interface("192.0.2.255", 4, none) == ENODEV);
 }
 
 TEST_CASE("random bytes are not the same twice")

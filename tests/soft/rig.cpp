@@ -128,7 +128,7 @@ settings on_loopback()
 {
     settings how;
     interface_info lo;
-    REQUIRE(find_interface("127.0.0.1", 4, lo) == 0);
+    REQUIRE(look_up_interface("127.0.0.1", 4, lo) == 0);
     how.address = lo.address;
     how.datagram = 8192;
     how.keepalive_ms = 500;

@@ -34,7 +34,7 @@ std::uint32_t largest_datagram(const soft_hca::interface_info &interface)
 
 status find_interface(types::hca &h, const char *adapter)
 {
-    const int error = soft_hca::find_interface(h.params.interface, h.params.family, h.interface);
+    const int error = soft_hca::look_up_interface(h.params.interface, h.params.family, h.interface);
     if (error == 0)
         return success;
     if (error == ENODEV) {

@@ -18,9 +18,9 @@ struct interface_info {
     bool loopback = false;
 };
 
-/// Finds an interface by its name or one of its addresses. `family` is 4 or 6. Zero, ENODEV when
+/// Looks an interface up by its name or one of its addresses. `family` is 4 or 6. Zero, ENODEV when
 /// there is none, or the system error number of the search.
-[[nodiscard]] int find_interface(const char *name, unsigned family, interface_info &out);
+[[nodiscard]] int look_up_interface(const char *name, unsigned family, interface_info &out);
 
 /// Unpredictable random bytes; false when the system has none.
 [[nodiscard]] bool random_bytes(void *out, std::size_t size);

@@ -130,7 +130,7 @@ std::uint32_t mtu_of(const char *name)
 
 } // namespace
 
-int find_interface(const char *name, unsigned family, interface_info &out)
+int look_up_interface(const char *name, unsigned family, interface_info &out)
 {
     net_address wanted;
     (void)read_address(name, wanted);

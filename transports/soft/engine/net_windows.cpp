@@ -95,7 +95,7 @@ const sockaddr *address_in(const IP_ADAPTER_ADDRESSES &adapter, const char *name
 
 } // namespace
 
-int find_interface(const char *name, unsigned family, interface_info &out)
+int look_up_interface(const char *name, unsigned family, interface_info &out)
 {
     net_address wanted;
     (void)read_address(name, wanted);
