@@ -13,25 +13,39 @@ window_reserve::~window_reserve()
         delete std::exchange(free_, free_->next);
 }
 
-window_reserve::membership window_reserve::join()
+bool window_reserve::is_short()
 {
     osd::lock_guard hold(lock_);
-    if (size_ < wanted(members_ + 1)) {
-        auto *const more = new (std::nothrow) window;
+    return size_ < wanted(members_ + 1);
+}
+
+window_reserve::membership window_reserve::join()
+{
+    std::unique_ptr<window> more;
+    if (is_short()) {
+        more.reset(new (std::nothrow) window);
         if (more == nullptr)
             return {};
-        more->next = std::exchange(free_, more);
+    }
+    osd::lock_guard hold(lock_);
+    ++members_;
+    if (more != nullptr) {
+        more->next = free_;
+        free_ = more.release();
         ++size_;
     }
-    ++members_;
     return membership(this);
 }
 
 void window_reserve::remove_member()
 {
-    osd::lock_guard hold(lock_);
-    --members_;
-    trim();
+    window *surplus;
+    {
+        osd::lock_guard hold(lock_);
+        --members_;
+        surplus = take_surplus();
+    }
+    delete surplus;
 }
 
 window_reserve::loan window_reserve::borrow()
@@ -46,15 +60,22 @@ void window_reserve::take_back(sent_packet *packets)
 {
     static_assert(offsetof(window, packets) == 0);
     auto *const returned = reinterpret_cast<window *>(packets);
-    osd::lock_guard hold(lock_);
-    returned->next = std::exchange(free_, returned);
-    trim();
+    window *surplus;
+    {
+        osd::lock_guard hold(lock_);
+        returned->next = std::exchange(free_, returned);
+        surplus = take_surplus();
+    }
+    delete surplus;
 }
 
-void window_reserve::trim()
+/// Each member that leaves, and each window that comes back, makes at most one superfluous.
+window_reserve::window *window_reserve::take_surplus()
 {
-    for (; free_ != nullptr && size_ > wanted(members_); --size_)
-        delete std::exchange(free_, free_->next);
+    if (free_ == nullptr || size_ <= wanted(members_))
+        return nullptr;
+    --size_;
+    return std::exchange(free_, free_->next);
 }
 
 std::uint32_t window_reserve::size()

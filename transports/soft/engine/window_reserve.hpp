@@ -69,9 +69,11 @@ private:
     }
     void take_back(sent_packet *window);
     void remove_member();
-    void trim() OSD_REQUIRES(lock_);
+    bool is_short() OSD_EXCLUDES(lock_);
+    /// For the caller to delete without the lock; null if there is none.
+    window *take_surplus() OSD_REQUIRES(lock_);
 
-    osd::mutex lock_; ///< held for a few instructions
+    osd::mutex lock_; ///< posts take it: held for a few instructions, and none that allocate
     window *free_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t size_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t members_ OSD_GUARDED_BY(lock_) = 0;
