@@ -361,22 +361,24 @@ TEST_CASE("what comes after a pause is acknowledged by the poll that takes it")
     end a(here);
     end b(there);
     REQUIRE(establish(a, b));
-    int acknowledged = 0;
-    for (int n = 0; n < messages; ++n) {
-        REQUIRE(b.receive(0, 64));
-        std::thread sender([&] {
-            rest(std::chrono::milliseconds(1));
-            CHECK(a.send(0, 1));
-        });
-        sends_here = 0;
-        CHECK(b.received().has_value());
-        acknowledged += sends_here; // from here on the consumer is busy with what came
-        sender.join();
-        CHECK(a.sent().has_value());
-    }
     // The device's thread takes some, until it has seen that the consumer polls; on a busy machine
-    // more. Without an acknowledgement by the poll there are none.
-    CHECK(acknowledged > messages / 4);
+    // more, but not every time. Without an acknowledgement by the poll there are none.
+    CHECK(becomes_true([&] {
+        int acknowledged = 0;
+        for (int n = 0; n < messages; ++n) {
+            REQUIRE(b.receive(0, 64));
+            std::thread sender([&] {
+                rest(std::chrono::milliseconds(1));
+                CHECK(a.send(0, 1));
+            });
+            sends_here = 0;
+            CHECK(b.received().has_value());
+            acknowledged += sends_here; // from here on the consumer is busy with what came
+            sender.join();
+            CHECK(a.sent().has_value());
+        }
+        return acknowledged > messages / 4;
+    }));
 }
 
 TEST_CASE("a write behind another goes at once when no consumer polls")
