@@ -4,10 +4,13 @@
 #include "program/failure.hpp"
 #include "program/json.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace stress {
 
@@ -59,8 +62,16 @@ void run::skipped(const char *call)
 
 void run::broken(std::string_view rule, const std::string &what)
 {
-    static std::mutex first;
-    first.lock(); // never unlocked: other threads that detect an error wait until the process exits
+    static std::mutex printing;
+    static bool first = true; // under printing
+    std::unique_lock hold(printing);
+    if (!std::exchange(first, false)) {
+        std::fprintf(stderr, "  also: %.*s\n    %s\n", static_cast<int>(rule.size()), rule.data(),
+                     what.c_str());
+        hold.unlock();
+        for (;;)
+            ::pause(); // the first one ends the process
+    }
     clear_line();
     std::fflush(stdout);
     std::fprintf(stderr,
@@ -68,6 +79,10 @@ void run::broken(std::string_view rule, const std::string &what)
                  static_cast<int>(rule.size()), rule.data(), what.c_str(), asked.ia.c_str(),
                  asked.seed, asked.threads, seconds());
     where_they_are();
+    hold.unlock();
+    // The cause may come later than its effect, in the EVD of another thread.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    hold.lock();
     try {
         write_result(rule);
     } catch (const program::failure &e) {
