@@ -69,7 +69,7 @@ TEST_CASE("F14: with checksums a network that inverts bits delivers what was sen
             end a(here);
             end b(there);
             REQUIRE(establish(a, b));
-            exercise(a, b, 40);
+            exercise(a, b, rounds(40));
             CHECK(a.counts().corrupt + b.counts().corrupt > 0);
             CHECK(a.resent() + b.resent() > 0);
         }
@@ -88,7 +88,7 @@ TEST_CASE("B4: numbers wrap in the middle, on a bad network")
         end a(here);
         end b(there);
         REQUIRE(establish(a, b));
-        exercise(a, b, 60);
+        exercise(a, b, rounds(60));
     }
 }
 

@@ -2,6 +2,7 @@
 // What work requests do, on a good network inside the process and on loopback.
 #include "rig.hpp"
 
+#include <algorithm>
 #include <doctest/doctest.h>
 #include <functional>
 #include <thread>
@@ -350,7 +351,7 @@ namespace {
 /// it is.
 void stream_to_dry_queue(const settings &how, unsigned receives, unsigned outstanding)
 {
-    constexpr unsigned messages = 300;
+    const unsigned messages = rounds(300);
     host here(how);
     host there(how);
     inbox owner;
@@ -754,8 +755,8 @@ TEST_CASE("the final byte of a write is stored after all others")
         REQUIRE(a.write(0, size, b.buffer.remote(0, size)));
         while (__atomic_load_n(last, __ATOMIC_ACQUIRE) != round) {
         }
-        for (std::size_t i = 0; i < size; ++i)
-            REQUIRE(b.buffer.bytes[i] == round);
+        const auto *bytes = b.buffer.bytes.data();
+        REQUIRE(std::all_of(bytes, bytes + size, [&](unsigned each) { return each == round; }));
         REQUIRE(a.sent().has_value());
     }
 }

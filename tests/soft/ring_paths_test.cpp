@@ -97,9 +97,9 @@ TEST_CASE("messages of consumers that poll go through rings, as they are")
     two t;
     const poller polls(t.a, t.b);
     REQUIRE(uses_rings(t.a, t.b));
-    for (int i = 0; i < 400; ++i)
+    for (int i = 0; i < rounds(400); ++i)
         pass(t.a, t.b, 1 + i * 10 % 4000);
-    exercise(t.a, t.b, 40);
+    exercise(t.a, t.b, rounds(40));
 }
 
 TEST_CASE("without rings, or on a bad network, nothing does")
@@ -118,8 +118,8 @@ TEST_CASE("without rings, or on a bad network, nothing does")
         how.bad_network.duplicate = 1;
     }
     two t(how);
-    exercise(t.a, t.b, 40);
-    for (int i = 0; i < 300; ++i)
+    exercise(t.a, t.b, rounds(40));
+    for (int i = 0; i < rounds(300); ++i)
         pass(t.a, t.b);
     CHECK(t.a.counts().by_ring + t.b.counts().by_ring == 0);
 }
@@ -128,7 +128,7 @@ TEST_CASE("a consumer that goes to sleep is woken by what comes then")
 {
     two t;
     have_used_rings(t.a, t.b);
-    constexpr int messages = 600;
+    const int messages = rounds(600);
     std::mt19937 random(9);
     std::atomic<int> received{0};
     std::atomic<int> longest_ms{0};
@@ -209,7 +209,7 @@ TEST_CASE("a queue pair that is reset is connected again, and nothing is left be
     const poller polls(t.a, t.b);
     end c(t.here), d(t.there);
     int open_files = 0;
-    for (int round = 0; round < 5; ++round) {
+    for (int round = 0; round < rounds(5); ++round) {
         REQUIRE(uses_rings(t.a, t.b));
         if (round == 0)
             open_files = descriptors();

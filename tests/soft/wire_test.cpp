@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The parser takes what is documented, byte for byte, and nothing else.
+#include "../rounds.hpp"
 #include "crc32c.hpp"
 #include "wire.hpp"
 #include "written_again.hpp"
@@ -16,6 +17,7 @@
 namespace wire_suite {
 
 using namespace soft_hca;
+using test_run::rounds;
 
 namespace {
 
@@ -392,7 +394,7 @@ TEST_CASE("fuzz: what is parsed stays inside its datagram, and written again is 
     std::mt19937 random(20261121);
     const std::vector<bytes> seeds = one_of_each();
     std::set<std::pair<int, int>> kinds; // that were taken, and the opcodes of data
-    for (unsigned round = 0; round < 400'000; ++round) {
+    for (unsigned round = 0; round < rounds(400'000); ++round) {
         bytes in = seeds[random() % seeds.size()];
         mutate(in, random);
         const bytes exact(in); // a buffer without slack, for the sanitizer
@@ -416,7 +418,7 @@ TEST_CASE("fuzz: what is parsed stays inside its datagram, and written again is 
 TEST_CASE("fuzz: of noise behind a proper beginning, what is taken is written again alike")
 {
     std::mt19937 random(20261122);
-    for (unsigned round = 0; round < 400'000; ++round) {
+    for (unsigned round = 0; round < rounds(400'000); ++round) {
         bytes noise(random() % 120);
         for (std::uint8_t &each : noise)
             each = static_cast<std::uint8_t>(random());
