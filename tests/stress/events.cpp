@@ -31,7 +31,9 @@ const char *phase_name(phase which)
 
 std::string world::describe(const life &l) const
 {
-    std::string text = "endpoint " + std::to_string(l.id);
+    char handle[32];
+    std::snprintf(handle, sizeof handle, " (%p)", static_cast<void *>(l.ep));
+    std::string text = "endpoint " + std::to_string(l.id) + handle;
     if (l.owner != nullptr)
         text += " of link " + std::to_string(l.owner->link) +
                 (l.owner->role == 0 ? ", active side" : ", passive side");
@@ -211,7 +213,7 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
         return judge_pooled(who, from, told, taken);
     const auto number = static_cast<std::uint32_t>(told.user_cookie.as_64);
     life &l = lives_[id % lives_.size()];
-    std::lock_guard hold(l.m);
+    std::unique_lock hold(l.m);
     const auto say = [&](const std::string &what) {
         return "number " + std::to_string(number & ~receive_bit) + " of " + describe(l) + ": " +
                dat::operation_name(told.operation) + ", " + dat::dto_status_name(told.status) +
@@ -258,9 +260,11 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
         const bool flushed = told.status == DAT_DTO_ERR_FLUSHED;
         who.count(flushed ? counter::flushed : counter::failed);
         // The event that ends the connection may come later, or in another EVD.
-        if (alive && (!l.meets || !l.meets->excused(taken.ended)))
-            run_.broken("nothing fails before the connection is ended",
-                        describe(l, done) + ": " + dat::dto_status_name(told.status));
+        if (alive && (!l.meets || !l.meets->excused(taken.ended))) {
+            const std::string failed = describe(l, done) + ": " + dat::dto_status_name(told.status);
+            hold.unlock(); // the cause may be in the hands of another thread
+            run_.broken("nothing fails before the connection is ended", failed);
+        }
     }
     if (!alive)
         return;

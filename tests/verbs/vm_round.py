@@ -13,13 +13,13 @@ import subprocess
 import sys
 
 ROUNDS = {
-    "rxe0": ("device", "suppressed", "clients=@vm,dtestx", "switches", "instructions", "calls",
+    "rxe0": ("device", "suppressed", "clients=@vm,@srq,dtestx", "switches", "instructions", "calls",
              "conformance", "conformance12", "jobs", "stress=120", "ofed", "ofed12", "removal"),
     "siw0": ("device", "suppressed", "clients=@vm", "switches", "instructions", "calls",
              "conformance", "conformance12", "jobs", "stress=120", "ofed", "ofed12", "removal"),
 }
 QUICK = {
-    "rxe0": ("suppressed", "clients=dtestsrq,dtestx", "conformance=SRQ-0*"),
+    "rxe0": ("suppressed", "conformance=SRQ-0*"),
     "siw0": ("conformance=CONN-0*",),
 }
 SECONDS = 2400  # a busy host may need ten times what a quiet one does
