@@ -260,7 +260,8 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
         const bool flushed = told.status == DAT_DTO_ERR_FLUSHED;
         who.count(flushed ? counter::flushed : counter::failed);
         // The event that ends the connection may come later, or in another EVD.
-        if (alive && (!l.meets || !l.meets->excused(taken.ended))) {
+        if (alive && (!l.meets || !l.meets->excused(taken.ended)) &&
+            !(flushed && l.meets && l.meets->blamed.exchange(true))) {
             const std::string failed = describe(l, done) + ": " + dat::dto_status_name(told.status);
             hold.unlock(); // the cause may be in the hands of another thread
             run_.broken("nothing fails before the connection is ended", failed);

@@ -81,7 +81,7 @@ void run::broken(std::string_view rule, const std::string &what)
     where_they_are();
     hold.unlock();
     // The cause may come later than its effect, in the EVD of another thread.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     hold.lock();
     try {
         write_result(rule);
