@@ -36,15 +36,17 @@ void shared_recv_queue::release()
 // --------------------------------------------------------------------------------------- its use
 
 /// The queue grows before the port's does, so that there is a request for all that the port takes.
+/// Posts are kept out meanwhile: the port is never given a depth that is less than what is posted.
 status shared_recv_queue::resize(DAT_COUNT max_recv)
 {
     osd::lock_guard hold(lock_);
     if (max_recv <= 0 || max_recv > ia->attr.max_recv_per_srq)
         return invalid_parameter(2);
-    if (max_recv < attr_.low_watermark || max_recv < receives_->outstanding())
-        return status::error(DAT_INVALID_STATE);
     if (!receives_->reserve(max_recv))
         return out_of_memory;
+    osd::lock_guard keep_out(post_lock_);
+    if (max_recv < attr_.low_watermark || max_recv < receives_->outstanding())
+        return status::error(DAT_INVALID_STATE);
     if (const status resized = transport::dapls_ib_srq_resize(port_srq, max_recv); !resized.ok())
         return resized;
     receives_->set_limit(max_recv);

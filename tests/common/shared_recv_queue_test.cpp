@@ -272,6 +272,39 @@ TEST_CASE("resize: up and down, not below what is posted or the low watermark" *
     CHECK_EQ(DAT_GET_TYPE(p.post(2)), DAT_INSUFFICIENT_RESOURCES);
 }
 
+TEST_CASE("no receive is posted between the check of a resize and the port's resize" *
+          doctest::skip(!srq_claimed))
+{
+    consumer c(line::threadsafe);
+    pond p(c);
+    must(p.post(0));
+    must(p.post(1));
+    lab::latch held;
+    lab::plan_of(lab::op::srq_resize).gate = &held;
+    DAT_RETURN resized = DAT_SUCCESS;
+    std::thread resizing([&] { resized = c.v.srq_resize_func(p.srq, 2); });
+    held.await_arrival();
+    DAT_RETURN posted = DAT_SUCCESS;
+    std::atomic<bool> has_posted{false};
+    std::thread posting([&] {
+        posted = p.post(2);
+        has_posted = true;
+    });
+    for (int i = 0; i < 50 && !has_posted; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lab::plan_of(lab::op::srq_resize).gate = nullptr;
+    held.open();
+    resizing.join();
+    posting.join();
+    CHECK_EQ(resized, DAT_SUCCESS);
+    CHECK_EQ(posted, error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY));
+    CHECK(lab::violations().empty());
+    p.connect(p.eps[0]);
+    for (int i = 0; i < 2; ++i)
+        REQUIRE(complete_shared_recv(*find_qp(p.eps[0])));
+    CHECK_EQ(c.drain(p.recv).size(), 2);
+}
+
 TEST_CASE("the low watermark is one asynchronous event for each arming" *
           doctest::skip(!srq_claimed))
 {
