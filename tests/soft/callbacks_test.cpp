@@ -105,7 +105,8 @@ struct restless {
         ++self.calls;
         (void)dat_cno_modify_agent(self.cno, {of, called});
         DAT_EVENT event;
-        if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS && !self.stop)
+        if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS && !self.stop &&
+            std::chrono::steady_clock::now() < self.end)
             (void)dat_ep_post_recv(event.event_data.dto_completion_event_data.ep_handle, 1,
                                    &self.segment, {}, DAT_COMPLETION_DEFAULT_FLAG);
     }
@@ -121,6 +122,7 @@ struct restless {
     DAT_LMR_TRIPLET segment;
     std::atomic<unsigned> calls{0};
     std::atomic<bool> stop{false};
+    const std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + 30s;
 };
 
 } // namespace
@@ -144,6 +146,19 @@ TEST_CASE("a request arrives though an agent keeps the adapter's thread busy")
     DAT_EVENT event;
     DAT_COUNT more = 0;
     CHECK(dat_evd_wait(requests, 10'000'000, 1, &event, &more) == DAT_SUCCESS);
+}
+
+TEST_CASE("a wait in a CNO expires though the agent of another is called all the time")
+{
+    adapter a("threads");
+    restless agent(a);
+    REQUIRE(agent.is_called());
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    REQUIRE(dat_cno_create(a.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno) == DAT_SUCCESS);
+    for (int i = 0; i < 100; ++i)
+        CHECK(DAT_GET_TYPE(dat_cno_wait(cno, 10'000, &by)) == DAT_QUEUE_EMPTY);
+    CHECK(std::chrono::steady_clock::now() < agent.end);
 }
 
 TEST_CASE("with cqeh_domains the agents of two EVDs are called by two threads")

@@ -144,15 +144,17 @@ bool upcall_queue::has_callbacks()
     return list_of(upcall_source::priority::completion).first != nullptr;
 }
 
+/// The waiter leaves though callbacks bring ever new ones: its CNO may be triggered, or its time be
+/// up.
 bool upcall_queue::deliver_callbacks()
 {
-    bool any = false;
+    constexpr unsigned most = 64;
+    unsigned made = 0;
     osd::lock_guard hold(lock_);
-    while (upcall_source *const oldest = pop_from(list_of(upcall_source::priority::completion))) {
-        deliver_one(*oldest, waiter);
-        any = true;
-    }
-    return any;
+    list &callbacks = list_of(upcall_source::priority::completion);
+    for (; made != most && callbacks.first != nullptr; ++made)
+        deliver_one(*pop_from(callbacks), waiter);
+    return made != 0;
 }
 
 void upcall_queue::return_callbacks()

@@ -71,7 +71,7 @@ public:
     // --- the callback waiter
 
     bool has_callbacks();
-    /// Makes the upcalls of completion queues; true when there were some.
+    /// Makes upcalls of completion queues; true when there were some.
     bool deliver_callbacks();
     /// It leaves: the thread makes those that are left.
     void return_callbacks();
