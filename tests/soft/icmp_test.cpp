@@ -122,6 +122,18 @@ TEST_CASE_FIXTURE(socket_pair, "F12: super-packets go off when the system refuse
     failing_sends.set(0, 0);
 }
 
+TEST_CASE_FIXTURE(socket_pair,
+                  "where a filter refuses calls for several messages, they go and come one by one")
+{
+    from.set_segmentation(false);
+    for (const int error : {ENOSYS, EPERM}) {
+        CAPTURE(error);
+        batches_refused.store(error);
+        CHECK(send() == 4);
+        batches_refused.store(0);
+    }
+}
+
 TEST_CASE_FIXTURE(socket_pair, "a path with a smaller MTU than the interface gets single datagrams")
 {
     failing_sends.set(EMSGSIZE, 1000, true); // as Linux says since 6.14, before: EINVAL

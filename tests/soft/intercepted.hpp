@@ -20,6 +20,9 @@ struct send_faults {
 };
 extern send_faults failing_sends;
 
+/// Calls for several messages fail with this error, as where a filter does not know them.
+extern std::atomic<int> batches_refused;
+
 /// How often this thread has slept on descriptors.
 extern thread_local int sleeps_here;
 

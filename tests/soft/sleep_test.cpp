@@ -22,6 +22,7 @@
 namespace rig {
 
 send_faults failing_sends;
+std::atomic<int> batches_refused{0};
 thread_local int sleeps_here = 0;
 
 } // namespace rig
@@ -52,9 +53,13 @@ bool takes_datagrams(int descriptor)
     return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_DGRAM;
 }
 
-/// Whether a send is to fail; sets errno then.
+/// Whether a call is to fail; sets errno then.
 bool fails(long number, const long *with)
 {
+    if (batches_refused.load() != 0 && (number == SYS_sendmmsg || number == SYS_recvmmsg)) {
+        errno = batches_refused.load();
+        return true;
+    }
     const bool one = number == SYS_sendmsg;
     if ((!one && number != SYS_sendmmsg) || failing_sends.left.load() <= 0)
         return false;

@@ -48,19 +48,35 @@ inline int sendmsg(int fd, const msghdr *message, int flags)
     return static_cast<int>(syscall(SYS_sendmsg, fd, message, flags));
 }
 
+inline int recvmsg(int fd, msghdr *message, int flags)
+{
+    return static_cast<int>(syscall(SYS_recvmsg, fd, message, flags));
+}
+
+/// What filters answer that do not know a call. As the error of a datagram EPERM does no harm here.
+inline bool is_unknown_call(int error)
+{
+    return error == ENOSYS || error == EPERM;
+}
+
+/// Where a filter does not know the calls for several messages, these send and receive the first.
+
 inline int sendmmsg(int fd, mmsghdr *messages, unsigned count, int flags)
 {
-    return static_cast<int>(syscall(SYS_sendmmsg, fd, messages, count, flags));
+    const auto sent = static_cast<int>(syscall(SYS_sendmmsg, fd, messages, count, flags));
+    if (sent >= 0 || !is_unknown_call(errno)) [[likely]]
+        return sent;
+    return calls::sendmsg(fd, &messages[0].msg_hdr, flags) < 0 ? -1 : 1;
 }
 
 inline int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags)
 {
-    return static_cast<int>(syscall(SYS_recvmmsg, fd, messages, count, flags, nullptr));
-}
-
-inline int recvmsg(int fd, msghdr *message, int flags)
-{
-    return static_cast<int>(syscall(SYS_recvmsg, fd, message, flags));
+    const auto got = static_cast<int>(syscall(SYS_recvmmsg, fd, messages, count, flags, nullptr));
+    if (got >= 0 || !is_unknown_call(errno)) [[likely]]
+        return got;
+    const int size = calls::recvmsg(fd, &messages[0].msg_hdr, flags);
+    messages[0].msg_len = static_cast<unsigned>(size);
+    return size < 0 ? -1 : 1;
 }
 
 // The kernel takes an offset as two words, of which one is enough where words have 64 bits.
