@@ -186,6 +186,23 @@ bool threads_sleep_while_consumers_wait(end &a, end &b)
     return sleeps_of_service_threads() - before < messages / 2 + 2 * (took / 5ms);
 }
 
+/// How often it sleeps in 50 ms, in a program that has all descriptors that it needs, and may have
+/// no more.
+template <class Sleep>
+int sleeps_without_descriptors(Sleep &&sleep)
+{
+    rlimit limit{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const rlimit none{0, limit.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const osd::deadline until = osd::deadline::after_us(50'000);
+    int sleeps = 0;
+    for (; !until.has_passed(); ++sleeps)
+        sleep(until);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    return sleeps;
+}
+
 /// What raise_priority() gives a thread here.
 int raised_nice(unsigned steps)
 {
@@ -267,6 +284,19 @@ TEST_CASE("a thread that wakes up by itself while a wake-up is being sent sleeps
     caller.join();
     raising_takes_long.store(false);
     CHECK(idle_share(std::chrono::milliseconds(300)) < 0.1);
+}
+
+TEST_CASE("a sleep that the system refuses does not keep a processor busy")
+{
+    wake_signal never;
+    REQUIRE(never.open());
+    const waitable on = never.descriptor();
+    CHECK(sleeps_without_descriptors([&](osd::deadline until) { (void)wait_for(&on, 1, until); }) <=
+          50);
+    host here(on_loopback());
+    end waits(here);
+    CHECK(sleeps_without_descriptors(
+              [&](osd::deadline until) { (void)waits.receive_queue.wait({}, until); }) <= 50);
 }
 
 TEST_CASE("a thread has the priority that the device was opened with")

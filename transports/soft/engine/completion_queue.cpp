@@ -121,8 +121,10 @@ void completion_queue::leave_wait(std::uint64_t &shards)
 
 osd::wait_result completion_queue::wait(const wait_target &wanted, osd::deadline until)
 {
-    if (!open_signal())
-        return osd::wait_result::woken; // the caller polls again
+    if (!open_signal()) { // out of descriptors: the caller polls, now and then
+        osd::cancellation_point([] { (void)wait_for(nullptr, 0, osd::deadline::after_us(1000)); });
+        return osd::wait_result::woken;
+    }
     settle(wanted);
     if (enough(wanted) || woken_.exchange(false))
         return osd::wait_result::woken;

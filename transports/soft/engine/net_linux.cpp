@@ -684,6 +684,10 @@ osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd:
     const int found = ppoll(watched, used, until.is_never() ? nullptr : &left, nullptr);
     if (found < 0 && errno == EINTR)
         return osd::wait_result::interrupted;
+    if (found < 0) { // more than the process may open by now, say: callers look again, now and then
+        constexpr timespec pause{0, 1'000'000};
+        (void)nanosleep(&pause, nullptr);
+    }
     if (ready != nullptr) {
         *ready = 0;
         for (std::uint32_t i = 0; i < used; ++i)
