@@ -157,6 +157,19 @@ TEST_CASE_FIXTURE(loopback_pair,
     expect(a.sent(), work_status::success);
 }
 
+TEST_CASE_FIXTURE(loopback_pair, "what the network does not accept is tried ever more rarely")
+{
+    REQUIRE(establish(a, b));
+    REQUIRE(b.receive(0, 64));
+    constexpr int many = 1'000'000;
+    failing_sends.set(ENETUNREACH, many); // as while the interface is down
+    REQUIRE(a.send(0, 16));
+    std::this_thread::sleep_for(1s);
+    CHECK(many - failing_sends.left.load() < 1000); // three for each try; 3000 without a back-off
+    failing_sends.set(0, 0);
+    expect(a.sent(), work_status::success);
+}
+
 TEST_CASE_FIXTURE(loopback_pair, "F12: a consumer that waits does not spin on ICMP errors")
 {
     REQUIRE(establish(a, b));

@@ -12,6 +12,7 @@ constexpr std::uint32_t longest_probe_us = 500'000;
 constexpr std::uint32_t first_pause_us = 500;
 constexpr std::uint32_t longest_pause_us = 20'000;
 constexpr std::int64_t busy_retry_ns = 1'000'000; ///< after the network accepted no more
+constexpr std::uint32_t most_doublings = 6;       ///< of it, one for each timeout
 
 std::int64_t ns_of_us(std::uint32_t us)
 {
@@ -334,7 +335,7 @@ std::int64_t transmitter::unusual_due_ns()
     if (held_)
         due = std::min(due, pacer_.next_ns());
     if (may_resend() && paused_until_ == 0)
-        due = std::min(due, osd::now_ns() + busy_retry_ns);
+        due = std::min(due, osd::now_ns() + (busy_retry_ns << std::min(retries_, most_doublings)));
     if (requests_->out_of_credit() && probe_due_ != 0)
         due = std::min(due, probe_due_);
     return due;
