@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "socket_search.hpp"
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <dirent.h>
@@ -17,7 +18,8 @@ bool has_ends(int fd, const socket_ends &wanted)
     socklen_t local_size = sizeof(found.local);
     socklen_t peer_size = sizeof(found.peer);
     return getsockname(fd, reinterpret_cast<sockaddr *>(&found.local), &local_size) == 0 &&
-           getpeername(fd, reinterpret_cast<sockaddr *>(&found.peer), &peer_size) == 0 &&
+           (getpeername(fd, reinterpret_cast<sockaddr *>(&found.peer), &peer_size) == 0 ||
+            errno == ENOTCONN) &&
            std::memcmp(&found, &wanted, sizeof(found)) == 0;
 }
 

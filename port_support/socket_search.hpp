@@ -6,7 +6,8 @@
 
 namespace dapl::port_support {
 
-/// What a connected socket has; no two sockets share both. The rest of each is zero.
+/// What a connected socket has; no two sockets share both. The rest of each is zero, and of one
+/// that listens all of the peer.
 struct socket_ends {
     sockaddr_storage local{};
     sockaddr_storage peer{};

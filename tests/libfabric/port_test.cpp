@@ -7,8 +7,11 @@
 #include <csignal>
 #include <dirent.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <new>
 #include <poll.h>
+#include <set>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -59,6 +62,21 @@ bool falls_asleep(long most_us = 2000)
         std::this_thread::sleep_for(500ms);
         return cpu_time_us() - before < most_us;
     });
+}
+
+/// The TCP sockets that an executed program would have.
+std::set<int> inherited_sockets()
+{
+    constexpr int enough = 1024;
+    std::set<int> found;
+    for (int fd = 0; fd < enough; ++fd) {
+        int protocol = 0;
+        socklen_t size = sizeof(protocol);
+        if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+            protocol == IPPROTO_TCP && (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0)
+            found.insert(fd);
+    }
+    return found;
 }
 
 /// While it lives, the process can open no descriptor.
@@ -498,6 +516,14 @@ TEST_SUITE("connections")
         const int before = names_asked;
         connected_pair third(n);
         CHECK(names_asked - before < 300);
+    }
+
+    TEST_CASE("programs that the process executes inherit no socket with a peer or a port")
+    {
+        const std::set<int> before = inherited_sockets();
+        node n;
+        const connected_pair pair(n);
+        CHECK(inherited_sockets() == before);
     }
 
     TEST_CASE("five hundred connections on one adapter")

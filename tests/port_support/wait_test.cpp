@@ -113,6 +113,18 @@ TEST_SUITE("socket_search")
         CHECK(find_socket(socket_ends{}, 0) == -1);
     }
 
+    TEST_CASE("one that listens is found by what it has of them")
+    {
+        const tcp_pair pair;
+        const int listener = socket(AF_INET, SOCK_STREAM, 0);
+        REQUIRE(listen(listener, 1) == 0);
+        socket_ends ends;
+        socklen_t size = sizeof(ends.local);
+        REQUIRE(getsockname(listener, reinterpret_cast<sockaddr *>(&ends.local), &size) == 0);
+        CHECK(find_socket(ends, 0) == listener);
+        close(listener);
+    }
+
     TEST_CASE("the end of a connection shows on the socket")
     {
         tcp_pair pair;

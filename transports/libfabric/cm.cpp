@@ -92,6 +92,7 @@ void connected(hca &device, qp &q, const void *answer, std::size_t size) OSD_REQ
             return;
         }
         q.attempt.reset();
+        find_socket(q, device.connected_hint);
     } else if (state != phase::accepting) {
         return;
     }
@@ -261,6 +262,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
         return status_of_errno(-error);
     }
     q.enter(phase::accepting);
+    find_socket(q, device.accepted_hint);
     // libfabric would establish a connection whose peer is gone, and only then notice.
     if (hung_up(q) || !accept_on_endpoint(q, data)) {
         // The endpoint has the connection, so the request cannot be answered any more.

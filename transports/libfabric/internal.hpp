@@ -67,6 +67,10 @@ void close_passives(hca &device, std::int64_t retired_before) OSD_REQUIRES(devic
 
 // --- socket.cpp
 
+/// Finds the socket below a passive endpoint that listens, and below that of q, which is connected.
+void find_socket(fid_pep &listener);
+/// `hint`: near which descriptor.
+void find_socket(qp &q, int &hint) OSD_EXCLUDES(q.lock);
 /// Ends the conversation on the socket below q's endpoint, behind libfabric's back.
 void shut_socket(qp &q) OSD_REQUIRES(q.lock);
 /// Whether the peer closed or the connection failed, though data may still wait to be read.

@@ -44,6 +44,8 @@ int listen_on(hca &device, passive &p, std::uint16_t port) OSD_REQUIRES(device.l
         error = fi_listen(p.fid);
     if (error != 0)
         fi_close(&p.fid->fid);
+    else
+        find_socket(*p.fid);
     return error;
 }
 

@@ -123,7 +123,7 @@ struct qp : all_link, connection_state {
     osd::mutex lock;
     fid_ep *fid OSD_GUARDED_BY(lock) = nullptr; ///< the endpoint, in every phase that has one
     bool closing_marker_posted OSD_GUARDED_BY(lock) = false;
-    int socket OSD_GUARDED_BY(lock) = -1;        ///< below fid, once looked for
+    int socket OSD_GUARDED_BY(lock) = -1;        ///< below fid, once connected
     fifo<wr> pending_recvs OSD_GUARDED_BY(lock); ///< posted before the connection
     fifo<wr> fenced_sends OSD_GUARDED_BY(lock);  ///< behind a barrier: wait for reads_done
     std::atomic<bool> fenced{false};             ///< fenced_sends is not empty
@@ -184,7 +184,9 @@ struct hca : connection_service {
     bool immediate_data = false; ///< messages can carry the 8 bytes that we need for it
     bool tcp_like = false;       ///< the provider's ways are those of tcp
 
-    std::atomic<int> socket_hint{0}; ///< descriptor near which a new socket is likely found
+    // Descriptors near which the next socket of that kind is likely found.
+    int connected_hint OSD_GUARDED_BY(lock) = 0;
+    int accepted_hint OSD_GUARDED_BY(lock) = 0;
 
     progress_watch progress; ///< of CQs
     list<qp, all_link> qps OSD_GUARDED_BY(lock);

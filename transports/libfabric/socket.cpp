@@ -4,6 +4,8 @@
 #include "internal.hpp"
 #include "socket_search.hpp"
 
+#include <fcntl.h>
+
 namespace dapl::libfabric::ofi {
 
 namespace {
@@ -16,30 +18,45 @@ bool ends_of(fid_ep &ep, port_support::socket_ends &found)
            fi_getpeer(&ep, &found.peer, &peer_size) == 0;
 }
 
-int socket_of(qp &q) OSD_REQUIRES(q.lock)
+/// libfabric would leave it to every program that this process executes: there it would keep the
+/// connection open, or the port taken, after the end of this process.
+void close_in_programs(int fd)
 {
-    port_support::socket_ends ends;
-    std::atomic<int> &hint = q.device->socket_hint;
-    if (q.socket < 0 && ends_of(*q.fid, ends)) {
-        q.socket = port_support::find_socket(ends, hint.load(std::memory_order_relaxed));
-        hint.store(q.socket + 1, std::memory_order_relaxed);
-    }
-    return q.socket;
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 } // namespace
 
+void find_socket(fid_pep &listener)
+{
+    port_support::socket_ends ends;
+    std::size_t size = sizeof(ends.local);
+    if (fi_getname(&listener.fid, &ends.local, &size) == 0)
+        close_in_programs(port_support::find_socket(ends, 0));
+}
+
+void find_socket(qp &q, int &hint)
+{
+    osd::lock_guard hold(q.lock);
+    port_support::socket_ends ends;
+    if (!ends_of(*q.fid, ends))
+        return;
+    q.socket = port_support::find_socket(ends, hint);
+    hint = q.socket + 1;
+    close_in_programs(q.socket);
+}
+
 void shut_socket(qp &q)
 {
-    const int fd = socket_of(q);
-    if (fd >= 0)
-        (void)shutdown(fd, SHUT_RDWR);
+    if (q.socket >= 0)
+        (void)shutdown(q.socket, SHUT_RDWR);
 }
 
 bool hung_up(qp &q)
 {
     osd::lock_guard hold(q.lock);
-    return q.fid != nullptr && port_support::has_hung_up(socket_of(q));
+    return q.fid != nullptr && port_support::has_hung_up(q.socket);
 }
 
 } // namespace dapl::libfabric::ofi
