@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,6 +47,13 @@ const char *judge(const struct stat &info)
     return nullptr;
 }
 
+/// A process that exceeds its limit of the size of files is ended by a signal.
+bool may_make(std::size_t size)
+{
+    rlimit limit{};
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= size;
+}
+
 /// All of its pages are there before one is used: a process that finds no room for a page when it
 /// writes is ended. Who comes at the same time, or after one that was killed here, does the same.
 const char *give_size(int file, std::size_t size)
@@ -56,6 +64,8 @@ const char *give_size(int file, std::size_t size)
     if (const char *wrong = judge(info); wrong != nullptr)
         return wrong;
     if (info.st_size == 0) {
+        if (!may_make(size))
+            return std::strerror(EFBIG);
         while (fallocate(file, 0, 0, static_cast<off_t>(size)) != 0)
             if (errno != EINTR)
                 return std::strerror(errno);

@@ -14,6 +14,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -142,6 +143,20 @@ TEST_CASE("a file whose maker was killed before it had a size gets one")
     REQUIRE(truncate(of.file.c_str(), 0) == 0);
     CHECK(opens(of));
     CHECK(fs::file_size(of.file) == size);
+}
+
+TEST_CASE("a process that may make no file so large is told, and opens one that is there")
+{
+    const fresh_name of;
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit small{size / 2, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    CHECK(opens(of));
+    REQUIRE(truncate(of.file.c_str(), 0) == 0);
+    CHECK_FALSE(opens(of));
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK(opens(of));
 }
 
 TEST_CASE("what is no such file of the user's own is refused, and left as it is")
