@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <doctest/doctest.h>
+#include <optional>
 
 namespace icmp_suite {
 
@@ -168,6 +169,26 @@ TEST_CASE_FIXTURE(loopback_pair, "what the network does not accept is tried ever
     CHECK(many - failing_sends.left.load() < 1000); // three for each try; 3000 without a back-off
     failing_sends.set(0, 0);
     expect(a.sent(), work_status::success);
+}
+
+TEST_CASE("what a peer has sent before its port was closed counts, though it is read later")
+{
+    settings how = on_loopback();
+    how.direct = how.rings = false;
+    host here{how};
+    std::optional<host> there{std::in_place, how};
+    end a{here};
+    std::optional<end> b{std::in_place, *there};
+    REQUIRE(establish(a, *b));
+    remote_segment beyond = b->buffer.remote(0, 8);
+    beyond.address += b->buffer.bytes.size();
+    errors_first.store(static_cast<int>(a.pair.home->io().descriptor()));
+    REQUIRE(a.write(0, 8, beyond));
+    CHECK(is(b->next(), connection_event::broken));
+    b.reset();
+    there.reset();
+    expect(a.sent(), work_status::remote_access);
+    CHECK(errors_first.exchange(-1) == -1);
 }
 
 TEST_CASE_FIXTURE(loopback_pair, "F12: a consumer that waits does not spin on ICMP errors")

@@ -24,6 +24,7 @@ namespace rig {
 send_faults failing_sends;
 std::atomic<int> batches_refused{0};
 thread_local int sleeps_here = 0;
+std::atomic<int> errors_first{-1};
 
 } // namespace rig
 
@@ -69,6 +70,14 @@ bool fails(long number, const long *with)
         return false;
     failing_sends.left.fetch_sub(1);
     errno = failing_sends.error.load();
+    return true;
+}
+
+bool hides_datagrams(long number, const long *with)
+{
+    if (number != SYS_recvmmsg || with[0] != errors_first.load())
+        return false;
+    errno = EAGAIN;
     return true;
 }
 
@@ -217,6 +226,19 @@ int raised_nice(unsigned steps)
 } // namespace
 
 extern "C" long __real_syscall(long number, ...);
+
+namespace {
+
+long look_for_error(const long *with)
+{
+    const long got = __real_syscall(SYS_recvmsg, with[0], with[1], with[2]);
+    if (got >= 0 && with[0] == errors_first.load())
+        errors_first.store(-1);
+    return got;
+}
+
+} // namespace
+
 // Takes as many arguments as a system call can have, also where it was given less.
 extern "C" [[gnu::no_sanitize_address]] long __wrap_syscall(long number, ...)
 {
@@ -226,10 +248,12 @@ extern "C" [[gnu::no_sanitize_address]] long __wrap_syscall(long number, ...)
     for (long &each : with)
         each = va_arg(list, long);
     va_end(list);
-    if (fails(number, with))
+    if (fails(number, with) || hides_datagrams(number, with))
         return -1;
     if (number == SYS_recvmmsg)
         ++made.looks;
+    if (number == SYS_recvmsg)
+        return look_for_error(with);
     if (number == SYS_sendmsg)
         ++sends_here;
     if (number == SYS_write) {

@@ -38,13 +38,13 @@ bool progress_engine::poll(bool sleeps_next) OSD_UNCHECKED
     if (waiting_.load() != 0 || !poll_lock_.try_lock())
         return false;
     const std::int64_t now = osd::now_ns();
-    const bool received = receive(now, sleeps_next);
+    bool received = receive(now, sleeps_next);
     if (received ? came_after_pause(now) : sleeps_next || now - received_ns_ > gather_acks_ns)
         flush_acks();
     if (sleeps_next || !keep_batching())
         send_batched();
     if (sleeps_next && found_nothing_twice(received))
-        handle_icmp_errors(now);
+        received = handle_icmp_errors(now);
     poll_lock_.unlock();
     return received;
 }
@@ -109,7 +109,7 @@ bool progress_engine::run_once(bool consumers_active, bool socket_ready) OSD_UNC
         flush_acks();
     }
     if (!received && (consumers_active || socket_ready))
-        handle_icmp_errors(now);
+        received = handle_icmp_errors(now);
     run_timers(now);
     poll_lock_.unlock();
     return received;
@@ -301,12 +301,32 @@ void progress_engine::send_reset(const packet &p, const net_address &from, std::
     (void)context_.io().send(from, &out, 1, done);
 }
 
-void progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
+/// What a peer sent before its port was closed, or its process ended, lies in the socket before the
+/// error does.
+bool progress_engine::receive_sent_before(std::int64_t now) OSD_UNCHECKED
+{
+    constexpr int most = 256;
+    int rounds = 0;
+    while (rounds < most && receive(now, true))
+        ++rounds;
+    if (rounds == 0)
+        return false;
+    received_ns_ = now;
+    send_batched();
+    flush_acks();
+    return true;
+}
+
+/// True if packets were received.
+bool progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
 {
     constexpr int most = 64;
+    bool received = false;
     icmp_error b;
     base_header quoted;
     for (int i = 0; i < most && context_.io().take_icmp_error(b); ++i) {
+        if (i == 0)
+            received = receive_sent_before(now);
         // The quoted packet may be cut; its header is enough.
         const bool known = seals_ == nullptr ? parse_base_only(b.bytes, b.size, quoted)
                                              : parse_sealed_only(b.bytes, b.size, quoted);
@@ -321,6 +341,7 @@ void progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
         pair->connection().on_icmp_error(b, quoted, now);
         pair->leave();
     }
+    return received;
 }
 
 // -------------------------------------------------------------------------------- what is delayed
