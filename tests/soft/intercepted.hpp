@@ -22,7 +22,8 @@ extern send_faults failing_sends;
 
 /// Calls for several messages fail with this error, as where a filter does not know them.
 extern std::atomic<int> batches_refused;
-/// The socket whose datagrams are not received before the next ICMP error; -1 is none.
+/// The socket whose datagrams are not received before the next ICMP error, and then not before a
+/// second one; -1 is none.
 extern std::atomic<int> errors_first;
 
 /// How often this thread has slept on descriptors.

@@ -73,12 +73,19 @@ bool fails(long number, const long *with)
     return true;
 }
 
+std::atomic<long> has_second_error{-1}; ///< the socket that returns it in place of datagrams
+
 bool hides_datagrams(long number, const long *with)
 {
-    if (number != SYS_recvmmsg || with[0] != errors_first.load())
+    if (number != SYS_recvmmsg)
         return false;
-    errno = EAGAIN;
-    return true;
+    if (with[0] == errors_first.load()) {
+        errno = EAGAIN;
+        return true;
+    }
+    long second = with[0];
+    errno = ECONNREFUSED;
+    return has_second_error.compare_exchange_strong(second, -1);
 }
 
 /// A thread's looks are some microseconds apart where the program is instrumented.
@@ -232,8 +239,10 @@ namespace {
 long look_for_error(const long *with)
 {
     const long got = __real_syscall(SYS_recvmsg, with[0], with[1], with[2]);
-    if (got >= 0 && with[0] == errors_first.load())
+    if (got >= 0 && with[0] == errors_first.load()) {
         errors_first.store(-1);
+        has_second_error.store(with[0]);
+    }
     return got;
 }
 

@@ -543,7 +543,9 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
         m.msg_control = controls[i].bytes;
         m.msg_controllen = sizeof controls[i].bytes;
     }
-    const int got = calls::recvmmsg(as_fd(socket_), messages, wanted, MSG_DONTWAIT);
+    int got = calls::recvmmsg(as_fd(socket_), messages, wanted, MSG_DONTWAIT);
+    if (got < 0 && errno != EAGAIN) // an ICMP error, which is returned once in place of datagrams
+        got = calls::recvmmsg(as_fd(socket_), messages, wanted, MSG_DONTWAIT);
     for (int i = 0; i < got; ++i) {
         into[i].bytes = static_cast<std::uint8_t *>(pieces[i].iov_base);
         into[i].size = messages[i].msg_len;
