@@ -66,7 +66,8 @@ WITHOUT_JOBS = ("--no-suite", "am", "--no-suite", "dat12")
 SEED = int(os.environ.setdefault("DAPL_SEED", str(random.SystemRandom().randrange(10**6))))
 # The suite "rest" is what others of its kind have shown nearly all of; --full runs it too.
 GCC_TESTS = (*WITHOUT_ROUNDS, *ELSEWHERE, "--no-suite", "rest",
-             "--no-suite", ("bad-network", "two-hosts")[SEED % 2])
+             "--no-suite", ("bad-network", "two-hosts")[SEED % 2],
+             "--no-suite", ("udp", "sealed")[SEED // 2 % 2])
 # What sanitized builds leave to --full, for the time it takes.
 LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
                 "--no-suite", "two-hosts", "--no-suite", "conformance-runner",

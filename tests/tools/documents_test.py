@@ -31,7 +31,7 @@ OPTIONS = argparse.Namespace()
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/design/*.md", "docs/man/*.md", "tools/vm/README.md",
              "transports/*/README.md")
 PATIENCE = 3  # seconds
-WORK = 0.5  # seconds of a processor, which benchmarks use up by polling
+WORK = 0.3  # seconds of a processor, which benchmarks use up by polling
 
 # The first words of commands. A program name alone, in a sentence, is not a command.
 COMMAND = re.compile(r"""(?:\$\ )?(?:\./|gen/|tools/|tests/|python3\ |gdb\ |meson\b|ninja\b|
