@@ -144,7 +144,7 @@ struct encounter {
     std::atomic<instant> ending_since{never};
     std::atomic<bool> accepted{false};
     std::atomic<bool> rejected{false};
-    std::atomic<bool> blamed{false};       ///< a flushed request was reported: others say no more
+    std::atomic<bool> blamed{false};   ///< a flushed request was reported: others say no more
     std::atomic<unsigned> requests{0}; ///< that arrived
 
     std::mutex m; // of what follows, by direction
