@@ -97,7 +97,13 @@ struct restless {
         REQUIRE(dat_evd_create(a.ia, 8, cno, DAT_EVD_DTO_FLAG, &evd) == DAT_SUCCESS);
         a.complete_one(evd);
     }
-    ~restless() { stop = true; }
+    /// Returns when the agent is called no more.
+    ~restless()
+    {
+        stop = true;
+        for (int i = 0; i < 20'000 && !over; ++i)
+            std::this_thread::sleep_for(1ms);
+    }
 
     static void called(DAT_PVOID of, DAT_EVD_HANDLE evd)
     {
@@ -105,10 +111,12 @@ struct restless {
         ++self.calls;
         (void)dat_cno_modify_agent(self.cno, {of, called});
         DAT_EVENT event;
-        if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS && !self.stop &&
-            std::chrono::steady_clock::now() < self.end)
+        const bool goes_on = !self.stop && std::chrono::steady_clock::now() < self.end;
+        if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS && goes_on)
             (void)dat_ep_post_recv(event.event_data.dto_completion_event_data.ep_handle, 1,
                                    &self.segment, {}, DAT_COMPLETION_DEFAULT_FLAG);
+        if (!goes_on)
+            self.over = true;
     }
     bool is_called() const
     {
@@ -122,6 +130,7 @@ struct restless {
     DAT_LMR_TRIPLET segment;
     std::atomic<unsigned> calls{0};
     std::atomic<bool> stop{false};
+    std::atomic<bool> over{false};
     const std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + 30s;
 };
 
