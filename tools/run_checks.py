@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Build and test everything, count the tests, and print what failed.
 
-Without options: all parts once, in less than 20 minutes on two cores. The last line is
+Without options: nearly all parts once, in less than 20 minutes on two cores; DAPL_SEED, which is
+printed, chooses among some that take turns. --full has them all. The last line is
 "N passed, N failed", with ", N skipped" if there were any; the exit status follows it. Outputs are
 kept in .check/, a file for each step.
 """

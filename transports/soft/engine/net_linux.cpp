@@ -59,7 +59,7 @@ inline bool is_unknown_call(int error)
     return error == ENOSYS || error == EPERM;
 }
 
-/// Where a filter does not know the calls for several messages, these send and receive the first.
+// Where a filter does not know the calls for several messages, these send and receive the first.
 
 inline int sendmmsg(int fd, mmsghdr *messages, unsigned count, int flags)
 {
