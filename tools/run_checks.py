@@ -74,8 +74,12 @@ LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-
                 "--no-suite", "two-hosts", "--no-suite", "conformance-runner",
                 "--no-suite", "faults")
 # The suite as it is compiled for a release finds as much in sanitized libraries.
-ASAN_TESTS = (*REPEATABLE, *LEFT_TO_FULL, "--no-suite", "conformance")
-TSAN_TESTS = (*ASAN_TESTS, "--no-suite", "clients", "--no-suite", "one-thread")
+SANITIZED_TESTS = (*REPEATABLE, *LEFT_TO_FULL, "--no-suite", "conformance")
+# The longest tests of the engine: each by one of the two sanitizers.
+ENGINE_PARTS = ("engine-requests", "engine-paths")
+ASAN_TESTS = (*SANITIZED_TESTS, "--no-suite", ENGINE_PARTS[SEED // 4 % 2])
+TSAN_TESTS = (*SANITIZED_TESTS, "--no-suite", ENGINE_PARTS[1 - SEED // 4 % 2],
+              "--no-suite", "clients", "--no-suite", "one-thread")
 WINDOWS_TESTS = ("--no-suite", "common", "--no-suite", "rest")
 LEAST_COVERED = 95  # percent of the lines of common/ and dat/
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
@@ -612,8 +616,8 @@ def steps() -> list[Step]:
              tests("gcc", *GCC_TESTS), "quick"),
         Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
              lambda step: windows(step, *WINDOWS_TESTS)),
-        Step("clients-ours", "Debian's DAT programs, our libdat2",
-             clients("gcc", "ours", "@short")),
+        Step("clients-ours", "Debian's DAT programs, our libdat2; one half of them",
+             clients("gcc", "ours", "@short", more=("--share", f"{1 + SEED % 2}/2"))),
         Step("clients-debian", "some of them with Debian's libdat2",
              clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
         Step("asan", "clang, address and undefined-behaviour sanitizers; tests that run our code, "

@@ -27,6 +27,13 @@ import two_hosts
 SKIPPED = 77
 
 
+def share(text: str) -> tuple[int, int]:
+    which, _, of = text.partition("/")
+    if not (which.isdigit() and of.isdigit() and 1 <= int(which) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 1/2")
+    return int(which), int(of)
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -47,6 +54,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
                         help="how often to run the selection (default: 1)")
     parser.add_argument("--select", default="@default", metavar="NAMES",
                         help="comma-separated names, patterns, @tags (default: %(default)s)")
+    parser.add_argument("--share", type=share, default=(1, 1), metavar="K/N",
+                        help="run every Nth selected case, beginning with the Kth")
     parser.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
     parser.add_argument("--list", action="store_true", help="list the selected cases and stop")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the results here")
@@ -179,7 +188,10 @@ def main(arguments: list[str]) -> int:
     )
     place = cases.Place(options.adapter,
                         two_hosts.SERVER_ADDRESS if options.two_hosts else options.host)
-    chosen = selected(cases.all_cases(place, settings.foreign_libdat2), options.select)
+    which, of = options.share
+    chosen = selected(cases.all_cases(place, settings.foreign_libdat2), options.select)[which - 1::of]
+    if not chosen:
+        raise SystemExit(f"run_clients: fewer than {of} cases are selected")
     if options.list:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # its reader may have read enough
         for case in chosen:

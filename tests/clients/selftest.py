@@ -3,6 +3,7 @@
 """Tests of the runner itself, with programs that pass, lie, hang, crash or use another library."""
 
 import _ctypes
+import argparse
 import contextlib
 import io
 import json
@@ -268,6 +269,16 @@ class Table(unittest.TestCase):
         self.assertIn("dapltest-F-pz", names("@fft"))
         with self.assertRaises(SystemExit):
             names("no-such-case")
+
+    def test_shares_are_the_whole(self):
+        self.assertEqual(run_clients.share("2/3"), (2, 3))
+        for wrong in ("", "1", "0/2", "3/2", "1/2/3", "-1/2"):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                run_clients.share(wrong)
+        listed = [subprocess.run([sys.executable, run_clients.__file__, "--list", *more],
+                                 capture_output=True, text=True, check=True).stdout.splitlines()
+                  for more in ([], ["--share", "1/3"], ["--share", "2/3"], ["--share", "3/3"])]
+        self.assertEqual(sorted(listed[0]), sorted(sum(listed[1:], [])))
 
 
 class Hosts(World):
