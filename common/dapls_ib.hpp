@@ -287,7 +287,9 @@ struct work_request {
     DAT_DTO_COOKIE cookie;
     work_queue *queue; ///< where it was posted
     /// Those posted before and after it to the same queue, which is a ring in which one is always
-    /// unused. Null for a shared receive.
+    /// unused. Null for a shared receive. The ring may grow with a post: that changes, in the
+    /// thread that posts, `after` of the request that was posted last and `before` of the unused
+    /// one, which has completed.
     work_request *before;
     work_request *after;
     DAT_UINT32 length;  ///< bytes, sum of the local segments; of a receive, the room it has

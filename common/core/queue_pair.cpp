@@ -93,9 +93,10 @@ void trace(queue_pair *ep, const char *name, const work_queue *queue)
              "EP %p: %s: %llu outstanding; the last that were posted:", to_handle(ep), name,
              static_cast<unsigned long long>(queue->outstanding()));
     const work_request *request = queue->upcoming();
-    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left)
+    const DAT_COUNT shown = std::min(most, queue->places() - 1);
+    for (DAT_COUNT left = shown; left != 0; --left)
         request = request->before;
-    for (DAT_COUNT left = std::min(most, queue->limit()); left != 0; --left) {
+    for (DAT_COUNT left = shown; left != 0; --left) {
         if (request->operation != never_posted)
             dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
                      to_handle(ep), dat::operation_name(request->operation), request->length,

@@ -9,28 +9,68 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit, bool concurrent)
 {
+    constexpr std::size_t few = 2;
     std::size_t length = std::size_t{static_cast<std::uint32_t>(limit)} + 1;
     if (concurrent)
         length = std::bit_ceil(length);
-    std::unique_ptr<wr[]> slots(new (std::nothrow) wr[length]());
-    auto *queue = slots == nullptr ? nullptr : new (std::nothrow) work_queue(owner);
+    auto *queue = new (std::nothrow) work_queue(owner);
     if (queue == nullptr)
         return nullptr;
-    wr *last = &slots[length - 1];
-    queue->next = slots.get();
-    queue->retired = queue->known_end = last;
-    for (std::size_t i = 0; i < length; ++i) {
-        slots[i].queue = queue;
-        slots[i].ring_place = static_cast<DAT_UINT32>(i);
+    queue->length_ = static_cast<DAT_COUNT>(length);
+    queue->limit_ = limit;
+    if (queue->add_places(concurrent || length <= 2 * few ? length : few))
+        return queue;
+    queue->release();
+    return nullptr;
+}
+
+/// False when out of memory. By a thread that posts, while no other does, and when all places but
+/// one are posted, or there are none: then nothing refers to what changes, `after` of the request
+/// that was posted last and `before` of the unused one. The number of places is published after
+/// the first of them, see snapshot().
+bool work_queue::add_places(std::size_t count)
+{
+    std::unique_ptr<ring_places> more(new (std::nothrow) ring_places);
+    if (more == nullptr)
+        return false;
+    more->slots.reset(new (std::nothrow) wr[count]());
+    if (more->slots == nullptr)
+        return false;
+    more->added = static_cast<DAT_UINT32>(count);
+    wr *const slots = more->slots.get();
+    wr *unused = next.load(std::memory_order_relaxed);
+    wr *last = unused == nullptr ? &slots[count - 1] : static_cast<wr *>(unused->before);
+    if (unused != nullptr) {
+        more->earlier.reset(places_.load(std::memory_order_relaxed));
+        more->first = more->earlier->count();
+        more->unused = more->earlier->order_of(*unused);
+    } else {
+        unused = slots;
+        retired = known_end = last;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        slots[i].queue = this;
+        slots[i].ring_place = more->first + static_cast<DAT_UINT32>(i);
         slots[i].operation = never_posted;
         slots[i].before = last;
         last->after = &slots[i];
         last = &slots[i];
     }
-    queue->slots_ = std::move(slots);
-    queue->length_ = static_cast<DAT_COUNT>(length);
-    queue->limit_ = limit;
-    return queue;
+    last->after = unused;
+    unused->before = last;
+    if (more->first != 0)
+        known_end = unused;
+    next.store(slots, std::memory_order_release);
+    places_.store(more.release(), std::memory_order_release);
+    return true;
+}
+
+/// False when it has as many places as it may have, or out of memory.
+bool work_queue::grow()
+{
+    const auto now = static_cast<std::size_t>(places());
+    const auto left = static_cast<std::size_t>(length_) - now;
+    return left != 0 && add_places(std::min(now, left));
 }
 
 void work_queue::use(concurrent_posts &posts, bool from_zero)
@@ -38,8 +78,8 @@ void work_queue::use(concurrent_posts &posts, bool from_zero)
     const auto length = static_cast<std::uint32_t>(length_);
     if (from_zero)
         posts.begin_at_zero(length);
-    retired.store(&slots_[(posts.next_place() - 1) & (length - 1)]);
-    posts.use(slots_.get(), length, limit_, retired);
+    retired.store(&slots()[(posts.next_place() - 1) & (length - 1)]);
+    posts.use(slots(), length, limit_, retired);
     posts_.store(&posts);
 }
 
@@ -53,8 +93,10 @@ void work_queue::leave_posts()
 work_queue::~work_queue()
 {
     for (DAT_COUNT i = 0; bindings != nullptr && i < length_; ++i)
-        forget_binding(slots_[static_cast<std::size_t>(i)]);
+        if (binding *left = bindings[i].load(); left != nullptr)
+            left->release();
     delete[] bindings;
+    delete places_.load();
     if (draws_from != nullptr)
         draws_from->release();
 }
@@ -80,9 +122,11 @@ transport::wr *work_queue::take_slowly()
     }
     wr *request = next.load(std::memory_order_relaxed);
     if (request == known_end) {
-        if (!find_room(request))
-            return nullptr;
-        if (bindings != nullptr) {
+        if (!find_room(request)) {
+            if (!grow())
+                return nullptr;
+            request = next.load(std::memory_order_relaxed);
+        } else if (bindings != nullptr) {
             forget_binding(*request); // it has completed, its success suppressed
             auto *clear = static_cast<wr *>(request->after);
             while (clear != known_end && binding_at(*clear) == nullptr)

@@ -4,9 +4,11 @@
 
 #include "concurrent_posts.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <utility>
@@ -73,9 +75,38 @@ inline constexpr auto never_posted = static_cast<DAT_DTOS>(-1);
 /// No request can be taken from this one. It is never written to.
 inline constinit post_ring closed_ring;
 
+/// Places of a ring that were allocated together. Their numbers, ring_place, go on from those of
+/// the places that were there before, among which they were put: between the request that was
+/// posted last and the unused one.
+struct ring_places {
+    DAT_UINT32 count() const { return first + added; }
+    /// In the order of the ring, from the place that was unused when it grew last.
+    DAT_UINT32 order_of(const work_request &request) const
+    {
+        const DAT_UINT32 number = request.ring_place;
+        return number >= first ? number : (earlier->order_of(request) + first - unused) % first;
+    }
+    bool has(const transport::wr *request) const
+    {
+        const std::less<> before;
+        return (!before(request, slots.get()) && before(request, slots.get() + added)) ||
+               (earlier != nullptr && earlier->has(request));
+    }
+
+    std::unique_ptr<transport::wr[]> slots;
+    std::unique_ptr<ring_places> earlier;
+    DAT_UINT32 first = 0; ///< how many there were before
+    DAT_UINT32 added = 0;
+    DAT_UINT32 unused = 0; ///< the order, before, of the place that was unused
+};
+
 /// The posted operations of one direction of an endpoint. It outlives its endpoint for as long as
 /// completions of it may still be polled: an orphan has no owner, and its completions are dropped
 /// when they are polled. The last reference deletes it.
+///
+/// Its ring begins with a few places, and doubles, up to the limit, when all are posted: most
+/// endpoints never use their depth. One whose requests are taken concurrently has all from the
+/// beginning.
 struct work_queue : post_ring {
     /// Null when out of memory. With `concurrent` its requests can be taken by several threads at
     /// once, after use().
@@ -96,7 +127,7 @@ struct work_queue : post_ring {
             while (const concurrent_posts *posts = posts_.load(std::memory_order_acquire)) {
                 const auto place = static_cast<DAT_COUNT>(posts->next_place());
                 if (is_concurrent()) // otherwise it may be a place of the queue that followed
-                    return &slots_[static_cast<std::size_t>(place & (length_ - 1))];
+                    return &slots()[static_cast<std::size_t>(place & (length_ - 1))];
             }
         return next.load(std::memory_order_acquire);
     }
@@ -113,18 +144,30 @@ struct work_queue : post_ring {
     view snapshot() const
     {
         for (;;) {
+            const ring_places &now = *places_.load(std::memory_order_acquire);
             const wr *last = retired.load(std::memory_order_acquire);
-            const std::uint64_t count = places_behind(last, upcoming());
+            const wr *first_free = upcoming();
+            if (!now.has(last) || !now.has(first_free))
+                continue; // the ring has grown since
+            const std::uint64_t count = places_behind(now, last, first_free);
             if (retired.load(std::memory_order_relaxed) == last)
                 return {last, count};
         }
     }
     /// How many are outstanding: posted and not retired.
-    std::uint64_t outstanding() const { return slots_ == nullptr ? 0 : snapshot().outstanding; }
+    std::uint64_t outstanding() const { return length_ == 0 ? 0 : snapshot().outstanding; }
+    /// Of a request that the calling thread has seen posted.
     bool is_outstanding(const work_request &request) const
     {
         const view seen = snapshot();
-        return places_behind(seen.last, static_cast<const wr *>(&request)) < seen.outstanding;
+        const ring_places &now = *places_.load(std::memory_order_acquire);
+        return places_behind(now, seen.last, static_cast<const wr *>(&request)) < seen.outstanding;
+    }
+    /// Places there are now, one of which is unused; 0 where it draws from a shared queue.
+    DAT_COUNT places() const
+    {
+        const ring_places *now = places_.load(std::memory_order_acquire);
+        return now == nullptr ? 0 : static_cast<DAT_COUNT>(now->count());
     }
     bool idle() const { return outstanding() == 0; }
 
@@ -195,20 +238,23 @@ protected:
 
 private:
     /// 0 for the next one, and so on round the ring.
-    std::uint64_t places_behind(const wr *last, const wr *at) const
+    static std::uint64_t places_behind(const ring_places &ring, const wr *last, const wr *at)
     {
-        const std::ptrdiff_t ahead = at - last - 1;
-        return static_cast<std::uint64_t>(ahead < 0 ? ahead + length_ : ahead);
+        const DAT_UINT32 count = ring.count();
+        return (ring.order_of(*at) + count - ring.order_of(*last) + count - 1) % count;
     }
+    wr *slots() const { return places_.load(std::memory_order_relaxed)->slots.get(); }
+    bool add_places(std::size_t count);
+    bool grow();
     std::atomic<binding *> &binding_of(const work_request &request)
     {
-        return bindings[static_cast<const wr *>(&request) - slots_.get()];
+        return bindings[request.ring_place];
     }
     void forget_binding(const wr &request);
 
     std::atomic<int> holders_{1};
-    std::unique_ptr<wr[]> slots_;
-    DAT_COUNT length_ = 0; ///< of the ring; a power of two where requests are taken concurrently
+    std::atomic<ring_places *> places_{nullptr};
+    DAT_COUNT length_ = 0; ///< at most; a power of two where requests are taken concurrently
     DAT_COUNT limit_ = 0;
     std::atomic<concurrent_posts *> posts_{nullptr};
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // No surprise work on the hot path: post and dequeue of a consumer that promised one thread per
-// object take no mutex, allocate nothing, make no system call.
+// object take no mutex, make no system call, and allocate nothing once as many were outstanding
+// before.
 #include "fixture.hpp"
 #include "wraps.hpp"
 
@@ -55,6 +56,7 @@ TEST_CASE("one thread per object: post and dequeue take no mutex and allocate no
     station s(c);
     s.connect_by_hand();
     qp &port = s.port();
+    CHECK(work(c, s, port, 1)); // there were never as many outstanding
     const wraps::counts before = wraps::of_this_thread();
     const bool good = work(c, s, port, 1000);
     const wraps::counts after = wraps::of_this_thread();
@@ -69,6 +71,7 @@ TEST_CASE("any thread: a post takes one mutex, a dequeue none, and neither alloc
     station s(c);
     s.connect_by_hand();
     qp &port = s.port();
+    CHECK(work(c, s, port, 1)); // there were never as many outstanding
     const wraps::counts before = wraps::of_this_thread();
     const bool good = work(c, s, port, 1000);
     const wraps::counts after = wraps::of_this_thread();

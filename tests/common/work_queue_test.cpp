@@ -2,7 +2,10 @@
 // The ring of posted operations: its numbers wrap, suppressed ones are retired by later ones.
 #include "fixture.hpp"
 
+#include <atomic>
 #include <set>
+#include <thread>
+#include <vector>
 
 using namespace test;
 
@@ -13,6 +16,12 @@ transport::wr *take(post_ring &ring)
 {
     transport::wr *taken = nullptr;
     return ring.take(taken) ? taken : nullptr;
+}
+/// As a post does: the slow path looks again. Null when all are posted.
+transport::wr *take(work_queue &queue)
+{
+    transport::wr *taken = take(static_cast<post_ring &>(queue));
+    return taken != nullptr ? taken : queue.take_slowly();
 }
 
 struct queue_owner {
@@ -56,7 +65,6 @@ TEST_CASE("a work queue holds exactly its limit, wherever its ring begins")
             CHECK_EQ(out.size(), static_cast<std::size_t>(limit));
             CHECK_EQ(out.count(nullptr), 0);
             CHECK_EQ(take(o.queue), nullptr);
-            CHECK_EQ(o.queue.take_slowly(), nullptr);
             for (transport::wr *wr : out)
                 CHECK(o.queue.is_outstanding(*wr));
             o.queue.retire(*last);
@@ -107,6 +115,111 @@ TEST_CASE("each slot knows the one before it")
         o.queue.retire(*wr);
         before = wr;
     }
+}
+
+TEST_CASE("the ring of a work queue grows when all of it is posted, and what is posted stays")
+{
+    constexpr DAT_COUNT limit = 100;
+    for (DAT_COUNT first = 0; first <= 4; ++first) {
+        queue_owner o(limit);
+        const DAT_COUNT few = o.queue.places();
+        CHECK_LT(few, 10);
+        o.post_and_retire(first);
+        std::vector<transport::wr *> out;
+        for (DAT_COUNT i = 0; i < limit; ++i) {
+            transport::wr *wr = take(o.queue);
+            REQUIRE_NE(wr, nullptr);
+            CHECK_LE(o.queue.places(), std::max(few, 2 * (i + 1)));
+            if (!out.empty()) {
+                CHECK_EQ(wr->before, out.back());
+                CHECK_EQ(out.back()->after, wr);
+            }
+            out.push_back(wr);
+            CHECK_EQ(o.queue.outstanding(), i + 1);
+        }
+        CHECK_EQ(take(o.queue), nullptr);
+        CHECK_EQ(o.queue.places(), limit + 1);
+        std::set<DAT_UINT32> places;
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            CHECK(o.queue.is_outstanding(*out[i]));
+            places.insert(out[i]->ring_place);
+            o.queue.retire(*out[i]);
+            CHECK_FALSE(o.queue.is_outstanding(*out[i]));
+            CHECK_EQ(o.queue.outstanding(), out.size() - i - 1);
+        }
+        CHECK_EQ(places.size(), out.size());
+        CHECK_LE(*places.rbegin(), static_cast<DAT_UINT32>(limit));
+        o.post_and_retire(3 * limit);
+        CHECK_EQ(o.queue.places(), limit + 1);
+    }
+}
+
+TEST_CASE("a ring of which few are posted at a time stays as it is")
+{
+    queue_owner o(1000);
+    const DAT_COUNT few = o.queue.places();
+    for (int i = 0; i < 100; ++i) {
+        transport::wr *last = nullptr;
+        for (DAT_COUNT n = 1; n < few; ++n) {
+            last = take(o.queue);
+            REQUIRE_NE(last, nullptr);
+        }
+        o.queue.retire(*last);
+    }
+    CHECK_EQ(o.queue.places(), few);
+}
+
+TEST_CASE("how many are outstanding is seen while the ring grows")
+{
+    constexpr int limit = 3000;
+    for (int turn = 0; turn < 10; ++turn) {
+        queue_owner o(limit);
+        std::atomic<int> posted{0}, wrong{0};
+        std::thread reader([&] {
+            while (posted < limit) {
+                const int least = posted;
+                const auto seen = static_cast<int>(o.queue.outstanding());
+                wrong += seen < least || seen > posted + 1 ? 1 : 0;
+            }
+        });
+        for (; posted < limit; ++posted)
+            if (take(o.queue) == nullptr)
+                break;
+        CHECK_EQ(posted.exchange(limit), limit);
+        reader.join();
+        CHECK_EQ(wrong, 0);
+    }
+}
+
+TEST_CASE("requests are retired while the ring grows")
+{
+    constexpr std::size_t count = 20'000;
+    constexpr std::size_t lag = 700;
+    queue_owner o(1000);
+    std::vector<std::atomic<transport::wr *>> posted(count);
+    std::thread poller([&] {
+        for (std::size_t i = 0; i < count; ++i) {
+            while (i + lag * i / count < count && posted[i + lag * i / count] == nullptr)
+                std::this_thread::yield();
+            while (posted[i] == nullptr)
+                std::this_thread::yield();
+            o.queue.retire(*posted[i]);
+        }
+    });
+    const work_request *before = nullptr;
+    int wrong = 0;
+    for (std::atomic<transport::wr *> &place : posted) {
+        transport::wr *wr = nullptr;
+        while ((wr = take(o.queue)) == nullptr)
+            std::this_thread::yield();
+        wrong += before != nullptr && wr->before != before ? 1 : 0;
+        before = wr;
+        place = wr;
+    }
+    poller.join();
+    CHECK_EQ(wrong, 0);
+    CHECK(o.queue.idle());
+    CHECK_GT(o.queue.places(), 500);
 }
 
 TEST_CASE("nothing can be taken from the closed ring")

@@ -26,7 +26,7 @@ struct alignas(64) soft_wr : work_request {
     soft_hca::request request{};
 
     /// A receive of a shared receive queue has no place in a ring.
-    bool is_shared() const { return after == nullptr; }
+    bool is_shared() const { return before == nullptr; }
 
     soft_wr() : work_request{}
     {
