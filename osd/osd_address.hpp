@@ -63,7 +63,7 @@ private:
         return &reinterpret_cast<const sockaddr_in *>(from)->sin_addr;
     }
 
-    sockaddr_storage storage_{};
+    alignas(sockaddr_storage) sockaddr_in6 storage_{}; ///< the larger of the two
 };
 
 } // namespace osd

@@ -24,7 +24,7 @@ class send_window {
 public:
     static constexpr std::uint32_t reorder_threshold = 3;
 
-    static constexpr std::uint32_t few = 16;
+    static constexpr std::uint32_t few = 8;
     static constexpr std::uint32_t capacity = window_reserve::capacity; ///< at most
 
     send_window() = default;

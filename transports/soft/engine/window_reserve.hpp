@@ -32,7 +32,7 @@ public:
     static constexpr std::uint32_t capacity = 256; ///< packets of a large window
     /// So many queue pairs have one each.
     static constexpr std::uint32_t for_each = 64;
-    static constexpr std::uint32_t per_window = 32; ///< of the queue pairs beyond
+    static constexpr std::uint32_t per_window = 64; ///< of the queue pairs beyond
 
     struct give_back {
         window_reserve *to = nullptr;
