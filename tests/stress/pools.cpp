@@ -194,15 +194,12 @@ void world::reconfigure_pool(worker &who, receive_pool &which)
 
 // ----------------------------------------------------------------------------------------- taking
 
-/// The endpoint that has this handle, if it takes from that pool.
-life *world::taker_of(const receive_pool &pool, DAT_EP_HANDLE ep)
+/// The endpoint that has this handle.
+life *world::taker_of(DAT_EP_HANDLE ep)
 {
-    for (const auto &each : sides_) {
-        life *const l =
-            each->ep.load(std::memory_order_relaxed) == ep ? each->current.load() : nullptr;
-        if (l != nullptr && l->pool.get() == &pool)
-            return l;
-    }
+    for (const auto &each : sides_)
+        if (each->ep.load(std::memory_order_relaxed) == ep)
+            return each->current.load();
     return nullptr;
 }
 
@@ -226,7 +223,7 @@ void world::judge_pooled(worker &who, dispatcher &from, const DAT_DTO_COMPLETION
     who.count(success                              ? counter::succeeded
               : told.status == DAT_DTO_ERR_FLUSHED ? counter::flushed
                                                    : counter::failed);
-    if (life *const l = taker_of(*pool, told.ep_handle)) {
+    if (life *const l = taker_of(told.ep_handle)) {
         std::lock_guard hold(l->m);
         if (l->ep == told.ep_handle && l->pool == pool && l->now_in != phase::dying &&
             l->now_in != phase::gone)

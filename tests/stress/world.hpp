@@ -277,7 +277,7 @@ private:
     bool post_to_pool(worker &who, receive_pool &to);
     void serve_pool(worker &who);
     void reconfigure_pool(worker &who, receive_pool &which);
-    life *taker_of(const receive_pool &pool, DAT_EP_HANDLE ep);
+    life *taker_of(DAT_EP_HANDLE ep);
     void judge_pooled(worker &who, dispatcher &from, const DAT_DTO_COMPLETION_EVENT_DATA &told,
                       const span &taken);
     void judge_pooled_for(worker &who, life &l, receive_pool &pool, unsigned slot,
