@@ -207,6 +207,9 @@ void describe(program::command_line &line, settings &s)
         "--no-srqs", s.no_srqs,
         "no endpoint has an SRQ: for a transport that breaks the connection where an SRQ runs "
         "dry, as iWARP does");
+    line.flag("--no-windows", s.no_windows,
+              "no RMR is bound: for a transport that fails binds which wait behind a message that "
+              "is sent again, as rxe does where SRQs run dry");
     line.flag("--skip-unsupported", s.skip_unsupported,
               "exit with 77 (skipped) if a call that all adapters have is not supported: for ports "
               "that are being written");

@@ -29,6 +29,7 @@ struct settings {
     std::string api = "2.0";
     bool skip_unsupported = false; ///< an adapter that lacks what all of this needs is no failure
     bool no_srqs = false;          ///< a connection whose SRQ runs dry breaks
+    bool no_windows = false;       ///< no RMR is bound
     bool faults = false;           ///< calls, requests and connections may fail at any time
 };
 

@@ -164,7 +164,7 @@ void world::register_memory(worker &who, side &s)
          nullptr);
     s.lmr_context.store(lmr_context);
     s.rmr_context.store(rmr_context);
-    if (attr_.max_rmrs != 0)
+    if (attr_.max_rmrs != 0 && !run_.asked.no_windows)
         MUST(who, dat_rmr_create, s.home->handle, &s.rmr);
 }
 

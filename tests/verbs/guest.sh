@@ -97,11 +97,17 @@ conformance12() {
         conformance "$1" conformance12 --api 1.2
 }
 
+# With siw a connection breaks where an SRQ runs dry; rxe fails binds that wait meanwhile, so each
+# half of the time is without one of both.
 stress() {
-    local more=()
-    [[ $device != siw0 ]] || more=(--no-srqs)
-    "$build/tests/stress/hammer" --ia "$adapter" --seconds "$1" --worlds $(($1 / 10)) \
-        --patience 120 "${more[@]}"
+    local ways=(--no-srqs) way failed=0
+    [[ $device != rxe0 ]] || ways+=(--no-windows)
+    local seconds=$(($1 / ${#ways[@]}))
+    for way in "${ways[@]}"; do
+        "$build/tests/stress/hammer" --ia "$adapter" --seconds "$seconds" \
+            --worlds $((seconds / 10)) --patience 120 "$way" || failed=1
+    done
+    return "$failed"
 }
 
 # OFED's provider, which this port takes the place of; says why when it is not to be had.
