@@ -352,7 +352,10 @@ void world::judge_message(worker &, life &l, const entry &done, const std::uint8
     if (head.encounter != e.number || head.direction != static_cast<unsigned>(direction) ||
         head.length != length)
         run_.broken("a message arrives unchanged, on its connection",
-                    which + ": its header is another one's");
+                    which + ", of encounter " + std::to_string(e.number) + ": its header is of " +
+                        std::to_string(head.encounter) + ", message " +
+                        std::to_string(head.number) + " of " + std::to_string(head.length) +
+                        " bytes, by the " + (head.direction == 0 ? "active" : "passive") + " side");
     const entry *sent = e.messages[direction].look_up(head.number);
     if (sent == nullptr)
         run_.broken("each message comes once",
