@@ -22,11 +22,6 @@ constexpr unsigned most_failures = 12;
 /// How long the release of a thread or connection may take.
 constexpr milliseconds settling{1500};
 
-void tell_json(const json &what)
-{
-    tell(what.dump(-1, ' ', false, json::error_handler_t::replace));
-}
-
 std::string place(const char *file, int line)
 {
     return fs::path(file).filename().string() + ":" + std::to_string(line);

@@ -138,15 +138,14 @@ void open_and_tell()
     DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
     DAT_RETURN code = open_adapter(the_settings().ia, &async, &ia);
     if (code != DAT_SUCCESS) {
-        tell(json{{"absent", explain(code)}}.dump());
+        tell_json({{"absent", explain(code)}});
         std::_Exit(0);
     }
     DAT_IA_ATTR attr{};
     DAT_PROVIDER_ATTR provider{};
     code = dat_ia_query(ia, nullptr, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider);
     if (code == DAT_SUCCESS)
-        tell(json{{"attributes", attributes_of(attr, provider)}}.dump(
-            -1, ' ', false, json::error_handler_t::replace));
+        tell_json({{"attributes", attributes_of(attr, provider)}});
     (void)dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG);
 }
 
@@ -166,10 +165,10 @@ void open_twice()
     const auto kept = [](std::size_t a, std::size_t b, std::size_t c) {
         return over(over(b, a), over(c, b));
     };
-    tell(json{{"descriptors",
-               kept(before.descriptors.size(), once.descriptors.size(), twice.descriptors.size())},
-              {"threads", kept(before.threads.size(), once.threads.size(), twice.threads.size())}}
-             .dump());
+    tell_json(
+        {{"descriptors",
+          kept(before.descriptors.size(), once.descriptors.size(), twice.descriptors.size())},
+         {"threads", kept(before.threads.size(), once.threads.size(), twice.threads.size())}});
 }
 
 void take(device &found, const json &what)

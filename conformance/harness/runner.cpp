@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -412,6 +413,12 @@ void tell(const std::string &line)
             return; // the parent is gone, and so are we, soon
         done += wrote > 0 ? static_cast<std::size_t>(wrote) : 0;
     }
+}
+
+/// Names come from the command line and dat.conf, and need not be text.
+void tell_json(const nlohmann::json &what)
+{
+    tell(what.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void tell_allowed(unsigned seconds)

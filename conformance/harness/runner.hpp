@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ int run_children(std::vector<child_task> tasks, unsigned jobs,
 // In a child:
 /// Reports a line to the parent.
 void tell(const std::string &line);
+void tell_json(const nlohmann::json &what);
 /// Sets the total time limit of this child.
 void tell_allowed(unsigned seconds);
 

@@ -37,8 +37,8 @@ class Run:
             environment[sanitizer] = ":".join(filter(None, [environment.get(sanitizer),
                                                             "handle_segv=0"]))
         began = time.monotonic()
-        process = subprocess.run(command, capture_output=True, text=True, env=environment,
-                                 timeout=240, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, errors="replace",
+                                 env=environment, timeout=240, check=False)
         self.seconds = time.monotonic() - began
         self.status, self.output = process.returncode, process.stdout + process.stderr
         self.card = json.loads(self.path.read_text()) if self.path.exists() else {}
@@ -151,6 +151,10 @@ class RunnerTest(unittest.TestCase):
         self.expect_absent(run, r"no adapter unknown is registered .* registered adapters: .*sound")
         self.assertLess(run.seconds, 20)
         self.assertEqual(Run(self.folder, "--ia", "unknown", "--skip-missing").status, 77)
+
+    def test_a_name_that_is_no_text(self):
+        self.expect_absent(Run(self.folder, "--ia", os.fsdecode(b"acme\xff")),
+                           r"no adapter acme\ufffd is registered")
 
     def test_the_other_line_is_named(self):
         self.expect_absent(Run(self.folder, "--ia", "sound", "--threadsafe"),
