@@ -115,6 +115,18 @@ TEST_CASE("a packet that its writer did not finish is not there, and holds nothi
     CHECK(r.take().empty());
 }
 
+TEST_CASE("what a writer leaves in its ring comes out once")
+{
+    whole_ring r;
+    for (auto &each : r.writers->ring)
+        each.head.store(1);
+    std::uint32_t packets = 0;
+    while (packets <= ring_file::lines && r.take().size() == 1)
+        ++packets;
+    CHECK(packets == ring_file::lines);
+    CHECK(r.reader.is_broken());
+}
+
 TEST_CASE("bytes of packets are not taken for the sizes of others")
 {
     whole_ring r;
@@ -134,7 +146,7 @@ TEST_CASE("a writer that writes anything anywhere gets nothing but packets that 
         whole_ring r;
         std::uint32_t packets = 0;
         for (auto &each : r.writers->ring)
-            each.size.store(random() % 8 != 0 ? random() % 300 : random());
+            each.head.store(random() % 8 != 0 ? random() % 300 : random());
         while (packets < 3 * ring_file::lines) {
             const packet_bytes got = r.take();
             REQUIRE(got.size() <= ring_file::largest);
@@ -144,7 +156,7 @@ TEST_CASE("a writer that writes anything anywhere gets nothing but packets that 
         }
         if (r.reader.is_broken()) { // for good
             for (auto &each : r.writers->ring)
-                each.size.store(1);
+                each.head.store(1);
             CHECK(r.take().empty());
         }
     }

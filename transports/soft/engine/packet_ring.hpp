@@ -5,11 +5,13 @@
 // its owner's packets, and what its owner says about the other's ring: how many lines it has taken,
 // and whether it polls for more.
 //
-// A packet begins with its size, at a cache line. The writer sets the size of the next packet to 0,
-// and stores the size of this one last: when it is stopped or killed anywhere, a packet is there as
-// a whole, or not at all. The reader reads the size once, bounds it, copies the packet once, and
-// parses the copy; the writer bounds the number of lines that the reader says it has taken. So
-// neither process can do more to the other than by datagrams.
+// A packet begins with its head, at a cache line: its size, and how often the ring has been filled.
+// The writer sets the head of the next packet to 0, and stores the head of this one last: when it
+// is stopped or killed anywhere, a packet is there as a whole, or not at all. The reader reads the
+// head once, bounds the size, copies the packet once, and parses the copy; the writer bounds the
+// number of lines that the reader says it has taken. So neither process can do more to the other
+// than by datagrams. What was taken is no packet when the reader comes round again: a writer that
+// has gone leaves no more than fits the ring.
 #pragma once
 
 #include <atomic>
@@ -30,20 +32,25 @@ struct ring_file {
     static constexpr std::uint32_t line = 64;
     static constexpr std::uint32_t lines = 4096; ///< a power of two
     static constexpr std::uint32_t largest = 8192;
-    static constexpr std::uint64_t current = 0x736f'6674'0002'0001; ///< of this layout
+    static constexpr std::uint64_t current = 0x736f'6674'0002'0002; ///< of this layout
 
     static constexpr std::uint32_t lines_for(std::uint32_t size)
     {
         return (size + sizeof(std::uint32_t) + line - 1) / line;
     }
+    /// Of a packet at this line, counted from the first that was ever put.
+    static constexpr std::uint32_t head_of(std::uint32_t at, std::uint32_t size)
+    {
+        return at / lines << 16 | size;
+    }
     void begin() { edition.store(current, std::memory_order_release); }
     bool is_ring() const { return edition.load(std::memory_order_acquire) == current; }
     /// Whether no packet was ever put: a ring has one reader in its life.
     bool is_fresh() const { return used.load(std::memory_order_acquire) == 0; }
-    bool has_packet(std::uint32_t at) const { return ring[at % lines].size.load() != 0; }
+    bool has_packet(std::uint32_t at) const { return ring[at % lines].head.load() != 0; }
 
     struct alignas(line) first_line {
-        std::atomic<std::uint32_t> size;
+        std::atomic<std::uint32_t> head; ///< 0: no packet
         std::uint8_t bytes[line - sizeof(std::uint32_t)];
     };
     static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(first_line) == line);
@@ -110,7 +117,7 @@ private:
 
 // ------------------------------------------------------------------------------------ the writer
 
-/// One more line has to be free: put() stores the size of the next packet there.
+/// One more line has to be free: put() stores the head of the next packet there.
 inline bool ring_writer::has_room(std::uint32_t wanted)
 {
     if (next_ - taken_ + wanted < ring_file::lines)
@@ -144,14 +151,14 @@ inline void ring_writer::add(const void *bytes, std::size_t size)
     at_ = static_cast<std::uint32_t>((at_ + size) % all);
 }
 
-/// The store of the size and the writer's next load of `attention` are sequentially consistent, and
-/// so are the reader's store of `attention` and its next load of the size: either the writer sees
+/// The store of the head and the writer's next load of `attention` are sequentially consistent, and
+/// so are the reader's store of `attention` and its next load of the head: either the writer sees
 /// that the reader sleeps, or the reader sees the packet.
 inline void ring_writer::put()
 {
     const std::uint32_t behind = next_ + ring_file::lines_for(size_);
-    own_->ring[behind % ring_file::lines].size.store(0, std::memory_order_relaxed);
-    own_->ring[next_ % ring_file::lines].size.store(size_);
+    own_->ring[behind % ring_file::lines].head.store(0, std::memory_order_relaxed);
+    own_->ring[next_ % ring_file::lines].head.store(ring_file::head_of(next_, size_));
     next_ = behind;
 }
 
@@ -161,10 +168,11 @@ inline std::uint32_t ring_reader::take(std::uint8_t *to)
 {
     constexpr std::size_t all = sizeof theirs_->ring;
     const std::size_t from = next_ % ring_file::lines;
-    const std::uint32_t size = theirs_->ring[from].size.load(std::memory_order_acquire);
-    if (size == 0 || broken_)
+    const std::uint32_t head = theirs_->ring[from].head.load(std::memory_order_acquire);
+    if (head == 0 || broken_)
         return 0;
-    if (size > ring_file::largest) {
+    const std::uint32_t size = head - ring_file::head_of(next_, 0);
+    if (size == 0 || size > ring_file::largest) { // also if it is of another time
         broken_ = true;
         return 0;
     }
