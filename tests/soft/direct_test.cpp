@@ -999,6 +999,28 @@ TEST_CASE("a withdrawal waits for many peers no longer than for one")
         CHECK(each.link->is_stuck());
 }
 
+TEST_CASE("the ends of many connections of a peer wait no longer than that of one")
+{
+    called c;
+    REQUIRE(c.say(c.board.file()).edition != 0);
+    std::vector<direct_link *> others;
+    std::vector<waitable> sockets;
+    for (std::uint32_t i = 0; i < 40; ++i) {
+        others.push_back(c.access.begin(c.at, c.at, {1000 + i, 101, 200, 201, false}, &c.zone));
+        sockets.push_back(std::exchange(c.mine, -1));
+        c.said.to_id = 1000 + i;
+        REQUIRE(c.say(c.board.file()).edition != 0);
+    }
+    c.claim(); // by the gate of them all
+    CHECK(c.time_of([&] { c.access.end(c.link); }) >= 990ms);
+    CHECK(c.time_of([&] {
+        for (direct_link *each : others)
+            c.access.end(each);
+    }) < 2000ms);
+    for (const waitable each : sockets)
+        local_socket::close(each);
+}
+
 TEST_CASE("a withdrawal waits for the accesses of a connection that is about to end, too")
 {
     called c;

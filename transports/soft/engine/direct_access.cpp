@@ -12,8 +12,6 @@ namespace soft_hca {
 
 namespace {
 
-constexpr std::int64_t access_patience_ns = 1'000'000'000; ///< for the end of a peer's access
-constexpr std::int64_t last_patience_ns = 100'000'000;     ///< the same after a timeout
 constexpr std::int64_t short_time_ns = 1'000'000; ///< in which the system reuses no process id
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
@@ -195,16 +193,16 @@ bool direct_link::ends_by(std::uint32_t key, std::int64_t until_ns) const
     return true;
 }
 
-/// Waits for the end of a peer's access, which has been asked for at that time. After a timeout the
-/// next waits for that peer are shorter, until one of them succeeds.
+/// Waits for the end of a peer's access, which has been asked for at that time.
 bool direct_link::outlast(std::uint32_t key, std::int64_t since_ns) const
 {
     if (ends_by(key, since_ns))
         return true;
-    std::atomic<bool> &stuck = peer_.load(std::memory_order_relaxed)->stuck;
-    const std::int64_t patience = stuck.load() ? last_patience_ns : access_patience_ns;
-    stuck.store(!ends_by(key, since_ns + patience));
-    return !stuck.load();
+    access_patience &patience = peer_.load(std::memory_order_relaxed)->patience;
+    const std::int64_t began = osd::now_ns();
+    const bool ended = ends_by(key, since_ns + patience.at(began));
+    patience.note(ended, began, osd::now_ns());
+    return ended;
 }
 
 /// Closes the gate of a peer whose access does not end. If its thread was stopped before the copy,
@@ -218,7 +216,7 @@ void direct_access::shut_out(direct_link &link)
 /// If those who were shut out run again, their copies end within this time.
 void direct_access::await_stuck()
 {
-    const std::int64_t until = osd::now_ns() + last_patience_ns;
+    const std::int64_t until = osd::now_ns() + access_patience::last_ns;
     for (std::uint32_t i = 0; i < direct_board::gates; ++i)
         if (links_[i].is_stuck() && links_[i].is_accessible())
             (void)links_[i].ends_by(0, until);

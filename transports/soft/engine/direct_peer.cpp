@@ -5,6 +5,18 @@
 
 namespace soft_hca {
 
+std::int64_t access_patience::at(std::int64_t now) const
+{
+    const std::int64_t waited = std::max<std::int64_t>(rested_ns_.load() - now, 0) / rest;
+    return std::clamp<std::int64_t>(all_ns - waited, 0, stuck_.load() ? last_ns : first_ns);
+}
+
+void access_patience::note(bool ended, std::int64_t began, std::int64_t now)
+{
+    stuck_.store(!ended);
+    rested_ns_.store(std::max(rested_ns_.load(), began) + rest * (now - began));
+}
+
 peer_sockets::~peer_sockets()
 {
     for (std::uint32_t i = 0; i < count_; ++i)

@@ -45,6 +45,27 @@ private:
     waitable called_ = -1; ///< the one that we connected and keep
 };
 
+/// How long the end of an access of a peer is waited for. After a timeout the waits are short until
+/// one of them succeeds. All of them together are bounded, and then a part of the time: a peer that
+/// claims to be in an access of each of a thousand connections would keep the thread that ends them
+/// from all others.
+class access_patience {
+public:
+    static constexpr std::int64_t first_ns = 1'000'000'000;
+    static constexpr std::int64_t last_ns = 100'000'000; ///< after a timeout
+
+    std::int64_t at(std::int64_t now) const;
+    /// A wait from then to now; `ended`: the access did.
+    void note(bool ended, std::int64_t began, std::int64_t now);
+
+private:
+    static constexpr std::int64_t all_ns = 2 * first_ns;
+    static constexpr std::int64_t rest = 8; ///< for each time that was waited
+
+    std::atomic<bool> stuck_{false};
+    std::atomic<std::int64_t> rested_ns_{0}; ///< when all waits have been rested from
+};
+
 /// A process whose board is mapped.
 struct direct_peer {
     local_process process;
@@ -52,8 +73,8 @@ struct direct_peer {
     shared_memory memory;
     bool open_to_us = false;            ///< we may access its memory
     std::atomic<bool> forbidden{false}; ///< copies are refused, or it has gone
-    std::atomic<bool> stuck{false};     ///< in an access that it has not ended in time
-    bool watched = true;                ///< its sockets are in the set; false once it has gone
+    access_patience patience;
+    bool watched = true; ///< its sockets are in the set; false once it has gone
     std::uint32_t links = 0;
     direct_peer *next = nullptr;
 
