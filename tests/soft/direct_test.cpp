@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -171,6 +172,8 @@ TEST_CASE("another process cannot change a board, nor its size")
 
 TEST_CASE("what could be truncated is not mapped")
 {
+    shared_memory own;
+    REQUIRE(own.create(8192));
     const auto offers = [](int file, std::size_t size) {
         shared_memory other;
         return other.map(file, size);
@@ -189,6 +192,20 @@ TEST_CASE("what could be truncated is not mapped")
     REQUIRE(pipe(ends) == 0);
     CHECK(!offers(ends[0], 1));
     close(ends[1]);
+}
+
+TEST_CASE("memory of huge pages, which may be lacking when it is read, is not mapped")
+{
+    shared_memory own;
+    REQUIRE(own.create(8192));
+    const int file = memfd_create("huge", MFD_HUGETLB | MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    struct stat page {};
+    if (file < 0 || fstat(file, &page) != 0)
+        return; // the system has none
+    REQUIRE(ftruncate(file, page.st_blksize) == 0);
+    REQUIRE(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+    shared_memory theirs;
+    CHECK(!theirs.map(file, 8192));
 }
 
 // ----------------------------------------------------------------------------------- connections

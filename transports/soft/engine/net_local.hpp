@@ -61,8 +61,8 @@ public:
 
     /// Creates zeroed memory; false if a limit of the process or of the system forbids it.
     bool create(std::size_t size);
-    /// Maps memory of another process, and takes over `file`; false if that can change its size, or
-    /// is shorter than `size`.
+    /// Maps memory of another process, and takes over `file`; false if that can change its size, is
+    /// shorter than `size`, or no file as create() makes it in this process.
     bool map(waitable file, std::size_t size);
     void close();
     bool is_open() const { return bytes_ != nullptr; }

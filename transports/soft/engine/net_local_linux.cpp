@@ -43,6 +43,10 @@ void close_fd(waitable &descriptor)
 
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
+/// The file system of the memory files that this process creates, as stat(2) has it. Those of huge
+/// pages are on another one: where none is left, a reader faults, whatever seals they have.
+std::atomic<std::uint64_t> files_of_memory{0};
+
 } // namespace
 
 // ---------------------------------------------------------------------------------------- memory
@@ -73,6 +77,7 @@ bool shared_memory::create(std::size_t size)
     if (bytes_ == nullptr || !identify() ||
         fcntl(fd_of(file_), F_ADD_SEALS, size_seals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
         close();
+    files_of_memory.store(device_);
     return is_open();
 }
 
@@ -81,7 +86,8 @@ bool shared_memory::map(waitable file, std::size_t size)
     size_ = size;
     file_ = file;
     const int seals = fcntl(fd_of(file), F_GET_SEALS);
-    if (seals < 0 || (seals & size_seals) != size_seals || !identify())
+    if (seals < 0 || (seals & size_seals) != size_seals || !identify() ||
+        device_ != files_of_memory.load())
         return close(), false;
     void *const memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_of(file), 0);
     if (memory != MAP_FAILED)
