@@ -18,8 +18,12 @@ osd::wait_result wait_readable(int fd, int wake, osd::deadline until, bool &read
     osd::cancellation_point(
         [&] { ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr); });
     readable = ready > 0 && sources[0].revents != 0;
-    if (ready < 0)
-        return errno == EINTR ? osd::wait_result::interrupted : osd::wait_result::woken;
+    if (ready < 0 && errno == EINTR)
+        return osd::wait_result::interrupted;
+    if (ready < 0) { // more than the process may open by now, say: callers look again, now and then
+        (void)doze(until);
+        return osd::wait_result::woken;
+    }
     if (sources[1].revents != 0) {
         eventfd_t ignored;
         (void)eventfd_read(wake, &ignored);

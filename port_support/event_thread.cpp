@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "event_thread.hpp"
 
+#include "descriptor_wait.hpp"
+
 #include <algorithm>
+#include <cerrno>
 #include <poll.h>
 #include <unistd.h>
 #include <utility>
@@ -89,8 +92,9 @@ void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
                            static_cast<long>(left % 1'000'000'000)};
     pollfd wait{get(), POLLIN, 0};
     lock.unlock();
-    (void)ppoll(&wait, 1, left == never ? nullptr : &timeout,
-                nullptr); // epoll_wait has milliseconds
+    // epoll_wait has milliseconds
+    if (ppoll(&wait, 1, left == never ? nullptr : &timeout, nullptr) < 0 && errno != EINTR)
+        (void)doze(osd::deadline::never()); // refused: looks again, now and then
     lock.lock();
 }
 

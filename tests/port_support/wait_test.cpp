@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // How a consumer sleeps, and what a port finds out about sockets that it did not open.
 #include "descriptor_wait.hpp"
+#include "event_thread.hpp"
 #include "socket_search.hpp"
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <functional>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
 
@@ -81,6 +84,34 @@ TEST_SUITE("descriptor_wait")
         CHECK(readable);
         CHECK(wait_readable(data.fd, osd::deadline::never()) == osd::wait_result::woken);
         CHECK(wait_readable(wake.fd, osd::deadline::passed()) == osd::wait_result::timed_out);
+    }
+
+    TEST_CASE("a sleep that the system refuses does not keep a processor busy")
+    {
+        event_fd data, wake;
+        event_thread thread;
+        osd::mutex lock;
+        REQUIRE(thread.open());
+        const auto rounds_in_50_ms = [](const std::function<void()> &sleep) {
+            rlimit limit{};
+            REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+            const rlimit none{0, limit.rlim_max};
+            REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+            const osd::deadline until = osd::deadline::after_us(50'000);
+            int rounds = 0;
+            for (; !until.has_passed(); ++rounds)
+                sleep();
+            CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+            return rounds;
+        };
+        CHECK(rounds_in_50_ms([&] {
+                  bool readable = false;
+                  (void)wait_readable(data.fd, wake.fd, osd::deadline::never(), readable);
+              }) <= 50);
+        CHECK(rounds_in_50_ms([&] {
+                  osd::lock_guard hold(lock);
+                  (void)thread.wait(lock, event_thread::never);
+              }) <= 50);
     }
 
     TEST_CASE("a doze ends after a millisecond at most")
