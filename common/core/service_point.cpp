@@ -130,13 +130,17 @@ void service_point::announce_early(cr *first, bool listening)
     }
 }
 
-/// False when the EVD is full, which is reported on the async EVD.
+/// False when the EVD is full. The first of such requests is reported on the async EVD: strangers
+/// who send them could fill that and the log.
 bool service_point::announce(cr &request)
 {
     if (requests_->store(arrival_event(request))) {
+        overflowed_.store(false, std::memory_order_relaxed);
         requests_->notify();
         return true;
     }
+    if (overflowed_.exchange(true, std::memory_order_relaxed))
+        return false;
     dapl_log(DAPL_DBG_TYPE_WARN,
              "a connection request for qualifier %llu is refused: EVD %p is full",
              static_cast<unsigned long long>(qualifier()), to_handle(requests_.get()));

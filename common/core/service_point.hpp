@@ -61,6 +61,7 @@ private:
     DAT_EVENT arrival_event(cr &request);
 
     user_of<evd> requests_;
+    std::atomic<bool> overflowed_{false}; ///< the latest request found no room, which was reported
     osd::mutex lock_;
     endpoint *reserved_ OSD_GUARDED_BY(lock_); ///< its state keeps it from being freed
     DAT_CONN_QUAL qualifier_ OSD_GUARDED_BY(lock_) = 0;
