@@ -33,6 +33,8 @@ struct options {
     double duration = 0.3, wait = 300, limit = 20;
     bool server = false, in_job = false, quick = false, sweep = false;
 
+    /// Where the figures go as text: JSON on standard output stands alone.
+    std::FILE *out() const { return json == "-" ? stderr : stdout; }
     void settle()
     {
         sweep = sweep || !svg.empty();
@@ -193,7 +195,7 @@ private:
         va_list list;
         va_start(list, format);
         if (!o_.in_job)
-            std::vprintf(format, list);
+            std::vfprintf(o_.out(), format, list);
         va_end(list);
     }
     void ask(pattern what, std::uint32_t size, std::uint32_t count)
@@ -590,8 +592,9 @@ void pairs::print(const program::json &all) const
 {
     if (all.empty())
         return;
-    std::printf("%s, %zu pairs of ranks at once\n%-26s %8s %12s %12s %12s %12s\n",
-                o_.adapter.c_str(), all.size(), "", "", "lowest", "median", "highest", "together");
+    std::FILE *const to = o_.out();
+    std::fprintf(to, "%s, %zu pairs of ranks at once\n%-26s %8s %12s %12s %12s %12s\n",
+                 o_.adapter.c_str(), all.size(), "", "", "lowest", "median", "highest", "together");
     for (const program::json &first : all[0]["results"]) {
         const auto unit = first["unit"].get<std::string>();
         const bool is_time = unit == "us";
@@ -605,8 +608,8 @@ void pairs::print(const program::json &all) const
         for (const double each : values)
             sum += each;
         const auto text = [&](double value) { return value_text(value, shown); };
-        std::printf(
-            "%-11s %-14s %8s %12s %12s %12s %12s\n", first["test"].get<std::string>().c_str(),
+        std::fprintf(
+            to, "%-11s %-14s %8s %12s %12s %12s %12s\n", first["test"].get<std::string>().c_str(),
             first["how"].get<std::string>().c_str(),
             first.contains("size") ? size_text(first["size"].get<std::uint32_t>()).c_str() : "",
             text(quantile(values, 0)).c_str(), text(median(values)).c_str(),

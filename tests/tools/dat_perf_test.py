@@ -58,6 +58,12 @@ class Measures(unittest.TestCase):
             self.assertGreater(each["value"], 0, each)
         self.check_plot(plot)
 
+    def test_data_on_standard_output(self) -> None:
+        done = run(ADAPTER, "--quick", "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(json.loads(done.stdout)["results"]), 2)
+        self.assertIn("bandwidth", done.stderr)
+
     def check_plot(self, plot: pathlib.Path) -> None:
         root = xml.etree.ElementTree.parse(plot).getroot()
         self.assertEqual(root.tag, SVG + "svg")
