@@ -57,10 +57,10 @@ CPP_KEYWORDS = set("""
     throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
     xor xor_eq
     """.split())
-# Namespaces and folders of the kit, macros of the C library and of compilers, names that a file
-# system keeps for itself. The name of a port is the name of its namespace and of its folder.
+# Namespaces, folders and libraries of the kit, macros of the C library and of compilers, names that
+# a file system keeps for itself. The name of a port is that of its namespace, folder and library.
 RESERVED = set("""
-    common conformance dapl dat dats docs gen include meson osd std tests tools transport transports
+    am common conformance dapl dat dats docs gen include meson osd std tests tools transport transports
     assert errno linux main major makedev minor offsetof stderr stdin stdout unix
     aux con nul prn com1 com2 com3 com4 lpt1 lpt2 lpt3 lpt4
     """.split())

@@ -33,7 +33,7 @@ BAD_NAMES = {  # and a part of the answer
     "acme_": "underscores", "ac__me": "underscores", "a" * 33: "33 characters",
     "class": "word of C++", "co_await": "word of C++", "template": "word of C++",
     "auto": "word of C++", "osd": "reserved", "common": "reserved", "std": "reserved",
-    "linux": "reserved", "con": "reserved",
+    "linux": "reserved", "con": "reserved", "am": "reserved",
 }
 
 
