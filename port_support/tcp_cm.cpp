@@ -568,7 +568,9 @@ status tcp_cm::accept(tcp_request &request, tcp_connection &q, const private_dat
     const bool accepted = user_.bring_up(q, q.channel->peer) &&
                           q.channel->say(message::accept, &own, data) &&
                           watch(*q.channel, EPOLLIN, EPOLL_CTL_ADD);
-    if (!accepted)
+    if (accepted)
+        service_.schedule(q, ns_from_now(how_.ready_ms));
+    else
         end_attempt(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     return success;
 }
@@ -596,6 +598,7 @@ void tcp_cm::hear_peer(tcp_connection &q)
     case phase::accepting:
         if (!framed || q.channel->kind() != message::ready)
             return end_attempt(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        q.cancel();
         q.enter(phase::live);
         return service_.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED);
     default:
@@ -681,6 +684,8 @@ void tcp_cm::attend(tcp_connection &q)
     if (q.attempt != nullptr) {
         if (const int error = try_connect(q); error != 0)
             attempt_failed(q, error);
+    } else if (q.phase() == phase::accepting) {
+        end_attempt(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     } else if (q.phase() == phase::closing) {
         if (!user_.is_drained(q) && osd::now_ns() < q.close_by_ns)
             return service_.schedule(q, osd::now_ns() + drain_tick_ns);

@@ -92,17 +92,19 @@ protected:
 /// The active side sends its request, with private data, and waits as long as the consumer's
 /// timeout says; where nothing listens yet, or the peer resets the connection before it has heard
 /// the request, that is repeated with back-off for limits::connect_retry_ms. The passive side
-/// accepts or rejects; it is connected when the active side has said that it is ready. A peer that
-/// ends its connection says so: DISCONNECTED; without that it has died: BROKEN. Of strangers that
-/// have not sent a request yet a bounded number is kept, for a bounded time; others wait in the
-/// kernel's queue.
+/// accepts or rejects; it is connected when the active side has said that it is ready, and the
+/// acceptance fails when that takes too long, since its process is stopped, say. A peer that ends
+/// its connection says so: DISCONNECTED; without that it has died: BROKEN. Of strangers that have
+/// not sent a request yet a bounded number is kept, for a bounded time; others wait in the kernel's
+/// queue.
 class tcp_cm {
 public:
     struct limits {
         std::uint32_t connect_retry_ms = 2000; ///< how long a request is repeated
         std::uint32_t linger_ms = 2000;        ///< how long a graceful disconnect waits
-        std::uint32_t stranger_ms = 5000;      ///< how long a stranger may take to send a request
-        std::uint32_t patience_ms = 250;       ///< and how long where others wait for its place
+        std::uint32_t ready_ms = 15'000;  ///< how long one that was accepted may take to be ready
+        std::uint32_t stranger_ms = 5000; ///< how long a stranger may take to send a request
+        std::uint32_t patience_ms = 250;  ///< and how long where others wait for its place
         std::uint32_t max_strangers = 64;
     };
 

@@ -828,6 +828,23 @@ TEST_SUITE("tcp_cm")
         passive.cm.stop_listening(passive.listener);
     }
 
+    TEST_CASE("a peer that says nothing after it was accepted")
+    {
+        tcp_cm::limits how;
+        how.ready_ms = 30;
+        side passive(how);
+        const DAT_CONN_QUAL at = passive.listen();
+        cm_qp b;
+        stranger s(at);
+        REQUIRE(s.say(request_text(at)));
+        arrived got = passive.next();
+        REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
+        CHECK(gets(b, accept_failed));
+        CHECK(b.torn_down == 1);
+        passive.cm.forget(b);
+        passive.cm.stop_listening(passive.listener);
+    }
+
     TEST_CASE("without descriptors a request waits, and the thread sleeps")
     {
         side passive;
