@@ -198,6 +198,8 @@ class New(WithTree):
         done = dapl_port(self.tree, "--version")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"^dapl-port, version \d+ of the contract, from /")
+        shutil.rmtree(self.tree / "transports/template")
+        self.assertRegex(dapl_port(self.tree, "--version").stderr, r"^dapl-port: .* is no port kit")
 
     def test_help(self) -> None:
         self.assertIn("dapl-port new acme", self.port("--help"))
