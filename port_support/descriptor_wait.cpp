@@ -21,7 +21,7 @@ osd::wait_result wait_readable(int fd, int wake, osd::deadline until, bool &read
     if (ready < 0 && errno == EINTR)
         return osd::wait_result::interrupted;
     if (ready < 0) { // more than the process may open by now, say: callers look again, now and then
-        (void)doze(until);
+        (void)doze(1000, until);
         return osd::wait_result::woken;
     }
     if (sources[1].revents != 0) {
@@ -37,22 +37,14 @@ osd::wait_result wait_readable(int fd, osd::deadline until)
     return wait_readable(fd, -1, until, readable);
 }
 
-osd::wait_result doze(osd::deadline until)
+osd::wait_result doze(std::uint32_t us, osd::deadline until)
 {
-    const osd::deadline soon = osd::deadline::after_us(1000);
+    const osd::deadline soon = osd::deadline::after_us(us);
     const timespec at = (soon < until ? soon : until).as_timespec();
     int error = 0;
     osd::cancellation_point(
         [&] { error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr); });
     return error == EINTR ? osd::wait_result::interrupted : osd::wait_result::timed_out;
-}
-
-bool spurious_wakeups::may_trust_descriptor()
-{
-    const std::int64_t now = osd::now_ns();
-    in_a_row_ = now - last_ns_ < short_round_ns ? in_a_row_ + 1 : 0;
-    last_ns_ = now;
-    return in_a_row_ < enough;
 }
 
 } // namespace dapl::port_support

@@ -94,7 +94,7 @@ void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
     lock.unlock();
     // epoll_wait has milliseconds
     if (ppoll(&wait, 1, left == never ? nullptr : &timeout, nullptr) < 0 && errno != EINTR)
-        (void)doze(osd::deadline::never()); // refused: looks again, now and then
+        (void)doze(1000, osd::deadline::never()); // refused: looks again, now and then
     lock.lock();
 }
 

@@ -23,7 +23,9 @@ constexpr std::int64_t linger_ns = 10'000'000; ///< at most; half of it at least
 constexpr std::int64_t long_wait_ns = 2'000'000;
 constexpr std::int64_t glance_ns = 3000; ///< to see whether a consumer is polling just now
 constexpr int rounds_per_visit = 64;
-constexpr std::int64_t idle_round_ns = 3000; ///< a round that took no longer moved nothing
+constexpr int rounds_after_pause = 8;
+constexpr std::int64_t idle_round_ns = 3000;    ///< a round that took no longer moved nothing
+constexpr std::int64_t trusted_ns = 10'000'000; ///< so long that it took longer is enough
 
 bool is_readable(int fd)
 {
@@ -63,10 +65,10 @@ void progress_watch::answer_notify(progress_target &target)
     target.call_back();
 }
 
-progress_watch::next_step progress_watch::serve(progress_target &target)
+progress_watch::next_step progress_watch::serve(progress_target &target, int rounds)
 {
     const std::int64_t began = osd::now_ns();
-    for (int round = 0; round < rounds_per_visit; ++round) {
+    for (int round = 0; round < rounds; ++round) {
         (void)target.progress();
         answer_notify(target);
         const bool quiet = target.reset_signal();
@@ -79,23 +81,35 @@ progress_watch::next_step progress_watch::serve(progress_target &target)
         if (!is_readable(target.wait_fd))
             return next_step::arm;
     }
-    const bool moved = osd::now_ns() - began > rounds_per_visit * idle_round_ns;
+    const bool moved = osd::now_ns() - began > rounds * idle_round_ns;
     return moved ? next_step::revisit : next_step::back_off;
+}
+
+/// A round takes long without moving anything where messages wait on many connections for which no
+/// receive is posted.
+bool progress_watch::is_stuck(progress_target &target)
+{
+    const std::int64_t now = osd::now_ns();
+    if (target.period_us_ == 0 && now - target.looked_ns_ < trusted_ns)
+        return false;
+    target.looked_ns_ = now;
+    const std::uint64_t moved = target.moved_so_far();
+    return std::exchange(target.moved_before_, moved) == moved;
 }
 
 /// `called`: something happened, it is not only time for a visit.
 progress_watch::next_step progress_watch::attend(progress_target &target, progress_target *mate,
-                                                 bool called)
+                                                 bool called, int rounds)
 {
     if (target.wants_callback())
-        return serve(target);
+        return serve(target, rounds);
     if (target.is_waiting() || (mate != nullptr && mate->is_waiting()))
         return next_step::back_off;
     const consumer found = observe_consumer(target, mate);
     const bool idle_before = std::exchange(target.seen_idle_, found == consumer::idle);
     if (found == consumer::busy || (found == consumer::idle && !called && !idle_before))
         return next_step::back_off;
-    return serve(target);
+    return serve(target, rounds);
 }
 
 port_support::epoll_set &progress_watch::set_of(connection_service &service,
@@ -227,7 +241,8 @@ void progress_watch::visit(connection_service &service, progress_target &target)
     while (std::exchange(target.again_, false)) {
         target.due_ns_ = INT64_MAX;
         progress_target *mate = target.mate_; // not freed before the queue pairs that made it one
-        service.run_upcall(&target, [&] { next = attend(target, mate, called); });
+        const int rounds = target.period_us_ == 0 ? rounds_per_visit : rounds_after_pause;
+        service.run_upcall(&target, [&] { next = attend(target, mate, called, rounds); });
         called_back = std::exchange(target.called_back_, false);
         callbacks_ += called_back ? 1 : 0;
         if (static_cast<progress_all_link &>(target).alone())
@@ -242,7 +257,10 @@ void progress_watch::visit(connection_service &service, progress_target &target)
         back_off(service, target);
         break;
     case next_step::revisit:
-        target.due_ns_ = 0;
+        if (is_stuck(target))
+            back_off(service, target);
+        else
+            target.due_ns_ = 0;
         break;
     }
     if (target.due_ns_ != INT64_MAX && !service.events.is_current())

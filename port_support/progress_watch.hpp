@@ -10,6 +10,9 @@
 //   --------------------------------  ----------------------------------------------------------
 //   the descriptor is ready           disarmed; a visit by the thread, or by who is in cno_wait
 //   a visit finds nothing to do       armed
+//   a visit leaves something to do    disarmed; the next visit follows at once if data have moved,
+//                                       or else after such a pause: a message may be waiting for
+//                                       which no receive is posted
 //   a visit finds that its consumer   disarmed; the next visit follows after a pause that grows up
 //     polls or waits                  to 10 ms, or else when the wait has ended
 //   its consumer begins to wait       disarmed, if it was armed
@@ -70,6 +73,9 @@ private:
     /// Whether the consumer polled since the last call.
     virtual bool take_polled() = 0;
     virtual void call_back() = 0;
+    /// Called with connection_service::lock: another number whenever data have moved since the last
+    /// call.
+    virtual std::uint64_t moved_so_far() = 0;
 
     osd::mutex arming_;              ///< for the next four, and the kernel's sets
     std::atomic<bool> armed_{false}; ///< a visit follows when wait_fd becomes readable
@@ -81,6 +87,8 @@ private:
     // Guarded by connection_service::lock.
     std::int64_t due_ns_ = INT64_MAX; ///< when to visit it, if nothing happens
     std::uint32_t period_us_ = 0;     ///< the last back-off
+    std::uint64_t moved_before_ = 0;  ///< moved_so_far() at the last look
+    std::int64_t looked_ns_ = 0;      ///< when that was
     bool seen_idle_ = false;          ///< its consumer, at the last visit
     bool called_back_ = false;        ///< by the last visit
     bool visited_ = false;            ///< just now
@@ -134,10 +142,12 @@ private:
 
     static bool in_use(progress_target &target, progress_target *mate);
     static consumer observe_consumer(progress_target &target, progress_target *mate);
-    static next_step attend(progress_target &target, progress_target *mate, bool called);
-    static next_step serve(progress_target &target);
+    static next_step attend(progress_target &target, progress_target *mate, bool called,
+                            int rounds);
+    static next_step serve(progress_target &target, int rounds);
     static void answer_notify(progress_target &target);
     static bool leave_until(progress_target &target, std::uint32_t what);
+    static bool is_stuck(progress_target &target);
 
     port_support::epoll_set &set_of(connection_service &service, const progress_target &target)
         OSD_REQUIRES(target.arming_);

@@ -6,11 +6,24 @@
 #include <cstring>
 #include <dirent.h>
 #include <memory>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 
 namespace dapl::port_support {
 
 namespace {
+
+/// What the kernel tells beyond glibc's structure.
+struct long_tcp_info {
+    tcp_info short_info;
+    std::uint64_t pacing_rates[2];
+    std::uint64_t bytes_acked;
+    std::uint64_t bytes_received;
+    std::uint32_t segments[2];
+    std::uint32_t bytes_not_sent;
+};
 
 bool has_ends(int fd, const socket_ends &wanted)
 {
@@ -47,6 +60,19 @@ bool has_hung_up(int fd)
 {
     pollfd look{fd, POLLRDHUP, 0};
     return fd >= 0 && poll(&look, 1, 0) == 1;
+}
+
+std::optional<std::uint64_t> bytes_moved(int fd)
+{
+    long_tcp_info info{};
+    socklen_t size = sizeof(info);
+    int unread = 0;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+        ioctl(fd, FIONREAD, &unread) != 0)
+        return std::nullopt;
+    const std::uint64_t in = 2 * info.bytes_received - static_cast<std::uint64_t>(unread);
+    const std::uint64_t out = 2 * info.bytes_acked + info.bytes_not_sent;
+    return in + out;
 }
 
 } // namespace dapl::port_support

@@ -2,6 +2,8 @@
 // Finds a socket that a library has opened and does not show.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <sys/socket.h>
 
 namespace dapl::port_support {
@@ -19,5 +21,9 @@ int find_socket(const socket_ends &wanted, int hint);
 
 /// Whether the peer closed the connection, or it failed, though data may still wait to be read.
 bool has_hung_up(int fd);
+
+/// Changes whenever bytes come in or go out, or are read or written here. None of other sockets
+/// than those of TCP.
+std::optional<std::uint64_t> bytes_moved(int fd);
 
 } // namespace dapl::port_support

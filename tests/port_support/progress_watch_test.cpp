@@ -32,6 +32,8 @@ struct counting_cq final : progress_target {
     std::atomic<bool> overlaps{false}; ///< they were several
     std::atomic<bool> polled{false};
     std::atomic<bool> always_polled{false};
+    std::atomic<bool> stuck{false};        ///< something is there, and stays there
+    std::atomic<bool> known_to_move{true}; ///< something else moves meanwhile
 
     counting_cq() { wait_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
     ~counting_cq() { close(wait_fd); }
@@ -55,7 +57,7 @@ private:
     void move()
     {
         eventfd_t value;
-        if (eventfd_read(wait_fd, &value) == 0) {
+        if (!stuck && eventfd_read(wait_fd, &value) == 0) {
             ++completions;
             served += served_by.load() == std::this_thread::get_id() ? 1 : 0;
         }
@@ -80,6 +82,10 @@ private:
     {
         caller = std::this_thread::get_id();
         ++callbacks;
+    }
+    std::uint64_t moved_so_far() override
+    {
+        return known_to_move ? static_cast<std::uint64_t>(progressed) : 0;
     }
 };
 
@@ -170,6 +176,28 @@ TEST_SUITE("progress_watch")
         CHECK(watched.cq.progressed == before);
         watched.cq.arrive();
         CHECK(eventually([&] { return watched.cq.completions == 2; }));
+    }
+
+    TEST_CASE("what cannot be moved is looked at rarely, though each look takes long")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        watched.cq.takes_long = true;
+        watched.cq.stuck = true;
+        SUBCASE("") {}
+        SUBCASE("also where a callback was asked for")
+        {
+            rig.watch.request_callback(rig, watched.cq);
+        }
+        watched.cq.arrive();
+        REQUIRE(eventually([&] { return watched.cq.progressed > 500; })); // 200 us each
+        watched.cq.known_to_move = false;
+        std::this_thread::sleep_for(ms(200));
+        const int before = watched.cq.progressed;
+        std::this_thread::sleep_for(ms(500));
+        CHECK(watched.cq.progressed - before < 800); // 8 of 200 us, then 10 ms
+        watched.cq.stuck = false;
+        CHECK(eventually([&] { return watched.cq.completions == 1; }));
     }
 
     TEST_CASE("a callback that was asked for comes once, with the completion")

@@ -2,6 +2,7 @@
 // How a consumer sleeps, and what a port finds out about sockets that it did not open.
 #include "descriptor_wait.hpp"
 #include "event_thread.hpp"
+#include "eventually.hpp"
 #include "socket_search.hpp"
 
 #include <arpa/inet.h>
@@ -114,23 +115,58 @@ TEST_SUITE("descriptor_wait")
               }) <= 50);
     }
 
-    TEST_CASE("a doze ends after a millisecond at most")
+    TEST_CASE("a doze ends after its time")
     {
         const std::int64_t began = osd::now_ns();
-        CHECK(doze(osd::deadline::never()) == osd::wait_result::timed_out);
+        CHECK(doze(1000, osd::deadline::never()) == osd::wait_result::timed_out);
         CHECK(osd::now_ns() - began >= 1'000'000);
-        CHECK(doze(osd::deadline::passed()) == osd::wait_result::timed_out);
+        CHECK(doze(1000, osd::deadline::passed()) == osd::wait_result::timed_out);
     }
 
     TEST_CASE("many wake-ups in a row are spurious, and one that slept is not")
     {
         spurious_wakeups wakeups;
-        bool trusted = true;
-        for (int i = 0; i < 1'000'000 && trusted; ++i)
-            trusted = wakeups.may_trust_descriptor();
-        CHECK_FALSE(trusted);
-        (void)doze(osd::deadline::never());
-        CHECK(wakeups.may_trust_descriptor());
+        std::uint64_t moved = 1;
+        const auto trusted = [&] { return wakeups.doze_us([&] { return moved; }) == 0; };
+        const auto stays_trusted = [&] {
+            for (int i = 0; i < 10'000; ++i) {
+                if (!trusted())
+                    return false;
+                wakeups.woke();
+            }
+            return true;
+        };
+        CHECK_FALSE(stays_trusted());
+        (void)doze(1000, osd::deadline::never());
+        CHECK(trusted()); // for a few
+        wakeups.woke();
+        CHECK_FALSE(stays_trusted());
+        CHECK(trusted());
+        (void)doze(1000, osd::deadline::never());
+        wakeups.woke();
+        for (int i = 0; i < 32; ++i) {
+            CHECK(trusted());
+            wakeups.woke();
+        }
+    }
+
+    TEST_CASE("wake-ups after which much is done are spurious, too, unless data have moved")
+    {
+        spurious_wakeups wakeups;
+        std::uint64_t moved = 1;
+        bool moves = false;
+        int trusted = 0;
+        for (int i = 0; i < 1000; ++i) {
+            if (wakeups.doze_us([&] { return moves ? ++moved : moved; }) == 0) {
+                ++trusted;
+                wakeups.woke();
+            }
+            for (const std::int64_t began = osd::now_ns(); osd::now_ns() - began < 20'000;) {
+            }
+            moves = i >= 500;
+        }
+        CHECK(trusted > 500);
+        CHECK(trusted < 900);
     }
 }
 
@@ -154,6 +190,24 @@ TEST_SUITE("socket_search")
         REQUIRE(getsockname(listener, reinterpret_cast<sockaddr *>(&ends.local), &size) == 0);
         CHECK(find_socket(ends, 0) == listener);
         close(listener);
+    }
+
+    TEST_CASE("bytes that move show on the socket: sent, arrived, read")
+    {
+        const tcp_pair pair;
+        const auto sent = [&] { return bytes_moved(pair.client); };
+        const auto received = [&] { return bytes_moved(pair.server); };
+        const auto was_sent = sent(), was_received = received();
+        REQUIRE(was_sent.has_value());
+        REQUIRE(write(pair.client, "abc", 3) == 3);
+        CHECK(eventually([&] { return sent() != was_sent; }));
+        CHECK(eventually([&] { return received() != was_received; }));
+        const auto arrived = received();
+        CHECK(received() == arrived);
+        char bytes[3];
+        REQUIRE(read(pair.server, bytes, 3) == 3);
+        CHECK(received() != arrived);
+        CHECK_FALSE(bytes_moved(-1).has_value());
     }
 
     TEST_CASE("the end of a connection shows on the socket")

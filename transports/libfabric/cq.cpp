@@ -199,21 +199,34 @@ void wake_cq(cq &c)
 
 namespace {
 
+/// Not at all where the descriptor does not signal what is there already.
+osd::wait_result sleep_on(cq &c, bool quiet, osd::deadline until)
+{
+    return quiet ? port_support::wait_readable(c.wait_fd, until) : osd::wait_result::woken;
+}
+
+constexpr unsigned dozes_per_call = 64;
+
 osd::wait_result wait_asleep(cq &c, osd::deadline until)
 {
     port_support::spurious_wakeups wakeups;
+    unsigned dozes = 0;
+    const auto moved_so_far = [&c] {
+        osd::lock_guard hold(c.device->lock);
+        return c.moved_so_far();
+    };
     for (;;) {
         // Reset before polling: a reset afterwards would lose the signal of what came in between.
         const bool quiet = c.reset_signal();
         if (c.woken.exchange(0) != 0 || has_completion(c))
             return osd::wait_result::woken;
-        const bool trusted = wakeups.may_trust_descriptor();
-        if (trusted && !quiet)
-            continue;
-        if (!trusted)
+        const std::uint32_t doze_us = wakeups.doze_us(moved_so_far);
+        if (doze_us != 0 && dozes++ % dozes_per_call == 0)
             c.device->progress.call(*c.device); // which may find out that a peer is gone
         const osd::wait_result how =
-            trusted ? port_support::wait_readable(c.wait_fd, until) : port_support::doze(until);
+            doze_us == 0 ? sleep_on(c, quiet, until) : port_support::doze(doze_us, until);
+        if (doze_us == 0)
+            wakeups.woke();
         if (how == osd::wait_result::interrupted)
             return how;
         if (until.has_passed())

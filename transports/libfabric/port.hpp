@@ -95,6 +95,7 @@ struct cq final : deferred_completions<wr>, progress_target {
     void signal() override { (void)fi_cq_signal(fid); }
     bool take_polled() override { return consumer.take_use(); }
     void call_back() override { dapl_evd_dto_callback(*owner); }
+    std::uint64_t moved_so_far() override OSD_UNCHECKED; // with the lock of its device
 };
 
 using phase = connection_phase;

@@ -53,6 +53,31 @@ void shut_socket(qp &q)
         (void)shutdown(q.socket, SHUT_RDWR);
 }
 
+namespace {
+
+std::optional<std::uint64_t> bytes_moved(qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    return q.fid != nullptr ? port_support::bytes_moved(q.socket) : 0;
+}
+
+} // namespace
+
+/// Where that is not known, another number every two milliseconds.
+std::uint64_t cq::moved_so_far()
+{
+    std::uint64_t sum = 0;
+    for (qp *q = device->qps.front(); q != nullptr; q = device->qps.after(*q)) {
+        if (!q->is_established() || (q->send_cq != this && q->recv_cq != this))
+            continue;
+        const std::optional<std::uint64_t> moved = bytes_moved(*q);
+        if (!moved)
+            return static_cast<std::uint64_t>(osd::now_ns()) >> 21;
+        sum += *moved;
+    }
+    return sum;
+}
+
 bool hung_up(qp &q)
 {
     osd::lock_guard hold(q.lock);
