@@ -45,7 +45,8 @@ interface_search::interface_search(const char *word, unsigned family)
     : word_(word), family_(family == 6 ? AF_INET6 : AF_INET)
 {
     if (getifaddrs(&list_) != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "getifaddrs failed: %s", std::strerror(errno));
+        error_ = errno;
+        dapl_log(DAPL_DBG_TYPE_ERR, "getifaddrs failed: %s", std::strerror(error_));
         list_ = nullptr;
     }
     at_ = list_;

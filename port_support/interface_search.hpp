@@ -16,12 +16,14 @@ public:
     enum class named { address, interface, other };
 
     /// `family` is 4 or 6; an address as the word decides for itself. The word is kept. Finds none
-    /// where the system does not list its interfaces, and logs that.
+    /// where the system does not list its interfaces, logs that, and has an error().
     interface_search(const char *word, unsigned family);
     interface_search(const interface_search &) = delete;
     interface_search &operator=(const interface_search &) = delete;
     ~interface_search();
 
+    /// 0 or an errno.
+    int error() const { return error_; }
     named what() const { return what_; }
 
     /// The next one, or null. It lives as long as this object.
@@ -34,6 +36,7 @@ private:
     const char *const word_;
     const int family_;
     sockaddr_storage address_{};
+    int error_ = 0;
     ifaddrs *list_ = nullptr;
     const ifaddrs *at_ = nullptr;
     named what_ = named::other;

@@ -359,6 +359,13 @@ TEST_SUITE("connections")
               DAT_INSUFFICIENT_RESOURCES);
     }
 
+    TEST_CASE("an adapter that finds no descriptor lacks resources")
+    {
+        const node loads_the_providers;
+        no_descriptors now;
+        CHECK(node().opened.type() == DAT_INSUFFICIENT_RESOURCES);
+    }
+
     TEST_CASE("connect checks its arguments")
     {
         node n;

@@ -28,6 +28,8 @@ constexpr DAT_COUNT plenty = 1 << 16; ///< where only memory sets a limit
 status find_interface(hca &device)
 {
     port_support::interface_search search(device.params.interface, device.params.family);
+    if (search.error() != 0)
+        return status_of_errno(search.error());
     const bool named = search.what() != port_support::interface_search::named::other;
     const ifaddrs *found = named ? search.next() : nullptr;
     if (found == nullptr) {

@@ -84,6 +84,8 @@ status nothing_there(const hca &device, named what, bool seen)
 status find_interface(hca &device)
 {
     port_support::interface_search search(device.params.device, device.params.family);
+    if (search.error() != 0)
+        return status_of_errno(search.error());
     bool seen = false;
     while (const ifaddrs *entry = search.next()) {
         if (search.what() != named::address && is_link_local(entry->ifa_addr))
