@@ -18,18 +18,20 @@ work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit, bool concurrent
         return nullptr;
     queue->length_ = static_cast<DAT_COUNT>(length);
     queue->limit_ = limit;
-    if (queue->add_places(concurrent || length <= 2 * few ? length : few))
+    if (queue->grow_by(concurrent || length <= 2 * few ? length : few))
         return queue;
     queue->release();
     return nullptr;
 }
 
-/// False when out of memory. By a thread that posts, while no other does, and when all places but
-/// one are posted, or there are none: then nothing refers to what changes, `after` of the request
-/// that was posted last and `before` of the unused one. The number of places is published after
-/// the first of them, see snapshot().
-bool work_queue::add_places(std::size_t count)
+/// False when out of memory, or there is nothing to add. By a thread that posts, while no other
+/// does, and when all places but one are posted, or there are none: then nothing refers to what
+/// changes, `after` of the request that was posted last and `before` of the unused one. The number
+/// of places is published after the first of them, see snapshot().
+bool work_queue::grow_by(std::size_t count)
 {
+    if (count == 0)
+        return false;
     std::unique_ptr<ring_places> more(new (std::nothrow) ring_places);
     if (more == nullptr)
         return false;
@@ -65,21 +67,14 @@ bool work_queue::add_places(std::size_t count)
     return true;
 }
 
-/// False when it has as many places as it may have, or out of memory.
-bool work_queue::grow()
-{
-    const auto now = static_cast<std::size_t>(places());
-    const auto left = static_cast<std::size_t>(length_) - now;
-    return left != 0 && add_places(std::min(now, left));
-}
-
 void work_queue::use(concurrent_posts &posts, bool from_zero)
 {
     const auto length = static_cast<std::uint32_t>(length_);
     if (from_zero)
         posts.begin_at_zero(length);
-    retired.store(&slots()[(posts.next_place() - 1) & (length - 1)]);
-    posts.use(slots(), length, limit_, retired);
+    wr *const slots = places_.load(std::memory_order_relaxed)->slots.get();
+    retired.store(&slots[(posts.next_place() - 1) & (length - 1)]);
+    posts.use(slots, length, limit_, retired);
     posts_.store(&posts);
 }
 
@@ -123,7 +118,7 @@ transport::wr *work_queue::take_slowly()
     wr *request = next.load(std::memory_order_relaxed);
     if (request == known_end) {
         if (!find_room(request)) {
-            if (!grow())
+            if (!grow_by(static_cast<std::size_t>(std::min(places(), length_ - places()))))
                 return nullptr;
             request = next.load(std::memory_order_relaxed);
         } else if (bindings != nullptr) {

@@ -86,6 +86,11 @@ struct ring_places {
         const DAT_UINT32 number = request.ring_place;
         return number >= first ? number : (earlier->order_of(request) + first - unused) % first;
     }
+    /// How far `at` is behind the one after `last`: 0 for that one, and so on round the ring.
+    std::uint64_t distance(const work_request &last, const work_request &at) const
+    {
+        return (order_of(at) + count() - order_of(last) + count() - 1) % count();
+    }
     bool has(const transport::wr *request) const
     {
         const std::less<> before;
@@ -127,7 +132,8 @@ struct work_queue : post_ring {
             while (const concurrent_posts *posts = posts_.load(std::memory_order_acquire)) {
                 const auto place = static_cast<DAT_COUNT>(posts->next_place());
                 if (is_concurrent()) // otherwise it may be a place of the queue that followed
-                    return &slots()[static_cast<std::size_t>(place & (length_ - 1))];
+                    return &places_.load(std::memory_order_relaxed)
+                                ->slots[static_cast<std::size_t>(place & (length_ - 1))];
             }
         return next.load(std::memory_order_acquire);
     }
@@ -149,7 +155,7 @@ struct work_queue : post_ring {
             const wr *first_free = upcoming();
             if (!now.has(last) || !now.has(first_free))
                 continue; // the ring has grown since
-            const std::uint64_t count = places_behind(now, last, first_free);
+            const std::uint64_t count = now.distance(*last, *first_free);
             if (retired.load(std::memory_order_relaxed) == last)
                 return {last, count};
         }
@@ -161,7 +167,7 @@ struct work_queue : post_ring {
     {
         const view seen = snapshot();
         const ring_places &now = *places_.load(std::memory_order_acquire);
-        return places_behind(now, seen.last, static_cast<const wr *>(&request)) < seen.outstanding;
+        return now.distance(*seen.last, request) < seen.outstanding;
     }
     /// Places there are now, one of which is unused; 0 where it draws from a shared queue.
     DAT_COUNT places() const
@@ -207,13 +213,16 @@ struct work_queue : post_ring {
     /// posting thread.
     bool make_room_for_bindings();
     /// Notes what a bind request binds, before it is posted.
-    void note_binding(const wr &request, binding *posted) { binding_of(request).store(posted); }
+    void note_binding(const wr &request, binding *posted)
+    {
+        bindings[request.ring_place].store(posted);
+    }
     /// What a posted bind request binds.
-    binding *binding_at(const work_request &request) { return binding_of(request).load(); }
+    binding *binding_at(const work_request &request) { return bindings[request.ring_place].load(); }
     /// The same, and forgets it: the request completes, or its post failed.
     binding *take_binding(const work_request &request)
     {
-        return binding_of(request).exchange(nullptr);
+        return bindings[request.ring_place].exchange(nullptr);
     }
     /// It has completed; its success may have been suppressed.
     bool has_finished(const wr &request, const binding *posted)
@@ -237,19 +246,7 @@ protected:
     ~work_queue();
 
 private:
-    /// 0 for the next one, and so on round the ring.
-    static std::uint64_t places_behind(const ring_places &ring, const wr *last, const wr *at)
-    {
-        const DAT_UINT32 count = ring.count();
-        return (ring.order_of(*at) + count - ring.order_of(*last) + count - 1) % count;
-    }
-    wr *slots() const { return places_.load(std::memory_order_relaxed)->slots.get(); }
-    bool add_places(std::size_t count);
-    bool grow();
-    std::atomic<binding *> &binding_of(const work_request &request)
-    {
-        return bindings[request.ring_place];
-    }
+    bool grow_by(std::size_t count);
     void forget_binding(const wr &request);
 
     std::atomic<int> holders_{1};

@@ -532,8 +532,10 @@ TEST_CASE("what comes by a ring says nothing about what the network carries")
     rtt_estimator rtt;
     REQUIRE(window.open(reserve));
     window.start(100);
-    for (int i = 0; i < 10; ++i)
+    for (int i = 0; i < 10; ++i) {
+        REQUIRE(window.has_room());
         window.push(2'000'000'000).by_ring = i != 0;
+    }
     const std::uint32_t all_but_the_first = 0x1ff;
     SUBCASE("by its number")
     {
