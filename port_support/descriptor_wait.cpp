@@ -20,7 +20,9 @@ osd::wait_result wait_readable(int fd, int wake, osd::deadline until, bool &read
     readable = ready > 0 && sources[0].revents != 0;
     if (ready < 0 && errno == EINTR)
         return osd::wait_result::interrupted;
-    if (ready < 0) { // more than the process may open by now, say: callers look again, now and then
+    const bool closed = ((sources[0].revents | sources[1].revents) & POLLNVAL) != 0;
+    // Closed by the program, or more than it may open by now: callers look again, now and then.
+    if (ready < 0 || closed) {
         (void)doze(1000, until);
         return osd::wait_result::woken;
     }

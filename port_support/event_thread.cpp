@@ -11,6 +11,14 @@
 
 namespace dapl::port_support {
 
+namespace {
+
+/// A program that closes all descriptors, as a daemon does at its start, closes ours too. A sleep
+/// that has begun on them keeps them open, and no kick can end it.
+constexpr std::int64_t longest_sleep_ns = 2'000'000'000;
+
+} // namespace
+
 bool epoll_set::open()
 {
     fd_ = epoll_create1(EPOLL_CLOEXEC);
@@ -85,7 +93,7 @@ void event_thread::clear_kick()
 
 void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
 {
-    const std::int64_t left = due_ns == never ? never : due_ns - osd::now_ns();
+    const std::int64_t left = std::min(due_ns - osd::now_ns(), longest_sleep_ns);
     if (left <= 0)
         return;
     const timespec timeout{static_cast<std::time_t>(left / 1'000'000'000),
@@ -93,7 +101,8 @@ void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
     pollfd wait{get(), POLLIN, 0};
     lock.unlock();
     // epoll_wait has milliseconds
-    if (ppoll(&wait, 1, left == never ? nullptr : &timeout, nullptr) < 0 && errno != EINTR)
+    const int found = ppoll(&wait, 1, &timeout, nullptr);
+    if ((found < 0 && errno != EINTR) || (wait.revents & POLLNVAL) != 0)
         (void)doze(1000, osd::deadline::never()); // refused: looks again, now and then
     lock.lock();
 }

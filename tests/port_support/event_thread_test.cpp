@@ -4,6 +4,8 @@
 #include "eventually.hpp"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <set>
 #include <sys/eventfd.h>
 #include <thread>
 #include <unistd.h>
@@ -51,6 +53,15 @@ struct event_rig {
         ++ready;
     }
 };
+
+std::set<int> descriptors_in_use()
+{
+    std::set<int> found;
+    for (int fd = 0; fd < 1024; ++fd)
+        if (fcntl(fd, F_GETFD) >= 0)
+            found.insert(fd);
+    return found;
+}
 
 } // namespace
 
@@ -122,6 +133,21 @@ TEST_SUITE("event_thread")
         for (std::thread &kicker : kickers)
             kicker.join();
         CHECK(rig.ready == 3);
+    }
+
+    TEST_CASE("it ends, and keeps no processor busy, where the program has closed its descriptors")
+    {
+        const std::set<int> others = descriptors_in_use();
+        event_rig rig;
+        REQUIRE(eventually([&] { return rig.rounds == 1; }));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20)); // it sleeps
+        for (const int fd : descriptors_in_use())
+            if (!others.contains(fd))
+                close(fd);
+        CHECK(eventually([&] { return rig.rounds > 1; }));
+        const int before = rig.rounds;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        CHECK(rig.rounds - before <= 51);
     }
 
     TEST_CASE("it can be stopped before it was started, and opened again")

@@ -115,6 +115,17 @@ TEST_SUITE("descriptor_wait")
               }) <= 50);
     }
 
+    TEST_CASE("a wait on a descriptor that the program has closed keeps no processor busy")
+    {
+        event_fd data, wake;
+        close(data.fd);
+        const osd::deadline until = osd::deadline::after_us(50'000);
+        int rounds = 0;
+        for (bool readable; !until.has_passed(); ++rounds)
+            (void)wait_readable(data.fd, wake.fd, until, readable);
+        CHECK(rounds <= 51);
+    }
+
     TEST_CASE("a doze ends after its time")
     {
         const std::int64_t began = osd::now_ns();

@@ -9,9 +9,11 @@
 #include <csignal>
 #include <cstdarg>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <poll.h>
+#include <set>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -219,6 +221,15 @@ int sleeps_without_descriptors(Sleep &&sleep)
     return sleeps;
 }
 
+std::set<int> descriptors_in_use()
+{
+    std::set<int> found;
+    for (int descriptor = 0; descriptor < 1024; ++descriptor)
+        if (fcntl(descriptor, F_GETFD) >= 0)
+            found.insert(descriptor);
+    return found;
+}
+
 /// What raise_priority() gives a thread here.
 int raised_nice(unsigned steps)
 {
@@ -330,6 +341,30 @@ TEST_CASE("a sleep that the system refuses does not keep a processor busy")
     end waits(here);
     CHECK(sleeps_without_descriptors(
               [&](osd::deadline until) { (void)waits.receive_queue.wait({}, until); }) <= 50);
+}
+
+TEST_CASE("a sleep on a descriptor that the program has closed does not keep a processor busy")
+{
+    wake_signal closed;
+    REQUIRE(closed.open());
+    const waitable on = closed.descriptor();
+    closed.close();
+    const osd::deadline until = osd::deadline::after_us(50'000);
+    int sleeps = 0;
+    for (; !until.has_passed(); ++sleeps)
+        (void)wait_for(&on, 1, until);
+    CHECK(sleeps <= 51);
+}
+
+TEST_CASE("a device whose descriptors the program has closed rests, and can be closed")
+{
+    const std::set<int> others = descriptors_in_use();
+    host here(on_loopback());
+    std::this_thread::sleep_for(50ms); // its thread sleeps
+    for (const int descriptor : descriptors_in_use())
+        if (!others.contains(descriptor))
+            close(descriptor);
+    CHECK(idle_share(3000ms) < 0.1);
 }
 
 TEST_CASE("a thread has the priority that the device was opened with")

@@ -2,6 +2,7 @@
 // Every system call of the engine on Linux.
 #include "net.hpp"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdio>
@@ -686,7 +687,10 @@ osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd:
     const int found = ppoll(watched, used, until.is_never() ? nullptr : &left, nullptr);
     if (found < 0 && errno == EINTR)
         return osd::wait_result::interrupted;
-    if (found < 0) { // more than the process may open by now, say: callers look again, now and then
+    const bool closed = std::any_of(
+        watched, watched + used, [](const pollfd &each) { return (each.revents & POLLNVAL) != 0; });
+    // Closed by the program, or more than it may open by now: callers look again, now and then.
+    if (found < 0 || closed) {
         constexpr timespec pause{0, 1'000'000};
         (void)nanosleep(&pause, nullptr);
     }
