@@ -111,6 +111,34 @@ bool completion_ring::put_after_resize(const completion_record &done)
     return put(done);
 }
 
+/// Its producer may have been preempted, by this thread if that has a real-time priority.
+void completion_ring::wait_until_filled(const cell &reserved, std::uint32_t position)
+{
+    constexpr int spins = 100;
+    for (int i = 0; static_cast<std::int32_t>(reserved.turn.load(std::memory_order_acquire) -
+                                              position) <= 0;
+         ++i) {
+        if (i < spins)
+            osd::yield();
+        else
+            (void)wait_for(nullptr, 0, osd::deadline::after_us(50));
+    }
+}
+
+void completion_ring::settle()
+{
+    const std::uint32_t head = head_.load(std::memory_order_relaxed);
+    const ring *r = &now();
+    std::uint32_t tail = r->tail.load(std::memory_order_relaxed);
+    if (tail - head > r->mask + 1) { // closed
+        osd::lock_guard hold(resizing_);
+        r = &now();
+        tail = r->tail.load(std::memory_order_relaxed);
+    }
+    for (std::uint32_t at = head; at != tail; ++at)
+        wait_until_filled(r->at(at), at);
+}
+
 completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner &former)
 {
     const std::uint32_t head = head_.load(std::memory_order_relaxed);
@@ -127,8 +155,7 @@ completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner
     }
     for (std::uint32_t i = 0; i < count; ++i) {
         const cell &from = old.at(head + i);
-        while (from.turn.load(std::memory_order_acquire) != head + i + 1)
-            osd::yield(); // its producer has reserved it and is about to fill it
+        wait_until_filled(from, head + i);
         next->at(head + i).what = from.what;
         next->at(head + i).turn.store(head + i + 1, std::memory_order_relaxed);
     }

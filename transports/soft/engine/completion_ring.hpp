@@ -83,6 +83,9 @@ public:
 
     /// Adds one. When the queue is full it is lost, and the owner gets one overflow upcall.
     void push(const completion_record &done);
+    /// Waits until the consumer can take all that are there: none that another producer is still
+    /// filling stands before them. By a thread that holds a queue pair's lock.
+    void settle();
 
     // --- the consumer, one thread at a time
 
@@ -181,6 +184,7 @@ private:
     bool put_after_resize(const completion_record &done) OSD_COLD;
     bool has_room(ring &r, std::uint32_t at) const OSD_COLD;
     static ring *make_ring(std::uint32_t depth, std::uint32_t first);
+    static void wait_until_filled(const cell &reserved, std::uint32_t position);
     void announce(const completion_record &done, std::uint32_t wanted);
 
     osd::mutex signal_lock_; ///< held while it is opened

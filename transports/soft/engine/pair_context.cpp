@@ -62,4 +62,11 @@ void pair_context::complete(request &r, work_status status, std::uint32_t length
               false});
 }
 
+void pair_context::settle_completions() const
+{
+    for (completion_ring *const each : {send_completions, receive_completions})
+        if (each != nullptr)
+            each->settle();
+}
+
 } // namespace soft_hca

@@ -45,6 +45,7 @@ struct pair_context {
                                   std::uint32_t size) const;
     /// Completes a request, unless it is silent and succeeded.
     void complete(request &r, work_status status, std::uint32_t length, completion_ring *to) const;
+    void settle_completions() const;
 
     device_context *of = nullptr;
     shard_context *home = nullptr;

@@ -558,9 +558,11 @@ bool reliable_connection::open()
     return responses_.open(*context_, context_->with.reads_in) && tx_.open();
 }
 
-/// Replaces all parts that belong to a connection by new ones.
+/// Replaces all parts that belong to a connection by new ones. All its completions can be taken
+/// before its end is reported, and before it gets another connection.
 void reliable_connection::restart_parts(const numbers &from)
 {
+    context_->settle_completions();
     requests_ = requester(*context_, from.request_msn, from.read_id);
     responses_.restart(from.request_msn);
     rx_ = receiver(*context_, requests_, responses_, from.receive_psn, from.receive_msn);
