@@ -467,10 +467,12 @@ struct dapls_ib : Types, port_traits {
     /// No qp refers to it any more. Fence for dapl_evd_dto_callback.
     static void dapls_ib_cq_free(cq &) = delete;
 
-    /// Takes the oldest completion; false when there is none. Completions of one queue of one qp
-    /// come in post order. Every posted operation comes back exactly once, failures always, and
-    /// successes unless they were posted with DAT_COMPLETION_SUPPRESS_FLAG. Hot. One thread at a
-    /// time per cq.
+    /// Takes the oldest completion; false when there is none. May return false for one that a thread
+    /// of the port is still adding, and for those behind it, but not once the end of their
+    /// connection was reported, or disconnect_clean, qp_reset or qp_free has returned: the caller
+    /// takes false to mean then that none is left. Completions of one queue of one qp come in post
+    /// order. Every posted operation comes back exactly once, failures always, and successes unless
+    /// they were posted with DAT_COMPLETION_SUPPRESS_FLAG. Hot. One thread at a time per cq.
     static bool dapls_ib_completion_poll(cq &, completion &) = delete;
 
     /// [direct_event] Fast-path poll. Returns `taken` if the oldest completion is a plain success

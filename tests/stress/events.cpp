@@ -473,7 +473,13 @@ void world::ended(worker &who, life &l, DAT_EVENT_NUMBER number, const span &tak
         break;
     }
     if (!valid)
-        run_.broken("a connection ends only when a side ends it, with the proper event", what);
+        run_.broken("a connection ends only when a side ends it, with the proper event",
+                    what + "; its attempt, begun " + in_milliseconds(taken.ended - e.began) +
+                        " ago at qualifier " + std::to_string(e.at->qualifier) + ", has " +
+                        std::to_string(e.requests.load()) + " requests" +
+                        (e.accepted.load() ? ", was accepted" : "") +
+                        (e.rejected.load() ? ", was rejected" : "") +
+                        (e.ending.load() ? ", is being ended" : ""));
     who.count(l.now_in == phase::connecting ? counter::refused : counter::ended);
     e.begin_to_end();
     l.now_in = phase::ended;
