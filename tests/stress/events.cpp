@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 namespace stress {
@@ -458,7 +459,8 @@ void world::ended(worker &who, life &l, DAT_EVENT_NUMBER number, const span &tak
         valid = excused;
         break;
     case DAT_CONNECTION_EVENT_PEER_REJECTED:
-        valid = l.now_in == phase::connecting && e.rejected.load();
+        // Another stress program may listen there by now.
+        valid = l.now_in == phase::connecting && (e.rejected.load() || e.at->closing.load());
         break;
     case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
         valid = l.now_in == phase::connecting && excused;
@@ -503,6 +505,8 @@ void world::answer(worker &who, dispatcher &from, const DAT_EVENT &event)
     std::memcpy(&theirs, param.private_data, sizeof theirs);
     if (theirs.magic != card_magic || theirs.link >= links_.size() || theirs.role != 0)
         run_.broken("private data of a request arrive as they were given", "");
+    if (theirs.process != ::getpid())
+        return MUST(who, dat_cr_reject, told.cr_handle, 0, nullptr);
     link &of = *links_[theirs.link];
     std::shared_ptr<encounter> e;
     {
@@ -620,7 +624,7 @@ bool world::accept_with_made(worker &who, DAT_CR_HANDLE request, side &passive, 
 void world::accept(worker &who, DAT_CR_HANDLE request, DAT_EP_HANDLE with, life &l, encounter &e)
 {
     e.accepted.store(true);
-    const card mine{card_magic, e.number, 1, l.owner->link};
+    const card mine{card_magic, e.number, 1, l.owner->link, ::getpid()};
     MUST(who, dat_cr_accept, request, with, sizeof mine, const_cast<card *>(&mine));
     std::lock_guard books(l.m);
     l.begun = true;

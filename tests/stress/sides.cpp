@@ -468,7 +468,7 @@ void world::connect(worker &who, side &s, life &l)
     const std::shared_ptr<encounter> e = begin_encounter(who, l, std::move(at));
     if (!e)
         return;
-    const card mine{card_magic, e->number, 0, s.link};
+    const card mine{card_magic, e->number, 0, s.link, ::getpid()};
     MUST(who, dat_ep_connect, l.ep, attr_.ia_address_ptr, e->at->qualifier,
          static_cast<DAT_TIMEOUT>(e->timeout.load() / 1000), sizeof mine, const_cast<card *>(&mine),
          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
@@ -497,7 +497,7 @@ bool world::connect_like(worker &who, const side &s, life &l)
     const std::shared_ptr<encounter> e = begin_encounter(who, l, there->at);
     if (!e)
         return false;
-    const card mine{card_magic, e->number, 0, s.link};
+    const card mine{card_magic, e->number, 0, s.link, ::getpid()};
     const DAT_RETURN code = CALL(who, dat_ep_dup_connect, l.ep, model->ep,
                                  static_cast<DAT_TIMEOUT>(e->timeout.load() / 1000), sizeof mine,
                                  const_cast<card *>(&mine), DAT_QOS_BEST_EFFORT);

@@ -418,6 +418,7 @@ struct card {
     std::uint64_t encounter;
     std::uint32_t role;
     std::uint32_t link;
+    std::int64_t process; ///< other stress programs may run on this host
 };
 inline constexpr std::uint64_t card_magic = 0x68616d6d65726564;
 
