@@ -16,18 +16,34 @@ constexpr std::uint32_t closed = 1u << 30;
 
 constexpr std::align_val_t ring_alignment{alignof(completion_ring::ring)};
 
-} // namespace
-
-completion_ring::ring *completion_ring::make_ring(std::uint32_t depth, std::uint32_t first)
+completion_ring::ring *make_ring(std::uint32_t depth, std::uint32_t first)
 {
     const std::uint32_t size = std::bit_ceil(std::max(depth, 2u));
-    void *memory = ::operator new(sizeof(ring) + size * sizeof(cell), ring_alignment, std::nothrow);
+    void *memory =
+        ::operator new(sizeof(completion_ring::ring) + size * sizeof(completion_ring::cell),
+                       ring_alignment, std::nothrow);
     if (memory == nullptr)
         return nullptr;
-    ring *made = new (memory) ring(size, first);
+    auto *made = new (memory) completion_ring::ring(size, first);
     for (std::uint32_t at = first; at != first + size; ++at)
-        new (&made->at(at)) cell{at, {}};
+        new (&made->at(at)) completion_ring::cell{at, {}};
     return made;
+}
+
+} // namespace
+
+/// The producer may have been preempted, by this thread if that has a real-time priority.
+void completion_ring::cell::wait_until_filled(std::uint32_t position) const
+{
+    constexpr int spins = 100;
+    const auto is_filled = [&] {
+        return static_cast<std::int32_t>(turn.load(std::memory_order_acquire) - position) > 0;
+    };
+    for (int i = 0; !is_filled(); ++i)
+        if (i < spins)
+            osd::yield();
+        else
+            (void)wait_for(nullptr, 0, osd::deadline::after_us(50));
 }
 
 void completion_ring::ring_deleter::operator()(ring *unused) const
@@ -111,20 +127,6 @@ bool completion_ring::put_after_resize(const completion_record &done)
     return put(done);
 }
 
-/// Its producer may have been preempted, by this thread if that has a real-time priority.
-void completion_ring::wait_until_filled(const cell &reserved, std::uint32_t position)
-{
-    constexpr int spins = 100;
-    for (int i = 0; static_cast<std::int32_t>(reserved.turn.load(std::memory_order_acquire) -
-                                              position) <= 0;
-         ++i) {
-        if (i < spins)
-            osd::yield();
-        else
-            (void)wait_for(nullptr, 0, osd::deadline::after_us(50));
-    }
-}
-
 void completion_ring::settle()
 {
     const std::uint32_t head = head_.load(std::memory_order_relaxed);
@@ -136,7 +138,7 @@ void completion_ring::settle()
         tail = r->tail.load(std::memory_order_relaxed);
     }
     for (std::uint32_t at = head; at != tail; ++at)
-        wait_until_filled(r->at(at), at);
+        r->at(at).wait_until_filled(at);
 }
 
 completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner &former)
@@ -155,7 +157,7 @@ completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner
     }
     for (std::uint32_t i = 0; i < count; ++i) {
         const cell &from = old.at(head + i);
-        wait_until_filled(from, head + i);
+        from.wait_until_filled(head + i);
         next->at(head + i).what = from.what;
         next->at(head + i).turn.store(head + i + 1, std::memory_order_relaxed);
     }

@@ -48,6 +48,9 @@ public:
         /// The position plus one when the cell is filled for that; before, less.
         std::atomic<std::uint32_t> turn;
         completion_record what;
+
+        /// Its producer has reserved it for that position, and is about to fill it.
+        void wait_until_filled(std::uint32_t position) const;
     };
     /// Its cells follow it in memory.
     struct ring {
@@ -183,8 +186,6 @@ private:
     bool put(const completion_record &done);
     bool put_after_resize(const completion_record &done) OSD_COLD;
     bool has_room(ring &r, std::uint32_t at) const OSD_COLD;
-    static ring *make_ring(std::uint32_t depth, std::uint32_t first);
-    static void wait_until_filled(const cell &reserved, std::uint32_t position);
     void announce(const completion_record &done, std::uint32_t wanted);
 
     osd::mutex signal_lock_; ///< held while it is opened
