@@ -19,8 +19,12 @@ std::atomic<std::uint8_t *> unreadable{nullptr};
 std::atomic<bool> stalls{false};
 std::atomic<bool> goes_on{false};
 
-void stall(int, siginfo_t *, void *)
+void stall(int, siginfo_t *about, void *)
 {
+    if (about->si_addr < unreadable.load() || about->si_addr >= unreadable.load() + page) {
+        (void)std::signal(SIGSEGV, SIG_DFL); // a crash
+        return;
+    }
     stalls.store(true);
     while (!goes_on.load()) {
     }
