@@ -2,6 +2,10 @@
 // The completions of a completion queue: any number of threads add, one takes. Producers know by
 // the head which cells are free, so that taking one writes nothing but the head.
 //
+// A producer reserves a cell, and then fills it. One that is preempted in between hides what others
+// have added behind it, and the queue seems empty. That is harmless but where the consumer takes it
+// to mean that no completion of a connection is left: settle() comes before that.
+//
 // resize() closes the old ring (producers see it full), moves its entries and publishes the new
 // one; a producer that finds the ring closed waits for the resize and retries. Producers run under
 // a queue pair's lock, so the old ring is unreferenced once every such lock has been cycled.
