@@ -6,6 +6,7 @@
 #include "one_upcall.hpp"
 
 #include <arpa/inet.h>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <dirent.h>
@@ -298,6 +299,43 @@ struct few_ports {
 
     int net = -1;
     std::string error;
+};
+
+/// What is logged from now on, in place of standard output.
+class logged_lines {
+public:
+    logged_lines()
+    {
+        REQUIRE(file_ != nullptr);
+        std::fflush(stdout);
+        REQUIRE(::dup2(::fileno(file_), STDOUT_FILENO) == STDOUT_FILENO);
+    }
+    ~logged_lines()
+    {
+        std::fflush(stdout);
+        (void)::dup2(before_, STDOUT_FILENO);
+        ::close(before_);
+        std::fclose(file_);
+    }
+    logged_lines(const logged_lines &) = delete;
+    logged_lines &operator=(const logged_lines &) = delete;
+    /// Those that have this in them.
+    int count(std::string_view what) const
+    {
+        std::fflush(stdout);
+        std::string all(1 << 16, '\0');
+        const ssize_t size = ::pread(::fileno(file_), all.data(), all.size(), 0);
+        all.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
+        int lines = 0;
+        for (std::size_t at = all.find(what); at != std::string::npos;
+             at = all.find(what, at + what.size()))
+            ++lines;
+        return lines;
+    }
+
+private:
+    int before_ = ::dup(STDOUT_FILENO);
+    std::FILE *file_ = std::tmpfile();
 };
 
 int open_descriptors()
@@ -853,6 +891,7 @@ TEST_SUITE("tcp_cm")
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         rlimit before{};
         REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+        const logged_lines log;
         const int spare = ::socket(AF_INET, SOCK_STREAM, 0);
         rlimit none = before;
         none.rlim_cur = static_cast<rlim_t>(spare + 1);
@@ -864,6 +903,7 @@ TEST_SUITE("tcp_cm")
         const unsigned begun = passive.rounds;
         std::this_thread::sleep_for(std::chrono::milliseconds(250));
         CHECK(passive.rounds - begun < 20);
+        CHECK(log.count("accept failed") == 1);
         CHECK(::setrlimit(RLIMIT_NOFILE, &before) == 0);
         (void)passive.next();
         ::close(spare);
