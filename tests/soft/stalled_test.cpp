@@ -158,6 +158,15 @@ TEST_CASE_FIXTURE(fixture, "a reset, and a resize, waits for a completion that i
     CHECK(b.receive_queue.pop(done));
 }
 
+// It is not known to a resize yet, which deletes the ring that it would look at.
+TEST_CASE_FIXTURE(fixture, "a queue pair is made without a look at its completion queues")
+{
+    queue_pair another;
+    stalled_producer other(b.receive_queue);
+    CHECK_FALSE(waits_for(other, [&] { CHECK(here.hca.make_pair(another, b.pair.with)); }));
+    here.hca.free_pair(another);
+}
+
 TEST_SUITE_END();
 
 } // namespace stalled_suite

@@ -91,7 +91,8 @@ public:
     /// Adds one. When the queue is full it is lost, and the owner gets one overflow upcall.
     void push(const completion_record &done);
     /// Waits until the consumer can take all that are there: none that another producer is still
-    /// filling stands before them. By a thread that holds a queue pair's lock.
+    /// filling stands before them. By a thread that holds the lock of a queue pair that cycling the
+    /// locks would wait for.
     void settle();
 
     // --- the consumer, one thread at a time

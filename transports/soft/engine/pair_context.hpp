@@ -45,6 +45,8 @@ struct pair_context {
                                   std::uint32_t size) const;
     /// Completes a request, unless it is silent and succeeded.
     void complete(request &r, work_status status, std::uint32_t length, completion_ring *to) const;
+    /// Before the end of a connection is reported, and before the queue pair is reset or freed. The
+    /// lock is held, and the queue pair is one of its shard's.
     void settle_completions() const;
 
     device_context *of = nullptr;

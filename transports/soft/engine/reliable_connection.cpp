@@ -257,6 +257,7 @@ void reliable_connection::enter_dead()
     tx_.restart(last.send_psn); // ends its references to requests
     requests_.flush();
     rx_.flush();
+    context_->settle_completions();
     restart_parts(last);
 }
 
@@ -558,11 +559,9 @@ bool reliable_connection::open()
     return responses_.open(*context_, context_->with.reads_in) && tx_.open();
 }
 
-/// Replaces all parts that belong to a connection by new ones. All its completions can be taken
-/// before its end is reported, and before it gets another connection.
+/// Replaces all parts that belong to a connection by new ones.
 void reliable_connection::restart_parts(const numbers &from)
 {
-    context_->settle_completions();
     requests_ = requester(*context_, from.request_msn, from.read_id);
     responses_.restart(from.request_msn);
     rx_ = receiver(*context_, requests_, responses_, from.receive_psn, from.receive_msn);
@@ -606,6 +605,7 @@ void reliable_connection::cut()
         context_->with.shared->wait_no_more(*context_->waiter);
     requests_.discard();
     rx_.discard();
+    context_->settle_completions();
     state_ = connection_state(*context_, state_.first_psn()); // on_timer() may still be called
     restart_parts({tx_.next_psn(), 0, 0, 0, 0});
     context_->due_ns.store(INT64_MAX);
