@@ -341,14 +341,14 @@ void tcp_cm::take_stranger(tcp_listener &l)
     const int fd = ::accept4(l.fd, generic(peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || lacks_resources(errno)) {
-            if (!std::exchange(l.lacks, true))
+            if (!std::exchange(l.waiting_logged, true))
                 dapl_log(DAPL_DBG_TYPE_WARN, "%s: accept failed, connection requests wait: %s",
                          service_.name, std::strerror(errno));
             pause(l, osd::now_ns() + resume_after_ns);
         }
         return;
     }
-    l.lacks = false;
+    l.waiting_logged = false;
     tune(fd);
     tcp_channel_ptr stranger = make_channel(fd, epoll_);
     if (stranger == nullptr || !watch(*stranger, EPOLLIN, EPOLL_CTL_ADD))

@@ -55,7 +55,7 @@ struct tcp_listener : tcp_source {
 
     service_point *owner = nullptr;
     DAT_CONN_QUAL qualifier = 0;
-    bool lacks = false; ///< resources for a request, as was logged
+    bool waiting_logged = false; ///< that requests wait for resources
 };
 
 /// What a port does for its connection manager. All are called with connection_service::lock held.

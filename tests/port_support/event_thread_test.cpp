@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "event_thread.hpp"
 
+#include "descriptors.hpp"
 #include "eventually.hpp"
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <set>
 #include <sys/eventfd.h>
 #include <thread>
@@ -53,15 +53,6 @@ struct event_rig {
         ++ready;
     }
 };
-
-std::set<int> descriptors_in_use()
-{
-    std::set<int> found;
-    for (int fd = 0; fd < 1024; ++fd)
-        if (fcntl(fd, F_GETFD) >= 0)
-            found.insert(fd);
-    return found;
-}
 
 } // namespace
 
@@ -137,11 +128,11 @@ TEST_SUITE("event_thread")
 
     TEST_CASE("it ends, and keeps no processor busy, where the program has closed its descriptors")
     {
-        const std::set<int> others = descriptors_in_use();
+        const std::set<int> others = descriptors();
         event_rig rig;
         REQUIRE(eventually([&] { return rig.rounds == 1; }));
         std::this_thread::sleep_for(std::chrono::milliseconds(20)); // it sleeps
-        for (const int fd : descriptors_in_use())
+        for (const int fd : descriptors())
             if (!others.contains(fd))
                 close(fd);
         CHECK(eventually([&] { return rig.rounds > 1; }));

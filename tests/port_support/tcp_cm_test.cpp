@@ -2,6 +2,7 @@
 // The connection manager over TCP: two adapters of a process, and strangers.
 #include "tcp_cm.hpp"
 
+#include "descriptors.hpp"
 #include "eventually.hpp"
 #include "one_upcall.hpp"
 
@@ -9,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
-#include <dirent.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fstream>
@@ -337,16 +337,6 @@ private:
     int before_ = ::dup(STDOUT_FILENO);
     std::FILE *file_ = std::tmpfile();
 };
-
-int open_descriptors()
-{
-    int count = 0;
-    DIR *all = ::opendir("/proc/self/fd");
-    while (::readdir(all) != nullptr)
-        ++count;
-    ::closedir(all);
-    return count;
-}
 
 } // namespace
 
@@ -912,7 +902,7 @@ TEST_SUITE("tcp_cm")
 
     TEST_CASE("connecting, answering and ending from many threads leaves nothing behind")
     {
-        const int before = open_descriptors();
+        const std::size_t before = descriptors().size();
         {
             side active, passive;
             const DAT_CONN_QUAL at = passive.listen();
@@ -965,6 +955,6 @@ TEST_SUITE("tcp_cm")
             passive.cm.stop_listening(passive.listener);
             passive.requests.clear();
         }
-        CHECK(open_descriptors() == before);
+        CHECK(descriptors().size() == before);
     }
 }

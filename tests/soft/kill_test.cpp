@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // A peer process that is killed, at any moment: the survivor gets everything back, and one event.
+#include "descriptors.hpp"
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
 #include <cstdlib>
-#include <dirent.h>
 #include <random>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -93,16 +93,6 @@ settings settings_of(path by)
     }
     pause();
     _exit(0);
-}
-
-int descriptors()
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-    while (readdir(folder) != nullptr)
-        ++count;
-    closedir(folder);
-    return count;
 }
 
 struct peer {
@@ -206,14 +196,14 @@ TEST_CASE("B11: a peer killed at random moments, of either side")
     const char *asked = std::getenv("SOFT_KILLS"); // on each path
     const int rounds = asked == nullptr ? 20 : std::atoi(asked);
     std::mt19937 random(6);
-    const int before = descriptors();
+    const std::size_t before = descriptors().size();
     for (int round = 0; round < rounds; ++round) {
         const int moment_us = static_cast<int>(random() % 30000);
         CAPTURE(round);
         CAPTURE(moment_us);
         survive(round % 2 == 0, by, moment_us);
     }
-    CHECK(descriptors() == before);
+    CHECK(descriptors().size() == before);
 }
 
 TEST_SUITE_END();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The device's thread sleeps when there is nothing to do, whatever woke it before.
+#include "descriptors.hpp"
 #include "intercepted.hpp"
 #include "rig.hpp"
 
@@ -9,7 +10,6 @@
 #include <csignal>
 #include <cstdarg>
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <poll.h>
@@ -221,15 +221,6 @@ int sleeps_without_descriptors(Sleep &&sleep)
     return sleeps;
 }
 
-std::set<int> descriptors_in_use()
-{
-    std::set<int> found;
-    for (int descriptor = 0; descriptor < 1024; ++descriptor)
-        if (fcntl(descriptor, F_GETFD) >= 0)
-            found.insert(descriptor);
-    return found;
-}
-
 /// What raise_priority() gives a thread here.
 int raised_nice(unsigned steps)
 {
@@ -358,10 +349,10 @@ TEST_CASE("a sleep on a descriptor that the program has closed does not keep a p
 
 TEST_CASE("a device whose descriptors the program has closed rests, and can be closed")
 {
-    const std::set<int> others = descriptors_in_use();
+    const std::set<int> others = descriptors();
     host here(on_loopback());
     std::this_thread::sleep_for(50ms); // its thread sleeps
-    for (const int descriptor : descriptors_in_use())
+    for (const int descriptor : descriptors())
         if (!others.contains(descriptor))
             close(descriptor);
     CHECK(idle_share(3000ms) < 0.1);
