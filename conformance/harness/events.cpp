@@ -5,6 +5,7 @@
 #include "harness/codes.hpp"
 #include "harness/judge.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -13,10 +14,14 @@ namespace conformance {
 
 DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time)
 {
-    DAT_RETURN code = DAT_INTERRUPTED_CALL;
+    const auto expiry = std::chrono::steady_clock::now() + time;
     DAT_COUNT more = 0;
-    while (DAT_GET_TYPE(code) == DAT_INTERRUPTED_CALL)
-        code = dat_evd_wait(evd, microseconds(time), 1, &event, &more);
+    DAT_RETURN code = dat_evd_wait(evd, microseconds(time), 1, &event, &more);
+    while (DAT_GET_TYPE(code) == DAT_INTERRUPTED_CALL) {
+        const auto left =
+            std::chrono::ceil<milliseconds>(expiry - std::chrono::steady_clock::now());
+        code = dat_evd_wait(evd, microseconds(std::max(left, milliseconds(0))), 1, &event, &more);
+    }
     return code;
 }
 

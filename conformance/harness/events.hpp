@@ -15,7 +15,7 @@
 
 namespace conformance {
 
-/// Waits; restarts the wait after a signal.
+/// Waits on after a signal, for what is left of the time.
 DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time = patience);
 /// Whether an event came, and woke this wait for it.
 bool is_woken(DAT_EVD_HANDLE evd, DAT_EVENT &event);
