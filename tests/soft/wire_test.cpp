@@ -266,6 +266,45 @@ TEST_CASE("B6: no packet is taken whose length does not fit, shorter or longer")
     }
 }
 
+TEST_CASE("a padded request or accept has zeros at its end, and says so")
+{
+    for (const packet_kind kind : {packet_kind::request, packet_kind::accept}) {
+        bytes in = with_base(kind, flag_padded);
+        std::uint8_t body[512];
+        handshake hello;
+        hello.id = 0x21222324;
+        hello.max_datagram = 1472;
+        const std::size_t size = kind == packet_kind::request ? write_request(body, hello, "abc", 3)
+                                                              : write_accept(body, hello, "abc", 3);
+        in.insert(in.end(), body, body + size);
+        CHECK(parses(in)); // there may be none
+        const std::size_t behind = in.size();
+        in.resize(1472);
+        packet p;
+        REQUIRE(parse(in.data(), in.size(), p));
+        CHECK(p.private_size == 3);
+        CHECK(std::memcmp(p.private_data, "abc", 3) == 0);
+        CHECK(p.padding == 1472 - behind);
+        CHECK(written_again(p, in.size()) == in);
+        for (const std::size_t at : {behind, in.size() - 1}) {
+            bytes wrong = in;
+            wrong[at] = 1;
+            CHECK(!parses(wrong));
+        }
+        in.resize(behind - 1); // not even the private data
+        CHECK(!parses(in));
+    }
+}
+
+TEST_CASE("a padded rejection is none")
+{
+    bytes in = with_base(packet_kind::reject, flag_padded);
+    std::uint8_t body[64];
+    const std::size_t size = write_reject(body, reject_code::consumer, "xy", 2);
+    in.insert(in.end(), body, body + size);
+    CHECK(!parses(in));
+}
+
 TEST_CASE("every unknown version, kind, flag, opcode and reserved bit is refused")
 {
     bytes in = data_packet(sample_segment(rdmap::send), 4);

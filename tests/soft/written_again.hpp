@@ -25,9 +25,9 @@ inline std::size_t write_body(std::uint8_t *out, const packet &p)
     case packet_kind::ack:
         return write_sack(out, p.sack, p.sack_words);
     case packet_kind::request:
-        return write_request(out, p.hello, p.private_data, p.private_size);
+        return write_request(out, p.hello, p.private_data, p.private_size) + p.padding;
     case packet_kind::accept:
-        return write_accept(out, p.hello, p.private_data, p.private_size);
+        return write_accept(out, p.hello, p.private_data, p.private_size) + p.padding;
     case packet_kind::reject:
         return write_reject(out, p.rejection, p.private_data, p.private_size);
     case packet_kind::close:

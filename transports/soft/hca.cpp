@@ -64,11 +64,14 @@ soft_hca::settings settings_of(const types::hca &h)
     how.retries = h.params.retries;
     how.checksum = h.params.checksum == adapter_params::by_interface ? !h.interface.loopback
                                                                      : h.params.checksum != 0;
+    how.path_mtu = h.params.path_mtu == adapter_params::by_interface ? !h.interface.loopback
+                                                                     : h.params.path_mtu != 0;
     how.direct = h.params.direct != 0;
     how.rings = h.params.rings != 0;
     how.bad_network = {h.params.loss, h.params.reorder, h.params.duplicate, h.params.delay_us,
                        h.params.seed};
     how.bad_network.corrupt = h.params.corrupt;
+    how.bad_network.largest = h.params.largest;
     return how;
 }
 

@@ -22,6 +22,7 @@ struct adapter_params {
     std::uint32_t keepalive_ms = 1000;
     std::uint32_t retries = 30;
     std::uint32_t checksum = by_interface; ///< 0 or 1
+    std::uint32_t path_mtu = by_interface; ///< 0 or 1
     std::uint32_t direct = 1;              ///< access to the memory of processes of this host
     std::uint32_t rings = 1;               ///< and packets to them through shared memory
     char key_file[256] = {};               ///< name of the file with the key; empty: no key
@@ -30,6 +31,7 @@ struct adapter_params {
     std::uint32_t reorder = 0;
     std::uint32_t duplicate = 0;
     std::uint32_t corrupt = 0;
+    std::uint32_t largest = 0; ///< bytes of a datagram that gets through; 0: all do
     std::uint32_t delay_us = 0;
     std::uint32_t seed = 1;
 };

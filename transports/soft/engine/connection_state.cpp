@@ -17,6 +17,13 @@ std::int64_t ns_of_ms(std::uint32_t ms)
     return std::int64_t{ms} * 1'000'000;
 }
 
+/// Fills it up to a datagram of this size.
+void pad(out_packet &out, std::uint32_t size, const peer_path &path)
+{
+    static std::uint8_t zeros[largest_datagram]; // not const: takes no room in the library
+    out.add(zeros, size - path.handshake_overhead() - out.size);
+}
+
 } // namespace
 
 // ------------------------------------------------------------------------------------ beginning
@@ -41,7 +48,8 @@ handshake connection_state::hello(const peer_path &path) const
     h.id = path.id();
     h.tag = path.tag();
     h.first_psn = first_psn_;
-    h.max_datagram = context_->of->datagram();
+    const std::uint32_t probed = handshake_.probe.largest();
+    h.max_datagram = probed != 0 ? probed : context_->of->datagram();
     h.reads_out = std::max<std::uint16_t>(context_->with.reads_out, 1);
     h.reads_in = std::max<std::uint16_t>(context_->with.reads_in, 1);
     return h;
@@ -53,18 +61,27 @@ send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
     const hello_data &own = *data_;
     const bool asks = state_ == state::connecting;
     // Another edition may listen there by now than the one that has sent the retry.
-    if (asks && path.version() != first_version && ++handshake_.requests % requests_until_anew == 0)
+    if (asks && path.version() != first_version &&
+        ++handshake_.requests % requests_until_anew == 0) {
         path.aim(path.peer());
+        handshake_.probe.pause();
+    }
+    const std::uint32_t padded = handshake_.probe.next(asks ? request_attempts : accept_attempts);
+    if (padded != 0 && !asks)
+        path.limit_to(padded);
     std::uint8_t body[request_size + max_private_data];
     const std::size_t size = asks ? write_request(body, hello(path), own.bytes, own.size)
                                   : write_accept(body, hello(path), own.bytes, own.size);
     base_header base = path.header(asks ? packet_kind::request : packet_kind::accept, first_psn_);
     base.ack = asks ? understands_retry : ack;
     base.credit = credit;
+    base.flags = padded != 0 ? flag_padded : 0;
     out_packet out;
     out.begin();
     out.add(out.header, write_base(out.header, base));
     out.add(body, size);
+    if (padded != 0)
+        pad(out, padded, path);
     const bool probes = asks && handshake_.delay_us != first_delay_us;
     const send_result result =
         handshake_.may_send.spend(out.size) ? path.send_handshake(out, probes) : send_result::sent;
@@ -75,6 +92,13 @@ send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
     handshake_.due_ns = now + std::int64_t{handshake_.delay_us} * 1000;
     handshake_.delay_us = std::min(2 * handshake_.delay_us, longest_delay_us);
     return result;
+}
+
+void connection_state::probe_path(std::uint32_t largest, std::int64_t now)
+{
+    if (handshake_.probe.begin(largest) && is(state::connecting))
+        handshake_.delay_us = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
+            3 * handshake_age(now) / 1000, shortest_delay_us, longest_delay_us));
 }
 
 bool connection_state::retry_accept()

@@ -4,6 +4,7 @@
 
 #include "connections.hpp"
 #include "pair_context.hpp"
+#include "path_probe.hpp"
 #include "peer_path.hpp"
 
 #include <memory>
@@ -34,6 +35,9 @@ public:
 
     /// Keeps what the request or accept says. False when out of memory.
     bool prepare(std::uint64_t qualifier, const void *data, std::size_t size);
+    /// Requests or accepts are padded from now on, to datagrams of at most this size. A request is
+    /// repeated by the round trip that its retry has shown.
+    void probe_path(std::uint32_t largest, std::int64_t now);
     /// Limits what is sent to the peer of an accept.
     budget_use &may_send() { return handshake_.may_send; }
     /// Enters the state after prepare(). The first handshake is due at once.
@@ -108,6 +112,7 @@ private:
     };
     struct handshake_attempt {
         budget_use may_send;
+        path_probe probe;
         std::int64_t sent_ns = 0; ///< first
         std::int64_t due_ns = 0;  ///< 0: not armed
         std::uint32_t delay_us = first_delay_us;
@@ -120,6 +125,7 @@ private:
         std::uint32_t attempts_left = 0;
         std::int64_t due_ns = 0; ///< 0: not armed
     };
+    static constexpr std::uint32_t shortest_delay_us = 5'000;
     static constexpr std::uint32_t first_delay_us = 20'000;
     static constexpr std::uint32_t longest_delay_us = 500'000;
     static constexpr std::uint32_t requests_until_anew = 5;
@@ -129,6 +135,9 @@ private:
     {
         return a == 0 || (b != 0 && b < a) ? b : a;
     }
+    static constexpr std::uint32_t request_attempts = 2; ///< with one size of datagram
+    static constexpr std::uint32_t accept_attempts = 4;  ///< a round trip may take 300 ms
+
     handshake hello(const peer_path &path) const;
     void end_handshake();
 

@@ -3,6 +3,7 @@
 
 #include "checked_sender.hpp"
 #include "inproc_io.hpp"
+#include "path_probe.hpp"
 #include "settings.hpp"
 
 #include <algorithm>
@@ -236,8 +237,8 @@ void connections::send_retry(const handshake &to, const net_address &from, std::
                              const seal_offer *offer)
 {
     const address_token token = tokens_.make(from, to, now);
-    base_header base{packet_kind::retry, 0, to.id, to.tag, token.id, token.tag,
-                     how_->versions(),   0};
+    base_header base{packet_kind::retry,           0, to.id, to.tag, token.id, token.tag,
+                     how_->versions_and_padding(), 0};
     out_packet out;
     out.begin();
     if (offer == nullptr) {
@@ -294,12 +295,13 @@ void connections::send_rejection(inbound_request &request)
         send(request.peer, out, request.hello.id, request.offer.get());
 }
 
-bool connections::accept(inbound_request &request, budget_use &may_send)
+bool connections::accept(inbound_request &request, budget_use &may_send, std::uint32_t &carried)
 {
     osd::lock_guard hold(lock_);
     request.now = inbound_request::state::accepted;
     request.forget_ns = osd::now_ns() + memory_ns;
     may_send = std::move(request.may_send);
+    carried = request.carried;
     return !request.withdrawn;
 }
 
@@ -334,8 +336,19 @@ void connections::offer(listener &at, inbound_request &made)
     send_rejection(made);
 }
 
-void connections::repeated(inbound_request &known, std::size_t size)
+namespace {
+
+void note_size(inbound_request &of, const packet &p, std::size_t size)
 {
+    if ((p.base.flags & flag_padded) != 0 && size >= path_probe::base)
+        of.carried = std::max(of.carried, static_cast<std::uint32_t>(size));
+}
+
+} // namespace
+
+void connections::repeated(inbound_request &known, const packet &p, std::size_t size)
+{
+    note_size(known, p, size);
     if (known.budget != nullptr)
         known.budget->add(size, known.use_of_budget);
     if (known.now == inbound_request::state::rejected)
@@ -385,7 +398,7 @@ bool connections::arrived(request_socket &at, const packet &p, const net_address
     if (p.base.kind != packet_kind::request)
         return false;
     if (known != nullptr) {
-        repeated(*known, size);
+        repeated(*known, p, size);
         return false;
     }
     const std::int64_t now = osd::now_ns();
@@ -406,6 +419,7 @@ bool connections::arrived(request_socket &at, const packet &p, const net_address
         proven || budget != nullptr ? remember(at, p, from, seal) : nullptr;
     if (made == nullptr)
         return false; // its sender repeats it
+    note_size(*made, p, size);
     if (budget != nullptr)
         limit(*made, *budget, size);
     offer(*at.at, *made);
@@ -419,7 +433,7 @@ bool connections::serve_socket(request_socket &at)
         --at.left;
         // Copies what it needs: an upcall may change the list of sockets.
         packet p;
-        if (group[0].segment != group[0].size)
+        if (group[0].segment != group[0].size || how_->bad_network.stops(group[0].size))
             continue;
         if (seals_ != nullptr) {
             if (arrived_sealed(at, group[0]))

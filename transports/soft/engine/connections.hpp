@@ -50,6 +50,7 @@ public:
     std::unique_ptr<seal_offer> offer; ///< of a sealed request
 
     // Under connections::lock_.
+    std::uint32_t carried = 0; ///< bytes of the largest padded datagram in which it came, or 0
     state now = state::offered;
     bool withdrawn = false; ///< its sender gave up
     /// Of the address of its sender, unless that is proven. An accept hands it over.
@@ -78,9 +79,9 @@ public:
     /// On return no request upcall of this listener is running.
     void remove(listener &victim);
 
-    /// Marks a request as accepted, and hands over what may be sent to its sender. False when the
-    /// sender has withdrawn it.
-    bool accept(inbound_request &request, budget_use &may_send);
+    /// Marks a request as accepted, and hands over what may be sent to its sender, and what size of
+    /// datagram has come from there. False when the sender has withdrawn it.
+    bool accept(inbound_request &request, budget_use &may_send, std::uint32_t &carried);
     void reject(inbound_request &request, reject_code code, const void *data, std::size_t size);
 
     /// Receives requests and makes upcalls. By the first shard's thread.
@@ -120,7 +121,7 @@ private:
     bool arrived(request_socket &at, const packet &p, const net_address &from, std::size_t size,
                  const seal_offer *seal) OSD_REQUIRES(lock_);
     void not_ours(const request_socket &at, const in_packets &in) OSD_REQUIRES(lock_);
-    void repeated(inbound_request &known, std::size_t size) OSD_REQUIRES(lock_);
+    void repeated(inbound_request &known, const packet &p, std::size_t size) OSD_REQUIRES(lock_);
     address_budget *free_budget() OSD_REQUIRES(lock_);
     void limit(inbound_request &made, address_budget &budget, std::size_t size) OSD_REQUIRES(lock_);
     inbound_request *remember(request_socket &through, const packet &p, const net_address &from,

@@ -79,8 +79,7 @@ bool impaired_io::passes_bottleneck(std::size_t size)
 void impaired_io::judge(const net_address &from, const std::uint8_t *bytes, std::size_t size)
 {
     ++counts_.seen;
-    if ((how_.largest != 0 && size > how_.largest) || roll() < how_.loss ||
-        !passes_bottleneck(size)) {
+    if (how_.stops(size) || roll() < how_.loss || !passes_bottleneck(size)) {
         ++counts_.lost;
         return;
     }

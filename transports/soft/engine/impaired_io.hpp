@@ -23,6 +23,7 @@ struct impairment {
     std::uint32_t queue = 0;        ///< bytes that wait for it at most
     std::uint32_t corrupt = 0;      ///< have a wrong bit
 
+    bool stops(std::size_t datagram) const { return largest != 0 && datagram > largest; }
     bool any() const
     {
         return (loss | reorder | duplicate | delay_us | largest | kbytes_per_s | corrupt) != 0;

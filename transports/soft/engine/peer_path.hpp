@@ -64,6 +64,20 @@ public:
     void adopt(const net_address &from, const handshake &hello, std::uint8_t version,
                std::uint32_t own_datagram);
 
+    /// Bytes that surround a packet of the handshake in its datagram.
+    std::uint32_t handshake_overhead() const
+    {
+        return version_ == checked_version  ? static_cast<std::uint32_t>(checksum_size)
+               : version_ == sealed_version ? static_cast<std::uint32_t>(sealed_handshake_overhead)
+                                            : 0;
+    }
+    /// The peer is known, and the path to it carries datagrams of this size.
+    void limit_to(std::uint32_t datagram)
+    {
+        max_datagram_ = std::min(max_datagram_, datagram - overhead());
+    }
+    std::uint32_t datagram() const { return max_datagram_ + overhead(); }
+
     /// Where a ring to the peer will be found, if there is one; null: not any more.
     void join(const std::atomic<ring_path *> *ring) { ring_ = ring; }
     /// A ring that the peer looks at, or null. Checksums are for networks.
@@ -133,6 +147,13 @@ public:
     bool names_peer(const base_header &base) const { return base.tag == peer_tag_; }
 
 private:
+    /// Bytes that surround a packet of the connection in its datagram.
+    std::uint32_t overhead() const
+    {
+        return version_ == checked_version  ? static_cast<std::uint32_t>(checksum_size)
+               : version_ == sealed_version ? static_cast<std::uint32_t>(sealed_overhead)
+                                            : 0;
+    }
     send_result send_other(const out_packet *packets, std::uint32_t count, std::uint32_t &done);
     send_result send_one_sealed(const out_packet &packet, std::uint32_t &done);
 
@@ -164,11 +185,7 @@ inline void peer_path::adopt(const net_address &from, const handshake &hello, st
     peer_id_ = hello.id;
     peer_tag_ = hello.tag;
     version_ = version;
-    max_datagram_ = std::min(own_datagram, hello.max_datagram);
-    if (version == checked_version)
-        max_datagram_ -= checksum_size;
-    else if (version == sealed_version)
-        max_datagram_ -= sealed_overhead;
+    max_datagram_ = std::min(own_datagram, hello.max_datagram) - overhead();
 }
 
 } // namespace soft_hca

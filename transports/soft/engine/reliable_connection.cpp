@@ -87,7 +87,12 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
     if (result == start::begun) {
         adopt_peer(from.peer, from.hello, from.credit, from.version);
         // From here on another thread may delete the request.
-        const bool withdrawn = !context_->of->listening.accept(from, state_.may_send());
+        std::uint32_t carried = 0;
+        const bool withdrawn = !context_->of->listening.accept(from, state_.may_send(), carried);
+        if (carried != 0) {
+            path_.limit_to(carried);
+            state_.probe_path(path_.datagram(), osd::now_ns());
+        }
         state_.begin(state::accepting);
         if (withdrawn)
             die(connection_event::accept_failed);
@@ -167,6 +172,8 @@ void reliable_connection::on_retry(const packet &p, std::int64_t now)
             context_->of->tell().report(key_trouble::wants_key, path_.peer());
         return die(connection_event::refused);
     }
+    if (context_->of->how().path_mtu && (versions_in(p.base) & takes_padding) != 0)
+        state_.probe_path(context_->of->datagram(), now);
     const bool new_version = path_.speak(version);
     if (!path_.take_token(p.base.from, p.base.psn) && !new_version)
         return;

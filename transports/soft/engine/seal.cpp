@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace soft_hca {
 
@@ -105,10 +106,21 @@ constexpr std::uint8_t only_nonce[seal_nonce_size] = {};
 
 } // namespace
 
+std::uint8_t *sealed_handshake::room_for(std::size_t size)
+{
+    if (size <= sizeof bytes_)
+        return bytes_;
+    more_.reset(new (std::nothrow) std::uint8_t[size]);
+    return more_.get();
+}
+
 bool seal_device::seal(const out_packet &plain, std::uint32_t to, std::uint32_t from,
                        const seal_offer *offer, const seal_context &context,
                        sealed_handshake &out) const
 {
+    std::uint8_t *const bytes = out.room_for(sealed_handshake_overhead + plain.size);
+    if (bytes == nullptr)
+        return false;
     sealed_header &header = out.header_;
     header.handshake = true;
     header.kind = static_cast<packet_kind>(static_cast<const std::uint8_t *>(plain.piece[0].at)[1]);
@@ -118,8 +130,8 @@ bool seal_device::seal(const out_packet &plain, std::uint32_t to, std::uint32_t 
     if (!random_bytes(header.salt, sizeof header.salt) ||
         !handshake_cipher(header, context, true, cipher))
         return false;
-    const std::size_t clear = write_sealed(out.bytes_, header);
-    std::uint8_t *const text = out.bytes_ + clear + seal_tag_size;
+    const std::size_t clear = write_sealed(bytes, header);
+    std::uint8_t *const text = bytes + clear + seal_tag_size;
     std::uint8_t *end = append(text, plain);
     if (offer != nullptr) {
         std::memcpy(end, offer->share, sizeof offer->share);
@@ -127,9 +139,9 @@ bool seal_device::seal(const out_packet &plain, std::uint32_t to, std::uint32_t 
         *end++ = offer->fast_aes ? 1 : 0;
     }
     out.packet_.begin();
-    out.packet_.add(out.bytes_, static_cast<std::size_t>(end - out.bytes_));
-    return cipher.seal(only_nonce, {out.bytes_, clear}, text, static_cast<std::size_t>(end - text),
-                       out.bytes_ + clear);
+    out.packet_.add(bytes, static_cast<std::size_t>(end - bytes));
+    return cipher.seal(only_nonce, {bytes, clear}, text, static_cast<std::size_t>(end - text),
+                       bytes + clear);
 }
 
 bool seal_device::open_packet(std::uint8_t *bytes, std::size_t size, const sealed_header &header,
@@ -138,8 +150,7 @@ bool seal_device::open_packet(std::uint8_t *bytes, std::size_t size, const seale
     const std::size_t front = header.size() + seal_tag_size;
     const std::size_t behind = has_offer(header.kind) ? seal_offer::size : 0;
     seal_cipher cipher;
-    if (size < front + base_size + behind || size > largest_sealed_handshake ||
-        !handshake_cipher(header, context, false, cipher) ||
+    if (size < front + base_size + behind || !handshake_cipher(header, context, false, cipher) ||
         !cipher.open(only_nonce, {bytes, header.size()}, bytes + front, size - front,
                      bytes + header.size()))
         return false;

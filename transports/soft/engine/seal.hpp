@@ -34,7 +34,7 @@ inline constexpr std::size_t sealed_overhead = sealed_header{}.size() + seal_tag
 /// Bytes that sealing adds around a packet of the handshake, an offer included.
 inline constexpr std::size_t sealed_handshake_overhead =
     sealed_header{true}.size() + seal_tag_size + seal_offer::size;
-/// A sealed request with the most private data.
+/// A sealed request with the most private data, without padding.
 inline constexpr std::size_t largest_sealed_handshake =
     sealed_handshake_overhead + base_size + request_size + max_private_data;
 
@@ -58,9 +58,13 @@ public:
 private:
     friend class seal_device;
 
+    /// Null without memory.
+    std::uint8_t *room_for(std::size_t size);
+
     sealed_header header_;
     out_packet packet_;
     std::uint8_t bytes_[largest_sealed_handshake];
+    std::unique_ptr<std::uint8_t[]> more_; ///< in place of them, for a padded one
 };
 
 /// A packet that was opened.

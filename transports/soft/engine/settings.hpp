@@ -35,6 +35,7 @@ struct settings {
     std::uint32_t retries = 30;            ///< of the same packet, before the connection breaks
     std::size_t early_bytes = 16 << 20;    ///< of packets that are kept since they came early
     bool checksum = false;                 ///< where the peer has it, too
+    bool path_mtu = false;                 ///< find what a path carries, where the peer does, too
     bool direct = false;                   ///< access memory of processes of this host directly
     bool rings = false;                    ///< and send them packets through shared memory
     impairment bad_network;
@@ -46,6 +47,8 @@ struct settings {
     /// A bad network is for all packets.
     bool uses_rings() const { return direct && rings && !bad_network.any(); }
     bool sealed() const { return key.size != 0; }
+    /// What a retry names.
+    version_set versions_and_padding() const { return versions() | (path_mtu ? takes_padding : 0); }
     version_set versions() const
     {
         if (sealed())

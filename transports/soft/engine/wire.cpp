@@ -5,6 +5,7 @@
 
 #include "osd_annotations.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -223,7 +224,13 @@ bool parse_private_data(reader &in, packet &out, std::uint16_t size)
 {
     out.private_data = in.rest();
     out.private_size = size;
-    return in.ok() && size <= max_private_data && in.left() == size;
+    if (!in.ok() || size > max_private_data || in.left() < size)
+        return false;
+    out.padding = static_cast<std::uint32_t>(in.left() - size);
+    if ((out.base.flags & flag_padded) == 0)
+        return out.padding == 0;
+    const std::uint8_t *const end = in.rest() + size;
+    return std::all_of(end, end + out.padding, [](std::uint8_t each) { return each == 0; });
 }
 
 bool parse_hello(reader &in, packet &out)
@@ -286,6 +293,9 @@ std::uint16_t flags_of(packet_kind kind)
         return flag_receiver_not_ready;
     case packet_kind::data:
         return flag_late_ack;
+    case packet_kind::request:
+    case packet_kind::accept:
+        return flag_padded;
     default:
         return 0;
     }

@@ -25,6 +25,10 @@ constexpr version_set set_of(std::uint8_t version)
     return version_set{1} << version;
 }
 
+/// Beside the versions in a retry: the listener takes padded requests, and answers them by padded
+/// accepts.
+inline constexpr version_set takes_padding = version_set{1} << 31;
+
 /// Zero when there is none.
 constexpr std::uint8_t newest_of(version_set versions)
 {
@@ -49,6 +53,7 @@ enum class packet_kind : std::uint8_t {
 enum : std::uint16_t {
     flag_receiver_not_ready = 1, ///< in an ack: the segment after it found no receive
     flag_late_ack = 2,           ///< in data: no completion waits for its acknowledgement
+    flag_padded = 4,             ///< in a request or accept: zeros fill the datagram
 };
 
 /// The `ack` of a request whose sender answers a retry.
@@ -191,6 +196,7 @@ struct packet {
     close_info closing;
     const std::uint8_t *private_data = nullptr;
     std::uint16_t private_size = 0;
+    std::uint32_t padding = 0; ///< of a request or accept: bytes behind the private data
     std::uint32_t sack_words = 0;
     std::uint32_t sack[max_sack_words];
 };
