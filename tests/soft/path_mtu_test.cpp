@@ -15,19 +15,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What the two sides may have in common.
-enum class datagrams { plain, checked, sealed };
-
 settings probing(inproc_network &network, datagrams kind = datagrams::plain)
 {
-    settings how = inside(network);
+    settings how = inside(network, kind);
     how.path_mtu = true;
-    how.checksum = kind == datagrams::checked;
-    if (kind == datagrams::sealed) {
-        static constexpr char key[] = "a key of tests, which is as long as one has to be";
-        how.key.bytes = key;
-        how.key.size = sizeof key;
-    }
     return how;
 }
 
@@ -53,8 +44,6 @@ void expect_data(end &a, end &b)
         CHECK(from->buffer.holds(200'000, 50'000, 1));
     }
 }
-
-constexpr datagrams all_kinds[] = {datagrams::plain, datagrams::checked, datagrams::sealed};
 
 } // namespace
 

@@ -143,6 +143,18 @@ settings inside(inproc_network &network)
     return how;
 }
 
+settings inside(inproc_network &network, datagrams kind)
+{
+    static constexpr char key[] = "a key of tests, which is as long as one has to be";
+    settings how = inside(network);
+    how.checksum = kind == datagrams::checked;
+    if (kind == datagrams::sealed) {
+        how.key.bytes = key;
+        how.key.size = sizeof key;
+    }
+    return how;
+}
+
 // -------------------------------------------------------------------------------------- memory
 
 memory::memory(host &of_, std::size_t size, std::uint32_t rights) : of(of_), bytes(size)

@@ -84,6 +84,17 @@ struct host {
 settings on_loopback();
 settings inside(inproc_network &network);
 
+enum class datagrams { plain, checked, sealed };
+/// Those that this build can send.
+inline constexpr datagrams all_kinds[] = {
+    datagrams::plain,
+    datagrams::checked,
+#ifdef SOFT_HCA_KEYS
+    datagrams::sealed,
+#endif
+};
+settings inside(inproc_network &network, datagrams kind);
+
 /// Memory with a key.
 struct memory {
     memory(host &of, std::size_t size,

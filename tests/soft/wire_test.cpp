@@ -125,6 +125,8 @@ std::vector<bytes> one_of_each()
     add(packet_kind::reject, body, write_reject(body, reject_code::consumer, "xy", 2));
     add(packet_kind::close, body,
         write_close(body, {close_code::terminate, fault::base_or_bounds, 77}));
+    for (packet_kind kind : {packet_kind::challenge, packet_kind::response})
+        add(kind, body, write_token(body, 0x1122334455667788));
     return all;
 }
 
@@ -316,7 +318,7 @@ TEST_CASE("every unknown version, kind, flag, opcode and reserved bit is refused
     REQUIRE(parses(in));
     CHECK(!parses(changed(0, 2)));
     CHECK(!parses(changed(0, 0)));
-    for (unsigned kind : {0u, 11u, 255u})
+    for (unsigned kind : {0u, 13u, 255u})
         CHECK(!parses(changed(1, static_cast<std::uint8_t>(kind))));
     for (unsigned bit = 0; bit < 16; ++bit) {
         CAPTURE(bit);

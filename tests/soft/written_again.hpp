@@ -32,6 +32,9 @@ inline std::size_t write_body(std::uint8_t *out, const packet &p)
         return write_reject(out, p.rejection, p.private_data, p.private_size);
     case packet_kind::close:
         return write_close(out, p.closing);
+    case packet_kind::challenge:
+    case packet_kind::response:
+        return write_token(out, p.token);
     default:
         return 0;
     }

@@ -42,10 +42,22 @@ bool inproc_network::deliver(const net_address &from, const net_address &to,
         lost_next_.fetch_sub(1);
         return true;
     }
+    if (translates_ && to == inside_)
+        return true;
+    const net_address &source = translates_ && from == inside_ ? outside_ : from;
+    const net_address &target = translates_ && to == outside_ ? inside_ : to;
     for (inproc_io *each : ends_)
-        if (each != nullptr && each->address() == to)
-            return each->put(from, packet), true;
-    return false;
+        if (each != nullptr && each->address() == target)
+            return each->put(source, packet), true;
+    return translates_; // routers drop it
+}
+
+void inproc_network::translate(const net_address &inside, const net_address &outside)
+{
+    osd::lock_guard hold(lock_);
+    translates_ = true;
+    inside_ = inside;
+    outside_ = outside;
 }
 
 void inproc_network::listen_in(listener hears, void *context)

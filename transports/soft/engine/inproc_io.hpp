@@ -22,6 +22,9 @@ public:
     using listener = void (*)(void *context, const net_address &from, const net_address &to,
                               const out_packet &packet);
     void listen_in(listener hears, void *context);
+    /// Puts one end behind a router that translates its address. What goes to its own, or to
+    /// an unused one, is lost.
+    void translate(const net_address &inside, const net_address &outside);
     /// The next ones are lost on the way.
     void lose(std::uint32_t count) { lost_next_.store(count); }
     /// While jammed, sends return send_result::busy.
@@ -34,6 +37,9 @@ private:
     inproc_io *ends_[capacity] OSD_GUARDED_BY(lock_) = {};
     listener hears_ OSD_GUARDED_BY(lock_) = nullptr;
     void *hears_with_ OSD_GUARDED_BY(lock_) = nullptr;
+    bool translates_ OSD_GUARDED_BY(lock_) = false;
+    net_address inside_ OSD_GUARDED_BY(lock_);
+    net_address outside_ OSD_GUARDED_BY(lock_);
     std::uint16_t next_port_ OSD_GUARDED_BY(lock_) = 1;
     std::atomic<std::uint32_t> lost_next_{0};
     std::atomic<bool> jammed_{false};

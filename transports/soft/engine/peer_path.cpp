@@ -38,10 +38,35 @@ send_result peer_path::send_other(const out_packet *packets, std::uint32_t count
                        : send_result::busy;
 }
 
-send_result peer_path::send_one_sealed(const out_packet &packet, std::uint32_t &done)
+send_result peer_path::send_one_sealed(const net_address &to, const out_packet &packet,
+                                       std::uint32_t &done)
 {
-    return is_sealed() ? send_sealed(*io_, peer_, packet, *seal_, peer_id_, done)
-                       : send_result::busy;
+    return is_sealed() ? send_sealed(*io_, to, packet, *seal_, peer_id_, done) : send_result::busy;
+}
+
+std::uint32_t peer_path::send_token(const net_address &to, const base_header &base,
+                                    std::uint64_t token)
+{
+    std::uint8_t body[challenge_size];
+    out_packet out;
+    out.begin();
+    out.add(out.header, write_base(out.header, base));
+    out.add(body, write_token(body, token));
+    complete(out, version_);
+    return send_completed(to, out);
+}
+
+/// What the packet brings comes again when the address is that of the peer.
+std::uint32_t peer_path::heard_from_elsewhere(const packet &p, const net_address &from,
+                                              const base_header &challenge, std::int64_t now)
+{
+    if (p.base.kind == packet_kind::response) {
+        if (moves_.is_answered(from, p.token))
+            peer_ = from;
+        return 0;
+    }
+    const std::uint64_t token = moves_.challenge(from, now);
+    return token != 0 ? send_token(from, challenge, token) : 0;
 }
 
 send_result peer_path::send_handshake(const out_packet &packet, bool probes)

@@ -6,6 +6,7 @@
 // by send_one() what may get lost.
 #pragma once
 
+#include "address_change.hpp"
 #include "checked_sender.hpp"
 #include "packet_io.hpp"
 #include "ring_paths.hpp"
@@ -102,13 +103,14 @@ public:
         complete(packet, version_);
         if (ring_path *const way = ring(); way != nullptr && way->send_one(packet))
             return 1;
-        std::uint32_t done = 0;
-        if (version_ == sealed_version) [[unlikely]]
-            (void)send_one_sealed(packet, done);
-        else
-            (void)io_->send(peer_, &packet, 1, done);
-        return done;
+        return send_completed(peer_, packet);
     }
+    /// Sends a challenge or response. Returns how many went.
+    std::uint32_t send_token(const net_address &to, const base_header &base, std::uint64_t token);
+    /// A packet that only the peer can make came from another address than the peer's. Challenges
+    /// that address; when it has answered, it is the peer's. Returns the number of packets sent.
+    std::uint32_t heard_from_elsewhere(const packet &p, const net_address &from,
+                                       const base_header &challenge, std::int64_t now);
     /// Sends a packet of the handshake. With `probes` no answer has come before: provokes an ICMP
     /// error if the port is closed.
     send_result send_handshake(const out_packet &packet, bool probes);
@@ -155,7 +157,17 @@ private:
                                             : 0;
     }
     send_result send_other(const out_packet *packets, std::uint32_t count, std::uint32_t &done);
-    send_result send_one_sealed(const out_packet &packet, std::uint32_t &done);
+    std::uint32_t send_completed(const net_address &to, const out_packet &packet)
+    {
+        std::uint32_t done = 0;
+        if (version_ == sealed_version) [[unlikely]]
+            (void)send_one_sealed(to, packet, done);
+        else
+            (void)io_->send(to, &packet, 1, done);
+        return done;
+    }
+    send_result send_one_sealed(const net_address &to, const out_packet &packet,
+                                std::uint32_t &done);
 
     packet_io *io_ = nullptr;
     checked_sender *checked_ = nullptr;
@@ -166,6 +178,7 @@ private:
     std::uint32_t id_ = 0;
     std::uint32_t tag_ = 0;
     std::uint32_t max_datagram_ = 0; ///< without the checksum or the seal
+    address_change moves_;
     std::unique_ptr<connection_seal> seal_;
     std::uint8_t version_ = first_version;
 };

@@ -215,8 +215,12 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         return on_reject(p);
     if (from_peer && p.base.kind == packet_kind::retry && path_.names_us(p.base))
         return on_retry(p, now);
-    if (!from_peer || is_stray(p)) {
+    const bool stray = is_stray(p);
+    if (!from_peer || stray) {
         ++context_->counted.dropped;
+        if (!stray && connected())
+            context_->counted.packets_out += path_.heard_from_elsewhere(
+                p, from, tx_.make_header(packet_kind::challenge, tx_.next_psn()), now);
         return;
     }
     if (p.base.kind == packet_kind::close)
@@ -235,8 +239,13 @@ void reliable_connection::receive(const packet &p, const net_address &from,
     }
     state_.note_heard(now);
     tx_.on_acknowledgement(p, now);
-    if (p.base.kind == packet_kind::ack)
+    if (p.base.kind == packet_kind::ack || p.base.kind == packet_kind::response)
         return;
+    if (p.base.kind == packet_kind::challenge) {
+        context_->counted.packets_out += path_.send_token(
+            path_.peer(), tx_.make_header(packet_kind::response, tx_.next_psn()), p.token);
+        return;
+    }
     if (!rx_.receive(p, bytes, size, tx_.oldest_psn()))
         fail(rx_.failure());
 }

@@ -60,7 +60,8 @@ bool has_offer(packet_kind kind)
 bool is_of_connection(packet_kind kind)
 {
     return kind == packet_kind::data || kind == packet_kind::ack || kind == packet_kind::probe ||
-           kind == packet_kind::close || kind == packet_kind::close_ack;
+           kind == packet_kind::close || kind == packet_kind::close_ack ||
+           kind == packet_kind::challenge || kind == packet_kind::response;
 }
 
 seal_context::seal_context(const net_address &listener)

@@ -353,6 +353,10 @@ OSD_ALWAYS_INLINE bool parse_body(reader &in, const std::uint8_t *bytes, packet 
         return parse_reject(in, out);
     case packet_kind::close:
         return parse_close(in, out);
+    case packet_kind::challenge:
+    case packet_kind::response:
+        out.token = in.u64();
+        return in.ok() && in.left() == 0;
     case packet_kind::probe:
     case packet_kind::close_ack:
     case packet_kind::reset:
@@ -623,6 +627,13 @@ std::size_t write_close(std::uint8_t *to, const close_info &info)
     out.u8(0);
     out.u16(static_cast<std::uint16_t>(info.why));
     out.u32(info.psn);
+    return out.size();
+}
+
+std::size_t write_token(std::uint8_t *to, std::uint64_t token)
+{
+    writer out(to);
+    out.u64(token);
     return out.size();
 }
 

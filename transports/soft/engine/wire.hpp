@@ -36,17 +36,19 @@ constexpr std::uint8_t newest_of(version_set versions)
 }
 
 enum class packet_kind : std::uint8_t {
-    data = 1,      ///< one DDP segment
-    ack = 2,       ///< acknowledges, takes no sequence number
-    probe = 3,     ///< only takes a sequence number, so that the peer acknowledges it
-    request = 4,   ///< asks for a connection
-    accept = 5,    ///< answers a request
-    reject = 6,    ///< answers a request
-    close = 7,     ///< ends the connection, at once
-    close_ack = 8, ///< the close has arrived
-    reset = 9,     ///< there is no such connection here
-    retry = 10,    ///< answers a request: its `from` and `psn` are a token to repeat it with, its
-                   ///< `ack` the versions that the listener speaks
+    data = 1,       ///< one DDP segment
+    ack = 2,        ///< acknowledges, takes no sequence number
+    probe = 3,      ///< only takes a sequence number, so that the peer acknowledges it
+    request = 4,    ///< asks for a connection
+    accept = 5,     ///< answers a request
+    reject = 6,     ///< answers a request
+    close = 7,      ///< ends the connection, at once
+    close_ack = 8,  ///< the close has arrived
+    reset = 9,      ///< there is no such connection here
+    retry = 10,     ///< answers a request: its `from` and `psn` are a token to repeat it with, its
+                    ///< `ack` the versions that the listener speaks
+    challenge = 11, ///< goes to an address that packets of the peer seem to come from
+    response = 12,  ///< answers a challenge
 };
 
 /// Flags of the base header.
@@ -84,6 +86,7 @@ inline constexpr std::size_t request_size = 32;
 inline constexpr std::size_t accept_size = 24;
 inline constexpr std::size_t reject_size = 4;
 inline constexpr std::size_t close_size = 8;
+inline constexpr std::size_t challenge_size = 8; ///< and of a response
 inline constexpr std::size_t max_header_size = base_size + untagged_size + atomic_request_size;
 
 inline constexpr std::size_t max_private_data = 256;
@@ -194,6 +197,7 @@ struct packet {
     handshake hello;
     reject_code rejection = reject_code::no_listener;
     close_info closing;
+    std::uint64_t token = 0; ///< of a challenge, which its response repeats
     const std::uint8_t *private_data = nullptr;
     std::uint16_t private_size = 0;
     std::uint32_t padding = 0; ///< of a request or accept: bytes behind the private data
@@ -259,6 +263,7 @@ std::size_t write_accept(std::uint8_t *out, const handshake &hello, const void *
                          std::size_t size);
 std::size_t write_reject(std::uint8_t *out, reject_code code, const void *data, std::size_t size);
 std::size_t write_close(std::uint8_t *out, const close_info &info);
+std::size_t write_token(std::uint8_t *out, std::uint64_t token); ///< of a challenge or response
 std::size_t write_checksum(std::uint8_t *out, std::uint32_t crc);
 
 /// Bytes of write_segment for this opcode.
