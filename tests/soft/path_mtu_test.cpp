@@ -45,6 +45,19 @@ void expect_data(end &a, end &b)
     }
 }
 
+/// Whichever of the two calls.
+void expect_of_both(const settings &one, const settings &other, std::uint32_t datagram)
+{
+    host here(one), there(other);
+    for (const bool calls : {true, false}) {
+        CAPTURE(calls);
+        end a(here), b(there);
+        REQUIRE((calls ? establish(a, b) : establish(b, a)));
+        CHECK(datagram_of(a) == datagram);
+        CHECK(datagram_of(b) == datagram);
+    }
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("path_mtu");
@@ -144,22 +157,9 @@ TEST_CASE("large frames, on a path that has them and on one that does not")
 TEST_CASE("one side takes smaller datagrams than the other")
 {
     inproc_network network;
-    settings how = probing(network);
-    host here(how);
-    how.datagram = 1300;
-    host there(how);
-    end a(here), b(there);
-    SUBCASE("the listener")
-    {
-        REQUIRE(establish(a, b));
-    }
-    SUBCASE("the caller")
-    {
-        REQUIRE(establish(b, a));
-    }
-    CHECK(datagram_of(a) == 1300);
-    CHECK(datagram_of(b) == 1300);
-    expect_data(a, b);
+    settings smaller = probing(network);
+    smaller.datagram = 1300;
+    expect_of_both(probing(network), smaller, 1300);
 }
 
 TEST_CASE("datagrams that are small anyway are not padded")
@@ -178,22 +178,9 @@ TEST_CASE("datagrams that are small anyway are not padded")
 TEST_CASE("both sides have to pad")
 {
     inproc_network network;
-    settings how = probing(network);
-    host here(how);
-    how.path_mtu = false;
-    how.bad_network.largest = 1300; // no padded request gets through
-    host there(how);
-    end a(here), b(there);
-    SUBCASE("the listener does not")
-    {
-        REQUIRE(establish(a, b));
-    }
-    SUBCASE("the caller does not")
-    {
-        REQUIRE(establish(b, a));
-    }
-    CHECK(datagram_of(a) == 1472);
-    CHECK(datagram_of(b) == 1472);
+    settings silent = inside(network);
+    silent.bad_network.largest = 1300; // no padded request gets through
+    expect_of_both(probing(network), silent, 1472);
 }
 
 TEST_CASE("a stranger's padding does not make datagrams smaller than any path carries")
