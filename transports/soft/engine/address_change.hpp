@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // A peer whose address changes, as when a router that translates addresses restarts.
 //
-// Packets come from another address then that only the peer can make, or who has read them on their
-// way. What we send follows only when that address has answered a challenge: the packets of a third
-// party cannot be directed to somebody else.
+// Packets of the connection then arrive from another address. Only the peer can make them, but a
+// host on the path can repeat them from elsewhere. So what we send follows only when that address
+// has answered a challenge, and cannot be directed to a host that did not ask for it.
 #pragma once
 
 #include "net.hpp"
