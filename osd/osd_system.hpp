@@ -8,7 +8,8 @@
 namespace osd {
 
 /// A shared library opened at run time, from a path or by a name that the system's loader finds.
-/// The text of a failure lands in `error`.
+/// The text of a failure lands in `error`. What the program does about signals stays as it is, here
+/// and in library_close, though the library's constructors and destructors may change it.
 void *library_open(const char *path, char *error, std::size_t error_size);
 void *library_symbol(void *library, const char *name);
 void library_close(void *library);

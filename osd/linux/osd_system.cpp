@@ -1,22 +1,118 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "osd_system.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
 namespace osd {
 
+namespace {
+
+/// The addresses that belong to what is loaded.
+class loaded_objects {
+public:
+    loaded_objects() { dl_iterate_phdr(&note, this); }
+    bool hold(std::uintptr_t address) const
+    {
+        for (std::size_t i = 0; i < count_; ++i)
+            if (address - objects_[i].begin < objects_[i].size)
+                return true;
+        return overflowed_;
+    }
+
+private:
+    struct object {
+        std::uintptr_t begin;
+        std::uintptr_t size;
+    };
+    static constexpr std::size_t most = 512;
+
+    static int note(dl_phdr_info *info, std::size_t, void *self)
+    {
+        std::uintptr_t begin = UINTPTR_MAX;
+        std::uintptr_t end = 0;
+        for (unsigned i = 0; i < info->dlpi_phnum; ++i)
+            if (const auto &each = info->dlpi_phdr[i]; each.p_type == PT_LOAD) {
+                begin = std::min<std::uintptr_t>(begin, each.p_vaddr);
+                end = std::max<std::uintptr_t>(end, each.p_vaddr + each.p_memsz);
+            }
+        static_cast<loaded_objects *>(self)->add({info->dlpi_addr + begin, end - begin});
+        return 0;
+    }
+    void add(const object &found)
+    {
+        if (count_ == most)
+            overflowed_ = true;
+        else
+            objects_[count_++] = found;
+    }
+
+    object objects_[most];
+    std::size_t count_ = 0;
+    bool overflowed_ = false;
+};
+
+std::uintptr_t handler_of(const struct sigaction &action)
+{
+    return reinterpret_cast<std::uintptr_t>(action.sa_handler);
+}
+
+bool is_function(std::uintptr_t handler)
+{
+    return handler != reinterpret_cast<std::uintptr_t>(SIG_DFL) &&
+           handler != reinterpret_cast<std::uintptr_t>(SIG_IGN);
+}
+
+/// What the program does about signals. Constructors and destructors of libraries change it: those
+/// of libinfinipath, which comes with libfabric, for SIGINT and SIGTERM among others.
+class signal_dispositions {
+public:
+    signal_dispositions()
+    {
+        for (int signal = 1; signal < NSIG; ++signal)
+            known_[signal] = sigaction(signal, nullptr, &actions_[signal]) == 0;
+    }
+    /// Undoes the changes for which this is true, of the handler now and that before.
+    template <class Predicate>
+    void restore_if(Predicate &&undoes) const
+    {
+        for (int signal = 1; signal < NSIG; ++signal) {
+            struct sigaction now {};
+            if (!known_[signal] || sigaction(signal, nullptr, &now) != 0)
+                continue;
+            const std::uintptr_t before = handler_of(actions_[signal]);
+            if (handler_of(now) != before && undoes(handler_of(now), before))
+                (void)sigaction(signal, &actions_[signal], nullptr);
+        }
+    }
+
+private:
+    struct sigaction actions_[NSIG] {};
+    bool known_[NSIG] = {};
+};
+
+} // namespace
+
+/// Another thread of the program may change a disposition at the same time. It names no function of
+/// a library that was not there before.
 void *library_open(const char *path, char *error, std::size_t error_size)
 {
+    const signal_dispositions before;
+    const loaded_objects others;
     // RTLD_GLOBAL: providers built elsewhere find the registry's symbols through one another.
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    before.restore_if(
+        [&](std::uintptr_t now, std::uintptr_t) { return is_function(now) && !others.hold(now); });
     if (library == nullptr)
         std::snprintf(error, error_size, "%s", dlerror());
     return library;
@@ -27,9 +123,15 @@ void *library_symbol(void *library, const char *name)
     return dlsym(library, name);
 }
 
+/// Destructors put back what they found at their library's load, though it may have changed since.
 void library_close(void *library)
 {
+    const signal_dispositions before;
     dlclose(library);
+    const loaded_objects left;
+    before.restore_if([&](std::uintptr_t, std::uintptr_t former) {
+        return !is_function(former) || left.hold(former);
+    });
 }
 
 void *library_hold(const void *address)
