@@ -2,6 +2,7 @@
 // The checksum, by table and by instruction, and what is sent with it.
 #include "checked_sender.hpp"
 #include "crc32c.hpp"
+#include "rig.hpp"
 
 #include <doctest/doctest.h>
 
@@ -98,13 +99,8 @@ public:
                      std::uint32_t &done) override
     {
         std::fill(memory_.begin(), memory_.end(), std::uint8_t{0xaa});
-        for (done = 0; done < count; ++done) {
-            sent.emplace_back();
-            for (std::uint32_t i = 0; i < packets[done].pieces; ++i) {
-                const auto *from = static_cast<const std::uint8_t *>(packets[done].piece[i].at);
-                sent.back().insert(sent.back().end(), from, from + packets[done].piece[i].size);
-            }
-        }
+        for (done = 0; done < count; ++done)
+            sent.push_back(rig::flattened(packets[done]));
         return send_result::sent;
     }
     std::uint32_t receive(in_packets *, std::uint32_t) override { return 0; }

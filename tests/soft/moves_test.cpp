@@ -55,11 +55,7 @@ struct fixture {
     {
         if (from == address_of(a)) {
             const std::lock_guard hold(lock);
-            heard.clear();
-            for (std::uint32_t i = 0; i < p.pieces; ++i) {
-                const auto *const at = static_cast<const std::uint8_t *>(p.piece[i].at);
-                heard.insert(heard.end(), at, at + p.piece[i].size);
-            }
+            heard = flattened(p);
         }
         if (to == elsewhere)
             ++sent_elsewhere;

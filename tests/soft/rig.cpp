@@ -394,6 +394,16 @@ bool establish(end &active, end &passive)
            is(passive.next(), connection_event::established);
 }
 
+std::vector<std::uint8_t> flattened(const out_packet &packet)
+{
+    std::vector<std::uint8_t> bytes;
+    for (std::uint32_t i = 0; i < packet.pieces; ++i) {
+        const auto *const at = static_cast<const std::uint8_t *>(packet.piece[i].at);
+        bytes.insert(bytes.end(), at, at + packet.piece[i].size);
+    }
+    return bytes;
+}
+
 request_packet::request_packet(const handshake &hello, const base_header &with)
 {
     base_header base = with;

@@ -189,6 +189,9 @@ std::optional<completion_record> next_of(completion_queue &queue, std::chrono::m
 /// Something has completed, in this way.
 void expect(const std::optional<completion_record> &done, work_status status);
 
+/// A packet as it goes into its datagram.
+std::vector<std::uint8_t> flattened(const out_packet &packet);
+
 /// A connection request that a stranger writes, without private data.
 struct request_packet {
     explicit request_packet(const handshake &hello, const base_header &with = {});

@@ -63,11 +63,7 @@ public:
 private:
     void keep(const net_address &from, const net_address &to, const out_packet &packet)
     {
-        captured one{from, to, {}};
-        for (std::uint32_t i = 0; i < packet.pieces; ++i) {
-            const auto *at = static_cast<const std::uint8_t *>(packet.piece[i].at);
-            one.what.insert(one.what.end(), at, at + packet.piece[i].size);
-        }
+        captured one{from, to, flattened(packet)};
         const std::lock_guard hold(lock_);
         all_.push_back(std::move(one));
     }
