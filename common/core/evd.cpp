@@ -58,9 +58,9 @@ status evd::resize_all(DAT_COUNT qlen)
 
 void evd::release()
 {
-    while (pins_.load(std::memory_order_acquire) != 0)
-        osd::yield();
     const bool had_cq = close_cq();
+    while (pins_.load() != 0)
+        osd::yield();
     if (cno *polling = notifier.target())
         polling->await_poll();
     if (had_cq)
@@ -375,8 +375,11 @@ void evd::completion_arrived()
 {
     counters.add(DCNT_EVD_DTO_CALLBACK);
     if (has_waiter())
-        wake(); // if it leaves now, it looks at the CQ once more
-    else if (notifier.completion_arrived())
+        return wake(); // if it leaves now, it looks at the CQ once more
+    pin();
+    const bool triggers = notifier.completion_arrived();
+    unpin();
+    if (triggers)
         wake_or_trigger();
 }
 

@@ -51,8 +51,9 @@ public:
     /// Wakes the waiter, or triggers the CNO; neither if a waiter that has left counted the event.
     /// No lock held: the CNO's agent is consumer code.
     void notify();
-    /// Keeps release() from freeing the EVD before a notify() whose event can be taken already.
-    void pin() { pins_.fetch_add(1, std::memory_order_relaxed); }
+    /// Holds up release() before it frees anything: for a notify() whose event can be taken
+    /// already, and a callback that polls the CQ.
+    void pin() { pins_.fetch_add(1); }
     void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
     /// The port's callback: a completion came after the CQ was armed.
     void completion_arrived();

@@ -75,12 +75,13 @@ protected:
         if constexpr (claims.evd_wait)
             transport::dapls_ib_evd_events(cq_, -1);
     }
-    /// No CQ operation begins after this. True when there was a CQ.
+    /// True when there was a CQ. A callback that pins the EVD after this finds none, and neither
+    /// does a CNO that is locked after this.
     bool close_cq() { return (state_.fetch_or(no_cq) & no_cq) == 0; }
 
     // --- counting; the claim is held ---
 
-    bool has_cq() const { return (state_.load(std::memory_order_relaxed) & no_cq) == 0; }
+    bool has_cq() const { return (state_.load() & no_cq) == 0; }
     DAT_COUNT pending() const
     {
         return static_cast<DAT_COUNT>(state_.load() & ~(ordered | no_cq | orphaned));

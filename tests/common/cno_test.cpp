@@ -760,6 +760,30 @@ TEST_CASE("freeing the last two EVDs of a CNO at once wakes its waiter")
     delete c;
 }
 
+TEST_CASE("a CQ is freed after the poll of a callback that is running")
+{
+    consumer c;
+    const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_DTO_FLAG, 4, c.make_cno());
+    evd &target = *from_handle<evd>(e);
+    const auto door = target.cq()->door; // outlives the queue
+    lab::latch poll;
+    lab::poll_gate = &poll;
+    std::thread device([&] {
+        REQUIRE(door->enter());
+        dapl_evd_dto_callback(target);
+        door->leave();
+    });
+    poll.await_arrival();
+    std::thread frees([&] { CHECK_EQ(c.v.evd_free_func(e), DAT_SUCCESS); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    CHECK_EQ(lab::calls(lab::op::cq_free), 0);
+    lab::poll_gate = nullptr;
+    poll.open();
+    device.join();
+    frees.join();
+    CHECK_EQ(lab::calls(lab::op::cq_free), 1);
+}
+
 TEST_CASE("a CNO never names an EVD that is freed, also when it was triggering meanwhile")
 {
     consumer c;

@@ -15,6 +15,7 @@ std::string text;
 
 std::atomic<bool> loopback{false};
 std::function<void()> on_progress;
+std::atomic<latch *> poll_gate{nullptr};
 std::atomic<int> live_objects{0};
 thread_local int upcall::depth = 0;
 
@@ -57,6 +58,7 @@ void reset()
 {
     loopback = false;
     on_progress = nullptr;
+    poll_gate = nullptr;
     live_objects = 0;
     for (plan &p : plans) {
         p.calls = 0;

@@ -104,6 +104,9 @@ extern std::atomic<bool> loopback;
 /// Where it is set, an empty CQ is `idle`, and completion_progress calls it.
 extern std::function<void()> on_progress;
 
+/// Where it is set, completion_poll waits here.
+extern std::atomic<latch *> poll_gate;
+
 /// A rule of the contract was broken.
 void violation(const std::string &what);
 std::string violations();

@@ -583,6 +583,7 @@ status transport::dapls_ib_cq_alloc(hca &device, cq &queue, evd &owner, DAT_COUN
 void transport::dapls_ib_cq_free(cq &queue)
 {
     (void)begin(op::cq_free);
+    const lab::exclusive one(queue.polling, "a cq is polled while it is freed");
     if (queue.users.load() != 0)
         lab::violation("a cq is freed while a qp refers to it");
     queue.door->close_and_wait();

@@ -231,6 +231,8 @@ struct transport : dapls_ib<types> {
     {
         queue.life.check("cq");
         const lab::exclusive one(queue.polling, "two threads poll one cq at once");
+        if (lab::latch *gate = lab::poll_gate.load(); gate != nullptr)
+            gate->wait();
         return queue.poll(done);
     }
 
