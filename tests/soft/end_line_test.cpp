@@ -149,7 +149,7 @@ TEST_CASE("a peer that does not answer is a warning" * doctest::test_suite("defa
     CHECK(end.event_number == DAT_CONNECTION_EVENT_BROKEN);
     REQUIRE(lines.size() == 1);
     CAPTURE(lines[0]);
-    CHECK(matches(lines[0], "no acknowledgement in 0\\.[0-9]+ s, after [34] retransmissions"));
+    CHECK(matches(lines[0], "no acknowledgement in [0-9.]+ s, after [1-9] retransmissions"));
 }
 
 TEST_CASE("what a program did wrong is not" * doctest::test_suite("default"))
