@@ -231,6 +231,36 @@ TEST_CASE("writes and reads need nothing of the peer's processor")
     }
 }
 
+/// Writes without a pause, until what is posted is not taken off any more.
+bool writes_come_to_rest(end &from, const remote_segment &to)
+{
+    return becomes_true([&] {
+        for (int i = 0; i < 100; ++i) {
+            if (!from.write(0, to.length, to))
+                return true;
+            while (from.sent(0ms).has_value()) {
+            }
+        }
+        return false;
+    });
+}
+
+TEST_CASE("accesses rest behind responses that the peer does not acknowledge")
+{
+    constexpr std::size_t large = 20 << 20; // read over the network
+    for (int i = 0; i < 5; ++i) {
+        host here(with_direct()), there(with_direct());
+        end a(here, {.bytes = large}), b(there, {.bytes = large});
+        REQUIRE(establish(a, b));
+        REQUIRE(becomes_direct(a, b.buffer.remote(0, 1)));
+        REQUIRE(b.read(0, large, a.buffer.remote(0, large)));
+        b.pair.enter(); // nothing that comes for it is processed
+        REQUIRE(writes_come_to_rest(a, b.buffer.remote(0, 1 << 20)));
+        CHECK(idle_share(300ms) < 0.1);
+        b.pair.leave();
+    }
+}
+
 TEST_CASE("data of all sizes, from several pieces, arrive as they are, and nothing beside them")
 {
     two t;

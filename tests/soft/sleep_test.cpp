@@ -358,6 +358,18 @@ TEST_CASE("a device whose descriptors the program has closed rests, and can be c
     CHECK(idle_share(3000ms) < 0.1);
 }
 
+TEST_CASE("a sender without credit rests while its peer does not answer")
+{
+    inproc_network network;
+    host here(inside(network));
+    end a(here), b(here);
+    REQUIRE(establish(a, b));
+    REQUIRE(a.send(0, 100)); // without a receive
+    REQUIRE(becomes_true([&] { return a.counts().packets_out >= 4; })); // it probes
+    network.lose(UINT32_MAX);
+    CHECK(idle_share(300ms) < 0.1);
+}
+
 TEST_CASE("a thread has the priority that the device was opened with")
 {
     for (unsigned steps : {0u, 5u}) {

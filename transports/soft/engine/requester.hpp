@@ -29,7 +29,11 @@ public:
     void build(out_packet &out, const sent_packet &packet) const;
     /// From now on as much may be copied directly as takes a millisecond or two, so that a stream
     /// of it does not keep the thread from all others.
-    void begin_turn() { direct_left_ = most_per_turn; }
+    void begin_turn()
+    {
+        direct_left_ = most_per_turn;
+        awaits_turn_ = false; // until next_packet() is called: the window may be full
+    }
     /// What was begun is to go on in another turn.
     bool awaits_turn() const { return awaits_turn_; }
     /// The position of the first request that has not been started.

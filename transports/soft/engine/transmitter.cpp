@@ -328,16 +328,17 @@ void transmitter::pause(std::int64_t now)
 std::int64_t transmitter::unusual_due_ns()
 {
     std::int64_t due = paused_until_ != 0 ? paused_until_ : INT64_MAX;
-    if (!idle())
-        due = std::min(due, resend_from_ + patience_ns());
-    else if (requests_->out_of_credit() && probe_due_ == 0)
-        probe_due_ = osd::now_ns() + ns_of_us(first_probe_us);
+    if (!idle()) {
+        due = std::min(due, resend_from_ + patience_ns()); // also of a probe
+    } else if (requests_->out_of_credit()) {
+        if (probe_due_ == 0)
+            probe_due_ = osd::now_ns() + ns_of_us(first_probe_us);
+        due = std::min(due, probe_due_);
+    }
     if (held_)
         due = std::min(due, pacer_.next_ns());
     if (may_resend() && paused_until_ == 0)
         due = std::min(due, osd::now_ns() + (busy_retry_ns << std::min(retries_, most_doublings)));
-    if (requests_->out_of_credit() && probe_due_ != 0)
-        due = std::min(due, probe_due_);
     return due;
 }
 
