@@ -484,16 +484,8 @@ bool another_runs()
     return false;
 }
 
-} // namespace
-
-TEST_CASE("LIFE-25: an adapter that is idle uses no processor" *
-          hint("have a thread that looks again and again, instead of one that sleeps"))
+void expect_rest()
 {
-    adapter ia;
-    connected_pair pair(ia);
-    listener at(ia);
-    MUST(pair.passive.recv(0, 64));
-    move_data(pair.passive, pair.active);
     constexpr int looks = 50;
     int least = looks;
     for (int round = 0; round < 5 && least >= looks / 5; ++round) {
@@ -507,6 +499,33 @@ TEST_CASE("LIFE-25: an adapter that is idle uses no processor" *
     if (least >= looks / 5)
         FAIL_CHECK("a thread of the provider runs in ", least, " of ", looks,
                    " looks while nothing happens");
+}
+
+} // namespace
+
+TEST_CASE("LIFE-25: an adapter that is idle uses no processor" *
+          hint("have a thread that looks again and again, instead of one that sleeps"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    listener at(ia);
+    MUST(pair.passive.recv(0, 64));
+    move_data(pair.passive, pair.active);
+    expect_rest();
+}
+
+TEST_CASE("LIFE-26: an adapter whose peer is stopped uses no processor" *
+          hint("ask it for receives, or for progress, again and again"))
+{
+    to_peer t("obedient");
+    t.await_connection();
+    for (int i = 0; i < 12; ++i) // it has posted eight receives
+        MUST(t.own.send(0, 64));
+    std::this_thread::sleep_for(milliseconds(50));
+    t.peer.stop();
+    MUST(t.own.write(0, 1 << 20, t.there.memory));
+    std::this_thread::sleep_for(milliseconds(100));
+    expect_rest();
 }
 
 TEST_CASE("LIFE-22: a program that is started inherits nothing of an adapter" *
