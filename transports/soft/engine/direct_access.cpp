@@ -13,6 +13,8 @@ namespace soft_hca {
 namespace {
 
 constexpr std::int64_t short_time_ns = 1'000'000; ///< in which the system reuses no process id
+constexpr std::int64_t copy_time_ns = 200'000; ///< a peer that claims longer may be stopped
+constexpr std::uint64_t look_interval_us = 50;
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
 
@@ -185,10 +187,15 @@ bool direct_link::ends_by(std::uint32_t key, std::int64_t until_ns) const
         const std::uint32_t claimed = peer.board().claimed(their_gate_);
         return claimed == 0 || (key != 0 && claimed != key);
     };
+    const std::int64_t began = osd::now_ns();
     while (!is_over() && peer.is_alive()) {
-        if (osd::now_ns() > until_ns)
+        const std::int64_t now = osd::now_ns();
+        if (now > until_ns)
             return false;
-        osd::yield();
+        if (now - began < copy_time_ns)
+            osd::yield();
+        else
+            (void)wait_for(nullptr, 0, osd::deadline::after_us(look_interval_us));
     }
     return true;
 }
