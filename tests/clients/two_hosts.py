@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Two network namespaces joined by a cable (a veth pair): as good as two hosts."""
+"""Two network namespaces joined by a cable (a veth pair), or by a bridge: as good as two hosts."""
 
 import os
 import pathlib
@@ -17,17 +17,24 @@ class CannotRun(Exception):
 
 
 class TwoHosts:
-    """While this is entered there are two hosts; `server` and `client` are processes in them."""
+    """While this is entered there are two hosts; `server` and `client` are processes in them.
 
-    def __init__(self) -> None:
+    With `narrow`, the path between them carries packets of that size, less than their interfaces
+    do, and drops larger ones without an ICMP error.
+    """
+
+    def __init__(self, narrow: int | None = None) -> None:
+        self._narrow = narrow
         self._holders: list[subprocess.Popen] = []
         self._conf = tempfile.NamedTemporaryFile("w", prefix="dat", suffix=".conf")
 
     def __enter__(self) -> "TwoHosts":
         try:
             self._holders = [_hold_namespace(), _hold_namespace()]
-            run(self.server, "ip", "link", "add", INTERFACE, "type", "veth",
-                 "peer", "name", INTERFACE, "netns", str(self.client))
+            if self._narrow is None:
+                join(self.server, self.client, INTERFACE)
+            else:
+                self._join_by_bridge(self._narrow)
             for host, address in ((self.server, SERVER_ADDRESS), (self.client, CLIENT_ADDRESS)):
                 run(host, "ip", "address", "add", f"{address}/24", "dev", INTERFACE)
                 for interface in ("lo", INTERFACE):
@@ -43,6 +50,17 @@ class TwoHosts:
             holder.communicate()
         self._conf.close()
 
+    def _join_by_bridge(self, mtu: int) -> None:
+        self._holders.append(_hold_namespace())
+        bridge = self._holders[-1].pid
+        run(bridge, "ip", "link", "add", "bridge0", "type", "bridge")
+        for host, port in ((self.server, "port0"), (self.client, "port1")):
+            # With segmentation offload larger packets than its MTU would pass.
+            join(host, bridge, port, "gso_max_segs", "1")
+            run(bridge, "ip", "link", "set", port, "master", "bridge0", "up")
+        run(bridge, "ip", "link", "set", "port1", "mtu", str(mtu))
+        run(bridge, "ip", "link", "set", "bridge0", "up")
+
     @property
     def server(self) -> int:
         return self._holders[0].pid
@@ -51,11 +69,23 @@ class TwoHosts:
     def client(self) -> int:
         return self._holders[1].pid
 
-    def dat_conf(self, original: pathlib.Path) -> pathlib.Path:
-        """A copy whose adapters are on the cable, not on the loopback interface."""
-        self._conf.write(re.sub(r'(?<=[" ])lo(?=[" ])', INTERFACE, original.read_text()))
+    def dat_conf(self, original: pathlib.Path, more: str = "") -> pathlib.Path:
+        """A copy whose adapters are on the cable, not on the loopback interface.
+
+        `more` is added to their parameters. The copy made before is overwritten.
+        """
+        adapters = re.sub(r'(?<=[" ])lo(?=[" ])', INTERFACE + more, original.read_text())
+        self._conf.seek(0)
+        self._conf.truncate()
+        self._conf.write(adapters)
         self._conf.flush()
         return pathlib.Path(self._conf.name)
+
+
+def join(host: int, other: int, name: str, *more: str) -> None:
+    """Lays a cable, whose end on the other host has that name. `more`: parameters of both ends."""
+    run(host, "ip", "link", "add", INTERFACE, *more, "type", "veth",
+        "peer", "name", name, "netns", str(other), *more)
 
 
 def enter(host: int) -> tuple[str, ...]:
