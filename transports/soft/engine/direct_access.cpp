@@ -13,8 +13,8 @@ namespace soft_hca {
 namespace {
 
 constexpr std::int64_t short_time_ns = 1'000'000; ///< in which the system reuses no process id
-constexpr std::int64_t copy_time_ns = 200'000; ///< a peer that claims longer may be stopped
-constexpr std::uint64_t look_interval_us = 50;
+constexpr std::int64_t copy_time_ns = 200'000;    ///< a peer that claims longer may be stopped
+constexpr std::int64_t longest_pause_ns = 1'000'000;
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
 
@@ -190,12 +190,15 @@ bool direct_link::ends_by(std::uint32_t key, std::int64_t until_ns) const
     const std::int64_t began = osd::now_ns();
     while (!is_over() && peer.is_alive()) {
         const std::int64_t now = osd::now_ns();
+        const std::int64_t waited = now - began;
         if (now > until_ns)
             return false;
-        if (now - began < copy_time_ns)
+        if (waited < copy_time_ns)
             osd::yield();
         else
-            (void)wait_for(nullptr, 0, osd::deadline::after_us(look_interval_us));
+            (void)wait_for(nullptr, 0,
+                           osd::deadline::after_ns(
+                               static_cast<std::uint64_t>(std::min(waited / 8, longest_pause_ns))));
     }
     return true;
 }
