@@ -364,7 +364,7 @@ TEST_CASE("a sender without credit rests while its peer does not answer")
     host here(inside(network));
     end a(here), b(here);
     REQUIRE(establish(a, b));
-    REQUIRE(a.send(0, 100)); // without a receive
+    REQUIRE(a.send(0, 100));                                            // without a receive
     REQUIRE(becomes_true([&] { return a.counts().packets_out >= 4; })); // it probes
     network.lose(UINT32_MAX);
     CHECK(idle_share(300ms) < 0.1);
