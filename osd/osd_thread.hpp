@@ -37,6 +37,29 @@ long process_id();
 long thread_id();
 void yield();
 
+/// The pauses of a loop that waits for something another thread is about to do. The first ones
+/// yield, which passes the processor to threads of the same priority only: then they are sleeps, of
+/// 50 us to a millisecond. No cancellation point.
+class backoff {
+public:
+    void pause();
+
+private:
+    static constexpr unsigned most_yields = 100;
+    static constexpr unsigned first_sleep_us = 50;
+    static constexpr unsigned longest_sleep_us = 1000;
+
+    unsigned yields_ = 0;
+    unsigned sleep_us_ = first_sleep_us;
+};
+
+template <class Condition>
+void wait_while(Condition &&condition)
+{
+    for (backoff pauses; condition();)
+        pauses.pause();
+}
+
 /// Raises the priority of the calling thread over that of its process, so that it runs soon after
 /// it wakes although other threads are busy. `steps` are those of nice(2), at most 20. Threads that
 /// it starts get the default priority where this one is above it. False, and nothing changed, when

@@ -53,8 +53,7 @@ void adapter::await_unused(const object &condemned)
     {
         osd::lock_guard hold(lock_); // a find() that has seen it has its reference then
     }
-    while (in_use(condemned))
-        osd::yield();
+    osd::wait_while([&condemned] { return in_use(condemned); });
 }
 
 DAT_IA_HANDLE adapter::consumer_handle() const

@@ -133,8 +133,7 @@ bool release_evds(adapter &ia, osd::deadline until)
 {
     bool complete = true;
     ia.for_each<evd>([&](evd &e) {
-        while (in_use(e) && !until.has_passed())
-            osd::yield();
+        osd::wait_while([&] { return in_use(e) && !until.has_passed(); });
         if (in_use(e)) {
             complete = false;
             return;

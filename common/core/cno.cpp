@@ -288,8 +288,7 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
 
 void cno::await_unpinned()
 {
-    while (pins_.load(std::memory_order_acquire) != 0)
-        osd::yield();
+    osd::wait_while([this] { return pins_.load(std::memory_order_acquire) != 0; });
 }
 
 void cno::modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent)

@@ -87,8 +87,8 @@ public:
     void close()
     {
         set(closed);
-        while ((word_.load(std::memory_order_acquire) & inside_mask) != 0)
-            osd::yield();
+        osd::wait_while(
+            [this] { return (word_.load(std::memory_order_acquire) & inside_mask) != 0; });
     }
     void reopen() { clear(closed); }
 

@@ -59,8 +59,7 @@ status evd::resize_all(DAT_COUNT qlen)
 void evd::release()
 {
     const bool had_cq = close_cq();
-    while (pins_.load() != 0)
-        osd::yield();
+    osd::wait_while([this] { return pins_.load() != 0; });
     if (cno *polling = notifier.target())
         polling->await_poll();
     if (had_cq)
@@ -315,7 +314,7 @@ departure evd::abort_waiter(osd::deadline until)
     aborted_.store(true);
     if (!has_waiter())
         return departure::none;
-    for (; has_waiter(); osd::yield()) {
+    for (osd::backoff pauses; has_waiter(); pauses.pause()) {
         wake(); // also where a waiter of another EVD has used up the time
         if (until.has_passed())
             return departure::overdue;

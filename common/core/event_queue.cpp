@@ -96,11 +96,12 @@ bool event_queue::store_posted(const DAT_EVENT &event)
 
 bool consumer_claim::contend(std::uint32_t wanted)
 {
+    osd::backoff pauses;
     for (std::uint32_t seen = 0; !word_.compare_exchange_weak(seen, wanted); seen = 0) {
         if ((seen & waiting) != 0)
             return false;
         if (seen != 0)
-            osd::yield();
+            pauses.pause();
     }
     return true;
 }

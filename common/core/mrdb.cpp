@@ -175,6 +175,7 @@ bool mrdb::stands(std::uint32_t place, state_word state)
 bool mrdb::is_contradicted(const ticket &mine, const shared_name &name, DAT_VLEN length)
 {
     const osd::deadline patience = osd::deadline::after_us(200'000);
+    osd::backoff pauses;
     for (std::uint32_t place = 0; place < places_; ++place) {
         state_word state = 0;
         DAT_VLEN there = 0;
@@ -183,7 +184,7 @@ bool mrdb::is_contradicted(const ticket &mine, const shared_name &name, DAT_VLEN
                 continue;
             if (phase_of(state) != contending || place < mine.place || patience.has_passed())
                 return true;
-            osd::yield();
+            pauses.pause();
         }
     }
     return false;

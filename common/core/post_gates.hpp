@@ -55,13 +55,12 @@ inline post_gates &gates_of(object &ep)
 }
 
 /// On the slow path: the right to post, beside others where the port allows that. A thread that is
-/// kept out yields.
+/// kept out waits.
 class entered_posts {
 public:
     explicit entered_posts(post_gate &gate) : posts_(gate.posts)
     {
-        while (!posts_.try_enter())
-            osd::yield();
+        osd::wait_while([this] { return !posts_.try_enter(); });
     }
     entered_posts(const entered_posts &) = delete;
     entered_posts &operator=(const entered_posts &) = delete;

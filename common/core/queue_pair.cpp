@@ -423,8 +423,7 @@ template <class Work>
         work();
         gate.posts.reopen();
     }
-    while (!gate.posts.try_enter())
-        osd::yield();
+    osd::wait_while([&gate] { return !gate.posts.try_enter(); });
 }
 
 } // namespace

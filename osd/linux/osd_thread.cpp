@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -56,6 +57,18 @@ long thread_id()
 void yield()
 {
     sched_yield();
+}
+
+/// The system call, since the function of the C library is a cancellation point.
+void backoff::pause()
+{
+    if (yields_ < most_yields) {
+        ++yields_;
+        return yield();
+    }
+    const timespec time{0, static_cast<long>(sleep_us_) * 1000};
+    (void)syscall(SYS_nanosleep, &time, nullptr);
+    sleep_us_ = std::min(2 * sleep_us_, longest_sleep_us);
 }
 
 /// Needs CAP_SYS_NICE or RLIMIT_NICE. A program that has chosen another policy is left with it.

@@ -56,6 +56,16 @@ void yield()
     SwitchToThread();
 }
 
+/// The system's shortest sleep is one of its ticks.
+void backoff::pause()
+{
+    if (yields_ < most_yields) {
+        ++yields_;
+        return yield();
+    }
+    Sleep(1);
+}
+
 /// Has fewer levels: any number of steps is one. No thread inherits a priority.
 bool raise_priority(unsigned steps)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The priority of service threads.
 #include "osd_thread.hpp"
+#include "real_time.hpp"
 
 #include <doctest/doctest.h>
 
@@ -78,6 +79,21 @@ TEST_CASE("a thread with a policy of the program's choice is left alone")
     const nice_values r = in_a_thread(SCHED_BATCH, 7);
     CHECK_FALSE(r.raised);
     CHECK_EQ(r.after, r.before);
+}
+
+TEST_CASE("a thread of real-time priority that waits for another of its processor lets it run")
+{
+    std::atomic<bool> asked{false};
+    bool permitted = false;
+    CHECK(real_time::share_a_processor(
+        100, [&asked] { asked.store(false); },
+        [&asked] {
+            asked.store(true);
+            osd::wait_while([&asked] { return asked.load(); });
+        },
+        permitted));
+    if (!permitted)
+        MESSAGE("this process may not have threads of real-time priority");
 }
 
 TEST_SUITE_END();

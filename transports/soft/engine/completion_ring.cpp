@@ -32,18 +32,12 @@ completion_ring::ring *make_ring(std::uint32_t depth, std::uint32_t first)
 
 } // namespace
 
-/// The producer may have been preempted, by this thread if that has a real-time priority.
+/// The producer may have been preempted.
 void completion_ring::cell::wait_until_filled(std::uint32_t position) const
 {
-    constexpr int spins = 100;
-    const auto is_filled = [&] {
-        return static_cast<std::int32_t>(turn.load(std::memory_order_acquire) - position) > 0;
-    };
-    for (int i = 0; !is_filled(); ++i)
-        if (i < spins)
-            osd::yield();
-        else
-            (void)wait_for(nullptr, 0, osd::deadline::after_us(50));
+    osd::wait_while([&] {
+        return static_cast<std::int32_t>(turn.load(std::memory_order_acquire) - position) <= 0;
+    });
 }
 
 void completion_ring::ring_deleter::operator()(ring *unused) const

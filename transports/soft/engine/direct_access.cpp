@@ -13,8 +13,6 @@ namespace soft_hca {
 namespace {
 
 constexpr std::int64_t short_time_ns = 1'000'000; ///< in which the system reuses no process id
-constexpr std::int64_t copy_time_ns = 200'000;    ///< a peer that claims longer may be stopped
-constexpr std::int64_t longest_pause_ns = 1'000'000;
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
 
@@ -183,24 +181,12 @@ void direct_access::show(const memory_region &region)
 bool direct_link::ends_by(std::uint32_t key, std::int64_t until_ns) const
 {
     const direct_peer &peer = *peer_.load(std::memory_order_relaxed);
-    const auto is_over = [&] {
+    const auto has_ended = [&] {
         const std::uint32_t claimed = peer.board().claimed(their_gate_);
-        return claimed == 0 || (key != 0 && claimed != key);
+        return claimed == 0 || (key != 0 && claimed != key) || !peer.is_alive();
     };
-    const std::int64_t began = osd::now_ns();
-    while (!is_over() && peer.is_alive()) {
-        const std::int64_t now = osd::now_ns();
-        const std::int64_t waited = now - began;
-        if (now > until_ns)
-            return false;
-        if (waited < copy_time_ns)
-            osd::yield();
-        else
-            (void)wait_for(nullptr, 0,
-                           osd::deadline::after_ns(
-                               static_cast<std::uint64_t>(std::min(waited / 8, longest_pause_ns))));
-    }
-    return true;
+    osd::wait_while([&] { return !has_ended() && osd::now_ns() <= until_ns; });
+    return has_ended();
 }
 
 /// Waits for the end of a peer's access, which has been asked for at that time.

@@ -122,8 +122,8 @@ bool memory_table::remove(memory_region &region)
 {
     if (!forget(region))
         return false;
-    while (region.users.load() != 0) // each copies or sends some packets, and waits for nothing
-        osd::yield();
+    // Each copies or sends some packets, and waits for nothing.
+    osd::wait_while([&region] { return region.users.load() != 0; });
     return true;
 }
 
