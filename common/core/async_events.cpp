@@ -5,6 +5,8 @@
 #include "dat_names.hpp"
 #include "evd.hpp"
 
+#include <utility>
+
 namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
@@ -68,15 +70,21 @@ user_of<evd> store_async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE 
     event.event_number = number;
     event.event_data.asynch_error_event_data = {affiliated, reason};
     user_of<evd> target;
+    bool lost_before = false;
     {
         osd::lock_guard hold(open_adapters_lock);
         target = user_of<evd>(ia.async.target);
         event.evd_handle = to_handle(target.get());
-        if (target && target->store(event))
+        const bool stored = target && target->store(event);
+        lost_before = std::exchange(ia.async.loses, !stored);
+        if (stored)
             return target;
     }
-    dapl_log(DAPL_DBG_TYPE_ERR, "async event %s of %p is lost: the async EVD is %s",
-             dat::event_name(number), affiliated, target ? "full" : "gone");
+    if (!lost_before)
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "async event %s of %p is lost: the async EVD is %s; further losses are not logged "
+                 "until it takes one",
+                 dat::event_name(number), affiliated, target ? "full" : "gone");
     return {};
 }
 

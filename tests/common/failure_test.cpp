@@ -460,4 +460,22 @@ TEST_CASE("completed operations are not logged, nor any while that log type is o
     }
 }
 
+TEST_CASE("async events that are lost are logged once, until one is stored again")
+{
+    consumer c(line::nonthreadsafe, 2);
+    const auto lines_of = [&c](int events) {
+        const std::string said = standard_output_of([&c, events] {
+            for (int i = 0; i < events; ++i)
+                fire_hca_error(from_handle<adapter>(c.ia)->hca);
+        });
+        return std::count(said.begin(), said.end(), '\n');
+    };
+    CHECK_EQ(lines_of(2), 0);
+    CHECK_EQ(lines_of(50), 1);
+    CHECK_EQ(lines_of(50), 0);
+    CHECK_EQ(c.drain(c.async).size(), 2);
+    CHECK_EQ(lines_of(2), 0);
+    CHECK_EQ(lines_of(50), 1);
+}
+
 TEST_SUITE_END();
