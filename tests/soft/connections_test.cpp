@@ -350,6 +350,29 @@ TEST_CASE("a close that is lost is repeated, though its queue pair and its devic
     }
 }
 
+TEST_CASE("a close of a request that is refused here is repeated, too")
+{
+    inproc_network network;
+    host here(inside(network));
+    settings silent = inside(network);
+    silent.keepalive_ms = 60'000;
+    host there(silent);
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20)); // nothing is owed any more
+    request &r = a.fresh(work::write);
+    r.segments = 1;
+    r.local[0] = a.buffer.local(0, 64);
+    ++r.local[0].key;
+    r.length = 64;
+    r.remote = b.buffer.remote(0, 64);
+    network.lose(1);
+    REQUIRE(a.post(r));
+    CHECK(is(a.next(), connection_event::broken));
+    CHECK(is(b.next(std::chrono::seconds(5)), connection_event::broken));
+}
+
 TEST_CASE("a device whose peers do not answer closes nevertheless")
 {
     inproc_network network;

@@ -293,6 +293,7 @@ void reliable_connection::fail(pair_failure failure)
     count_failure(context_->counted, failure.closing.why);
     close(failure.closing, osd::now_ns());
     fail_request(failure.culprit, failure.status);
+    update_due(); // the close is repeated, whoever has called
 }
 
 void reliable_connection::give_up(end_cause why)
@@ -369,7 +370,6 @@ void reliable_connection::keep_watermarks()
         return;
     context_->ending.note(end_cause::watermark);
     fail(pair_failure::terminate(fault::local_catastrophic, 0));
-    update_due();
 }
 
 void reliable_connection::on_close(const packet &p, std::int64_t now)
