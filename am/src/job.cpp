@@ -34,6 +34,16 @@ void idle_in_set_up()
     usleep(200);
 }
 
+/// Leaves the core to its other thread for a moment, where it has one.
+void relax()
+{
+#if defined __x86_64__ || defined __i386__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    asm volatile("yield");
+#endif
+}
+
 } // namespace
 
 std::int64_t now()
@@ -55,7 +65,7 @@ void idle_wait::pause(bool worked)
     const unsigned spins = the_job.crowded() ? 0 : 1000;
     const unsigned yields = the_job.crowded() ? 50 : 20'000;
     if (empty_ <= spins)
-        __builtin_ia32_pause();
+        relax();
     else if (empty_ <= spins + yields)
         sched_yield();
     else

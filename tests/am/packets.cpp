@@ -6,9 +6,9 @@
 #include "packets.hpp"
 
 #include <atomic>
-#include <cerrno>
 #include <cstdarg>
 #include <cstdint>
+#include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -43,6 +43,7 @@ void look_at(const msghdr &message)
 #ifdef INTERPOSE // the runtime of a sanitizer needs the C library's
 extern "C" long syscall(long number, ...) noexcept
 {
+    static const auto real = reinterpret_cast<long (*)(long, ...)>(dlsym(RTLD_NEXT, "syscall"));
     long args[6];
     va_list list;
     va_start(list, number);
@@ -50,18 +51,7 @@ extern "C" long syscall(long number, ...) noexcept
         arg = va_arg(list, long);
     va_end(list);
     look(number, args);
-    long result = number;
-    register long r10 asm("r10") = args[3];
-    register long r8 asm("r8") = args[4];
-    register long r9 asm("r9") = args[5];
-    asm volatile("syscall"
-                 : "+a"(result)
-                 : "D"(args[0]), "S"(args[1]), "d"(args[2]), "r"(r10), "r"(r8), "r"(r9)
-                 : "rcx", "r11", "memory");
-    if (result >= 0 || result < -4095)
-        return result;
-    errno = int(-result);
-    return -1;
+    return real(number, args[0], args[1], args[2], args[3], args[4], args[5]);
 }
 #endif
 

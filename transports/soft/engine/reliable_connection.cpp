@@ -293,7 +293,7 @@ void reliable_connection::fail(pair_failure failure)
     count_failure(context_->counted, failure.closing.why);
     close(failure.closing, osd::now_ns());
     fail_request(failure.culprit, failure.status);
-    update_due(); // the close is repeated, whoever has called
+    update_due(); // until it is acknowledged, the close is repeated
 }
 
 void reliable_connection::give_up(end_cause why)
