@@ -84,7 +84,8 @@ def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pat
     if own is not None and name == here:
         return own
     known = kit.ports() or ([here] if here else [])
-    there_are = f"; there are: {', '.join(known)}" if known else ""
+    there_are = (f"; there are: {', '.join(known)}" if known
+                 else " here: go to its folder, or name that with --directory")
     raise PortError(f"there is no port '{name}'{there_are}")
 
 

@@ -632,9 +632,13 @@ class Alone(WithTree):
             for where, *name in ((self.folder, "acme"), (build, "acme"), (info.parent,)):
                 done = run(sys.executable, program, "status", *name, cwd=where)
                 self.assertIn("acme: 7 of 23 operations", done.stdout, (where, done.stderr))
-        wrong = run(sys.executable, program, "check", "emca", "--kit", self.installed(), cwd=build)
+        kit = self.installed()
+        wrong = run(sys.executable, program, "check", "emca", "--kit", kit, cwd=build)
         self.assertEqual(wrong.stderr,
                          "dapl-port: there is no port 'emca'; there are: acme\n")
+        outside = run(sys.executable, program, "status", "acme", "--kit", kit,
+                      cwd=self.tree.parent)
+        self.assertIn("here: go to its folder, or name that with --directory", outside.stderr)
         info.write_text("[]")
         self.assertIn("elsewhere is no port", run(sys.executable, program, "status",
                                                   cwd=build).stderr)
