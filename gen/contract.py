@@ -239,7 +239,8 @@ def read_header(path: pathlib.Path) -> Header:
     groups, operations = read_operations(struct)
     upcalls = body_of(text, r"\n// -+ upcalls\n", r"\n// -{20,} ")
     flags = body_of(text, r"struct features \{")
-    comments = dict(re.findall(r"bool (\w+) = false;\s*///< ([^\n]*)", flags))
+    comments = {name: " ".join(text.replace("///<", "").split()) for name, text
+                in re.findall(r"bool (\w+) = false;((?:\s*///< [^\n]*)+)", flags)}
     words = body_of(text, r"// Words used below\n", r"\n//\n")
     return Header(
         version=port_toml.contract_version(path),

@@ -42,6 +42,12 @@ class RealFiles(unittest.TestCase):
         self.assertTrue(PAGE.exists() and PAGE.read_text() == text,
                         "docs/contract.md is out of date; run: python3 gen/contract_reference.py")
 
+    def test_promises_are_whole(self) -> None:
+        """Also those that the header continues on a second line."""
+        promises = contract.read_header(HEADER).features
+        self.assertEqual([name for name, text in promises.items() if text.endswith((":", ","))], [])
+        self.assertTrue(promises["send_invalidate"].endswith("post_send_invalidate, mw_is_bound"))
+
     def test_rules_exist(self) -> None:
         table = contract.read_table(TABLE)
         rows = {**table["operations"], **table["upcalls"]}
