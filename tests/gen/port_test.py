@@ -15,7 +15,8 @@ import unittest
 
 sys.dont_write_bytecode = True
 
-from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run, run_here  # noqa: E402
+from trees import (KIT_PARTS, MESON, ROOT, contents, copy_tree, dapl_port, run,  # noqa: E402
+                   run_here)
 
 sys.path.insert(0, str(ROOT / "gen"))
 import port_lock  # noqa: E402
@@ -648,6 +649,15 @@ class Alone(WithTree):
         kit = copy_tree(self.tree.parent / "kit", KIT_PARTS)
         (kit / "transports/meson.build").unlink()
         return kit
+
+    def test_without_a_kit(self) -> None:
+        """The build says what to name, not only that something is missing."""
+        self.port("new", "acme", "--directory", self.folder)
+        nothing = self.tree.parent / "nothing"
+        done = run(MESON, "setup", "build", cwd=self.folder, PKG_CONFIG_LIBDIR=str(nothing),
+                   PKG_CONFIG_PATH="")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("the installed DAPL kit is not found: PKG_CONFIG_PATH", done.stdout)
 
     def test_an_empty_folder(self) -> None:
         self.folder.mkdir()
