@@ -167,6 +167,9 @@ BUILDS = {
         patience=4,
         complete=False,
     ),
+    "aarch64": Build(
+        options=(STRICT, RELEASE, f"--cross-file={ROOT}/tools/aarch64.ini", NO_PLAIN, *TOGETHER),
+    ),
     "windows": Build(
         options=(STRICT, f"--cross-file={CROSS_FILES}/mingw-w64.ini", *LINES_ONLY, *TOGETHER),
         environment=WINE,
@@ -542,6 +545,17 @@ def windows(step: Running, *more: str) -> None:
         step.run([*server, "--kill"], dict(WINE))
 
 
+def aarch64(step: Running) -> None:
+    """Compile every file for a processor that is no x86; the libraries to link with are lacking."""
+    if not shutil.which("aarch64-linux-gnu-g++"):
+        step.skip("missing: aarch64-linux-gnu-g++")
+        return
+    if step.run(configure_command("aarch64")) != 0:
+        raise StepFailed("aarch64: meson setup")
+    commands = json.loads((build_dir("aarch64") / "compile_commands.json").read_text())
+    compile_tree(step, "aarch64", tuple(command["output"] for command in commands))
+
+
 def machine(step: Running) -> None:
     """Make ready the virtual machine that later steps test RDMA devices in."""
     tool = str(ROOT / "tools/vm/run-in-vm")
@@ -671,6 +685,7 @@ def steps() -> list[Step]:
         Step("coverage", "how much of common/ and dat/ the tests execute", coverage, "long"),
         Step("default", "gcc compiles everything as \"meson setup\" has it without options",
              lambda step: compile_tree(step, "default"), "long"),
+        Step("aarch64", "gcc compiles everything for another processor", aarch64, "long"),
         Step("clang-release", "clang compiles everything optimized as for a release",
              lambda step: compile_tree(step, "clang-release"), "long"),
         Step("lto", "everything optimized across files, and all tests",
