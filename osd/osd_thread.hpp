@@ -37,8 +37,8 @@ long process_id();
 long thread_id();
 void yield();
 
-/// The pauses of a loop that waits for something another thread is about to do. The first ones
-/// yield, which passes the processor to threads of the same priority only: then they are sleeps, of
+/// The pauses of a loop that waits for something another thread is about to do. The first hundred
+/// yield, which passes the processor only to threads of the same priority; the others are sleeps of
 /// 50 us to a millisecond. No cancellation point.
 class backoff {
 public:
@@ -53,6 +53,7 @@ private:
     unsigned sleep_us_ = first_sleep_us;
 };
 
+/// Returns when the condition holds no longer.
 template <class Condition>
 void wait_while(Condition &&condition)
 {
