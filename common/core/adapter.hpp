@@ -117,7 +117,7 @@ public:
     struct {
         evd *target = nullptr; ///< the EVD of async events, perhaps of another adapter
         bool owned = false;    ///< it is ours
-        bool loses = false;    ///< it took no event lately
+        bool loses = false;    ///< it had no room for the latest event, or is gone
         adapter *next_open = nullptr;
     } async;
 
