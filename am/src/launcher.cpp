@@ -59,7 +59,7 @@ std::atomic<pmix_status_t> exchanged{PMIX_SUCCESS};
 
 int launcher::start()
 {
-    if (std::getenv("PMIX_NAMESPACE") == nullptr || std::getenv("PMIX_RANK") == nullptr)
+    if (secure_getenv("PMIX_NAMESPACE") == nullptr || secure_getenv("PMIX_RANK") == nullptr)
         return DAPL_AM_OK;
     PMIX_PROC_CONSTRUCT(&own_process);
     if (const pmix_status_t status = PMIx_Init(&own_process, nullptr, 0); status != PMIX_SUCCESS)

@@ -4,6 +4,7 @@
 #include "dapl_debug.hpp"
 #include "dat_names.hpp"
 #include "osd_sync.hpp"
+#include "osd_system.hpp"
 #include "osd_thread.hpp"
 
 #include <atomic>
@@ -28,6 +29,19 @@ int output = -1;
 std::int64_t began_ns = 0;
 std::atomic<unsigned long> empty_polls{0};
 
+/// What stands there as a link may be someone else's file.
+int open_output(const char *where)
+{
+    if (std::strcmp(where, "-") == 0)
+        return STDERR_FILENO;
+    const int file =
+        ::open(where, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+    if (file < 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "DAPL_TRACE: %s cannot be written: %s; nothing is traced",
+                 where, errno == ELOOP ? "it is a link" : std::strerror(errno));
+    return file;
+}
+
 } // namespace
 
 void begin()
@@ -35,19 +49,12 @@ void begin()
     osd::lock_guard hold(opening);
     if (open_hcas++ != 0)
         return;
-    const char *where = std::getenv("DAPL_TRACE");
-    if (where == nullptr || *where == '\0')
-        return;
-    output = std::strcmp(where, "-") == 0
-                 ? STDERR_FILENO
-                 : ::open(where, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (output < 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "DAPL_TRACE: %s cannot be written: %s; nothing is traced",
-                 where, std::strerror(errno));
-        return;
-    }
+    char *where = osd::environment("DAPL_TRACE");
+    if (where != nullptr && *where != '\0')
+        output = open_output(where);
+    std::free(where);
     began_ns = osd::now_ns();
-    on = true;
+    on = output >= 0;
 }
 
 void end()

@@ -80,6 +80,18 @@ class Trace(unittest.TestCase):
         self.assertIn("DAPL_TRACE: /nonexistent/trace cannot be written: No such file or directory",
                       done.stdout + done.stderr)
 
+    def test_a_link(self) -> None:
+        """What is there may be another's: it is left alone."""
+        with tempfile.TemporaryDirectory(prefix="trace-") as folder:
+            file, link = pathlib.Path(folder) / "file", pathlib.Path(folder) / "link"
+            file.write_text("mine\n")
+            link.symlink_to(file)
+            done = suite("DTO-01", str(link), "--in-process")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn(f"DAPL_TRACE: {link} cannot be written: it is a link",
+                          done.stdout + done.stderr)
+            self.assertEqual(file.read_text(), "mine\n")
+
     def test_on_standard_error(self) -> None:
         done = suite("DTO-01", "-", "--in-process")
         self.assertEqual(done.returncode, 0, done.stdout)
