@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 namespace osd {
 namespace {
@@ -18,6 +19,15 @@ bool parse(const char *text, std::uint64_t &number)
 }
 
 } // namespace
+
+char *copy_text(const char *text)
+{
+    const std::size_t size = std::strlen(text) + 1;
+    auto *copy = static_cast<char *>(std::malloc(size));
+    if (copy != nullptr)
+        std::memcpy(copy, text, size);
+    return copy;
+}
 
 std::uint64_t environment_number(const char *name, std::uint64_t fallback)
 {

@@ -18,6 +18,10 @@ void *library_hold(const void *address);
 /// The command that shows why a library does not load on this system.
 const char *library_advice();
 
+/// A copy to be released with std::free, or null. Not strdup: the C library may allocate elsewhere
+/// than a program that has an allocator of its own.
+char *copy_text(const char *text);
+
 /// The value of an environment variable, to be released with std::free, or null; always null in a
 /// set-user-id program.
 char *environment(const char *name);

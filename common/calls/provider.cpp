@@ -70,7 +70,7 @@ provider_line *make_line(const DAT_PROVIDER_INFO &info, const char *params)
     else
         make_vector<one_thread_per_object>(line->vector);
     line->vector.device_name = line->info.ia_name; // the registry finds the line again by it
-    line->params = ::strdup(params == nullptr ? "" : params);
+    line->params = osd::copy_text(params == nullptr ? "" : params);
     if (line->params == nullptr) {
         delete line;
         return nullptr;

@@ -150,7 +150,7 @@ const char *library_advice()
 char *environment(const char *name)
 {
     const char *value = secure_getenv(name);
-    return value != nullptr ? strdup(value) : nullptr;
+    return value != nullptr ? copy_text(value) : nullptr;
 }
 
 bool config_path(unsigned choice, const char *name, char *path, std::size_t size)

@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True
 from trees import MESON, copy_tree, dapl_port, run  # noqa: E402
 
 PROBE = pathlib.Path(__file__).with_name("open_probe.c")
+IMPORTS = pathlib.Path(__file__).parents[1] / "abi/imports.py"
 # Without debug information nothing of an object depends on where its folder is: ccache helps.
 QUICK = ("-Doptimization=0", "-Ddebug=false", "-Dwerror=true", "-Dunity=on", "-Dunity_size=100")
 KIT_ONLY = (*QUICK, "-Dtests=false", "-Dbenchmarks=false", "-Dplain_variants=false",
@@ -67,7 +68,9 @@ class WithFolder(unittest.TestCase):
 
     def open_adapter(self, name: str, include: pathlib.Path, libdat2: pathlib.Path,
                      conf: pathlib.Path, listens: str) -> None:
-        """What a DAT program sees of it."""
+        """What a DAT program sees of it, and has to have for it."""
+        library = re.search(rf"(?m)^{name} \S+ \S+ \S+ (\S+) ", conf.read_text())[1]
+        self.succeed(sys.executable, IMPORTS, f"{library}=libdat2.so.2")
         probe = self.folder / "probe"
         self.succeed(*os.environ.get("CC", "cc").split(), "-Wall", "-Wextra", "-Werror",
                      f"-I{include}", PROBE, "-o", probe, f"-L{libdat2}", "-ldat2")
@@ -207,6 +210,16 @@ class Options(WithFolder):
             self.succeed(MESON, "setup", self.build, self.tree, "-Dports=soft", "-Dtests=false",
                          "-Dbenchmarks=false", *how)
             self.assertEqual("dapl-conformance" in self.installed_programs(), installed, how)
+
+    def test_traced_ports_are_for_developers(self) -> None:
+        """Who can have a program write a trace is not to be found in a system's dat.conf."""
+        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=soft", *KIT_ONLY)
+        plan = self.succeed(MESON, "introspect", "--install-plan", self.build)
+        self.assertIn("libdapl-soft.so", plan)
+        self.assertNotIn("traced", plan)
+        self.succeed("ninja", "-C", self.build, "tools/dat.conf", "transports/dat.conf")
+        self.assertIn("traced", (self.build / "transports/dat.conf").read_text())
+        self.assertNotIn("traced", (self.build / "tools/dat.conf").read_text())
 
 
 if __name__ == "__main__":

@@ -46,11 +46,14 @@ class WholeSuite(WithFolder):
         for name, style in ports.items():
             done = dapl_port(self.tree, "new", name, "--style", style)
             self.assertEqual(done.returncode, 0, done.stderr)
-        shutil.copy(HERE / "toy_lib.cpp", self.tree / "transports/acme/acme_lib.cpp")
-        toy = (HERE / "toy_api.cpp").read_text()
-        (self.tree / "transports/aspen/aspen_api.cpp").write_text(toy.replace("acme", "aspen"))
-        toy = (HERE / "toy_verbs.cpp").read_text()
-        (self.tree / "transports/amber/amber_verbs.cpp").write_text(toy.replace("acme", "amber"))
+        for name, layer in (("acme", "lib"), ("aspen", "api"), ("amber", "verbs")):
+            port = self.tree / "transports" / name
+            toy = (HERE / f"toy_{layer}.cpp").read_text()
+            (port / f"{name}_{layer}.cpp").write_text(toy.replace("acme", name))
+            build = (port / "meson.build").read_text()
+            self.assertIn("\nport_deps = []\n", build)
+            (port / "meson.build").write_text(build.replace(
+                "\nport_deps = []\n", "\nport_deps = [cpp.find_library('stdc++')]\n"))
         for cxx, cc in COMPILERS.items():
             if shutil.which(cxx) is None:
                 continue

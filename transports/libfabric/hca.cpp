@@ -5,6 +5,7 @@
 #include "dat_count.hpp"
 #include "interface_search.hpp"
 #include "osd_address.hpp"
+#include "osd_system.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -54,7 +55,7 @@ fi_info *make_hints(const hca &device, std::size_t tx_size, std::size_t rx_size)
     hints->ep_attr->type = FI_EP_MSG;
     hints->domain_attr->mr_mode = FI_MR_BASIC; // remote addresses are virtual, libfabric makes keys
     hints->domain_attr->threading = FI_THREAD_SAFE;
-    hints->fabric_attr->prov_name = strdup(device.params.provider);
+    hints->fabric_attr->prov_name = osd::copy_text(device.params.provider);
     hints->addr_format = address->sa_family == AF_INET ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
     hints->src_addrlen = osd::address::size_of(address);
     hints->src_addr = std::calloc(1, hints->src_addrlen);

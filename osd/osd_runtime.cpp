@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What shared libraries have in place of the C++ run time. The program may have brought another
+// one, of any age, and other operators. All memory comes from malloc and goes to free, the two
+// functions that every allocator replaces together.
+//
+// Only what the libraries use is here: what is missing does not link. It goes into the shared
+// libraries alone, whose version scripts keep it there.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+const std::nothrow_t std::nothrow{};
+
+void *operator new(std::size_t size, const std::nothrow_t &) noexcept
+{
+    return std::malloc(size != 0 ? size : 1);
+}
+
+void *operator new[](std::size_t size, const std::nothrow_t &which) noexcept
+{
+    return ::operator new(size, which);
+}
+
+void operator delete(void *memory) noexcept
+{
+    std::free(memory);
+}
+
+void operator delete[](void *memory) noexcept
+{
+    std::free(memory);
+}
+
+void operator delete(void *memory, std::size_t) noexcept
+{
+    std::free(memory);
+}
+
+void operator delete[](void *memory, std::size_t) noexcept
+{
+    std::free(memory);
+}
+
+/// Not aligned_alloc or posix_memalign, which not every allocator has. What malloc returned is
+/// kept in front: alignments of this kind are larger than a pointer.
+void *operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept
+{
+    static_assert(__STDCPP_DEFAULT_NEW_ALIGNMENT__ >= sizeof(void *));
+    const auto step = static_cast<std::size_t>(alignment);
+    if (size > SIZE_MAX - step)
+        return nullptr;
+    void *const whole = std::malloc(size + step);
+    if (whole == nullptr)
+        return nullptr;
+    const std::uintptr_t behind = reinterpret_cast<std::uintptr_t>(whole) + step;
+    auto *const memory = reinterpret_cast<void **>(behind & ~(step - 1));
+    memory[-1] = whole;
+    return memory;
+}
+
+void *operator new[](std::size_t size, std::align_val_t alignment,
+                     const std::nothrow_t &which) noexcept
+{
+    return ::operator new(size, alignment, which);
+}
+
+void operator delete(void *memory, std::align_val_t) noexcept
+{
+    if (memory != nullptr)
+        std::free(static_cast<void **>(memory)[-1]);
+}
+
+void operator delete[](void *memory, std::align_val_t alignment) noexcept
+{
+    ::operator delete(memory, alignment);
+}
+
+void operator delete(void *memory, std::size_t, std::align_val_t alignment) noexcept
+{
+    ::operator delete(memory, alignment);
+}
+
+void operator delete[](void *memory, std::size_t, std::align_val_t alignment) noexcept
+{
+    ::operator delete(memory, alignment);
+}
+
+extern "C" {
+
+/// A virtual function was called while its object was being made or destroyed.
+[[noreturn]] void __cxa_pure_virtual()
+{
+    std::abort();
+}
+
+/// Of builds with _GLIBCXX_ASSERTIONS, by the name that it has inside std.
+[[noreturn]] void dapl_assertion_failed(const char *file, int line, const char *function,
+                                        const char *condition) noexcept
+    __asm__("_ZSt21__glibcxx_assert_failPKciS0_S0_");
+
+void dapl_assertion_failed(const char *file, int line, const char *function,
+                           const char *condition) noexcept
+{
+    std::fprintf(stderr, "%s:%d: %s: %s is false\n", file, line, function, condition);
+    std::abort();
+}
+}
