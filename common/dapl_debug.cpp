@@ -13,7 +13,8 @@
 namespace dapl::DAPL_TRANSPORT {
 
 namespace {
-std::atomic<unsigned> destinations = osd::log_stdout;
+// Not standard output by default: it is the data of many a program.
+std::atomic<unsigned> destinations = osd::log_stderr;
 } // namespace
 
 std::atomic<unsigned> debug_mask = DAPL_DBG_TYPE_ERR | DAPL_DBG_TYPE_WARN;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The debug channel of a provider. DAPL_DBG_TYPE is a mask of what is shown, DAPL_DBG_DEST of where
-// (1 standard output, 2 syslog).
+// (1 standard output, 2 syslog, 4 standard error).
 #pragma once
 
 #include "osd_annotations.hpp"

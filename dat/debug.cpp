@@ -35,14 +35,8 @@ private:
 };
 
 constinit setting topics("DAT_DBG_TYPE", default_topics);
-// Not standard output by default: programs parse what consumers print there.
-constinit setting destinations("DAT_DBG_DEST", 0);
-
-void write_line(const char *text)
-{
-    const unsigned chosen = destinations.value() & (osd::log_stdout | osd::log_syslog);
-    osd::log_line(chosen != 0 ? chosen : osd::log_stderr, DAT_LIBRARY, text);
-}
+// Not standard output by default: it is the data of many a program.
+constinit setting destinations("DAT_DBG_DEST", osd::log_stderr);
 
 } // namespace
 
@@ -60,7 +54,7 @@ void log(topic about, const char *format, ...)
     va_start(arguments, format);
     std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    write_line(text);
+    osd::log_line(destinations.value(), DAT_LIBRARY, text);
 }
 
 } // namespace dat

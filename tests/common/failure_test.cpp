@@ -18,17 +18,15 @@ using namespace test;
 
 namespace {
 
-/// What is written to standard output meanwhile.
+/// What is written to standard error meanwhile.
 template <class Call>
-std::string standard_output_of(Call &&call)
+std::string standard_error_of(Call &&call)
 {
-    std::fflush(stdout);
-    const int real = ::dup(STDOUT_FILENO);
+    const int real = ::dup(STDERR_FILENO);
     std::FILE *instead = std::tmpfile();
-    ::dup2(::fileno(instead), STDOUT_FILENO);
+    ::dup2(::fileno(instead), STDERR_FILENO);
     call();
-    std::fflush(stdout);
-    ::dup2(real, STDOUT_FILENO);
+    ::dup2(real, STDERR_FILENO);
     ::close(real);
     std::rewind(instead);
     std::string said;
@@ -400,7 +398,7 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
         station s(c);
         leave_under_way(c, s);
         REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED));
-        const std::string said = standard_output_of([&] {
+        const std::string said = standard_error_of([&] {
             const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_DTO_COMP_ERR);
             must(freed ? c.v.ep_free_func(s.ep) : c.v.ep_reset_func(s.ep));
             debug_mask = before;
@@ -424,7 +422,7 @@ TEST_CASE("a wait that expires names the endpoints with operations outstanding t
     station other(c);
     leave_under_way(c, s);
     const auto said_by_wait = [&](DAT_EVD_HANDLE evd, DAT_TIMEOUT timeout_us) {
-        return standard_output_of([&] {
+        return standard_error_of([&] {
             const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_DTO_COMP_ERR);
             CHECK_EQ(DAT_GET_TYPE(c.wait(evd, timeout_us).code), DAT_TIMEOUT_EXPIRED);
             debug_mask = before;
@@ -452,7 +450,7 @@ TEST_CASE("completed operations are not logged, nor any while that log type is o
         REQUIRE(complete_send(s.port()));
         if (mask != 0)
             CHECK_EQ(c.drain(s.request).size(), 1);
-        const std::string said = standard_output_of([&] {
+        const std::string said = standard_error_of([&] {
             const unsigned before = debug_mask.exchange(mask);
             must(c.v.ep_free_func(s.ep));
             debug_mask = before;
@@ -465,7 +463,7 @@ TEST_CASE("async events that are lost are logged once, until one is stored again
 {
     consumer c(line::nonthreadsafe, 2);
     const auto lines_of = [&c](int events) {
-        const std::string said = standard_output_of([&c, events] {
+        const std::string said = standard_error_of([&c, events] {
             const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_ERR);
             for (int i = 0; i < events; ++i)
                 fire_hca_error(from_handle<adapter>(c.ia)->hca);

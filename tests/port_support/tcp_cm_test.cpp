@@ -301,19 +301,17 @@ struct few_ports {
     std::string error;
 };
 
-/// What is logged from now on, in place of standard output.
+/// What is logged from now on, in place of standard error.
 class logged_lines {
 public:
     logged_lines()
     {
         REQUIRE(file_ != nullptr);
-        std::fflush(stdout);
-        REQUIRE(::dup2(::fileno(file_), STDOUT_FILENO) == STDOUT_FILENO);
+        REQUIRE(::dup2(::fileno(file_), STDERR_FILENO) == STDERR_FILENO);
     }
     ~logged_lines()
     {
-        std::fflush(stdout);
-        (void)::dup2(before_, STDOUT_FILENO);
+        (void)::dup2(before_, STDERR_FILENO);
         ::close(before_);
         std::fclose(file_);
     }
@@ -322,7 +320,6 @@ public:
     /// Those that have this in them.
     int count(std::string_view what) const
     {
-        std::fflush(stdout);
         std::string all(1 << 16, '\0');
         const ssize_t size = ::pread(::fileno(file_), all.data(), all.size(), 0);
         all.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
@@ -334,7 +331,7 @@ public:
     }
 
 private:
-    int before_ = ::dup(STDOUT_FILENO);
+    int before_ = ::dup(STDERR_FILENO);
     std::FILE *file_ = std::tmpfile();
 };
 

@@ -15,13 +15,12 @@ using namespace conformance;
 
 namespace {
 
-/// What is written to standard output while one lives, and who holds it looks at nothing else.
+/// What is written to standard error while one lives, and who holds it looks at nothing else.
 class captured {
 public:
-    captured() : real_(::dup(STDOUT_FILENO)), instead_(std::tmpfile())
+    captured() : real_(::dup(STDERR_FILENO)), instead_(std::tmpfile())
     {
-        std::fflush(stdout);
-        ::dup2(::fileno(instead_), STDOUT_FILENO);
+        ::dup2(::fileno(instead_), STDERR_FILENO);
     }
     captured(const captured &) = delete;
     captured &operator=(const captured &) = delete;
@@ -33,8 +32,7 @@ public:
     /// Those about ended connections. The end.
     std::vector<std::string> lines()
     {
-        std::fflush(stdout);
-        ::dup2(real_, STDOUT_FILENO);
+        ::dup2(real_, STDERR_FILENO);
         ::close(real_);
         std::rewind(instead_);
         std::vector<std::string> found;
