@@ -6,6 +6,15 @@
 
 namespace osd {
 
+/// The open file `fd` at a descriptor that is not one of the standard ones, closed in programs that
+/// are executed: who has closed these still writes there. All that a library keeps is passed
+/// through this. -1 for -1, and where the process may have no more; errno then says why.
+[[nodiscard]] int beyond_standard(int fd);
+
+/// Opens those of the standard descriptors that are closed, to nothing, before another library
+/// opens files of its own. They stay: who has closed them has no use for them.
+void occupy_standard();
+
 /// A descriptor that polls as readable between raise() and lower(). It is only polled, never read.
 class event_descriptor {
 public:

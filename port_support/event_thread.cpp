@@ -2,6 +2,7 @@
 #include "event_thread.hpp"
 
 #include "descriptor_wait.hpp"
+#include "osd_descriptor.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,7 +22,7 @@ constexpr std::int64_t longest_sleep_ns = 2'000'000'000;
 
 bool epoll_set::open()
 {
-    fd_ = epoll_create1(EPOLL_CLOEXEC);
+    fd_ = osd::beyond_standard(epoll_create1(EPOLL_CLOEXEC));
     return fd_ >= 0;
 }
 

@@ -4,6 +4,7 @@
 #include "dapl_debug.hpp"
 #include "descriptor_wait.hpp"
 #include "osd_cancellation.hpp"
+#include "osd_descriptor.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -450,7 +451,7 @@ void progress_watch::wake_waiter()
 
 bool progress_watch::open(connection_service &service, bool notifying)
 {
-    alarm_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    alarm_ = osd::beyond_standard(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (alarm_ < 0 || !service.events.add(alarm_, EPOLLIN | EPOLLET, &alarm_))
         return false;
     return !notifying || (notifying_.open() && wake_.open() &&

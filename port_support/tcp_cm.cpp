@@ -4,6 +4,7 @@
 #include "dapl_debug.hpp"
 #include "errno_status.hpp"
 #include "osd_address.hpp"
+#include "osd_descriptor.hpp"
 #include "service_address.hpp"
 
 #include <algorithm>
@@ -216,7 +217,8 @@ namespace {
 
 int make_socket(int family)
 {
-    return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+    return osd::beyond_standard(
+        ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
 }
 
 void set_option(int fd, int level, int option, int value)
@@ -273,7 +275,7 @@ tcp_cm::~tcp_cm()
 bool tcp_cm::open(const sockaddr_storage &address)
 {
     address_ = address;
-    epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
+    epoll_ = osd::beyond_standard(::epoll_create1(EPOLL_CLOEXEC));
     return epoll_ >= 0 && service_.events.add(epoll_, EPOLLIN, this);
 }
 
@@ -338,7 +340,8 @@ void tcp_cm::take_stranger(tcp_listener &l)
         return make_room(l);
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
-    const int fd = ::accept4(l.fd, generic(peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int fd =
+        osd::beyond_standard(::accept4(l.fd, generic(peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd < 0) {
         if (errno == EMFILE || lacks_resources(errno)) {
             if (!std::exchange(l.waiting_logged, true))

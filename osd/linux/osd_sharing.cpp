@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "osd_sharing.hpp"
 
+#include "osd_descriptor.hpp"
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -33,8 +35,8 @@ int open_file(const char *name)
     char file[160];
     std::snprintf(file, sizeof file, "/%s.%lu.%lu.%lu", name, static_cast<unsigned long>(geteuid()),
                   namespace_of("/proc/self/ns/pid"), namespace_of("/proc/self/ns/time"));
-    return shm_open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-                    S_IRUSR | S_IWUSR);
+    return beyond_standard(
+        shm_open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR));
 }
 
 /// Anyone can make a file of this name before we do.

@@ -3,6 +3,7 @@
 
 #include "dapl_debug.hpp"
 #include "dat_names.hpp"
+#include "osd_descriptor.hpp"
 #include "osd_sync.hpp"
 #include "osd_system.hpp"
 #include "osd_thread.hpp"
@@ -34,8 +35,8 @@ int open_output(const char *where)
 {
     if (std::strcmp(where, "-") == 0)
         return STDERR_FILENO;
-    const int file =
-        ::open(where, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+    const int file = osd::beyond_standard(
+        ::open(where, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
     if (file < 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "DAPL_TRACE: %s cannot be written: %s; nothing is traced",
                  where, errno == ELOOP ? "it is a link" : std::strerror(errno));

@@ -5,6 +5,7 @@
 #include "dat_count.hpp"
 #include "interface_search.hpp"
 #include "osd_address.hpp"
+#include "osd_descriptor.hpp"
 #include "osd_system.hpp"
 
 #include <algorithm>
@@ -209,6 +210,7 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
 {
     device.owner = params.owner;
     device.process = osd::process_id();
+    osd::occupy_standard();
     status opened = read_params(params.params, device.params);
     if (opened.ok())
         opened = find_interface(device);

@@ -3,6 +3,7 @@
 
 #include "dapl_debug.hpp"
 #include "dat_count.hpp"
+#include "osd_descriptor.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -189,6 +190,7 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
 {
     device.owner = params.owner;
     device.process = osd::process_id();
+    osd::occupy_standard();
     read_environment(device.params);
     status opened = read_params(params.params, device.params);
     if (opened.ok())

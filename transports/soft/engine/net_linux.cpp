@@ -2,6 +2,8 @@
 // Every system call of the engine on Linux.
 #include "net.hpp"
 
+#include "osd_descriptor.hpp"
+
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
@@ -252,7 +254,7 @@ send_result result_of(int error)
 /// socket.
 bool has_no_route(const net_address &from, const net_address &to)
 {
-    const int fresh = socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int fresh = osd::beyond_standard(socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (fresh < 0)
         return false;
     net_address any_port = from;
@@ -348,7 +350,8 @@ int udp_io::open(const net_address &at, bool for_data)
 {
     address_ = at;
     batch_ = for_data ? batch : 1;
-    socket_ = socket(at.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    socket_ =
+        osd::beyond_standard(socket(at.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     // Only what consumers' connections receive is placed in their memory.
     const auto backing =
         for_data ? kernel_buffer::backing::file : kernel_buffer::backing::anonymous;
@@ -392,7 +395,7 @@ int memory_file(std::size_t size)
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < size)
         return -1; // a larger one would be answered by a signal
-    const int file = memfd_create("soft-hca", MFD_CLOEXEC);
+    const int file = osd::beyond_standard(memfd_create("soft-hca", MFD_CLOEXEC));
     if (file < 0 || ftruncate(file, static_cast<off_t>(size)) == 0)
         return file;
     close(file);
@@ -600,7 +603,7 @@ bool is_forbidden(int error)
 
 bool wake_signal::open()
 {
-    descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    descriptor_ = osd::beyond_standard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return is_open();
 }
 
@@ -625,7 +628,7 @@ void wake_signal::clear()
 
 bool wake_timer::open()
 {
-    descriptor_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    descriptor_ = osd::beyond_standard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     return is_open();
 }
 
@@ -648,7 +651,7 @@ void wake_timer::set(std::int64_t at_ns)
 
 bool descriptor_set::open()
 {
-    descriptor_ = epoll_create1(EPOLL_CLOEXEC);
+    descriptor_ = osd::beyond_standard(epoll_create1(EPOLL_CLOEXEC));
     return descriptor_ >= 0;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "net_local.hpp"
 
+#include "osd_descriptor.hpp"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -67,7 +69,7 @@ bool shared_memory::create(std::size_t size)
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < size)
         return false; // ftruncate() would raise SIGXFSZ
     size_ = size;
-    file_ = memfd_create("soft-hca-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    file_ = osd::beyond_standard(memfd_create("soft-hca-board", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (file_ < 0 || ftruncate(fd_of(file_), static_cast<off_t>(size)) != 0)
         return close(), false;
     void *const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_of(file_), 0);
@@ -394,7 +396,8 @@ socklen_t make_name(sockaddr_un &out, const net_address &of)
 /// close(), it would take the next socket with the same descriptor for this one.
 waitable new_socket()
 {
-    return syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return osd::beyond_standard(static_cast<int>(
+        syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)));
 }
 
 constexpr std::size_t most_files = 2;
@@ -451,8 +454,8 @@ waitable local_socket::connect(const net_address &name)
 
 waitable local_socket::accept(waitable listener)
 {
-    waitable made =
-        syscall(SYS_accept4, fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    waitable made = osd::beyond_standard(static_cast<int>(
+        syscall(SYS_accept4, fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
     if (made < 0)
         return errno == EMFILE || errno == ENFILE ? no_descriptor : none;
     if (is_of_our_user(made))
