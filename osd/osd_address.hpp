@@ -5,6 +5,7 @@
 #include "native_socket.hpp"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 namespace osd {
@@ -56,6 +57,8 @@ public:
     }
 
 private:
+    friend class address_text;
+
     static const void *host_of(const sockaddr *from)
     {
         if (from->sa_family == AF_INET6)
@@ -64,6 +67,24 @@ private:
     }
 
     alignas(sockaddr_storage) sockaddr_in6 storage_{}; ///< the larger of the two
+};
+
+/// An address in numbers, with its port: 192.0.2.1:5000 or [2001:db8::1]:5000.
+class address_text {
+public:
+    explicit address_text(const sockaddr *of) : address_text(of, address::port_of(of)) {}
+    address_text(const sockaddr *of, std::uint64_t port)
+    {
+        char host[INET6_ADDRSTRLEN] = "an unknown address";
+        if (address::size_of(of) != 0)
+            (void)::inet_ntop(of->sa_family, address::host_of(of), host, sizeof host);
+        std::snprintf(text_, sizeof text_, of->sa_family == AF_INET6 ? "[%s]:%llu" : "%s:%llu",
+                      host, static_cast<unsigned long long>(port));
+    }
+    const char *get() const { return text_; }
+
+private:
+    char text_[INET6_ADDRSTRLEN + 24];
 };
 
 } // namespace osd
