@@ -8,10 +8,12 @@
 #include "service_address.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <netinet/tcp.h>
 #include <new>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
 
@@ -94,6 +96,7 @@ enum class heard {
 };
 
 constexpr std::int64_t resume_after_ns = 100'000'000;
+constexpr std::int64_t say_again_after_ns = 10'000'000'000;
 constexpr std::int64_t drain_tick_ns = 1'000'000;
 
 } // namespace
@@ -110,14 +113,16 @@ struct tcp_channel : tcp_source {
     bool say(message, const tcp_cm_address *, const private_data &, DAT_CONN_QUAL = 0) const;
 
     const int epoll;
-    tcp_connection *of = nullptr; ///< whose it is; null of a stranger
+    tcp_cm *asks = nullptr;       ///< of a request that has no answer
+    tcp_connection *of = nullptr; ///< whose it is; null of a stranger, and of a request
     bool is_connected = true;     ///< the kernel has answered connect()
     tcp_listener *from = nullptr; ///< of a stranger
     std::int64_t expires_ns = 0;  ///< of a stranger
     sockaddr_storage address{};   ///< the peer's
     tcp_cm_address peer;
     tcp_cm_header header{};
-    std::size_t have = 0; ///< bytes of the present frame
+    std::size_t have = 0;    ///< bytes of the present frame
+    bool is_garbage = false; ///< what came: nothing more may be heard, its sizes are no sizes
     unsigned char bytes[max_frame];
 };
 
@@ -135,13 +140,23 @@ void close_watched(int epoll, int fd)
 void close_channel::operator()(tcp_channel *channel) const
 {
     channel->unlink();
-    close_watched(channel->epoll, channel->fd);
+    if (channel->fd >= 0)
+        close_watched(channel->epoll, channel->fd);
     delete channel;
+}
+
+void refuse_channel::operator()(tcp_channel *channel) const
+{
+    tcp_request unanswered{std::unique_ptr<tcp_channel, refuse_channel>(channel)};
+    tcp_cm &cm = *channel->asks;
+    osd::lock_guard hold(cm.service_.lock);
+    (void)cm.answered(unanswered);
 }
 
 /// Collects one frame. The next call begins another.
 heard tcp_channel::hear()
 {
+    assert(!is_garbage);
     for (;;) {
         const std::size_t wanted = have < sizeof header ? sizeof header : size_of(header);
         if (have == wanted) {
@@ -157,7 +172,8 @@ heard tcp_channel::hear()
         have += static_cast<std::size_t>(got);
         if (have == sizeof header) {
             std::memcpy(&header, bytes, sizeof header);
-            if (!is_valid(header))
+            is_garbage = !is_valid(header);
+            if (is_garbage)
                 return heard::garbage;
         }
     }
@@ -255,6 +271,32 @@ tcp_channel_ptr make_channel(int fd, int epoll)
     return made;
 }
 
+/// Whether they may be of one owner: he has a whole network of IPv6 to himself.
+bool is_same_source(const sockaddr_storage &a, const sockaddr_storage &b)
+{
+    if (a.ss_family != AF_INET6 || b.ss_family != AF_INET6)
+        return osd::address::is_host(reinterpret_cast<const sockaddr *>(&a),
+                                     reinterpret_cast<const sockaddr *>(&b));
+    constexpr std::size_t network = 8;
+    return std::memcmp(&reinterpret_cast<const sockaddr_in6 &>(a).sin6_addr,
+                       &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, network) == 0;
+}
+
+/// How long nothing has come, the time in the kernel's queue included.
+std::int64_t silent_ms(int fd)
+{
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_last_data_recv
+                                                                      : 0;
+}
+
+void reset_at_close(int fd)
+{
+    const linger reset{1, 0};
+    (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
 int error_of(int fd)
 {
     int error = 0;
@@ -279,11 +321,12 @@ bool tcp_cm::open(const sockaddr_storage &address)
     return epoll_ >= 0 && service_.events.add(epoll_, EPOLLIN, this);
 }
 
-bool tcp_cm::watch(tcp_source &source, std::uint32_t events, int operation) const
+bool tcp_cm::watch(tcp_source &source, std::uint32_t events) const
 {
     epoll_event event{};
     event.events = events;
     event.data.ptr = &source;
+    const int operation = std::exchange(source.is_watched, true) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     return ::epoll_ctl(epoll_, operation, source.fd, &event) == 0;
 }
 
@@ -297,6 +340,7 @@ status tcp_cm::bind_listener(tcp_listener &l, DAT_CONN_QUAL &qualifier) const
     if (l.fd < 0)
         return status_of_errno(errno);
     set_option(l.fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    tune(l.fd); // and so each that it accepts
     socklen_t size = length_of(at);
     if (::bind(l.fd, generic(at), size) != 0 || ::listen(l.fd, SOMAXCONN) != 0 ||
         ::getsockname(l.fd, generic(at), &size) != 0)
@@ -313,7 +357,8 @@ status tcp_cm::listen(tcp_listener &l, service_point &owner, DAT_CONN_QUAL &qual
     l.owner = &owner;
     status bound = bind_listener(l, qualifier);
     l.qualifier = qualifier;
-    if (bound.ok() && !watch(l, EPOLLIN, EPOLL_CTL_ADD))
+    l.is_watched = false;
+    if (bound.ok() && !watch(l, EPOLLIN))
         bound = status_of_errno(errno);
     if (!bound.ok() && l.fd >= 0)
         ::close(std::exchange(l.fd, -1));
@@ -334,9 +379,22 @@ void tcp_cm::stop_listening(tcp_listener &l)
     service_.wait_quiet(&l);
 }
 
+std::uint32_t tcp_cm::max_unanswered() const
+{
+    rlimit open{};
+    if (::getrlimit(RLIMIT_NOFILE, &open) != 0)
+        return how_.max_unanswered;
+    const rlim_t most = std::min<rlim_t>(how_.max_unanswered, open.rlim_cur / 4);
+    return std::max(static_cast<std::uint32_t>(most), 2u);
+}
+
 void tcp_cm::take_stranger(tcp_listener &l)
 {
-    if (stranger_count_ == how_.max_strangers)
+    const std::uint32_t most = max_unanswered();
+    const bool full = stranger_count_ + request_count_ >= most;
+    if (full && strangers_.empty())
+        return wait_for_answers(l);
+    if (full || stranger_count_ >= std::min(how_.max_strangers, most / 2))
         return make_room(l);
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
@@ -352,34 +410,46 @@ void tcp_cm::take_stranger(tcp_listener &l)
         return;
     }
     l.waiting_logged = false;
-    tune(fd);
-    tcp_channel_ptr stranger = make_channel(fd, epoll_);
-    if (stranger == nullptr || !watch(*stranger, EPOLLIN, EPOLL_CTL_ADD))
+    tcp_channel_ptr made = make_channel(fd, epoll_);
+    if (made == nullptr)
         return;
-    stranger->address = peer;
-    stranger->from = &l;
-    stranger->expires_ns = ns_from_now(how_.stranger_ms);
-    strangers_.push(*stranger.release());
+    tcp_channel &stranger = *made.release();
+    stranger.address = peer;
+    stranger.from = &l;
+    stranger.expires_ns = ns_from_now(how_.stranger_ms);
+    strangers_.push(stranger);
     ++stranger_count_;
+    // after a while in the kernel's queue its request is there
+    if (!hear_stranger(stranger) && !watch(stranger, EPOLLIN))
+        drop(stranger);
 }
 
-/// A burst of honest peers may be faster than their requests: one is dropped only when it has had
-/// time to send its own and has not. The listener's event comes again.
+/// A burst of honest peers may be faster than their requests: a silent one is dropped only when it
+/// has had time to send its own. The listener's event comes again.
 void tcp_cm::make_room(tcp_listener &l)
 {
-    tcp_channel &oldest = *strangers_.front();
-    const std::int64_t more_ms = std::int64_t{how_.stranger_ms} - how_.patience_ms;
-    const std::int64_t until_ns = oldest.expires_ns - more_ms * 1'000'000;
-    if (osd::now_ns() < until_ns)
-        pause(l, until_ns);
-    else if (!hear_stranger(oldest))
-        drop(oldest);
+    tcp_channel *least = strangers_.front();
+    for (tcp_channel *at = least; at != nullptr && least->have == 0; at = strangers_.after(*at))
+        if (at->have != 0)
+            least = at;
+    const std::int64_t more_ms =
+        least->have != 0 ? 0 : std::int64_t{how_.patience_ms} - silent_ms(least->fd);
+    if (more_ms > 0)
+        pause(l, ns_from_now(static_cast<std::uint32_t>(more_ms)));
+    else if (!hear_stranger(*least))
+        drop(*least);
+}
+
+void tcp_cm::wait_for_answers(tcp_listener &l)
+{
+    say_crowded("further ones wait", *requests_.front());
+    pause(l, INT64_MAX);
 }
 
 /// Connections stay in the kernel's queue until then, or until there is room.
 void tcp_cm::pause(tcp_listener &l, std::int64_t until_ns)
 {
-    (void)watch(l, 0, EPOLL_CTL_MOD);
+    (void)watch(l, 0);
     paused_.push(l);
     resume_ns_ = until_ns;
 }
@@ -390,23 +460,31 @@ void tcp_cm::resume_listeners(std::int64_t now)
         return;
     while (tcp_listener *l = paused_.front()) {
         l->unlink();
-        (void)watch(*l, EPOLLIN, EPOLL_CTL_MOD);
+        (void)watch(*l, EPOLLIN);
     }
+}
+
+void tcp_cm::place_is_free()
+{
+    if (paused_.empty())
+        return;
+    resume_ns_ = 0;
+    if (!service_.events.is_current())
+        service_.events.kick();
 }
 
 tcp_channel_ptr tcp_cm::take_out(tcp_channel &stranger)
 {
     stranger.unlink();
-    if (stranger_count_-- == how_.max_strangers)
-        resume_ns_ = 0;
+    --stranger_count_;
+    place_is_free();
     return tcp_channel_ptr(&stranger);
 }
 
-/// By a reset: an honest peer repeats its request.
+/// An honest peer repeats its request.
 void tcp_cm::drop(tcp_channel &stranger)
 {
-    const linger reset{1, 0};
-    (void)::setsockopt(stranger.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    reset_at_close(stranger.fd);
     (void)take_out(stranger);
 }
 
@@ -433,20 +511,72 @@ bool tcp_cm::hear_stranger(tcp_channel &stranger)
     return true;
 }
 
-/// Not watched until it is accepted: a peer that gives up is noticed then.
+/// Until it is answered its end is watched, and nothing is read.
 void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
 {
     unsigned char copy[max_private_data];
-    (void)watch(*channel, 0, EPOLL_CTL_DEL);
+    if (!has_share(*channel) || !watch(*channel, EPOLLRDHUP))
+        return reset_at_close(channel->fd);
+    channel->asks = this;
+    requests_.push(*channel);
+    ++request_count_;
     channel->take_address();
     sockaddr_storage peer = channel->address;
     const cr_params params{generic(peer), osd::address::port_of(generic(peer)),
                            channel->copy_data(copy)};
     const bool for_this = get(channel->header.qualifier) == l.qualifier;
-    tcp_request request{std::move(channel)};
+    tcp_request request{std::unique_ptr<tcp_channel, refuse_channel>(channel.release())};
     const bool taken = for_this && user_.offer(l, request, params);
     if (!taken && request.channel != nullptr)
-        reject(request, reject_reason::non_consumer, {});
+        refuse(request, reject_reason::non_consumer, {});
+}
+
+/// A half of the places is for others than its address.
+bool tcp_cm::has_share(const tcp_channel &asking)
+{
+    const std::uint32_t share = max_unanswered() / 2;
+    std::uint32_t same = 0;
+    for (tcp_channel *at = requests_.front(); at != nullptr && same < share;
+         at = requests_.after(*at))
+        same += is_same_source(at->address, asking.address) ? 1 : 0;
+    if (same == share)
+        say_crowded("further ones of that address are reset", asking);
+    return same < share;
+}
+
+void tcp_cm::say_crowded(const char *what, const tcp_channel &channel)
+{
+    const std::int64_t now = osd::now_ns();
+    if (now < say_again_ns_)
+        return;
+    say_again_ns_ = now + say_again_after_ns;
+    dapl_log(DAPL_DBG_TYPE_WARN,
+             "%s: %u connection requests wait for this program's answer, as from %s; %s until it "
+             "accepts or rejects some",
+             service_.name, request_count_,
+             osd::address_text(reinterpret_cast<const sockaddr *>(&channel.address)).get(), what);
+}
+
+/// It waits no longer.
+tcp_channel_ptr tcp_cm::answered(tcp_request &request)
+{
+    tcp_channel_ptr channel(request.channel.release());
+    channel->asks = nullptr;
+    if (channel->fd >= 0) {
+        channel->unlink();
+        --request_count_;
+        place_is_free();
+    }
+    return channel;
+}
+
+/// What the request says stays with the port until the consumer answers it.
+void tcp_cm::sender_has_gone(tcp_channel &channel)
+{
+    close_watched(epoll_, std::exchange(channel.fd, -1));
+    channel.unlink();
+    --request_count_;
+    place_is_free();
 }
 
 // ---------------------------------------------------------------------------------- the active
@@ -496,7 +626,7 @@ int tcp_cm::try_connect(tcp_connection &q)
     const bool begun = ::bind(fd, generic(from), length_of(from)) == 0 &&
                        (::connect(fd, to, static_cast<socklen_t>(osd::address::size_of(to))) == 0 ||
                         errno == EINPROGRESS) &&
-                       watch(*q.channel, EPOLLOUT, EPOLL_CTL_ADD);
+                       watch(*q.channel, EPOLLOUT);
     const int error = begun ? 0 : errno;
     if (!begun)
         q.channel.reset();
@@ -511,7 +641,7 @@ void tcp_cm::connected(tcp_connection &q)
                                                    q.attempt->qualifier());
     if (!said)
         attempt_failed(q, error != 0 ? error : ECONNRESET);
-    else if (!watch(*q.channel, EPOLLIN, EPOLL_CTL_MOD))
+    else if (!watch(*q.channel, EPOLLIN))
         attempt_failed(q, errno);
 }
 
@@ -567,12 +697,11 @@ status tcp_cm::accept(tcp_request &request, tcp_connection &q, const private_dat
     if (data.size > max_private_data)
         return invalid_parameter(3);
     osd::lock_guard hold(service_.lock);
-    q.channel = std::move(request.channel);
+    q.channel = answered(request);
     q.channel->of = &q;
     q.enter(phase::accepting);
     const bool accepted = user_.bring_up(q, q.channel->peer) &&
-                          q.channel->say(message::accept, &own, data) &&
-                          watch(*q.channel, EPOLLIN, EPOLL_CTL_ADD);
+                          q.channel->say(message::accept, &own, data) && watch(*q.channel, EPOLLIN);
     if (accepted)
         service_.schedule(q, ns_from_now(how_.ready_ms));
     else
@@ -580,12 +709,18 @@ status tcp_cm::accept(tcp_request &request, tcp_connection &q, const private_dat
     return success;
 }
 
-void tcp_cm::reject(tcp_request &request, reject_reason reason, const private_data &data)
+void tcp_cm::refuse(tcp_request &request, reject_reason reason, const private_data &data)
 {
     const bool consumer = reason == reject_reason::consumer;
-    (void)request.channel->say(consumer ? message::reject_by_consumer : message::reject_by_port,
-                               nullptr, data);
-    request.channel.reset();
+    (void)answered(request)->say(consumer ? message::reject_by_consumer : message::reject_by_port,
+                                 nullptr, data);
+}
+
+void tcp_cm::reject(tcp_request &request, reject_reason reason, const private_data &data)
+{
+    tcp_cm &cm = *request.channel->asks;
+    osd::lock_guard hold(cm.service_.lock);
+    cm.refuse(request, reason, data);
 }
 
 // --------------------------------------------------------------------------------------- connected
@@ -704,7 +839,9 @@ void tcp_cm::serve_source(tcp_source &source)
     if (source.is_listener)
         return take_stranger(static_cast<tcp_listener &>(source));
     auto &channel = static_cast<tcp_channel &>(source);
-    if (channel.of == nullptr)
+    if (channel.asks != nullptr)
+        sender_has_gone(channel);
+    else if (channel.of == nullptr)
         (void)hear_stranger(channel);
     else if (!channel.is_connected)
         connected(*channel.of);

@@ -25,6 +25,7 @@ struct tcp_source : list_link {
     explicit tcp_source(bool listens) : is_listener(listens) {}
 
     const bool is_listener;
+    bool is_watched = false;
     int fd = -1;
 };
 
@@ -35,6 +36,9 @@ struct close_channel {
     void operator()(tcp_channel *) const;
 };
 using tcp_channel_ptr = std::unique_ptr<tcp_channel, close_channel>;
+struct refuse_channel { ///< of a request; takes the lock
+    void operator()(tcp_channel *) const;
+};
 
 /// Base of a port's qp.
 struct tcp_connection : connection_state {
@@ -42,11 +46,12 @@ struct tcp_connection : connection_state {
     tcp_cm_address own; ///< goes with each repetition of the request
 };
 
-/// A member of a port's cr. Without an answer its end refuses the request.
+/// A member of a port's cr. Without an answer its end refuses the request. When the sender has gone
+/// its socket is closed; accepting it fails then.
 struct tcp_request {
     const tcp_cm_address &peer() const; ///< what its connect() was given
 
-    tcp_channel_ptr channel;
+    std::unique_ptr<tcp_channel, refuse_channel> channel;
 };
 
 /// Base of a port's listener, or a member of it.
@@ -95,9 +100,15 @@ protected:
 /// the request, that is repeated with back-off for limits::connect_retry_ms. The passive side
 /// accepts or rejects; it is connected when the active side has said that it is ready, and the
 /// acceptance fails when that takes too long, since its process is stopped, say. A peer that ends
-/// its connection says so: DISCONNECTED; without that it has died: BROKEN. Of strangers that have
-/// not sent a request yet a bounded number is kept, for a bounded time; others wait in the kernel's
-/// queue.
+/// its connection says so: DISCONNECTED; without that it has died: BROKEN.
+///
+/// Whoever reaches the port can hold a bounded number of descriptors. Of strangers that have not
+/// sent a request yet some are kept, for a bounded time; where others wait for their places those
+/// go first that have sent a part, as an honest peer sends all of it at once, and then those that
+/// have been silent since patience_ms. So nobody waits longer than that for silent ones, however
+/// many they are. Of requests that wait for the consumer's answer some are kept as well, of one
+/// address a half of them; the others of that address are reset, which an honest peer repeats.
+/// Beyond that connections wait in the kernel's queue.
 class tcp_cm {
 public:
     struct limits {
@@ -107,6 +118,9 @@ public:
         std::uint32_t stranger_ms = 5000; ///< how long a stranger may take to send a request
         std::uint32_t patience_ms = 250;  ///< and how long where others wait for its place
         std::uint32_t max_strangers = 64;
+        /// Strangers, and requests without an answer; not more than a quarter of the descriptors
+        /// that the process may have.
+        std::uint32_t max_unanswered = 256;
     };
 
     tcp_cm(connection_service &service, tcp_cm_user &user, const limits &how)
@@ -144,20 +158,30 @@ public:
     void forget(tcp_connection &);
 
 private:
+    friend struct refuse_channel;
+
     static constexpr int batch = 64; ///< events between two looks at the timers
 
     status bind_listener(tcp_listener &, DAT_CONN_QUAL &qualifier) const;
-    bool watch(tcp_source &, std::uint32_t events, int operation) const;
+    bool watch(tcp_source &, std::uint32_t events) const;
 
     void take_stranger(tcp_listener &) OSD_REQUIRES(service_.lock);
+    std::uint32_t max_unanswered() const;
     void make_room(tcp_listener &) OSD_REQUIRES(service_.lock);
+    void wait_for_answers(tcp_listener &) OSD_REQUIRES(service_.lock);
     void pause(tcp_listener &, std::int64_t until_ns) OSD_REQUIRES(service_.lock);
+    void place_is_free() OSD_REQUIRES(service_.lock);
     void resume_listeners(std::int64_t now) OSD_REQUIRES(service_.lock);
     void expire_strangers(std::int64_t now) OSD_REQUIRES(service_.lock);
     tcp_channel_ptr take_out(tcp_channel &stranger) OSD_REQUIRES(service_.lock);
     void drop(tcp_channel &stranger) OSD_REQUIRES(service_.lock);
     bool hear_stranger(tcp_channel &) OSD_REQUIRES(service_.lock);
     void request_came(tcp_channel_ptr, tcp_listener &) OSD_REQUIRES(service_.lock);
+    bool has_share(const tcp_channel &) OSD_REQUIRES(service_.lock);
+    void say_crowded(const char *what, const tcp_channel &) OSD_REQUIRES(service_.lock);
+    tcp_channel_ptr answered(tcp_request &) OSD_REQUIRES(service_.lock);
+    void sender_has_gone(tcp_channel &) OSD_REQUIRES(service_.lock);
+    void refuse(tcp_request &, reject_reason, const private_data &) OSD_REQUIRES(service_.lock);
 
     int try_connect(tcp_connection &) OSD_REQUIRES(service_.lock);
     void connected(tcp_connection &) OSD_REQUIRES(service_.lock);
@@ -179,6 +203,9 @@ private:
     int epoll_ = -1;
     list<tcp_channel, tcp_source> strangers_ OSD_GUARDED_BY(service_.lock);
     std::uint32_t stranger_count_ OSD_GUARDED_BY(service_.lock) = 0;
+    list<tcp_channel, tcp_source> requests_ OSD_GUARDED_BY(service_.lock); ///< without an answer
+    std::uint32_t request_count_ OSD_GUARDED_BY(service_.lock) = 0;
+    std::int64_t say_again_ns_ OSD_GUARDED_BY(service_.lock) = 0; ///< that they are too many
     list<tcp_listener, tcp_source> paused_ OSD_GUARDED_BY(service_.lock);
     std::int64_t resume_ns_ OSD_GUARDED_BY(service_.lock) = 0;
 };

@@ -56,12 +56,13 @@ std::string text_of(const tcp_cm_address &address)
     return {reinterpret_cast<const char *>(address.bytes), address.size};
 }
 
-sockaddr_storage loopback(std::uint16_t port = 0)
+/// 127.0.0.1, or another address of this host.
+sockaddr_storage loopback(std::uint16_t port = 0, std::uint32_t host = 1)
 {
     sockaddr_storage out{};
     auto &in = reinterpret_cast<sockaddr_in &>(out);
     in.sin_family = AF_INET;
-    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
     in.sin_port = htons(port);
     return out;
 }
@@ -162,6 +163,12 @@ struct side : connection_service, tcp_cm_user {
         return first;
     }
 
+    std::size_t waiting()
+    {
+        const std::lock_guard<std::mutex> hold(requests_lock);
+        return requests.size();
+    }
+
     tcp_cm cm;
     tcp_listener listener;
     service_point point;
@@ -206,9 +213,13 @@ struct pair_of_sides {
 
 /// A bare TCP client.
 struct stranger {
-    explicit stranger(DAT_CONN_QUAL to) : fd(::socket(AF_INET, SOCK_STREAM, 0))
+    explicit stranger(DAT_CONN_QUAL to, std::uint32_t host = 1)
+        : fd(::socket(AF_INET, SOCK_STREAM, 0))
     {
         sockaddr_storage address = loopback(static_cast<std::uint16_t>(to));
+        sockaddr_storage from = loopback(0, host);
+        if (host != 1) // the kernel finds a port that is free sooner than bind()
+            REQUIRE(::bind(fd, reinterpret_cast<sockaddr *>(&from), sizeof(sockaddr_in)) == 0);
         REQUIRE(::connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof(sockaddr_in)) == 0);
     }
     ~stranger() { ::close(fd); }
@@ -748,6 +759,149 @@ TEST_SUITE("tcp_cm")
         }
     }
 
+    TEST_CASE("a crowd that is silent delays an honest peer once, one that sends parts does not")
+    {
+        tcp_cm::limits how;
+        how.max_strangers = 4;
+        how.stranger_ms = 600'000;
+        how.patience_ms = 500;
+        std::string each;
+        SUBCASE("silent") {}
+        SUBCASE("parts")
+        {
+            how.patience_ms = 300'000;
+            each = "DAT";
+        }
+        side active, passive(how);
+        const DAT_CONN_QUAL at = passive.listen();
+        std::vector<std::unique_ptr<stranger>> crowd;
+        for (int i = 0; i < 100; ++i)
+            REQUIRE(crowd.emplace_back(std::make_unique<stranger>(at))->say(each));
+        cm_qp a;
+        REQUIRE(active.connect(a, at).ok());
+        arrived got = passive.next(); // if they took turns it came after 25 times patience_ms
+        tcp_cm::reject(got.request, reject_reason::consumer, {});
+        CHECK(gets(a, peer_rejected));
+        active.cm.forget(a);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("a request whose sender has gone keeps no descriptor; it can be answered")
+    {
+        side passive;
+        const DAT_CONN_QUAL at = passive.listen();
+        const std::size_t before = descriptors().size();
+        for (int i = 0; i < 20; ++i) {
+            stranger s(at);
+            REQUIRE(s.say(request_text(at) + "and more"));
+        }
+        REQUIRE(eventually([&] { return passive.waiting() == 20; }));
+        CHECK(eventually([&] { return descriptors().size() == before; }));
+        cm_qp b;
+        arrived accepted = passive.next();
+        REQUIRE(passive.cm.accept(accepted.request, b, {}, address_of("b")).ok());
+        CHECK(gets(b, accept_failed));
+        CHECK(b.torn_down == 1);
+        arrived rejected = passive.next();
+        tcp_cm::reject(rejected.request, reject_reason::consumer, {});
+        passive.cm.forget(b);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("requests without an answer are bounded, and those of one address more")
+    {
+        tcp_cm::limits how;
+        how.max_unanswered = 8;
+        side passive(how);
+        const logged_lines log;
+        const DAT_CONN_QUAL at = passive.listen();
+        std::vector<std::unique_ptr<stranger>> crowd;
+        const auto come = [&](int number, std::uint32_t host) {
+            const std::size_t first = crowd.size();
+            for (int i = 0; i < number; ++i)
+                REQUIRE(crowd.emplace_back(std::make_unique<stranger>(at, host))
+                            ->say(request_text(at)));
+            return first;
+        };
+        (void)come(4, 1);
+        REQUIRE(eventually([&] { return passive.waiting() == 4; }));
+        CHECK(log.count("requests wait for this program's answer") == 0);
+        for (std::size_t i = come(10, 1); i < crowd.size(); ++i) {
+            CHECK(crowd[i]->hear().empty());
+            CHECK(errno == ECONNRESET); // an honest peer repeats its request
+        }
+        CHECK(passive.waiting() == 4);
+        CHECK(log.count("4 connection requests wait for this program's answer, as from "
+                        "127.0.0.1:") == 1);
+        (void)come(3, 2);
+        REQUIRE(eventually([&] { return passive.waiting() == 7; }));
+        (void)come(3, 3);
+        REQUIRE(eventually([&] { return passive.waiting() == 8; }));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        const unsigned begun = passive.rounds;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        CHECK(passive.rounds - begun < 20); // the thread sleeps
+        CHECK(passive.waiting() == 8);      // two are in the kernel's queue
+        SUBCASE("each answer makes room for one")
+        {
+            arrived one = passive.next();
+            tcp_cm::reject(one.request, reject_reason::consumer, {});
+            CHECK(eventually([&] { return passive.waiting() == 8; }));
+            (void)passive.next(); // its end refuses it
+            CHECK(eventually([&] { return passive.waiting() == 8; }));
+        }
+        SUBCASE("so does one that goes")
+        {
+            crowd.erase(crowd.begin());
+            CHECK(eventually([&] { return passive.waiting() == 9; }));
+        }
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("requests without an answer take a quarter of the descriptors at most")
+    {
+        rlimit before{};
+        REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+        const int first = ::dup(0);
+        ::close(first);
+        rlimit few = before;
+        few.rlim_cur = static_cast<rlim_t>(std::max(first + 48, 64));
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+        {
+            side passive;
+            const DAT_CONN_QUAL at = passive.listen();
+            std::deque<stranger> crowd;
+            for (rlim_t i = 0; i < few.rlim_cur / 8; ++i)
+                REQUIRE(crowd.emplace_back(at).say(request_text(at)));
+            CHECK(eventually([&] { return passive.waiting() == crowd.size(); }));
+            const stranger reset(at);
+            REQUIRE(reset.say(request_text(at)));
+            CHECK(reset.hear().empty());
+            CHECK(errno == ECONNRESET);
+            CHECK(passive.waiting() == crowd.size());
+            passive.cm.stop_listening(passive.listener);
+        }
+        CHECK(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    }
+
+    TEST_CASE("a flood of requests leaves no descriptor behind")
+    {
+        side passive;
+        const DAT_CONN_QUAL at = passive.listen();
+        const std::size_t before = descriptors().size();
+        passive.takes = false; // as with a full EVD
+        for (int i = 0; i < 2000; ++i) {
+            stranger s(at);
+            (void)s.say(request_text(at));
+        }
+        passive.takes = true;
+        stranger honest(at);
+        REQUIRE(honest.say(request_text(at)));
+        const arrived kept = passive.next();
+        CHECK(eventually([&] { return descriptors().size() == before + 2; }));
+        passive.cm.stop_listening(passive.listener);
+    }
+
     TEST_CASE("a request is repeated after a reset, not after an end without an answer")
     {
         const int at = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -879,6 +1033,9 @@ TEST_SUITE("tcp_cm")
         rlimit before{};
         REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
         const logged_lines log;
+        std::vector<int> used(64); // a quarter is more than the requests
+        for (int &fd : used)
+            fd = ::dup(0);
         const int spare = ::socket(AF_INET, SOCK_STREAM, 0);
         rlimit none = before;
         none.rlim_cur = static_cast<rlim_t>(spare + 1);
@@ -894,6 +1051,8 @@ TEST_SUITE("tcp_cm")
         CHECK(::setrlimit(RLIMIT_NOFILE, &before) == 0);
         (void)passive.next();
         ::close(spare);
+        for (const int fd : used)
+            ::close(fd);
         passive.cm.stop_listening(passive.listener);
     }
 
