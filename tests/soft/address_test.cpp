@@ -2,10 +2,8 @@
 // What a request costs before its sender has shown that it receives what is sent to its address.
 #include "rig.hpp"
 
-#include <array>
 #include <doctest/doctest.h>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 namespace address_suite {
@@ -109,14 +107,6 @@ handshake hello_of(std::uint32_t id)
 } // namespace
 
 TEST_SUITE_BEGIN("address");
-
-TEST_CASE("SipHash-2-4 of the reference's input is the reference's output")
-{
-    std::array<std::uint8_t, 15> input{};
-    std::iota(input.begin(), input.end(), std::uint8_t{0});
-    const siphash_key key{0x0706050403020100, 0x0f0e0d0c0b0a0908};
-    CHECK(siphash(key).of(input.data(), input.size()) == 0xa129ca6149be45e5);
-}
 
 TEST_CASE_FIXTURE(fixture, "a token is valid for its request, its address, and some seconds")
 {

@@ -29,7 +29,7 @@ std::uint64_t address_tokens::hash(const net_address &from, std::uint16_t port, 
     of.tag = tag;
     of.port = port;
     of.family = static_cast<std::uint32_t>(from.family());
-    return siphash(key_).of(&of, sizeof of);
+    return osd::siphash(key_).of(&of, sizeof of);
 }
 
 address_token address_tokens::token(const net_address &from, const handshake &hello,

@@ -7,8 +7,8 @@
 // as many bytes as came from its address, and few such are served at a time.
 #pragma once
 
+#include "osd_siphash.hpp"
 #include "packet_io.hpp"
-#include "siphash.hpp"
 #include "wire.hpp"
 
 #include <atomic>
@@ -52,7 +52,7 @@ private:
     std::uint64_t hash(const net_address &from, std::uint16_t port, std::uint32_t id,
                        std::uint32_t tag, std::int64_t period) const;
 
-    siphash_key key_;
+    osd::siphash_key key_;
     std::int64_t period_ns_ = 1;
 };
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // SipHash-2-4 (Aumasson, Bernstein): a hash of short inputs that cannot be predicted without its
-// key.
+// key. The same on all systems; it is here since the engine of the software HCA and libdapl-am both
+// use it.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
-namespace soft_hca {
+namespace osd {
 
 struct siphash_key {
     std::uint64_t k0 = 0;
@@ -24,17 +25,34 @@ public:
     /// To be called once, with the whole input.
     std::uint64_t of(const void *input, std::size_t size)
     {
+        take(input, size);
+        return finish(0xff);
+    }
+    /// Instead of it: 128 bits.
+    std::array<std::uint64_t, 2> wide(const void *input, std::size_t size)
+    {
+        v1_ ^= 0xee;
+        take(input, size);
+        const std::uint64_t first = finish(0xee);
+        v1_ ^= 0xdd;
+        return {first, finish(0)};
+    }
+
+private:
+    void take(const void *input, std::size_t size)
+    {
         const auto *at = static_cast<const std::uint8_t *>(input);
         for (std::size_t left = size; left >= 8; left -= 8, at += 8)
             add(little_endian(at, 8));
         add(little_endian(at, size % 8) | std::uint64_t{size} << 56);
-        v2_ ^= 0xff;
+    }
+    std::uint64_t finish(std::uint64_t mark)
+    {
+        v2_ ^= mark;
         for (int i = 0; i < 4; ++i)
             round();
         return v0_ ^ v1_ ^ v2_ ^ v3_;
     }
-
-private:
     static std::uint64_t little_endian(const std::uint8_t *at, std::size_t size)
     {
         std::uint64_t value = 0;
@@ -66,4 +84,4 @@ private:
     std::uint64_t v0_, v1_, v2_, v3_;
 };
 
-} // namespace soft_hca
+} // namespace osd
