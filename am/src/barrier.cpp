@@ -177,10 +177,12 @@ void progress()
         advance();
 }
 
-void told(int round, std::uint64_t word)
+bool told(int round, std::uint64_t word)
 {
-    if (round >= 0 && round <= max_rounds)
-        barriers.heard[word >> 40 & 1][round].store(word, std::memory_order_release);
+    if (round < 0 || round > max_rounds)
+        return false;
+    barriers.heard[word >> 40 & 1][round].store(word, std::memory_order_release);
+    return true;
 }
 
 } // namespace am::barrier

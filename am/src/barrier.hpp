@@ -16,7 +16,7 @@ void set_area(void *area);
 /// Sends what can be sent. Not from handlers.
 void progress();
 
-/// A message of another rank.
-void told(int round, std::uint64_t word);
+/// A message of another rank. @return false if there is no such round
+bool told(int round, std::uint64_t word);
 
 } // namespace am::barrier

@@ -13,7 +13,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <unistd.h>
-#include <vector>
+#include <utility>
 
 namespace am::ending {
 
@@ -136,7 +136,8 @@ void short_sleep()
 /// Outcome of a connection request that was not for a connection.
 enum class outcome { none, accepted, rejected, failed };
 
-/// The endpoints of requests to other ranks, and what became of them.
+/// Requests to other ranks, and what became of them: one at a time to each rank. Nothing here
+/// allocates: memory may be what is missing.
 class requests {
 public:
     explicit requests(int count)
@@ -147,21 +148,22 @@ public:
             events_ = DAT_HANDLE_NULL;
     }
 
-    void send(int rank, links::purpose what)
+    /// @return whether an answer may come
+    bool send(int rank, links::purpose what)
     {
+        peer &p = the_job.at(rank);
         const auto left = (end.limit + 999) / 1000;
-        if (events_ == DAT_HANDLE_NULL)
-            return;
-        const DAT_EP_HANDLE ep = links::make_plain_endpoint(events_);
-        if (ep == DAT_HANDLE_NULL)
-            return;
-        if (links::connect(ep, the_job.at(rank), links::make_hello(what, final_code()),
-                           unsigned(left)) == DAT_SUCCESS)
-            sent_.push_back({ep, rank});
+        p.ending_ep =
+            events_ == DAT_HANDLE_NULL ? DAT_HANDLE_NULL : links::make_plain_endpoint(events_, &p);
+        if (p.ending_ep == DAT_HANDLE_NULL)
+            return false;
+        const links::hello words = links::make_hello(p, what, final_code());
+        p.ending_number = words.number;
+        return links::connect(p.ending_ep, p, words, unsigned(left)) == DAT_SUCCESS;
     }
 
     /// The next answer; rank -1 if none comes until then.
-    std::pair<int, outcome> next(std::int64_t until)
+    std::pair<int, outcome> next(links::purpose what, std::int64_t until)
     {
         while (events_ != DAT_HANDLE_NULL) {
             DAT_EVENT event;
@@ -173,32 +175,26 @@ public:
                              &more) != DAT_SUCCESS)
                 continue;
             const DAT_EP_HANDLE ep = event.event_data.connect_event_data.ep_handle;
-            const auto found = std::find_if(sent_.begin(), sent_.end(),
-                                            [&](const entry &e) { return e.ep == ep; });
-            if (found == sent_.end() || found->answered)
+            peer *p = links::peer_of(ep);
+            if (!p || ep != p->ending_ep)
                 continue;
-            found->answered = true;
-            return {found->rank, outcome_of(event.event_number)};
+            p->ending_ep = DAT_HANDLE_NULL;
+            return {p->rank, outcome_of(*p, what, event)};
         }
         return {-1, outcome::none};
     }
 
 private:
-    struct entry {
-        DAT_EP_HANDLE ep;
-        int rank;
-        bool answered = false;
-    };
-
-    static outcome outcome_of(DAT_EVENT_NUMBER number)
+    /// What does not prove that it comes from that rank counts as no answer.
+    static outcome outcome_of(const peer &p, links::purpose what, const DAT_EVENT &event)
     {
-        if (number == DAT_CONNECTION_EVENT_ESTABLISHED)
-            return outcome::accepted;
-        return number == DAT_CONNECTION_EVENT_PEER_REJECTED ? outcome::rejected : outcome::failed;
+        if (!links::answered(p, what, p.ending_number, event))
+            return outcome::failed;
+        return event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED ? outcome::accepted
+                                                                      : outcome::rejected;
     }
 
     DAT_EVD_HANDLE events_ = DAT_HANDLE_NULL;
-    std::vector<entry> sent_;
 };
 
 enum class role { master, slave, alone };
@@ -211,9 +207,11 @@ role elect(std::int64_t until)
     if (the_job.rank() == 0)
         return grant(0) ? role::master : role::slave;
     requests ask(1);
-    ask.send(0, links::purpose::elect);
+    if (!ask.send(0, links::purpose::elect))
+        return role::alone;
     while (now() < until && !end.request_came) {
-        const auto [rank, answer] = ask.next(std::min(until, now() + 50'000));
+        const auto [rank, answer] =
+            ask.next(links::purpose::elect, std::min(until, now() + 50'000));
         if (rank < 0)
             continue;
         if (answer == outcome::accepted)
@@ -228,27 +226,25 @@ bool ask_all(std::int64_t until)
 {
     const int size = the_job.size();
     constexpr int window = 64;
-    std::vector<bool> answered(std::size_t(size), false);
-    answered[std::size_t(the_job.rank())] = true;
     int sent = 0, flying = 0, missing = size - 1;
     requests ask(size);
     while (missing > 0 && now() < until) {
         for (; sent < size && flying < window; ++sent)
-            if (sent != the_job.rank()) {
-                ask.send(sent, links::purpose::leave);
-                ++flying;
-            }
-        const auto [rank, answer] = ask.next(until);
+            if (sent != the_job.rank())
+                flying += ask.send(sent, links::purpose::leave);
+        if (flying == 0)
+            break;
+        const auto [rank, answer] = ask.next(links::purpose::leave, until);
         if (rank < 0)
             break;
         --flying;
         if (answer != outcome::rejected)
             continue;
-        answered[std::size_t(rank)] = true;
+        the_job.at(rank).left = true;
         --missing;
     }
     for (int rank = 0; rank < size; ++rank)
-        if (!answered[std::size_t(rank)])
+        if (rank != the_job.rank() && !the_job.at(rank).left)
             report("rank %d did not answer the request to end within %d ms", rank,
                    int(end.limit / 1000));
     return missing == 0;

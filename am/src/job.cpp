@@ -25,7 +25,7 @@ thread_local int in_handler = 0;
 
 namespace {
 
-constexpr char location_key[] = "dapl-am.location";
+constexpr char introduction_key[] = "dapl-am.introduction";
 constexpr char segment_key[] = "dapl-am.segment";
 
 void idle_in_set_up()
@@ -149,16 +149,31 @@ int job::open_adapter()
     return links::open(mine_at);
 }
 
-int job::exchange_locations()
+int job::introduce()
 {
     if (size() == 1)
         return DAPL_AM_OK;
-    int status = starter.publish(location_key, &peers[std::size_t(rank())].place, sizeof(location));
+    introduction mine_first{};
+    mine_first.place = at(rank()).place;
+    if (rank() == 0 && !key.make())
+        return DAPL_AM_ERR_RESOURCES;
+    mine_first.key = key;
+    int status = starter.publish(introduction_key, &mine_first, sizeof mine_first);
     if (status == DAPL_AM_OK)
         status = starter.exchange(idle_in_set_up);
-    for (int i = 0; i < size() && status == DAPL_AM_OK; ++i)
-        if (i != rank())
-            status = starter.lookup(i, location_key, &at(i).place, sizeof(location));
+    for (int i = 0; i < size() && status == DAPL_AM_OK; ++i) {
+        introduction theirs{};
+        if (i == rank())
+            continue;
+        status = starter.lookup(i, introduction_key, &theirs, sizeof theirs);
+        at(i).place = theirs.place;
+        if (i == 0)
+            key = theirs.key;
+    }
+    if (status == DAPL_AM_OK && !key.is_made()) {
+        report("rank 0 has published no secret of the job");
+        return DAPL_AM_ERR_LAUNCHER;
+    }
     return status;
 }
 
@@ -175,7 +190,7 @@ int job::open(const DAPL_AM_OPTIONS *options)
         at(i).rank = i;
     status = open_adapter();
     if (status == DAPL_AM_OK)
-        status = exchange_locations();
+        status = introduce();
     if (status == DAPL_AM_OK)
         status = ending::open();
     // Others may ask this rank to end, or to talk, as soon as the thread runs.

@@ -8,6 +8,7 @@
 
 #include "buffers.hpp"
 #include "launcher.hpp"
+#include "proof.hpp"
 #include "settings.hpp"
 
 #include <memory>
@@ -37,6 +38,12 @@ struct location {
     DAT_CONN_QUAL qualifier = 0;
 };
 
+/// What a rank tells the others through the launcher before they can connect.
+struct introduction {
+    location place;
+    secret key; ///< of the job; rank 0's
+};
+
 /// Another rank. The lock guards the endpoint and all counts but `outstanding`.
 struct peer {
     std::mutex lock;
@@ -51,8 +58,20 @@ struct peer {
     int bank = 0;         ///< credits to give back with the next message
     bool granted = false; ///< receives for its credits are in the shared queue
     std::int64_t deadline = 0; ///< of connecting
+    std::int64_t pause = 0;    ///< before the next attempt
+    bool doubted = false;      ///< something else has accepted in its place, which was reported
     segment memory;
     location place;
+    DAT_EP_HANDLE knock = DAT_HANDLE_NULL;  ///< asks the peer to connect
+    std::uint64_t connect_number = 0;       ///< of the request of `ep` or `knock`
+    std::atomic<std::uint64_t> requests{0}; ///< for connections to it; the number of the last
+    // Of the service thread:
+    std::int64_t retry_at = 0; ///< 0: no attempt is due
+    number_window heard;
+    // Of the thread that ends the job:
+    DAT_EP_HANDLE ending_ep = DAT_HANDLE_NULL; ///< of the last request that is not answered yet
+    std::uint64_t ending_number = 0;
+    bool left = false; ///< has answered the request to end
 };
 
 class job {
@@ -72,6 +91,7 @@ public:
 
     launcher starter;
     settings set;
+    secret key;
     std::string adapter;
     DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
     DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
@@ -95,7 +115,7 @@ private:
     int open_adapter();
     int open_first();
     int try_adapter(const char *name);
-    int exchange_locations();
+    int introduce();
     int exchange_segments();
 
     bool crowded_ = false;

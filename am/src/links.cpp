@@ -9,37 +9,43 @@
 #include <cstring>
 #include <pthread.h>
 #include <signal.h>
-#include <unordered_map>
-#include <vector>
+#include <unistd.h>
+#include <utility>
 
 namespace am::links {
 
 namespace {
 
-constexpr std::uint32_t magic = 0xda91a301; // with the version of the messages
-constexpr int least_room = 8;               // peers
-constexpr std::int64_t retry_pause = 20'000;
+constexpr std::uint32_t magic = 0xda91a302;  // with the version of the messages
+constexpr int least_room = 8;                // peers
+constexpr std::int64_t first_pause = 20'000; // before another attempt, and twice as long each time
+constexpr std::int64_t longest_pause = 1'000'000;
 constexpr std::int64_t grace = 1'000'000; // from a lost connection to the end of the job
 constexpr DAT_TIMEOUT slice = 100'000;
 
-/// An endpoint that waits for a connection event.
-struct attempt {
-    int rank;
-    purpose what;
-};
+/// Connection requests that do not come from a rank of this job. They are answered, but not at
+/// once if there are many: what has come meanwhile is then taken together.
+class strangers {
+public:
+    void refuse(DAT_CR_HANDLE request, const char *why);
+    /// @return microseconds to sleep before the next requests are taken
+    unsigned pause() { return std::exchange(refused_, false) ? 5'000 : 0; }
 
-struct retry {
-    int rank;
-    std::int64_t at;
+private:
+    static constexpr std::int64_t between_reports = 10'000'000;
+
+    bool refused_ = false; ///< since pause()
+    std::uint64_t count_ = 0;
+    std::int64_t next_report_ = 0;
 };
 
 struct state {
     std::mutex lock;
     DAT_EVD_HANDLE events = DAT_HANDLE_NULL; // of connections and requests for them
     DAT_PSP_HANDLE listener = DAT_HANDLE_NULL;
-    std::unordered_map<DAT_EP_HANDLE, attempt> attempts;
-    std::vector<retry> retries; // of the service thread
-    int room = 0;               // peers that the EVDs of transfers have room for
+    int retries = 0;   // that are due at some time; of the service thread
+    strangers refused; // of the service thread
+    int room = 0;      // peers that the EVDs of transfers have room for
     int used = 0;
     bool receives_grow = false;     // the shared queue has room for those peers only
     std::atomic<int> lost_rank{-1}; // the first
@@ -114,6 +120,13 @@ DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE events, int receives, int requests)
     return failed ? DAT_HANDLE_NULL : ep;
 }
 
+bool give_to(DAT_EP_HANDLE ep, peer *of)
+{
+    DAT_CONTEXT context{};
+    context.as_ptr = of;
+    return !link_failed("dat_set_consumer_context", dat_set_consumer_context(ep, context));
+}
+
 /// The endpoint of a connection, with M receives; the other M are posted with each request.
 /// The locks of links and peer are held.
 bool make_talker(peer &p)
@@ -121,15 +134,11 @@ bool make_talker(peer &p)
     make_room();
     const bool shared = the_job.receives != DAT_HANDLE_NULL;
     p.ep = make_endpoint(links.events, shared ? 0 : receives_per_peer(), job::depth);
-    DAT_CONTEXT of_peer{};
-    of_peer.as_ptr = &p;
-    if (p.ep == DAT_HANDLE_NULL ||
-        link_failed("dat_set_consumer_context", dat_set_consumer_context(p.ep, of_peer)))
+    if (p.ep == DAT_HANDLE_NULL || !give_to(p.ep, &p))
         return false;
     p.credits = int(the_job.set.credits);
     p.spare_receives = 0;
     p.bank = 0;
-    links.attempts[p.ep] = {p.rank, purpose::talk};
     // What was posted to the shared queue for an attempt before is there still.
     for (unsigned i = 0; i < the_job.set.credits && !(shared && p.granted); ++i)
         post_receive(p, take_buffer());
@@ -142,21 +151,19 @@ bool make_talker(peer &p)
 void start(peer &p)
 {
     const bool mine = the_job.rank() < p.rank;
-    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
     if (mine) {
         if (!make_talker(p))
             ending::fail();
-        ep = p.ep;
     } else {
-        ep = make_plain_endpoint(links.events);
-        if (ep == DAT_HANDLE_NULL)
+        p.knock = make_plain_endpoint(links.events, &p);
+        if (p.knock == DAT_HANDLE_NULL)
             ending::fail();
-        links.attempts[ep] = {p.rank, purpose::knock};
         p.state = link_state::connecting;
     }
     const auto left = std::max<std::int64_t>(1, (p.deadline - now()) / 1000);
-    const DAT_RETURN code =
-        connect(ep, p, make_hello(mine ? purpose::talk : purpose::knock, 0), unsigned(left));
+    const hello words = make_hello(p, mine ? purpose::talk : purpose::knock, 0);
+    p.connect_number = words.number;
+    const DAT_RETURN code = connect(mine ? p.ep : p.knock, p, words, unsigned(left));
     if (link_failed("dat_ep_connect", code))
         ending::fail();
 }
@@ -168,6 +175,7 @@ void begin(peer &p)
     if (p.state != link_state::none)
         return;
     p.deadline = now() + std::int64_t{the_job.set.connect_timeout} * 1000;
+    p.pause = first_pause;
     start(p);
 }
 
@@ -182,6 +190,8 @@ const char *event_text(DAT_EVENT_NUMBER number)
         return "nothing listens there";
     case DAT_CONNECTION_EVENT_PEER_REJECTED:
         return "refused";
+    case DAT_CONNECTION_EVENT_ESTABLISHED:
+        return "another process listens there";
     default:
         return "failed";
     }
@@ -193,8 +203,10 @@ void try_again(peer &p, DAT_EVENT_NUMBER why)
 {
     if (ending::begun())
         return;
-    if (now() + retry_pause < p.deadline) {
-        links.retries.push_back({p.rank, now() + retry_pause});
+    if (now() + p.pause < p.deadline) {
+        links.retries += p.retry_at == 0;
+        p.retry_at = now() + p.pause;
+        p.pause = std::min(2 * p.pause, longest_pause);
         return;
     }
     report("no connection to rank %d within %u ms: %s", p.rank, the_job.set.connect_timeout,
@@ -205,59 +217,113 @@ void try_again(peer &p, DAT_EVENT_NUMBER why)
 void retry_due()
 {
     const std::int64_t time = now();
-    for (std::size_t i = 0; i < links.retries.size();) {
-        if (links.retries[i].at > time) {
-            ++i;
+    for (int rank = 0; links.retries > 0 && rank < the_job.size(); ++rank) {
+        peer &p = the_job.at(rank);
+        if (p.retry_at == 0 || p.retry_at > time)
             continue;
-        }
-        peer &p = the_job.at(links.retries[i].rank);
-        links.retries.erase(links.retries.begin() + std::ptrdiff_t(i));
+        p.retry_at = 0;
+        --links.retries;
         const std::lock_guard outer(links.lock);
         const std::lock_guard inner(p.lock);
         start(p);
     }
 }
 
-void accept_talk(DAT_CR_HANDLE request, peer &p)
+statement statement_of(const hello &words, int to)
+{
+    return {std::uint32_t(words.what), 0, words.rank, std::uint32_t(to), words.number,
+            std::uint32_t(words.code)};
+}
+
+/// What the rank that was asked says: it accepts, or it rejects.
+answer make_answer(const hello &words, bool accepts)
+{
+    answer made{};
+    made.magic = magic;
+    made.shown = prove(the_job.key, {std::uint32_t(words.what), 1, std::uint32_t(the_job.rank()),
+                                     words.rank, words.number, accepts});
+    return made;
+}
+
+void reject(DAT_CR_HANDLE request, const hello &words)
+{
+    answer no = make_answer(words, false);
+    (void)dat_cr_reject(request, sizeof no, &no);
+}
+
+void accept_talk(DAT_CR_HANDLE request, const hello &words, peer &p)
 {
     const std::lock_guard outer(links.lock);
     const std::lock_guard inner(p.lock);
-    if (p.ep != DAT_HANDLE_NULL) { // of an attempt before, of which the peer thinks that it failed
+    if (p.state == link_state::up) {
+        report("rank %d asks for a second connection: refused", p.rank);
+        return reject(request, words);
+    }
+    // Of an attempt before, of which the peer thinks that it failed. Its events are passed over.
+    if (p.ep != DAT_HANDLE_NULL)
         (void)dat_ep_disconnect(p.ep, DAT_CLOSE_ABRUPT_FLAG);
-        links.attempts.erase(p.ep);
-    }
-    if (!make_talker(p)) {
-        (void)dat_cr_reject(request, 0, nullptr);
-        return;
-    }
-    if (link_failed("dat_cr_accept", dat_cr_accept(request, p.ep, 0, nullptr)))
+    if (!make_talker(p))
+        return reject(request, words);
+    answer yes = make_answer(words, true);
+    if (link_failed("dat_cr_accept", dat_cr_accept(request, p.ep, sizeof yes, &yes)))
         ending::fail();
 }
 
 void answer_election(DAT_CR_HANDLE request, const hello &words)
 {
     // Made first: who is granted it has to be told.
-    const DAT_EP_HANDLE ep = make_plain_endpoint(links.events);
+    const DAT_EP_HANDLE ep = make_plain_endpoint(links.events, nullptr);
+    answer yes = make_answer(words, true);
     if (ep == DAT_HANDLE_NULL || !ending::grant(int(words.rank)) ||
-        dat_cr_accept(request, ep, 0, nullptr) != DAT_SUCCESS)
-        (void)dat_cr_reject(request, 0, nullptr);
+        dat_cr_accept(request, ep, sizeof yes, &yes) != DAT_SUCCESS)
+        reject(request, words);
 }
 
-void answer(DAT_CR_HANDLE request, const hello &words)
+void answer_rank(DAT_CR_HANDLE request, const hello &words, peer &p)
 {
-    peer &p = the_job.at(int(words.rank));
     switch (words.what) {
     case purpose::talk:
-        return accept_talk(request, p);
+        return accept_talk(request, words, p);
     case purpose::elect:
         return answer_election(request, words);
     case purpose::leave: // answered first: the process may be gone soon
-        (void)dat_cr_reject(request, 0, nullptr);
+        reject(request, words);
         return ending::asked(words.code);
     case purpose::knock:
         begin(p);
-        (void)dat_cr_reject(request, 0, nullptr);
+        return reject(request, words);
     }
+}
+
+void strangers::refuse(DAT_CR_HANDLE request, const char *why)
+{
+    (void)dat_cr_reject(request, 0, nullptr);
+    refused_ = true;
+    ++count_;
+    if (now() < next_report_)
+        return;
+    report("refused %llu connection requests that do not come from a rank of this job; the last "
+           "one %s",
+           static_cast<unsigned long long>(std::exchange(count_, 0)), why);
+    next_report_ = now() + between_reports;
+}
+
+/// Null, or why it is not believed.
+const char *doubt(const hello &words)
+{
+    if (words.magic != magic)
+        return "is none of libdapl-am, or of another version";
+    if (words.rank >= unsigned(the_job.size()) || int(words.rank) == the_job.rank() ||
+        !is_proof(the_job.key, statement_of(words, the_job.rank()), words.shown))
+        return "does not prove that it knows the secret of the job";
+    if (!the_job.at(int(words.rank)).heard.is_new(words.number))
+        return "has come before";
+    const bool asks_upwards = words.what == purpose::talk && int(words.rank) > the_job.rank();
+    const bool asks_downwards = words.what == purpose::knock && int(words.rank) < the_job.rank();
+    return words.what < purpose::talk || words.what > purpose::leave || asks_upwards ||
+                   asks_downwards || (words.what == purpose::elect && the_job.rank() != 0)
+               ? "has a purpose that this rank does not serve"
+               : nullptr;
 }
 
 void take_request(const DAT_EVENT &event)
@@ -268,12 +334,9 @@ void take_request(const DAT_EVENT &event)
     if (dat_cr_query(request, DAT_CR_FIELD_ALL, &param) == DAT_SUCCESS &&
         param.private_data_size >= DAT_COUNT(sizeof words))
         std::memcpy(&words, param.private_data, sizeof words);
-    // What does not belong to this job found its old port.
-    if (words.magic == magic && words.job == the_job.starter.job_id() &&
-        the_job.valid(int(words.rank)) && int(words.rank) != the_job.rank())
-        answer(request, words);
-    else
-        (void)dat_cr_reject(request, 0, nullptr);
+    if (const char *why = doubt(words))
+        return links.refused.refuse(request, why);
+    answer_rank(request, words, the_job.at(int(words.rank)));
 }
 
 bool is_end(DAT_EVENT_NUMBER number)
@@ -281,41 +344,56 @@ bool is_end(DAT_EVENT_NUMBER number)
     return number == DAT_CONNECTION_EVENT_DISCONNECTED || number == DAT_CONNECTION_EVENT_BROKEN;
 }
 
-void talk_event(peer &p, DAT_EP_HANDLE ep, DAT_EVENT_NUMBER number)
+/// The peer's lock is held.
+void connection_made(peer &p, const DAT_EVENT &event)
 {
-    if (number == DAT_CONNECTION_EVENT_ESTABLISHED) {
-        ++links.count;
-        p.state.store(link_state::up, std::memory_order_release);
-    } else if (is_end(number)) {
-        lose(p);
-    } else if (number == DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR) {
-        // The peer gave this one up and comes again.
-        const std::lock_guard guard(p.lock);
-        if (p.ep == ep)
-            p.ep = DAT_HANDLE_NULL;
-    } else {
-        try_again(p, number);
+    // This side has asked for it, or has accepted what was proven.
+    if (the_job.rank() < p.rank && !answered(p, purpose::talk, p.connect_number, event)) {
+        (void)dat_ep_disconnect(std::exchange(p.ep, DAT_HANDLE_NULL), DAT_CLOSE_ABRUPT_FLAG);
+        if (!std::exchange(p.doubted, true))
+            report("what listens in the place of rank %d does not know the secret of the job",
+                   p.rank);
+        return try_again(p, event.event_number);
     }
+    links.count.fetch_add(1, std::memory_order_relaxed);
+    p.state.store(link_state::up, std::memory_order_release);
 }
 
+void talk_event(peer &p, const DAT_EVENT &event)
+{
+    const DAT_EVENT_NUMBER number = event.event_number;
+    if (number == DAT_CONNECTION_EVENT_ESTABLISHED)
+        connection_made(p, event);
+    else if (is_end(number))
+        lose(p);
+    else if (number == DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR)
+        p.ep = DAT_HANDLE_NULL; // the peer gave this one up and comes again
+    else
+        try_again(p, number);
+}
+
+/// The peer's lock is held.
+void knock_event(peer &p, const DAT_EVENT &event)
+{
+    const DAT_EP_HANDLE ep = std::exchange(p.knock, DAT_HANDLE_NULL);
+    if (event.event_number != DAT_CONNECTION_EVENT_PEER_REJECTED ||
+        !answered(p, purpose::knock, p.connect_number, event))
+        try_again(p, event.event_number);
+    (void)dat_ep_free(ep);
+}
+
+/// Of endpoints that were given up nothing more is of interest.
 void take_event(const DAT_EVENT &event)
 {
     const DAT_EP_HANDLE ep = event.event_data.connect_event_data.ep_handle;
-    const DAT_EVENT_NUMBER number = event.event_number;
-    std::unique_lock guard(links.lock);
-    const auto found = links.attempts.find(ep);
-    if (found == links.attempts.end())
+    peer *p = peer_of(ep);
+    if (!p)
         return;
-    const attempt what = found->second;
-    if (what.what == purpose::knock)
-        links.attempts.erase(found);
-    guard.unlock();
-    peer &p = the_job.at(what.rank);
-    if (what.what == purpose::talk)
-        return talk_event(p, ep, number);
-    (void)dat_ep_free(ep);
-    if (number != DAT_CONNECTION_EVENT_PEER_REJECTED && !is_end(number))
-        try_again(p, number);
+    const std::lock_guard guard(p->lock);
+    if (ep == p->ep)
+        talk_event(*p, event);
+    else if (ep == p->knock)
+        knock_event(*p, event);
 }
 
 void check_lost()
@@ -336,13 +414,16 @@ void *run(void *)
     for (;;) {
         DAT_EVENT event;
         DAT_COUNT more = 0;
-        const DAT_TIMEOUT limit = links.retries.empty() ? slice : DAT_TIMEOUT(retry_pause);
+        const DAT_TIMEOUT limit = links.retries == 0 ? slice : DAT_TIMEOUT(first_pause);
         if (dat_evd_wait(links.events, limit, 1, &event, &more) == DAT_SUCCESS) {
             if (event.event_number == DAT_CONNECTION_REQUEST_EVENT)
                 take_request(event);
             else
                 take_event(event);
         }
+        if (more == 0)
+            if (const unsigned sleep = links.refused.pause(); sleep != 0)
+                usleep(sleep);
         retry_due();
         check_lost();
     }
@@ -377,15 +458,30 @@ bool make_shared_receives()
 
 } // namespace
 
-hello make_hello(purpose what, int code)
+hello make_hello(peer &to, purpose what, int code)
 {
     hello words{};
     words.magic = magic;
     words.what = what;
     words.rank = std::uint32_t(the_job.rank());
     words.code = code;
-    words.job = the_job.starter.job_id();
+    words.number = to.requests.fetch_add(1, std::memory_order_relaxed) + 1;
+    words.shown = prove(the_job.key, statement_of(words, to.rank));
     return words;
+}
+
+bool answered(const peer &by, purpose what, std::uint64_t number, const DAT_EVENT &event)
+{
+    const auto &data = event.event_data.connect_event_data;
+    answer words{};
+    if (data.private_data_size < DAT_COUNT(sizeof words))
+        return false;
+    std::memcpy(&words, data.private_data, sizeof words);
+    const bool accepts = event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED;
+    return words.magic == magic && is_proof(the_job.key,
+                                            {std::uint32_t(what), 1, std::uint32_t(by.rank),
+                                             std::uint32_t(the_job.rank()), number, accepts},
+                                            words.shown);
 }
 
 int open(location &mine)
@@ -416,9 +512,18 @@ int serve()
     return ending::start_thread(run) ? DAPL_AM_OK : DAPL_AM_ERR_RESOURCES;
 }
 
-DAT_EP_HANDLE make_plain_endpoint(DAT_EVD_HANDLE events)
+DAT_EP_HANDLE make_plain_endpoint(DAT_EVD_HANDLE events, peer *of)
 {
-    return make_endpoint(events, 1, 1);
+    const DAT_EP_HANDLE ep = make_endpoint(events, 1, 1);
+    return ep == DAT_HANDLE_NULL || give_to(ep, of) ? ep : DAT_HANDLE_NULL;
+}
+
+peer *peer_of(DAT_EP_HANDLE ep)
+{
+    DAT_CONTEXT context{};
+    return dat_get_consumer_context(ep, &context) == DAT_SUCCESS
+               ? static_cast<peer *>(context.as_ptr)
+               : nullptr;
 }
 
 DAT_RETURN connect(DAT_EP_HANDLE ep, const peer &p, const hello &words, unsigned milliseconds)

@@ -139,31 +139,32 @@ unsigned kind_of(category what)
     }
 }
 
-/// memset for another rank: address, bytes and value of it; the operation comes back.
+[[noreturn]] void refuse(const peer &p)
+{
+    report("a malformed message of rank %d: another version of libdapl-am there?", p.rank);
+    ending::fail();
+}
+
+/// memset for another rank: address, bytes and value of it, and what names it there.
 void fill(peer &p, const header &h, const std::int32_t *args)
 {
     std::uint64_t size = 0;
     std::memcpy(&size, args, sizeof size);
-    if (the_job.mine.holds(h.address, size))
-        std::memset(reinterpret_cast<void *>(h.address), args[2], size);
+    if (!the_job.mine.holds(h.address, size))
+        refuse(p);
+    std::memset(reinterpret_cast<void *>(h.address), args[2], size);
     message m{category::filled};
     m.count = 2;
     m.args = args + 3;
     send_reply(p, m);
 }
 
-void filled(const std::int32_t *args)
-{
-    dapl_am_op *op = nullptr;
-    std::memcpy(&op, args, sizeof op);
-    op->pending.fetch_sub(1, std::memory_order_release);
-}
-
-void take_barrier(const std::int32_t *args)
+void take_barrier(const peer &p, const std::int32_t *args)
 {
     std::uint64_t word = 0;
     std::memcpy(&word, args + 1, sizeof word);
-    barrier::told(args[0], word);
+    if (!barrier::told(args[0], word))
+        refuse(p);
 }
 
 /// @return whether it was a request that got its reply
@@ -176,13 +177,14 @@ bool dispatch(peer &p, const header &h, std::byte *data)
     void *payload = nullptr;
     switch (what) {
     case category::barrier:
-        take_barrier(args);
+        take_barrier(p, args);
         return false;
     case category::fill:
         fill(p, h, args);
         return true;
     case category::filled:
-        filled(args);
+        if (!fill_done(p, std::uint32_t(args[0]), std::uint32_t(args[1])))
+            refuse(p);
         return false;
     case category::credits:
         return false;
@@ -206,16 +208,39 @@ bool dispatch(peer &p, const header &h, std::byte *data)
     return token.replied;
 }
 
+/// What a category has: its arguments if they are of the library's own, its payload, and whether
+/// it is a request.
+bool suits_category(const header &h)
+{
+    const bool request = (h.what & reply_bit) == 0;
+    switch (category(h.what & ~reply_bit)) {
+    case category::short_message:
+        return h.size == 0;
+    case category::medium:
+        return true;
+    case category::long_message:
+    case category::packed_long:
+        return the_job.mine.holds(h.address, h.size);
+    case category::barrier:
+        return request && h.count == 3 && h.size == 0;
+    case category::fill:
+        return request && h.count == 5 && h.size == 0;
+    case category::filled:
+        return !request && h.count == 2 && h.size == 0;
+    case category::credits:
+        return !request && h.count == 0 && h.size == 0;
+    }
+    return false;
+}
+
 bool well_formed(const header &h, std::uint32_t length)
 {
-    const bool carried = category(h.what & ~reply_bit) == category::medium ||
-                         category(h.what & ~reply_bit) == category::packed_long;
-    const bool placed = category(h.what & ~reply_bit) == category::long_message ||
-                        category(h.what & ~reply_bit) == category::packed_long;
+    const auto what = category(h.what & ~reply_bit);
+    const bool carried = what == category::medium || what == category::packed_long;
+    const bool credits_due = (h.what & reply_bit) != 0;
     return length >= sizeof h && h.count <= DAPL_AM_MAX_ARGS &&
-           length == header_size(h.count) + (carried ? h.size : 0) &&
-           category(h.what & ~reply_bit) <= category::credits &&
-           (!placed || the_job.mine.holds(h.address, h.size));
+           length == header_size(h.count) + (carried ? std::size_t{h.size} : 0) &&
+           suits_category(h) && (h.credits > 0 || !credits_due);
 }
 
 /// A chain of buffers that one poll has emptied, so that the pool is locked twice at most.
@@ -253,25 +278,59 @@ peer &sender_of(DAT_EP_HANDLE ep)
     return *static_cast<peer *>(of_peer.as_ptr);
 }
 
-void deliver(peer &p, work &w, std::uint32_t length, spare_buffers &spare)
+/// What has come on a connection that was given up. Its receive in a shared queue is replaced.
+void pass_over(peer &p, work &w, spare_buffers &spare)
 {
+    if (the_job.receives == DAT_HANDLE_NULL)
+        return spare.give(w);
+    const std::lock_guard guard(p.lock);
+    post_receive(p, w);
+}
+
+/// Waits for the service thread where the last event of connecting may still be with it.
+/// @return false if the endpoint was given up, since what was there is not the peer
+bool is_of_peer(peer &p, DAT_EP_HANDLE ep)
+{
+    for (idle_wait wait; !connected(p); wait.pause(false)) {
+        const std::lock_guard guard(p.lock);
+        if (p.ep != ep)
+            return false;
+    }
+    return true;
+}
+
+enum class verdict { good, of_another, malformed };
+
+/// Takes the credits that came with a message, and replaces the receive of a request by `fresh`.
+verdict admit(peer &p, DAT_EP_HANDLE ep, const header &h, work *fresh)
+{
+    const std::lock_guard guard(p.lock);
+    if (p.ep != ep)
+        return verdict::of_another;
+    if (p.credits + h.credits > int(the_job.set.credits))
+        return verdict::malformed;
+    if (fresh)
+        post_receive(p, *fresh);
+    p.credits += h.credits;
+    p.spare_receives += h.credits - (fresh ? 0 : 1);
+    return verdict::good;
+}
+
+void deliver(peer &p, DAT_EP_HANDLE ep, work &w, std::uint32_t length, spare_buffers &spare)
+{
+    if (!connected(p) && !is_of_peer(p, ep))
+        return pass_over(p, w, spare);
     header h{};
     std::memcpy(&h, w.data, std::min<std::size_t>(length, sizeof h));
-    if (!well_formed(h, length)) {
-        report("a malformed message of rank %d: another version of libdapl-am there?", p.rank);
-        ending::fail();
-    }
-    // The last event of connecting may still be with the service thread.
-    for (idle_wait wait; !connected(p);)
-        wait.pause(false);
     const bool request = (h.what & reply_bit) == 0;
-    {
-        work *fresh = request ? &spare.take() : nullptr;
-        const std::lock_guard guard(p.lock);
+    work *fresh = request ? &spare.take() : nullptr;
+    const verdict about = well_formed(h, length) ? admit(p, ep, h, fresh) : verdict::malformed;
+    if (about == verdict::malformed)
+        refuse(p);
+    if (about == verdict::of_another) {
         if (fresh)
-            post_receive(p, *fresh);
-        p.credits += h.credits;
-        p.spare_receives += h.credits - (request ? 0 : 1);
+            spare.give(*fresh);
+        return pass_over(p, w, spare);
     }
     const bool replied = dispatch(p, h, w.data);
     if (request && !replied)
@@ -284,7 +343,8 @@ void take_receive(const DAT_EVENT &event, spare_buffers &spare)
     const auto &data = event.event_data.dto_completion_event_data;
     work &w = *static_cast<work *>(data.user_cookie.as_ptr);
     if (data.status == DAT_DTO_SUCCESS) {
-        deliver(sender_of(data.ep_handle), w, std::uint32_t(data.transfered_length), spare);
+        deliver(sender_of(data.ep_handle), data.ep_handle, w, std::uint32_t(data.transfered_length),
+                spare);
         return;
     }
     if (data.status != DAT_DTO_ERR_FLUSHED)

@@ -7,6 +7,7 @@
 #include "registrations.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <pthread.h>
 #include <utility>
@@ -30,8 +31,57 @@ struct implicit_ops {
     implicit_ops *next = nullptr;
 };
 
+/// Those that peers are asked for by messages.
+class asked_fills {
+public:
+    struct name {
+        std::uint32_t place;
+        std::uint32_t use;
+    };
+
+    /// @return false if no place is free now
+    bool add(const peer &p, dapl_am_op &op, name &given);
+    /// Null if there is none of that name, or it is another peer's.
+    dapl_am_op *take(const peer &p, const name &given);
+
+private:
+    struct entry {
+        dapl_am_op *op = nullptr;
+        const peer *of = nullptr;
+        std::uint32_t use = 0;
+    };
+
+    std::mutex lock_;
+    std::array<entry, 256> all_;
+};
+
+bool asked_fills::add(const peer &p, dapl_am_op &op, name &given)
+{
+    const std::lock_guard guard(lock_);
+    for (entry &e : all_) {
+        if (e.op)
+            continue;
+        e.op = &op;
+        e.of = &p;
+        ++e.use;
+        given = {std::uint32_t(&e - all_.data()), e.use};
+        return true;
+    }
+    return false;
+}
+
+dapl_am_op *asked_fills::take(const peer &p, const name &given)
+{
+    const std::lock_guard guard(lock_);
+    if (given.place >= all_.size())
+        return nullptr;
+    entry &e = all_[given.place];
+    return e.of == &p && e.use == given.use ? std::exchange(e.op, nullptr) : nullptr;
+}
+
 struct transfer_state {
     std::mutex lock;
+    asked_fills fills;
     dapl_am_op *free_ops = nullptr;
     implicit_ops *free_threads = nullptr;
     pthread_key_t key{};
@@ -283,11 +333,13 @@ int fill(int rank, void *remote, int value, std::size_t size, dapl_am_op &op)
         return DAPL_AM_OK;
     }
     const std::uint64_t bytes = size;
-    const dapl_am_op *counter = &op;
+    asked_fills::name name{};
+    for (idle_wait wait; !transfers.fills.add(p, op, name);)
+        wait.pause(dapl_am_poll() == DAPL_AM_OK);
     std::int32_t args[5];
     std::memcpy(args, &bytes, sizeof bytes);
     args[2] = value;
-    std::memcpy(args + 3, &counter, sizeof counter);
+    std::memcpy(args + 3, &name, sizeof name);
     message m{category::fill};
     m.address = to;
     m.count = 5;
@@ -402,6 +454,14 @@ void read_remote(peer &p, void *local, std::uint64_t remote, std::size_t size, d
         remote += part;
         size -= part;
     }
+}
+
+bool fill_done(const peer &p, std::uint32_t place, std::uint32_t use)
+{
+    dapl_am_op *op = transfers.fills.take(p, {place, use});
+    if (op)
+        op->pending.fetch_sub(1, std::memory_order_release);
+    return op != nullptr;
 }
 
 std::uint64_t confirmations()

@@ -29,6 +29,11 @@ void await_quietly(const dapl_am_op &op);
 /// Waits, and polls.
 void await(dapl_am_op &op);
 
+/// A memset that a message has asked the peer for is done. The message does not name it by its
+/// address: these are a place in a table, and how often it was used.
+/// @return false if the peer has been asked for none of that name
+bool fill_done(const peer &p, std::uint32_t place, std::uint32_t use);
+
 /// Reads posted to learn that what was put has arrived.
 std::uint64_t confirmations();
 

@@ -52,6 +52,28 @@ CODES = {14: 128 + signal.SIGTERM, 17: 0}
 SEE_SIGQUIT = {3, 5, 8, 9, 11, 12}
 
 
+# What a mad rank does, and what rank 0 says of it; the job's exit code is 1.
+MALFORMED = "a malformed message of rank 1"
+MAD = {
+    "filled-of-nothing": MALFORMED,
+    "filled-stale": MALFORMED,
+    "filled-elsewhere": MALFORMED,
+    "reply-without-credit": MALFORMED,
+    "barrier-of-nothing": MALFORMED,
+    "barrier-round": MALFORMED,
+    "barrier-as-reply": MALFORMED,
+    "too-many-credits": MALFORMED,
+    "unknown-category": MALFORMED,
+    "fill-of-nothing": MALFORMED,
+    "fill-outside": MALFORMED,
+    "short-with-payload": MALFORMED,
+    "accepts-without-proof": "does not know the secret of the job",
+    "leaves-without-proof": "rank 1 did not answer the request to end",
+}
+# Those whose exit code is another one: rank 0 has ended the job, but not in order.
+MAD_CODES = {"leaves-without-proof": 0}
+
+
 class Job:
     """One run of a program by a launcher."""
 
@@ -280,6 +302,19 @@ def run_failures(launcher, args):
     return good & judge("a rank is killed (SIGKILL), the others wait for it", killed, 137, named)
 
 
+def run_mad(launcher, args):
+    env = dict(environment(args), DAPL_AM_CONNECT_TIMEOUT="1000", DAPL_AM_EXIT_TIMEOUT="3000")
+    good = judge("a rank that is not mad",
+                 Job(launcher.command(2, [args.program]), args.limit, env), 0)
+    for case, said in MAD.items():
+        if args.case and case not in args.case:
+            continue
+        job = Job(launcher.command(2, [args.program, case]), args.limit, env)
+        good &= judge(case, job, MAD_CODES.get(case, 1),
+                      [] if re.search(f"rank 0: .*{said}", job.output) else [f"rank 0 does not say: {said}"])
+    return good
+
+
 def run_memory(launcher, args):
     """What a process needs for each rank that it does not talk to."""
     medians = []
@@ -298,7 +333,10 @@ def run_memory(launcher, args):
 def run_program(launcher, args):
     job = Job(launcher.command(args.ranks, [args.program, *args.arguments]), args.limit,
               environment(args))
-    good = judge(f"{pathlib.Path(args.program).name} with {args.ranks} ranks", job, 0)
+    # A job that was ended by somebody else may say 0, too.
+    said = job.output.count(args.each) if args.each else args.ranks
+    good = judge(f"{pathlib.Path(args.program).name} with {args.ranks} ranks", job, 0,
+                 [] if said == args.ranks else [f"{said} of them say \"{args.each}\""])
     if good and args.show:
         print(job.output)
     return good
@@ -306,7 +344,7 @@ def run_program(launcher, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["program", "exits", "failures", "memory"])
+    parser.add_argument("what", choices=["program", "exits", "failures", "mad", "memory"])
     parser.add_argument("program")
     parser.add_argument("--pass", action="append", default=[], dest="arguments",
                         help="an argument of the program, as --pass=ARGUMENT")
@@ -315,13 +353,15 @@ def main():
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=1, help="of each exit")
     parser.add_argument("--only", type=int, action="append", help="this exit")
+    parser.add_argument("--case", action="append", help="this case of a mad rank")
     parser.add_argument("--limit", type=float, default=60, help="seconds for one job")
     parser.add_argument("--set", action="append", default=[], help="VARIABLE=value for the ranks")
+    parser.add_argument("--each", help="what each rank of a good job prints")
     parser.add_argument("--show", action="store_true", help="print the output of a good job")
     args = parser.parse_args()
     with {"mpirun": Mpirun, "srun": Srun}[args.launcher]() as launcher:
         good = {"program": run_program, "exits": run_exits, "failures": run_failures,
-                "memory": run_memory}[args.what](launcher, args)
+                "mad": run_mad, "memory": run_memory}[args.what](launcher, args)
     sys.exit(0 if good else 1)
 
 
