@@ -40,6 +40,7 @@ struct registration {
     std::atomic<int> users{0};
     use state = use::none;
     bool changed = false; ///< its memory, while it was registered
+    bool watched = false; ///< its memory; or about to be
 
     bool covers(std::uint64_t from, std::uint64_t to) const { return begin <= from && to <= end; }
     bool overlaps(std::uint64_t from, std::uint64_t to) const { return begin < to && from < end; }
@@ -73,26 +74,63 @@ std::uint64_t page_size()
     return size;
 }
 
-void changed(std::uint64_t begin, std::uint64_t end)
+/// The kernel ends the watch of what lies in the range. Where other memory is there now, which may
+/// not be watched, it refuses the whole: then its halves, down to parts of some size.
+void release(std::uint64_t begin, std::uint64_t end, int halvings = 6)
+{
+    uffdio_range range{begin, end - begin};
+    if (ioctl(cached.watch, UFFDIO_UNREGISTER, &range) == 0 || halvings == 0 ||
+        end - begin <= page_size())
+        return;
+    const std::uint64_t middle = begin + (end - begin) / page_size() / 2 * page_size();
+    release(begin, middle, halvings - 1);
+    release(middle, end, halvings - 1);
+}
+
+/// Ends the watch of memory but for what belongs to other registrations, too. What stays watched
+/// stays a mapping of its own, of which a process may have so many. The lock is held.
+void unwatch(std::uint64_t begin, std::uint64_t end)
+{
+    if (begin >= end)
+        return;
+    for (const registration &r : cached.all) {
+        if (!r.watched || !r.overlaps(begin, end))
+            continue;
+        unwatch(begin, std::max(begin, r.begin));
+        return unwatch(std::min(end, r.end), end);
+    }
+    release(begin, end);
+}
+
+/// Memory was emptied, or is another one now or none: `gone`, and the kernel has ended the watch.
+/// Nothing of a registration of it is watched from then on.
+void changed(std::uint64_t begin, std::uint64_t end, bool gone)
 {
     for (registration &r : cached.all) {
         if (r.state == use::none || !r.overlaps(begin, end))
             continue;
         r.changed = true;
-        if (r.state == use::ready)
-            r.state = use::stale;
+        if (r.state != use::ready)
+            continue;
+        r.state = use::stale;
+        r.watched = false;
+        unwatch(r.begin, gone ? begin : r.end);
+        unwatch(gone ? end : r.end, r.end);
     }
 }
 
 void take_message(const uffd_msg &message)
 {
+    const auto &moved = message.arg.remap;
     switch (message.event) {
     case UFFD_EVENT_UNMAP:
     case UFFD_EVENT_REMOVE:
-        return changed(message.arg.remove.start, message.arg.remove.end);
+        return changed(message.arg.remove.start, message.arg.remove.end,
+                       message.event == UFFD_EVENT_UNMAP);
     case UFFD_EVENT_REMAP:
-        changed(message.arg.remap.from, message.arg.remap.from + message.arg.remap.len);
-        changed(message.arg.remap.to, message.arg.remap.to + message.arg.remap.len);
+        changed(moved.from, moved.from + moved.len, true);
+        changed(moved.to, moved.to + moved.len, true);
+        unwatch(moved.to, moved.to + moved.len); // the watch has moved along
     }
 }
 
@@ -184,6 +222,15 @@ registration *claim_victim(bool need)
     return victim;
 }
 
+/// The lock is held; what is known to have changed has been looked at.
+void give_up(registration &r)
+{
+    cached.bytes -= r.end - r.begin;
+    r.state = use::none;
+    if (std::exchange(r.watched, false))
+        unwatch(r.begin, r.end);
+}
+
 /// @return whether there was one
 bool drop_one(bool need)
 {
@@ -192,8 +239,7 @@ bool drop_one(bool need)
         return false;
     (void)dat_lmr_free(victim->lmr);
     const std::lock_guard guard(cached.lock);
-    cached.bytes -= victim->end - victim->begin;
-    victim->state = use::none;
+    give_up(*victim);
     return true;
 }
 
@@ -209,6 +255,7 @@ registration *claim_free(std::uint64_t begin, std::uint64_t end)
         r.begin = begin;
         r.end = end;
         r.changed = false;
+        r.watched = true;
         r.users.store(1, std::memory_order_relaxed);
         r.last_used = ++cached.clock;
         r.state = use::changing;
@@ -253,9 +300,8 @@ registration *make(std::uint64_t begin, std::uint64_t end)
         cached.made.fetch_add(1, std::memory_order_relaxed);
         return r;
     }
-    cached.bytes -= end - begin;
     r->users.store(0, std::memory_order_relaxed);
-    r->state = use::none;
+    give_up(*r);
     return nullptr;
 }
 

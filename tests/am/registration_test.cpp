@@ -5,11 +5,16 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <string_view>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -70,6 +75,17 @@ bool registers()
         return true;
     MESSAGE("memory outside the segment is not registered here");
     return false;
+}
+
+/// Of the process, as the kernel counts them.
+int areas()
+{
+    std::FILE *file = std::fopen("/proc/self/maps", "r");
+    int lines = 0;
+    for (int c; file && (c = std::getc(file)) != EOF;)
+        lines += c == '\n';
+    std::fclose(file);
+    return lines;
 }
 
 std::atomic<bool> watch_is_late{false};
@@ -177,6 +193,88 @@ TEST_CASE("more memory than can be registered at once moves unharmed")
         munmap(memory, large);
     }
     CHECK(bad == 0);
+    REQUIRE(barrier());
+}
+
+TEST_CASE("memory that is no longer registered is no longer watched")
+{
+    REQUIRE(barrier());
+    if (registers()) {
+        constexpr std::size_t stride = 32'768, block = 12'288;
+        constexpr int puts = 8'000, gets = 1'000; // the latter touch the memory
+        const std::size_t bytes = stride * (4 * puts + 3 * gets);
+        void *mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        REQUIRE(mapped != MAP_FAILED);
+        auto *at = static_cast<std::byte *>(mapped);
+        std::byte *there = segment_of(next());
+        const int before = areas();
+        const std::uint64_t made = counters().registrations;
+        const auto each = [&](int count, auto transfer) {
+            int failed = 0;
+            for (int i = 0; i < count; ++i, at += stride)
+                failed += transfer() != DAPL_AM_OK;
+            CHECK(failed == 0);
+            dapl_am_wait_nbi();
+            CHECK(areas() - before <= 600);
+        };
+        dapl_am_handle handle = DAPL_AM_DONE;
+        each(puts, [&] { return dapl_am_put_bulk(next(), there, at, block); });
+        each(puts, [&] { return dapl_am_put_nbi_bulk(next(), there, at, block); });
+        each(puts, [&] { return dapl_am_put_nbi(next(), there, at, block); });
+        each(puts, [&] {
+            return dapl_am_request_long(next(), threads_request, at, block, there, 0, nullptr, 0);
+        });
+        each(gets, [&] { return dapl_am_get_bulk(next(), at, there, block); });
+        each(gets, [&] { return dapl_am_get_nbi(next(), at, there, block); });
+        each(gets, [&] {
+            const int status = dapl_am_get_nb(next(), at, there, block, &handle);
+            dapl_am_wait(handle);
+            return status;
+        });
+        CHECK(counters().registrations - made > puts);
+        CHECK(munmap(static_cast<std::byte *>(mapped) + 4096, 4096) == 0);
+        CHECK(mprotect(static_cast<std::byte *>(mapped) + stride, 4096, PROT_READ) == 0);
+        munmap(mapped, bytes);
+        CHECK(areas() - before <= 10);
+    }
+    REQUIRE(barrier());
+}
+
+TEST_CASE("memory that was emptied, moved or unmapped in part is no longer watched")
+{
+    REQUIRE(barrier());
+    if (registers()) {
+        std::byte *memory = map();
+        const auto is_free = [](std::byte *begin, std::size_t bytes) {
+            const int own = int(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1));
+            uffdio_api api{UFFD_API, 0, 0};
+            uffdio_register range{};
+            range.range = {reinterpret_cast<std::uint64_t>(begin), bytes};
+            range.mode = UFFDIO_REGISTER_MODE_MISSING;
+            const bool good =
+                ioctl(own, UFFDIO_API, &api) == 0 && ioctl(own, UFFDIO_REGISTER, &range) == 0;
+            close(own);
+            return good;
+        };
+        CHECK(is_free(memory, large));
+        CHECK(go_round(memory, segment_of(next()), 70) == 0);
+        CHECK(!is_free(memory, large)); // while it is registered
+        REQUIRE(madvise(memory, 4096, MADV_DONTNEED) == 0);
+        CHECK(is_free(memory, large));
+        CHECK(go_round(memory, segment_of(next()), 71) == 0);
+        REQUIRE(munmap(memory + large / 2, 4096) == 0);
+        CHECK(is_free(memory, large / 2));
+        CHECK(is_free(memory + large / 2 + 4096, large / 2 - 4096));
+        munmap(memory, large);
+        memory = map();
+        CHECK(go_round(memory, segment_of(next()), 72) == 0);
+        auto *moved = static_cast<std::byte *>(
+            mremap(memory, large, large, MREMAP_MAYMOVE | MREMAP_FIXED, map()));
+        REQUIRE(moved != MAP_FAILED);
+        CHECK(is_free(moved, large));
+        munmap(moved, large);
+    }
     REQUIRE(barrier());
 }
 
