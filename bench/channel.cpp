@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 namespace bench {
 
@@ -242,30 +244,35 @@ forked_peer::~forked_peer()
     }
 }
 
-peer_listener::peer_listener(unsigned short port) : socket_(-1)
+peer_listener::peer_listener(unsigned short port, const std::string &address) : socket_(-1)
 {
-    sockaddr_in6 any{};
-    any.sin6_family = AF_INET6;
-    any.sin6_port = htons(port);
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr *name = reinterpret_cast<sockaddr *>(&any);
-    socklen_t size = sizeof any;
-    sockaddr_in any4{};
-    if (fd < 0) { // a machine without IPv6
-        any4.sin_family = AF_INET;
-        any4.sin_port = htons(port);
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        name = reinterpret_cast<sockaddr *>(&any4);
-        size = sizeof any4;
+    addrinfo hints{};
+    hints.ai_flags = AI_PASSIVE;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_family = address.empty() ? AF_INET6 : AF_UNSPEC;
+    const char *const host = address.empty() ? nullptr : address.c_str();
+    const std::string number = std::to_string(port);
+    address_list list;
+    const int error = getaddrinfo(host, number.c_str(), &hints, &list.first);
+    if (error != 0)
+        throw program::failure(address + ": " + gai_strerror(error));
+    int fd = socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 && address.empty()) { // a machine without IPv6
+        address_list four;
+        hints.ai_family = AF_INET;
+        if (getaddrinfo(host, number.c_str(), &hints, &four.first) == 0) {
+            std::swap(list.first, four.first);
+            fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        }
     }
     if (fd < 0)
         fail_system("socket");
     socket_ = channel(fd);
     const int on = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, name, size) != 0 || listen(fd, 1) != 0)
-        fail_system("cannot listen on TCP port " + std::to_string(port) +
-                    " (--port chooses another)");
+    if (bind(fd, list.first->ai_addr, list.first->ai_addrlen) != 0 || listen(fd, 64) != 0)
+        fail_system("cannot listen on TCP port " + number +
+                    (address.empty() ? "" : " of " + address) + " (--port chooses another)");
 }
 
 unsigned short peer_listener::port() const
@@ -277,16 +284,126 @@ unsigned short peer_listener::port() const
     return ntohs(name.sin6_port);
 }
 
-channel peer_listener::accept(seconds limit)
+/// Those that have not said enough yet.
+class peer_listener::callers {
+public:
+    callers(std::size_t wanted, const judge &why_not) : wanted_(wanted), why_not_(why_not) {}
+
+    /// Sleeps until somebody says something, calls, or has been silent for too long.
+    void wait(const channel &listener, clock::time_point end);
+    void admit(const channel &listener);
+    /// Moves the first that said enough out, and what it said; null when there is none.
+    std::unique_ptr<channel> served(void *words);
+
+private:
+    struct caller {
+        channel link;
+        std::string name;
+        clock::time_point silent_at;
+        std::vector<char> said;
+    };
+    static constexpr std::size_t most = 32;
+    static constexpr seconds patience{5};
+    static constexpr int most_named = 20;
+
+    std::string hear(caller &) const;
+    void name(const caller &, const std::string &why);
+
+    std::size_t wanted_;
+    const judge &why_not_;
+    std::vector<caller> all_;
+    int named_ = 0;
+};
+
+void peer_listener::callers::wait(const channel &listener, clock::time_point end)
 {
-    if (!ready(socket_.fd_, POLLIN, end_of(limit)))
-        throw program::failure("no client connected within " + std::to_string(int(limit.count())) +
-                               " seconds");
-    const int peer = accept4(socket_.fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (peer < 0)
+    std::vector<pollfd> watched{{listener.fd_, POLLIN, 0}};
+    for (const caller &each : all_) {
+        watched.push_back({each.link.fd_, POLLIN, 0});
+        end = std::min(end, each.silent_at);
+    }
+    if (poll(watched.data(), watched.size(), milliseconds_until(end)) < 0 && errno != EINTR)
+        fail_system("poll");
+}
+
+void peer_listener::callers::admit(const channel &listener)
+{
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    const auto peer = reinterpret_cast<sockaddr *>(&from);
+    const int fd = accept4(listener.fd_, peer, &size, SOCK_CLOEXEC);
+    if (fd < 0) {
+        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+            return;
         fail_system("accept");
-    be_prompt(peer);
-    return channel(peer);
+    }
+    char host[NI_MAXHOST] = "an unknown address", port[NI_MAXSERV] = "?";
+    (void)getnameinfo(peer, size, host, sizeof host, port, sizeof port,
+                      NI_NUMERICHOST | NI_NUMERICSERV);
+    be_prompt(fd);
+    if (all_.size() == most) {
+        name(all_.front(), "it had said nothing yet when many others called");
+        all_.erase(all_.begin());
+    }
+    all_.push_back({channel(fd), std::string(host) + " port " + port, end_of(patience), {}});
+}
+
+/// Why it is not wanted, if so.
+std::string peer_listener::callers::hear(caller &from) const
+{
+    std::vector<char> bytes(wanted_ - from.said.size());
+    const ssize_t n = recv(from.link.fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return clock::now() < from.silent_at
+                   ? ""
+                   : "it said nothing that a client does for " +
+                         std::to_string(int(patience.count())) + " seconds";
+    if (n <= 0)
+        return "it ended without a word of a client";
+    from.said.insert(from.said.end(), bytes.begin(), bytes.begin() + n);
+    return why_not_(from.link, from.said);
+}
+
+std::unique_ptr<channel> peer_listener::callers::served(void *words)
+{
+    for (std::size_t i = 0; i < all_.size();) {
+        const std::string why = hear(all_[i]);
+        if (why.empty() && all_[i].said.size() == wanted_) {
+            std::memcpy(words, all_[i].said.data(), wanted_);
+            return std::make_unique<channel>(std::move(all_[i].link));
+        }
+        if (why.empty()) {
+            ++i;
+            continue;
+        }
+        name(all_[i], why);
+        all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return nullptr;
+}
+
+void peer_listener::callers::name(const caller &who, const std::string &why)
+{
+    if (++named_ <= most_named)
+        std::fprintf(stderr, "%s: closed a connection from %s: %s\n", program_invocation_short_name,
+                     who.name.c_str(), why.c_str());
+    else if (named_ == most_named + 1)
+        std::fprintf(stderr, "%s: closed more of them; they are not named\n",
+                     program_invocation_short_name);
+}
+
+channel peer_listener::accept(void *words, std::size_t wanted, const judge &why_not, seconds limit)
+{
+    callers waiting(wanted, why_not);
+    const auto end = end_of(limit);
+    while (clock::now() < end) {
+        waiting.wait(socket_, end);
+        waiting.admit(socket_);
+        if (const std::unique_ptr<channel> client = waiting.served(words))
+            return std::move(*client);
+    }
+    throw program::failure("no client connected within " + std::to_string(int(limit.count())) +
+                           " seconds");
 }
 
 channel call_peer(const std::string &host, unsigned short port, seconds limit)

@@ -7,6 +7,8 @@
 #include "program/failure.hpp"
 
 #include <chrono>
+#include <functional>
+#include <span>
 #include <string>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -124,15 +126,23 @@ sockaddr_storage any_port_of(const std::string &node);
 /// Whether the address can be reached from this host only: a loopback address.
 bool is_loopback(const sockaddr_storage &address);
 
-/// Waits for one caller on a TCP port.
+/// Waits for one caller on a TCP port. Whoever else connects there is closed, and named on standard
+/// error.
 class peer_listener {
 public:
-    /// 0: any free port.
-    explicit peer_listener(unsigned short port);
+    /// What a caller has said so far, at most as much as a client's first words. Returns nothing,
+    /// or why this cannot become one; may say something to it before it is closed.
+    using judge = std::function<std::string(channel &, std::span<const char>)>;
+
+    /// Port 0 is any free one; an empty address is every address.
+    explicit peer_listener(unsigned short port, const std::string &address = "");
     unsigned short port() const;
-    channel accept(seconds limit);
+    /// The first caller that has said `wanted` good bytes, which are stored at `words`.
+    channel accept(void *words, std::size_t wanted, const judge &why_not, seconds limit);
 
 private:
+    class callers;
+
     channel socket_;
 };
 

@@ -9,6 +9,7 @@
 #include "program/command_line.hpp"
 #include "program/json.hpp"
 #include "program/libdat2.hpp"
+#include "program/output_file.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
 
@@ -24,11 +25,14 @@ namespace {
 
 using namespace bench;
 
+constexpr std::uint32_t largest_size = 1u << 30;
+constexpr double longest_limit_s = 1e6;
+
 struct options {
-    std::string adapter, host, json, svg, api = "2.0";
+    std::string adapter, host, listen, json, svg, api = "2.0";
     std::vector<std::string> tests = {"latency", "bandwidth", "rate", "connections"};
     std::vector<std::uint32_t> sizes; ///< chosen by settle() if they are not given
-    std::uint32_t size = 64, window = 16;
+    std::uint32_t size = 64, window = 16, max_size = 64 << 20;
     std::uint16_t port = 18515;
     double duration = 0.3, wait = 300, limit = 20;
     bool server = false, in_job = false, quick = false, sweep = false;
@@ -62,16 +66,17 @@ struct options {
     }
 };
 
-/// What each side says first.
+/// What the leader says first.
 struct greeting {
-    char magic[8] = {'d', 'a', 't', 'p', 'e', 'r', 'f', '1'};
-    std::uint32_t max_size = 0; ///< from the leader
-    double limit_s = 0;         ///< likewise
+    char magic[8] = {'d', 'a', 't', 'p', 'e', 'r', 'f', '2'};
+    std::uint32_t max_size = 0;
+    double limit_s = 0;
 };
 
 struct invitation {
     sockaddr_storage address;
     DAT_CONN_QUAL qualifier;
+    std::uint32_t max_size; ///< that the follower allows; less than was asked for: it refuses
 };
 
 // ------------------------------------------------------------------------------------ the follower
@@ -86,16 +91,50 @@ void take_connections(dat_adapter &adapter, dat_listener &listener, std::uint32_
     }
 }
 
-void follow(channel &leader, const std::string &adapter_name, double leader_timeout)
+/// Why this is not the beginning of what a leader says; an empty text if it is.
+std::string why_no_leader(channel &peer, std::span<const char> said, std::uint32_t max_size)
 {
-    const auto hello = leader.receive<greeting>(seconds(leader_timeout));
-    if (std::memcmp(hello.magic, greeting{}.magic, sizeof hello.magic) != 0)
-        throw program::failure("the client is a different version of dat-perf");
+    const greeting ours;
+    constexpr std::size_t version = sizeof ours.magic - 1;
+    if (std::memcmp(said.data(), ours.magic, std::min(said.size(), version)) != 0)
+        return "it is no dat-perf --client";
+    if (said.size() > version && said[version] != ours.magic[version])
+        return "it is a different version of dat-perf";
+    greeting hello;
+    if (said.size() < sizeof hello)
+        return "";
+    std::memcpy(&hello, said.data(), sizeof hello);
+    if (hello.max_size == 0 || !(hello.limit_s > 0 && hello.limit_s <= longest_limit_s))
+        return "it is no dat-perf --client";
+    if (hello.max_size <= max_size)
+        return "";
+    peer.send(invitation{{}, 0, max_size});
+    return "it asks for messages of " + std::to_string(hello.max_size) + " bytes; --max-size is " +
+           std::to_string(max_size);
+}
+
+/// Waits for the one that begins as a leader does.
+std::pair<channel, greeting> await_leader(peer_listener &listener, std::uint32_t max_size,
+                                          double wait)
+{
+    greeting hello;
+    channel leader = listener.accept(
+        &hello, sizeof hello,
+        [&](channel &peer, std::span<const char> said) {
+            return why_no_leader(peer, said, max_size);
+        },
+        seconds(wait));
+    return {std::move(leader), hello};
+}
+
+void follow(channel &leader, const greeting &hello, const std::string &adapter_name,
+            double leader_timeout)
+{
     patience p(leader, seconds(hello.limit_s));
     dat_adapter adapter(adapter_name);
     dat_link link(adapter, hello.max_size);
     dat_listener listener(adapter, 0);
-    leader.send(invitation{adapter.address(), listener.qualifier()});
+    leader.send(invitation{adapter.address(), listener.qualifier(), hello.max_size});
     link.accept(listener.next_request(p), p);
     leader.send(link.memory());
     link.set_peer_memory(leader.receive<remote_memory>(seconds(hello.limit_s)));
@@ -123,39 +162,68 @@ struct measurement {
     double value;
 };
 
-/// Says on a terminal what is being measured, and takes it back.
+/// Says on a terminal what is being measured, and takes it back; says it elsewhere too, when that
+/// takes long.
 class progress_line {
 public:
-    explicit progress_line(bool wanted) : shown_(wanted && isatty(STDERR_FILENO)) {}
+    explicit progress_line(bool wanted)
+        : wanted_(wanted), is_terminal_(wanted && isatty(STDERR_FILENO))
+    {}
     ~progress_line() { clear(); }
 
     void show(const std::string &what)
     {
         clear();
-        if (shown_)
+        what_ = what;
+        begun_ = clock::now();
+        pause_ = seconds(2);
+        next_ = pause_;
+        if (is_terminal_)
             std::fprintf(stderr, "  ... %s", what.c_str());
+    }
+    /// After a part of it.
+    void go_on()
+    {
+        const seconds took = clock::now() - begun_;
+        if (!wanted_ || took < next_)
+            return;
+        if (!is_terminal_)
+            pause_ *= 2;
+        next_ = took + pause_;
+        clear();
+        std::fprintf(stderr, "  ... %s, since %.0f s%s", what_.c_str(), took.count(),
+                     is_terminal_ ? "" : "\n");
     }
     void clear()
     {
-        if (shown_)
+        if (is_terminal_)
             std::fputs("\r\033[K", stderr);
     }
 
 private:
-    bool shown_;
+    const bool wanted_;
+    const bool is_terminal_;
+    std::string what_;
+    clock::time_point begun_;
+    seconds next_{}, pause_{};
 };
 
 class leader {
 public:
     leader(channel &peer, const options &o)
-        : o_(o), peer_(peer), p_(peer, seconds(o.limit)), adapter_(o.adapter),
-          link_(adapter_, o.largest()), progress_(!o.quick && !o.in_job)
+        : o_(o), peer_(peer), p_(peer, seconds(o.limit)), progress_(!o.in_job), adapter_(o.adapter),
+          link_(adapter_, o.largest())
     {
         greeting hello;
         hello.max_size = o.largest();
         hello.limit_s = o.limit;
         peer_.send(hello);
         to_ = peer_.receive<invitation>(seconds(o.limit));
+        if (to_.max_size < hello.max_size)
+            throw program::failure(
+                "the server refuses messages of " + size_text(hello.max_size) + ": it allows " +
+                size_text(to_.max_size) +
+                "\n  start it with a larger --max-size, or choose smaller --size and --sizes");
         if (is_loopback(to_.address) && !peer_.is_local())
             throw program::failure(
                 "the adapter of the server has a loopback address, which cannot be "
@@ -179,6 +247,7 @@ private:
     void run_rate(std::uint32_t size);
     void run_connections();
     bool usable(std::uint32_t size, std::uint32_t limit, const char *what);
+    std::uint32_t fitting(double most, double one_s) const;
 
     void latency(const char *name, pattern what, std::uint32_t size);
     double bandwidth(const char *name, pattern what, std::uint32_t size);
@@ -218,9 +287,9 @@ private:
     const options &o_;
     channel &peer_;
     patience p_;
+    progress_line progress_;
     dat_adapter adapter_;
     dat_link link_;
-    progress_line progress_;
     invitation to_{};
     program::json results_ = program::json::array();
     std::vector<measurement> measurements_;
@@ -252,6 +321,12 @@ void leader::run_quick()
     say("bandwidth  RDMA write     %8s  %8.2f GB/s\n", size_text(size).c_str(), rate / 1e9);
 }
 
+/// As many as take a fifth of the duration, `most` at most, if one takes this long.
+std::uint32_t leader::fitting(double most, double one_s) const
+{
+    return static_cast<std::uint32_t>(std::clamp(o_.duration / 5 / one_s, 1.0, most));
+}
+
 // --- latency
 
 /// One sample is half a round trip.
@@ -279,12 +354,15 @@ void leader::latency(const char *name, pattern what, std::uint32_t size)
 {
     progress_.show(std::string("latency, ") + name + ", " + size_text(size));
     std::vector<double> samples;
-    batch_latency(what, size, 20, samples); // warms up
+    batch_latency(what, size, 1, samples);
+    batch_latency(what, size, fitting(20, samples.front() / 1e6), samples); // warms up
+    const std::uint32_t count = fitting(size < 65536 ? 200 : 20, samples.back() / 1e6);
     samples.clear();
     const auto end =
         clock::now() + std::chrono::duration_cast<clock::duration>(seconds(o_.duration));
     do {
-        batch_latency(what, size, size < 65536 ? 200 : 20, samples);
+        batch_latency(what, size, count, samples);
+        progress_.go_on();
     } while (clock::now() < end);
     progress_.clear();
     const double best = quantile(samples, 0), p99 = quantile(samples, 0.99);
@@ -342,15 +420,18 @@ double leader::bytes_per_second(pattern what, std::uint32_t size)
 /// The median over batches whose length is found by trying.
 double leader::measure_stream(pattern what, std::uint32_t size)
 {
-    stream_once(what, size, o_.window);
-    const double trial = stream_once(what, size, 64).count() / 64;
-    const double wanted = o_.duration / 5 / trial;
-    const auto count = static_cast<std::uint32_t>(std::clamp(wanted, 16.0, 2e6));
+    const double first = stream_once(what, size, 1).count();
+    const std::uint32_t some = size < 65536 ? 64 : fitting(64, first);
+    progress_.go_on();
+    const double trial = stream_once(what, size, some).count() / some;
+    progress_.go_on();
+    const std::uint32_t count = fitting(2e6, trial);
     std::vector<double> rates;
     const auto end =
         clock::now() + std::chrono::duration_cast<clock::duration>(seconds(o_.duration));
     do {
         rates.push_back(double(count) * size / stream_once(what, size, count).count());
+        progress_.go_on();
     } while (clock::now() < end);
     return median(rates);
 }
@@ -425,6 +506,7 @@ void leader::run_connections()
         const auto start = clock::now();
         const auto some = connect_many(20);
         rates.push_back(20 / seconds(clock::now() - start).count());
+        progress_.go_on();
         samples.insert(samples.end(), some.begin(), some.end());
     } while (clock::now() < end);
     progress_.clear();
@@ -536,8 +618,8 @@ program::json pairs::lead()
 void pairs::take_part()
 {
     if (follows()) {
-        channel leader = listener_->accept(seconds(o_.wait));
-        follow(leader, o_.adapter, o_.limit);
+        auto [leader, hello] = await_leader(*listener_, o_.max_size, o_.wait);
+        follow(leader, hello, o_.adapter, o_.limit);
     } else if (leads()) {
         job_.tell("dat-perf.results", lead().dump());
     }
@@ -545,6 +627,8 @@ void pairs::take_part()
 
 bool pairs::measure()
 {
+    if (job_.rank() == 0 && !o_.json.empty())
+        program::check_output(o_.json);
     if (follows()) {
         listener_.emplace(static_cast<unsigned short>(0));
         job_.tell("dat-perf.host", this_host());
@@ -632,8 +716,9 @@ void lead(channel &peer, const options &o)
 
 void run_forked(const options &o)
 {
-    auto [child, peer] =
-        forked_peer::start([&](channel &leader) { follow(leader, o.adapter, o.limit); });
+    auto [child, peer] = forked_peer::start([&](channel &leader) {
+        follow(leader, leader.receive<greeting>(seconds(o.limit)), o.adapter, o.limit);
+    });
     lead(peer, o);
     if (!child.ended_well(seconds(o.limit)))
         throw program::failure("the peer process exited abnormally");
@@ -644,10 +729,15 @@ bool run(const options &o)
 {
     if (o.in_job)
         return pairs(o).measure();
+    for (const std::string &path : {o.json, o.svg})
+        if (!path.empty())
+            program::check_output(path);
     if (o.server) {
-        std::fprintf(stderr, "waiting for dat-perf --client on TCP port %u\n", o.port);
-        channel client = peer_listener(o.port).accept(seconds(o.wait));
-        follow(client, o.adapter, o.limit);
+        peer_listener listener(o.port, o.listen);
+        std::fprintf(stderr, "waiting for dat-perf --client on TCP port %u of %s\n", o.port,
+                     o.listen.empty() ? "every address" : o.listen.c_str());
+        auto [client, hello] = await_leader(listener, o.max_size, o.wait);
+        follow(client, hello, o.adapter, o.limit);
     } else if (!o.host.empty()) {
         channel server = call_peer(o.host, o.port, seconds(std::min(o.limit, 5.0)));
         lead(server, o);
@@ -656,8 +746,6 @@ bool run(const options &o)
     }
     return true;
 }
-
-constexpr std::uint32_t largest_size = 1u << 30;
 
 void describe(program::command_line &line, options &o)
 {
@@ -670,6 +758,11 @@ void describe(program::command_line &line, options &o)
               "measure between the ranks of a job, which a launcher has started");
     line.exclude("--job", "--server");
     line.exclude("--job", "--client");
+    line.text("--listen", "ADDRESS", o.listen,
+              "address on which --server takes its client (default: every address)");
+    line.exclude("--listen", "--client");
+    line.size("--max-size", o.max_size, largest_size,
+              "largest message size that --server lets its client ask for");
     line.number<std::uint16_t>("--port", o.port, 1, 65535, "TCP port of the control connection");
     line.flag("--quick", o.quick, "measure one latency and one bandwidth, in under three seconds");
     line.choices("--tests", o.tests, {"latency", "bandwidth", "rate", "connections"},
@@ -681,10 +774,12 @@ void describe(program::command_line &line, options &o)
         "with --sweep 1,4,16 and so on up to 1M)");
     line.flag("--sweep", o.sweep, "measure latency and rate over --sizes too; takes half a minute");
     line.exclude("--sweep", "--quick");
+    line.exclude("--tests", "--quick");
     line.number("--window", o.window, 1u, stream_window, "number of outstanding RDMA operations");
     line.number("--duration", o.duration, 0.01, 3600.0, "seconds per measurement");
     line.number("--wait", o.wait, 0.1, 1e6, "seconds --server waits for a client");
-    line.number("--timeout", o.limit, 0.1, 1e6, "abort after this many seconds without progress");
+    line.number("--timeout", o.limit, 0.1, longest_limit_s,
+                "abort after this many seconds without progress");
     line.text("--api", "VERSION", o.api, "2.0, or 1.2: as a program of DAT 1.2, through libdat");
     line.text("--json", "FILE", o.json,
               "write the results as JSON to this file (- is standard output)");

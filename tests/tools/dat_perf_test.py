@@ -92,6 +92,110 @@ class Measures(unittest.TestCase):
         self.assertIn("messages/s", done.stdout)
 
 
+    def test_a_long_measurement_is_named(self) -> None:
+        done = run(ADAPTER, "--tests", "rate", "--duration", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"\.\.\. message rate, 64 B, since \d+ s\n")
+
+    def test_large_messages_are_as_many_as_fit_into_the_duration(self) -> None:
+        data = self.folder / "out.json"
+        done = run(ADAPTER, "--tests", "latency", "--size", "64M", "--duration", "0.01", "--json",
+                   data)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        samples = [each["samples"] for each in json.loads(data.read_text())["results"]]
+        self.assertTrue(samples and max(samples) < 20, samples)  # 10 GB/s would make 2 of them
+
+
+class Server(unittest.TestCase):
+    """It serves a client, whoever else connects before."""
+
+    def setUp(self) -> None:
+        if f"\n{ADAPTER} " not in pathlib.Path(OPTIONS.dat_conf).read_text():
+            self.skipTest(f"the build has no {ADAPTER}")
+        self.port = free_port()
+
+    def start(self, *arguments: object) -> None:
+        self.server = subprocess.Popen(
+            [OPTIONS.program, "--server", "--port", str(self.port), *map(str, arguments), ADAPTER],
+            env=environment(), stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.server.communicate)
+        self.addCleanup(self.server.kill)
+        self.assertIn("waiting for dat-perf --client", self.server.stderr.readline())
+
+    def stranger(self) -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", self.port))
+        made.settimeout(30)
+        self.addCleanup(made.close)
+        return made
+
+    def measure(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return run("--client", "127.0.0.1", "--port", self.port, "--quick", *arguments, ADAPTER)
+
+    def heard(self, stranger: socket.socket) -> bytes:
+        try:
+            return stranger.recv(1000)
+        except ConnectionResetError:
+            return b""
+
+    def check_that_it_serves(self) -> list[str]:
+        done = self.measure()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = self.server.communicate(timeout=60)[1].splitlines()
+        self.assertEqual(self.server.returncode, 0, lines)
+        return lines
+
+    def test_strangers_are_closed_and_named(self) -> None:
+        self.start()
+        self.stranger().close()
+        self.assertIn("closed a connection from", self.server.stderr.readline())
+        other = self.stranger()
+        other.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        self.assertEqual(self.heard(other), b"")
+        line = self.server.stderr.readline()
+        self.assertIn(f"127.0.0.1 port {other.getsockname()[1]}: it is no dat-perf --client", line)
+        other = self.stranger()
+        other.sendall(b"datperf0" + 100 * b"\1")
+        self.assertEqual(self.heard(other), b"")
+        self.assertIn("a different version of dat-perf", self.server.stderr.readline())
+        self.assertEqual(self.check_that_it_serves(), [])
+
+    def test_silent_ones_delay_nobody_and_are_closed(self) -> None:
+        self.start("--wait", "60")
+        silent = self.stranger()
+        partial = self.stranger()
+        partial.sendall(b"datper")
+        self.assertEqual((self.heard(silent), self.heard(partial)), (b"", b""))
+        for _ in range(2):
+            self.assertIn("it said nothing that a client does", self.server.stderr.readline())
+        crowd = [self.stranger() for _ in range(100)]
+        lines = self.check_that_it_serves()
+        self.assertLess(len(lines), 25)
+        self.assertEqual(len(crowd), 100)
+
+    def test_what_a_client_may_ask_for(self) -> None:
+        self.start("--max-size", "128K")
+        done = self.measure("--sizes", "256K")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("allows 128 KiB", done.stderr)
+        self.assertIn("--max-size", done.stderr)
+        self.assertIn("asks for messages of 262144 bytes", self.server.stderr.readline())
+        done = self.measure("--sizes", "128K")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_where_it_listens(self) -> None:
+        self.start("--listen", "127.0.0.1")
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", self.port))
+        self.check_that_it_serves()
+
+    def test_nobody_comes(self) -> None:
+        self.start("--wait", "1")
+        stranger = self.stranger()
+        self.assertEqual(self.server.wait(30), 1)
+        self.assertIn("no client connected within 1 seconds", self.server.stderr.read())
+        self.assertEqual(self.heard(stranger), b"")
+
+
 class Output(unittest.TestCase):
     def setUp(self) -> None:
         if f"\n{ADAPTER} " not in pathlib.Path(OPTIONS.dat_conf).read_text():
@@ -120,10 +224,19 @@ class Ends(unittest.TestCase):
                           ["--size", "many", ADAPTER], ["--tests", "speed", ADAPTER],
                           ["--server", "--client", "host", ADAPTER], ["--port", "70000", ADAPTER],
                           ["--duration", "nan", ADAPTER],
-                          ["--quick", "--sweep", ADAPTER], ["one", "two"]):
+                          ["--quick", "--sweep", ADAPTER], ["one", "two"],
+                          ["--quick", "--tests", "rate", ADAPTER]):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))
             self.assertTrue(done.stderr.startswith("dat-perf: "), done.stderr)
+
+    def test_a_file_that_cannot_be_written(self) -> None:
+        """It is found before anything is measured."""
+        for option in ("--json", "--svg"):
+            for path in ("/nonexistent/x", "/"):
+                done = run(option, path, "unknown")
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(f"cannot write {path}: ", done.stderr)
 
     def test_an_unknown_adapter(self) -> None:
         done = run("unknown")
