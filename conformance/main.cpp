@@ -9,6 +9,7 @@
 #include "harness/peer.hpp"
 #include "harness/silent_reporter.hpp"
 #include "program/libdat2.hpp"
+#include "program/output_file.hpp"
 #include "program/standard_streams.hpp"
 #include "reports/scorecard.hpp"
 
@@ -409,6 +410,9 @@ int run(const options &o, int argc, char **argv)
     if (the_settings().ia.empty())
         misused("--ia is missing: the name in dat.conf of the adapter to test");
     const waivers known = waivers_of(o);
+    for (const std::string &path : {o.json, o.html})
+        if (!path.empty())
+            program::check_output(path);
     for (const std::string &library : o.keep_loaded)
         keep_loaded(library);
     if (the_settings().in_process)
