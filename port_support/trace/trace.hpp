@@ -107,7 +107,8 @@ private:
     template <class T>
     void show(const T &what)
     {
-        if constexpr (std::is_base_of_v<work_request, T>)
+        // By the pointers: some of the types are only declared here.
+        if constexpr (std::is_convertible_v<const T *, const work_request *>)
             show(static_cast<const work_request &>(what));
         else if constexpr (std::is_enum_v<T>)
             add("0x%llx", static_cast<unsigned long long>(what));
