@@ -116,28 +116,29 @@ LINES_ONLY = ("-Dc_args=-g1", "-Dcpp_args=-g1")
 STRICT = "-Dwerror=true"
 
 RELEASE = "-Dbuildtype=release"
-# No variants to compare it with.
-NO_PLAIN = "-Dplain_variants=false"
+TESTS = "-Dtests=true"
+TRACED = "-Dtraced_ports=soft"
 
 BUILDS = {
     # What ./quickstart builds.
-    "gcc": Build(options=(STRICT, RELEASE, NO_PLAIN, *TOGETHER)),
-    "plain": Build(options=(STRICT, RELEASE, *TOGETHER)),
+    "gcc": Build(options=(STRICT, RELEASE, TESTS, TRACED, *TOGETHER)),
+    "plain": Build(options=(STRICT, RELEASE, TESTS, TRACED, "-Dplain_variants=true", *TOGETHER)),
     "clang-files": Build(
-        options=(STRICT, "-Dbuildtype=debug", NO_PLAIN, *LINES_ONLY),
+        options=(STRICT, "-Dbuildtype=debug", TESTS, TRACED, *LINES_ONLY),
         compiler=("clang", "clang++"),
     ),
-    # What "meson setup" makes without options. Tests are not optimized, here or elsewhere: the
-    # other builds have compiled them.
-    "default": Build(options=(STRICT, NO_PLAIN, "-Dtests=false", *TOGETHER)),
-    "clang-release": Build(options=(STRICT, RELEASE, NO_PLAIN), compiler=("clang", "clang++")),
-    "lto": Build(options=(STRICT, RELEASE, NO_PLAIN, "-Db_lto=true", "-Dcpp_link_args=-Werror",
+    # What "meson setup" makes without options.
+    "default": Build(options=(STRICT,)),
+    # The same quickly, without what is always compiled together.
+    "files": Build(options=(STRICT, TRACED, "-Dconformance=disabled", "-Doptimization=0",
+                            "-Ddebug=false")),
+    "clang-release": Build(options=(STRICT, RELEASE, TESTS, TRACED), compiler=("clang", "clang++")),
+    "lto": Build(options=(STRICT, RELEASE, TESTS, TRACED, "-Db_lto=true", "-Dcpp_link_args=-Werror",
                           *TOGETHER)),
     # Clang needs two thirds of gcc's time for it, and has -Wthread-safety and libFuzzer.
     "asan": Build(
         options=(STRICT, "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=0",
-                 "-Dfuzzers=true", "-Dbenchmarks=false", "-Dtraced_ports=", NO_PLAIN,
-                 *LINES_ONLY, *TOGETHER),
+                 "-Dfuzzers=true", "-Dbenchmarks=false", TESTS, *LINES_ONLY, *TOGETHER),
         compiler=("clang", "clang++"),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
@@ -150,8 +151,7 @@ BUILDS = {
     ),
     "tsan": Build(
         options=(STRICT, "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=0",
-                 "-Dbenchmarks=false", "-Dtraced_ports=", NO_PLAIN, "-Dports=libfabric,soft",
-                 *LINES_ONLY, *TOGETHER),
+                 "-Dbenchmarks=false", TESTS, "-Dports=libfabric,soft", *LINES_ONLY, *TOGETHER),
         compiler=("clang", "clang++"),
         environment=(
             ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
@@ -163,21 +163,23 @@ BUILDS = {
     ),
     "coverage": Build(
         options=(STRICT, "-Db_coverage=true", "-Doptimization=1", "-Dbenchmarks=false",
-                 "-Dports=libfabric,soft", NO_PLAIN, *TOGETHER),
+                 "-Dports=libfabric,soft", TESTS, TRACED, *TOGETHER),
         patience=4,
         complete=False,
     ),
     "aarch64": Build(
-        options=(STRICT, RELEASE, f"--cross-file={ROOT}/tools/aarch64.ini", NO_PLAIN, *TOGETHER),
+        options=(STRICT, RELEASE, TESTS, TRACED, f"--cross-file={ROOT}/tools/aarch64.ini",
+                 *TOGETHER),
     ),
     "windows": Build(
-        options=(STRICT, f"--cross-file={CROSS_FILES}/mingw-w64.ini", *LINES_ONLY, *TOGETHER),
+        options=(STRICT, TESTS, f"--cross-file={CROSS_FILES}/mingw-w64.ini", *LINES_ONLY,
+                 *TOGETHER),
         environment=WINE,
     ),
     "windows-threads": Build(
-        options=(STRICT, f"--cross-file={CROSS_FILES}/mingw-w64.ini",
-                 f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini",
-                 NO_PLAIN, "-Doptimization=0", *LINES_ONLY, *TOGETHER),
+        options=(STRICT, TESTS, f"--cross-file={CROSS_FILES}/mingw-w64.ini",
+                 f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini", "-Doptimization=0",
+                 *LINES_ONLY, *TOGETHER),
         environment=WINE,
         complete=False,
     ),
@@ -630,6 +632,8 @@ def steps() -> list[Step]:
              tests("gcc", *GCC_TESTS), "quick"),
         Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
              lambda step: windows(step, *WINDOWS_TESTS)),
+        Step("files", "gcc compiles what is installed, and a traced port, file by file",
+             lambda step: compile_tree(step, "files")),
         Step("clients-ours", "Debian's DAT programs, our libdat2; one half of them",
              clients("gcc", "ours", "@short", more=("--share", f"{1 + SEED % 2}/2"))),
         Step("clients-debian", "some of them with Debian's libdat2",
@@ -683,7 +687,7 @@ def steps() -> list[Step]:
              tests("clang-files", *WITHOUT_MACHINE), "long"),
         Step("windows-tests", "all tests for Windows, run by Wine", windows, "long"),
         Step("coverage", "how much of common/ and dat/ the tests execute", coverage, "long"),
-        Step("default", "gcc compiles everything as \"meson setup\" has it without options",
+        Step("default", "gcc compiles what \"meson setup\" has without options",
              lambda step: compile_tree(step, "default"), "long"),
         Step("aarch64", "gcc compiles everything for another processor", aarch64, "long"),
         Step("clang-release", "clang compiles everything optimized as for a release",
@@ -717,6 +721,7 @@ AHEAD: tuple[tuple[str, str, Wanted], ...] = (
     ("gcc", "gcc", GCC_TESTS),
     ("windows", "windows", ()),
     ("windows", "windows-threads", WINDOWS_TESTS),
+    ("files", "files", ("all",)),
     ("asan", "asan", ASAN_TESTS),
     ("asan-suite", "asan", ("for-clients",)),
     ("tsan", "tsan", TSAN_TESTS),

@@ -201,15 +201,32 @@ class OutsideTheTree(WithFolder):
 
 
 class Options(WithFolder):
+    def configured_without(self, *tools: str) -> None:
+        native = self.folder / "native.ini"
+        native.write_text("[binaries]\n" + "".join(f"{tool} = 'false'\n" for tool in tools))
+        self.succeed(MESON, "setup", self.build, self.tree, f"--native-file={native}")
+
     def test_the_suite_is_a_program_of_the_kit(self) -> None:
-        """It is installed also where the tests are not built, unless what it needs is missing."""
-        nothing = self.folder / "nothing.ini"  # by which nothing is found
-        nothing.write_text("[binaries]\npkgconfig = 'false'\ncmake = 'false'\n")
-        for how, installed in (((), True), ((f"--native-file={nothing}",), False)):
-            shutil.rmtree(self.build, ignore_errors=True)
-            self.succeed(MESON, "setup", self.build, self.tree, "-Dports=soft", "-Dtests=false",
-                         "-Dbenchmarks=false", *how)
-            self.assertEqual("dapl-conformance" in self.installed_programs(), installed, how)
+        """Also where the tests are not built, and without CMake, which nothing else needs."""
+        self.configured_without("cmake")
+        self.assertIn("dapl-conformance", self.installed_programs())
+
+    def test_the_suite_needs_libraries(self) -> None:
+        self.configured_without("cmake", "pkgconfig")
+        self.assertNotIn("dapl-conformance", self.installed_programs())
+
+    def test_what_is_compiled_by_default_is_installed(self) -> None:
+        """Whoever packages it waits for nothing else."""
+        self.configured_without("cmake")
+        plan = json.loads(self.succeed(MESON, "introspect", "--install-plan", self.build))
+        installed = [os.path.relpath(file, self.build) for file in plan["targets"]]
+        self.assertEqual(self.compiled_for("all") - self.compiled_for(*installed), set())
+
+    def compiled_for(self, *targets: str) -> set[str]:
+        """The steps of compilers and linkers that ninja would take."""
+        told = self.succeed("ninja", "-C", self.build, "-n", *targets)
+        return {step for step in re.findall(r"(?m)^\[\d+/\d+\] (.*)", told)
+                if step.startswith(("Compiling", "Linking"))}
 
     def test_traced_ports_are_for_developers(self) -> None:
         """Who can have a program write a trace is not to be found in a system's dat.conf."""
