@@ -42,7 +42,8 @@ FROM_THE_CONTRACT = {"wrapped_names.hpp", "own_names.hpp", "wrapped_upcalls.hpp"
                      "trace_operations.hpp"}
 CALLS_FROM_A_TABLE = {"dat_calls.hpp"}  # of common/calls/
 CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
-            "dapl_spin.hpp", "dapl_params.hpp", "port_features.hpp"}
+            "dapl_spin.hpp", "dapl_line_limit.hpp", "dapl_params.hpp",
+            "port_features.hpp"}
 UNITS = ("common", "dat", "osd", "port_support", "transports/*")
 CIRCLES = {("native_futex", "osd_sync")}  # by design: the futex of a system, and what waits on it
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"

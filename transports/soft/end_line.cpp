@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "end_line.hpp"
 
-#include "line_limit.hpp"
-
 #include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 
 #include <arpa/inet.h>
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace dapl::soft {
+namespace dapl::DAPL_TRANSPORT {
 
 /// So many in a second; the next line after that tells how many were left out.
 class line_limit {
@@ -39,4 +39,4 @@ private:
     std::uint32_t left_out_ OSD_GUARDED_BY(lock_) = 0;
 };
 
-} // namespace dapl::soft
+} // namespace dapl::DAPL_TRANSPORT
