@@ -230,7 +230,8 @@ class Options(WithFolder):
 
     def test_traced_ports_are_for_developers(self) -> None:
         """Who can have a program write a trace is not to be found in a system's dat.conf."""
-        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=soft", *KIT_ONLY)
+        self.succeed(MESON, "setup", self.build, self.tree, "-Dports=soft",
+                     "-Dtraced_ports=soft", *KIT_ONLY)
         plan = self.succeed(MESON, "introspect", "--install-plan", self.build)
         self.assertIn("libdapl-soft.so", plan)
         self.assertNotIn("traced", plan)
