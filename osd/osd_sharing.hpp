@@ -21,14 +21,19 @@ public:
     shared_pages(const shared_pages &) = delete;
     shared_pages &operator=(const shared_pages &) = delete;
 
-    /// `name` is a file name. Null, or why not.
+    /// `name` is a file name. Null, or why not. Other users may have taken it, and some more.
     [[nodiscard]] const char *open(const char *name, std::size_t size);
     void close();
     void *address() const { return address_; }
+    /// False when a process of the user has cut them off: who touches them then is ended by the
+    /// system. One that does so in this moment cannot be kept from that.
+    bool is_whole() const;
 
 private:
     void *address_ = nullptr;
     std::size_t size_ = 0;
+    std::uint64_t inode_ = 0;
+    char file_[192] = {};
 };
 
 /// A process, told from a later one of the same number, and from another program that it has
@@ -37,6 +42,8 @@ struct process_identity {
     std::uint32_t number = 0; ///< 24 bits
     std::uint32_t start = 0;  ///< when it began, 24 bits; 0: unknown
     std::uint64_t image = 0;  ///< of its program; 0: unknown
+
+    bool operator==(const process_identity &) const = default;
 };
 
 process_identity this_process();

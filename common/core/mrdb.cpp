@@ -75,7 +75,7 @@ const char *mrdb::init()
         const std::size_t size = places_ * (sizeof(std::atomic<state_word>) + sizeof(record));
         if (const char *wrong = pages_.open(file_, size); wrong != nullptr)
             return wrong;
-        (void)sweep();
+        sweep_if_due();
     }
     ++users_;
     return nullptr;
@@ -88,14 +88,18 @@ void mrdb::exit()
         pages_.close();
 }
 
+constexpr status no_record = status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
+
 status mrdb::insert(const shared_name &name, DAT_VLEN length, ticket &out)
 {
     const osd::process_identity self = osd::this_process();
     ticket mine;
+    if (!is_whole())
+        return no_record;
     if (!claim(self, mine)) {
-        (void)sweep();
+        sweep_if_due();
         if (!claim(self, mine))
-            return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
+            return no_record;
     }
     record &fill = records()[mine.place];
     for (unsigned i = 0; i < shared_name::words; ++i)
@@ -123,6 +127,17 @@ bool mrdb::claim(const osd::process_identity &self, ticket &out)
         }
     }
     return false;
+}
+
+/// Whether processes are alive is looked up in /proc, one by one: once a second, however often
+/// there is no room.
+void mrdb::sweep_if_due()
+{
+    constexpr std::int64_t second = 1'000'000'000;
+    const std::int64_t now = osd::now_ns();
+    std::int64_t due = sweep_due_ns_.load(std::memory_order_relaxed);
+    if (now >= due && sweep_due_ns_.compare_exchange_strong(due, now + second))
+        (void)sweep();
 }
 
 void mrdb::advance(ticket &mine, state_word phase)
@@ -192,13 +207,15 @@ bool mrdb::is_contradicted(const ticket &mine, const shared_name &name, DAT_VLEN
 
 void mrdb::update(ticket &mine)
 {
-    advance(mine, registered);
+    if (is_whole())
+        advance(mine, registered);
 }
 
 mrdb::sharing mrdb::query(const shared_name &name)
 {
     sharing found;
-    for (std::uint32_t place = 0; place < places_; ++place) {
+    const std::uint32_t places = is_whole() ? places_ : 0;
+    for (std::uint32_t place = 0; place < places; ++place) {
         state_word state = 0;
         DAT_VLEN length = 0;
         bool counts = false;
@@ -215,16 +232,25 @@ mrdb::sharing mrdb::query(const shared_name &name)
 void mrdb::dec(const ticket &mine)
 {
     state_word state = mine.state;
-    if (static_cast<long>(number_of(state)) == osd::process_id())
+    if (static_cast<long>(number_of(state)) == osd::process_id() && is_whole())
         (void)states()[mine.place].compare_exchange_strong(state, freed(state));
 }
 
 unsigned mrdb::sweep()
 {
     unsigned left = 0;
-    for (std::uint32_t place = 0; place < places_; ++place) {
+    osd::process_identity alive; // the last one seen: most have many records in a row
+    const std::uint32_t places = is_whole() ? places_ : 0;
+    for (std::uint32_t place = 0; place < places; ++place) {
         const state_word state = states()[place].load();
-        left += number_of(state) != 0 && stands(place, state);
+        if (number_of(state) == 0)
+            continue;
+        const osd::process_identity owner = owner_of(place, state);
+        const bool is_seen = owner == alive && states()[place].load() == state;
+        if (!is_seen && !stands(place, state))
+            continue;
+        alive = owner;
+        ++left;
     }
     return left;
 }

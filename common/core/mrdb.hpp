@@ -48,7 +48,8 @@ public:
     const char *init();
     void exit();
     /// A record for a region that is about to be registered. DAT_LENGTH_ERROR: a living process has
-    /// that name for another length.
+    /// that name for another length. DAT_INSUFFICIENT_RESOURCES: there is no record left, or
+    /// the database is not whole.
     status insert(const shared_name &name, DAT_VLEN length, ticket &out);
     /// The region is registered.
     void update(ticket &mine);
@@ -60,6 +61,10 @@ public:
     /// Removes all records of dead processes. The number of the others.
     unsigned sweep();
 
+    unsigned places() const { return places_; }
+    /// False when a process of the user has cut its file off. Then nothing is read or written.
+    bool is_whole() const { return pages_.is_whole(); }
+
 private:
     struct record {
         std::atomic<std::uint64_t> name[shared_name::words];
@@ -70,6 +75,7 @@ private:
     std::atomic<std::uint64_t> *states() const;
     record *records() const;
     bool claim(const osd::process_identity &self, ticket &out);
+    void sweep_if_due();
     void advance(ticket &mine, std::uint64_t phase);
     bool reads(std::uint32_t place, const shared_name &name, std::uint64_t &state,
                DAT_VLEN &length) const;
@@ -82,6 +88,7 @@ private:
     osd::mutex lock_;
     unsigned users_ OSD_GUARDED_BY(lock_) = 0;
     osd::shared_pages pages_; ///< stay as they are while there are users
+    std::atomic<std::int64_t> sweep_due_ns_{INT64_MIN};
 };
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -2,6 +2,10 @@
 #include "shared_claim.hpp"
 
 #include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
+#include "osd_time.hpp"
+
+#include <cstdio>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -10,13 +14,35 @@ namespace {
 /// The number at its end is of the layout: databases of another one have another name.
 mrdb database{"dapl-mrdb-1", 4096};
 
+line_limit refusals;
+
+/// A program may try again and again.
+void tell_refusal(const char *adapter, const char *why)
+{
+    std::uint32_t left_out = 0;
+    if (shows(DAPL_DBG_TYPE_ERR) && refusals.allows(osd::now_ns(), left_out))
+        debug_line("%s: no shared memory can be registered: %s; %u such lines were left out before",
+                   adapter, why, left_out);
+}
+
+void tell_no_record(const char *adapter)
+{
+    char full[128];
+    std::snprintf(full, sizeof full,
+                  "the database is full, with %u regions in processes of the user",
+                  database.places());
+    tell_refusal(adapter, database.is_whole() ? full
+                                              : "a process of the user has cut off the file of the "
+                                                "database in /dev/shm");
+}
+
 } // namespace
 
 status shared_claim::take(const char *adapter, const char (&cookie)[DAT_LMR_COOKIE_SIZE],
                           DAT_VLEN length)
 {
     if (const char *wrong = database.init(); wrong != nullptr) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no shared memory can be registered: %s", adapter, wrong);
+        tell_refusal(adapter, wrong);
         return status::error(DAT_INSUFFICIENT_RESOURCES);
     }
     const shared_name name(cookie, adapter);
@@ -25,11 +51,14 @@ status shared_claim::take(const char *adapter, const char (&cookie)[DAT_LMR_COOK
         std::memcpy(cookie_, cookie, sizeof cookie_);
         return success;
     }
-    const mrdb::sharing others = database.query(name);
-    dapl_log(DAPL_DBG_TYPE_ERR,
-             "%s: %llu bytes of shared memory: the cookie is that of %llu bytes in %u regions",
-             adapter, static_cast<unsigned long long>(length),
-             static_cast<unsigned long long>(others.length), others.owners);
+    if (inserted == status::error(DAT_LENGTH_ERROR)) {
+        const mrdb::sharing others = database.query(name);
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "%s: %llu bytes of shared memory: the cookie is that of %llu bytes in %u regions",
+                 adapter, static_cast<unsigned long long>(length),
+                 static_cast<unsigned long long>(others.length), others.owners);
+    } else
+        tell_no_record(adapter);
     database.exit();
     return inserted;
 }

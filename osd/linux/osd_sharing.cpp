@@ -29,23 +29,94 @@ unsigned long namespace_of(const char *file)
     return stat(file, &info) == 0 ? static_cast<unsigned long>(info.st_ino) : 0;
 }
 
+/// Where the C library has what shm_open makes.
+constexpr char folder[] = "/dev/shm";
+using path = char[192];
+
 /// Processes that do not see one another's numbers and times have pages of their own.
-int open_file(const char *name)
+void make_path(path &out, const char *name, unsigned choice)
 {
-    char file[160];
-    std::snprintf(file, sizeof file, "/%s.%lu.%lu.%lu", name, static_cast<unsigned long>(geteuid()),
-                  namespace_of("/proc/self/ns/pid"), namespace_of("/proc/self/ns/time"));
-    return beyond_standard(
-        shm_open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR));
+    char more[16] = "";
+    if (choice != 0)
+        std::snprintf(more, sizeof more, ".%u", choice);
+    std::snprintf(out, sizeof out, "%s/%s.%lu.%lu.%lu%s", folder, name,
+                  static_cast<unsigned long>(geteuid()), namespace_of("/proc/self/ns/pid"),
+                  namespace_of("/proc/self/ns/time"), more);
 }
 
-/// Anyone can make a file of this name before we do.
+/// The file, if it belongs to the user. Every user can make one of this name, of any kind.
+int open_own(const path &file, int more)
+{
+    const char *const name = file + sizeof folder - 1;
+    const int found = beyond_standard(
+        shm_open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | more, S_IRUSR | S_IWUSR));
+    struct stat info;
+    if (found < 0 || (fstat(found, &info) == 0 && info.st_uid == geteuid()))
+        return found;
+    ::close(found);
+    errno = EACCES;
+    return -1;
+}
+
+/// Whether something stands there that is not the user's, or no file. EINVAL: a folder.
+bool is_taken(int error)
+{
+    return error == EACCES || error == EPERM || error == ELOOP || error == EINVAL ||
+           error == ENXIO || error == EEXIST;
+}
+
+constexpr unsigned choices = 64;
+
+/// The user's file under the first of its names, and the first name that is free, if there is one.
+int find_file(path &file, const char *name, unsigned &free)
+{
+    free = choices;
+    for (unsigned choice = 0; choice < choices; ++choice) {
+        make_path(file, name, choice);
+        const int found = open_own(file, 0);
+        if (found >= 0 || (errno != ENOENT && !is_taken(errno)))
+            return found;
+        if (errno == ENOENT && free == choices)
+            free = choice;
+    }
+    errno = free < choices ? ENOENT : EEXIST;
+    return -1;
+}
+
+/// All processes of the user come to the same file, whichever names others have taken, or given
+/// back since: a new one is made only where there is none under any name, and then looked for
+/// again. Two processes can part only when they make the first one in the very moment in which
+/// another user gives a name back; then they do not see that their lengths contradict.
+int open_file(path &file, const char *name)
+{
+    for (unsigned attempt = 0; attempt < choices; ++attempt) {
+        unsigned free = choices;
+        const int found = find_file(file, name, free);
+        if (found >= 0 || errno != ENOENT)
+            return found;
+        make_path(file, name, free);
+        const int made = open_own(file, O_CREAT | O_EXCL);
+        if (made < 0 && !is_taken(errno))
+            return -1;
+        if (made >= 0)
+            ::close(made);
+    }
+    errno = EEXIST;
+    return -1;
+}
+
+const char *why_not_opened(int error)
+{
+    return error == EEXIST ? "other users have taken all names for the file in /dev/shm"
+                           : std::strerror(error);
+}
+
 const char *judge(const struct stat &info)
 {
     if (!S_ISREG(info.st_mode) || info.st_nlink != 1)
         return "the file in /dev/shm is no file of its own";
-    if (info.st_uid != geteuid() || (info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-        return "the file in /dev/shm is another user's, or open to others";
+    if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        return "the file in /dev/shm is open to other users";
     return nullptr;
 }
 
@@ -58,9 +129,8 @@ bool may_make(std::size_t size)
 
 /// All of its pages are there before one is used: a process that finds no room for a page when it
 /// writes is ended. Who comes at the same time, or after one that was killed here, does the same.
-const char *give_size(int file, std::size_t size)
+const char *give_size(int file, std::size_t size, struct stat &info)
 {
-    struct stat info;
     if (fstat(file, &info) != 0)
         return std::strerror(errno);
     if (const char *wrong = judge(info); wrong != nullptr)
@@ -82,10 +152,11 @@ const char *give_size(int file, std::size_t size)
 
 const char *shared_pages::open(const char *name, std::size_t size)
 {
-    const int file = open_file(name);
+    const int file = open_file(file_, name);
     if (file < 0)
-        return std::strerror(errno);
-    const char *wrong = give_size(file, size);
+        return why_not_opened(errno);
+    struct stat info;
+    const char *wrong = give_size(file, size, info);
     void *there = wrong == nullptr
                       ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
                       : MAP_FAILED;
@@ -95,6 +166,7 @@ const char *shared_pages::open(const char *name, std::size_t size)
     if (wrong == nullptr) {
         address_ = there;
         size_ = size;
+        inode_ = info.st_ino;
     }
     return wrong;
 }
@@ -104,6 +176,14 @@ void shared_pages::close()
     if (address_ != nullptr)
         munmap(address_, size_);
     address_ = nullptr;
+}
+
+/// A file that was removed keeps its pages.
+bool shared_pages::is_whole() const
+{
+    struct stat info;
+    return stat(file_, &info) != 0 || info.st_ino != inode_ ||
+           info.st_size >= static_cast<off_t>(size_);
 }
 
 namespace {

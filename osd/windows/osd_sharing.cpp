@@ -17,6 +17,11 @@ const char *shared_pages::open(const char *, std::size_t)
 
 void shared_pages::close() {}
 
+bool shared_pages::is_whole() const
+{
+    return false;
+}
+
 process_identity this_process()
 {
     return {static_cast<std::uint32_t>(GetCurrentProcessId()), 0, 0};

@@ -18,24 +18,6 @@ using namespace test;
 
 namespace {
 
-/// What is written to standard error meanwhile.
-template <class Call>
-std::string standard_error_of(Call &&call)
-{
-    const int real = ::dup(STDERR_FILENO);
-    std::FILE *instead = std::tmpfile();
-    ::dup2(::fileno(instead), STDERR_FILENO);
-    call();
-    ::dup2(real, STDERR_FILENO);
-    ::close(real);
-    std::rewind(instead);
-    std::string said;
-    for (int c = std::fgetc(instead); c != EOF; c = std::fgetc(instead))
-        said += static_cast<char>(c);
-    std::fclose(instead);
-    return said;
-}
-
 /// Makes one of everything, as far as it goes; takes it down again gracefully.
 class everything {
 public:

@@ -20,10 +20,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <functional>
 #include <future>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace test {
@@ -157,6 +159,24 @@ inline DAT_UINT64 cookie_of(const DAT_EVENT &event)
 inline DAT_DTO_COMPLETION_STATUS status_of(const DAT_EVENT &event)
 {
     return event.event_data.dto_completion_event_data.status;
+}
+
+/// What is written to standard error meanwhile.
+template <class Call>
+std::string standard_error_of(Call &&call)
+{
+    const int real = ::dup(STDERR_FILENO);
+    std::FILE *instead = std::tmpfile();
+    ::dup2(::fileno(instead), STDERR_FILENO);
+    call();
+    ::dup2(real, STDERR_FILENO);
+    ::close(real);
+    std::rewind(instead);
+    std::string said;
+    for (int c = std::fgetc(instead); c != EOF; c = std::fgetc(instead))
+        said += static_cast<char>(c);
+    std::fclose(instead);
+    return said;
 }
 
 } // namespace test

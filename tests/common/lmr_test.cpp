@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace test;
@@ -46,9 +50,97 @@ bool database_is_open()
     return false;
 }
 
+std::size_t count_of(const std::string &text, const char *what)
+{
+    std::size_t found = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+        ++found;
+    return found;
+}
+
+/// Does `work` in a child process that has a /dev/shm of its own; false where there is none to
+/// have.
+template <class Work>
+bool in_own_shared_memory(Work work)
+{
+    constexpr int cannot = 77;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        if (::unshare(CLONE_NEWNS) != 0 ||
+            ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+            ::mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) != 0)
+            ::_exit(cannot);
+        ::_exit(work() ? 0 : 1);
+    }
+    int ended = 0;
+    REQUIRE_EQ(::waitpid(child, &ended, 0), child);
+    REQUIRE(WIFEXITED(ended));
+    CHECK((WEXITSTATUS(ended) == 0 || WEXITSTATUS(ended) == cannot));
+    return WEXITSTATUS(ended) != cannot;
+}
+
+/// In a child process.
+bool expect(bool is_so, const char *what)
+{
+    if (!is_so)
+        std::fprintf(stderr, "not so: %s\n", what);
+    return is_so;
+}
+
+const DAT_RETURN no_room = error_code(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
+
+bool fill_database_and_register()
+{
+    consumer c;
+    const DAT_PZ_HANDLE pz = c.make_pz();
+    constexpr unsigned places = 4096;
+    mrdb all("dapl-mrdb-1", places);
+    bool well = expect(all.init() == nullptr, "there is a database");
+    shared_region held("held");
+    must(held.create(c, pz, page));
+    for (unsigned i = 1; i < places; ++i) {
+        mrdb::ticket made;
+        char cookie[DAT_LMR_COOKIE_SIZE] = {};
+        std::snprintf(cookie, sizeof cookie, "%u", i);
+        well &= all.insert(shared_name(cookie, "lo"), page, made).ok();
+    }
+    well = expect(well, "it has room for so many");
+
+    shared_region one("full");
+    debug_mask = DAPL_DBG_TYPE_ERR;
+    constexpr int attempts = 500;
+    const auto began = std::chrono::steady_clock::now();
+    std::string said = standard_error_of([&] {
+        for (int i = 0; i < attempts; ++i)
+            well &= one.create(c, pz, page) == no_room;
+    });
+    const auto took = std::chrono::steady_clock::now() - began;
+    const std::size_t lines = count_of(said, "the database is full, with 4096 regions");
+    well &= expect(lines > 0 && count_of(said, "\n") == lines, "each line says that it is full");
+    well &= expect(lines <= 10 * static_cast<std::size_t>(2 + took / std::chrono::seconds(1)),
+                   "there are ten lines in a second");
+
+    for (const auto &file : std::filesystem::directory_iterator("/dev/shm"))
+        std::filesystem::resize_file(file.path(), page);
+    for (int i = 0; i < 2000 && count_of(said, "has cut off the file") == 0; ++i) {
+        said = standard_error_of([&] { well &= one.create(c, pz, page) == no_room; });
+        ::usleep(5000);
+    }
+    must(c.v.lmr_free_func(held.lmr));
+    return expect(count_of(said, "has cut off the file") != 0,
+                  "it says that the file was cut off") &&
+           expect(well, "no region is registered");
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("lmr");
+
+TEST_CASE("what there is no room for in the database is refused, and a few lines say why")
+{
+    if (!in_own_shared_memory(fill_database_and_register))
+        MESSAGE("skipped: this user cannot have a /dev/shm of its own");
+}
 
 TEST_CASE("the database of shared memory is open while there is a region of it, and only then")
 {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -182,9 +183,47 @@ TEST_CASE("a full database says so, and takes the places of the dead first")
     (void)must_insert(o.db, name_of("mine"), 4096);
     CHECK(o.db.insert(name_of("more"), 4096, made) == full);
     kill_child(child);
+    for (int i = 0; i < 1000 && !can_insert(o.db, name_of("more"), 4096); ++i)
+        usleep(5000); // it looks for the dead once a second
     (void)must_insert(o.db, name_of("more"), 4096);
     CHECK(o.db.sweep() == 2);
     CHECK(same(o.db.query(name_of("mine")), 4096, 1));
+}
+
+TEST_CASE("in vain, the places of the dead are looked for once a second")
+{
+    open_database o;
+    const pid_t child = staying_child([&] {
+        for (unsigned i = 0; i < places; ++i)
+            (void)must_insert(o.db, name_of(std::to_string(i).c_str()), 4096);
+        return true;
+    });
+    mrdb::ticket made;
+    const auto began = std::chrono::steady_clock::now();
+    CHECK(o.db.insert(name_of("more"), 4096, made) == full);
+    kill_child(child); // which a look would see
+    const status again = o.db.insert(name_of("more"), 4096, made);
+    if (std::chrono::steady_clock::now() - began < std::chrono::milliseconds(900))
+        CHECK(again == full);
+    for (int i = 0; i < 1000 && !can_insert(o.db, name_of("more"), 4096); ++i)
+        usleep(5000);
+    CHECK(can_insert(o.db, name_of("more"), 4096));
+}
+
+TEST_CASE("a database that was cut off is not touched any more, and does not end the process")
+{
+    open_database o;
+    mrdb::ticket mine = must_insert(o.db, name_of("mine"), 4096);
+    for (const auto &each : std::filesystem::directory_iterator("/dev/shm"))
+        if (each.path().filename().string().rfind(o.of.name + ".", 0) == 0)
+            std::filesystem::resize_file(each.path(), 0);
+    CHECK_FALSE(o.db.is_whole());
+    mrdb::ticket made;
+    CHECK(o.db.insert(name_of("more"), 4096, made) == full);
+    CHECK(same(o.db.query(name_of("mine")), 0, 0));
+    o.db.update(mine);
+    o.db.dec(mine);
+    CHECK(o.db.sweep() == 0);
 }
 
 TEST_CASE("the records of dead processes do not count, zombies or not")

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 namespace fs = std::filesystem;
 using osd::is_gone;
@@ -43,7 +44,17 @@ struct fresh_name {
     ~fresh_name()
     {
         std::error_code none;
-        fs::remove(file, none);
+        for (const fs::path &each : all())
+            fs::remove(each, none);
+    }
+    /// What is there under this name, and those tried after it.
+    std::vector<fs::path> all() const
+    {
+        std::vector<fs::path> found;
+        for (const auto &each : fs::directory_iterator("/dev/shm"))
+            if (each.path().filename().string().rfind(name + ".", 0) == 0)
+                found.push_back(each.path());
+        return found;
     }
     std::string name;
     fs::path file;
@@ -176,22 +187,6 @@ TEST_CASE("what is no such file of the user's own is refused, and left as it is"
             CHECK_FALSE(opens(of));
         }
     }
-    SUBCASE("another user's")
-    {
-        if (geteuid() == 0) { // chown needs a privilege
-            REQUIRE(chown(of.file.c_str(), 12345, 12345) == 0);
-            CHECK_FALSE(opens(of));
-        }
-    }
-    SUBCASE("a symbolic link")
-    {
-        fs::rename(of.file, other);
-        fs::create_symlink(other, of.file);
-        CHECK_FALSE(opens(of));
-        fs::remove(other);
-        CHECK_FALSE(opens(of)); // and is not followed to make one
-        CHECK_FALSE(fs::exists(other));
-    }
     SUBCASE("another name of a file")
     {
         REQUIRE(truncate(of.file.c_str(), 0) == 0);
@@ -206,12 +201,87 @@ TEST_CASE("what is no such file of the user's own is refused, and left as it is"
         REQUIRE(mkfifo(of.file.c_str(), 0600) == 0);
         CHECK_FALSE(opens(of));
     }
-    SUBCASE("a directory")
+}
+
+namespace {
+
+/// What another user can do to a name, where there is no file of ours under it.
+void take_name(const fs::path &file, int kind)
+{
+    REQUIRE(unlink(file.c_str()) == 0);
+    if (kind == 0)
+        REQUIRE(symlink("/dev/shm/dapl-osd-test-nothing", file.c_str()) == 0);
+    else if (kind == 1)
+        REQUIRE(mkdir(file.c_str(), 0700) == 0);
+    else if (kind == 2)
+        REQUIRE((close(open(file.c_str(), O_CREAT | O_WRONLY, 0666)) == 0 &&
+                 chmod(file.c_str(), 0666) == 0 && chown(file.c_str(), 12345, 12345) == 0));
+    else
+        REQUIRE((mkfifo(file.c_str(), 0666) == 0 && chown(file.c_str(), 12345, 12345) == 0));
+}
+
+} // namespace
+
+TEST_CASE("a name that another user has taken is left alone, and all come to the same other one")
+{
+    const int kinds = geteuid() == 0 ? 4 : 2; // chown needs a privilege
+    for (int kind = 0; kind < kinds; ++kind) {
+        CAPTURE(kind);
+        const fresh_name of;
+        take_name(of.file, kind);
+        struct stat taken, after;
+        REQUIRE(lstat(of.file.c_str(), &taken) == 0);
+        osd::shared_pages one, two, later;
+        REQUIRE(one.open(of.name.c_str(), size) == nullptr);
+        REQUIRE(two.open(of.name.c_str(), size) == nullptr);
+        std::strcpy(static_cast<char *>(one.address()), "here");
+        CHECK(std::strcmp(static_cast<char *>(two.address()), "here") == 0);
+        REQUIRE(lstat(of.file.c_str(), &after) == 0);
+        CHECK(after.st_ino == taken.st_ino);
+        CHECK(after.st_size == taken.st_size);
+
+        fs::remove(of.file); // given back: those who come now come to the others
+        REQUIRE(later.open(of.name.c_str(), size) == nullptr);
+        CHECK(std::strcmp(static_cast<char *>(later.address()), "here") == 0);
+        CHECK(of.all().size() == 1);
+        for (osd::shared_pages *each : {&one, &two, &later})
+            each->close();
+    }
+    CHECK_FALSE(fs::exists("/dev/shm/dapl-osd-test-nothing")); // no link is followed
+}
+
+TEST_CASE("who has taken all names is said to have")
+{
+    const fresh_name of;
+    fs::remove(of.file);
+    constexpr int more_than_are_tried = 100;
+    for (int i = 0; i < more_than_are_tried; ++i)
+        fs::create_directory(of.file.string() + (i == 0 ? "" : "." + std::to_string(i)));
+    osd::shared_pages pages;
+    const char *const wrong = pages.open(of.name.c_str(), size);
+    REQUIRE(wrong != nullptr);
+    CHECK(std::strcmp(wrong, "other users have taken all names for the file in /dev/shm") == 0);
+}
+
+TEST_CASE("pages that were cut off are known to be, removed ones are there")
+{
+    const fresh_name of;
+    osd::shared_pages pages;
+    REQUIRE(pages.open(of.name.c_str(), size) == nullptr);
+    CHECK(pages.is_whole());
+    SUBCASE("cut off")
+    {
+        REQUIRE(truncate(of.file.c_str(), size / 2) == 0);
+        CHECK_FALSE(pages.is_whole());
+    }
+    SUBCASE("removed")
     {
         fs::remove(of.file);
-        fs::create_directory(of.file);
-        CHECK_FALSE(opens(of));
+        CHECK(pages.is_whole());
+        std::ofstream(of.file) << "another";
+        CHECK(pages.is_whole());
     }
+    pages.close();
 }
 
 TEST_CASE("a process is there until it is dead, waited for or not")
