@@ -503,10 +503,11 @@ struct dapls_ib : Types, port_traits {
 
     /// [cq_wait] Sleeps until the CQ holds `threshold` completions ([cq_threshold]; otherwise it is
     /// 1) or, with `solicited`, a solicited one; until cq_wakeup is called, or the deadline passes;
-    /// may also return early. `interrupted` when a signal handler ran. One thread at a time, the
-    /// one that polls. Inbound traffic is served during the sleep. The thread can be cancelled in
-    /// it where the port sleeps in an osd::cancellation_point; osd::undo_if_cancelled names what
-    /// the port has to undo then.
+    /// may also return early. `interrupted` when a handler of a signal ran that was installed
+    /// without SA_RESTART (osd::wait_readable knows); after others the sleep goes on. One thread
+    /// at a time, the one that polls. Inbound traffic is served during the sleep. The thread can be
+    /// cancelled in it where the port sleeps in an osd::cancellation_point; osd::undo_if_cancelled
+    /// names what the port has to undo then.
     static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COUNT /*threshold*/,
                                              osd::deadline)
     {
@@ -524,8 +525,8 @@ struct dapls_ib : Types, port_traits {
 
     /// [cno_wait] Sleeps until a CQ that completion_notify was called for has a completion, makes
     /// the callbacks for such CQs on this thread, and returns; also when cno_wakeup is called or
-    /// the deadline passes; may return early. `interrupted` when a signal handler ran. One thread
-    /// at a time per hca. All other upcalls, and these while no thread is in cno_wait, are made by
+    /// the deadline passes; may return early. `interrupted` as in cq_wait. One thread at a time
+    /// per hca. All other upcalls, and these while no thread is in cno_wait, are made by
     /// a thread of the port. Cancellation as in cq_wait.
     static osd::wait_result dapls_ib_cno_wait(hca &, osd::deadline)
     {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A descriptor that a program polls, and that the library makes readable: an eventfd on Linux.
+// A descriptor that a program polls, and that the library makes readable: an eventfd on Linux. And
+// how a thread sleeps on descriptors.
 #pragma once
 
 #include "native_descriptor.hpp"
+#include "osd_sync.hpp"
+
+#include <cstdint>
+#include <span>
 
 namespace osd {
 
@@ -38,5 +43,12 @@ public:
 private:
     int fd_ = -1;
 };
+
+inline constexpr std::size_t most_readable = 40;
+
+/// Sleeps until one of them is readable, or the deadline has passed: negative ones are left out.
+/// When it was woken, `ready` has a bit for each that is. Where the system refuses to sleep on
+/// them, it says so after a millisecond. Calls no other cancellation points than sleeping ones.
+wait_result wait_readable(std::span<const int> descriptors, deadline until, std::uint64_t &ready);
 
 } // namespace osd

@@ -47,7 +47,8 @@ enum class wait_result { woken, timed_out, interrupted };
 /// only if a thread sleeps.
 class wait_object {
 public:
-    /// Returns `interrupted` when a signal handler ran in the waiting thread, where there are any.
+    /// Returns `interrupted` when a signal handler without SA_RESTART ran in the waiting thread,
+    /// where there are any.
     wait_result wait(deadline until);
     void wake();
 

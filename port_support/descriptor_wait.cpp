@@ -2,35 +2,35 @@
 #include "descriptor_wait.hpp"
 
 #include "osd_cancellation.hpp"
+#include "osd_descriptor.hpp"
 
-#include <cerrno>
-#include <ctime>
-#include <poll.h>
 #include <sys/eventfd.h>
 
 namespace dapl::port_support {
 
+namespace {
+
+osd::wait_result sleep_on(std::span<const int> descriptors, osd::deadline until,
+                          std::uint64_t &ready)
+{
+    osd::wait_result result{};
+    osd::cancellation_point([&] { result = osd::wait_readable(descriptors, until, ready); });
+    return result;
+}
+
+} // namespace
+
 osd::wait_result wait_readable(int fd, int wake, osd::deadline until, bool &readable)
 {
-    pollfd sources[2] = {{fd, POLLIN, 0}, {wake, POLLIN, 0}}; // a negative one is left out
-    const timespec left = until.remaining();
-    int ready = 0;
-    osd::cancellation_point(
-        [&] { ready = ppoll(sources, 2, until.is_never() ? nullptr : &left, nullptr); });
-    readable = ready > 0 && sources[0].revents != 0;
-    if (ready < 0 && errno == EINTR)
-        return osd::wait_result::interrupted;
-    const bool closed = ((sources[0].revents | sources[1].revents) & POLLNVAL) != 0;
-    // Closed by the program, or more than it may open by now: callers look again, now and then.
-    if (ready < 0 || closed) {
-        (void)doze(1000, until);
-        return osd::wait_result::woken;
-    }
-    if (sources[1].revents != 0) {
+    const int sources[2] = {fd, wake};
+    std::uint64_t ready = 0;
+    const osd::wait_result result = sleep_on(sources, until, ready);
+    readable = (ready & 1) != 0;
+    if ((ready & 2) != 0) {
         eventfd_t ignored;
         (void)eventfd_read(wake, &ignored);
     }
-    return ready == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
+    return result;
 }
 
 osd::wait_result wait_readable(int fd, osd::deadline until)
@@ -42,11 +42,8 @@ osd::wait_result wait_readable(int fd, osd::deadline until)
 osd::wait_result doze(std::uint32_t us, osd::deadline until)
 {
     const osd::deadline soon = osd::deadline::after_us(us);
-    const timespec at = (soon < until ? soon : until).as_timespec();
-    int error = 0;
-    osd::cancellation_point(
-        [&] { error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr); });
-    return error == EINTR ? osd::wait_result::interrupted : osd::wait_result::timed_out;
+    std::uint64_t none = 0;
+    return sleep_on({}, soon < until ? soon : until, none);
 }
 
 } // namespace dapl::port_support

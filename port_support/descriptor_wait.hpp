@@ -11,8 +11,8 @@
 namespace dapl::port_support {
 
 /// Sleeps until `fd` is readable, or `wake` if that is not negative. `wake` is an eventfd and is
-/// read; `readable` says whether `fd` was. `interrupted` when a signal handler ran. Where the
-/// system refuses to sleep on them, it dozes.
+/// read; `readable` says whether `fd` was. `interrupted` when a signal handler that was installed
+/// without SA_RESTART ran. Where the system refuses to sleep on them, it dozes.
 osd::wait_result wait_readable(int fd, int wake, osd::deadline until, bool &readable);
 osd::wait_result wait_readable(int fd, osd::deadline until);
 

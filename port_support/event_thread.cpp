@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "event_thread.hpp"
 
-#include "descriptor_wait.hpp"
 #include "osd_descriptor.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <poll.h>
 #include <unistd.h>
 #include <utility>
 
@@ -97,14 +94,12 @@ void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const
     const std::int64_t left = std::min(due_ns - osd::now_ns(), longest_sleep_ns);
     if (left <= 0)
         return;
-    const timespec timeout{static_cast<std::time_t>(left / 1'000'000'000),
-                           static_cast<long>(left % 1'000'000'000)};
-    pollfd wait{get(), POLLIN, 0};
+    const int all = get();
+    std::uint64_t ready = 0;
     lock.unlock();
     // epoll_wait has milliseconds
-    const int found = ppoll(&wait, 1, &timeout, nullptr);
-    if ((found < 0 && errno != EINTR) || (wait.revents & POLLNVAL) != 0)
-        (void)doze(1000, osd::deadline::never()); // refused: looks again, now and then
+    (void)osd::wait_readable({&all, 1}, osd::deadline::after_ns(static_cast<std::uint64_t>(left)),
+                             ready);
     lock.lock();
 }
 

@@ -8,6 +8,7 @@
 #include "endpoint.hpp"
 #include "evd.hpp"
 #include "lmr.hpp"
+#include "osd_signals.hpp"
 #include "osd_thread.hpp"
 #include "pz.hpp"
 #include "queue_owner.hpp"
@@ -47,6 +48,7 @@ status attach_or_make_async_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_HANDLE *han
 
 status open(adapter &ia, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd)
 {
+    osd::look_at_signal_handlers();
     if (const status opened = ia.open_hca(); !opened.ok())
         return opened;
     const status attached = attach_or_make_async_evd(ia, async_qlen, async_evd);

@@ -388,7 +388,8 @@ DAT_RETURN DAT_API dat_evd_disable(DAT_EVD_HANDLE evd_handle);
  *
  * @retval DAT_SUCCESS
  * @retval DAT_TIMEOUT_EXPIRED the bare code; no event was taken
- * @retval DAT_INTERRUPTED_CALL a signal; the bare code
+ * @retval DAT_INTERRUPTED_CALL a handler of a signal ran that was installed without SA_RESTART;
+ * the bare code
  * @retval DAT_ABORT the EVD or its adapter went away
  * @retval DAT_INVALID_HANDLE
  * @retval DAT_INVALID_PARAMETER `ARG3`: threshold not positive, or above the
@@ -542,7 +543,8 @@ DAT_RETURN DAT_API dat_cno_free(DAT_CNO_HANDLE cno_handle);
  *
  * @retval DAT_SUCCESS
  * @retval DAT_QUEUE_EMPTY the time is up; the bare code
- * @retval DAT_INTERRUPTED_CALL a signal; the bare code
+ * @retval DAT_INTERRUPTED_CALL a handler of a signal ran that was installed without SA_RESTART;
+ * the bare code
  * @retval DAT_INVALID_HANDLE `CNO`
  * @retval DAT_INVALID_PARAMETER `ARG2`: bad timeout. `ARG3`: evd_handle is NULL
  * @retval DAT_INVALID_STATE `CNO_DEAD`: it is being freed

@@ -21,4 +21,10 @@ void event_descriptor::raise() {}
 
 void event_descriptor::lower() {}
 
+wait_result wait_readable(std::span<const int>, deadline, std::uint64_t &ready)
+{
+    ready = 0;
+    return wait_result::timed_out;
+}
+
 } // namespace osd

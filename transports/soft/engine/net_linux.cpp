@@ -15,7 +15,6 @@
 #include <net/if.h>
 #include <netinet/udp.h>
 #include <new>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -682,27 +681,14 @@ void descriptor_set::clear()
 osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
                           std::uint64_t *ready)
 {
-    pollfd watched[40];
-    const std::uint32_t used = count < 40 ? count : 40;
-    for (std::uint32_t i = 0; i < used; ++i) // ppoll skips negative ones
-        watched[i] = {as_fd(descriptors[i]), POLLIN, 0};
-    const timespec left = until.remaining();
-    const int found = ppoll(watched, used, until.is_never() ? nullptr : &left, nullptr);
-    if (found < 0 && errno == EINTR)
-        return osd::wait_result::interrupted;
-    const bool closed = std::any_of(
-        watched, watched + used, [](const pollfd &each) { return (each.revents & POLLNVAL) != 0; });
-    // Closed by the program, or more than it may open by now: callers look again, now and then.
-    if (found < 0 || closed) {
-        constexpr timespec pause{0, 1'000'000};
-        (void)nanosleep(&pause, nullptr);
-    }
-    if (ready != nullptr) {
-        *ready = 0;
-        for (std::uint32_t i = 0; i < used; ++i)
-            *ready |= std::uint64_t{watched[i].revents != 0} << i;
-    }
-    return found == 0 ? osd::wait_result::timed_out : osd::wait_result::woken;
+    int watched[osd::most_readable];
+    const std::size_t used = std::min<std::size_t>(count, osd::most_readable);
+    std::transform(descriptors, descriptors + used, watched, as_fd);
+    std::uint64_t found = 0;
+    const osd::wait_result result = osd::wait_readable({watched, used}, until, found);
+    if (ready != nullptr)
+        *ready = found;
+    return result;
 }
 
 } // namespace soft_hca
