@@ -19,11 +19,16 @@ struct cno_answer {
     DAT_EVD_HANDLE by;
 };
 
-cno_answer wait_cno(DAT_CNO_HANDLE cno, milliseconds time)
+cno_answer wait_cno(DAT_CNO_HANDLE cno, DAT_TIMEOUT timeout)
 {
     cno_answer answer{DAT_SUCCESS, nothing_yet};
-    answer.code = dat_cno_wait(cno, microseconds(time), &answer.by);
+    answer.code = dat_cno_wait(cno, timeout, &answer.by);
     return answer;
+}
+
+cno_answer wait_cno(DAT_CNO_HANDLE cno, milliseconds time)
+{
+    return wait_cno(cno, microseconds(time));
 }
 
 cno_answer poll_cno(DAT_CNO_HANDLE cno)
@@ -33,8 +38,8 @@ cno_answer poll_cno(DAT_CNO_HANDLE cno)
 
 /// A thread in dat_cno_wait.
 struct cno_waiter {
-    explicit cno_waiter(DAT_CNO_HANDLE cno)
-        : thread([this, cno] { answer = wait_cno(cno, patience); })
+    explicit cno_waiter(DAT_CNO_HANDLE cno, DAT_TIMEOUT timeout = microseconds(patience))
+        : thread([this, cno, timeout] { answer = wait_cno(cno, timeout); })
     {
         thread.await_asleep();
     }
@@ -1071,6 +1076,67 @@ TEST_CASE(
     sending.join();
     again.join();
     MUST(dat_evd_modify_cno(pair.passive.recv_evd, DAT_HANDLE_NULL));
+}
+
+TEST_CASE("CNO-50: a wait goes on after a signal whose handler has SA_RESTART, with the time that "
+          "is left" *
+          hint("end every wait after EINTR, restart the clock, or hold the handler back until the "
+               "wait has ended"))
+{
+    catch_signal(SIGUSR2, SA_RESTART);
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    for (const DAT_TIMEOUT timeout : {microseconds(patience), DAT_TIMEOUT_INFINITE}) {
+        cno_waiter first(cno, timeout);
+        cno_waiter second(cno, timeout); // waiters of a CNO may sleep in different ways
+        CHECK(outlives_signals(first.thread, SIGUSR2));
+        CHECK(outlives_signals(second.thread, SIGUSR2));
+        (void)becomes_true([&] {
+            (void)post_software(evd);
+            (void)drain(evd, milliseconds(1));
+            return first.thread.finished() && second.thread.finished();
+        });
+        for (cno_waiter *w : {&first, &second}) {
+            w->thread.join();
+            CHECK(same_code(w->answer.code, DAT_SUCCESS));
+        }
+        (void)poll_cno(cno);
+    }
+    const auto began = std::chrono::steady_clock::now();
+    cno_waiter timed(cno, microseconds(3 * a_while));
+    CHECK(becomes_true(
+        [&] {
+            ::pthread_kill(timed.thread.native(), SIGUSR2);
+            std::this_thread::sleep_for(a_while / 4);
+            return timed.thread.finished();
+        },
+        patience / 2));
+    if (!timed.thread.finished())
+        MUST(post_software(evd));
+    timed.thread.join();
+    CHECK(same_outcome(timed.answer.code, DAT_QUEUE_EMPTY));
+    CHECK(std::chrono::steady_clock::now() - began >= 3 * a_while);
+}
+
+TEST_CASE("CNO-51: of handlers with and without SA_RESTART, the one that ran decides about a wait" *
+          hint("go by what handlers there are: end each wait, or none, when there are both kinds"))
+{
+    catch_signal();
+    catch_signal(SIGUSR2, SA_RESTART);
+    adapter ia;
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
+    for (const DAT_TIMEOUT timeout : {microseconds(patience), DAT_TIMEOUT_INFINITE}) {
+        cno_waiter w(cno, timeout);
+        CHECK(outlives_signals(w.thread, SIGUSR2));
+        if (!w.thread.finished())
+            CHECK(ends_by_signal(w.thread));
+        if (!w.thread.finished())
+            MUST(post_software(evd));
+        w.thread.join();
+        CHECK(same_code(w.answer.code, DAT_INTERRUPTED_CALL));
+    }
 }
 
 } // namespace conformance

@@ -43,9 +43,10 @@ void remake(test_endpoint &own, DAT_EVD_HANDLE recv_evd, DAT_EVD_HANDLE connect_
 
 /// A thread in dat_evd_wait, and what became of it.
 struct waiter {
-    explicit waiter(DAT_EVD_HANDLE evd, DAT_COUNT threshold = 1)
-        : thread([this, evd, threshold] {
-              code = dat_evd_wait(evd, microseconds(patience), threshold, &event, &more);
+    explicit waiter(DAT_EVD_HANDLE evd, DAT_COUNT threshold = 1,
+                    DAT_TIMEOUT timeout = microseconds(patience))
+        : thread([this, evd, threshold, timeout] {
+              code = dat_evd_wait(evd, timeout, threshold, &event, &more);
           })
     {
         // It waits when others are refused; EVD-18 is for those that do not refuse.
@@ -1324,6 +1325,66 @@ TEST_CASE("EVD-58: completions that wait in an EVD outlive its resize" * needs("
         FAIL_CHECK(left.size(), " of ", messages, " completions outlive the resize");
     for (std::uint64_t i = 0; i < left.size(); ++i)
         CHECK(left[i].event_data.dto_completion_event_data.user_cookie.as_64 == i);
+}
+
+TEST_CASE("EVD-59: a wait goes on after a signal whose handler has SA_RESTART, with the time that "
+          "is left" *
+          hint("end every wait after EINTR, restart the clock, or hold the handler back until the "
+               "wait has ended"))
+{
+    catch_signal(SIGUSR2, SA_RESTART);
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        for (const DAT_TIMEOUT timeout : {microseconds(patience), DAT_TIMEOUT_INFINITE})
+            for (const DAT_COUNT threshold : {1, 2}) {
+                CAPTURE(threshold);
+                waiter w(evd, threshold, timeout);
+                if (threshold == 2)
+                    MUST(post_software(evd, 1));
+                CHECK(outlives_signals(w.thread, SIGUSR2));
+                for (DAT_COUNT i = 0; i < threshold; ++i)
+                    MUST(post_software(evd, 1));
+                w.thread.join();
+                CHECK(same_code(w.code, DAT_SUCCESS));
+                (void)collect(evd, 3);
+            }
+        const auto began = std::chrono::steady_clock::now();
+        waiter timed(evd, 1, microseconds(3 * a_while));
+        CHECK(becomes_true(
+            [&] {
+                ::pthread_kill(timed.thread.native(), SIGUSR2);
+                std::this_thread::sleep_for(a_while / 4);
+                return timed.thread.finished();
+            },
+            patience / 2));
+        if (!timed.thread.finished())
+            MUST(post_software(evd, 1));
+        timed.thread.join();
+        CHECK(same_outcome(timed.code, DAT_TIMEOUT_EXPIRED));
+        CHECK(std::chrono::steady_clock::now() - began >= 3 * a_while);
+    }
+}
+
+TEST_CASE("EVD-60: of handlers with and without SA_RESTART, the one that ran decides about a wait" *
+          hint("go by what handlers there are: end each wait, or none, when there are both kinds"))
+{
+    catch_signal();
+    catch_signal(SIGUSR2, SA_RESTART);
+    adapter ia;
+    for (unsigned flags : both_kinds) {
+        const DAT_EVD_HANDLE evd = make_evd(ia, flags);
+        for (const DAT_TIMEOUT timeout : {microseconds(patience), DAT_TIMEOUT_INFINITE}) {
+            waiter w(evd, 1, timeout);
+            CHECK(outlives_signals(w.thread, SIGUSR2));
+            if (!w.thread.finished())
+                CHECK(ends_by_signal(w.thread));
+            if (!w.thread.finished())
+                MUST(post_software(evd, 1));
+            w.thread.join();
+            CHECK(same_code(w.code, DAT_INTERRUPTED_CALL));
+        }
+    }
 }
 
 } // namespace conformance

@@ -5,17 +5,25 @@
 #include "harness/judge.hpp"
 
 #include <csignal>
+#include <doctest/doctest.h>
 #include <fstream>
 #include <string>
 #include <unistd.h>
 
 namespace conformance {
 
-void catch_signal()
+namespace {
+
+std::atomic<int> caught{0};
+
+} // namespace
+
+void catch_signal(int number, int flags)
 {
     struct sigaction action {};
-    action.sa_handler = [](int) {};
-    ::sigaction(SIGUSR1, &action, nullptr);
+    action.sa_handler = [](int) { ++caught; };
+    action.sa_flags = flags;
+    ::sigaction(number, &action, nullptr);
 }
 
 helper_thread::helper_thread(std::function<void()> work)
@@ -87,6 +95,19 @@ bool ends_by_signal(helper_thread &waiting)
             return waiting.finished();
         },
         milliseconds(3000));
+}
+
+bool outlives_signals(helper_thread &waiting, int number)
+{
+    waiting.await_asleep();
+    for (int i = 0; i < 5 && !waiting.finished(); ++i) {
+        const int before = caught;
+        ::pthread_kill(waiting.native(), number);
+        if (!becomes_true([&] { return caught != before || waiting.finished(); }))
+            FAIL_CHECK("a handler does not run while its thread waits");
+        std::this_thread::sleep_for(milliseconds(10));
+    }
+    return !waiting.finished();
 }
 
 } // namespace conformance

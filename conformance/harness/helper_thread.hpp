@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <pthread.h>
@@ -10,8 +11,8 @@
 
 namespace conformance {
 
-/// Installs an empty handler: SIGUSR1 then only interrupts system calls.
-void catch_signal();
+/// Installs a handler that only counts. Without SA_RESTART it interrupts system calls.
+void catch_signal(int number = SIGUSR1, int flags = 0);
 
 /// A thread that is joined by its destructor, and whose state can be observed.
 class helper_thread {
@@ -52,5 +53,8 @@ inline constexpr int cancel_types[] = {PTHREAD_CANCEL_DEFERRED, PTHREAD_CANCEL_A
 
 /// After catch_signal: signals the thread until its wait returns. False if it does not return.
 bool ends_by_signal(helper_thread &waiting);
+/// After catch_signal: signals the waiting thread several times, and sees each handler run. False
+/// if the wait has ended by then.
+bool outlives_signals(helper_thread &waiting, int number);
 
 } // namespace conformance

@@ -14,6 +14,8 @@
 namespace dapl::DAPL_TRANSPORT::faults {
 
 void sleep_ms(std::int64_t ms);
+/// Of all handlers that there are, for good.
+void set_restart(bool restarts);
 
 /// The function of libdat2 that has this one's name.
 template <auto own>
@@ -80,6 +82,10 @@ DAT_RETURN call_with(const fault &due, Call call, Args &...args)
         return DAT_SUCCESS;
     case action::argument:
         return with_spoiled(due.amount, call, args...);
+    case action::unrestarted:
+    case action::restarted:
+        set_restart(due.does == action::restarted);
+        break;
     case action::slow:
         sleep_ms(due.amount);
         break;

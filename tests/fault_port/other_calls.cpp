@@ -6,6 +6,7 @@
 #include "events.hpp"
 #include "osd_annotations.hpp"
 
+#include <csignal>
 #include <cstdarg>
 #include <dat2/dat_registry.h>
 #include <time.h>
@@ -16,6 +17,18 @@ void sleep_ms(std::int64_t ms)
 {
     const timespec time{ms / 1000, static_cast<long>(ms % 1000) * 1000000};
     ::nanosleep(&time, nullptr);
+}
+
+void set_restart(bool restarts)
+{
+    for (int number = 1; number <= SIGRTMAX; ++number) {
+        struct sigaction action {};
+        if (::sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_DFL ||
+            action.sa_handler == SIG_IGN)
+            continue;
+        action.sa_flags = restarts ? action.sa_flags | SA_RESTART : action.sa_flags & ~SA_RESTART;
+        (void)::sigaction(number, &action, nullptr);
+    }
 }
 
 namespace {

@@ -97,6 +97,8 @@ constexpr action_word action_words[] = {
     {"operation", action::operation},
     {"data", action::private_data},
     {"skip", action::skip},
+    {"unrestarted", action::unrestarted},
+    {"restarted", action::restarted},
     {"slow=", action::slow},
     {"argument=", action::argument},
     {"out=", action::out},
@@ -146,6 +148,8 @@ const char *objection_to_call(action does, const subject_facts &of)
     case action::outcome:
     case action::accepts:
     case action::stores:
+    case action::unrestarted:
+    case action::restarted:
     case action::slow:
     case action::argument:
     case action::out:

@@ -12,25 +12,27 @@
 namespace dapl::DAPL_TRANSPORT::faults {
 
 enum class action : std::uint8_t {
-    fail,     ///< the operation answers `code` and does nothing
-    answer,   ///< the call does what it does, and answers `code`
-    refusal,  ///< an error is answered as `code`
-    outcome,  ///< so is what is neither success nor error
-    accepts,  ///< an error is answered as success
-    stores,   ///< an error stores something through argument number `amount`
-    skip,     ///< the operation does nothing; an upcall is lost
-    slow,     ///< it begins `amount` ms later
-    argument, ///< with another value of argument number `amount`
-    out,      ///< what it stores through argument number `amount` is another value
-    wrong,    ///< the opposite answer, or one more
-    twice,    ///< the upcall or completion comes twice
-    early,    ///< the upcall comes once more, before there is a reason
-    event,    ///< the upcall has event number `amount`
-    late,     ///< the completion comes `amount` ms later
-    never,    ///< the completion does not come
-    swap,     ///< the completion comes after the next one
-    status,   ///< a success has status `amount`
-    length,   ///< `amount` bytes more
+    fail,        ///< the operation answers `code` and does nothing
+    answer,      ///< the call does what it does, and answers `code`
+    refusal,     ///< an error is answered as `code`
+    outcome,     ///< so is what is neither success nor error
+    accepts,     ///< an error is answered as success
+    stores,      ///< an error stores something through argument number `amount`
+    skip,        ///< the operation does nothing; an upcall is lost
+    unrestarted, ///< all handlers of signals are without SA_RESTART
+    restarted,   ///< all are with it
+    slow,        ///< it begins `amount` ms later
+    argument,    ///< with another value of argument number `amount`
+    out,         ///< what it stores through argument number `amount` is another value
+    wrong,       ///< the opposite answer, or one more
+    twice,       ///< the upcall or completion comes twice
+    early,       ///< the upcall comes once more, before there is a reason
+    event,       ///< the upcall has event number `amount`
+    late,        ///< the completion comes `amount` ms later
+    never,       ///< the completion does not come
+    swap,        ///< the completion comes after the next one
+    status,      ///< a success has status `amount`
+    length,      ///< `amount` bytes more
     cookie,
     immediate,
     invalidated,
