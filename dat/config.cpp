@@ -31,8 +31,11 @@ bool read(config &loaded, const char *path, std::size_t &size)
 
 void report_unreadable(const char *path, const char *chosen_by, const char *advice)
 {
-    log(topic::error, "%s, %s: cannot read it: %s; %s", path, chosen_by, std::strerror(errno),
-        advice);
+    const char *const why =
+        errno == EPERM && osd::is_privileged()
+            ? "others can write it, and the program has more rights than its user"
+            : std::strerror(errno);
+    log(topic::error, "%s, %s: cannot read it: %s; %s", path, chosen_by, why, advice);
 }
 
 /// A file named through the environment is that one or none: falling back would open adapters the

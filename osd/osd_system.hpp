@@ -22,6 +22,10 @@ const char *library_advice();
 /// than a program that has an allocator of its own.
 char *copy_text(const char *text);
 
+/// Whether the program has more rights than its user, as a set-user-ID program has. Nothing that
+/// its user chooses is to be used then.
+bool is_privileged();
+
 /// The value of an environment variable, to be released with std::free, or null; always null in a
 /// set-user-id program.
 char *environment(const char *name);
@@ -33,7 +37,8 @@ std::uint64_t environment_number(const char *name, std::uint64_t fallback);
 bool config_path(unsigned choice, const char *name, char *path, std::size_t size);
 
 /// The whole file as a null-terminated buffer to be released with std::free, or null with errno
-/// set. Refuses anything that is not a regular file or is larger than `limit` bytes.
+/// set. Refuses anything that is not a regular file or is larger than `limit` bytes, and with
+/// EPERM, in a set-user-id program, what others than root and its owner can write.
 char *read_file(const char *path, std::size_t limit, std::size_t *size);
 
 /// The log of the system, for what it has instead of syslog.

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -147,6 +148,11 @@ const char *library_advice()
     return "ldd shows what it lacks, dat.conf where it is looked for";
 }
 
+bool is_privileged()
+{
+    return getauxval(AT_SECURE) != 0;
+}
+
 char *environment(const char *name)
 {
     const char *value = secure_getenv(name);
@@ -165,6 +171,12 @@ bool config_path(unsigned choice, const char *name, char *path, std::size_t size
 
 namespace {
 
+bool is_trusted(const struct stat &info)
+{
+    return (info.st_uid == 0 || info.st_uid == geteuid()) &&
+           (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 char *read_all(int fd, std::size_t limit, std::size_t *size)
 {
     struct stat info;
@@ -172,6 +184,10 @@ char *read_all(int fd, std::size_t limit, std::size_t *size)
         return nullptr;
     if (!S_ISREG(info.st_mode) || static_cast<std::uint64_t>(info.st_size) > limit) {
         errno = S_ISREG(info.st_mode) ? EFBIG : S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+        return nullptr;
+    }
+    if (is_privileged() && !is_trusted(info)) {
+        errno = EPERM;
         return nullptr;
     }
     const auto expected = static_cast<std::size_t>(info.st_size);

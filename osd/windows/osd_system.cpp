@@ -119,6 +119,11 @@ const char *library_advice()
     return "what it needs must lie in its folder, the program's or the system's";
 }
 
+bool is_privileged()
+{
+    return false;
+}
+
 /// Not getenv: the C library of the program may be another than ours, with a copy of its own.
 char *environment(const char *name)
 {

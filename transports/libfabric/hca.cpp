@@ -210,6 +210,13 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
 {
     device.owner = params.owner;
     device.process = osd::process_id();
+    if (osd::is_privileged()) { // whose user names a folder by FI_PROVIDER_PATH
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "%s: not opened: this program has more rights than its user (set-user-ID, "
+                 "capabilities), and libfabric loads libraries from where the user says",
+                 params.name);
+        return status::error(DAT_INTERNAL_ERROR);
+    }
     osd::occupy_standard();
     status opened = read_params(params.params, device.params);
     if (opened.ok())
