@@ -133,8 +133,8 @@ BUILDS = {
     "files": Build(options=(STRICT, TRACED, "-Dconformance=disabled", "-Doptimization=0",
                             "-Ddebug=false")),
     "clang-release": Build(options=(STRICT, RELEASE, TESTS, TRACED), compiler=("clang", "clang++")),
-    "lto": Build(options=(STRICT, RELEASE, TESTS, TRACED, "-Db_lto=true", "-Dcpp_link_args=-Werror",
-                          *TOGETHER)),
+    "lto": Build(options=(STRICT, RELEASE, TESTS, TRACED, "-Db_lto=true", "-Dc_link_args=-Werror",
+                          "-Dcpp_link_args=-Werror", *TOGETHER)),
     # Clang needs two thirds of gcc's time for it, and has -Wthread-safety and libFuzzer.
     "asan": Build(
         options=(STRICT, "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=0",
