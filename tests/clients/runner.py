@@ -9,7 +9,7 @@ loader wrote about it.
 
 import contextlib
 import dataclasses
-import fcntl
+import errno
 import os
 import pathlib
 import pty
@@ -21,6 +21,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import tty
@@ -37,8 +38,9 @@ KILL_SECONDS = 5.0
 # A process that has not shown its libraries yet is looked at this often, in seconds.
 SAMPLE_SECONDS = 0.01
 
-# One pair at a time in a network namespace: the programs' side channel has one fixed port.
-LOCK_NAME = "dapl-clients-{namespace}.lock"
+# One pair at a time in a network namespace: the programs' side channel has one fixed port. The name
+# of an abstract socket, which is as far seen, and belongs to no user and no folder.
+LOCK_NAME = "dapl-clients"
 
 # Nothing of this may appear, whatever the program.
 ALWAYS_FORBIDDEN = [
@@ -590,15 +592,26 @@ class Run:
 
 @contextlib.contextmanager
 def host_lock():
-    """Keep other runners of this network namespace away."""
-    name = LOCK_NAME.format(namespace=os.stat("/proc/self/ns/net").st_ino)
-    path = pathlib.Path(tempfile.gettempdir(), name)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    """Keep other runners of this network namespace away, whoever runs them."""
+    with socket.socket(socket.AF_UNIX) as lock:
+        said = False
+        while not taken(lock, f"\0{LOCK_NAME}"):
+            if not said:
+                print("waiting: DAT programs of another run use this host's ports (ss -xap shows who "
+                      f"has @{LOCK_NAME})", file=sys.stderr, flush=True)
+                said = True
+            time.sleep(0.1)
         yield
-    finally:
-        os.close(descriptor)
+
+
+def taken(lock: socket.socket, name: str) -> bool:
+    try:
+        lock.bind(name)
+        return True
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
 
 
 def run_case(case: Case, settings: Settings) -> Result:

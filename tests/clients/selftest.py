@@ -60,9 +60,7 @@ class World(unittest.TestCase):
             f'fake-lo u2.0 threadsafe default {self.root}/libdapl-fake.so.2 d.2.0 "a" ""\n'
             "broken line \"without an end\n")
         runner.GRACE_SECONDS = 20.0
-        runner.LOCK_NAME = f"dapl-clients-selftest-{os.getpid()}.lock"
-        self.addCleanup(lambda: pathlib.Path(tempfile.gettempdir(),
-                                             runner.LOCK_NAME).unlink(missing_ok=True))
+        runner.LOCK_NAME = f"dapl-clients-selftest-{os.getpid()}"
         self.settings = runner.Settings(
             libdat2_dir=self.root / "dat", dat_conf=self.conf, adapter="fake-lo")
 
@@ -202,6 +200,37 @@ class Libraries(World):
         self.assertEqual(runner.conf_fields('a b "c d" "e\\"f" # g'), ["a", "b", "c d", 'e"f'])
         self.assertEqual(runner.providers_of(self.conf, "fake-lo"),
                          {str(self.root / "libdapl-fake.so.2")})
+
+
+class Turns(World):
+    def test_another_users_run_waits_and_says_so(self):
+        told, tell = os.pipe()
+        may, go = os.pipe()
+        child = os.fork()  # before there is a lock to inherit
+        if child == 0:
+            self.lock_as_another_user(may, tell)
+        os.close(tell)
+        with open(told, encoding="utf-8") as said:
+            with runner.host_lock():
+                os.write(go, b"x")
+                self.assertRegex(said.readline(), "^waiting: DAT programs of another run")
+                self.assertEqual(os.waitpid(child, os.WNOHANG), (0, 0))
+            self.assertEqual(said.read(), "")
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    @staticmethod
+    def lock_as_another_user(may: int, tell: int) -> None:
+        os.dup2(tell, 2)
+        os.close(tell)
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        os.read(may, 1)
+        try:
+            with runner.host_lock():
+                os._exit(0)
+        except OSError as error:
+            os.write(2, f"{error}\n".encode())
+            os._exit(1)
 
 
 class Findings(World):
