@@ -10,7 +10,9 @@
  * - Sizes are in bytes, times in milliseconds. Ranks count from 0.
  * - Functions that return `int` return DAPL_AM_OK or one of enum dapl_am_status. What has no
  *   status of its own below can return DAPL_AM_ERR_STATE (the job is not set up that far),
- *   DAPL_AM_ERR_RANK (no such rank) and DAPL_AM_ERR_CONTEXT (called from a handler that must not).
+ *   DAPL_AM_ERR_RANK (no such rank), DAPL_AM_ERR_CONTEXT (called from a handler that must not),
+ *   DAPL_AM_ERR_ARGUMENT (NULL for a place of a result, or for memory of which bytes are wanted) and
+ *   DAPL_AM_ERR_RESOURCES (no memory for the operation). Functions without a status do nothing for NULL.
  *   A failure writes one line to the standard error that names its cause.
  * - "Threads: any" means from any thread at any time between dapl_am_attach() and the end of the
  *   job, not from a handler. "Threads: any, handlers too" includes handlers.
@@ -266,7 +268,7 @@ int dapl_am_request_medium(int rank, int handler, const void *payload, size_t si
 int dapl_am_request_long(int rank, int handler, const void *payload, size_t size, void *destination,
                          int count, const int32_t *args, unsigned flags);
 
-/** @return the rank that sent the message. Threads: the handler that has the token. */
+/** @return the rank that sent the message; -1 for NULL. Threads: the handler that has the token. */
 int dapl_am_token_rank(const dapl_am_token *token);
 
 /**

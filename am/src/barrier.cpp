@@ -2,6 +2,7 @@
 #include "barrier.hpp"
 
 #include "ending.hpp"
+#include "lasting.hpp"
 #include "links.hpp"
 #include "messages.hpp"
 #include "transfers.hpp"
@@ -47,7 +48,7 @@ struct put_slot {
 enum class phase { idle, notified, complete };
 
 struct state {
-    std::mutex lock;
+    mutex lock;
     phase where = phase::idle;
     std::uint32_t number = 0;
     std::uint64_t own = 0;   // what this rank said
@@ -61,7 +62,7 @@ struct state {
     std::atomic<std::uint64_t> heard[2][max_rounds + 1]{};
 };
 
-state &barriers = *new state;
+state &barriers = lasting<state>();
 
 static_assert(sizeof(put_slot) * 2 * (max_rounds + 1) <= area_size);
 
@@ -172,7 +173,7 @@ void set_area(void *area)
 
 void progress()
 {
-    const std::unique_lock guard(barriers.lock, std::try_to_lock);
+    const held guard(barriers.lock, std::try_to_lock);
     if (guard.owns_lock() && barriers.where == phase::notified)
         advance();
 }

@@ -4,12 +4,13 @@
 // what is put or fetched.
 #pragma once
 
+#include "mutex.hpp"
+
 #include <dat2/udat.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 namespace am {
 
@@ -62,7 +63,7 @@ private:
 
     static constexpr int chunk = 32;
 
-    std::mutex lock_;
+    mutex lock_;
     work *free_ = nullptr;
     DAT_IA_HANDLE ia_ = DAT_HANDLE_NULL;
     DAT_PZ_HANDLE pz_ = DAT_HANDLE_NULL;

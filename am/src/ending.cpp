@@ -2,6 +2,7 @@
 #include "ending.hpp"
 
 #include "dapl_am.h"
+#include "lasting.hpp"
 #include "links.hpp"
 #include "report.hpp"
 
@@ -39,7 +40,7 @@ struct state {
     bool sigquit_ours = false;
 };
 
-state &end = *new state;
+state &end = lasting<state>();
 
 bool on_thread()
 {

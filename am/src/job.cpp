@@ -4,6 +4,7 @@
 #include "barrier.hpp"
 #include "dapl_am.h"
 #include "ending.hpp"
+#include "lasting.hpp"
 #include "links.hpp"
 #include "messages.hpp"
 #include "posts.hpp"
@@ -11,16 +12,17 @@
 #include "report.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <new>
 #include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include <vector>
 
 namespace am {
 
-job &the_job = *new job;
+job &the_job = lasting<job>();
 thread_local int in_handler = 0;
 
 namespace {
@@ -32,6 +34,12 @@ void idle_in_set_up()
 {
     ending::stand_if_begun();
     usleep(200);
+}
+
+int no_memory(const char *what)
+{
+    report("no memory for %s", what);
+    return DAPL_AM_ERR_RESOURCES;
 }
 
 /// Leaves the core to its other thread for a moment, where it has one.
@@ -80,7 +88,7 @@ int job::try_adapter(const char *name)
         ia = DAT_HANDLE_NULL;
         return DAPL_AM_ERR_ADAPTER;
     }
-    adapter = name;
+    (void)std::snprintf(adapter, sizeof adapter, "%s", name);
     return DAPL_AM_OK;
 }
 
@@ -106,12 +114,14 @@ bool acknowledges_writes(const DAT_PROVIDER_ATTR &provider)
 int job::open_first()
 {
     constexpr int most = 64;
-    std::vector<DAT_PROVIDER_INFO> infos(most);
-    std::vector<DAT_PROVIDER_INFO *> pointers;
-    for (DAT_PROVIDER_INFO &info : infos)
-        pointers.push_back(&info);
+    const std::unique_ptr<DAT_PROVIDER_INFO[]> infos(new (std::nothrow) DAT_PROVIDER_INFO[most]);
+    if (!infos)
+        return no_memory("the names of adapters");
+    DAT_PROVIDER_INFO *pointers[most];
+    for (int i = 0; i < most; ++i)
+        pointers[i] = &infos[std::size_t(i)];
     DAT_COUNT count = 0;
-    if (dat_registry_list_providers(most, &count, pointers.data()) != DAT_SUCCESS)
+    if (dat_registry_list_providers(most, &count, pointers) != DAT_SUCCESS)
         count = 0;
     for (int i = 0; i < std::min(count, most); ++i)
         if (try_adapter(infos[std::size_t(i)].ia_name) == DAPL_AM_OK)
@@ -122,11 +132,11 @@ int job::open_first()
 
 int job::open_adapter()
 {
-    if (set.adapter.empty()) {
+    if (*set.adapter == '\0') {
         if (const int status = open_first(); status != DAPL_AM_OK)
             return status;
-    } else if (try_adapter(set.adapter.c_str()) != DAPL_AM_OK) {
-        report("the adapter \"%s\" does not open; dat-info tells why", set.adapter.c_str());
+    } else if (try_adapter(set.adapter) != DAPL_AM_OK) {
+        report("the adapter \"%s\" does not open; dat-info tells why", set.adapter);
         return DAPL_AM_ERR_ADAPTER;
     }
     DAT_IA_ATTR attr{};
@@ -136,7 +146,7 @@ int job::open_adapter()
     if (code == DAT_SUCCESS)
         code = dat_pz_create(ia, &pz);
     if (code != DAT_SUCCESS) {
-        report("adapter \"%s\": %s", adapter.c_str(), dat_text(code));
+        report("adapter \"%s\": %s", adapter, dat_text(code));
         return DAPL_AM_ERR_RESOURCES;
     }
     confirms_writes = !acknowledges_writes(provider);
@@ -185,7 +195,9 @@ int job::open(const DAPL_AM_OPTIONS *options)
     if (status != DAPL_AM_OK)
         return status;
     crowded_ = starter.local_size() > sysconf(_SC_NPROCESSORS_ONLN);
-    peers = std::make_unique<peer[]>(std::size_t(size()));
+    peers.reset(new (std::nothrow) peer[std::size_t(size())]);
+    if (!peers)
+        return no_memory("the other ranks");
     for (int i = 0; i < size(); ++i)
         at(i).rank = i;
     status = open_adapter();
@@ -276,7 +288,7 @@ int dapl_am_size(void)
 
 const char *dapl_am_adapter(void)
 {
-    return the_job.adapter.c_str();
+    return the_job.adapter;
 }
 
 int dapl_am_attach(DAPL_AM_HANDLER *handlers, int count, size_t segment_size)
@@ -308,6 +320,8 @@ int dapl_am_segment(int rank, void **address, size_t *size)
         return DAPL_AM_ERR_STATE;
     if (!the_job.valid(rank))
         return DAPL_AM_ERR_RANK;
+    if (!address || !size)
+        return DAPL_AM_ERR_ARGUMENT;
     const segment &memory = the_job.at(rank).memory;
     *address = memory.size > 0 ? reinterpret_cast<void *>(memory.base) : nullptr;
     *size = memory.size;

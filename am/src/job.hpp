@@ -13,7 +13,6 @@
 
 #include <memory>
 #include <netinet/in.h>
-#include <string>
 
 namespace am {
 
@@ -46,7 +45,7 @@ struct introduction {
 
 /// Another rank. The lock guards the endpoint and all counts but `outstanding`.
 struct peer {
-    std::mutex lock;
+    mutex lock;
     std::atomic<link_state> state{link_state::none};
     std::atomic<bool> lost{false};
     std::atomic<int> outstanding{0}; ///< requests posted whose completion has not been taken
@@ -92,7 +91,7 @@ public:
     launcher starter;
     settings set;
     secret key;
-    std::string adapter;
+    char adapter[DAT_NAME_MAX_LENGTH] = "";
     DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
     DAT_PZ_HANDLE pz = DAT_HANDLE_NULL;
     DAT_SEG_LENGTH max_rdma = 0;
@@ -101,9 +100,9 @@ public:
     DAT_EVD_HANDLE receive_evd = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE request_evd = DAT_HANDLE_NULL;
     DAT_SRQ_HANDLE receives = DAT_HANDLE_NULL; ///< of all peers; null where the adapter has none
-    std::mutex receives_lock;                  ///< of posting to it
-    std::mutex receive_lock;                   ///< of taking events from it
-    std::mutex request_lock;
+    mutex receives_lock;                       ///< of posting to it
+    mutex receive_lock;                        ///< of taking events from it
+    mutex request_lock;
     work_pool buffers; ///< with memory
     work_pool bare;    ///< without
     std::unique_ptr<peer[]> peers;

@@ -2,6 +2,7 @@
 #include "links.hpp"
 
 #include "ending.hpp"
+#include "lasting.hpp"
 #include "posts.hpp"
 #include "report.hpp"
 
@@ -40,7 +41,7 @@ private:
 };
 
 struct state {
-    std::mutex lock;
+    mutex lock;
     DAT_EVD_HANDLE events = DAT_HANDLE_NULL; // of connections and requests for them
     DAT_PSP_HANDLE listener = DAT_HANDLE_NULL;
     int retries = 0;   // that are due at some time; of the service thread
@@ -53,7 +54,7 @@ struct state {
     std::atomic<std::uint64_t> count{0};
 };
 
-state &links = *new state;
+state &links = lasting<state>();
 
 int receives_per_peer()
 {

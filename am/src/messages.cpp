@@ -3,6 +3,7 @@
 
 #include "barrier.hpp"
 #include "ending.hpp"
+#include "lasting.hpp"
 #include "links.hpp"
 #include "posts.hpp"
 #include "registrations.hpp"
@@ -34,7 +35,7 @@ struct message_state {
     counts counted;
 };
 
-message_state &am_state = *new message_state;
+message_state &am_state = lasting<message_state>();
 
 void count(std::atomic<std::uint64_t> &counter)
 {
@@ -354,7 +355,7 @@ void take_receive(const DAT_EVENT &event, spare_buffers &spare)
 
 bool next_receive(DAT_EVENT &event)
 {
-    const std::unique_lock guard(the_job.receive_lock, std::try_to_lock);
+    const held guard(the_job.receive_lock, std::try_to_lock);
     return guard.owns_lock() && dat_evd_dequeue(the_job.receive_evd, &event) == DAT_SUCCESS;
 }
 
@@ -636,6 +637,8 @@ int dapl_am_request_long(int rank, int handler, const void *payload, size_t size
 
 int dapl_am_token_rank(const dapl_am_token *token)
 {
+    if (!token)
+        return -1;
     return token->from ? token->from->rank : the_job.rank();
 }
 
@@ -678,6 +681,8 @@ int dapl_am_poll(void)
 
 void dapl_am_get_counters(DAPL_AM_COUNTERS *counters)
 {
+    if (!counters)
+        return;
     const counts &c = am_state.counted;
     *counters = {c.requests,
                  c.replies,

@@ -68,7 +68,7 @@ void post_request(peer &p, work &w, const char *call, Post post)
 bool reap(const dapl_am_op *awaited)
 {
     bool any = false;
-    std::unique_lock guard(the_job.request_lock, std::try_to_lock);
+    held guard(the_job.request_lock, std::try_to_lock);
     if (!guard.owns_lock())
         return false;
     DAT_EVENT event;
@@ -129,11 +129,11 @@ void post_read(peer &p, work &w, const DAT_LMR_TRIPLET &local, const DAT_RMR_TRI
     });
 }
 
-std::unique_lock<std::mutex> lock_with_room(peer &p)
+held lock_with_room(peer &p)
 {
     idle_wait wait;
     for (;;) {
-        std::unique_lock guard(p.lock);
+        held guard(p.lock);
         if (has_room(p))
             return guard;
         guard.unlock();

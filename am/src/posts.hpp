@@ -25,7 +25,7 @@ void post_write(peer &p, work &w, const DAT_LMR_TRIPLET &local, const DAT_RMR_TR
 void post_read(peer &p, work &w, const DAT_LMR_TRIPLET &local, const DAT_RMR_TRIPLET &remote);
 
 /// Takes the peer's lock when there is room, and takes completions until there is.
-std::unique_lock<std::mutex> lock_with_room(peer &p);
+held lock_with_room(peer &p);
 
 /// A buffer; waits for one where memory is short. Ends the job if there is none at all.
 work &take_buffer();

@@ -4,13 +4,13 @@
 #include "dapl_am.h"
 #include "ending.hpp"
 #include "job.hpp"
+#include "lasting.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <mutex>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -57,7 +57,7 @@ constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
 /// The thread that watches takes the lock, and a thread that unmaps memory waits for that thread:
 /// the holder of the lock must not allocate, free, or call the adapter.
 struct cache {
-    std::mutex lock;
+    mutex lock;
     std::array<registration, capacity> all;
     std::uint64_t clock = 0;
     std::uint64_t bytes = 0;
@@ -66,7 +66,7 @@ struct cache {
     std::atomic<std::uint64_t> made{0}, hits{0};
 };
 
-cache &cached = *new cache;
+cache &cached = lasting<cache>();
 
 std::uint64_t page_size()
 {
@@ -165,10 +165,10 @@ int test_for_changes()
 }
 
 /// Takes the lock when all that has been unmapped is known.
-std::unique_lock<std::mutex> settle()
+held settle()
 {
     for (;;) {
-        std::unique_lock guard(cached.lock);
+        held guard(cached.lock);
         take_messages();
         if (test_for_changes() != EAGAIN)
             return guard;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -27,9 +28,9 @@ struct number {
             return true;
         else if (!parse(text, value))
             return refuse(text);
-        if (value < least || value > most)
-            return refuse(std::to_string(value).c_str());
-        return true;
+        char digits[16];
+        std::snprintf(digits, sizeof digits, "%u", value);
+        return (value >= least && value <= most) || refuse(digits);
     }
 
 private:

@@ -5,12 +5,10 @@
 
 #include "dapl_am.h"
 
-#include <string>
-
 namespace am {
 
 struct settings {
-    std::string adapter; ///< empty: the first that opens
+    const char *adapter = ""; ///< empty: the first that opens. Valid in dapl_am_init()
     unsigned credits = 12;
     bool connect_all = false;
     bool receive_thread = false;

@@ -2,6 +2,7 @@
 #include "transfers.hpp"
 
 #include "ending.hpp"
+#include "lasting.hpp"
 #include "messages.hpp"
 #include "posts.hpp"
 #include "registrations.hpp"
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <pthread.h>
 #include <utility>
 
@@ -51,7 +53,7 @@ private:
         std::uint32_t use = 0;
     };
 
-    std::mutex lock_;
+    mutex lock_;
     std::array<entry, 256> all_;
 };
 
@@ -80,23 +82,25 @@ dapl_am_op *asked_fills::take(const peer &p, const name &given)
 }
 
 struct transfer_state {
-    std::mutex lock;
+    mutex lock;
     asked_fills fills;
     dapl_am_op *free_ops = nullptr;
     implicit_ops *free_threads = nullptr;
     pthread_key_t key{};
+    bool has_key = false; // a process has so many
     pthread_once_t once = PTHREAD_ONCE_INIT;
     std::atomic<std::uint64_t> confirmations{0};
 };
 
-transfer_state &transfers = *new transfer_state;
+transfer_state &transfers = lasting<transfer_state>();
 
+/// Null without memory.
 dapl_am_op *take_op()
 {
     const std::lock_guard guard(transfers.lock);
     dapl_am_op *op = transfers.free_ops;
     if (!op)
-        return new dapl_am_op;
+        return new (std::nothrow) dapl_am_op;
     transfers.free_ops = op->next;
     return op;
 }
@@ -116,7 +120,8 @@ void end_of_thread(void *of_thread)
     transfers.free_threads = ops;
 }
 
-/// Operations of a thread that has ended may still be counted in one that is free.
+/// Operations of a thread that has ended may still be counted in one that is free. Null without
+/// memory.
 implicit_ops *new_thread()
 {
     const std::lock_guard guard(transfers.lock);
@@ -129,18 +134,25 @@ implicit_ops *new_thread()
             return found;
         }
     }
-    return new implicit_ops;
+    return new (std::nothrow) implicit_ops;
 }
 
-implicit_ops &my_ops()
+/// Null if this thread can have none.
+implicit_ops *my_ops()
 {
-    pthread_once(&transfers.once, [] { pthread_key_create(&transfers.key, end_of_thread); });
+    pthread_once(&transfers.once, [] {
+        transfers.has_key = pthread_key_create(&transfers.key, end_of_thread) == 0;
+    });
+    if (!transfers.has_key)
+        return nullptr;
     auto *ops = static_cast<implicit_ops *>(pthread_getspecific(transfers.key));
-    if (!ops) {
-        ops = new_thread();
-        pthread_setspecific(transfers.key, ops);
-    }
-    return *ops;
+    if (ops) [[likely]]
+        return ops;
+    ops = new_thread();
+    if (!ops || pthread_setspecific(transfers.key, ops) == 0)
+        return ops;
+    end_of_thread(ops);
+    return nullptr;
 }
 
 /// Local memory that the adapter can reach, as long as this lives.
@@ -252,7 +264,7 @@ void confirm_later(peer &p, dapl_am_op &op)
     op.unconfirmed = &p;
 }
 
-int check_transfer(int rank, const void *remote, std::size_t size)
+int check_transfer(int rank, const void *remote, const void *local, std::size_t size)
 {
     if (the_job.stage < 2)
         return DAPL_AM_ERR_STATE;
@@ -260,6 +272,8 @@ int check_transfer(int rank, const void *remote, std::size_t size)
         return DAPL_AM_ERR_CONTEXT;
     if (!the_job.valid(rank))
         return DAPL_AM_ERR_RANK;
+    if (size > 0 && !local)
+        return DAPL_AM_ERR_ARGUMENT;
     if (size > 0 && !the_job.at(rank).memory.holds(reinterpret_cast<std::uint64_t>(remote), size))
         return DAPL_AM_ERR_RANGE;
     return DAPL_AM_OK;
@@ -276,7 +290,7 @@ bool done_here(int rank, void *to, const void *from, std::size_t size)
 int put(int rank, void *remote, const void *local, std::size_t size, dapl_am_op &op,
         local_memory promise)
 {
-    if (const int status = check_transfer(rank, remote, size); status != DAPL_AM_OK)
+    if (const int status = check_transfer(rank, remote, local, size); status != DAPL_AM_OK)
         return status;
     if (done_here(rank, remote, local, size))
         return DAPL_AM_OK;
@@ -301,7 +315,7 @@ int put(int rank, void *remote, const void *local, std::size_t size, dapl_am_op 
 
 int get(int rank, void *local, const void *remote, std::size_t size, dapl_am_op &op)
 {
-    if (const int status = check_transfer(rank, remote, size); status != DAPL_AM_OK)
+    if (const int status = check_transfer(rank, remote, local, size); status != DAPL_AM_OK)
         return status;
     if (done_here(rank, local, remote, size))
         return DAPL_AM_OK;
@@ -314,7 +328,7 @@ int get(int rank, void *local, const void *remote, std::size_t size, dapl_am_op 
 /// Small ones as a put of a buffer that is set here, others by a message.
 int fill(int rank, void *remote, int value, std::size_t size, dapl_am_op &op)
 {
-    if (const int status = check_transfer(rank, remote, size); status != DAPL_AM_OK)
+    if (const int status = check_transfer(rank, remote, remote, size); status != DAPL_AM_OK)
         return status;
     if (size == 0 || rank == the_job.rank()) {
         if (size > 0)
@@ -352,7 +366,11 @@ int fill(int rank, void *remote, int value, std::size_t size, dapl_am_op &op)
 template <typename Begin>
 int with_handle(dapl_am_handle *handle, Begin begin)
 {
+    if (!handle)
+        return DAPL_AM_ERR_ARGUMENT;
     dapl_am_op *op = take_op();
+    if (!op)
+        return DAPL_AM_ERR_RESOURCES;
     const int status = begin(*op);
     const bool keep = status == DAPL_AM_OK && (op->unconfirmed || !is_done(*op));
     if (!keep)
@@ -370,16 +388,19 @@ int blocking(Begin begin)
     return status;
 }
 
-dapl_am_op &implicit_puts()
+template <typename Begin>
+int implicit(dapl_am_op implicit_ops::*kind, Begin begin)
 {
-    implicit_ops &ops = my_ops();
-    return ops.region ? *ops.region : ops.puts;
+    implicit_ops *ops = my_ops();
+    if (!ops)
+        return DAPL_AM_ERR_RESOURCES;
+    return begin(ops->region ? *ops->region : ops->*kind);
 }
 
-dapl_am_op &implicit_gets()
+void await_implicit(dapl_am_op implicit_ops::*kind)
 {
-    implicit_ops &ops = my_ops();
-    return ops.region ? *ops.region : ops.gets;
+    if (implicit_ops *ops = my_ops())
+        await(ops->*kind);
 }
 
 void poll_all()
@@ -393,6 +414,12 @@ int try_op(dapl_am_op &op)
     confirm(op);
     poll_all();
     return is_done(op) ? DAPL_AM_OK : DAPL_AM_NOT_READY;
+}
+
+int try_implicit(dapl_am_op implicit_ops::*kind)
+{
+    implicit_ops *ops = my_ops();
+    return ops ? try_op(ops->*kind) : DAPL_AM_OK;
 }
 
 /// Ends the handles of complete operations.
@@ -548,17 +575,22 @@ int dapl_am_get_nb_bulk(int rank, void *local, const void *remote, size_t size,
 
 int dapl_am_put_nbi(int rank, void *remote, const void *local, size_t size)
 {
-    return am::put(rank, remote, local, size, implicit_puts(), local_memory::reusable);
+    return implicit(&implicit_ops::puts, [&](dapl_am_op &op) {
+        return am::put(rank, remote, local, size, op, local_memory::reusable);
+    });
 }
 
 int dapl_am_put_nbi_bulk(int rank, void *remote, const void *local, size_t size)
 {
-    return am::put(rank, remote, local, size, implicit_puts(), local_memory::lent);
+    return implicit(&implicit_ops::puts, [&](dapl_am_op &op) {
+        return am::put(rank, remote, local, size, op, local_memory::lent);
+    });
 }
 
 int dapl_am_get_nbi(int rank, void *local, const void *remote, size_t size)
 {
-    return am::get(rank, local, remote, size, implicit_gets());
+    return implicit(&implicit_ops::gets,
+                    [&](dapl_am_op &op) { return am::get(rank, local, remote, size, op); });
 }
 
 int dapl_am_get_nbi_bulk(int rank, void *local, const void *remote, size_t size)
@@ -591,7 +623,7 @@ int dapl_am_put_nbi_val(int rank, void *remote, uint64_t value, size_t size)
 
 int dapl_am_get_val(int rank, const void *remote, size_t size, uint64_t *value)
 {
-    if (!is_value(size))
+    if (!is_value(size) || !value)
         return DAPL_AM_ERR_ARGUMENT;
     uint64_t fetched = 0;
     const int status = dapl_am_get(rank, &fetched, remote, size);
@@ -602,9 +634,11 @@ int dapl_am_get_val(int rank, const void *remote, size_t size, uint64_t *value)
 
 int dapl_am_get_nb_val(int rank, const void *remote, size_t size, dapl_am_value_handle *handle)
 {
-    if (!is_value(size))
+    if (!is_value(size) || !handle)
         return DAPL_AM_ERR_ARGUMENT;
-    auto *value = new dapl_am_value{};
+    auto *value = new (std::nothrow) dapl_am_value{};
+    if (!value)
+        return DAPL_AM_ERR_RESOURCES;
     const int status = am::get(rank, &value->value, remote, size, value->op);
     if (status != DAPL_AM_OK)
         delete value;
@@ -615,6 +649,8 @@ int dapl_am_get_nb_val(int rank, const void *remote, size_t size, dapl_am_value_
 
 uint64_t dapl_am_wait_val(dapl_am_value_handle handle)
 {
+    if (!handle)
+        return 0;
     await(handle->op);
     const uint64_t value = handle->value;
     delete handle;
@@ -634,7 +670,8 @@ int dapl_am_memset_nb(int rank, void *remote, int value, size_t size, dapl_am_ha
 
 int dapl_am_memset_nbi(int rank, void *remote, int value, size_t size)
 {
-    return am::fill(rank, remote, value, size, implicit_puts());
+    return implicit(&implicit_ops::puts,
+                    [&](dapl_am_op &op) { return am::fill(rank, remote, value, size, op); });
 }
 
 void dapl_am_wait(dapl_am_handle handle)
@@ -657,7 +694,7 @@ int dapl_am_try(dapl_am_handle handle)
 
 void dapl_am_wait_all(dapl_am_handle *handles, size_t count)
 {
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; handles && i < count; ++i) {
         dapl_am_wait(handles[i]);
         handles[i] = DAPL_AM_DONE;
     }
@@ -665,7 +702,7 @@ void dapl_am_wait_all(dapl_am_handle *handles, size_t count)
 
 void dapl_am_wait_some(dapl_am_handle *handles, size_t count)
 {
-    for (idle_wait wait; !sweep(handles, count).some();) {
+    for (idle_wait wait; handles && !sweep(handles, count).some();) {
         const bool reaped = reap();
         wait.pause(dapl_am_poll() == DAPL_AM_OK || reaped);
     }
@@ -673,24 +710,28 @@ void dapl_am_wait_some(dapl_am_handle *handles, size_t count)
 
 int dapl_am_try_all(dapl_am_handle *handles, size_t count)
 {
+    if (!handles && count > 0)
+        return DAPL_AM_ERR_ARGUMENT;
     poll_all();
     return sweep(handles, count).left == 0 ? DAPL_AM_OK : DAPL_AM_NOT_READY;
 }
 
 int dapl_am_try_some(dapl_am_handle *handles, size_t count)
 {
+    if (!handles && count > 0)
+        return DAPL_AM_ERR_ARGUMENT;
     poll_all();
     return sweep(handles, count).some() ? DAPL_AM_OK : DAPL_AM_NOT_READY;
 }
 
 void dapl_am_wait_nbi_puts(void)
 {
-    await(my_ops().puts);
+    await_implicit(&implicit_ops::puts);
 }
 
 void dapl_am_wait_nbi_gets(void)
 {
-    await(my_ops().gets);
+    await_implicit(&implicit_ops::gets);
 }
 
 void dapl_am_wait_nbi(void)
@@ -701,12 +742,12 @@ void dapl_am_wait_nbi(void)
 
 int dapl_am_try_nbi_puts(void)
 {
-    return try_op(my_ops().puts);
+    return try_implicit(&implicit_ops::puts);
 }
 
 int dapl_am_try_nbi_gets(void)
 {
-    return try_op(my_ops().gets);
+    return try_implicit(&implicit_ops::gets);
 }
 
 int dapl_am_try_nbi(void)
@@ -717,19 +758,22 @@ int dapl_am_try_nbi(void)
 
 int dapl_am_begin_region(void)
 {
-    implicit_ops &ops = my_ops();
-    if (ops.region)
+    implicit_ops *ops = my_ops();
+    if (!ops)
+        return DAPL_AM_ERR_RESOURCES;
+    if (ops->region)
         return DAPL_AM_ERR_STATE;
-    ops.region = take_op();
-    return DAPL_AM_OK;
+    ops->region = take_op();
+    return ops->region ? DAPL_AM_OK : DAPL_AM_ERR_RESOURCES;
 }
 
 int dapl_am_end_region(dapl_am_handle *handle)
 {
-    implicit_ops &ops = my_ops();
-    if (!ops.region)
+    if (!handle)
+        return DAPL_AM_ERR_ARGUMENT;
+    implicit_ops *ops = my_ops();
+    if (!ops || !ops->region)
         return DAPL_AM_ERR_STATE;
-    *handle = ops.region;
-    ops.region = nullptr;
+    *handle = std::exchange(ops->region, nullptr);
     return DAPL_AM_OK;
 }
