@@ -219,17 +219,25 @@ status endpoint::disconnect(DAT_CLOSE_FLAGS how)
     return ended;
 }
 
+/// Programs wait for the answer to their disconnect, and for nothing else. So it is DISCONNECTED
+/// also where the connection failed, or has failed without their knowledge. Returns the state
+/// before.
+DAT_EP_STATE endpoint::ask_for_end()
+{
+    osd::lock_guard hold(lock_);
+    const DAT_EP_STATE before = state();
+    if (before == DAT_EP_STATE_CONNECTED)
+        set_state(DAT_EP_STATE_DISCONNECT_PENDING);
+    end_asked_ |= before == DAT_EP_STATE_CONNECTED || before == DAT_EP_STATE_DISCONNECTED;
+    if (std::exchange(broken_stored_, false) && connect_evd_)
+        connect_evd_->end_as_asked(to_handle(this));
+    return before;
+}
+
 status endpoint::disconnect_locked(DAT_CLOSE_FLAGS how, pending_event &outcome)
 {
     osd::lock_guard hold(control_);
-    DAT_EP_STATE before{};
-    {
-        osd::lock_guard state_hold(lock_);
-        before = state();
-        if (before == DAT_EP_STATE_CONNECTED)
-            set_state(DAT_EP_STATE_DISCONNECT_PENDING);
-    }
-    switch (before) {
+    switch (ask_for_end()) {
     case DAT_EP_STATE_UNCONNECTED:
         return flush_unconnected();
     case DAT_EP_STATE_ACTIVE_CONNECTION_PENDING:
@@ -272,7 +280,7 @@ status endpoint::reset()
             return clean;
         report = report_failure();
         osd::lock_guard state_hold(lock_);
-        peer_known_ = false;
+        peer_known_ = end_asked_ = broken_stored_ = false;
         set_state(DAT_EP_STATE_UNCONNECTED);
     }
     report.make();
@@ -337,13 +345,17 @@ bool endpoint::store_event(evd *target, DAT_EVENT_NUMBER number, const private_d
     if (target == nullptr)
         return false;
     DAT_EVENT event{};
-    event.event_number = number;
+    event.event_number = number == DAT_CONNECTION_EVENT_BROKEN && end_asked_
+                             ? DAT_CONNECTION_EVENT_DISCONNECTED
+                             : number;
     event.evd_handle = to_handle(target);
     auto &what = event.event_data.connect_event_data;
     what.ep_handle = to_handle(this);
     what.private_data_size = static_cast<DAT_COUNT>(std::min(data.size, sizeof peer_data_));
     what.private_data = data.size == 0 ? nullptr : peer_data_;
-    return target->store(event);
+    const bool stored = target->store(event);
+    broken_stored_ = stored && event.event_number == DAT_CONNECTION_EVENT_BROKEN;
+    return stored;
 }
 
 /// Changes the state and stores the event. False when the event comes too late and is dropped.

@@ -95,6 +95,7 @@ private:
 
     status begin_connect(const connect_request &wanted, pending_event &outcome)
         OSD_EXCLUDES(control_, lock_);
+    DAT_EP_STATE ask_for_end() OSD_EXCLUDES(lock_);
     status disconnect_locked(DAT_CLOSE_FLAGS how, pending_event &outcome)
         OSD_EXCLUDES(control_, lock_);
     status flush_unconnected() OSD_REQUIRES(control_) OSD_EXCLUDES(lock_);
@@ -123,6 +124,10 @@ private:
     bool failure_unreported_ OSD_GUARDED_BY(lock_) = false;
     bool cleaning_ OSD_GUARDED_BY(lock_) = false; ///< a failure is inside disconnect_clean
     osd::condition cleaned_;
+
+    /// The consumer has asked for the end of this connection: it comes as DISCONNECTED.
+    bool end_asked_ OSD_GUARDED_BY(lock_) = false;
+    bool broken_stored_ OSD_GUARDED_BY(lock_) = false; ///< before it has
 
     osd::address remote_address_ OSD_GUARDED_BY(lock_);
     DAT_CONN_QUAL remote_qualifier_ OSD_GUARDED_BY(lock_) = 0;

@@ -9,23 +9,18 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-bool is_about_connection(const DAT_EVENT &event)
-{
-    return event.event_number >= DAT_CONNECTION_EVENT_ESTABLISHED &&
-           event.event_number <= DAT_CONNECTION_EVENT_UNREACHABLE;
-}
-
-bool ends_connection(const DAT_EVENT &event)
-{
-    return is_about_connection(event) && event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED;
-}
-
 DAT_EP_HANDLE endpoint_in(const DAT_EVENT &event)
 {
     return event.event_data.connect_event_data.ep_handle;
 }
 
 } // namespace
+
+void event_order::take_storage_of(event_ring<DAT_EVENT> &longer)
+{
+    osd::lock_guard hold(queue_.producers_);
+    held_.take_storage_of(longer);
+}
 
 /// First what was posted, less the ends of connections; then ends that have no completion before
 /// them any more; then the first completion whose connection has been reported.
@@ -59,18 +54,23 @@ bool event_order::has_posted() const
 bool event_order::take_posted(DAT_EVENT &event)
 {
     while (has_posted()) {
-        const DAT_EVENT *next = queue_.posted_.front();
-        if (take_earlier_end(*next, event))
-            return true;
-        if (ends_connection(*next) && held_.push(*next)) {
-            queue_.posted_.drop_front();
-            queue_.posted_taken();
-            continue;
+        bool moved = false;
+        {
+            osd::lock_guard hold(queue_.producers_);
+            const DAT_EVENT &next = *queue_.posted_.front();
+            if (take_earlier_end(next, event))
+                return true;
+            moved = ends_connection(next) && held_.push(next);
+            if (moved)
+                queue_.posted_.drop_front();
+            else
+                (void)queue_.posted_.pop(event);
         }
-        (void)queue_.posted_.pop(event);
-        queue_.state_.fetch_sub(1);
+        if (!moved)
+            queue_.state_.fetch_sub(1);
         queue_.posted_taken();
-        return true;
+        if (!moved)
+            return true;
     }
     return false;
 }
@@ -108,7 +108,10 @@ bool event_order::take_end(DAT_EVENT &event)
     if (!has_barrier_ || completes_before_barrier(endpoint_in(*end)))
         return false;
     clear_barrier();
-    (void)held_.pop(event);
+    {
+        osd::lock_guard hold(queue_.producers_);
+        (void)held_.pop(event);
+    }
     queue_.state_.fetch_sub(1);
     return true;
 }

@@ -15,13 +15,16 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 class event_order {
 public:
-    event_order(event_queue &of, const evd &self) : queue_(of), self_(self) {}
+    event_order(event_queue &of, const evd &self) : queue_(of), self_(self)
+    {
+        queue_.held_ = &held_;
+    }
     ~event_order() { clear_barrier(); }
 
     /// False when out of memory.
     bool allocate(DAT_COUNT qlen) { return held_.allocate(qlen); }
     /// For a resize; `longer` is empty and has room for what is held.
-    void take_storage_of(event_ring<DAT_EVENT> &longer) { held_.take_storage_of(longer); }
+    void take_storage_of(event_ring<DAT_EVENT> &longer);
 
     bool take(DAT_EVENT &event);
     /// Events that wait for others to be delivered.

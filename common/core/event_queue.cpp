@@ -186,11 +186,54 @@ void event_queue::take_staged(std::uint32_t position, completion &done)
 
 // -------------------------------------------------------------------------------------- taking
 
+namespace {
+
+/// Of an event in a ring. Only BROKEN changes, with producers_ held.
+std::atomic_ref<DAT_EVENT_NUMBER> number_of(DAT_EVENT &event)
+{
+    return std::atomic_ref<DAT_EVENT_NUMBER>(event.event_number);
+}
+
+/// Changes the last event of these that ends a connection of the endpoint, if it is BROKEN. False
+/// when there is none.
+bool end_in(event_ring<DAT_EVENT> &events, DAT_EP_HANDLE ep)
+{
+    for (std::uint32_t at = events.tail(); at != events.head(); --at) {
+        DAT_EVENT &event = events.at(at - 1);
+        if (!ends_connection(event) || event.event_data.connect_event_data.ep_handle != ep)
+            continue;
+        if (event.event_number == DAT_CONNECTION_EVENT_BROKEN)
+            number_of(event).store(DAT_CONNECTION_EVENT_DISCONNECTED, std::memory_order_release);
+        return true;
+    }
+    return false;
+}
+
+} // namespace
+
+void event_queue::end_as_asked(DAT_EP_HANDLE ep)
+{
+    osd::lock_guard hold(producers_);
+    if (!end_in(posted_, ep) && held_ != nullptr)
+        (void)end_in(*held_, ep);
+}
+
+bool event_queue::pop_posted(DAT_EVENT &event)
+{
+    if (posted_.empty())
+        return false;
+    DAT_EVENT &next = posted_.at(posted_.head());
+    if (number_of(next).load(std::memory_order_acquire) != DAT_CONNECTION_EVENT_BROKEN)
+        return posted_.pop(event);
+    osd::lock_guard hold(producers_);
+    return posted_.pop(event);
+}
+
 /// An event that its producer has not counted yet is left alone: taking it would remove a staged
 /// completion from the count, and a later one would be taken from the CQ before that.
 bool event_queue::take_unordered(DAT_EVENT &event)
 {
-    if (pending() > static_cast<DAT_COUNT>(staged_.size()) && posted_.pop(event)) {
+    if (pending() > static_cast<DAT_COUNT>(staged_.size()) && pop_posted(event)) {
         state_.fetch_sub(1);
         posted_taken();
         return true;

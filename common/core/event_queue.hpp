@@ -30,6 +30,17 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
+inline bool is_about_connection(const DAT_EVENT &event)
+{
+    return event.event_number >= DAT_CONNECTION_EVENT_ESTABLISHED &&
+           event.event_number <= DAT_CONNECTION_EVENT_UNREACHABLE;
+}
+
+inline bool ends_connection(const DAT_EVENT &event)
+{
+    return is_about_connection(event) && event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED;
+}
+
 class event_queue : public object {
 public:
     bool has_waiter() const { return claim_.has_waiter(); }
@@ -39,6 +50,9 @@ public:
     DAT_EVD_FLAGS streams() const { return streams_; }
     /// Takes over a queue whose endpoint is gone, until its completions can no longer be polled.
     void adopt(work_queue *orphan);
+    /// The consumer has asked for the end of a connection that broke before: unless BROKEN was
+    /// taken, it becomes DISCONNECTED.
+    void end_as_asked(DAT_EP_HANDLE ep) OSD_EXCLUDES(producers_);
 
     notify_overrides overrides;
 
@@ -105,6 +119,7 @@ protected:
 
     /// False when the ring is full.
     bool store_posted(const DAT_EVENT &event) OSD_EXCLUDES(producers_);
+    bool pop_posted(DAT_EVENT &event) OSD_EXCLUDES(producers_);
     bool take_unordered(DAT_EVENT &event) OSD_COLD;
     bool take_completion(DAT_EVENT &event);
     bool convert(const completion &done, DAT_EVENT &event);
@@ -130,9 +145,10 @@ protected:
     std::atomic<DAT_COUNT> qlen_{0}; ///< changes with the claim held
     event_ring<DAT_EVENT> posted_;
     event_ring<completion> staged_;
-    std::uint32_t reported_ = 0;       ///< the CNO was triggered for what is staged up to here
-    std::uint32_t *barrier_ = nullptr; ///< a position in staged_ that event_order remembers
-    osd::mutex producers_;             ///< of posted_
+    std::uint32_t reported_ = 0;            ///< the CNO was triggered for what is staged up to here
+    std::uint32_t *barrier_ = nullptr;      ///< a position in staged_ that event_order remembers
+    event_ring<DAT_EVENT> *held_ = nullptr; ///< event_order's: moved with producers_ held
+    osd::mutex producers_;                  ///< of posted_, and of what end_as_asked() may change
 };
 
 // ------------------------------------------------------------------------------------ hot path

@@ -56,6 +56,7 @@ public:
 
     /// The element at this position.
     const T &at(std::uint32_t position) const { return slots_[position & mask()]; }
+    T &at(std::uint32_t position) { return slots_[position & mask()]; }
     /// The next, or null.
     const T *front() const { return empty() ? nullptr : &at(head()); }
     void drop_front() { head_.store(head() + 1, std::memory_order_release); }

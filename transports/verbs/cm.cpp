@@ -296,10 +296,8 @@ void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQU
 
 void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    const bool ours = q.phase() == phase::closing;
     tear_down(device, q); // its completions show whether something failed
-    const bool broken = !ours && q.broken;
-    device.deliver(q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
+    device.deliver(q, q.broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 /// The connection was established before it ended: ESTABLISHED is delivered first.
