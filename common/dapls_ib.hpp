@@ -454,7 +454,10 @@ struct dapls_ib : Types, port_traits {
     /// process. Control.
     static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &) = delete;
 
-    /// No window is or will be bound to it. On return the remote key is dead. Control.
+    /// No window is or will be bound to it. On return the remote key is dead, and nothing is
+    /// received into the memory any more: a message for a receive that was posted with the local
+    /// key fails with LOCAL_PROTECTION, also one that had come in part, and breaks the connection.
+    /// Until then such a receive keeps its place. Control.
     static void dapls_ib_mr_deregister(mr &) = delete;
 
     // --- completion queue ---
@@ -729,7 +732,8 @@ struct dapls_ib : Types, port_traits {
     /// Ends an established connection. Graceful lets posted requests complete first, abrupt does
     /// not; abrupt may follow graceful. What has not completed then is flushed. After ESTABLISHED
     /// each connection makes exactly one callback that ends it: DISCONNECTED, whichever side began,
-    /// or BROKEN if it failed. Completions that are not flushed can be polled before that callback.
+    /// or BROKEN if it failed; of one that its consumer has disconnected the common layer makes
+    /// DISCONNECTED of both. Completions that are not flushed can be polled before that callback.
     /// Control.
     static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS) = delete;
 

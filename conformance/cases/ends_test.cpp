@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The ends of programs: connections fail or are closed while much is outstanding.
+// The ends of programs: memory is freed under what is posted, and connections fail or are closed
+// while much is outstanding.
 #include "harness/support.hpp"
 
 #include <algorithm>
@@ -71,6 +72,45 @@ endpoint_options deep_ends(adapter &ia, DAT_EP_ATTR &attr)
     options.attr = &attr;
     options.bytes = 256 * 1024;
     return options;
+}
+
+/// Whether all that a receive was given is as it was.
+void expect_untouched(const region &gone, const std::vector<std::uint8_t> &before)
+{
+    CHECK(gone.copy() == before);
+}
+
+void expect_refused_receive(const DAT_DTO_COMPLETION_EVENT_DATA &done, std::uint64_t cookie)
+{
+    CHECK(done.user_cookie.as_64 == cookie);
+    CHECK(done.status != DAT_DTO_SUCCESS);
+    if (the_settings().promised("local_protection"))
+        CHECK(done.status == DAT_DTO_ERR_LOCAL_PROTECTION);
+}
+
+/// Spins until a message has come as far as this byte, or for a second.
+void await_byte(const region &into, std::size_t offset, std::uint8_t value)
+{
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    const volatile std::uint8_t &byte = into.bytes[offset];
+    while (byte != value && std::chrono::steady_clock::now() < until) {
+    }
+}
+
+/// One byte of each page, the last one first: a copy of all would take as long as the message.
+std::vector<std::uint8_t> sample_of(const region &memory)
+{
+    constexpr std::size_t page = 4096;
+    std::vector<std::uint8_t> sample(memory.bytes.size() / page);
+    for (std::size_t i = sample.size(); i != 0; --i)
+        sample[i - 1] = memory.bytes[i * page - 1];
+    return sample;
+}
+
+DAT_RETURN recv_into(test_endpoint &own, const DAT_LMR_TRIPLET &where, std::uint64_t cookie)
+{
+    DAT_LMR_TRIPLET segment = where;
+    return dat_ep_post_recv(own.ep, 1, &segment, cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
 }
 
 } // namespace
@@ -157,6 +197,113 @@ TEST_CASE("CONN-35: a disconnect with much outstanding is answered by DISCONNECT
                 for (test_endpoint *side : {&closing, &peer})
                     CHECK(stays_empty(side->connect_evd, milliseconds(5)));
             }
+}
+
+TEST_CASE("MEM-33: nothing is received into memory that was freed since the receive was posted" *
+          hint("look at the local context when a receive is posted, and not when a message comes"))
+{
+    adapter ia;
+    for (bool early : {false, true})
+        for (std::size_t size : {std::size_t{64}, std::size_t{30000}}) {
+            CAPTURE(early); // before the connection
+            CAPTURE(size);
+            test_endpoint from(ia);
+            test_endpoint to(ia);
+            region gone(ia, to.pz, size);
+            gone.set_all(0xee);
+            const std::vector<std::uint8_t> before = gone.copy();
+            if (!early)
+                establish(from, to);
+            MUST(recv_into(to, gone.local(0, size), 5));
+            gone.free();
+            if (early)
+                establish(from, to);
+            MUST(from.send(0, size, 6));
+            expect_refused_receive(next_dto(to.recv_evd), 5);
+            (void)next_dto(from.request_evd);
+            expect_broken(to, from, true);
+            expect_untouched(gone, before);
+        }
+}
+
+TEST_CASE("MEM-34: a receive whose memory was freed keeps its place among the others" *
+          hint("take it out of the queue: the message for it goes into the next, or it never "
+               "completes"))
+{
+    adapter ia;
+    constexpr std::size_t size = 64;
+    for (bool arrives : {false, true}) {
+        CAPTURE(arrives);
+        connected_pair pair(ia);
+        test_endpoint &to = pair.passive;
+        region gone(ia, to.pz, 3 * size);
+        region used(ia, to.pz, size);
+        gone.set_all(0xee);
+        const std::vector<std::uint8_t> before = gone.copy();
+        DAT_LMR_TRIPLET parts[] = {to.memory.local(4096, size), gone.local(0, size)};
+        MUST(recv_into(to, used.local(0, size), 0));
+        MUST(to.recv(0, size, 1));
+        MUST(dat_ep_post_recv(to.ep, 2, parts, cookie_of(2), DAT_COMPLETION_DEFAULT_FLAG));
+        MUST(to.recv(2 * size, size, 3));
+        MUST(recv_into(to, gone.local(size, size), 4));
+        pair.active.memory.fill(0, 2 * size, 7);
+        MUST(pair.active.send(0, size, 0));
+        CHECK(next_dto(to.recv_evd).status == DAT_DTO_SUCCESS);
+        used.free(); // its receive has completed
+        gone.free();
+        MUST(pair.active.send(0, size, 1));
+        const auto second = next_dto(to.recv_evd);
+        CHECK(second.status == DAT_DTO_SUCCESS);
+        CHECK(second.user_cookie.as_64 == 1);
+        CHECK(to.memory.holds(0, size, 7));
+        if (arrives) {
+            MUST(pair.active.send(0, 2 * size, 2));
+            expect_refused_receive(next_dto(to.recv_evd), 2);
+            expect_broken(to, pair.active, true);
+        } else {
+            MUST(to.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+            expect_disconnected(to, pair.active);
+        }
+        for (std::uint64_t i = arrives ? 3 : 2; i <= 4; ++i) {
+            const auto flushed = next_dto(to.recv_evd);
+            CHECK(flushed.status == DAT_DTO_ERR_FLUSHED);
+            CHECK(flushed.user_cookie.as_64 == i);
+        }
+        CHECK(stays_empty(to.recv_evd, milliseconds(5)));
+        expect_untouched(gone, before);
+    }
+}
+
+TEST_CASE("MEM-35: a message that is coming in writes nothing more once its memory was freed" *
+          hint("let what has begun go on after dat_lmr_free has returned"))
+{
+    adapter ia;
+    adapter other;
+    constexpr std::size_t rounds = 10;
+    constexpr std::uint8_t sent = 7;
+    const std::size_t size = std::min<std::size_t>(16 * 1024 * 1024, ia.attr.max_message_size);
+    endpoint_options roomy;
+    roomy.bytes = size;
+    for (std::size_t round = 0; round < rounds; ++round) {
+        CAPTURE(round);
+        connected_pair pair(other, ia, roomy);
+        region gone(ia, pair.passive.pz, size);
+        pair.active.memory.set_all(sent);
+        MUST(recv_into(pair.passive, gone.local(0, size), 5));
+        MUST(pair.active.send(0, size, 6));
+        await_byte(gone, size * round / rounds / 2, sent);
+        gone.free();
+        const std::vector<std::uint8_t> after = sample_of(gone);
+        const auto done = next_dto(pair.passive.recv_evd);
+        CHECK(done.user_cookie.as_64 == 5);
+        (void)next_dto(pair.active.request_evd);
+        if (done.status == DAT_DTO_SUCCESS) {
+            CHECK(std::count(after.begin(), after.end(), sent) == std::ssize(after));
+        } else {
+            expect_broken(pair.passive, pair.active, true);
+        }
+        CHECK(sample_of(gone) == after);
+    }
 }
 
 } // namespace conformance

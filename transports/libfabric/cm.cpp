@@ -170,11 +170,16 @@ bool drain_events(hca &device)
     return found;
 }
 
+void break_connection(hca &device, qp &q)
+{
+    tear_down(device, q);
+    device.deliver_later(q, DAT_CONNECTION_EVENT_BROKEN);
+}
+
 void connection_lost(hca &device, qp &q)
 {
-    const bool ours = q.phase() == phase::closing;
     tear_down(device, q); // its completions tell whether something failed
-    const bool broken = !ours && q.broken.load(std::memory_order_relaxed);
+    const bool broken = q.broken.load(std::memory_order_relaxed);
     q.cancel();
     device.deliver(q, broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
 }

@@ -61,6 +61,17 @@ void take_immediate(wr &w, std::uint64_t data)
     w.done.immediate = static_cast<DAT_UINT32>(data);
 }
 
+/// False when it was cancelled in order to be posted again.
+bool finish_receive(const cq &c, wr &w) OSD_REQUIRES(c.lock)
+{
+    const bool flushed = w.done.status == DAT_DTO_ERR_FLUSHED;
+    const bool again = flushed && c.withdraws == w.home;
+    w.recv.is = again ? recv_place::where::withdrawn : recv_place::where::elsewhere;
+    if (w.recv.freed && w.done.status != DAT_DTO_SUCCESS && (!flushed || w.recv.cut))
+        w.done.status = DAT_DTO_ERR_LOCAL_PROTECTION;
+    return !again;
+}
+
 void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock)
 {
     void *const context = entry.op_context;
@@ -70,6 +81,8 @@ void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock
     wr &w = *static_cast<wr *>(context);
     const DAT_DTO_COMPLETION_STATUS how = error == 0 ? DAT_DTO_SUCCESS : dto_status(error);
     w.done = {&w, static_cast<DAT_UINT32>(entry.len), how, false, 0, nullptr};
+    if (w.operation == DAT_DTO_RECEIVE && !finish_receive(c, w))
+        return;
     if (w.done.status != DAT_DTO_SUCCESS && w.done.status != DAT_DTO_ERR_FLUSHED)
         w.home->broken.store(true, std::memory_order_relaxed);
     if (w.operation == DAT_DTO_RECEIVE) {
@@ -102,6 +115,21 @@ bool take_batch(cq &c) OSD_REQUIRES(c.lock)
     return got > 0;
 }
 
+/// The first that libfabric has. Says which keys all of them use.
+wr *first_receive_in(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock)
+{
+    wr *first = nullptr;
+    std::uint64_t keys = 0;
+    for (wr *w = q.last_recv; w != nullptr && w->recv.is == recv_place::where::posted;
+         w = static_cast<wr *>(w->before)) {
+        keys |= key_bits(*w);
+        if (lies_in(*w, key))
+            first = w;
+    }
+    q.recv_keys.store(keys, std::memory_order_relaxed);
+    return first;
+}
+
 void take_consumers_batch(cq &c) OSD_REQUIRES(c.lock)
 {
     for (; c.left != 0; --c.left)
@@ -129,6 +157,26 @@ void drain(cq &c)
         c.readmit_consumer();
     }
     c.wake_sleepers(); // even without completions: progress may have cleared a signal
+}
+
+wr *withdraw_receives(qp &q, DAT_LMR_CONTEXT key)
+{
+    cq &c = *q.recv_cq;
+    osd::lock_guard hold(c.lock);
+    c.exclude_consumer();
+    take_consumers_batch(c);
+    while (take_batch(c)) {
+    }
+    wr *const first = first_receive_in(q, key);
+    c.withdraws = &q;
+    for (wr *w = first == nullptr ? nullptr : q.last_recv; w != nullptr;
+         w = w == first ? nullptr : static_cast<wr *>(w->before))
+        (void)fi_cancel(&q.fid->fid, w);
+    while (take_batch(c)) {
+    }
+    c.withdraws = nullptr;
+    c.readmit_consumer();
+    return first;
 }
 
 /// The signal that progress may have cleared was for a completion, or for a waiter that was woken.

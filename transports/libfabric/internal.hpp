@@ -21,6 +21,9 @@ DAT_DTO_COMPLETION_STATUS dto_status(int error);
 /// Drains libfabric's CQ and the consumer's batch into the deferred completions, so that no later
 /// poll of this CQ needs the queue pairs they belong to.
 void drain(cq &c) OSD_EXCLUDES(c.lock);
+/// Cancels the first receive that lies in a region and all after it, the last one first: what comes
+/// meanwhile takes the right one. Returns the first, or null. Doors are shut.
+wr *withdraw_receives(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock);
 /// Gives up waiting for earlier reads, which do not come back.
 void release_held(qp &q);
 
@@ -34,6 +37,13 @@ void drop_endpoint(hca &device, qp &q, phase state) OSD_REQUIRES(device.lock);
 void go_live(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Breaks the connection, if any, and brings back what was posted.
 void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// Nothing comes into this region any more. False when a message had come in part: the connection
+/// has to end.
+[[nodiscard]] bool forget_region(qp &q, DAT_LMR_CONTEXT key) OSD_EXCLUDES(q.lock);
+/// Whether a receive has a segment there.
+bool lies_in(const wr &w, DAT_LMR_CONTEXT key);
+/// What its segments add to qp::recv_keys.
+std::uint64_t key_bits(const wr &w);
 /// Posts what waited behind a barrier, as far as it may go.
 void release_fenced(qp &q) OSD_EXCLUDES(q.lock);
 /// Asks the peer to confirm that everything up to now has arrived; false when that is not possible.
@@ -55,6 +65,8 @@ void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
 void abandon(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// The connection is over and not by our doing.
 void connection_lost(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// Ends the connection: something failed here. From any thread.
+void break_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
 
 // --- listener.cpp
 

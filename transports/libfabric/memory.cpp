@@ -55,17 +55,22 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
         fi_close(&region.fid->fid);
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
     }
-    keys.local = static_cast<DAT_LMR_CONTEXT>(key);
+    keys.local = region.key = static_cast<DAT_LMR_CONTEXT>(key);
     keys.remote = (params.privileges & remote_rights) != 0 ? static_cast<DAT_RMR_CONTEXT>(key) : 0;
     return success;
 }
 
 void transport::dapls_ib_mr_deregister(mr &region)
 {
-    if (region.device->foreign())
+    hca &device = *region.device;
+    if (device.foreign())
         return;
     fi_close(&region.fid->fid);
     region.fid = nullptr;
+    osd::lock_guard hold(device.lock);
+    for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q))
+        if (!forget_region(*q, region.key))
+            break_connection(device, *q);
 }
 
 } // namespace dapl::libfabric

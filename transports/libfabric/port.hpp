@@ -56,11 +56,31 @@ struct place {
     std::uint32_t number; ///< in post order
 };
 
+/// A receive, and what is known of its memory: libfabric does not look at local keys.
+struct recv_place {
+    enum class where : std::uint8_t {
+        elsewhere,
+        posted,    ///< libfabric has it
+        withdrawn, ///< and had it until it was cancelled
+    };
+    DAT_LMR_CONTEXT key; ///< of its segment, unless it is kept
+    where is;
+    bool kept;  ///< segments, iov and keys are set
+    bool freed; ///< memory of it was: it has no segments any more
+    bool cut;   ///< and a message was coming into it
+};
+
 struct wr : work_request {
     qp *home;
-    place at; ///< requests only
-    /// What announces a write with immediate data, and is found in the receive it takes.
-    std::uint64_t remote_data;
+    union {
+        place at;        ///< of a request
+        recv_place recv; ///< of a receive
+    };
+    union {
+        /// What announces a write with immediate data, and is found in the receive it takes.
+        std::uint64_t remote_data;
+        DAT_VADDR address; ///< of a receive's segment, unless it is kept
+    };
 
     // While the operation is kept: not yet posted to libfabric, or finished but not polled.
     wr *next;
@@ -69,6 +89,7 @@ struct wr : work_request {
     bool fence;      ///< posted with DAT_COMPLETION_BARRIER_FENCE_FLAG
     std::uint8_t segments;
     iovec iov[max_iov];
+    DAT_LMR_CONTEXT keys[max_iov]; ///< receives only
     fi_rma_iov remote;
 };
 
@@ -87,6 +108,7 @@ struct cq final : deferred_completions<wr>, progress_target {
     spinner spin;
     hca *device = nullptr;
     evd *owner = nullptr;
+    const qp *withdraws OSD_GUARDED_BY(lock) = nullptr; ///< it cancels receives that complete here
 
     bool progress() override { return fi_cq_read(fid, nullptr, 0) != -FI_EAGAIN; }
     bool has_completion_now() override { return is_slow() || progress(); }
@@ -116,6 +138,8 @@ struct qp : all_link, connection_state {
 
     // For the thread that posts receives.
     osd::door recv_door;
+    wr *last_recv = nullptr; ///< of those that libfabric has, the last; their ring has the others
+    std::atomic<std::uint64_t> recv_keys{0}; ///< key_bit() of all that they may use
 
     // For the thread that takes completions from send_cq.
     std::atomic<std::uint32_t> reads_done{0};
@@ -145,6 +169,7 @@ struct pd {
 struct mr {
     fid_mr *fid = nullptr;
     hca *device = nullptr;
+    DAT_LMR_CONTEXT key = 0;
 };
 
 /// A passive endpoint. It outlives its listener as long as requests that came in are unanswered.
@@ -229,6 +254,19 @@ OSD_ALWAYS_INLINE std::size_t split_write(fi_rma_iov *out, const DAT_RMR_TRIPLET
     out[0] = {remote.virtual_address, body, remote.rmr_context};
     out[1] = {remote.virtual_address + body, 1, remote.rmr_context};
     return length > 1 ? 2 : 1;
+}
+
+/// libfabric's keys count up: few of those in use share a bit.
+constexpr std::uint64_t key_bit(DAT_LMR_CONTEXT key)
+{
+    return std::uint64_t{1} << (key % 64);
+}
+
+OSD_ALWAYS_INLINE void note_key(qp &q, DAT_LMR_CONTEXT key)
+{
+    const std::uint64_t known = q.recv_keys.load(std::memory_order_relaxed);
+    if ((known & key_bit(key)) == 0) [[unlikely]]
+        q.recv_keys.store(known | key_bit(key), std::memory_order_relaxed);
 }
 
 struct types {
@@ -339,7 +377,9 @@ OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&of, DAT_UINT
     }
     c.next = entry + 1;
     c.left = left - 1;
-    of = static_cast<wr *>(entry->op_context);
+    auto *done = static_cast<wr *>(entry->op_context);
+    done->recv.is = ofi::recv_place::where::elsewhere; // a request needs its place no more
+    of = done;
     length = static_cast<DAT_UINT32>(entry->len);
     return take_result::taken;
 }
@@ -422,11 +462,19 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
         return ofi::recv_slow(q, w, segments, local);
     }
     w.home = &q;
+    w.recv = {local->lmr_context, ofi::recv_place::where::posted, false, false, false};
+    w.address = local->virtual_address;
+    q.last_recv = &w;
+    ofi::note_key(q, local->lmr_context);
     const ssize_t error = fi_recv(ep, ofi::pointer(local->virtual_address), local->segment_length,
                                   nullptr, FI_ADDR_UNSPEC, &w);
     // Another thread sleeps on this CQ: a message that waited for this receive did not wake it.
     if (q.recv_cq->sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
         ofi::progress_and_signal(*q.recv_cq);
+    if (error != 0) [[unlikely]] {
+        w.recv.is = ofi::recv_place::where::elsewhere;
+        q.last_recv = static_cast<wr *>(w.before);
+    }
     q.recv_door.leave();
     return error == 0 ? success : ofi::refused_recv(q, w, segments, local, error);
 }

@@ -118,9 +118,28 @@ ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
     }
 }
 
-ssize_t recv_kept(fid_ep *ep, wr &w)
+void keep_receive(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
-    return fi_recvv(ep, w.iov, nullptr, w.segments, FI_ADDR_UNSPEC, &w);
+    w.home = &q;
+    w.recv = {0, recv_place::where::elsewhere, true, false, false};
+    (void)keep_segments(w, segments, local, SIZE_MAX);
+    for (DAT_COUNT i = 0; i < segments; ++i) {
+        w.keys[i] = local[i].lmr_context;
+        note_key(q, w.keys[i]);
+    }
+}
+
+/// The caller is the only one to post receives to q.
+ssize_t recv_kept(qp &q, fid_ep *ep, wr &w)
+{
+    wr *const before = std::exchange(q.last_recv, &w);
+    w.recv.is = recv_place::where::posted;
+    const ssize_t error = fi_recvv(ep, w.iov, nullptr, w.segments, FI_ADDR_UNSPEC, &w);
+    if (error == 0)
+        return 0;
+    q.last_recv = before;
+    w.recv.is = recv_place::where::elsewhere;
+    return error;
 }
 
 /// Keeps a request until the reads before it are back. From now on no request goes to libfabric
@@ -167,7 +186,7 @@ status refused_recv(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *loc
 {
     if (!means_the_end(q, error))
         return refused_post(error);
-    (void)keep_segments(w, segments, local, SIZE_MAX);
+    keep_receive(q, w, segments, local);
     osd::lock_guard hold(q.lock);
     return keep_for_the_end(q, w);
 }
@@ -204,8 +223,7 @@ status post_write_immediate(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIP
 
 status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
-    w.home = &q;
-    (void)keep_segments(w, segments, local, SIZE_MAX);
+    keep_receive(q, w, segments, local);
     osd::lock_guard hold(q.lock);
     if (q.phase() == phase::dead) {
         q.recv_cq->flush(w);
@@ -215,7 +233,7 @@ status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
         q.pending_recvs.push(w);
         return success;
     }
-    const ssize_t error = recv_kept(q.fid, w);
+    const ssize_t error = recv_kept(q, q.fid, w);
     if (q.recv_cq->sleepers.load() != 0)
         progress_and_signal(*q.recv_cq);
     if (means_the_end(q, error))
@@ -292,7 +310,7 @@ void go_live(hca &, qp &q)
         osd::lock_guard hold(q.lock);
         fifo<wr> failed;
         while (wr *w = q.pending_recvs.pop())
-            if (recv_kept(q.fid, *w) != 0)
+            if (recv_kept(q, q.fid, *w) != 0)
                 failed.push(*w);
         q.recv_cq->flush(failed);
         q.enter(phase::live);
@@ -334,6 +352,7 @@ void close_endpoint(qp &q) OSD_REQUIRES(q.lock)
     fi_close(&q.fid->fid);
     q.fid = nullptr;
     q.socket = -1;
+    q.last_recv = nullptr;
     drain(*q.send_cq);
     if (q.recv_cq != q.send_cq)
         drain(*q.recv_cq);
@@ -341,6 +360,101 @@ void close_endpoint(qp &q) OSD_REQUIRES(q.lock)
 }
 
 } // namespace
+
+bool lies_in(const wr &w, DAT_LMR_CONTEXT key)
+{
+    return w.recv.kept ? std::find(w.keys, w.keys + w.segments, key) != w.keys + w.segments
+                       : w.recv.key == key;
+}
+
+std::uint64_t key_bits(const wr &w)
+{
+    std::uint64_t bits = w.recv.kept ? 0 : key_bit(w.recv.key);
+    for (int i = 0; w.recv.kept && i < w.segments; ++i)
+        bits |= key_bit(w.keys[i]);
+    return bits;
+}
+
+namespace {
+
+/// Without a segment a message finds it too short, which ends the connection.
+void lose_memory(wr &w)
+{
+    w.recv.kept = w.recv.freed = true;
+    w.segments = 0;
+}
+
+void forget_in_pending(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock)
+{
+    fifo<wr> all;
+    while (wr *w = q.pending_recvs.pop()) {
+        if (lies_in(*w, key))
+            lose_memory(*w);
+        all.push(*w);
+    }
+    q.pending_recvs = all;
+}
+
+/// Gives it back to libfabric, or nothing where its memory is gone.
+bool post_again(qp &q, wr &w, DAT_LMR_CONTEXT gone) OSD_REQUIRES(q.lock)
+{
+    if (lies_in(w, gone)) {
+        lose_memory(w);
+    } else if (!w.recv.kept) {
+        DAT_LMR_TRIPLET local{};
+        local.lmr_context = w.recv.key;
+        local.virtual_address = w.address;
+        local.segment_length = w.length;
+        keep_receive(q, w, 1, &local);
+    }
+    wr *const last = q.last_recv;
+    const ssize_t error = recv_kept(q, q.fid, w);
+    q.last_recv = last;
+    if (means_the_end(q, error))
+        (void)keep_for_the_end(q, w);
+    else if (error != 0)
+        q.recv_cq->flush(w);
+    return error == 0 || means_the_end(q, error);
+}
+
+/// `first` and what was posted after it were cancelled, as far as no message had come for them.
+bool post_all_again(qp &q, wr &first, DAT_LMR_CONTEXT gone) OSD_REQUIRES(q.lock)
+{
+    bool whole = true;
+    for (wr *w = &first; w != nullptr;
+         w = w == q.last_recv ? nullptr : static_cast<wr *>(w->after)) {
+        if (w->recv.is == recv_place::where::withdrawn) {
+            whole &= post_again(q, *w, gone);
+        } else if (w->recv.is == recv_place::where::posted && lies_in(*w, gone)) {
+            w->recv.freed = w->recv.cut = true;
+            whole = false;
+        }
+    }
+    return whole;
+}
+
+} // namespace
+
+bool forget_region(qp &q, DAT_LMR_CONTEXT key)
+{
+    if ((q.recv_keys.load(std::memory_order_relaxed) & key_bit(key)) == 0)
+        return true;
+    bool whole = true;
+    {
+        osd::lock_guard hold(q.lock);
+        forget_in_pending(q, key);
+        if (!q.is_established())
+            return true;
+        fid_ep *const ep = q.ep.load(std::memory_order_relaxed);
+        shut_doors(q);
+        if (wr *first = withdraw_receives(q, key))
+            whole = post_all_again(q, *first, key);
+        q.ep.store(ep, std::memory_order_release);
+    }
+    q.recv_cq->wake_sleepers();
+    progress_and_signal(*q.recv_cq); // a message may have come between
+    return whole;
+}
 
 void tear_down(hca &, qp &q)
 {
@@ -432,6 +546,7 @@ status transport::dapls_ib_qp_reset(qp &q)
     osd::lock_guard hold(device.lock);
     quit(device, q);
     q.next.order = 0;
+    q.recv_keys.store(0);
     q.reads_done.store(0);
     q.broken.store(false);
     q.closing_marker_completed.store(false);
