@@ -23,6 +23,7 @@
 #include <ctime>
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 // Read by the address sanitizer. Dependencies of providers (libfabric's plug-ins) leak when they
@@ -268,7 +269,9 @@ waivers waivers_of(const options &o)
 {
     if (o.waivers_file.empty())
         return {};
-    const waivers known = read_waivers(o.waivers_file, today("%Y-%m-%d"));
+    utsname system{};
+    (void)::uname(&system);
+    const waivers known = read_waivers(o.waivers_file, today("%Y-%m-%d"), system.release);
     const std::vector<rule> rules = all_rules(); // those left out by --api as well
     for (const auto &each : known)
         if (std::none_of(rules.begin(), rules.end(),

@@ -20,7 +20,9 @@ from port_toml import nearest
 from skeleton import Kit, pkg_config_folder
 
 ERROR, WARNING = "error", "warning"
-WAIVER_KEYS = {"case": str, "reason": str, "failure": str, "link": str, "until": str, "flaky": bool}
+WAIVER_KEYS = {"case": str, "reason": str, "failure": str, "link": str, "until": str, "flaky": bool,
+               "kernel": str}
+KERNELS = re.compile(r"(<|>=)[0-9]{1,6}(\.[0-9]{1,6}){0,3}")  # as the suite reads them
 SECONDS = 60  # that the suite may take to list its cases
 
 
@@ -360,6 +362,9 @@ def waiver_faults(path: pathlib.Path, cases: list[str] | None,
         if case in seen:
             yield fault(f"{case} is waived twice, also on line {seen[case]}: remove one")
         seen.setdefault(case, line)
+        kernel = entry.get("kernel")
+        if isinstance(kernel, str) and not all(map(KERNELS.fullmatch, kernel.split())):
+            yield fault(f"\"kernel\" shall be kernels as '>=6.1 <7'; '{kernel}' is none")
         if isinstance(until, str) and not is_date(until):
             yield fault(f"\"until\" shall be a date as 2027-01-31; '{until}' is none")
         elif isinstance(until, str) and until < today:
@@ -374,7 +379,7 @@ def key_faults(entry: dict) -> Iterator[str]:
                    f"{nearest(key, WAIVER_KEYS)}")
         elif any(type(each) is not WAIVER_KEYS[key] or each == "" for each in told_of(key, value)):
             yield f"\"{key}\" shall be {port_toml.TYPES[WAIVER_KEYS[key]]}"
-    optional = {"flaky", "failure"} if entry.get("flaky") is True else {"flaky"}
+    optional = {"flaky", "kernel"} | ({"failure"} if entry.get("flaky") is True else set())
     for key in WAIVER_KEYS:
         if key not in entry and key not in optional:
             yield f"the waiver has no \"{key}\""

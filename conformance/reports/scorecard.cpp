@@ -72,7 +72,10 @@ void apply_waiver(result &made, const waiver &known)
     const std::string about = known.reason + " (" + known.link + ")";
     const std::string needless =
         ", but is waived until " + known.until + ": remove the waiver: " + about;
-    if (known.expired) {
+    if (known.other_kernel) {
+        if (made.what == outcome::failed)
+            made.notes.push_back("its waiver is for kernels " + known.kernels + " only: " + about);
+    } else if (known.expired) {
         made.notes.push_back("its waiver expired on " + known.until + ": " + about);
     } else if (made.what == outcome::failed && known.expects(made.reason)) {
         made.what = outcome::waived;

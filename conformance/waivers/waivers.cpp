@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <fstream>
 #include <regex>
 #include <sstream>
@@ -48,6 +50,38 @@ void check_date(const std::string &date, const std::string &where)
                                  ": \"until\" is not a date of the form 2027-01-31: " + date);
 }
 
+/// The numbers that a release or a version begins with; those left out are 0.
+std::array<unsigned long, 4> numbers_of(const std::string &version)
+{
+    std::array<unsigned long, 4> numbers{};
+    const char *at = version.c_str();
+    for (unsigned long &number : numbers) {
+        char *end = nullptr;
+        number = std::strtoul(at, &end, 10);
+        if (*end != '.')
+            break;
+        at = end + 1;
+    }
+    return numbers;
+}
+
+/// Whether a kernel of this release is among `kernels`, such as ">=6.1 <7".
+bool is_among(const std::string &kernels, const std::string &release, const std::string &where)
+{
+    static const std::regex form("(<|>=)([0-9]{1,6}(\\.[0-9]{1,6}){0,3})");
+    std::istringstream bounds(kernels);
+    bool among = true;
+    for (std::string bound; bounds >> bound;) {
+        std::smatch parts;
+        if (!std::regex_match(bound, parts, form))
+            throw std::runtime_error(where +
+                                     ": \"kernel\" is not of the form >=6.1 <7: " + kernels);
+        const bool before = numbers_of(release) < numbers_of(parts[2]);
+        among &= before == (parts[1] == "<");
+    }
+    return among;
+}
+
 json parsed(const std::string &path)
 {
     std::ifstream file(path);
@@ -80,7 +114,7 @@ bool waiver::expects(const std::string &failed) const
                        [&](const std::string &each) { return contains(failed, each); });
 }
 
-waivers read_waivers(const std::string &path, const std::string &today)
+waivers read_waivers(const std::string &path, const std::string &today, const std::string &kernel)
 {
     const json all = parsed(path);
     if (!all.is_array())
@@ -97,6 +131,9 @@ waivers read_waivers(const std::string &path, const std::string &today)
         made.until = word(entry, "until", where);
         check_date(made.until, where);
         made.expired = made.until < today;
+        if (entry.contains("kernel"))
+            made.kernels = word(entry, "kernel", where);
+        made.other_kernel = !is_among(made.kernels, kernel, where);
         made.flaky = flag(entry, "flaky", where);
         if (!made.flaky || entry.contains("failure"))
             made.failures = words(entry, "failure", where);

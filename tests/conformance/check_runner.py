@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -248,6 +249,23 @@ class RunnerTest(unittest.TestCase):
         self.expect_waived(run, "waived")
         self.assertEqual(self.judge("sound", "--waivers", self.waive(flaky=False)).status, 1)
 
+    def test_a_waiver_for_some_kernels(self):
+        major, minor = re.match(r"(\d+)\.(\d+)", platform.release()).groups()
+        for kernels in (">=1", f">={major}", f">={major}.{minor}", f"<{int(major) + 1}",
+                        f">={major}.{minor} <{major}.{int(minor) + 1}", ">=1.2.3.4"):
+            with self.subTest(kernels):
+                waivers = self.waive(kernel=kernels)
+                self.expect_waived(self.judge("crash", "--waivers", waivers), "waived")
+                self.expect_waived(self.judge("sound", "--waivers", waivers), "unexpected pass")
+        for kernels in ("<1", f"<{major}", f"<{major}.{minor}", f">={int(major) + 1}",
+                        f">=1 <{major}", f">={major}.{int(minor) + 1}"):
+            with self.subTest(kernels):
+                waivers = self.waive(kernel=kernels)
+                self.expect_waived(self.judge("sound", "--waivers", waivers), "passed")
+                run = self.judge("crash", "--waivers", waivers)
+                self.expect_victim(run, "crashes")
+                self.assertIn(f"its waiver is for kernels {kernels} only", run.output)
+
     def test_a_waiver_must_be_whole(self):
         for changes, said in (({"until": "soon"}, "is not a date"),
                               ({"link": ""}, '"link" is missing'),
@@ -257,6 +275,10 @@ class RunnerTest(unittest.TestCase):
                               ({"failure": ["crashes", 1]}, '"failure" is missing'),
                               ({"failure": None, "flaky": False}, '"failure" is missing'),
                               ({"flaky": "yes"}, "is not true or false"),
+                              ({"kernel": "7"}, '"kernel" is not of the form'),
+                              ({"kernel": ">6"}, '"kernel" is not of the form'),
+                              ({"kernel": ">=6.x"}, '"kernel" is not of the form'),
+                              ({"kernel": ""}, '"kernel" is missing'),
                               ({"case": "MEM-99"}, "unknown case MEM-99")):
             run = self.judge("sound", "--waivers", self.waive(**changes))
             self.assertEqual(run.status, 2, run.output)

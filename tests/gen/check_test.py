@@ -254,6 +254,14 @@ class Waivers(WithPort):
             self.waive(self.changed(until=date))
             self.expect(f"waivers.json:2: error: \"until\" shall be a date .*'{date}' is none")
 
+    def test_kernels(self) -> None:
+        for kernels in ("<7", ">=6.1", ">=6.1 <7.2.13"):
+            self.waive(self.changed(kernel=kernels))
+            self.assertEqual(self.found(), [])
+        for kernels in ("7", ">6", ">=6.1, <7"):
+            self.waive(self.changed(kernel=kernels))
+            self.expect(f"waivers.json:2: error: \"kernel\" shall be kernels .*'{kernels}' is none")
+
     def test_twice(self) -> None:
         self.waive(WAIVER, WAIVER)
         self.expect("waivers.json:9: error: EVD-01 is waived twice, also on line 2: remove one")
