@@ -21,6 +21,10 @@ class Installed(unittest.TestCase):
         keep = tempfile.TemporaryDirectory(prefix="installed-")
         cls.addClassCleanup(keep.cleanup)
         cls.root = pathlib.Path(keep.name)
+        cls.install()
+
+    @classmethod
+    def install(cls) -> None:
         done = subprocess.run([MESON, "install", "-C", OPTIONS.build, "--destdir", cls.root,
                                "--no-rebuild", "--quiet"], capture_output=True, text=True,
                               check=False)
@@ -74,6 +78,25 @@ class Installed(unittest.TestCase):
     def test_headers_and_registry_file(self) -> None:
         self.assertTrue((self.place("include") / "dat2/udat.h").exists())
         self.assertTrue((self.place(OPTIONS.sysconfdir) / "dat.conf").exists())
+
+    def test_an_edited_registry_file_is_kept(self) -> None:
+        registry = self.place(OPTIONS.sysconfdir) / "dat.conf"
+        sample = self.place(OPTIONS.datadir) / "dapl/dat.conf"
+        built = registry.read_text()
+        self.addCleanup(registry.write_text, built)
+        beside = registry.with_name("dat.conf.new")
+        self.install()
+        self.assertFalse(beside.exists())
+        registry.write_text(built + "# a line of this host\n")
+        self.install()
+        self.assertEqual(registry.read_text(), built + "# a line of this host\n")
+        self.assertEqual(beside.read_text(), built)
+        self.assertEqual(sample.read_text(), built)
+        # An installation before this one, which nobody has edited.
+        for path in (registry, sample):
+            path.write_text("# other ports\n")
+        self.install()
+        self.assertEqual(registry.read_text(), built)
 
     def test_programs_run_there(self) -> None:
         """With the library in the same folder, nothing of the build tree is needed."""
