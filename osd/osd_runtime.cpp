@@ -11,6 +11,12 @@
 #include <cstdlib>
 #include <new>
 
+#ifndef __has_feature
+#define __has_feature(what) 0
+#endif
+// The address sanitizer has operators of its own, and tells a block of theirs from one of malloc's.
+#if !defined(__SANITIZE_ADDRESS__) && !__has_feature(address_sanitizer)
+
 const std::nothrow_t std::nothrow{};
 
 void *operator new(std::size_t size, const std::nothrow_t &) noexcept
@@ -107,3 +113,5 @@ void dapl_assertion_failed(const char *file, int line, const char *function,
     std::abort();
 }
 }
+
+#endif
