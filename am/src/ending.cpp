@@ -76,8 +76,10 @@ void on_signal(int number)
     errno = saved;
 }
 
-void on_abort(int)
+void on_alarm(int)
 {
+    constexpr char line[] = "dapl-am: the end of the job took too long: this rank ends at once\n";
+    (void)!write(STDERR_FILENO, line, sizeof line - 1);
     _exit(final_code());
 }
 
@@ -109,18 +111,41 @@ void raise_sigquit()
         pthread_kill(pthread_self(), SIGQUIT);
 }
 
-/// Nothing below may hang the process or change its code: a lock of the C library may be held by a
-/// thread that stands still.
+/// What was there before the end of the job. A crash is none of it: it stays one, with its signal.
+struct kept_signals {
+    struct sigaction quit;
+    struct sigaction alarm;
+    unsigned seconds; ///< of the program's own alarm
+};
+
+kept_signals kept;
+
+/// Nothing below may hang the process: a lock of the C library may be held by a thread that stands
+/// still.
 void bound_by_alarm()
 {
+    sigaction(SIGQUIT, nullptr, &kept.quit);
+    sigaction(SIGALRM, nullptr, &kept.alarm);
     handle(SIGQUIT, SIG_IGN);
-    for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM})
-        handle(number, on_abort);
+    handle(SIGALRM, on_alarm);
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
     pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-    alarm(unsigned(2 * end.limit / 1'000'000 + 3));
+    kept.seconds = alarm(unsigned(2 * end.limit / 1'000'000 + 3));
+}
+
+/// The program ends the process by itself: what it does then is not ours to bound or to hide.
+void release_signals()
+{
+    alarm(0);
+    sigaction(SIGALRM, &kept.alarm, nullptr);
+    sigaction(SIGQUIT, &kept.quit, nullptr);
+    for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT})
+        if (struct sigaction now{}; sigaction(number, nullptr, &now) == 0 &&
+                                    (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == on_signal)
+            handle(number, SIG_DFL);
+    alarm(kept.seconds);
 }
 
 void flush_streams()
@@ -281,6 +306,7 @@ bool coordinate()
 [[noreturn]] void leave_process()
 {
     if (end.by_return) {
+        release_signals();
         end.done.store(true, std::memory_order_release);
         for (;;)
             pause();
@@ -292,6 +318,9 @@ void run_body()
 {
     bound_by_alarm();
     flush_streams();
+    // Without the launcher every rank ends by itself.
+    if (the_job.starter.is_lost())
+        return;
     if (coordinate())
         the_job.starter.leave();
     else
@@ -376,7 +405,17 @@ int open()
         handle(SIGQUIT, on_signal);
     if (on_exit(on_return, nullptr) != 0)
         return DAPL_AM_ERR_RESOURCES;
+    if (the_job.starter.is_lost())
+        launcher_lost();
     return DAPL_AM_OK;
+}
+
+void launcher_lost()
+{
+    if (!end.open)
+        return;
+    begin(1);
+    wake(); // also if the job ends already, and waits for the launcher
 }
 
 void begin(int code)

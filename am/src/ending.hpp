@@ -29,6 +29,8 @@ void stand_if_begun();
 
 /// On rank 0: may this rank ask all others to end? Only the first may.
 bool grant(int rank);
+/// The launcher has gone: nobody would end this rank.
+void launcher_lost();
 /// Another rank asks this one to end.
 void asked(int code);
 

@@ -44,14 +44,6 @@ bool job_number(const char *key, int &value)
     return value > 0;
 }
 
-std::uint64_t hash(const char *text)
-{
-    std::uint64_t result = 0xcbf29ce484222325; // FNV-1a
-    for (; *text; ++text)
-        result = (result ^ static_cast<unsigned char>(*text)) * 0x100000001b3;
-    return result;
-}
-
 /// The outcome of the last exchange.
 std::atomic<pmix_status_t> exchanged{PMIX_SUCCESS};
 
@@ -66,7 +58,8 @@ int launcher::start()
         return pmix_failed("PMIx_Init", status);
     present_ = true;
     rank_ = int(own_process.rank);
-    job_id_ = hash(own_process.nspace);
+    if (!watch_server())
+        return DAPL_AM_ERR_LAUNCHER;
     if (!job_number(PMIX_JOB_SIZE, size_)) {
         report("the launcher does not tell the size of the job (PMIX_JOB_SIZE)");
         return DAPL_AM_ERR_LAUNCHER;
@@ -74,6 +67,27 @@ int launcher::start()
     if (!job_number(PMIX_LOCAL_SIZE, local_size_))
         local_size_ = size_;
     return DAPL_AM_OK;
+}
+
+/// PMIx's own thread calls what is registered here.
+bool launcher::watch_server()
+{
+    static std::atomic<bool> *lost = nullptr;
+    lost = &lost_;
+    pmix_status_t code = PMIX_ERR_LOST_CONNECTION;
+    const pmix_status_t status = PMIx_Register_event_handler(
+        &code, 1, nullptr, 0,
+        [](std::size_t, pmix_status_t, const pmix_proc_t *, pmix_info_t *, std::size_t,
+           pmix_info_t *, std::size_t, pmix_event_notification_cbfunc_fn_t done, void *context) {
+            if (!lost->exchange(true)) {
+                report("the launcher has ended, or has closed its connection to this rank");
+                ending::launcher_lost();
+            }
+            if (done)
+                done(PMIX_EVENT_ACTION_COMPLETE, nullptr, 0, nullptr, nullptr, context);
+        },
+        nullptr, nullptr);
+    return status >= 0 || pmix_failed("PMIx_Register_event_handler", status) == DAPL_AM_OK;
 }
 
 /// Waits for ever if the job ends.
@@ -144,8 +158,10 @@ int launcher::exchange(void (*idle)())
     exit();
     if (!good)
         return pmix_failed("PMIx_Fence_nb", PMIX_ERROR);
-    while (exchanged == PMIX_OPERATION_IN_PROGRESS)
+    while (exchanged == PMIX_OPERATION_IN_PROGRESS && !lost_)
         idle();
+    if (lost_)
+        return DAPL_AM_ERR_LAUNCHER;
     return exchanged == PMIX_SUCCESS ? DAPL_AM_OK : pmix_failed("PMIx_Fence_nb", exchanged);
 }
 
@@ -171,21 +187,21 @@ int launcher::lookup(int rank, const char *key, void *data, std::size_t size)
 /// may hang otherwise.
 void launcher::leave()
 {
-    if (!present_)
+    if (!present_ || lost_)
         return;
     take_over();
     if (size_ > 1 && exchanges_ < set_up_exchanges)
         (void)begin_exchange();
-    for (int i = 0; i < 2000 && exchanged == PMIX_OPERATION_IN_PROGRESS; ++i)
+    for (int i = 0; i < 2000 && exchanged == PMIX_OPERATION_IN_PROGRESS && !lost_; ++i)
         usleep(1000);
     // PMIx counts its users: another library here may not get to leave any more.
-    while (PMIx_Finalize(nullptr, 0) == PMIX_SUCCESS && PMIx_Initialized() != 0) {
+    while (!lost_ && PMIx_Finalize(nullptr, 0) == PMIX_SUCCESS && PMIx_Initialized() != 0) {
     }
 }
 
 void launcher::abort(int code, const char *message)
 {
-    if (present_)
+    if (present_ && !lost_)
         (void)PMIx_Abort(code, message, nullptr, 0);
 }
 

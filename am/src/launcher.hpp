@@ -21,8 +21,9 @@ public:
     int size() const { return size_; }
     /// Ranks on this host.
     int local_size() const { return local_size_; }
-    /// The same on all ranks of a job, and different from that of other jobs.
-    std::uint64_t job_id() const { return job_id_; }
+    /// Its PMIx server, mpirun's or slurmstepd's, has closed the connection. PMIx is not called any
+    /// more.
+    bool is_lost() const { return lost_; }
 
     /// Makes a value known to the other ranks at the next exchange(). @return a status
     int publish(const char *key, const void *data, std::size_t size);
@@ -42,6 +43,7 @@ private:
 
     enum class turn { free, set_up, ending };
 
+    bool watch_server();
     void enter();
     void exit();
     void take_over();
@@ -53,7 +55,7 @@ private:
     int size_ = 1;
     std::atomic<int> exchanges_{0};
     int local_size_ = 1;
-    std::uint64_t job_id_ = 0;
+    std::atomic<bool> lost_{false};
 };
 
 } // namespace am

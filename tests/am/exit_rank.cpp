@@ -67,6 +67,15 @@ void join_once_more()
     }
 }
 
+/// Destroyed behind what libdapl-am does at the return from main().
+struct crash_at_end {
+    ~crash_at_end()
+    {
+        if (code == 18 && dapl_am_rank() == first_rank)
+            raise(SIGSEGV);
+    }
+} crashes_at_end;
+
 [[noreturn]] void spin()
 {
     static std::atomic<unsigned> turns;
@@ -221,6 +230,19 @@ int attached(bool first)
         if (first)
             dapl_am_exit(0);
         spin();
+    case 18: // a crash when the job has ended: see crashes_at_end
+        if (first)
+            return 0;
+        spin();
+    case 19: // a crash while it ends: in PMIx_Finalize
+        if (first)
+            dapl_am_exit(0);
+        spin();
+    case 23: // the launcher is killed
+    case 24:
+        if (code == 24)
+            poll_for_ever();
+        spin();
     case 21: // the launcher's job ends although this rank stands still
         if (!first)
             kill(getpid(), SIGSTOP);
@@ -267,6 +289,8 @@ extern "C" int PMIx_Commit(void)
 
 extern "C" int PMIx_Finalize(const void *info, std::size_t count)
 {
+    if (code == 19 && dapl_am_rank() == first_rank)
+        raise(SIGSEGV);
     late(code == 15, 500);
     return next_of(&PMIx_Finalize, "PMIx_Finalize")(info, count);
 }

@@ -9,6 +9,7 @@ counted as an error, and ended. Where a launcher is missing, the test skips (sta
 import argparse
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -40,6 +41,8 @@ EXITS = {
     15: "between the set-up steps, one, others about to exchange",
     16: "signal to one, others before, in and after the last exchange",
     17: "one rank, beside another user of PMIx in each",
+    18: "one returns from main, and crashes in a destructor",
+    19: "one crashes while the job ends",
     51: "all threads of all ranks",
     52: "one thread, others in a barrier of threads",
     53: "one thread, others spin",
@@ -47,7 +50,7 @@ EXITS = {
     55: "one thread, others send all kinds",
 }
 # Those whose exit code is another one.
-CODES = {14: 128 + signal.SIGTERM, 17: 0}
+CODES = {14: 128 + signal.SIGTERM, 17: 0, 18: 128 + signal.SIGSEGV, 19: 128 + signal.SIGSEGV}
 # Exits in which ranks other than the ending one have to see SIGQUIT.
 SEE_SIGQUIT = {3, 5, 8, 9, 11, 12}
 
@@ -84,8 +87,16 @@ class Job:
         self.process = subprocess.Popen(
             command, env=dict(env, **{MARK: self.mark}), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        output = self.wait()
+        self.seconds = time.monotonic() - started
+        self.output = output.decode(errors="replace")
+        self.code = self.process.returncode
+        self.orphans = self.settle()
+
+    def wait(self):
+        """@return what it has written"""
         try:
-            output, _ = self.process.communicate(timeout=limit)
+            output, _ = self.process.communicate(timeout=self.limit)
             self.hung = False
         except subprocess.TimeoutExpired:
             self.hung = True
@@ -93,10 +104,7 @@ class Job:
                 end(pid)
             end(self.process.pid)
             output, _ = self.process.communicate()
-        self.seconds = time.monotonic() - started
-        self.output = output.decode(errors="replace")
-        self.code = self.process.returncode
-        self.orphans = self.settle()
+        return output
 
     def members(self):
         """All processes with our mark: the launcher, its ranks, and what they have started."""
@@ -130,6 +138,39 @@ def end(pid):
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+class KilledJob(Job):
+    """A job of which the launcher, or a rank, is killed after some seconds."""
+
+    def __init__(self, command, limit, env, victim, after):
+        self.victim, self.after = victim, after
+        super().__init__(command, limit, env)
+
+    def wait(self):
+        time.sleep(self.after)
+        ranks = [pid for pid in self.members() if "PMIX_RANK" in variables(pid)]
+        self.killed = self.process.pid if self.victim == "launcher" else (
+            random.choice(ranks) if ranks else None)
+        for pid in [self.killed] if self.killed else self.members():
+            end(pid)
+        # What the ranks have written may come through a pipe that a rank holds: not waited for.
+        until = time.monotonic() + self.limit
+        while self.members() and time.monotonic() < until:
+            time.sleep(0.02)
+        self.hung = bool(self.members())
+        for pid in self.members():
+            end(pid)
+        return self.process.communicate()[0]
+
+
+def variables(pid):
+    """The names in a process's environment; of one that has ended, none."""
+    try:
+        found = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return set()
+    return {item.partition(b"=")[0].decode(errors="replace") for item in found}
 
 
 class Mpirun:
@@ -315,6 +356,21 @@ def run_mad(launcher, args):
     return good
 
 
+def run_kills(launcher, args):
+    """Whatever moment it is: a job of which somebody is killed is over soon, and nothing is left."""
+    good = True
+    for turn in range(args.repeat):
+        victim = ("launcher", "rank")[turn % 2]
+        after = random.uniform(0, args.within)
+        job = KilledJob(launcher.command(args.ranks, [args.program, str(23 + turn // 2 % 2)]),
+                        args.limit, environment(args), victim, after)
+        if job.killed is None:
+            continue  # no rank was there yet
+        good &= judge(f"{args.ranks} ranks, the {victim} killed after {after:.3f} s", job,
+                      -signal.SIGKILL if victim == "launcher" else 128 + signal.SIGKILL)
+    return good
+
+
 def run_memory(launcher, args):
     """What a process needs for each rank that it does not talk to."""
     medians = []
@@ -344,23 +400,25 @@ def run_program(launcher, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["program", "exits", "failures", "mad", "memory"])
+    parser.add_argument("what", choices=["program", "exits", "failures", "kills", "mad", "memory"])
     parser.add_argument("program")
     parser.add_argument("--pass", action="append", default=[], dest="arguments",
                         help="an argument of the program, as --pass=ARGUMENT")
     parser.add_argument("--launcher", choices=["mpirun", "srun"], default="mpirun")
     parser.add_argument("--adapter", default="soft-lo")
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--repeat", type=int, default=1, help="of each exit")
+    parser.add_argument("--repeat", type=int, default=1, help="of each exit; kills")
     parser.add_argument("--only", type=int, action="append", help="this exit")
     parser.add_argument("--case", action="append", help="this case of a mad rank")
+    parser.add_argument("--within", type=float, default=1.5,
+                        help="seconds in which somebody is killed")
     parser.add_argument("--limit", type=float, default=60, help="seconds for one job")
     parser.add_argument("--set", action="append", default=[], help="VARIABLE=value for the ranks")
     parser.add_argument("--each", help="what each rank of a good job prints")
     parser.add_argument("--show", action="store_true", help="print the output of a good job")
     args = parser.parse_args()
     with {"mpirun": Mpirun, "srun": Srun}[args.launcher]() as launcher:
-        good = {"program": run_program, "exits": run_exits, "failures": run_failures,
+        good = {"program": run_program, "exits": run_exits, "failures": run_failures, "kills": run_kills,
                 "mad": run_mad, "memory": run_memory}[args.what](launcher, args)
     sys.exit(0 if good else 1)
 
