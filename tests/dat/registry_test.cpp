@@ -382,6 +382,21 @@ TEST_CASE("DAT_DBG_DEST=1 sends messages to standard output instead")
     }
 }
 
+TEST_CASE("DAT_DBG_DEST=4 sends messages to standard error, as without it, 5 to both, 0 nowhere")
+{
+    const std::string said = "libdat2: adapter 's' is unknown ({conf}); known adapters: none\n";
+    const struct {
+        const char *where;
+        bool in_output, in_messages;
+    } settings[] = {{"", false, true}, {"4", false, true}, {"5", true, true}, {"0", false, false}};
+    for (const auto &each : settings) {
+        CAPTURE(each.where);
+        const outcome result = run("", fail_to_open_s, {{"DAT_DBG_DEST", each.where}});
+        CHECK(result.messages == (each.in_messages ? said : ""));
+        CHECK(result.output == (each.in_output ? said : ""));
+    }
+}
+
 // --- The provider's side -------------------------------------------------------------------------
 
 namespace {
