@@ -4,7 +4,9 @@
 #include "adapter.hpp"
 #include "binding.hpp"
 #include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 #include "dat_names.hpp"
+#include "osd_time.hpp"
 #include "queue_owner.hpp"
 
 #include <algorithm>
@@ -472,6 +474,27 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
     return request;
 }
 
+namespace {
+
+line_limit post_refusals; // of all endpoints
+
+/// Logs why a post is refused, which a program may try again and again, and returns the code.
+DAT_RETURN refuse(const queue_pair &ep, DAT_DTOS operation, const work_queue *queue, status why)
+{
+    std::uint32_t left_out = 0;
+    if (shows(DAPL_DBG_TYPE_EP) && post_refusals.allows(osd::now_ns(), left_out))
+        debug_line("EP %p in state %s: a post (%s) is refused: %s %s; %llu of %d are outstanding; "
+                   "%u such lines were left out before",
+                   static_cast<const void *>(&ep), dat::ep_state_name(ep.state()),
+                   dat::operation_name(operation), dat::return_type_name(why.code()),
+                   dat::return_subtype_name(why.code()),
+                   static_cast<unsigned long long>(queue == nullptr ? 0 : queue->outstanding()),
+                   queue == nullptr ? 0 : queue->limit(), left_out);
+    return why.code();
+}
+
+} // namespace
+
 /// The port refused the request: it is free again.
 DAT_RETURN queue_pair::refused_request(owned_qp &q, status answer)
 {
@@ -492,16 +515,16 @@ DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *lo
 {
     constexpr bool rdma = operation != DAT_DTO_SEND;
     if (rdma && has_too_many(segments, operation, attr_))
-        return not_ready_or(invalid_parameter(2)).code();
+        return refuse(*this, operation, send_queue_, not_ready_or(invalid_parameter(2)));
     const status checked = check_request(rdma, segments, local, remote, flags, rdma ? 6 : 5);
     if (!checked.ok())
-        return checked.code();
+        return refuse(*this, operation, send_queue_, checked);
     const DAT_UINT64 length = total_length(segments, local);
     if (length > UINT32_MAX || !fits<operation>(length, remote))
-        return status::error(DAT_LENGTH_ERROR).code();
+        return refuse(*this, operation, send_queue_, status::error(DAT_LENGTH_ERROR));
     transport::wr *request = next_request(operation, length, cookie, flags);
     if (request == nullptr)
-        return out_of_memory.code();
+        return refuse(*this, operation, send_queue_, out_of_memory);
     return post_filled<operation>(*request, segments, local, remote, flags);
 }
 
@@ -552,15 +575,18 @@ POSTS_SLOWLY(DAT_DTO_RDMA_READ)
 DAT_RETURN queue_pair::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                         DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
+    const auto refused = [this](status why) {
+        return refuse(*this, DAT_DTO_RECEIVE, recv_queue_, why);
+    };
     if (static_cast<std::uint32_t>(segments) > max_recv_iov_)
-        return no_recvs_or(invalid_parameter(2)).code();
+        return refused(no_recvs_or(invalid_parameter(2)));
     if (local == nullptr && segments != 0)
-        return invalid_parameter(3).code();
+        return refused(invalid_parameter(3));
     if (has_unknown_flags(flags, recv_flags))
-        return invalid_parameter(5).code();
+        return refused(invalid_parameter(5));
     transport::wr *request = recv_queue_ == nullptr ? nullptr : recv_queue_->take_slowly();
     if (request == nullptr)
-        return no_recvs_or(out_of_memory).code();
+        return refused(no_recvs_or(out_of_memory));
     fill(*request, DAT_DTO_RECEIVE, total_length(segments, local), cookie);
     apply_flags(*request, flags, *recv_queue_, *recv_evd_.get());
     return post_filled_recv(*request, segments, local);

@@ -397,6 +397,25 @@ TEST_CASE("operations not known to be done are shown when their endpoint is rese
     }
 }
 
+TEST_CASE("posts that are refused are reported with the reason, so many in a second")
+{
+    consumer c;
+    station s(c);
+    const std::string said = standard_error_of([&] {
+        const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_EP);
+        for (int i = 0; i < 100; ++i)
+            CHECK_EQ(c.v.ep_post_recv_func(s.ep, 1, nullptr, {}, DAT_COMPLETION_DEFAULT_FLAG),
+                     error_code(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3));
+        debug_mask = before;
+    });
+    CAPTURE(said);
+    CHECK(said.find("a post (DAT_DTO_RECEIVE) is refused: DAT_INVALID_PARAMETER DAT_INVALID_ARG3; "
+                    "0 of ") != std::string::npos);
+    const auto lines = std::count(said.begin(), said.end(), '\n');
+    CHECK(lines >= 1);
+    CHECK(lines < 100); // ten, or some more on a machine that takes seconds for this
+}
+
 TEST_CASE("a wait that expires names the endpoints with operations outstanding there")
 {
     consumer c;

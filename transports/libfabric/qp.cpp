@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 
 #include <algorithm>
 
@@ -164,6 +165,9 @@ status keep_for_the_end(qp &q, wr &w) OSD_REQUIRES(q.lock)
     return success;
 }
 
+line_limit
+    post_refusals; // of posts to all queue pairs: the common layer posts no more than there is room
+
 bool means_the_end(const qp &q, ssize_t error)
 {
     return error == -FI_EAGAIN && q.device->tcp_like;
@@ -175,11 +179,12 @@ namespace ofi {
 
 status refused_post(ssize_t error)
 {
-    if (error == -FI_EAGAIN || error == -FI_ENOMEM)
-        return out_of_memory;
-    dapl_log(DAPL_DBG_TYPE_ERR, "posting to libfabric failed: %s",
-             fi_strerror(static_cast<int>(-error)));
-    return status::error(DAT_INTERNAL_ERROR);
+    std::uint32_t left_out = 0;
+    if (shows(DAPL_DBG_TYPE_ERR) && post_refusals.allows(osd::now_ns(), left_out))
+        debug_line("posting to libfabric failed: %s; %u such lines were left out before",
+                   fi_strerror(static_cast<int>(-error)), left_out);
+    const bool full = error == -FI_EAGAIN || error == -FI_ENOMEM;
+    return full ? out_of_memory : status::error(DAT_INTERNAL_ERROR);
 }
 
 status refused_recv(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local, ssize_t error)

@@ -3,6 +3,7 @@
 #include "pipe_signal.hpp"
 
 #include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -87,6 +88,9 @@ status make_queue_pair(hca &device, qp &q)
 }
 
 // ------------------------------------------------------------------------------------ posting
+
+line_limit
+    post_refusals; // of posts to all queue pairs: the common layer posts no more than there is room
 
 /// Makes the entries no longer in sum than `limit`.
 int clip(ibv_sge *out, DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_UINT64 limit)
@@ -248,9 +252,12 @@ namespace vrb {
 status refused_post(int error)
 {
     error = std::abs(error); // some drivers have the sign of the kernel
+    std::uint32_t left_out = 0;
+    if (shows(DAPL_DBG_TYPE_ERR) && post_refusals.allows(osd::now_ns(), left_out))
+        debug_line("posting to the device failed: %s; %u such lines were left out before",
+                   std::strerror(error), left_out);
     if (error == ENOMEM || error == EAGAIN || error == ENOSPC)
         return out_of_memory;
-    dapl_log(DAPL_DBG_TYPE_ERR, "posting to the device failed: %s", std::strerror(error));
     return error == EINVAL ? invalid_parameter(2) : status::error(DAT_INTERNAL_ERROR);
 }
 
