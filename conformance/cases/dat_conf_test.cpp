@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dat2/dat_registry.h>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -134,7 +135,9 @@ class temporary_file {
 public:
     explicit temporary_file(const std::string &text)
     {
-        const int file = mkstemp(path_);
+        std::error_code ignored;
+        path_ = (std::filesystem::temp_directory_path(ignored) / "dapl-conf-XXXXXX").string();
+        const int file = mkstemp(path_.data());
         if (file < 0 ||
             ::write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
             GIVE_UP("no temporary file");
@@ -143,11 +146,11 @@ public:
     temporary_file(const temporary_file &) = delete;
     temporary_file &operator=(const temporary_file &) = delete;
     ~temporary_file() { remove(); }
-    void remove() { (void)::unlink(path_); }
-    const char *path() const { return path_; }
+    void remove() { (void)::unlink(path()); }
+    const char *path() const { return path_.c_str(); }
 
 private:
-    char path_[32] = "/tmp/dapl-conformance-XXXXXX";
+    std::string path_;
 };
 
 finding read_by_another()

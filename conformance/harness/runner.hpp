@@ -44,7 +44,8 @@ void tell_json(const nlohmann::json &what);
 /// Sets the total time limit of this child.
 void tell_allowed(unsigned seconds);
 
-/// A temporary folder, TMPDIR of the children; removed with the object.
+/// A temporary folder, TMPDIR of the children; removed with the object. Of a run that was killed
+/// the next one removes it.
 class scratch {
 public:
     scratch();
@@ -53,7 +54,10 @@ public:
     ~scratch();
 
 private:
+    bool make();
+
     std::string path_;
+    int lock_ = -1; ///< held as long as one of our processes lives
     int owner_;
 };
 

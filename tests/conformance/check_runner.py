@@ -335,6 +335,43 @@ class RunnerTest(unittest.TestCase):
         self.judge("sound", "--html", str(page))
         self.assertIn('<input type="checkbox" checked value="passed">', page.read_text())
 
+    def test_a_report_that_cannot_be_written(self):
+        """It is found before anything is judged."""
+        run = self.judge("sound", "--html", "/nonexistent/report")
+        self.assertEqual(run.status, 2, run.output)
+        self.assertIn("cannot write /nonexistent/report: No such file", run.output)
+        self.assertNotIn("passed", run.output)
+
+    def test_what_a_killed_run_leaves_is_removed_by_the_next(self):
+        def folders() -> set[pathlib.Path]:
+            return set(self.folder.glob("dapl-conformance-*"))
+
+        other = self.folder / "dapl-conformance-link"  # what a link names stays as it is
+        other.symlink_to(self.folder)
+        command = [OPTIONS.program, "--ia", "hang", "--case", VICTIM, "--timeout", "100"]
+        environment = {**os.environ, "DAT_OVERRIDE": str(self.folder / "dat.conf"),
+                       "TMPDIR": str(self.folder)}
+        runs = [subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+                for _ in range(2)]
+        for run in runs:
+            self.addCleanup(run.wait)
+            self.addCleanup(run.kill)
+        give_up = time.monotonic() + 60
+        while len(folders() - {other}) < 2 and time.monotonic() < give_up:
+            time.sleep(0.01)
+        time.sleep(0.5)  # its children have begun
+        both = folders()
+        self.assertEqual(len(both), 3)
+        runs[0].kill()
+        runs[0].wait()
+        give_up = time.monotonic() + 60
+        while len(folders()) == 3 and time.monotonic() < give_up:  # its children end, too
+            self.assertEqual(self.judge("sound").status, 0)
+        left = folders()
+        self.assertEqual(len(left), 2)  # of the run that goes on, and the link
+        self.assertLess(left, both)
+        self.assertTrue((self.folder / "dat.conf").exists())
+
     def test_no_colour_in_a_file(self):
         self.assertNotIn("\x1b", self.judge("code").output)
 
