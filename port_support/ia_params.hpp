@@ -21,15 +21,16 @@ public:
     }
 
     /// Parses the remaining words as options. `is_other(word)` is called for each first; a word for
-    /// which it returns true is skipped.
-    template <class Params, std::size_t Count, class Other>
+    /// which it returns true is skipped. `Longest` is that of a word; `others` are the keys that
+    /// is_other() knows, for the log.
+    template <std::size_t Longest = 64, class Params, std::size_t Count, class Other>
     status read_options(const param_option<Params> (&options)[Count], Params &params,
-                        Other is_other)
+                        Other is_other, const char *others = nullptr)
     {
-        char word[64];
+        char word[Longest];
         while (next(word))
             if (!is_other(word) && !read_option(word, options, params))
-                return refuse("an option is not understood");
+                return refuse_option(word, options, others);
         return rest_.at_end() ? success : refuse("a word is too long");
     }
 
@@ -41,6 +42,26 @@ public:
     status refuse(const char *why) const;
 
 private:
+    template <class Params, std::size_t Count>
+    status refuse_option(const char *word, const param_option<Params> (&options)[Count],
+                         const char *others) const
+    {
+        char known[320];
+        std::size_t used = 0;
+        for (const param_option<Params> &o : options) {
+            if (is_of(word, o.key))
+                return refuse_value(word, o.least, o.most);
+            used = append(known, sizeof known, used, o.key);
+        }
+        if (others != nullptr)
+            append(known, sizeof known, used, others);
+        return refuse_unknown(word, known);
+    }
+    static bool is_of(const char *word, const char *key);
+    static std::size_t append(char *list, std::size_t size, std::size_t used, const char *key);
+    status refuse_value(const char *word, std::uint32_t least, std::uint32_t most) const;
+    status refuse_unknown(const char *word, const char *known) const;
+
     const char *const text_;
     const char *const grammar_;
     param_words rest_;

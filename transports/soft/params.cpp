@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "params.hpp"
 
-#include "dapl_debug.hpp"
-#include "dapl_params.hpp"
+#include "ia_params.hpp"
 
 #include <cstring>
 
@@ -35,43 +34,37 @@ constexpr param_option<adapter_params> options[] = {
 
 constexpr char key_file_is[] = "key_file=";
 
-bool read_key_file(const char *word, adapter_params &params)
+bool read_key_file(const char *word, adapter_params &params, bool &has_no_name)
 {
     const std::size_t before = sizeof key_file_is - 1;
     if (std::strncmp(word, key_file_is, before) != 0)
         return false;
     const std::size_t length = std::strlen(word + before);
-    if (length == 0 || length >= sizeof params.key_file)
-        return false;
-    std::memcpy(params.key_file, word + before, length + 1);
+    has_no_name = length == 0 || length >= sizeof params.key_file;
+    if (!has_no_name)
+        std::memcpy(params.key_file, word + before, length + 1);
     return true;
-}
-
-status wrong(const char *text, const char *why)
-{
-    dapl_log(DAPL_DBG_TYPE_ERR,
-             "ia_params \"%s\": %s; wanted: <interface or address> [key=value ...]", text, why);
-    return status::error(DAT_INVALID_PARAMETER);
 }
 
 } // namespace
 
 status read_params(const char *text, adapter_params &params)
 {
-    param_words rest(text);
-    if (!rest.next(params.interface, sizeof params.interface))
-        return wrong(text, rest.at_end() ? "no interface is named" : "a word is too long");
-    char word[sizeof key_file_is + sizeof params.key_file] = {};
-    std::uint32_t old = 0; // "<device> <port>" of old
-    while (rest.next(word, sizeof word))
-        if (!read_number(word, old) && !read_key_file(word, params) &&
-            !read_option(word, options, params))
-            return wrong(text, "an option is not understood");
-    if (!rest.at_end())
-        return wrong(text, "a word is too long");
-    if (params.family == 5)
-        return wrong(text, "family is 4 or 6");
-    return success;
+    ia_params words(text, "<interface or address> [key=value ...]");
+    if (!words.next(params.interface))
+        return words.refuse_word("no interface is named");
+    bool has_no_name = false;
+    const auto is_other = [&](const char *word) {
+        std::uint32_t old = 0; // "<device> <port>" of old
+        return read_number(word, old) || read_key_file(word, params, has_no_name);
+    };
+    constexpr std::size_t longest = sizeof key_file_is + sizeof params.key_file;
+    const status read = words.read_options<longest>(options, params, is_other, "key_file");
+    if (read.ok() && has_no_name)
+        return words.refuse("key_file names no file");
+    if (read.ok() && params.family == 5)
+        return words.refuse("family is 4 or 6");
+    return read;
 }
 
 } // namespace dapl::soft
