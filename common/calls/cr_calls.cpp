@@ -10,15 +10,6 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-status check_private_data(const adapter &ia, DAT_COUNT size, const void *bytes, int size_position)
-{
-    if (size < 0 || size > ia.attr.max_private_data_size)
-        return invalid_parameter(size_position);
-    if (size > 0 && bytes == nullptr)
-        return invalid_parameter(size_position + 1);
-    return success;
-}
-
 /// The endpoint that answers: the request's own, or the consumer's. Exactly one of them.
 endpoint *answering(const cr &request, DAT_EP_HANDLE given)
 {
@@ -35,7 +26,8 @@ status dapl_cr_accept(cr &request, DAT_EP_HANDLE ep_handle, DAT_COUNT size, cons
     endpoint *ep = answering(request, ep_handle);
     if (ep == nullptr)
         return invalid_handle(DAT_INVALID_HANDLE_EP);
-    if (const status checked = check_private_data(*request.ia, size, bytes, 3); !checked.ok())
+    const DAT_COUNT most = request.ia->attr.max_private_data_size;
+    if (const status checked = check_private_data(size, bytes, most, 3); !checked.ok())
         return checked;
     if (!request.condemn())
         return invalid_handle(DAT_INVALID_HANDLE_CR);
@@ -52,7 +44,8 @@ status dapl_cr_accept(cr &request, DAT_EP_HANDLE ep_handle, DAT_COUNT size, cons
 
 status dapl_cr_reject(cr &request, DAT_COUNT size, const DAT_PVOID bytes)
 {
-    if (const status checked = check_private_data(*request.ia, size, bytes, 2); !checked.ok())
+    const DAT_COUNT most = request.ia->attr.max_private_data_size;
+    if (const status checked = check_private_data(size, bytes, most, 2); !checked.ok())
         return checked;
     if (!request.condemn())
         return invalid_handle(DAT_INVALID_HANDLE_CR);

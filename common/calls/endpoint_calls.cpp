@@ -204,10 +204,10 @@ status check_connect(const endpoint &ep, DAT_TIMEOUT timeout_us, DAT_COUNT size,
 {
     if (timeout_us == 0)
         return invalid_parameter(timeout_position);
-    if (size < 0 || size > ep.ia->attr.max_private_data_size)
-        return invalid_parameter(timeout_position + 1);
-    if (size > 0 && bytes == nullptr)
-        return invalid_parameter(timeout_position + 2);
+    const status data =
+        check_private_data(size, bytes, ep.ia->attr.max_private_data_size, timeout_position + 1);
+    if (!data.ok())
+        return data;
     if (!is_one_qos(qos))
         return invalid_parameter(timeout_position + 3);
     return qos == DAT_QOS_BEST_EFFORT ? success : not_supported;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "counters.hpp"
+#include "dapl_line_limit.hpp"
 #include "lmr_index.hpp"
 #include "osd_thread.hpp"
 #include "pool.hpp"
@@ -110,6 +111,8 @@ public:
     hca_attr attr;
     std::atomic<bool> cno_sleeper{false}; ///< some waiter of a CNO sleeps in the port
     timer_queue timers;
+    /// Programs connect again and again until their peer is there.
+    line_limit unconnected_lines{3, 10'000'000'000};
     lmr_index regions;
     adapter_counters counters;
 

@@ -9,9 +9,59 @@
 #include "queue_owner.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace dapl::DAPL_TRANSPORT::core {
+
+namespace {
+
+/// Why the attempt of this endpoint to connect has failed; null if it has not, or if the peer's
+/// consumer wanted that.
+const char *why_unconnected(DAT_EVENT_NUMBER event)
+{
+    switch (event) {
+    case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
+        return "nobody listens there, or the provider there refuses";
+    case DAT_CONNECTION_EVENT_UNREACHABLE:
+        return "there is no way to it from this adapter's address";
+    case DAT_CONNECTION_EVENT_TIMED_OUT:
+        return "there is no answer in time";
+    default:
+        return nullptr;
+    }
+}
+
+void log_unconnected(endpoint &ep, const osd::address &to, DAT_CONN_QUAL qualifier,
+                     DAT_EVENT_NUMBER event)
+{
+    const char *const why = why_unconnected(event);
+    std::uint32_t left_out = 0;
+    if (why == nullptr || !shows(DAPL_DBG_TYPE_ERR) ||
+        !ep.ia->unconnected_lines.allows(osd::now_ns(), left_out))
+        return;
+    char more[64] = "";
+    if (left_out != 0)
+        std::snprintf(more, sizeof more, "; %u more such lines were left out", left_out);
+    dapl_log(DAPL_DBG_TYPE_ERR, "EP %p: no connection to %s: %s (%s)%s", to_handle(&ep),
+             osd::address_text(to.get(), qualifier).get(), why, dat::event_name(event), more);
+}
+
+/// A port that refuses an address, since it is of another family, says no more than that.
+void log_refused_address(endpoint &ep, const DAT_SOCK_ADDR *to)
+{
+    const auto name = [](int family) {
+        return family == AF_INET ? "IPv4" : family == AF_INET6 ? "IPv6" : "neither IPv4 nor IPv6";
+    };
+    const DAT_SOCK_ADDR *const own = ep.ia->attr.address;
+    if (own != nullptr && own->sa_family != to->sa_family)
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "EP %p: an address that is %s is refused, this adapter is %s; the option family "
+                 "in its line of dat.conf decides that",
+                 to_handle(&ep), name(to->sa_family), name(own->sa_family));
+}
+
+} // namespace
 
 endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR &attr,
                    const ep_objects &objects, DAT_EP_STATE first)
@@ -91,8 +141,10 @@ status endpoint::begin_connect(const connect_request &wanted, pending_event &out
     {
         osd::lock_guard state_hold(lock_);
         remember_peer(wanted.address, wanted.qualifier);
-        if (!peer_known_)
+        if (!peer_known_) {
+            log_refused_address(*this, wanted.address);
             return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED);
+        }
         set_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     }
     const connect_params params{wanted.address, wanted.qualifier, wanted.timeout_us, wanted.data};
@@ -105,6 +157,8 @@ status endpoint::begin_connect(const connect_request &wanted, pending_event &out
         (void)transition(DAT_CONNECTION_EVENT_UNREACHABLE, {}, outcome);
         return success; // remote outcomes come as events
     }
+    if (begun.type() == DAT_INVALID_ADDRESS)
+        log_refused_address(*this, wanted.address);
     change_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING, DAT_EP_STATE_UNCONNECTED);
     return begun;
 }
@@ -334,6 +388,8 @@ bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &dat
     }
     if (!valid)
         return false;
+    if (connecting)
+        log_unconnected(*this, remote_address_, remote_qualifier_, event);
     if (data.size != 0)
         std::memcpy(peer_data_, data.bytes, std::min(data.size, sizeof peer_data_));
     set_state(next);

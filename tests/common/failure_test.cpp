@@ -460,6 +460,67 @@ TEST_CASE("completed operations are not logged, nor any while that log type is o
     }
 }
 
+TEST_CASE("an attempt to connect that fails is logged with its peer, by a few lines")
+{
+    const auto said_of = [](DAT_EVENT_NUMBER outcome, int times) {
+        consumer c;
+        station s(c);
+        return standard_error_of([&] {
+            const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_ERR);
+            for (int i = 0; i < times; ++i) {
+                must(c.connect(s.ep, 4711));
+                REQUIRE(fire(s.port(), outcome));
+                CHECK_EQ(s.connect_event(), outcome);
+                must(c.v.ep_reset_func(s.ep));
+            }
+            debug_mask = before;
+        });
+    };
+    const auto has = [](const std::string &said, const char *what) {
+        return said.find(what) != std::string::npos;
+    };
+    const std::string refused = said_of(DAT_CONNECTION_EVENT_NON_PEER_REJECTED, 1);
+    CAPTURE(refused);
+    CHECK(has(refused, "no connection to 0.0.0.0:4711: nobody listens there"));
+    CHECK(has(refused, "NON_PEER_REJECTED"));
+    CHECK(has(said_of(DAT_CONNECTION_EVENT_UNREACHABLE, 1), "no way to it"));
+    CHECK(has(said_of(DAT_CONNECTION_EVENT_TIMED_OUT, 1), "no answer in time"));
+    CHECK_EQ(said_of(DAT_CONNECTION_EVENT_PEER_REJECTED, 1), ""); // its consumer's own affair
+    const std::string many = said_of(DAT_CONNECTION_EVENT_NON_PEER_REJECTED, 50);
+    CHECK_EQ(std::count(many.begin(), many.end(), '\n'), 3);
+}
+
+TEST_CASE("arguments of a connection that are refused are logged with what is possible")
+{
+    consumer c;
+    station s(c);
+    const int most = from_handle<adapter>(c.ia)->attr.max_private_data_size;
+    const auto said_to_connect = [&](DAT_COUNT size, const void *bytes, bool six = false) {
+        sockaddr_in6 address{};
+        address.sin6_family = static_cast<decltype(address.sin6_family)>(six ? AF_INET6 : AF_INET);
+        return standard_error_of([&] {
+            const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_ERR);
+            CHECK(c.v.ep_connect_func(s.ep, reinterpret_cast<DAT_SOCK_ADDR *>(&address), 1,
+                                      1'000'000, size, const_cast<void *>(bytes),
+                                      DAT_QOS_BEST_EFFORT,
+                                      DAT_CONNECT_DEFAULT_FLAG) != DAT_SUCCESS);
+            debug_mask = before;
+        });
+    };
+    const auto has = [](const std::string &said, const std::string &what) {
+        CAPTURE(said);
+        return said.find(what) != std::string::npos &&
+               std::count(said.begin(), said.end(), '\n') == 1;
+    };
+    const std::string possible = "refused: 0 to " + std::to_string(most) + " are possible";
+    CHECK(has(said_to_connect(most + 1, "x"), possible));
+    CHECK(has(said_to_connect(-3, "x"), "private data of -3 bytes are " + possible));
+    CHECK(has(said_to_connect(1, nullptr), "their address is null"));
+    lab::fail(lab::op::connect, error_code(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED));
+    CHECK(has(said_to_connect(0, nullptr, true),
+              "an address that is IPv6 is refused, this adapter is IPv4; the option family"));
+}
+
 TEST_CASE("async events that are lost are logged once, until one is stored again")
 {
     consumer c(line::nonthreadsafe, 2);
