@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <dlfcn.h>
+#include <numeric>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -109,6 +110,7 @@ struct options {
     bool list = false;
     bool skip_missing = false;
     bool open_first = false;
+    bool no_repeat = false;
     std::string api = "2.0";
     std::string peer_role;
     int peer_fd = -1;
@@ -178,6 +180,8 @@ void describe(CLI::App &app, options &o)
     app.add_flag("--open-first", o.open_first,
                  "open and close the adapter once in the parent process, before the cases are "
                  "forked: for libraries with slow initialization that are safe to fork");
+    app.add_flag("--no-repeat", o.no_repeat,
+                 "judge by the first run: do not repeat failed cases alone, one at a time");
     app.add_option("--waivers", o.waivers_file, "JSON file of known failures to accept")
         ->check(CLI::ExistingFile);
     app.add_option("--json", o.json, "write the scorecard as JSON to this file");
@@ -296,31 +300,79 @@ void write_reports(const options &o, const scorecard &card)
         write_html(card, o.html);
 }
 
-/// Starts with the last cases of the catalogue, which take longest.
+/// Runs cases, for the first time or again, and keeps what comes of them in the scorecard.
+class round {
+public:
+    round(const options &o, const waivers &known, const std::vector<rule> &chosen, terminal &screen,
+          scorecard &card)
+        : options_(o), known_(known), chosen_(chosen), screen_(screen), card_(card)
+    {}
+    /// Returns the number of the signal that interrupted it, or 0.
+    int run(const std::vector<std::size_t> &cases, unsigned jobs)
+    {
+        std::vector<child_task> tasks;
+        for (const std::size_t i : cases)
+            tasks.push_back(task_of(i));
+        const int signal = run_children(std::move(tasks), jobs, [&](unsigned running) {
+            screen_.progress(done_, cases.size(), so_far_, running);
+        });
+        screen_.clear_progress();
+        return signal;
+    }
+
+private:
+    child_task task_of(std::size_t i)
+    {
+        child_task task;
+        task.work = [this, i] { run_case(chosen_[i], card_.on.keeps); };
+        task.done = [this, i](const child_end &end) {
+            take(i, judge_end(chosen_[i], end, known_));
+        };
+        task.seconds = options_.seconds;
+        task.alone = chosen_[i].alone;
+        return task;
+    }
+    void take(std::size_t i, result made)
+    {
+        result &kept = card_.results[i];
+        if (is_failure(kept.what) && made.what == outcome::passed)
+            made.failed_at_first = kept.reason;
+        kept = std::move(made);
+        ++so_far_[kept.what];
+        ++done_;
+        if (is_bad(kept.what))
+            screen_.show_failure(kept);
+    }
+
+    const options &options_;
+    const waivers &known_;
+    const std::vector<rule> &chosen_;
+    terminal &screen_;
+    scorecard &card_;
+    tally so_far_;
+    std::size_t done_ = 0;
+};
+
+/// More failures than these are no accident, and to wait for all of them again would take long.
+constexpr std::size_t most_repeated = 10;
+
+/// A busy machine may let a case fail whose time was too short, or whose peer was started too late.
+/// Before it counts, each is repeated alone, and what still fails is the port's.
 int judge_all(const options &o, const waivers &known, const std::vector<rule> &chosen,
               terminal &screen, scorecard &card)
 {
     card.results.resize(chosen.size());
-    std::size_t done = 0;
-    tally so_far;
-    std::vector<child_task> tasks;
-    for (std::size_t i = chosen.size(); i-- > 0;) {
-        child_task task;
-        task.work = [&rule = chosen[i], &allowed = card.on.keeps] { run_case(rule, allowed); };
-        task.done = [&, i](const child_end &end) {
-            card.results[i] = judge_end(chosen[i], end, known);
-            ++so_far[card.results[i].what];
-            ++done;
-        };
-        task.seconds = o.seconds;
-        task.alone = chosen[i].alone;
-        tasks.push_back(std::move(task));
-    }
-    const int signal = run_children(std::move(tasks), jobs_of(o), [&](unsigned running) {
-        screen.progress(done, chosen.size(), so_far, running);
-    });
-    screen.clear_progress();
-    return signal;
+    std::vector<std::size_t> all(chosen.size()); // the last take longest
+    std::iota(all.rbegin(), all.rend(), std::size_t{0});
+    const int signal = round(o, known, chosen, screen, card).run(all, jobs_of(o));
+    std::vector<std::size_t> failed;
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+        if (is_failure(card.results[i].what))
+            failed.push_back(i);
+    if (signal != 0 || o.no_repeat || failed.empty() || failed.size() > most_repeated)
+        return signal;
+    screen.say("repeating, alone, what failed");
+    return round(o, known, chosen, screen, card).run(failed, 1);
 }
 
 int give_up_on_device(const options &o, const terminal &screen, const scorecard &card)

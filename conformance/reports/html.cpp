@@ -75,6 +75,7 @@ public:
 private:
     void content();
     void subtitle();
+    std::string repeated_text() const;
     void bar();
     void filters();
     void absence();
@@ -113,9 +114,15 @@ void page::subtitle()
          << (card_.results.empty() ? "" : ", " + seconds_of(card_.seconds)) << "</div>\n";
 }
 
+std::string page::repeated_text() const
+{
+    const unsigned number = card_.passed_on_repetition();
+    return number == 0 ? "" : "; " + std::to_string(number) + " passed on repetition";
+}
+
 void page::bar()
 {
-    out_ << "<div class=\"verdict\">" << escaped(counted_.text(true))
+    out_ << "<div class=\"verdict\">" << escaped(counted_.text(true)) << repeated_text()
          << "</div>\n<div class=\"bar\">";
     each_outcome([&](outcome what, unsigned number) {
         out_ << "<i class=\"" << class_of(what) << "\" style=\"flex:" << number << "\" title=\""
@@ -150,6 +157,8 @@ void page::details(const result &each)
 {
     out_ << "<div class=\"more\">\n";
     paragraph("reason", each.reason);
+    if (!each.failed_at_first.empty())
+        paragraph("note", "Passed when it was repeated alone; at first: " + each.failed_at_first);
     for (const std::string &other : each.others)
         paragraph("soft", other);
     for (const std::string &note : each.notes)
@@ -167,11 +176,15 @@ void page::details(const result &each)
 
 void page::one(const result &each)
 {
-    const bool folded = !each.reason.empty() || !each.notes.empty();
-    const std::string columns =
-        "<span class=\"dot\"></span><span class=\"id\">" + escaped(each.about.id) +
-        "</span><span class=\"text\">" + escaped(each.about.text) + "</span><span class=\"what\">" +
-        (each.what == outcome::passed ? notable(each.seconds) : name_of(each.what)) + "</span>";
+    const bool repeated = !each.failed_at_first.empty();
+    const bool folded = !each.reason.empty() || !each.notes.empty() || repeated;
+    const std::string columns = "<span class=\"dot\"></span><span class=\"id\">" +
+                                escaped(each.about.id) + "</span><span class=\"text\">" +
+                                escaped(each.about.text) + "</span><span class=\"what\">" +
+                                (repeated ? std::string("passed on repetition")
+                                 : each.what == outcome::passed ? notable(each.seconds)
+                                                                : name_of(each.what)) +
+                                "</span>";
     if (!folded) {
         out_ << "<div class=\"case " << class_of(each.what) << "\"><div class=\"row\">" << columns
              << "</div></div>\n";

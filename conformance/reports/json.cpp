@@ -22,6 +22,8 @@ program::json record_of(const result &each)
         record["further_failures"] = each.others;
     if (!each.notes.empty())
         record["notes"] = each.notes;
+    if (!each.failed_at_first.empty())
+        record["failed_at_first"] = each.failed_at_first;
     if (is_failure(each.what) || each.what == outcome::waived)
         record["hint"] = each.about.hint;
     if (each.what != outcome::passed && !each.output.empty())
@@ -66,6 +68,7 @@ void write_json(const scorecard &card, const std::string &path)
         {"seconds", card.seconds},
         {"device", device_of(card.on)},
         {"counts", counts_of(card.count())},
+        {"passed_on_repetition", card.passed_on_repetition()},
         {"results", results},
     };
     program::write_json(path, all);

@@ -198,6 +198,13 @@ std::vector<std::string> scorecard::groups() const
     return names;
 }
 
+unsigned scorecard::passed_on_repetition() const
+{
+    return static_cast<unsigned>(
+        std::count_if(results.begin(), results.end(),
+                      [](const result &each) { return !each.failed_at_first.empty(); }));
+}
+
 // --------------------------------------------------------------------------------------- terminal
 
 namespace {
@@ -283,6 +290,21 @@ void terminal::clear_progress()
         std::fputs("\r\x1b[K", out_);
 }
 
+void terminal::say(const char *line)
+{
+    clear_progress();
+    std::fprintf(out_, "%s\n", line);
+    std::fflush(out_);
+}
+
+void terminal::show_failure(const result &each)
+{
+    clear_progress();
+    std::fprintf(out_, "%s: %s\n", painted(each.about.id, bold).c_str(),
+                 painted(each.reason, colour_of(each.what)).c_str());
+    std::fflush(out_);
+}
+
 /// A label, and the text to its right.
 void terminal::paragraph(const std::string &label, const std::string &text, int colour) const
 {
@@ -363,6 +385,16 @@ void terminal::show_results(const scorecard &card, outcome what) const
     }
 }
 
+void terminal::show_repeated(const scorecard &card) const
+{
+    if (card.passed_on_repetition() == 0)
+        return;
+    std::fprintf(out_, "\n%s\n", painted("passed on repetition, alone", yellow).c_str());
+    for (const result &each : card.results)
+        if (!each.failed_at_first.empty())
+            paragraph(each.about.id, "at first: " + each.failed_at_first);
+}
+
 void terminal::show(const scorecard &card) const
 {
     show_header(card);
@@ -371,9 +403,13 @@ void terminal::show(const scorecard &card) const
                          outcome::unexpected_refusal, outcome::unexpected_failure, outcome::error,
                          outcome::failed})
         show_results(card, what);
+    show_repeated(card);
     const tally counted = card.count();
     std::fprintf(out_, "\n%s\n", painted(counted.text(), counted.bad() != 0 ? red : green).c_str());
-    std::fprintf(out_, "%u cases, %.0f seconds\n", counted.total(), card.seconds);
+    const unsigned repeated = card.passed_on_repetition();
+    std::fprintf(
+        out_, "%u cases, %.0f seconds%s\n", counted.total(), card.seconds,
+        repeated == 0 ? "" : (", " + std::to_string(repeated) + " passed on repetition").c_str());
     std::fflush(out_);
 }
 

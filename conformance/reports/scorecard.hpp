@@ -41,6 +41,8 @@ struct result {
     std::vector<std::string> others; ///< further failed checks
     std::vector<std::string> notes;
     std::string output; ///< what was written while it ran
+    /// Of one that failed beside others and passed when repeated alone: what failed first.
+    std::string failed_at_first;
     double seconds = 0;
 };
 
@@ -70,6 +72,8 @@ struct scorecard {
     tally count() const;
     tally count(const std::string &group) const;
     std::vector<std::string> groups() const;
+    /// Cases that passed when they were repeated, and not before.
+    unsigned passed_on_repetition() const;
 };
 
 class terminal {
@@ -78,6 +82,9 @@ public:
 
     void progress(std::size_t done, std::size_t all, const tally &so_far, unsigned running);
     void clear_progress();
+    void say(const char *line);
+    /// A failure, when it is seen.
+    void show_failure(const result &each);
     void show(const scorecard &card) const;
     void show_absence(const scorecard &card) const;
 
@@ -88,6 +95,7 @@ private:
     void show_groups(const scorecard &card) const;
     void show_results(const scorecard &card, outcome what) const;
     void show_result(const result &each) const;
+    void show_repeated(const scorecard &card) const;
     void show_output(const std::string &output) const;
 
     std::FILE *out_;

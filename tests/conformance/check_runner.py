@@ -22,7 +22,7 @@ OPTIONS = argparse.Namespace()
 CASES = ["IA-04", "IA-06", "MEM-01", "REG-01", "REG-06"]
 VICTIM = "MEM-01"
 FAULTS = ["sound", "crash", "hang", "exit", "descriptor", "thread", "code", "unsupported",
-          "child", "late_crash", "open_fails", "open_hangs", "open_crashes", "open_sleeps"]
+          "child", "late_crash", "once", "open_fails", "open_hangs", "open_crashes", "open_sleeps"]
 
 
 class Run:
@@ -105,6 +105,31 @@ class RunnerTest(unittest.TestCase):
         run = self.judge("code")
         self.expect_victim(run, r"got DAT_SUCCESS, want DAT_INVALID_PARAMETER")
         self.assertRegex(run.output, r"\([a-z_]+_test\.cpp:\d+\)")
+
+    def test_what_fails_is_repeated_alone(self):
+        """What passes then is counted as passed, and shown."""
+        run = self.judge("once", "--html", str(self.folder / "card.html"))
+        self.assertEqual(run.status, 0, run.output)
+        self.assertIn("5 passed, 0 failed", run.output)
+        self.assertRegex(run.output, rf"(?m)^{VICTIM}: .*got DAT_SUCCESS")  # when it was seen
+        self.assertIn("5 cases, ", run.output)
+        self.assertIn(" seconds, 1 passed on repetition", run.output)
+        self.assertEqual(run.card["passed_on_repetition"], 1)
+        self.assertRegex(run.results[VICTIM]["failed_at_first"], "got DAT_SUCCESS")
+        self.assertNotIn("failed_at_first", run.results["IA-04"])
+        page = (self.folder / "card.html").read_text()
+        self.assertIn("passed on repetition", page)
+
+    def test_no_repetition(self):
+        run = self.judge("once", "--no-repeat")
+        self.expect_victim(run, "got DAT_SUCCESS")
+        self.assertNotIn("repeat", run.output)
+
+    def test_what_fails_again_is_the_adapters(self):
+        run = self.judge("code")
+        self.expect_victim(run, "got DAT_SUCCESS")
+        self.assertIn("repeating, alone, what failed", run.output)
+        self.assertEqual(run.card["passed_on_repetition"], 0)
 
     def test_a_call_that_is_not_supported(self):
         run = self.judge("unsupported")

@@ -50,7 +50,7 @@ class Suite:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             card = pathlib.Path(folder) / "card.json"
             command = [self._options.conformance, "--ia", self._options.ia,
-                       "--json", str(card), "--jobs", "4", "--timeout", "60",
+                       "--json", str(card), "--jobs", "4", "--timeout", "60", "--no-repeat",
                        *self._options.suite_options, *options]
             if "--patience" not in options:
                 command += ["--patience", str(self._options.patience)]

@@ -155,6 +155,7 @@ class Workshop:
         card = folder / "card.json"
         done = self.run(self.options.conformance, "--ia", port.adapter, "--json", card,
                         "--jobs", self.options.suite_jobs, "--timeout", self.options.case_seconds,
+                        "--no-repeat",
                         "--patience", patience, *(f"--promise={each}" for each in port.promises),
                         *(f"--case={each}" for each in cases),
                         DAT_OVERRIDE=str(folder / "dat.conf"),
