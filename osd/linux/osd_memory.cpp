@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
+#include <new>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -28,7 +30,10 @@ struct mapping {
 /// The mapping at an address, from /proc/self/maps. To be asked for ascending addresses.
 class mappings {
 public:
-    mappings() : file_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
+    mappings()
+        : file_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)),
+          text_(new (std::nothrow) char[text_size])
+    {}
     mappings(const mappings &) = delete;
     mappings &operator=(const mappings &) = delete;
     ~mappings()
@@ -36,7 +41,7 @@ public:
         if (file_ >= 0)
             close(file_);
     }
-    bool known() const { return file_ >= 0; }
+    bool known() const { return file_ >= 0 && text_ != nullptr; }
     /// False when there is none.
     bool at(std::uintptr_t address, mapping &out)
     {
@@ -94,29 +99,31 @@ private:
     bool find_line()
     {
         for (;;) {
-            char *const begin = text_ + next_;
+            char *const begin = text_.get() + next_;
             if (char *end = static_cast<char *>(std::memchr(begin, '\n', have_ - next_))) {
                 *end = '\0';
                 line_ = begin;
-                next_ = static_cast<std::size_t>(end + 1 - text_);
+                next_ = static_cast<std::size_t>(end + 1 - text_.get());
                 return true;
             }
             have_ -= next_;
-            std::memmove(text_, begin, have_);
+            std::memmove(text_.get(), begin, have_);
             next_ = 0;
-            const ssize_t got = read(file_, text_ + have_, sizeof text_ - have_);
+            const ssize_t got = read(file_, text_.get() + have_, text_size - have_);
             if (got <= 0)
                 return false;
             have_ += static_cast<std::size_t>(got);
         }
     }
 
+    static constexpr std::size_t text_size = 8192; ///< a line has a path of at most 4096 bytes
+
     const int file_;
+    const std::unique_ptr<char[]> text_;
     bool asks_kernel_ = true;
     char *line_ = nullptr;
     std::size_t next_ = 0;
     std::size_t have_ = 0;
-    char text_[8192]; // a line has a path of at most 4096 bytes
 };
 
 /// Reads there, by a call that then complains about its first argument.

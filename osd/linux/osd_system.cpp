@@ -10,6 +10,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
+#include <memory>
+#include <new>
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <syslog.h>
@@ -19,10 +21,10 @@ namespace osd {
 
 namespace {
 
-/// The addresses that belong to what is loaded.
+/// The addresses that belong to what is loaded. Too large for the stacks of small threads.
 class loaded_objects {
 public:
-    loaded_objects() { dl_iterate_phdr(&note, this); }
+    void look() { dl_iterate_phdr(&note, this); }
     bool hold(std::uintptr_t address) const
     {
         for (std::size_t i = 0; i < count_; ++i)
@@ -75,7 +77,7 @@ bool is_function(std::uintptr_t handler)
 }
 
 /// What the program does about signals. Constructors and destructors of libraries change it: those
-/// of libinfinipath, which comes with libfabric, for SIGINT and SIGTERM among others.
+/// of libinfinipath, which comes with libfabric, for SIGINT and SIGTERM among others. As large.
 class signal_dispositions {
 public:
     signal_dispositions()
@@ -108,12 +110,17 @@ private:
 /// a library that was not there before.
 void *library_open(const char *path, char *error, std::size_t error_size)
 {
-    const signal_dispositions before;
-    const loaded_objects others;
+    const std::unique_ptr<signal_dispositions> before(new (std::nothrow) signal_dispositions);
+    const std::unique_ptr<loaded_objects> others(new (std::nothrow) loaded_objects);
+    if (before == nullptr || others == nullptr) {
+        std::snprintf(error, error_size, "%s", std::strerror(ENOMEM));
+        return nullptr;
+    }
+    others->look();
     // RTLD_GLOBAL: providers built elsewhere find the registry's symbols through one another.
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    before.restore_if(
-        [&](std::uintptr_t now, std::uintptr_t) { return is_function(now) && !others.hold(now); });
+    before->restore_if(
+        [&](std::uintptr_t now, std::uintptr_t) { return is_function(now) && !others->hold(now); });
     if (library == nullptr)
         std::snprintf(error, error_size, "%s", dlerror());
     return library;
@@ -125,13 +132,17 @@ void *library_symbol(void *library, const char *name)
 }
 
 /// Destructors put back what they found at their library's load, though it may have changed since.
+/// Without memory to note what is there, the library stays.
 void library_close(void *library)
 {
-    const signal_dispositions before;
+    const std::unique_ptr<signal_dispositions> before(new (std::nothrow) signal_dispositions);
+    const std::unique_ptr<loaded_objects> left(new (std::nothrow) loaded_objects);
+    if (before == nullptr || left == nullptr)
+        return;
     dlclose(library);
-    const loaded_objects left;
-    before.restore_if([&](std::uintptr_t, std::uintptr_t former) {
-        return !is_function(former) || left.hold(former);
+    left->look();
+    before->restore_if([&](std::uintptr_t, std::uintptr_t former) {
+        return !is_function(former) || left->hold(former);
     });
 }
 

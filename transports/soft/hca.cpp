@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <new>
 
 namespace dapl::soft {
 
@@ -96,12 +98,15 @@ status read_key(const types::hca &h, key_file &key)
 status open_device(types::hca &h)
 {
     soft_hca::settings how = settings_of(h);
-    key_file key;
+    std::unique_ptr<key_file> key; // too large for the stacks of small threads
     if (h.params.key_file[0] != '\0') {
-        if (const status read = read_key(h, key); !read.ok())
+        key.reset(new (std::nothrow) key_file);
+        if (key == nullptr)
+            return out_of_memory;
+        if (const status read = read_key(h, *key); !read.ok())
             return read;
-        how.key.bytes = key.bytes();
-        how.key.size = key.size();
+        how.key.bytes = key->bytes();
+        how.key.size = key->size();
     }
     const int error = h.device.open(how, upcall_table);
     if (error == 0)

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
+#include <new>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -311,12 +313,15 @@ void try_sockets()
 /// Whether this thread has a seccomp filter. Read from /proc: the filter may kill for prctl(2).
 bool is_filtered()
 {
-    char text[4096] = {};
+    constexpr std::size_t longest = 4096;
+    const std::unique_ptr<char[]> text(new (std::nothrow) char[longest]());
+    if (text == nullptr)
+        return true;
     waitable file = syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
     if (file >= 0)
-        (void)syscall(SYS_read, fd_of(file), text, sizeof text - 1);
+        (void)syscall(SYS_read, fd_of(file), text.get(), longest - 1);
     close_fd(file);
-    return std::strstr(text, "\nSeccomp:\t0\n") == nullptr;
+    return std::strstr(text.get(), "\nSeccomp:\t0\n") == nullptr;
 }
 
 /// Whether the calls work in a child process. The child raises no signal at its end, so that no
