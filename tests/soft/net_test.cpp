@@ -2,6 +2,7 @@
 // What the engine asks of an operating system, by itself.
 #include "rig.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <doctest/doctest.h>
 
@@ -220,6 +221,58 @@ TEST_CASE("a probe of a closed port makes an ICMP error, and nothing else does")
     CHECK(!becomes_true([&] { return here.io.take_icmp_error(b); }, std::chrono::milliseconds(50)));
     here.send(there.io.address(), 8); // and the socket works on
     CHECK(there.next(late()) == 7);
+}
+
+TEST_CASE("areas are lent to as many as there are, and again when they come back")
+{
+    using areas = lent_areas<int>;
+    areas lender;
+    CHECK(lender.borrow().get() == nullptr); // not opened, or no memory
+    lender.open();
+    static_assert(areas::count == 4);
+    for (int round = 0; round < 2; ++round) {
+        const areas::loan held[] = {lender.borrow(), lender.borrow(), lender.borrow(),
+                                    lender.borrow()};
+        for (const areas::loan &each : held) {
+            REQUIRE(each.get() != nullptr);
+            CHECK(std::count_if(std::begin(held), std::end(held), [&](const areas::loan &other) {
+                      return other.get() == each.get();
+                  }) == 1);
+        }
+        CHECK(lender.borrow().get() == nullptr);
+    }
+}
+
+TEST_CASE("many packets at once arrive in order, with memory for the messages and without")
+{
+    for (const bool for_data : {true, false}) { // only those sockets have it
+        CAPTURE(for_data);
+        mailbox from(for_data);
+        mailbox to;
+        constexpr std::uint32_t count = 70;
+        out_packet packets[count];
+        for (std::uint32_t i = 0; i < count; ++i) {
+            packets[i].begin();
+            packets[i].header[0] = static_cast<std::uint8_t>(i);
+            packets[i].add(packets[i].header, 1 + i % 3); // of several sizes: several messages
+        }
+        std::uint32_t done = 0;
+        REQUIRE(from.io.send(to.io.address(), packets, count, done) == send_result::sent);
+        CHECK(done == count);
+        std::vector<std::uint8_t> got;
+        const waitable descriptor = to.io.descriptor();
+        while (got.size() < count) {
+            in_packets group[1];
+            if (to.io.receive(group, 1) == 0) {
+                REQUIRE(wait_for(&descriptor, 1, late()) == osd::wait_result::woken);
+                continue;
+            }
+            for (std::size_t at = 0; at < group[0].size; at += group[0].segment)
+                got.push_back(group[0].bytes[at]);
+        }
+        for (std::uint32_t i = 0; i < count; ++i)
+            CHECK(got[i] == i);
+    }
 }
 
 TEST_CASE("threads that place data at once do not mix them")

@@ -95,6 +95,29 @@ TEST_CASE("the same over UDP, with super-packets and without")
     exercise(a, b, 40);
 }
 
+TEST_CASE("the same over UDP while all memory for large batches is lent to others")
+{
+    host here(on_loopback());
+    host there(on_loopback());
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    large_batches &ours = a.pair.home->batches;
+    large_batches &theirs = b.pair.home->batches;
+    const large_batches::loan held[] = {ours.borrow(),   ours.borrow(),   ours.borrow(),
+                                        ours.borrow(),   theirs.borrow(), theirs.borrow(),
+                                        theirs.borrow(), theirs.borrow()};
+    REQUIRE(ours.borrow().get() == nullptr);
+    REQUIRE(theirs.borrow().get() == nullptr);
+    constexpr std::size_t size = 60000; // more than 40 packets
+    a.buffer.fill(0, size, 7);
+    REQUIRE(a.write(0, size, b.buffer.remote(0, size)));
+    expect(a.sent(), work_status::success);
+    CHECK(b.buffer.holds(0, size, 7));
+    CHECK(a.resent() < 5); // they were sent, not left to be resent
+    exercise(a, b, 40);
+}
+
 TEST_CASE("both ends on one device, on one socket")
 {
     host here(on_loopback());

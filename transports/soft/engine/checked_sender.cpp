@@ -37,24 +37,22 @@ std::size_t copy_together(gather_buffer &to, const out_packet *packets, std::uin
 {
     static constexpr std::uint8_t room[std::max(checksum_size, sealed_overhead)] = {};
     static_assert(checked_sender::most * (out_packet::max_pieces + 1) <= gather_buffer::max_pieces);
-    bytes_view pieces[gather_buffer::max_pieces] = {};
-    std::uint32_t used = 0;
+    to.begin();
     for (std::uint32_t i = 0; i < count; ++i) {
         if (seals)
-            pieces[used++] = {room, sealed_overhead};
-        for (std::uint32_t p = 0; p < packets[i].pieces; ++p)
-            pieces[used++] = packets[i].piece[p];
+            to.add(room, sealed_overhead);
+        to.add(packets[i]);
         if (!seals)
-            pieces[used++] = {room, checksum_size};
+            to.add(room, checksum_size);
     }
-    return to.gather(pieces, used);
+    return to.gather();
 }
 
-send_result send_from(gather_buffer &bytes, packet_io &io, const net_address &to,
+/// `whole`: for as many packets.
+send_result send_from(gather_buffer &bytes, out_packet *whole, packet_io &io, const net_address &to,
                       const out_packet *packets, std::uint32_t count, std::uint32_t &done,
                       connection_seal *seal, std::uint32_t id)
 {
-    out_packet whole[checked_sender::most];
     const std::size_t copied = copy_together(bytes, packets, count, seal != nullptr);
     const std::size_t around = seal != nullptr ? sealed_overhead : checksum_size;
     std::uint8_t *at = bytes.bytes();
@@ -84,7 +82,8 @@ send_result checked_sender::send(packet_io &io, const net_address &to, const out
     done = 0;
     const bool usable = with.bytes.is_open() || with.bytes.open(size_);
     const send_result result =
-        usable ? send_from(with.bytes, io, to, packets, count, done, seal, id) : send_result::busy;
+        usable ? send_from(with.bytes, with.whole, io, to, packets, count, done, seal, id)
+               : send_result::busy;
     with.lock.unlock();
     return result;
 }

@@ -46,6 +46,7 @@ private:
     struct area {
         osd::mutex lock;
         gather_buffer bytes;
+        out_packet whole[most];
     };
     static constexpr std::uint32_t areas = 4;
 

@@ -127,10 +127,9 @@ std::uint32_t impaired_io::receive(in_packets *into, std::uint32_t capacity)
 {
     release(lent_);
     lent_ = nullptr;
-    in_packets groups[batch];
-    const std::uint32_t got = inner_->receive(groups, batch);
+    const std::uint32_t got = inner_->receive(groups_, batch);
     for (std::uint32_t i = 0; i < got; ++i)
-        take_in(groups[i]);
+        take_in(groups_[i]);
     const std::int64_t now = osd::now_ns();
     std::uint32_t count = 0;
     held **end = &lent_;

@@ -93,6 +93,7 @@ private:
     std::int64_t busy_until_ns_ = 0; ///< the bottleneck
     held *waiting_ = nullptr;        ///< in order of arrival
     held *lent_ = nullptr;
+    in_packets groups_[batch]; ///< of receive(), which is for one thread at a time
 };
 
 } // namespace soft_hca

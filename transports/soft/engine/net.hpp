@@ -3,6 +3,7 @@
 // descriptors, random numbers. Each system has a file of its own for it.
 #pragma once
 
+#include "lent_areas.hpp"
 #include "osd_sync.hpp"
 #include "packet_io.hpp"
 
@@ -95,10 +96,14 @@ private:
     waitable file_ = -1;
 };
 
+/// What a system wants to have for a large batch of datagrams.
+struct message_area;
+
 /// A UDP socket. Batches of datagrams of equal size pass through the kernel as one (GSO, GRO).
 class udp_io final : public packet_io {
 public:
-    ~udp_io() override { close(); }
+    udp_io();
+    ~udp_io() override;
     /// Binds to the address; a port of 0 is chosen. Zero or a system error number.
     int open(const net_address &at, bool for_data);
     void close();
@@ -122,6 +127,9 @@ private:
     static constexpr std::uint32_t batch = 4;
     static constexpr std::size_t buffer_size = 65536;
 
+    template <class Batch>
+    send_result send_by(Batch &batch, const net_address &to, const out_packet *packets,
+                        std::uint32_t count, std::uint32_t &done);
     bool place_from_buffers(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
                             bool last_last) const;
 
@@ -132,34 +140,45 @@ private:
     std::uint32_t batch_ = batch;
     std::uint32_t receive_room_ = 0;
     segmentation_policy segmentation_;
+    lent_areas<message_area> messages_;
 };
 
 /// Where pieces of consumers' memory are copied together.
 class gather_buffer {
 public:
-    static constexpr std::uint32_t max_pieces = 192;
+    static constexpr std::uint32_t max_pieces = 192; ///< between begin() and gather()
 
     /// False when out of memory.
     bool open(std::size_t size) { return memory_.open(size, kernel_buffer::backing::file); }
     void close() { memory_.close(); }
     bool is_open() const { return memory_.is_open(); }
     std::uint8_t *bytes() const { return memory_.bytes(); }
+    void begin() { used_ = 0; }
+    std::uint32_t room() const { return max_pieces - used_; }
+    void add(const void *at, std::size_t size) { pieces_[used_++] = {at, size}; }
+    void add(const out_packet &packet)
+    {
+        for (std::uint32_t i = 0; i < packet.pieces; ++i)
+            pieces_[used_++] = packet.piece[i];
+    }
     /// Copies the pieces one behind the other. Returns the number of bytes before the first that is
     /// not mapped. Where the system gives no memory that it copies to, that kills the process.
-    std::size_t gather(const bytes_view *pieces, std::uint32_t count);
+    std::size_t gather();
 
 private:
-    std::size_t copy(const bytes_view *pieces, std::uint32_t count);
+    std::size_t copy();
 
     kernel_buffer memory_;
+    std::uint32_t used_ = 0;
+    bytes_view pieces_[max_pieces];
 };
 
-inline std::size_t gather_buffer::copy(const bytes_view *pieces, std::uint32_t count)
+inline std::size_t gather_buffer::copy()
 {
     std::size_t size = 0;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        std::memcpy(bytes() + size, pieces[i].at, pieces[i].size);
-        size += pieces[i].size;
+    for (std::uint32_t i = 0; i < used_; ++i) {
+        std::memcpy(bytes() + size, pieces_[i].at, pieces_[i].size);
+        size += pieces_[i].size;
     }
     return size;
 }

@@ -106,6 +106,15 @@ inline ssize_t preadv(int fd, const iovec *parts, int count, off_t from)
 
 } // namespace calls
 
+/// Pieces as the kernel reads them: they look the same to it.
+inline const iovec *kernels(const bytes_view *pieces)
+{
+    static_assert(sizeof(bytes_view) == sizeof(iovec) &&
+                  offsetof(bytes_view, at) == offsetof(iovec, iov_base) &&
+                  offsetof(bytes_view, size) == offsetof(iovec, iov_len));
+    return reinterpret_cast<const iovec *>(pieces);
+}
+
 } // namespace
 
 // -------------------------------------------------------------------------------- the interface
@@ -184,8 +193,11 @@ constexpr bool stores_in_order = true;
 #else
 constexpr bool stores_in_order = false;
 #endif
-constexpr std::uint32_t max_segments = 64; ///< of one super-packet, in every kernel that has them
-constexpr std::uint32_t max_packets = 64;  ///< of one call
+/// Packets of one super-packet, in every kernel that has them.
+constexpr std::uint32_t kernel_segments = 64;
+// Packets of one call, with messages on the stack, and with messages that are lent.
+constexpr std::uint32_t small_batch = 4;
+constexpr std::uint32_t most_lent = 32;
 
 void set_option(waitable socket, int level, int name, int value)
 {
@@ -210,15 +222,20 @@ std::uint32_t receive_room_of(waitable socket)
     return static_cast<std::uint32_t>(bytes) / 2; // the kernel counts what it uses itself, too
 }
 
+} // namespace
+
 /// Room for a control message of one small number.
 struct small_control {
-    alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))] = {};
+    alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
 };
+
+namespace {
 
 /// The message is cut into datagrams of this size.
 void set_segment(msghdr &m, small_control &control, std::size_t bytes)
 {
     const auto size = static_cast<std::uint16_t>(bytes);
+    control = {};
     m.msg_control = control.bytes;
     m.msg_controllen = CMSG_SPACE(sizeof size);
     cmsghdr *head = CMSG_FIRSTHDR(&m);
@@ -274,15 +291,21 @@ bool denies_segmentation(int error, bool again)
     return error == EIO || error == EINVAL || (error == EMSGSIZE && again);
 }
 
-/// Messages for sendmmsg. Packets of one size, and a last one that is not larger, make one message.
+} // namespace
+
+/// Messages for sendmmsg, of up to `Most` packets. Packets of one size, and a last one that is not
+/// larger, make one message.
+template <std::uint32_t Most>
 class send_batch {
 public:
-    send_batch(const net_address &to, const out_packet *packets, std::uint32_t count, bool together)
-        : to_(to)
+    /// Of the first packets.
+    void fill(const net_address &to, const out_packet *packets, std::uint32_t count, bool together)
     {
-        for (std::uint32_t i = 0; i < count;) {
-            const std::uint32_t run = together ? run_length(packets + i, count - i) : 1;
-            add(packets + i, run);
+        count_ = used_ = 0;
+        const std::uint32_t some = count < Most ? count : Most;
+        for (std::uint32_t i = 0; i < some;) {
+            const std::uint32_t run = together ? run_length(packets + i, some - i) : 1;
+            add(to, packets + i, run);
             i += run;
         }
     }
@@ -296,7 +319,7 @@ private:
         const std::uint32_t size = packets[0].size;
         std::uint32_t total = size;
         std::uint32_t run = 1;
-        while (run < count && run < max_segments && packets[run].size <= size &&
+        while (run < count && run < kernel_segments && packets[run].size <= size &&
                total + packets[run].size <= largest_payload) {
             total += packets[run].size;
             if (packets[run++].size < size)
@@ -305,12 +328,12 @@ private:
         return run;
     }
 
-    void add(const out_packet *packets, std::uint32_t run)
+    void add(const net_address &to, const out_packet *packets, std::uint32_t run)
     {
         msghdr &m = messages_[count_].msg_hdr;
         m = {};
-        m.msg_name = const_cast<sockaddr *>(to_.get());
-        m.msg_namelen = static_cast<socklen_t>(to_.size());
+        m.msg_name = const_cast<sockaddr *>(to.get());
+        m.msg_namelen = static_cast<socklen_t>(to.size());
         m.msg_iov = pieces_ + used_;
         for (std::uint32_t i = 0; i < run; ++i)
             for (std::uint32_t p = 0; p < packets[i].pieces; ++p)
@@ -323,14 +346,15 @@ private:
     }
 
     static constexpr std::uint32_t largest_payload = 65507;
-    const net_address &to_;
-    std::uint32_t count_ = 0;
-    std::uint32_t used_ = 0;
-    mmsghdr messages_[max_packets];
-    std::uint32_t packets_[max_packets];
-    small_control controls_[max_packets];
-    iovec pieces_[max_packets * out_packet::max_pieces];
+    std::uint32_t count_;
+    std::uint32_t used_;
+    mmsghdr messages_[Most];
+    std::uint32_t packets_[Most];
+    small_control controls_[Most];
+    iovec pieces_[Most * out_packet::max_pieces];
 };
+
+namespace {
 
 std::size_t segment_of(msghdr &m, std::size_t size)
 {
@@ -344,6 +368,17 @@ std::size_t segment_of(msghdr &m, std::size_t size)
 }
 
 } // namespace
+
+struct message_area {
+    send_batch<most_lent> batch;
+};
+
+udp_io::udp_io() = default;
+
+udp_io::~udp_io()
+{
+    close();
+}
 
 int udp_io::open(const net_address &at, bool for_data)
 {
@@ -359,8 +394,10 @@ int udp_io::open(const net_address &at, bool for_data)
         close();
         return error;
     }
-    if (for_data)
+    if (for_data) {
         set_data_options(socket_, at.family() == AF_INET6);
+        messages_.open();
+    }
     receive_room_ = receive_room_of(socket_);
     socklen_t size = net_address::capacity();
     if (bind(as_fd(socket_), at.get(), static_cast<socklen_t>(at.size())) != 0 ||
@@ -427,15 +464,12 @@ void kernel_buffer::close()
     file_ = -1;
 }
 
-std::size_t gather_buffer::gather(const bytes_view *pieces, std::uint32_t count)
+std::size_t gather_buffer::gather()
 {
     if (!memory_.has_file())
-        return copy(pieces, count);
-    iovec parts[max_pieces];
-    for (std::uint32_t i = 0; i < count; ++i)
-        parts[i] = {const_cast<void *>(pieces[i].at), pieces[i].size};
+        return copy();
     const ssize_t written =
-        calls::pwritev(as_fd(memory_.file()), parts, static_cast<int>(count), 0);
+        calls::pwritev(as_fd(memory_.file()), kernels(pieces_), static_cast<int>(used_), 0);
     return written < 0 ? 0 : static_cast<std::size_t>(written);
 }
 
@@ -487,16 +521,16 @@ bool is_writable(std::uint64_t *word)
 
 // -------------------------------------------------------------------------------------- datagrams
 
-send_result udp_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
-                         std::uint32_t &done)
+template <class Batch>
+send_result udp_io::send_by(Batch &batch, const net_address &to, const out_packet *packets,
+                            std::uint32_t count, std::uint32_t &done)
 {
     constexpr int most_errors = 3;
     done = 0;
     int errors = 0;
     bool together = segmentation_.is_on();
     while (done < count) {
-        const std::uint32_t some = count - done < max_packets ? count - done : max_packets;
-        send_batch batch(to, packets + done, some, together);
+        batch.fill(to, packets + done, count - done, together);
         const int sent =
             batch.count() == 1
                 ? (calls::sendmsg(as_fd(socket_), &batch.messages()[0].msg_hdr, 0) < 0 ? -1 : 1)
@@ -527,6 +561,16 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
         return result;
     }
     return send_result::sent;
+}
+
+send_result udp_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
+                         std::uint32_t &done)
+{
+    if (count > small_batch)
+        if (const auto large = messages_.borrow(); large.get() != nullptr)
+            return send_by(large.get()->batch, to, packets, count, done);
+    send_batch<small_batch> batch;
+    return send_by(batch, to, packets, count, done);
 }
 
 std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)

@@ -411,6 +411,16 @@ void ignore_refusals(SOCKET socket)
 
 } // namespace
 
+/// Not needed: datagrams are sent one by one.
+struct message_area {};
+
+udp_io::udp_io() = default;
+
+udp_io::~udp_io()
+{
+    close();
+}
+
 int udp_io::open(const net_address &at, bool for_data)
 {
     WSADATA about;
@@ -527,9 +537,9 @@ void kernel_buffer::close()
     bytes_ = nullptr;
 }
 
-std::size_t gather_buffer::gather(const bytes_view *pieces, std::uint32_t count)
+std::size_t gather_buffer::gather()
 {
-    return copy(pieces, count);
+    return copy();
 }
 
 bool is_writable(std::uint64_t *)

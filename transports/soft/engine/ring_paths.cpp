@@ -53,17 +53,14 @@ bool ring_path::put(const out_packet &packet)
 send_result ring_path::send_some(const out_packet *packets, std::uint32_t count,
                                  std::uint32_t &done)
 {
-    constexpr std::uint32_t max_pieces = 48;
-    bytes_view pieces[max_pieces] = {};
-    std::uint32_t used = 0;
     std::uint32_t some = 0;
     std::size_t size = 0;
-    for (; some < count && used + packets[some].pieces <= max_pieces &&
+    gather_.begin();
+    for (; some < count && packets[some].pieces <= gather_.room() &&
            size + packets[some].size <= gathered;
          size += packets[some++].size)
-        for (std::uint32_t i = 0; i < packets[some].pieces; ++i)
-            pieces[used++] = packets[some].piece[i];
-    const std::size_t copied = gather_.gather(pieces, used);
+        gather_.add(packets[some]);
+    const std::size_t copied = gather_.gather();
     std::size_t at = 0;
     for (std::uint32_t i = 0; i < some; at += packets[i++].size) {
         if (at + packets[i].size > copied)

@@ -58,6 +58,7 @@ int shard::open(device_context &of, std::uint32_t index)
     if (context_.network == nullptr)
         return error;
     context_.checked.open(of.datagram());
+    context_.batches.open();
     context_.upcalls.open(of.tell(), context_.sleep, of.waiter);
     progress_.open(serves_listeners() ? &of.listening : nullptr, of.seals.get());
     if (!pairs_.open() || !context_.marks.open())

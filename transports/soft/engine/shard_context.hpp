@@ -5,6 +5,7 @@
 
 #include "atomic_bitmap.hpp"
 #include "checked_sender.hpp"
+#include "lent_areas.hpp"
 #include "packet_io.hpp"
 #include "ring_paths.hpp"
 #include "sleeper.hpp"
@@ -71,6 +72,13 @@ private:
     std::atomic<bool> batched_since_poll_{false};
 };
 
+/// The packets of a large batch. One of a shard is lent to each thread that sends one.
+struct large_batch {
+    static constexpr std::uint32_t most = checked_sender::most;
+    out_packet packets[most];
+};
+using large_batches = lent_areas<large_batch>;
+
 struct shard_context {
     packet_io &io() { return *network; }
     bool attended() const { return sleep.attended(); }
@@ -93,6 +101,7 @@ struct shard_context {
     std::unique_ptr<packet_io> network;
     ring_paths rings;
     checked_sender checked;
+    large_batches batches;
     sleeper sleep;
     service_marks marks;
     upcall_queue upcalls;

@@ -179,25 +179,37 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
     return true;
 }
 
+/// The packets of a small batch are on the stack, which may be a small one. Those of a large one
+/// are where one of the shard is to be had, or else sent few at a time.
 bool transmitter::send_batch(std::int64_t now, bool &more)
 {
-    constexpr std::uint32_t batch = windows_being_read::max_batch;
-    static_assert(batch <= checked_sender::most);
-    out_packet packets[batch];
+    constexpr std::uint32_t few = 4;
+    constexpr std::uint32_t batch = large_batch::most;
+    static_assert(batch <= windows_being_read::max_batch);
     std::uint32_t psns[batch];
     std::uint32_t count = 0;
     while (count < batch && next_packet(now, psns[count]))
         ++count;
     if (requests_->failed())
         return fail(requests_->failure());
-    windows_being_read read;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        packets[i].begin();
-        if (!build(packets[i], psns[i], read))
+    more = count == batch;
+    out_packet own[few];
+    const large_batches::loan lent =
+        count > few ? context_->home->batches.borrow() : large_batches::loan();
+    out_packet *const packets = lent.get() != nullptr ? lent.get()->packets : own;
+    const std::uint32_t most = lent.get() != nullptr ? batch : few;
+    for (std::uint32_t at = 0; at < count; at += most) {
+        const std::uint32_t some = std::min(most, count - at);
+        windows_being_read read;
+        for (std::uint32_t i = 0; i < some; ++i) {
+            packets[i].begin();
+            if (!build(packets[i], psns[at + i], read))
+                return false;
+        }
+        if (!transmit(packets, psns + at, some, true))
             return false;
     }
-    more = count == batch;
-    return count == 0 || transmit(packets, psns, count, true);
+    return true;
 }
 
 void transmitter::send_plain(packet_kind kind, const std::uint8_t *body, std::size_t size,
