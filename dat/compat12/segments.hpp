@@ -12,8 +12,9 @@
 
 namespace dat12 {
 
-/// More segments than this cannot be posted; dat_ia_query() does not promise more.
-constexpr DAT_COUNT most_segments = 256;
+/// More segments than this cannot be posted; dat_ia_query() does not promise more. Devices take
+/// about 30 at most, and consumers post on small stacks.
+constexpr DAT_COUNT most_segments = 64;
 
 /// A segment in one register. Both generations and both kinds of segment have the same layout but
 /// for the place of the context.

@@ -315,7 +315,7 @@ static void adapter_is_described(void)
     SOUND(enter(&w, 8));
     CHECK(w.attr.ia_address_ptr != NULL && w.attr.ia_address_ptr->sa_family == AF_INET);
     CHECK(w.attr.max_eps > 0 && w.attr.max_evd_qlen >= 64 && w.attr.max_message_size >= LENGTH);
-    CHECK(w.attr.max_iov_segments_per_dto > 0 && w.attr.max_iov_segments_per_dto <= 256);
+    CHECK(w.attr.max_iov_segments_per_dto > 0 && w.attr.max_iov_segments_per_dto <= 64);
     CHECK(w.attr.num_transport_attr >= 0 && w.attr.num_vendor_attr >= 0);
     CHECK(w.provider->dapl_version_major == 1 && w.provider->dapl_version_minor == 2);
     CHECK(w.provider->iov_ownership_on_return == DAT_IOV_CONSUMER);
@@ -917,7 +917,7 @@ static void messages_of_several_segments(void)
     struct pair p;
     DAT_COUNT most, count, i;
     DAT_EP_ATTR attr;
-    DAT_LMR_TRIPLET out[256], in[256];
+    DAT_LMR_TRIPLET out[64], in[64];
 
     SOUND(enter(&w, 8));
     most = w.attr.max_iov_segments_per_dto;
@@ -937,7 +937,7 @@ static void messages_of_several_segments(void)
         for (i = 0; i < count; ++i)
             CHECK(memcmp(w.near_end.memory + i * 64, w.far_end.memory + i * 32, 16) == 0);
     }
-    CHECK(dat_ep_post_send(p.active, 257, out, as_context(2), DAT_COMPLETION_DEFAULT_FLAG) ==
+    CHECK(dat_ep_post_send(p.active, 65, out, as_context(2), DAT_COMPLETION_DEFAULT_FLAG) ==
           ERROR_OF(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2));
     CHECK(dat_ep_post_send(p.active, -1, out, as_context(2), DAT_COMPLETION_DEFAULT_FLAG) ==
           ERROR_OF(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2));
