@@ -76,6 +76,8 @@ typedef struct dapl_am_options {
     unsigned    no_registration_cache; /**< 1: memory outside the segment is always copied; else
                                    $DAPL_AM_NO_REGISTRATION_CACHE; else large parts of it are registered
                                    with the adapter, until they are unmapped */
+    unsigned    setup_timeout; /**< milliseconds all ranks may take to come to dapl_am_init(), and to
+                                   dapl_am_attach(); else $DAPL_AM_SETUP_TIMEOUT; else 300000 */
 } DAPL_AM_OPTIONS;
 
 /**
@@ -89,9 +91,11 @@ typedef struct dapl_am_options {
  *
  * @retval DAPL_AM_OK
  * @retval DAPL_AM_ERR_STATE     called before
- * @retval DAPL_AM_ERR_ARGUMENT  a value out of its range, in options or environment
+ * @retval DAPL_AM_ERR_ARGUMENT  a value out of its range, in options or environment, or one that has to
+ *                               be the same on all ranks and is not; also the adapters' network
  * @retval DAPL_AM_ERR_ADAPTER   the adapter does not open
- * @retval DAPL_AM_ERR_LAUNCHER  the launcher's PMIx server failed
+ * @retval DAPL_AM_ERR_LAUNCHER  the launcher's PMIx server failed, or some ranks have not come in time,
+ *                               which are named on the standard error
  * @retval DAPL_AM_ERR_RESOURCES
  *
  * Threads: one, once.

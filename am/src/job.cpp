@@ -94,19 +94,31 @@ int job::try_adapter(const char *name)
 
 namespace {
 
-/// DAT lets a write complete when its source is free again. With these networks it completes when
-/// the peer's adapter has acknowledged the data; with TCP when TCP has taken them.
-bool acknowledges_writes(const DAT_PROVIDER_ATTR &provider)
+const char *network_of(const DAT_PROVIDER_ATTR &provider)
 {
     for (DAT_COUNT i = 0; i < provider.num_provider_specific_attr; ++i) {
         const DAT_NAMED_ATTR &attr = provider.provider_specific_attr[i];
-        if (std::strcmp(attr.name, "DAT_IB_PROVIDER_NAME") != 0)
-            continue;
-        for (const char *network : {"IB", "ROCE", "soft"})
-            if (std::strcmp(attr.value, network) == 0)
-                return true;
+        if (std::strcmp(attr.name, "DAT_IB_PROVIDER_NAME") == 0)
+            return attr.value;
     }
-    return false;
+    return "";
+}
+
+/// DAT lets a write complete when its source is free again. With these networks it completes when
+/// the peer's adapter has acknowledged the data; with TCP when TCP has taken them.
+bool acknowledges_writes(const char *network)
+{
+    return std::strcmp(network, "IB") == 0 || std::strcmp(network, "ROCE") == 0 ||
+           std::strcmp(network, "soft") == 0;
+}
+
+/// @return whether they are the same; else both ranks, and rank 0, say so
+template <typename... Values>
+bool must_agree(bool same, bool tells, const char *format, Values... values)
+{
+    if (!same && tells)
+        report(format, values...);
+    return same;
 }
 
 } // namespace
@@ -149,7 +161,8 @@ int job::open_adapter()
         report("adapter \"%s\": %s", adapter, dat_text(code));
         return DAPL_AM_ERR_RESOURCES;
     }
-    confirms_writes = !acknowledges_writes(provider);
+    confirms_writes = !acknowledges_writes(network_of(provider));
+    (void)std::snprintf(network_, sizeof network_, "%s", network_of(provider));
     max_rdma = std::min<DAT_SEG_LENGTH>(attr.max_rdma_size, 1U << 30) & ~DAT_SEG_LENGTH{4095};
     location &mine_at = peers[std::size_t(rank())].place;
     const DAT_SOCK_ADDR *address = attr.ia_address_ptr;
@@ -159,32 +172,64 @@ int job::open_adapter()
     return links::open(mine_at);
 }
 
+introduction job::own_introduction()
+{
+    introduction made{};
+    made.place = at(rank()).place;
+    made.key = key;
+    made.credits = set.credits;
+    made.put_barrier = set.put_barrier;
+    std::memcpy(made.network, network_, sizeof made.network);
+    (void)std::snprintf(made.adapter, sizeof made.adapter, "%.47s", adapter);
+    return made;
+}
+
+/// What would let the ranks wait for each other for ever, or never connect.
+int job::compare(const introduction &first, const introduction &other, int who) const
+{
+    const bool tells = rank() == 0 || rank() == who;
+    bool good = must_agree(first.credits == other.credits, tells,
+                           "rank %d has DAPL_AM_CREDITS %u, rank 0 has %u: they must be the same",
+                           who, other.credits, first.credits);
+    good &= must_agree(first.put_barrier == other.put_barrier, tells,
+                       "rank %d has DAPL_AM_PUT_BARRIER %u, rank 0 has %u: they must be the same",
+                       who, other.put_barrier, first.put_barrier);
+    good &=
+        must_agree(std::strncmp(first.network, other.network, sizeof first.network) == 0, tells,
+                   "rank %d is on adapter %.48s (network %.16s), rank 0 on %.48s (network %.16s): "
+                   "they cannot connect; set DAPL_AM_ADAPTER on all ranks",
+                   who, other.adapter, other.network, first.adapter, first.network);
+    return good ? DAPL_AM_OK : DAPL_AM_ERR_ARGUMENT;
+}
+
 int job::introduce()
 {
     if (size() == 1)
         return DAPL_AM_OK;
-    introduction mine_first{};
-    mine_first.place = at(rank()).place;
     if (rank() == 0 && !key.make())
         return DAPL_AM_ERR_RESOURCES;
-    mine_first.key = key;
-    int status = starter.publish(introduction_key, &mine_first, sizeof mine_first);
+    const introduction own = own_introduction();
+    int status = starter.publish(introduction_key, &own, sizeof own);
     if (status == DAPL_AM_OK)
-        status = starter.exchange(idle_in_set_up);
+        status = starter.exchange(introduction_key, set.setup_timeout, idle_in_set_up);
+    introduction first = own;
+    int agreed = DAPL_AM_OK;
     for (int i = 0; i < size() && status == DAPL_AM_OK; ++i) {
-        introduction theirs{};
-        if (i == rank())
-            continue;
-        status = starter.lookup(i, introduction_key, &theirs, sizeof theirs);
-        at(i).place = theirs.place;
+        introduction other = own;
+        if (i != rank())
+            status = starter.lookup(i, introduction_key, &other, sizeof other);
         if (i == 0)
-            key = theirs.key;
+            first = other;
+        at(i).place = other.place;
+        if (status == DAPL_AM_OK && agreed == DAPL_AM_OK)
+            agreed = compare(first, other, i);
     }
-    if (status == DAPL_AM_OK && !key.is_made()) {
+    key = first.key;
+    if (status != DAPL_AM_OK || agreed != DAPL_AM_OK)
+        return status != DAPL_AM_OK ? status : agreed;
+    if (!key.is_made())
         report("rank 0 has published no secret of the job");
-        return DAPL_AM_ERR_LAUNCHER;
-    }
-    return status;
+    return key.is_made() ? DAPL_AM_OK : DAPL_AM_ERR_LAUNCHER;
 }
 
 int job::open(const DAPL_AM_OPTIONS *options)
@@ -217,7 +262,7 @@ int job::exchange_segments()
         return DAPL_AM_OK;
     int status = starter.publish(segment_key, &mine, sizeof mine);
     if (status == DAPL_AM_OK)
-        status = starter.exchange(idle_in_set_up);
+        status = starter.exchange(segment_key, set.setup_timeout, idle_in_set_up);
     for (int i = 0; i < size() && status == DAPL_AM_OK; ++i)
         if (i != rank())
             status = starter.lookup(i, segment_key, &at(i).memory, sizeof(segment));

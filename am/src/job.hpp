@@ -41,6 +41,10 @@ struct location {
 struct introduction {
     location place;
     secret key; ///< of the job; rank 0's
+    std::uint32_t credits;
+    std::uint32_t put_barrier;
+    char network[16]; ///< what the adapter connects by, where it tells
+    char adapter[48];
 };
 
 /// Another rank. The lock guards the endpoint and all counts but `outstanding`.
@@ -115,9 +119,12 @@ private:
     int open_first();
     int try_adapter(const char *name);
     int introduce();
+    introduction own_introduction();
+    int compare(const introduction &first, const introduction &other, int rank) const;
     int exchange_segments();
 
     bool crowded_ = false;
+    char network_[16] = "";
 };
 
 /// Never destroyed: threads use it until the process ends.

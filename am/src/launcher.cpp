@@ -3,6 +3,7 @@
 
 #include "dapl_am.h"
 #include "ending.hpp"
+#include "job.hpp"
 #include "report.hpp"
 
 #include <atomic>
@@ -44,6 +45,33 @@ bool job_number(const char *key, int &value)
     return value > 0;
 }
 
+/// A job of one rank that was meant to be one of many: launchers of other kinds leave traces.
+void tell_of_others()
+{
+    struct trace {
+        const char *count;
+        const char *also;
+    };
+    for (const trace &t :
+         {trace{"PMI_SIZE", nullptr}, trace{"SLURM_NTASKS", "SLURM_STEP_ID"},
+          trace{"FLUX_JOB_SIZE", nullptr}, trace{"OMPI_COMM_WORLD_SIZE", nullptr}}) {
+        const char *text = secure_getenv(t.count);
+        const long count = text ? std::strtol(text, nullptr, 10) : 0;
+        if (count < 2 || (t.also && !secure_getenv(t.also)))
+            continue;
+        return report(
+            "a launcher has started %ld processes (%s), but serves no PMIx: this is a job of "
+            "one rank; srun needs --mpi=pmix",
+            count, t.count);
+    }
+    for (const char *half : {"PMIX_RANK", "PMIX_NAMESPACE"})
+        if (secure_getenv(half))
+            report(
+                "the environment has %s, but not all that a launcher with PMIx sets: this is a job "
+                "of one rank",
+                half);
+}
+
 /// The outcome of the last exchange.
 std::atomic<pmix_status_t> exchanged{PMIX_SUCCESS};
 
@@ -51,8 +79,10 @@ std::atomic<pmix_status_t> exchanged{PMIX_SUCCESS};
 
 int launcher::start()
 {
-    if (secure_getenv("PMIX_NAMESPACE") == nullptr || secure_getenv("PMIX_RANK") == nullptr)
+    if (secure_getenv("PMIX_NAMESPACE") == nullptr || secure_getenv("PMIX_RANK") == nullptr) {
+        tell_of_others();
         return DAPL_AM_OK;
+    }
     PMIX_PROC_CONSTRUCT(&own_process);
     if (const pmix_status_t status = PMIx_Init(&own_process, nullptr, 0); status != PMIX_SUCCESS)
         return pmix_failed("PMIx_Init", status);
@@ -148,8 +178,36 @@ bool launcher::begin_exchange()
     return status == PMIX_SUCCESS;
 }
 
+/// A rank that has come has published something, which the server may know before the exchange is
+/// over: at least that of ranks on this host.
+void launcher::name_missing(const char *key, unsigned milliseconds)
+{
+    constexpr int most = 8;
+    pmix_info_t at_once;
+    bool yes = true;
+    PMIX_INFO_CONSTRUCT(&at_once);
+    PMIX_INFO_LOAD(&at_once, PMIX_IMMEDIATE, &yes, PMIX_BOOL);
+    int missing = 0;
+    enter();
+    for (int rank = 0; rank < size_ && !lost_; ++rank) {
+        const pmix_proc_t who = process(pmix_rank_t(rank));
+        pmix_value_t *found = nullptr;
+        if (rank == rank_)
+            continue;
+        if (PMIx_Get(&who, key, &at_once, 1, &found) == PMIX_SUCCESS)
+            PMIX_VALUE_RELEASE(found);
+        else if (++missing <= most)
+            report("rank %d has not joined within %u ms", rank, milliseconds);
+    }
+    exit();
+    if (missing > most)
+        report("%d more ranks have not joined within %u ms", missing - most, milliseconds);
+    else if (missing == 0)
+        report("the ranks have not all come together within %u ms", milliseconds);
+}
+
 /// The thread that waits stays out of PMIx, which an exit meanwhile has to leave.
-int launcher::exchange(void (*idle)())
+int launcher::exchange(const char *key, unsigned milliseconds, void (*idle)())
 {
     if (!present_)
         return DAPL_AM_OK;
@@ -158,10 +216,15 @@ int launcher::exchange(void (*idle)())
     exit();
     if (!good)
         return pmix_failed("PMIx_Fence_nb", PMIX_ERROR);
-    while (exchanged == PMIX_OPERATION_IN_PROGRESS && !lost_)
+    const std::int64_t until = now() + std::int64_t{milliseconds} * 1000;
+    while (exchanged == PMIX_OPERATION_IN_PROGRESS && !lost_ && now() < until)
         idle();
     if (lost_)
         return DAPL_AM_ERR_LAUNCHER;
+    if (exchanged == PMIX_OPERATION_IN_PROGRESS) {
+        name_missing(key, milliseconds);
+        return DAPL_AM_ERR_LAUNCHER;
+    }
     return exchanged == PMIX_SUCCESS ? DAPL_AM_OK : pmix_failed("PMIx_Fence_nb", exchanged);
 }
 

@@ -27,8 +27,9 @@ public:
 
     /// Makes a value known to the other ranks at the next exchange(). @return a status
     int publish(const char *key, const void *data, std::size_t size);
-    /// Waits until all ranks have come here. Calls `idle` while it waits. @return a status
-    int exchange(void (*idle)());
+    /// Waits until all ranks have come here with what they publish under the key, or names those
+    /// that have not come in time. Calls `idle` while it waits. @return a status
+    int exchange(const char *key, unsigned milliseconds, void (*idle)());
     /// What a rank has published: exactly `size` bytes. @return a status
     int lookup(int rank, const char *key, void *data, std::size_t size);
 
@@ -44,6 +45,7 @@ private:
     enum class turn { free, set_up, ending };
 
     bool watch_server();
+    void name_missing(const char *key, unsigned milliseconds);
     void enter();
     void exit();
     void take_over();

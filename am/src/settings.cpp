@@ -75,6 +75,7 @@ int settings::load(const DAPL_AM_OPTIONS *options)
         number{"DAPL_AM_NO_REGISTRATION_CACHE", 0, 1}.take(given.no_registration_cache, uncached) &&
         number{"DAPL_AM_CONNECT_TIMEOUT", 1, longest}.take(given.connect_timeout,
                                                            connect_timeout) &&
+        number{"DAPL_AM_SETUP_TIMEOUT", 1, longest}.take(given.setup_timeout, setup_timeout) &&
         number{"DAPL_AM_EXIT_TIMEOUT", 1, longest}.take(given.exit_timeout, exit_timeout);
     connect_all = all;
     receive_thread = thread;

@@ -15,6 +15,7 @@ struct settings {
     bool put_barrier = false;
     bool registration_cache = true;
     unsigned connect_timeout = 60'000;
+    unsigned setup_timeout = 300'000;
     unsigned exit_timeout = 0; ///< 0: by the number of ranks
 
     /// @return a status; reports what is wrong

@@ -142,7 +142,19 @@ DAT_RETURN dat_cr_reject(DAT_CR_HANDLE request, DAT_COUNT size, const DAT_PVOID 
 int main(int argc, char **argv)
 {
     what = argc > 1 ? argv[1] : "";
-    must(dapl_am_init(nullptr));
+    const char *rank = std::getenv("PMIX_RANK");
+    if (what == "never-joins" && rank && std::string_view(rank) == "1")
+        for (;;)
+            pause();
+    if (dapl_am_init(nullptr) != DAPL_AM_OK) // which says why
+        return 90;
+    if (what == "never-attaches" && dapl_am_rank() == 1)
+        for (;;)
+            pause();
+    if (what.starts_with("never"))
+        return dapl_am_attach(nullptr, 0, 4096) == DAPL_AM_ERR_LAUNCHER ? 90 : 98;
+    if (what == "alone")
+        return dapl_am_size() == 1 ? 0 : 98;
     must(dapl_am_attach(nullptr, 0, 1 << 18));
     must(dapl_am_barrier(0, DAPL_AM_ANONYMOUS));
     fill_each_other();

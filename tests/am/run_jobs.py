@@ -343,6 +343,43 @@ def run_failures(launcher, args):
     return good & judge("a rank is killed (SIGKILL), the others wait for it", killed, 137, named)
 
 
+def run_settings(launcher, args):
+    """Jobs that cannot work: each ends by itself, and says why."""
+    def two(first, second):
+        return launcher.command(1, ["env", first, args.program, ":", "-n", "1", "env", second,
+                                    args.program])
+
+    env = dict(environment(args), DAPL_AM_SETUP_TIMEOUT="2000")
+    one = {name: value for name, value in env.items() if not name.startswith(("PMI", "OMPI"))}
+    other = {"soft-lo": "ofi-lo"}.get(args.adapter, "soft-lo")
+    cases = [
+        ("credits", two("DAPL_AM_CREDITS=100", "DAPL_AM_CREDITS=2"), 90, env,
+         "rank 1 has DAPL_AM_CREDITS 2, rank 0 has 100"),
+        ("barriers", two("DAPL_AM_PUT_BARRIER=1", "X=1"), 90, env,
+         "rank 1 has DAPL_AM_PUT_BARRIER 0, rank 0 has 1"),
+        ("adapters", two(f"DAPL_AM_ADAPTER={args.adapter}", f"DAPL_AM_ADAPTER={other}"), 90, env,
+         f"rank 1 is on adapter {other}"),
+        ("a rank never joins", launcher.command(3, [args.program, "never-joins"]), 90, env,
+         "rank 1 has not joined within 2000 ms"),
+        ("a rank never attaches", launcher.command(3, [args.program, "never-attaches"]), 90, env,
+         "rank 1 has not joined within 2000 ms"),
+    ]
+    alone = [args.program, "alone"]
+    for variables_of in ("PMI_RANK=1 PMI_SIZE=4", "SLURM_NTASKS=4 SLURM_STEP_ID=0", "FLUX_JOB_SIZE=4",
+                         "OMPI_COMM_WORLD_SIZE=4"):
+        cases.append((variables_of, ["env", *variables_of.split(), *alone], 0, one,
+                      "a launcher has started 4 processes"))
+    cases.append(("PMIX_RANK alone", ["env", "PMIX_RANK=1", *alone], 0, one, "has PMIX_RANK, but"))
+    good = True
+    for name, command, code, its_env, said in cases:
+        job = Job(command, args.limit, its_env)
+        good &= judge(name, job, code, [] if said in job.output else [f"nobody says: {said}"])
+    for harmless in ("SLURM_NTASKS=4", "PMI_SIZE=1", "X=1"):
+        job = Job(["env", harmless, *alone], args.limit, one)
+        good &= judge(harmless, job, 0, ["it says something"] if "dapl-am:" in job.output else [])
+    return good
+
+
 def run_mad(launcher, args):
     env = dict(environment(args), DAPL_AM_CONNECT_TIMEOUT="1000", DAPL_AM_EXIT_TIMEOUT="3000")
     good = judge("a rank that is not mad",
@@ -400,7 +437,7 @@ def run_program(launcher, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["program", "exits", "failures", "kills", "mad", "memory"])
+    parser.add_argument("what", choices=["program", "exits", "failures", "kills", "mad", "memory", "settings"])
     parser.add_argument("program")
     parser.add_argument("--pass", action="append", default=[], dest="arguments",
                         help="an argument of the program, as --pass=ARGUMENT")
@@ -419,7 +456,7 @@ def main():
     args = parser.parse_args()
     with {"mpirun": Mpirun, "srun": Srun}[args.launcher]() as launcher:
         good = {"program": run_program, "exits": run_exits, "failures": run_failures, "kills": run_kills,
-                "mad": run_mad, "memory": run_memory}[args.what](launcher, args)
+                "mad": run_mad, "memory": run_memory, "settings": run_settings}[args.what](launcher, args)
     sys.exit(0 if good else 1)
 
 
