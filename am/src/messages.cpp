@@ -379,18 +379,21 @@ bool next_receive(DAT_EVENT &event)
 int loop_back(const message &m, unsigned kind)
 {
     dapl_am_token token{nullptr, (kind & DAPL_AM_REQUEST) != 0, false};
-    alignas(8) std::byte copy[max_medium];
     void *payload = nullptr;
+    work *copy = nullptr; // not on the stack, which may be small
     if (m.what == category::medium) {
+        copy = &take_buffer();
         if (m.size > 0)
-            std::memcpy(copy, m.payload, m.size);
-        payload = copy;
+            std::memcpy(copy->data, m.payload, m.size);
+        payload = copy->data;
     } else if (m.what == category::long_message) {
         payload = reinterpret_cast<void *>(m.address);
         if (m.size > 0)
             std::memmove(payload, m.payload, m.size);
     }
     run_handler(token, kind_of(m.what) | kind, m.handler, payload, m.size, m.count, m.args);
+    if (copy)
+        the_job.buffers.give(copy);
     return DAPL_AM_OK;
 }
 
@@ -558,7 +561,8 @@ int set_handlers(DAPL_AM_HANDLER *handlers, int count)
         report("dapl_am_attach: a table of %d handlers; 255 can be had", count);
         return DAPL_AM_ERR_ARGUMENT;
     }
-    decltype(am_state.handlers) table{};
+    static decltype(am_state.handlers) table; // too large for a stack; one thread is here
+    table.fill({});
     for (int i = 0; i < count; ++i) {
         const DAPL_AM_HANDLER &h = handlers[i];
         if (!good_entry(h) || table[std::size_t(h.index)].function) {
