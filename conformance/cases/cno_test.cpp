@@ -1139,4 +1139,51 @@ TEST_CASE("CNO-51: of handlers with and without SA_RESTART, the one that ran dec
     }
 }
 
+TEST_CASE("CNO-52: a completion that comes while its CQ is armed after the one before wakes a "
+          "waiter, too" *
+          hint("say that the queue is armed without a look for what came since the last poll"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    const DAT_CNO_HANDLE cno = make_cno(ia);
+    MUST(dat_evd_modify_cno(pair.passive.recv_evd, cno));
+    constexpr int rounds = 600;
+    std::atomic<int> round{0};
+    helper_thread sender([&] {
+        for (int mine = 1; mine <= rounds; ++mine) {
+            while (round < mine)
+                std::this_thread::yield();
+            (void)pair.active.send(0, 64, 0, DAT_COMPLETION_SUPPRESS_FLAG);
+            // Long enough for the first to wake, to be taken, and to have the CQ armed behind it.
+            const auto until =
+                std::chrono::steady_clock::now() + std::chrono::microseconds(mine % 100);
+            while (std::chrono::steady_clock::now() < until) {
+            }
+            (void)pair.active.send(0, 64);
+        }
+    });
+    bool lost = false;
+    for (int mine = 1; mine <= rounds; ++mine) {
+        MUST(pair.passive.recv(0, 64));
+        MUST(pair.passive.recv(64, 64));
+        round = mine;
+        DAT_EVENT event{};
+        for (int got = 0; got < 2 && !lost;) {
+            lost = wait_cno(cno, patience / 2).code != DAT_SUCCESS;
+            while (dat_evd_dequeue(pair.passive.recv_evd, &event) == DAT_SUCCESS)
+                ++got;
+        }
+        if (lost) {
+            round = rounds;
+            break;
+        }
+        (void)next_dto(pair.active.request_evd);
+    }
+    if (lost)
+        FAIL_CHECK("nothing woke the waiter for a completion that came soon after another: a "
+                   "notification is lost");
+    sender.join();
+    MUST(dat_evd_modify_cno(pair.passive.recv_evd, DAT_HANDLE_NULL));
+}
+
 } // namespace conformance

@@ -32,7 +32,41 @@ bool replace(const service_point *from, const service_point *by)
     return false;
 }
 
+/// CQs that are armed late, and when they are.
+struct late_arm {
+    cq_object *queue;
+    const evd *owner;
+    std::int64_t at_ns;
+};
+constexpr std::size_t most_late = 64;
+constinit osd::mutex late_lock;
+late_arm late_arms[most_late] = {};
+
 } // namespace
+
+void arm_late(cq_object &queue, std::int64_t ms)
+{
+    osd::lock_guard hold(late_lock);
+    for (late_arm &each : late_arms)
+        if (each.queue == nullptr || each.owner == queue.owner) {
+            each = {&queue, queue.owner, osd::now_ns() + ms * 1'000'000};
+            return;
+        }
+}
+
+bool comes_too_soon(const evd &owner)
+{
+    cq_object *queue = nullptr;
+    {
+        osd::lock_guard hold(late_lock);
+        for (const late_arm &each : late_arms)
+            if (each.owner == &owner && osd::now_ns() < each.at_ns)
+                queue = each.queue;
+    }
+    if (queue != nullptr)
+        wrapped_transport::dapls_ib_completion_notify(*queue->of, notify_on::any);
+    return queue != nullptr;
+}
 
 void sleep_ms(std::int64_t ms)
 {

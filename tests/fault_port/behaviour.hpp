@@ -18,6 +18,10 @@ void sleep_ms(std::int64_t ms);
 void stop_requests(service_point &);
 void allow_requests(service_point &);
 bool has_stopped(const service_point &);
+/// The CQ is as if it were armed only after that time.
+void arm_late(cq_object &, std::int64_t ms);
+/// Whether a notification comes from a CQ that is not armed yet. It is armed again then.
+bool comes_too_soon(const evd &);
 /// The code and threads of this library stay when it is unloaded.
 void keep_library();
 
@@ -78,6 +82,10 @@ auto call_with(const fault &due, Call call, Args &...args) -> decltype(call(args
         return result();
     if (due.does == action::slow)
         sleep_ms(due.amount);
+    if constexpr (sizeof...(args) == 2)
+        if (due.does == action::late)
+            if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<Args...>>, cq_object>)
+                arm_late(std::get<0>(std::tie(args...)), due.amount);
     if (due.does == action::argument)
         return with_spoiled(due.amount, call, args...);
     if constexpr (std::is_void_v<result>) {
@@ -189,6 +197,9 @@ auto pass_on(Call call, Args &...args) -> decltype(call(args...))
     if constexpr (what == subject::cr_callback)
         if (has_stopped(std::get<0>(all)))
             return false;
+    if constexpr (what == subject::evd_dto_callback)
+        if (comes_too_soon(std::get<0>(all)))
+            return;
     const fault *const due = the_plan().due(what);
     if (due == nullptr) {
         if constexpr (what == subject::evd_connection_callback) {

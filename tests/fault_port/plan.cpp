@@ -237,6 +237,8 @@ const char *objection_to_operation(action does, subject name)
         return is_upcall ? nullptr : "is neither upcall nor completion";
     case action::early:
         return is_upcall && name != subject::cr_callback ? nullptr : "cannot come early";
+    case action::late:
+        return name == subject::completion_notify ? nullptr : "is no completion";
     case action::event:
         return name == subject::evd_connection_callback ? nullptr : "has no event";
     default:

@@ -28,7 +28,7 @@ enum class action : std::uint8_t {
     twice,       ///< the upcall or completion comes twice
     early,       ///< the upcall comes once more, before there is a reason
     event,       ///< the upcall has event number `amount`
-    late,        ///< the completion comes `amount` ms later
+    late,        ///< the completion comes `amount` ms later; so the CQ is armed
     never,       ///< the completion does not come
     swap,        ///< the completion comes after the next one
     status,      ///< a success has status `amount`
