@@ -64,7 +64,8 @@
 #endif
 
 /// Raised by one whenever a port has to change. Each port asserts the value it was written for.
-/// Change log
+/// Change log; what the compiler does not ask for is in lines of its own, with the promises of
+/// port.toml that it goes with and the cases that want it.
 ///   1  First edition.
 ///   2  completion_take answers a take_result, no longer whether it took one. work_request has
 ///      before and after in place of sequence: ports that ask which of two was posted first count
@@ -77,6 +78,19 @@
 ///      ports that claim threadsafe_post. Optional: cqeh_domains, split_poll, ep_watermarks,
 ///      ep_windows, send_invalidate, read_to_rmr, device_counters, qp_counters, evd_wait,
 ///      nth_signal, with their operations and fields.
+///      - Memory that is not mapped, or not writable where that is asked for, or behind the end of
+///        its file, is refused by mr_register, as osd::look_at_memory tells: MEM-14, MEM-15,
+///        MEM-16, MEM-19.
+///      - A waiter can be cancelled in cq_wait and cno_wait, and in no other place: sleep in an
+///        osd::cancellation_point, and say has_cancellation_points in port_traits where a hot
+///        operation calls one [cq_wait, cno_wait]: EVD-39, EVD-40.
+///      - An RDMA read is as long as the remote segment, though the local ones may be longer:
+///        DTO-40.
+///      - A handler of a signal with SA_RESTART lets cq_wait and cno_wait go on; only after one
+///        without it they return interrupted, as osd::wait_readable does [cq_wait, cno_wait]:
+///        EVD-59, EVD-60, CNO-50, CNO-51.
+///      - A completion that comes while completion_notify runs is found by the next poll, or
+///        notified: CNO-52.
 #define DAPLS_IB_VERSION 3
 
 namespace dapl::DAPL_TRANSPORT {

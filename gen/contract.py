@@ -258,17 +258,32 @@ def read_header(path: pathlib.Path) -> Header:
     )
 
 
-def change_log(path: pathlib.Path) -> dict[int, str]:
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """An entry of the change log."""
+
+    text: str
+    obliges: tuple[str, ...] = ()  # to what no compiler asks for
+
+
+def cases_in(text: str) -> tuple[str, ...]:
+    """The cases of the suite that a text names."""
+    return tuple(re.findall(r"\b[A-Z]+-\d+\b", text))
+
+
+def change_log(path: pathlib.Path) -> dict[int, Change]:
     """What each version of the contract changed, by its number."""
-    log: dict[int, str] = {}
-    body = body_of(path.read_text(), r"\n/// Change log\n", r"\n#define DAPLS_IB_VERSION")
+    log: dict[int, list[str]] = {}
+    body = body_of(path.read_text(), r"\n/// Change log\b[^\n]*\n", r"\n#define DAPLS_IB_VERSION")
     for line in body.split("\n"):
-        entry = re.match(r"///\s+(?:(\d+)  )?(.*)", line)
+        entry = re.match(r"///\s+(?:(\d+)  |(- ))?(.*)", line)
         if entry and entry[1]:
-            log[int(entry[1])] = entry[2]
+            log[int(entry[1])] = [entry[3]]
+        elif entry and entry[2] and log:
+            log[max(log)].append(entry[3])
         elif entry and log:
-            log[max(log)] += " " + entry[2]
-    return log
+            log[max(log)][-1] += " " + entry[3]
+    return {number: Change(texts[0], tuple(texts[1:])) for number, texts in log.items()}
 
 
 def thread_word(declared: Declared, header: Header) -> str | None:

@@ -64,7 +64,7 @@ class Upgrade:
     folder: pathlib.Path
     version: int  # that the port was written for
     wanted: int
-    changes: dict[int, str]  # of the contract, by version
+    changes: dict[int, contract.Change]  # by version
     merges: list[Merge]
     not_merged: str  # why there is no old skeleton to merge with; empty where there is
     lock: Lock | None  # of the new skeleton
@@ -279,7 +279,7 @@ def upgrade_of(kit: Kit, folder: pathlib.Path, base: pathlib.Path | None) -> Upg
     old, why = old_lock(folder, base)
     new = None if old is None else new_lock(kit, old)
     merges = [] if old is None or new is None else list(Merger(folder, old, new).merges())
-    changes = {number: text for number, text in contract.change_log(kit.header_path).items()
+    changes = {number: change for number, change in contract.change_log(kit.header_path).items()
                if version < number <= wanted}
     findings = left_to_adapt(kit, folder, merges) if version != wanted else []
     return Upgrade(profile.name, folder, version, wanted, changes, merges, why, new, findings,
@@ -309,8 +309,11 @@ def next_steps(upgrade: Upgrade) -> list[str]:
                      " skeleton is the old one")
     if upgrade.findings:
         steps.append("change what is to be adapted; docs/contract.md has each operation")
+    judges = [case for each in upgrade.changes.values() for text in each.obliges
+              for case in contract.cases_in(text)]
     if steps:
-        steps.append(f"build; dapl-port check {which}; dapl-port status {which}; the suite")
+        steps.append(f"build; dapl-port check {which}; dapl-port status {which}; the suite" + (
+            f", whose cases {', '.join(judges)} see what no compiler does" if judges else ""))
     return steps
 
 
@@ -338,9 +341,14 @@ def file_lines(upgrade: Upgrade) -> Iterator[str]:
 def as_text(upgrade: Upgrade) -> str:
     name = upgrade.name
     lines = [f"{name}: version {upgrade.version} of the contract; the kit has {upgrade.wanted}"]
-    for number, text in upgrade.changes.items():
+    for number, change in upgrade.changes.items():
         lines += [f"version {number} of the contract:",
-                  *(f"  {line}" for line in skeleton.lines(text))]
+                  *(f"  {line}" for line in skeleton.lines(change.text))]
+        if change.obliges:
+            lines.append("  which obliges to what no compiler asks for:")
+        for each in change.obliges:
+            first, *more = skeleton.lines(each)
+            lines += [f"  - {first}", *(f"    {line}" for line in more)]
     if upgrade.not_merged:
         lines += ["skeleton: not merged", *(f"  {line}"
                                             for line in skeleton.lines(upgrade.not_merged))]
@@ -361,7 +369,9 @@ def as_json(upgrade: Upgrade) -> dict:
         "name": upgrade.name,
         "folder": str(upgrade.folder),
         "contract": {"port": upgrade.version, "kit": upgrade.wanted},
-        "changes": [{"version": number, "text": text} for number, text in upgrade.changes.items()],
+        "changes": [{"version": number, "text": change.text, "obliges": [
+            {"text": each, "cases": contract.cases_in(each)} for each in change.obliges]}
+            for number, change in upgrade.changes.items()],
         "merged_in": str(upgrade.beside) if upgrade.files else None,
         "files": [{"file": each.name, "state": each.state, "conflicts": each.conflicts,
                    "why": each.why or WORDS.get(each.state, "")} for each in upgrade.merges],

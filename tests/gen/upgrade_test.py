@@ -20,6 +20,10 @@ sys.dont_write_bytecode = True
 from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "gen"))
+
+import contract  # noqa: E402
+import port_toml  # noqa: E402
+
 VERSION_2 = pathlib.Path(__file__).with_name("version2_port")
 VERSION = int(re.search(r"#define DAPLS_IB_VERSION (\d+)",
                         (ROOT / "common/dapls_ib.hpp").read_text())[1])
@@ -148,6 +152,14 @@ class FromVersion2(Upgrading):
                          list(range(3, VERSION + 1)))
         self.assertIn("completion_notify and cq_wait take for which completions",
                       found["changes"][0]["text"])
+        # A port of version 2 that does no more than compile fails these.
+        cases = [case for each in found["changes"][0]["obliges"] for case in each["cases"]]
+        for case in ("MEM-14", "MEM-15", "MEM-16", "MEM-19", "EVD-39", "DTO-40"):
+            self.assertIn(case, cases)
+        self.assertIn(f"cases {', '.join(cases)} see", found["next"][-1])
+        _, told, _ = self.run_upgrade()
+        self.assertIn("\n  which obliges to what no compiler asks for:\n  - Memory that is not mapped",
+                      told)
         self.assertIn("--base DIR", found["not_merged"])
         self.assertEqual({pathlib.Path(each["file"]).name for each in found["adapt"]},
                          {"port.hpp", "port.toml"})
@@ -200,6 +212,26 @@ class FromVersion2(Upgrading):
     def test_a_base_that_is_none(self) -> None:
         self.assertIn("is no port as dapl-port writes it",
                       self.refused("--base", self.tree / "common"))
+
+
+class ChangeLog(unittest.TestCase):
+    def test_names_what_there_is(self) -> None:
+        """Each obligation has a case of the suite that wants it, and promises that exist."""
+        header = ROOT / "common/dapls_ib.hpp"
+        sources = "".join(path.read_text() for path in (ROOT / "conformance/cases").glob("*.cpp"))
+        cases = set(re.findall(r'"([A-Z]+-\d+): ', sources))
+        promises = port_toml.known_features(header)
+        log = contract.change_log(header)
+        self.assertEqual(max(log), VERSION)
+        self.assertTrue(log[3].obliges)
+        for change in log.values():
+            self.assertNotRegex(change.text, r"\b(MEM|EVD|DTO)-\d")
+            for each in change.obliges:
+                named = contract.cases_in(each)
+                self.assertTrue(named, each)
+                self.assertEqual(set(named) - cases, set())
+                for words in re.findall(r"\[([a-z_, ]+)\]", each):
+                    self.assertEqual(set(words.split(", ")) - set(promises), set())
 
 
 class ToALaterVersion(Upgrading):
@@ -261,7 +293,8 @@ class ToALaterVersion(Upgrading):
         finish(self.folder, "dapls_ib_pd_alloc", "dapls_ib_qp_alloc", "dapls_ib_qp_reset")
         self.move_contract()
         found = self.upgrade()
-        self.assertEqual(found["changes"], [{"version": VERSION + 1, "text": "qp_reset says why."}])
+        self.assertEqual(found["changes"], [{"version": VERSION + 1, "text": "qp_reset says why.",
+                                             "obliges": []}])
         self.assertEqual(self.states(found), {"port.hpp": "taken", "port.toml": "merged",
                                               "qp.cpp": "merged"})
         self.assertEqual((found["adapt"], found["done"]), ([], True))
