@@ -215,12 +215,20 @@ bool take_version(const char *text, std::uint32_t &major, std::uint32_t &minor)
     return take_number(text, major) && *text++ == '.' && take_number(text, minor) && *text == '\0';
 }
 
+/// Old files have "u2" for "u2.0".
+bool take_api_version(const char *text, std::uint32_t &major, std::uint32_t &minor)
+{
+    const char *end = text;
+    minor = 0;
+    return (take_number(end, major) && *end == '\0') || take_version(text, major, minor);
+}
+
 bool row::set_api(config_line &line)
 {
     const char *version = text(1);
     line.kernel = *version == 'k';
     if ((*version != 'u' && *version != 'k') ||
-        !take_version(version + 1, line.api_major, line.api_minor))
+        !take_api_version(version + 1, line.api_major, line.api_minor))
         return expected(1, "u<major>.<minor> or k<major>.<minor>");
     return true;
 }

@@ -54,6 +54,7 @@ const std::string good = "ia0 u2.0 nonthreadsafe default libx.so.2 x.2.0 \"eth0 
 
 TEST_CASE("a line has eight fields")
 {
+    CHECK(one("ia0 u2 threadsafe default l 2.0 a b") == "1: ia0|u2.0|safe|default|l|2.0|a|b");
     CHECK(one(good + "\n") == "1: ia0|u2.0|unsafe|default|libx.so.2|x.2.0|eth0 0|");
     CHECK(one("ia0 k1.2 threadsafe nondefault /l x.y.10.20 a b\n") ==
           "1: ia0|k1.2|safe|nondefault|/l|x.y.10.20|a|b");
@@ -116,8 +117,10 @@ TEST_CASE("a malformed line is one problem that says where, what was expected an
          "field 1, the adapter name: expected a name, found ''"},
         {"ia0 2.0 threadsafe default l 2.0 a b",
          "field 2, the API version: expected u<major>.<minor> or k<major>.<minor>, found '2.0'"},
-        {"ia0 u2 threadsafe default l 2.0 a b",
-         "field 2, the API version: expected u<major>.<minor> or k<major>.<minor>, found 'u2'"},
+        {"ia0 u2. threadsafe default l 2.0 a b",
+         "field 2, the API version: expected u<major>.<minor> or k<major>.<minor>, found 'u2.'"},
+        {"ia0 u threadsafe default l 2.0 a b",
+         "field 2, the API version: expected u<major>.<minor> or k<major>.<minor>, found 'u'"},
         {"ia0 u2.x threadsafe default l 2.0 a b",
          "field 2, the API version: expected u<major>.<minor> or k<major>.<minor>, found 'u2.x'"},
         {"ia0 u2.0.0 threadsafe default l 2.0 a b",
