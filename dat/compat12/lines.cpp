@@ -106,6 +106,14 @@ DAT_RETURN lines::explain(const DAT_PROVIDER_INFO &key)
         dat::log(dat::topic::error, "adapter '%s' is unknown to DAT 1.2 (%s)", key.ia_name, path);
         return fail(v1::DAT_PROVIDER_NOT_FOUND, v1::DAT_NAME_NOT_REGISTERED);
     }
+    if (best.steps == 4 && key.dapl_version_major != 1) {
+        dat::log(dat::topic::error,
+                 "%s:%u: adapter '%s' is one of u%u.%u, which libdat.so.1 does not open: ask it "
+                 "for u1.2, or link the program with libdat2",
+                 path, best.line->line, key.ia_name, key.dapl_version_major,
+                 key.dapl_version_minor);
+        return fail(v1::DAT_PROVIDER_NOT_FOUND, v1::DAT_MAJOR_NOT_FOUND);
+    }
     if (best.steps == 4) {
         dat::log(dat::topic::error,
                  "%s:%u: adapter '%s' is that of %s, which is no longer loaded: write libdat.so.1 "

@@ -44,6 +44,7 @@ static void aliases_are_opened(void)
 static void an_adapter_needs_a_line_of_its_version(void)
 {
     CHECK(try_open("port", 1, 2, DAT_FALSE) == NOT_FOUND(DAT_MAJOR_NOT_FOUND));
+    CHECK(try_open("port", 2, 0, DAT_FALSE) == NOT_FOUND(DAT_MAJOR_NOT_FOUND));
     CHECK(try_open("old", 1, 2, DAT_FALSE) == NOT_FOUND(DAT_MINOR_NOT_FOUND));
     CHECK(try_open("old", 1, 1, DAT_FALSE) == NOT_FOUND(DAT_NAME_NOT_REGISTERED));
     CHECK(try_open("ib0", 1, 2, DAT_TRUE) == NOT_FOUND(DAT_THREAD_SAFETY_NOT_FOUND));
