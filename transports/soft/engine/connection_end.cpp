@@ -20,12 +20,11 @@ void end_record::established(const net_address &peer, std::uint32_t id, std::uin
 
 void end_record::timed_out(std::uint32_t psn, std::int64_t now)
 {
-    if (timeouts_ == 0 || unanswered_psn_ != psn) {
+    if (unanswered_since_ns_ == 0 || unanswered_psn_ != psn) {
         unanswered_since_ns_ = now;
         unanswered_psn_ = psn;
-        timeouts_ = 0;
+        told_.retransmissions = 0;
     }
-    ++timeouts_;
 }
 
 void end_record::note(end_cause cause, fault found, work_status status)
@@ -47,7 +46,6 @@ void end_record::ended(std::int64_t heard_ns, const pair_counts &so_far)
     told_.silent_ns = std::min(now - heard_ns, told_.lived_ns);
     if (told_.cause != end_cause::no_acknowledgement)
         return;
-    told_.retransmissions = timeouts_ - 1; // the last one sends nothing
     told_.unanswered_ns = now - unanswered_since_ns_;
 }
 

@@ -46,6 +46,8 @@ public:
                      const pair_counts &so_far);
     /// The timer of the oldest unacknowledged packet has expired.
     void timed_out(std::uint32_t psn, std::int64_t now);
+    /// That packet is sent again; not what probes the tail of what was sent.
+    void retransmits() { ++told_.retransmissions; }
     /// Notes why the connection is about to end. The first cause is kept: later ones follow from
     /// it.
     void note(end_cause cause, fault found = fault::none,
@@ -66,7 +68,6 @@ private:
     std::int64_t began_ns_ = 0;
     std::int64_t unanswered_since_ns_ = 0;
     std::uint32_t unanswered_psn_ = 0;
-    std::uint32_t timeouts_ = 0; ///< of unanswered_psn_
 };
 
 } // namespace soft_hca

@@ -377,6 +377,7 @@ bool transmitter::on_timeout(std::int64_t now, std::uint32_t max_retries)
     // and not others.
     if (++retries_ > max_retries)
         return false;
+    context_->ending.retransmits();
     if (retries_ > 1)
         congestion_.timed_out_again(window_.next());
     window_.repeat_oldest();
