@@ -135,4 +135,14 @@ std::optional<packet> raw_peer::next(packet_kind kind, std::chrono::milliseconds
     return becomes_true(came, time) ? std::optional(p) : std::nullopt;
 }
 
+std::optional<packet> raw_peer::next_new()
+{
+    for (;;) {
+        const std::uint32_t from = taken;
+        const std::optional<packet> came = next(packet_kind::data);
+        if (!came.has_value() || !before(came->base.psn, from))
+            return came;
+    }
+}
+
 } // namespace rig

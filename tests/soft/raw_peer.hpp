@@ -30,6 +30,8 @@ public:
     void post(std::uint32_t psn, std::uint32_t ack, const ddp_segment &segment);
     /// The next packet from the end, of this kind; others are passed over.
     std::optional<packet> next(packet_kind kind, std::chrono::milliseconds time = patience);
+    /// The next packet of data that is none of those before it, which a timeout may bring again.
+    std::optional<packet> next_new();
 
     const net_address &address() const { return io_.address(); }
     std::uint32_t first_psn = 1000;
