@@ -14,6 +14,7 @@
 #include <new>
 #include <sys/auxv.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -237,6 +238,20 @@ char *read_file(const char *path, std::size_t limit, std::size_t *size)
     return text;
 }
 
+namespace {
+
+/// One system call, so that lines of several processes do not mix. fprintf(3) would take 8 KiB of
+/// the stack, since the stream has no buffer.
+void write_error_line(const char *identity, const char *text)
+{
+    const auto part = [](const char *of) { return iovec{const_cast<char *>(of), std::strlen(of)}; };
+    const iovec parts[] = {part(identity), part(": "), part(text), part("\n")};
+    const ssize_t written = writev(fileno(stderr), parts, 4);
+    (void)written;
+}
+
+} // namespace
+
 void log_line(unsigned destinations, const char *identity, const char *text)
 {
     if ((destinations & log_stdout) != 0) {
@@ -246,7 +261,7 @@ void log_line(unsigned destinations, const char *identity, const char *text)
     if ((destinations & log_syslog) != 0)
         syslog(LOG_USER | LOG_DEBUG, "%s: %s", identity, text);
     if ((destinations & log_stderr) != 0)
-        std::fprintf(stderr, "%s: %s\n", identity, text);
+        write_error_line(identity, text);
 }
 
 } // namespace osd
