@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <ctime>
 #include <sched.h>
@@ -12,6 +13,20 @@
 #include <unistd.h>
 
 namespace osd {
+
+namespace {
+
+/// What the program's threads have by default is enough, unless it has made that small. The stack
+/// holds what libraries have per thread, too, and agents of the program run on it.
+void give_stack(pthread_attr_t &how)
+{
+    constexpr std::size_t least = 512 * 1024;
+    std::size_t size = 0;
+    if (pthread_attr_getstacksize(&how, &size) == 0 && size < least)
+        (void)pthread_attr_setstacksize(&how, least);
+}
+
+} // namespace
 
 bool thread::start(const char *name, void (*body)(void *), void *argument)
 {
@@ -22,7 +37,11 @@ bool thread::start(const char *name, void (*body)(void *), void *argument)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); // inherited by the new thread
-    running_ = pthread_create(&native_, nullptr, enter, this) == 0;
+    pthread_attr_t how;
+    pthread_attr_init(&how);
+    give_stack(how);
+    running_ = pthread_create(&native_, &how, enter, this) == 0;
+    pthread_attr_destroy(&how);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return running_;
 }
