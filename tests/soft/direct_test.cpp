@@ -14,12 +14,15 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <random>
+#include <sched.h>
+#include <set>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,12 +79,14 @@ struct board_fixture {
         region.address = 0x10000;
         region.length = 0x1000;
         region.rights = remote_read | remote_write;
-        REQUIRE(board->show(77, 5, region));
-        board->open_gate(3, 99, 5);
+        REQUIRE(board->show(name_of(77), region));
+        board->open_gate(3, 99);
     }
-    bool permits(const direct_target &to, std::uint32_t gate = 3, std::uint64_t token = 99) const
+    static board_name name_of(std::uint32_t key) { return board_name::of({5, 6}, key); }
+    bool permits(std::uint32_t key, const direct_target &to, std::uint32_t gate = 3,
+                 std::uint64_t token = 99) const
     {
-        return board->permits(gate, token, to);
+        return board->permits(gate, token, name_of(key), to);
     }
     shared_memory memory;
     direct_board *board = nullptr;
@@ -93,42 +98,76 @@ struct board_fixture {
 TEST_CASE("a board permits what memory keys permit, and nothing else")
 {
     board_fixture f;
-    CHECK(f.permits({77, remote_write, 0x10000, 0x1000}));
-    CHECK(f.permits({77, remote_read, 0x10fff, 1}));
-    CHECK(!f.permits({77, remote_atomic, 0x10000, 8}));
-    CHECK(!f.permits({77, remote_read | remote_atomic, 0x10000, 8}));
-    CHECK(!f.permits({78, remote_write, 0x10000, 1}));
-    CHECK(!f.permits({0, remote_write, 0x10000, 1}));
-    CHECK(!f.permits({77, remote_write, 0xffff, 2}));
-    CHECK(!f.permits({77, remote_write, 0x10001, 0x1000}));
-    CHECK(!f.permits({77, remote_write, 0x11001, 1}));
-    CHECK(!f.permits({77, remote_write, UINT64_MAX - 1, 0x10002}));
-    CHECK(!f.permits({77, remote_write, 0x10000, UINT64_MAX}));
-    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 4));
-    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 3, 98));
-    f.board->open_gate(4, 98, 6);
-    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 4, 98)); // another zone
+    CHECK(f.permits(77, {remote_write, 0x10000, 0x1000}));
+    CHECK(f.permits(77, {remote_read, 0x10fff, 1}));
+    CHECK(!f.permits(77, {remote_atomic, 0x10000, 8}));
+    CHECK(!f.permits(77, {remote_read | remote_atomic, 0x10000, 8}));
+    CHECK(!f.permits(78, {remote_write, 0x10000, 1}));
+    CHECK(!f.board->permits(3, 99, {}, {remote_write, 0x10000, 1}));
+    CHECK(!f.permits(77, {remote_write, 0xffff, 2}));
+    CHECK(!f.permits(77, {remote_write, 0x10001, 0x1000}));
+    CHECK(!f.permits(77, {remote_write, 0x11001, 1}));
+    CHECK(!f.permits(77, {remote_write, UINT64_MAX - 1, 0x10002}));
+    CHECK(!f.permits(77, {remote_write, 0x10000, UINT64_MAX}));
+    CHECK(!f.permits(77, {remote_write, 0x10000, 1}, 4));
+    CHECK(!f.permits(77, {remote_write, 0x10000, 1}, 3, 98));
+    const board_name elsewhere = board_name::of({5, 7}, 77); // another zone
+    CHECK(!f.board->permits(3, 99, elsewhere, {remote_write, 0x10000, 1}));
     f.board->close_gate(3);
-    CHECK(!f.permits({77, remote_write, 0x10000, 1}));
-    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 3, direct_board::closed + 1));
-    f.board->open_gate(3, 97, 5);
-    CHECK(f.permits({77, remote_write, 0x10000, 1}, 3, 97));
-    CHECK(f.board->withdraw(77));
-    CHECK(!f.board->withdraw(77));
-    CHECK(!f.permits({77, remote_write, 0x10000, 1}, 3, 97));
+    CHECK(!f.permits(77, {remote_write, 0x10000, 1}));
+    CHECK(!f.permits(77, {remote_write, 0x10000, 1}, 3, direct_board::closed + 1));
+    f.board->open_gate(3, 97);
+    CHECK(f.permits(77, {remote_write, 0x10000, 1}, 3, 97));
+    CHECK(f.board->withdraw(f.name_of(77)));
+    CHECK(!f.board->withdraw(f.name_of(77)));
+    CHECK(!f.permits(77, {remote_write, 0x10000, 1}, 3, 97));
 }
 
 TEST_CASE("a board with no place for a key does not show it")
 {
     board_fixture f;
-    constexpr std::uint32_t same_place = 1 << 26; // beyond the bits that choose places
+    const auto in_same_places = [&](std::uint64_t i) {
+        board_name other = f.name_of(77);
+        other.name ^= i << 60; // beyond the bits that choose places
+        return other;
+    };
     std::uint32_t shown = 0;
     for (std::uint32_t i = 1; i < 8; ++i)
-        shown += f.board->show(77 + i * same_place, 5, f.region) ? 1 : 0;
+        shown += f.board->show(in_same_places(i), f.region) ? 1 : 0;
     CHECK(shown == 1);
-    CHECK(f.board->withdraw(77));
-    CHECK(f.board->show(77 + 7 * same_place, 5, f.region));
-    CHECK(f.permits({77 + 7 * same_place, remote_write, 0x10000, 1}));
+    CHECK(f.board->withdraw(f.name_of(77)));
+    CHECK(f.board->show(in_same_places(7), f.region));
+    CHECK(f.board->permits(3, 99, in_same_places(7), {remote_write, 0x10000, 1}));
+}
+
+namespace {
+
+/// Whether these bytes are anywhere on the board.
+bool tells(const board_fixture &f, const void *bytes, std::size_t size)
+{
+    const auto *const all = static_cast<const std::uint8_t *>(f.memory.bytes());
+    const auto *const wanted = static_cast<const std::uint8_t *>(bytes);
+    return std::search(all, all + sizeof(direct_board), wanted, wanted + size) !=
+           all + sizeof(direct_board);
+}
+
+} // namespace
+
+TEST_CASE("a board tells no key, and nothing of memory, to who does not know the key")
+{
+    board_fixture f;
+    constexpr std::uint32_t key = 0x7a51c3e9;
+    f.region.key.store(key);
+    f.region.address = 0x7f12'3456'7000;
+    f.region.length = 0x12'3456;
+    REQUIRE(f.board->show(f.name_of(key), f.region));
+    f.board->claim(4, f.name_of(key).name);
+    CHECK(f.permits(key, {remote_write, f.region.address, f.region.length}));
+    CHECK(!tells(f, &key, sizeof key));
+    CHECK(!tells(f, &f.region.address, sizeof f.region.address));
+    CHECK(!tells(f, &f.region.length, sizeof f.region.length));
+    const board_name elsewhere = board_name::of({5, 7}, key);
+    CHECK(!tells(f, &elsewhere.name, sizeof elsewhere.name));
 }
 
 TEST_CASE("a board full of anything is read without harm")
@@ -144,10 +183,10 @@ TEST_CASE("a board full of anything is read without harm")
         for (std::uint64_t &each : memory->at)
             each = random() % 4 == 0 ? random() : random() % 4;
         for (std::uint32_t gate = 0; gate < direct_board::gates; ++gate) {
-            const auto key = static_cast<std::uint32_t>(random());
-            (void)board->permits(
-                gate, random() % 4,
-                {random() % 2 == 0 ? key : key % 4, 1, random() % 64, random() % 64});
+            board_name name = board_fixture::name_of(static_cast<std::uint32_t>(random()));
+            if (random() % 2 == 0)
+                name = {random() % 4, 0, 0, 0};
+            (void)board->permits(gate, random() % 4, name, {1, random() % 64, random() % 64});
             (void)board->claimed(gate);
         }
     }
@@ -752,19 +791,6 @@ TEST_CASE("signals may interrupt an access anywhere")
 
 namespace {
 
-/// The same as the engine's.
-struct hello {
-    std::uint32_t edition = 0x5da90001;
-    std::uint32_t to_id = 0;
-    std::uint32_t to_tag = 0;
-    std::uint32_t from_id = 0;
-    std::uint64_t token = 11;
-    std::uint64_t proof_at = 0;
-    std::uint8_t proof[16] = {1, 2, 3};
-    std::uint32_t gate = 2;
-    std::uint32_t zero = 0;
-};
-
 /// Direct access by itself, which a test calls as a peer: connection 100 of it, 200 of the peer.
 struct called {
     called()
@@ -777,10 +803,10 @@ struct called {
         access.listen(at);
         REQUIRE(board.create(sizeof(direct_board)));
         shown().begin();
-        said.to_id = 100;
-        said.to_tag = 101;
-        said.from_id = 200;
-        said.proof_at = reinterpret_cast<std::uintptr_t>(said.proof);
+        said.edition = direct_edition;
+        said.gate = 2;
+        said.token = 11;
+        said.mark = mark_of(mark);
         link = access.begin(at, at, {100, 101, 200, 201, false}, &zone);
         REQUIRE(link != nullptr);
         region.address = reinterpret_cast<std::uintptr_t>(bytes);
@@ -797,29 +823,66 @@ struct called {
         access.close();
     }
     direct_board &shown() { return *static_cast<direct_board *>(board.bytes()); }
+    static process_mark mark_of(const std::uint8_t (&bytes)[16])
+    {
+        process_mark made;
+        made.at = reinterpret_cast<std::uintptr_t>(bytes);
+        std::memcpy(made.bytes, bytes, sizeof bytes);
+        return made;
+    }
     void call()
     {
         mine = local_socket::connect(at);
         REQUIRE(mine >= 0);
     }
-    /// The answer to a call; an edition of 0 when there is none.
-    hello say(waitable file, std::size_t size = sizeof(hello))
+    /// Calls about the connection, and takes the answer. False if none comes, or it is wrong.
+    bool greet(const std::function<void(direct_call &)> &change = [](direct_call &) {})
     {
         call();
-        CHECK(local_socket::send(mine, &said, size, file));
+        REQUIRE(greeting.begin(names));
+        direct_call first = greeting.call();
+        change(first);
+        CHECK(local_socket::send(mine, &first, sizeof first));
         access.serve(); // accepts
         access.serve();
-        hello answer{};
+        direct_answer answer{};
+        (void)local_socket::permit_files(mine, true);
+        return local_socket::receive(mine, &answer, sizeof answer) == sizeof answer &&
+               greeting.take(answer);
+    }
+    bool send_hello(waitable file, waitable ring = -1, std::size_t size = sizeof(direct_hello))
+    {
+        return local_socket::send(mine, &said, size, file, ring);
+    }
+    /// The peer's hello; an edition of 0 when there is none.
+    direct_hello heard()
+    {
+        access.serve();
+        direct_hello answer{};
         waitable theirs = -1;
-        const auto got = local_socket::receive(mine, &answer, sizeof answer, theirs);
-        if (got != sizeof answer)
+        waitable ring = -1;
+        const auto got = local_socket::receive(mine, &answer, sizeof answer, theirs, ring);
+        if (got != sizeof answer || !greeting.is_proven(answer))
             answer.edition = 0;
         if (theirs >= 0)
             their_board.map(theirs, sizeof(direct_board));
+        local_socket::close(ring);
+        zone_secret = answer.zone;
         return answer;
     }
-    /// We are in an access of it, through the gate that we have told.
-    void claim() { shown().claim(said.gate, 55); }
+    /// The answer to a hello of ours.
+    direct_hello say(waitable file, std::size_t size = sizeof(direct_hello))
+    {
+        if (!greet())
+            return {};
+        greeting.prove(said);
+        CHECK(send_hello(file, -1, size));
+        return heard();
+    }
+    /// We are in an access of its region, through the gate that we have told.
+    void claim() { shown().claim(said.gate, name_of(55).name); }
+    /// As the peer names it, which has told us the secret of the zone.
+    board_name name_of(std::uint32_t key) { return board_name::of(zone_secret, key); }
     std::chrono::milliseconds time_of(const std::function<void()> &what)
     {
         const auto began = std::chrono::steady_clock::now();
@@ -835,7 +898,11 @@ struct called {
     direct_link *link = nullptr;
     shared_memory board;
     shared_memory their_board;
-    hello said;
+    direct_names names{200, 201, 100, 101, true};
+    direct_greeting greeting;
+    direct_hello said{};
+    osd::siphash_key zone_secret;
+    std::uint8_t mark[16] = {1, 2, 3};
     waitable mine = -1;
     memory_region region;
     std::uint8_t bytes[4096] = {};
@@ -846,41 +913,109 @@ struct called {
 TEST_CASE("who says what the peer of a connection knows is answered")
 {
     called c;
-    const hello answer = c.say(c.board.file());
-    CHECK(answer.edition == hello().edition);
-    CHECK(answer.to_id == 200);
-    CHECK(answer.to_tag == 201);
-    CHECK(answer.from_id == 100);
+    const direct_hello answer = c.say(c.board.file());
+    CHECK(answer.edition == direct_edition);
     REQUIRE(c.their_board.is_open());
     const auto &theirs = *static_cast<const direct_board *>(c.their_board.bytes());
-    const auto address = c.region.address;
-    CHECK(theirs.permits(answer.gate, answer.token, {55, remote_write, address, 4096}));
+    const direct_target to{remote_write, c.region.address, 4096};
+    const board_name name = board_name::of(answer.zone, 55);
+    CHECK(theirs.permits(answer.gate, answer.token, name, to));
     c.access.end(c.link);
-    CHECK(!theirs.permits(answer.gate, answer.token, {55, remote_write, address, 4096}));
+    CHECK(!theirs.permits(answer.gate, answer.token, name, to));
+}
+
+TEST_CASE("a connection of one zone finds nothing of another on the board")
+{
+    called c;
+    protection_domain other;
+    memory_region there;
+    there.address = c.region.address;
+    there.length = c.region.length;
+    there.rights = remote_read | remote_write;
+    there.domain = &other;
+    there.key.store(56);
+    c.access.show(there);
+    const direct_hello answer = c.say(c.board.file());
+    REQUIRE(c.their_board.is_open());
+    const auto &theirs = *static_cast<const direct_board *>(c.their_board.bytes());
+    const direct_target to{remote_write, c.region.address, 1};
+    CHECK(theirs.permits(answer.gate, answer.token, board_name::of(answer.zone, 55), to));
+    CHECK(!theirs.permits(answer.gate, answer.token, board_name::of(answer.zone, 56), to));
+    c.access.withdraw(56, &other);
+}
+
+TEST_CASE("who calls about a connection that is not there gets no answer")
+{
+    called c;
+    const std::size_t before = descriptors().size();
+    const auto refused = [&](const std::function<void(direct_call &)> &change) {
+        const bool silent = !c.greet(change);
+        local_socket::close(std::exchange(c.mine, -1));
+        return silent;
+    };
+    CHECK(refused([](direct_call &said) { ++said.edition; }));
+    CHECK(refused([](direct_call &said) { ++said.to_id; }));
+    CHECK(refused([](direct_call &said) { ++said.from_id; }));
+    CHECK(!refused([](direct_call &) {}));
+    c.access.serve();
+    CHECK(descriptors().size() == before);
+}
+
+TEST_CASE("who does not know the tags of a connection is not shown its board, and sends no file")
+{
+    called c;
+    const std::size_t before = descriptors().size();
+    c.names.tag = 202; // guessed
+    CHECK(!c.greet()); // what is answered is no proof to us
+    c.greeting.prove(c.said);
+    (void)c.send_hello(c.board.file());
+    CHECK(c.heard().edition == 0);
+    CHECK(!c.their_board.is_open());
+    local_socket::close(std::exchange(c.mine, -1));
+    c.access.serve();
+    CHECK(descriptors().size() == before);
+    c.names.tag = 201;
+    CHECK(c.say(c.board.file()).edition != 0);
+}
+
+TEST_CASE("a hello is good for one greeting only")
+{
+    called c;
+    REQUIRE(c.greet());
+    c.greeting.prove(c.said);
+    const direct_hello recorded = c.said;
+    local_socket::close(std::exchange(c.mine, -1));
+    REQUIRE(c.greet());
+    c.said = recorded;
+    CHECK(c.send_hello(c.board.file()));
+    CHECK(c.heard().edition == 0);
 }
 
 TEST_CASE("who says anything else is not, and leaves nothing behind")
 {
     called c;
     const std::size_t before = descriptors().size();
-    const auto refused = [&](const std::function<void(hello &)> &change) {
-        const hello good = c.said;
+    const auto refused = [&](const std::function<void(direct_hello &)> &change) {
+        const direct_hello good = c.said;
         change(c.said);
         const bool silent = c.say(c.board.file()).edition == 0;
         c.said = good;
         local_socket::close(std::exchange(c.mine, -1));
         return silent;
     };
-    CHECK(refused([](hello &h) { ++h.edition; }));
-    CHECK(refused([](hello &h) { ++h.to_id; }));
-    CHECK(refused([](hello &h) { ++h.to_tag; }));
-    CHECK(refused([](hello &h) { ++h.from_id; }));
-    CHECK(refused([](hello &h) { h.token = 0; }));
-    CHECK(refused([](hello &h) { h.gate = direct_board::gates; }));
-    CHECK(refused([](hello &h) { h.proof[5] = 9, h.proof_at = 0; }));
+    CHECK(refused([](direct_hello &h) { ++h.edition; }));
+    CHECK(refused([](direct_hello &h) { h.token = 0; }));
+    CHECK(refused([](direct_hello &h) { h.gate = direct_board::gates; }));
+    CHECK(refused([](direct_hello &h) { h.mark.bytes[5] = 9, h.mark.at = 0; }));
     std::uint8_t other[16] = {};
-    CHECK(refused([&](hello &h) { h.proof_at = reinterpret_cast<std::uintptr_t>(other); }));
-    CHECK(c.say(c.board.file(), sizeof(hello) - 1).edition == 0);
+    CHECK(refused([&](direct_hello &h) { h.mark.at = reinterpret_cast<std::uintptr_t>(other); }));
+    CHECK(c.say(c.board.file(), sizeof(direct_hello) - 1).edition == 0);
+    local_socket::close(std::exchange(c.mine, -1));
+    REQUIRE(c.greet());
+    c.greeting.prove(c.said);
+    ++c.said.token; // after the proof
+    CHECK(c.send_hello(c.board.file()));
+    CHECK(c.heard().edition == 0);
     local_socket::close(std::exchange(c.mine, -1));
     const int unsealed = memfd_create("unsealed", MFD_CLOEXEC);
     REQUIRE(ftruncate(unsealed, sizeof(direct_board)) == 0);
@@ -902,12 +1037,13 @@ TEST_CASE("who cannot be answered is no peer, though it is one by another connec
     called c;
     REQUIRE(c.say(c.board.file()).edition != 0);
     const waitable first = std::exchange(c.mine, -1);
-    c.said.to_id = 300;
+    c.names.peer_id = 300;
     c.said.gate = 3;
     direct_link *link = c.access.begin(c.at, c.at, {300, 101, 200, 201, false}, &c.zone);
     REQUIRE(link != nullptr);
-    c.call();
-    CHECK(local_socket::send(c.mine, &c.said, sizeof c.said, c.board.file()));
+    REQUIRE(c.greet());
+    c.greeting.prove(c.said);
+    CHECK(c.send_hello(c.board.file()));
     local_socket::close(std::exchange(c.mine, -1));
     c.access.serve();
     c.access.serve();
@@ -916,7 +1052,7 @@ TEST_CASE("who cannot be answered is no peer, though it is one by another connec
     local_socket::close(first);
 }
 
-TEST_CASE("random words in place of a hello do no harm")
+TEST_CASE("random words in place of a message do no harm")
 {
     called c;
     const std::size_t before = descriptors().size();
@@ -925,18 +1061,24 @@ TEST_CASE("random words in place of a hello do no harm")
         std::uint64_t words[12];
         for (std::uint64_t &each : words)
             each = random();
-        hello almost = c.said;
-        reinterpret_cast<std::uint32_t *>(&almost)[random() % (sizeof almost / 4)] ^=
-            1u << random() % 32;
-        c.call();
-        if (i % 2 == 0)
-            (void)local_socket::send(c.mine, words, random() % sizeof words, c.board.file());
-        else
+        if (i % 3 == 0) {
+            c.call();
+            (void)local_socket::send(c.mine, words, random() % sizeof words);
+        } else if (i % 3 == 1) {
+            (void)c.greet([&](direct_call &first) {
+                reinterpret_cast<std::uint32_t *>(&first)[random() % (sizeof first / 4)] ^=
+                    1u << random() % 32;
+            });
+        } else if (c.greet()) {
+            direct_hello almost = c.said;
+            c.greeting.prove(almost);
+            reinterpret_cast<std::uint32_t *>(&almost)[random() % (sizeof almost / 4)] ^=
+                1u << random() % 32;
             (void)local_socket::send(c.mine, &almost, sizeof almost, c.board.file());
+        }
         c.access.serve();
         local_socket::close(std::exchange(c.mine, -1));
     }
-    c.access.end(c.link); // one may have been right where it mattered
     c.access.serve();
     CHECK(descriptors().size() == before);
 }
@@ -963,7 +1105,7 @@ TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for t
             std::this_thread::sleep_for(100ms);
             c.shown().end_claim(c.said.gate);
         });
-        c.access.withdraw(55);
+        c.access.withdraw(55, &c.zone);
         CHECK(c.shown().claimed(c.said.gate) == 0);
         CHECK(!c.link->is_stuck());
         ends.join();
@@ -972,9 +1114,9 @@ TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for t
     {
         std::thread ends([&] {
             std::this_thread::sleep_for(100ms);
-            c.shown().claim(c.said.gate, 56);
+            c.shown().claim(c.said.gate, c.name_of(56).name);
         });
-        CHECK(c.time_of([&] { c.access.withdraw(55); }) < 900ms);
+        CHECK(c.time_of([&] { c.access.withdraw(55, &c.zone); }) < 900ms);
         CHECK(!c.link->is_stuck());
         ends.join();
         c.shown().end_claim(c.said.gate);
@@ -982,7 +1124,7 @@ TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for t
     SUBCASE("that does not end")
     {
         const std::clock_t used = std::clock();
-        const auto took = c.time_of([&] { c.access.withdraw(55); });
+        const auto took = c.time_of([&] { c.access.withdraw(55, &c.zone); });
         CHECK(std::clock() - used < CLOCKS_PER_SEC / 4);
         CHECK(took >= 990ms);
         CHECK(took < 5000ms);
@@ -992,7 +1134,7 @@ TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for t
     SUBCASE("of one that has gone")
     {
         local_socket::close(std::exchange(c.mine, -1));
-        CHECK(c.time_of([&] { c.access.withdraw(55); }) < 500ms);
+        CHECK(c.time_of([&] { c.access.withdraw(55, &c.zone); }) < 500ms);
         CHECK(!c.link->is_stuck());
     }
     SUBCASE("by the end of the connection")
@@ -1014,10 +1156,10 @@ struct accessing_peer {
         shown.begin();
         link = of.access.begin(of.at, of.at, {id, 101, 200, 201, false}, &of.zone);
         REQUIRE(link != nullptr);
-        of.said.to_id = id;
+        of.names.peer_id = id;
         REQUIRE(of.say(board.file()).edition != 0);
         socket = std::exchange(of.mine, -1);
-        shown.claim(of.said.gate, 55);
+        shown.claim(of.said.gate, of.name_of(55).name);
     }
     accessing_peer(const accessing_peer &) = delete;
     accessing_peer &operator=(const accessing_peer &) = delete;
@@ -1042,7 +1184,7 @@ TEST_CASE("a withdrawal waits for many peers no longer than for one")
     std::deque<accessing_peer> peers;
     for (std::uint32_t i = 0; i < 10; ++i)
         peers.emplace_back(c, 1000 + i);
-    const auto took = c.time_of([&] { c.access.withdraw(55); });
+    const auto took = c.time_of([&] { c.access.withdraw(55, &c.zone); });
     CHECK(took >= 990ms);
     CHECK(took < 5000ms);
     for (const accessing_peer &each : peers)
@@ -1058,7 +1200,7 @@ TEST_CASE("the ends of many connections of a peer wait no longer than that of on
     for (std::uint32_t i = 0; i < 40; ++i) {
         others.push_back(c.access.begin(c.at, c.at, {1000 + i, 101, 200, 201, false}, &c.zone));
         sockets.push_back(std::exchange(c.mine, -1));
-        c.said.to_id = 1000 + i;
+        c.names.peer_id = 1000 + i;
         REQUIRE(c.say(c.board.file()).edition != 0);
     }
     c.claim(); // by the gate of them all
@@ -1082,7 +1224,7 @@ TEST_CASE("a withdrawal waits for the accesses of a connection that is about to 
         c.shown().end_claim(c.said.gate);
     });
     std::this_thread::sleep_for(50ms);
-    c.access.withdraw(55);
+    c.access.withdraw(55, &c.zone);
     CHECK(c.shown().claimed(c.said.gate) == 0);
     ends.join();
     goes_on.join();
@@ -1093,10 +1235,10 @@ TEST_CASE("a peer that was stopped once is waited for when it goes on")
     called c;
     REQUIRE(c.say(c.board.file()).edition != 0);
     c.claim();
-    c.access.withdraw(55);
+    c.access.withdraw(55, &c.zone);
     REQUIRE(c.link->is_stuck());
     const auto waits = [&](const std::function<void()> &what) {
-        c.shown().claim(c.said.gate, 56);
+        c.shown().claim(c.said.gate, c.name_of(56).name);
         std::thread goes_on([&] {
             std::this_thread::sleep_for(50ms);
             c.shown().end_claim(c.said.gate);
@@ -1108,7 +1250,7 @@ TEST_CASE("a peer that was stopped once is waited for when it goes on")
     };
     c.region.key.store(56);
     c.access.show(c.region);
-    CHECK(waits([&] { c.access.withdraw(56); }));
+    CHECK(waits([&] { c.access.withdraw(56, &c.zone); }));
     CHECK(waits([&] { c.access.end(c.link); }));
 }
 
@@ -1122,7 +1264,7 @@ TEST_CASE("peers that have no connection any more make room for others")
         shared_memory board;
         REQUIRE(board.create(sizeof(direct_board)));
         static_cast<direct_board *>(board.bytes())->begin();
-        c.said.to_id = 1000 + i;
+        c.names.peer_id = 1000 + i;
         c.link = c.access.begin(c.at, c.at, {1000 + i, 101, 200, 201, false}, &c.zone);
         REQUIRE(c.link != nullptr);
         REQUIRE(c.say(board.file()).edition != 0);
@@ -1136,9 +1278,35 @@ TEST_CASE("peers that have no connection any more make room for others")
 
 namespace {
 
-/// A process of another user listens on the name of a data socket. Returns the number of bytes that
-/// the device sends to it.
-std::size_t told_to_another_user()
+/// Runs in a child process, and makes it a stranger to us. False if the system does not let it.
+using estrangement = bool (*)();
+
+bool becomes_another_user()
+{
+    return seteuid(65534) == 0;
+}
+
+/// The number of the user stays the same, as in another container.
+bool enters_another_pid_namespace()
+{
+    if (unshare(CLONE_NEWPID) != 0)
+        return false;
+    const pid_t inside = fork();
+    if (inside == 0)
+        return true;
+    int status = 1;
+    waitpid(inside, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+bool enters_another_user_namespace()
+{
+    return unshare(CLONE_NEWUSER) == 0;
+}
+
+/// A stranger listens on the name of a data socket. Returns the number of bytes that the device
+/// sends to it, or -1 if there can be no such stranger here.
+int told_to(estrangement becomes_a_stranger)
 {
     int up[2];
     REQUIRE(pipe(up) == 0);
@@ -1147,9 +1315,10 @@ std::size_t told_to_another_user()
     REQUIRE(named.open(any, false) == 0);
     const pid_t other = fork();
     if (other == 0) {
-        const bool becomes = seteuid(65534) == 0;
+        const bool becomes = becomes_a_stranger();
         const waitable listener = local_socket::listen(named.address());
-        bool works = becomes && listener >= 0 && write(up[1], "l", 1) == 1;
+        bool works = becomes && listener >= 0;
+        works = write(up[1], works ? "l" : "-", 1) == 1 && works;
         works = works && wait_for(&listener, 1, osd::deadline::after_us(60'000'000)) ==
                              osd::wait_result::woken;
         char words[256];
@@ -1159,29 +1328,97 @@ std::size_t told_to_another_user()
     }
     char word = 0;
     REQUIRE(read(up[0], &word, 1) == 1);
-    descriptor_set waiting;
-    REQUIRE(waiting.open());
-    direct_access access;
-    REQUIRE(access.open(waiting) == local_obstacle::none);
-    protection_domain zone;
-    direct_link *link = access.begin(named.address(), named.address(), {1, 2, 3, 4, true}, &zone);
-    access.serve();
-    access.end(link);
-    access.close();
-    REQUIRE(read(up[0], &word, 1) == 1);
+    if (word == 'l') {
+        descriptor_set waiting;
+        REQUIRE(waiting.open());
+        direct_access access;
+        REQUIRE(access.open(waiting) == local_obstacle::none);
+        protection_domain zone;
+        direct_link *link =
+            access.begin(named.address(), named.address(), {1, 2, 3, 4, true}, &zone);
+        access.serve();
+        CHECK(link->outcome() != local_obstacle::none);
+        access.end(link);
+        access.close();
+        REQUIRE(read(up[0], &word, 1) == 1);
+    } else {
+        word = -1;
+    }
     waitpid(other, nullptr, 0);
     close(up[0]);
     close(up[1]);
-    return static_cast<unsigned char>(word);
+    return word;
+}
+
+/// Without a look at who listens. Names are no secrets: the system lists them.
+bool connect_by_name(waitable socket, const net_address &of)
+{
+    const std::string wanted = "@soft-hca/" + std::to_string(of.port()) + "/";
+    std::ifstream names("/proc/net/unix");
+    for (std::string line; std::getline(names, line);) {
+        const std::size_t at = line.find(wanted);
+        if (at == std::string::npos)
+            continue;
+        sockaddr_un name{};
+        name.sun_family = AF_UNIX;
+        const std::size_t size = line.size() - at - 1;
+        std::memcpy(name.sun_path + 1, line.data() + at + 1, size);
+        return connect(static_cast<int>(socket), reinterpret_cast<sockaddr *>(&name),
+                       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size)) == 0;
+    }
+    return false;
+}
+
+/// A stranger calls, and says something with a file. Returns whether that was accepted by the
+/// system: the thread that serves would have to close the file.
+int takes_files_of(called &c, estrangement becomes_a_stranger)
+{
+    const pid_t other = fork();
+    if (other == 0) {
+        if (!becomes_a_stranger())
+            _exit(2);
+        const waitable caller = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        int ends[2];
+        if (!connect_by_name(caller, c.at) || pipe(ends) != 0)
+            _exit(3);
+        _exit(local_socket::send(caller, "x", 1, ends[1]) ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(other, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 } // namespace
 
-TEST_CASE("nothing is said to another user who has taken a peer's name")
+TEST_CASE("nothing is said to a stranger who has taken a peer's name")
 {
     if (geteuid() != 0)
         return;
-    CHECK(told_to_another_user() == 0);
+    CHECK(told_to(becomes_another_user) == 0);
+    CHECK(told_to(enters_another_pid_namespace) <= 0);
+    CHECK(told_to(enters_another_user_namespace) <= 0);
+}
+
+TEST_CASE("strangers who call are turned away")
+{
+    if (geteuid() != 0)
+        return;
+    called c;
+    int ours[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ours) == 0);
+    const bool can_refuse = local_socket::permit_files(ours[0], false);
+    const std::size_t before = descriptors().size();
+    for (const estrangement each :
+         {becomes_another_user, enters_another_pid_namespace, enters_another_user_namespace}) {
+        const int taken = takes_files_of(c, each);
+        CHECK(taken != 3);
+        CHECK((taken != 1 || !can_refuse));
+        c.access.serve();
+        CHECK(descriptors().size() == before);
+    }
+    close(ours[0]);
+    close(ours[1]);
+    CHECK(c.say(c.board.file()).edition != 0);
 }
 
 TEST_CASE("a connection that ends while its peer shows itself has no ring afterwards")
@@ -1194,12 +1431,13 @@ TEST_CASE("a connection that ends while its peer shows itself has no ring afterw
         shared_memory theirs;
         REQUIRE(theirs.create(sizeof(ring_file)));
         static_cast<ring_file *>(theirs.bytes())->begin();
-        c.said.to_id = 1000 + i;
+        c.names.peer_id = 1000 + i;
         c.link = c.access.begin(c.at, c.at, {1000 + i, 101, 200, 201, false}, &c.zone, {}, &rings);
         REQUIRE(c.link != nullptr);
         const direct_link *const ended = c.link;
-        c.call();
-        REQUIRE(local_socket::send(c.mine, &c.said, sizeof c.said, c.board.file(), theirs.file()));
+        REQUIRE(c.greet());
+        c.greeting.prove(c.said);
+        REQUIRE(c.send_hello(c.board.file(), theirs.file()));
         std::thread serves([&] { c.access.serve(); });
         std::this_thread::sleep_for(std::chrono::microseconds(i % 100));
         with_ring += ended->ring().load() != nullptr ? 1 : 0;
@@ -1224,8 +1462,9 @@ TEST_CASE("the ring of a peer that has gone is not used any more")
     file.attention.store(ring_attention::awake);
     c.link = c.access.begin(c.at, c.at, {100, 101, 200, 201, false}, &c.zone, {}, &rings);
     REQUIRE(c.link != nullptr);
-    c.call();
-    REQUIRE(local_socket::send(c.mine, &c.said, sizeof c.said, c.board.file(), theirs.file()));
+    REQUIRE(c.greet());
+    c.greeting.prove(c.said);
+    REQUIRE(c.send_hello(c.board.file(), theirs.file()));
     c.access.serve();
     ring_path *const ring = c.link->ring().load();
     REQUIRE(ring != nullptr);
@@ -1343,7 +1582,7 @@ TEST_CASE("a peer that talks on is not kept awake for")
 {
     called c;
     REQUIRE(c.say(c.board.file()).edition != 0);
-    (void)local_socket::send(c.mine, "x", 1, c.board.file());
+    (void)local_socket::send(c.mine, "x", 1);
     c.access.serve();
     const waitable any = c.waiting.descriptor();
     CHECK(wait_for(&any, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
@@ -1363,6 +1602,20 @@ std::vector<direct_board *> own_boards()
     return found;
 }
 
+/// The names of the regions on these boards.
+std::set<std::uint64_t> region_names(const std::vector<direct_board *> &boards)
+{
+    constexpr std::size_t first = 64 + direct_board::gates * 128;
+    std::set<std::uint64_t> found;
+    for (const direct_board *each : boards)
+        for (std::size_t at = first; at < sizeof(direct_board); at += 32) {
+            std::uint64_t name = 0;
+            std::memcpy(&name, reinterpret_cast<const std::uint8_t *>(each) + at, sizeof name);
+            found.insert(name);
+        }
+    return found;
+}
+
 } // namespace
 
 TEST_CASE("a connection whose peer does not end its access breaks, and others do not")
@@ -1372,11 +1625,15 @@ TEST_CASE("a connection whose peer does not end its access breaks, and others do
     end c(t.here), d(t.there);
     REQUIRE(establish(c, d));
     REQUIRE(becomes_direct(c, d.buffer.remote(0, 1)));
-    memory some(t.there, 4096);
     const std::vector<direct_board *> boards = own_boards();
     REQUIRE(boards.size() == 2);
+    const std::set<std::uint64_t> others = region_names(boards);
+    memory some(t.there, 4096);
+    std::set<std::uint64_t> names = region_names(boards);
+    std::erase_if(names, [&](std::uint64_t each) { return others.contains(each); });
+    REQUIRE(names.size() == 1);
     for (direct_board *each : boards) // the first links of their devices are of a and b
-        each->claim(0, some.key);
+        each->claim(0, *names.begin());
     CHECK(t.there.hca.remove_region(some.region));
     CHECK(is(t.b.next(), connection_event::broken));
     CHECK(is(t.a.next(), connection_event::broken));

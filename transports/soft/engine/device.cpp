@@ -237,7 +237,7 @@ bool device::remove_region(memory_region &region)
     if (!windows.withdraw(region, had_key))
         return false;
     if (had_key) {
-        direct.withdraw(key);
+        direct.withdraw(key, region.domain);
         cycle_pair_locks();
     }
     return true;

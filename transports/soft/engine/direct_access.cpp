@@ -16,25 +16,7 @@ constexpr std::int64_t short_time_ns = 1'000'000; ///< in which the system reuse
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
 
-std::uint64_t zone_of(const protection_domain *zone)
-{
-    return reinterpret_cast<std::uintptr_t>(zone);
-}
-
 } // namespace
-
-/// The message that each side sends, with the files of its board and of its ring.
-struct direct_access::hello {
-    static constexpr std::uint32_t current = 0x5d'a9'00'01;
-    std::uint32_t edition;
-    std::uint32_t to_id;
-    std::uint32_t to_tag;
-    std::uint32_t from_id;
-    std::uint64_t token;
-    process_mark proof;
-    std::uint32_t gate;
-    std::uint32_t zero;
-};
 
 // ---------------------------------------------------------------------------------------- access
 
@@ -71,12 +53,22 @@ std::ptrdiff_t direct_link::copy_if_proven(direct_peer &peer, const request &r) 
     return osd::now_ns() - began < short_time_ns ? copy(peer, r) : local_process::interrupted;
 }
 
+/// Most requests name the same region as the one before.
+const board_name &direct_link::name_of(std::uint32_t key)
+{
+    if (key != named_) {
+        name_ = board_name::of(their_zone_, key);
+        named_ = key;
+    }
+    return name_;
+}
+
 std::ptrdiff_t direct_link::try_to_move(direct_peer &peer, const request &r)
 {
-    const direct_target to{r.remote.key, is_read(r) ? remote_read : remote_write, r.remote.address,
-                           r.length};
-    own_->claim(gate_, r.remote.key);
-    const bool permitted = peer.board().permits(their_gate_, their_token_, to);
+    const direct_target to{is_read(r) ? remote_read : remote_write, r.remote.address, r.length};
+    const board_name &region = name_of(r.remote.key);
+    own_->claim(gate_, region.name);
+    const bool permitted = peer.board().permits(their_gate_, their_token_, region, to);
     const std::ptrdiff_t done = permitted ? copy_if_proven(peer, r) : refused;
     own_->end_claim(gate_);
     return done;
@@ -85,8 +77,8 @@ std::ptrdiff_t direct_link::try_to_move(direct_peer &peer, const request &r)
 bool direct_link::move(const request &r)
 {
     direct_peer *const peer = peer_.load(std::memory_order_acquire);
-    if (peer == nullptr || !peer->open_to_us || r.length == 0 || r.length > most_bytes ||
-        peer->forbidden.load(std::memory_order_relaxed))
+    if (peer == nullptr || !peer->open_to_us || r.remote.key == 0 || r.length == 0 ||
+        r.length > most_bytes || peer->forbidden.load(std::memory_order_relaxed))
         return false;
     for (int tries = 0; tries < most_tries; ++tries)
         if (const std::ptrdiff_t done = try_to_move(*peer, r); done != local_process::interrupted)
@@ -110,9 +102,9 @@ local_obstacle direct_access::prepare(descriptor_set &within)
         return local_obstacle::no_calls;
     if (!memory_.create(sizeof(direct_board)))
         return local_obstacle::no_memory;
-    proof_.at = reinterpret_cast<std::uintptr_t>(proof_.bytes);
-    if (!random_bytes(proof_.bytes, sizeof proof_.bytes) || !called_.open() || !spare_.open() ||
-        !watched_.open() || !watched_.add(called_.descriptor()) ||
+    mark_.at = reinterpret_cast<std::uintptr_t>(mark_.bytes);
+    if (!random_bytes(mark_.bytes, sizeof mark_.bytes) || !secrets_.open() || !called_.open() ||
+        !spare_.open() || !watched_.open() || !watched_.add(called_.descriptor()) ||
         !within.add(watched_.descriptor()))
         return local_obstacle::no_memory;
     within_ = &within;
@@ -173,30 +165,31 @@ void direct_access::show(const memory_region &region)
 {
     if (!is_open() || (region.rights & (remote_read | remote_write)) == 0)
         return;
+    const board_name as = board_name::of(secrets_.of(region.domain), region.key.load());
     osd::lock_guard hold(lock_);
-    (void)board_->show(region.key.load(), zone_of(region.domain), region);
+    (void)board_->show(as, region);
 }
 
-/// Waits until the peer does not claim the key (0: any key), or has gone. False after that time.
-bool direct_link::ends_by(std::uint32_t key, std::int64_t until_ns) const
+/// Waits until the peer does not claim the region (0: any), or has gone. False after that time.
+bool direct_link::ends_by(std::uint64_t name, std::int64_t until_ns) const
 {
     const direct_peer &peer = *peer_.load(std::memory_order_relaxed);
     const auto has_ended = [&] {
-        const std::uint32_t claimed = peer.board().claimed(their_gate_);
-        return claimed == 0 || (key != 0 && claimed != key) || !peer.is_alive();
+        const std::uint64_t claimed = peer.board().claimed(their_gate_);
+        return claimed == 0 || (name != 0 && claimed != name) || !peer.is_alive();
     };
     osd::wait_while([&] { return !has_ended() && osd::now_ns() <= until_ns; });
     return has_ended();
 }
 
 /// Waits for the end of a peer's access, which has been asked for at that time.
-bool direct_link::outlast(std::uint32_t key, std::int64_t since_ns) const
+bool direct_link::outlast(std::uint64_t name, std::int64_t since_ns) const
 {
-    if (ends_by(key, since_ns))
+    if (ends_by(name, since_ns))
         return true;
     access_patience &patience = peer_.load(std::memory_order_relaxed)->patience;
     const std::int64_t began = osd::now_ns();
-    const bool ended = ends_by(key, since_ns + patience.at(began));
+    const bool ended = ends_by(name, since_ns + patience.at(began));
     patience.note(ended, began, osd::now_ns());
     return ended;
 }
@@ -219,17 +212,18 @@ void direct_access::await_stuck()
 }
 
 /// All peers have the same time, from when the key was removed.
-void direct_access::withdraw(std::uint32_t key)
+void direct_access::withdraw(std::uint32_t key, const protection_domain *zone)
 {
     if (!is_open())
         return;
+    const board_name as = board_name::of(secrets_.of(zone), key);
     osd::lock_guard hold(lock_);
-    if (!board_->withdraw(key) || peers_ == nullptr)
+    if (!board_->withdraw(as) || peers_ == nullptr)
         return;
     const std::int64_t since = osd::now_ns();
     bool all_ended = true;
     for (std::uint32_t i = 0; i < direct_board::gates; ++i)
-        if (links_[i].is_accessible() && !links_[i].outlast(key, since)) {
+        if (links_[i].is_accessible() && !links_[i].outlast(as.name, since)) {
             shut_out(links_[i]);
             all_ended = false;
         }
@@ -263,7 +257,7 @@ direct_link *direct_access::begin(const net_address &own, const net_address &pee
     made->names_ = names;
     made->to_ = peer;
     made->token_ = token | 1; // not `closed`
-    made->zone_ = zone_of(zone);
+    made->zone_ = secrets_.of(zone);
     made->stuck_.store(false);
     made->outcome_.store(local_obstacle::none);
     made->told_ = told;
@@ -333,8 +327,7 @@ direct_access::talk *direct_access::place_for_call()
 {
     for (std::uint32_t i = 0; i < max_calls; ++i) {
         talk &each = talks_[i];
-        if (each.socket >= 0 && each.link->now_ == direct_link::state::waits &&
-            each.link->token_ == each.token)
+        if (each.socket >= 0 && each.is_current())
             continue;
         if (each.socket >= 0) // the connection of that call has ended
             local_socket::close(end_talk(each));
@@ -348,10 +341,19 @@ void direct_access::call(direct_link &link, talk &by)
     link.now_ = direct_link::state::waits;
     if (link.rings_ != nullptr)
         link.held_ = link.rings_->hold(link.to_);
-    const waitable socket = local_socket::connect(link.to_);
-    if (socket >= 0 && say_hello(socket, link))
-        return begin_talk(by, socket, &link);
-    local_socket::close(socket);
+    by = {};
+    by.link = &link;
+    by.token = link.token_;
+    by.next = talk::message::answer;
+    local_obstacle why = local_obstacle::no_memory;
+    if (by.greeting.begin(link.names_))
+        by.socket = local_socket::connect(link.to_, why);
+    if (by.socket < 0)
+        return tell(link, why);
+    const direct_call said = by.greeting.call();
+    if (watched_.add(by.socket) && local_socket::send(by.socket, &said, sizeof said))
+        return;
+    local_socket::close(end_talk(by));
     tell(link, local_obstacle::no_answer);
 }
 
@@ -395,16 +397,11 @@ void direct_access::answer(waitable socket)
         hear(with); // its hello may have come by now
     if (with.socket >= 0)
         local_socket::close(end_talk(with));
-    begin_talk(with, socket, nullptr);
-    if (with.socket >= 0)
-        hear(with); // usually the hello is there already
-}
-
-void direct_access::begin_talk(talk &with, waitable socket, direct_link *link)
-{
     if (!watched_.add(socket))
         return local_socket::close(socket);
-    with = {socket, link, link != nullptr ? link->token_ : 0};
+    with = {};
+    with.socket = socket;
+    hear(with); // usually the call is there already
 }
 
 waitable direct_access::end_talk(talk &with)
@@ -413,54 +410,97 @@ waitable direct_access::end_talk(talk &with)
     return std::exchange(with.socket, -1);
 }
 
-bool direct_access::say_hello(waitable socket, const direct_link &link)
+bool direct_access::say_hello(const talk &to)
 {
-    hello said{};
-    said.edition = hello::current;
-    said.to_id = link.names_.peer_id;
-    said.to_tag = link.names_.peer_tag;
-    said.from_id = link.names_.id;
-    said.token = link.token_;
-    said.proof = proof_;
+    const direct_link &link = *to.link;
+    direct_hello said{};
+    said.edition = direct_edition;
     said.gate = link.gate_;
-    return local_socket::send(socket, &said, sizeof said, memory_.file(),
+    said.token = link.token_;
+    said.zone = link.zone_;
+    said.mark = mark_;
+    to.greeting.prove(said);
+    return local_socket::send(to.socket, &said, sizeof said, memory_.file(),
                               link.held_ != nullptr ? link.held_->file() : -1);
 }
 
-/// The link that waits for this hello; null if there is none.
-direct_link *direct_access::link_of(const hello &said)
+/// The link that waits for this call; null if there is none.
+direct_link *direct_access::link_of(const direct_call &said)
 {
     for (std::uint32_t i = 0; i < direct_board::gates; ++i) {
         direct_link &each = links_[i];
-        if (each.now_ == direct_link::state::waits && each.names_.id == said.to_id &&
-            each.names_.tag == said.to_tag && each.names_.peer_id == said.from_id)
+        if (each.now_ == direct_link::state::waits && !each.names_.calls &&
+            each.names_.id == said.to_id && each.names_.peer_id == said.from_id)
             return &each;
     }
     return nullptr;
 }
 
+/// Takes the message that has come, if any. Ends the talk if it is not the one that comes next, or
+/// if the connection has ended.
 void direct_access::hear(talk &from)
 {
-    hello said{};
+    const bool goes_on = from.next == talk::message::call     ? hear_call(from)
+                         : from.next == talk::message::answer ? hear_answer(from)
+                                                              : hear_hello(from);
+    if (goes_on)
+        return;
+    if (from.link != nullptr && from.link->names_.calls && from.is_current())
+        tell(*from.link, local_obstacle::no_answer);
+    local_socket::close(end_talk(from));
+}
+
+bool direct_access::hear_call(talk &from)
+{
+    direct_call said{};
+    const std::ptrdiff_t size = local_socket::receive(from.socket, &said, sizeof said);
+    if (size < 0)
+        return true;
+    const bool sound = size == sizeof said && said.edition == direct_edition;
+    from.link = sound ? link_of(said) : nullptr;
+    if (from.link == nullptr || !from.greeting.begin(from.link->names_))
+        return false;
+    from.token = from.link->token_;
+    from.next = talk::message::hello;
+    const direct_answer answer = from.greeting.answer(said);
+    (void)local_socket::permit_files(from.socket, true);
+    return local_socket::send(from.socket, &answer, sizeof answer);
+}
+
+bool direct_access::hear_answer(talk &from)
+{
+    direct_answer said{};
+    const std::ptrdiff_t size = local_socket::receive(from.socket, &said, sizeof said);
+    if (size < 0)
+        return true;
+    if (size != sizeof said || !from.greeting.take(said) || !from.is_current())
+        return false;
+    from.next = talk::message::hello;
+    (void)local_socket::permit_files(from.socket, true);
+    return say_hello(from);
+}
+
+bool direct_access::hear_hello(talk &from)
+{
+    direct_hello said{};
     waitable board = -1;
     waitable ring = -1;
     const std::ptrdiff_t size = local_socket::receive(from.socket, &said, sizeof said, board, ring);
     if (size < 0)
-        return;
-    const talk was = from;
-    const waitable socket = end_talk(from);
-    const bool sound = size == sizeof said && said.edition == hello::current && board >= 0 &&
+        return true;
+    const bool sound = size == sizeof said && from.greeting.is_proven(said) && board >= 0 &&
                        said.token != direct_board::closed && said.gate < direct_board::gates;
-    direct_link *const link = sound ? link_of(said) : nullptr;
-    const bool expected = link != nullptr && link->names_.calls == (was.link != nullptr) &&
-                          (was.link == nullptr || (link == was.link && link->token_ == was.token));
-    if (expected)
-        return meet(socket, was.link == nullptr, *link, said, board, ring);
-    if (size == 0 && was.link != nullptr && was.link->token_ == was.token)
-        tell(*was.link, local_obstacle::no_answer);
-    for (const waitable each : {socket, board, ring})
+    if (sound && from.is_current()) {
+        (void)local_socket::permit_files(from.socket, false); // no more will come
+        talk with = from;
+        (void)end_talk(from);
+        meet(with, said, board, ring);
+        return true;
+    }
+    for (const waitable each : {board, ring})
         if (each >= 0)
             local_socket::close(each);
+    return false;
 }
 
 /// Stores the outcome, and posts an event to the queue pair of the link. In the states `waits` and
@@ -469,7 +509,7 @@ void direct_access::hear(talk &from)
 void direct_access::tell(direct_link &link, local_obstacle why)
 {
     if (why != local_obstacle::none)
-        note(why);
+        obstacle_.store(why, std::memory_order_relaxed);
     link.outcome_.store(why, std::memory_order_relaxed);
     const bool in_use =
         link.now_ == direct_link::state::waits || link.now_ == direct_link::state::shown;
@@ -478,12 +518,12 @@ void direct_access::tell(direct_link &link, local_obstacle why)
 }
 
 /// The hello of a link's peer has come. Takes over the descriptors.
-void direct_access::meet(waitable socket, bool answers, direct_link &link, const hello &said,
-                         waitable board, waitable ring)
+void direct_access::meet(const talk &with, const direct_hello &said, waitable board, waitable ring)
 {
-    const bool has_ring = meet_ring(link, ring);
+    direct_link &link = *with.link;
+    const bool has_ring = link.meet_ring(ring);
     local_obstacle why = local_obstacle::none;
-    direct_peer *const peer = admit(socket, answers, link, said.proof, board, why);
+    direct_peer *const peer = admit(with, said.mark, board, why);
     if (peer != nullptr) {
         enter(link, *peer, said, has_ring);
         // Without access to its memory: the peer may still access ours.
@@ -494,26 +534,27 @@ void direct_access::meet(waitable socket, bool answers, direct_link &link, const
 
 /// Decides whether the process at the other end of a socket can be used as a peer, answers its
 /// hello, and keeps the socket. Null if it cannot, with the reason in `why`.
-direct_peer *direct_access::admit(waitable socket, bool answers, const direct_link &link,
-                                  const process_mark &proof, waitable board, local_obstacle &why)
+direct_peer *direct_access::admit(const talk &with, const process_mark &mark, waitable board,
+                                  local_obstacle &why)
 {
+    const bool calls = with.link->names_.calls;
     direct_peer *peer = nullptr;
     std::unique_ptr<direct_peer> met(new (std::nothrow) direct_peer);
     if (met != nullptr) {
-        why = verify(*met, socket, proof, board, peer);
+        why = verify(*met, with.socket, mark, board, peer);
     } else {
         why = local_obstacle::no_memory;
         local_socket::close(board);
     }
-    if (why == local_obstacle::none && answers && !say_hello(socket, link))
+    if (why == local_obstacle::none && !calls && !say_hello(with))
         why = local_obstacle::no_answer;
     bool kept = false;
     if (why == local_obstacle::none && peer != nullptr)
-        kept = peer->sockets.add(socket, !answers, watched_);
+        kept = peer->sockets.add(with.socket, calls, watched_);
     else if (why == local_obstacle::none)
-        kept = (peer = keep(std::move(met), socket, !answers)) != nullptr;
+        kept = (peer = keep(std::move(met), with.socket, calls)) != nullptr;
     if (!kept)
-        local_socket::close(socket);
+        local_socket::close(with.socket);
     if (why == local_obstacle::none && peer == nullptr)
         why = local_obstacle::no_memory;
     return why == local_obstacle::none ? peer : nullptr;
@@ -521,11 +562,11 @@ direct_peer *direct_access::admit(waitable socket, bool answers, const direct_li
 
 /// Verifies the process at the other end of a socket and maps its board. `kept`: the same peer, if
 /// an earlier link has met it.
-local_obstacle direct_access::verify(direct_peer &met, waitable socket, const process_mark &proof,
+local_obstacle direct_access::verify(direct_peer &met, waitable socket, const process_mark &mark,
                                      waitable board, direct_peer *&kept)
 {
     const bool mapped = met.memory.map(board, sizeof(direct_board));
-    const local_obstacle why = met.process.open(socket, proof);
+    const local_obstacle why = met.process.open(socket, mark);
     if (why != local_obstacle::none)
         return why;
     if (!mapped)
@@ -535,31 +576,34 @@ local_obstacle direct_access::verify(direct_peer &met, waitable socket, const pr
 }
 
 /// Makes a peer that was admitted the peer of a link: both sides can access from now on.
-void direct_access::enter(direct_link &link, direct_peer &peer, const hello &said, bool has_ring)
+void direct_access::enter(direct_link &link, direct_peer &peer, const direct_hello &said,
+                          bool has_ring)
 {
     ++peer.links;
     link.their_gate_ = said.gate;
     link.their_token_ = said.token;
+    link.their_zone_ = said.zone;
+    link.named_ = 0;
     link.peer_.store(&peer, std::memory_order_release);
     link.now_ = direct_link::state::shown;
     // From now on the peer can access our memory; withdraw() and end() wait for its claims.
-    board_->open_gate(link.gate_, link.token_, link.zone_);
+    board_->open_gate(link.gate_, link.token_);
     if (has_ring)
         link.ring_.store(link.held_, std::memory_order_release);
 }
 
 /// Takes over the ring file of the peer's hello. False if it had none, or there is no path for it.
-bool direct_access::meet_ring(direct_link &link, waitable ring)
+bool direct_link::meet_ring(waitable ring)
 {
     if (ring < 0)
         return false;
-    if (link.held_ != nullptr)
-        return link.rings_->meet(*link.held_, ring);
-    if (link.rings_ != nullptr && !link.names_.calls)
-        link.held_ = link.rings_->hold(link.to_, ring);
+    if (held_ != nullptr)
+        return rings_->meet(*held_, ring);
+    if (rings_ != nullptr && !names_.calls)
+        held_ = rings_->hold(to_, ring);
     else
         local_socket::close(ring);
-    return link.held_ != nullptr;
+    return held_ != nullptr;
 }
 
 /// Verifies the process and its board, and notes whether the system lets us access its memory.

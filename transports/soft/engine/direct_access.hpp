@@ -5,12 +5,13 @@
 // All other operations of a connection go over the network, and so do RDMA operations that direct
 // access refuses: errors are found and reported in one place. When a connection is established, its
 // two devices exchange their boards (direct_board) over a local socket. The active side connects it
-// to the name that is derived from the address of the peer's data socket; in its hello each side
-// proves itself by the tag of the connection, which is secret. The socket then stays open: its end
+// to the name that is derived from the address of the peer's data socket; both prove that they know
+// the connection before they show anything (direct_greeting). The socket then stays open: its end
 // shows that the peer has closed its device or exited.
 #pragma once
 
 #include "direct_board.hpp"
+#include "direct_greeting.hpp"
 #include "direct_peer.hpp"
 #include "net.hpp"
 #include "net_local.hpp"
@@ -24,15 +25,6 @@
 #include <memory>
 
 namespace soft_hca {
-
-/// The numbers of both sides of a connection.
-struct direct_names {
-    std::uint32_t id;
-    std::uint32_t tag;
-    std::uint32_t peer_id;
-    std::uint32_t peer_tag;
-    bool calls; ///< active side: connects the local socket
-};
 
 /// The queue pair that gets a path_event once the outcome of its link is known, and the queue for
 /// the event. Null: no event.
@@ -69,8 +61,10 @@ private:
 
     /// The peer may access our memory through it, or may be in an access that began before.
     bool is_accessible() const { return peer_.load(std::memory_order_relaxed) != nullptr; }
-    bool ends_by(std::uint32_t key, std::int64_t until_ns) const;
-    bool outlast(std::uint32_t key, std::int64_t since_ns) const;
+    bool ends_by(std::uint64_t name, std::int64_t until_ns) const;
+    bool outlast(std::uint64_t name, std::int64_t since_ns) const;
+    const board_name &name_of(std::uint32_t key);
+    bool meet_ring(waitable ring);
     std::ptrdiff_t try_to_move(direct_peer &peer, const request &r);
     std::ptrdiff_t copy_if_proven(direct_peer &peer, const request &r) const;
     std::ptrdiff_t copy(direct_peer &peer, const request &r) const;
@@ -81,9 +75,12 @@ private:
     direct_names names_{};
     net_address to_;
     std::uint64_t token_ = 0;
-    std::uint64_t zone_ = 0;
+    osd::siphash_key zone_; ///< the secret of the zone
     std::uint32_t their_gate_ = 0;
     std::uint64_t their_token_ = 0;
+    osd::siphash_key their_zone_;
+    std::uint32_t named_ = 0; ///< the key that name_ is made of; 0: none
+    board_name name_;
     std::atomic<direct_peer *> peer_{nullptr}; ///< constant from `shown` to end()
     std::atomic<bool> stuck_{false};
     std::atomic<local_obstacle> outcome_{local_obstacle::none};
@@ -115,7 +112,7 @@ public:
     /// On return no peer accesses memory by this key any more. The exception is a peer that has
     /// been stopped inside an access for a second: its link is_stuck(), and its connection must be
     /// ended.
-    void withdraw(std::uint32_t key);
+    void withdraw(std::uint32_t key, const protection_domain *zone);
 
     // --- connections, by the holder of the queue pair's lock
 
@@ -135,12 +132,20 @@ public:
     local_obstacle obstacle() const { return obstacle_.load(std::memory_order_relaxed); }
 
 private:
-    struct hello;
     /// A local socket on which the hello of the peer has not come yet.
     struct talk {
+        enum class message : std::uint8_t { call, answer, hello };
+
         waitable socket = -1;
-        direct_link *link = nullptr; ///< that connected it; null if we accepted it
-        std::uint64_t token = 0;     ///< of the link when it connected: links are reused
+        direct_link *link = nullptr; ///< null before the call, if we accepted it
+        std::uint64_t token = 0;     ///< of that link then: links are reused
+        message next = message::call;
+        direct_greeting greeting;
+
+        bool is_current() const
+        {
+            return link->now_ == direct_link::state::waits && link->token_ == token;
+        }
     };
     static constexpr std::uint32_t max_talks = 64;
     static constexpr std::uint32_t max_calls = peer_sockets::max_calls; ///< that we connected
@@ -150,8 +155,7 @@ private:
 
     local_obstacle prepare(descriptor_set &within);
     direct_link *free_link() OSD_REQUIRES(lock_);
-    direct_link *link_of(const hello &said) OSD_REQUIRES(lock_);
-    void note(local_obstacle why) { obstacle_.store(why, std::memory_order_relaxed); }
+    direct_link *link_of(const direct_call &said) OSD_REQUIRES(lock_);
     void tell(direct_link &link, local_obstacle why) OSD_REQUIRES(lock_);
     void call_peers() OSD_REQUIRES(lock_);
     talk *place_for_call() OSD_REQUIRES(lock_);
@@ -160,20 +164,20 @@ private:
     bool accept_call(waitable listener) OSD_REQUIRES(lock_);
     bool turn_away(waitable listener) OSD_REQUIRES(lock_);
     void answer(waitable socket) OSD_REQUIRES(lock_);
-    void begin_talk(talk &with, waitable socket, direct_link *link) OSD_REQUIRES(lock_);
     waitable end_talk(talk &with) OSD_REQUIRES(lock_);
     void hear(talk &from) OSD_REQUIRES(lock_);
-    bool say_hello(waitable socket, const direct_link &link) OSD_REQUIRES(lock_);
-    void meet(waitable socket, bool answers, direct_link &link, const hello &said, waitable board,
-              waitable ring) OSD_REQUIRES(lock_);
-    direct_peer *admit(waitable socket, bool answers, const direct_link &link,
-                       const process_mark &proof, waitable board, local_obstacle &why)
+    bool hear_call(talk &from) OSD_REQUIRES(lock_);
+    bool hear_answer(talk &from) OSD_REQUIRES(lock_);
+    bool hear_hello(talk &from) OSD_REQUIRES(lock_);
+    bool say_hello(const talk &to) OSD_REQUIRES(lock_);
+    void meet(const talk &with, const direct_hello &said, waitable board, waitable ring)
         OSD_REQUIRES(lock_);
-    local_obstacle verify(direct_peer &met, waitable socket, const process_mark &proof,
+    direct_peer *admit(const talk &with, const process_mark &mark, waitable board,
+                       local_obstacle &why) OSD_REQUIRES(lock_);
+    local_obstacle verify(direct_peer &met, waitable socket, const process_mark &mark,
                           waitable board, direct_peer *&kept) OSD_REQUIRES(lock_);
-    void enter(direct_link &link, direct_peer &peer, const hello &said, bool has_ring)
+    void enter(direct_link &link, direct_peer &peer, const direct_hello &said, bool has_ring)
         OSD_REQUIRES(lock_);
-    static bool meet_ring(direct_link &link, waitable ring);
     local_obstacle examine(direct_peer &met) OSD_REQUIRES(lock_);
     direct_peer *known(const direct_peer &met) const OSD_REQUIRES(lock_);
     direct_peer *keep(std::unique_ptr<direct_peer> met, waitable socket, bool called)
@@ -199,7 +203,8 @@ private:
     std::uint32_t next_talk_ OSD_GUARDED_BY(lock_) = 0;
     direct_peer *peers_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t peers_known_ OSD_GUARDED_BY(lock_) = 0;
-    process_mark proof_; ///< peers read it from our memory, to verify our process id
+    process_mark mark_; ///< peers read it from our memory, to verify our process id
+    zone_secrets secrets_;
     std::atomic<local_obstacle> obstacle_{local_obstacle::none};
 };
 

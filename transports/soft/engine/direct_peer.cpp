@@ -48,10 +48,7 @@ bool peer_sockets::check(descriptor_set &watched)
 {
     for (std::uint32_t i = 0; i < count_;) {
         std::uint8_t word = 0;
-        waitable file = -1;
-        const std::ptrdiff_t said = local_socket::receive(sockets_[i], &word, sizeof word, file);
-        if (file >= 0)
-            local_socket::close(file);
+        const std::ptrdiff_t said = local_socket::receive(sockets_[i], &word, sizeof word);
         if (said > 0)
             return false;
         if (said == 0)

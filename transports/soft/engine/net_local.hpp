@@ -19,7 +19,7 @@ enum class local_obstacle : std::uint8_t {
     no_memory,  ///< the process may have no memory file, or no descriptor
     no_calls,   ///< the system calls are forbidden (seccomp), or the kernel is too old
     other_user, ///< the peer runs as another user
-    other_pids, ///< the peer is in another pid namespace
+    other_pids, ///< the peer is in another pid or user namespace, or the system has no /proc
     no_access,  ///< the system forbids access to the peer's memory (ptrace_scope, capabilities)
     bad_memory, ///< the peer's file lacks its seals, or its process lacks the mark
     no_answer,  ///< the peer has no direct access, or it is switched off there
@@ -39,7 +39,7 @@ constexpr const char *text_of(local_obstacle why)
     case local_obstacle::other_user:
         return "the peer runs as another user";
     case local_obstacle::other_pids:
-        return "the peer is in another pid namespace";
+        return "the peer is in another pid or user namespace, or /proc is not there";
     case local_obstacle::no_access:
         return "the system forbids access to the peer's memory";
     case local_obstacle::bad_memory:
@@ -103,6 +103,10 @@ public:
     /// Nothing was copied: the word of the guard had another value, or the thread was interrupted.
     static constexpr std::ptrdiff_t interrupted = -1;
 
+    /// Why the process at the other end of a connected socket, or the one that listens there, is no
+    /// neighbour, to whom a board may be shown; `none` if it is: a process of our user that we
+    /// could ask the system for by its id. The number of a user says nothing across containers.
+    static local_obstacle obstacle_to(waitable socket);
     /// Takes the process at the other end of a connected socket. `mark`: what that process sent.
     local_obstacle open(waitable socket, const process_mark &mark);
     bool same_process(const local_process &other) const { return id_ == other.id_; }
@@ -134,12 +138,19 @@ private:
 /// A local socket of this network namespace. Its name is derived from a network address.
 class local_socket {
 public:
-    /// Negative when the name is taken.
+    /// Negative when the name is taken. Until permit_files() nobody can send files to what is
+    /// accepted, nor to the peer of what is connected, on systems that have that (Linux 6.16).
     static waitable listen(const net_address &name);
-    /// Negative if no process listens on this name, or one of another user.
-    static waitable connect(const net_address &name);
+    /// Negative if no process listens on this name, or one that is no neighbour (see
+    /// local_process::obstacle_to), with the reason in `why`.
+    static waitable connect(const net_address &name, local_obstacle &why);
+    static waitable connect(const net_address &name)
+    {
+        local_obstacle why = local_obstacle::none;
+        return connect(name, why);
+    }
     /// The next connection; `none` if there is no more, `no_descriptor` if this process may open no
-    /// more, and `stranger` if it came from a process of another user, and is closed.
+    /// more, and `stranger` if it came from a process that is no neighbour, and is closed.
     static constexpr waitable none = -1;
     static constexpr waitable no_descriptor = -2;
     static constexpr waitable stranger = -3;
@@ -147,21 +158,20 @@ public:
     static void close(waitable socket);
     /// Whether the other side has not closed it.
     static bool is_connected(waitable socket);
+    /// Whether the peer may send files from now on. The last close of a file can take as long as
+    /// its sender likes, so nobody may send any who has not proven himself. False where the system
+    /// does not have it.
+    static bool permit_files(waitable socket, bool permitted);
+    static bool send(waitable socket, const void *message, std::size_t size);
     /// Sends a message with one file or two.
     static bool send(waitable socket, const void *message, std::size_t size, waitable file,
                      waitable another = -1);
-    /// The size of the next message; 0 when the other side has closed, or on an error; negative
-    /// when there is none yet. The files, negative without one, are for the caller to close.
+    /// The size of the next message; 0 when the other side has closed, on an error, or if there are
+    /// files with it; negative when there is none yet.
+    static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size);
+    /// The same, of a message with files. These, negative without one, are for the caller to close.
     static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size, waitable &file,
                                   waitable &another);
-    static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size, waitable &file)
-    {
-        waitable another = -1;
-        const std::ptrdiff_t got = receive(socket, message, size, file, another);
-        if (another >= 0)
-            close(another);
-        return got;
-    }
 };
 
 } // namespace soft_hca

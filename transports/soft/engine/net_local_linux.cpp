@@ -24,6 +24,9 @@
 #ifndef F_SEAL_FUTURE_WRITE // older C libraries; the numbers are the kernel's
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 namespace soft_hca {
 
@@ -119,10 +122,17 @@ bool credentials_of(waitable socket, ucred &out)
     return getsockopt(fd_of(socket), SOL_SOCKET, SO_PEERCRED, &out, &size) == 0;
 }
 
-bool is_of_our_user(waitable socket)
+/// Whether a process is in the namespace of this kind that we are in. False if it cannot be told.
+bool shares_namespace(int process, const char *kind)
 {
-    ucred peer{};
-    return credentials_of(socket, peer) && peer.uid == geteuid();
+    char path[48];
+    struct stat ours {};
+    struct stat theirs {};
+    (void)std::snprintf(path, sizeof path, "/proc/self/ns/%s", kind);
+    if (stat(path, &ours) != 0)
+        return false;
+    (void)std::snprintf(path, sizeof path, "/proc/%d/ns/%s", process, kind);
+    return stat(path, &theirs) == 0 && ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
 iovec remote_part(std::uint64_t at, std::size_t size)
@@ -132,18 +142,26 @@ iovec remote_part(std::uint64_t at, std::size_t size)
 
 } // namespace
 
-local_obstacle local_process::open(waitable socket, const process_mark &mark)
+local_obstacle local_process::obstacle_to(waitable socket)
 {
     ucred peer{};
     if (!credentials_of(socket, peer))
         return local_obstacle::no_calls;
     if (peer.uid != geteuid())
         return local_obstacle::other_user;
-    if (peer.pid <= 0)
-        return local_obstacle::other_pids;
+    const bool is_seen =
+        peer.pid > 0 && shares_namespace(peer.pid, "pid") && shares_namespace(peer.pid, "user");
+    return is_seen ? local_obstacle::none : local_obstacle::other_pids;
+}
+
+local_obstacle local_process::open(waitable socket, const process_mark &mark)
+{
+    ucred peer{};
+    if (!credentials_of(socket, peer))
+        return local_obstacle::no_calls;
     id_ = peer.pid;
     mark_ = mark;
-    return local_obstacle::none;
+    return obstacle_to(socket);
 }
 
 /// A process that has the id but not the mark is another one, which reuses the id, or has executed
@@ -308,6 +326,8 @@ void try_sockets()
     const waitable listener = local_socket::listen({});
     (void)local_socket::accept(listener);
     (void)local_socket::connect({});
+    (void)local_socket::send(listener, nullptr, 0);
+    (void)shares_namespace(getpid(), "pid");
 }
 
 /// Whether this thread has a seccomp filter. Read from /proc: the filter may kill for prctl(2).
@@ -441,19 +461,24 @@ waitable local_socket::listen(const net_address &name)
     sockaddr_un at{};
     const socklen_t size = make_name(at, name);
     waitable made = new_socket();
+    (void)permit_files(made, false);
     if (made >= 0 && (bind(fd_of(made), reinterpret_cast<sockaddr *>(&at), size) != 0 ||
                       ::listen(fd_of(made), backlog) != 0))
         close_fd(made);
     return made;
 }
 
-waitable local_socket::connect(const net_address &name)
+waitable local_socket::connect(const net_address &name, local_obstacle &why)
 {
     sockaddr_un at{};
     const socklen_t size = make_name(at, name);
     waitable made = new_socket();
-    if (made >= 0 && (syscall(SYS_connect, fd_of(made), &at, size) != 0 || !is_of_our_user(made)))
-        close_fd(made); // any user can bind the name
+    (void)permit_files(made, false);
+    why = local_obstacle::no_answer;
+    if (made >= 0 && syscall(SYS_connect, fd_of(made), &at, size) == 0)
+        why = local_process::obstacle_to(made); // anybody can bind the name
+    if (why != local_obstacle::none)
+        close_fd(made);
     return made;
 }
 
@@ -463,10 +488,17 @@ waitable local_socket::accept(waitable listener)
         syscall(SYS_accept4, fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
     if (made < 0)
         return errno == EMFILE || errno == ENFILE ? no_descriptor : none;
-    if (is_of_our_user(made))
+    if (local_process::obstacle_to(made) == local_obstacle::none)
         return made;
     close_fd(made);
     return stranger;
+}
+
+bool local_socket::permit_files(waitable socket, bool permitted)
+{
+    const int value = permitted ? 1 : 0;
+    return syscall(SYS_setsockopt, fd_of(socket), SOL_SOCKET, SO_PASSRIGHTS, &value,
+                   sizeof value) == 0;
 }
 
 void local_socket::close(waitable socket)
@@ -479,6 +511,12 @@ bool local_socket::is_connected(waitable socket)
     pollfd watched{fd_of(socket), POLLRDHUP, 0};
     const timespec now{};
     return syscall(SYS_ppoll, &watched, 1, &now, nullptr, 0) == 0;
+}
+
+bool local_socket::send(waitable socket, const void *message, std::size_t size)
+{
+    return syscall(SYS_sendto, fd_of(socket), message, size, MSG_NOSIGNAL | MSG_DONTWAIT, nullptr,
+                   0) == static_cast<long>(size);
 }
 
 bool local_socket::send(waitable socket, const void *message, std::size_t size, waitable file,
@@ -500,6 +538,18 @@ bool local_socket::send(waitable socket, const void *message, std::size_t size, 
     std::memcpy(CMSG_DATA(head), numbers, bytes);
     return syscall(SYS_sendmsg, fd_of(socket), &m, MSG_NOSIGNAL | MSG_DONTWAIT) ==
            static_cast<long>(size);
+}
+
+std::ptrdiff_t local_socket::receive(waitable socket, void *message, std::size_t size)
+{
+    iovec piece{message, size};
+    msghdr m{};
+    m.msg_iov = &piece;
+    m.msg_iovlen = 1;
+    const long got = syscall(SYS_recvmsg, fd_of(socket), &m, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN ? -1 : 0;
+    return (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ? 0 : got;
 }
 
 std::ptrdiff_t local_socket::receive(waitable socket, void *message, std::size_t size,

@@ -16,6 +16,11 @@ bool shared_memory::map(waitable, std::size_t)
 
 void shared_memory::close() {}
 
+local_obstacle local_process::obstacle_to(waitable)
+{
+    return local_obstacle::not_here;
+}
+
 local_obstacle local_process::open(waitable, const process_mark &)
 {
     return local_obstacle::not_here;
@@ -48,8 +53,9 @@ waitable local_socket::listen(const net_address &)
     return -1;
 }
 
-waitable local_socket::connect(const net_address &)
+waitable local_socket::connect(const net_address &, local_obstacle &why)
 {
+    why = local_obstacle::not_here;
     return -1;
 }
 
@@ -65,9 +71,24 @@ bool local_socket::is_connected(waitable)
     return false;
 }
 
+bool local_socket::permit_files(waitable, bool)
+{
+    return false;
+}
+
+bool local_socket::send(waitable, const void *, std::size_t)
+{
+    return false;
+}
+
 bool local_socket::send(waitable, const void *, std::size_t, waitable, waitable)
 {
     return false;
+}
+
+std::ptrdiff_t local_socket::receive(waitable, void *, std::size_t)
+{
+    return 0;
 }
 
 std::ptrdiff_t local_socket::receive(waitable, void *, std::size_t, waitable &file,
