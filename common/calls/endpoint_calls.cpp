@@ -227,12 +227,12 @@ status dapl_ep_create_with_srq(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE r
                                DAT_EVD_HANDLE request, DAT_EVD_HANDLE connect, DAT_SRQ_HANDLE srq,
                                const DAT_EP_ATTR *attr, DAT_EP_HANDLE *out)
 {
-    if (!claims.srq || ia.attr.max_srqs == 0)
-        return not_supported;
     ep_objects objects;
     const status found = find_objects(ia, zone, recv, request, connect, objects);
     if (!found.ok())
         return found;
+    if (!claims.srq || ia.attr.max_srqs == 0) // there is no SRQ to check, then
+        return out != nullptr ? not_supported : invalid_parameter(8);
     objects.shared = from_handle<shared_recv_queue>(srq);
     if (objects.shared == nullptr || objects.shared->ia != &ia)
         return invalid_handle(DAT_INVALID_HANDLE_SRQ);

@@ -30,12 +30,11 @@ status locate(const adapter &ia, DAT_MEM_TYPE type, const DAT_REGION_DESCRIPTION
         return success;
     }
     case DAT_MEM_TYPE_SHARED_VIRTUAL:
-        if (!osd::can_share())
-            return not_supported;
+        if (region.for_shared_memory.shared_memory_id == nullptr)
+            return invalid_parameter(3);
         bounds.address = region.for_shared_memory.virtual_address;
         bounds.length = length;
-        return region.for_shared_memory.shared_memory_id != nullptr ? success
-                                                                    : invalid_parameter(3);
+        return osd::can_share() ? success : not_supported;
     }
     return invalid_parameter(2);
 }
@@ -64,11 +63,14 @@ status check_request(const adapter &ia, const lmr_request &wanted, mr_params &bo
     const unsigned without = ia.attr.atomics ? 0u : unsigned{DAT_IB_MEM_PRIV_REMOTE_ATOMIC};
     if (has_unknown_bits(wanted.privileges, known_privileges(ia.attr)))
         return invalid_parameter(6);
-    if (wanted.va_type != DAT_VA_TYPE_VA)
-        return wanted.va_type == DAT_VA_TYPE_ZB ? not_supported : invalid_parameter(7);
+    if (wanted.va_type != DAT_VA_TYPE_VA && wanted.va_type != DAT_VA_TYPE_ZB)
+        return invalid_parameter(7);
     bounds.privileges = static_cast<DAT_MEM_PRIV_FLAGS>(wanted.privileges & ~without);
     const status located = locate(ia, wanted.type, wanted.region, wanted.length, bounds);
-    return located.ok() ? check_bounds(bounds, ia.attr.max_mr_size) : located;
+    if (!located.ok())
+        return located;
+    const status fits = check_bounds(bounds, ia.attr.max_mr_size);
+    return fits.ok() && wanted.va_type == DAT_VA_TYPE_ZB ? not_supported : fits;
 }
 
 /// The region's part in memory that has a cookie; of other memory there is none.

@@ -22,15 +22,17 @@ bool fits(const DAT_SRQ_ATTR &attr, const hca_attr &limits)
 status dapl_srq_create(adapter &ia, DAT_PZ_HANDLE pz_handle, DAT_SRQ_ATTR *attr,
                        DAT_SRQ_HANDLE *out)
 {
-    if (!claims.srq || ia.attr.max_srqs == 0)
-        return not_supported;
     pz *zone = from_handle<pz>(pz_handle);
     if (zone == nullptr || zone->ia != &ia)
         return invalid_handle(DAT_INVALID_HANDLE_PZ);
-    if (attr == nullptr || !fits(*attr, ia.attr))
+    if (attr == nullptr)
         return invalid_parameter(3);
     if (out == nullptr)
         return invalid_parameter(4);
+    if (!claims.srq || ia.attr.max_srqs == 0)
+        return not_supported;
+    if (!fits(*attr, ia.attr))
+        return invalid_parameter(3);
     if (ia.has_most<shared_recv_queue>(ia.attr.max_srqs))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
     shared_recv_queue *made = ia.make<shared_recv_queue>(*zone, *attr);

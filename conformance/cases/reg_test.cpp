@@ -139,6 +139,30 @@ TEST_CASE("REG-07: an extension operation without extensions is NOT_IMPLEMENTED"
     NOT_CLAIMED("extensions");
 }
 
+TEST_CASE("REG-21: arguments are checked before the answer MODEL_NOT_SUPPORTED" *
+          hint("refuse a call that they do not offer without a look at its arguments"))
+{
+    adapter ia;
+    test_endpoint own(ia);
+    DAT_SRQ_ATTR attr{16, 1, 0};
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    const DAT_RETURN no_zone = bad_handle(DAT_INVALID_HANDLE_PZ);
+    CHECK(same_code(dat_srq_create(ia.handle, own.recv_evd, &attr, &srq), no_zone));
+    CHECK(same_code(dat_srq_create(ia.handle, own.pz, nullptr, &srq), bad_arg(3)));
+    CHECK(same_code(dat_srq_create(ia.handle, own.pz, &attr, nullptr), bad_arg(4)));
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    CHECK(same_code(dat_ep_create_with_srq(ia.handle, own.recv_evd, own.recv_evd, own.request_evd,
+                                           own.connect_evd, DAT_HANDLE_NULL, nullptr, &ep),
+                    no_zone));
+    DAT_REGION_DESCRIPTION region{};
+    region.for_va = own.memory.bytes.data();
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+    CHECK(same_type(dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, region, 0, own.pz,
+                                   DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_ZB, &lmr, nullptr, nullptr,
+                                   nullptr, nullptr),
+                    DAT_LENGTH_ERROR));
+}
+
 TEST_CASE("REG-08: shared receive queues that are not offered are MODEL_NOT_SUPPORTED" *
           hint("leave the entries of the vector null, or answer success without an SRQ") *
           needs("srq"))
