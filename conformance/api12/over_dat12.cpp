@@ -658,8 +658,16 @@ OSD_EXPORT DAT_RETURN DAT_API dat_lmr_create(
     DAT_PZ_HANDLE pz, DAT_MEM_PRIV_FLAGS privileges, DAT_VA_TYPE va_type, DAT_LMR_HANDLE *lmr,
     DAT_LMR_CONTEXT *lmr_context, DAT_RMR_CONTEXT *rmr_context, DAT_VLEN *size, DAT_VADDR *address)
 {
-    if (va_type == DAT_VA_TYPE_ZB)
+    if (va_type == DAT_VA_TYPE_ZB) { // by the other arguments: they are checked first
+        DAT_LMR_HANDLE made = DAT_HANDLE_NULL;
+        const DAT_RETURN status =
+            dat_lmr_create(ia, type, region, length, pz, privileges, DAT_VA_TYPE_VA,
+                           lmr != nullptr ? &made : nullptr, nullptr, nullptr, nullptr, nullptr);
+        if (status != DAT_SUCCESS)
+            return status;
+        (void)one().lmr_free_func(made);
         return not_in_dat12;
+    }
     if (va_type != DAT_VA_TYPE_VA)
         return bad_argument(7);
     return with_position(
