@@ -41,6 +41,13 @@ bool config_path(unsigned choice, const char *name, char *path, std::size_t size
 /// EPERM, in a set-user-id program, what others than root and its owner can write.
 char *read_file(const char *path, std::size_t limit, std::size_t *size);
 
+/// The limit that a call ran into which failed with this errno, and what raises it, as the end of a
+/// line; empty where it is no limit of the process.
+struct limit_text {
+    explicit limit_text(int error);
+    char text[160] = "";
+};
+
 /// The log of the system, for what it has instead of syslog.
 enum log_destination : unsigned { log_stdout = 1, log_syslog = 2, log_stderr = 4 };
 /// Writes one line, whole, to each destination in the mask.

@@ -15,8 +15,8 @@ public:
     thread(const thread &) = delete;
     thread &operator=(const thread &) = delete;
 
-    /// `name` (at most 15 characters) shows in debuggers. False when the system has no thread
-    /// left.
+    /// `name` (at most 15 characters) shows in debuggers. False and errno when the system
+    /// has no thread left.
     [[nodiscard]] bool start(const char *name, void (*body)(void *), void *argument);
     bool running() const { return running_; }
     void join();

@@ -2,6 +2,7 @@
 #include "errno_status.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_system.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -31,7 +32,8 @@ status status_of_errno(int error)
 
 status call_failed(const char *device, const char *call, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s", device, call, std::strerror(error));
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s%s", device, call, std::strerror(error),
+             osd::limit_text(error).text);
     return status_of_errno(error);
 }
 

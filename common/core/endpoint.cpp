@@ -6,9 +6,11 @@
 #include "dapl_debug.hpp"
 #include "dat_names.hpp"
 #include "deadline.hpp"
+#include "osd_system.hpp"
 #include "queue_owner.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -135,7 +137,8 @@ status endpoint::begin_connect(const connect_request &wanted, pending_event &out
         return ready;
     const osd::deadline until = deadline_of(wanted.timeout_us);
     if (!until.is_never() && !ia->timers.start()) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "EP %p: no thread for the connect timeout", to_handle(this));
+        dapl_log(DAPL_DBG_TYPE_ERR, "EP %p: no thread for the connect timeout%s", to_handle(this),
+                 osd::limit_text(EAGAIN).text);
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     }
     {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <new>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <syslog.h>
@@ -262,6 +263,24 @@ void log_line(unsigned destinations, const char *identity, const char *text)
         syslog(LOG_USER | LOG_DEBUG, "%s: %s", identity, text);
     if ((destinations & log_stderr) != 0)
         write_error_line(identity, text);
+}
+
+limit_text::limit_text(int error)
+{
+    rlimit now{};
+    if (error == EMFILE && ::getrlimit(RLIMIT_NOFILE, &now) == 0)
+        std::snprintf(text, sizeof text,
+                      "; %llu descriptors may be open (RLIMIT_NOFILE, ulimit -n)",
+                      static_cast<unsigned long long>(now.rlim_cur));
+    else if (error == EAGAIN && ::getrlimit(RLIMIT_NPROC, &now) == 0 &&
+             now.rlim_cur != RLIM_INFINITY)
+        std::snprintf(text, sizeof text,
+                      "; this user may have %llu threads (RLIMIT_NPROC, ulimit -u), or fewer in a "
+                      "container (pids.max)",
+                      static_cast<unsigned long long>(now.rlim_cur));
+    else if (error == EAGAIN)
+        std::snprintf(text, sizeof text,
+                      "; no more threads: pids.max of the container, or kernel.threads-max");
 }
 
 } // namespace osd

@@ -40,9 +40,12 @@ bool thread::start(const char *name, void (*body)(void *), void *argument)
     pthread_attr_t how;
     pthread_attr_init(&how);
     give_stack(how);
-    running_ = pthread_create(&native_, &how, enter, this) == 0;
+    const int error = pthread_create(&native_, &how, enter, this);
+    running_ = error == 0;
     pthread_attr_destroy(&how);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (error != 0)
+        errno = error;
     return running_;
 }
 

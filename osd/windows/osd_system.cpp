@@ -206,4 +206,6 @@ void log_line(unsigned destinations, const char *identity, const char *text)
         std::fputs(line, stderr);
 }
 
+limit_text::limit_text(int) {}
+
 } // namespace osd

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import socket
 import subprocess
 import sys
@@ -216,6 +217,35 @@ class Output(unittest.TestCase):
         for redirection in (">&-", ">&- <&-"):
             done = self.measure(redirection)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Shortage(unittest.TestCase):
+    """An adapter that does not open names the limit, or the variable, in the way."""
+
+    def said_by(self, adapter: str, limit: int | None = None, **variables: str) -> str:
+        if f"\n{adapter} " not in pathlib.Path(OPTIONS.dat_conf).read_text():
+            self.skipTest(f"the build has no {adapter}")
+
+        def shorten() -> None:
+            if limit is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+        done = subprocess.run([OPTIONS.program, "--quick", adapter], capture_output=True, text=True,
+                              env=environment() | variables, timeout=150, check=False,
+                              preexec_fn=shorten)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        return done.stderr
+
+    def test_descriptors(self) -> None:
+        for adapter in ("soft-lo", ADAPTER):
+            with self.subTest(adapter):
+                said = {limit: self.said_by(adapter, limit) for limit in range(7, 10)}
+                self.assertTrue(any(f"{limit} descriptors may be open (RLIMIT_NOFILE, ulimit -n)" in
+                                    text for limit, text in said.items()), said)
+
+    def test_variables_of_libfabric(self) -> None:
+        said = self.said_by(ADAPTER, FI_PROVIDER="no_such")
+        self.assertIn("FI_PROVIDER=no_such leaves out others", said)
 
 
 class Ends(unittest.TestCase):

@@ -9,6 +9,7 @@
 #include "osd_system.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -91,14 +92,33 @@ std::size_t largest_queue(Query query)
     return 256;
 }
 
+/// Variables of libfabric leave out providers and interfaces.
+void log_no_provider(const hca &device)
+{
+    const char *const provider = device.params.provider;
+    char interface[32];
+    std::snprintf(interface, sizeof interface, "FI_%s_IFACE", provider);
+    for (char &each : interface)
+        each = static_cast<char>(std::toupper(static_cast<unsigned char>(each)));
+    char cause[160] = "";
+    for (const char *name : {"FI_PROVIDER", static_cast<const char *>(interface)}) {
+        char *value = osd::environment(name);
+        if (value != nullptr && cause[0] == '\0')
+            std::snprintf(cause, sizeof cause, "; %s=%.64s leaves out others: unset or correct it",
+                          name, value);
+        std::free(value);
+    }
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_getinfo has no message endpoints of provider \"%s\"%s",
+             device.name, provider, cause);
+}
+
 status find_provider(hca &device)
 {
     const char *provider = device.params.provider;
     device.tcp_like = std::strcmp(provider, "tcp") == 0 || std::strcmp(provider, "net") == 0;
     device.info = query(device, 0, 0);
     if (device.info == nullptr) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_getinfo has no message endpoints of provider \"%s\"",
-                 device.name, provider);
+        log_no_provider(device);
         return status::error(DAT_INTERNAL_ERROR);
     }
     device.immediate_data =
@@ -167,8 +187,8 @@ status open_device(hca &device)
 {
     const int error = open_libfabric(device);
     if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: opening fabric, domain or event queue failed: %s",
-                 device.name, fi_strerror(-error));
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: opening fabric, domain or event queue failed: %s%s",
+                 device.name, fi_strerror(-error), osd::limit_text(-error).text);
         return status_of_errno(-error);
     }
     find_private_data_size(device);

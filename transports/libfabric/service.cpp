@@ -7,6 +7,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_system.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -144,8 +145,8 @@ bool start_service(hca &device)
                        device.events.add(eq_fd, EPOLLIN, &device.eq) &&
                        device.events.start("dapl-ofi", serve_hca, &device);
     if (!ready)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service thread failed: %s", device.name,
-                 std::strerror(errno));
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service thread failed: %s%s", device.name,
+                 std::strerror(errno), osd::limit_text(errno).text);
     return ready;
 }
 

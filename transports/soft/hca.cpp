@@ -4,6 +4,7 @@
 #include "upcall_table.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_system.hpp"
 #include "osd_thread.hpp"
 
 #include <algorithm>
@@ -115,8 +116,8 @@ status open_device(types::hca &h)
         h.device.close();
         return no_key(h, "there is no libcrypto.so.3 of OpenSSL 3 to be loaded");
     }
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: opening the software HCA failed: %s", h.interface.name,
-             std::strerror(error));
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: opening the software HCA failed: %s%s", h.interface.name,
+             std::strerror(error), osd::limit_text(error).text);
     h.device.close();
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }

@@ -4,6 +4,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_system.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -152,8 +153,8 @@ bool start_service(hca &device)
                        device.events.add(device.verbs->async_fd, EPOLLIN, &device.verbs) &&
                        device.events.start("dapl-verbs", serve_hca, &device);
     if (!ready)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service threads failed: %s", device.name,
-                 std::strerror(errno));
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service threads failed: %s%s", device.name,
+                 std::strerror(errno), osd::limit_text(errno).text);
     return ready;
 }
 
