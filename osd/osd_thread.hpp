@@ -8,7 +8,8 @@
 
 namespace osd {
 
-/// A service thread. The consumer's signal handlers never run on it. join() before destruction.
+/// A service thread. The consumer's signal handlers never run on it. join() or leave()
+/// before destruction.
 class thread {
 public:
     thread() = default;
@@ -20,6 +21,8 @@ public:
     [[nodiscard]] bool start(const char *name, void (*body)(void *), void *argument);
     bool running() const { return running_; }
     void join();
+    /// Instead of join(): the thread goes on, and uses this object until its body returns.
+    void leave();
     bool is_current() const { return self_.load() == native::current_thread(); }
 
 private:

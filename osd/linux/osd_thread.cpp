@@ -66,6 +66,13 @@ void thread::join()
     running_ = false;
 }
 
+void thread::leave()
+{
+    if (running_)
+        pthread_detach(native_);
+    running_ = false;
+}
+
 long process_id()
 {
     return getpid();

@@ -41,6 +41,13 @@ void thread::join()
     running_ = false;
 }
 
+void thread::leave()
+{
+    if (running_)
+        CloseHandle(native_);
+    running_ = false;
+}
+
 long process_id()
 {
     return static_cast<long>(GetCurrentProcessId());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Direct access to the memory of processes of this host: what it may do, and with whom.
 #include "descriptors.hpp"
+#include "intercepted.hpp"
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
@@ -1419,6 +1420,41 @@ TEST_CASE("strangers who call are turned away")
     close(ours[0]);
     close(ours[1]);
     CHECK(c.say(c.board.file()).edition != 0);
+}
+
+TEST_CASE("what strangers have sent is closed by a thread of its own")
+{
+    if (geteuid() != 0)
+        return;
+    constexpr int few = 5;
+    constexpr int too_many = 2 * late_closer::most_strangers;
+    const std::set<int> before = descriptors();
+    files_taken_of_all.store(true);
+    {
+        called c;
+        const auto strangers_call = [&](int times) {
+            for (int i = 0; i < times; ++i)
+                REQUIRE(takes_files_of(c, becomes_another_user) == 1);
+        };
+        watched_closes_now.count.store(0);
+        watched_closes_now.of_thread.store(osd::thread_id()); // the other thread's take long
+        strangers_call(few);
+        c.access.serve();
+        CHECK(watched_closes_now.count.load() == 0);
+        CHECK(c.say(c.board.file()).edition != 0); // who is sound is not kept waiting
+        const int so_far = watched_closes_now.count.load();
+        strangers_call(too_many);
+        for (int i = 0; i < 4; ++i)
+            c.access.serve();
+        const waitable any = c.waiting.descriptor();
+        CHECK(wait_for(&any, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
+        CHECK(watched_closes_now.count.load() == so_far);
+        c.access.end(c.link);
+        c.access.close(); // does not wait for them
+    }
+    watched_closes_now.of_thread.store(0);
+    files_taken_of_all.store(false);
+    CHECK(becomes_true([&] { return descriptors() == before; })); // it goes on until all are closed
 }
 
 TEST_CASE("a connection that ends while its peer shows itself has no ring afterwards")

@@ -26,6 +26,15 @@ extern std::atomic<int> batches_refused;
 /// second one; -1 is none.
 extern std::atomic<int> errors_first;
 
+/// The system lets everybody send files to local sockets, as Linux did before 6.16.
+extern std::atomic<bool> files_taken_of_all;
+/// The thread whose closes of descriptors are counted; those of others wait while there is one.
+struct watched_closes {
+    std::atomic<long> of_thread{0};
+    std::atomic<int> count{0};
+};
+extern watched_closes watched_closes_now;
+
 /// How often this thread has slept on descriptors.
 extern thread_local int sleeps_here;
 

@@ -26,6 +26,8 @@ namespace rig {
 send_faults failing_sends;
 std::atomic<int> batches_refused{0};
 thread_local int sleeps_here = 0;
+std::atomic<bool> files_taken_of_all{false};
+watched_closes watched_closes_now;
 std::atomic<int> errors_first{-1};
 
 } // namespace rig
@@ -238,6 +240,25 @@ extern "C" long __real_syscall(long number, ...);
 
 namespace {
 
+constexpr int so_passrights = 83;
+
+bool takes_all_files(long number, const long *with)
+{
+    if (!files_taken_of_all.load() || number != SYS_setsockopt || with[2] != so_passrights)
+        return false;
+    errno = ENOPROTOOPT;
+    return true;
+}
+
+void watch_close()
+{
+    const long watched = watched_closes_now.of_thread.load();
+    if (watched == osd::thread_id())
+        ++watched_closes_now.count;
+    else
+        osd::wait_while([&] { return watched_closes_now.of_thread.load() != 0; });
+}
+
 long look_for_error(const long *with)
 {
     const long got = __real_syscall(SYS_recvmsg, with[0], with[1], with[2]);
@@ -259,8 +280,10 @@ extern "C" [[gnu::no_sanitize_address]] long __wrap_syscall(long number, ...)
     for (long &each : with)
         each = va_arg(list, long);
     va_end(list);
-    if (fails(number, with) || hides_datagrams(number, with))
+    if (fails(number, with) || hides_datagrams(number, with) || takes_all_files(number, with))
         return -1;
+    if (number == SYS_close)
+        watch_close();
     if (number == SYS_recvmmsg)
         ++made.looks;
     if (number == SYS_recvmsg)

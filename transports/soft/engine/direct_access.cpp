@@ -129,20 +129,35 @@ void direct_access::listen(const net_address &at)
     const waitable made = local_socket::listen(at);
     if (made < 0)
         return; // peers cannot connect, and use the network
+    files_refused_ = local_socket::permit_files(made, false);
     if (watched_.add(made))
         listeners_[listening_++] = made;
     else
         local_socket::close(made);
 }
 
+/// What is left in its backlog would be closed with it.
+void direct_access::stop_listening(waitable listener)
+{
+    local_socket::shut(listener);
+    waitable caller = listener;
+    while (caller >= 0 && closer_.has_room())
+        dismiss(caller = local_socket::accept(listener));
+    if (caller == local_socket::none)
+        local_socket::close(listener);
+    else
+        dismiss(listener);
+}
+
 void direct_access::close()
 {
     osd::lock_guard hold(lock_);
     while (listening_ != 0)
-        local_socket::close(listeners_[--listening_]);
+        stop_listening(listeners_[--listening_]);
     for (talk &each : talks_)
         if (each.socket >= 0)
-            local_socket::close(end_talk(each));
+            dismiss(end_talk(each));
+    closer_.end();
     while (direct_peer *const gone = peers_) {
         peers_ = gone->next;
         delete gone;
@@ -365,14 +380,21 @@ void direct_access::accept_calls()
             --left;
 }
 
-/// False when there is none that can be accepted.
+/// False when there is none that can be accepted. A stranger who keeps as many closes from ending
+/// as there is room for has closed the door: connections use the network from then on.
 bool direct_access::accept_call(waitable listener)
 {
+    if (!closer_.has_room()) {
+        watched_.remove(listener);
+        return false;
+    }
     const waitable caller = local_socket::accept(listener);
     if (caller == local_socket::no_descriptor)
         return turn_away(listener);
-    if (caller >= 0)
+    if (caller >= 0 && local_process::obstacle_to(caller) == local_obstacle::none)
         answer(caller);
+    else
+        dismiss(caller);
     return caller != local_socket::none;
 }
 
@@ -384,9 +406,19 @@ bool direct_access::turn_away(waitable listener)
         return false;
     spare_.close();
     const waitable caller = local_socket::accept(listener);
-    if (caller >= 0)
-        local_socket::close(caller);
-    return spare_.open() && (caller >= 0 || caller == local_socket::stranger);
+    dismiss(caller);
+    return spare_.open() && caller >= 0;
+}
+
+/// Closes a socket of somebody who has not proven himself, or a file of his.
+void direct_access::dismiss(waitable descriptor)
+{
+    if (descriptor < 0)
+        return;
+    if (files_refused_)
+        local_socket::close(descriptor);
+    else
+        closer_.take(descriptor);
 }
 
 /// Begins a talk on an accepted socket, in place of the oldest one without a hello.
@@ -396,9 +428,9 @@ void direct_access::answer(waitable socket)
     if (with.socket >= 0)
         hear(with); // its hello may have come by now
     if (with.socket >= 0)
-        local_socket::close(end_talk(with));
+        dismiss(end_talk(with));
     if (!watched_.add(socket))
-        return local_socket::close(socket);
+        return dismiss(socket);
     with = {};
     with.socket = socket;
     hear(with); // usually the call is there already
@@ -447,7 +479,7 @@ void direct_access::hear(talk &from)
         return;
     if (from.link != nullptr && from.link->names_.calls && from.is_current())
         tell(*from.link, local_obstacle::no_answer);
-    local_socket::close(end_talk(from));
+    dismiss(end_talk(from));
 }
 
 bool direct_access::hear_call(talk &from)
@@ -497,9 +529,8 @@ bool direct_access::hear_hello(talk &from)
         meet(with, said, board, ring);
         return true;
     }
-    for (const waitable each : {board, ring})
-        if (each >= 0)
-            local_socket::close(each);
+    dismiss(board);
+    dismiss(ring);
     return false;
 }
 

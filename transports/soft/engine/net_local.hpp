@@ -149,12 +149,13 @@ public:
         local_obstacle why = local_obstacle::none;
         return connect(name, why);
     }
-    /// The next connection; `none` if there is no more, `no_descriptor` if this process may open no
-    /// more, and `stranger` if it came from a process that is no neighbour, and is closed.
+    /// The next connection; `none` if there is no more, and `no_descriptor` if this process may
+    /// open no more. What comes from a process that is no neighbour may have files of a stranger.
     static constexpr waitable none = -1;
     static constexpr waitable no_descriptor = -2;
-    static constexpr waitable stranger = -3;
     static waitable accept(waitable listener);
+    /// Keeps new callers away from a listener, before accept() takes the last ones.
+    static void shut(waitable listener);
     static void close(waitable socket);
     /// Whether the other side has not closed it.
     static bool is_connected(waitable socket);

@@ -488,10 +488,12 @@ waitable local_socket::accept(waitable listener)
         syscall(SYS_accept4, fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
     if (made < 0)
         return errno == EMFILE || errno == ENFILE ? no_descriptor : none;
-    if (local_process::obstacle_to(made) == local_obstacle::none)
-        return made;
-    close_fd(made);
-    return stranger;
+    return made;
+}
+
+void local_socket::shut(waitable listener)
+{
+    (void)shutdown(fd_of(listener), SHUT_RDWR);
 }
 
 bool local_socket::permit_files(waitable socket, bool permitted)

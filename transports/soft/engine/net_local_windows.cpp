@@ -64,6 +64,8 @@ waitable local_socket::accept(waitable)
     return none;
 }
 
+void local_socket::shut(waitable) {}
+
 void local_socket::close(waitable) {}
 
 bool local_socket::is_connected(waitable)
