@@ -84,6 +84,32 @@ TEST_CASE("files that are too short, too long, or open to others are refused")
     CHECK(trouble_with(good, 0400) == trouble::none);
 }
 
+TEST_CASE("a file of another user is refused, one of root is not")
+{
+    if (geteuid() != 0)
+        return;
+    constexpr uid_t nobody = 65534;
+    const scratch_file ours(std::string(32, 'x'));
+    key_file key;
+    REQUIRE(chown(ours.name(), nobody, nobody) == 0);
+    CHECK(key.read(ours.name()) == trouble::of_another);
+    REQUIRE(seteuid(nobody) == 0);
+    CHECK(key.read(ours.name()) == trouble::none);
+    REQUIRE(seteuid(0) == 0);
+    REQUIRE(chown(ours.name(), 0, 0) == 0);
+    CHECK(key.read(ours.name()) == trouble::none);
+}
+
+TEST_CASE("a symbolic link is refused")
+{
+    const scratch_file file(std::string(32, 'x'));
+    const std::string link = std::string(file.name()) + "-link";
+    REQUIRE(symlink(file.name(), link.c_str()) == 0);
+    key_file key;
+    CHECK(key.read(link.c_str()) == trouble::a_link);
+    (void)unlink(link.c_str());
+}
+
 TEST_CASE("what is missing or no file is refused")
 {
     key_file key;

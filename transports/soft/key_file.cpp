@@ -51,6 +51,9 @@ key_file::trouble key_file::read_from(int file)
         return trouble::not_readable;
     if (!S_ISREG(about.st_mode))
         return trouble::not_a_file;
+    // Its owner could give access to anybody, and knows the key.
+    if (about.st_uid != 0 && about.st_uid != geteuid())
+        return trouble::of_another;
     if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
         return trouble::open_to_others;
     ssize_t got = 0;
@@ -66,9 +69,9 @@ key_file::trouble key_file::read_from(int file)
 key_file::trouble key_file::read(const char *path)
 {
     // O_NONBLOCK: open() of a FIFO does not wait for a writer.
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (file < 0)
-        return trouble::not_readable;
+        return errno == ELOOP ? trouble::a_link : trouble::not_readable;
     size_ = 0;
     const trouble found = read_from(file);
     const int error = errno;
@@ -86,6 +89,10 @@ const char *text_of(key_file::trouble what)
         return "it cannot be read";
     case key_file::trouble::not_a_file:
         return "it is not a regular file";
+    case key_file::trouble::a_link:
+        return "it is a symbolic link: name the file itself";
+    case key_file::trouble::of_another:
+        return "it belongs to another user: chown it to the one that runs the program, or to root";
     case key_file::trouble::open_to_others:
         return "its group or others have access: chmod 600";
     case key_file::trouble::too_short:

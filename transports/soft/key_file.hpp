@@ -13,6 +13,8 @@ public:
         none,
         not_readable,
         not_a_file,
+        a_link,
+        of_another, ///< owned by neither this user nor root
         open_to_others,
         too_short,
         too_long
