@@ -955,6 +955,7 @@ TEST_CASE("who calls about a connection that is not there gets no answer")
         return silent;
     };
     CHECK(refused([](direct_call &said) { ++said.edition; }));
+    CHECK(refused([](direct_call &said) { ++said.proof; }));
     CHECK(refused([](direct_call &said) { ++said.to_id; }));
     CHECK(refused([](direct_call &said) { ++said.from_id; }));
     CHECK(!refused([](direct_call &) {}));
@@ -962,14 +963,14 @@ TEST_CASE("who calls about a connection that is not there gets no answer")
     CHECK(descriptors().size() == before);
 }
 
-TEST_CASE("who does not know the tags of a connection is not shown its board, and sends no file")
+TEST_CASE("who does not know the tags of a connection is not answered, and sends no file")
 {
     called c;
     const std::size_t before = descriptors().size();
     c.names.tag = 202; // guessed
-    CHECK(!c.greet()); // what is answered is no proof to us
+    CHECK(!c.greet());
     c.greeting.prove(c.said);
-    (void)c.send_hello(c.board.file());
+    CHECK(!c.send_hello(c.board.file()));
     CHECK(c.heard().edition == 0);
     CHECK(!c.their_board.is_open());
     local_socket::close(std::exchange(c.mine, -1));

@@ -488,13 +488,13 @@ bool direct_access::hear_call(talk &from)
     const std::ptrdiff_t size = local_socket::receive(from.socket, &said, sizeof said);
     if (size < 0)
         return true;
-    const bool sound = size == sizeof said && said.edition == direct_edition;
-    from.link = sound ? link_of(said) : nullptr;
-    if (from.link == nullptr || !from.greeting.begin(from.link->names_))
+    from.link = size == sizeof said ? link_of(said) : nullptr;
+    if (from.link == nullptr || !from.greeting.begin(from.link->names_) ||
+        !from.greeting.take(said))
         return false;
     from.token = from.link->token_;
     from.next = talk::message::hello;
-    const direct_answer answer = from.greeting.answer(said);
+    const direct_answer answer = from.greeting.answer();
     (void)local_socket::permit_files(from.socket, true);
     return local_socket::send(from.socket, &answer, sizeof answer);
 }

@@ -14,7 +14,7 @@ std::uint64_t pair_of(std::uint32_t high, std::uint32_t low)
     return std::uint64_t{high} << 32 | low;
 }
 
-/// The same for both sides.
+/// The same on both sides.
 osd::siphash_key key_of(const direct_names &n)
 {
     if (n.calls)
@@ -41,18 +41,26 @@ std::uint64_t direct_greeting::proof_of(purpose what, Message message) const
         direct_nonce active;
         direct_nonce passive;
         Message message;
-    } input{static_cast<std::uint64_t>(what), active_, passive_, message};
+    } input{static_cast<std::uint64_t>(what), active_,
+            what == purpose::call ? direct_nonce{} : passive_, message};
     return osd::siphash(key_of(names_)).of(&input, sizeof input);
 }
 
 direct_call direct_greeting::call() const
 {
-    return {direct_edition, names_.peer_id, names_.id, 0, active_};
+    direct_call made{direct_edition, names_.peer_id, names_.id, 0, active_, 0};
+    made.proof = proof_of(purpose::call, made);
+    return made;
 }
 
-direct_answer direct_greeting::answer(const direct_call &called)
+bool direct_greeting::take(const direct_call &call)
 {
-    active_ = called.nonce;
+    active_ = call.nonce;
+    return call.edition == direct_edition && proof_of(purpose::call, call) == call.proof;
+}
+
+direct_answer direct_greeting::answer() const
+{
     direct_answer made{direct_edition, 0, passive_, 0};
     made.proof = proof_of(purpose::answer, made);
     return made;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // What two devices say on a local socket before either shows its board.
 //
-//   call    active side    the ids of the connection
+//   call    active side    the ids of the connection, and a proof that it knows it
 //   answer  passive side   proves that it knows the connection
 //   hello   active side    proves the same; with its board and its ring
 //   hello   passive side   likewise
@@ -41,6 +41,7 @@ struct direct_call {
     std::uint32_t from_id;
     std::uint32_t zero;
     direct_nonce nonce;
+    std::uint64_t proof;
 };
 
 struct direct_answer {
@@ -65,8 +66,9 @@ public:
     /// Before anything else. False if the system gives no random numbers.
     [[nodiscard]] bool begin(const direct_names &names);
     direct_call call() const;
-    /// Passive side: takes the call, which is about this connection.
-    direct_answer answer(const direct_call &called);
+    /// Passive side: takes a call about this connection. False if it proves nothing.
+    [[nodiscard]] bool take(const direct_call &call);
+    direct_answer answer() const;
     /// Active side: takes the answer. False if it proves nothing.
     [[nodiscard]] bool take(const direct_answer &answer);
     /// Adds the proof to a hello of ours.
@@ -75,7 +77,7 @@ public:
     bool is_proven(const direct_hello &hello) const;
 
 private:
-    enum class purpose : std::uint32_t { answer, active_hello, passive_hello };
+    enum class purpose : std::uint32_t { answer, active_hello, passive_hello, call };
 
     template <class Message>
     std::uint64_t proof_of(purpose what, Message message) const;
