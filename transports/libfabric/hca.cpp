@@ -96,7 +96,7 @@ std::size_t largest_queue(Query query)
 void log_no_provider(const hca &device)
 {
     const char *const provider = device.params.provider;
-    char interface[32];
+    char interface[sizeof "FI__IFACE" + sizeof device.params.provider];
     std::snprintf(interface, sizeof interface, "FI_%s_IFACE", provider);
     for (char &each : interface)
         each = static_cast<char>(std::toupper(static_cast<unsigned char>(each)));

@@ -129,34 +129,22 @@ void direct_access::listen(const net_address &at)
     const waitable made = local_socket::listen(at);
     if (made < 0)
         return; // peers cannot connect, and use the network
-    files_refused_ = local_socket::permit_files(made, false);
+    if (local_socket::permit_files(made, false))
+        closer_.trust();
     if (watched_.add(made))
         listeners_[listening_++] = made;
     else
         local_socket::close(made);
 }
 
-/// What is left in its backlog would be closed with it.
-void direct_access::stop_listening(waitable listener)
-{
-    local_socket::shut(listener);
-    waitable caller = listener;
-    while (caller >= 0 && closer_.has_room())
-        dismiss(caller = local_socket::accept(listener));
-    if (caller == local_socket::none)
-        local_socket::close(listener);
-    else
-        dismiss(listener);
-}
-
 void direct_access::close()
 {
     osd::lock_guard hold(lock_);
     while (listening_ != 0)
-        stop_listening(listeners_[--listening_]);
+        closer_.take_listener(listeners_[--listening_]);
     for (talk &each : talks_)
         if (each.socket >= 0)
-            dismiss(end_talk(each));
+            closer_.take(end_talk(each));
     closer_.end();
     while (direct_peer *const gone = peers_) {
         peers_ = gone->next;
@@ -394,7 +382,7 @@ bool direct_access::accept_call(waitable listener)
     if (caller >= 0 && local_process::obstacle_to(caller) == local_obstacle::none)
         answer(caller);
     else
-        dismiss(caller);
+        closer_.take(caller);
     return caller != local_socket::none;
 }
 
@@ -406,19 +394,8 @@ bool direct_access::turn_away(waitable listener)
         return false;
     spare_.close();
     const waitable caller = local_socket::accept(listener);
-    dismiss(caller);
+    closer_.take(caller);
     return spare_.open() && caller >= 0;
-}
-
-/// Closes a socket of somebody who has not proven himself, or a file of his.
-void direct_access::dismiss(waitable descriptor)
-{
-    if (descriptor < 0)
-        return;
-    if (files_refused_)
-        local_socket::close(descriptor);
-    else
-        closer_.take(descriptor);
 }
 
 /// Begins a talk on an accepted socket, in place of the oldest one without a hello.
@@ -428,9 +405,9 @@ void direct_access::answer(waitable socket)
     if (with.socket >= 0)
         hear(with); // its hello may have come by now
     if (with.socket >= 0)
-        dismiss(end_talk(with));
+        closer_.take(end_talk(with));
     if (!watched_.add(socket))
-        return dismiss(socket);
+        return closer_.take(socket);
     with = {};
     with.socket = socket;
     hear(with); // usually the call is there already
@@ -479,7 +456,7 @@ void direct_access::hear(talk &from)
         return;
     if (from.link != nullptr && from.link->names_.calls && from.is_current())
         tell(*from.link, local_obstacle::no_answer);
-    dismiss(end_talk(from));
+    closer_.take(end_talk(from));
 }
 
 bool direct_access::hear_call(talk &from)
@@ -529,8 +506,8 @@ bool direct_access::hear_hello(talk &from)
         meet(with, said, board, ring);
         return true;
     }
-    dismiss(board);
-    dismiss(ring);
+    closer_.take(board);
+    closer_.take(ring);
     return false;
 }
 

@@ -164,8 +164,6 @@ private:
     void accept_calls() OSD_REQUIRES(lock_);
     bool accept_call(waitable listener) OSD_REQUIRES(lock_);
     bool turn_away(waitable listener) OSD_REQUIRES(lock_);
-    void dismiss(waitable descriptor) OSD_REQUIRES(lock_);
-    void stop_listening(waitable listener) OSD_REQUIRES(lock_);
     void answer(waitable socket) OSD_REQUIRES(lock_);
     waitable end_talk(talk &with) OSD_REQUIRES(lock_);
     void hear(talk &from) OSD_REQUIRES(lock_);
@@ -193,7 +191,6 @@ private:
 
     osd::mutex lock_;
     late_closer closer_ OSD_GUARDED_BY(lock_);
-    bool files_refused_ = false; ///< by the system, of who has not proven himself
     shared_memory memory_;
     direct_board *board_ = nullptr;
     std::unique_ptr<direct_link[]> links_;

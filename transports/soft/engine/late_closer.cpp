@@ -110,8 +110,22 @@ bool late_closer::begin()
 
 void late_closer::take(waitable descriptor)
 {
-    if (descriptor >= 0 && ((worker_ == nullptr && !begin()) || !worker_->add(descriptor)))
+    if (descriptor < 0)
+        return;
+    if (trusts_ || (worker_ == nullptr && !begin()) || !worker_->add(descriptor))
         local_socket::close(descriptor);
+}
+
+void late_closer::take_listener(waitable listener)
+{
+    local_socket::shut(listener);
+    waitable caller = listener;
+    while (caller >= 0 && has_room())
+        take(caller = local_socket::accept(listener));
+    if (caller == local_socket::none)
+        local_socket::close(listener); // with an empty backlog
+    else
+        take(listener);
 }
 
 void late_closer::end()

@@ -22,10 +22,15 @@ public:
     late_closer &operator=(const late_closer &) = delete;
     ~late_closer() { end(); }
 
+    /// Strangers can send no files: their sockets are closed at once.
+    void trust() { trusts_ = true; }
     /// Whether more strangers may come.
     bool has_room() const;
-    /// Takes over a descriptor; never waits, but where there is no thread or no memory for one.
+    /// Takes over a descriptor, or none if it is negative. Waits for no close, but where there is
+    /// no thread or no memory for one.
     void take(waitable descriptor);
+    /// Takes over a listener, with what is left in its backlog.
+    void take_listener(waitable listener);
     /// Waits a moment for the thread to close what it has been given.
     void end();
 
@@ -35,6 +40,7 @@ private:
     bool begin();
 
     worker *worker_ = nullptr;
+    bool trusts_ = false;
 };
 
 } // namespace soft_hca
