@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-static_assert(DAPLS_IB_VERSION == 3);
+static_assert(DAPLS_IB_VERSION == 4);
 
 namespace dapl::DAPL_TRANSPORT {
 

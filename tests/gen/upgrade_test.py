@@ -153,7 +153,8 @@ class FromVersion2(Upgrading):
         self.assertIn("completion_notify and cq_wait take for which completions",
                       found["changes"][0]["text"])
         # A port of version 2 that does no more than compile fails these.
-        cases = [case for each in found["changes"][0]["obliges"] for case in each["cases"]]
+        cases = [case for change in found["changes"] for each in change["obliges"]
+                 for case in each["cases"]]
         for case in ("MEM-14", "MEM-15", "MEM-16", "MEM-19", "EVD-39", "DTO-40"):
             self.assertIn(case, cases)
         self.assertIn(f"cases {', '.join(cases)} see", found["next"][-1])

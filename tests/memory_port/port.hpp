@@ -10,7 +10,7 @@
 
 #include <optional>
 
-static_assert(DAPLS_IB_VERSION == 3, "the memory port was written for version 3");
+static_assert(DAPLS_IB_VERSION == 4, "the memory port was written for version 4");
 
 namespace dapl::memory {
 

@@ -33,7 +33,7 @@
 #include <rdma/fi_rma.h>
 #include <utility>
 
-static_assert(DAPLS_IB_VERSION == 3, "the libfabric port was written for version 3");
+static_assert(DAPLS_IB_VERSION == 4, "the libfabric port was written for version 4");
 
 namespace dapl::libfabric::ofi {
 

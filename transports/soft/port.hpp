@@ -16,7 +16,7 @@
 
 #include <cstddef>
 
-static_assert(DAPLS_IB_VERSION == 3, "the soft port was written for version 3");
+static_assert(DAPLS_IB_VERSION == 4, "the soft port was written for version 4");
 
 namespace dapl::soft {
 

@@ -29,7 +29,7 @@
 #include <rdma/rdma_cma.h>
 #include <utility>
 
-static_assert(DAPLS_IB_VERSION == 3, "the verbs port was written for version 3");
+static_assert(DAPLS_IB_VERSION == 4, "the verbs port was written for version 4");
 
 namespace dapl::verbs::vrb {
 
