@@ -29,4 +29,23 @@ memory_use look_at_memory(const void *address, std::size_t size, bool to_write);
 /// known to be private. Where the system does not tell, it counts as shared.
 bool may_be_shared(const void *address, std::size_t size);
 
+/// A page for what is of this process alone: filled with zeros at first, and again in each child of
+/// it, however that was made; core dumps do not have it. Where the system cannot do that (Linux
+/// before 4.14, Windows, which has no such children), it is memory like any other.
+class process_page {
+public:
+    static constexpr std::size_t size = 4096;
+
+    process_page() = default;
+    process_page(const process_page &) = delete;
+    process_page &operator=(const process_page &) = delete;
+    ~process_page();
+    /// Once. False without memory.
+    [[nodiscard]] bool open();
+    void *address() const { return address_; }
+
+private:
+    void *address_ = nullptr;
+};
+
 } // namespace osd

@@ -177,4 +177,22 @@ bool may_be_shared(const void *address, std::size_t size)
     return true;
 }
 
+process_page::~process_page()
+{
+    if (address_ != nullptr)
+        (void)munmap(address_, size);
+}
+
+bool process_page::open()
+{
+    void *const made =
+        mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED)
+        return false;
+    (void)madvise(made, size, MADV_WIPEONFORK);
+    (void)madvise(made, size, MADV_DONTDUMP);
+    address_ = made;
+    return true;
+}
+
 } // namespace osd

@@ -41,4 +41,16 @@ bool may_be_shared(const void *address, std::size_t size)
     return true;
 }
 
+process_page::~process_page()
+{
+    if (address_ != nullptr)
+        (void)VirtualFree(address_, 0, MEM_RELEASE);
+}
+
+bool process_page::open()
+{
+    address_ = VirtualAlloc(nullptr, size, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
+    return address_ != nullptr;
+}
+
 } // namespace osd

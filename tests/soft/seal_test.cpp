@@ -10,6 +10,13 @@
 #include <thread>
 #include <tuple>
 
+#ifdef __linux__
+#include <csignal>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
+
 namespace seal_suite {
 
 using namespace rig;
@@ -249,6 +256,41 @@ TEST_CASE("sides that do not mean the same connection, or direction, open nothin
     CHECK_FALSE(other.opens(other.b, other.sealed_by(other.a)));
     CHECK_FALSE(other.opens(other.b, own));
 }
+
+#ifdef __linux__
+TEST_CASE("a child of the process that has the keys seals nothing, and its parent goes on")
+{
+    two_seals with(100);
+    (void)with.sealed_by(with.a);
+    const auto sealed_there = [&] {
+        bytes out(sealed_overhead + base_size);
+        const seal_offer offer;
+        out_packet plain;
+        sealed_handshake handshake;
+        plain.begin();
+        plain.add(out.data(), base_size);
+        const bool of_connection = with.a.seal(out.data(), base_size, 1);
+        const bool of_device =
+            with.device.seal(plain, 1, 2, nullptr, seal_context(offer), handshake);
+        return static_cast<int>(of_connection) + 2 * static_cast<int>(of_device);
+    };
+    CHECK(sealed_there() == 3);
+    const pid_t forked = fork();
+    if (forked == 0)
+        _exit(sealed_there());
+    int how = -1;
+    REQUIRE(waitpid(forked, &how, 0) == forked);
+    CHECK(how == 0);
+    // As fork() does it, but none of what pthread_atfork() registered is called.
+    const auto cloned = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+    if (cloned == 0)
+        _exit(sealed_there());
+    REQUIRE(waitpid(cloned, &how, 0) == cloned);
+    CHECK(how == 0);
+    CHECK(with.opens(with.b, with.sealed_by(with.a)));
+    CHECK(sealed_there() == 3);
+}
+#endif
 
 TEST_CASE("everything is exchanged, over both networks and with both ciphers")
 {

@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/mman.h>
@@ -177,6 +179,19 @@ TEST_CASE("without /proc what is mapped is taken for usable")
                look_at_memory(some.at + 1, 4 * page, false) == memory_use::absent &&
                osd::may_be_shared(some.at, page);
     }));
+}
+
+TEST_CASE("what is of one process is all zeros in its children")
+{
+    osd::process_page own;
+    CHECK(own.address() == nullptr);
+    REQUIRE(own.open());
+    auto *const bytes = static_cast<unsigned char *>(own.address());
+    const auto count_zeros = [&] { return std::count(bytes, bytes + own.size, 0); };
+    CHECK(count_zeros() == own.size);
+    std::memset(bytes, 1, own.size);
+    CHECK(holds_in_child([&] { return count_zeros() == own.size; }));
+    CHECK(count_zeros() == 0);
 }
 
 TEST_SUITE_END();

@@ -85,9 +85,19 @@ int seal_device::open(const key_settings &how)
     how_.bytes = nullptr;
     if (!library_.load(how.library))
         return ENOSYS;
-    return library_.derive({how.bytes, how.size}, nothing, label("soft-hca key").view(), secret_)
+    if (!page_.open())
+        return ENOMEM;
+    auto *const made = new (page_.address()) of_process;
+    return library_.derive({how.bytes, how.size}, nothing, label("soft-hca key").view(),
+                           made->secret)
                ? 0
                : ENOMEM;
+}
+
+seal_device::~seal_device()
+{
+    if (kept() != nullptr)
+        kept()->~of_process(); // wipes the key
 }
 
 bool seal_device::handshake_cipher(const sealed_header &header, const seal_context &context,
@@ -95,7 +105,7 @@ bool seal_device::handshake_cipher(const sealed_header &header, const seal_conte
 {
     seal_secret key;
     return library_.derive(
-               secret_.view(), {header.salt, sizeof header.salt},
+               secret().view(), {header.salt, sizeof header.salt},
                label("soft-hca handshake").add(context.bytes, sizeof context.bytes).view(), key) &&
            out.open_with(library_, seal_suite::chacha20_poly1305, key, seals);
 }
@@ -120,7 +130,7 @@ bool seal_device::seal(const out_packet &plain, std::uint32_t to, std::uint32_t 
                        sealed_handshake &out) const
 {
     std::uint8_t *const bytes = out.room_for(sealed_handshake_overhead + plain.size);
-    if (bytes == nullptr)
+    if (bytes == nullptr || !may_seal())
         return false;
     sealed_header &header = out.header_;
     header.handshake = true;
@@ -275,7 +285,7 @@ bool connection_seal::renew_sending(std::int64_t now)
 bool connection_seal::seal(std::uint8_t *at, std::size_t size, std::uint32_t to)
 {
     const std::int64_t now = next_number_ % look_at_time_every == 0 ? osd::now_ns() : 0;
-    if (!has_agreed() || (renewal_is_due(now) && !renew_sending(now)))
+    if (!has_agreed() || !of_.may_seal() || (renewal_is_due(now) && !renew_sending(now)))
         return false;
     sealed_header header;
     header.to = to;

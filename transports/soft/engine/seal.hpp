@@ -13,6 +13,8 @@
 #include "settings.hpp"
 #include "wire.hpp"
 
+#include "osd_memory.hpp"
+
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -73,9 +75,14 @@ struct opened_packet {
     seal_offer offer; ///< of a request or accept
 };
 
-/// The key of a device. Any thread may call it.
+/// The key of a device. Any thread may call it. A child of the process that opened it has neither
+/// key nor permission to seal: it would use the packet numbers of its parent once more.
 class seal_device {
 public:
+    seal_device() = default;
+    seal_device(const seal_device &) = delete;
+    seal_device &operator=(const seal_device &) = delete;
+    ~seal_device();
     /// Zero, or a system error number; ENOSYS without libcrypto. Keeps no pointer to the key's
     /// bytes.
     int open(const key_settings &how);
@@ -90,18 +97,27 @@ public:
                                    opened_packet &out) const;
 
     const seal_library &library() const { return library_; }
-    const seal_secret &secret() const { return secret_; }
+    const seal_secret &secret() const { return kept()->secret; }
+    /// Whether this is the process that opened it.
+    bool may_seal() const { return kept()->is_here.load(std::memory_order_relaxed); }
     const key_settings &how() const { return how_; }
     bool has_fast_aes() const { return how_.fast_aes && seal_library::has_fast_aes(); }
     /// Whether to report now that a peer has another key or none: at most once a second.
     bool may_report(std::int64_t now) const;
 
 private:
+    /// On a page that children find wiped, and core dumps do not have.
+    struct of_process {
+        seal_secret secret;
+        std::atomic<bool> is_here{true};
+    };
+    of_process *kept() const { return static_cast<of_process *>(page_.address()); }
+
     [[nodiscard]] bool handshake_cipher(const sealed_header &header, const seal_context &context,
                                         bool seals, seal_cipher &out) const;
 
     seal_library library_;
-    seal_secret secret_;
+    osd::process_page page_;
     key_settings how_;
     mutable std::atomic<std::int64_t> report_ns_{0};
 };
@@ -139,6 +155,7 @@ public:
     bool has_agreed() const { return sending_.cipher && receiving_.cipher; }
 
     /// Seals the packet at `at` + `sealed_overhead` in place; writes its header and tag to `at`.
+    /// False also in a child of the process that opened the device.
     [[nodiscard]] bool seal(std::uint8_t *at, std::size_t size, std::uint32_t to);
     /// Decrypts in place; `out` is the plain packet. False if the packet was not sealed with the
     /// keys of this connection, or was received before.
