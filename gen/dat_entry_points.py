@@ -77,6 +77,7 @@ def dispatched(name: str, entry: dict) -> dict:
         "slot": entry["slot"],
         "additional": entry.get("additional", False),
         "kind": kind,
+        "looks": entry.get("looks", False),
         "counter": counter_of(name, entry),
         "parameters": parameters,
         "forward": {"DAT_IA_HANDLE": "forward_ia", "DAT_HANDLE": "forward_any"}.get(first, "forward"),

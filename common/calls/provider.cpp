@@ -59,6 +59,38 @@ void make_vector(DAT_PROVIDER &out)
         count_calls<Safety>(out);
 }
 
+/// A call in a forked child. An object that the child has inherited is the parent's: a post would
+/// be sent in the place of the parent's next one, and locks may be held by threads that the child
+/// has not.
+template <auto slot>
+struct in_child;
+template <class Handle, class... Rest, DAT_RETURN (*DAT_PROVIDER::*slot)(Handle, Rest...)>
+struct in_child<slot> {
+    static DAT_RETURN made(Handle handle, Rest... rest)
+    {
+        const object *of = any_object(handle);
+        if (of == nullptr)
+            return status::error(DAT_INVALID_HANDLE).code();
+        if (of->ia->is_inherited())
+            return status::error(DAT_INVALID_STATE).code();
+        return (reinterpret_cast<const provider_line *>(of->provider)->unguarded.*slot)(handle,
+                                                                                        rest...);
+    }
+};
+
+/// Of the lines of the parent. No thread holds their lock here, or will ever give it back.
+void guard_lines() OSD_UNCHECKED
+{
+    for (provider_line *line = lines; line != nullptr; line = line->next) {
+        if (line->is_guarded)
+            continue;
+        line->unguarded = line->vector;
+        line->is_guarded = true;
+        guard_vector<in_child>(line->vector);
+        line->vector.handle_extendedop_func = in_child<&DAT_PROVIDER::handle_extendedop_func>::made;
+    }
+}
+
 provider_line *make_line(const DAT_PROVIDER_INFO &info, const char *params)
 {
     auto *line = new (std::nothrow) provider_line{};
@@ -76,6 +108,16 @@ provider_line *make_line(const DAT_PROVIDER_INFO &info, const char *params)
         return nullptr;
     }
     return line;
+}
+
+void watch_for_forks()
+{
+    static bool watches = false; // the registry loads one provider at a time
+    if (!watches)
+        watches = osd::call_in_forked_children(guard_lines);
+    if (!watches)
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "no memory: a forked child is not kept from what is its parent's");
 }
 
 void free_line(provider_line *line)
@@ -164,6 +206,7 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
     using namespace dapl::DAPL_TRANSPORT::core;
     debug_init();
     counters_init();
+    watch_for_forks();
     loaded_by = osd::process_id();
     end_keeping_loaded();
     register_line(*info, params);

@@ -16,10 +16,12 @@ namespace dapl::DAPL_TRANSPORT::core {
 /// One line of dat.conf that named this library: what the registry passed for it, and its vector.
 /// The registry finds the line again by the device name in the vector.
 struct provider_line {
-    DAT_PROVIDER vector;
+    DAT_PROVIDER vector;     ///< first: objects name their line by it
     DAT_PROVIDER_INFO info;
     char *params; ///< ia_params, owned
     provider_line *next;
+    bool is_guarded;         ///< in a forked child: the vector calls `unguarded` by in_child
+    DAT_PROVIDER unguarded;
 };
 
 class adapter : public object {

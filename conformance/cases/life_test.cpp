@@ -514,6 +514,33 @@ TEST_CASE("LIFE-25: an adapter that is idle uses no processor" *
     expect_rest();
 }
 
+TEST_CASE("LIFE-27: a forked child posts nothing on what it has inherited" *
+          hint("send in the child what the parent's peer then takes for the parent's next message; "
+               "with encryption both are sealed with the same key and number"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    move_data(pair.active, pair.passive);
+    std::this_thread::sleep_for(a_while); // no thread holds a lock that the child inherits
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const bool refused = pair.active.send(0, 8, 99) != DAT_SUCCESS;
+        ::_exit(refused ? 0 : 1);
+    }
+    const int status = await_child(child);
+    if (status == -1) {
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+    }
+    if (status != 0 && !instrumented())
+        FAIL_CHECK("the child's post is not refused, or does not return");
+    move_data(pair.active, pair.passive, 2);
+    move_data(pair.passive, pair.active, 3);
+    MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    expect_disconnected(pair.active, pair.passive);
+}
+
 TEST_CASE("LIFE-26: an adapter whose peer is stopped uses no processor" *
           hint("ask it for receives, or for progress, again and again"))
 {

@@ -78,6 +78,11 @@ long process_id()
     return getpid();
 }
 
+bool call_in_forked_children(void (*what)())
+{
+    return pthread_atfork(nullptr, nullptr, what) == 0;
+}
+
 long thread_id()
 {
     return syscall(SYS_gettid);

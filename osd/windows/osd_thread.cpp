@@ -53,6 +53,11 @@ long process_id()
     return static_cast<long>(GetCurrentProcessId());
 }
 
+bool call_in_forked_children(void (*)())
+{
+    return true;
+}
+
 long thread_id()
 {
     return static_cast<long>(GetCurrentThreadId());

@@ -419,7 +419,7 @@ class Run:
             process = Process(part, self._environment(), self._settings.bin_dir,
                               pathlib.Path(self._folder.name, "loader"), self._prefix(name))
         except OSError as error:
-            self._reasons.append(f"{name}: cannot start {part.argv[0]}: {error.strerror}")
+            self._reasons.append(f"{name}: cannot start {part.argv[0]}: {error.strerror or error}")
             return None
         self._processes[name] = process
         return process

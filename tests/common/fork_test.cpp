@@ -72,6 +72,73 @@ TEST_CASE("LIFE-24: a child frees what it has inherited, whatever its parent's t
     CHECK_EQ(c.v.ep_free_func(ep), DAT_SUCCESS);
 }
 
+TEST_CASE(
+    "LIFE-27: a child makes no call on what it has inherited, whatever its parent's threads hold")
+{
+    consumer c(line::threadsafe);
+    const DAT_EVD_HANDLE dtos = c.make_evd(DAT_EVD_DTO_FLAG);
+    const DAT_EVD_HANDLE connects = c.make_evd(DAT_EVD_CONNECTION_FLAG);
+    const DAT_EVD_HANDLE software = c.make_evd(DAT_EVD_SOFTWARE_FLAG);
+    const DAT_PZ_HANDLE pz = c.make_pz();
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    must(c.v.cno_create_func(c.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    must(c.v.ep_create_func(c.ia, pz, dtos, dtos, connects, nullptr, &ep));
+    DAT_EVENT event{};
+    event.event_number = DAT_SOFTWARE_EVENT;
+    const auto post = [&] {
+        return c.v.ep_post_recv_func(ep, 0, nullptr, {}, DAT_COMPLETION_DEFAULT_FLAG);
+    };
+    const auto refused = [](DAT_RETURN code) { return DAT_GET_TYPE(code) == DAT_INVALID_STATE; };
+    {
+        const busy_thread busy(c);
+        check_children([&] {
+            DAT_EVENT got{};
+            DAT_COUNT more = 0;
+            DAT_EVD_HANDLE which = DAT_HANDLE_NULL;
+            DAT_PZ_HANDLE made = DAT_HANDLE_NULL;
+            DAT_CONTEXT context{};
+            const bool all = refused(post()) && refused(c.v.evd_dequeue_func(dtos, &got)) &&
+                             refused(c.v.evd_wait_func(dtos, 0, 1, &got, &more)) &&
+                             refused(c.v.cno_wait_func(cno, 0, &which)) &&
+                             refused(c.v.evd_post_se_func(software, &event)) &&
+                             refused(c.v.pz_create_func(c.ia, &made)) &&
+                             refused(c.v.ep_reset_func(ep));
+            const bool looks = c.v.get_consumer_context_func(ep, &context) == DAT_SUCCESS;
+            return all && looks ? DAT_SUCCESS : DAT_INTERNAL_ERROR;
+        });
+    }
+    must(post());
+    must(c.v.evd_post_se_func(software, &event));
+    must(c.v.evd_dequeue_func(software, &event));
+}
+
+TEST_CASE("a child of a child makes no call on it either, and uses an adapter of its own")
+{
+    consumer c(line::threadsafe);
+    int how = 1;
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        const pid_t inner = fork();
+        if (inner == 0) {
+            DAT_PZ_HANDLE made = DAT_HANDLE_NULL;
+            const bool refused = DAT_GET_TYPE(c.v.pz_create_func(c.ia, &made)) == DAT_INVALID_STATE;
+            char name[] = "programmable-lo";
+            DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+            DAT_IA_HANDLE own = DAT_HANDLE_NULL;
+            const bool works = c.v.ia_open_func(name, 8, &async, &own) == DAT_SUCCESS &&
+                               c.v.pz_create_func(own, &made) == DAT_SUCCESS &&
+                               c.v.ia_close_func(own, DAT_CLOSE_ABRUPT_FLAG) == DAT_SUCCESS;
+            _exit(refused && works ? 0 : 1);
+        }
+        waitpid(inner, &how, 0);
+        _exit(how == 0 ? 0 : 1);
+    }
+    waitpid(child, &how, 0);
+    CHECK_EQ(how, 0);
+}
+
 TEST_CASE("a child opens and closes an adapter of its own, whatever its parent's threads hold")
 {
     consumer c(line::threadsafe);
