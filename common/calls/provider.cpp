@@ -71,7 +71,7 @@ struct in_child<slot> {
         const object *of = any_object(handle);
         if (of == nullptr)
             return status::error(DAT_INVALID_HANDLE).code();
-        if (of->ia->is_inherited())
+        if (of->ia->is_from_before_fork())
             return status::error(DAT_INVALID_STATE).code();
         return (reinterpret_cast<const provider_line *>(of->provider)->unguarded.*slot)(handle,
                                                                                         rest...);
@@ -81,6 +81,7 @@ struct in_child<slot> {
 /// Of the lines of the parent. No thread holds their lock here, or will ever give it back.
 void guard_lines() OSD_UNCHECKED
 {
+    ++adapter::forks;
     for (provider_line *line = lines; line != nullptr; line = line->next) {
         if (line->is_guarded)
             continue;

@@ -16,11 +16,11 @@ namespace dapl::DAPL_TRANSPORT::core {
 /// One line of dat.conf that named this library: what the registry passed for it, and its vector.
 /// The registry finds the line again by the device name in the vector.
 struct provider_line {
-    DAT_PROVIDER vector;     ///< first: objects name their line by it
+    DAT_PROVIDER vector; ///< first: objects name their line by it
     DAT_PROVIDER_INFO info;
     char *params; ///< ia_params, owned
     provider_line *next;
-    bool is_guarded;         ///< in a forked child: the vector calls `unguarded` by in_child
+    bool is_guarded; ///< in a forked child: the vector calls `unguarded` by in_child
     DAT_PROVIDER unguarded;
 };
 
@@ -34,6 +34,11 @@ public:
 
     /// This process is a forked child of the one that opened it.
     bool is_inherited() const { return process_ != osd::process_id(); }
+    /// The same without a system call; does not know of children that only the kernel was asked
+    /// for (clone).
+    bool is_from_before_fork() const { return forks_ != forks; }
+    /// How often fork() has made a child on the way to this process.
+    static inline std::uint32_t forks = 0;
 
     status open_hca();
     void close_hca();
@@ -137,6 +142,7 @@ private:
     object_pool pools_[static_cast<std::size_t>(object_type::count)] OSD_GUARDED_BY(lock_);
     bool hca_open_ = false;
     const long process_;
+    const std::uint32_t forks_ = forks;
 };
 
 } // namespace dapl::DAPL_TRANSPORT::core
