@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-CASES = ("CONN-*", "CR-*", "DTO-*", "EXT-*", "LIFE-0*")
+CASES = ("CONN-*", "CR-*", "DTO-*", "EXT-*", "LIFE-0*", "LIFE-24", "LIFE-27")
 NOT_OPENED = 3  # of dapl-conformance
 
 
