@@ -2,9 +2,6 @@
 // Forked children: they have the objects of their parent, and the locks as its threads held them.
 #include "fixture.hpp"
 
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,29 +150,6 @@ TEST_CASE("a child opens and closes an adapter of its own, whatever its parent's
         const DAT_RETURN opened = c.v.ia_open_func(name, 8, &async, &own);
         return opened == DAT_SUCCESS ? c.v.ia_close_func(own, DAT_CLOSE_ABRUPT_FLAG) : opened;
     });
-}
-
-TEST_CASE("on an adapter of its own a child makes calls of the data path without the system")
-{
-    consumer c;
-    const pid_t child = fork();
-    if (child == 0) {
-        consumer own;
-        const DAT_EVD_HANDLE dtos = own.make_evd(DAT_EVD_DTO_FLAG);
-        const DAT_EVD_HANDLE connects = own.make_evd(DAT_EVD_CONNECTION_FLAG);
-        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
-        must(own.v.ep_create_func(own.ia, own.make_pz(), dtos, dtos, connects, nullptr, &ep));
-        DAT_EVENT event{};
-        // From here on the process is killed by what is neither read(), write() nor exit().
-        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0)
-            _exit(0);
-        const bool works = own.post_recv(ep) == DAT_SUCCESS &&
-                           DAT_GET_TYPE(own.dequeue(dtos, event)) == DAT_QUEUE_EMPTY;
-        syscall(SYS_exit, works ? 0 : 1);
-    }
-    int how = -1;
-    waitpid(child, &how, 0);
-    CHECK_EQ(how, 0);
 }
 
 TEST_SUITE_END();
