@@ -198,7 +198,8 @@ std::atomic_ref<DAT_EVENT_NUMBER> number_of(DAT_EVENT &event)
 /// when there is none.
 bool end_in(event_ring<DAT_EVENT> &events, DAT_EP_HANDLE ep)
 {
-    for (std::uint32_t at = events.tail(); at != events.head(); --at) {
+    const std::uint32_t head = events.head(); // a consumer may move it past `at`
+    for (std::uint32_t at = events.tail(); at != head; --at) {
         DAT_EVENT &event = events.at(at - 1);
         if (!ends_connection(event) || event.event_data.connect_event_data.ep_handle != ep)
             continue;
