@@ -211,6 +211,42 @@ TEST_CASE("receives are posted beside resets of the endpoint")
     CHECK_EQ(wrong.load(), 0);
 }
 
+TEST_CASE("a disconnect beside threads that take BROKEN: one end, and DISCONNECTED if after it")
+{
+    for (const unsigned streams : {0U, unsigned{DAT_EVD_DTO_FLAG}}) {
+        CAPTURE(streams);
+        consumer c(line::threadsafe);
+        const DAT_EVD_HANDLE evd = c.make_evd(DAT_EVD_CONNECTION_FLAG | streams);
+        station s(c, streams == 0 ? c.make_evd(DAT_EVD_DTO_FLAG) : evd, evd);
+        for (int i = 0; i < rounds(500); ++i) {
+            s.connect_by_hand();
+            REQUIRE(fire(s.port(), DAT_CONNECTION_EVENT_BROKEN));
+            std::atomic<bool> ready{false};
+            std::atomic<bool> disconnected{false};
+            bool late = false; // the event was asked for when the disconnect had returned
+            DAT_EVENT end{};
+            std::thread taker([&] {
+                ready = true;
+                late = disconnected;
+                if (i % 2 == 0)
+                    end = c.wait(evd, DAT_TIMEOUT_INFINITE).event;
+                else
+                    while (c.dequeue(evd, end) != DAT_SUCCESS)
+                        std::this_thread::yield();
+            });
+            while (i % 3 != 0 && !ready) {
+            }
+            CHECK_EQ(c.v.ep_disconnect_func(s.ep, DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS);
+            disconnected = true;
+            taker.join();
+            if (late || end.event_number != DAT_CONNECTION_EVENT_BROKEN)
+                CHECK_EQ(end.event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+            CHECK_EQ(c.drain(evd).size(), 0U);
+            must(c.v.ep_reset_func(s.ep));
+        }
+    }
+}
+
 TEST_CASE("an endpoint is queried beside a modification: old or new, nothing between")
 {
     consumer c(line::threadsafe);
