@@ -305,6 +305,9 @@ def judge(what, job, code, problems=()):
         found.append(f"not over after {job.limit} s")
     elif job.code != code:
         found.append(f"exit code {job.code}, not {code}")
+    if job.code == SKIP and code != SKIP:
+        found.append("the launcher has not started the job: mpirun of Open MPI 6 ends with 77 where it "
+                     "lacks slots, which is no reason to skip")
     if job.orphans:
         found.append(f"processes left: {job.orphans}")
     # Lines of the launcher's own PMIx, which has them while ranks end, are none of ours.
