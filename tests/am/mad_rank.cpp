@@ -5,6 +5,7 @@
 // what rank 0 says.
 #include "dapl_am.h"
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
