@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Build and test everything, count the tests, and print what failed.
 
-Without options: nearly all parts once, in less than 20 minutes on two cores; DAPL_SEED, which is
-printed, chooses among some that take turns. --full has them all. The last line is
+Without options: the same parts every time, in less than 20 minutes on two cores; --full has the long
+rounds, too. Which tests a step runs, its test setup in tests/meson.build says. The last line is
 "N passed, N failed", with ", N skipped" if there were any; the exit status follows it. Outputs are
 kept in .check/, a file for each step.
 """
@@ -17,8 +17,8 @@ import functools
 import json
 import os
 import pathlib
-import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -45,42 +45,6 @@ WINE = (
     ("WINEDEBUG", "-all"),
     ("WINEDLLOVERRIDES", "mscoree,mshtml="),  # else it asks whether to download them
 )
-# What takes many minutes.
-WITHOUT_ROUNDS = ("--no-suite", "vm-rounds", "--no-suite", "soft-rounds",
-                  "--no-suite", "conformance-rounds", "--no-suite", "stress-rounds",
-                  "--no-suite", "am-rounds", "--no-suite", "dat12-rounds",
-                  "--no-suite", "feature-rounds", "--no-suite", "gen-rounds",
-                  "--no-suite", "fault-rounds", "--no-suite", "plan-rounds",
-                  "--no-suite", "fuzz-rounds", "--no-suite", "mrdb-rounds")
-# The virtual machine is the same for every build.
-WITHOUT_MACHINE = ("--no-suite", "vm", *WITHOUT_ROUNDS)
-# What compiles or compares texts gives the same answer every time and in every build, and a foreign
-# libdat2 is not ours to sanitize.
-REPEATABLE = (*WITHOUT_MACHINE, "--no-suite", "abi", "--no-suite", "gen", "--no-suite", "layers",
-              "--no-suite", "tools", "--no-suite", "system-libdat2")
-# What steps of their own run, and more.
-ELSEWHERE = ("--no-suite", "clients-smoke")
-# Launchers of jobs, and the libraries that they load, are not ours to sanitize; nor are programs in
-# C that a sanitizer's C++ runtime is not linked to.
-WITHOUT_JOBS = ("--no-suite", "am", "--no-suite", "dat12")
-# What takes turns in ./check goes by it; tests find it in their environment.
-SEED = int(os.environ.setdefault("DAPL_SEED", str(random.SystemRandom().randrange(10**6))))
-# The suite "rest" is what others of its kind have shown nearly all of; --full runs it too.
-GCC_TESTS = (*WITHOUT_ROUNDS, *ELSEWHERE, "--no-suite", "rest",
-             "--no-suite", ("bad-network", "two-hosts")[SEED % 2],
-             "--no-suite", ("udp", "sealed")[SEED // 2 % 2])
-# What sanitized builds leave to --full, for the time it takes.
-LEFT_TO_FULL = (*ELSEWHERE, *WITHOUT_JOBS, "--no-suite", "nonthreadsafe", "--no-suite", "bad-network",
-                "--no-suite", "two-hosts", "--no-suite", "conformance-runner",
-                "--no-suite", "faults")
-# The suite as it is compiled for a release finds as much in sanitized libraries.
-SANITIZED_TESTS = (*REPEATABLE, *LEFT_TO_FULL, "--no-suite", "conformance")
-# The longest tests of the engine: each by one of the two sanitizers.
-ENGINE_PARTS = ("engine-requests", "engine-paths")
-ASAN_TESTS = (*SANITIZED_TESTS, "--no-suite", ENGINE_PARTS[SEED // 4 % 2])
-TSAN_TESTS = (*SANITIZED_TESTS, "--no-suite", ENGINE_PARTS[1 - SEED // 4 % 2],
-              "--no-suite", "clients", "--no-suite", "one-thread")
-WINDOWS_TESTS = ("--no-suite", "common", "--no-suite", "rest")
 LEAST_COVERED = 95  # percent of the lines of common/ and dat/
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
 
@@ -237,20 +201,16 @@ def compile_tree(step: "Running", name: str, wanted: Wanted = ("all",)) -> None:
 
 
 def targets(name: str, wanted: Wanted) -> list[str]:
-    """What ninja is to make: what is named, or what the tests depend on that meson would run, and
+    """What ninja is to make: what is named, or what the tests depend on that Meson would run, and
     in a complete build all that is built by default."""
     if not any(word.startswith("--") for word in wanted):
         return list(wanted)
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--suite", action="append", default=[])
-    parser.add_argument("--no-suite", action="append", default=[])
-    chosen, _ = parser.parse_known_args(wanted)
     about = build_dir(name) / "meson-info"
-    needed = set()
-    for test in json.loads((about / "intro-tests.json").read_text()):
-        suites = {suite.removeprefix("dapl:") for suite in test["suite"]}
-        if not suites.isdisjoint(chosen.suite or suites) and suites.isdisjoint(chosen.no_suite):
-            needed.update(test["depends"])
+    listed = subprocess.run([MESON, "test", "-C", str(build_dir(name)), "--no-rebuild", "--list",
+                             *wanted], stdout=subprocess.PIPE, text=True, check=True).stdout
+    chosen = {line.split(" / ", 1)[-1] for line in listed.splitlines()}
+    needed = {target for test in json.loads((about / "intro-tests.json").read_text())
+              if test["name"] in chosen for target in test["depends"]}
     return [os.path.relpath(file, build_dir(name))
             for target in json.loads((about / "intro-targets.json").read_text())
             if target["id"] in needed or (BUILDS[name].complete and target["build_by_default"])
@@ -267,6 +227,7 @@ class Ahead(threading.Thread):
         self._name = ""
         self._process: subprocess.Popen | None = None
         self._ended = False
+        self.processor_seconds = 0.0
 
     def begin(self, trees: list[tuple[str, Wanted]]) -> None:
         self._left = trees
@@ -311,7 +272,13 @@ class Ahead(threading.Thread):
             self._process = subprocess.Popen(
                 ["sh", "-c", lowest, "sh", *command], cwd=ROOT, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-        return self._process.wait() == 0
+        try:
+            _, status, used = os.wait4(self._process.pid, 0)
+        except ChildProcessError:  # end() has waited for it
+            return False
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self.processor_seconds += used.ru_utime + used.ru_stime
+        return self._process.returncode == 0
 
 
 ahead = Ahead()
@@ -505,23 +472,24 @@ def preloads(name: str) -> list[str]:
     return [run_time(build), str(build_dir(name) / "tests/clients/libkeep_loaded.so")]
 
 
-def suite_over(step: Running, name: str, adapter: str) -> None:
-    """The suite as gcc's build compiled it and judges this adapter, over that build's libraries."""
+def suite_over(step: Running, name: str, *adapters: str) -> None:
+    """The suite as gcc's build compiled it and judges these adapters, over that build's libraries."""
     compile_tree(step, "gcc", ("--suite", "conformance"))
     compile_tree(step, name, ("for-clients",))
     build = BUILDS[name]
     listed = json.loads((build_dir("gcc") / "meson-info/intro-tests.json").read_text())
     tests = {test["name"]: test for test in listed}
-    if adapter not in tests:
-        raise StepFailed(f"{step.name}: there is no test {adapter}")
-    environment = {variable: value.replace(str(build_dir("gcc")), str(build_dir(name)))
-                   for variable, value in tests[adapter]["env"].items()}
-    status = step.run(fixed(tests[adapter]["cmd"], build),
-                      {**environment, "LD_PRELOAD": run_time(build), **dict(build.environment)})
-    if status == 0:
-        step.outcome.passed += 1
-    else:
-        step.outcome.fail(f"{adapter}: status {status}")
+    for adapter in adapters:
+        if adapter not in tests:
+            raise StepFailed(f"{step.name}: there is no test {adapter}")
+        environment = {variable: value.replace(str(build_dir("gcc")), str(build_dir(name)))
+                       for variable, value in tests[adapter]["env"].items()}
+        status = step.run(fixed(tests[adapter]["cmd"], build),
+                          {**environment, "LD_PRELOAD": run_time(build), **dict(build.environment)})
+        if status == 0:
+            step.outcome.passed += 1
+        else:
+            step.outcome.fail(f"{adapter}: status {status}")
 
 
 def windows(step: Running, *more: str) -> None:
@@ -577,7 +545,7 @@ def coverage(step: Running) -> None:
     tree = build_dir("coverage")
     for counts in tree.rglob("*.gcda"):
         counts.unlink()
-    meson_tests(step, "coverage", *REPEATABLE, *ELSEWHERE, "--no-suite", "am")
+    meson_tests(step, "coverage", "--setup", "own_code", "--no-suite", "am")
     report = WORK / "coverage"
     report.mkdir(exist_ok=True)
     if step.run(["gcovr", "--root", str(ROOT), "--object-directory", str(tree),
@@ -614,7 +582,7 @@ class Step:
     name: str
     about: str
     run: Callable[[Running], None]
-    part: str = "default"  # quick: also of --quick; long: of --full only
+    part: str = "default"  # always; quick: of --quick only; long: of --full only
 
 
 def steps() -> list[Step]:
@@ -626,26 +594,27 @@ def steps() -> list[Step]:
         return lambda step: client_rounds(step, *what, **more)
 
     table = [
-        Step("licences", "an SPDX line in every file", licence_lines, "quick"),
+        Step("licences", "an SPDX line in every file", licence_lines, "always"),
         Step("machine", "the virtual machine with RDMA devices can run", machine),
-        Step("gcc", "gcc, a release, warnings are errors; all but the smoke round and the rest",
-             tests("gcc", *GCC_TESTS), "quick"),
+        Step("quick", "gcc, a release, warnings are errors; the quicker tests",
+             tests("gcc", "--setup", "quick"), "quick"),
+        Step("gcc", "gcc, a release, warnings are errors; all tests but long rounds",
+             tests("gcc", "--setup", "check")),
         Step("windows", "libraries for Windows; tests of what is near the system, run by Wine",
-             lambda step: windows(step, *WINDOWS_TESTS)),
+             lambda step: windows(step, "--setup", "windows")),
         Step("files", "gcc compiles what is installed, and a traced port, file by file",
              lambda step: compile_tree(step, "files")),
-        Step("clients-ours", "Debian's DAT programs, our libdat2; one half of them",
-             clients("gcc", "ours", "@short", more=("--share", f"{1 + SEED % 2}/2"))),
+        Step("clients-ours", "Debian's DAT programs, our libdat2", clients("gcc", "ours", "@short")),
         Step("clients-debian", "some of them with Debian's libdat2",
              clients("gcc", "debian", "@smoke,dapltest-T-4x8-mix,dtestx")),
         Step("asan", "clang, address and undefined-behaviour sanitizers; tests that run our code, "
-             "and fuzzers", tests("asan", *ASAN_TESTS)),
-        Step("asan-suite", "the suite on sanitized libraries, over soft-lo or ofi-lo",
-             lambda step: suite_over(step, "asan", ("soft-lo threadsafe", "ofi-lo threadsafe")[SEED % 2])),
+             "and fuzzers", tests("asan", "--setup", "asan")),
+        Step("asan-suite", "the suite on sanitized libraries, over soft-lo and ofi-lo",
+             lambda step: suite_over(step, "asan", "soft-lo threadsafe", "ofi-lo threadsafe")),
         Step("asan-clients", "DAT programs on sanitized libraries",
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix")),
         Step("tsan", "clang, thread sanitizer; unit and port tests",
-             tests("tsan", *TSAN_TESTS)),
+             tests("tsan", "--setup", "tsan")),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("plain", "--suite", "vm-rounds"), "long"),
         Step("soft-rounds", "the software HCA on bad networks, twenty seeds; peers that are killed",
@@ -684,8 +653,9 @@ def steps() -> list[Step]:
              clients("gcc", "ours", "@default,@srq", adapter="soft-lo", more=("--two-hosts",)),
              "long"),
         Step("clang-tests", "everything compiled by clang, file by file, and all tests",
-             tests("clang-files", *WITHOUT_MACHINE), "long"),
-        Step("windows-tests", "all tests for Windows, run by Wine", windows, "long"),
+             tests("clang-files", "--setup", "every_test"), "long"),
+        Step("windows-tests", "all tests for Windows, run by Wine",
+             lambda step: windows(step, "--setup", "every_test"), "long"),
         Step("coverage", "how much of common/ and dat/ the tests execute", coverage, "long"),
         Step("default", "gcc compiles what \"meson setup\" has without options",
              lambda step: compile_tree(step, "default"), "long"),
@@ -693,7 +663,7 @@ def steps() -> list[Step]:
         Step("clang-release", "clang compiles everything optimized as for a release",
              lambda step: compile_tree(step, "clang-release"), "long"),
         Step("lto", "everything optimized across files, and all tests",
-             tests("lto", *WITHOUT_MACHINE), "long"),
+             tests("lto", "--setup", "every_test"), "long"),
     ]
     table += [
         Step("rounds-ours", "a whole client round, our libdat2",
@@ -701,16 +671,15 @@ def steps() -> list[Step]:
         Step("rounds-debian", "a whole client round, Debian's libdat2",
              clients("gcc", "debian", "@default"), "long"),
         Step("repeat", "3 times all tests that run our code",
-             tests("gcc", "--repeat", "3", "--num-processes", "8", *REPEATABLE), "long"),
+             tests("gcc", "--repeat", "3", "--num-processes", "8", "--setup", "own_code"), "long"),
         Step("asan-all", "all tests that run our code, sanitized",
-             tests("asan", *REPEATABLE, *WITHOUT_JOBS), "long"),
+             tests("asan", "--setup", "asan_all"), "long"),
         Step("asan-rounds", "a client round on sanitized libraries",
              clients("asan", "ours", "@short"), "long"),
         Step("tsan-conformance", "black-box cases, thread sanitizer",
              tests("tsan", "--suite", "conformance", "--num-processes", "1"), "long"),
         Step("tsan-repeat", "twice unit and port tests, thread sanitizer",
-             tests("tsan", "--repeat", "2", *REPEATABLE, *WITHOUT_JOBS, "--no-suite", "clients",
-                   "--no-suite", "conformance"), "long"),
+             tests("tsan", "--repeat", "2", "--setup", "tsan_all"), "long"),
     ]
     return table
 
@@ -718,13 +687,13 @@ def steps() -> list[Step]:
 # Steps, in the order in which they come, and the trees that they may find compiled. What mostly
 # waits comes while there is something to compile, and not at the end.
 AHEAD: tuple[tuple[str, str, Wanted], ...] = (
-    ("gcc", "gcc", GCC_TESTS),
+    ("gcc", "gcc", ("--setup", "check")),
     ("windows", "windows", ()),
-    ("windows", "windows-threads", WINDOWS_TESTS),
+    ("windows", "windows-threads", ("--setup", "windows")),
     ("files", "files", ("all",)),
-    ("asan", "asan", ASAN_TESTS),
+    ("asan", "asan", ("--setup", "asan")),
     ("asan-suite", "asan", ("for-clients",)),
-    ("tsan", "tsan", TSAN_TESTS),
+    ("tsan", "tsan", ("--setup", "tsan")),
 )
 
 # ---------------------------------------------------------------------------------------------
@@ -801,9 +770,16 @@ def colour(text: str, code: int) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if ON_TERMINAL else text
 
 
+def processor_seconds() -> float:
+    """What children have used so far, but for what was compiled ahead, which is shown by itself."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime - ahead.processor_seconds
+
+
 def execute(step: Step) -> Running:
     """Run one step and print its line; what failed is shown with the end of the log."""
     running = Running(step.name)
+    used_before = processor_seconds()
     if not ON_TERMINAL:
         print(f"{step.name}: {step.about}", flush=True)
     try:
@@ -814,7 +790,8 @@ def execute(step: Step) -> Running:
         print("\r\x1b[K", end="")
     outcome = running.outcome
     print(f"{step.name:<18} {colour(str(outcome), 31 if outcome.failed else 32)}, "
-          f"{running.seconds:.0f} s", flush=True)
+          f"{running.seconds:.0f} s, processor {processor_seconds() - used_before:.0f} s",
+          flush=True)
     for reason in running.skipped_because:
         print(f"    skipped, {reason}", flush=True)
     if outcome.failed:
@@ -853,9 +830,9 @@ def choose(options: argparse.Namespace) -> list[Step]:
         return [step for step in table
                 if any(fnmatch.fnmatchcase(step.name, pattern) for pattern in options.only)]
     if options.full:
-        return table
+        return [step for step in table if step.part != "quick"]
     return [step for step in table
-            if step.part == "quick" or (step.part == "default" and not options.quick)]
+            if step.part in ("always", "quick" if options.quick else "default")]
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -881,13 +858,12 @@ def main(arguments: list[str]) -> int:
     if options.list:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # its reader may have read enough
         for step in steps():
-            part = {"quick": "", "default": "", "long": "--full"}[step.part]
+            part = {"quick": "--quick", "long": "--full"}.get(step.part, "")
             print(f"{step.name:<18} {part:<7} {step.about}")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     WORK.mkdir(exist_ok=True)
     record = Record(options.restart) if options.full else None
-    print(f"DAPL_SEED={SEED} chooses what takes turns", flush=True)
     began = time.monotonic()
     try:
         steps_to_run = {step.name for step in chosen}
@@ -895,7 +871,9 @@ def main(arguments: list[str]) -> int:
         total = run_steps(chosen, record)
     finally:
         ahead.end()
-    print(f"\n{len(chosen)} steps, {time.monotonic() - began:.0f} s; logs are in .check/")
+    used = processor_seconds()
+    print(f"\n{len(chosen)} steps, {time.monotonic() - began:.0f} s; processor {used:.0f} s, and "
+          f"{ahead.processor_seconds:.0f} s to compile ahead; logs are in .check/")
     for failure in total.failures:
         print(f"FAIL {failure}")
     if record:
