@@ -21,7 +21,7 @@ def main() -> None:
         folders.append("port_support")
     paths = [path for folder in folders for path in sorted((ROOT / folder).glob("*.cpp"))]
     if options.soft_engine:  # what begins with net_ is for one system, and ends with its name
-        paths += [path for path in sorted((ROOT / ENGINE).glob("*.cpp"))
+        paths += [path for path in sorted((ROOT / ENGINE).glob("*/*.cpp"))
                   if not path.stem.startswith("net_") or path.stem.endswith(f"_{system}")]
     print("\n".join(str(path) for path in paths))
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Sealed packets of the software HCA, of a stranger and of a peer that has the key: what is opened
 // stays inside its datagram, and is what was sealed.
-#include "seal.hpp"
+#include "seal/seal.hpp"
 #include "written_again.hpp"
 
 #include <algorithm>

@@ -424,8 +424,8 @@ class Simulated(unittest.TestCase):
         engine, plain = (set(run(sys.executable, ROOT / "gen/kit_sources.py", "--os", "linux",
                                  *options).stdout.split()) for options in (("--soft-engine",), ()))
         listed = (ROOT / "transports/soft/engine/meson.build").read_text()
-        built = (*re.findall(r"^  '(\w+\.cpp)'", listed, re.MULTILINE),
-                 *(f"{stem}linux.cpp" for stem in re.findall(r"'(\w+_)' \+ osd_dir", listed)))
+        built = (*re.findall(r"^  '\w+/(\w+\.cpp)'", listed, re.MULTILINE),
+                 *(f"{stem}linux.cpp" for stem in re.findall(r"'net/(\w+_)' \+ osd_dir", listed)))
         self.assertIn("net_local_linux.cpp", built)
         self.assertEqual({pathlib.Path(path).name for path in engine - plain}, {*built})
 

@@ -11,19 +11,22 @@ Arrows of #include point downwards only:
       common/calls/ the DAT calls: the rooms above, headers of core/ by their path
     port_support/ the contract's headers, the public headers, osd, itself; no device library
     transports/x  the contract's headers, port_support, the public headers, osd, itself
+      transports/soft/engine/  osd and itself; each of its rooms sees those below it, by their path
     include/      itself
     osd/          itself and, as native_*.hpp, the folder of each system
     osd/<os>/     itself and osd/; the only place for headers of the operating system beside
                   port_support and the ports. Each system has the same files.
 
 In common/, dat/, osd/, port_support/ and each port there is no circle of units; a unit is all files
-of one name.
+of one name. No folder of the libraries and programs has more than 58 source files, and none of the
+engine more than 40.
 
 Every source file says under which license it comes, in its first lines: the project's, or in the
 folder of a port its owner's.
 """
 
 import argparse
+import collections
 import dataclasses
 import pathlib
 import re
@@ -46,6 +49,13 @@ CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp
             "port_features.hpp"}
 UNITS = ("common", "dat", "osd", "port_support", "transports/*")
 CIRCLES = {("native_futex", "osd_sync")}  # by design: the futex of a system, and what waits on it
+ENGINE = "transports/soft/engine"
+ENGINE_ROOMS = ("wire", "net", "interface", "seal", "window", "thread", "queue", "memory", "direct",
+                "handshake", "connection", "device")  # from the bottom up
+PRODUCT = ("am", "bench", "common", "conformance", "dat", "include", "osd", "port_support", "tools",
+           "transports")
+MOST_FILES = 58
+MOST_FILES_OF_THE_ENGINE = 40
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
 SPDX_LINES = 2  # a #! line may come first
 SPDX_OF_A_PORT = "SPDX-License-Identifier: "  # a port is whose it is
@@ -120,6 +130,12 @@ class Tree:
         where = self.root / folder
         return {p.name for p in where.rglob("*.h*")} if where.is_dir() else set()
 
+    def headers_by_path(self, folder: str) -> set[str]:
+        """Their names, and those with the folder that they are in."""
+        where = self.root / folder
+        paths = list(where.rglob("*.h*")) if where.is_dir() else []
+        return {p.name for p in paths} | {f"{p.parent.name}/{p.name}" for p in paths}
+
     def folders(self, pattern: str) -> list[str]:
         return sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern)
                       if path.is_dir())
@@ -177,11 +193,24 @@ class Tree:
         if (name in CONTRACT | FROM_A_TABLE | self.port_support or is_osd(name)
                 or is_public(name)):
             return None
-        if "/" in name:
-            return f'a port includes "{name}": it sees the contract, osd and itself'
         if name in own:
             return None
+        if "/" in name:
+            return f'a port includes "{name}": it sees the contract, osd and itself'
         return f'a port includes "{name}", which is neither its own, the contract\'s nor osd\'s'
+
+    def wrong_in_engine(self, room: str, include: Include) -> str | None:
+        if not include.quoted or is_osd(include.name):
+            return None
+        named = pathlib.PurePath(include.name)
+        there = named.parts[0] if len(named.parts) > 1 else room
+        if room not in ENGINE_ROOMS or there not in ENGINE_ROOMS:
+            return f'"{include.name}": {room}/ or {there}/ is no room of the engine'
+        below = ENGINE_ROOMS[:ENGINE_ROOMS.index(room)]
+        is_seen = there in below or (there == room and len(named.parts) == 1)
+        if is_seen and named.name in self.headers(f"{ENGINE}/{there}"):
+            return None
+        return f'{room}/ of the engine includes "{include.name}", which is not of a room below it'
 
     def wrong_in_osd(self, include: Include, own: set[str]) -> str | None:
         if not include.quoted or include.name in own:
@@ -216,6 +245,30 @@ def check_common(tree: Tree) -> list[Finding]:
             text = tree.wrong_in_common(room, include)
             if text is not None:
                 findings.append(Finding(where, include.line, text))
+    return findings
+
+
+def check_engine(tree: Tree) -> list[Finding]:
+    findings = []
+    for path in tree.files(ENGINE):
+        where = path.relative_to(tree.root)
+        for include in includes_of(path.read_text()):
+            text = tree.wrong_in_engine(where.parent.name, include)
+            if text is not None:
+                findings.append(Finding(where, include.line, text))
+    return findings
+
+
+def check_crowds(tree: Tree) -> list[Finding]:
+    """A reader finds his way in a folder that is no larger."""
+    findings = []
+    for room in PRODUCT:
+        counts = collections.Counter(path.parent for path in tree.files(room))
+        for folder, count in sorted(counts.items()):
+            where = folder.relative_to(tree.root)
+            most = MOST_FILES_OF_THE_ENGINE if where.is_relative_to(ENGINE) else MOST_FILES
+            if count > most:
+                findings.append(Finding(where, 1, f"{count} source files; at most {most} are right"))
     return findings
 
 
@@ -276,11 +329,12 @@ def check_includes(tree: Tree) -> list[Finding]:
     findings += check_folder(tree, "include", tree.wrong_in_public)
     findings += check_folder(tree, "port_support", tree.wrong_in_port_support)
     for port in tree.ports:
-        own = tree.headers(f"transports/{port}")
+        own = tree.headers_by_path(f"transports/{port}")
         findings += check_folder(
             tree, f"transports/{port}", lambda i, own=own: tree.wrong_in_port(i, own))
     own = tree.headers("osd")
     findings += check_folder(tree, "osd", lambda i: tree.wrong_in_osd(i, own))
+    findings += check_engine(tree) + check_crowds(tree)
     return findings + check_systems(tree) + check_port_names(tree) + check_circles(tree)
 
 
@@ -348,6 +402,10 @@ GOOD = {
     "transports/soft/port.hpp": '#include "dapls_ib.hpp"\n#include "wire.hpp"\n#include <poll.h>\n'
                                 '#include "gate.hpp"',
     "transports/soft/wire.hpp": '#include "osd_sync.hpp"',
+    f"{ENGINE}/wire/serial.hpp": "#include <cstdint>",
+    f"{ENGINE}/net/net.hpp": '#include "osd_sync.hpp"\n#include "wire/serial.hpp"',
+    f"{ENGINE}/net/net_linux.cpp": '#include "net.hpp"\n#include <sys/socket.h>',
+    "transports/soft/hca.cpp": '#include "net/net.hpp"',
 }
 
 BAD = {  # path: text, part of what is to be found
@@ -366,6 +424,10 @@ BAD = {  # path: text, part of what is to be found
     "port_support/verbs.hpp": ("#include <rdma/rdma_cma.h>", "port_support/ includes <rdma/"),
     "osd/linux/osd_thread.cpp": ('#include "dapls_ib.hpp"', "osd/ includes"),
     "osd/osd_time.hpp": ("#include <sys/time.h>", "the contract includes <sys/time.h>"),
+    f"{ENGINE}/wire/up.cpp": ('#include "net/net.hpp"', 'wire/ of the engine includes "net/net.hpp"'),
+    f"{ENGINE}/net/bare.cpp": ('#include "serial.hpp"', 'net/ of the engine includes "serial.hpp"'),
+    f"{ENGINE}/net/own.cpp": ('#include "net/net.hpp"', 'net/ of the engine includes "net/net.hpp"'),
+    f"{ENGINE}/attic/old.cpp": ('#include "wire/serial.hpp"', "attic/ or wire/ is no room"),
     "include/dat2/up.h": ('#include "evd.hpp"', "include/ includes evd.hpp"),
 }
 
@@ -404,10 +466,13 @@ def self_test() -> None:
     found = findings_with({"transports/soft/a.hpp": '#include "b.hpp"',
                            "transports/soft/b.hpp": '#include "a.hpp"'})
     expect(found == ["transports/soft:1: a circle of units: a, b"], found)
+    for folder, most in ("common/core", MOST_FILES), (f"{ENGINE}/net", MOST_FILES_OF_THE_ENGINE):
+        found = findings_with({f"{folder}/{number}.cpp": "" for number in range(most)})
+        expect(len(found) == 1 and "source files; at most" in found[0], found)
     for name in ("common/none.cpp", "tools/none.py", "x/meson.build"):
         found = findings_with({name: ""}, licensed=False)
         expect(len(found) == 1 and "SPDX" in found[0], (name, found))
-    print(f"each of {len(BAD) + 6} violations was found, and nothing else")
+    print(f"each of {len(BAD) + 8} violations was found, and nothing else")
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The checksum, by table and by instruction, and what is sent with it.
-#include "checked_sender.hpp"
-#include "crc32c.hpp"
 #include "rig.hpp"
+#include "seal/checked_sender.hpp"
+#include "wire/crc32c.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // A peer whose address changes, and strangers who make it look like that.
-#include "address_change.hpp"
-#include "inproc_io.hpp"
+#include "connection/address_change.hpp"
+#include "net/inproc_io.hpp"
 #include "rig.hpp"
 
 #include <atomic>

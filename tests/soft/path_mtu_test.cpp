@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Datagrams are as large as the path carries, which the handshake finds out.
-#include "path_probe.hpp"
+#include "handshake/path_probe.hpp"
 #include "raw_peer.hpp"
 
 #include <doctest/doctest.h>

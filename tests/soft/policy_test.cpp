@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // What a shard's thread decides by, without threads and clocks.
-#include "thread_policy.hpp"
+#include "thread/thread_policy.hpp"
 
 #include <doctest/doctest.h>
 

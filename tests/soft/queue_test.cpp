@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Completion queues, shared receive queues and rings of posted requests by themselves.
-#include "posted_ring.hpp"
+#include "queue/posted_ring.hpp"
 #include "rig.hpp"
 
 #include <doctest/doctest.h>

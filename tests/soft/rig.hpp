@@ -2,8 +2,8 @@
 // Devices and queue pairs for tests, on a network inside the process or on loopback.
 #pragma once
 
-#include "device.hpp"
-#include "inproc_io.hpp"
+#include "device/device.hpp"
+#include "net/inproc_io.hpp"
 
 #include "../rounds.hpp"
 

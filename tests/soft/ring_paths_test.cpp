@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Packets inside a host go through rings: which do, who is woken, and what is left when one goes.
+#include "connection/ring_choice.hpp"
 #include "descriptors.hpp"
 #include "rig.hpp"
-#include "ring_choice.hpp"
 
 #include <algorithm>
 #include <csignal>

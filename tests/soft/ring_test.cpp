@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Rings of packets: what goes in comes out, whatever the other side does.
-#include "packet_ring.hpp"
+#include "net/packet_ring.hpp"
 #include "rig.hpp"
 
 #include <doctest/doctest.h>

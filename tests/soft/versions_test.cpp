@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Editions of the wire that meet: what the first one sent is kept here, byte for byte.
-#include "crc32c.hpp"
 #include "rig.hpp"
+#include "wire/crc32c.hpp"
 
 #include <doctest/doctest.h>
 

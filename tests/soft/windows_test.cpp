@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Reliability by itself: what was sent, what arrived, how long it takes.
-#include "congestion.hpp"
-#include "receive_window.hpp"
-#include "send_window.hpp"
-#include "settings.hpp"
+#include "interface/settings.hpp"
+#include "window/congestion.hpp"
+#include "window/receive_window.hpp"
+#include "window/send_window.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The parser takes what is documented, byte for byte, and nothing else.
 #include "../rounds.hpp"
-#include "crc32c.hpp"
-#include "wire.hpp"
+#include "wire/crc32c.hpp"
+#include "wire/wire.hpp"
 #include "written_again.hpp"
 
 #include <doctest/doctest.h>

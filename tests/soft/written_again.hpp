@@ -3,7 +3,7 @@
 // survive.
 #pragma once
 
-#include "wire.hpp"
+#include "wire/wire.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // The log line about the end of a connection that no consumer has closed.
 #pragma once
 
-#include "connection_end.hpp"
+#include "connection/connection_end.hpp"
 
 namespace dapl::soft {
 

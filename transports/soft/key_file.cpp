@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <seal_library.hpp>
+#include <seal/seal_library.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -12,7 +12,7 @@
 #include "params.hpp"
 #include "port_features.hpp"
 
-#include "device.hpp"
+#include "device/device.hpp"
 
 #include <cstddef>
 

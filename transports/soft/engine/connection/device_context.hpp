@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the objects of a device share: settings, the consumer's upcalls, memory keys, listeners.
+#pragma once
+
+#include "direct/direct_access.hpp"
+#include "handshake/connections.hpp"
+#include "interface/settings.hpp"
+#include "interface/upcalls.hpp"
+#include "memory/memory_table.hpp"
+#include "memory/memory_windows.hpp"
+#include "seal/seal.hpp"
+#include "thread/callback_waiter.hpp"
+#include "window/early_packets.hpp"
+#include "window/window_reserve.hpp"
+
+#include <memory>
+
+namespace soft_hca {
+
+struct protection_domain {};
+
+class device_context {
+public:
+    const settings &how() const { return how_; }
+    const upcalls &tell() const { return tell_; }
+    /// The largest that is sent and received.
+    std::uint32_t datagram() const { return datagram_; }
+
+    std::unique_ptr<seal_device> seals; ///< with a key
+    memory_table memory;
+    memory_windows windows{memory};
+    early_packets early;
+    window_reserve large_windows;
+    connections listening;
+    direct_access direct;
+    callback_waiter waiter;
+
+protected:
+    settings how_;
+    upcalls tell_{};
+    std::uint32_t datagram_ = 0;
+};
+
+} // namespace soft_hca

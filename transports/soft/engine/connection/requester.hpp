@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The send queue of a connection: turns requests into packets, and completes them in post order.
+#pragma once
+
+#include "memory/segment_result.hpp"
+#include "outstanding_reads.hpp"
+#include "pair_context.hpp"
+#include "peer_path.hpp"
+#include "window/send_window.hpp"
+
+namespace soft_hca {
+
+class requester {
+public:
+    requester() = default;
+    requester(pair_context &context, std::uint32_t first_msn, std::uint32_t first_read_id)
+        : context_(&context), reads_(first_msn, first_read_id, context.sends.ring.head()),
+          next_(context.sends.ring.head()), send_msn_(first_msn)
+    {}
+
+    // --- packets
+
+    /// Numbers the next packet. False when there is none, the peer does not allow it, or the
+    /// connection has to end: see failed().
+    bool next_packet(send_window &window, const peer_path &path, std::int64_t now,
+                     std::uint32_t &psn);
+    bool failed() const { return failed_; }
+    const pair_failure &failure() const { return failure_; }
+    void build(out_packet &out, const sent_packet &packet) const;
+    /// From now on as much may be copied directly as takes a millisecond or two, so that a stream
+    /// of it does not keep the thread from all others.
+    void begin_turn()
+    {
+        direct_left_ = most_per_turn;
+        awaits_turn_ = false; // until next_packet() is called: the window may be full
+    }
+    /// What was begun is to go on in another turn.
+    bool awaits_turn() const { return awaits_turn_; }
+    /// The position of the first request that has not been started.
+    std::uint32_t next() const { return next_; }
+
+    // --- completions
+
+    /// The last packet of a request was acknowledged.
+    static void acknowledged(request &r) { r.done = r.done || !has_response(r); }
+    /// Completes what is done, up to the first request that is not.
+    void complete_done();
+    /// Completes all that is posted: what is not done, as flushed.
+    void flush();
+    /// Drops all that is posted, without completions.
+    void discard();
+    /// The request to which this packet belonged, although it may be acknowledged; or null.
+    request *started_with_last_psn(std::uint32_t psn) const;
+    request *oldest() const
+    {
+        return context_->sends.ring.empty() ? nullptr : &context_->sends.ring.front();
+    }
+
+    // --- what the peer says
+
+    /// It has receives for the messages numbered before this one. True when that is news.
+    bool grant_credit(std::uint32_t credit);
+    bool out_of_credit() const { return out_of_credit_; }
+    /// `oldest_psn` is that of the oldest packet that is not acknowledged.
+    segment_result on_read_response(const ddp_segment &s, std::uint32_t oldest_psn);
+    segment_result on_atomic_response(const ddp_segment &s, std::uint32_t oldest_psn);
+
+    outstanding_reads &reads() { return reads_; }
+    /// The read or atomic operation that is responded to next, if the peer has acknowledged it. A
+    /// peer that responds has acknowledged the request, by that packet at the latest. A response
+    /// without that is refused: the send window still refers to the request.
+    request *acknowledged_read(std::uint32_t oldest_psn);
+
+private:
+    static constexpr std::int64_t most_per_turn = 16 << 20; ///< bytes
+    static constexpr std::int64_t cost_of_one = 16 << 10;   ///< in bytes
+
+    bool may_move_directly(const request &r) const;
+    bool move_directly(request &r) OSD_NOINLINE;
+    bool may_start(const request &r);
+    bool has_credit();
+    bool start(request &r);
+    bool refuse(request &r) OSD_COLD;
+    void number(sent_packet &packet, request &r, send_window &window, const peer_path &path);
+    void finish(request &r, std::uint32_t psn);
+    void undo_bind(request &r, work_status status);
+    segment_result store(request &r, std::uint32_t offset, const std::uint8_t *from,
+                         std::uint32_t size);
+
+    pair_context *context_ = nullptr;
+    outstanding_reads reads_;
+    std::uint32_t next_ = 0; ///< position of the request that packets are made of next
+    std::uint32_t send_msn_ = 0;
+    std::uint32_t peer_credit_ = 0;
+    bool started_ = false;    ///< the request at next_ has been started
+    bool write_sent_ = false; ///< its write part has been sent, and immediate data follow
+    bool out_of_credit_ = false;
+    bool failed_ = false;
+    bool awaits_turn_ = false;
+    std::int64_t direct_left_ = most_per_turn;
+    pair_failure failure_;
+};
+
+} // namespace soft_hca

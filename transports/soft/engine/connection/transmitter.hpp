@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The send side of a connection: chooses and sends packets, retransmits them, and paces by what the
+// peer says.
+#pragma once
+
+#include "peer_path.hpp"
+#include "receiver.hpp"
+#include "requester.hpp"
+#include "responder.hpp"
+#include "ring_choice.hpp"
+#include "window/congestion.hpp"
+#include "window/rtt.hpp"
+#include "window/send_window.hpp"
+
+#include <utility>
+
+namespace soft_hca {
+
+class transmitter {
+public:
+    transmitter() = default;
+    transmitter(pair_context &context, peer_path &path, requester &requests, responder &responses,
+                receiver &received)
+        : context_(&context), path_(&path), requests_(&requests), responses_(&responses),
+          received_(&received)
+    {}
+    /// False when out of memory.
+    bool open() { return window_.open(context_->of->large_windows); }
+    /// Forgets all state of the connection. `psn` is the number of the next packet.
+    void restart(std::uint32_t psn);
+    /// The peer is known: limits the bytes in flight to what this host can receive itself.
+    void limit_to(std::uint32_t receive_room);
+
+    /// A round trip took at most that long, as far as is known before packets were acknowledged.
+    void begin_with_round_trip(std::int64_t ns)
+    {
+        rtt_.sample(static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns / 1000, 0, 1'000'000)));
+    }
+
+    // --- packets. False: the connection has to end, see failure().
+
+    /// Sends what may be sent of at most one batch. `more`: the batch was full.
+    [[nodiscard]] bool send_batch(std::int64_t now, bool &more);
+    [[nodiscard]] bool send_probe(std::int64_t now);
+    const pair_failure &failure() const { return failure_; }
+    void send_ack();
+    /// Sends a packet that takes no sequence number and may get lost.
+    void send_plain(packet_kind kind, const std::uint8_t *body, std::size_t size,
+                    std::uint16_t flags = 0);
+    /// Header with the current acknowledgement and credit.
+    base_header make_header(packet_kind kind, std::uint32_t psn);
+
+    // --- what was sent
+
+    bool idle() const { return window_.empty(); }
+    /// Packets wait for retransmission: the network has not accepted them.
+    bool stuck() const { return window_.lost() != 0; }
+    std::uint32_t in_flight() const { return window_.in_flight(); }
+    std::uint32_t next_psn() const { return window_.next(); }
+    std::uint32_t oldest_psn() const { return window_.oldest(); }
+    /// The request to which an outstanding packet belongs, or null.
+    request *request_of(std::uint32_t psn);
+    /// Whether a packet that the peer refers to may be one of ours.
+    bool is_recent(std::uint32_t psn) const;
+    void on_acknowledgement(const packet &p, std::int64_t now);
+
+    // --- timers
+
+    /// When on_timer() has work; INT64_MAX: never. May arm the probe timer.
+    std::int64_t due_ns()
+    {
+        if (paused_until_ != 0 || requests_->out_of_credit() || stuck() || idle() || held_)
+            return unusual_due_ns();
+        return resend_from_ + patience_ns();
+    }
+    void end_pause(std::int64_t now)
+    {
+        if (paused_until_ != 0 && now >= paused_until_)
+            paused_until_ = 0;
+    }
+    bool timed_out(std::int64_t now) const
+    {
+        return !idle() && paused_until_ == 0 && now >= resend_from_ + patience_ns();
+    }
+    /// After that. False when the retries are used up.
+    bool on_timeout(std::int64_t now, std::uint32_t max_retries);
+    bool probe_is_due(std::int64_t now) const
+    {
+        return requests_->out_of_credit() && idle() && probe_due_ != 0 && now >= probe_due_;
+    }
+    /// Whether the peer has stopped responding to reads. For the slow timer.
+    bool response_overdue(std::int64_t now);
+
+private:
+    static constexpr std::uint32_t most_bytes = 4 << 20;
+
+    /// Once after each progress, and unless something is known to be lost.
+    bool may_probe_tail() const { return !tail_probed_ && retries_ == 0 && !stuck(); }
+    /// From resend_from_ until something is sent again.
+    std::int64_t patience_ns() const;
+    /// The oldest may always be retransmitted: nothing else moves on before it.
+    bool may_resend()
+    {
+        return stuck() && (window_.oldest_is_lost() || congestion_.has_room(window_.on_the_way()));
+    }
+    void judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way);
+    bool window_is_full() { return window_.bytes() >= window_bytes_ || !window_.has_room(); }
+    bool next_packet(std::int64_t now, std::uint32_t &psn);
+    bool next_new_packet(std::int64_t now, std::uint32_t &psn);
+    bool next_response(std::int64_t now, std::uint32_t &psn);
+    [[nodiscard]] bool build(out_packet &out, std::uint32_t psn, windows_being_read &read);
+    void build_probe(out_packet &out, std::uint32_t psn);
+    [[nodiscard]] bool transmit(const out_packet *packets, const std::uint32_t *psns,
+                                std::uint32_t count, bool by_ring);
+    bool fail(const pair_failure &why) OSD_COLD;
+    bool retire_acknowledged(std::uint32_t ack, std::int64_t now);
+    void pause(std::int64_t now);
+    std::int64_t unusual_due_ns();
+
+    pair_context *context_ = nullptr;
+    peer_path *path_ = nullptr;
+    requester *requests_ = nullptr;
+    responder *responses_ = nullptr;
+    receiver *received_ = nullptr;
+    send_window window_;
+    rtt_estimator rtt_;
+    congestion_control congestion_;
+    pacer pacer_;
+    bool held_ = false; ///< by the pacer
+    std::uint32_t window_bytes_ = 0;
+    ring_choice ring_choice_;
+    bool responses_turn_ = false;   ///< responses and requests take turns
+    std::int64_t resend_from_ = 0;  ///< the retransmission timer runs from here
+    std::uint32_t retries_ = 0;     ///< of the oldest packet
+    bool tail_probed_ = false;      ///< since the oldest packet is the oldest
+    std::int64_t paused_until_ = 0; ///< the peer was not ready; 0: no pause
+    std::uint32_t pause_us_ = 0;    ///< the latest pause
+    std::int64_t probe_due_ = 0;    ///< 0: not armed
+    std::uint32_t probe_delay_us_ = 0;
+    pair_failure failure_;
+};
+
+} // namespace soft_hca

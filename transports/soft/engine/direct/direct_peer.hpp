@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A process whose board this device has mapped, and the local sockets to it.
+#pragma once
+
+#include "direct_board.hpp"
+#include "net/net.hpp"
+#include "net/net_local.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace soft_hca {
+
+/// The local sockets to a peer. Each of the two devices may connect some, several at a time, though
+/// one would do. A surplus socket is closed by the side that connected it, and kept by the other
+/// side until then: if both sides closed surplus ones, each might close the one that the other
+/// keeps.
+class peer_sockets {
+public:
+    static constexpr std::uint32_t max_calls = 32; ///< without an answer, of a device to all others
+
+    peer_sockets() = default;
+    peer_sockets(const peer_sockets &) = delete;
+    peer_sockets &operator=(const peer_sockets &) = delete;
+    ~peer_sockets();
+
+    /// Takes over a socket, and adds it to the set; closes a surplus one that we connected
+    /// (`called`). False if there is no room, or the system has no memory.
+    bool add(waitable socket, bool called, descriptor_set &watched);
+    /// Whether there is one that the peer has not closed.
+    bool any_open() const;
+    /// Closes sockets that the peer has closed. False if none is left, or if the peer has sent more
+    /// than its hello: it is faulty, and could wake the thread that waits for the set all the time.
+    bool check(descriptor_set &watched);
+    /// Removes the sockets from the set.
+    void ignore(descriptor_set &watched);
+
+private:
+    static constexpr std::uint32_t most = max_calls + 2; ///< and one that each side keeps
+
+    void close(std::uint32_t at, descriptor_set &watched);
+
+    waitable sockets_[most] = {};
+    std::uint32_t count_ = 0;
+    waitable called_ = -1; ///< the one that we connected and keep
+};
+
+/// How long the end of an access of a peer is waited for. After a timeout the waits are short until
+/// one of them succeeds. All of them together are bounded, and then a part of the time: a peer that
+/// claims to be in an access of each of a thousand connections would keep the thread that ends them
+/// from all others.
+class access_patience {
+public:
+    static constexpr std::int64_t first_ns = 1'000'000'000;
+    static constexpr std::int64_t last_ns = 100'000'000; ///< after a timeout
+
+    std::int64_t at(std::int64_t now) const;
+    /// A wait from then to now; `ended`: the access did.
+    void note(bool ended, std::int64_t began, std::int64_t now);
+
+private:
+    static constexpr std::int64_t all_ns = 2 * first_ns;
+    static constexpr std::int64_t rest = 8; ///< for each time that was waited
+
+    std::atomic<bool> stuck_{false};
+    std::atomic<std::int64_t> rested_ns_{0}; ///< when all waits have been rested from
+};
+
+/// A process whose board is mapped.
+struct direct_peer {
+    local_process process;
+    peer_sockets sockets;
+    shared_memory memory;
+    bool open_to_us = false;            ///< we may access its memory
+    std::atomic<bool> forbidden{false}; ///< copies are refused, or it has gone
+    access_patience patience;
+    bool watched = true; ///< its sockets are in the set; false once it has gone
+    std::uint32_t links = 0;
+    direct_peer *next = nullptr;
+
+    const direct_board &board() const { return *static_cast<const direct_board *>(memory.bytes()); }
+    bool is_proven() const { return process.look() == local_process::presence::proven; }
+    bool is_gone() const { return process.look() == local_process::presence::gone; }
+    /// Its process runs, as far as the system shows, and has not closed its device.
+    bool is_alive() const { return !is_gone() && sockets.any_open(); }
+};
+
+} // namespace soft_hca

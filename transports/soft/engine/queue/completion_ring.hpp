@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The completions of a completion queue: any number of threads add, one takes. Producers know by
+// the head which cells are free, so that taking one writes nothing but the head.
+//
+// A producer reserves a cell, and then fills it. One that is preempted in between hides what others
+// have added behind it, and the queue seems empty. That is harmless but where the consumer takes it
+// to mean that no completion of a connection is left: settle() comes before that.
+//
+// resize() closes the old ring (producers see it full), moves its entries and publishes the new
+// one; a producer that finds the ring closed waits for the resize and retries. Producers run under
+// a queue pair's lock, so the old ring is unreferenced once every such lock has been cycled.
+#pragma once
+
+#include "interface/request.hpp"
+#include "net/net.hpp"
+#include "thread/upcall_queue.hpp"
+
+#include <atomic>
+#include <memory>
+
+namespace soft_hca {
+
+/// How many events of the consumer's own a wait counts beside completions.
+class other_events {
+public:
+    void add(std::int32_t change) { number_.fetch_add(change); }
+    void clear() { number_.store(0); }
+    std::uint32_t now() const
+    {
+        const std::int32_t number = number_.load();
+        return number > 0 ? static_cast<std::uint32_t>(number) : 0; // taken before it was counted
+    }
+
+private:
+    std::atomic<std::int32_t> number_{0};
+};
+
+class completion_ring : public upcall_source {
+public:
+    /// `solicited`: only completions that the sender marked so, and failures.
+    enum class interest : std::uint8_t { any, solicited };
+    /// What ends a wait: so many completions, or with `solicited` a single one of that kind.
+    struct wait_target {
+        interest what = interest::any;
+        std::uint32_t threshold = 1;
+    };
+
+    completion_ring() : upcall_source(priority::completion) {}
+    ~completion_ring() { ring_deleter()(ring_.load()); }
+
+    struct cell {
+        /// The position plus one when the cell is filled for that; before, less.
+        std::atomic<std::uint32_t> turn;
+        completion_record what;
+
+        /// Its producer has reserved it for that position, and is about to fill it.
+        void wait_until_filled(std::uint32_t position) const;
+    };
+    /// Its cells follow it in memory.
+    struct ring {
+        ring(std::uint32_t size, std::uint32_t first) : mask(size - 1), tail(first), head(first) {}
+        cell &at(std::uint32_t position) const
+        {
+            auto *cells = reinterpret_cast<cell *>(const_cast<ring *>(this) + 1);
+            return cells[position & mask];
+        }
+        const std::uint32_t mask;
+        alignas(64) std::atomic<std::uint32_t> tail;
+        std::atomic<std::uint32_t> head; ///< not beyond head_; when a producer read that last
+    };
+    struct ring_deleter {
+        void operator()(ring *unused) const;
+    };
+    using ring_owner = std::unique_ptr<ring, ring_deleter>;
+    enum class outcome : std::uint8_t { done, no_memory, too_full };
+
+    /// For at least `depth` completions; false when out of memory.
+    bool open(void *owner, upcall_queue &upcalls, std::uint32_t depth);
+    std::uint32_t depth() const { return now().mask + 1; }
+    void *owner() const { return owner_; }
+    /// Where its upcalls are queued.
+    upcall_queue &delivery() const { return *upcalls_; }
+    /// Queue pairs of this shard complete here.
+    void serve(std::uint32_t shard_index)
+    {
+        shards_.fetch_or(std::uint64_t{1} << shard_index, std::memory_order_relaxed);
+    }
+
+    // --- producers
+
+    /// Adds one. When the queue is full it is lost, and the owner gets one overflow upcall.
+    void push(const completion_record &done);
+    /// Waits until the consumer can take all that are there: none that another producer is still
+    /// filling stands before them. By a thread that holds the lock of a queue pair that cycling the
+    /// locks would wait for.
+    void settle();
+
+    // --- the consumer, one thread at a time
+
+    /// Passes the oldest to `read`, and removes it if that returns true.
+    template <class Read>
+    OSD_ALWAYS_INLINE bool pop_to(Read &&read)
+    {
+        const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        const ring &r = now();
+        const cell &from = r.at(at);
+        if (from.turn.load(std::memory_order_acquire) != at + 1 ||
+            !read(static_cast<const completion_record &>(from.what)))
+            return false;
+        head_.store(at + 1, std::memory_order_release);
+        return true;
+    }
+    bool pop(completion_record &done)
+    {
+        return pop_to([&done](const completion_record &oldest) {
+            done = oldest;
+            return true;
+        });
+    }
+    bool empty() const
+    {
+        const std::uint32_t at = head_.load(std::memory_order_relaxed);
+        const std::uint32_t turn = now().at(at).turn.load(std::memory_order_acquire);
+        return static_cast<std::int32_t>(turn - at) <= 0;
+    }
+    /// The number of completions, counted up to a limit, without taking any. Each is looked at
+    /// once, however often they are counted.
+    std::uint32_t count(std::uint32_t limit = UINT32_MAX) { return empty() ? 0 : count_on(limit); }
+    /// `former` is to be kept until no producer can refer to it any more.
+    outcome resize(std::uint32_t depth, ring_owner &former);
+
+    /// The number of events of the consumer's for which it waits here, too, changes by this. Any
+    /// thread.
+    void count_others(std::int32_t change);
+
+    /// Asks for one upcall after the next completion.
+    void arm(interest what);
+    /// A descriptor that becomes readable when a completion is added after arm_descriptor();
+    /// negative when the system has none left.
+    waitable event_descriptor();
+    void arm_descriptor();
+    void clear_descriptor() { signal_.clear(); }
+    bool overflowed() const { return overflowed_.load(std::memory_order_acquire); }
+
+protected:
+    // What a push has to report, and to whom. While it is zero, push() does nothing more.
+    enum : std::uint32_t {
+        wants_any = 1,
+        wants_solicited = 2,
+        waiter = 4,
+        wants_signal = 8,
+        solicited_waiter = 16
+    };
+
+    bool open_signal();
+    /// By the consumer.
+    bool enough(const wait_target &wanted)
+    {
+        const std::uint32_t others = others_.now();
+        if (wanted.what == interest::solicited)
+            return others != 0 || holds_solicited();
+        return others >= wanted.threshold ||
+               count(wanted.threshold - others) + others >= wanted.threshold;
+    }
+    std::atomic<ring *> ring_{nullptr};
+    void *owner_ = nullptr;
+    std::atomic<std::uint64_t> shards_{0};
+    upcall_queue *upcalls_ = nullptr;
+    alignas(64) std::atomic<std::uint32_t> head_{0};
+    std::uint32_t counted_ = 0; ///< the consumer's: what is between head_ and here is filled
+    alignas(64) std::atomic<std::uint32_t> wanted_{0};
+    std::atomic<std::uint32_t> threshold_{1};
+    std::atomic<bool> overflowed_{false};
+    other_events others_;
+    wake_signal signal_;
+
+private:
+    enum event : std::uint32_t { overflow_event, completion_event };
+    void make_upcall(const upcalls &table, std::uint32_t event) override;
+    ring &now() const { return *ring_.load(std::memory_order_acquire); }
+    std::uint32_t count_on(std::uint32_t limit);
+    bool holds_solicited();
+    /// By a producer that has added one. Counts those that other producers are about to add, too:
+    /// the last of these comes here when it has.
+    bool may_hold(std::uint32_t number) const
+    {
+        return now().tail.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed) +
+                   others_.now() >=
+               number;
+    }
+    bool put(const completion_record &done);
+    bool put_after_resize(const completion_record &done) OSD_COLD;
+    bool has_room(ring &r, std::uint32_t at) const OSD_COLD;
+    void announce(const completion_record &done, std::uint32_t wanted);
+
+    osd::mutex signal_lock_; ///< held while it is opened
+    osd::mutex resizing_;    ///< held while the ring is replaced
+};
+
+} // namespace soft_hca
