@@ -283,4 +283,15 @@ limit_text::limit_text(int error)
                       "; no more threads: pids.max of the container, or kernel.threads-max");
 }
 
+limit_text limit_text::of_locking(int error)
+{
+    limit_text made(error);
+    rlimit now{};
+    if (error == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &now) == 0 && now.rlim_cur != RLIM_INFINITY)
+        std::snprintf(made.text, sizeof made.text,
+                      "; %llu KiB of memory may be locked (RLIMIT_MEMLOCK, ulimit -l)",
+                      static_cast<unsigned long long>(now.rlim_cur / 1024));
+    return made;
+}
+
 } // namespace osd

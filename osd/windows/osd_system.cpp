@@ -208,4 +208,9 @@ void log_line(unsigned destinations, const char *identity, const char *text)
 
 limit_text::limit_text(int) {}
 
+limit_text limit_text::of_locking(int error)
+{
+    return limit_text(error);
+}
+
 } // namespace osd

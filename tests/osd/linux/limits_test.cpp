@@ -48,6 +48,26 @@ TEST_CASE("a limit that a call ran into is named with its value")
     CHECK_EQ(text_of(EINVAL), "");
 }
 
+TEST_CASE("the limit of locked memory is named by calls that lock, with its value")
+{
+    const auto text_of_locking = [](int error) -> std::string {
+        return osd::limit_text::of_locking(error).text;
+    };
+    rlimit before{};
+    REQUIRE_EQ(::getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    rlimit little = before;
+    little.rlim_cur = 64 * 1024;
+    REQUIRE_EQ(::setrlimit(RLIMIT_MEMLOCK, &little), 0);
+    CHECK_EQ(text_of_locking(ENOMEM),
+             "; 64 KiB of memory may be locked (RLIMIT_MEMLOCK, ulimit -l)");
+    CHECK_EQ(text_of(ENOMEM), "");
+    CHECK_EQ(text_of_locking(EMFILE), text_of(EMFILE));
+    CHECK_EQ(text_of_locking(EINVAL), "");
+    REQUIRE_EQ(::setrlimit(RLIMIT_MEMLOCK, &before), 0);
+    if (before.rlim_cur == RLIM_INFINITY)
+        CHECK_EQ(text_of_locking(ENOMEM), "");
+}
+
 TEST_CASE("a thread that the system refuses")
 {
     const pid_t child = ::fork();
