@@ -13,10 +13,13 @@
 
 #include <arpa/inet.h>
 #include <atomic>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <set>
 #include <string>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace conformance;
@@ -49,6 +52,55 @@ struct held_connects {
     ~held_connects() { hold_connects = false; }
 };
 
+std::string failing; ///< the call that fails, and its errno
+int failure = 0;
+
+bool fails(const char *call)
+{
+    if (failing != call)
+        return false;
+    errno = failure;
+    return true;
+}
+
+/// A call of verbs that fails with this errno, while there is one, and then what was logged.
+class failing_call {
+public:
+    failing_call(const char *call, int error)
+        : error_output_(::dup(STDERR_FILENO)), instead_(std::tmpfile())
+    {
+        REQUIRE(instead_ != nullptr);
+        ::dup2(::fileno(instead_), STDERR_FILENO);
+        failure = error;
+        failing = call;
+    }
+    failing_call(const failing_call &) = delete;
+    failing_call &operator=(const failing_call &) = delete;
+    ~failing_call()
+    {
+        (void)end();
+        std::fclose(instead_);
+    }
+    std::string end()
+    {
+        failing.clear();
+        if (error_output_ >= 0) {
+            ::dup2(error_output_, STDERR_FILENO);
+            ::close(error_output_);
+            error_output_ = -1;
+        }
+        std::rewind(instead_);
+        std::string log;
+        for (int c = std::fgetc(instead_); c != EOF; c = std::fgetc(instead_))
+            log += static_cast<char>(c);
+        return log;
+    }
+
+private:
+    int error_output_;
+    std::FILE *instead_;
+};
+
 template <class Function>
 Function *real(const char *name)
 {
@@ -59,12 +111,30 @@ Function *real(const char *name)
 
 struct rdma_cm_id;
 struct rdma_conn_param;
+struct ibv_comp_channel;
+struct ibv_context;
+struct ibv_cq;
+struct ibv_mr;
+struct ibv_pd;
 struct ibv_qp;
+struct ibv_qp_attr;
+struct ibv_qp_init_attr;
+struct ibv_srq;
+struct ibv_srq_init_attr;
 
 // The port's calls lead here: the program's symbols come before those of the libraries.
 extern "C" {
 [[gnu::visibility("default")]] int rdma_connect(rdma_cm_id *, rdma_conn_param *);
 [[gnu::visibility("default")]] int ibv_destroy_qp(ibv_qp *);
+[[gnu::visibility("default")]] ibv_comp_channel *ibv_create_comp_channel(ibv_context *);
+[[gnu::visibility("default")]] ibv_cq *ibv_create_cq(ibv_context *, int, void *, ibv_comp_channel *,
+                                                     int);
+[[gnu::visibility("default")]] int ibv_resize_cq(ibv_cq *, int);
+[[gnu::visibility("default")]] ibv_qp *ibv_create_qp(ibv_pd *, ibv_qp_init_attr *);
+[[gnu::visibility("default")]] int ibv_modify_qp(ibv_qp *, ibv_qp_attr *, int);
+[[gnu::visibility("default")]] ibv_srq *ibv_create_srq(ibv_pd *, ibv_srq_init_attr *);
+[[gnu::visibility("default")]] ibv_mr *ibv_reg_mr_iova2(ibv_pd *, void *, std::size_t,
+                                                        std::uint64_t, unsigned);
 
 int rdma_connect(rdma_cm_id *id, rdma_conn_param *wanted)
 {
@@ -78,6 +148,53 @@ int ibv_destroy_qp(ibv_qp *handle)
 {
     ++destroyed_qps;
     return real<decltype(ibv_destroy_qp)>("ibv_destroy_qp")(handle);
+}
+
+ibv_comp_channel *ibv_create_comp_channel(ibv_context *device)
+{
+    return fails("ibv_create_comp_channel")
+               ? nullptr
+               : real<decltype(ibv_create_comp_channel)>("ibv_create_comp_channel")(device);
+}
+
+ibv_cq *ibv_create_cq(ibv_context *device, int entries, void *of, ibv_comp_channel *channel, int at)
+{
+    return fails("ibv_create_cq")
+               ? nullptr
+               : real<decltype(ibv_create_cq)>("ibv_create_cq")(device, entries, of, channel, at);
+}
+
+int ibv_resize_cq(ibv_cq *handle, int entries)
+{
+    return fails("ibv_resize_cq") ? failure
+                                  : real<decltype(ibv_resize_cq)>("ibv_resize_cq")(handle, entries);
+}
+
+ibv_qp *ibv_create_qp(ibv_pd *domain, ibv_qp_init_attr *wanted)
+{
+    return fails("ibv_create_qp") ? nullptr
+                                  : real<decltype(ibv_create_qp)>("ibv_create_qp")(domain, wanted);
+}
+
+int ibv_modify_qp(ibv_qp *handle, ibv_qp_attr *wanted, int mask)
+{
+    return fails("ibv_modify_qp")
+               ? failure
+               : real<decltype(ibv_modify_qp)>("ibv_modify_qp")(handle, wanted, mask);
+}
+
+ibv_srq *ibv_create_srq(ibv_pd *domain, ibv_srq_init_attr *wanted)
+{
+    return fails("ibv_create_srq")
+               ? nullptr
+               : real<decltype(ibv_create_srq)>("ibv_create_srq")(domain, wanted);
+}
+
+ibv_mr *ibv_reg_mr_iova2(ibv_pd *domain, void *at, std::size_t size, std::uint64_t as, unsigned may)
+{
+    return fails("ibv_reg_mr")
+               ? nullptr
+               : real<decltype(ibv_reg_mr_iova2)>("ibv_reg_mr_iova2")(domain, at, size, as, may);
 }
 }
 
@@ -580,6 +697,90 @@ TEST_CASE("an attempt that is given up during rdma_connect leaves no queue pair 
     MUST(dat_ep_reset(own.ep));
     MUST(own.recv(0, 64, 2));
     CHECK(stays_empty(own.recv_evd));
+}
+
+namespace {
+
+/// The only line that the port logs when this call fails.
+template <class Call>
+std::string logged_when(const char *call, int error, DAT_RETURN_TYPE wanted, Call make)
+{
+    failing_call now(call, error);
+    const DAT_RETURN got = make();
+    const std::string log = now.end();
+    INFO(call);
+    INFO(log);
+    CHECK(same_type(got, wanted));
+    CHECK(log.find('\n') == log.size() - 1);
+    CHECK(log.find(call) != std::string::npos);
+    return log;
+}
+
+} // namespace
+
+TEST_CASE("a call that the device refuses for lack of memory is named, and the limit of locking it")
+{
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_MEMLOCK, &before) == 0);
+    rlimit little = before;
+    little.rlim_cur = 64 * 1024;
+    REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &little) == 0);
+    const std::string limit = "Cannot allocate memory; 64 KiB of memory may be locked "
+                              "(RLIMIT_MEMLOCK, ulimit -l)";
+    adapter ia;
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_DTO_FLAG);
+    const auto names_the_limit = [&](const char *call, auto make) {
+        const std::string log = logged_when(call, ENOMEM, DAT_INSUFFICIENT_RESOURCES, make);
+        INFO(log);
+        CHECK(log.find(limit) != std::string::npos);
+    };
+    names_the_limit("ibv_create_cq", [&] {
+        DAT_EVD_HANDLE more = DAT_HANDLE_NULL;
+        return dat_evd_create(ia.handle, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &more);
+    });
+    names_the_limit("ibv_create_qp", [&] {
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        return dat_ep_create(ia.handle, pz, evd, evd, DAT_HANDLE_NULL, nullptr, &ep);
+    });
+    names_the_limit("ibv_create_srq", [&] {
+        DAT_SRQ_ATTR attr{8, 1, DAT_SRQ_LW_DEFAULT};
+        DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+        return dat_srq_create(ia.handle, pz, &attr, &srq);
+    });
+    names_the_limit("ibv_reg_mr", [&] {
+        static char bytes[4096];
+        DAT_REGION_DESCRIPTION where{};
+        where.for_va = bytes;
+        DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+        DAT_LMR_CONTEXT context = 0;
+        DAT_RMR_CONTEXT remote = 0;
+        DAT_VLEN length = 0;
+        DAT_VADDR address = 0;
+        return dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, where, sizeof bytes, pz,
+                              DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr, &context, &remote,
+                              &length, &address);
+    });
+    REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &before) == 0);
+}
+
+TEST_CASE("of several calls that make an EVD or an endpoint, the one that failed is named")
+{
+    adapter ia;
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_DTO_FLAG);
+    const std::string channel =
+        logged_when("ibv_create_comp_channel", EMFILE, DAT_INSUFFICIENT_RESOURCES, [&] {
+            DAT_EVD_HANDLE more = DAT_HANDLE_NULL;
+            return dat_evd_create(ia.handle, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &more);
+        });
+    CHECK(channel.find("RLIMIT_NOFILE") != std::string::npos);
+    CHECK(channel.find("ibv_create_cq") == std::string::npos);
+    const std::string modify = logged_when("ibv_modify_qp", EIO, DAT_INTERNAL_ERROR, [&] {
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        return dat_ep_create(ia.handle, pz, evd, evd, DAT_HANDLE_NULL, nullptr, &ep);
+    });
+    CHECK(modify.find("ibv_create_qp") == std::string::npos);
 }
 
 // Last: the device is gone for this process.

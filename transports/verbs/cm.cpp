@@ -282,12 +282,14 @@ void answered(hca &device, qp &q, connection &c, const cm_event &event) OSD_REQU
 {
     const read_depths reads =
         agreed_reads(q, event.param.conn.responder_resources, event.param.conn.initiator_depth);
-    if (ready_queue_pair(q, c.id, reads) && rdma_establish(c.id) == 0) {
+    const bool ready = ready_queue_pair(q, c.id, reads);
+    if (ready && rdma_establish(c.id) == 0) {
         go_live(device, q, read_accept(device, event));
         return;
     }
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: establishing after the peer accepted failed: %s",
-             device.name, static_cast<void *>(&q), std::strerror(errno));
+    if (ready)
+        dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: rdma_establish failed: %s", device.name,
+                 static_cast<void *>(&q), std::strerror(errno));
     (void)rdma_reject(c.id, nullptr, 0);
     conclude(device, q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }

@@ -4,6 +4,7 @@
 #include "dapl_debug.hpp"
 #include "descriptor_wait.hpp"
 #include "osd_cancellation.hpp"
+#include "osd_system.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -75,8 +76,9 @@ int resize(cq &c, DAT_COUNT entries)
 
 status resize_refused(const cq &c, DAT_COUNT depth, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: resizing a CQ from %d to %d entries failed: %s",
-             c.device->name, c.handle->cqe, with_spare(*c.device, depth), std::strerror(error));
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: resizing a CQ from %d to %d entries failed: %s%s",
+             c.device->name, c.handle->cqe, with_spare(*c.device, depth), std::strerror(error),
+             osd::limit_text::of_locking(error).text);
     return error == EINVAL ? status::error(DAT_INVALID_STATE) : status_of_errno(error);
 }
 
@@ -85,10 +87,26 @@ DAT_COUNT without_spare(const cq &c, DAT_COUNT wanted)
     return std::max(wanted, c.handle->cqe - spare_room);
 }
 
-bool make_channel(hca &device, cq &c)
+status make_channel(hca &device, cq &c)
 {
+    if (port_features.cq_wait && !c.wake.open())
+        return call_failed(device.name, "eventfd for a CQ", errno);
     c.channel = ibv_create_comp_channel(device.verbs);
-    return c.channel != nullptr && unblock(c.channel->fd);
+    if (c.channel == nullptr)
+        return call_failed(device.name, "ibv_create_comp_channel", errno);
+    return unblock(c.channel->fd) ? success
+                                  : call_failed(device.name, "fcntl of a CQ's channel", errno);
+}
+
+status create_cq(hca &device, cq &c, DAT_COUNT entries)
+{
+    c.handle = ibv_create_cq(device.verbs, entries, &c, c.channel, 0);
+    if (c.handle != nullptr)
+        return success;
+    const int error = errno;
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_create_cq of %d entries failed: %s%s", device.name,
+             entries, std::strerror(error), osd::limit_text::of_locking(error).text);
+    return status_of_errno(error);
 }
 
 } // namespace
@@ -281,16 +299,12 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT &depth)
 {
     c.device = &device;
     c.owner = owner;
-    const DAT_COUNT wanted = entries_of_new(device, depth);
-    const bool wakes = !port_features.cq_wait || c.wake.open();
-    if (wakes && make_channel(device, c))
-        c.handle = ibv_create_cq(device.verbs, wanted, &c, c.channel, 0);
-    if (c.handle == nullptr) {
-        const int error = errno;
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_create_cq of %d entries failed: %s", device.name,
-                 wanted, std::strerror(error));
+    status made = make_channel(device, c);
+    if (made.ok())
+        made = create_cq(device, c, entries_of_new(device, depth));
+    if (!made.ok()) {
         close_cq(c);
-        return status_of_errno(error);
+        return made;
     }
     c.poll = device.siw ? poll_in_order : c.handle->context->ops.poll_cq;
     watch(c);

@@ -4,6 +4,7 @@
 #include "dapl_debug.hpp"
 #include "dat_count.hpp"
 #include "osd_descriptor.hpp"
+#include "osd_system.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -58,11 +59,13 @@ status open_channel(hca &device)
     device.channel = rdma_create_event_channel();
     if (device.channel != nullptr && unblock(device.channel->fd))
         return success;
-    dapl_log(
-        DAPL_DBG_TYPE_ERR,
-        "\"%s\": rdma_create_event_channel failed: %s; is a device there (\"rdma link\") and the "
-        "module rdma_ucm loaded?",
-        device.params.device, std::strerror(errno));
+    const int error = errno;
+    const osd::limit_text limit(error);
+    dapl_log(DAPL_DBG_TYPE_ERR, "\"%s\": rdma_create_event_channel failed: %s%s",
+             device.params.device, std::strerror(error),
+             limit.text[0] != '\0'
+                 ? limit.text
+                 : "; is a device there (\"rdma link\") and the module rdma_ucm loaded?");
     return status::error(DAT_INTERNAL_ERROR);
 }
 
@@ -72,6 +75,7 @@ ibv_context *open_by_name(const char *name)
     ibv_device **list = ibv_get_device_list(&count);
     if (list == nullptr)
         return nullptr;
+    errno = ENODEV;
     ibv_context *opened = nullptr;
     for (int i = 0; i < count && opened == nullptr; ++i)
         if (std::strcmp(ibv_get_device_name(list[i]), name) == 0)
@@ -98,16 +102,24 @@ void note_kind(hca &device)
         device.params.spin_us = software ? software_spin_us : hardware_spin_us;
 }
 
+status opening_failed(const hca &device, const char *call, int error)
+{
+    (void)call_failed(device.name, call, error);
+    return status::error(DAT_INTERNAL_ERROR);
+}
+
 status open_verbs(hca &device)
 {
     device.verbs = open_by_name(device.name);
-    if (device.verbs == nullptr || ibv_query_device(device.verbs, &device.limits) != 0 ||
-        ibv_query_port(device.verbs, device.port_number, &device.port_limits) != 0 ||
-        !unblock(device.verbs->async_fd)) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_open_device or its queries failed: %s", device.name,
-                 std::strerror(errno));
-        return status::error(DAT_INTERNAL_ERROR);
-    }
+    if (device.verbs == nullptr)
+        return opening_failed(device, "ibv_open_device", errno);
+    if (const int error = ibv_query_device(device.verbs, &device.limits); error != 0)
+        return opening_failed(device, "ibv_query_device", error);
+    if (const int error = ibv_query_port(device.verbs, device.port_number, &device.port_limits);
+        error != 0)
+        return opening_failed(device, "ibv_query_port", error);
+    if (!unblock(device.verbs->async_fd))
+        return opening_failed(device, "fcntl of its descriptor", errno);
     note_kind(device);
     if (!start_service(device))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);

@@ -27,17 +27,18 @@ void refuse(hca &device, connection &c, reject_reason reason, const private_data
     close_connection(device, c);
 }
 
-int listen_on(hca &device, vrb::listener &l, std::uint16_t port)
+status listen_on(hca &device, vrb::listener &l, std::uint16_t port)
 {
     if (rdma_create_id(device.channel, &l.id, &l, RDMA_PS_TCP) != 0)
-        return errno;
+        return call_failed(device.name, "rdma_create_id", errno);
     sockaddr_storage address = device.address;
     port_support::set_port(plain(address), port);
-    if (rdma_bind_addr(l.id, plain(address)) == 0 && rdma_listen(l.id, backlog) == 0)
-        return 0;
+    const bool bound = rdma_bind_addr(l.id, plain(address)) == 0;
+    if (bound && rdma_listen(l.id, backlog) == 0)
+        return success;
     const int error = errno;
     rdma_destroy_id(l.id);
-    return error;
+    return listen_failed(device.name, bound ? "rdma_listen" : "rdma_bind_addr", port, error);
 }
 
 connection *new_request(hca &device, const cm_event &event)
@@ -98,9 +99,9 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
     if (qualifier != 0 && port_of(qualifier) == 0)
         return invalid_parameter(2);
     osd::lock_guard hold(device.lock);
-    const int error = listen_on(device, l, port_of(qualifier));
-    if (error != 0)
-        return listen_failed(device.name, "rdma_listen", port_of(qualifier), error);
+    const status listening = listen_on(device, l, port_of(qualifier));
+    if (!listening.ok())
+        return listening;
     if (qualifier == 0)
         qualifier = ntohs(rdma_get_src_port(l.id));
     l.device = &device;

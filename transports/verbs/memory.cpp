@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_system.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -34,11 +35,6 @@ int access_for(const vrb::hca &device, DAT_MEM_PRIV_FLAGS privileges)
     if (device.windows)
         access |= IBV_ACCESS_MW_BIND;
     return access;
-}
-
-const char *advice(int error)
-{
-    return error == ENOMEM ? " (is the limit of locked memory, ulimit -l, high enough?)" : "";
 }
 
 } // namespace
@@ -75,7 +71,7 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
         const int error = errno;
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_reg_mr of %llu bytes at %p failed: %s%s", device.name,
                  static_cast<unsigned long long>(params.length), params.address,
-                 std::strerror(error), advice(error));
+                 std::strerror(error), osd::limit_text::of_locking(error).text);
         return status_of_errno(error);
     }
     keys.local = region.handle->lkey;

@@ -4,6 +4,7 @@
 
 #include "dapl_debug.hpp"
 #include "dapl_line_limit.hpp"
+#include "osd_system.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -80,8 +81,10 @@ status make_queue_pair(hca &device, qp &q)
         q.fast_qp.store(handle, std::memory_order_release);
         return success;
     }
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_create_qp for %d sends and %d receives failed: %s",
-             device.name, q.params.max_send, q.params.max_recv, std::strerror(error));
+    const char *call = handle == nullptr ? "ibv_create_qp" : "ibv_modify_qp to INIT";
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s for %d sends and %d receives failed: %s%s", device.name,
+             call, q.params.max_send, q.params.max_recv, std::strerror(error),
+             osd::limit_text::of_locking(error).text);
     if (handle != nullptr)
         ibv_destroy_qp(handle);
     return status_of_errno(error);

@@ -2,7 +2,11 @@
 // Shared receive queues.
 #include "internal.hpp"
 
+#include "dapl_debug.hpp"
+#include "osd_system.hpp"
+
 #include <cerrno>
+#include <cstring>
 
 namespace dapl::verbs {
 
@@ -12,7 +16,11 @@ namespace {
 
 status srq_error(const srq &shared, const char *call, int error)
 {
-    return error == EOPNOTSUPP ? not_supported : call_failed(shared.device->name, call, error);
+    if (error == EOPNOTSUPP)
+        return not_supported;
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s%s", shared.device->name, call,
+             std::strerror(error), osd::limit_text::of_locking(error).text);
+    return status_of_errno(error);
 }
 
 } // namespace
