@@ -73,14 +73,14 @@ typedef enum dat_return_type {
 
 /* ---- Subtypes ------------------------------------------------------------ */
 
-/** The subtype field. Which of them can come is said at each call. */
+/** The subtype field. Each call's description lists the subtypes it returns. */
 typedef enum dat_return_subtype {
     DAT_NO_SUBTYPE                         = 0,
 
-    /* of DAT_ABORT */
+    /* DAT_ABORT */
     DAT_SUB_INTERRUPTED                    = 1,
 
-    /* of DAT_INSUFFICIENT_RESOURCES: what ran out */
+    /* DAT_INSUFFICIENT_RESOURCES: what ran out */
     DAT_RESOURCE_MEMORY                    = 2,
     DAT_RESOURCE_DEVICE                    = 3,
     DAT_RESOURCE_TEP                       = 4,  /**< transport endpoints (queue pairs) */
@@ -91,7 +91,7 @@ typedef enum dat_return_subtype {
     DAT_RESOURCE_CREDITS                   = 9,  /**< outstanding RDMA reads as target */
     DAT_RESOURCE_SRQ                       = 10,
 
-    /* of DAT_INVALID_HANDLE: the role of the handle ... */
+    /* DAT_INVALID_HANDLE: the role of the handle ... */
     DAT_INVALID_HANDLE_IA                  = 11,
     DAT_INVALID_HANDLE_EP                  = 12,
     DAT_INVALID_HANDLE_LMR                 = 13,
@@ -119,7 +119,7 @@ typedef enum dat_return_subtype {
     DAT_INVALID_HANDLE9                    = 34,
     DAT_INVALID_HANDLE10                   = 35,
 
-    /* of DAT_INVALID_PARAMETER: its position, counted from 1 */
+    /* DAT_INVALID_PARAMETER: its position, counted from 1 */
     DAT_INVALID_ARG1                       = 36,
     DAT_INVALID_ARG2                       = 37,
     DAT_INVALID_ARG3                       = 38,
@@ -131,7 +131,7 @@ typedef enum dat_return_subtype {
     DAT_INVALID_ARG9                       = 44,
     DAT_INVALID_ARG10                      = 45,
 
-    /* of DAT_INVALID_STATE, endpoints: the state it is in, or what it lacks */
+    /* DAT_INVALID_STATE, endpoints: the present state, or the missing part */
     DAT_INVALID_STATE_EP_UNCONNECTED       = 46,
     DAT_INVALID_STATE_EP_ACTCONNPENDING    = 47,
     DAT_INVALID_STATE_EP_PASSCONNPENDING   = 48,
@@ -178,24 +178,24 @@ typedef enum dat_return_subtype {
     DAT_INVALID_STATE_SRQ_ERROR            = 85,
     DAT_INVALID_STATE_SRQ_IN_USE           = 86,
 
-    /* of DAT_PRIVILEGES_VIOLATION: the access that was refused */
+    /* DAT_PRIVILEGES_VIOLATION: the access that was refused */
     DAT_PRIVILEGES_READ                    = 87,
     DAT_PRIVILEGES_WRITE                   = 88,
     DAT_PRIVILEGES_RDMA_READ               = 89,
     DAT_PRIVILEGES_RDMA_WRITE              = 90,
 
-    /* of DAT_PROTECTION_VIOLATION: likewise */
+    /* DAT_PROTECTION_VIOLATION: likewise */
     DAT_PROTECTION_READ                    = 91,
     DAT_PROTECTION_WRITE                   = 92,
     DAT_PROTECTION_RDMA_READ               = 93,
     DAT_PROTECTION_RDMA_WRITE              = 94,
 
-    /* of DAT_INVALID_ADDRESS */
+    /* DAT_INVALID_ADDRESS */
     DAT_INVALID_ADDRESS_UNSUPPORTED        = 95, /**< well formed, but no address of an adapter (multicast ...) */
     DAT_INVALID_ADDRESS_UNREACHABLE        = 96, /**< known at once to have no route */
     DAT_INVALID_ADDRESS_MALFORMED          = 97, /**< not an address in any setting */
 
-    /* of DAT_PROVIDER_NOT_FOUND: what no entry matched */
+    /* DAT_PROVIDER_NOT_FOUND: what no entry matched */
     DAT_NAME_NOT_REGISTERED                = 98,
     DAT_MAJOR_NOT_FOUND                    = 99,
     DAT_MINOR_NOT_FOUND                    = 100,

@@ -69,7 +69,7 @@ typedef DAT_CONTEXT DAT_RMR_COOKIE; /**< returned with the completion of a bind 
 typedef DAT_UINT32 DAT_TIMEOUT;     /**< microseconds */
 #define DAT_TIMEOUT_INFINITE ((DAT_TIMEOUT) ~0)
 
-typedef DAT_UINT64 DAT_CONN_QUAL;   /**< where a service point listens */
+typedef DAT_UINT64 DAT_CONN_QUAL;   /**< the address on which a service point listens */
 typedef DAT_UINT64 DAT_PORT_QUAL;   /**< the transport's port of an endpoint */
 
 /** The address of an adapter; storage belongs to its creator. */
@@ -139,7 +139,7 @@ typedef enum dat_close_flags {
 
 #define DAT_CLOSE_DEFAULT DAT_CLOSE_ABRUPT_FLAG
 
-/** How one operation, or all those of one queue, complete. */
+/** How one operation, or all operations of one queue, complete. */
 typedef enum dat_completion_flags {
     DAT_COMPLETION_DEFAULT_FLAG              = 0x00, /**< an event that wakes a waiter */
     DAT_COMPLETION_SUPPRESS_FLAG             = 0x01, /**< no event, unless it fails */
@@ -171,7 +171,7 @@ typedef DAT_UINT64 DAT_VLEN;
 typedef DAT_UINT64 DAT_VADDR;       /**< 64 bits on every machine, host byte order */
 typedef DAT_UINT32 DAT_SEG_LENGTH;
 
-/** A local segment. Of one with length 0 the other fields are not looked at. */
+/** A local segment. If its length is 0, the other fields are not looked at. */
 typedef struct dat_lmr_triplet {
     DAT_VADDR       virtual_address;
     DAT_SEG_LENGTH  segment_length;
@@ -188,7 +188,7 @@ typedef struct dat_rmr_triplet {
     DAT_RMR_CONTEXT rmr_context;
 } DAT_RMR_TRIPLET;
 
-/** Where the memory of an LMR comes from. */
+/** The kind of memory that an LMR is made of. */
 typedef enum dat_mem_type {
     DAT_MEM_TYPE_VIRTUAL        = 0x00, /**< an address range of this process */
     DAT_MEM_TYPE_LMR            = 0x01, /**< the memory of another LMR */
@@ -277,7 +277,7 @@ typedef struct dat_provider_attr DAT_PROVIDER_ATTR; /* complete in udat.h */
 typedef DAT_UINT64 DAT_IA_ATTR_MASK;
 typedef DAT_UINT64 DAT_PROVIDER_ATTR_MASK;
 
-/** Who may touch the segment list of a posted operation. */
+/** The owner of a posted operation's segment list: only it may touch the list. */
 typedef enum dat_iov_ownership {
     DAT_IOV_CONSUMER       = 0x0, /**< the consumer, as soon as the post returns */
     DAT_IOV_PROVIDER_NOMOD = 0x1, /**< the provider until completion; returned unchanged */
@@ -307,7 +307,7 @@ typedef DAT_UINT32 DAT_HA_LB;
 #define DAT_HA_LB_INTERCOMM (DAT_HA_LB)1
 #define DAT_HA_LB_INTRACOMM (DAT_HA_LB)2
 
-/* Fields of DAT_IA_ATTR; the higher ones are in udat.h. */
+/* Fields of DAT_IA_ATTR; udat.h has the higher bits. */
 #define DAT_IA_FIELD_NONE                                   UINT64_C(0x0)
 #define DAT_IA_FIELD_IA_ADAPTER_NAME                        UINT64_C(0x000000001)
 #define DAT_IA_FIELD_IA_VENDOR_NAME                         UINT64_C(0x000000002)
@@ -402,7 +402,7 @@ typedef enum dat_evd_param_mask {
 
 typedef struct dat_ep_attr {
     DAT_SERVICE_TYPE     service_type;
-    DAT_SEG_LENGTH       max_message_size;            /**< of a send or receive; bytes */
+    DAT_SEG_LENGTH       max_message_size;            /**< largest send or receive, bytes */
     DAT_SEG_LENGTH       max_rdma_size;               /**< bytes */
     DAT_QOS              qos;
     DAT_COMPLETION_FLAGS recv_completion_flags;       /**< what posts may use, receive side */
@@ -422,7 +422,7 @@ typedef struct dat_ep_attr {
     DAT_NAMED_ATTR      *ep_provider_specific;
 } DAT_EP_ATTR;
 
-/** The life of an endpoint. The UNCONFIGURED ones still lack EVDs. */
+/** The life of an endpoint. In the UNCONFIGURED states it still lacks EVDs. */
 typedef enum dat_ep_state {
     DAT_EP_STATE_UNCONNECTED                  = 0,  /**< new, or after dat_ep_reset() */
     DAT_EP_STATE_UNCONFIGURED_UNCONNECTED     = 1,
@@ -540,7 +540,7 @@ typedef enum dat_srq_param_mask {
 
 /* ==== Service points and connection requests ============================== */
 
-/** Who makes the endpoint for a request that arrives at a PSP. */
+/** The maker of the endpoint for a request that arrives at a PSP. */
 typedef enum dat_psp_flags {
     DAT_PSP_CONSUMER_FLAG = 0x00,
     DAT_PSP_PROVIDER_FLAG = 0x01
@@ -595,7 +595,7 @@ typedef struct dat_cr_param {
     DAT_IA_ADDRESS_PTR remote_ia_address_ptr;
     DAT_PORT_QUAL      remote_port_qual;
     DAT_COUNT          private_data_size; /**< bytes */
-    DAT_PVOID          private_data;      /**< inside the request; lives as long as it, may be edited */
+    DAT_PVOID          private_data;      /**< lies in the request and lives as long; may be edited */
     DAT_EP_HANDLE      local_ep_handle;   /**< the endpoint of the RSP or the provider, or null */
 } DAT_CR_PARAM;
 
@@ -700,7 +700,7 @@ typedef struct dat_connection_event_data {
 /** DAT_ASYNC_ERROR_* and DAT_HA_*. */
 typedef struct dat_asynch_error_event_data {
     DAT_HANDLE dat_handle; /**< the object it is about: EP, EVD, IA, LMR, PZ, RMR or SRQ */
-    DAT_COUNT  reason;     /**< of the enumeration for that object, below */
+    DAT_COUNT  reason;     /**< a value of the enumeration for that object, below */
 } DAT_ASYNCH_ERROR_EVENT_DATA;
 
 /** DAT_SOFTWARE_EVENT. */
@@ -808,7 +808,7 @@ DAT_RETURN DAT_API dat_ia_openv(const DAT_NAME_PTR ia_name, DAT_COUNT async_min_
  * @param[out] async_evd     its asynchronous error EVD; may be NULL
  * @param[in]  ia_attr_mask  DAT_IA_FIELD_*; 0 for none
  * @param[out] ia_attr       caller's storage; may be NULL if the mask is 0.
- *                           What it points at lives as long as the adapter
+ *                           Its pointers are valid as long as the adapter
  * @param[in]  provider_mask DAT_PROVIDER_FIELD_*; 0 for none
  * @param[out] provider_attr likewise
  *
@@ -955,7 +955,7 @@ DAT_RETURN DAT_API dat_registry_list_providers(DAT_COUNT max_to_return, DAT_COUN
  * Changes the length of an EVD's queue. Events in it are kept.
  *
  * @param[in] evd_handle   the EVD
- * @param[in] evd_min_qlen least length, in events; the same length is a no-op
+ * @param[in] evd_min_qlen least length, in events; the present length is a no-op
  *
  * @retval DAT_SUCCESS
  * @retval DAT_INVALID_PARAMETER `ARG2`: not positive, or above the adapter's
@@ -1311,7 +1311,7 @@ DAT_RETURN DAT_API dat_ep_post_recv(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segme
  * Posts an RDMA read: the peer's memory into ours. The peer takes no part.
  *
  * @param[in] ep_handle    the endpoint, connected
- * @param[in] num_segments how many local ones, at most max_rdma_read_iov of the EP
+ * @param[in] num_segments how many local segments, at most max_rdma_read_iov of the EP
  * @param[in] local_iov    where to
  * @param[in] user_cookie  returned in the completion
  * @param[in] remote_iov   where from: one segment; not kept
@@ -1360,7 +1360,7 @@ DAT_RETURN DAT_API dat_ep_post_rdma_read_to_rmr(DAT_EP_HANDLE ep_handle,
  * later send.
  *
  * @param[in] ep_handle    the endpoint, connected
- * @param[in] num_segments how many local ones, at most max_rdma_write_iov of the EP
+ * @param[in] num_segments how many local segments, at most max_rdma_write_iov of the EP
  * @param[in] local_iov    where from
  * @param[in] user_cookie  returned in the completion
  * @param[in] remote_iov   where to: one segment; not kept
@@ -1473,7 +1473,7 @@ DAT_RETURN DAT_API dat_ep_set_watermark(DAT_EP_HANDLE ep_handle, DAT_COUNT soft_
  * Listens on a connection qualifier, for any number of requests.
  *
  * @param[in]  ia_handle  the adapter
- * @param[in]  conn_qual  where; what it means is the transport's matter
+ * @param[in]  conn_qual  where; its meaning is the transport's matter
  * @param[in]  evd_handle requests arrive here; has the CR stream
  * @param[in]  psp_flags  who makes the endpoints
  * @param[out] psp_handle ended by dat_psp_free()
@@ -1496,7 +1496,7 @@ DAT_RETURN DAT_API dat_psp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qu
  * dat_psp_create() on a qualifier that the provider picks.
  *
  * @param[in]  ia_handle  the adapter
- * @param[out] conn_qual  the one it picked
+ * @param[out] conn_qual  the qualifier it picked
  * @param[in]  evd_handle requests arrive here; has the CR stream
  * @param[in]  psp_flags  who makes the endpoints
  * @param[out] psp_handle ended by dat_psp_free()
@@ -1662,7 +1662,7 @@ DAT_RETURN DAT_API dat_csp_free(DAT_CSP_HANDLE csp_handle);
  *
  * @param[in]  cr_handle the request
  * @param[in]  cr_param_mask DAT_CR_FIELD_*
- * @param[out] cr_param  caller's storage; what it points at lives until the
+ * @param[out] cr_param  caller's storage; its pointers are valid until the
  *                       request is accepted, rejected or handed off
  *
  * @retval DAT_SUCCESS
@@ -1885,7 +1885,7 @@ DAT_RETURN DAT_API dat_rmr_query(DAT_RMR_HANDLE rmr_handle, DAT_RMR_PARAM_MASK r
  * @param[in]  rmr_handle  the RMR
  * @param[in]  lmr_handle  the region, which cannot be freed while it is bound; not
  *                         looked at where it unbinds
- * @param[in]  lmr_triplet the part of it; a length of 0 unbinds. Not kept
+ * @param[in]  lmr_triplet the part; a length of 0 unbinds. Not kept
  * @param[in]  mem_priv    remote rights, at most the region's
  * @param[in]  va_type     how the peer addresses it
  * @param[in]  ep_handle   whose request queue carries the bind
@@ -1895,7 +1895,7 @@ DAT_RETURN DAT_API dat_rmr_query(DAT_RMR_HANDLE rmr_handle, DAT_RMR_PARAM_MASK r
  *                         endpoint at once
  *
  * @retval DAT_SUCCESS
- * @retval DAT_INVALID_HANDLE `RMR`, `LMR`, `EP`; `EVD_REQUEST`: that of the endpoint
+ * @retval DAT_INVALID_HANDLE `RMR`, `LMR`, `EP`; `EVD_REQUEST`: the endpoint's
  *         was made without DAT_EVD_RMR_BIND_FLAG
  * @retval DAT_INVALID_PARAMETER `ARG3`: NULL, or not within the LMR. `ARG4`: unknown
  *         rights. `ARG5`, `ARG8`. `ARG9`: context is NULL, unless it unbinds

@@ -5,7 +5,7 @@
  * unreliable datagrams, counters, quick queries, collectives.
  *
  * An adapter has the extension if its attributes say
- * `extension_supported == DAT_EXTENSION_IB`; which parts of it, is said by the
+ * `extension_supported == DAT_EXTENSION_IB`; the parts it has are said by the
  * provider's named attributes (DAT_IB_ATTR_*, value "TRUE"). An operation that
  * a provider does not have returns DAT_NOT_IMPLEMENTED or
  * DAT_MODEL_NOT_SUPPORTED.
@@ -185,7 +185,7 @@ typedef enum dat_ib_service_type {
 
 struct ibv_ah;
 
-/** Where datagrams go. */
+/** The address of a receiver of datagrams. */
 typedef struct dat_ib_addr_handle {
     struct ibv_ah *ah;
     DAT_UINT32     qpn;
@@ -202,8 +202,8 @@ typedef struct dat_ib_collective_event_data {
 } DAT_IB_COLLECTIVE_EVENT_DATA;
 
 /**
- * What is in event_extension_data of a DAT_EVENT whose number is a
- * DAT_IB_EVENT_NUMBER. It fills those 64 bytes exactly.
+ * The data of an extension event: event_extension_data of a DAT_EVENT whose
+ * number is a DAT_IB_EVENT_NUMBER. It fills those 64 bytes exactly.
  *
  * With DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED, remote_ah is the peer's address,
  * ended by dat_ib_ud_ah_free(), and context is for dat_ib_ud_cm_free().
@@ -306,7 +306,7 @@ static __inline__ DAT_RETURN DAT_API dat_strerror_ext_status(DAT_IB_STATUS value
 
 /**
  * Posts an atomic compare-and-swap of a 64-bit word of the peer's: if it equals
- * cmp_val, it becomes swap_val. What it held before arrives in the local segment.
+ * cmp_val, it becomes swap_val. The word's value before arrives in the local segment.
  *
  * @param[in] ep       DAT_EP_HANDLE, connected
  * @param[in] cmp_val  64 bits, compared
@@ -366,7 +366,7 @@ static __inline__ DAT_RETURN DAT_API dat_strerror_ext_status(DAT_IB_STATUS value
         (DAT_COUNT) (segments), (DAT_LMR_TRIPLET *) (lbuf), (DAT_IB_ADDR_HANDLE *) (ah_ptr), \
         (cookie), (DAT_COMPLETION_FLAGS) (flgs))
 
-/** Posts a receive for a datagram: the same as for a message. */
+/** Posts a receive for a datagram, just as for a message. */
 #define dat_ib_post_recv_ud dat_ep_post_recv
 
 /**
@@ -704,10 +704,10 @@ typedef enum dat_ib_collective_reduce_data_op {
 /** The members of a group by node. One process of each node, the external one, represents it. */
 typedef struct dat_ib_collective_group {
     int  local_size;      /**< processes on this node */
-    int  local_rank;      /**< of this process among them */
+    int  local_rank;      /**< rank of this process on its node */
     int *local_ranks;     /**< their ranks in the group */
     int  external_size;   /**< nodes */
-    int  external_rank;   /**< of this process among the external ones, or -1 */
+    int  external_rank;   /**< rank among the external processes, or -1 */
     int *external_ranks;  /**< their ranks in the group */
     int *intranode_table; /**< rank in the group to rank on this node, or -1 */
     int *internode_table; /**< rank in the group to external rank, or -1 */
@@ -749,13 +749,13 @@ typedef struct dat_ib_collective_group {
         (DAT_IB_OP) DAT_IB_COLLECTIVE_FREE_MEMBER_OP, (DAT_IB_COLLECTIVE_MEMBER) (member))
 
 /**
- * Joins a group; every member calls it with the same members and id. An event of
+ * Joins a group; every member calls it with equal members and id. An event of
  * type DAT_IB_COLLECTIVE_CREATE_DATA brings the handle of the group.
  *
  * @param[in] members      the addresses, in order of rank
  * @param[in] group_size   how many
  * @param[in] self         rank of the caller
- * @param[in] group_id     the same for all, different from other groups'
+ * @param[in] group_id     equal for all, different from other groups'
  * @param[in] group_info   who is on which node
  * @param[in] evd          all completions of the group arrive here
  * @param[in] pd           protection zone
@@ -868,8 +868,8 @@ typedef struct dat_ib_collective_group {
         (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * From each member a part to each member: part j of rank i becomes part i of
- * rank j.
+ * Sends a part of each member's buffer to each member: part j of rank i becomes
+ * part i of rank j.
  */
 #define dat_ib_collective_alltoall(coll_handle, sendbuf, sendsize, recvbuf, recvsize, \
     user_context, flags) \
@@ -938,7 +938,7 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context), (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * The root's buffer into the same buffer of every member.
+ * Copies the root's buffer into this buffer of every member.
  */
 #define dat_ib_collective_broadcast(coll_handle, buf, size, root, user_context, flags) \
     dat_extension_op((DAT_IB_COLLECTIVE_HANDLE) (coll_handle), \

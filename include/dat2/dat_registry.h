@@ -74,7 +74,7 @@ DAT_RETURN DAT_API dat_registry_remove_provider(const DAT_PROVIDER *provider,
  */
 DAT_RETURN DAT_API dats_get_ia_handle(DAT_IA_HANDLE handle, DAT_IA_HANDLE *ia_handle);
 
-/** Do two adapters lead to the same place, so that one can stand in for the other? */
+/** Do two adapters lead to one place, so that one can stand in for the other? */
 typedef enum dat_ha_relationship {
     DAT_HA_FALSE          = 0,
     DAT_HA_TRUE           = 1,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /**
  * @file udat.h
- * User-level DAT 2.0: the one header that a consumer includes. It brings in
+ * User-level DAT 2.0: the header that a consumer includes. It brings in
  * all of dat.h and adds what exists at user level only: CNOs, waiting, memory
  * registration, and the attributes of adapters and providers.
  *
@@ -91,7 +91,7 @@ typedef char (*DAT_LMR_COOKIE)[DAT_LMR_COOKIE_SIZE];    /**< names shared memory
 
 typedef struct dat_shared_memory {
     DAT_PVOID      virtual_address;
-    DAT_LMR_COOKIE shared_memory_id; /**< the same in all processes, which agree on the length */
+    DAT_LMR_COOKIE shared_memory_id; /**< equal in all processes, which agree on the length */
 } DAT_SHARED_MEMORY;
 
 /** The memory of an LMR; which member counts follows from its DAT_MEM_TYPE. */
@@ -105,13 +105,13 @@ struct dat_lmr_param {
     DAT_IA_HANDLE          ia_handle;
     DAT_MEM_TYPE           mem_type;
     DAT_REGION_DESCRIPTION region_desc;
-    DAT_VLEN               length;             /**< as asked for; bytes */
+    DAT_VLEN               length;             /**< requested length, bytes */
     DAT_PZ_HANDLE          pz_handle;
     DAT_MEM_PRIV_FLAGS     mem_priv;
     DAT_VA_TYPE            va_type;
     DAT_LMR_CONTEXT        lmr_context;
     DAT_RMR_CONTEXT        rmr_context;
-    DAT_VLEN               registered_size;    /**< as it became; bytes */
+    DAT_VLEN               registered_size;    /**< length in effect, bytes */
     DAT_VADDR              registered_address;
 };
 
@@ -127,11 +127,11 @@ struct dat_ia_attr {
     DAT_IA_ADDRESS_PTR ia_address_ptr;                      /**< lives as long as the adapter */
     DAT_COUNT          max_eps;
     DAT_COUNT          max_dto_per_ep;
-    DAT_COUNT          max_rdma_read_per_ep_in;             /**< as the target of reads */
-    DAT_COUNT          max_rdma_read_per_ep_out;            /**< as their origin */
+    DAT_COUNT          max_rdma_read_per_ep_in;             /**< reads of its memory */
+    DAT_COUNT          max_rdma_read_per_ep_out;            /**< reads it posted */
     DAT_COUNT          max_evds;
     DAT_COUNT          max_evd_qlen;
-    DAT_COUNT          max_iov_segments_per_dto;            /**< of sends and receives */
+    DAT_COUNT          max_iov_segments_per_dto;            /**< sends and receives */
     DAT_COUNT          max_lmrs;
     DAT_SEG_LENGTH     max_lmr_block_size;                  /**< bytes */
     DAT_VADDR          max_lmr_virtual_address;
@@ -147,8 +147,8 @@ struct dat_ia_attr {
     DAT_COUNT          max_iov_segments_per_rdma_write;
     DAT_COUNT          max_rdma_read_in;                    /**< all endpoints together */
     DAT_COUNT          max_rdma_read_out;                   /**< all endpoints together */
-    DAT_BOOLEAN        max_rdma_read_per_ep_in_guaranteed;  /**< for each endpoint at once */
-    DAT_BOOLEAN        max_rdma_read_per_ep_out_guaranteed; /**< for each endpoint at once */
+    DAT_BOOLEAN        max_rdma_read_per_ep_in_guaranteed;  /**< holds for all endpoints at once */
+    DAT_BOOLEAN        max_rdma_read_per_ep_out_guaranteed; /**< holds for all endpoints at once */
     DAT_BOOLEAN        zb_supported;                        /**< DAT_VA_TYPE_ZB */
     DAT_EXTENSION      extension_supported;
     DAT_COUNT          extension_version;
@@ -294,7 +294,7 @@ DAT_RETURN DAT_API dat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE mem_type
                                   DAT_VLEN *registered_length, DAT_VADDR *registered_address);
 
 /**
- * Tells what an LMR was made with and what became of it.
+ * Tells what an LMR was made with, and the registration that it got.
  *
  * @param[in]  lmr_handle the region
  * @param[in]  lmr_param_mask DAT_LMR_FIELD_*
