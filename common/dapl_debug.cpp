@@ -13,7 +13,7 @@
 namespace dapl::DAPL_TRANSPORT {
 
 namespace {
-// Not standard output by default: it is the data of many a program.
+// Standard output is no default: many a program's data go there.
 std::atomic<unsigned> destinations = osd::log_stderr;
 } // namespace
 

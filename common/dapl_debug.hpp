@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The debug channel of a provider. DAPL_DBG_TYPE is a mask of what is shown, DAPL_DBG_DEST of where
-// (1 standard output, 2 syslog, 4 standard error).
+// The debug channel of a provider. DAPL_DBG_TYPE is a mask of message types, DAPL_DBG_DEST of
+// destinations (1 standard output, 2 syslog, 4 standard error).
 #pragma once
 
 #include "osd_annotations.hpp"
@@ -23,7 +23,7 @@ enum debug_type : unsigned {
     DAPL_DBG_TYPE_EXCEPTION = 0x400,
 };
 
-/// Set when an adapter starts, while others of the same library may be open.
+/// Set when an adapter starts, while other adapters of this library may be open.
 extern std::atomic<unsigned> debug_mask;
 
 inline bool shows(unsigned types)

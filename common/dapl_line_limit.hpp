@@ -8,7 +8,7 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
-/// So many in an interval; the next line after that tells how many were left out.
+/// Limits lines to a number per interval; the next line after that tells how many were left out.
 class line_limit {
 public:
     line_limit() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// For ports: the words of an adapter's ia_params in dat.conf, and options of the form key=number.
+// Reads an adapter's ia_params of dat.conf for ports: words, and options of the form key=number.
 #pragma once
 
 #include <cerrno>

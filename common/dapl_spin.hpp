@@ -9,9 +9,9 @@
 namespace dapl::DAPL_TRANSPORT {
 
 /// Waking a sleeping thread takes a system call and some microseconds. So a wait polls first, as
-/// long as that pays: after an unsuccessful poll the next waits sleep at once, first 1 of them,
-/// then 3, 7 and so on up to 63. The clock is read once per 16 polls, since that may be a system
-/// call. For one thread at a time.
+/// long as that pays: after an unsuccessful poll the next waits sleep at once, first 1 wait, then
+/// 3, 7 and so on up to 63. The clock is read once per 16 polls, since that may be a system call.
+/// One thread at a time uses it.
 class spinner {
 public:
     /// Calls `found` until it returns true, which is the result, for `us` microseconds and not
@@ -23,7 +23,7 @@ public:
             --skip_;
             return false;
         }
-        if (found()) { // before the clock is read
+        if (found()) { // saves a reading of the clock
             failed_ = 0;
             return true;
         }

@@ -92,7 +92,8 @@
 ///        EVD-59, EVD-60, CNO-50, CNO-51.
 ///      - A completion that comes while completion_notify runs is found by the next poll, or
 ///        notified: CNO-52.
-///      - After mr_deregister nothing is received into the region, also by receives that were posted
+///      - After mr_deregister nothing is received into the region, also by receives that were
+///      posted
 ///        before: MEM-33, MEM-34, MEM-35.
 #define DAPLS_IB_VERSION 4
 
@@ -120,18 +121,18 @@ struct features {
     bool direct_post = false;     ///< [port] DAT triplets go to the device as they are
     bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
     bool inline_send = false;    ///< [port] short messages travel inside the work request
-    bool nth_signal = false;     ///< suppressed successes are known without one that is not:
+    bool nth_signal = false;     ///< successes are known that no signalled request follows:
                                  ///< requests_done
     bool srq = false;            ///< shared receive queues: srq_*, post_srq_recv, qp_alloc_srq
     bool ep_watermarks = false;  ///< what a qp holds of an SRQ is counted and limited:
                                  ///< qp_set_watermarks, qp_recvs_held
     bool memory_windows = false; ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
-    bool ep_windows = false;     ///< and opened to the peer of one connection only: mw_bind
+    bool ep_windows = false;     ///< windows open to the peer of one connection only: mw_bind
     bool send_invalidate = false; ///< a send can close the peer's window: post_send_invalidate,
                                   ///< mw_is_bound
     bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_read_to_rmr
     bool device_counters = false; ///< the device counts errors of its own: read_counters
-    bool qp_counters = false;     ///< and what becomes of each connection: read_qp_counters
+    bool qp_counters = false;     ///< the device counts events of each connection: read_qp_counters
 };
 
 // -------------------------------------------------------------------------------- arguments
@@ -163,23 +164,24 @@ struct private_data {
 struct hca_open_params {
     const char *name;   ///< adapter name in dat.conf
     const char *params; ///< ia_params of that line, never null, valid during the call
-    adapter *owner;     ///< for upcalls
+    adapter *owner;     ///< the object to name in upcalls
 };
 
 /// Limits and identity of an open HCA. Counts are per HCA unless said otherwise. The common layer
 /// makes no more objects than max_eps, max_srqs, max_cqs, max_mrs and max_pds say; where one of the
-/// last three is 0, the port names no limit. They are those of the device: what belongs to a
-/// feature that the port does not claim, or that is switched off, the common layer shows as absent.
+/// last three is 0, the port names no limit. The limits are the device's: where the port does not
+/// claim a feature, or it is switched off, the common layer shows it as absent.
 struct hca_attr {
     const DAT_SOCK_ADDR *address = nullptr; ///< what peers connect to; lives as long as the hca
-    const char *hca_name = "";              ///< at most 255 characters; lives as long as the hca
+    const char *hca_name = "";              ///< name of up to 255 characters; lives as long as the
+                                            ///< hca
     const char *vendor_name = "";
     DAT_UINT32 hardware_version_major = 0;
     DAT_UINT32 hardware_version_minor = 0;
     DAT_UINT32 firmware_version_major = 0;
     DAT_UINT32 firmware_version_minor = 0;
     DAT_COUNT max_eps = 0;
-    DAT_COUNT max_dto_per_ep = 0; ///< in each direction
+    DAT_COUNT max_dto_per_ep = 0; ///< limit in each direction
     DAT_COUNT max_rdma_read_per_ep_in = 0;
     DAT_COUNT max_rdma_read_per_ep_out = 0;
     DAT_COUNT max_cqs = 0;
@@ -208,8 +210,8 @@ struct hca_attr {
     bool has_extension() const { return immediate_data || atomics; }
 };
 
-/// What a device has counted since it was opened, under the numbers that dat_ib_query_counters has
-/// for it: DCNT_IA_LNK_* and DCNT_IA_DIAG_*. What it does not count stays 0.
+/// The counters of a device since it was opened, under the numbers that dat_ib_query_counters has
+/// for them: DCNT_IA_LNK_* and DCNT_IA_DIAG_*. A value that the device does not count stays 0.
 class device_counters {
 public:
     static constexpr int first = DCNT_IA_LNK_ERR_RCV;
@@ -275,7 +277,7 @@ struct mw_params {
 
 /// What an endpoint asks of its queue pair. Depths and iov counts are within hca_attr.
 struct qp_params {
-    endpoint *owner; ///< for upcalls
+    endpoint *owner; ///< the endpoint to name in upcalls
     DAT_COUNT max_recv;
     DAT_COUNT max_send;
     DAT_COUNT max_recv_iov;
@@ -290,23 +292,24 @@ struct qp_params {
 
 /// What a shared receive queue is made with. The numbers are within hca_attr.
 struct srq_params {
-    shared_recv_queue *owner; ///< for upcalls
+    shared_recv_queue *owner; ///< the SRQ to name in upcalls
     DAT_COUNT max_recv;
     DAT_COUNT max_recv_iov;
 };
 
 /// A posted operation. The common layer fills it before it posts, and owns it again once the
-/// completion was polled; one whose success is suppressed, once anything posted later on the same
+/// completion was polled; a request whose success is suppressed, once anything posted later on its
 /// queue was polled, requests_done has counted it, or the qp is freed. Until then it stays at its
-/// address. A port that needs memory per operation derives its `wr` from this one; its constructor
-/// runs once, and what the port then leaves there stays from one operation to the next.
+/// address. A port that needs memory per operation derives its `wr` from this struct; its
+/// constructor runs once, and data that the port then leaves there stay from one operation to the
+/// next.
 struct work_request {
     DAT_DTO_COOKIE cookie;
-    work_queue *queue; ///< where it was posted
-    /// Those posted before and after it to the same queue, which is a ring in which one is always
-    /// unused. Null for a shared receive. The ring may grow with a post: that changes, in the
-    /// thread that posts, `after` of the request that was posted last and `before` of the unused
-    /// one, which has completed.
+    work_queue *queue; ///< the queue it was posted to
+    /// The requests posted before and after it to its queue, which is a ring in which one request
+    /// is always unused. Null for a shared receive. The ring may grow with a post: that changes, in
+    /// the thread that posts, `after` of the request that was posted last and `before` of the
+    /// unused request, which has completed.
     work_request *before;
     work_request *after;
     DAT_UINT32 length;  ///< bytes, sum of the local segments; of a receive, the room it has
@@ -325,7 +328,7 @@ struct extended_operands {
     DAT_UINT64 swap;           ///< DAT_IB_DTO_CMP_SWAP: stored if equal
 };
 
-/// Which completions a CQ is armed for.
+/// The completions that a CQ is armed for.
 enum class notify_on : std::uint8_t {
     any,
     solicited, ///< [solicited_wait] receives whose sender asked for it, and failures
@@ -345,7 +348,7 @@ struct completion {
     DAT_UINT32 length; ///< bytes received; read for DAT_DTO_RECEIVE only
     DAT_DTO_COMPLETION_STATUS status;
     bool has_immediate;   ///< [immediate_data] a write with immediate data took the receive
-    DAT_UINT32 immediate; ///< [immediate_data] what it carried
+    DAT_UINT32 immediate; ///< the number that it carried
     /// [srq] For a receive that was posted with post_srq_recv: qp_params::receiver of the qp that
     /// took it; null when that qp was freed since.
     work_queue *receiver;
@@ -392,7 +395,7 @@ struct srq_of<Types> {
     using type = typename Types::srq;
 };
 
-/// Nor one without memory windows.
+/// A port without memory windows need not name mw.
 template <class Types>
 concept names_mw = requires
 {
@@ -407,21 +410,22 @@ struct mw_of<Types> {
     using type = typename Types::mw;
 };
 
-/// Properties of a port that are no features. A port overrides them by a member of the same name.
+/// Properties of a port that are no features. A port overrides them by members of these names.
 struct port_traits {
     /// Hot operations make calls of the C library that are cancellation points (sendmsg, write …).
     /// Cancellation is disabled around them then, as around all control operations; that takes some
     /// 30 instructions.
     static constexpr bool has_cancellation_points = false;
-    /// [solicited_wait] completion::solicited tells receives apart. Where it does not, the common
-    /// layer does not poll a CQ for solicited ones, and relies on its notification.
+    /// [solicited_wait] completion::solicited tells receives apart. If false, the common layer does
+    /// not poll a CQ for solicited completions, and relies on its notification.
     static constexpr bool tells_solicited = true;
 };
 
-/// Base of every port: its types, and the declarations of all operations. A port declares those
-/// that it has anew. The required ones are deleted here. The optional ones, whose text begins with
-/// the features that need them, answer "model not supported"; a port that claims such a feature has
-/// to have them. check_transport, at the end, names at compile time what is missing or mistyped.
+/// Base of every port: its types, and the declarations of all operations. A port declares the
+/// operations that it has anew. The required operations are deleted here. The optional operations,
+/// whose text begins with the features that need them, answer "model not supported"; a port that
+/// claims such a feature has to have them. check_transport, at the end, names at compile time what
+/// is missing or mistyped.
 ///
 /// Types a port shall name: hca, pd, mr, cq, qp, wr (work_request or derived from it), cr,
 /// listener; with srq also srq, with memory_windows also mw.
@@ -437,7 +441,7 @@ struct dapls_ib : Types, port_traits {
     using typename Types::wr;
     using srq = typename srq_of<Types>::type;
     using mw = typename mw_of<Types>::type;
-    using inherited = dapls_ib; ///< for check_transport
+    using inherited = dapls_ib; ///< names the base for check_transport
 
     // --- HCA ---
 
@@ -471,28 +475,29 @@ struct dapls_ib : Types, port_traits {
     /// process. Control.
     static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &) = delete;
 
-    /// No window is or will be bound to it. On return the remote key is dead, and nothing is
-    /// received into the memory any more: a message for a receive that was posted with the local
-    /// key fails with LOCAL_PROTECTION, also one that had come in part, and breaks the connection.
-    /// Until then such a receive keeps its place. Control.
+    /// Ends a region to which no window is or will be bound. On return the remote key is dead, and
+    /// nothing is received into the memory any more: a message for a receive that was posted with
+    /// the local key fails with LOCAL_PROTECTION, also one that had come in part, and breaks the
+    /// connection. Until then such a receive keeps its place. Control.
     static void dapls_ib_mr_deregister(mr &) = delete;
 
     // --- completion queue ---
 
     /// A CQ for at least `depth` completions; stores the depth it really has. With [evd_wait] each
-    /// EVD has one; that of an EVD to which nothing completes has the depth 0, and is only waited
-    /// on. Control.
+    /// EVD has one; if nothing completes to the EVD, its CQ has the depth 0, and is only waited on.
+    /// Control.
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth) = delete;
 
     /// No qp refers to it any more. Fence for dapl_evd_dto_callback.
     static void dapls_ib_cq_free(cq &) = delete;
 
-    /// Takes the oldest completion; false when there is none. May return false for one that a thread
-    /// of the port is still adding, and for those behind it, but not once the end of their
-    /// connection was reported, or disconnect_clean, qp_reset or qp_free has returned: the caller
-    /// takes false to mean then that none is left. Completions of one queue of one qp come in post
-    /// order. Every posted operation comes back exactly once, failures always, and successes unless
-    /// they were posted with DAT_COMPLETION_SUPPRESS_FLAG. Hot. One thread at a time per cq.
+    /// Takes the oldest completion; false when there is none. May return false for a completion
+    /// that a thread of the port is still adding, and for later completions, but not once the end
+    /// of their connection was reported, or disconnect_clean, qp_reset or qp_free has returned: the
+    /// caller takes false to mean then that none is left. Completions of one queue of one qp come
+    /// in post order. Every posted operation comes back exactly once, failures always, and
+    /// successes unless they were posted with DAT_COMPLETION_SUPPRESS_FLAG. Hot. One thread at a
+    /// time per cq.
     static bool dapls_ib_completion_poll(cq &, completion &) = delete;
 
     /// [direct_event] Fast-path poll. Returns `taken` if the oldest completion is a plain success
@@ -522,10 +527,10 @@ struct dapls_ib : Types, port_traits {
     static DAT_COUNT dapls_ib_cq_count(cq &, DAT_COUNT /*limit*/) { return 0; }
 
     /// [cq_wait] Sleeps until the CQ holds `threshold` completions ([cq_threshold]; otherwise it is
-    /// 1) or, with `solicited`, a solicited one; until cq_wakeup is called, or the deadline passes;
+    /// 1) or, with `solicited`, a solicited one; until cq_wakeup is called or the deadline passes;
     /// may also return early. `interrupted` when a handler of a signal ran that was installed
-    /// without SA_RESTART (osd::wait_readable knows); after others the sleep goes on. One thread
-    /// at a time, the one that polls. Inbound traffic is served during the sleep. The thread can be
+    /// without SA_RESTART (osd::wait_readable knows); after others the sleep goes on. One thread at
+    /// a time, the thread that polls. Inbound traffic is served during the sleep. The thread can be
     /// cancelled in it where the port sleeps in an osd::cancellation_point; osd::undo_if_cancelled
     /// names what the port has to undo then.
     static osd::wait_result dapls_ib_cq_wait(cq &, notify_on, DAT_COUNT /*threshold*/,
@@ -569,15 +574,15 @@ struct dapls_ib : Types, port_traits {
     static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq,
                                     const qp_params &) = delete;
 
-    /// Frees the queue pair. One that is connected is disconnected abruptly first, and the peer
-    /// sees DISCONNECTED; an attempt to connect or accept is abandoned, as by disconnect_clean.
-    /// What is posted need not complete: no completion of this qp is added to a CQ after the
-    /// return. Those added before may still be polled. Fence.
+    /// Frees the queue pair. A connected qp is disconnected abruptly first, and the peer sees
+    /// DISCONNECTED; an attempt to connect or accept is abandoned, as by disconnect_clean. Posted
+    /// operations need not complete: no completion of this qp is added to a CQ after the return.
+    /// Completions added before may still be polled. Fence.
     static void dapls_ib_qp_free(qp &) = delete;
 
     /// Returns the qp to the state after qp_alloc. disconnect or disconnect_clean was called for it
     /// before, and the peer sees the end of the connection that these cause, nothing more. Nothing
-    /// of the old connection acts on the next one. As with qp_free, what was posted need not
+    /// of the old connection acts on the next one. As with qp_free, posted operations need not
     /// complete, and completions added before may still be polled. Fence.
     static status dapls_ib_qp_reset(qp &) = delete;
 
@@ -639,12 +644,12 @@ struct dapls_ib : Types, port_traits {
 
     /// [memory_windows] Posts wr.operation, DAT_DTO_BIND_MW: binds the window to a part of the mr,
     /// or to nothing if the length is 0, with the mr then null. Stores the key it will have, 0 for
-    /// nothing: the consumer may use it in what it posts next. Once the bind is done the key before
-    /// is dead; one that fails leaves the window bound to what it was, or to nothing. After that,
-    /// or when a posted bind went with its queue pair, the common layer frees the window and takes
+    /// nothing: the consumer may use it in its next post. Once the bind is done the key before is
+    /// dead; a bind that fails leaves the window as it was, or bound to nothing. After that, or
+    /// when a posted bind went with its queue pair, the common layer frees the window and takes
     /// another before it binds again. The mr is not freed before the bind has completed or the
-    /// window was freed. Hot, but may allocate. Otherwise as post_send; always one thread at a
-    /// time per qp, and none in post_send.
+    /// window was freed. Hot, but may allocate. Otherwise as post_send; always one thread at a time
+    /// per qp, and none in post_send.
     static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
                                    DAT_RMR_CONTEXT & /*key*/)
     {
@@ -669,9 +674,9 @@ struct dapls_ib : Types, port_traits {
     /// DAT_INSUFFICIENT_RESOURCES if the device's queue is full. Hot.
     ///
     /// [threadsafe_post] With qp_params::concurrent_posts several threads at once, each with a
-    /// request of its own. Requests are executed in the order of their places, which need not be
-    /// that of the calls: one whose predecessor is not posted yet waits for it, its thread does
-    /// not. The post does not fail; no more is posted than the qp was made for.
+    /// request of its own. Requests are executed in the order of their places, which may differ
+    /// from the order of the calls: a request whose predecessor is not posted yet waits for it, its
+    /// thread does not. The post does not fail; no more is posted than the qp was made for.
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote,
                                      DAT_COMPLETION_FLAGS flags) = delete;
@@ -683,11 +688,11 @@ struct dapls_ib : Types, port_traits {
                                      const DAT_LMR_TRIPLET *local) = delete;
 
     /// [nth_signal] Called when all requests of the queue are posted: `oldest` is the first that
-    /// has not come back, and `most` how many there are. How many of them, from that one on without
-    /// a gap, were posted with DAT_COMPLETION_SUPPRESS_FLAG and are known to have succeeded: they
-    /// will not be polled. It is not 0 for ever where all were posted so: the device signals every
-    /// nth. May take completions from the device, which come with later polls. As post_send, but
-    /// without others beside it also with [threadsafe_post]. Hot.
+    /// has not come back, and `most` how many there are. Returns how many of them, from `oldest` on
+    /// without a gap, were posted with DAT_COMPLETION_SUPPRESS_FLAG and are known to have
+    /// succeeded: they will not be polled. It is not 0 for ever if all were posted so: the device
+    /// signals every nth. May take completions from the device, which come with later polls. As
+    /// post_send, but without others beside it also with [threadsafe_post]. Hot.
     static DAT_COUNT dapls_ib_requests_done(qp &, wr & /*oldest*/, DAT_COUNT /*most*/) { return 0; }
 
     /// [immediate_data, atomics] Posts wr.operation: DAT_IB_DTO_RDMA_WRITE_IMMED, _FETCH_ADD or
@@ -700,8 +705,8 @@ struct dapls_ib : Types, port_traits {
         return not_supported;
     }
 
-    /// [send_invalidate] Posts a send that also takes a key away from the peer: that of a window
-    /// of the protection domain, and open to the connection. The receive completes when the key is
+    /// [send_invalidate] Posts a send that also takes a key away from the peer: the key of a window
+    /// of its protection domain, open to this connection. The receive completes when the key is
     /// dead. With any other key the message fails, and the connection with it. Otherwise as
     /// post_send.
     static status dapls_ib_post_send_invalidate(qp &, wr &, DAT_COUNT /*segments*/,
@@ -747,14 +752,14 @@ struct dapls_ib : Types, port_traits {
     static void dapls_ib_reject_connection(cr &, reject_reason, const private_data &) = delete;
 
     /// Ends an established connection. Graceful lets posted requests complete first, abrupt does
-    /// not; abrupt may follow graceful. What has not completed then is flushed. After ESTABLISHED
-    /// each connection makes exactly one callback that ends it: DISCONNECTED, whichever side began,
-    /// or BROKEN if it failed; of one that its consumer has disconnected the common layer makes
-    /// DISCONNECTED of both. Completions that are not flushed can be polled before that callback.
-    /// Control.
+    /// not; abrupt may follow graceful. Requests that have not completed then are flushed. After
+    /// ESTABLISHED each connection makes exactly one callback that ends it: DISCONNECTED, whichever
+    /// side began, or BROKEN if it failed; for a connection that its consumer has disconnected, the
+    /// common layer makes both DISCONNECTED. Completions that are not flushed can be polled before
+    /// that callback. Control.
     static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS) = delete;
 
-    /// Abandons an attempt begun with connect or accept, and flushes what is posted: it has
+    /// Abandons an attempt begun with connect or accept, and flushes posted operations: they have
     /// completed on return. The port begins no callback for the attempt afterwards; one that is
     /// running may still reach the common layer, which drops it. qp_reset or qp_free follows before
     /// the qp is used again.
@@ -762,8 +767,8 @@ struct dapls_ib : Types, port_traits {
     /// The peer may still hold the request: its accept ends in ACCEPT_COMPLETION_ERROR or, where
     /// the transport cannot withdraw a request, in ESTABLISHED and then DISCONNECTED. A peer that
     /// waits for the answer to its own request has its attempt fail, at the latest at its timeout.
-    /// If the connection was established, the peer sees DISCONNECTED as after an abrupt
-    /// disconnect. On a qp that was never connected only the receives are flushed.
+    /// If the connection was established, the peer sees DISCONNECTED as after an abrupt disconnect.
+    /// On a qp that was never connected only the receives are flushed.
     ///
     /// Shall not block. Any thread, also during a control operation of the same qp that is not a
     /// fence, and in an upcall.
@@ -777,8 +782,8 @@ struct dapls_ib : Types, port_traits {
 template <class Cr>
 bool dapls_cr_callback(service_point &, Cr &port_cr, const cr_params &);
 
-/// Something happened to the connection of an endpoint; see connect, accept and disconnect.
-/// `data` is what came with accept or reject.
+/// Something happened to the connection of an endpoint; see connect, accept and disconnect. `data`
+/// are the private data of the peer's accept or reject.
 void dapl_evd_connection_callback(endpoint &, DAT_EVENT_NUMBER, const private_data &data);
 
 /// A completion was added to the CQ of this EVD after completion_notify.
@@ -825,7 +830,7 @@ struct check_transport {
     static_assert(std::is_move_constructible_v<cr> && std::is_move_assignable_v<cr>,
                   "a cr is moved from the upcall to the CR object");
 
-// Both that it has the type and that it can be called: what is deleted can be named.
+// Two tests, that it has the type and that it can be called: a deleted function can be named.
 #define DAPLS_IB_OP(name, ...)                                                                     \
     static_assert(                                                                                 \
         requires { static_cast<__VA_ARGS__>(&T::name); } &&                                        \

@@ -112,7 +112,7 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
 
 } // namespace
 
-/// As ha_supported says: no adapter stands in for another.
+/// Answers no: as ha_supported says, no adapter stands in for another.
 status dapl_ia_ha_related(adapter &, const DAT_NAME_PTR other, DAT_BOOLEAN *answer)
 {
     if (other == nullptr)

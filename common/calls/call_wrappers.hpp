@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What stands in the provider vector for each call: a function that finds the object of the handle,
-// and calls what works on it.
+// The functions in the provider vector: each finds the object of the handle, and calls the function
+// that works on it.
 #pragma once
 
 #include "core/adapter.hpp"
@@ -54,7 +54,7 @@ struct ending_call<call, bad, kind> {
     }
 };
 
-/// A query: what it fills, and the mask of all that may be asked for.
+/// A query call: fills a parameter struct; the caller's mask may have the bits in `known`.
 template <auto call, DAT_RETURN_SUBTYPE bad, std::uint64_t known, mark kind = mark::dead>
 struct query_call;
 template <class T, class Param, void (*call)(T &, Param &), DAT_RETURN_SUBTYPE bad,
@@ -89,7 +89,7 @@ struct wait_call<call, bad> {
     }
 };
 
-/// Of the data path: holds cancellation back only where the port calls what can be cancelled.
+/// A call of the data path: holds cancellation back only if the port calls cancellation points.
 template <auto call, DAT_RETURN_SUBTYPE bad>
 struct data_path_call;
 template <class T, class... Rest, DAT_RETURN (*call)(T &, Rest...), DAT_RETURN_SUBTYPE bad>

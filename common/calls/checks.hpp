@@ -25,8 +25,8 @@ inline status check_common_address(const DAT_SOCK_ADDR *given, int position)
     return osd::address::port_of(given) == 0 ? invalid_parameter(position) : success;
 }
 
-/// `size_position` is that of the size in the call, and the data follow it; `most` is the
-/// adapter's.
+/// Checks the size and the bytes of private data. `size_position` is the argument number of the
+/// size; the bytes are the next argument. `most` is the adapter's limit.
 inline status check_private_data(DAT_COUNT size, const void *bytes, DAT_COUNT most,
                                  int size_position)
 {

@@ -33,8 +33,8 @@ evd &evd_of(DAT_HANDLE handle)
     return *static_cast<evd *>(static_cast<object *>(handle));
 }
 
-/// Counts a call on the adapter of the object that it names first. Before the call, for after one
-/// that frees the object the adapter may be closed.
+/// Counts a call on the adapter of the object that it names first. It counts before the call: the
+/// call may free the object, and the adapter may be closed when it returns.
 template <DAT_IA_COUNTERS which, auto call>
 struct adapter_call;
 template <DAT_IA_COUNTERS which, class... Rest, DAT_RETURN (*call)(DAT_HANDLE, Rest...)>
@@ -66,7 +66,7 @@ struct endpoint_call<which, call> {
     }
 };
 
-/// Counts an operation and its bytes; the counter of these is the next one.
+/// Counts an operation and its bytes; the counter of the bytes is the next in the enumeration.
 template <DAT_EP_COUNTERS which, auto call>
 struct post_call;
 template <DAT_EP_COUNTERS which, class... Rest,
@@ -82,7 +82,7 @@ struct post_call<which, call> {
         return code;
     }
 };
-/// Of one into what a context names.
+/// Counts an operation whose target is a DAT_RMR_TRIPLET, and its bytes.
 template <DAT_EP_COUNTERS which, class... Rest,
           DAT_RETURN (*call)(DAT_HANDLE, const DAT_RMR_TRIPLET *, Rest...)>
 struct post_call<which, call> {

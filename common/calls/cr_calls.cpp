@@ -10,7 +10,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-/// The endpoint that answers: the request's own, or the consumer's. Exactly one of them.
+/// The endpoint that answers: either the request's own or the consumer's, and never both.
 endpoint *answering(const cr &request, DAT_EP_HANDLE given)
 {
     if (request.ep != nullptr)
@@ -54,8 +54,8 @@ status dapl_cr_reject(cr &request, DAT_COUNT size, const DAT_PVOID bytes)
     return success;
 }
 
-/// From the moment at which its handle dies the request is one that comes in at the other service
-/// point: that one makes a new CR of it, or refuses it.
+/// Hands a request over to another service point. Once its handle is dead, the request arrives
+/// there as a new one: that service point makes a new CR for it, or refuses it.
 status dapl_cr_handoff(cr &request, DAT_CONN_QUAL qualifier)
 {
     adapter &ia = *request.ia;

@@ -48,7 +48,7 @@ bool fits(const DAT_EP_ATTR &attr, const hca_attr &limits)
            within(attr.max_rdma_write_iov, limits.max_iov_per_rdma_write);
 }
 
-/// `position` is that of the attributes in the call.
+/// Checks endpoint attributes; `position` is their argument number in the call.
 status check_attr(const DAT_EP_ATTR &attr, const hca_attr &limits, int position)
 {
     if (!fits(attr, limits))
@@ -100,8 +100,8 @@ status find_objects(const adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv,
     return success;
 }
 
-/// Receives of an SRQ are in its zone, and complete in an EVD of the endpoint's. `position` is that
-/// of the zone in the call.
+/// Checks an endpoint with an SRQ: the SRQ must be in its zone, and a receive EVD must be given.
+/// `position` is the zone's argument number in the call.
 status check_shared(const ep_objects &objects, int position)
 {
     if (objects.shared == nullptr)
@@ -113,7 +113,7 @@ status check_shared(const ep_objects &objects, int position)
 
 // ---------------------------------------------------------------------------- create and modify
 
-/// `position` is that of the attributes in the call.
+/// Completes the attributes of a new endpoint; `position` is their argument number in the call.
 status attr_for_create(const adapter &ia, const DAT_EP_ATTR *given, const ep_objects &objects,
                        int position, DAT_EP_ATTR &attr)
 {
@@ -251,7 +251,7 @@ status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *
         return invalid_parameter(2);
     if (wanted == nullptr)
         return invalid_parameter(3);
-    osd::lock_guard alone(ep.modifying); // what is not asked for stays as it is now
+    osd::lock_guard alone(ep.modifying); // keeps attributes that the call does not name as they are
     DAT_EP_PARAM now;
     ep.fill(now);
     const DAT_EP_PARAM then = merged(now, mask, *wanted);

@@ -113,7 +113,7 @@ void end_query(quick_query *ended)
     delete ended;
 }
 
-/// The numbers of arguments are those of dat_ia_query, which has its masks in the same places.
+/// Reports argument numbers of dat_ia_query, whose masks are at these positions too.
 status open_query(const char *name, va_list &from)
 {
     auto *out = va_arg(from, DAT_IA_HANDLE *);

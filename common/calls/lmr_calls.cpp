@@ -12,7 +12,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-/// Where the region lies. A region made from another LMR shares that one's memory.
+/// Finds the memory of a region. A region made from another LMR shares that LMR's memory.
 status locate(const adapter &ia, DAT_MEM_TYPE type, const DAT_REGION_DESCRIPTION &region,
               DAT_VLEN length, mr_params &bounds)
 {
@@ -117,8 +117,8 @@ void store(T *where, T what)
         *where = what;
 }
 
-/// A later bind of the same window to another region releases this one, once it is known to be
-/// done.
+/// Whether a window is bound to the region. A later bind of that window to another region releases
+/// this region, once that bind is known to be done.
 bool is_bound(const lmr &region)
 {
     if (!in_use(region))

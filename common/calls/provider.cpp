@@ -78,7 +78,8 @@ struct in_child<slot> {
     }
 };
 
-/// Of the lines of the parent. No thread holds their lock here, or will ever give it back.
+/// Guards the lines of dat.conf that the parent registered. No thread holds their lock here, or
+/// will ever give it back.
 void guard_lines() OSD_UNCHECKED
 {
     ++adapter::forks;

@@ -18,7 +18,8 @@ struct sp_request {
     common_address common{};
 };
 
-/// `qualifier` is both what is wanted and what came of it.
+/// Creates a service point and lets it listen. `qualifier` goes in as the wanted qualifier, and
+/// comes back as the qualifier in use.
 status create_sp(adapter &ia, const sp_request &wanted, DAT_CONN_QUAL &qualifier,
                  service_point *&out)
 {

@@ -7,7 +7,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-/// A port says what its device can. What it does not claim is not there, whatever the device can.
+/// Clears the limits of features that the port does not claim, even if the device has them.
 void keep_what_is_claimed(hca_attr &attr)
 {
     if constexpr (!claims.srq)

@@ -20,7 +20,7 @@ struct provider_line {
     DAT_PROVIDER_INFO info;
     char *params; ///< ia_params, owned
     provider_line *next;
-    bool is_guarded; ///< in a forked child: the vector calls `unguarded` by in_child
+    bool is_guarded; ///< set in a forked child, where the vector calls `unguarded` by in_child
     DAT_PROVIDER unguarded;
 };
 
@@ -32,10 +32,10 @@ public:
         : object(&opened_by.vector, mark::ia, *this), line(opened_by), process_(osd::process_id())
     {}
 
-    /// This process is a forked child of the one that opened it.
+    /// Whether this process is a forked child of the process that opened the adapter.
     bool is_inherited() const { return process_ != osd::process_id(); }
-    /// The same without a system call; does not know of children that only the kernel was asked
-    /// for (clone).
+    /// Like is_inherited(), but without a system call, and blind to children made by the bare clone
+    /// system call.
     bool is_from_before_fork() const { return forks_ != forks; }
     /// How often fork() has made a child on the way to this process.
     static inline std::uint32_t forks = 0;
@@ -81,7 +81,8 @@ public:
         osd::lock_guard hold(lock_);
         pool_of<T>().template for_each<T>(visitor);
     }
-    /// While the adapter closes: without the lock. The visitor may destroy what it is shown.
+    /// Visits every object while the adapter closes, without the lock. The visitor may destroy the
+    /// object that it gets.
     template <class T, class Visitor>
     void for_each(Visitor &&visitor) OSD_UNCHECKED
     {

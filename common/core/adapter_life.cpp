@@ -89,8 +89,8 @@ status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HAN
 
 namespace {
 
-/// Waiters that can run return within microseconds. One that has not by then is stopped, or its
-/// signal handler goes on or has left by longjmp.
+/// Waiters that can run return within microseconds. A waiter that has not returned by then is
+/// stopped, or its signal handler goes on or has left by longjmp.
 constexpr std::uint64_t waiters_leave_within_us = 2'000'000;
 
 /// Ends all waits.
@@ -170,7 +170,7 @@ void abandon(const adapter &ia)
 }
 
 /// Top down: waits end, listeners stop, then everything in the order of its uses. A waiter that
-/// does not return keeps what it may still touch: its EVD or CNO, and the device. False then, and
+/// does not return may still use its EVD or CNO and the device, so these are kept. False then, and
 /// the adapter stays in memory.
 bool tear_down(adapter &ia)
 {

@@ -11,7 +11,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-osd::mutex open_adapters_lock; // and of the async members of all adapters
+osd::mutex open_adapters_lock; // guards the async members of all adapters too
 adapter *open_adapters OSD_GUARDED_BY(open_adapters_lock) = nullptr;
 
 } // namespace

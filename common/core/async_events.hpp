@@ -8,10 +8,11 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 /// Posts an event to the async EVD of the adapter. No lock held.
 void async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE affiliated, DAT_COUNT reason);
-/// The same, about an EVD that has no room for an event.
+/// Posts an event about an EVD that has no room to the async EVD of the adapter. No lock held.
 void async_overflow(adapter &ia, evd &full);
-/// As async_error, but only stores the event; locks may be held. The caller notifies the EVD that
-/// is returned, without a lock. Nothing is returned when the event is lost, which is logged.
+/// Stores an event like async_error, but notifies nobody; locks may be held. The caller notifies
+/// the EVD that is returned, without a lock. Nothing is returned when the event is lost, which is
+/// logged.
 [[nodiscard]] user_of<evd> store_async_error(adapter &ia, DAT_EVENT_NUMBER number,
                                              DAT_HANDLE affiliated, DAT_COUNT reason);
 [[nodiscard]] user_of<evd> store_async_overflow(adapter &ia, evd &full);

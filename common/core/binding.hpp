@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A posted bind of an RMR. It has two references: that of the RMR, as long as the window may be
-// bound like this, and that of the queue it was posted to, until it completes.
+// A posted bind of an RMR. It has two references: the RMR's, as long as the window may be bound by
+// it, and the reference of the queue it was posted to, until it completes.
 #pragma once
 
 #include "lmr.hpp"
@@ -21,7 +21,7 @@ struct binding {
         if (references.fetch_sub(1, std::memory_order_acq_rel) == 1)
             delete this;
     }
-    rmr *const of; ///< for its handle only: it may have been freed
+    rmr *const of; ///< the RMR, for its handle only: it may have been freed
     std::atomic<int> references{2};
     std::atomic<bool> failed{false};
 

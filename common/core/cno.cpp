@@ -51,7 +51,7 @@ void cno::remove(cq_notifier &gone)
 }
 
 /// The first trigger stays until it is taken. Those merged into it stay only while their EVD has an
-/// event: the consumer may have dequeued from all EVDs because of the one that it got.
+/// event: the consumer may have dequeued from all EVDs because of the event that it got.
 void cno::drop_emptied()
 {
     while (first_ != nullptr && !first_->has_events())
@@ -85,8 +85,8 @@ void cno::take(DAT_EVD_HANDLE *triggered_by)
         wake_one();
 }
 
-/// One that has an event for which no agent was called. All in the list count as taken: the agent
-/// takes the place of a wait, and their CQs are armed.
+/// Finds an EVD that has an event for which no agent was called. All EVDs in the list count as
+/// taken: the agent takes the place of a wait, and their CQs are armed.
 cq_notifier *cno::find_uncalled()
 {
     cq_notifier *found = nullptr;
@@ -126,7 +126,8 @@ status cno::open_descriptor()
 
 // ------------------------------------------------------------------------------------- polling
 
-/// Not while an agent or a descriptor is attached: they have to be signalled when no thread waits.
+/// Whether a waiter may poll before it sleeps: no agent and no descriptor is attached, which have
+/// to be signalled while no thread waits.
 bool cno::may_poll() const
 {
     return ia->attr.spin_us != 0 && agent_.proxy_agent_func == nullptr && !descriptor_.is_open();
@@ -154,7 +155,8 @@ bool cno::poll_for_a_while(osd::deadline until)
     });
 }
 
-/// True when the CNO is triggered by what came while the CQ was not armed.
+/// Arms a CQ that the CNO polled. True when completions that came before it was armed trigger the
+/// CNO.
 bool cno::arm(cq_notifier &left_unarmed)
 {
     if (!left_unarmed.arm_if_left_unarmed(*this))

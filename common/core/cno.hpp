@@ -3,7 +3,7 @@
 //
 // An EVD that triggers the CNO joins a list, once, and stays there until a wait takes it. A wait
 // takes the first. The others were merged into its trigger: their events may be all that will ever
-// come, so the CNO stays triggered as long as one of them has an event.
+// come, so the CNO stays triggered as long as a merged EVD has an event.
 //
 // How completions come to trigger it is described in cq_notifier.hpp.
 #pragma once
@@ -76,7 +76,8 @@ private:
     std::atomic<std::uint32_t> pins_{0};
     osd::mutex lock_;
     osd::condition triggered_changed_;
-    cq_notifier *first_ OSD_GUARDED_BY(lock_) = nullptr; ///< of those that have triggered it
+    cq_notifier *first_ OSD_GUARDED_BY(lock_) = nullptr; ///< head of the list of EVDs that have
+                                                         ///< triggered the CNO
     cq_notifier *last_ OSD_GUARDED_BY(lock_) = nullptr;
     bool merged_ OSD_GUARDED_BY(lock_) = false;   ///< the first joined behind others
     bool nameless_ OSD_GUARDED_BY(lock_) = false; ///< triggered by an EVD that has left
@@ -85,8 +86,8 @@ private:
     recent_notifiers recent_ OSD_GUARDED_BY(lock_);
     spinner spin_ OSD_GUARDED_BY(lock_);
     std::uint32_t waiters_ OSD_GUARDED_BY(lock_) = 0;
-    std::uint32_t asleep_ OSD_GUARDED_BY(lock_) = 0; ///< of them
-    bool in_port_ OSD_GUARDED_BY(lock_) = false;     ///< one of them sleeps in the port
+    std::uint32_t asleep_ OSD_GUARDED_BY(lock_) = 0; ///< waiters that sleep
+    bool in_port_ OSD_GUARDED_BY(lock_) = false;     ///< a waiter sleeps in the port
     DAT_OS_WAIT_PROXY_AGENT agent_ OSD_GUARDED_BY(lock_);
 };
 

@@ -9,7 +9,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-/// Which extended event reports the end of a request.
+/// The type of the extended event that reports the end of a request.
 DAT_IB_EXT_TYPE extension_type(DAT_DTOS operation)
 {
     switch (static_cast<int>(operation)) {

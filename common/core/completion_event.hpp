@@ -19,7 +19,7 @@ OSD_ALWAYS_INLINE bool is_plain(const completion &done)
     return done.status == DAT_DTO_SUCCESS;
 }
 
-/// The event of a plain success; `owner` is that of the request's queue. False, with the event
+/// The event of a plain success; `owner` is the owner of the request's queue. False, with the event
 /// untouched, for an extended operation, a bind, or a queue without an owner.
 OSD_ALWAYS_INLINE bool fill_plain_event(const work_request &done, endpoint *owner,
                                         DAT_UINT32 length, DAT_EVD_HANDLE evd, DAT_EVENT &event)

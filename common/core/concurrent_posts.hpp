@@ -45,14 +45,14 @@ public:
         std::uint64_t seen = word_.load(std::memory_order_acquire);
         do {
             if (seen >= known_end_.load(std::memory_order_acquire)) [[unlikely]]
-                return false; // or there is a reason, which is above every place
+                return false; // no room is known, or a reason is set, which is above every place
         } while (!word_.compare_exchange_weak(seen, seen + one_place + one_inside,
                                               std::memory_order_acquire));
         request = fresh(seen);
         return true;
     }
-    /// False where the slow path has to be taken. With `remember` the next ones can enter() as far
-    /// as there is room.
+    /// Takes a place if there is room. False when the post has to take the slow path. With
+    /// `remember` later posts can enter() as far as there is room now.
     template <bool remember>
     OSD_ALWAYS_INLINE bool enter_finding_room(wr *&request)
     {
@@ -112,7 +112,8 @@ public:
     std::uint32_t next_place() const { return place_in(word_.load(std::memory_order_acquire)); }
 
 private:
-    static constexpr int inside_bits = 14; ///< at 10^7 posts per second places last for 160 days
+    static constexpr int inside_bits = 14; ///< lets the number of the place wrap after 160 days at
+                                           ///< 10^7 posts per second
     static constexpr std::uint64_t one_inside = 1;
     static constexpr std::uint64_t one_place = std::uint64_t{1} << inside_bits;
     static constexpr std::uint64_t inside_mask = one_place - 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Which thread takes events of an EVD: one at a time, in a dequeue or in a wait.
+// The claim of an EVD: one thread at a time takes its events, in a dequeue or in a wait.
 #pragma once
 
 #include "osd_annotations.hpp"
@@ -14,11 +14,11 @@ public:
     /// A thread consumes; that thread is in a wait; that wait is to end without an event.
     enum : std::uint32_t { taking = 1, waiting = 2, dismissed = 4 };
 
-    /// Not before what the caller stored for a waiter to see.
+    /// Whether a thread is in a wait. The load is ordered behind the caller's stores for a waiter.
     bool has_waiter() const { return (word_.load() & waiting) != 0; }
     OSD_ALWAYS_INLINE bool try_take()
     {
-        return (word_.fetch_or(taking) & taking) == 0; // of one bit, which takes two instructions
+        return (word_.fetch_or(taking) & taking) == 0; // fetch_or of one bit takes two instructions
     }
     OSD_ALWAYS_INLINE bool try_take_for_wait()
     {
@@ -28,7 +28,7 @@ public:
     /// Waits for a dequeue to end. False when a waiter has it.
     bool contend(std::uint32_t wanted) OSD_COLD;
     bool take() { return try_take() || contend(taking); }
-    /// For a wait that has begun, and no later one. False when there is none.
+    /// Tells a wait that has begun, and no later one, to end. False when there is none.
     bool dismiss()
     {
         std::uint32_t seen = word_.load();
@@ -37,7 +37,7 @@ public:
                 return true;
         return false;
     }
-    /// By the thread that waits.
+    /// Whether the wait is to end without an event; the waiting thread asks.
     bool is_dismissed() const { return (word_.load() & dismissed) != 0; }
     /// The wait is over; its thread still takes.
     void end_wait() { word_.store(taking); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Counters of adapters, endpoints and EVDs. Those of hot calls are kept by wrappers around the
-// calls, see calls/counting.hpp.
+// Counters of adapters, endpoints and EVDs. Wrappers around the hot calls keep theirs, see
+// calls/counting.hpp.
 #pragma once
 
 #include "dapls_ib.hpp"
@@ -32,11 +32,11 @@ private:
     std::array<std::atomic<DAT_UINT64>, N> values_{};
 };
 
-/// Those of an adapter, with what its device counts by itself.
+/// The counters of an adapter, and the values that its device counts by itself.
 class adapter_counters : public counter_block<DCNT_IA_ALL_COUNTERS> {
 public:
-    /// What the device has counted since it was opened: adds what is new. Several threads may have
-    /// read it, and bring it in any order.
+    /// Adds the growth of the device's counters since the last call. Several threads may have read
+    /// the device, and bring the readings in any order.
     void bring(device_counters &now) OSD_EXCLUDES(lock_)
     {
         osd::lock_guard hold(lock_);

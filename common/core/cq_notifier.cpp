@@ -66,7 +66,8 @@ bool cq_notifier::has_unreported(bool if_busy)
     return unreported;
 }
 
-/// Not where the CQ is armed for solicited completions that cannot be told from others.
+/// Whether the CQ has completions to report to the CNO. False if the CQ is armed for solicited
+/// completions and the port cannot tell them from others.
 bool cq_notifier::has_unreported_for(const cno &who, bool if_busy)
 {
     if (!transport::tells_solicited && queue_.overrides.arming() == notify_on::solicited)

@@ -25,8 +25,8 @@
 //             and when it displaces the EVD from those that it polls.
 //
 // A completion is reported when the CNO was triggered for it; a waiter of evd_wait reports by
-// returning. event_queue::reported_ is the position in staged_ up to which all completions were.
-// Those that are still in the CQ were not.
+// returning. event_queue::reported_ is the position in staged_ up to which all completions were
+// reported. Completions still in the CQ were not.
 //
 // The functions for a CNO are called with its lock held. They take the claim without waiting for
 // it, or wait for the end of a dequeue, where some completions do not notify. A thread that holds
@@ -77,7 +77,7 @@ public:
     /// The place in the CNO's list of triggers.
     struct trigger_link {
         cq_notifier *next = nullptr;
-        bool pending = false;      ///< in the list
+        bool pending = false;      ///< the EVD is in the list
         bool agent_called = false; ///< for it, since it is in the list
     };
     trigger_link link; ///< guarded by the lock of target()
@@ -99,10 +99,10 @@ private:
 /// the CNO sleeps. Guarded by the lock of the CNO.
 class recent_notifiers {
 public:
-    /// One that has unreported completions, or null. With `leave_unarmed` its CQ is not armed until
-    /// the CNO has it armed.
+    /// Finds an EVD that has unreported completions; null if there is none. With `leave_unarmed`
+    /// its CQ stays unarmed until the CNO arms it.
     cq_notifier *find(const cno &who, bool if_busy, bool leave_unarmed);
-    /// Returns one that it displaces, or null.
+    /// Adds an EVD. Returns the EVD that it displaces, or null.
     cq_notifier *add(cq_notifier &taken);
     void remove(cq_notifier &gone);
 

@@ -22,12 +22,12 @@ public:
     void release_endpoint();
 
     transport::cr port_cr;
-    endpoint *const ep; ///< of an RSP or a PSP that makes endpoints, or null
+    endpoint *const ep; ///< the endpoint of an RSP or of a PSP that makes endpoints, or null
     osd::address peer;
     const DAT_PORT_QUAL peer_port;
     DAT_COUNT data_size;
     std::uint8_t data[private_data_limit]; ///< the consumer may write to it in place
-    cr *next_early = nullptr;              ///< in the list of service_point::keep_early
+    cr *next_early = nullptr;              ///< link of the list service_point::keep_early
 };
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -193,7 +193,8 @@ status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const pri
 
 namespace {
 
-/// Of an event that found no room, an overflow is stored in the async EVD instead.
+/// The EVD to notify: the target if the event found room there, otherwise the async EVD, in which
+/// the overflow is stored.
 user_of<evd> to_notify(adapter &ia, user_of<evd> &&target, bool stored)
 {
     if (target && !stored)
@@ -521,7 +522,7 @@ void endpoint::end_failures()
     ia->timers.cancel(connect_timeout_);
     ia->timers.cancel(failure_);
     osd::lock_guard hold(lock_);
-    while (cleaning_) // in an upcall of the port
+    while (cleaning_) // a failure is in an upcall of the port
         (void)cleaned_.wait(lock_, osd::deadline::never());
 }
 
@@ -567,7 +568,7 @@ ep_objects endpoint::objects()
 
 namespace {
 
-/// Whether a queue pair made for the one serves the other.
+/// Whether a queue pair made for `a` serves `b`.
 bool same_qp(const DAT_EP_ATTR &a, const ep_objects &with_a, const DAT_EP_ATTR &b,
              const ep_objects &with_b)
 {

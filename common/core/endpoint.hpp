@@ -56,14 +56,14 @@ public:
         OSD_EXCLUDES(control_, lock_);
     status disconnect(DAT_CLOSE_FLAGS how) OSD_EXCLUDES(control_, lock_);
     status reset() OSD_EXCLUDES(control_, lock_);
-    /// Reports an operation_failed, unless that was done: by its timer, or after reset() or
-    /// shut_down(), which cancel the timer. What it returns is made without locks.
+    /// Reports an operation_failed, unless its timer has done so, or after reset() or shut_down(),
+    /// which cancel the timer. The caller makes the returned call without locks.
     deferred_call report_failure() OSD_EXCLUDES(lock_);
     /// Ends everything; the endpoint may be destroyed afterwards.
     void shut_down() OSD_EXCLUDES(control_, lock_);
     void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(control_, lock_);
-    /// How many receives it holds: all that are posted to it or, of a shared queue, those that it
-    /// took.
+    /// Counts the receives that the endpoint holds: all that are posted to it or, with a shared
+    /// queue, the receives that it took.
     status count_receives(DAT_COUNT &held) OSD_EXCLUDES(control_);
     status set_watermarks(DAT_COUNT soft, DAT_COUNT hard) OSD_EXCLUDES(control_);
     /// What its device counts by itself.
@@ -119,7 +119,7 @@ private:
     };
     timer connect_timeout_;
     timer failure_; ///< due at once: reports an operation_failed
-    user_of<evd> failure_target_ OSD_GUARDED_BY(lock_); ///< where BROKEN was stored
+    user_of<evd> failure_target_ OSD_GUARDED_BY(lock_); ///< EVD in which BROKEN was stored
     bool failure_stored_ OSD_GUARDED_BY(lock_) = false; ///< false: there was no room
     bool failure_unreported_ OSD_GUARDED_BY(lock_) = false;
     bool cleaning_ OSD_GUARDED_BY(lock_) = false; ///< a failure is inside disconnect_clean
@@ -127,7 +127,7 @@ private:
 
     /// The consumer has asked for the end of this connection: it comes as DISCONNECTED.
     bool end_asked_ OSD_GUARDED_BY(lock_) = false;
-    bool broken_stored_ OSD_GUARDED_BY(lock_) = false; ///< before it has
+    bool broken_stored_ OSD_GUARDED_BY(lock_) = false; ///< BROKEN came before the consumer asked
 
     osd::address remote_address_ OSD_GUARDED_BY(lock_);
     DAT_CONN_QUAL remote_qualifier_ OSD_GUARDED_BY(lock_) = 0;
@@ -136,7 +136,7 @@ private:
 
 public:
     osd::mutex modifying; ///< held by dat_ep_modify, from reading the present values to its end
-    endpoint_counters counters; // last: far from what is hot
+    endpoint_counters counters; // last member: far from the hot members
 };
 
 /// Values for a consumer that gives no attributes; within what the adapter can do.

@@ -66,10 +66,11 @@ void evd::release()
         return_shared_receives();
     if (std::exchange(cq_open_, false))
         transport::dapls_ib_cq_free(cq_);
-    set_cno(nullptr); // after the last callback that could have triggered it
+    set_cno(nullptr); // follows the last callback that could have triggered the CNO
 }
 
-/// Those of freed endpoints, whose completions were not polled, are free again in their SRQ.
+/// Gives receives back to their SRQ that freed endpoints took and whose completions were not
+/// polled.
 void evd::return_shared_receives()
 {
     if (!claims.srq || (state_.load() & orphaned) == 0)
@@ -135,7 +136,7 @@ DAT_RETURN evd::dequeuing::unusual(evd &e, work_request *done, DAT_UINT32 length
 
 namespace {
 
-/// Whether nmore is defined by the answer: only then the consumer knows of what it counts.
+/// Whether a wait with this answer defines nmore: only then the consumer knows of the events in it.
 bool gives_nmore(status answer)
 {
     return answer.ok() || answer == timeout_expired;
@@ -162,13 +163,14 @@ status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &
     return leave_wait(answer, gives_nmore(answer) ? nmore : 0);
 }
 
-/// Events that came during the wait did not trigger the CNO. It is triggered now if there are more
-/// than the consumer knows of; those that come from now on trigger it themselves.
+/// Ends a wait. Events that came during the wait did not trigger the CNO. It is triggered now if
+/// there are more than the consumer knows of; later events trigger it themselves.
 void evd::leave_wait_notifying(DAT_COUNT counted)
 {
     claim_.end_wait();
     {
-        osd::lock_guard hold(producers_); // what is stored there is counted in pending(), too
+        osd::lock_guard hold(producers_); // guards events that are stored now and counted in
+                                          // pending()
         counted_posts_.store(posted_.tail());
     }
     notifier.arm();
@@ -243,8 +245,9 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
     }
 }
 
-/// What is there when a wait begins satisfies it. Later only an event that notifies does, and with
-/// it those before; `seen` is the position up to which completions were looked at.
+/// Whether the wait is satisfied. At the first look any pending events count. Later only an event
+/// that notifies does, and with it all events before; `seen` is the position up to which
+/// completions were looked at.
 bool evd::may_return(DAT_COUNT threshold, bool first_look, std::uint32_t &seen)
 {
     if (threshold != 1) {
@@ -270,8 +273,8 @@ osd::wait_result evd::sleep(DAT_COUNT threshold, osd::deadline until)
 
 namespace {
 
-/// How many more it takes, of those that the port counts: `kept` are here, and cannot be returned
-/// yet.
+/// How many completions the port is to wait for: the threshold, less the pending events, of which
+/// `kept` cannot be returned yet.
 [[maybe_unused]] DAT_COUNT sleeps_for(DAT_COUNT threshold, DAT_COUNT pending, DAT_COUNT kept)
 {
     if constexpr (!claims.cq_threshold)
@@ -315,7 +318,7 @@ departure evd::abort_waiter(osd::deadline until)
     if (!has_waiter())
         return departure::none;
     for (osd::backoff pauses; has_waiter(); pauses.pause()) {
-        wake(); // also where a waiter of another EVD has used up the time
+        wake(); // serves a waiter of another EVD too, if the deadline has passed
         if (until.has_passed())
             return departure::overdue;
     }
@@ -425,7 +428,7 @@ void evd::set_cno(cno *target)
         trigger_if_pending();
 }
 
-/// Arms the CQ for the CNO; what came before triggers it now.
+/// Arms the CQ for the CNO, which completions that came before trigger now.
 void evd::trigger_if_pending()
 {
     notifier.arm();

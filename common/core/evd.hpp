@@ -31,7 +31,8 @@ public:
 
     // --- consumer ---
 
-    /// On both lines of dat.conf alike: the claim lines up threads that dequeue.
+    /// Takes the oldest event. The claim lines up threads that dequeue, on thread-safe lines of
+    /// dat.conf and on others.
     template <class Safety>
     DAT_RETURN dequeue(DAT_EVENT &event);
     status wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore);
@@ -98,14 +99,14 @@ private:
     std::atomic<bool> overflowed_{false};
     std::atomic<std::uint32_t> pins_{0};
     std::atomic<std::uint32_t> counted_posts_{0}; ///< position in posted_, by the last waiter
-    std::unique_ptr<event_order> order_;          ///< where streams are merged
-    osd::mutex config_;                           ///< of the CNO association
+    std::unique_ptr<event_order> order_;          ///< set if streams are merged
+    osd::mutex config_;                           ///< guards the association with a CNO
     user_of<cno> cno_ OSD_GUARDED_BY(config_);
     osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the port
 
 public:
     cq_notifier notifier;
-    evd_counters counters; // last: far from what is hot
+    evd_counters counters; // last member: far from the hot members
 };
 
 status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
@@ -199,7 +200,7 @@ OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
     return dequeuing::claimed(*this, event);
 }
 
-/// The first attempt of a wait, at the CQ alone. What it cannot take is staged.
+/// The first attempt of a wait, at the CQ alone. It stages completions that it cannot take.
 struct evd::waiting_once {
     using answer = bool;
     static OSD_ALWAYS_INLINE answer taken(evd &) { return true; }
@@ -225,7 +226,7 @@ OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
     return take_plain<waiting_once>(event);
 }
 
-/// Counts what is left, which mostly is nothing.
+/// Counts the remaining events, which mostly are none.
 OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest()
 {
     if (state_.load() != 0) [[unlikely]]

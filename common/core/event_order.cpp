@@ -22,8 +22,8 @@ void event_order::take_storage_of(event_ring<DAT_EVENT> &longer)
     held_.take_storage_of(longer);
 }
 
-/// First what was posted, less the ends of connections; then ends that have no completion before
-/// them any more; then the first completion whose connection has been reported.
+/// Takes the next event: first posted events, except ends of connections; then ends that have no
+/// completion before them any more; then the first completion whose connection has been reported.
 bool event_order::take(DAT_EVENT &event)
 {
     for (;;) {
@@ -93,8 +93,8 @@ bool event_order::take_earlier_end(const DAT_EVENT &next, DAT_EVENT &event)
     return false;
 }
 
-/// What came before the end was in the CQ when the end was posted, and the CQ was found empty
-/// since.
+/// Takes an end whose completions are delivered. Every completion before the end was in the CQ when
+/// the end was posted, and the CQ was found empty since.
 bool event_order::take_end(DAT_EVENT &event)
 {
     const DAT_EVENT *end = held_.front();
@@ -141,8 +141,8 @@ bool event_order::completes_before_barrier(DAT_EP_HANDLE ep) const
     return false;
 }
 
-/// The position of the first staged completion that may be delivered; the end if there is none.
-/// Those of one endpoint stay in order.
+/// The position of the first staged completion that may be delivered; the end if there is none. The
+/// completions of one endpoint stay in order.
 std::uint32_t event_order::first_deliverable() const
 {
     std::uint32_t at = queue_.staged_.head();

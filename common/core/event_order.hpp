@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The order of events on an EVD that merges the DTO and connection streams: the ESTABLISHED event
-// of a connection before all its completions, and the event that ends it after all that were not
-// flushed. Only such EVDs have one. All functions are for the thread that holds the claim.
+// of a connection before all its completions, and the event that ends it after all completions that
+// were not flushed. Only such EVDs have one. All functions are for the thread that holds the claim.
 //
 //   - A completion of a connection whose ESTABLISHED has not been posted yet stays in staged_.
 //   - An event that ends a connection moves from posted_ to held_. A barrier is then set at the end
-//     of staged_, once the CQ was found empty: what came before the event is staged before the
-//     barrier. The event is delivered when no completion of its endpoint is left before it.
+//     of staged_, once the CQ was found empty: completions that came before the event are staged
+//     before the barrier. The event is delivered when no completion of its endpoint is left before
+//     it.
 #pragma once
 
 #include "event_queue.hpp"
@@ -23,7 +24,8 @@ public:
 
     /// False when out of memory.
     bool allocate(DAT_COUNT qlen) { return held_.allocate(qlen); }
-    /// For a resize; `longer` is empty and has room for what is held.
+    /// Moves the held events to a longer ring, for a resize; `longer` is empty and has room for
+    /// them.
     void take_storage_of(event_ring<DAT_EVENT> &longer);
 
     bool take(DAT_EVENT &event);
@@ -45,7 +47,7 @@ private:
     event_queue &queue_;
     const evd &self_;
     event_ring<DAT_EVENT> held_; ///< ends of connections that may have completions before them
-    std::uint32_t barrier_ = 0;  ///< of the first of them: a position in staged_
+    std::uint32_t barrier_ = 0;  ///< position in staged_ of the barrier for the first held end
     bool has_barrier_ = false;
 };
 

@@ -67,7 +67,7 @@ status event_queue::resize_claimed(DAT_COUNT qlen)
     DAT_COUNT depth = qlen;
     const status resized = has_cq() ? transport::dapls_ib_cq_resize(cq_, depth) : success;
     if (shrinks != resized.ok())
-        (void)replace_posted(posted); // by a longer ring: everything fits
+        (void)replace_posted(posted); // returns to the longer ring, in which everything fits
     if (!resized.ok())
         return resized;
     staged_.take_storage_of(staged);
@@ -135,7 +135,7 @@ bool event_queue::notifies_since(std::uint32_t position)
     if (has_cq() && staged_.room() == 0)
         return true;
     if (static_cast<std::int32_t>(position - staged_.head()) < 0)
-        position = staged_.head(); // what was before that was taken
+        position = staged_.head(); // skips completions that were taken since
     for (std::uint32_t at = position; at != staged_.tail(); ++at)
         if (notifies(staged_.at(at)))
             return true;
@@ -145,7 +145,7 @@ bool event_queue::notifies_since(std::uint32_t position)
 void event_queue::stage(const completion &done)
 {
     if (owner_of(done) == nullptr) {
-        // In post order: a queue with its last request retired may be deleted.
+        // Retires in post order: a queue with its last request retired may be deleted.
         drop_staged_orphans();
         retire(done);
         return;
@@ -168,14 +168,15 @@ void event_queue::stage_success(work_request *done, DAT_UINT32 length)
     stage({done, length, DAT_DTO_SUCCESS, false, 0, nullptr});
 }
 
-/// Stages one that was polled, and counts all.
+/// Stages a completion that was polled, and counts all.
 DAT_COUNT event_queue::count_staging(const completion &done)
 {
     stage(done);
     return count_up_to(INT_MAX);
 }
 
-/// What was staged earlier moves up by one position, and with it the barrier if it is later.
+/// Takes a completion out of staged_. Completions before it move up by one position, and so does
+/// the barrier if it is later.
 void event_queue::take_staged(std::uint32_t position, completion &done)
 {
     if (barrier_ != nullptr && static_cast<std::int32_t>(position - *barrier_) >= 0)
@@ -188,7 +189,7 @@ void event_queue::take_staged(std::uint32_t position, completion &done)
 
 namespace {
 
-/// Of an event in a ring. Only BROKEN changes, with producers_ held.
+/// The number of an event in a ring, for atomic access. Only BROKEN changes, with producers_ held.
 std::atomic_ref<DAT_EVENT_NUMBER> number_of(DAT_EVENT &event)
 {
     return std::atomic_ref<DAT_EVENT_NUMBER>(event.event_number);
@@ -285,7 +286,8 @@ bool event_queue::convert_unusual(const completion &done, DAT_EVENT &event)
             return true;
         }
     }
-    // Without the lock: the thread that frees the endpoint deletes an idle queue, and its lock.
+    // The lock is not held here: the thread that frees the endpoint deletes an idle queue, and its
+    // lock.
     retire(done);
     return false;
 }
@@ -313,8 +315,8 @@ void event_queue::drop_staged_orphans()
     }
 }
 
-/// The CQ ran empty while there were orphans. Those that were adopted before the CQ is found empty
-/// once more have no completion left in it.
+/// Drops the orphans after the CQ ran empty. Orphans adopted before the CQ is found empty once more
+/// have no completion left in it.
 void event_queue::drop_orphans()
 {
     state_.fetch_and(~orphaned); // first: an adoption from now on sets it again

@@ -9,7 +9,7 @@
 // converted into a DAT_EVENT when it is delivered, because its endpoint may have been freed by then
 // and its completions are dropped in that case.
 //
-// One thread at a time consumes: the one that holds the claim. A waiter holds it from entry to
+// One thread at a time consumes: the holder of the claim. A waiter holds it from entry to
 // return, by which a concurrent dequeue is recognised. No other thread touches staged_ or polls the
 // CQ.
 //
@@ -141,14 +141,16 @@ protected:
     transport::cq cq_;
 
     const DAT_EVD_FLAGS streams_;
-    bool cq_open_ = false;           ///< also one that is only waited on: [evd_wait]
+    bool cq_open_ = false;           ///< there is a CQ, be it only for waits: [evd_wait]
     std::atomic<DAT_COUNT> qlen_{0}; ///< changes with the claim held
     event_ring<DAT_EVENT> posted_;
     event_ring<completion> staged_;
-    std::uint32_t reported_ = 0;            ///< the CNO was triggered for what is staged up to here
+    std::uint32_t reported_ = 0;            ///< the CNO was triggered for all staged completions
+                                            ///< before it
     std::uint32_t *barrier_ = nullptr;      ///< a position in staged_ that event_order remembers
     event_ring<DAT_EVENT> *held_ = nullptr; ///< event_order's: moved with producers_ held
-    osd::mutex producers_;                  ///< of posted_, and of what end_as_asked() may change
+    osd::mutex producers_;                  ///< guards posted_, and the fields that end_as_asked()
+                                            ///< may change
 };
 
 // ------------------------------------------------------------------------------------ hot path

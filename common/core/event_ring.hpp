@@ -24,7 +24,8 @@ public:
     }
 
     std::uint32_t length() const { return length_; }
-    /// Positions count up for ever; what is in the ring is from head() to before tail().
+    /// Position of the oldest element. Positions count up for ever; elements are from head() to
+    /// before tail().
     std::uint32_t head() const { return head_.load(std::memory_order_acquire); }
     std::uint32_t tail() const { return tail_.load(std::memory_order_acquire); }
     std::uint32_t size() const { return tail() - head(); }
@@ -60,7 +61,7 @@ public:
     /// The next, or null.
     const T *front() const { return empty() ? nullptr : &at(head()); }
     void drop_front() { head_.store(head() + 1, std::memory_order_release); }
-    /// Takes from the middle. What is before it stays, and moves up by one position.
+    /// Takes an element from the middle. Elements before it stay, and move up by one position.
     void take(std::uint32_t position, T &event)
     {
         event = at(position);
@@ -69,8 +70,8 @@ public:
         head_.store(position + 1, std::memory_order_release);
     }
 
-    /// Gets the storage of another, which is empty and has room for what is here; that keeps its
-    /// positions. Neither a producer nor a consumer is at work.
+    /// Takes the storage of another ring, which is empty and has room for all elements here; their
+    /// positions stay. Neither a producer nor a consumer is at work.
     void take_storage_of(event_ring &other)
     {
         other.head_.store(head());

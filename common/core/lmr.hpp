@@ -39,11 +39,11 @@ private:
 
 public:
     const DAT_MEM_TYPE type;
-    const DAT_REGION_DESCRIPTION region; ///< as the consumer described it
+    const DAT_REGION_DESCRIPTION region; ///< the consumer's description
     const mr_params params;
-    shared_claim shared; ///< of DAT_MEM_TYPE_SHARED_VIRTUAL
+    shared_claim shared; ///< set if the region is DAT_MEM_TYPE_SHARED_VIRTUAL
     mr_keys keys;
-    lmr *next_in_chain = nullptr; ///< of the adapter's lmr_index
+    lmr *next_in_chain = nullptr; ///< link of a chain of the adapter's lmr_index
     transport::mr mr;
 };
 

@@ -28,7 +28,7 @@ private:
     osd::mutex lock_;
     lmr *only_ OSD_GUARDED_BY(lock_) = nullptr; ///< the chain of an adapter with few regions
     std::unique_ptr<lmr *[]> chains_ OSD_GUARDED_BY(lock_);
-    unsigned bits_ OSD_GUARDED_BY(lock_) = 0; ///< of the number of chains
+    unsigned bits_ OSD_GUARDED_BY(lock_) = 0; ///< log2 of the number of chains
     std::size_t regions_ OSD_GUARDED_BY(lock_) = 0;
 };
 

@@ -17,7 +17,7 @@ constexpr state_word one_use = 8, uses_and_phase = 0xffff;
 
 enum phase : state_word {
     writing = 1, ///< nothing in it counts yet
-    contending,  ///< it counts, and its process looks for those who contradict it
+    contending,  ///< the record counts, and its process looks for records that contradict it
     inserted,
     registered,
     phases = 7,
@@ -61,7 +61,8 @@ std::atomic<state_word> *mrdb::states() const
     return static_cast<std::atomic<state_word> *>(pages_.address());
 }
 
-/// Behind all states, which those who look for free ones and for a name go through.
+/// The records lie behind all states, since searches for a free record or a name go through the
+/// states.
 mrdb::record *mrdb::records() const
 {
     return reinterpret_cast<record *>(states() + places_);
@@ -185,8 +186,9 @@ bool mrdb::stands(std::uint32_t place, state_word state)
     return false;
 }
 
-/// Of two that contend, the one in the lower place waits for the other, which gives way to it, or
-/// has looked before. A process that is stopped meanwhile is not waited for any longer.
+/// Whether a record contradicts ours. Of two records that contend, the lower place waits for the
+/// higher, which gives way to it, or has looked before. A process that is stopped meanwhile is not
+/// waited for any longer.
 bool mrdb::is_contradicted(const ticket &mine, const shared_name &name, DAT_VLEN length)
 {
     const osd::deadline patience = osd::deadline::after_us(200'000);

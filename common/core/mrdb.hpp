@@ -3,10 +3,10 @@
 // processes of a user have it in common.
 //
 // It has no lock, which a process could die or be stopped with. Each region has a record that its
-// process alone writes. The state of a record is one word, which names the process, so what a dead
-// one has left at whatever instruction is recognised and removed by those who meet it. A record
-// counts for others before its process looks for theirs: of two that contradict one another, at
-// least one sees that.
+// process alone writes. The state of a record is one word, which names the process, so a record
+// that a dead process left, at whatever instruction, is recognised and removed by the next process
+// that meets it. A record counts for others before its process looks for theirs: of two processes
+// whose records contradict one another, at least one sees that.
 #pragma once
 
 #include "dapl_status.hpp"
@@ -28,7 +28,7 @@ struct shared_name {
 
 class mrdb {
 public:
-    /// Those who open it by the same name agree on the number of records.
+    /// All processes that open a database of this name agree on the number of records.
     constexpr mrdb(const char *name, unsigned places) : file_(name), places_(places) {}
     mrdb(const mrdb &) = delete;
     mrdb &operator=(const mrdb &) = delete;
@@ -43,8 +43,8 @@ public:
         unsigned owners = 0; ///< regions that update() was called for
     };
 
-    /// Before the others. Counted: exit() ends it as often. Null, or why the database cannot be
-    /// had.
+    /// Opens the database, before any other call. Calls are counted: exit() ends it after as many.
+    /// Returns null, or why the database cannot be had.
     const char *init();
     void exit();
     /// A record for a region that is about to be registered. DAT_LENGTH_ERROR: a living process has
@@ -53,7 +53,7 @@ public:
     status insert(const shared_name &name, DAT_VLEN length, ticket &out);
     /// The region is registered.
     void update(ticket &mine);
-    /// Who has that name.
+    /// The regions of all processes that have that name.
     sharing query(const shared_name &name);
     /// The region is gone. With its last record, a name is free for any length.
     void dec(const ticket &mine);
@@ -69,7 +69,7 @@ private:
     struct record {
         std::atomic<std::uint64_t> name[shared_name::words];
         std::atomic<std::uint64_t> length;
-        std::atomic<std::uint64_t> image; ///< of the process_identity
+        std::atomic<std::uint64_t> image; ///< a hash of the process_identity
     };
 
     std::atomic<std::uint64_t> *states() const;

@@ -16,7 +16,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 class adapter;
 
 /// Several libraries of this kind may be loaded, with other layouts behind the same kinds of
-/// handle: the tags of each are its own.
+/// handle: so each library has tags of its own.
 constexpr std::uint32_t library_salt(const char *text = DAPL_PORT_FEATURES)
 {
     std::uint32_t hash = 0x811c9dc5;
@@ -42,7 +42,7 @@ enum class mark : std::uint32_t {
     csp = library_salt() ^ 12,
 };
 
-/// Which pool of the adapter an object lives in.
+/// The pool of the adapter that an object lives in.
 enum class object_type { pz, lmr, rmr, cno, evd, srq, ep, sp, cr, count };
 
 /// First in every object: the provider word must be the first word of what a handle points to,
@@ -63,7 +63,7 @@ struct object {
     }
 
     const DAT_PROVIDER *provider;
-    std::atomic<mark> tag; ///< of the type; `dead` after the handle was freed
+    std::atomic<mark> tag; ///< the type's; `dead` after the handle was freed
     /// References: other objects that use this one, and threads that wait in it.
     std::atomic<std::uint32_t> users{0};
     adapter *ia;
@@ -124,8 +124,8 @@ inline bool could_be_handle(const void *handle)
     return address >= 0x10000 && (address & 7) == 0;
 }
 
-/// The same for the handle that a call is dispatched by: the registry has read the provider word
-/// through it, so it is an address of ours.
+/// The object of the handle that a call is dispatched by; null if it has another type. The registry
+/// has read the provider word through it, so it is an address of ours.
 template <class T>
 OSD_ALWAYS_INLINE T *from_dispatched(DAT_HANDLE handle)
 {
@@ -135,7 +135,7 @@ OSD_ALWAYS_INLINE T *from_dispatched(DAT_HANDLE handle)
     return T::is_kind(found->kind()) ? static_cast<T *>(found) : nullptr;
 }
 
-/// What a hot path returns: a zero of its own. Otherwise the compiler keeps one that a check left,
+/// The success code of a hot path: a fresh zero. Otherwise the compiler keeps the zero of a check
 /// through the whole call.
 OSD_ALWAYS_INLINE DAT_RETURN fresh_success()
 {

@@ -34,8 +34,8 @@ struct slot_of<T> {
     using enduring = typename T::enduring;
 };
 
-/// The objects of one type. It is the same class for all types, so that the adapter, which owns the
-/// pools, need not know them.
+/// The objects of one type. One class serves all types, so that the adapter, which owns the pools,
+/// need not know them.
 class object_pool {
     template <class T>
     struct slot {
@@ -110,7 +110,7 @@ public:
 
     std::size_t live() const { return live_; }
 
-    /// Visits every live object; the visitor may destroy the one it is shown.
+    /// Visits every live object; the visitor may destroy the object that it gets.
     template <class T, class Visitor>
     void for_each(Visitor &&visit)
     {

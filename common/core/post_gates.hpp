@@ -17,7 +17,7 @@ struct post_gate {
     concurrent_posts posts;
 };
 
-/// Those of an endpoint, ahead of it in its slot: they stay when it is freed.
+/// The gates of an endpoint lie ahead of it in its slot: they stay when the endpoint is freed.
 struct alignas(64) post_gates {
     post_gate sends;
     post_gate recvs;
@@ -54,8 +54,8 @@ inline post_gates &gates_of(object &ep)
     return reinterpret_cast<post_gates *>(&ep)[-1];
 }
 
-/// On the slow path: the right to post, beside others where the port allows that. A thread that is
-/// kept out waits.
+/// The right to post on the slow path, beside other threads if the port allows that. A thread that
+/// is kept out waits.
 class entered_posts {
 public:
     explicit entered_posts(post_gate &gate) : posts_(gate.posts)

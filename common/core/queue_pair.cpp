@@ -26,7 +26,8 @@ queue_pair::queue_pair(const DAT_PROVIDER *vector, adapter &owner, endpoint &sel
 
 namespace {
 
-/// Of requests: whether receives are solicited is for the peer to ask.
+/// The completion flags of requests: the peer asks for solicited receives, so that flag is left
+/// out.
 DAT_COMPLETION_FLAGS request_notification(const DAT_EP_ATTR &attr)
 {
     return static_cast<DAT_COMPLETION_FLAGS>(attr.request_completion_flags &
@@ -73,7 +74,8 @@ void orphan(work_queue *&queue, evd *completions)
     queue = nullptr;
 }
 
-/// After a reset no completion of earlier operations may surface.
+/// Replaces a queue by a spare one, so that after a reset no completion of earlier operations
+/// surfaces.
 void replace(work_queue *&queue, evd *completions, spare_queue &&spare, concurrent_posts &posts)
 {
     if (spare == nullptr)
@@ -256,7 +258,7 @@ void queue_pair::set_objects(const DAT_EP_ATTR &attr, const ep_objects &objects)
     add_notify_overrides(1);
 }
 
-/// Before a fence: no failure and no timeout acts on the queue pair any more.
+/// Stops failures and timeouts from acting on the queue pair any more, before a fence.
 void queue_pair::quiesce()
 {
     own_queues(nullptr);
@@ -360,7 +362,7 @@ status queue_pair::not_ready_or(status seen) const
     return send_queue_ == nullptr ? out_of_memory : seen;
 }
 
-/// The same for receives: SRQ_IN_USE where they come from an SRQ.
+/// Like not_ready_or, for receives: SRQ_IN_USE if they come from an SRQ.
 status queue_pair::no_recvs_or(status seen) const
 {
     if (shared_)
@@ -397,8 +399,8 @@ bool admits_requests(DAT_EP_STATE now, bool has_qp)
     return now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp);
 }
 
-/// [nth_signal] Gives back those that have succeeded silently, as the port says; the polling thread
-/// may give back later ones meanwhile. By a thread that posts, while no other does.
+/// [nth_signal] Gives requests back that have succeeded silently, as the port says; the polling
+/// thread may give back later ones meanwhile. The caller posts, and no other thread does.
 [[maybe_unused]] void give_back_done(work_queue &requests, transport::qp &of)
 {
     const work_queue::view now = requests.snapshot();
@@ -414,7 +416,8 @@ bool admits_requests(DAT_EP_STATE now, bool has_qp)
     requests.retired.compare_exchange_strong(last, done);
 }
 
-/// By a thread that posts beside others: it keeps these out meanwhile, and leaves for that.
+/// Runs `work` while other posting threads are kept out. The calling thread has entered: it leaves
+/// meanwhile, and enters again.
 template <class Work>
 [[maybe_unused]] void alone(post_gate &gate, Work work)
 {
@@ -430,8 +433,8 @@ template <class Work>
 
 } // namespace
 
-/// What is wrong with a request, by the positions in the DAT calls: segments 2, local 3, remote 5
-/// for RDMA, flags last.
+/// The error of a request, by argument numbers of the DAT calls: segments 2, local 3, remote 5 for
+/// RDMA, flags last.
 status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                  const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
                                  int flags_position, status next)
@@ -461,7 +464,8 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
                     give_back_done(*send_queue_, qp_);
             };
             if (operation == DAT_DTO_BIND_MW || !send_queue_->is_concurrent())
-                give_back(); // who binds a window keeps the others out already
+                give_back(); // needs no gate: a thread that binds a window keeps the others out
+                             // already
             else
                 alone(gates_of(*this).sends, give_back);
             if (send_queue_ != nullptr && admits_requests(state(), has_qp_))
@@ -476,7 +480,7 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
 
 namespace {
 
-line_limit post_refusals; // of all endpoints
+line_limit post_refusals; // covers all endpoints
 
 /// Logs why a post is refused, which a program may try again and again, and returns the code.
 DAT_RETURN refuse(const queue_pair &ep, DAT_DTOS operation, const work_queue *queue, status why)

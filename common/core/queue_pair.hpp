@@ -38,7 +38,7 @@ struct ep_objects {
     evd *recv = nullptr;
     evd *request = nullptr;
     evd *connect = nullptr;
-    shared_recv_queue *shared = nullptr; ///< where its receives come from; never changes
+    shared_recv_queue *shared = nullptr; ///< SRQ from which it takes receives; never changes
 };
 
 class alignas(post_gates) queue_pair : public object {
@@ -65,7 +65,7 @@ public:
                          DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
     template <class Safety>
     status post_extended(const extended_request &wanted) OSD_UNCHECKED;
-    // Where the port has no such operation, they check their arguments all the same.
+    // Arguments are checked even if the port has no such operation.
     template <class Safety>
     status post_send_invalidate(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                 DAT_RMR_CONTEXT key, DAT_DTO_COOKIE cookie,
@@ -86,9 +86,10 @@ protected:
 
     /// A queue pair needs a protection domain: without a PZ this does nothing.
     status attach();
-    /// A fence. What was not polled yet is dropped when it is.
+    /// Ends the queue pair; a fence. Completions that were not polled yet are dropped when they
+    /// are.
     void detach();
-    /// Drops what was posted; the queue pair is as attach left it.
+    /// Drops all posted operations; the queue pair is as attach left it.
     status renew();
     /// Completes posted receives as flushed.
     status flush_receives();
@@ -123,7 +124,7 @@ protected:
     DAT_RETURN post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                            const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                            DAT_COMPLETION_FLAGS flags) OSD_COLD;
-    // [threadsafe_post] Posting beside others. Rare cases are tail calls, as those of a dequeue.
+    // [threadsafe_post] Posting beside other threads. Rare cases are tail calls, as in a dequeue.
     template <DAT_DTOS operation>
     DAT_RETURN post_entered(transport::wr &request, const DAT_LMR_TRIPLET *local,
                             const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags);
@@ -176,7 +177,7 @@ inline constexpr unsigned request_flags =
 inline constexpr unsigned recv_flags =
     DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
-/// Those that the slow path does not have to see.
+/// The flags with which a post can take the fast path.
 template <DAT_DTOS operation>
 constexpr unsigned usual_flags()
 {
@@ -233,7 +234,7 @@ OSD_ALWAYS_INLINE bool fits(DAT_UINT64 length, const DAT_RMR_TRIPLET *remote)
     return operation != DAT_DTO_RDMA_READ || length >= remote->segment_length;
 }
 
-/// Of a request that was taken slowly.
+/// Applies the flags of a post that takes the slow path.
 inline void apply_flags(transport::wr &request, DAT_COMPLETION_FLAGS flags, work_queue &queue,
                         evd &completes_on)
 {
@@ -294,7 +295,8 @@ OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_request(DAT_COUNT segments,
     post_guard<Safety> hold(gates_of(*this).sends.lock);
     if (!is_usual<operation>(segments, local, remote, flags)) [[unlikely]]
         return post_slowly<operation>(segments, local, remote, cookie, flags);
-    const DAT_UINT32 length = local->segment_length; // not to be read again behind a store
+    const DAT_UINT32 length = local->segment_length; // read once: a store below might make the
+                                                     // compiler read it again
     transport::wr *request;
     if (!open_sends_.load(std::memory_order_acquire)->take(request)) [[unlikely]]
         return post_slowly<operation>(segments, local, remote, cookie, flags);

@@ -23,8 +23,8 @@ status service_point::listen(DAT_CONN_QUAL &where)
     return begun;
 }
 
-/// On return no request arrives any more; those that did stay valid. An endpoint still reserved
-/// goes back to its consumer.
+/// Stops listening. On return no request arrives any more; earlier requests stay valid. An endpoint
+/// still reserved goes back to its consumer.
 void service_point::stop_listening()
 {
     bool listens = false;
@@ -64,8 +64,8 @@ endpoint *service_point::take_reserved()
 
 // ------------------------------------------------------------------------------------- arrival
 
-/// The endpoint of a request: the reserved one, once; a new one, of a PSP that makes them;
-/// otherwise none.
+/// Finds the endpoint of a request: the reserved endpoint, once; a new one if the PSP makes
+/// endpoints; otherwise none.
 bool service_point::endpoint_for_request(endpoint *&ep)
 {
     ep = nullptr;

@@ -31,8 +31,8 @@ public:
           made_with(common), requests_(&requests), reserved_(reserved)
     {}
 
-    /// Listens on the qualifier, or on a free one which it stores when it is 0. A service point
-    /// that is freed meanwhile stays until this returns.
+    /// Listens on the qualifier, or, when it is 0, on a free qualifier, which it stores. A service
+    /// point that is freed meanwhile stays until this returns.
     status listen(DAT_CONN_QUAL &where) OSD_EXCLUDES(lock_);
     void stop_listening() OSD_EXCLUDES(lock_);
     /// The port's callback, or dat_cr_handoff. False refuses the request, and leaves `port_cr` to

@@ -20,7 +20,7 @@ public:
     shared_claim &operator=(shared_claim &&) = delete;
     ~shared_claim();
 
-    /// Once.
+    /// Enters the region in the database; called once.
     status take(const char *adapter, const char (&cookie)[DAT_LMR_COOKIE_SIZE], DAT_VLEN length);
     void registered();
     /// A copy: the consumer's may be gone.

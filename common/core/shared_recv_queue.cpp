@@ -35,8 +35,9 @@ void shared_recv_queue::release()
 
 // --------------------------------------------------------------------------------------- its use
 
-/// The queue grows before the port's does, so that there is a request for all that the port takes.
-/// Posts are kept out meanwhile: the port is never given a depth that is less than what is posted.
+/// The queue grows before the port's does, so that there is a request for every receive that the
+/// port takes. Posts are kept out meanwhile: the port never gets a depth below the number of posted
+/// receives.
 status shared_recv_queue::resize(DAT_COUNT max_recv)
 {
     osd::lock_guard hold(lock_);

@@ -21,7 +21,7 @@ public:
     {}
 
     status set_up();
-    /// What is posted is discarded. No endpoint refers to the queue any more.
+    /// Discards all posted receives. No endpoint refers to the queue any more.
     void release();
 
     template <class Safety>
@@ -39,7 +39,7 @@ public:
 private:
     shared_work_queue *receives_ = nullptr;
     osd::mutex post_lock_;
-    osd::mutex lock_; ///< of the attributes; lines up slow calls
+    osd::mutex lock_; ///< guards the attributes; lines up slow calls
     user_of<pz> zone_;
     DAT_SRQ_ATTR attr_;
 };

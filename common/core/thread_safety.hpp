@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The two promises of a consumer about threads, chosen by the line of dat.conf that opened the
-// adapter, and what they cost.
+// adapter, and the locks that each needs.
 #pragma once
 
 #include "dapls_ib.hpp"

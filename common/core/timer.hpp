@@ -25,8 +25,8 @@ struct timer_record {
     timer_record *previous = nullptr;
     osd::deadline at = osd::deadline::never();
     bool queued = false;
-    /// The expiry. What it returns is run when it is over, because consumer code may run there that
-    /// frees the object of which the record is a part.
+    /// The expiry. The caller makes the returned call when the expiry is over: consumer code in it
+    /// may free the object that the record is a part of.
     deferred_call (*expired)(timer_record &) = nullptr;
 };
 
@@ -41,7 +41,8 @@ public:
     [[nodiscard]] bool arm(timer_record &record, osd::deadline at) OSD_EXCLUDES(lock_);
     /// The record will not expire, unless its expiry runs at this moment.
     void disarm(timer_record &record) OSD_EXCLUDES(lock_);
-    /// As disarm; and when it returns no expiry of the record is running. Not from an expiry.
+    /// Disarms the record, and waits until no expiry of it is running. Shall not be called from an
+    /// expiry.
     void cancel(timer_record &record) OSD_EXCLUDES(lock_);
     void stop() OSD_EXCLUDES(lock_);
 
@@ -52,7 +53,7 @@ private:
     void expire_first() OSD_REQUIRES(lock_);
 
     osd::mutex lock_;
-    osd::condition changed_; // of first_, stopping_ and running_
+    osd::condition changed_; // tells that first_, stopping_ or running_ changed
     timer_record *first_ OSD_GUARDED_BY(lock_) = nullptr;
     timer_record *last_ OSD_GUARDED_BY(lock_) = nullptr;
     timer_record *running_ OSD_GUARDED_BY(lock_) = nullptr;

@@ -24,10 +24,10 @@ work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit, bool concurrent
     return nullptr;
 }
 
-/// False when out of memory, or there is nothing to add. By a thread that posts, while no other
-/// does, and when all places but one are posted, or there are none: then nothing refers to what
-/// changes, `after` of the request that was posted last and `before` of the unused one. The number
-/// of places is published after the first of them, see snapshot().
+/// Adds places to the ring. False when out of memory, or there is nothing to add. The calling
+/// thread posts, no other does, and all places but one are posted, or there are none: then nothing
+/// refers to the links that change, `after` of the request that was posted last and `before` of the
+/// unused one. The number of places is published after the first of the links, see snapshot().
 bool work_queue::grow_by(std::size_t count)
 {
     if (count == 0)

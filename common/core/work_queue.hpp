@@ -19,7 +19,7 @@ class shared_work_queue;
 struct binding;
 
 /// A ring of work requests, as the thread that posts sees it. One place stays unused, so that full
-/// and empty are not the same.
+/// and empty differ.
 struct post_ring {
     using wr = transport::wr;
 
@@ -50,7 +50,7 @@ struct post_ring {
         next.store(static_cast<wr *>(taken->after), std::memory_order_relaxed);
     }
 
-    std::atomic<wr *> next{nullptr}; ///< to be posted next
+    std::atomic<wr *> next{nullptr}; ///< the next request to be posted
     wr *known_end = nullptr;         ///< the first for which no room is known
     enum : std::uint8_t {
         binds = 1,    ///< there are bindings to be cleared
@@ -75,18 +75,20 @@ inline constexpr auto never_posted = static_cast<DAT_DTOS>(-1);
 /// No request can be taken from this one. It is never written to.
 inline constinit post_ring closed_ring;
 
-/// Places of a ring that were allocated together. Their numbers, ring_place, go on from those of
-/// the places that were there before, among which they were put: between the request that was
-/// posted last and the unused one.
+/// Places of a ring that were allocated together. Their numbers, ring_place, go on from the numbers
+/// of the older places, among which they were put: between the request that was posted last and the
+/// unused one.
 struct ring_places {
     DAT_UINT32 count() const { return first + added; }
-    /// In the order of the ring, from the place that was unused when it grew last.
+    /// Where the place stands in the order of the ring, from the place that was unused when it grew
+    /// last.
     DAT_UINT32 order_of(const work_request &request) const
     {
         const DAT_UINT32 number = request.ring_place;
         return number >= first ? number : (earlier->order_of(request) + first - unused) % first;
     }
-    /// How far `at` is behind the one after `last`: 0 for that one, and so on round the ring.
+    /// How far `at` is behind the successor of `last`: 0 for the successor, and so on round the
+    /// ring.
     std::uint64_t distance(const work_request &last, const work_request &at) const
     {
         return (order_of(at) + count() - order_of(last) + count() - 1) % count();
@@ -106,18 +108,18 @@ struct ring_places {
 };
 
 /// The posted operations of one direction of an endpoint. It outlives its endpoint for as long as
-/// completions of it may still be polled: an orphan has no owner, and its completions are dropped
+/// its completions may still be polled: an orphan has no owner, and its completions are dropped
 /// when they are polled. The last reference deletes it.
 ///
 /// Its ring begins with a few places, and doubles, up to the limit, when all are posted: most
-/// endpoints never use their depth. One whose requests are taken concurrently has all from the
+/// endpoints never use their depth. A queue whose requests are taken concurrently has all from the
 /// beginning.
 struct work_queue : post_ring {
     /// Null when out of memory. With `concurrent` its requests can be taken by several threads at
     /// once, after use().
     static work_queue *create(endpoint *owner, DAT_COUNT limit, bool concurrent = false);
-    /// For an endpoint that takes its receives from a shared queue: it represents the endpoint in
-    /// completions.
+    /// Makes the queue of an endpoint that takes its receives from a shared queue: it represents
+    /// the endpoint in completions.
     static work_queue *create_drawing(endpoint *owner, shared_work_queue &from);
 
     void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
@@ -131,7 +133,8 @@ struct work_queue : post_ring {
         if constexpr (claims.threadsafe_post)
             while (const concurrent_posts *posts = posts_.load(std::memory_order_acquire)) {
                 const auto place = static_cast<DAT_COUNT>(posts->next_place());
-                if (is_concurrent()) // otherwise it may be a place of the queue that followed
+                if (is_concurrent()) // leaves() may have been called: then the place may belong to
+                                     // the next queue
                     return &places_.load(std::memory_order_relaxed)
                                 ->slots[static_cast<std::size_t>(place & (length_ - 1))];
             }
@@ -142,9 +145,9 @@ struct work_queue : post_ring {
     void use(concurrent_posts &posts, bool from_zero);
     /// Nothing is posted any more.
     void leave_posts();
-    /// A consistent view of what is outstanding.
+    /// A consistent view of the outstanding requests.
     struct view {
-        const wr *last; ///< that was retired
+        const wr *last; ///< the request that was retired last
         std::uint64_t outstanding;
     };
     view snapshot() const
@@ -162,7 +165,7 @@ struct work_queue : post_ring {
     }
     /// How many are outstanding: posted and not retired.
     std::uint64_t outstanding() const { return length_ == 0 ? 0 : snapshot().outstanding; }
-    /// Of a request that the calling thread has seen posted.
+    /// Whether a request is outstanding that the calling thread has seen posted.
     bool is_outstanding(const work_request &request) const
     {
         const view seen = snapshot();
@@ -219,7 +222,7 @@ struct work_queue : post_ring {
     }
     /// What a posted bind request binds.
     binding *binding_at(const work_request &request) { return bindings[request.ring_place].load(); }
-    /// The same, and forgets it: the request completes, or its post failed.
+    /// Takes the binding out: the request completes, or its post failed.
     binding *take_binding(const work_request &request)
     {
         return bindings[request.ring_place].exchange(nullptr);
@@ -251,7 +254,7 @@ private:
 
     std::atomic<int> holders_{1};
     std::atomic<ring_places *> places_{nullptr};
-    DAT_COUNT length_ = 0; ///< at most; a power of two where requests are taken concurrently
+    DAT_COUNT length_ = 0; ///< places at most; a power of two if requests are taken concurrently
     DAT_COUNT limit_ = 0;
     std::atomic<concurrent_posts *> posts_{nullptr};
 };
@@ -342,7 +345,7 @@ private:
     }
 
     chunk *chunks_ = nullptr;
-    slot *free_ = nullptr; ///< of the thread that posts
+    slot *free_ = nullptr; ///< belongs to the thread that posts
     DAT_COUNT reserved_ = 0;
     std::atomic<DAT_COUNT> most_{0};
     alignas(64) std::atomic<slot *> returned_{nullptr};

@@ -37,11 +37,9 @@ LIMIT = (3.0, 4.0)  # heads for 1,000 words, openings in percent
 RATCHET: dict[str, tuple[float, float]] = {
     "am": (15.0, 19.0),
     "bench": (15.0, 13.0),
-    "common": (12.0, 14.0),
     "conformance": (13.0, 17.0),
     "dat": (16.0, 11.0),
     "gen": (21.0, 16.0),
-    "include": (5.0, 9.0),
     "osd": (17.0, 20.0),
     "port_support": (14.0, 22.0),
     "tests": (17.0, 19.0),
