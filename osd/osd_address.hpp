@@ -24,7 +24,7 @@ public:
     /// The port in host byte order; the family is AF_INET or AF_INET6.
     static std::uint16_t port_of(const sockaddr *from)
     {
-        // Both families have it at the same place.
+        // Both families have the port at this place.
         std::uint8_t bytes[2];
         std::memcpy(bytes, &reinterpret_cast<const sockaddr_in *>(from)->sin_port, sizeof bytes);
         return static_cast<std::uint16_t>(bytes[0] << 8 | bytes[1]);

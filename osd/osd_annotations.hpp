@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What is said about functions and data beyond the language: locks, visibility, inlining.
+// Annotations of functions and data beyond the language: locks, visibility, inlining.
 #pragma once
 
 #include "native_annotations.hpp"
 
-// For clang's thread-safety analysis (-Wthread-safety); nothing elsewhere.
+// Annotations for clang's thread-safety analysis (-Wthread-safety); empty for other compilers.
 
 #if defined(__clang__)
 #define OSD_ATTRIBUTE(x) __attribute__((x))
@@ -22,12 +22,12 @@
 #define OSD_TRY_ACQUIRE(...) OSD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define OSD_UNCHECKED OSD_ATTRIBUTE(no_thread_safety_analysis)
 
-/// For the hot path: inlined regardless of the compiler's cost estimate.
+/// Inlines a function of the hot path regardless of the compiler's cost estimate.
 #define OSD_ALWAYS_INLINE inline __attribute__((always_inline))
 #define OSD_COLD __attribute__((noinline, cold))
 /// Prevents if-conversion: keeps well-predicted branches as branches (an empty asm barrier).
 #define OSD_BRANCHES_APART __asm__ volatile("")
 /// Hides the value of a variable from the optimizer, like OPTIMIZER_HIDE_VAR in Linux.
 #define OSD_OPAQUE(variable) __asm__("" : "+r"(variable))
-/// Not cold, but kept out of line so that its callers stay small.
+/// Keeps a function that is not cold out of line, so that its callers stay small.
 #define OSD_NOINLINE __attribute__((noinline))

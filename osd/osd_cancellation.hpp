@@ -22,8 +22,8 @@ private:
     native::cancellation_hold held_;
 };
 
-/// The same for a call that waits: cancellation acts at a cancellation_point, if the consumer has
-/// it enabled. For variables of the waiting function only.
+/// Limits cancellation in a call that waits: it acts at a cancellation_point, if the consumer has
+/// it enabled. Use it for variables of the waiting function only.
 class cancellable_wait {
 public:
     cancellable_wait();
@@ -62,8 +62,8 @@ void cancellation_point(Sleep &&sleep)
     run_cancellable([](void *self) { (*static_cast<Sleep *>(self))(); }, &sleep);
 }
 
-/// The same for a system call that the C library has no such function for: the thread may be
-/// cancelled at any instruction of `sleep`.
+/// A cancellation point for a system call that has no such function in the C library: the thread
+/// may be cancelled at any instruction of `sleep`.
 template <class Sleep>
 void raw_cancellation_point(Sleep &&sleep)
 {

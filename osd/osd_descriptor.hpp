@@ -11,13 +11,14 @@
 
 namespace osd {
 
-/// The open file `fd` at a descriptor that is not one of the standard ones, closed in programs that
-/// are executed: who has closed these still writes there. All that a library keeps is passed
-/// through this. -1 for -1, and where the process may have no more; errno then says why.
+/// Moves the open file `fd` to a descriptor above the standard ones, closed in programs that are
+/// executed: a program that has closed the standard descriptors still writes to them. Every
+/// descriptor that a library keeps is passed through this. -1 for -1, and if the process may have
+/// no more; errno then says why.
 [[nodiscard]] int beyond_standard(int fd);
 
-/// Opens those of the standard descriptors that are closed, to nothing, before another library
-/// opens files of its own. They stay: who has closed them has no use for them.
+/// Opens the standard descriptors that are closed, to nothing, before another library opens files
+/// of its own. They stay: a program that has closed them has no use for them.
 void occupy_standard();
 
 /// A descriptor that polls as readable between raise() and lower(). It is only polled, never read.
@@ -28,15 +29,15 @@ public:
     event_descriptor &operator=(const event_descriptor &) = delete;
     ~event_descriptor() { close(); }
 
-    static constexpr bool exists = native_descriptors_exist; ///< on this system
+    static constexpr bool exists = native_descriptors_exist; ///< whether this system has any
 
-    /// False where the system has no more of them, or none at all.
+    /// Opens the descriptor. False if the system has no more of them, or none at all.
     [[nodiscard]] bool open();
     void close();
     bool is_open() const { return fd_ >= 0; }
     int get() const { return fd_; }
 
-    // Nothing happens to one that is not open.
+    // These do nothing to a descriptor that is not open.
     void raise();
     void lower();
 
@@ -46,9 +47,10 @@ private:
 
 inline constexpr std::size_t most_readable = 40;
 
-/// Sleeps until one of them is readable, or the deadline has passed: negative ones are left out.
-/// When it was woken, `ready` has a bit for each that is. Where the system refuses to sleep on
-/// them, it says so after a millisecond. Calls no other cancellation points than sleeping ones.
+/// Sleeps until a descriptor is readable, or the deadline has passed; negative descriptors are left
+/// out. When it was woken, `ready` has a bit for each readable descriptor. If the system refuses to
+/// sleep on them, it says so after a millisecond. Calls no other cancellation points than sleeping
+/// ones.
 wait_result wait_readable(std::span<const int> descriptors, deadline until, std::uint64_t &ready);
 
 } // namespace osd

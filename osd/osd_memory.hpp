@@ -9,8 +9,8 @@ namespace osd {
 
 enum class memory_use {
     possible,
-    absent,    ///< not all of it is mapped, or a mapped file ends before
-    forbidden, ///< not all of it may be used that way
+    absent,    ///< a part is not mapped, or a mapped file ends before
+    forbidden, ///< a part may not be used that way
 };
 
 constexpr const char *text_of(memory_use use)
@@ -25,13 +25,13 @@ constexpr const char *text_of(memory_use use)
 /// time depends on the number of mappings, not on the size.
 memory_use look_at_memory(const void *address, std::size_t size, bool to_write);
 
-/// Whether other processes can have [address, address + size) too, as it is now: none of it is
-/// known to be private. Where the system does not tell, it counts as shared.
+/// Whether other processes can have [address, address + size) too, at this time: no part is known
+/// to be private. If the system does not tell, it counts as shared.
 bool may_be_shared(const void *address, std::size_t size);
 
-/// A page for what is of this process alone: filled with zeros at first, and again in each child of
-/// it, however that was made; core dumps do not have it. Where the system cannot do that (Linux
-/// before 4.14, Windows, which has no such children), it is memory like any other.
+/// A page for secrets of this process alone: filled with zeros at first, and again in each child,
+/// however that was made; core dumps do not have it. If the system cannot do that (Linux before
+/// 4.14, Windows, which has no such children), it is memory like any other.
 class process_page {
 public:
     static constexpr std::size_t size = 4096;
@@ -40,7 +40,7 @@ public:
     process_page(const process_page &) = delete;
     process_page &operator=(const process_page &) = delete;
     ~process_page();
-    /// Once. False without memory.
+    /// Opens the page; called once. False without memory.
     [[nodiscard]] bool open();
     void *address() const { return address_; }
 

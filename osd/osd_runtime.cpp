@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What shared libraries have in place of the C++ run time. The program may have brought another
+// The shared libraries' substitute for the C++ run time. The program may have brought another
 // one, of any age, and other operators. All memory comes from malloc and goes to free, the two
 // functions that every allocator replaces together.
 //
-// Only what the libraries use is here: what is missing does not link. It goes into the shared
-// libraries alone, whose version scripts keep it there.
+// Only functions that the libraries use are here: a missing one does not link. It goes into the
+// shared libraries alone, whose version scripts keep it there.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -49,8 +49,8 @@ void operator delete[](void *memory, std::size_t) noexcept
     std::free(memory);
 }
 
-/// Not aligned_alloc or posix_memalign, which not every allocator has. What malloc returned is
-/// kept in front: alignments of this kind are larger than a pointer.
+/// Allocates by malloc, since not every allocator has aligned_alloc or posix_memalign. The address
+/// from malloc is kept in front: alignments of this kind are larger than a pointer.
 void *operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept
 {
     static_assert(__STDCPP_DEFAULT_NEW_ALIGNMENT__ >= sizeof(void *));
@@ -101,7 +101,7 @@ extern "C" {
     std::abort();
 }
 
-/// Of builds with _GLIBCXX_ASSERTIONS, by the name that it has inside std.
+/// Ends the process in builds with _GLIBCXX_ASSERTIONS; std calls it by another name.
 [[noreturn]] void dapl_assertion_failed(const char *file, int line, const char *function,
                                         const char *condition) noexcept
     __asm__("_ZSt21__glibcxx_assert_failPKciS0_S0_");

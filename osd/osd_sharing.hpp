@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Memory that the processes of a user have in common, and which of them are alive.
+// Memory shared by the processes of a user, and a test which of them are alive.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace osd {
 /// is_gone() is false for every process.
 bool can_share();
 
-/// Pages of zeros at first, which all processes of a user see that open them by the same name and
-/// size, and can tell by their process_identity whether they are alive. They last until the system
+/// Pages, zero at first, that all processes of a user see which open them by one name and size;
+/// process_identity tells whether those processes are alive. The pages last until the system
 /// restarts. Other users can neither read nor change them.
 /// Nothing closes them at the end of the process, when its other threads may still run.
 class shared_pages {
@@ -25,8 +25,8 @@ public:
     [[nodiscard]] const char *open(const char *name, std::size_t size);
     void close();
     void *address() const { return address_; }
-    /// False when a process of the user has cut them off: who touches them then is ended by the
-    /// system. One that does so in this moment cannot be kept from that.
+    /// False when a process of the user has cut the pages off: the system ends a process that
+    /// touches them then. A touch in that very moment cannot be prevented.
     bool is_whole() const;
 
 private:
@@ -36,12 +36,12 @@ private:
     char file_[192] = {};
 };
 
-/// A process, told from a later one of the same number, and from another program that it has
-/// become (exec).
+/// A process, told from a later process of its number, and from another program that it has become
+/// (exec).
 struct process_identity {
     std::uint32_t number = 0; ///< 24 bits
     std::uint32_t start = 0;  ///< when it began, 24 bits; 0: unknown
-    std::uint64_t image = 0;  ///< of its program; 0: unknown
+    std::uint64_t image = 0;  ///< tells the programs of a process apart; 0: unknown
 
     bool operator==(const process_identity &) const = default;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // SipHash-2-4 (Aumasson, Bernstein): a hash of short inputs that cannot be predicted without its
-// key. The same on all systems; it is here since the engine of the software HCA and libdapl-am both
+// key. It works on all systems; it is here since the engine of the software HCA and libdapl-am both
 // use it.
 #pragma once
 
@@ -28,7 +28,7 @@ public:
         take(input, size);
         return finish(0xff);
     }
-    /// Instead of it: 128 bits.
+    /// The 128-bit variant, called instead of of().
     std::array<std::uint64_t, 2> wide(const void *input, std::size_t size)
     {
         v1_ ^= 0xee;

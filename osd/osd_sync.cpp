@@ -23,7 +23,7 @@ wait_result wait_object::wait(deadline until)
         std::uint32_t seen = idle;
         if (!state_.compare_exchange_strong(seen, sleeping, std::memory_order_acquire) &&
             seen == signalled) {
-            state_.exchange(idle, std::memory_order_acquire); // of every wake up to now
+            state_.exchange(idle, std::memory_order_acquire); // consumes every wake up to now
             return wait_result::woken;
         }
         if (result != wait_result::woken) {

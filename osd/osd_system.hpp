@@ -29,11 +29,12 @@ bool is_privileged();
 /// The value of an environment variable, to be released with std::free, or null; always null in a
 /// set-user-id program.
 char *environment(const char *name);
-/// The same as a number (decimal, 0x…, 0…); `fallback` when unset or not wholly a number.
+/// A variable of the environment as a number (decimal, 0x…, 0…); `fallback` when unset or not
+/// wholly a number.
 std::uint64_t environment_number(const char *name, std::uint64_t fallback);
 
-/// Where the system's administrator keeps the file `name`. There may be several places: they are
-/// numbered from 0, the first to be looked at; false when there are no more.
+/// The path at which the system's administrator keeps the file `name`. There may be several places:
+/// they are numbered from 0, the first to be looked at; false when there are no more.
 bool config_path(unsigned choice, const char *name, char *path, std::size_t size);
 
 /// The whole file as a null-terminated buffer to be released with std::free, or null with errno
@@ -50,7 +51,7 @@ struct limit_text {
     char text[160] = "";
 };
 
-/// The log of the system, for what it has instead of syslog.
+/// Destinations of log lines; log_syslog is the system's log, whatever its name.
 enum log_destination : unsigned { log_stdout = 1, log_syslog = 2, log_stderr = 4 };
 /// Writes one line, whole, to each destination in the mask.
 void log_line(unsigned destinations, const char *identity, const char *text);

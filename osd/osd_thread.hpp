@@ -28,7 +28,7 @@ public:
 private:
     static native::thread_result enter(void *self);
 
-    native::thread native_{};               ///< for join
+    native::thread native_{};               ///< handle for join
     std::atomic<native::thread_id> self_{}; ///< set by the thread, before the body runs
     void (*body_)(void *) = nullptr;
     void *argument_ = nullptr;
@@ -38,14 +38,14 @@ private:
 
 long process_id();
 /// From now on, as long as the library that calls it is loaded, each fork() calls this in the
-/// child, whose only thread then is the one that has forked. True also where nothing forks.
+/// child, whose only thread then is the one that has forked. True also on systems without fork().
 [[nodiscard]] bool call_in_forked_children(void (*what)());
 long thread_id();
 void yield();
 
 /// The pauses of a loop that waits for something another thread is about to do. The first hundred
-/// yield, which passes the processor only to threads of the same priority; the others are sleeps of
-/// 50 us to a millisecond. No cancellation point.
+/// yield, which passes the processor only to threads of equal priority; the others are sleeps of 50
+/// us to a millisecond. No cancellation point.
 class backoff {
 public:
     void pause();
@@ -68,9 +68,9 @@ void wait_while(Condition &&condition)
 }
 
 /// Raises the priority of the calling thread over that of its process, so that it runs soon after
-/// it wakes although other threads are busy. `steps` are those of nice(2), at most 20. Threads that
-/// it starts get the default priority where this one is above it. False, and nothing changed, when
-/// the system does not allow it.
+/// it wakes although other threads are busy. `steps` are steps of nice(2), at most 20. A thread
+/// that it starts gets the default priority if the caller's is above that. False, and nothing
+/// changed, when the system does not allow it.
 bool raise_priority(unsigned steps);
 
 } // namespace osd

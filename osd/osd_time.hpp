@@ -38,7 +38,7 @@ public:
     constexpr std::int64_t at_ns() const { return at_ns_; }
     friend constexpr bool operator<(deadline a, deadline b) { return a.at_ns_ < b.at_ns_; }
 
-    /// The same on the clock of now_ns(), for system calls that take an absolute time.
+    /// The deadline on the clock of now_ns(), for system calls that take an absolute time.
     constexpr timespec as_timespec() const
     {
         const std::int64_t at = at_ns_ < 0 ? 0 : at_ns_;

@@ -17,9 +17,10 @@ struct cm_frame_header {
     unsigned char magic[4];
     std::uint8_t version;
     std::uint8_t kind;
-    std::uint8_t size_high; ///< of the private data that follow
+    std::uint8_t size_high; ///< size of the private data that follow
     std::uint8_t size_low;
-    std::uint8_t qualifier[8]; ///< of a request, big-endian: a port number has 16 bits of it only
+    std::uint8_t qualifier[8]; ///< the request's qualifier, big-endian: a port number has 16 bits
+                               ///< of it only
 
     std::size_t size() const { return std::size_t{size_high} << 8 | size_low; }
 };

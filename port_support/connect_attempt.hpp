@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What is needed to repeat a connection request, and how long to go on.
+// The data that a connection request is repeated with, and the time until which it is repeated.
 #pragma once
 
 #include "dapls_ib.hpp"
@@ -18,7 +18,7 @@ class connect_attempt {
 public:
     /// What an adapter's requests can be.
     struct limits {
-        int family;             ///< of addresses
+        int family;             ///< family of the addresses
         std::size_t data_size;  ///< bytes of private data
         std::uint32_t retry_ms; ///< how long they are repeated
     };
@@ -26,7 +26,7 @@ public:
     /// Fails where the parameters are beyond the limits, or without memory.
     static status make(const connect_params &, const limits &, std::unique_ptr<connect_attempt> &);
 
-    sockaddr *peer() { return reinterpret_cast<sockaddr *>(&peer_); } ///< with its port number
+    sockaddr *peer() { return reinterpret_cast<sockaddr *>(&peer_); } ///< address with port number
     DAT_CONN_QUAL qualifier() const { return qualifier_; }
     private_data data() const { return {bytes_, size_}; }
 

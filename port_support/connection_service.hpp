@@ -15,20 +15,21 @@
 namespace dapl::DAPL_TRANSPORT {
 
 enum class connection_phase : std::uint8_t {
-    idle,       ///< as made: takes receives
+    idle,       ///< initial phase: takes receives
     connecting, ///< has an attempt
     accepting,
     live,
-    closing, ///< graceful disconnect: what was posted before it completes first
-    dead,    ///< what is posted is flushed
+    closing, ///< graceful disconnect: requests posted before it complete first
+    dead,    ///< posted operations are flushed
 };
 
-/// Base of a port's qp. All of it is written with connection_service::lock held.
+/// Base of a port's qp. All members are written with connection_service::lock held.
 struct connection_state : deadline_link {
-    endpoint *owner = nullptr;                ///< for upcalls
-    std::unique_ptr<connect_attempt> attempt; ///< in phase connecting
+    endpoint *owner = nullptr;                ///< endpoint to name in upcalls
+    std::unique_ptr<connect_attempt> attempt; ///< attempt in phase connecting
     DAT_EVENT_NUMBER pending_event{};         ///< still to be delivered by the service thread
-    std::int64_t close_by_ns = 0;             ///< in phase closing: when to give up waiting
+    std::int64_t close_by_ns = 0;             ///< time, in phase closing, at which to give up
+                                              ///< waiting
 
     /// Any thread.
     connection_phase phase() const { return phase_.load(); }
@@ -50,10 +51,10 @@ private:
     std::atomic<connection_phase> phase_{connection_phase::idle};
 };
 
-/// Base of a port's hca. A port's loop takes what is due out of `timers`.
+/// Base of a port's hca. A port's loop takes elements that are due out of `timers`.
 class connection_service {
 public:
-    char name[64] = {}; ///< of the device, for logs
+    char name[64] = {}; ///< name of the device, for logs
     long process = 0;   ///< that opened it
 
     /// In a forked child, where everything is left alone: it has our memory, but no threads.
@@ -88,12 +89,12 @@ public:
 
     // Connection events. Each may free the queue pair.
 
-    /// On the service thread.
+    /// Makes the upcall of a connection event; called on the service thread.
     void deliver(connection_state &state, DAT_EVENT_NUMBER event, const private_data &data = {})
         OSD_REQUIRES(lock);
     /// Lets the service thread make the upcall. Any thread.
     void deliver_later(connection_state &state, DAT_EVENT_NUMBER event) OSD_REQUIRES(lock);
-    /// At once on the service thread; later, and without data, from another.
+    /// Makes the upcall at once on the service thread; from another thread later, and without data.
     void deliver_soon(connection_state &state, DAT_EVENT_NUMBER event,
                       const private_data &data = {}) OSD_REQUIRES(lock);
     /// Makes the upcall that deliver_later() queued. False when there is none.

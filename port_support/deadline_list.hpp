@@ -10,7 +10,7 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
-/// Base of what is listed; in one list at a time.
+/// Base of an element of a deadline_list; it is in one list at a time.
 struct deadline_link : list_link {
     std::int64_t due_ns = 0; ///< on the clock of osd::now_ns(), while it is listed
 
@@ -24,7 +24,7 @@ class deadline_list {
 public:
     static constexpr std::int64_t never = INT64_MAX;
 
-    /// A second call for the same element replaces its deadline. 0: as soon as possible.
+    /// Adds an element, or replaces its deadline. 0: as soon as possible.
     void schedule(T &item, std::int64_t due_ns)
     {
         deadline_link &place = item;

@@ -14,13 +14,13 @@
 namespace dapl::DAPL_TRANSPORT {
 
 /// The consumer polls without a lock. It passes a door, and inside looks whether is_slow(): then it
-/// leaves, takes the lock and polls there. Other threads hold the lock; those that touch what
-/// belongs to the consumer exclude it first.
+/// leaves, takes the lock and polls there. Other threads hold the lock; a thread that touches the
+/// consumer's members excludes the consumer first.
 class consumer_gate {
 public:
     osd::door consumer;
 
-    /// Inside the door: completions may be deferred, or the consumer is excluded.
+    /// Whether completions may be deferred, or the consumer is excluded; asked inside the door.
     bool is_slow() const { return slow_.load(std::memory_order_acquire) != 0; }
 
     osd::mutex lock;

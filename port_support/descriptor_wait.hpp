@@ -54,7 +54,7 @@ public:
 private:
     static constexpr std::int64_t short_ns = 10'000;
     static constexpr unsigned enough = 64;
-    static constexpr unsigned few = 8; ///< after a doze
+    static constexpr unsigned few = 8; ///< short sleeps that suffice after a doze
     static constexpr std::uint32_t shortest_us = 1000;
     static constexpr std::uint32_t longest_us = 10'000;
 
@@ -65,8 +65,8 @@ private:
             std::clamp<std::int64_t>(took_ns / 100, shortest_us, longest_us));
     }
 
-    std::int64_t slept_ns_ = 0; ///< when the last sleep began
-    std::int64_t woke_ns_ = 0;  ///< and ended
+    std::int64_t slept_ns_ = 0; ///< time at which the last sleep began
+    std::int64_t woke_ns_ = 0;  ///< time at which it ended
     unsigned in_a_row_ = 0;
     std::uint64_t moved_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// From errno to DAT.
+// Turns errno into DAT return codes.
 #pragma once
 
 #include "dapl_status.hpp"
@@ -9,8 +9,8 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
-/// What the consumer sees of an operation that failed with this errno; internal error for those
-/// that say nothing about the call.
+/// The DAT status of an operation that failed with this errno; internal error for an errno that
+/// says nothing about the call.
 status status_of_errno(int error);
 
 /// Logs that this call failed with this errno; the status for it.

@@ -86,7 +86,7 @@ void event_thread::kick()
 void event_thread::clear_kick()
 {
     kick_.lower();
-    (void)kicked_.exchange(false); // sees what was written before the kicks that coalesced
+    (void)kicked_.exchange(false); // sees all stores before the kicks that coalesced
 }
 
 void event_thread::sleep(osd::mutex &lock, std::int64_t due_ns) const

@@ -16,8 +16,7 @@
 namespace dapl::port_support {
 
 /// Descriptors, with a tag for each that comes back when it is ready. All functions but open() and
-/// close() may be called by any thread. Those that return bool: false and errno when the kernel
-/// refuses.
+/// close() may be called by any thread. A bool is false, with errno, when the kernel refuses.
 class epoll_set {
 public:
     static constexpr int batch = 32;
@@ -43,7 +42,7 @@ public:
         return control(EPOLL_CTL_MOD, fd, events, tag);
     }
     void remove(int fd) { (void)control(EPOLL_CTL_DEL, fd, 0, nullptr); }
-    /// Stores the tags of what is ready now; returns how many they are.
+    /// Stores the tags of the descriptors that are ready now; returns how many there are.
     std::size_t collect(void *(&tags)[batch]) const;
 
 private:
@@ -61,8 +60,8 @@ private:
 ///             …;                                                // this descriptor is ready
 ///     }
 ///
-/// Functions that take a lock all take the same one. If it is held while a descriptor is removed,
-/// no later wait() reports it.
+/// All functions that take a lock take one and the same lock. If it is held while a descriptor is
+/// removed, no later wait() reports it.
 class event_thread : public epoll_set {
 public:
     static constexpr std::int64_t never = INT64_MAX;
@@ -72,9 +71,9 @@ public:
     event_thread &operator=(const event_thread &) = delete;
     ~event_thread() { close(); }
 
-    /// Before anything else; false and errno when there are no descriptors left.
+    /// Opens the descriptors, before any other call; false and errno when there are none left.
     [[nodiscard]] bool open();
-    /// At most 15 characters of the name are shown.
+    /// Starts the thread; tools show the first 15 characters of its name.
     [[nodiscard]] bool start(const char *name, void (*body)(void *), void *argument);
     /// Ends the thread, if there is one, and closes what open() opened.
     void stop(osd::mutex &lock) OSD_EXCLUDES(lock);
@@ -89,8 +88,8 @@ public:
     void kick();
 
     /// Sleeps with the lock released until a descriptor is ready, kick() is called, or `due_ns` of
-    /// osd::now_ns() has passed. Then collects the tags of what is ready with the lock held, so
-    /// that what they stand for exists until the lock is released.
+    /// osd::now_ns() has passed. Then collects the tags of ready descriptors with the lock held, so
+    /// that the tagged objects exist until the lock is released.
     std::span<void *const> wait(osd::mutex &lock, std::int64_t due_ns) OSD_REQUIRES(lock);
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Reads the ia_params of a dat.conf line, and logs what is wrong with them.
+// Reads the ia_params of a dat.conf line, and logs mistakes in them.
 #pragma once
 
 #include "dapl_params.hpp"
@@ -21,7 +21,7 @@ public:
     }
 
     /// Parses the remaining words as options. `is_other(word)` is called for each first; a word for
-    /// which it returns true is skipped. `Longest` is that of a word; `others` are the keys that
+    /// which it returns true is skipped. `Longest` is the longest word; `others` are the keys that
     /// is_other() knows, for the log.
     template <std::size_t Longest = 64, class Params, std::size_t Count, class Other>
     status read_options(const param_option<Params> (&options)[Count], Params &params,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// From a word of dat.conf to addresses of this machine.
+// Finds addresses of this machine by a word of dat.conf.
 #pragma once
 
 #include <ifaddrs.h>

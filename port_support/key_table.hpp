@@ -15,8 +15,9 @@
 
 namespace dapl::port_support {
 
-/// What a key stands for: a region of the device with its wide key, for a port that answers a
-/// peer's question for it, or an address, a length and rights, for one that checks accesses itself.
+/// A table from keys to entries. An entry is a region of the device with its wide key, for a port
+/// that answers a peer's question for it, or an address, a length and rights, for a port that
+/// checks accesses itself.
 ///
 /// A key is found without a lock, by any thread, while others add and remove keys. At least 1024
 /// places are used in turn, each with another key 4095 times: a key that was removed is not found
@@ -64,10 +65,11 @@ public:
         for (std::size_t i = 0; i < words; ++i)
             copy[i] = at->value[i].load(std::memory_order_acquire);
         std::memcpy(&out, copy.data(), sizeof out);
-        return at->key.load(std::memory_order_relaxed) == key; // else it was replaced meanwhile
+        return at->key.load(std::memory_order_relaxed) == key; // or the entry was replaced
+                                                               // meanwhile
     }
 
-    /// On return the key is not found any more. False for one that is not there. Any thread.
+    /// Removes a key: on return it is not found any more. False if it is not there. Any thread.
     bool remove(std::uint32_t key) OSD_EXCLUDES(lock_)
     {
         osd::lock_guard hold(lock_);
@@ -101,7 +103,8 @@ private:
         return chunk == nullptr ? nullptr : chunk + index % chunk_size;
     }
 
-    /// After the store of `key` a reader that has seen a word of it sees that the key was gone.
+    /// Stores an entry behind the store of its `key`: a reader that has seen a word of it sees that
+    /// the old key was gone.
     static void store(place &at, const Entry &entry)
     {
         std::array<std::uint64_t, words> copy{};

@@ -21,7 +21,7 @@ class named_attributes {
 public:
     /// Begins anew with these, and with the extended operations that `attr` has.
     void set(const common_attributes &common, const hca_attr &attr);
-    /// One more; those that there is no room for are left out.
+    /// Adds an attribute, or leaves it out if there is no room.
     void add(const char *name, const char *value);
     void show_in(hca_attr &attr) const
     {

@@ -12,7 +12,8 @@ namespace dapl::port_support {
 namespace {
 
 constexpr std::uint64_t pipe_signal = std::uint64_t{1} << (SIGPIPE - 1);
-constexpr std::size_t set_size = sizeof pipe_signal; ///< the kernel's; that of the C library is 128
+constexpr std::size_t set_size = sizeof pipe_signal; ///< size of the kernel's set; the C library's
+                                                     ///< set has 128 bytes
 
 /// sigtimedwait would be a cancellation point.
 void take_pending()

@@ -10,8 +10,8 @@ namespace dapl::port_support {
 
 /// A device that sends to a TCP connection inside a call, without MSG_NOSIGNAL, raises SIGPIPE on
 /// the calling thread where the peer has closed that connection. By default this ends the program,
-/// which never used a pipe. While this object lives the signal is blocked on this thread, and one
-/// that came is discarded at the end. Nothing is done where `sends_inside` is false.
+/// which never used a pipe. While this object lives the signal is blocked on this thread, and a
+/// signal that came is discarded at the end. If `sends_inside` is false, nothing is done.
 class pipe_signal_hold {
 public:
     explicit pipe_signal_hold(bool sends_inside) : holds_(sends_inside)
@@ -32,7 +32,7 @@ private:
     void end() OSD_COLD;
 
     const bool holds_;
-    bool was_pending_ = false; ///< before: raised by the program itself
+    bool was_pending_ = false; ///< the program itself had raised it before
     std::uint64_t blocked_before_ = 0;
 };
 

@@ -20,13 +20,14 @@ namespace {
 
 constexpr std::uint32_t shortest_us = 100; ///< first back-off from a target whose consumer is busy
 constexpr std::uint32_t longest_us = 10'000;
-constexpr std::int64_t linger_ns = 10'000'000; ///< at most; half of it at least
+constexpr std::int64_t linger_ns = 10'000'000; ///< most time to linger; half of it is the least
 constexpr std::int64_t long_wait_ns = 2'000'000;
-constexpr std::int64_t glance_ns = 3000; ///< to see whether a consumer is polling just now
+constexpr std::int64_t glance_ns = 3000; ///< time in which to see whether a consumer polls just now
 constexpr int rounds_per_visit = 64;
 constexpr int rounds_after_pause = 8;
 constexpr std::int64_t idle_round_ns = 3000;    ///< a round that took no longer moved nothing
-constexpr std::int64_t trusted_ns = 10'000'000; ///< so long that it took longer is enough
+constexpr std::int64_t trusted_ns = 10'000'000; ///< time for which a look at moved_so_far() is
+                                                ///< trusted
 
 bool is_readable(int fd)
 {
@@ -74,7 +75,7 @@ progress_watch::next_step progress_watch::serve(progress_target &target, int rou
         answer_notify(target);
         const bool quiet = target.reset_signal();
         if (target.is_waiting()) {
-            target.signal(); // what was cleared may have been meant for the waiter
+            target.signal(); // wakes the waiter, in case the cleared signal was meant for it
             return next_step::back_off;
         }
         if (target.wants_callback() && !quiet)
@@ -185,7 +186,7 @@ void progress_watch::end_lingering(connection_service &)
     }
 }
 
-/// A consumer that sleeps for long is left alone until its wait ends. What is to happen then.
+/// Leaves a consumer that sleeps for long alone until its wait ends. `what` is to happen then.
 bool progress_watch::leave_until(progress_target &target, std::uint32_t what)
 {
     std::uint32_t seen = target.sleepers.load();
@@ -235,13 +236,14 @@ void progress_watch::visit(connection_service &service, progress_target &target)
     const bool called = std::exchange(target.due_ns_, INT64_MAX) == INT64_MAX;
     target.again_ = true;
     if (target.visited_)
-        return; // and is not due: the service thread would not sleep, nor release the lock
+        return; // a return without a due time: otherwise the service thread would not sleep, nor
+                // release the lock
     bool called_back = false;
     next_step next{};
     target.visited_ = true;
     while (std::exchange(target.again_, false)) {
         target.due_ns_ = INT64_MAX;
-        progress_target *mate = target.mate_; // not freed before the queue pairs that made it one
+        progress_target *mate = target.mate_; // outlives the queue pairs that made it the mate
         const int rounds = target.period_us_ == 0 ? rounds_per_visit : rounds_after_pause;
         service.run_upcall(&target, [&] { next = attend(target, mate, called, rounds); });
         called_back = std::exchange(target.called_back_, false);
@@ -336,8 +338,8 @@ void progress_watch::call(connection_service &service)
     service.events.kick();
 }
 
-/// What is in the CQ already is left to the caller, who polls it next. Another one may sleep on the
-/// signal that is cleared here.
+/// Asks for a callback. Completions in the CQ already are left to the caller, who polls next.
+/// Another thread may sleep on the signal that is cleared here.
 void progress_watch::request_callback(connection_service &service, progress_target &target)
 {
     target.sleepers.fetch_or(progress_target::notify);
@@ -436,7 +438,7 @@ bool progress_watch::serve_notifying(connection_service &service)
         visit_ready(service);
         called_back = callbacks_ != before;
     }
-    awake_.store(false); // before the look at woken_
+    awake_.store(false); // the store comes before the look at woken_
     return called_back;
 }
 

@@ -47,8 +47,8 @@ public:
     enum : std::uint32_t {
         waiting = 1, ///< the consumer is inside cq_wait
         notify = 2,  ///< it wants a dapl_evd_dto_callback
-        report = 4,  ///< with waiting: the service thread is to be called when it ends
-        left = 8,    ///< with waiting: the target lingers when it ends
+        report = 4,  ///< flag beside waiting: the service thread is to be called when it ends
+        left = 8,    ///< flag beside waiting: the target lingers when it ends
     };
     std::atomic<std::uint32_t> sleepers{0};
     std::atomic<std::uint32_t> posting{0}; ///< set by posts of queue pairs that receive here
@@ -63,11 +63,11 @@ private:
     friend class progress_watch;
 
     // The device, called without a lock.
-    /// Moves what waits to be moved; true when the CQ holds a completion.
+    /// Makes progress on the device; true when the CQ holds a completion.
     virtual bool progress() = 0;
-    /// The same, and completions that the port has deferred count.
+    /// Makes progress; true when there is a completion in the CQ, or deferred by the port.
     virtual bool has_completion_now() = 0;
-    /// Clears wait_fd of what is already there; false when that are completions.
+    /// Clears the present signal of wait_fd; false when completions caused it.
     virtual bool reset_signal() = 0;
     virtual void signal() = 0;
     /// Whether the consumer polled since the last call.
@@ -88,23 +88,23 @@ private:
     std::int64_t due_ns_ = INT64_MAX; ///< when to visit it, if nothing happens
     std::uint32_t period_us_ = 0;     ///< the last back-off
     std::uint64_t moved_before_ = 0;  ///< moved_so_far() at the last look
-    std::int64_t looked_ns_ = 0;      ///< when that was
+    std::int64_t looked_ns_ = 0;      ///< time of that look
     bool seen_idle_ = false;          ///< its consumer, at the last visit
-    bool called_back_ = false;        ///< by the last visit
+    bool called_back_ = false;        ///< the last visit made a callback
     bool visited_ = false;            ///< just now
-    bool again_ = false;              ///< and once more
+    bool again_ = false;              ///< another visit is to follow
     std::uint32_t receivers_ = 0;     ///< queue pairs that receive here: their sockets are watched
-    /// Where all of them send: a consumer that polls there serves the same sockets. Null when there
-    /// are several.
+    /// The target at which all queue pairs that receive here send: a consumer that polls there
+    /// serves the same sockets. Null when there are several.
     progress_target *mate_ = nullptr;
 };
 
-/// What the service thread does for the targets of an adapter. From those whose consumer polls it
-/// backs off, up to 10 ms; where nothing happens it sleeps.
+/// The part of the service thread that visits the targets of an adapter. It visits a target whose
+/// consumer polls less and less often, up to 10 ms apart; when nothing happens anywhere, it sleeps.
 class progress_watch {
 public:
-    /// Before the thread starts; close() after it ended. `notifying`: consumers may wait for
-    /// callbacks. False and errno when there are no descriptors left.
+    /// Opens the descriptors, before the thread starts; close() after it ended. `notifying`:
+    /// consumers may wait for callbacks. False and errno when there are no descriptors left.
     [[nodiscard]] bool open(connection_service &service, bool notifying);
     void close();
 
@@ -112,7 +112,7 @@ public:
     /// Fence: no visit is running afterwards.
     void remove(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
 
-    /// A queue pair receives on a target, and sends on another or the same.
+    /// Notes a queue pair that receives on a target, and sends on that or another target.
     void add_receiver(connection_service &service, progress_target &target,
                       progress_target &sends_at) OSD_REQUIRES(service.lock);
     void remove_receiver(connection_service &service, progress_target &target)
@@ -133,7 +133,7 @@ public:
     void set_ready(connection_service &service, void *tag) OSD_REQUIRES(service.lock);
     /// Takes what consumers asked for since the last call; true when there was something.
     bool answer_calls(connection_service &service) OSD_REQUIRES(service.lock);
-    /// Visits what is due; says when to come back.
+    /// Visits all targets that are due; returns when to come back.
     std::int64_t visit_due(connection_service &service) OSD_REQUIRES(service.lock);
 
 private:
@@ -172,14 +172,15 @@ private:
     bool serve_notifying(connection_service &service);
 
     osd::mutex alarm_lock_;                                         ///< the last lock
-    std::uint32_t lingering_ OSD_GUARDED_BY(alarm_lock_) = 0;       ///< so many targets
+    std::uint32_t lingering_ OSD_GUARDED_BY(alarm_lock_) = 0;       ///< number of targets that
+                                                                    ///< linger
     std::int64_t alarm_ns_ OSD_GUARDED_BY(alarm_lock_) = INT64_MAX; ///< set to this time
     int alarm_ = -1; ///< a timer: readable when they have lingered long enough
     std::atomic<std::int64_t> last_wait_ns_{0}; ///< how long it took
 
     port_support::epoll_set notifying_;
     osd::event_descriptor wake_;     ///< ends wait_for_callback
-    std::atomic<bool> awake_{false}; ///< who is in there is not asleep
+    std::atomic<bool> awake_{false}; ///< the thread in wait_for_callback is awake
     std::atomic<bool> woken_{false};
     std::atomic<bool> called_{false}; ///< some target's `sleepers` changed
     // Guarded by service.lock.

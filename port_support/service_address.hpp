@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Where a service point listens: connection qualifiers and port numbers.
+// The address on which a service point listens: connection qualifiers and port numbers.
 #pragma once
 
 #include "osd_address.hpp"
@@ -16,7 +16,8 @@ inline std::uint16_t port_of(DAT_CONN_QUAL qualifier)
     return static_cast<std::uint16_t>(qualifier);
 }
 
-/// Of an IPv4 or IPv6 address, which have it at the same place; in the order of this machine.
+/// Sets the port number, in this machine's byte order, of an IPv4 or IPv6 address; both have it at
+/// one place.
 inline void set_port(sockaddr *address, std::uint16_t port)
 {
     reinterpret_cast<sockaddr_in *>(address)->sin_port = htons(port);

@@ -8,8 +8,8 @@
 
 namespace dapl::port_support {
 
-/// What a connected socket has; no two sockets share both. The rest of each is zero, and of one
-/// that listens all of the peer.
+/// The two addresses of a connected socket; no two sockets share both. Unused bytes are zero, and
+/// so is the whole peer of a listening socket.
 struct socket_ends {
     sockaddr_storage local{};
     sockaddr_storage peer{};
@@ -22,8 +22,8 @@ int find_socket(const socket_ends &wanted, int hint);
 /// Whether the peer closed the connection, or it failed, though data may still wait to be read.
 bool has_hung_up(int fd);
 
-/// Changes whenever bytes come in or go out, or are read or written here. None of other sockets
-/// than those of TCP.
+/// A number that changes whenever bytes come in or go out, or are read or written here. Nothing for
+/// a socket that is not TCP.
 std::optional<std::uint64_t> bytes_moved(int fd);
 
 } // namespace dapl::port_support

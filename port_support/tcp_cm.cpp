@@ -89,10 +89,10 @@ std::size_t size_of(const tcp_cm_header &header)
 }
 
 enum class heard {
-    nothing, ///< that is whole
+    nothing, ///< no whole frame
     frame,
     garbage,
-    end, ///< of the connection; errno says why, 0 in order
+    end, ///< the connection has ended; errno says why, 0 if in order
 };
 
 constexpr std::int64_t resume_after_ns = 100'000'000;
@@ -109,20 +109,22 @@ struct tcp_channel : tcp_source {
     void take_address();
     /// The frame may be gone as soon as an upcall runs.
     private_data copy_data(unsigned char (&to)[tcp_cm::max_private_data]) const;
-    /// False when the peer is gone. What is said before an answer fits into any socket's buffer.
+    /// False when the peer is gone. Everything said before an answer fits into any socket's buffer.
     bool say(message, const tcp_cm_address *, const private_data &, DAT_CONN_QUAL = 0) const;
 
     const int epoll;
-    tcp_cm *asks = nullptr;       ///< of a request that has no answer
-    tcp_connection *of = nullptr; ///< whose it is; null of a stranger, and of a request
+    tcp_cm *asks = nullptr;       ///< connection manager that awaits the consumer's answer to this
+                                  ///< request
+    tcp_connection *of = nullptr; ///< owner; null for a stranger and for a request
     bool is_connected = true;     ///< the kernel has answered connect()
-    tcp_listener *from = nullptr; ///< of a stranger
-    std::int64_t expires_ns = 0;  ///< of a stranger
+    tcp_listener *from = nullptr; ///< listener at which a stranger came
+    std::int64_t expires_ns = 0;  ///< time at which a stranger is closed
     sockaddr_storage address{};   ///< the peer's
     tcp_cm_address peer;
     tcp_cm_header header{};
     std::size_t have = 0;    ///< bytes of the present frame
-    bool is_garbage = false; ///< what came: nothing more may be heard, its sizes are no sizes
+    bool is_garbage = false; ///< bytes made no frame: nothing more may be heard, and its sizes are
+                             ///< no sizes
     unsigned char bytes[max_frame];
 };
 
@@ -340,7 +342,7 @@ status tcp_cm::bind_listener(tcp_listener &l, DAT_CONN_QUAL &qualifier) const
     if (l.fd < 0)
         return status_of_errno(errno);
     set_option(l.fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    tune(l.fd); // and so each that it accepts
+    tune(l.fd); // each accepted socket inherits this
     socklen_t size = length_of(at);
     if (::bind(l.fd, generic(at), size) != 0 || ::listen(l.fd, SOMAXCONN) != 0 ||
         ::getsockname(l.fd, generic(at), &size) != 0)
@@ -419,7 +421,7 @@ void tcp_cm::take_stranger(tcp_listener &l)
     stranger.expires_ns = ns_from_now(how_.stranger_ms);
     strangers_.push(stranger);
     ++stranger_count_;
-    // after a while in the kernel's queue its request is there
+    // a socket that has waited in the kernel's queue has its request already
     if (!hear_stranger(stranger) && !watch(stranger, EPOLLIN))
         drop(stranger);
 }
@@ -616,7 +618,7 @@ int tcp_cm::try_connect(tcp_connection &q)
     q.channel->of = &q;
     q.channel->is_connected = false;
     tune(fd);
-    // connect() finds a port: one that bind() found could serve no connection to another peer
+    // connect() finds a port: a port that bind() found could serve no connection to another peer
     set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     // the port stays free for a listener, also while the ended connection is in TIME_WAIT
     set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -787,7 +789,7 @@ void tcp_cm::disconnect_clean(tcp_connection &q)
         abandon(q);
 }
 
-/// Without a goodbye the peer takes it for broken.
+/// Ends a connection without a goodbye: the peer takes it for broken.
 void tcp_cm::fail(tcp_connection &q)
 {
     osd::lock_guard hold(service_.lock);
@@ -810,7 +812,7 @@ void tcp_cm::forget(tcp_connection &q)
     osd::lock_guard hold(service_.lock);
     say_goodbye(q);
     q.channel.reset();
-    q.enter(phase::idle); // so that an upcall that runs cannot fail it
+    q.enter(phase::idle); // stops an upcall that runs from failing it
     q.forget_attempt();
     service_.wait_quiet(&q);
 }

@@ -36,7 +36,7 @@ struct close_channel {
     void operator()(tcp_channel *) const;
 };
 using tcp_channel_ptr = std::unique_ptr<tcp_channel, close_channel>;
-struct refuse_channel { ///< of a request; takes the lock
+struct refuse_channel { ///< closes the channel of a request; takes the lock
     void operator()(tcp_channel *) const;
 };
 
@@ -54,7 +54,7 @@ struct tcp_request {
     std::unique_ptr<tcp_channel, refuse_channel> channel;
 };
 
-/// Base of a port's listener, or a member of it.
+/// Base or member of a port's listener.
 struct tcp_listener : tcp_source {
     tcp_listener() : tcp_source(true) {}
 
@@ -73,9 +73,9 @@ public:
     /// The peer's queue pair is known: makes this one ready to receive and to send. False fails the
     /// attempt. Service thread, or the thread that accepts.
     virtual bool bring_up(tcp_connection &, const tcp_cm_address &peer) = 0;
-    /// The connection or the attempt has ended: what is posted completes as flushed before this
-    /// returns, and what will be posted then too. A queue pair in phase idle was never connected:
-    /// it takes receives again. Any thread; also for one that bring_up() was not called for.
+    /// The connection or the attempt has ended: posted operations complete as flushed before this
+    /// returns, and later posts then too. A queue pair in phase idle was never connected: it takes
+    /// receives again. Any thread; also called if bring_up() was not.
     virtual void tear_down(tcp_connection &) = 0;
     /// Whether all requests of a queue pair have completed, in a graceful disconnect. Service
     /// thread.
@@ -86,8 +86,8 @@ protected:
 };
 
 /// The connection manager of an adapter. Operations of the contract are calls of functions here, by
-/// the same thread and with the same result; the port's service thread calls serve() whenever
-/// event_thread::wait() has returned:
+/// the caller's thread and with the function's result; the port's service thread calls serve()
+/// whenever event_thread::wait() has returned:
 ///
 ///     while (!device.events.is_stopping(device.lock)) {
 ///         const std::int64_t due_ns = device.cm.serve();
@@ -96,27 +96,28 @@ protected:
 ///     }
 ///
 /// The active side sends its request, with private data, and waits as long as the consumer's
-/// timeout says; where nothing listens yet, or the peer resets the connection before it has heard
+/// timeout says; if nothing listens yet, or the peer resets the connection before it has heard
 /// the request, that is repeated with back-off for limits::connect_retry_ms. The passive side
 /// accepts or rejects; it is connected when the active side has said that it is ready, and the
 /// acceptance fails when that takes too long, since its process is stopped, say. A peer that ends
 /// its connection says so: DISCONNECTED; without that it has died: BROKEN.
 ///
 /// Whoever reaches the port can hold a bounded number of descriptors. Of strangers that have not
-/// sent a request yet some are kept, for a bounded time; where others wait for their places those
-/// go first that have sent a part, as an honest peer sends all of it at once, and then those that
-/// have been silent since patience_ms. So nobody waits longer than that for silent ones, however
-/// many they are. Of requests that wait for the consumer's answer some are kept as well, of one
-/// address a half of them; the others of that address are reset, which an honest peer repeats.
-/// Beyond that connections wait in the kernel's queue.
+/// sent a request yet some are kept, for a bounded time; where others wait for their places
+/// strangers that have sent a part go first, as an honest peer sends a whole request at once, and
+/// then strangers that have been silent since patience_ms. So nobody waits longer than that for
+/// silent ones, however many they are. Of requests that wait for the consumer's answer some are
+/// kept as well, of one address a half of them; the others of that address are reset, which an
+/// honest peer repeats. Beyond that connections wait in the kernel's queue.
 class tcp_cm {
 public:
     struct limits {
         std::uint32_t connect_retry_ms = 2000; ///< how long a request is repeated
         std::uint32_t linger_ms = 2000;        ///< how long a graceful disconnect waits
-        std::uint32_t ready_ms = 15'000;  ///< how long one that was accepted may take to be ready
-        std::uint32_t stranger_ms = 5000; ///< how long a stranger may take to send a request
-        std::uint32_t patience_ms = 250;  ///< and how long where others wait for its place
+        std::uint32_t ready_ms = 15'000;       ///< time for an accepted peer to become ready
+        std::uint32_t stranger_ms = 5000;      ///< how long a stranger may take to send a request
+        std::uint32_t patience_ms = 250; ///< time for a stranger to send a request while others
+                                         ///< wait for its place
         std::uint32_t max_strangers = 64;
         /// Strangers, and requests without an answer; not more than a quarter of the descriptors
         /// that the process may have.
@@ -133,11 +134,12 @@ public:
 
     static constexpr std::size_t max_private_data = 256;
 
-    /// After event_thread::open(). `address` is the adapter's. False and errno.
+    /// Opens the connection manager, after event_thread::open(). `address` is the adapter's. False
+    /// and errno.
     [[nodiscard]] bool open(const sockaddr_storage &address);
 
-    /// Takes what has arrived and does what is due; returns when to be called again at the latest,
-    /// on the clock of osd::now_ns(). Service thread.
+    /// Takes arrived frames and does the work that is due; returns when to be called again at the
+    /// latest, on the clock of osd::now_ns(). Service thread.
     std::int64_t serve() OSD_REQUIRES(service_.lock);
 
     // The operations of the contract. `own` is what the peer's bring_up() gets.
@@ -151,10 +153,11 @@ public:
     void disconnect_clean(tcp_connection &);
     /// The fabric says that the connection failed: BROKEN, on both sides. Any thread.
     void fail(tcp_connection &);
-    /// The same, unless the peer has ended the connection: a fabric may tell that of its own, in
-    /// its own words, before the goodbye was heard. Service thread.
+    /// Ends a connection as broken, unless the peer has ended it: a fabric may tell an end in words
+    /// of its own before the goodbye was heard. Service thread.
     void lose(tcp_connection &) OSD_REQUIRES(service_.lock);
-    /// The part of qp_reset and qp_free: ends what is left of a connection, waits for upcalls.
+    /// The connection manager's part of qp_reset and qp_free: ends the rest of a connection, waits
+    /// for upcalls.
     void forget(tcp_connection &);
 
 private:
@@ -203,7 +206,8 @@ private:
     int epoll_ = -1;
     list<tcp_channel, tcp_source> strangers_ OSD_GUARDED_BY(service_.lock);
     std::uint32_t stranger_count_ OSD_GUARDED_BY(service_.lock) = 0;
-    list<tcp_channel, tcp_source> requests_ OSD_GUARDED_BY(service_.lock); ///< without an answer
+    list<tcp_channel, tcp_source> requests_ OSD_GUARDED_BY(service_.lock); ///< requests without an
+                                                                           ///< answer
     std::uint32_t request_count_ OSD_GUARDED_BY(service_.lock) = 0;
     std::int64_t say_again_ns_ OSD_GUARDED_BY(service_.lock) = 0; ///< that they are too many
     list<tcp_listener, tcp_source> paused_ OSD_GUARDED_BY(service_.lock);

@@ -10,8 +10,7 @@ namespace dapl::port_support {
 /// Tracks which upcalls are running, on any number of threads. An operation that is a fence makes
 /// sure, with the lock held, that its object gets no new upcall, and then calls wait_quiet().
 ///
-/// All functions take the same lock, the one that guards the lists in which upcalls find their
-/// objects.
+/// All functions take one lock, which guards the lists in which upcalls find their objects.
 class upcall_gate {
 public:
     /// Runs `upcall` with the lock released. After it returns, `object` may have been freed.
@@ -29,7 +28,7 @@ public:
     void wait_quiet(osd::mutex &lock, const void *object) OSD_REQUIRES(lock);
 
 private:
-    /// On the stack of the thread that makes the upcall.
+    /// A running upcall, on the stack of the thread that makes it.
     struct running {
         const void *object;
         running *next;

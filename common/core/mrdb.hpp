@@ -69,7 +69,7 @@ private:
     struct record {
         std::atomic<std::uint64_t> name[shared_name::words];
         std::atomic<std::uint64_t> length;
-        std::atomic<std::uint64_t> image; ///< a hash of the process_identity
+        std::atomic<std::uint64_t> image; ///< image of the process_identity
     };
 
     std::atomic<std::uint64_t> *states() const;

@@ -18,7 +18,7 @@
 
 namespace osd {
 
-/// By system calls: close() is a cancellation point.
+/// Moves a descriptor above the standard ones by system calls: close() is a cancellation point.
 int beyond_standard(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO)
@@ -30,8 +30,8 @@ int beyond_standard(int fd)
     return static_cast<int>(beyond);
 }
 
-/// Another thread may open or close some meanwhile: what is opened here takes a free one, and is
-/// closed if that is not a standard one.
+/// Opens the standard descriptors that are closed. Another thread may open or close descriptors
+/// meanwhile: each open takes a free one, which is closed again if it is not a standard one.
 void occupy_standard()
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
@@ -78,14 +78,14 @@ public:
     explicit descriptor_sleep(std::span<const int> descriptors)
         : count_(std::min(descriptors.size(), most_readable))
     {
-        for (std::size_t i = 0; i < count_; ++i) // ppoll skips negative ones
+        for (std::size_t i = 0; i < count_; ++i) // skips negative descriptors, as ppoll does
             watched_[i] = {descriptors[i], POLLIN, 0};
         hold_back(signals_to_hold_back());
     }
     descriptor_sleep(const descriptor_sleep &) = delete;
     descriptor_sleep &operator=(const descriptor_sleep &) = delete;
 
-    /// Of ppoll; EINTR when a handler has ended the wait.
+    /// Calls ppoll; EINTR when a handler has ended the wait.
     int until(deadline end)
     {
         for (;;) {

@@ -15,8 +15,8 @@ bool membarrier(int command)
     return syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
-/// Where the kernel has or allows no membarrier: taking rights from a page that is in use makes it
-/// interrupt every processor that runs a thread of the process.
+/// A fence for kernels that have or allow no membarrier: taking rights from a page in use makes the
+/// kernel interrupt every processor that runs a thread of the process.
 void fence_by_unmapping()
 {
     const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -35,7 +35,7 @@ void fence_all_threads()
 {
     if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;
-    // Not registered yet in this process, or not there at all.
+    // Either this process is not registered yet, or there is no such command.
     if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
         membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;

@@ -159,7 +159,7 @@ memory_use look_at_memory(const void *address, std::size_t size, bool to_write)
             || (to_write && !found.writable))
             return memory_use::forbidden;
         if (found.of_file && !can_be_read(std::min(found.end, until) - 1))
-            return memory_use::absent; // behind the end of the file
+            return memory_use::absent; // the address is behind the end of the file
     }
     return memory_use::possible;
 }

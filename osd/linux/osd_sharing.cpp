@@ -29,7 +29,7 @@ unsigned long namespace_of(const char *file)
     return stat(file, &info) == 0 ? static_cast<unsigned long>(info.st_ino) : 0;
 }
 
-/// Where the C library has what shm_open makes.
+/// The folder in which the C library makes the files of shm_open.
 constexpr char folder[] = "/dev/shm";
 using path = char[192];
 
@@ -83,8 +83,8 @@ int find_file(path &file, const char *name, unsigned &free)
     return -1;
 }
 
-/// All processes of the user come to the same file, whichever names others have taken, or given
-/// back since: a new one is made only where there is none under any name, and then looked for
+/// Opens the file that all processes of the user come to, whichever names others have taken, or
+/// given back since: a new file is made only if there is none under any name, and then looked for
 /// again. Two processes can part only when they make the first one in the very moment in which
 /// another user gives a name back; then they do not see that their lengths contradict.
 int open_file(path &file, const char *name)
@@ -127,8 +127,9 @@ bool may_make(std::size_t size)
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= size;
 }
 
-/// All of its pages are there before one is used: a process that finds no room for a page when it
-/// writes is ended. Who comes at the same time, or after one that was killed here, does the same.
+/// Gives the file all its pages before one is used: a process that finds no room for a page when it
+/// writes is ended. A process that comes at this time, or after another was killed here, does the
+/// same.
 const char *give_size(int file, std::size_t size, struct stat &info)
 {
     if (fstat(file, &info) != 0)
@@ -192,11 +193,12 @@ namespace {
 struct life {
     char state = 0;
     std::uint64_t threads = 0;
-    std::uint64_t start = 0; ///< in ticks since the system's
-    std::uint64_t stack = 0; ///< where it began: exec chooses another place. 0 when not told
+    std::uint64_t start = 0; ///< start in ticks since the system's
+    std::uint64_t stack = 0; ///< stack address at its start: exec chooses another place. 0 when not
+                             ///< told
 };
 
-/// Whether the numbers in /proc are those of our processes.
+/// Whether /proc numbers processes as this process sees them.
 bool knows_us()
 {
     char number[16] = {};
@@ -246,7 +248,8 @@ std::uint32_t short_start(const life &of)
     return bits != 0 ? bits : 1;
 }
 
-/// One whose first thread has ended is a zombie, too, while others run.
+/// Whether a process has ended. A process whose first thread has ended is a zombie, too, while
+/// others run.
 bool has_ended(const life &of)
 {
     return (of.state == 'Z' || of.state == 'X') && of.threads <= 1;

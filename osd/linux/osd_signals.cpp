@@ -15,7 +15,7 @@ constexpr std::size_t set_size = sizeof(signal_set);
 
 constexpr int first_real_time = 32; ///< the kernel's; the C library keeps some for itself
 
-/// As the kernel has it on all architectures but MIPS and Alpha: sigaction() of the C library
+/// The kernel's layout on all architectures but MIPS and Alpha: sigaction() of the C library
 /// refuses the signals that it uses itself.
 struct kernel_action {
     void (*handler)(int);
@@ -26,13 +26,13 @@ struct kernel_action {
 struct handlers {
     signal_set restarting = 0;
     signal_set ending = 0;
-    signal_set ending_once = 0;  ///< of these, with SA_RESETHAND
+    signal_set ending_once = 0;  ///< ending handlers with SA_RESETHAND
     signal_set of_c_library = 0; ///< they restart
 };
 
 std::atomic<signal_set> to_hold_back{0};
 std::atomic<signal_set> seen_once{0}; ///< ending_once of the last look: they are gone when they ran
-std::atomic<signal_set> gone_on{0};   ///< one of these has ended a call, and the wait went on
+std::atomic<signal_set> gone_on{0};   ///< signals that have ended a call while the wait went on
 
 constexpr signal_set bit(int number)
 {

@@ -23,7 +23,7 @@ namespace osd {
 
 namespace {
 
-/// The addresses that belong to what is loaded. Too large for the stacks of small threads.
+/// The addresses of all loaded objects. The table is too large for the stacks of small threads.
 class loaded_objects {
 public:
     void look() { dl_iterate_phdr(&note, this); }
@@ -78,8 +78,9 @@ bool is_function(std::uintptr_t handler)
            handler != reinterpret_cast<std::uintptr_t>(SIG_IGN);
 }
 
-/// What the program does about signals. Constructors and destructors of libraries change it: those
-/// of libinfinipath, which comes with libfabric, for SIGINT and SIGTERM among others. As large.
+/// The program's dispositions of signals. Constructors and destructors of libraries change them:
+/// libinfinipath, which comes with libfabric, changes SIGINT and SIGTERM among others. The table is
+/// too large for small stacks as well.
 class signal_dispositions {
 public:
     signal_dispositions()
@@ -108,8 +109,8 @@ private:
 
 } // namespace
 
-/// Another thread of the program may change a disposition at the same time. It names no function of
-/// a library that was not there before.
+/// Another thread of the program may change a disposition at the same time. That disposition names
+/// no function of a library that was not there before.
 void *library_open(const char *path, char *error, std::size_t error_size)
 {
     const std::unique_ptr<signal_dispositions> before(new (std::nothrow) signal_dispositions);
@@ -133,8 +134,8 @@ void *library_symbol(void *library, const char *name)
     return dlsym(library, name);
 }
 
-/// Destructors put back what they found at their library's load, though it may have changed since.
-/// Without memory to note what is there, the library stays.
+/// Closes a library. Its destructors put back the dispositions at its load, though these may have
+/// changed since. Without memory to note the present ones, the library stays.
 void library_close(void *library)
 {
     const std::unique_ptr<signal_dispositions> before(new (std::nothrow) signal_dispositions);

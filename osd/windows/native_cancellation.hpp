@@ -6,7 +6,7 @@ namespace osd::native {
 /// Threads are not cancelled here.
 class cancellation_hold {
 public:
-    cancellation_hold() {} // so that an unused variable is none
+    cancellation_hold() {} // spares a warning about an unused variable
 };
 
 } // namespace osd::native

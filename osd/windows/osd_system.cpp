@@ -86,7 +86,8 @@ void *library_open(const char *path, char *error, std::size_t error_size)
 {
     const auto name = widened(path);
     DWORD before = 0;
-    SetThreadErrorMode(SEM_FAILCRITICALERRORS, &before); // what is no library opens no window
+    SetThreadErrorMode(SEM_FAILCRITICALERRORS, &before); // keeps a file that is no library from
+                                                         // opening a window
     HMODULE library = load(name != nullptr ? name.get() : L"");
     const DWORD cause = GetLastError();
     SetThreadErrorMode(before, nullptr);
@@ -124,7 +125,8 @@ bool is_privileged()
     return false;
 }
 
-/// Not getenv: the C library of the program may be another than ours, with a copy of its own.
+/// Reads the environment without getenv: the program's C library may be another than ours, with a
+/// copy of its own.
 char *environment(const char *name)
 {
     const auto wide = widened(name);

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <process.h>
 
-// Since Windows 10 1607; missing from the headers of Debian 12.
+// Windows has it since 10 1607; the headers of Debian 12 lack it.
 extern "C" __declspec(dllimport) HRESULT WINAPI SetThreadDescription(HANDLE, PCWSTR);
 
 namespace osd {
@@ -14,7 +14,7 @@ bool thread::start(const char *name, void (*body)(void *), void *argument)
     std::snprintf(name_, sizeof name_, "%s", name);
     body_ = body;
     argument_ = argument;
-    // Not CreateThread: the body calls the C library.
+    // CreateThread would not do: the body calls the C library.
     native_ = reinterpret_cast<HANDLE>(_beginthreadex(nullptr, 0, enter, this, 0, nullptr));
     running_ = native_ != nullptr;
     return running_;

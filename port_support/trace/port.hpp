@@ -5,7 +5,7 @@
 // have other names here.
 #pragma once
 
-#include "dapls_ib.hpp" // before the names change
+#include "dapls_ib.hpp" // included before the names change
 #include "wrapped_upcalls.hpp"
 
 #include "wrapped_names.hpp"

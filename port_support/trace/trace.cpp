@@ -30,7 +30,7 @@ int output = -1;
 std::int64_t began_ns = 0;
 std::atomic<unsigned long> empty_polls{0};
 
-/// What stands there as a link may be someone else's file.
+/// Opens the file for the trace. A link at this place may lead to someone else's file.
 int open_output(const char *where)
 {
     if (std::strcmp(where, "-") == 0)
@@ -85,8 +85,8 @@ line::line(const char *mark, const char *name)
         mark, name);
 }
 
-/// In one call: lines of several threads, and processes, do not mix. By the system call itself:
-/// write() is a cancellation point.
+/// Writes the line in one call, so that lines of several threads and processes do not mix. It uses
+/// the bare system call: write() is a cancellation point.
 line::~line()
 {
     if (size_ >= sizeof text_ - 1) {

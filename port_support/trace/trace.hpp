@@ -107,7 +107,7 @@ private:
     template <class T>
     void show(const T &what)
     {
-        // By the pointers: some of the types are only declared here.
+        // Compares pointers: some of the types are only declared here.
         if constexpr (std::is_convertible_v<const T *, const work_request *>)
             show(static_cast<const work_request &>(what));
         else if constexpr (std::is_enum_v<T>)
@@ -146,7 +146,8 @@ OSD_COLD auto call(const char *name, Make make, const Args &...args)
     }
 }
 
-/// One that does not. Its arguments are looked at before: they may be used again at once.
+/// Traces a call that makes no upcall, in one line. Its arguments are looked at before: they may be
+/// used again at once.
 template <class Make, class... Args>
 OSD_COLD auto hot(const char *name, Make make, const Args &...args)
 {

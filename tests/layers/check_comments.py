@@ -40,8 +40,6 @@ RATCHET: dict[str, tuple[float, float]] = {
     "conformance": (13.0, 17.0),
     "dat": (16.0, 11.0),
     "gen": (21.0, 16.0),
-    "osd": (17.0, 20.0),
-    "port_support": (14.0, 22.0),
     "tests": (17.0, 19.0),
     "tools": (18.0, 14.0),
     "transports/libfabric": (12.0, 19.0),
