@@ -36,7 +36,7 @@ struct config {
     char path[512] = "";  ///< empty when there is no file
 };
 
-/// Finds the file, reads it and reports what is wrong with it. False when there is none to read.
+/// Finds the file, reads it and reports mistakes in it. False when there is none to read.
 bool load(config &loaded);
 void unload(config &loaded);
 

@@ -53,7 +53,7 @@ private:
     char text_[40 + 4 + 4];
 };
 
-/// The fields of one row, unescaped in place, and what is wrong with them.
+/// The fields of one row, unescaped in place, and the mistake found in them.
 class row {
 public:
     row(char *begin, char *end, config_problem &problem) : at_(begin), end_(end), problem_(problem)
@@ -249,7 +249,7 @@ bool row::set_library(config_line &line)
     return *line.library != '\0' || expected(4, "a path or the name of a shared library");
 }
 
-/// Where "<major>.<minor>" begins: behind the second dot from the right, if there is one.
+/// Finds the "<major>.<minor>" of a version: behind the second dot from the right, if there is one.
 const char *version_part(const char *text)
 {
     const char *dot = std::strrchr(text, '.');

@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned default_topics = static_cast<unsigned>(topic::error);
 constexpr std::uint64_t unread = ~std::uint64_t{0};
 
-/// A number from the environment, read once; two threads reading it at once find the same.
+/// A number from the environment, read once; two threads that read it at once find one value.
 class setting {
 public:
     constexpr setting(const char *name, unsigned fallback) : name_(name), fallback_(fallback) {}
@@ -35,7 +35,7 @@ private:
 };
 
 constinit setting topics("DAT_DBG_TYPE", default_topics);
-// Not standard output by default: it is the data of many a program.
+// Standard output is no default: many a program's data go there.
 constinit setting destinations("DAT_DBG_DEST", osd::log_stderr);
 
 } // namespace

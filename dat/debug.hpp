@@ -10,8 +10,9 @@ namespace dat {
 enum class topic : unsigned {
     error = 0x01, ///< needs action by the administrator; enabled by default
     general = 0x02,
-    config = 0x04,       ///< dat.conf: what was read, what was ignored and why
-    providers = 0x08,    ///< what is loaded, registered, unloaded
+    config = 0x04,       ///< dat.conf: lines that are read, and lines that are ignored, with the
+                         ///< reason
+    providers = 0x08,    ///< libraries that are loaded, registered, unloaded
     provider_api = 0x10, ///< calls of providers
     consumer_api = 0x20, ///< calls of consumers
 };

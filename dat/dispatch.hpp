@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// From a handle to the provider's function: what stands between a consumer and a doorbell. Nothing
-// here locks, counts or logs.
+// Leads from a handle to the provider's function: this code stands between a consumer and a
+// doorbell. Nothing here locks, counts or logs.
 #pragma once
 
 #include "ia_table.hpp"
@@ -16,9 +16,9 @@ namespace dat {
 
 static_assert(sizeof(std::uintptr_t) == 8, "could_be_object() knows 64-bit address spaces only");
 
-/// Whether something may lie at this address whose first word is its provider. Turns away null,
-/// the handles of interface adapters, what is not aligned as a pointer and what no process can
-/// map, all with one comparison: rotated, a set low bit is as large as an impossible address.
+/// Whether something may lie at this address whose first word is its provider. Turns away null, the
+/// handles of interface adapters, addresses not aligned as a pointer and addresses that no process
+/// can map, all with one comparison: rotated, a set low bit is as large as an impossible address.
 OSD_ALWAYS_INLINE bool could_be_object(DAT_HANDLE handle)
 {
     const auto distance = reinterpret_cast<std::uintptr_t>(handle) - ia_handle_limit;
@@ -47,7 +47,8 @@ OSD_ALWAYS_INLINE DAT_RETURN forward(DAT_HANDLE handle, Arguments... arguments)
     return call<Slot, Subtype>(handle, arguments...);
 }
 
-/// For calls on an interface adapter: the provider sees its own pointer, not the consumer's number.
+/// Forwards a call on an interface adapter: the provider sees its own pointer, not the consumer's
+/// number.
 template <auto Slot, DAT_RETURN_SUBTYPE Subtype, typename... Arguments>
 OSD_ALWAYS_INLINE DAT_RETURN forward_ia(DAT_IA_HANDLE handle, Arguments... arguments)
 {
@@ -57,7 +58,7 @@ OSD_ALWAYS_INLINE DAT_RETURN forward_ia(DAT_IA_HANDLE handle, Arguments... argum
     return call<Slot, Subtype>(ia, arguments...);
 }
 
-/// For calls that take a handle of any type.
+/// Forwards a call that takes a handle of any type.
 template <auto Slot, DAT_RETURN_SUBTYPE Subtype, typename... Arguments>
 OSD_ALWAYS_INLINE DAT_RETURN forward_any(DAT_HANDLE handle, Arguments... arguments)
 {

@@ -72,8 +72,8 @@ DAT_RETURN open(const DAT_PROVIDER_INFO &key, char *name, DAT_COUNT async_qlen,
     return status;
 }
 
-/// The status is the provider's. While it says anything but success, the adapter is open. A forked
-/// child leaves what is its parent's alone.
+/// Closes an adapter. The status is the provider's. While it says anything but success, the adapter
+/// is open. A forked child leaves its parent's adapters alone.
 DAT_RETURN close(DAT_IA_HANDLE handle, DAT_CLOSE_FLAGS flags)
 {
     if (ia_table::is_inherited(handle))

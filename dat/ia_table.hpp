@@ -57,7 +57,7 @@ OSD_ALWAYS_INLINE void *ia_from_handle(DAT_IA_HANDLE handle)
 class ia_table {
 public:
     /// Gives the adapter a number: the next one after the last given, so that the handle of a
-    /// closed adapter is not soon that of another. Null when there is none left or no memory.
+    /// closed adapter is not soon used again. Null when there is none left or no memory.
     [[nodiscard]] DAT_IA_HANDLE insert(void *ia, const binding &provider) OSD_EXCLUDES(lock_);
     /// The number of an open adapter, or null.
     DAT_IA_HANDLE handle_of(void *ia) OSD_EXCLUDES(lock_);

@@ -4,9 +4,10 @@
 
 namespace dat {
 
-/// Providers register from their constructors, which may run before ours, and call from their
-/// destructors, which may run after ours. So what they meet is there before the first instruction
-/// (declare it constinit) and stays until the library is unmapped.
+/// An object that is never destroyed. Providers register from their constructors, which may run
+/// before ours, and call from their destructors, which may run after ours. So the objects that they
+/// meet are there before the first instruction (declare it constinit) and stay until the library is
+/// unmapped.
 template <typename T>
 union immortal {
     constexpr immortal() : value() {}

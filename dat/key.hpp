@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What an adapter is found by: name, version and thread safety, all of them.
+// The key by which an adapter is found: name, version and thread safety, all three.
 #pragma once
 
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// Whether `name` fits a DAT_PROVIDER_INFO; `key` then is what it asks for.
+/// Makes the key of a request. False when `name` does not fit a DAT_PROVIDER_INFO.
 inline bool make_key(const char *name, DAT_UINT32 major, DAT_UINT32 minor,
                      DAT_BOOLEAN is_thread_safe, DAT_PROVIDER_INFO &key)
 {

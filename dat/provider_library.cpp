@@ -30,8 +30,8 @@ bool registry::refuse(const config_entry &entry, const char *reason, const char 
     return false;
 }
 
-/// What registers on this thread from now on belongs to `now.entry`; returns what did before, for
-/// starts nest.
+/// Notes that providers which register on this thread from now on belong to `now.entry`. Returns
+/// the entry before, for starts nest.
 registry::loading registry::mark_loading(loading now)
 {
     osd::lock_guard guard(data_);

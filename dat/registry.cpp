@@ -67,8 +67,9 @@ DAT_RETURN registry::add(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO &ke
     return DAT_SUCCESS;
 }
 
-/// The vector may be a copy of the registered one, but not that of another library: a library whose
-/// registration was refused must not remove that of its rival when it is unloaded.
+/// Removes a registration. The vector may be a copy of the registered vector, but not another
+/// library's: a library whose registration was refused must not remove its rival's when it is
+/// unloaded.
 DAT_RETURN registry::remove(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO &key)
 {
     osd::lock_guard guard(data_);
@@ -113,8 +114,9 @@ config_entry *registry::candidate_after(const config_entry &entry)
     return next_usable(entry.next, entry.key);
 }
 
-/// A registration that is there is used as it is: the program's own provider takes precedence over
-/// dat.conf, and of several lines the one that is loaded stays the one.
+/// Finds a registration, or loads the library of a line. An existing registration is used as it is:
+/// the program's own provider takes precedence over dat.conf, and of several lines the loaded line
+/// stays in use.
 registration *registry::find_or_load(const DAT_PROVIDER_INFO &key)
 {
     if (registration *found = lookup(key))
@@ -176,7 +178,7 @@ DAT_RETURN registry::list(DAT_COUNT max, DAT_COUNT &count, DAT_PROVIDER_INFO **l
     DAT_COUNT total = 0;
     each_mapping([&](const DAT_PROVIDER_INFO &) { return ++total > 0; });
     if (max <= 0) {
-        count = total; // so that the caller knows how much room to make
+        count = total; // tells the caller how much room to make
         return error(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
     }
     const DAT_COUNT stored = max < total ? max : total;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Which library provides which adapter: the lines of dat.conf (the static registry) and what
-// libraries have registered (the dynamic registry). docs/man/dat.conf.5.md has the rules for users.
+// Maps adapters to libraries: the lines of dat.conf (the static registry) and the providers that
+// have registered (the dynamic registry). docs/man/dat.conf.5.md has the rules for users.
 #pragma once
 
 #include "config.hpp"
@@ -35,7 +35,8 @@ struct binding {
 
 class registry {
 public:
-    /// Called by providers, also from static constructors that run before those of this library.
+    /// Registers a provider. Providers call it also from static constructors that run before this
+    /// library's.
     DAT_RETURN add(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO &key) OSD_EXCLUDES(data_);
     DAT_RETURN remove(const DAT_PROVIDER &vector, const DAT_PROVIDER_INFO &key) OSD_EXCLUDES(data_);
 

@@ -31,7 +31,7 @@ public:
 
     static constexpr bool exists = native_descriptors_exist; ///< whether this system has any
 
-    /// Opens the descriptor. False if the system has no more of them, or none at all.
+    /// Opens the descriptor. False if the system has none left, or has no such descriptors.
     [[nodiscard]] bool open();
     void close();
     bool is_open() const { return fd_ >= 0; }
@@ -49,8 +49,7 @@ inline constexpr std::size_t most_readable = 40;
 
 /// Sleeps until a descriptor is readable, or the deadline has passed; negative descriptors are left
 /// out. When it was woken, `ready` has a bit for each readable descriptor. If the system refuses to
-/// sleep on them, it says so after a millisecond. Calls no other cancellation points than sleeping
-/// ones.
+/// sleep on them, it says so after a millisecond. Its only cancellation points are sleeps.
 wait_result wait_readable(std::span<const int> descriptors, deadline until, std::uint64_t &ready);
 
 } // namespace osd

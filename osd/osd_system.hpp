@@ -46,7 +46,8 @@ char *read_file(const char *path, std::size_t limit, std::size_t *size);
 /// line; empty where it is no limit of the process.
 struct limit_text {
     explicit limit_text(int error);
-    /// Of a call that locks memory, as do those that give memory or queues to a device.
+    /// The text of an error of a call that locks memory, as calls do that give memory or queues to
+    /// a device.
     static limit_text of_locking(int error);
     char text[160] = "";
 };

@@ -38,7 +38,7 @@ private:
 
 long process_id();
 /// From now on, as long as the library that calls it is loaded, each fork() calls this in the
-/// child, whose only thread then is the one that has forked. True also on systems without fork().
+/// child, whose only thread then is the forking thread. True also on systems without fork().
 [[nodiscard]] bool call_in_forked_children(void (*what)());
 long thread_id();
 void yield();

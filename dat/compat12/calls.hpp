@@ -15,14 +15,15 @@ inline void *two(const object &of)
     return of.two.load(std::memory_order_relaxed);
 }
 
-/// Calls the slot of the provider. The code is that of DAT 2.0.
+/// Calls the provider's function in the slot. The result is a DAT 2.0 code.
 template <auto Slot, typename... Arguments>
 OSD_ALWAYS_INLINE DAT_RETURN call_two(const object &first, Arguments... arguments)
 {
     return dat::call<Slot, DAT_NO_SUBTYPE>(two(first), arguments...);
 }
 
-/// The same on the data path: providers have had these slots ever since there are any.
+/// Calls a slot on the data path unchecked: providers have had these slots ever since there are
+/// any.
 template <auto Slot, typename... Arguments>
 OSD_ALWAYS_INLINE DAT_RETURN call_at_once(const object &first, Arguments... arguments)
 {
@@ -30,7 +31,7 @@ OSD_ALWAYS_INLINE DAT_RETURN call_at_once(const object &first, Arguments... argu
     return ((*static_cast<const DAT_PROVIDER *const *>(object))->*Slot)(object, arguments...);
 }
 
-/// A call whose arguments and codes are the same in both generations.
+/// Makes a call whose arguments and codes are equal in both generations.
 template <auto Slot, typename... Arguments>
 OSD_ALWAYS_INLINE DAT_RETURN call(const object &first, Arguments... arguments)
 {
@@ -43,7 +44,7 @@ template <>
 inline constexpr auto bad_handle<DAT_HANDLE_TYPE_CR> = v1::DAT_INVALID_HANDLE_CR;
 template <>
 inline constexpr auto bad_handle<DAT_HANDLE_TYPE_EP> = v1::DAT_INVALID_HANDLE_EP;
-// As libdat2 says of a handle that is no EVD at all.
+// libdat2 returns this for a handle that is no EVD at all, too.
 template <>
 inline constexpr auto bad_handle<DAT_HANDLE_TYPE_EVD> = v1::DAT_INVALID_HANDLE_EVD_REQUEST;
 template <>

@@ -60,7 +60,7 @@ DAT_RETURN dat12_cno_modify_agent(DAT_CNO_HANDLE handle, DAT_OS_WAIT_PROXY_AGENT
     if (cno == nullptr)
         return dat12::refused<DAT_HANDLE_TYPE_CNO>;
     const DAT_OS_WAIT_PROXY_AGENT before = dat12::agent_of(*cno);
-    dat12::set_agent(*cno, agent); // before the provider may call it
+    dat12::set_agent(*cno, agent); // set before the provider may call it
     const DAT_RETURN status =
         dat12::call<&DAT_PROVIDER::cno_modify_agent_func>(*cno, dat12::in_place_of(agent, *cno));
     if (status != DAT_SUCCESS)

@@ -11,8 +11,8 @@ using dat12::object;
 namespace dat12 {
 namespace {
 
-/// From the fields behind the state on, DAT 2.0 has one more, up to the attributes, which have the
-/// same bits.
+/// Translates a mask of endpoint fields. Behind the state DAT 2.0 has one field more, so bits move
+/// by one; the bits of the attributes do not.
 constexpr DAT_UINT64 ep_mask(DAT_UINT64 one)
 {
     constexpr DAT_UINT64 before = v1::EP_FIELD_IA_HANDLE | v1::EP_FIELD_EP_STATE;
@@ -25,7 +25,7 @@ static_assert(ep_mask(v1::EP_FIELD_SRQ_HANDLE) == DAT_EP_FIELD_SRQ_HANDLE);
 static_assert(ep_mask(v1::EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR) ==
               DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR);
 
-/// The states of a connection with one path or several are those of a connection.
+/// Translates a state. DAT 2.0 tells connections with one path and several apart, DAT 1.2 does not.
 v1::DAT_EP_STATE state_to_one(DAT_EP_STATE two)
 {
     return two <= DAT_EP_STATE_COMPLETION_PENDING ? static_cast<v1::DAT_EP_STATE>(two)
@@ -67,7 +67,7 @@ struct attributes {
     DAT_EP_ATTR two{};
 };
 
-/// Only what is to be changed is looked at: the rest may never have been set.
+/// Translates the fields in the mask: the others may never have been set.
 void translate(const v1::DAT_EP_PARAM &one, DAT_UINT64 mask, DAT_EP_PARAM &two)
 {
     if (has(mask, v1::EP_FIELD_PZ_HANDLE))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Endpoint attributes, the same in both generations but for the width of the sizes.
+// Endpoint attributes, which differ between the generations only in the width of the sizes.
 #pragma once
 
 namespace dat12 {

@@ -109,7 +109,7 @@ DAT_RETURN dat12_evd_dequeue(DAT_EVD_HANDLE handle, v1::DAT_EVENT *event)
         return dat12::bad_argument(2);
     DAT_EVENT two;
     DAT_EVENT *place = &two;
-    OSD_OPAQUE(place); // otherwise the address is kept in a register of its own until the end ...
+    OSD_OPAQUE(place); // keeps the address from taking a register of its own until the end ...
     DAT_RETURN status = dat12::call_at_once<&DAT_PROVIDER::evd_dequeue_func>(*evd, place);
     if (status != DAT_SUCCESS)
         return dat12::translated(status);

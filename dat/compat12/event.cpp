@@ -18,7 +18,8 @@ object *service_point(void *two)
     return found_by_two(two);
 }
 
-/// Without memory for its handle the request is turned down: the peer gets an answer.
+/// Translates a connection request. Without memory for its handle it is rejected: the peer gets an
+/// answer.
 bool translate_request(object &evd, const DAT_EVENT &two, v1::DAT_EVENT &one)
 {
     const DAT_CR_ARRIVAL_EVENT_DATA &from = two.event_data.cr_arrival_event_data;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Events of DAT 2.0 as those of DAT 1.2.
+// Translates events of DAT 2.0 to events of DAT 1.2.
 #pragma once
 
 #include "object.hpp"

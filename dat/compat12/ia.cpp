@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Interface adapters, and what can be asked of every object.
+// Interface adapters, and the queries that every object answers.
 #include "calls.hpp"
 #include "debug.hpp"
 #include "key.hpp"
@@ -362,7 +362,7 @@ DAT_RETURN dat12_list_providers(DAT_COUNT max, DAT_COUNT *count, DAT_PROVIDER_IN
 }
 
 // A provider of DAT 2.0 that is not linked with libdat2 finds these first, if the program is linked
-// with libdat. They have the same parameters in both generations; the version says whose it is.
+// with libdat. Their parameters are equal in both generations; the version tells the generation.
 
 extern "C" OSD_EXPORT DAT_RETURN
 dat12_add_provider(const DAT_PROVIDER *provider,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * libdat and libdat2 export the same names. The calls that libdat makes of libdat2 are bound to the
+ * libdat and libdat2 export equal names. The calls that libdat makes of libdat2 are bound to the
  * version node of that library, here, where none of our own definitions is in sight. Compiled
  * without link-time optimization, which would lose the binding.
  */

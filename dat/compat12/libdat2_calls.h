@@ -15,7 +15,7 @@ extern "C" {
 DAT_RETURN libdat2_ia_openv(const char *name, DAT_COUNT qlen, DAT_EVD_HANDLE *async_evd,
                             DAT_IA_HANDLE *ia, DAT_BOOLEAN thread_safety);
 DAT_RETURN libdat2_ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags);
-/* From the number of an adapter to the provider's pointer. */
+/* Turns the number of an adapter into the provider's pointer. */
 DAT_RETURN libdat2_get_ia_handle(DAT_IA_HANDLE given, DAT_IA_HANDLE *other);
 DAT_RETURN libdat2_add_provider(const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *info);
 DAT_RETURN libdat2_remove_provider(const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *info);

@@ -73,8 +73,8 @@ const dat::config_entry *lines::find(const DAT_PROVIDER_INFO &key,
     return next(previous != nullptr ? previous->next : config_.first, key);
 }
 
-/// How near a line comes to what is asked for: name, then major, then minor version, then thread
-/// safety. All four are right of a line that names the library of a provider of DAT 1.2.
+/// How near a line comes to the request: name, then major, then minor version, then thread safety.
+/// If a line names the library of a DAT 1.2 provider, all four are right.
 struct nearness {
     const dat::config_entry *line = nullptr;
     int steps = 0;
@@ -149,7 +149,7 @@ DAT_RETURN lines::list(DAT_COUNT max, DAT_COUNT &count, DAT_PROVIDER_INFO **list
     DAT_COUNT total = 0;
     each_adapter([&](const DAT_PROVIDER_INFO &) { ++total; });
     if (max <= 0) {
-        count = total; // so that the caller knows how much room to make
+        count = total; // tells the caller how much room to make
         return fail(v1::DAT_INVALID_PARAMETER, v1::DAT_INVALID_ARG1);
     }
     const DAT_COUNT stored = std::min(max, total);

@@ -66,7 +66,7 @@ std::atomic<object *> &chain_of(DAT_LMR_CONTEXT context)
 }
 static_assert(contexts == 1u << (32 - 20));
 
-/// For those who came by the object through a chain: it may be used again just now.
+/// The kind of an object that was found through a chain: its slot may be used again just now.
 mark kind_of(object &any)
 {
     return std::atomic_ref(any.kind).load(std::memory_order_relaxed);
@@ -320,8 +320,8 @@ void publish_context(object &lmr, DAT_LMR_CONTEXT context)
     the_pool.value.publish_context(lmr, context);
 }
 
-/// Readers without the lock may leave a chain with a slot that is used again just then: what they
-/// do not find is looked for once more.
+/// Finds an object with the lock held. Readers without the lock may leave a chain with a slot that
+/// is used again just then: an object that they miss is looked for once more.
 object *found_with_lock(void *two)
 {
     return two != nullptr ? the_pool.value.find(two) : nullptr;

@@ -25,8 +25,8 @@ constexpr mark mark_of(DAT_HANDLE_TYPE type)
 /// is dead. So a stale handle can be looked at, and its answer is DAT_INVALID_HANDLE.
 ///
 /// A handle is the address of `vector`, to which DAT 1.2 programs reach through. That is 4 bytes
-/// behind a multiple of 8, where no object of DAT 2.0 begins: libdat2 turns handles of ours away by
-/// its check of alignment, at no cost to its data path, and we turn away those of DAT 2.0.
+/// behind a multiple of 8, where no object of DAT 2.0 begins: libdat2 turns our handles away by its
+/// check of alignment, at no cost to its data path, and we turn away DAT 2.0 handles.
 struct object {
     std::uint32_t reserved;
     std::uint32_t vector[2];
@@ -36,9 +36,10 @@ struct object {
     std::atomic<object *> same_hash; ///< the next one in the chain of found_by_two()
     object *next_of_ia;
     object *previous_of_ia;
-    DAT_CONTEXT context; ///< of dat_set_consumer_context()
+    DAT_CONTEXT context; ///< value of dat_set_consumer_context()
 
-    // By kind. The chain is walked without a lock, so what it is made of is never anything else.
+    // Members of some kinds only. The chain is walked without a lock, so its members never have
+    // another use.
     std::atomic<object *> same_context; ///< LMR: the next one in the chain of found_by_context()
     std::atomic<DAT_LMR_CONTEXT> lmr_context; ///< LMR
     union {
@@ -47,7 +48,7 @@ struct object {
         DAT_IA_HANDLE number;          ///< IA: libdat2's number
     };
     object *first_of_ia; ///< IA: its objects
-    object *next_free;   ///< of the free slots
+    object *next_free;   ///< link of the list of free slots
     bool hashed;         ///< is in the chain of `two`
 };
 
@@ -89,8 +90,9 @@ object *any_object_of(DAT_HANDLE handle);
 /// What providers of DAT 2.0 refuse as a handle: small, and not aligned.
 inline const DAT_HANDLE never_a_handle = reinterpret_cast<DAT_HANDLE>(std::uintptr_t{3});
 
-/// The DAT 2.0 object behind a handle that is not the first of a call. Whether there has to be one
-/// is the provider's decision: null stays null, and a bad handle becomes one that it refuses.
+/// The DAT 2.0 object behind a handle that is not the first argument of a call. Whether there has
+/// to be one is the provider's decision: null stays null, and a bad handle becomes a handle that it
+/// refuses.
 template <DAT_HANDLE_TYPE Type>
 DAT_HANDLE two_of(DAT_HANDLE handle)
 {
@@ -122,7 +124,8 @@ void publish_context(object &lmr, DAT_LMR_CONTEXT context);
 
 /// The object of a DAT 2.0 object: no lock unless there is none. Null for null.
 object *found_by_two(void *two);
-/// The same, and one is made if there is none; for what the provider makes by itself.
+/// The object of a DAT 2.0 object, made if there is none; for objects that the provider makes by
+/// itself.
 object *found_or_made(void *two, DAT_HANDLE_TYPE type, object *ia);
 /// The region of the adapter that has this context, or null.
 object *found_by_context(object *ia, DAT_LMR_CONTEXT context);
@@ -130,7 +133,7 @@ object *found_by_context(object *ia, DAT_LMR_CONTEXT context);
 object *found_by_number(DAT_IA_HANDLE number);
 
 /// Threads that make a service point have it published before they let go of this, so that no
-/// request arrives at one that is unknown yet.
+/// request arrives at a service point that is unknown yet.
 class listening {
 public:
     listening();

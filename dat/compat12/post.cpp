@@ -21,8 +21,9 @@ OSD_COLD DAT_RETURN post_odd(DAT_HANDLE handle, DAT_COUNT count, const v1::DAT_L
     return call<Slot>(*unchecked(handle), count, iov != nullptr ? two : nullptr, cookie, rest...);
 }
 
-/// Posts to a live object what `Slot` of its provider takes: segments, cookie, and the rest. `high`
-/// is the upper half of the remote segment's length; as those of the others it has to be 0.
+/// Posts to a live object by `Slot` of its provider: segments, cookie, and further arguments.
+/// `high` is the upper half of the remote segment's length; it has to be 0, as in the local
+/// segments.
 template <auto Slot, typename... Rest>
 OSD_ALWAYS_INLINE DAT_RETURN post(DAT_HANDLE handle, std::uint32_t high, DAT_COUNT count,
                                   const v1::DAT_LMR_TRIPLET *iov, DAT_DTO_COOKIE cookie,
@@ -38,7 +39,7 @@ OSD_ALWAYS_INLINE DAT_RETURN post(DAT_HANDLE handle, std::uint32_t high, DAT_COU
     return to_one(call_at_once<Slot>(*unchecked(handle), count, two, cookie, rest...));
 }
 
-/// Without a remote segment.
+/// Posts an operation without a remote segment.
 template <DAT_HANDLE_TYPE Type, auto Slot, typename... Rest>
 OSD_ALWAYS_INLINE DAT_RETURN post_local(DAT_HANDLE handle, DAT_COUNT count,
                                         const v1::DAT_LMR_TRIPLET *iov, DAT_DTO_COOKIE cookie,
@@ -49,7 +50,7 @@ OSD_ALWAYS_INLINE DAT_RETURN post_local(DAT_HANDLE handle, DAT_COUNT count,
     return post<Slot>(handle, 0, count, iov, cookie, rest...);
 }
 
-/// For RDMA; `remote` is null or one segment.
+/// Posts an RDMA operation; `remote` is null or one segment.
 template <auto Slot>
 OSD_ALWAYS_INLINE DAT_RETURN post_rdma(DAT_EP_HANDLE ep, DAT_COUNT count,
                                        const v1::DAT_LMR_TRIPLET *iov, DAT_DTO_COOKIE cookie,
@@ -122,7 +123,7 @@ DAT_RETURN dat12_rmr_bind(DAT_RMR_HANDLE handle, const v1::DAT_LMR_TRIPLET *segm
     DAT_LMR_TRIPLET two;
     if (dat12::convert(*segment, two) != 0)
         return dat12::too_long;
-    DAT_LMR_HANDLE region = nullptr; // not looked at where the bind ends one
+    DAT_LMR_HANDLE region = nullptr; // ignored if the bind unbinds
     if (two.segment_length != 0) {
         object *lmr = dat12::found_by_context(rmr->ia, two.lmr_context);
         if (lmr == nullptr)

@@ -6,9 +6,9 @@
 
 namespace dat12 {
 
-/// Programs of DAT 1.2 ask for a length of 1 or 8 and then have more events outstanding: what they
-/// ran on rounded lengths up. DAT calls it a minimum, so this is within it. A length that is no
-/// length stays one, for the provider to refuse.
+/// Programs of DAT 1.2 ask for a length of 1 or 8 and then have more events outstanding: their
+/// former libraries rounded lengths up. DAT calls it a minimum, so this is within it. A length that
+/// is no length stays one, for the provider to refuse.
 constexpr DAT_COUNT least_qlen(DAT_COUNT asked)
 {
     constexpr DAT_COUNT least = 64;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Segments: 24 bytes each in DAT 1.2, 16 in DAT 2.0, with a length of 64 bits in the one and 32 in
-// the other. What is posted is translated on the stack, so a provider that keeps the list of a post
-// is of no use here; dat_ia_openv() refuses it.
+// Segments: 24 bytes each in DAT 1.2, 16 in DAT 2.0, with a length of 64 bits in DAT 1.2 and 32 in
+// DAT 2.0. Posted lists are translated on the stack, so a provider that keeps the list of a post is
+// of no use here; dat_ia_openv() refuses it.
 #pragma once
 
 #include "dat12_types.hpp"
@@ -16,8 +16,8 @@ namespace dat12 {
 /// about 30 at most, and consumers post on small stacks.
 constexpr DAT_COUNT most_segments = 64;
 
-/// A segment in one register. Both generations and both kinds of segment have the same layout but
-/// for the place of the context.
+/// A segment in one register. Both generations and both kinds of segment have one layout but for
+/// the place of the context.
 using vector128 [[gnu::vector_size(16)]] = std::uint32_t;
 
 static_assert(sizeof(v1::DAT_LMR_TRIPLET) == 24 && sizeof(v1::DAT_RMR_TRIPLET) == 24);
@@ -42,7 +42,7 @@ OSD_ALWAYS_INLINE std::uint32_t convert(const One &one, Two &two)
     std::uint32_t context;
     std::memcpy(&rest, reinterpret_cast<const char *>(&one) + 8, sizeof rest);
     std::memcpy(&context, &one, sizeof context);
-    // Of a length that fits, the upper half is 0: what is or-ed into it is the context alone.
+    // The upper half of a length that fits is 0, so it becomes the context alone.
     const vector128 low = {context, 0, 0, 0};
     rest |= __builtin_shufflevector(low, vector128{}, 4, 4, 4, 0);
     std::memcpy(&two, &rest, sizeof rest);
@@ -94,7 +94,7 @@ OSD_ALWAYS_INLINE bool to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count, D
     return true;
 }
 
-/// Any number of them. False as above.
+/// Translates any number of segments. False as above.
 inline bool all_to_two(const v1::DAT_LMR_TRIPLET *one, DAT_COUNT count, DAT_LMR_TRIPLET *two)
 {
     std::uint32_t high = 0;

@@ -32,7 +32,7 @@ void retire_with_endpoint(object &request)
     retire(request);
 }
 
-/// Of a service point, public or reserved.
+/// Translates the parameters of a service point, public or reserved.
 template <typename Param>
 void point_to_one(const object &point, const Param &two, Param &one)
 {

@@ -6,7 +6,7 @@
 namespace dat12 {
 namespace {
 
-/// Types that DAT 1.2 does not have become the nearest one that it has.
+/// Translates a return type; a type that DAT 1.2 lacks becomes its nearest.
 DAT_UINT32 type_of(DAT_UINT32 two)
 {
     switch (two) {
@@ -24,7 +24,7 @@ DAT_UINT32 type_of(DAT_UINT32 two)
     }
 }
 
-/// Two subtypes are of DAT 2.0 alone; the later ones stand closer together in DAT 1.2.
+/// Translates a subtype. DAT 1.2 lacks two subtypes, so its later numbers are lower.
 DAT_UINT32 subtype_of(DAT_UINT32 two)
 {
     if (two == DAT_INVALID_STATE_SRQ_SHUTDOWN)

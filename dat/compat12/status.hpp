@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Return codes: those of DAT 2.0 in the numbers of DAT 1.2.
+// Translates return codes of DAT 2.0 to the numbers of DAT 1.2.
 #pragma once
 
 #include "dat12_types.hpp"
@@ -14,11 +14,12 @@ constexpr DAT_RETURN fail(v1::DAT_RETURN_TYPE type,
     return DAT_CLASS_ERROR | static_cast<DAT_UINT32>(type) | static_cast<DAT_UINT32>(subtype);
 }
 
-/// Of what is no success. Out of line: callers on the data path stay small.
+/// Translates a code that is no success. Out of line: callers on the data path stay small.
 DAT_RETURN translated(DAT_RETURN two);
 
-/// The words are those that DAT 1.2 documents, whatever the provider puts into them: an error has
-/// the error class, and what is none (an empty queue, time that is up, a signal) is bare.
+/// Translates a code. The words are those that DAT 1.2 documents, whatever the provider puts into
+/// them: an error has the error class, and a code that is no error (an empty queue, time that is
+/// up, a signal) is bare.
 OSD_ALWAYS_INLINE DAT_RETURN to_one(DAT_RETURN two)
 {
     return two == DAT_SUCCESS ? two : translated(two);

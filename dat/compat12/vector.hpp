@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The calls of DAT 1.2 that libdat exports. The same functions are behind its symbols and in the
+// The calls of DAT 1.2 that libdat exports. Its symbols lead to these functions, and so does the
 // vector that the redirection macros of programs go through.
 #pragma once
 

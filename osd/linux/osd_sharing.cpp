@@ -128,8 +128,8 @@ bool may_make(std::size_t size)
 }
 
 /// Gives the file all its pages before one is used: a process that finds no room for a page when it
-/// writes is ended. A process that comes at this time, or after another was killed here, does the
-/// same.
+/// writes is ended. A process that comes at this time, or after another was killed here, gives the
+/// file this size, too.
 const char *give_size(int file, std::size_t size, struct stat &info)
 {
     if (fstat(file, &info) != 0)

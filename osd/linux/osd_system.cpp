@@ -110,7 +110,7 @@ private:
 } // namespace
 
 /// Another thread of the program may change a disposition at the same time. That disposition names
-/// no function of a library that was not there before.
+/// no function of a library that this call loads.
 void *library_open(const char *path, char *error, std::size_t error_size)
 {
     const std::unique_ptr<signal_dispositions> before(new (std::nothrow) signal_dispositions);
@@ -135,7 +135,7 @@ void *library_symbol(void *library, const char *name)
 }
 
 /// Closes a library. Its destructors put back the dispositions at its load, though these may have
-/// changed since. Without memory to note the present ones, the library stays.
+/// changed since. Without memory to note the present dispositions, the library stays.
 void library_close(void *library)
 {
     const std::unique_ptr<signal_dispositions> before(new (std::nothrow) signal_dispositions);

@@ -24,7 +24,7 @@ void admit(cq &c, qp &q, wr &w) OSD_REQUIRES(c.lock)
 {
     if (w.operation == DAT_DTO_RDMA_READ) {
         const std::uint32_t done = q.reads_done.load(std::memory_order_relaxed);
-        q.reads_done.store((done + 1) & order_mask); // before the look at q.fenced
+        q.reads_done.store((done + 1) & order_mask); // the store comes before the look at q.fenced
     }
     give(c, w);
 }
@@ -77,7 +77,7 @@ void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock
     void *const context = entry.op_context;
     const std::uint64_t flags = entry.flags;
     if (context == nullptr || (flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0)
-        return; // of a peer that is none of ours
+        return; // it completes a peer's operation, which is none of ours
     wr &w = *static_cast<wr *>(context);
     const DAT_DTO_COMPLETION_STATUS how = error == 0 ? DAT_DTO_SUCCESS : dto_status(error);
     w.done = {&w, static_cast<DAT_UINT32>(entry.len), how, false, 0, nullptr};
@@ -199,7 +199,7 @@ void release_held(qp &q)
     c.wake_sleepers();
 }
 
-/// Clears the signal of what has completed, so that the descriptor signals what has not.
+/// Clears the signal of present completions, so that the descriptor signals later ones.
 bool cq::reset_signal()
 {
     fid_t watched = &fid->fid;
@@ -247,7 +247,7 @@ void wake_cq(cq &c)
 
 namespace {
 
-/// Not at all where the descriptor does not signal what is there already.
+/// Sleeps on the CQ's descriptor; returns at once if the descriptor may not signal present events.
 osd::wait_result sleep_on(cq &c, bool quiet, osd::deadline until)
 {
     return quiet ? port_support::wait_readable(c.wait_fd, until) : osd::wait_result::woken;
@@ -264,13 +264,13 @@ osd::wait_result wait_asleep(cq &c, osd::deadline until)
         return c.moved_so_far();
     };
     for (;;) {
-        // Reset before polling: a reset afterwards would lose the signal of what came in between.
+        // Reset before polling: a reset afterwards would lose the signal of events in between.
         const bool quiet = c.reset_signal();
         if (c.woken.exchange(0) != 0 || has_completion(c))
             return osd::wait_result::woken;
         const std::uint32_t doze_us = wakeups.doze_us(moved_so_far);
         if (doze_us != 0 && dozes++ % dozes_per_call == 0)
-            c.device->progress.call(*c.device); // which may find out that a peer is gone
+            c.device->progress.call(*c.device); // may find out that a peer is gone
         const osd::wait_result how =
             doze_us == 0 ? sleep_on(c, quiet, until) : port_support::doze(doze_us, until);
         if (doze_us == 0)

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint32_t api_version = FI_VERSION(1, 11);
 constexpr DAT_UINT32 max_transfer = 0x80000000;
-constexpr DAT_COUNT plenty = 1 << 16; ///< where only memory sets a limit
+constexpr DAT_COUNT plenty = 1 << 16; ///< the limit if only memory sets one
 
 // ------------------------------------------------------------------------------- the interface
 
@@ -78,7 +78,7 @@ fi_info *query(const hca &device, std::size_t tx_size, std::size_t rx_size)
     return found;
 }
 
-/// The largest queues the provider has: libfabric itself names only what it takes by default.
+/// The largest queues that the provider grants: libfabric itself names only its defaults.
 template <class Query>
 std::size_t largest_queue(Query query)
 {
@@ -230,7 +230,7 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
 {
     device.owner = params.owner;
     device.process = osd::process_id();
-    if (osd::is_privileged()) { // whose user names a folder by FI_PROVIDER_PATH
+    if (osd::is_privileged()) { // its user names a folder by FI_PROVIDER_PATH
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "%s: not opened: this program has more rights than its user (set-user-ID, "
                  "capabilities), and libfabric loads libraries from where the user says",

@@ -21,8 +21,8 @@ DAT_DTO_COMPLETION_STATUS dto_status(int error);
 /// Drains libfabric's CQ and the consumer's batch into the deferred completions, so that no later
 /// poll of this CQ needs the queue pairs they belong to.
 void drain(cq &c) OSD_EXCLUDES(c.lock);
-/// Cancels the first receive that lies in a region and all after it, the last one first: what comes
-/// meanwhile takes the right one. Returns the first, or null. Doors are shut.
+/// Cancels the first receive that lies in a region and all after it, the last one first: a message
+/// that comes meanwhile takes the right receive. Returns the first, or null. Doors are shut.
 wr *withdraw_receives(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock);
 /// Gives up waiting for earlier reads, which do not come back.
 void release_held(qp &q);
@@ -35,7 +35,7 @@ int open_endpoint(hca &device, qp &q, fi_info &info) OSD_REQUIRES(device.lock);
 void drop_endpoint(hca &device, qp &q, phase state) OSD_REQUIRES(device.lock);
 /// The connection stands: posts the receives that waited for it.
 void go_live(hca &device, qp &q) OSD_REQUIRES(device.lock);
-/// Breaks the connection, if any, and brings back what was posted.
+/// Breaks the connection, if any, and brings posted operations back.
 void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Nothing comes into this region any more. False when a message had come in part: the connection
 /// has to end.
@@ -59,7 +59,7 @@ void release_later(hca &device);
 
 /// False when there were none.
 bool drain_events(hca &device) OSD_REQUIRES(device.lock);
-/// Does what is due for a queue pair: delivers its pending event, or serves its timer.
+/// Serves a queue pair that is due: delivers its pending event, or serves its timer.
 void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Ends an attempt to connect without an event.
 void abandon(hca &device, qp &q) OSD_REQUIRES(device.lock);
@@ -79,9 +79,9 @@ void close_passives(hca &device, std::int64_t retired_before) OSD_REQUIRES(devic
 
 // --- socket.cpp
 
-/// Finds the socket below a passive endpoint that listens, and below that of q, which is connected.
+/// Finds the socket below a passive endpoint that listens.
 void find_socket(fid_pep &listener);
-/// `hint`: near which descriptor.
+/// Finds the socket below a connected queue pair; `hint`: near which descriptor.
 void find_socket(qp &q, int &hint) OSD_EXCLUDES(q.lock);
 /// Ends the conversation on the socket below q's endpoint, behind libfabric's back.
 void shut_socket(qp &q) OSD_REQUIRES(q.lock);

@@ -68,7 +68,8 @@ bool close_socket_of(hca &device, passive &p) OSD_REQUIRES(device.lock)
     device.info->handle = before;
     if (error != 0)
         return false;
-    (void)fi_ep_bind(ep, &device.eq->fid, 0); // or the event queue would go on watching the socket
+    (void)fi_ep_bind(ep, &device.eq->fid, 0); // keeps the event queue from watching the socket any
+                                              // longer
     fi_close(&ep->fid);
     return true;
 }

@@ -11,13 +11,13 @@ namespace dapl::libfabric::ofi {
 struct adapter_params {
     char provider[32] = "tcp";
     char interface[64] = {};  ///< name of a network interface, or an address
-    std::uint32_t family = 4; ///< of the address to take when the interface has both kinds
+    std::uint32_t family = 4; ///< family of the address to take when the interface has both
     std::uint32_t connect_retry_ms = 2000;
     std::uint32_t linger_ms = 2000;
     std::uint32_t spin_us = 20;
 };
 
-/// Reads `text` into `params`; logs what is wrong with it.
+/// Reads `text` into `params`; logs mistakes in it.
 status read_params(const char *text, adapter_params &params);
 
 } // namespace dapl::libfabric::ofi

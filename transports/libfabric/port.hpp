@@ -50,39 +50,40 @@ inline constexpr std::uint32_t order_mask = 0x7fffffff;
 /// This one is not for the fast path, whatever its order.
 inline constexpr std::uint32_t order_special = 0x80000000;
 
-/// The place of a request among those of its queue pair.
+/// The place of a request in its queue pair.
 struct place {
     std::uint32_t order;
-    std::uint32_t number; ///< in post order
+    std::uint32_t number; ///< number in post order
 };
 
-/// A receive, and what is known of its memory: libfabric does not look at local keys.
+/// A receive, and the state of its memory: libfabric does not look at local keys.
 struct recv_place {
     enum class where : std::uint8_t {
         elsewhere,
         posted,    ///< libfabric has it
-        withdrawn, ///< and had it until it was cancelled
+        withdrawn, ///< libfabric had it until it was cancelled
     };
-    DAT_LMR_CONTEXT key; ///< of its segment, unless it is kept
+    DAT_LMR_CONTEXT key; ///< key of its segment, unless it is kept
     where is;
     bool kept;  ///< segments, iov and keys are set
-    bool freed; ///< memory of it was: it has no segments any more
-    bool cut;   ///< and a message was coming into it
+    bool freed; ///< some memory of it was freed: it has no segments any more
+    bool cut;   ///< a message was coming into freed memory
 };
 
 struct wr : work_request {
     qp *home;
     union {
-        place at;        ///< of a request
-        recv_place recv; ///< of a receive
+        place at;        ///< valid in a request
+        recv_place recv; ///< valid in a receive
     };
     union {
         /// What announces a write with immediate data, and is found in the receive it takes.
         std::uint64_t remote_data;
-        DAT_VADDR address; ///< of a receive's segment, unless it is kept
+        DAT_VADDR address; ///< address of a receive's segment, unless it is kept
     };
 
-    // While the operation is kept: not yet posted to libfabric, or finished but not polled.
+    // Members of an operation that is kept: not yet posted to libfabric, or finished but not
+    // polled.
     wr *next;
     completion done;
     bool suppressed; ///< only set by send_slow, which every read passes
@@ -101,7 +102,7 @@ struct cq final : deferred_completions<wr>, progress_target {
     fid_cq *fid = nullptr;
     static constexpr std::uint32_t batch = port_features.batched_poll ? 8 : 1; ///< taken at a time
     fi_cq_data_entry taken[batch];
-    const fi_cq_data_entry *next = taken; ///< of those taken
+    const fi_cq_data_entry *next = taken; ///< first entry of `taken` that is left
     ssize_t left = 0;                     ///< how many of them there are
 
     std::atomic<std::uint32_t> woken{0}; ///< cq_wakeup was called
@@ -117,7 +118,7 @@ struct cq final : deferred_completions<wr>, progress_target {
     void signal() override { (void)fi_cq_signal(fid); }
     bool take_polled() override { return consumer.take_use(); }
     void call_back() override { dapl_evd_dto_callback(*owner); }
-    std::uint64_t moved_so_far() override OSD_UNCHECKED; // with the lock of its device
+    std::uint64_t moved_so_far() override OSD_UNCHECKED; // called with the lock of its device
 };
 
 using phase = connection_phase;
@@ -130,18 +131,18 @@ struct qp : all_link, connection_state {
 
     // The sending thread's, inside its door. The messages are prepared but for what changes.
     osd::door send_door;
-    place next{}; ///< for what is posted next
+    place next{}; ///< place of the next request
     iovec send_iov{};
     fi_msg send_msg{};
     fi_rma_iov remote_iov[2]{}; ///< all but the last byte, and that one
     fi_msg_rma rma_msg{};
 
-    // For the thread that posts receives.
+    // Members of the thread that posts receives.
     osd::door recv_door;
-    wr *last_recv = nullptr; ///< of those that libfabric has, the last; their ring has the others
+    wr *last_recv = nullptr; ///< last receive that libfabric has; their ring has the others
     std::atomic<std::uint64_t> recv_keys{0}; ///< key_bit() of all that they may use
 
-    // For the thread that takes completions from send_cq.
+    // Members of the thread that takes completions from send_cq.
     std::atomic<std::uint32_t> reads_done{0};
     fifo<wr> held; ///< finished before an earlier read, in post order
 
@@ -150,16 +151,16 @@ struct qp : all_link, connection_state {
     bool closing_marker_posted OSD_GUARDED_BY(lock) = false;
     int socket OSD_GUARDED_BY(lock) = -1;        ///< below fid, once connected
     fifo<wr> pending_recvs OSD_GUARDED_BY(lock); ///< posted before the connection
-    fifo<wr> fenced_sends OSD_GUARDED_BY(lock);  ///< behind a barrier: wait for reads_done
+    fifo<wr> fenced_sends OSD_GUARDED_BY(lock);  ///< sends behind a barrier: wait for reads_done
     std::atomic<bool> fenced{false};             ///< fenced_sends is not empty
 
     hca *device = nullptr;
     DAT_COUNT max_recv = 0;
     DAT_COUNT max_send = 0;
-    std::int64_t hung_up_ns = 0;     ///< when the peer was first seen gone
+    std::int64_t hung_up_ns = 0;     ///< time at which the peer was first seen gone
     std::atomic<bool> broken{false}; ///< an operation failed otherwise than by the disconnect
     std::atomic<bool> closing_marker_completed{false};
-    wr closing_marker{}; ///< in phase closing: completes when the peer has all that was sent before
+    wr closing_marker{}; ///< completes, in phase closing, when the peer has all earlier data
 };
 
 struct pd {
@@ -208,16 +209,16 @@ struct hca : connection_service {
     std::size_t max_tx_size = 0; ///< what libfabric takes for a limit, though it may not be one
     std::size_t max_private_data = 0;
     bool immediate_data = false; ///< messages can carry the 8 bytes that we need for it
-    bool tcp_like = false;       ///< the provider's ways are those of tcp
+    bool tcp_like = false;       ///< the provider behaves like tcp
 
     // Descriptors near which the next socket of that kind is likely found.
     int connected_hint OSD_GUARDED_BY(lock) = 0;
     int accepted_hint OSD_GUARDED_BY(lock) = 0;
 
-    progress_watch progress; ///< of CQs
+    progress_watch progress; ///< watch of the CQs
     list<qp, all_link> qps OSD_GUARDED_BY(lock);
     list<passive, all_link> passives OSD_GUARDED_BY(lock);
-    cq spare; ///< for queue pairs that lack one; libfabric wants two
+    cq spare; ///< stands in for queue pairs that lack a CQ; libfabric wants two
 
     std::atomic<bool> fences_fell{false}; ///< some qp's fenced sends may go
 };
@@ -244,9 +245,9 @@ inline void *pointer(DAT_VADDR address)
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(address));
 }
 
-/// A consumer may spin on the last byte of what is written to it. One copy of a processor or kernel
-/// stores its bytes in any order, two copies do not change places: so the last byte is a segment of
-/// its own. Returns the number of segments.
+/// Splits a write in two, since a consumer may spin on its last byte. One copy of a processor or
+/// kernel stores its bytes in any order, two copies do not change places: so the last byte is a
+/// segment of its own. Returns the number of segments.
 OSD_ALWAYS_INLINE std::size_t split_write(fi_rma_iov *out, const DAT_RMR_TRIPLET &remote,
                                           std::size_t length)
 {
@@ -256,7 +257,7 @@ OSD_ALWAYS_INLINE std::size_t split_write(fi_rma_iov *out, const DAT_RMR_TRIPLET
     return length > 1 ? 2 : 1;
 }
 
-/// libfabric's keys count up: few of those in use share a bit.
+/// libfabric's keys count up: few keys in use share a bit.
 constexpr std::uint64_t key_bit(DAT_LMR_CONTEXT key)
 {
     return std::uint64_t{1} << (key % 64);

@@ -17,7 +17,7 @@ bool reads_outstanding(const qp &q)
     return q.next.order != q.reads_done.load();
 }
 
-/// Keeps the segments with the operation; at most `limit` bytes of them.
+/// Keeps the segments with the operation, up to `limit` bytes.
 std::size_t keep_segments(wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                           std::size_t limit)
 {
@@ -154,8 +154,9 @@ void hold_back(qp &q, wr &w) OSD_REQUIRES(q.lock)
         release_later(*q.device);
 }
 
-/// The tcp provider has room for as many receives as there can be, but those that it flushed go on
-/// taking it. So the connection has ended, and we shall hear of it: the receive comes back then.
+/// Keeps a receive that libfabric refused until the connection ends. The tcp provider has room for
+/// as many receives as there can be, but flushed receives go on taking room. So the connection has
+/// ended, and we shall hear of it: the receive comes back then.
 status keep_for_the_end(qp &q, wr &w) OSD_REQUIRES(q.lock)
 {
     if (q.phase() == phase::dead)
@@ -165,8 +166,8 @@ status keep_for_the_end(qp &q, wr &w) OSD_REQUIRES(q.lock)
     return success;
 }
 
-line_limit
-    post_refusals; // of posts to all queue pairs: the common layer posts no more than there is room
+line_limit post_refusals; // covers posts to all queue pairs: the common layer posts no more than
+                          // there is room
 
 bool means_the_end(const qp &q, ssize_t error)
 {
@@ -422,7 +423,8 @@ bool post_again(qp &q, wr &w, DAT_LMR_CONTEXT gone) OSD_REQUIRES(q.lock)
     return error == 0 || means_the_end(q, error);
 }
 
-/// `first` and what was posted after it were cancelled, as far as no message had come for them.
+/// Posts receives again, from `first` on: they were cancelled, as far as no message had come for
+/// them.
 bool post_all_again(qp &q, wr &first, DAT_LMR_CONTEXT gone) OSD_REQUIRES(q.lock)
 {
     bool whole = true;

@@ -55,7 +55,7 @@ private:
     hca &device_;
     int fd_ = -1;
     unsigned in_vain_ = 0;
-    std::int64_t resume_ns_ = never; ///< in a pause
+    std::int64_t resume_ns_ = never; ///< end of a pause
 };
 
 void release_fences(hca &device) OSD_REQUIRES(device.lock)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Callbacks for CQs: made by the threads of their domains, or by a consumer that sleeps in place of
-// these.
+// Callbacks for CQs: made by the threads of their domains, or in place of these by a consumer that
+// sleeps.
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
@@ -165,8 +165,9 @@ void wake_waiter(hca &device)
         device.wake.raise();
 }
 
-/// Added to epoll at the first call: a disarmed EPOLLONESHOT entry still reports EPOLLERR, and one
-/// that was never armed would wake this thread for every event that is meant for cq_wait.
+/// Arms a CQ's channel for the service thread. The channel joins epoll at the first call: a
+/// disarmed EPOLLONESHOT entry still reports EPOLLERR, and an entry that was never armed would wake
+/// this thread for every event that is meant for cq_wait.
 void arm_service(cq &c)
 {
     epoll_set &watched = domain_of(c).channels;

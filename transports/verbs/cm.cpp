@@ -33,7 +33,7 @@ void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &da
 
 // ------------------------------------------------------------------------------- the queue pair
 
-/// RDMA reads of a connection: those of the peer here, and ours there.
+/// RDMA reads of a connection: the peer's reads here, and ours there.
 struct read_depths {
     std::uint8_t in;
     std::uint8_t out;

@@ -17,8 +17,8 @@ using namespace vrb;
 
 namespace {
 
-/// [nth_signal] Room for suppressed successes that are signalled all the same. Of a queue pair that
-/// signals every half of its depth there are three at most.
+/// [nth_signal] Room for suppressed successes that are signalled all the same. A queue pair that
+/// signals every half of its depth has three at most.
 constexpr std::uint32_t most_signallers = port_features.nth_signal ? 64 : 0;
 constexpr DAT_COUNT signalled_room = 3 * most_signallers;
 
@@ -53,7 +53,7 @@ bool holds_any(cq &c)
     return c.has_deferred() || c.left != 0;
 }
 
-/// The entries to ask the device for; spare_room of them are not promised to the consumer.
+/// The entries to ask the device for; spare_room entries are not promised to the consumer.
 DAT_COUNT with_spare(const hca &device, DAT_COUNT depth)
 {
     return std::min(device.limits.max_cqe - spare_room, depth) + spare_room;
@@ -245,13 +245,13 @@ namespace {
 void end_wait(cq &c)
 {
     c.waiting.store(false);
-    c.woken.store(false); // the caller now looks at whatever it was called for
+    c.woken.store(false); // keeps events from piling up, one for each wait that did not sleep
 }
 
 } // namespace
 
-/// A CQE does not tell whether it is solicited, so one that is found after the CQ was armed ends
-/// the wait. Spinning for solicited ones would find the others.
+/// A CQE does not tell whether it is solicited, so any CQE that is found after the CQ was armed
+/// ends the wait. Spinning for solicited CQEs would find the others.
 osd::wait_result wait_for_cq(cq &c, notify_on what, osd::deadline until)
 {
     const bool solicited = what == notify_on::solicited;
@@ -263,7 +263,7 @@ osd::wait_result wait_for_cq(cq &c, notify_on what, osd::deadline until)
         }
         return osd::wait_result::woken;
     }
-    if (c.event_left) // or they would pile up, one for each wait that did not sleep
+    if (c.event_left) // keeps events from piling up, one for each wait that did not sleep
         while (take_cq_event(c)) {
         }
     c.event_left = true;
@@ -317,7 +317,7 @@ void close_cq(cq &c)
     if (c.handle != nullptr) {
         ibv_ack_cq_events(c.handle, c.unacked.exchange(0)); // destroying it waits for them
         osd::lock_guard hold(c.device->lock);
-        destroy_cq(*c.device, c.handle); // and the channel
+        destroy_cq(*c.device, c.handle); // destroys the channel too
     } else if (c.channel != nullptr) {
         (void)ibv_destroy_comp_channel(c.channel);
     }

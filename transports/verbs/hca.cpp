@@ -24,8 +24,8 @@ namespace {
 constexpr DAT_UINT32 max_transfer = 0x80000000;
 constexpr std::uint32_t siw_vendor = 0x626d74;
 constexpr std::uint32_t rxe_vendor = 0xffffff;
-/// About what it takes to be woken. With software devices it takes much longer, and both ends have
-/// to look at once for an answer to come in time.
+/// Time to spin, about as long as a wake-up takes. With software devices an answer takes much
+/// longer, and both ends have to look at once for it to come in time.
 constexpr std::uint32_t hardware_spin_us = 20;
 constexpr std::uint32_t software_spin_us = 1000;
 /// siw takes a message that arrives together with the answer to its request for an error, and has
@@ -33,12 +33,12 @@ constexpr std::uint32_t software_spin_us = 1000;
 /// peer disconnects before it gets round to completing it. A busy machine needs more than 5 ms for
 /// either.
 constexpr std::uint32_t siw_settle_ms = 20;
-/// An object of siw whose memory begins at this offset of a context is one that libsiw takes for a
-/// failure. So the first that is made there is large enough to lie across it.
+/// An object of siw whose memory begins at this offset of a context looks like a failure to libsiw.
+/// So the first object made there is large enough to lie across the offset.
 constexpr std::size_t siw_odd_offset = 0x90000;
 constexpr std::size_t siw_cq_entry = 32;
 /// Bytes of a region: the kernel pins less than 2^32 pages. siw counts them in an int, and of a
-/// longer region registers what is left of their number.
+/// longer region registers the number of pages that the int holds then.
 constexpr std::uint64_t longest_region = (std::uint64_t{1} << 44) - 2 * 4096;
 constexpr std::uint64_t siw_longest_region = std::uint64_t{1} << 42;
 
@@ -132,7 +132,8 @@ status open_verbs(hca &device)
 void close_connections(hca &device)
 {
     osd::lock_guard hold(device.lock);
-    // Requests come first: refused by that, they answer those of this process that wait for it.
+    // Closes requests first: that refuses them, which answers attempts of this process that wait
+    // for an answer.
     for (connection *c = device.connections.front(); c != nullptr;) {
         connection *next = device.connections.after(*c);
         if (!c->unanswered)
@@ -184,7 +185,8 @@ void name_attributes(hca &device)
                      can);
 }
 
-/// Reads that travel with a connection request in eight bits, where all ones mean something else.
+/// The depth of reads for a connection request, which has eight bits for it; all ones mean
+/// something else.
 DAT_COUNT as_reads(int n)
 {
     return std::clamp(n, 0, 254);
@@ -239,7 +241,8 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.firmware_version_minor =
         *dot == '.' ? static_cast<DAT_UINT32>(std::strtoul(dot + 1, nullptr, 10)) : 0;
     attr.max_eps = as_count(limits.max_qp);
-    attr.max_dto_per_ep = as_count(limits.max_qp_wr - 1); // and the marker of a graceful disconnect
+    attr.max_dto_per_ep = as_count(limits.max_qp_wr - 1); // reserves one for the marker of a
+                                                          // graceful disconnect
     attr.max_rdma_read_per_ep_in = as_reads(limits.max_qp_rd_atom);
     attr.max_rdma_read_per_ep_out = as_reads(limits.max_qp_init_rd_atom);
     attr.max_cqs = as_count(limits.max_cq);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// From ia_params to an address and the RDMA device behind it.
+// Finds an address and the RDMA device behind it by ia_params.
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"

@@ -75,16 +75,17 @@ bool take_cq_event(cq &c);
 
 // --- in_order.cpp
 
-/// [siw] As ibv_poll_cq. No request comes before an RDMA read that was posted earlier. By the
-/// consumer, or where it is excluded, who notes what has come back before the next call.
+/// [siw] Polls like ibv_poll_cq, but no request comes before an RDMA read that was posted earlier.
+/// Called by the consumer, or while it is excluded; the caller notes the completions before the
+/// next call.
 int poll_in_order(ibv_cq *handle, int most, ibv_wc *entries);
-/// Of a queue pair that was destroyed: what was held back for it is flushed with the rest.
+/// Forgets a queue pair that was destroyed: completions held back for it are flushed with the rest.
 void forget_held(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
 
 // --- qp.cpp
 
-/// Ends the connection or the attempt at one without an event, and what the device does for q;
-/// brings back what was posted.
+/// Ends the connection or the attempt at one without an event, and the device's work for q; brings
+/// posted operations back.
 void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Posts an empty write behind all others; its completion shows that they have completed. False
 /// when the device refuses it.
@@ -130,9 +131,9 @@ bool start_domains(hca &device);
 void stop_domains(hca &device);
 /// Makes the callbacks for CQs of the domain whose channels have an event.
 void serve_callbacks(hca &device, callback_domain &domain) OSD_REQUIRES(device.lock);
-/// And those for completions that were deferred, for which the device makes no event.
+/// Makes the callbacks for deferred completions, for which the device makes no event.
 void call_owners_of_deferred(hca &device, callback_domain &domain) OSD_REQUIRES(device.lock);
-/// Where the callbacks for c are made.
+/// The domain whose thread makes the callbacks for c.
 callback_domain &domain_of(cq &c);
 /// Watches the channel of c until one callback for it was made.
 void arm_service(cq &c);
@@ -143,7 +144,7 @@ void unwatch(cq &c);
 
 /// Reads one event from the channel; false when there is none.
 bool take_cm_event(hca &device) OSD_REQUIRES(device.lock);
-/// Does what is due for a queue pair: delivers its pending event, or serves its timer.
+/// Serves a queue pair that is due: delivers its pending event, or serves its timer.
 void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Releases the connection, or the attempt at one, without an event.
 void release_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);

@@ -117,7 +117,7 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
         return;
     osd::lock_guard hold(device.lock);
     device.wait_quiet(&l);
-    rdma_destroy_id(l.id); // what came in but was not read yet is refused by the kernel
+    rdma_destroy_id(l.id); // lets the kernel refuse requests that were not read yet
 }
 
 void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,

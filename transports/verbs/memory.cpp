@@ -64,7 +64,7 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
     region.device = &device;
     region.handle = ibv_reg_mr(domain.handle, params.address, params.length, access);
     if (region.handle == nullptr && errno == EFAULT && !params.writes())
-        // For the kernel the right to bind windows is one to write.
+        // The kernel counts the right to bind windows as a right to write.
         region.handle =
             ibv_reg_mr(domain.handle, params.address, params.length, access & ~IBV_ACCESS_MW_BIND);
     if (region.handle == nullptr) {

@@ -18,7 +18,7 @@ constexpr unsigned char magic[2] = {'D', 0xd2};
 
 /// In iWARP, stands in front of the private data of a request whose qualifier is large.
 constexpr unsigned char large_magic[2] = {'Q', 0xd2};
-/// What is left of a qualifier without its low 16 bits.
+/// Bytes of a qualifier without its low 16 bits.
 constexpr std::size_t high_size = 6;
 constexpr std::size_t large_header = sizeof(large_magic) + high_size;
 static_assert(large_header + iwarp_data_size <= UINT8_MAX);

@@ -23,7 +23,7 @@ constexpr param_option<adapter_params> options[] = {
     {"threads", &adapter_params::threads, 1, 16},
 };
 
-// Ranges are those of the fields in InfiniBand's messages, or what makes sense.
+// Ranges are taken from the fields of InfiniBand's messages, or make sense.
 constexpr param_option<adapter_params> variables[] = {
     {"DAPL_MAX_INLINE", &adapter_params::max_inline, 0, 4096},
     {"DAPL_ACK_TIMER", &adapter_params::ack_timer, 0, 31},

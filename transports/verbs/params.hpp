@@ -10,11 +10,12 @@
 namespace dapl::verbs::vrb {
 
 struct adapter_params {
-    static constexpr std::uint32_t own = UINT32_MAX; ///< what is right for the device
+    static constexpr std::uint32_t own = UINT32_MAX; ///< stands for the value that is right for the
+                                                     ///< device
 
     char device[64] = {};     ///< name of an RDMA device or a network interface, or an address
-    std::uint32_t port = 0;   ///< of the device; 0: any
-    std::uint32_t family = 4; ///< of the address to take where there are both kinds
+    std::uint32_t port = 0;   ///< port of the device; 0: any
+    std::uint32_t family = 4; ///< family of the address to take when there are both
     std::uint32_t connect_retry_ms = 2000;
     std::uint32_t linger_ms = 2000;
     std::uint32_t settle_ms = own; ///< an accepting side keeps still for so long
@@ -22,7 +23,7 @@ struct adapter_params {
     std::uint32_t cq_room = 8192;  ///< least entries of a CQ that the device will not resize
     std::uint32_t threads = 1;     ///< that make the callbacks for CQs
 
-    // From the environment. The defaults are those of the variables.
+    // Values from the environment. The defaults are the variables' defaults.
     std::uint32_t max_inline = 64;
     std::uint32_t ack_timer = 0; ///< 0: what the connection manager finds right for the path
     std::uint32_t ack_retry = 7;
@@ -38,7 +39,7 @@ struct adapter_params {
 /// Reads the variables; a value that cannot be used is named in a warning and left out.
 void read_environment(adapter_params &params);
 
-/// Reads `text` into `params`; logs what is wrong with it.
+/// Reads `text` into `params`; logs mistakes in it.
 status read_params(const char *text, adapter_params &params);
 
 } // namespace dapl::verbs::vrb

@@ -56,9 +56,10 @@ struct wr : work_request {
     /// [nth_signal] Suppressed, and known to have succeeded. Set by who takes it from the device.
     std::atomic<bool> succeeded{false};
     srq *shared = nullptr; ///< where it was posted, if it is a shared receive
-    ibv_recv_wr recv{};    ///< of a receive with one segment, all but the place of that
+    ibv_recv_wr recv{};    ///< prepared request of a receive with one segment, all but its place
 
-    // While its completion is deferred: finished but not polled. Or, with siw, put in order.
+    // Members in use while its completion is deferred: finished but not polled. With siw they put
+    // it in order.
     wr *next;
     completion done;
     ibv_wc_status kept_status;
@@ -83,10 +84,10 @@ struct cq final : all_link, deferred_completions<wr> {
     int (*poll)(ibv_cq *, int, ibv_wc *) = nullptr; ///< what ibv_poll_cq calls
     static constexpr int batch = port_features.batched_poll ? 16 : 1;
     ibv_wc taken[batch];
-    const ibv_wc *next = taken; ///< of those taken
+    const ibv_wc *next = taken; ///< first entry of `taken` that is left
     int left = 0;               ///< how many of them there are
     fifo<wr> held;              ///< by poll_in_order(), which have overtaken a read
-    fifo<wr> ready;             ///< which have not
+    fifo<wr> ready;             ///< requests that poll_in_order() may give now
 
     hca *device = nullptr;
     evd *owner = nullptr;
@@ -94,12 +95,12 @@ struct cq final : all_link, deferred_completions<wr> {
     std::atomic<callback_domain *> domain{nullptr}; ///< null until a callback is wanted
     osd::event_descriptor wake;                     ///< ends cq_wait
     bool failed = false;                            ///< overrun, and the error was delivered
-    bool event_left = false; ///< of the waiter: it armed the CQ and did not sleep
+    bool event_left = false;                        ///< the waiter armed the CQ and did not sleep
     spinner spin;
     std::atomic<bool> waiting{false};         ///< the consumer is inside cq_wait
     std::atomic<bool> woken{false};           ///< cq_wakeup was called, and `wake` is raised
     std::atomic<bool> notify{false};          ///< a dapl_evd_dto_callback is wanted
-    std::atomic<bool> announced{false};       ///< for notify: completions were deferred
+    std::atomic<bool> announced{false};       ///< completions were deferred while `notify` was set
     std::atomic<std::uint32_t> unacked{0};    ///< events taken from the channel
     std::atomic<std::uint32_t> signallers{0}; ///< queue pairs that have a part of signalled_room
 
@@ -108,8 +109,8 @@ struct cq final : all_link, deferred_completions<wr> {
 
 using phase = connection_phase;
 
-/// What was let go and waits for an answer to be destroyed: a queue pair, or none, and what verbs
-/// does not free before it.
+/// Objects that were let go and wait for an answer to be destroyed: a queue pair, or none, and the
+/// objects that verbs does not free before it.
 struct deferred_destruction {
     struct need {
         void *handle;
@@ -124,10 +125,10 @@ struct deferred_destruction {
 struct connection : all_link {
     hca *device = nullptr;
     rdma_cm_id *id = nullptr;
-    qp *of = nullptr; ///< null before a request is answered, and when the qp let go of it
+    qp *of = nullptr; ///< null before a request is answered, and when the qp let go of this
     std::uint8_t peer_reads_in = 0; ///< RDMA reads that we may have outstanding at the peer
     std::uint8_t peer_reads_out = 0;
-    std::uint32_t retries = 0; ///< of a question for address or route
+    std::uint32_t retries = 0; ///< retries of the question for address or route
     /// The service thread is in rdma_connect; or, with iWARP, the request was sent or accepted and
     /// no event has said how that ended.
     bool unanswered = false;
@@ -152,11 +153,12 @@ struct qp : all_link, connection_state, drawing_link {
     wr *last_send = nullptr;
     // [nth_signal] Every nth suppressed success is signalled all the same; 0: none.
     std::uint32_t nth = 0;
-    std::uint32_t suppressed = 0;    ///< since the last of these
+    std::uint32_t suppressed = 0;    ///< suppressed successes since the last such signal
     ibv_send_wr *bad_send = nullptr; ///< null but after a post that the device refused
     std::uint32_t max_inline = 0;
     unsigned read_fence = IBV_SEND_FENCE; ///< what a fenced read has
-    bool signals_reads = false;           ///< suppressed ones, too: poll_in_order() needs them
+    bool signals_reads = false;           ///< signals suppressed reads, too: poll_in_order() needs
+                                          ///< them
     // Prepared but for what changes.
     ibv_send_wr send = with_opcode(IBV_WR_SEND);
     ibv_send_wr write = with_opcode(IBV_WR_RDMA_WRITE);
@@ -175,17 +177,17 @@ struct qp : all_link, connection_state, drawing_link {
     cq *send_cq = nullptr;
     cq *recv_cq = nullptr;
     srq *shared = nullptr;    ///< where receives come from, if not from a queue of its own
-    std::uint32_t number = 0; ///< with `shared`: of the device's queue pair
+    std::uint32_t number = 0; ///< the device's number of the queue pair, with `shared`
     qp_params params{};
     connection *link_up = nullptr;
     /// [iWARP] Of the device's queue pair, when that cannot be destroyed yet.
     connection *heir = nullptr;
     // The timer of connection_state: in phase accepting the connection is established, ESTABLISHED
     // not yet delivered; in phase live it has ended, and the service thread delivers that.
-    std::int64_t close_after_ns = 0; ///< in phase closing: not before this
+    std::int64_t close_after_ns = 0; ///< earliest time to close, in phase closing
     bool broken = false;             ///< an operation failed otherwise than by the disconnect
     bool closing_marker_posted = false;
-    wr closing_marker{}; ///< in phase closing: completes after everything posted before
+    wr closing_marker{}; ///< completes, in phase closing, after everything posted before
 };
 
 struct pd {
@@ -202,7 +204,7 @@ struct mr {
 struct mw {
     hca *device = nullptr;
     ibv_mw *handle = nullptr;
-    ibv_mr *nothing = nullptr; ///< of its pd
+    ibv_mr *nothing = nullptr; ///< region without rights in its pd
 };
 
 /// Receives that several queue pairs draw from. A completion names the queue pair that took one by
@@ -230,13 +232,13 @@ struct cr {
     connection *from = nullptr;
 };
 
-/// CQs for which one thread makes the callbacks: the service thread those of the first domain, a
-/// thread of its own those of any other.
+/// The CQs for which one thread makes the callbacks: the service thread for the first domain, a
+/// thread of its own for any other.
 struct callback_domain {
     hca *device = nullptr;
     port_support::event_thread own;
-    port_support::event_thread *thread = nullptr; ///< which watches `channels`
-    port_support::epoll_set channels;             ///< of the CQs
+    port_support::event_thread *thread = nullptr; ///< thread that watches `channels`
+    port_support::epoll_set channels;             ///< channels of the CQs
     std::atomic<bool> announcing{false};          ///< some CQ's `announced` is set
 };
 
@@ -262,16 +264,16 @@ struct hca : connection_service {
     bool windows = false;             ///< regions are registered so that windows can be bound
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
-    cq spare; ///< for queue pairs that lack one; verbs wants two
+    cq spare; ///< stands in for queue pairs that lack a CQ; verbs wants two
 
     // The service thread watches the channel, the async events, and the first domain. A consumer in
     // cno_wait sleeps on `notifying`, which are all domains, in place of their threads.
     std::unique_ptr<callback_domain[]> domains;
     std::uint32_t domain_count = 0;
-    std::atomic<std::uint32_t> next_domain{0}; ///< for the next CQ that wants callbacks
+    std::atomic<std::uint32_t> next_domain{0}; ///< domain of the next CQ that wants callbacks
     port_support::epoll_set notifying;
     osd::event_descriptor wake;     ///< ends cno_wait
-    std::atomic<bool> awake{false}; ///< who was in cno_wait makes upcalls, and then returns
+    std::atomic<bool> awake{false}; ///< the consumer in cno_wait makes upcalls, and then returns
 
     bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and the error was delivered
     list<cq, all_link> cqs OSD_GUARDED_BY(lock);
@@ -285,7 +287,7 @@ status send_slow(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_T
                  unsigned flags) OSD_COLD;
 status recv_slow(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *) OSD_COLD;
 status refused_post(int error) OSD_COLD;
-// Of what was posted last.
+// Answer for the operation that was posted last, which the device refused.
 status send_failed(qp &, int error) OSD_COLD;
 status recv_failed(qp &, int error) OSD_COLD;
 void notify_cq(cq &, notify_on);
@@ -540,7 +542,7 @@ inline bool transport::is_nth(qp &q)
     return true;
 }
 
-/// Of a request that is about to be posted; notes whether its success is suppressed.
+/// The device's flags for a request about to be posted; notes whether its success is suppressed.
 OSD_ALWAYS_INLINE unsigned transport::send_flags(qp &q, wr &w, DAT_COMPLETION_FLAGS flags)
 {
     const DAT_DTOS operation = w.operation;

@@ -92,8 +92,8 @@ status make_queue_pair(hca &device, qp &q)
 
 // ------------------------------------------------------------------------------------ posting
 
-line_limit
-    post_refusals; // of posts to all queue pairs: the common layer posts no more than there is room
+line_limit post_refusals; // covers posts to all queue pairs: the common layer posts no more than
+                          // there is room
 
 /// Makes the entries no longer in sum than `limit`.
 int clip(ibv_sge *out, DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_UINT64 limit)
@@ -126,8 +126,9 @@ ibv_wr_opcode opcode_of(const wr &w)
     }
 }
 
-/// Flushes what was posted and has not come back, in post order. One that has come back ends the
-/// search, which begins at the last: their ring always holds one, that which was retired last.
+/// Flushes posted operations that have not come back, in post order. An operation that has come
+/// back ends the search, which begins at the last: their ring always holds one, which was retired
+/// last.
 void flush_rest(cq &c, wr *last)
 {
     wr *oldest_first = nullptr;
@@ -162,9 +163,10 @@ void drain_both(qp &q, std::uint32_t number)
         q.broken |= drain(*q.recv_cq, number);
 }
 
-/// A device may forget the completions of a queue pair that is destroyed: the good ones are saved
-/// before. Some do not flush what is posted after a failure, and rxe flushes after ibv_modify_qp
-/// has returned: so it is destroyed at once, and what then has not come back never will.
+/// A device may forget the completions of a queue pair that is destroyed: the good completions are
+/// saved before. Some devices do not flush operations posted after a failure, and rxe flushes after
+/// ibv_modify_qp has returned: so the queue pair is destroyed at once, and operations that have not
+/// come back then never will.
 void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
 {
     shut_doors(q);
@@ -211,14 +213,15 @@ status post_slow(qp &q, cq &completes_on, wr *&last, wr &w, Post post)
     return success;
 }
 
-/// [nth_signal] A refused request may have been the nth: the next one that is suppressed is.
+/// [nth_signal] Lets the next suppressed request be signalled: the refused request may have been
+/// the nth.
 void signal_next(qp &q)
 {
     if (q.nth != 0)
         q.suppressed = q.nth - 1;
 }
 
-/// Posts what is complete but for the operation itself.
+/// Posts a request that is complete but for the operation itself.
 status post_request(qp &q, wr &w, ibv_send_wr &request)
 {
     request.wr_id = reinterpret_cast<std::uint64_t>(&w);
@@ -336,7 +339,7 @@ bool post_closing_marker(qp &q)
     shut_doors(q);
     ibv_send_wr request{};
     request.wr_id = reinterpret_cast<std::uint64_t>(&q.closing_marker);
-    request.opcode = IBV_WR_RDMA_WRITE; // of nothing: no key, no place
+    request.opcode = IBV_WR_RDMA_WRITE; // writes nothing: no key, no place
     request.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr *bad = nullptr;
     q.closing_marker.before = q.last_send;
@@ -402,7 +405,8 @@ status transport::dapls_ib_qp_alloc_srq(pd &domain, qp &q, srq &shared, cq *recv
 
 namespace {
 
-/// As far as the device has told: one that has come back shows that those before it are done.
+/// [nth_signal] Counts the requests that are done as far as the device has told: a request that has
+/// come back shows that earlier requests are done.
 DAT_COUNT count_done(wr &oldest, DAT_COUNT most)
 {
     DAT_COUNT done = 0;
@@ -417,7 +421,7 @@ DAT_COUNT count_done(wr &oldest, DAT_COUNT most)
 
 } // namespace
 
-/// Where the consumer does not poll, what has come back is still on the CQ.
+/// Counts requests done; if the consumer does not poll, their completions are still on the CQ.
 DAT_COUNT transport::dapls_ib_requests_done(qp &q, wr &oldest, DAT_COUNT most)
 {
     if (const DAT_COUNT known = count_done(oldest, most); known != 0 || q.nth == 0)
@@ -449,7 +453,7 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
     ibv_mw_bind bind{};
     bind.wr_id = reinterpret_cast<std::uint64_t>(&w);
     bind.send_flags = send_flags(q, w, flags) & (IBV_SEND_SIGNALED | IBV_SEND_FENCE);
-    // Not every library takes a bind without a region: so nothing is a byte without rights.
+    // Some libraries refuse a bind without a region: so a byte without rights stands for no region.
     bind.bind_info = {window.nothing, reinterpret_cast<std::uintptr_t>(window.nothing->addr), 1, 0};
     if (region != nullptr)
         bind.bind_info = {region->handle, what.address, what.length,

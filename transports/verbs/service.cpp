@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The service thread of an open adapter: it reads the connection manager's and the device's events,
-// keeps timers, and makes the upcalls; those for CQs are in callbacks.cpp.
+// keeps timers, and makes the upcalls; callbacks.cpp makes the CQs' callbacks.
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
@@ -55,7 +55,8 @@ void communication_established(hca &, qp &q)
         (void)rdma_notify(q.link_up->id, IBV_EVENT_COMM_EST);
 }
 
-/// Calls `handle` with the port's object behind one of the device's, unless that has let go of it.
+/// Calls `handle` with the port's object behind one of the device's, unless the port has let go of
+/// it.
 template <class Object>
 void with_owner(hca &device, void *context, void (*handle)(hca &, Object &))
     OSD_REQUIRES(device.lock)
