@@ -228,7 +228,7 @@ void keep_loaded(const std::string &library)
 
 // ------------------------------------------------------------------------------------------- ways
 
-/// A sanitizer's exit status would replace that of the role.
+/// Ends a peer at once: a sanitizer's exit status would replace the role's.
 [[noreturn]] void leave_peer(int result)
 {
     if (instrumented())
@@ -276,7 +276,7 @@ waivers waivers_of(const options &o)
     utsname system{};
     (void)::uname(&system);
     const waivers known = read_waivers(o.waivers_file, today("%Y-%m-%d"), system.release);
-    const std::vector<rule> rules = all_rules(); // those left out by --api as well
+    const std::vector<rule> rules = all_rules(); // includes cases left out by --api
     for (const auto &each : known)
         if (std::none_of(rules.begin(), rules.end(),
                          [&](const rule &one) { return one.id == each.first; }))
@@ -300,7 +300,7 @@ void write_reports(const options &o, const scorecard &card)
         write_html(card, o.html);
 }
 
-/// Runs cases, for the first time or again, and keeps what comes of them in the scorecard.
+/// Runs cases, for the first time or again, and keeps their results in the scorecard.
 class round {
 public:
     round(const options &o, const waivers &known, const std::vector<rule> &chosen, terminal &screen,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // DAT 2.0 through DAT 1.2: preloaded in front of libdat2, this library sends each call of a program
 // through libdat, so that programs of DAT 2.0 - the suite, dat-perf - judge and measure DAT 1.2.
-// Handles are those of DAT 1.2; structures, masks and codes are translated both ways. What DAT 1.2
-// does not have answers DAT_MODEL_NOT_SUPPORTED.
+// Handles are DAT 1.2 handles; structures, masks and codes are translated both ways. Calls that DAT
+// 1.2 lacks answer DAT_MODEL_NOT_SUPPORTED.
 #include "dat12_types.hpp"
 #include "ep_attributes.hpp"
 #include "osd_annotations.hpp"
@@ -195,7 +195,7 @@ void translate(const v1::DAT_EVENT &from, DAT_EVENT &to)
             static_cast<DAT_DTO_COMPLETION_STATUS>(dto.status);
         to.event_data.dto_completion_event_data.transfered_length =
             static_cast<DAT_SEG_LENGTH>(dto.transfered_length);
-    } else { // the members that are left have the same layout
+    } else { // the remaining members have one layout
         std::memcpy(static_cast<void *>(&to.event_data), &from.event_data, sizeof from.event_data);
     }
 }
@@ -271,7 +271,8 @@ OSD_EXPORT DAT_RETURN DAT_API dat_ia_openv(const DAT_NAME_PTR name, DAT_COUNT ql
     const bool right = major == 2 && minor == 0;
     const DAT_RETURN status =
         to_two(libdat(name, qlen, async_evd, ia, right ? 1 : 9, right ? 2 : minor, safety));
-    // DAT 1.2 says what was not found; DAT 2.0, in practice, that it was the name.
+    // DAT 1.2 names the object that was not found; DAT 2.0, in practice, says that the name was
+    // not.
     return DAT_GET_TYPE(status) == static_cast<DAT_UINT32>(DAT_PROVIDER_NOT_FOUND)
                ? (status & ~DAT_SUBTYPE_MASK) | DAT_NAME_NOT_REGISTERED
                : status;
@@ -658,7 +659,7 @@ OSD_EXPORT DAT_RETURN DAT_API dat_lmr_create(
     DAT_PZ_HANDLE pz, DAT_MEM_PRIV_FLAGS privileges, DAT_VA_TYPE va_type, DAT_LMR_HANDLE *lmr,
     DAT_LMR_CONTEXT *lmr_context, DAT_RMR_CONTEXT *rmr_context, DAT_VLEN *size, DAT_VADDR *address)
 {
-    if (va_type == DAT_VA_TYPE_ZB) { // by the other arguments: they are checked first
+    if (va_type == DAT_VA_TYPE_ZB) { // the other arguments are checked first
         DAT_LMR_HANDLE made = DAT_HANDLE_NULL;
         const DAT_RETURN status =
             dat_lmr_create(ia, type, region, length, pz, privileges, DAT_VA_TYPE_VA,

@@ -296,7 +296,7 @@ evd_entry unwaitable_evd()
     return made;
 }
 
-/// Of transfers.
+/// An EVD to which transfers complete.
 evd_entry fed_evd()
 {
     auto made = std::make_unique<evd_subject>();

@@ -85,7 +85,7 @@ void add_answers(program::json &all, const probing &of, const std::vector<std::s
 
 bool record_answers(const std::string &file, unsigned jobs, double seconds)
 {
-    ::setenv("DAPL_COUNTERS", "1", 0); // for the calls that read them
+    ::setenv("DAPL_COUNTERS", "1", 0); // some calls read the counters
     const std::vector<probing> all = all_probings();
     std::vector<std::vector<std::string>> answers(all.size());
     bool well = true;

@@ -15,7 +15,7 @@ namespace conformance {
 /// None where the adapter lacks what the call or the state needs.
 using answer = std::optional<DAT_RETURN>;
 
-/// Of a call that some libdat2 do not export.
+/// The answer of a call that some libdat2 do not export.
 template <auto call, class... Args>
 answer if_there(const char *name, Args... args)
 {
@@ -24,7 +24,7 @@ answer if_there(const char *name, Args... args)
 }
 #define IF_THERE(call, ...) ::conformance::if_there<&call>(#call, __VA_ARGS__)
 
-/// A call, with good arguments; `how` tells apart what is called in several ways.
+/// A call, with good arguments; `how` tells ways of calling it apart.
 template <class Subject>
 struct call_on {
     const char *call;
@@ -52,7 +52,7 @@ struct probing {
     std::string object;
     std::string state;
     std::vector<row> calls;
-    std::function<outcome(std::size_t call)> make; ///< on a fresh object
+    std::function<outcome(std::size_t call)> make; ///< makes one call on a fresh object
 };
 
 template <class Subject>

@@ -147,7 +147,7 @@ answer query_request(request_subject &s)
     return dat_cr_query(s.request, DAT_CR_FIELD_ALL, &param);
 }
 
-/// That of an RSP has one; the other is free.
+/// Accepts with an endpoint of ours. A request at an RSP has one already; at a PSP ours is free.
 answer accept_with_ours(request_subject &s)
 {
     const test_endpoint other(s.at->ia);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Endpoints in each of their states, and what takes an endpoint.
+// Endpoints in each of their states, and the calls that take an endpoint.
 #include "calls/answers.hpp"
 
 #include "harness/ep_states.hpp"
@@ -19,9 +19,9 @@ struct others {
 };
 
 struct endpoint_subject {
-    std::shared_ptr<void> kept; ///< what holds the endpoint in its state
+    std::shared_ptr<void> kept; ///< objects that hold the endpoint in its state
     adapter &ia;
-    test_endpoint &own; ///< of the same adapter: its zone, its EVDs and its memory
+    test_endpoint &own; ///< endpoint on this adapter: gives its zone, its EVDs and its memory
     DAT_EP_HANDLE ep;
     std::unique_ptr<others> beside{};
 
@@ -49,7 +49,7 @@ endpoint_entry steady_ep()
     return ep_in(in, in->ia, in->ep, in->subject);
 }
 
-/// Without a zone and without EVDs.
+/// An endpoint without a zone and without EVDs.
 endpoint_entry unconfigured_ep()
 {
     auto in = std::make_shared<in_state>(DAT_EP_STATE_UNCONNECTED);
@@ -73,7 +73,7 @@ endpoint_entry disconnecting_ep()
     return on->pending() ? ep_in(on, on->ia, on->own, on->own.ep) : nullptr;
 }
 
-/// All else is made before: what is made later may get its place.
+/// A freed endpoint. All other objects are made before it: a later object may get its place.
 endpoint_entry freed_ep()
 {
     auto in = std::make_shared<in_state>(DAT_EP_STATE_UNCONNECTED);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What is called on objects of every type.
+// Calls on objects of every type.
 #include "calls/answers.hpp"
 
 namespace conformance {

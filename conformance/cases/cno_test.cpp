@@ -290,7 +290,7 @@ TEST_CASE("CNO-14: attaching a CNO to an EVD with events pending triggers it at 
     cno_answer answer{DAT_SUCCESS, nothing_yet};
     helper_thread waits([&] { answer = wait_cno(cno, 2 * a_while); });
     waits.await_asleep();
-    MUST(dat_evd_modify_cno(evd, cno)); // which it has already, and there is no event
+    MUST(dat_evd_modify_cno(evd, cno)); // sets the CNO that it has already, while there is no event
     waits.join();
     CHECK(same_code(answer.code, DAT_QUEUE_EMPTY));
     MUST(dat_evd_modify_cno(evd, DAT_HANDLE_NULL));
@@ -937,7 +937,8 @@ private:
     std::unique_ptr<helper_thread> thread_;
 };
 
-/// While the agent stays in the callback that `cause` has brought about.
+/// Expects other objects usable while the agent stays in the callback that `cause` has brought
+/// about.
 template <class Cause>
 void expect_others_usable(adapter &ia, staying_agent &agent, const char *what, Cause cause)
 {
@@ -988,7 +989,7 @@ TEST_CASE("CNO-47: while an agent runs, calls for other objects return" *
 
 namespace {
 
-/// `freeing` must not return while the agent is in the callback for what it frees.
+/// Expects that `freeing` does not return while the agent is in a callback for the freed object.
 template <class Free>
 void expect_fence(staying_agent &agent, const char *call, Free freeing)
 {

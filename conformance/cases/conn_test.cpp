@@ -236,7 +236,7 @@ TEST_CASE("CONN-08: a peer that never answers is TIMED_OUT, not before its time"
     }
     // An answer that comes too late.
     MUST(accept(arrival.event_data.cr_arrival_event_data.cr_handle, to));
-    (void)next_event(to.connect_evd); // which one is another case's matter
+    (void)next_event(to.connect_evd); // another case tests which event it is
     CHECK(becomes_true([&] { return to.state() == DAT_EP_STATE_DISCONNECTED; }));
     (void)drain(to.connect_evd, milliseconds(20));
     CHECK(stays_empty(from.connect_evd));
@@ -251,7 +251,7 @@ TEST_CASE("CONN-09: a connection in time does not time out later" *
 {
     adapter ia;
     listener at(ia);
-    // On a machine so busy that the time was too short indeed, it is tried with more of it.
+    // A machine may be so busy that the time was too short indeed: it is tried with more time.
     for (auto time = milliseconds(400);; time *= 4) {
         test_endpoint from(ia);
         test_endpoint to(ia);
@@ -385,7 +385,7 @@ TEST_CASE("CONN-14: an attempt to connect can be abandoned" *
             const auto flushed = next_dto(from.recv_evd);
             CHECK(flushed.user_cookie.as_64 == 5);
             CHECK(flushed.status == DAT_DTO_ERR_FLUSHED);
-            // The peer answers what was given up meanwhile.
+            // The peer answers a request that was given up meanwhile.
             MUST(accepts ? dat_cr_accept(request, to.ep, 0, nullptr)
                          : dat_cr_reject(request, 0, nullptr));
             CHECK(stays_empty(from.connect_evd, milliseconds(50)));
@@ -690,11 +690,11 @@ private:
     adapter &ia_;
     DAT_PZ_HANDLE pz_;
     DAT_EVD_HANDLE dtos_;
-    std::map<DAT_EP_HANDLE, int> ends_; ///< and the latest event of each
+    std::map<DAT_EP_HANDLE, int> ends_; ///< number of ends, and the latest event of each
     std::map<int, int> seen_;
 };
 
-/// As many as both adapters and this process can have.
+/// Connections in the burst: as many as both adapters and this process can have.
 int burst_size(const adapter &ia)
 {
     const int wanted = the_settings().long_rounds ? 5000 : 400;
@@ -803,7 +803,7 @@ TEST_CASE("CONN-29: an address of another family than the adapter's, or of none,
           hint("take its bytes for an address of the own family, or wait for an answer"))
 {
     adapter ia;
-    const connected_pair usual(ia); // otherwise the adapter refuses every address
+    const connected_pair usual(ia); // works, so the adapter does not refuse every address
     test_endpoint own(ia);
     sockaddr_in four{};
     sockaddr_in6 six{};

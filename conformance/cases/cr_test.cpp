@@ -255,7 +255,7 @@ struct handed_on : pending_request {
 
     listener other;
     bool supported = false;
-    DAT_CR_PARAM before{}; ///< what it points at is gone
+    DAT_CR_PARAM before{}; ///< its pointers are dangling
     DAT_CR_ARRIVAL_EVENT_DATA arrival{};
 };
 
@@ -308,7 +308,7 @@ TEST_CASE("CR-14: a request cannot be handed off to a qualifier without a listen
         NOT_CLAIMED(handing_on);
     const DAT_CR_HANDLE request = moved.arrival.cr_handle;
     CHECK(same_code(dat_cr_handoff(request, unused_qualifier(ia)), bad_arg(2)));
-    listener elsewhere(other); // of another instance, which cannot answer for this one
+    listener elsewhere(other); // belongs to another instance, which cannot answer for this one
     CHECK(same_code(dat_cr_handoff(request, elsewhere.qualifier), bad_arg(2)));
     CHECK(stays_empty(elsewhere.cr_evd, milliseconds(1)));
     MUST(dat_psp_free(moved.at.psp));
@@ -474,7 +474,7 @@ TEST_CASE("CR-20: a request handed to a PSP that makes endpoints is given one th
     const DAT_EP_HANDLE made = param.local_ep_handle;
     REQUIRE(made != DAT_HANDLE_NULL);
     CHECK(state_of(made) == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
-    MUST(dat_cr_handoff(there, moved.other.qualifier)); // where none are made
+    MUST(dat_cr_handoff(there, moved.other.qualifier)); // a service point that makes no endpoints
     CHECK(same_code(dat_ep_get_status(made, nullptr, nullptr, nullptr),
                     bad_handle(DAT_INVALID_HANDLE_EP)));
     const DAT_CR_HANDLE back = moved.other.next_request();
@@ -517,7 +517,7 @@ TEST_CASE("CR-22: an RSP whose EVD is full keeps its endpoint, and takes the nex
             return dat_evd_dequeue(each->connect_evd, &event) == DAT_SUCCESS;
         });
     };
-    REQUIRE(becomes_true(one_is_refused)); // so that it is full
+    REQUIRE(becomes_true(one_is_refused)); // tells that the EVD is full
     const DAT_CONN_QUAL qualifier = unused_qualifier(ia);
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
     MUST(dat_rsp_create(ia.handle, qualifier, reserved.ep, evd, &rsp));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The registry of a process of its own: what it makes of a dat.conf written for it, and what it
-// answers when the process ends.
+// The registry of a process of its own: its reading of a dat.conf written for it, and its answers
+// when the process ends.
 #include "harness/support.hpp"
 
 #include "harness/peer.hpp"
@@ -204,7 +204,7 @@ TEST_CASE("REG-18: without a readable dat.conf there are no adapters, and no oth
           hint("belong to a registry that falls back to the system's file, or does not come up"))
 {
     temporary_file gone("");
-    const variable other("DAT_CONF", conf_in_use()); // which has the adapter
+    const variable other("DAT_CONF", conf_in_use()); // names a file that has the adapter
     const variable names_it("DAT_OVERRIDE", gone.path());
     const auto expect_nothing = [](const finding &made) {
         if (made.listed != DAT_SUCCESS)
@@ -276,7 +276,7 @@ int latecomer(peer_link &link)
 {
     to_tell = &link;
     {
-        const adapter ia; // so that there is something to be torn down
+        const adapter ia; // leaves something to be torn down
     }
     std::FILE *stream = ::fopencookie(nullptr, "w", {nullptr, ask_once_more, nullptr, nullptr});
     if (stream == nullptr || std::fputs("flushed at the end", stream) < 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Data transfers: what is posted, how it completes, what becomes of it when the connection ends.
+// Data transfers: how posted operations complete, also when the connection ends.
 #include "harness/support.hpp"
 
 #include "harness/peer.hpp"
@@ -32,7 +32,8 @@ DAT_RETURN post_recv(test_endpoint &by, std::vector<DAT_LMR_TRIPLET> &iov, std::
                             cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
 }
 
-/// Which operation it was, DTO-39 looks at: one deviation shall be one failed case.
+/// Expects a successful completion. DTO-39 looks at its operation: one deviation shall be one
+/// failed case.
 void expect_success(DAT_EVD_HANDLE evd, std::uint64_t cookie, std::size_t length)
 {
     const auto done = next_dto(evd);
@@ -116,7 +117,7 @@ TEST_CASE("DTO-03: empty messages, with no segment or with one of length 0" *
     MUST(dat_ep_post_send(pair.active.ep, 0, nullptr, cookie_of(4), flags));
     expect_success(pair.active.request_evd, 4, 0);
     expect_success(pair.passive.recv_evd, 3, 0);
-    // Of a segment of length 0 nothing else is looked at.
+    // The other fields of a segment of length 0 are not looked at.
     DAT_LMR_TRIPLET nothing{0, 0, 0};
     MUST(dat_ep_post_recv(pair.passive.ep, 1, &nothing, cookie_of(5), flags));
     MUST(dat_ep_post_send(pair.active.ep, 1, &nothing, cookie_of(6), flags));
@@ -570,7 +571,7 @@ TEST_CASE("DTO-21: the context of a freed region is dead" *
     pair.active.memory.fill(0, 64, 21);
     MUST(pair.active.write(0, 64, target));
     CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
-    CHECK(becomes_true([&] { return lent->holds(0, 64, 21); })); // which may be later
+    CHECK(becomes_true([&] { return lent->holds(0, 64, 21); })); // the data may come later
     const std::vector<std::uint8_t> before = lent->copy();
     pair.active.memory.fill(0, 64, 77);
     lent->free();
@@ -660,8 +661,7 @@ TEST_CASE("DTO-25: suppressed requests complete with an event when they are flus
     for (std::uint64_t i = 0; i < number; ++i)
         MUST(pair.active.send(0, size, i, DAT_COMPLETION_SUPPRESS_FLAG)); // finds no receive
     MUST(pair.passive.disconnect(DAT_CLOSE_ABRUPT_FLAG));
-    auto events =
-        collect(pair.active.request_evd, 1); // which successes are suppressed is not known
+    auto events = collect(pair.active.request_evd, 1); // a provider may suppress either success
     while (!events.empty() &&
            events.back().event_data.dto_completion_event_data.user_cookie.as_64 != number - 1) {
         const auto more = collect(pair.active.request_evd, 1);
@@ -720,7 +720,7 @@ TEST_CASE("DTO-27: after ep_free and after ep_reset no completion comes any more
         const auto late = drain(pair.active.recv_evd);
         if (!resets)
             CHECK(late.empty());
-        for (const DAT_EVENT &event : late) // those that were queued already
+        for (const DAT_EVENT &event : late) // events that were queued already
             CHECK(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
         if (!resets)
             continue;
@@ -866,7 +866,7 @@ TEST_CASE(
         }
         return received[0] == messages && received[1] == messages;
     };
-    CHECK(becomes_true([&] { // which sleeps in between
+    CHECK(becomes_true([&] { // the peer sleeps in between
         for (int i = 0; i < 1000; ++i)
             if (step())
                 return true;
@@ -880,7 +880,8 @@ namespace {
 
 constexpr std::size_t spin_size = 4096;
 
-/// Polls until the last byte is that of the round; returns how many bytes before it were late.
+/// Polls until the last byte has the value of the round; returns how many bytes before it were
+/// late.
 DEVICE_MEMORY std::size_t late_bytes(const volatile std::uint8_t *memory, std::uint8_t round)
 {
     const auto until = std::chrono::steady_clock::now() + patience;
@@ -1144,7 +1145,7 @@ TEST_CASE("DTO-53: an RDMA operation has no more segments than its endpoint's at
 
 namespace {
 
-/// Of so many calls at least one is not held up by other processes.
+/// The quickest of several calls: at least one is not held up by other processes.
 template <class Call>
 double quickest_us(Call call)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The ends of programs: memory is freed under what is posted, and connections fail or are closed
+// The ends of programs: memory is freed under posted operations, and connections fail or are closed
 // while much is outstanding.
 #include "harness/support.hpp"
 
@@ -205,7 +205,7 @@ TEST_CASE("MEM-33: nothing is received into memory that was freed since the rece
     adapter ia;
     for (bool early : {false, true})
         for (std::size_t size : {std::size_t{64}, std::size_t{30000}}) {
-            CAPTURE(early); // before the connection
+            CAPTURE(early); // memory is freed before the connection
             CAPTURE(size);
             test_endpoint from(ia);
             test_endpoint to(ia);

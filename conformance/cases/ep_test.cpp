@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Endpoints: creating, querying, modifying, and what is legal in which state.
+// Endpoints: creating, querying and modifying them, and the legal calls in each state.
 #include "harness/support.hpp"
 
 #include "harness/ep_states.hpp"
@@ -16,7 +16,7 @@
 namespace conformance {
 namespace {
 
-/// What the adapter gives those who ask for nothing.
+/// The adapter's default attributes.
 DAT_EP_ATTR default_attr(adapter &ia)
 {
     test_endpoint own(ia);
@@ -50,7 +50,7 @@ void in_every_state(Body &&body)
     }
 }
 
-/// Whatever the ports are.
+/// Whether two addresses differ at most in the port.
 bool same_host(const sockaddr *one, const sockaddr *other)
 {
     if (one->sa_family != other->sa_family)
@@ -376,7 +376,7 @@ TEST_CASE("EP-11: modify changes all that is asked for" *
     CHECK(now.connect_evd_handle == other.connect_evd);
     CHECK(now.ep_attr.max_recv_dtos >= 5);
     CHECK(now.ep_attr.max_request_iov >= 1);
-    // The EVDs it had are free now; its new ones are not.
+    // Its former EVDs are free now; its new ones are not.
     CHECK(same_code(free_once(dat_evd_free, own.recv_evd), DAT_SUCCESS));
     CHECK(same_code(free_once(dat_evd_free, own.connect_evd), DAT_SUCCESS));
     MUST(other.free_ep());
@@ -808,7 +808,7 @@ public:
         CHECK(becomes_true([&] { return turns_ >= enough; }));
     }
 
-    std::atomic<unsigned> written{0}; ///< with success
+    std::atomic<unsigned> written{0}; ///< writes that succeeded
     std::atomic<unsigned> wrong{0};
 
 private:
@@ -871,7 +871,8 @@ TEST_CASE("EP-32: on a thread-safe adapter an endpoint is reset beside threads t
         test_endpoint &own = pair.active;
         busy_threads busy(own, pair.passive.memory.remote(0, 64));
         for (int reset = 0; reset < 3; ++reset) {
-            const unsigned enough = busy.written + 20; // also after a reset
+            const unsigned enough = busy.written + 20; // more writes are to succeed, also after a
+                                                       // reset
             CHECK(becomes_true([&] { return busy.written >= enough || busy.wrong != 0; }));
             MUST(own.disconnect(DAT_CLOSE_ABRUPT_FLAG));
             for (test_endpoint *side : {&pair.passive, &own}) {

@@ -41,7 +41,7 @@ void remake(test_endpoint &own, DAT_EVD_HANDLE recv_evd, DAT_EVD_HANDLE connect_
                        &own.ep));
 }
 
-/// A thread in dat_evd_wait, and what became of it.
+/// A thread in dat_evd_wait, and the result of its wait.
 struct waiter {
     explicit waiter(DAT_EVD_HANDLE evd, DAT_COUNT threshold = 1,
                     DAT_TIMEOUT timeout = microseconds(patience))
@@ -49,7 +49,7 @@ struct waiter {
               code = dat_evd_wait(evd, timeout, threshold, &event, &more);
           })
     {
-        // It waits when others are refused; EVD-18 is for those that do not refuse.
+        // The thread waits when other waits are refused; EVD-18 tests providers that do not refuse.
         DAT_EVENT ignored{};
         becomes_true([&] {
             return DAT_GET_TYPE(dat_evd_dequeue(evd, &ignored)) != DAT_QUEUE_EMPTY ||
@@ -98,7 +98,7 @@ void expect_end(DAT_EVD_HANDLE evd, int flushed)
     CHECK(stays_empty(evd, milliseconds(0)));
 }
 
-/// A peer of one that has the receives of all peers complete in one EVD.
+/// A connection whose receiving endpoint shares one EVD with the other connections.
 struct joined_peer {
     joined_peer(adapter &ia, DAT_EVD_HANDLE recv_evd, DAT_COUNT receives) : from(ia), to(ia)
     {
@@ -907,7 +907,7 @@ TEST_CASE("EVD-41: an unsignalled completion wakes no waiter, and counts for the
     for (std::uint64_t i = 0; i < 4; ++i)
         MUST(pair.passive.recv(i * 64, 64));
     waiter w(from.request_evd);
-    std::this_thread::sleep_for(a_while); // what came before the wait would end it
+    std::this_thread::sleep_for(a_while); // lets earlier messages arrive, which would end the wait
     for (std::uint64_t i = 0; i < 3; ++i) {
         MUST(from.send(0, 64, i, DAT_COMPLETION_UNSIGNALLED_FLAG));
         CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
@@ -958,7 +958,8 @@ TEST_CASE("EVD-43: where receives are solicited, a waiter is woken by a message 
         MUST(pair.to.recv(i * 64, 64, i));
     for (std::uint64_t i = 0; i < 2 * rounds; i += 2) {
         waiter w(pair.to.recv_evd);
-        std::this_thread::sleep_for(a_while); // what came before the wait would end it
+        std::this_thread::sleep_for(a_while); // lets earlier messages arrive, which would end the
+                                              // wait
         pair.message(i);
         CHECK_FALSE(w.thread.finished());
         pair.message(i + 1, DAT_COMPLETION_SOLICITED_WAIT_FLAG);
@@ -968,11 +969,12 @@ TEST_CASE("EVD-43: where receives are solicited, a waiter is woken by a message 
         CHECK(w.more == 1);
         CHECK(next_dto(pair.to.recv_evd).user_cookie.as_64 == i + 1);
     }
-    for (std::uint64_t i = 2 * rounds; i < 3 * rounds; ++i) { // with nothing before it
+    for (std::uint64_t i = 2 * rounds; i < 3 * rounds; ++i) { // posts rounds with nothing before
+                                                              // them
         waiter w(pair.to.recv_evd);
         std::this_thread::sleep_for(a_while);
         pair.message(i, DAT_COMPLETION_SOLICITED_WAIT_FLAG);
-        // Not only when its time has passed, which EVD-42 is about.
+        // EVD-42 tests waits that end only when their time has passed.
         if (!becomes_true([&] { return w.thread.finished(); }, patience / 2))
             FAIL_CHECK("a message that asks for it woke no waiter");
         w.thread.join();

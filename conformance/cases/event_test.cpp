@@ -46,7 +46,7 @@ struct sleeping {
     helper_thread thread;
 };
 
-/// Which EVD triggered the CNO, or null.
+/// The EVD that triggered the CNO, or null.
 DAT_EVD_HANDLE trigger_of(DAT_CNO_HANDLE cno, milliseconds time = patience)
 {
     DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
@@ -300,7 +300,7 @@ TEST_CASE("EVD-53: an EVD that has overflowed takes the next event that it has r
     MUST(one.connect(ia.address(), at.qualifier));
     MUST(dat_cr_accept(at.next_request(), other.ep, 0, nullptr));
     (void)next_event(ia.async, DAT_ASYNC_ERROR_EVD_OVERFLOW);
-    (void)next_event(tiny, DAT_CONNECTION_EVENT_ESTABLISHED); // the one that had room
+    (void)next_event(tiny, DAT_CONNECTION_EVENT_ESTABLISHED); // the event that had room
     CHECK(stays_empty(tiny, milliseconds(1)));
     test_endpoint third(ia);
     take_evd(third, DAT_EP_FIELD_CONNECT_EVD_HANDLE, tiny);
@@ -457,7 +457,7 @@ TEST_CASE("CNO-35: completions of a disabled EVD trigger its CNO when that is en
     on.message();
     MUST(dat_evd_disable(on.evd));
     on.message();
-    (void)trigger_of(on.cno, a_while); // of the first message, unless it was late
+    (void)trigger_of(on.cno, a_while); // takes the trigger of the first message, unless it was late
     CHECK(trigger_of(on.cno, milliseconds(30)) == DAT_HANDLE_NULL);
     MUST(dat_evd_enable(on.evd));
     CHECK(trigger_of(on.cno) == on.evd);
@@ -589,7 +589,7 @@ TEST_CASE("CNO-41: connection requests and asynchronous events trigger the CNO o
 
     const DAT_EVD_HANDLE tiny = tiny_evd(ia, DAT_EVD_CONNECTION_FLAG);
     if (tiny == DAT_HANDLE_NULL)
-        return; // without an asynchronous event that consumers can bring about
+        return; // this adapter has no asynchronous event that consumers can bring about
     MUST(dat_evd_modify_cno(ia.async, cno));
     test_endpoint ends[] = {test_endpoint(ia), test_endpoint(ia)};
     for (test_endpoint &side : ends) {

@@ -288,7 +288,7 @@ TEST_CASE("EXT-09: what two endpoints add at the same time is all counted" * nee
     options.qlen = 512;
     connected_pair two(ia, options);
     counter shared(one.passive);
-    // Of another zone, the word has a key of its own.
+    // A region in another zone has a key of its own for the word.
     DAT_LMR_HANDLE again = DAT_HANDLE_NULL;
     DAT_LMR_CONTEXT local = 0;
     DAT_RMR_CONTEXT key = 0;
@@ -367,7 +367,7 @@ TEST_CASE("EXT-12: a quick query tells the attributes of an adapter that is not 
     if (DAT_GET_TYPE(code) == DAT_NOT_IMPLEMENTED)
         NOT_CLAIMED("quick queries");
     MUST(code);
-    adapter ia; // beside the query
+    adapter ia; // opens it beside the query
     CHECK(std::strcmp(asked.attr.adapter_name, ia.attr.adapter_name) == 0);
     CHECK(std::strcmp(asked.attr.vendor_name, ia.attr.vendor_name) == 0);
     CHECK(asked.attr.max_eps == ia.attr.max_eps);
@@ -466,7 +466,7 @@ TEST_CASE("EXT-15: atomics of many threads and two adapters lose nothing" *
     constexpr std::uint64_t each = 40;
     constexpr std::size_t number = 4;
     std::atomic<int> failures{0};
-    // Each has a connection of its own into one zone; all change the same word.
+    // Each endpoint has a connection of its own into one zone; all change one word.
     std::vector<std::unique_ptr<test_endpoint>> from;
     std::vector<std::unique_ptr<test_endpoint>> to;
     for (std::size_t i = 0; i < number; ++i) {
@@ -602,7 +602,7 @@ TEST_CASE("EXT-17: counters tell what was done since they were reset, or are NOT
     CHECK(one == 3);
     MUST(dat_ib_query_counters(ep, DCNT_EP_POST_SEND, &one, 0));
     CHECK(one == 0);
-    MUST(dat_ib_query_counters(ep, DCNT_EP_POST_WRITE, &one, 0)); // and no other
+    MUST(dat_ib_query_counters(ep, DCNT_EP_POST_WRITE, &one, 0)); // was not reset
     CHECK(one == 1);
 }
 
@@ -732,7 +732,7 @@ TEST_CASE("EXT-20: an endpoint counts what it received, with its bytes, and not 
     CHECK(count_of(to, DCNT_EP_POST_SEND_DATA) == 1000);
     CHECK(count_of(from, DCNT_EP_RECV, true) == 1); // tells, then resets
     CHECK(count_of(from, DCNT_EP_RECV) == 0);
-    CHECK(count_of(from, DCNT_EP_RECV_DATA) == 1000); // and no other
+    CHECK(count_of(from, DCNT_EP_RECV_DATA) == 1000); // was not reset
     MUST(pair.passive.recv(0, 64));
     MUST(pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG));
     CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_ERR_FLUSHED);
@@ -800,7 +800,7 @@ TEST_CASE("EXT-23: a read to what an RMR context names counts as others, with it
 
 namespace {
 
-/// The counters that are printed for an endpoint beyond those of DAT, by their names.
+/// The counters that are printed for an endpoint beyond DAT's counters, by their names.
 std::map<std::string, DAT_UINT64> printed_by_device(DAT_HANDLE ep)
 {
     std::fflush(stdout);

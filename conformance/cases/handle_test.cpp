@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Handles: what is none, what is one of another type, what was one; contexts and types.
+// Handles: bad ones, handles of another type, handles of freed objects; contexts and types.
 #include "harness/support.hpp"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ void zoo::add_common_point()
     sockaddr_storage at{};
     const bool six = ia.address()->sa_family == AF_INET6;
     std::memcpy(&at, ia.address(), six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
-    // Both families have it at the same place.
+    // Both families have the port at this place.
     reinterpret_cast<sockaddr_in &>(at).sin_port =
         htons(static_cast<std::uint16_t>(unused_qualifier(ia)));
     DAT_COMM comm{ia.address()->sa_family, SOCK_STREAM, 0};
@@ -307,7 +307,7 @@ std::vector<handle_call> shared_queue_calls(zoo &)
     };
 }
 
-/// Of these some libdat2 lack the symbols, and DAT 1.2 has none.
+/// The later calls: some libdat2 lack their symbols, and DAT 1.2 has none.
 std::vector<handle_call> later_calls(zoo &)
 {
     constexpr auto flags = DAT_COMPLETION_DEFAULT_FLAG;
@@ -552,7 +552,7 @@ TEST_CASE("HANDLE-09: the context of a new object in the place of a freed one is
 
 namespace {
 
-/// Objects are not made out of those of another adapter.
+/// Expects that objects are not made out of another adapter's objects.
 void expect_foreign_refused(test_endpoint &own, test_endpoint &foreign)
 {
     const DAT_IA_HANDLE ia = own.ia.handle;

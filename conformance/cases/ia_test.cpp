@@ -681,7 +681,7 @@ namespace {
 /// Objects of a kind, made until the adapter has no more.
 struct limited {
     const char *kind;
-    DAT_COUNT most; ///< by its attributes
+    DAT_COUNT most; ///< limit by its attributes
     std::function<DAT_RETURN()> make;
 };
 

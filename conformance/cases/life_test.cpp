@@ -152,7 +152,7 @@ int leaver(peer_link &link)
 }
 const role leaver_role("leaver", leaver);
 
-/// In and out with a peer that dies; nothing of it may stay.
+/// Opens and closes with a peer that dies; nothing may be left.
 struct to_peer {
     explicit to_peer(const char *role_name) : peer(role_name), own(ia, {.bytes = 1 << 20})
     {
@@ -206,7 +206,7 @@ TEST_CASE("LIFE-01: an abrupt close takes everything along" *
     test_endpoint asking(ia);
     DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
     DAT_RSP_HANDLE rsp = DAT_HANDLE_NULL;
-    (void)dat_rmr_create(alone.pz, &rmr); // if it can; MEM-11 wants that
+    (void)dat_rmr_create(alone.pz, &rmr); // ignores a refusal, which MEM-11 tests
     MUST(dat_rsp_create(ia.handle, unused_qualifier(ia), alone.ep, at.cr_evd, &rsp));
     MUST(asking.connect(ia.address(), at.qualifier));
     (void)at.next_request();
@@ -438,7 +438,7 @@ TEST_CASE("LIFE-24: a forked child that closes what it has inherited does no dam
     std::this_thread::sleep_for(a_while); // no thread holds a lock that the child inherits
     std::fflush(nullptr);
     const pid_t child = ::fork();
-    if (child == 0) { // as a handler at its end does
+    if (child == 0) { // ends its objects like an exit handler of the program
         at.free();
         (void)pair.active.free_ep();
         (void)dat_evd_free(pair.active.recv_evd);
@@ -489,7 +489,7 @@ void expect_rest()
     constexpr int looks = 50;
     int least = looks;
     for (int round = 0; round < 5 && least >= looks / 5; ++round) {
-        int seen = 0; // what was begun may have to end first
+        int seen = 0; // allows for earlier work that has to end first
         for (int i = 0; i < looks; ++i) {
             std::this_thread::sleep_for(milliseconds(5));
             seen += another_runs() ? 1 : 0;
@@ -578,7 +578,7 @@ TEST_CASE("LIFE-22: a program that is started inherits nothing of an adapter" *
     peer_process peer("heir");
     CHECK(peer.link->receive<std::size_t>() == before);
     const DAT_CONN_QUAL qualifier = at->qualifier;
-    at.reset(); // and the port is free, although that program runs
+    at.reset(); // frees the port, although that program runs
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
     CHECK(same_code(dat_psp_create(ia.handle, qualifier, make_evd(ia, DAT_EVD_CR_FLAG),
                                    DAT_PSP_CONSUMER_FLAG, &psp),
@@ -839,7 +839,7 @@ TEST_CASE("LIFE-19: every adapter of the registry is open at once and moves data
         }
     MESSAGE(all.size(), " adapters were open at once");
     CHECK(!all.empty());
-    while (!all.empty()) { // those that are left keep working
+    while (!all.empty()) { // the remaining connections keep working
         all.front().pair.reset();
         CHECK(same_code(all.front().ia->close(DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS));
         all.erase(all.begin());
@@ -882,8 +882,8 @@ void stay_in_handler(int)
 
 enum class wait_in { dto_evd, connection_evd, cno };
 
-/// Closes an adapter below a waiter that is held up in a signal handler, and one that is not. Null,
-/// or what went wrong.
+/// Closes an adapter below a waiter that is held up in a signal handler, and a waiter that is not.
+/// Null, or the failure as text.
 const char *close_past_waiter(wait_in what)
 {
     in_handler = handler_returns = false;

@@ -27,7 +27,7 @@ struct registration {
     adapter &ia;
     DAT_PZ_HANDLE pz;
     std::vector<std::uint8_t> bytes;
-    unsigned type = DAT_MEM_TYPE_VIRTUAL; // illegal ones too, so no enumerations
+    unsigned type = DAT_MEM_TYPE_VIRTUAL; // an integer, since illegal types are passed too
     DAT_REGION_DESCRIPTION where{};
     DAT_VLEN length = size;
     unsigned rights = DAT_MEM_PRIV_ALL_FLAG;
@@ -71,7 +71,7 @@ public:
         unmap_pages(at, static_cast<std::size_t>(hole_ - at));
         unmap_pages(hole_end_, static_cast<std::size_t>(at + length - hole_end_));
     }
-    /// Once.
+    /// Removes a range; called once.
     void remove(std::size_t first, std::size_t count)
     {
         hole_ = at + first * page;
@@ -268,7 +268,7 @@ TEST_CASE("MEM-07: contexts, length and address of a new region may go untold" *
 
 namespace {
 
-/// Many regions, no two of which have the same context.
+/// Makes many regions and expects that no two have equal contexts.
 std::vector<std::unique_ptr<region>> expect_distinct(const adapter &ia, DAT_PZ_HANDLE pz,
                                                      DAT_UINT32 region::*context)
 {
@@ -421,7 +421,7 @@ TEST_CASE("MEM-14: memory that is not there is not registered" *
             FAIL_CHECK("registering such memory answers ", code_name(code));
         CHECK(r.lmr == DAT_HANDLE_NULL);
     }
-    r.where.for_va = some.at; // and its neighbour is
+    r.where.for_va = some.at; // the memory beside it is accepted
     r.length = 3 * some.page;
     CHECK(same_code(r.create(), DAT_SUCCESS));
 }
@@ -515,7 +515,7 @@ TEST_CASE("MEM-17: what is unmapped while registered ends no process, and loses 
         MUST(dat_ep_post_recv(owner.ep, 1, &local, cookie_of(7), DAT_COMPLETION_DEFAULT_FLAG));
         leaving.remove(1, 15);
         MUST(by.send(0, leaving.length, 7));
-        (void)next_dto(by.request_evd); // with whatever status
+        (void)next_dto(by.request_evd); // completes with any status
         completes = owner.recv_evd;
     }
     SUBCASE("from where a message is sent")
@@ -627,7 +627,7 @@ TEST_CASE("MEM-21: a region made from another has its own life and its own right
     CHECK(pair.active.memory.holds(0, size, 7));
     const std::vector<std::uint8_t> before = source->bytes;
     pair.active.memory.fill(0, size, 8);
-    MUST(pair.active.write(0, size, there, 2)); // not among its rights
+    MUST(pair.active.write(0, size, there, 2)); // the window does not have this right
     expect_refused(pair.active, pair.passive, false, 2);
     CHECK(source->bytes == before);
     MUST(dat_lmr_free(r.lmr));

@@ -8,7 +8,7 @@
 namespace conformance {
 namespace {
 
-/// What a state forbids, and what it does not.
+/// Expects that a state forbids some calls, and allows others.
 void expect_busy(test_endpoint &own, unsigned subtype, const DAT_RMR_TRIPLET &there)
 {
     const DAT_EP_STATE state = own.state();
@@ -62,7 +62,7 @@ void expect_end(lingering &on)
 
 constexpr int guests = 8;
 
-/// Takes all of them, and keeps them.
+/// A peer that takes all requests, and keeps the connections.
 int hospitable(peer_link &link)
 {
     adapter ia;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What posts may use: zones, rights and bounds of local memory, and segments; and what comes back
-// of posts when a connection ends.
+// The memory that posts may use: zones, rights and bounds of local memory, and segments; and the
+// state of the memory when a connection ends.
 #include "harness/support.hpp"
 
 #include <map>
@@ -42,7 +42,7 @@ DAT_RETURN use_segment(connected_pair &pair, DAT_LMR_TRIPLET local, use how,
     return posted;
 }
 
-/// At once or by its completion.
+/// Whether an operation is refused at once or by its completion.
 bool refuses(connected_pair &pair, DAT_LMR_TRIPLET local, use how)
 {
     DAT_DTO_COMPLETION_EVENT_DATA done{};

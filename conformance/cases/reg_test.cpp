@@ -424,7 +424,7 @@ TEST_CASE("REG-14: a provider that adds itself is opened by its name, until it t
         optional_call<decltype(dat_registry_remove_provider)>("dat_registry_remove_provider");
     if (add == nullptr || remove == nullptr)
         NOT_CLAIMED("providers that add themselves, in libdat2");
-    adapter ia; // that of another provider stays open meanwhile
+    adapter ia; // keeps an adapter of another provider open meanwhile
     char name[] = "provider-of-the-suite";
     DAT_PROVIDER mine{};
     mine.device_name = name;
@@ -450,7 +450,7 @@ TEST_CASE("REG-14: a provider that adds itself is opened by its name, until it t
         MUST(remove(&mine, &info));
         CHECK(same_type(open(), DAT_PROVIDER_NOT_FOUND));
         CHECK(opens == 1);
-        const DAT_RETURN again = remove(&mine, &info); // not found, or no provider
+        const DAT_RETURN again = remove(&mine, &info); // either not found, or no provider
         CHECK((DAT_GET_TYPE(again) == DAT_PROVIDER_NOT_FOUND ||
                DAT_GET_TYPE(again) == DAT_INVALID_PARAMETER));
     }

@@ -6,12 +6,12 @@ namespace conformance {
 
 namespace {
 
-constexpr std::size_t part_at = 1024; ///< where what is opened begins
+constexpr std::size_t part_at = 1024; ///< start of the part that is opened
 constexpr std::size_t part_size = 256;
 constexpr auto may_read = DAT_MEM_PRIV_REMOTE_READ_FLAG;
 constexpr auto may_write = DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
 
-/// For cases that need what the adapter does not have: MEM-11 and MEM-12 check the refusal.
+/// Skips a case if the adapter lacks windows: MEM-11 and MEM-12 check the refusal.
 #define NEED_WINDOWS(ia)                                                                           \
     do {                                                                                           \
         if (!has_windows(ia))                                                                      \
@@ -134,7 +134,7 @@ TEST_CASE("RMR-01: the context may be sent at once, and opens what was bound" *
     CHECK(f.opened.context != f.there.rmr_context);
     const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
     std::memcpy(f.there.bytes.data(), &open, sizeof open);
-    MUST(f.pair.passive.send(0, sizeof open, 6)); // behind the bind
+    MUST(f.pair.passive.send(0, sizeof open, 6)); // follows the bind
     f.opened.expect_bound(5);
     CHECK(next_dto(f.pair.passive.request_evd).user_cookie.as_64 == 6);
     CHECK(next_dto(peer.recv_evd).status == DAT_DTO_SUCCESS);
@@ -189,7 +189,7 @@ TEST_CASE("RMR-02: a bind checks its arguments" *
     part = f.there.local(0, 64);
     part.virtual_address -= 32;
     CHECK(same_code(bind(rmr, lmr, &part, may_read, DAT_VA_TYPE_VA, own.ep, none), bad_arg(3)));
-    part = read_only.local(0, 64); // of another region
+    part = read_only.local(0, 64); // belongs to another region
     CHECK(same_code(bind(rmr, lmr, &part, may_read, DAT_VA_TYPE_VA, own.ep, none), bad_arg(3)));
 
     CHECK(same_code(bind(rmr, read_only.lmr, &part, may_write, DAT_VA_TYPE_VA, own.ep, none),
@@ -278,7 +278,7 @@ TEST_CASE("RMR-07: a region that a window is bound to is in use until it is boun
     region other(ia, f.pair.passive.pz, 4096);
     const DAT_RETURN in_use = bad_state(DAT_INVALID_STATE_LMR_IN_USE);
     MUST(f.opened.post_bind(other, 0, 64));
-    CHECK(same_code(dat_lmr_free(other.lmr), in_use)); // from the post on
+    CHECK(same_code(dat_lmr_free(other.lmr), in_use)); // holds from the post on
     f.opened.expect_bound();
     CHECK(same_code(dat_lmr_free(other.lmr), in_use));
     SUBCASE("it is bound to another")
@@ -547,7 +547,7 @@ TEST_CASE("RMR-15: a message invalidates the receiver's RMR, and its completion 
     CHECK(to.memory.holds(0, 64, 3));
     DAT_RMR_PARAM param;
     CHECK(same_code(query_rmr(f.opened, param), bad_arg(2))); // bound to nothing
-    f.opened.bind(f.there, part_at, part_size);               // and can be bound again
+    f.opened.bind(f.there, part_at, part_size);               // binds it again
     f.write_there(f.opened.remote(f.there, part_at, part_size), 4);
     f.expect_dead(open);
 }
@@ -591,7 +591,7 @@ TEST_CASE("RMR-18: a message cannot invalidate what is no RMR of the receiver's 
 {
     adapter ia;
     NEED_WINDOWS(ia);
-    connected_pair with_stranger(ia); // of another zone
+    connected_pair with_stranger(ia); // has another zone
     window elsewhere(with_stranger.passive);
     elsewhere.bind(with_stranger.passive.memory, part_at, part_size);
     for (const int which : {0, 1, 2}) {

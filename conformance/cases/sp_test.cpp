@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Service points: public ones, and those reserved for one endpoint.
+// Service points: public ones, and service points reserved for one endpoint.
 #include "harness/support.hpp"
 
 #include "harness/peer.hpp"
@@ -387,7 +387,7 @@ TEST_CASE("SP-17: a qualifier is taken as it is, or refused; never cut short" *
 
 namespace {
 
-/// The calls, null where libdat2 lacks them, and what they are given.
+/// The calls, null if libdat2 lacks them, and their arguments.
 struct common_calls {
     explicit common_calls(adapter &on)
         : ia(on), comm{on.address()->sa_family, SOCK_STREAM, 0}, evd(make_evd(on, DAT_EVD_CR_FLAG)),
@@ -832,7 +832,7 @@ TEST_CASE("SP-28: a request that comes while its PSP is being made brings that P
             next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
         CHECK(arrival.sp_handle.psp_handle == psp);
         CHECK(arrival.conn_qual == qualifier);
-        MUST(dat_psp_free(psp)); // before the next request
+        MUST(dat_psp_free(psp)); // frees it before the next request
         enough = round == rounds - 1;
         MUST(dat_cr_accept(arrival.cr_handle, own.ep, 0, nullptr));
         next_connection(own.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);

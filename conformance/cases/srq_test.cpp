@@ -21,7 +21,7 @@ bool offered(const adapter &ia)
     return ia.provider.srq_supported != DAT_FALSE;
 }
 
-/// For cases that need what the adapter does not have: REG-08 checks the refusal.
+/// Skips a case if the adapter lacks SRQs: REG-08 checks the refusal.
 #define NEED_SRQ(ia)                                                                               \
     do {                                                                                           \
         if (!offered(ia))                                                                          \
@@ -71,7 +71,7 @@ public:
     DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
 };
 
-/// An endpoint that draws from the pool, connected to one that does not.
+/// An endpoint that draws from the pool, connected to an endpoint that does not.
 class customer {
 public:
     explicit customer(shared_pool &of, const DAT_EP_ATTR *attr = nullptr)
@@ -472,7 +472,8 @@ namespace {
 
 constexpr DAT_COUNT no_limit = DAT_WATERMARK_INFINITE;
 
-/// For cases about what an endpoint holds of a shared queue: REG-08 and SRQ-19 check the refusal.
+/// Skips a case if endpoints have no limits on receives from an SRQ: REG-08 and SRQ-19 check the
+/// refusal.
 #define NEED_WATERMARKS(ia)                                                                        \
     do {                                                                                           \
         NEED_SRQ(ia);                                                                              \
@@ -566,7 +567,7 @@ TEST_CASE("SRQ-17: passing the soft high watermark raises one event per setting"
     customer two(all);
     all.post_some(0, 16);
     MUST(dat_ep_set_watermark(one.ep, 2, no_limit));
-    send_some(two, 4); // of another endpoint
+    send_some(two, 4); // goes to another endpoint
     send_some(one, 2);
     CHECK(stays_empty(ia.async, milliseconds(30)));
     send_some(one, 1);
@@ -601,10 +602,10 @@ TEST_CASE("SRQ-18: an endpoint that needs more than its hard high watermark lose
     CHECK(state_of(one.ep) == DAT_EP_STATE_CONNECTED);
     MUST(one.peer.send(0, slot, 9));
     expect_cut(ia, one);
-    take_received(one, 2); // what came before is there
+    take_received(one, 2); // receives messages that came before
     CHECK(stays_empty(one.recv_evd, milliseconds(20)));
     CHECK(next_dto(one.peer.request_evd).status != DAT_DTO_SUCCESS);
-    send_some(two, 2); // the other has what is left
+    send_some(two, 2); // the other has the remaining receives
     CHECK(all.param().outstanding_dto_count == 2);
     MUST(dat_ep_set_watermark(two.ep, no_limit, 2));
     CHECK(state_of(two.ep) == DAT_EP_STATE_CONNECTED);
@@ -772,7 +773,7 @@ TEST_CASE("SRQ-25: receives that an endpoint took free their places when it goes
             MUST(one->peer.send(0, slot));
             CHECK(next_dto(one->peer.request_evd).status == DAT_DTO_SUCCESS);
         }
-        MUST(one->free_ep()); // with its completions
+        MUST(one->free_ep()); // frees the endpoint with its completions
         one.reset();
     }
     customer last(all);
@@ -838,13 +839,13 @@ TEST_CASE("SRQ-27: an endpoint is made for a queue with the attributes and EVDs 
     attr.max_request_dtos = ia.attr.max_dto_per_ep + 1;
     CHECK(same_code(create(own.recv_evd, all.srq, &attr), bad_arg(7)));
     attr = good;
-    attr.max_request_dtos = 0; // but there is an EVD for them
+    attr.max_request_dtos = 0; // requests have an EVD all the same
     CHECK(same_code(create(own.recv_evd, all.srq, &attr), bad_arg(7)));
     CHECK(ep == DAT_HANDLE_NULL);
     const DAT_SRQ_HANDLE gone = all.srq;
     MUST(dat_srq_free(all.srq));
     CHECK(same_code(create(own.recv_evd, gone, nullptr), bad_handle(DAT_INVALID_HANDLE_SRQ)));
-    DAT_SRQ_ATTR again{depth, 1, DAT_SRQ_LW_DEFAULT}; // for the pool to free
+    DAT_SRQ_ATTR again{depth, 1, DAT_SRQ_LW_DEFAULT}; // made again for the pool to free
     MUST(dat_srq_create(ia.handle, all.pz, &again, &all.srq));
 }
 

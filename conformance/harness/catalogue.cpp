@@ -15,7 +15,7 @@ struct group {
     const char *title;
 };
 
-/// In the order in which a port is developed.
+/// The groups, in the order in which a port is developed.
 constexpr group groups[] = {
     {"REG", "registry, codes, optional calls"},
     {"IA", "adapters: open, query, close"},

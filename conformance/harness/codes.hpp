@@ -35,7 +35,7 @@ inline constexpr DAT_RETURN not_supported = error(DAT_MODEL_NOT_SUPPORTED);
 /// The names of dat_strerror; a missing error class is shown as "(bare)".
 std::string code_name(DAT_RETURN code);
 
-/// The outcome of a comparison, which prints what was compared.
+/// The outcome of a comparison, which prints both values.
 struct comparison {
     bool same;
     std::string text;
@@ -49,7 +49,7 @@ comparison same_code(DAT_RETURN actual, DAT_RETURN expected);
 bool refused(DAT_RETURN code);
 /// An error of this type, classed, whatever its subtype.
 comparison same_type(DAT_RETURN actual, DAT_RETURN_TYPE expected);
-/// For outcomes that are not errors; EVD-07 and EVD-10 test that they have no error class.
+/// Compares outcomes that are not errors; EVD-07 and EVD-10 test that they have no error class.
 comparison same_outcome(DAT_RETURN actual, DAT_RETURN_TYPE expected);
 comparison same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected);
 

@@ -114,8 +114,8 @@ DAT_RETURN test_endpoint::disconnect(DAT_CLOSE_FLAGS how)
 
 // ------------------------------------------------------------------------------------ connecting
 
-/// Outside the ranges from which providers and systems assign numbers: such a qualifier could be
-/// assigned to another process before it is used. Other processes run the same cases concurrently.
+/// A qualifier outside the ranges from which providers and systems assign numbers: an assigned one
+/// could go to another process before it is used. Other processes run these cases concurrently.
 DAT_CONN_QUAL unused_qualifier(adapter &ia)
 {
     static std::atomic<unsigned> used{0};
@@ -138,7 +138,7 @@ socket_address::socket_address(const adapter &ia, DAT_CONN_QUAL port)
 {
     const bool six = ia.address()->sa_family == AF_INET6;
     std::memcpy(&storage_, ia.address(), six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
-    // Both families have it at the same place.
+    // Both families have the port at this place.
     reinterpret_cast<sockaddr_in &>(storage_).sin_port = htons(static_cast<std::uint16_t>(port));
 }
 

@@ -19,7 +19,7 @@ struct endpoint_options {
     const DAT_EP_ATTR *attr = nullptr;
     std::size_t bytes = 64 * 1024;
     DAT_COUNT qlen = 256;
-    bool one_dto_evd = false; ///< sends and receives complete in the same EVD
+    bool one_dto_evd = false; ///< sends and receives complete in one EVD
     DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
 };
 

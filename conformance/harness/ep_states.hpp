@@ -58,11 +58,11 @@ struct accepted_request {
 struct lingering {
     static constexpr std::size_t size = 1 << 20;
     static constexpr std::uint64_t writes = 12; // more than the sockets of both sides hold
-    static constexpr std::uint64_t requests = writes + 1; ///< and a message
+    static constexpr std::uint64_t requests = writes + 1; ///< the writes and a message
 
     lingering();
-    /// A device may place the data of all without the process of the peer, which takes some time;
-    /// shared memory those of the writes.
+    /// Whether requests are pending. A device may place all data without the process of the peer,
+    /// which takes some time; shared memory places the data of the writes.
     bool pending() const;
 
     peer_process peer;

@@ -36,7 +36,7 @@ DAT_RETURN wait_woken(DAT_EVD_HANDLE evd, DAT_EVENT &event, bool &woken)
     return code;
 }
 
-/// `code` is that of the wait for one.
+/// Expects that a wait found an event; `code` is the wait's.
 void expect_some(DAT_RETURN code, DAT_RETURN_TYPE none, const std::string &awaited,
                  const place &where)
 {

@@ -15,13 +15,13 @@
 
 namespace conformance {
 
-/// Waits on after a signal, for what is left of the time.
+/// Waits for an event; after a signal it waits on for the rest of the time.
 DAT_RETURN wait_event(DAT_EVD_HANDLE evd, DAT_EVENT &event, milliseconds time = patience);
 /// Whether an event came, and woke this wait for it.
 bool is_woken(DAT_EVD_HANDLE evd, DAT_EVENT &event);
 /// The case ends if none arrives, or if nothing wakes the wait for a completion.
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, const place &where = place::current());
-/// What is awaited is for the message if it does not come.
+/// Waits for an event. `awaited` names it in the message if it does not come.
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, const std::string &awaited,
                      const place &where = place::current());
 DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected,
@@ -32,7 +32,7 @@ bool ends_connection(DAT_EVENT_NUMBER number);
 DAT_CONNECTION_EVENT_DATA next_connection(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected,
                                           const place &where = place::current());
 DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd, const place &where = place::current());
-/// The same by dat_evd_dequeue().
+/// Takes a completion like next_dto, by dat_evd_dequeue().
 DAT_DTO_COMPLETION_EVENT_DATA poll_dto(DAT_EVD_HANDLE evd, const place &where = place::current());
 /// Whether private data begin with `expected`; CONN-04 tests their length.
 bool begins_with(const void *data, DAT_COUNT size, const std::string &expected);

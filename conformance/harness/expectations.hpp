@@ -12,7 +12,7 @@ namespace conformance {
 void move_data(test_endpoint &from, test_endpoint &to, unsigned seed = 1,
                const place &where = place::current());
 
-/// After one side has disconnected: exactly one event on each side.
+/// Expects exactly one event on each side after one side has disconnected.
 void expect_disconnected(test_endpoint &one, test_endpoint &other);
 /// Whether requests complete only after the peer has processed them. Otherwise a refusal arrives
 /// after the completion, and shows only as the end of the connection.
@@ -20,7 +20,7 @@ bool acknowledged();
 /// Each side gets one event for the broken connection. `failing` is the side whose operation
 /// failed.
 void expect_broken(test_endpoint &failing, test_endpoint &other, bool for_sure);
-/// For an RDMA request that the peer must refuse.
+/// Expects the end of an RDMA request that the peer must refuse.
 void expect_refused(test_endpoint &by, test_endpoint &there, bool reading, std::uint64_t cookie);
 
 } // namespace conformance

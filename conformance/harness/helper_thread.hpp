@@ -51,9 +51,9 @@ bool ends_by_cancel(helper_thread &waiting);
 /// Both kinds of cancellation, for the thread that is to be cancelled.
 inline constexpr int cancel_types[] = {PTHREAD_CANCEL_DEFERRED, PTHREAD_CANCEL_ASYNCHRONOUS};
 
-/// After catch_signal: signals the thread until its wait returns. False if it does not return.
+/// Signals the thread, after catch_signal, until its wait returns. False if it does not return.
 bool ends_by_signal(helper_thread &waiting);
-/// After catch_signal: signals the waiting thread several times, and sees each handler run. False
+/// Signals the waiting thread several times, after catch_signal, and sees each handler run. False
 /// if the wait has ended by then.
 bool outlives_signals(helper_thread &waiting, int number);
 

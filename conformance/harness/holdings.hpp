@@ -13,15 +13,15 @@ struct holdings {
     std::size_t descriptors = 0;
     std::size_t threads = 0;
     std::size_t mappings = 0;
-    std::size_t resident_kib = 0; ///< without what was freed
+    std::size_t resident_kib = 0; ///< resident memory less freed memory
 };
 
 holdings what_we_hold();
 /// Memory may differ by this much without a leak.
 inline constexpr std::size_t resident_slack_kib = 2048;
 
-/// What we hold when it is no more than before, or after a while: a thread that was joined stays
-/// listed until the kernel is done with it, and a peer notices soon, not at once, what has ended.
+/// Our holdings, when they are no more than before, or after a while: a thread that was joined
+/// stays listed until the kernel is done with it, and a peer notices an end soon, not at once.
 holdings what_we_hold_at_rest(const holdings &before);
 
 } // namespace conformance

@@ -16,7 +16,7 @@ namespace conformance {
 using hint = doctest::description;
 /// The optional features that the case needs, separated by spaces. If the adapter lacks one, the
 /// case checks the refusal and ends with NOT_CLAIMED. The word `alone` is for the runner: no other
-/// case runs at the same time.
+/// case runs beside it.
 using needs = doctest::test_suite;
 
 /// Receives the reports of the running case. Null when the case runs in-process.
@@ -54,7 +54,7 @@ using last_step = std::atomic<const step *>;
 void note_steps_in(last_step *place);
 void note(const step &next);
 
-/// Where in a case something failed; harness functions that wait take that of their caller.
+/// The place of a failure in a case; a harness function that waits takes its caller's place.
 struct place {
     const char *file;
     int line;
@@ -77,7 +77,7 @@ void decline_with_peer(int status);
 /// Whether a process that reports by its exit status, as of waitpid, ended for such a call.
 bool is_decline(int status);
 
-/// For calls that set up a case. If one of them is not supported, the case is not claimed.
+/// Makes a call that sets up a case. If it is not supported, the case is not claimed.
 #define MUST(...)                                                                                  \
     do {                                                                                           \
         static constexpr ::conformance::step must_step{#__VA_ARGS__, __FILE__, __LINE__};          \

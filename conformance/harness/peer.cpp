@@ -100,7 +100,7 @@ role::role(const char *name_, role_function work_) : name(name_), work(work_), n
 int run_role(const std::string &name, int fd)
 {
     this_is_a_peer();
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL); // otherwise it would outlive its parent
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL); // keeps it from outliving its parent
     ::alarm(300);
     peer_link link(fd);
     for (const role *known = first_role(); known != nullptr; known = known->next)
@@ -161,7 +161,7 @@ void peer_process::become(const char *role_name, int fd)
         move_to(network);
     if (const std::string &user = the_settings().peer_user; !user.empty())
         run_as(user);
-    const int kept = ::dup(fd); // without close-on-exec
+    const int kept = ::dup(fd); // a copy without close-on-exec
     const std::string number = std::to_string(kept);
     const std::string seconds = std::to_string(static_cast<double>(patience.count()) / 1000);
     const settings &mine = the_settings();

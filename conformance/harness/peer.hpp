@@ -9,7 +9,7 @@
 
 namespace conformance {
 
-/// The out-of-band channel. Both ends run the same program, so structures are sent as they are.
+/// The out-of-band channel. Both ends run one program, so structures are sent as they are.
 class peer_link {
 public:
     /// `other`: the process at the other end, where it is a child.

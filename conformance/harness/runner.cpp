@@ -101,7 +101,7 @@ struct channel {
     }
 };
 
-/// In a child: the pipe for its reports. Not inherited by programs that the child starts.
+/// The pipe for a child's reports. Programs that the child starts do not inherit it.
 int telling_fd = -1;
 
 // ------------------------------------------------------------------------------------------ child
@@ -126,7 +126,7 @@ public:
     bool usable() const { return place_ != MAP_FAILED; }
     last_step *get() const { return static_cast<last_step *>(place_); }
 
-    /// The parent has the same program mapped at the same addresses.
+    /// The text of a report; the parent has this program mapped at equal addresses.
     std::string text() const
     {
         const step *last = usable() ? get()->load() : nullptr;
@@ -190,7 +190,7 @@ bool child::start()
         return fails("pipe");
     if (!step_.usable())
         return fails("shared memory");
-    std::fflush(nullptr); // or the child writes it once more
+    std::fflush(nullptr); // keeps the child from writing it once more
     pid_ = ::fork();
     if (pid_ == 0)
         become();
@@ -206,7 +206,7 @@ bool child::start()
 void child::become()
 {
     ::setpgid(0, 0);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL); // otherwise it would outlive its parent
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL); // keeps it from outliving its parent
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_CORE, &none);
     for (int signal : {SIGINT, SIGTERM, SIGHUP})
@@ -257,7 +257,7 @@ bool child::look()
     if (::waitpid(pid_, &end_.status, WNOHANG) == pid_) {
         end_.seconds = age();
         const pid_t group = std::exchange(pid_, -1);
-        ::kill(-group, SIGKILL); // what it started and left behind
+        ::kill(-group, SIGKILL); // ends processes that it started and left behind
         read();
         end_.last_step = step_.text();
         return true;
@@ -298,8 +298,8 @@ bool kill_children()
     return ::waitpid(-1, nullptr, WNOHANG) >= 0;
 }
 
-/// Descendants that left their process group were reparented to this process. One that is blocked
-/// in a driver may not end.
+/// Descendants that left their process group were reparented to this process. A process that is
+/// blocked in a driver may not end.
 void kill_strays()
 {
     const auto give_up = clock::now() + stray_patience;

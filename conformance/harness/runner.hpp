@@ -13,15 +13,15 @@ namespace conformance {
 /// How a child ended.
 struct child_end {
     std::vector<std::string> lines; ///< lines it reported with tell()
-    std::string output;             ///< what it wrote to its standard output and error
+    std::string output;             ///< bytes written to standard output and error
     std::string last_step;          ///< the last call that it started
     std::string trouble;            ///< why the child could not be started
     double seconds = 0;
     double allowed = 0;
-    int status = 0; ///< as of waitpid
+    int status = 0; ///< status of waitpid
     bool late = false;
 
-    /// "" for exit status 0; otherwise in words: "SIGSEGV (Segmentation fault)".
+    /// The exit status in words: "" for 0, "SIGSEGV (Segmentation fault)".
     std::string death() const;
 };
 
@@ -32,12 +32,12 @@ struct child_task {
     bool alone = false;
 };
 
-/// Runs all tasks, up to `jobs` in parallel; those with `alone` run last, one at a time. `tick` is
+/// Runs all tasks, up to `jobs` in parallel; tasks with `alone` run last, one at a time. `tick` is
 /// called several times a second. Returns the number of the signal that interrupted it, or 0.
 int run_children(std::vector<child_task> tasks, unsigned jobs,
                  const std::function<void(unsigned running)> &tick);
 
-// In a child:
+// A child calls these functions:
 /// Reports a line to the parent.
 void tell(const std::string &line);
 void tell_json(const nlohmann::json &what);

@@ -27,7 +27,7 @@ settings &the_settings();
 
 using std::chrono::milliseconds;
 
-/// For functions that access memory that devices write: ThreadSanitizer does not know that a
+/// Marks functions that access memory that devices write: ThreadSanitizer does not know that a
 /// completion on one adapter is ordered after the writes of another.
 #define DEVICE_MEMORY __attribute__((no_sanitize("thread")))
 
@@ -46,8 +46,9 @@ constexpr DAT_TIMEOUT microseconds(milliseconds time)
     return static_cast<DAT_TIMEOUT>(time.count() * 1000);
 }
 
-/// Sanitizers have memory and mappings of their own, and report leaks of all libraries at exit. The
-/// run time of one may be there for a provider only, preloaded.
+/// Whether a sanitizer is at work. Sanitizers have memory and mappings of their own, and report
+/// leaks of all libraries at exit. A sanitizer's run time may be there for a provider only,
+/// preloaded.
 inline bool instrumented()
 {
     static const bool there = ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A reporter of doctest that says nothing: the base of those that say one thing.
+// A reporter of doctest that says nothing: the base of reporters that say one thing.
 #pragma once
 
 #include <doctest/doctest.h>

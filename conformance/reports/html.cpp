@@ -64,7 +64,7 @@ std::string notable(double seconds)
     return seconds < 0.5 ? "" : seconds_of(seconds);
 }
 
-/// Up to this many failures are expanded initially.
+/// The number of failures up to which all are expanded initially.
 constexpr unsigned few = 5;
 
 class page {

@@ -17,7 +17,7 @@ namespace conformance {
 enum class outcome {
     passed,
     failed,
-    not_claimed,        ///< the adapter does not have what it needs, and says so properly
+    not_claimed,        ///< the adapter lacks a feature that the case needs, and says so properly
     waived,             ///< it fails, which is known
     unexpected_pass,    ///< it passes although it is waived
     unexpected_refusal, ///< it is not claimed although it is waived
@@ -25,7 +25,7 @@ enum class outcome {
     error,              ///< we could not judge it
 };
 inline constexpr std::size_t outcomes = 8;
-/// As the summary and the reports have it.
+/// The name of an outcome in the summary and the reports.
 const char *name_of(outcome what);
 /// Whether it fails the run.
 bool is_bad(outcome what);
@@ -36,12 +36,12 @@ struct result {
     rule about;
     outcome what = outcome::error;
     std::string reason;
-    std::string refused_call;        ///< whose refusal ended a case that is not claimed
+    std::string refused_call;        ///< refused call that ended a case that is not claimed
     std::string where;               ///< file and line of the check, if it was one
     std::vector<std::string> others; ///< further failed checks
     std::vector<std::string> notes;
-    std::string output; ///< what was written while it ran
-    /// Of one that failed beside others and passed when repeated alone: what failed first.
+    std::string output; ///< text written while it ran
+    /// The first failure of a case that failed beside others and passed when repeated alone.
     std::string failed_at_first;
     double seconds = 0;
 };
@@ -67,7 +67,7 @@ struct scorecard {
     std::string date;
     device on;
     double seconds = 0;
-    std::vector<result> results; ///< in the order of the catalogue
+    std::vector<result> results; ///< results in the order of the catalogue
 
     tally count() const;
     tally count(const std::string &group) const;

@@ -23,7 +23,7 @@ std::string word(const json &entry, const char *name, const std::string &where)
     return entry[name];
 }
 
-/// One word, or an array of them.
+/// Reads one word, or an array of words.
 std::vector<std::string> words(const json &entry, const char *name, const std::string &where)
 {
     if (!entry.contains(name) || !entry[name].is_array() || entry[name].empty())
@@ -94,7 +94,8 @@ json parsed(const std::string &path)
     }
 }
 
-/// Not fnmatch(3): brackets and question marks are common in reasons.
+/// Whether a text contains a pattern. fnmatch(3) would not do: brackets and question marks are
+/// common in reasons.
 bool contains(const std::string &text, const std::string &pattern)
 {
     std::istringstream pieces(pattern);

@@ -14,19 +14,20 @@ namespace conformance {
 
 struct waiver {
     std::string reason;
-    std::vector<std::string> failures; ///< the failed case gives one of them; * is any text
+    std::vector<std::string> failures; ///< failures of the case, any of which it may give; * is any
+                                       ///< text
     std::string link;
     std::string until; ///< the last day on which it waives
     bool expired = false;
     bool flaky = false;        ///< it may pass, or not be claimed
-    std::string kernels;       ///< as the file names them; empty: all
-    bool other_kernel = false; ///< ours is none of them
+    std::string kernels;       ///< kernels, as the file names them; empty: all
+    bool other_kernel = false; ///< the running kernel is not among them
 
     /// Whether it is about this failure.
     bool expects(const std::string &failed) const;
 };
 
-/// By rule id.
+/// All waivers, by rule id.
 using waivers = std::map<std::string, waiver>;
 
 /// `today` is a date as in the file, `kernel` the release of the kernel, as 6.1.0-56-amd64. Throws

@@ -37,7 +37,6 @@ LIMIT = (3.0, 4.0)  # heads for 1,000 words, openings in percent
 RATCHET: dict[str, tuple[float, float]] = {
     "am": (15.0, 19.0),
     "bench": (15.0, 13.0),
-    "conformance": (13.0, 17.0),
     "gen": (21.0, 16.0),
     "tests": (17.0, 19.0),
     "tools": (18.0, 14.0),
