@@ -126,7 +126,7 @@ public:
     {
         std::vector<double> times, mpi_times;
         for (int i = 0; i < batches; ++i) {
-            ours(); // what was idle is slow at first
+            ours(); // warms up: anything idle is slow at first
             times.push_back(seconds_of(ours) / units);
             call_rank_1(2 * round_trips);
             of_mpi();

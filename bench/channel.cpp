@@ -277,14 +277,14 @@ peer_listener::peer_listener(unsigned short port, const std::string &address) : 
 
 unsigned short peer_listener::port() const
 {
-    sockaddr_in6 name{}; // the port is in the same place as with IPv4
+    sockaddr_in6 name{}; // the port lies where IPv4 has it
     socklen_t size = sizeof name;
     if (getsockname(socket_.fd_, reinterpret_cast<sockaddr *>(&name), &size) != 0)
         fail_system("getsockname");
     return ntohs(name.sin6_port);
 }
 
-/// Those that have not said enough yet.
+/// The callers that have not said enough yet.
 class peer_listener::callers {
 public:
     callers(std::size_t wanted, const judge &why_not) : wanted_(wanted), why_not_(why_not) {}
@@ -292,7 +292,7 @@ public:
     /// Sleeps until somebody says something, calls, or has been silent for too long.
     void wait(const channel &listener, clock::time_point end);
     void admit(const channel &listener);
-    /// Moves the first that said enough out, and what it said; null when there is none.
+    /// Moves the first caller that said enough out, and its words; null when there is none.
     std::unique_ptr<channel> served(void *words);
 
 private:

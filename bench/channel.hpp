@@ -112,7 +112,7 @@ void forked_peer::run_child(channel link, Body &body)
     try {
         body(link);
     } catch (const peer_ended &) {
-        status = 1; // the parent is the one with the story
+        status = 1; // the parent tells the story
     } catch (const std::exception &e) {
         say(e.what());
         status = 1;
@@ -164,7 +164,7 @@ public:
     }
     /// Progress was made: restarts the timeout.
     void progress() { empty_polls_ = 0; }
-    /// To be called when a wait that blocks ran out of its slice of time.
+    /// Notes that a blocking wait ran out of its slice of time.
     void slept()
     {
         empty_polls_ += 4096;

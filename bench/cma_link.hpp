@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The system copies from the memory of one process to that of the other (process_vm_writev): what a
-// transport inside a host that lets the initiator copy adds to. A message is written to the
+// The system copies from the memory of one process to that of the other (process_vm_writev): the
+// baseline of a transport inside a host that lets the initiator copy. A message is written to the
 // receiver's memory, and a count behind it.
 #pragma once
 

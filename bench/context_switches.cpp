@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // context-switches: how many voluntary context switches one wake-up of a blocked dat_evd_wait
-// costs, in the waiting thread and in its whole process, and how long it takes; and the same of
-// dat_cno_wait, of a dat_evd_wait for several completions that come one by one, and of one for
-// events that are no completions. Adapters are measured in turn in one run: a port whose driver can
-// wait (feature cq_wait) needs one switch, the same port without it needs a second one, in the
+// costs, in the waiting thread and in its whole process, and how long it takes; it counts
+// dat_cno_wait, a dat_evd_wait for several completions that come one by one, and a wait for events
+// that are no completions as well. Adapters are measured in turn in one run: a port whose driver
+// can wait (feature cq_wait) needs one switch; without it the port needs a second one, in the
 // thread that forwards the wake-up.
 #include "dat_link.hpp"
 #include "program/command_line.hpp"
@@ -29,8 +29,8 @@ constexpr seconds limit{20};
 /// Long enough for the other side to give up spinning and fall asleep.
 constexpr seconds pause_before_answer{0.003};
 
-/// Long enough for other threads to fall asleep again after a wait, and too short for what they do
-/// about its end, as to look after a while whether another has begun.
+/// Long enough for other threads to fall asleep again after a wait, and too short for their work
+/// after its end, as a look whether another wait has begun.
 constexpr useconds_t nap_us = 400;
 
 constexpr std::uint32_t several = 16;
@@ -151,7 +151,7 @@ public:
     }
     virtual ~sleeper() = default;
 
-    /// So many messages.
+    /// Sends a number of messages.
     void round(std::uint32_t messages, bool recorded)
     {
         const std::uint32_t wakeups = (messages + how_.threshold - 1) / how_.threshold;
@@ -192,7 +192,7 @@ protected:
         of_process_.push_back(double(switches(RUSAGE_SELF) - process_before));
         return seconds;
     }
-    /// Of a wait alone, with what other threads of the process do for it.
+    /// Counts the switches of a wait alone, with the work of other threads of the process for it.
     template <class Wait>
     double count_wait(Wait wait)
     {
@@ -211,7 +211,8 @@ protected:
     dat_adapter adapter;
 
 private:
-    /// What comes besides, as a timer of a connection that is slow, is not part of one wait in two.
+    /// The switches of a wait. Other work, as a timer of a connection that is slow, is not part of
+    /// one wait in two.
     double each(const std::vector<double> &counts) const
     {
         return how_.by == waker::message ? mean(counts) : median(counts); // 0 when empty
@@ -221,7 +222,7 @@ private:
     way how_;
     std::pair<forked_peer, channel> peer_;
     invitation at_{};
-    std::vector<double> of_thread_, of_process_; ///< of each wait of a round
+    std::vector<double> of_thread_, of_process_; ///< counts of each wait of a round
     sums sums_;
 };
 

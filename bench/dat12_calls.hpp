@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The data path of DAT 1.2, as the macros of its headers make the calls: through the first word
-// behind a handle. Segments are given as those of DAT 2.0. Success and an empty queue have the same
-// codes.
+// behind a handle. Segments are DAT 2.0 segments. Success and an empty queue have equal codes in
+// both.
 #pragma once
 
 #include "dat12_types.hpp"
@@ -14,7 +14,7 @@ namespace bench::dat12_calls {
 inline const v1::DAT_PROVIDER &vector_of(DAT_HANDLE handle)
 {
     const v1::DAT_PROVIDER *vector;
-    std::memcpy(&vector, handle, sizeof vector); // not aligned
+    std::memcpy(&vector, handle, sizeof vector); // copied, since it is not aligned
     return *vector;
 }
 

@@ -6,8 +6,8 @@
 // Where a process is over DAT 1.2, posts and polls are made as programs of that generation make
 // them. All other calls go through libdat2-over-dat12.so, which translates in front of libdat.
 //
-// Memory of a link: [0, max_size) is what it sends from and reads into, [max_size, 2 * max_size) is
-// what it receives into and what its peer may write and read.
+// Memory of a link: it sends from [0, max_size) and reads into it; it receives into [max_size, 2 *
+// max_size), which its peer may write and read.
 #pragma once
 
 #include "channel.hpp"
@@ -72,7 +72,7 @@ public:
     software_events(const software_events &) = delete;
 
     void post();
-    /// Blocks until there are `threshold` of them, and takes them.
+    /// Blocks until there are `threshold` events, and takes them.
     void wait(DAT_COUNT threshold, patience &p);
 
 private:
@@ -113,8 +113,9 @@ public:
     /// Maximum number of outstanding requests.
     static constexpr int request_depth = 80;
 
-    /// With one EVD for both directions the polls below take whatever comes first: for consumers
-    /// that know which completion is next. With `notifying`, the EVD of receives has a CNO.
+    /// Chooses one EVD or two. With one EVD for both directions the polls below take whatever comes
+    /// first: for consumers that know which completion is next. With `notifying`, the EVD of
+    /// receives has a CNO.
     enum class evds { separate, one, notifying };
     dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout = evds::separate);
     ~dat_link();

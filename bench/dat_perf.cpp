@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // dat-perf: latency, bandwidth, message rate and connection rate of an interface adapter, through
-// the DAT C API alone. The leading side decides what is measured and tells the other one over a
-// socket; see docs/man/dat-perf.1.md.
+// the DAT C API alone. The leading side chooses the measurements and tells the other over a socket;
+// see docs/man/dat-perf.1.md.
 #include "dat_link.hpp"
 #include "job.hpp"
 #include "plot.hpp"
@@ -37,7 +37,7 @@ struct options {
     double duration = 0.3, wait = 300, limit = 20;
     bool server = false, in_job = false, quick = false, sweep = false;
 
-    /// Where the figures go as text: JSON on standard output stands alone.
+    /// The stream for figures as text: JSON on standard output stands alone.
     std::FILE *out() const { return json == "-" ? stderr : stdout; }
     void settle()
     {
@@ -50,7 +50,7 @@ struct options {
         else
             sizes = {64, 1024, 8192, 65536, 1 << 20};
     }
-    /// Of latency and rate.
+    /// The sizes of latency and rate.
     std::vector<std::uint32_t> small_sizes() const
     {
         return sweep ? sizes : std::vector<std::uint32_t>{size};
@@ -113,7 +113,7 @@ std::string why_no_leader(channel &peer, std::span<const char> said, std::uint32
            std::to_string(max_size);
 }
 
-/// Waits for the one that begins as a leader does.
+/// Waits for a peer that begins as a leader does.
 std::pair<channel, greeting> await_leader(peer_listener &listener, std::uint32_t max_size,
                                           double wait)
 {
@@ -162,7 +162,7 @@ struct measurement {
     double value;
 };
 
-/// Says on a terminal what is being measured, and takes it back; says it elsewhere too, when that
+/// Shows the current measurement on a terminal, and takes it back; says it elsewhere too, when it
 /// takes long.
 class progress_line {
 public:
@@ -181,7 +181,7 @@ public:
         if (is_terminal_)
             std::fprintf(stderr, "  ... %s", what.c_str());
     }
-    /// After a part of it.
+    /// Goes on after a part of the measurement.
     void go_on()
     {
         const seconds took = clock::now() - begun_;
@@ -258,7 +258,7 @@ private:
     double measure_stream(pattern what, std::uint32_t size);
     std::vector<double> connect_many(std::uint32_t count);
 
-    /// Of the ranks of a job only the first one prints, in the end.
+    /// Prints, but for all ranks of a job except the first, which prints in the end.
     [[gnu::format(printf, 2, 3)]] void say(const char *format, ...) const
     {
         va_list list;
@@ -408,7 +408,7 @@ seconds leader::stream_once(pattern what, std::uint32_t size, std::uint32_t coun
     }
 }
 
-/// Bandwidth and rate may ask for the same stream.
+/// Bandwidth and rate may ask for one and the same stream.
 double leader::bytes_per_second(pattern what, std::uint32_t size)
 {
     const auto [known, is_new] = streams_.try_emplace({what, size}, 0.0);
@@ -664,14 +664,15 @@ bool pairs::report()
     return good;
 }
 
-/// Of pairs whose adapters have other limits some tests are missing.
+/// Whether two results are of one test. If the adapters of a pair have other limits, some tests are
+/// missing.
 bool is_same_test(const program::json &one, const program::json &other)
 {
     return one["test"] == other["test"] && one["how"] == other["how"] &&
            one.value("size", 0U) == other.value("size", 0U);
 }
 
-/// What the pairs measured at the same time.
+/// Prints the figures that the pairs measured at one time.
 void pairs::print(const program::json &all) const
 {
     if (all.empty())

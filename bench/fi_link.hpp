@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The twin of dat_link, straight on libfabric: the same kind of endpoint, threading, registration
-// and completions that the libfabric port asks for, and nothing between. What the port's own layer
-// costs is the difference. When the port changes an option, change it here too. A provider that
-// has no connections (its name is of the kind "udp;ofi_rxd", or "shm") gets an endpoint of type
+// The twin of dat_link, straight on libfabric: it has the kind of endpoint, threading, registration
+// and completions that the libfabric port asks for, and nothing between. The difference is the cost
+// of the port's own layer. When the port changes an option, change it here too. A provider that has
+// no connections (its name is of the kind "udp;ofi_rxd", or "shm") gets an endpoint of type
 // FI_EP_RDM.
 #pragma once
 
@@ -54,7 +54,7 @@ public:
     static constexpr int receive_pool = 66;
     static constexpr int request_depth = 80;
 
-    /// For `provider` ("tcp") on `node` ("127.0.0.1").
+    /// Opens a link for `provider` ("tcp") on `node` ("127.0.0.1").
     fi_link(const std::string &provider, const std::string &node, std::uint32_t max_size);
     ~fi_link();
     fi_link(const fi_link &) = delete;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // fi-twin: the performance of libfabric itself, with the calls that the libfabric port makes.
-// `overhead` compares the same code with DAT; this program runs it alone, for a profiler.
+// `overhead` compares this code with DAT; this program runs it alone, for a profiler.
 #include "fi_link.hpp"
 #include "program/command_line.hpp"
 #include "program/failure.hpp"

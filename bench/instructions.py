@@ -4,9 +4,9 @@
 
 Runs instructions-probe under valgrind and prints, for each call of the data path, how many
 instructions it executes in libdat2, in the provider (common layer and port), in the transport's own
-library and in libc; and how many of those of libdat2 and the provider are atomic, and how many
-words they store, which is what copying costs. On a quiet machine the counts repeat exactly, so limits
-on them can be asserted:
+library and in libc; and how many instructions of libdat2 and the provider are atomic, and how many
+words they store, which is the cost of copying. On a quiet machine the counts repeat exactly, so
+limits on them can be asserted:
 
     instructions ofi-lo --limit post=60 --limit dequeue=60
 """
@@ -28,7 +28,7 @@ CALLS = ('post_rdma_write', 'post_send', 'post_recv', 'dequeue', 'dequeue_empty'
 LIMIT_GROUPS = {'post': ('post_rdma_write', 'post_send', 'post_recv'),
                 'wait': ('wait_ready',), 'empty': ('dequeue_empty',)}
 COLUMNS = ('libdat2', 'provider', 'transport', 'libc')
-OURS = ('locks', 'atomics', 'stores')  # of libdat2 and the provider
+OURS = ('locks', 'atomics', 'stores')  # counts of libdat2 and the provider
 PROBE = 'instructions-probe'
 ATTEMPTS = 5
 LOCKS = re.compile(r'^(__)?pthread_(mutex_(try|timed)?|spin_|rwlock_(rd|wr))lock\b')
@@ -58,8 +58,8 @@ def column_of(shared_object, function):
     return 'transport'
 
 
-# What is atomic: a locked instruction or an exchange with memory; on ARM, one of those pairs or of
-# LSE. objdump's lines: "  4a5f:\tlock cmpxchg %ecx,(%rdi)".
+# An atomic instruction: a locked instruction or an exchange with memory; on ARM, an exclusive pair
+# or an instruction of LSE. objdump's lines: "  4a5f:\tlock cmpxchg %ecx,(%rdi)".
 ATOMIC = re.compile(r'\s*([0-9a-f]+):\t'
                     r'(?:lock |xchg .*\(|(?:stl?xr|cas|swp|ld(?:add|clr|eor|set))\w*\s)')
 
@@ -132,7 +132,7 @@ class Dump:
                 self.stores[here, function] += int(counts[2]) if len(counts) > 2 else 0
 
     def _move_to(self, place):
-        """Addresses are hexadecimal, or decimal steps from the one before."""
+        """Moves to an address: hexadecimal, or a decimal step from the one before."""
         if place[0] in '+-':
             self._address += int(place)
         elif place != '*':
@@ -268,8 +268,8 @@ def find_probe(given):
 
 
 def judge(probe, arguments):
-    """What was counted, and the broken limits. What breaks one is counted again: on a busy machine
-    events come too early or too late, and a few calls take another way."""
+    """The counts, and the broken limits. A call that breaks a limit is counted again: on a busy
+    machine events come too early or too late, and a few calls take another way."""
     for _ in range(ATTEMPTS):
         rows = measure(probe, arguments.adapter, arguments.threadsafe, arguments.count)
         broken = exceeded(rows, arguments.limit) + locking(rows, arguments.no_locks)

@@ -18,7 +18,7 @@ namespace {
 
 using namespace bench;
 
-/// Runs `call` with counting on. It has to be inlined: what is counted is the call and a few
+/// Runs `call` with counting on. It has to be inlined: the count has the call and a few
 /// instructions of ours, which the report leaves out.
 template <class Call>
 inline DAT_RETURN counted(Call call)

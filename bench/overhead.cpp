@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // overhead: the cost of the DAPL layer on top of its transport, or one adapter compared with
-// others. Two processes have one connection through DAT and one through each of the others, and
-// alternate between them in short batches, so that disturbances of the machine affect all of them.
-// The result is the median of the ratios of adjacent batches.
+// others. Two processes have a connection through DAT and a connection through each of the others,
+// and alternate between them in short batches, so that disturbances of the machine affect all of
+// them. The result is the median of the ratios of adjacent batches.
 #include "cma_link.hpp"
 #include "dat_link.hpp"
 #include "fi_link.hpp"
@@ -31,7 +31,7 @@ using namespace bench;
 constexpr seconds limit{20};
 constexpr std::uint32_t big = 1 << 20;
 
-/// What is no adapter.
+/// The names of stacks that are no adapters.
 constexpr std::string_view other_kinds[] = {
     "tcp",   "net", "sockets", "rxd", "shm", "udp-socket", "cma",
 #ifdef BENCH_VERBS
@@ -74,7 +74,7 @@ struct test {
     const char *name;
     pattern what;
     std::uint32_t size, count, batches;
-    double scale; ///< from seconds per batch to the unit; negative: per second
+    double scale; ///< factor from seconds per batch to the unit; negative: per second
     const char *unit;
 };
 
@@ -407,7 +407,7 @@ void follow(channel &leader, const options &o, line_probe &probe)
     }
 }
 
-/// Neighbouring batches of all stacks that can; seconds, 0 for those that cannot.
+/// Neighbouring batches of all stacks that can; seconds, 0 for stacks that cannot.
 struct sample {
     double line_ns;
     std::vector<double> time_s;
@@ -468,8 +468,7 @@ private:
     stacks stacks_;
 };
 
-/// What the first pair asks of the others: to do the same at the same time, or, without a count, to
-/// end.
+/// The first pair's order to the others: do this test at this time or, without a count, end.
 struct order {
     test what;
     std::size_t stack;
@@ -487,7 +486,7 @@ void accompany(channel &first, const options &o)
     }
 }
 
-/// All pairs, and what they measure. The others are processes of their own, forked before this one
+/// All pairs, and their measurements. The others are processes of their own, forked before this one
 /// opens anything.
 class leader {
 public:
@@ -507,7 +506,7 @@ public:
                 if (first_.can(t, at))
                     taken.time_s[at] = batch(t, at);
             }
-            if (i >= 2) // the first ones warm up
+            if (i >= 2) // leaves out the first samples, which warm up
                 samples.push_back(taken);
         }
         return samples;

@@ -10,8 +10,9 @@ namespace bench {
 
 namespace {
 
-constexpr unsigned crossings = 2000;                  // even: each side makes half of them
-constexpr std::chrono::milliseconds probe_limit{200}; // of all crossings: one CPU may run both
+constexpr unsigned crossings = 2000;                  // even number: each side makes half of them
+constexpr std::chrono::milliseconds probe_limit{200}; // limit for all crossings: one CPU may run
+                                                      // both
 
 } // namespace
 

@@ -25,7 +25,7 @@ public:
     ~line_probe();
     line_probe(const line_probe &) = delete;
 
-    /// Both sides call theirs at the same time. The result is in nanoseconds, 0 when the other
+    /// Both sides call their function at one time. The result is in nanoseconds, 0 when the other
     /// side did not come.
     double lead();
     void follow();

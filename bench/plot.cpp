@@ -70,7 +70,7 @@ constexpr const char *style = R"(<style>
   .end { text-anchor: end; } .middle { text-anchor: middle; }
 )";
 
-/// For viewers that know no variables the plain colour comes first.
+/// The rules for colours. The plain colour comes first, for viewers that know no variables.
 std::string colour_rules()
 {
     constexpr const char *plain[] = {"#0b62b0", "#c2500a", "#0a7f5f", "#9c3f8f"};
@@ -118,8 +118,8 @@ std::string line_to(double x1, double y1, double x2, double y2)
 
 /// One logarithmic axis: values onto pixels.
 struct axis {
-    double least, most; ///< of the values
-    double from, to;    ///< of the pixels
+    double least, most; ///< range of the values
+    double from, to;    ///< range of the pixels
 
     double at(double value) const
     {
@@ -287,7 +287,7 @@ void drawing::draw_grid(const panel &shown, const axis &x, const axis &y)
 
 void drawing::draw_legend(const panel &shown, double left, double y)
 {
-    constexpr double letter = 7; // of the font, on the average and a little more
+    constexpr double letter = 7; // width of a letter, on the average and a little more
     for (const curve &each : shown.curves) {
         const std::size_t series = series_of(each.name);
         out_ += "<path class=\"line s" + std::to_string(series % 4) + "\" d=\"M" + number(left) +

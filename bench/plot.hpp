@@ -25,7 +25,7 @@ struct point {
 };
 
 struct curve {
-    std::string name; ///< the same name has the same colour in all panels
+    std::string name; ///< a name has one colour in all panels
     std::vector<point> points;
 };
 
@@ -36,14 +36,14 @@ struct note {
 
 struct panel {
     std::string title;
-    std::string unit; ///< of the values: "s" is shown as µs where that is what they are
+    std::string unit; ///< unit of the values: "s" is shown as µs if the values are small
     std::vector<curve> curves;
     std::vector<note> notes; ///< instead of curves
 };
 
 struct figure {
     std::string title, subtitle;
-    std::vector<panel> panels; ///< those without curves or notes are left out
+    std::vector<panel> panels; ///< panels; those that lack curves and notes are left out
 };
 
 std::string svg(const figure &shown);

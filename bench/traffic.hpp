@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The traffic patterns that are measured, written once for every kind of link: dat_link, and
-// fi_link, which does the same directly on libfabric. Both sides keep Link::receive_pool receives
+// fi_link, its twin on libfabric. Both sides keep Link::receive_pool receives
 // posted; a receive is reposted immediately after its completion is taken.
 #pragma once
 
@@ -17,9 +17,9 @@ enum class pattern : std::uint32_t {
     finish,         ///< nothing more to do
     ping_pong,      ///< two-sided, both sides poll
     blocking,       ///< two-sided, both sides block for the receive
-    notified,       ///< the same through a CNO
+    notified,       ///< two-sided, both sides block through a CNO
     write_pong,     ///< RDMA writes, both sides spin on the last byte
-    write_spin,     ///< the same, and completions are suppressed but for one now and then
+    write_spin,     ///< like write_pong, and all completions but a few are suppressed
     write_stream,   ///< RDMA writes one way
     read_stream,    ///< RDMA reads one way
     message_stream, ///< sends one way, acknowledged now and then
@@ -32,7 +32,7 @@ struct command {
     pattern what;
     std::uint32_t size; ///< bytes per message
     std::uint32_t count;
-    std::uint32_t stack; ///< which link, where there are several
+    std::uint32_t stack; ///< index of the link, if there are several
 };
 
 /// Maximum number of unacknowledged messages, and how many one acknowledgement covers.
@@ -84,7 +84,7 @@ void pong(Link &link, std::uint32_t size, patience &p)
     await_request(link, p);
 }
 
-/// Round trips in a row; the time of all of them.
+/// Round trips in a row; their time in all.
 template <class Link>
 seconds ping_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
 {
@@ -124,7 +124,7 @@ seconds ping_many_blocking(Link &link, std::uint32_t size, std::uint32_t count, 
 
 // ----------------------------------------------------------------------------------- RDMA writes
 
-/// The byte that the n-th write ends with; never the one that the buffer starts with.
+/// The byte that the n-th write ends with; it differs from the byte that the buffer starts with.
 inline std::byte mark(std::uint32_t n)
 {
     return static_cast<std::byte>(1 + n % 250);
@@ -176,9 +176,9 @@ seconds write_ping_many(Link &link, std::uint32_t size, std::uint32_t count, pat
     return time_of(count, [&] { write_ping(link, size, n++, p); });
 }
 
-/// Like programs that poll memory only: most writes complete without an event. One write in
-/// `reap_every` is signalled; its completion is taken after the peer has answered. Until then the
-/// only DAT calls are posts.
+/// The period of signalled writes, for programs that poll memory only: most writes complete without
+/// an event. One write in `reap_every` is signalled; its completion is taken after the peer has
+/// answered. Until then the only DAT calls are posts.
 constexpr std::uint32_t reap_every = 32;
 
 template <class Link>
@@ -305,7 +305,7 @@ void take_many(Link &link, std::uint32_t count, patience &p)
 
 // ---------------------------------------------------------------------------------- the other side
 
-/// Tells the other side what comes and waits until it is ready for it.
+/// Announces the next pattern to the other side and waits until it is ready for it.
 inline void announce(channel &peer, const command &what, seconds limit)
 {
     peer.send(what);

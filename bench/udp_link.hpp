@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Datagrams between two sockets that both sides poll: what any transport over UDP adds to. Only for
-// ping-pong: nothing is repeated, and what is lost ends the measurement.
+// Datagrams between two sockets that both sides poll: the baseline of any transport over UDP. It
+// serves ping-pong only: nothing is repeated, and a lost datagram ends the measurement.
 #pragma once
 
 #include "channel.hpp"

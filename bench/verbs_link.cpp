@@ -137,7 +137,7 @@ void verbs_manager::await(const rdma_cm_id &id, rdma_cm_event_type expected, pat
         else if (event.what == expected)
             return;
         else if (event.what == RDMA_CM_EVENT_ESTABLISHED)
-            continue; // of who waits for the end, which may come without it
+            continue; // skipped while the end is awaited, which may come without it
         else
             throw program::failure(std::string(rdma_event_str(event.what)) + " (" +
                                    std::to_string(event.status) + ") where " +

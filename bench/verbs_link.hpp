@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The twin of dat_link, straight on libibverbs and librdmacm: the same kind of queue pair, queues
+// The twin of dat_link, straight on libibverbs and librdmacm: it has the kind of queue pair, queues
 // and completions that the verbs port asks for, and nothing between.
 #pragma once
 
@@ -37,7 +37,7 @@ class verbs_manager {
 public:
     verbs_manager();
 
-    /// On a free port.
+    /// Listens on a free port.
     void listen(const sockaddr_storage &on);
     sockaddr_storage listens_on() const;
 

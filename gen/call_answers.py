@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Write docs/calls.md: what each call answers in each state, on each port, and who judges it.
+"""Write docs/calls.md: the answers of each call in each state, on each port, and the cases that
+judge them.
 
 The answers are observed: `dapl-conformance --calls` has written them, one file for each adapter.
-The cases are those that turn red under a fault of the call, by the table of the faults.
+The cases are all that turn red under a fault of the call, by the table of the faults.
 """
 
 import argparse
@@ -26,7 +27,7 @@ FAULTS = ROOT / "tests/fault_port/faults.toml"
 API = ROOT / "gen/dat_api.toml"
 OUTPUT = ROOT / "docs/calls.md"
 
-# In the order of the page: an adapter, and how cells call it.
+# The adapters in the order of the page, and their names in cells.
 ADAPTERS = {"soft-lo": "soft", "ofi-lo": "ofi", "verbs-rxe0": "rxe", "verbs-siw0": "siw"}
 FOR_PROVIDERS = "dats_get_ia_handle"
 TITLES = {
@@ -62,7 +63,7 @@ class AnswersError(Exception):
 class Row:
     call: str
     how: str
-    notes: str  # the ports that refuse all of it
+    notes: str  # ports that refuse the call in all states
     cells: list[str]
     cases: str
 
@@ -76,7 +77,7 @@ class Table:
 
 
 def read_answers(folder: pathlib.Path) -> dict[str, Answers]:
-    """Of each adapter that has a file there."""
+    """Reads the answers of each adapter that has a file there."""
     found = {}
     for adapter in ADAPTERS:
         path = folder / f"{adapter}.json"
@@ -122,7 +123,7 @@ def runs_of(ids: list[str]) -> str:
 
 
 def cases_of(faults: dict) -> dict[str, list[str]]:
-    """By call: the cases that a fault of it turns red."""
+    """Maps each call to the cases that a fault of it turns red."""
     calls = collections.defaultdict(set)
     names = dat_entry_points.api(tomllib.loads(API.read_text()))["exported"]
     for fault in faults["fault"]:
@@ -140,7 +141,7 @@ def never(answers: Answers, of: str, state: str) -> bool:
 
 
 def alike(told: dict[str, str]) -> dict[str, str]:
-    """What the adapters have answered, and which of them have answered so."""
+    """Maps each answer to the adapters that have given it."""
     names: dict[str, list[str]] = {}
     for adapter, answer in told.items():
         names.setdefault(answer, []).append(ADAPTERS[adapter])
@@ -206,7 +207,7 @@ def table_of(of: str, observed: dict[str, Answers], cases: dict[str, list[str]])
 
 
 def works(states: dict[str, str | None]) -> bool:
-    """Whether it does what it is for in some state."""
+    """Whether the call serves its purpose in some state."""
     return any(answer == "DAT_SUCCESS" for answer in states.values())
 
 
@@ -227,7 +228,7 @@ def calls_refused_always(answers: Answers) -> list[str]:
 
 
 def check(observed: dict[str, Answers]) -> None:
-    """All adapters have the same rows, and each call that libdat2 exports has one."""
+    """Checks that all adapters have equal rows, and that each call that libdat2 exports has one."""
     rows = {adapter: [(of, row, tuple(states)) for of, calls in answers.items()
                       for row, states in calls.items()] for adapter, answers in observed.items()}
     (first, expected), *others = rows.items()

@@ -12,7 +12,8 @@ import tomllib
 
 import port_toml
 
-# Who calls, from where. The header says it in the text of each operation, by one of these words.
+# The callers of an operation, and where they call from. The header's text of each operation has one
+# of these words.
 THREAD_WORDS = {
     "control": "control",
     "hot": "hot",
@@ -97,7 +98,7 @@ def normal(text: str) -> str:
 
 
 def split_parameters(text: str) -> tuple[str, ...]:
-    """At the commas that are in no bracket of their own."""
+    """Splits at the commas that are in no bracket of their own."""
     parts, depth = [""], 0
     for letter in text:
         depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(letter, 0)
@@ -124,7 +125,7 @@ def declaration(text: str) -> tuple[str, str, tuple[str, ...]]:
     found = re.match(pattern, text, re.S)
     if found is None:
         raise ContractError(f"cannot read the declaration '{normal(text)}'")
-    parameters = re.sub(r"/\*\s*(\w+)\s*\*/", r"\1", found[3])  # names of what is not used
+    parameters = re.sub(r"/\*\s*(\w+)\s*\*/", r"\1", found[3])  # names of unused parameters
     return normal(found[1]), found[2], split_parameters(parameters)
 
 
@@ -174,7 +175,9 @@ def operation(comment: list[str], code: str, group: str) -> Declared:
 
 
 def read_operations(body: str) -> tuple[list[str], list[Declared]]:
-    """Static functions below `///` comments; what follows without a blank line shares the text."""
+    """Reads static functions below `///` comments; functions that follow without a blank line share
+    the text.
+    """
     groups: list[str] = []
     found: list[Declared] = []
     comment: list[str] = []
@@ -263,7 +266,7 @@ class Change:
     """An entry of the change log."""
 
     text: str
-    obliges: tuple[str, ...] = ()  # to what no compiler asks for
+    obliges: tuple[str, ...] = ()  # obligations that no compiler asks for
 
 
 def cases_in(text: str) -> tuple[str, ...]:
@@ -287,7 +290,7 @@ def change_log(path: pathlib.Path) -> dict[int, Change]:
 
 
 def thread_word(declared: Declared, header: Header) -> str | None:
-    """Which thread word the header's text says, following `Otherwise as post_send`."""
+    """The thread word in the header's text of an operation, following `Otherwise as post_send`."""
     text = " ".join(declared.text)
     for word in ("Control", "Hot", "Fence"):
         if re.search(rf"(?:^|[.;:] ){word}\b", text):
@@ -355,7 +358,7 @@ def set_differences(what: str, table: dict, header: dict) -> list[str]:
 
 
 def check_differences(header: Header) -> list[str]:
-    """Between the two places where the header itself has each operation."""
+    """Compares the two places where the header itself has each operation."""
     return ([f"{name}: is declared, but not in check_transport"
              for name in header.operations if name not in header.checked]
             + [f"{name}: by its text {', '.join(each.features) or 'no feature'} needs it, by"

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Write dat12_types.hpp: the types and constants of the DAT 1.2 headers in the namespace v1.
 
-C cannot see both generations in one source, because they use the same names. C++ can: what
-include/dat declares is repeated in a namespace, without calls, which libdat exports, and without
-macros. Masks that are macros become constants without their DAT_ prefix. A type that is the same in
-both generations is one type. DAT12_SLOTS(X) is X(ia_query) X(ia_close) ..., for the vector from slot 3
-on.
+C cannot see both generations in one source, because their names are equal. C++ can: the
+declarations of include/dat are repeated in a namespace, without calls, which libdat exports, and
+without macros. Masks that are macros become constants without their DAT_ prefix. A type that is
+equal in both generations is one type. DAT12_SLOTS(X) is X(ia_query) X(ia_close) ..., for the vector
+from slot 3 on.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def blocks_of(text: str) -> dict[str, str]:
 
 
 def same_in_both(one: dict[str, str], two: dict[str, str]) -> set[str]:
-    """Those that have the same text, and so have all that they are made of."""
+    """The types whose text is equal in both, and so is the text of all their parts."""
     same = {name for name, text in one.items() if two.get(name) == text}
     while True:
         changed = {name for name in same for other in set(one) - same

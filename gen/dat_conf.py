@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Write a dat.conf that names the adapters of the given ports, both thread-safety lines each.
 
-With --dat12, programs of DAT 1.2 find each adapter under the same name.
+With --dat12, programs of DAT 1.2 find each adapter under its DAT 2.0 name.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def lines_of(profile: pathlib.Path, library: str, suffix: str) -> list[str]:
 
 
 def dat12_lines_of(profile: pathlib.Path, dat12: str, suffix: str) -> list[str]:
-    """Lines without parameters: libdat takes the DAT 2.0 adapter of the same name."""
+    """Lines without parameters: libdat takes the DAT 2.0 adapter of that name."""
     return [
         f"{name}{suffix} u1.2 {safety} default {dat12} dapl.1.2 \"\" \"\""
         for name in port_toml.read(profile).adapters

@@ -83,7 +83,7 @@ LABEL, WIDTH, ROW, TOP = 150, 116, 22, 34
 
 
 def bars(table: Table) -> dict:
-    """A panel of a bar for each flag and column: to the right what it saves, else what it costs."""
+    """A panel of a bar for each flag and column: to the right its saving, to the left its cost."""
     rows = {name: row for name, row in table.rows.items() if name != AS_CLAIMED}
     largest = max((abs(cell.value or 0) for row in rows.values() for cell in row), default=0) or 1
     marks = []

@@ -3,7 +3,7 @@
 
 One build folder has all of it: Meson's option feature_variants builds the library of the port once
 per flag, under adapters of their own (soft-lo-without-cq_wait), so that one process can open two of
-them. What has been measured is kept in that folder and not measured again.
+them. Measured values are kept in that folder and not measured again.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class Effort:
     calls: int
     messages: int
     switch_rounds: int
-    rounds: int  # of timed runs, there and back again; none: nothing is timed
+    rounds: int  # timed rounds, there and back again; none: nothing is timed
     batches: int
     suite: bool
 
@@ -76,7 +76,7 @@ def tree_key(kit: Kit, name: str) -> str:
 
 
 class Progress:
-    """Says what is being done: in a line on a terminal, elsewhere in a line every PAUSE seconds."""
+    """Shows the current step: in a line on a terminal, elsewhere in a line every PAUSE seconds."""
 
     PAUSE = 15
 
@@ -111,7 +111,7 @@ class Progress:
 
 
 class State:
-    """What has been measured of this tree, kept as it comes."""
+    """The values measured of this tree, kept as they come."""
 
     def __init__(self, path: pathlib.Path, tree: str, restart: bool) -> None:
         self._path = path
@@ -136,7 +136,7 @@ class State:
 
 
 class Measurement:
-    """One port, its builds, and what is measured of them."""
+    """One port, its builds, and their measured values."""
 
     def __init__(self, kit: Kit, name: str, build: pathlib.Path | None, adapter: str | None,
                  flags: list[str] | None, effort: Effort, restart: bool, seed: int) -> None:
@@ -157,7 +157,7 @@ class Measurement:
         self._suite_options = profile.suite_options(self.adapter)
         self.build = (build or kit.root / f"build-features-{name}").absolute()
         self._restart, self._seed = restart, seed
-        self.missing: dict[str, str] = {}  # what is not counted, and why
+        self.missing: dict[str, str] = {}  # counts that are missing, and why
         self.progress = Progress()
 
     def _chosen(self, flags: list[str] | None) -> list[str]:
@@ -178,7 +178,7 @@ class Measurement:
 
     @property
     def rows(self) -> list[str]:
-        """What is switched off, one after another."""
+        """The flags to switch off, one after another."""
         return [CONTROL, *self.flags, *([ALL] if self.flags == self.claimed else [])]
 
     # ------------------------------------------------------------------------------- the build

@@ -12,7 +12,7 @@ import statistics
 CONTROL = "nothing"  # the port beside a second build of itself
 ALL = "all of them"
 
-# Calls that are counted, and what they are called in tables.
+# The calls that are counted, and their names in tables.
 CALLS = {"post_rdma_write": "write", "post_send": "send", "post_recv": "recv",
          "dequeue": "dequeue", "dequeue_empty": "empty", "wait_ready": "wait",
          "wait_many": "1 of 16"}
@@ -60,7 +60,7 @@ def summary_of(ratios: list[float]) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A number of a table: of the port as it is, or what a flag makes of it."""
+    """A number of a table: the port's value, or the effect of a flag on it."""
 
     value: float | None  # None: not counted
     text: str

@@ -22,7 +22,7 @@ from skeleton import Kit, pkg_config_folder
 ERROR, WARNING = "error", "warning"
 WAIVER_KEYS = {"case": str, "reason": str, "failure": str, "link": str, "until": str, "flaky": bool,
                "kernel": str}
-KERNELS = re.compile(r"(<|>=)[0-9]{1,6}(\.[0-9]{1,6}){0,3}")  # as the suite reads them
+KERNELS = re.compile(r"(<|>=)[0-9]{1,6}(\.[0-9]{1,6}){0,3}")  # versions as the suite reads them
 SECONDS = 60  # that the suite may take to list its cases
 
 
@@ -55,7 +55,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """What was said on the command line."""
+    """The arguments of the command line."""
 
     dat_conf: pathlib.Path | None = None
     results: tuple[pathlib.Path, ...] = ()
@@ -63,11 +63,11 @@ class Given:
 
 
 class Examination:
-    """A port that is being judged: what is known of it, and what has been found so far."""
+    """A port that is being judged: its known facts, and the findings so far."""
 
     def __init__(self, kit: Kit, folder: pathlib.Path, given: Given,
                  instead: dict[pathlib.Path, str] | None = None) -> None:
-        """`instead` has texts, by other paths, for files of the folder with the same names."""
+        """`instead` has texts, by other paths, for files of the folder with these names."""
         self.kit, self.folder, self.given = kit, folder, given
         instead = instead or {}
         self.texts = {path: text for path, text in port_status.texts_of(folder).items()
@@ -102,7 +102,7 @@ class Examination:
                        severity)
 
     def run(self) -> Iterator[Finding]:
-        """One part after another; a file that one of them cannot read does not end the others."""
+        """Runs one part after another; a file that one part cannot read does not end the others."""
         for part in (self.profile, self.names, self.version, self.features, self.operations,
                      self.all_waivers, self.dat_conf,
                      *(functools.partial(self.results, path) for path in self.given.results)):
@@ -214,7 +214,7 @@ class Examination:
                                        " dapl-conformance that lists them")
         for adapter, name in self.waivers.items():
             path = self.folder / name
-            if not os.path.isfile(path):  # also where that is no path at all
+            if not os.path.isfile(path):  # a name that is no path at all counts, too
                 yield self.at("waivers", adapter, f"there is no file {name} in {shown(self.folder)}")
             else:
                 yield from of_profile(waiver_faults(path, cases, self.given.today))
@@ -262,7 +262,7 @@ class Examination:
                           f" '{changed[6]}' in {shown(path)}: build dat.conf anew")
 
     def dat_conf_of_a_build(self) -> pathlib.Path | None:
-        """That of `meson devenv`, or of the build folder that documents use."""
+        """The dat.conf of `meson devenv`, or of the build folder that documents use."""
         named = os.environ.get("DAT_OVERRIDE")
         places = [pathlib.Path(named)] if named else []
         places.append(self.kit.root / "build/transports/dat.conf" if self.in_tree
@@ -338,7 +338,7 @@ def entries_of(path: pathlib.Path, text: str) -> list[tuple[int, object]]:
 
 def waiver_faults(path: pathlib.Path, cases: list[str] | None,
                   today: str) -> Iterator[port_toml.ProfileError]:
-    """Why the suite refuses a file of waivers, or will not heed one of them."""
+    """Why the suite refuses a file of waivers, or will not heed a waiver in it."""
     seen: dict[str, int] = {}
     try:
         entries = entries_of(path, port_toml.text_of(path))
@@ -421,7 +421,7 @@ def known_cases(kit: Kit) -> list[str] | None:
 
 
 def suite_program(kit: Kit) -> str | None:
-    """That of the kit's own prefix, or the one that the shell would find."""
+    """The program in the kit's own prefix, or the one in the shell's path."""
     for prefix in kit.root.parents:
         if (prefix / "bin/dapl-conformance").is_file():
             return str(prefix / "bin/dapl-conformance")
@@ -429,7 +429,7 @@ def suite_program(kit: Kit) -> str | None:
 
 
 def dat_conf_lines(path: pathlib.Path) -> list[list[str]]:
-    """Those that DAT reads: eight fields or more, of which some are quoted."""
+    """The lines that DAT reads: eight fields or more, of which some are quoted."""
     found = []
     for line in port_toml.text_of(path).splitlines():
         try:
@@ -457,7 +457,7 @@ def shown(path: pathlib.Path) -> str:
 
 
 def judge(kit: Kit, folder: pathlib.Path, given: Given) -> Verdict:
-    """Whatever can be read is judged; a file that cannot is a finding itself."""
+    """Judges whatever can be read; a file that cannot be read is a finding itself."""
     try:
         examination = Examination(kit, folder, given)
     except port_toml.ProfileError as fault:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""dapl-port.lock, in which a port keeps what it began as: the version of the contract, the generator,
+"""dapl-port.lock, in which a port keeps its origin: the version of the contract, the generator,
 the answers it was given, and the text of the skeleton.
 
 The text is there because an upgrade needs it for its three-way merges, and the version of the kit
@@ -66,7 +66,7 @@ def generator_of(kit: Kit) -> str:
 
 
 def lock_of(kit: Kit, port: Port, alone: bool) -> Lock:
-    """That of a port that this kit writes now."""
+    """The lock of a port that this kit writes now."""
     return Lock(kit.header.version, generator_of(kit), port, alone, files_of(kit, port, alone))
 
 
@@ -117,7 +117,7 @@ def read(path: pathlib.Path) -> Lock:
 
 
 def text_files(folder: pathlib.Path) -> dict[str, str]:
-    """Those of a folder, without what is below it."""
+    """The text files of a folder, without its subfolders."""
     found = {}
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name != NAME and path.stat().st_size <= LARGEST:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""How far a port has come: what is still a skeleton, what it claims, what is next."""
+"""How far a port has come: the parts that are still a skeleton, its claims, and the next step."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from skeleton import MARK, Kit, PortError, call_file, place_of
 SOURCES = {".cpp", ".hpp", ".cc", ".h"}
 MOST = 8  # cases that one line names
 PROFILE = "port.toml"
-UPGRADE = "upgrade"  # the folder of a port in which `upgrade` puts what it has merged
+UPGRADE = "upgrade"  # the folder of a port in which `upgrade` puts merged files
 
 # States of an operation in a port.
 SKELETON = "skeleton"  # carries the mark
@@ -25,15 +25,15 @@ MISSING = "missing"  # required or claimed, and nowhere to be seen
 UNCLAIMED = "unclaimed"  # no feature that needs it is claimed
 SIMULATED = "simulated"  # a device call: carries the mark, and the software HCA does it
 
-# The features in the order in which they are worth writing: those that make cases of the suite
-# claimed, and those that only save time, as docs/optimisations.md has them.
+# The features in the order in which they are worth writing: first features that make cases of the
+# suite claimed, then features that only save time, as in docs/optimisations.md.
 JUDGED = ("srq", "memory_windows", "immediate_data", "atomics", "send_invalidate", "ep_watermarks",
           "cq_resize", "solicited_wait", "ep_windows", "read_to_rmr", "device_counters",
           "qp_counters")
 FASTER = ("direct_event", "split_poll", "cq_wait", "cq_threshold", "cq_count", "evd_wait",
           "cno_wait", "direct_post", "threadsafe_post", "cqeh_domains", "inline_send",
           "batched_poll", "nth_signal")
-SUGGESTED = 3  # of each kind
+SUGGESTED = 3  # number of features suggested of each kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Status:
     contract: int
     wanted_contract: int
     claims: dict[str, bool]
-    states: dict[str, str]  # by operation
+    states: dict[str, str]  # state of each operation, by its name
     marked: dict[str, int]  # places that are still to be filled in, and their numbers
     places: int | None  # how many it began with; None where there is no lock file
     suite: scorecard.Scorecard | None
@@ -63,7 +63,7 @@ class Status:
         return [name for name in kit.places if name in self.marked]
 
     def simulated(self, kit: Kit) -> list[str]:
-        """Those of them that the software HCA does until then."""
+        """The device calls still open that the software HCA does until then."""
         return [name for name in self.open_calls(kit) if is_simulated(kit, name)]
 
 
@@ -72,7 +72,7 @@ def is_simulated(kit: Kit, name: str) -> bool:
 
 
 def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pathlib.Path:
-    """The port's folder: the one named, one of the kit, or the one that we are in."""
+    """The port's folder: the named one, a folder of the kit, or the current folder."""
     if directory is not None:
         return checked(directory)
     if name is None:
@@ -106,7 +106,7 @@ def own_folder() -> pathlib.Path | None:
 
 
 def built_from(folder: pathlib.Path) -> pathlib.Path | None:
-    """The source folder of one that Meson builds in."""
+    """The source folder of a folder that Meson builds in."""
     try:
         told = json.loads((folder / "meson-info/meson-info.json").read_text())
         return pathlib.Path(told["directories"]["source"])
@@ -122,7 +122,7 @@ def texts_of(folder: pathlib.Path) -> dict[pathlib.Path, str]:
 
 
 def without_comments(text: str) -> str:
-    """The same lines with nothing but code."""
+    """The text, line by line, with nothing but code."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", lambda comment: " " + "\n" * comment[0].count("\n"),
                   text, flags=re.S)
 
@@ -157,7 +157,7 @@ def state_of(operation: contract.Operation, claims: dict[str, bool], marked: dic
 
 
 def todo_in(kit: Kit, group: str, states: dict[str, str], marked: dict[str, int]) -> list[str]:
-    """What is still to be written in a group, in the order of the numbers."""
+    """The parts of a group still to be written, in the order of the numbers."""
     todo = [each.name for each in kit.operations
             if each.group == group and states[each.name] in (SKELETON, MISSING)]
     todo += [name for name, row in kit.places.items() if row["group"] == group and name in marked]

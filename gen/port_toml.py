@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""port.toml, in which a port says what it is: read and checked here for all that use it.
+"""port.toml, a port's description of itself: read and checked here for all programs that use it.
 
-What is wrong with one is said in a line: the file, the line in it, and the cause.
+A mistake in one is reported in a line: the file, the line in it, and the cause.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ ADAPTER = re.compile(r'[^\s"#][^\s"]{0,248}')
 
 
 class ProfileError(Exception):
-    """What is wrong, in one line, and where."""
+    """A mistake in a port.toml, in one line, and its place."""
 
     def __init__(self, cause: str, path: pathlib.Path | None = None,
                  line: int | None = None) -> None:
@@ -89,7 +89,7 @@ class Profile:
 
 
 def check(faults: Iterable[ProfileError]) -> None:
-    """Refuse what has a fault."""
+    """Refuse a file that has a fault."""
     for fault in faults:
         raise fault
 
@@ -106,13 +106,13 @@ def known_features(contract: pathlib.Path) -> list[str]:
 
 
 def needs(contract: pathlib.Path) -> list[tuple[str, str]]:
-    """Features, each behind one that it cannot be claimed without."""
+    """Features, each behind a feature that it cannot be claimed without."""
     return re.findall(r"static_assert\(T::claims\.(\w+) \|\| !T::claims\.(\w+),",
                       contract.read_text())
 
 
 def dependents(contract: pathlib.Path, off: set[str]) -> set[str]:
-    """The features that cannot be claimed without one of these, and these themselves."""
+    """The features that cannot be claimed without one in `off`, and `off` itself."""
     found = set(off)
     while more := {each for needed, each in needs(contract) if needed in found} - found:
         found |= more

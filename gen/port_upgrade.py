@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A port after the contract or its skeleton has moved: what of it has to change.
+"""Upgrades a port after the contract or its skeleton has moved.
 
-The skeleton as it was and as it is now are merged with the author's files, three ways, into a folder
-beside them. What the contract wants is then looked for in the merged files, so that what the merge
-has done is not asked for again.
+The skeleton as it was and as it is now are merged with the author's files, three ways, into a
+folder beside them. The contract's demands are then looked for in the merged files, so that nothing
+is asked for that the merge has done.
 """
 
 import dataclasses
@@ -33,10 +33,11 @@ WORDS = {
     TAKEN: "the new one: you had not changed yours", NEW: "was not there before",
     MERGED: "your changes and the new ones", KEPT: "yours is left alone",
 }
-OWN_PROSE = "README.md"  # which authors rewrite, so that merging it says nothing
+OWN_PROSE = "README.md"  # authors rewrite it, so that merging it says nothing
 CONFLICT = re.compile(r"^<{7} ", re.M)
 MARK_LINE = re.compile(rf"(?m)^([ \t]*(?://|#) ){re.escape(MARK)} (?:\d+ )?([a-z]\w*)(:.*\r?\n)")
-VERSION_LINE = re.compile(r"(?m)^contract = \d+")  # of port.toml, beside what each author changes
+VERSION_LINE = re.compile(r"(?m)^contract = \d+")  # line of port.toml, beside lines that each
+                                                   # author changes
 SCOPES = re.compile(r"\b(?:types|transport|inherited|core|std)::|\[\[\w+\]\]|\btypename\b")
 
 
@@ -58,17 +59,17 @@ class Merge:
 
 @dataclasses.dataclass(frozen=True)
 class Upgrade:
-    """What is to be done to a port, and what has been done."""
+    """The changes to be made to a port, and the changes made."""
 
     name: str
     folder: pathlib.Path
     version: int  # that the port was written for
     wanted: int
-    changes: dict[int, contract.Change]  # by version
+    changes: dict[int, contract.Change]  # change of each version
     merges: list[Merge]
     not_merged: str  # why there is no old skeleton to merge with; empty where there is
-    lock: Lock | None  # of the new skeleton
-    findings: list[Finding]  # what is left for the author
+    lock: Lock | None  # lock of the new skeleton
+    findings: list[Finding]  # work that is left for the author
     in_tree: bool
 
     @property
@@ -77,7 +78,7 @@ class Upgrade:
 
     @property
     def files(self) -> dict[str, str]:
-        """What is put there, the lock of the new skeleton included."""
+        """The files to write there, the lock of the new skeleton included."""
         files = {each.name: each.text for each in self.merges if each.text is not None}
         if self.lock is not None and self.merges:
             files[port_lock.NAME] = port_lock.as_text(self.lock)
@@ -89,7 +90,7 @@ class Upgrade:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is left for the author but to take over what was merged."""
+        """Whether nothing is left for the author but to take over the merged files."""
         return not self.conflicts and not self.findings
 
 
@@ -101,7 +102,7 @@ def open_places(texts: list[str]) -> set[str]:
 
 
 def aligned(text: str, open_ones: set[str], old: set[str], numbers: dict[str, str]) -> str:
-    """A text in which marks tell nothing apart but what is merged: those of places that the author
+    """A text in which marks tell nothing apart but merged places: marks of places that the author
     has filled in are gone from the skeletons, too, and the others have the new numbers."""
     def line(mark: re.Match[str]) -> str:
         name = mark[2]
@@ -191,7 +192,7 @@ class Merger:
 
 
 def signature_in(code: str, start: int) -> str | None:
-    """Of the declaration that begins there; None where it cannot be told."""
+    """The signature of the declaration that begins there; None if it cannot be told."""
     try:
         end = contract.up_to_closing(code, code.index("(", start))
         returns, _, parameters = contract.declaration(SCOPES.sub("", code[start:end]))
@@ -244,7 +245,7 @@ def old_lock(folder: pathlib.Path, base: pathlib.Path | None) -> tuple[Lock | No
 
 
 def new_lock(kit: Kit, old: Lock) -> Lock:
-    """The skeleton that the same answers make now."""
+    """The lock of the skeleton that these answers make now."""
     claims = tuple(each for each in old.port.claims if each in kit.header.features)
     port = dataclasses.replace(old.port, claims=claims)
     skeleton.check_port(kit, port)

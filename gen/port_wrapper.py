@@ -16,7 +16,7 @@ import dat_entry_points
 import jinja2
 import rendering
 
-# Which object an operation brings to life or ends, where its name does not say so.
+# The object that an operation brings to life or ends, if its name does not say so.
 MAKES = {"open_hca": "hca", "mr_register": "mr", "setup_conn_listener": "listener",
          "qp_alloc_srq": "qp"}
 ENDS = {"close_hca": "hca", "mr_deregister": "mr", "remove_conn_listener": "listener"}
@@ -26,13 +26,13 @@ ENDS = {"close_hca": "hca", "mr_deregister": "mr", "remove_conn_listener": "list
 class Wrapped:
     """An operation or upcall, as templates see it."""
 
-    name: str  # in full
-    short: str  # without its prefix
+    name: str  # full name
+    short: str  # name without its prefix
     returns: str
     types: tuple[str, ...]
     makes: str = ""  # type of the object that it brings to life
     ends: str = ""
-    thread: str = ""  # who calls it, as the table says
+    thread: str = ""  # caller, as the table says
     may_block: bool = False
 
     @property

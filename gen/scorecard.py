@@ -53,7 +53,7 @@ def needs_of(case: dict) -> list[tuple[str, ...]]:
 
 
 def waits_for(case: dict) -> str | None:
-    """Of a case that waits: the group of operations, where that can be told."""
+    """The group of operations that a waiting case waits for, if it can be told."""
     return REFUSALS.get(str(case.get("refused_call") or case.get("reason")))
 
 
@@ -66,7 +66,7 @@ class Group:
     failed: int = 0
     waived: int = 0
     not_claimed: int = 0  # by port.toml, by a promise, by how the suite was started
-    waiting: int = 0  # for what is still to be written
+    waiting: int = 0  # cases that wait for operations still to be written
 
     @property
     def is_green(self) -> bool:

@@ -33,8 +33,8 @@ STYLES = {
                   " completion channel, and no connection manager; the functions of"
                   " NAME_verbs.cpp, which call it, refuse until they are written",
 }
-# Of styles in which a layer of functions stands between the port and its device: what the files of
-# that layer are called, after the port.
+# The file names, after the port's name, of the layer of functions that stands between a port of
+# these styles and its device.
 LAYERS = {"sim": "hw", "polled": "lib", "callback": "api", "verbs-like": "verbs"}
 
 # What a device may lack, and what the skeleton then takes from port_support/.
@@ -58,7 +58,8 @@ CPP_KEYWORDS = set("""
     xor xor_eq
     """.split())
 # Namespaces, folders and libraries of the kit, macros of the C library and of compilers, names that
-# a file system keeps for itself. The name of a port is that of its namespace, folder and library.
+# a file system keeps for itself. The name of a port is also the name of its namespace, folder and
+# library.
 RESERVED = set("""
     am common conformance dapl dat dats docs gen include meson osd std tests tools transport transports
     assert errno linux main major makedev minor offsetof stderr stdin stdout unix
@@ -72,7 +73,7 @@ class PortError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Port:
-    """What a port is to be called, whose it is, what it claims."""
+    """The name of a port, its owner, and its claims."""
 
     name: str
     vendor: str
@@ -100,7 +101,7 @@ class Place:
 
 
 class Kit:
-    """A source tree or an installed kit; both are laid out in the same way."""
+    """A source tree or an installed kit; both have one layout."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root.resolve()
@@ -130,7 +131,7 @@ class Kit:
 
 
 def find_kit(given: pathlib.Path | None) -> Kit:
-    """The kit that was asked for, the one around the current folder, or our own."""
+    """Find the kit that was asked for, the kit around the current folder, or our own."""
     if given is not None:
         if not given.is_dir():
             raise PortError(f"there is no folder {given}")
@@ -200,7 +201,7 @@ def check_port(kit: Kit, port: Port) -> None:
 
 
 def check_layered(port: Port) -> None:
-    """These styles have an answer to what is asked of the device in others."""
+    """Refuse options that these styles answer themselves; other styles ask the device."""
     if port.claims:
         raise PortError(f"a port of style {port.style} claims nothing at first: claim a feature in its"
                         " port.toml and write its operations when the port works")
@@ -275,7 +276,7 @@ def lines(text: str) -> tuple[str, ...]:
 
 
 def call_text(kit: Kit, row: dict) -> tuple[str, ...]:
-    """The same of a device call, which may stand for an operation."""
+    """The text of a device call, which may stand for an operation."""
     operation = next((each for each in kit.operations if each.name == row.get("operation")), None)
     if operation is not None:
         return (*lines(row["text"].strip()), *lines(called_as(kit, operation)))
@@ -287,7 +288,8 @@ def guide(kit: Kit, group: str) -> str:
 
 
 def is_written(port: Port, operation: contract.Operation) -> bool:
-    """Whether the skeleton has all of it, by the port runtime or over a layer of functions."""
+    """Whether the skeleton has the whole operation, by the port runtime or over a layer of
+    functions."""
     return port.style in LAYERS or operation.name in WRITTEN[port.cm]
 
 
@@ -363,7 +365,7 @@ def wanted(kit: Kit, port: Port) -> list[contract.Operation]:
 
 
 def sources(kit: Kit, operations: list[contract.Operation]) -> dict[str, list[contract.Operation]]:
-    """Which slow operations stand in which file."""
+    """The slow operations of each file."""
     files: dict[str, list[contract.Operation]] = {}
     for operation in operations:
         if operation.thread != "hot":
@@ -397,7 +399,7 @@ def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
 
 
 def layered_files(kit: Kit, port: Port, alone: bool, common: dict) -> dict[str, str]:
-    """Those of a style with a layer of functions below the port, which is called after it."""
+    """The files of a style with a layer of functions below the port, which is named after it."""
     templates = {path.name.removesuffix(".j2"): path
                  for path in (kit.templates / port.style).glob("*.j2")}
     layer = LAYERS[port.style]
@@ -412,7 +414,7 @@ def layered_files(kit: Kit, port: Port, alone: bool, common: dict) -> dict[str, 
 
 def source_of(kit: Kit, port: Port, name: str, some: list[contract.Operation],
               common: dict) -> str:
-    """A .cpp file: from the template of its name, or one that has nothing but operations."""
+    """A .cpp file: from the template of its name, or a file that has nothing but operations."""
     stem, dot, suffix = name.partition(".")
     own = (kit.templates / f"{stem}_{port.cm}{dot}{suffix}.j2", kit.templates / f"{name}.j2",
            kit.templates / "operations.cpp.j2")

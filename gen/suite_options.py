@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Print, a word a line, dapl-conformance's options for a port's adapter: promises and waivers.
 
-Without an adapter: the names of those that the port has.
+Without an adapter: the names of the port's adapters.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Install dat.conf, unless the one that is there has been edited: meson install runs this.
+"""Install dat.conf, unless the present file has been edited: meson install runs this.
 
-What the build made is installed as a sample, too. By the sample of the installation before, a
-dat.conf is known that nobody has touched since; any other is kept, and what the build made is put
-beside it as dat.conf.new.
+The file that the build made is installed as a sample, too. By the sample of the installation
+before, a dat.conf is known that nobody has touched since; any other is kept, and the build's file
+is put beside it as dat.conf.new.
 """
 
 import os
@@ -13,7 +13,7 @@ import sys
 
 
 def installed(path: str) -> pathlib.Path:
-    """Where it is now; below DESTDIR, for who makes a package."""
+    """The path of an installed file; below DESTDIR, for a package."""
     destdir = os.environ.get("DESTDIR")
     return pathlib.Path(destdir, path.lstrip("/")) if destdir else pathlib.Path(path)
 

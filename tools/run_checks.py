@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Build and test everything, count the tests, and print what failed.
 
-Without options: the same parts every time, in less than 20 minutes on two cores; --full has the long
-rounds, too. Which tests a step runs, its test setup in tests/meson.build says. The last line is
+Without options: equal parts every time, in less than 20 minutes on two cores; --full has the long
+rounds, too. A step's tests are chosen by its test setup in tests/meson.build. The last line is
 "N passed, N failed", with ", N skipped" if there were any; the exit status follows it. Outputs are
 kept in .check/, a file for each step.
 """
@@ -43,7 +43,7 @@ WINE_FOLDER = "/usr/lib/wine"  # Debian's
 WINE = (
     ("WINEPREFIX", str(WORK / "wine")),
     ("WINEDEBUG", "-all"),
-    ("WINEDLLOVERRIDES", "mscoree,mshtml="),  # else it asks whether to download them
+    ("WINEDLLOVERRIDES", "mscoree,mshtml="),  # keeps it from asking whether to download them
 )
 LEAST_COVERED = 95  # percent of the lines of common/ and dat/
 STEP_SECONDS = 3600  # a step that takes longer is considered hung
@@ -72,11 +72,12 @@ class Build:
     complete: bool = True  # everything is built, not just what the tests that are run need
 
 
-# Less than half the time, since the headers take most of it; --full compiles every file by itself.
+# Compiles in less than half the time, since the headers take most of it; --full compiles every file
+# by itself.
 TOGETHER = ("-Dunity=on", "-Dunity_size=100")
 # A trace shows lines; to describe the types, too, takes a fifth of the compiler's time.
 LINES_ONLY = ("-Dc_args=-g1", "-Dcpp_args=-g1")
-# Not by default: other compilers may have warnings that ours do not.
+# The default does not have it: other compilers may have warnings that ours do not.
 STRICT = "-Dwerror=true"
 
 RELEASE = "-Dbuildtype=release"
@@ -93,7 +94,7 @@ BUILDS = {
     ),
     # What "meson setup" makes without options.
     "default": Build(options=(STRICT,)),
-    # The same quickly, without what is always compiled together.
+    # A quick build without the parts that are always compiled together.
     "files": Build(options=(STRICT, TRACED, "-Dconformance=disabled", "-Doptimization=0",
                             "-Ddebug=false")),
     "clang-release": Build(options=(STRICT, RELEASE, TESTS, TRACED), compiler=("clang", "clang++")),
@@ -151,7 +152,7 @@ BUILDS = {
 
 
 def build_dir(name: str) -> pathlib.Path:
-    """Where a build is. What ./quickstart has built need not be built again."""
+    """The folder of a build. A build of ./quickstart need not be built again."""
     return QUICKSTART if name == "gcc" and quickstart_fits() else WORK / name
 
 
@@ -201,8 +202,8 @@ def compile_tree(step: "Running", name: str, wanted: Wanted = ("all",)) -> None:
 
 
 def targets(name: str, wanted: Wanted) -> list[str]:
-    """What ninja is to make: what is named, or what the tests depend on that Meson would run, and
-    in a complete build all that is built by default."""
+    """The targets that ninja is to make: the named ones, or those that the tests need that Meson
+    would run, and in a complete build all that is built by default."""
     if not any(word.startswith("--") for word in wanted):
         return list(wanted)
     about = build_dir(name) / "meson-info"
@@ -459,13 +460,15 @@ def client_rounds(step: Running, name: str, whose: str, selection: str,
 
 
 def run_time(build: Build) -> str:
-    """The library to load before those of this build, in a program that is not of it."""
+    """The library to load before this build's, in a program that is not part of it."""
     return subprocess.run([build.compiler[1], f"-print-file-name={build.run_time}"],
                           capture_output=True, text=True, check=True).stdout.strip()
 
 
 def preloads(name: str) -> list[str]:
-    """For programs that are not ours. A report names functions of libraries that are loaded still."""
+    """Preloads for programs that are not ours. A report names functions of libraries that are
+    loaded still.
+    """
     build = BUILDS[name]
     if not build.run_time:
         return []
@@ -538,7 +541,7 @@ def machine(step: Running) -> None:
 
 
 def coverage(step: Running) -> None:
-    """How much of what is the same for all ports the tests execute; which lines they do not."""
+    """Counts the lines of port-independent code that the tests execute; names the others."""
     if not shutil.which("gcovr"):
         step.skip("missing: gcovr")
         return
@@ -562,7 +565,7 @@ def licence_lines(step: Running) -> None:
     """Every file says in its first lines under which licence it is."""
     listed = git("ls-files", "-co", "--exclude-standard", "-z")
     names = [name for name in listed.split("\0") if name]
-    if not names:  # not a checkout, or no git
+    if not names:  # this is no checkout, or git is missing
         step.outcome.skipped += 1
         return
     exempt = re.compile(r"(^|/)\.[^/]+$|^LICENSES/|\.(json|txt|csv|png)$")
@@ -586,7 +589,7 @@ class Step:
 
 
 def steps() -> list[Step]:
-    """The one table of what is checked."""
+    """The table of all steps."""
     def tests(name: str, *more: str) -> Callable[[Running], None]:
         return lambda step: meson_tests(step, name, *more)
 
@@ -771,7 +774,8 @@ def colour(text: str, code: int) -> str:
 
 
 def processor_seconds() -> float:
-    """What children have used so far, but for what was compiled ahead, which is shown by itself."""
+    """Processor time of children so far, except for code compiled ahead, which is shown by itself.
+    """
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime - ahead.processor_seconds
 

@@ -36,10 +36,7 @@ ROOMS = ("am", "bench", "common", "conformance", "dat", "findings", "gen", "incl
 LIMIT = (3.0, 4.0)  # heads for 1,000 words, openings in percent
 RATCHET: dict[str, tuple[float, float]] = {
     "am": (15.0, 19.0),
-    "bench": (15.0, 13.0),
-    "gen": (21.0, 16.0),
     "tests": (17.0, 19.0),
-    "tools": (18.0, 14.0),
     "transports/soft": (12.0, 18.0),
     "transports/template": (14.0, 24.0),
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// An adapter of the registry and what was found out about it.
+// An adapter of the registry and the facts found out about it.
 #pragma once
 
 #include "registry_file.hpp"
@@ -11,7 +11,7 @@ namespace dat_info {
 
 struct attribute {
     std::string section; ///< "adapter", "provider", "endpoint", or "... named"
-    std::string name;    ///< of the member of the DAT structure
+    std::string name;    ///< name of the member of the DAT structure
     std::string value;
     std::string kind; ///< "text", "number", "bytes", "address" or "yes/no"
 };
@@ -22,7 +22,7 @@ enum class state {
     crashed, ///< the process died
     ended,   ///< the process was ended
     hangs,
-    not_ours, ///< for programs of another DAT version
+    not_ours, ///< adapter for programs of another DAT version
 };
 
 /// "opens", "does not open" ...
@@ -32,7 +32,7 @@ struct adapter {
     std::string name;
     unsigned api_major, api_minor;
     bool thread_safe;
-    std::vector<const line *> lines; ///< of dat.conf that offer it
+    std::vector<const line *> lines; ///< lines of dat.conf that offer it
 
     state is = state::refused;
     std::string step;                 ///< the last call that was begun

@@ -24,7 +24,7 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 constexpr std::size_t most_output = 256 * 1024; ///< that is kept of a child
-constexpr std::chrono::milliseconds pause{5};   ///< between two looks
+constexpr std::chrono::milliseconds pause{5};   ///< time between two looks
 
 [[noreturn]] void fail(const char *what)
 {
@@ -144,7 +144,7 @@ void child::run(int output)
     ::dup2(nothing.get(), STDIN_FILENO);
     ::dup2(output, STDOUT_FILENO);
     ::dup2(output, STDERR_FILENO);
-    std::setvbuf(stdout, nullptr, _IOLBF, 0); // what is said before a crash is heard
+    std::setvbuf(stdout, nullptr, _IOLBF, 0); // lets text before a crash be heard
     what_.work(teller(told_.get()));
     std::fflush(nullptr);
     ::_exit(0);
@@ -170,7 +170,7 @@ bool child::look()
     } else {
         end_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         end_.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-        ::kill(-pid_, SIGKILL); // what it started
+        ::kill(-pid_, SIGKILL); // ends processes that it started
         pid_ = -1;
     }
     drain();

@@ -15,7 +15,7 @@ namespace dat_info {
 /// A line of a child's report: its kind, and up to four texts.
 using record = std::array<std::string, 5>;
 
-/// For the child. Records written before a crash reach the parent.
+/// Reports of the child. Records written before a crash reach the parent.
 class teller {
 public:
     explicit teller(int fd) : fd_(fd) {}
@@ -29,13 +29,13 @@ private:
 struct child_end {
     bool late = false;   ///< it was killed at the deadline
     int signal = 0;      ///< that it died of by itself
-    int exit_status = 0; ///< else
+    int exit_status = 0; ///< exit status, if no signal ended it
     std::vector<record> told;
     std::vector<std::string> output; ///< lines of its standard output and error
 };
 
 struct task {
-    std::function<void(const teller &)> work; ///< in the child; its return ends it
+    std::function<void(const teller &)> work; ///< work of the child; its return ends it
     std::function<void(child_end)> done;      ///< here
 };
 

@@ -211,7 +211,8 @@ void judge(adapter &found, child_end end, const registry_file &file,
     } else if (!found.code.empty()) {
         found.step = refused_call(end.told);
         explain_refusal(found, end.told, file);
-    } else if (end.signal != 0) { // after its report: in a thread or destructor of the provider
+    } else if (end.signal != 0) { // the signal came after its report: in a thread or destructor of
+                                  // the provider
         explain_death(found, end, seconds);
     } else {
         found.is = state::opens;

@@ -8,7 +8,8 @@
 
 namespace dat_info {
 
-/// Fills in what was found out. `common_output` are lines that every child writes, about dat.conf.
+/// Fills in the verdict on an adapter. `common_output` are lines that every child writes, about
+/// dat.conf.
 void judge(adapter &found, child_end end, const registry_file &file,
            const std::vector<std::string> &common_output, double seconds);
 

@@ -180,7 +180,8 @@ void describe(const DAT_IA_ATTR &a, const teller &parent)
     out.named(a.vendor_attr, a.num_vendor_attr);
 }
 
-/// "software: connection requests; ..." for each stream and those that it may share an EVD with.
+/// "software: connection requests; ..." for each stream and the streams that it may share an EVD
+/// with.
 std::string merging_text(const DAT_PROVIDER_ATTR &a)
 {
     constexpr const char *streams[] = {"software",    "requests", "DTOs",
@@ -376,7 +377,7 @@ void open_adapter(const adapter &which, bool with_endpoint, const teller &parent
     parent.tell("done");
 }
 
-/// The other ones do not have all calls of DAT 2.0.
+/// Whether the libdat2 is ours; others may lack calls of DAT 2.0.
 bool libdat2_is_ours()
 {
     return ::dlsym(RTLD_DEFAULT, "dat_registry_providers_related") != nullptr;

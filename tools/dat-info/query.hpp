@@ -7,7 +7,8 @@
 
 namespace dat_info {
 
-/// Tells "adapter" (name, major, minor, "1" when thread-safe) for each one that the registry knows.
+/// Tells "adapter" (name, major, minor, "1" when thread-safe) for each adapter that the registry
+/// knows.
 void list_adapters(const teller &parent);
 
 /// Opens, queries and closes an adapter, and reports "step" before each call, "refused" (call,
@@ -15,7 +16,7 @@ void list_adapters(const teller &parent);
 /// "attribute" (section, name, value, kind), "remark" (text), and "done".
 void open_adapter(const adapter &which, bool with_endpoint, const teller &parent);
 
-/// Whether the libdat2 that the program is linked to is the one of this kit.
+/// Whether the program is linked to this kit's libdat2.
 bool libdat2_is_ours();
 
 } // namespace dat_info

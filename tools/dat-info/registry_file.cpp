@@ -44,7 +44,7 @@ bool read(registry_file &file, const std::string &path)
     const owned_text text(osd::read_file(path.c_str(), largest_file, &size));
     if (text == nullptr)
         return false;
-    const std::string untouched(text.get(), size); // the reader cuts up what it reads
+    const std::string untouched(text.get(), size); // a copy, since the reader cuts the text up
     dat::config_reader reader(text.get(), size);
     dat::config_line good;
     dat::config_problem bad;

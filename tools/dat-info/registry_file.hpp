@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Which dat.conf counts, why that one, and what it says.
+// The dat.conf that counts, the reason for it, and its lines.
 #pragma once
 
 #include <string>
@@ -38,7 +38,8 @@ struct registry_file {
     std::string where(unsigned number) const { return path + ":" + std::to_string(number); }
 };
 
-/// As the registry in use finds it: libdat2 of this kit (`is_ours`) looks also at DAT_CONF.
+/// Finds the file that the registry in use reads: libdat2 of this kit (`is_ours`) looks also at
+/// DAT_CONF.
 registry_file find_registry_file(bool is_ours);
 
 } // namespace dat_info

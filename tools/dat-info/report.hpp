@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What was found out, for people and for programs.
+// The report on all adapters, for people and for programs.
 #pragma once
 
 #include "adapter.hpp"
@@ -11,7 +11,7 @@ struct findings {
     bool is_ours = true;
     registry_file file;
     std::vector<adapter> adapters;
-    std::vector<std::string> trouble;         ///< why there is none, or not the one asked for
+    std::vector<std::string> trouble;         ///< why there is none, or another than requested
     std::vector<std::string> registry_output; ///< lines that libdat2 wrote when it was asked
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 enum colour { plain = 0, bold = 1, dim = 2, red = 31, green = 32, yellow = 33 };
 
-constexpr std::size_t few_lines = 8; ///< of what a provider wrote
+constexpr std::size_t few_lines = 8; ///< limit on the lines that a provider wrote
 
 class page {
 public:
@@ -137,7 +137,7 @@ void page::print_file_problems() const
 
 // ------------------------------------------------------------------------------------- the table
 
-/// The other line of the same adapter, where it fares the same: they share a row.
+/// The other line of an adapter, if it fares alike: they share a row.
 const adapter *page::twin_of(std::size_t index) const
 {
     if (index + 1 >= found_.adapters.size())
@@ -237,7 +237,7 @@ std::string value_of(const attribute &one)
     return text;
 }
 
-/// All of them, or only those in which it differs from the line before.
+/// Prints all attributes, or only attributes in which it differs from the line before.
 void page::print_attributes(const adapter &each, const adapter *before) const
 {
     std::string section;

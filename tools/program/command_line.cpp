@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t page_width = 80;
 constexpr std::size_t name_width = 24;
 
-/// "name  what it is for (default 64)", the right column wrapped.
+/// Formats an option's help, "name  purpose (default 64)", with the right column wrapped.
 class help_page : public CLI::Formatter {
 public:
     help_page() { column_width(name_width); }
@@ -81,7 +81,7 @@ struct command_line::parser {
         return app.add_option(name, value, help)->type_name(metavar)->capture_default_str();
     }
 
-    /// "a,b" is two values, "a b" one and what comes next.
+    /// Adds a list option: "a,b" is two values, "a b" one value and the next argument.
     template <class Value>
     CLI::Option *add_list(const char *name, const char *metavar, std::vector<Value> &values,
                           const char *help)

@@ -38,7 +38,7 @@ public:
     void number(const char *name, Number &value, Number least, Number most, const char *help);
     /// Bytes: 64, 8K, 1M.
     void size(const char *name, std::uint32_t &value, std::uint32_t most, const char *help);
-    /// The same, several of them, separated by commas.
+    /// An option that takes several sizes, separated by commas.
     void sizes(const char *name, std::vector<std::uint32_t> &values, std::uint32_t most,
                const char *help);
     /// Any words, separated by commas.
@@ -47,7 +47,7 @@ public:
     void choices(const char *name, std::vector<std::string> &values,
                  const std::vector<std::string> &allowed, const char *help);
     void flag(const char *name, bool &value, const char *help);
-    /// Turns off what is on by default.
+    /// An option that turns off something that is on by default.
     void negative_flag(const char *name, bool &value, const char *help);
 
     /// The two options are mutually exclusive.

@@ -28,7 +28,7 @@ inline void must(const char *call, DAT_RETURN code)
         fail(call, code);
 }
 
-/// For a connection attempt that did not end in ESTABLISHED.
+/// Fails because a connection attempt did not end in ESTABLISHED.
 [[noreturn]] void fail_connection(DAT_EVENT_NUMBER number);
 
 } // namespace program

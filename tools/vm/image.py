@@ -3,7 +3,7 @@
 
 Packages are fetched and unpacked below the cache folder; nothing is installed. A finished image is
 a folder named after the kernel release and this file's contents, so an image that another edition
-made does not count. It appears by a rename, so neither does one that is half done.
+made does not count. It appears by a rename, so a half-done image does not count either.
 """
 
 import contextlib
@@ -22,13 +22,14 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 
-# Loaded in this order, each after those it depends on; what the kernel has built in is left out.
+# Modules in the order in which they are loaded, each after its dependencies; modules that the
+# kernel has built in are left out.
 MODULES = (
     "virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay",
     "crc32c_generic", "crc32c_intel", "crc32_generic", "crc32_pclmul",  # rxe and siw ask by name
     "dummy", "ib_uverbs", "rdma_ucm", "rdma_rxe", "siw",
 )
-PARAMETERS = {"dummy": "numdummies=0"}  # else it makes a dummy0 of its own
+PARAMETERS = {"dummy": "numdummies=0"}  # keeps it from making a dummy0 of its own
 
 DIRECTORY, EXECUTABLE, FILE = 0o040755, 0o100755, 0o100644
 HASH = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:12]
@@ -66,7 +67,7 @@ def cache_folder() -> pathlib.Path:
 
 
 def find(cache: pathlib.Path, release: str | None) -> Image:
-    """The image of this kernel release, or of the one prepared last without naming any."""
+    """The image of this kernel release, or the image prepared last without a release."""
     folder = cache / f"{release or 'default'}-{HASH}"
     if folder.is_dir():
         return Image(folder.resolve())
@@ -237,7 +238,7 @@ def compile_siw(root: pathlib.Path, siw: pathlib.Path, release: str) -> None:
 
 
 def load_order(folder: pathlib.Path, siw: pathlib.Path) -> dict[str, bytes]:
-    """The modules and those that they depend on, which come first."""
+    """The modules and their dependencies, which come first."""
     files = {module_name(path): path for path in folder.rglob("*.ko*")} | {"siw": siw}
     builtin = {module_name(pathlib.Path(line))
                for line in (folder / "modules.builtin").read_text().splitlines()}
