@@ -26,7 +26,7 @@ from pathlib import Path
 
 SKIP = 77
 
-# Where the headers of the generation lie that is looked at.
+# The folder with the headers of the generation in question.
 FOLDER = 'dat2'
 
 # What a source can include, and what the reference needs before that.
@@ -367,7 +367,7 @@ def compare(ours, reference, added, corrected):
 
 # ---- Self-test -------------------------------------------------------------------------
 
-# file, text in it, replacement, what must be reported
+# Each entry: a file, text in it, its replacement, and the difference to report.
 MUTATIONS = [
     ('dat_error.h', '= 0x00070000,', '= 0x00070001,', 'constant DAT_INVALID_STATE'),
     ('dat.h', '0x7FF\n', '0x3FF\n', 'constant DAT_LMR_FIELD_ALL'),
@@ -395,7 +395,7 @@ MUTATIONS = [
 
 
 def self_test(compiler, ours):
-    """Does the comparison see what it should? Needs no reference."""
+    """Does the comparison see the differences it should? Needs no reference."""
     everything = {'all headers': ''.join(ENTRIES.values())}
     unchanged = snapshot(compiler, ours, everything)
     with tempfile.TemporaryDirectory(prefix='dat-abi-self-') as place:

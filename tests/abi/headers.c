@@ -7,7 +7,7 @@
 #define EXPORT_DAT_SYMBOLS /* a provider says so, where it makes a difference */
 
 #if defined(ABI_REFERENCE_HEADERS)
-#include <netinet/in.h> /* which they leave to their users */
+#include <netinet/in.h> /* the DAT headers leave it to their users */
 #endif
 #include <stdarg.h>
 #include <stdio.h>

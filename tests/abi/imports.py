@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Checks what the libraries that are loaded into other people's processes want from there.
+"""Checks the imports of the libraries that are loaded into other people's processes.
 
-Such a process may have replaced the functions of the heap, but not all of them, and may have brought
-another C++ library. So a library of ours needs the C library and what it is told on the command
-line, as LIBRARY=NEEDED,NEEDED; its symbols come from there, and what they allocate is freed where it
-was allocated. Exit status: 0 that is so, 1 it is not, 77 readelf is missing.
+Such a process may have replaced the functions of the heap, but not all of them, and may have
+brought another C++ library. So a library of ours needs the C library and the libraries named on the
+command line, as LIBRARY=NEEDED,NEEDED; its symbols come from there, and memory that they allocate
+is freed where it was allocated. Exit status: 0 that is so, 1 it is not, 77 readelf is missing.
 """
 
 import os
@@ -19,7 +19,7 @@ SKIP = 77
 
 # The C library, which once was several.
 OF_THE_SYSTEM = re.compile(r"(lib(c|pthread|dl|rt)|ld-linux.*|ld64)\.so\.\d+")
-VERSIONS = {  # of symbols, where their names do not begin with that of the library
+VERSIONS = {  # versions of symbols whose names do not begin with the library's
     "GLIBC_": "", "libc.musl": "", "FABRIC_": "libfabric", "IBVERBS_": "libibverbs",
     "RDMACM_": "librdmacm", "DAT_": "libdat2",
 }

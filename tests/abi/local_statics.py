@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Checks that no library has a local static variable that is initialized when it is first used.
+"""Checks that no library has a local static variable that is initialized at its first use.
 
-What is loaded into other people's processes is compiled without locks for that, so that two threads
-would initialize it at once. Exit status: 0 none has, 1 some have, 77 nm is missing.
+Code loaded into other people's processes is compiled without locks for that, so two threads would
+initialize it at once. Exit status: 0 none has, 1 some have, 77 nm is missing.
 """
 
 import shutil

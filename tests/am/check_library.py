@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 ALLOWED = {"libdat2", "libpmix", "libc", "ld-linux-x86-64",
-           # of builds with sanitizers
+           # libraries of builds with sanitizers
            "libasan", "libtsan", "libubsan", "libstdc++", "libgcc_s", "libm"}
 
 

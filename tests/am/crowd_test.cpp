@@ -129,7 +129,7 @@ TEST_CASE("eight threads of each rank send all kinds at once")
     for (std::thread &t : threads)
         t.join();
     // Each thread sends to all ranks in turn, beginning with another one: only the sum over the
-    // threads is the same for each rank.
+    // threads is equal for each rank.
     REQUIRE(barrier());
     until([&] { return counted.replies >= 8 * (rounds / 2); });
     CHECK(thread_errors == 0);

@@ -262,7 +262,7 @@ int attached(bool first)
     default:
         with_threads(first);
     }
-    barrier(); // not passed: the one that ends never comes
+    barrier(); // never passed: the rank that ends never comes
     std::printf("ERROR: passed a barrier\n");
     return 98;
 }
@@ -336,7 +336,7 @@ int main(int argc, char **argv)
     must(dapl_am_init(nullptr));
     first_rank = std::min(which, dapl_am_size() - 1);
     const bool first = dapl_am_rank() == first_rank;
-    std::printf("flushed\n"); // to a pipe: it stays in the buffer until the end
+    std::printf("flushed\n"); // goes to a pipe: it stays in the buffer until the end
     if (code == 6 || ((code == 7 || code == 15) && first))
         dapl_am_exit(code);
     if (code == 16) {

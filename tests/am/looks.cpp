@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Counts the looks of the library into EVDs: this program's dat_evd_dequeue() comes before that of
-// libdat2.
+// Counts the looks of the library into EVDs: this program's dat_evd_dequeue() comes before
+// libdat2's.
 #include "looks.hpp"
 
 #include <dat2/udat.h>

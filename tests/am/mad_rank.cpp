@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A job in which rank 1 does not keep to what ranks say to each other: mad-rank CASE. Its library
-// is the real one; what it hands to libdat2 is changed on its way. run_jobs.py runs it and judges
-// what rank 0 says.
+// A job in which rank 1 breaks the protocol of ranks: mad-rank CASE. Its library is the real one;
+// messages are changed on their way to libdat2. run_jobs.py runs it and judges rank 0's output.
 #include "dapl_am.h"
 
 #include <cstdint>
@@ -32,7 +31,7 @@ void must(int status)
     }
 }
 
-/// As in messages.hpp.
+/// The kinds of messages in messages.hpp.
 enum : std::uint8_t {
     short_message,
     medium,
@@ -73,7 +72,7 @@ bool change(header &h, DAT_LMR_TRIPLET &part)
     if (h.what == (filled | reply)) {
         if (what == "filled-of-nothing")
             return shorten(0);
-        if (what == "filled-stale") // as often used as the place was before
+        if (what == "filled-stale") // the place was used this often before
             return set_argument(h, 1, 0), true;
         if (what == "filled-elsewhere")
             return set_argument(h, 0, 100'000), true;
@@ -126,7 +125,7 @@ DAT_RETURN dat_ep_post_send(DAT_EP_HANDLE ep, DAT_COUNT parts, DAT_LMR_TRIPLET *
     return next_of(&dat_ep_post_send, "dat_ep_post_send")(ep, parts, local, cookie, flags);
 }
 
-/// As if another process had taken the rank's port.
+/// Accepts as if another process had taken the rank's port.
 DAT_RETURN dat_cr_accept(DAT_CR_HANDLE request, DAT_EP_HANDLE ep, DAT_COUNT size,
                          const DAT_PVOID words)
 {
@@ -147,7 +146,7 @@ int main(int argc, char **argv)
     if (what == "never-joins" && rank && std::string_view(rank) == "1")
         for (;;)
             pause();
-    if (dapl_am_init(nullptr) != DAPL_AM_OK) // which says why
+    if (dapl_am_init(nullptr) != DAPL_AM_OK) // dapl_am_init says why
         return 90;
     if (what == "never-attaches" && dapl_am_rank() == 1)
         for (;;)

@@ -76,7 +76,7 @@ TEST_CASE("long messages place every size before their handlers run, from any me
             expect_seed(std::int32_t(size) * 2 + inside);
             std::int32_t args[DAPL_AM_MAX_ARGS];
             make_args(args, 3, expected_seed);
-            std::byte *to = segment_of(next()) + 3; // not aligned
+            std::byte *to = segment_of(next()) + 3; // an address that is not aligned
             std::byte *from = inside ? mine() + (4 << 20) + 1 : outside.data();
             fill(from, size, me(), std::uint32_t(expected_seed));
             REQUIRE(dapl_am_request_long(next(), count_request, from, size, to, 3, args, 0) ==

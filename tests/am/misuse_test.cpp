@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Calls without a place for what they return, or without what they need.
+// Calls without a place for their results, or without arguments that they need.
 #include "ranks.hpp"
 
 #include <doctest/doctest.h>

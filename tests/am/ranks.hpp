@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What the collective test cases share. All ranks run the same cases in the same order.
+// The common parts of the collective test cases. All ranks run these cases in one order.
 #pragma once
 
 #include "dapl_am.h"

@@ -77,7 +77,7 @@ bool registers()
     return false;
 }
 
-/// Of the process, as the kernel counts them.
+/// The memory areas of the process, as the kernel counts them.
 int areas()
 {
     std::FILE *file = std::fopen("/proc/self/maps", "r");
@@ -125,7 +125,7 @@ TEST_CASE("memory outside the segment is registered once, and again when it was 
         munmap(memory, large);
         REQUIRE(map(memory) == memory);
         CHECK(made_by(memory, 4) == 1);
-        REQUIRE(map(memory) == memory); // over what is there
+        REQUIRE(map(memory) == memory); // maps over the present mapping
         CHECK(made_by(memory, 5) == 1);
         REQUIRE(madvise(memory + large / 2, 4096, MADV_DONTNEED) == 0);
         CHECK(made_by(memory, 6) == 1);
@@ -260,7 +260,7 @@ TEST_CASE("memory that was emptied, moved or unmapped in part is no longer watch
         };
         CHECK(is_free(memory, large));
         CHECK(go_round(memory, segment_of(next()), 70) == 0);
-        CHECK(!is_free(memory, large)); // while it is registered
+        CHECK(!is_free(memory, large)); // the memory is registered
         REQUIRE(madvise(memory, 4096, MADV_DONTNEED) == 0);
         CHECK(is_free(memory, large));
         CHECK(go_round(memory, segment_of(next()), 71) == 0);

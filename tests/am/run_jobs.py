@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Run the programs of tests/am as jobs, and judge how the jobs end.
 
-Every job has a time limit. What is left of it afterwards is found by a variable in its environment,
-counted as an error, and ended. Where a launcher is missing, the test skips (status 77).
+Every job has a time limit. Processes left over afterwards are found by a variable in its
+environment, counted as an error, and ended. Where a launcher is missing, the test skips (status
+77).
 """
 
 import argparse
@@ -49,13 +50,13 @@ EXITS = {
     54: "one thread, others poll",
     55: "one thread, others send all kinds",
 }
-# Those whose exit code is another one.
+# The exits whose exit code differs from their number.
 CODES = {14: 128 + signal.SIGTERM, 17: 0, 18: 128 + signal.SIGSEGV, 19: 128 + signal.SIGSEGV}
 # Exits in which ranks other than the ending one have to see SIGQUIT.
 SEE_SIGQUIT = {3, 5, 8, 9, 11, 12}
 
 
-# What a mad rank does, and what rank 0 says of it; the job's exit code is 1.
+# What a mad rank does, and rank 0's words about it; the job's exit code is 1.
 MALFORMED = "a malformed message of rank 1"
 MAD = {
     "filled-of-nothing": MALFORMED,
@@ -73,7 +74,7 @@ MAD = {
     "accepts-without-proof": "does not know the secret of the job",
     "leaves-without-proof": "rank 1 did not answer the request to end",
 }
-# Those whose exit code is another one: rank 0 has ended the job, but not in order.
+# The cases with another exit code: rank 0 has ended the job, but not in order.
 MAD_CODES = {"leaves-without-proof": 0}
 
 
@@ -94,7 +95,7 @@ class Job:
         self.orphans = self.settle()
 
     def wait(self):
-        """@return what it has written"""
+        """@return its output"""
         try:
             output, _ = self.process.communicate(timeout=self.limit)
             self.hung = False
@@ -107,7 +108,7 @@ class Job:
         return output
 
     def members(self):
-        """All processes with our mark: the launcher, its ranks, and what they have started."""
+        """All processes with our mark: the launcher, its ranks, and their children."""
         found = []
         wanted = f"{MARK}={self.mark}".encode()
         for entry in pathlib.Path("/proc").iterdir():
@@ -176,7 +177,7 @@ def name_of(pid):
 
 
 def variables(pid):
-    """The names in a process's environment; of one that has ended, none."""
+    """The names in a process's environment; none if it has ended."""
     try:
         found = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -340,7 +341,7 @@ def run_exits(launcher, args):
             problems = []
             if number in SEE_SIGQUIT and "SIGQUIT" not in job.output:
                 problems.append("no rank saw SIGQUIT")
-            # Not where the launcher was told to end the job, which it does with SIGKILL.
+            # A launcher that was told to end the job does so with SIGKILL.
             if launcher.name == "mpirun" and job.output.count("flushed") != args.ranks:
                 problems.append(f"{job.output.count('flushed')} of {args.ranks} ranks flushed "
                                 "their output")
@@ -410,7 +411,7 @@ def run_mad(launcher, args):
 
 
 def run_kills(launcher, args):
-    """Whatever moment it is: a job of which somebody is killed is over soon, and nothing is left."""
+    """Kills somebody at any moment: the job is over soon, and nothing is left."""
     good = True
     for turn in range(args.repeat):
         victim = ("launcher", "rank")[turn % 2]

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Connection requests that do not come from libdapl-am of another rank. Rank 0 sends them to rank
-// 1, by an adapter that it opens beside the job's, as any process of the host can. What it says it
-// has heard from a real request, or makes with the secret of the job, which a stranger does not
-// have.
+// 1, by an adapter that it opens beside the job's, as any process of the host can. Its words are
+// copied from a real request, or made with the secret of the job, which a stranger does not have.
 #include "ranks.hpp"
 
 #include "../../am/src/proof.hpp"
@@ -35,7 +34,7 @@ namespace {
 using bytes = std::vector<std::uint8_t>;
 
 DAT_CONN_QUAL own_qualifier;
-/// What this rank's library has said to the one that listens there.
+/// The words of this rank's library to each listener.
 std::map<DAT_CONN_QUAL, bytes> said;
 
 template <typename Function>
@@ -44,7 +43,7 @@ Function *next_of(Function *, const char *name)
     return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
 }
 
-/// As in links.hpp.
+/// The purposes in links.hpp.
 enum : std::uint8_t { talk = 1, knock, elect, leave };
 
 struct hello {
@@ -150,7 +149,7 @@ private:
     sockaddr_in6 address_{};
 };
 
-/// Where each rank listens: put to rank 0's segment. All ranks call it.
+/// Finds where each rank listens: rank 0's segment gets the qualifiers. All ranks call it.
 std::vector<DAT_CONN_QUAL> qualifiers()
 {
     REQUIRE(barrier());
@@ -163,10 +162,10 @@ std::vector<DAT_CONN_QUAL> qualifiers()
     return all;
 }
 
-/// What a process has used, and what it keeps.
+/// The resources that a process has used, or holds.
 struct usage {
     std::int64_t processor = 0; ///< microseconds
-    std::int64_t service = 0;   ///< of the thread that takes the requests
+    std::int64_t service = 0;   ///< microseconds of the thread that takes the requests
     std::ptrdiff_t descriptors = 0;
     long memory = 0; ///< KiB of its own
 
@@ -181,7 +180,8 @@ struct usage {
                 continue;
             std::istringstream fields(line.substr(line.rfind(')') + 2));
             std::int64_t user = 0, system = 0;
-            for (int i = 0; i < 11; ++i) // from the state to the faults of children
+            for (int i = 0; i < 11; ++i) // skips the fields from the state to the faults of
+                                         // children
                 fields >> field;
             fields >> user >> system;
             return (user + system) * (1'000'000 / sysconf(_SC_CLK_TCK));
@@ -218,7 +218,7 @@ std::int64_t microseconds()
     return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_nsec / 1000;
 }
 
-/// As many requests at a time as the attacked rank has room for.
+/// Sends requests, as many at a time as the attacked rank has room for.
 void flood(DAT_CONN_QUAL to)
 {
     constexpr int window = 64;
@@ -379,7 +379,7 @@ TEST_CASE("a flood of requests costs a rank little, and leaves nothing behind")
         MESSAGE("microseconds of processor for a refused request: " << all << ", of these " << ours
                                                                     << " of the service thread");
         CHECK(ours <= 50); // 5,000 a second: a quarter of a processor
-        CHECK(all <= 100); // with the adapter's threads
+        CHECK(all <= 100); // includes the adapter's threads
         // Some adapters have one for each request that is under way.
         CHECK(after.descriptors <= before.descriptors + 64);
         CHECK(after.memory - before.memory < 1024);

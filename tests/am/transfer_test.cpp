@@ -391,7 +391,7 @@ private:
         return (random_() % 2 ? mine() + half : outside_.data()) + slot * longest;
     }
 
-    /// What is in flight and overlaps has undefined results, but for gets with gets.
+    /// Whether a transfer overlaps one in flight: the result is undefined, unless both are gets.
     bool overlaps(std::size_t at, std::size_t bytes, bool get) const
     {
         for (const transfer &t : transfers_)
@@ -438,7 +438,7 @@ private:
         }
     }
 
-    /// Synchronizes one, or all: one that is implicit takes the other implicit ones along.
+    /// Synchronizes one transfer, or all: an implicit transfer takes the other implicit ones along.
     void finish(std::size_t slot)
     {
         const bool implicit = slot == slots || transfers_[slot].implicit;

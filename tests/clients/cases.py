@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What is run, with which options, and what each program must and must not print.
+"""The cases: programs, their options, and the lines that each must and must not print.
 
 Tags: `default` is what a plain run does, `smoke` its quick core, `short` all of `default` but the
 cases which move many gigabytes, `fft` the functional sets of dapltest, `srq` and `extension` what
-needs these features, `vm` what any emulated RDMA device can do in a short time, `vm-long` more of
-that.
+needs these features, `vm` cases that any emulated RDMA device can do in a short time, `vm-long`
+more such cases.
 """
 
 from typing import NamedTuple
@@ -14,11 +14,11 @@ from runner import Case, Listen, Part, Prints
 SIDE_CHANNEL = Listen(15828)  # built into dtest, dtestcm and dtestx
 DTEST_PORTS = (15828, 45248)
 DAPLTEST_PORTS = (62000,)
-DAPLTEST_LIMIT_PORT = 43806  # the first of those that dapltest -T L listens on
+DAPLTEST_LIMIT_PORT = 43806  # the first of the ports that dapltest -T L listens on
 
 
 class Place(NamedTuple):
-    """Where a case runs: an adapter, and the address at which clients find the server."""
+    """A place to run a case: an adapter, and the address at which clients find the server."""
 
     adapter: str
     host: str = "127.0.0.1"
@@ -38,7 +38,7 @@ DTEST_FORBIDDEN = (
     r"[Uu]nexpected|[Ii]nvalid|\bwrong\b",
     r"Could( not|n't)|No valid data",
 )
-# The same for dapltest, whose every complaint has words of its own.
+# Words that dapltest must not print: its every complaint has words of its own.
 DAPLTEST_FORBIDDEN = (
     DAT_ERROR,
     r"Test Error|Internal Error|Validation Error|\bERROR\b|\bError\b",
@@ -64,7 +64,7 @@ MESSAGES = (
 def dtest(at: Place, name: str, options: str = "", required: tuple[str, ...] = MESSAGES,
           tags: str = "default short", seconds: float = 180.0,
           of_client: tuple[str, ...] = ()) -> Case:
-    """A dtest pair; both sides get the same options and print nearly the same."""
+    """A dtest pair; both sides get equal options and print nearly equal lines."""
     def part(role: tuple[str, ...], *more: str) -> Part:
         return Part(
             argv=("dtest", "-P", at.adapter, *role, *options.split()),
@@ -246,7 +246,7 @@ def performance(at: Place, operation: str, mode: str) -> Case:
 def limits(at: Place, name: str, width: int) -> Case:
     """Local: creates objects up to a maximum, with several adapters open at a time.
 
-    What may run out is the room for posted receives.
+    The room for posted receives may run out.
     """
     maximum = 20
     counted = ("IAs opened", "PZs created", "CNOs created", "EVDs created", "EPs created",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Run Debian's unmodified DAT programs over an adapter of ours and judge what they print.
+"""Run Debian's unmodified DAT programs over an adapter of ours and judge their output.
 
 Each case is a server and its clients. A case passes if both sides print what they must and nothing
 they must not, if no process hangs or crashes, and if each process was seen, in its own memory map,
@@ -203,7 +203,8 @@ def main(arguments: list[str]) -> int:
         return SKIPPED
     check_inputs(settings)
     raise_descriptor_limit()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that clients are killed too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends by an exception, so that clients
+                                                             # are killed too
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         if options.two_hosts:

@@ -2,9 +2,9 @@
 """Run foreign DAT programs as server/client pairs and judge them.
 
 The programs are binaries of other projects. Their exit status says little (a failed test
-exits with 0), so they are judged by what they print. Which libraries a process really used is read
-from its memory map while it runs, and of one that ends too soon for that from what the dynamic
-loader wrote about it.
+exits with 0), so they are judged by their output. The libraries that a process really used are read
+from its memory map while it runs; for a process that ends too soon for that, they are read from the
+dynamic loader's log.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ import two_hosts
 GRACE_SECONDS = 30.0
 # How long to wait for someone else's program to leave a port that a case needs.
 BUSY_SECONDS = 120.0
-# How long to wait for what was killed; one that a driver holds in the kernel may not end.
+# Time to wait for a killed process; a process that a driver holds in the kernel may not end.
 KILL_SECONDS = 5.0
 # A process that has not shown its libraries yet is looked at this often, in seconds.
 SAMPLE_SECONDS = 0.01
@@ -42,7 +42,7 @@ SAMPLE_SECONDS = 0.01
 # of an abstract socket, which is as far seen, and belongs to no user and no folder.
 LOCK_NAME = "dapl-clients"
 
-# Nothing of this may appear, whatever the program.
+# Patterns that may not appear, whatever the program.
 ALWAYS_FORBIDDEN = [
     r"Assertion .* failed",
     r"terminate called",
@@ -132,7 +132,7 @@ class Result:
 
     @property
     def cause(self) -> str:
-        """The one reason that tells most: what the programs said comes before what is missing."""
+        """The one reason that tells most: printed errors come before missing lines."""
         telling = (" died of ", ": printed ", "Sanitizer", "runtime error")
         return next((reason for word in telling for reason in self.reasons if word in reason),
                     self.reasons[0] if self.reasons else "")
@@ -259,7 +259,7 @@ class Process:
         return self._master is not None
 
     def read(self) -> None:
-        """Take what has been printed; the end of the terminal shows as an error."""
+        """Read new output; the end of the terminal shows as an error."""
         try:
             chunk = os.read(self._master, 65536)
         except OSError:
@@ -279,7 +279,7 @@ class Process:
                     self._note(line.split(maxsplit=5)[-1].removesuffix(" (deleted)\n"))
 
     def read_loader_log(self) -> None:
-        """Which DAT libraries the dynamic loader started, of a process that has ended."""
+        """Find the DAT libraries that the dynamic loader started in a process that has ended."""
         with contextlib.suppress(OSError):
             for line in pathlib.Path(f"{self._loader_log}.{self.pid}").read_text(
                     errors="replace").splitlines():
@@ -364,7 +364,7 @@ class Run:
         self._folder = tempfile.TemporaryDirectory()
 
     def execute(self) -> Result:
-        """Run the case to its end; no process of it is left behind, whatever happens."""
+        """Run the case to its end; no process is left behind, whatever happens."""
         with self._folder:
             try:
                 self._drive()
@@ -402,7 +402,7 @@ class Run:
             self._hang("server", f"did not finish within {GRACE_SECONDS:.0f} s of its client")
 
     def _ports_free(self) -> bool:
-        """Wait for programs that run outside this runner, by hand say, and use the same ports."""
+        """Wait for programs that run outside this runner, by hand say, and use these ports."""
         if self._settings.hosts:
             return True  # the hosts run nothing else
         limit = self._after(BUSY_SECONDS)
@@ -430,7 +430,7 @@ class Run:
         if hosts is not None:
             prefix = two_hosts.enter(hosts.server if name == "server" else hosts.client)
         if user and name == "server":
-            pathlib.Path(self._folder.name).chmod(0o777)  # for the loader's log
+            pathlib.Path(self._folder.name).chmod(0o777)  # lets the loader write its log there
             known = pwd.getpwnam(user)
             prefix += ("setpriv", f"--reuid={known.pw_uid}", f"--regid={known.pw_gid}",
                        "--clear-groups", "--")
@@ -468,7 +468,7 @@ class Run:
         return True
 
     def _wait_client(self, name: str, client: Process, server: Process | None) -> bool:
-        """Wait for a client; one whose server is gone gets only a grace period."""
+        """Wait for a client; a client whose server is gone gets only a grace period."""
         def over() -> bool:
             return not client.running or (server is not None and not server.running)
 
@@ -509,7 +509,7 @@ class Run:
     # -- judging ----------------------------------------------------------------------------
 
     def _is_provider(self, path: str) -> bool:
-        """Whether a mapped file is one that dat.conf names, by path or by soname."""
+        """Whether dat.conf names this mapped file, by path or by soname."""
         name = os.path.basename(path)
         return path in self._providers or any(
             "/" not in wanted and (name == wanted or name.startswith(wanted + "."))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Find sanitizer reports in a program's output, and tell ours from those of foreign code."""
+"""Find sanitizer reports in a program's output, and tell reports about our code from others."""
 
 import dataclasses
 import os

@@ -42,7 +42,7 @@ def lives(pid: str) -> bool:
 
 
 class World(unittest.TestCase):
-    """A folder with libraries to map and a dat.conf that names one of them."""
+    """A folder with libraries to map and a dat.conf that names one library."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -206,7 +206,7 @@ class Turns(World):
     def test_another_users_run_waits_and_says_so(self):
         told, tell = os.pipe()
         may, go = os.pipe()
-        child = os.fork()  # before there is a lock to inherit
+        child = os.fork()  # forks before there is a lock to inherit
         if child == 0:
             self.lock_as_another_user(may, tell)
         os.close(tell)

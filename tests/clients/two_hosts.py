@@ -17,9 +17,9 @@ class CannotRun(Exception):
 
 
 class TwoHosts:
-    """While this is entered there are two hosts; `server` and `client` are processes in them.
+    """A context with two hosts; `server` and `client` are processes in them.
 
-    With `narrow`, the path between them carries packets of that size, less than their interfaces
+    With `narrow`, the path between them carries packets up to that size, less than their interfaces
     do, and drops larger ones without an ICMP error.
     """
 
@@ -55,7 +55,7 @@ class TwoHosts:
         bridge = self._holders[-1].pid
         run(bridge, "ip", "link", "add", "bridge0", "type", "bridge")
         for host, port in ((self.server, "port0"), (self.client, "port1")):
-            # With segmentation offload larger packets than its MTU would pass.
+            # Segmentation offload would let packets larger than its MTU pass.
             join(host, bridge, port, "gso_max_segs", "1")
             run(bridge, "ip", "link", "set", port, "master", "bridge0", "up")
         run(bridge, "ip", "link", "set", "port1", "mtu", str(mtu))

@@ -229,7 +229,7 @@ TEST_CASE("an abrupt close does not wait for ever for a waiter that is held up i
         const bool closed =
             finishes([&] { CHECK_EQ(v.ia_close_func(ia, DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS); });
         CHECK(closed);
-        handler_may_return = true; // what it returns to is still there
+        handler_may_return = true; // the code it returns to is still there
         REQUIRE(finishes([&] {
             while (code == DAT_SUCCESS)
                 std::this_thread::yield();

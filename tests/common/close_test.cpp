@@ -123,7 +123,7 @@ TEST_CASE("an abrupt close while completions, connection events and requests fly
         must(c.connect(s.ep, 1, 500));
         qp &port = s.port();
         evd &dto = *from_handle<evd>(s.recv);
-        const auto port_door = port.door; // outlives what it belongs to
+        const auto port_door = port.door; // outlives its queue pair
         const auto dto_door = dto.cq()->door;
         std::atomic<int> started{0};
         std::atomic<bool> stop{false};

@@ -302,7 +302,8 @@ TEST_CASE("of two CNOs with a waiter each, each reports its own completions")
 
 namespace {
 
-/// An endpoint whose requests complete to an EVD of a CNO, after the CNO was told of one.
+/// An endpoint whose requests complete to an EVD of a CNO, after the CNO was told of a first
+/// completion.
 struct told_before {
     explicit told_before(DAT_CNO_HANDLE of, consumer &by)
         : c(by), cno(of), dto(c.make_evd(DAT_EVD_DTO_FLAG, 64, cno)),
@@ -325,7 +326,7 @@ struct told_before {
         CHECK_EQ(by, code == DAT_SUCCESS ? dto : DAT_HANDLE_NULL);
         return code;
     }
-    /// Of a completion without a callback: a look finds it, and leaves the CQ unarmed.
+    /// Makes a completion without a callback: a look finds it, and leaves the CQ unarmed.
     void complete_for_look()
     {
         armed() = false;
@@ -475,7 +476,7 @@ TEST_CASE("who sets an agent while a trigger is pending has the CQs armed, too" 
     told_before t(c.make_cno(), c);
     t.complete_for_look();
     must(c.post_se(c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4, t.cno)));
-    agent called; // of the pending event at once
+    agent called; // is called at once, for the pending event
     must(c.v.cno_modify_agent_func(t.cno, called.value()));
     CHECK(t.armed());
     CHECK_EQ(called.calls, 1);
@@ -792,7 +793,7 @@ TEST_CASE("a CNO never names an EVD that is freed, also when it was triggering m
     int wrong = 0;
     for (int i = 0; i < rounds(3000); ++i) {
         const DAT_EVD_HANDLE e = c.make_evd(merged, 4, cno);
-        must(c.post_se(e)); // or a callback would have nothing to tell of
+        must(c.post_se(e)); // gives the callback something to tell
         evd &target = *from_handle<evd>(e);
         const auto door = target.cq()->door; // outlives the queue
         std::atomic<bool> stop{false};

@@ -71,7 +71,8 @@ TEST_CASE("a plain success and fill_event say the same")
         CHECK_EQ(dto.operation, operation);
         CHECK_EQ(dto.user_cookie.as_64, 7);
         CHECK_EQ(p.dto().user_cookie.as_64, 7);
-        // A receive has the length that arrived, all others that of their segments.
+        // A receive has the length that arrived; other operations have the length of their
+        // segments.
         CHECK_EQ(dto.transfered_length, operation == DAT_DTO_RECEIVE ? 30 : 100);
         CHECK_EQ(dto.transfered_length, p.dto().transfered_length);
     }

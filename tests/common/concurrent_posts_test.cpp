@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Several threads take requests of one ring without a lock, beside one that keeps them out.
+// Several threads take requests of one ring without a lock, beside a thread that keeps them out.
 #include "fixture.hpp"
 
 #include <bit>

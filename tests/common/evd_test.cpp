@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// EVD: what is counted, what is refused, in which order events come.
+// EVD: counts, refusals, and the order of events.
 #include "fixture.hpp"
 
 #include <atomic>
@@ -80,7 +80,8 @@ TEST_CASE("completions that were counted keep their order while software events 
         }
         wait_answer got{};
         if (round % 2 == 0)
-            got = c.wait(s.recv, 0); // counts what is left, so it takes that out of the CQ
+            got = c.wait(s.recv, 0); // counts the remaining completions, so it takes them out of
+                                     // the CQ
         else
             got.code = c.dequeue(s.recv, got.event);
         if (got.code == DAT_SUCCESS && got.event.event_number == DAT_DTO_COMPLETION_EVENT)
@@ -356,7 +357,7 @@ TEST_CASE("a wait with a timeout takes about as long as it says, over any number
     CHECK_EQ(c.wait(e, 100'000, 64).code, DAT_TIMEOUT_EXPIRED);
     const auto took = std::chrono::steady_clock::now() - before;
     CHECK(took >= std::chrono::milliseconds(99));
-    CHECK(!done); // which would be as long as the events come
+    CHECK(!done); // the wait has not lasted as long as the events come
     stop = true;
     poster.join();
 }
@@ -402,7 +403,7 @@ TEST_CASE("an EVD does not become shorter than what is in it and in its CQ toget
     must(m.c.post_se(m.both));
     for (DAT_UINT64 i = 0; i < 4; ++i)
         m.send_and_complete(i);
-    CHECK_EQ(m.c.wait(m.both, 0, 5).nmore, 4); // which have left the CQ
+    CHECK_EQ(m.c.wait(m.both, 0, 5).nmore, 4); // takes them out of the CQ
     m.send_and_complete(4);
     CHECK_EQ(m.c.v.evd_resize_func(m.both, 4), error_code(DAT_INVALID_STATE));
     CHECK_EQ(lab::calls(lab::op::cq_resize), 0);
@@ -576,7 +577,7 @@ TEST_CASE("a threshold is for EVDs whose endpoints leave notification alone")
     answers(DAT_INVALID_STATE, DAT_INVALID_STATE);
     must(c.v.ep_free_func(solicited));
     answers(DAT_TIMEOUT_EXPIRED, DAT_INVALID_STATE);
-    param.recv_evd_handle = s.request; // with a queue pair made anew
+    param.recv_evd_handle = s.request; // needs a queue pair made anew
     param.ep_attr.recv_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
     param.ep_attr.request_completion_flags = DAT_COMPLETION_DEFAULT_FLAG;
     must(c.v.ep_modify_func(plain,

@@ -82,7 +82,7 @@ struct agent {
     std::function<void(DAT_EVD_HANDLE)> what;
 };
 
-/// An open adapter. Its end closes it, abruptly if need be, and looks at what is left behind.
+/// An open adapter. Its end closes it, abruptly if need be, and looks for leavings.
 class consumer {
 public:
     explicit consumer(line which = line::nonthreadsafe, DAT_COUNT async_qlen = 8);
@@ -161,7 +161,7 @@ inline DAT_DTO_COMPLETION_STATUS status_of(const DAT_EVENT &event)
     return event.event_data.dto_completion_event_data.status;
 }
 
-/// What is written to standard error meanwhile.
+/// The text that a call writes to standard error.
 template <class Call>
 std::string standard_error_of(Call &&call)
 {

@@ -51,8 +51,8 @@ std::vector<probe> probes(consumer &c)
     };
 }
 
-/// The registry reads the provider word of the handle that it dispatches by. What has none it
-/// refuses itself, so the hot calls do not look again.
+/// Whether the registry refuses a handle. It reads the provider word of the handle that it
+/// dispatches by, and refuses a handle without one, so the hot calls do not look again.
 bool registry_refuses(const probe &p, DAT_HANDLE handle)
 {
     const std::string name = p.name;

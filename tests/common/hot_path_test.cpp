@@ -97,7 +97,7 @@ TEST_CASE("post and dequeue make no system call: they run where the kernel forbi
     const consumer of_parent(line::nonthreadsafe);
     const pid_t child = fork();
     REQUIRE(child >= 0);
-    if (child == 0) { // calls reach the same functions, by those that a child's vector has
+    if (child == 0) { // calls reach these functions through the functions of a child's vector
         consumer c(line::nonthreadsafe);
         station s(c);
         s.connect_by_hand();

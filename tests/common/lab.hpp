@@ -90,15 +90,15 @@ plan &plan_of(op which);
 
 /// The next call after `skip` more fails, once.
 void fail(op which, DAT_RETURN failure, int skip = 0);
-/// Counts the call, waits at its gate, and answers what it shall answer.
+/// Counts the call, waits at its gate, and returns the planned answer.
 DAT_RETURN enter(op which);
 inline unsigned calls(op which)
 {
     return plan_of(which).calls.load();
 }
 
-/// Connections, sends and answers do what they say, at once, on the caller's thread. Otherwise the
-/// test does everything by hand.
+/// Whether connections, sends and answers act at once, on the caller's thread. Otherwise the test
+/// does everything by hand.
 extern std::atomic<bool> loopback;
 
 /// Where it is set, an empty CQ is `idle`, and completion_progress calls it.
@@ -114,7 +114,7 @@ std::string violations();
 /// Objects of the port and requests that are alive.
 extern std::atomic<int> live_objects;
 
-/// As new. Answers nothing about objects left: see live_objects.
+/// Makes everything new. It says nothing about objects left: see live_objects.
 void reset();
 
 /// Set while this thread is inside an upcall.

@@ -79,7 +79,7 @@ bool in_own_shared_memory(Work work)
     return WEXITSTATUS(ended) != cannot;
 }
 
-/// In a child process.
+/// Checks a condition in a child process.
 bool expect(bool is_so, const char *what)
 {
     if (!is_so)

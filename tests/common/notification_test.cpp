@@ -350,7 +350,8 @@ TEST_CASE("with evd_wait, a wait for software events sleeps once where nothing c
     consumer c;
     DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 16);
     const sleeps_of sleeps(e);
-    for (const DAT_UINT64 round : {1, 2}) { // what was taken does not count for the second
+    for (const DAT_UINT64 round : {1, 2}) { // events taken in the first round do not count in the
+                                            // second
         auto waiter = std::async(std::launch::async, [&] { return c.wait(e, late, 4); });
         while (sleeps() != round)
             std::this_thread::yield();

@@ -105,7 +105,7 @@ TEST_CASE("ESTABLISHED that comes while the consumer looks at a completion goes 
         taken = std::async(std::launch::async, [&] { return m.c.dequeue(m.e, event); });
         while (port.recv_cq->head.load() == 0)
             std::this_thread::yield();
-        std::this_thread::sleep_for(std::chrono::milliseconds(20)); // if it is there by then
+        std::this_thread::sleep_for(std::chrono::milliseconds(20)); // lets it get there
         REQUIRE(fire(port, up));
     }
     CHECK_EQ(taken.get(), DAT_SUCCESS);
@@ -380,7 +380,7 @@ TEST_CASE("an end that waits is not held up by an endpoint that got the place of
 
 TEST_CASE("more completions than the EVD is long: the end still comes last")
 {
-    merged_stations m(2); // and four in the CQ
+    merged_stations m(2); // the EVD holds two, and the CQ four
     m.one.connect_by_hand();
     for (DAT_UINT64 i = 0; i < 4; ++i)
         receive(m.one, i);

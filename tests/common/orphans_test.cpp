@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What was posted on an endpoint that is gone: dropped, freed, never delivered.
+// Operations posted on an endpoint that is gone: dropped, freed, never delivered.
 #include "fixture.hpp"
 
 using namespace test;

@@ -198,7 +198,8 @@ osd::wait_result transport::dapls_ib_cq_wait(cq &queue, notify_on what, DAT_COUN
 {
     queue.life.check("cq");
     const lab::exclusive one(queue.waiting, "two threads wait on one cq at once");
-    queue.threshold.store(static_cast<std::uint32_t>(threshold)); // what comes from now on wakes
+    queue.threshold.store(static_cast<std::uint32_t>(threshold)); // later completions wake the
+                                                                  // thread
     queue.waits_for_solicited.store(what == notify_on::solicited);
     if (queue.has_enough() || (what == notify_on::solicited && queue.holds_solicited())) {
         queue.threshold.store(INT_MAX);
@@ -360,7 +361,7 @@ const extended_operands &latest_operands(qp &pair)
 
 namespace {
 
-/// Of every request the contract says that its length is the sum of its segments.
+/// Checks a rule of the contract: the length of every request is the sum of its segments.
 void check_length(const types::wr &request, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
     DAT_UINT64 sum = 0;
@@ -489,7 +490,7 @@ void transport::dapls_ib_mr_deregister(mr &region)
     --region.zone->users;
 }
 
-// A window counts in the region it is bound to, and in those of its posted binds.
+// A window counts in the region it is bound to, and in the regions of its posted binds.
 
 void types::window::finish(mr *target, bool done)
 {
@@ -727,7 +728,8 @@ status transport::dapls_ib_qp_alloc_srq(pd &zone, qp &pair, srq &from, cq *recv_
 
 namespace {
 
-/// From now on completions of what it took from its shared queue have a null receiver.
+/// Gives completions of receives that a pair took from its shared queue a null receiver from now
+/// on.
 void leave_shared(qp &pair)
 {
     if (pair.shared == nullptr)
@@ -1083,7 +1085,7 @@ void transport::dapls_ib_disconnect(qp &pair, DAT_CLOSE_FLAGS)
     if (!lab::loopback.load())
         return;
     if (pair.peer.load() == nullptr)
-        return; // the other side was faster: its callback is the one
+        return; // the other side was faster: its callback tells the end
     qp *peer = separate(pair);
     pair.now = phase::down;
     flush(pair);

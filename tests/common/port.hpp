@@ -17,7 +17,7 @@ namespace dapl::DAPL_TRANSPORT {
 
 struct qp;
 
-/// Where the life of an object stands; catches use before alloc and after free.
+/// The stage of an object's life; catches use before alloc and after free.
 class alive {
 public:
     void begin(const char *what);
@@ -52,11 +52,11 @@ struct types {
         osd::wait_object sleeper;
         lab::spin_lock lock;
         bool has_sleeper = false;
-        std::vector<cq *> due; ///< whose callbacks the sleeper makes
+        std::vector<cq *> due; ///< CQs whose callbacks the sleeper makes
 
         /// False when no thread sleeps in cno_wait that could make its callback.
         bool hand_over(cq &armed);
-        /// The next of those, its door held, so that it stays.
+        /// The next CQ that is due, its door held, so that it stays.
         cq *next_due();
     };
     struct pd {
@@ -102,8 +102,8 @@ struct types {
         std::atomic<bool> armed_for_solicited{false};
         std::atomic<bool> waits_for_solicited{false};
         std::atomic<std::uint32_t> threshold{INT_MAX}; ///< that, while no thread waits
-        std::atomic<unsigned> sleeps{0};               ///< of dapls_ib_cq_wait
-        std::atomic<int> events{0};                    ///< of other streams
+        std::atomic<unsigned> sleeps{0};               ///< calls of dapls_ib_cq_wait that slept
+        std::atomic<int> events{0};                    ///< events of other streams
         osd::wait_object sleeper;
 
         bool store(const completion &done);
@@ -150,7 +150,7 @@ enum class phase { fresh, pending, connected, down };
 
 /// Posted operations that have not completed, oldest first.
 struct posted_list {
-    lab::spin_lock order; ///< from taking one to storing its completion
+    lab::spin_lock order; ///< held from taking one to storing its completion
     lab::spin_lock lock;
     std::unique_ptr<types::wr *[]> ring;
     std::uint32_t size = 0;
@@ -288,7 +288,7 @@ struct transport : dapls_ib<types> {
 
 // ------------------------------------------------------------------------ names of the port's own
 
-// The common layer has classes of all these names; none of these is seen there.
+// The common layer has classes of all these names; it sees none of these.
 struct object {};
 struct pool {};
 struct cr {};
@@ -313,7 +313,7 @@ bool fire_hca_error(types::hca &);
 /// The oldest posted operation of a direction comes back. False when there is none.
 bool complete_send(qp &, DAT_DTO_COMPLETION_STATUS = DAT_DTO_SUCCESS);
 bool complete_recv(qp &, DAT_DTO_COMPLETION_STATUS = DAT_DTO_SUCCESS, DAT_UINT32 length = 0);
-/// By a message whose sender asked for solicited wait.
+/// Completes a receive by a message whose sender asked for solicited wait.
 bool complete_recv_solicited(qp &);
 /// A write with immediate data takes the oldest receive.
 bool complete_recv_immediate(qp &, DAT_UINT32 length, DAT_UINT32 immediate);

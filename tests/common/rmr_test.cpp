@@ -135,7 +135,8 @@ TEST_CASE_FIXTURE(fixture, "so it stays when its place in the queue is used agai
         CHECK(tells_a_part());
         (void)end_bind();
     }
-    must(bind(two, 3, DAT_COMPLETION_SUPPRESS_FLAG)); // where such a bind was before
+    must(bind(two, 3, DAT_COMPLETION_SUPPRESS_FLAG)); // takes a place in which such a bind was
+                                                      // before
     CHECK(free(two) == lmr_in_use);
     REQUIRE(complete_send(s.port()));
     must(c.post_send(s.ep, 4));

@@ -153,7 +153,7 @@ TEST_CASE("an RSP that was used has no say over its endpoint any more: another o
     REQUIRE(arrive(here));
     must(v.reject(v.request()));
     const DAT_RSP_HANDLE second = v.make_rsp(v.s.ep, 6);
-    CHECK_FALSE(arrive(here)); // through the used one
+    CHECK_FALSE(arrive(here)); // the used RSP takes no request
     CHECK_EQ(v.c.state(v.s.ep), DAT_EP_STATE_RESERVED);
     while (const DAT_CR_HANDLE unexpected = v.request())
         (void)v.reject(unexpected);

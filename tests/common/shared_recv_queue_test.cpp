@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// SRQ: receives that several endpoints draw from, in any order, and what becomes of those that an
-// endpoint took before it went.
+// SRQ: receives that several endpoints draw from, in any order, and receives that an endpoint took
+// before it went.
 #include "fixture.hpp"
 
 using namespace test;

@@ -12,7 +12,7 @@ using dapl::programmable::spinner;
 
 constexpr osd::deadline never = osd::deadline::never();
 
-/// Waits that do not look, between the last one and the next one that does.
+/// Counts waits that do not look, between the last and the next wait that does.
 int skipped(spinner &spin)
 {
     for (int waits = 0;; ++waits) {

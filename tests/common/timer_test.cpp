@@ -369,7 +369,7 @@ TEST_CASE("a failure that was not reported yet is reported by a reset of its end
         const occupied busy(from_handle<adapter>(c.ia)->timers);
         REQUIRE(complete_recv(s.port(), DAT_DTO_ERR_LOCAL_LENGTH));
         DAT_EVENT event;
-        must(c.dequeue(s.recv, event)); // which stores BROKEN, and leaves the rest to the timers
+        must(c.dequeue(s.recv, event)); // stores BROKEN, and leaves the rest to the timers
         must(frees ? c.v.ep_free_func(s.ep) : c.v.ep_reset_func(s.ep));
         CHECK(waiter.wait_for(10s) == std::future_status::ready);
     }

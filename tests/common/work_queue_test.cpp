@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The ring of posted operations: its numbers wrap, suppressed ones are retired by later ones.
+// The ring of posted operations: its numbers wrap, later requests retire suppressed ones.
 #include "fixture.hpp"
 
 #include <atomic>
@@ -17,7 +17,7 @@ transport::wr *take(post_ring &ring)
     transport::wr *taken = nullptr;
     return ring.take(taken) ? taken : nullptr;
 }
-/// As a post does: the slow path looks again. Null when all are posted.
+/// Takes a request as a post does: the slow path looks again. Null when all are posted.
 transport::wr *take(work_queue &queue)
 {
     transport::wr *taken = take(static_cast<post_ring &>(queue));

@@ -4,15 +4,15 @@
 
 namespace wraps {
 
-/// Of the calling thread, since it began.
+/// Counts of the calling thread since it began.
 struct counts {
     unsigned long mutex_locks = 0;
     unsigned long allocations = 0;
 };
 counts of_this_thread();
 
-/// Makes the allocation after `skip` more fail, of those that may fail: aligned_alloc and nothrow
-/// new. Negative: none.
+/// Makes the allocation after `skip` more fail, counted among allocations that may fail:
+/// aligned_alloc and nothrow new. Negative: none.
 void fail_allocation(int skip);
 /// An allocation was failed since fail_allocation.
 bool allocation_failed();

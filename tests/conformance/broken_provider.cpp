@@ -55,7 +55,7 @@ object *make(object *ia)
     return made;
 }
 
-/// What is to happen later must find its code.
+/// Keeps the library loaded: faults that happen later must find its code.
 void stay_loaded()
 {
     Dl_info self{};

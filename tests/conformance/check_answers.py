@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Each call answers, in each state, what the file of its adapter in answers/ says.
+"""Each call has, in each state, the answer in the file of its adapter in answers/.
 
 A difference is a fault, or a change that has to be in docs/calls.md: --renew writes the file anew,
-and gen/call_answers.py the page from it. A state that is not reached is a difference as well. One
-that the file has no answers for is left out: a device that is slow now may pass through it.
+and gen/call_answers.py the page from it. A state that is not reached is a difference as well. A
+state that the file has no answers for is left out: a device that is slow now may pass through it.
 """
 
 import argparse

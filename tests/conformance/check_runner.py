@@ -18,7 +18,7 @@ import unittest
 
 OPTIONS = argparse.Namespace()
 
-# The broken provider passes all of these, unless it is configured to break MEM-01.
+# The broken provider passes all these cases, unless it is configured to break MEM-01.
 CASES = ["IA-04", "IA-06", "MEM-01", "REG-01", "REG-06"]
 VICTIM = "MEM-01"
 FAULTS = ["sound", "crash", "hang", "exit", "descriptor", "thread", "code", "unsupported",
@@ -61,7 +61,7 @@ class RunnerTest(unittest.TestCase):
         return Run(self.folder, "--ia", fault, *cases, *more)
 
     def expect_victim(self, run: Run, reason: str) -> None:
-        """The one case fails, for this reason; the others run; the report shows both."""
+        """The victim fails, for this reason; the others run; the report shows both."""
         self.assertEqual(run.status, 1, run.output)
         self.assertEqual(list(run.results), CASES_IN_ORDER, run.output)
         for rule, result in run.results.items():
@@ -111,7 +111,7 @@ class RunnerTest(unittest.TestCase):
         run = self.judge("once", "--html", str(self.folder / "card.html"))
         self.assertEqual(run.status, 0, run.output)
         self.assertIn("5 passed, 0 failed", run.output)
-        self.assertRegex(run.output, rf"(?m)^{VICTIM}: .*got DAT_SUCCESS")  # when it was seen
+        self.assertRegex(run.output, rf"(?m)^{VICTIM}: .*got DAT_SUCCESS")  # the text of the failure
         self.assertIn("5 cases, ", run.output)
         self.assertIn(" seconds, 1 passed on repetition", run.output)
         self.assertEqual(run.card["passed_on_repetition"], 1)
@@ -393,7 +393,7 @@ class RunnerTest(unittest.TestCase):
         while len(folders()) == 3 and time.monotonic() < give_up:  # its children end, too
             self.assertEqual(self.judge("sound").status, 0)
         left = folders()
-        self.assertEqual(len(left), 2)  # of the run that goes on, and the link
+        self.assertEqual(len(left), 2)  # folder of the run that goes on, and the link
         self.assertLess(left, both)
         self.assertTrue((self.folder / "dat.conf").exists())
 
@@ -401,7 +401,8 @@ class RunnerTest(unittest.TestCase):
         self.assertNotIn("\x1b", self.judge("code").output)
 
     def test_a_sanitizer_that_is_preloaded(self):
-        """For a provider that is compiled with it: the suite takes it into account."""
+        """A preloaded sanitizer, for a provider compiled with it: the suite takes it into account.
+        """
         def told(*command: str) -> str:
             return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 

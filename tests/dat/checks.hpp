@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What is expected of most scenarios.
+// The checks of most scenarios.
 #pragma once
 
 #include "scenario.hpp"
@@ -17,7 +17,7 @@ inline void check_quiet(const outcome &result)
     CHECK(result.output == "");
 }
 
-/// The same, but with exactly these lines on standard error.
+/// Like check_quiet, but with exactly these lines on standard error.
 inline void check_says(const outcome &result, const std::string &messages)
 {
     CHECK(result.failures == "");

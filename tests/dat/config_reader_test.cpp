@@ -40,7 +40,7 @@ std::string one(const std::string &text)
     return said.front();
 }
 
-/// What is said of `text`, which says line 1, where it is line `number`.
+/// The message about `text`, with line number `number` in place of 1.
 std::string at_line(char number, const std::string &text)
 {
     std::string said = one(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What our libdat2 and the one in the field must do alike; built against either of them. That one
-// reads dat.conf when the program starts, so all scenarios share field.conf.
+// Behaviour that our libdat2 and the field's must share; built against either. The field's reads
+// dat.conf when the program starts, so all scenarios share field.conf.
 #include "adapters.hpp"
 
 #include <cstdint>

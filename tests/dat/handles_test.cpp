@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Handles: what is taken for one, what is not, and what a provider gets to see.
+// Handles: which values are taken for handles, and what a provider gets to see.
 #include "adapters.hpp"
 
 #include <cstdint>
@@ -284,5 +284,5 @@ TEST_CASE("a query opens by name without an adapter, and its close lets the libr
     });
     CHECK(result.failures == "");
     CHECK(result.status == 0);
-    CHECK(lines_with(result.messages, "") == 1); // about "none"
+    CHECK(lines_with(result.messages, "") == 1); // the line is about "none"
 }

@@ -431,7 +431,7 @@ TEST_CASE("adding and removing a provider have their codes")
         EXPECT_EQ(dat_registry_add_provider(&one, &s), DAT_SUCCESS);
         EXPECT_EQ(dat_registry_add_provider(&other, &s), code(DAT_PROVIDER_ALREADY_REGISTERED));
         EXPECT_EQ(dat_registry_add_provider(&other, &safe), DAT_SUCCESS);
-        // One that was turned away does not remove its rival.
+        // A provider that was turned away does not remove its rival.
         EXPECT_EQ(dat_registry_remove_provider(&other, &s), not_found);
         DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
         EXPECT_EQ(open("s", ia), DAT_QUEUE_FULL);

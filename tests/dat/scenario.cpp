@@ -68,7 +68,7 @@ outcome run_child(const environment &variables, void (*body)())
     return {status, messages.read(), output.read(), failures.read()};
 }
 
-/// In the child. Forked ones of it write to the same file.
+/// Reports a failure in the child. Children that it forks write to this file, too.
 void tell(const std::string &failure)
 {
     const char *path = std::getenv("DAT_TEST_FAILURES");

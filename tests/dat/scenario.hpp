@@ -9,8 +9,8 @@ namespace scenario {
 
 struct outcome {
     int status;           ///< 0: returned and exited normally
-    std::string messages; ///< what was written to standard error
-    std::string output;   ///< to standard output
+    std::string messages; ///< text on standard error
+    std::string output;   ///< text on standard output
     std::string failures; ///< EXPECTs that did not hold
 };
 
@@ -19,7 +19,7 @@ using environment = std::map<std::string, std::string>;
 /// Runs `body` with this text as the file DAT_OVERRIDE names, then exits the child in the normal
 /// way. `{conf}` in messages stands for the file's name.
 outcome run(const std::string &dat_conf, void (*body)(), const environment &extra = {});
-/// The same with the environment as it is and these variables on top.
+/// Runs `body` with the present environment and these variables on top.
 outcome run_as_is(void (*body)(), const environment &extra = {});
 
 /// One line of dat.conf.
@@ -32,7 +32,7 @@ void expect(bool holds, const char *file, int line, const char *what);
 void expect_equal(unsigned long have, unsigned long want, const char *file, int line,
                   const char *what);
 
-/// For a child forked while threads run: their memory counts as lost in the child.
+/// Keeps leaks quiet in a child forked while threads run: their memory counts as lost there.
 void ignore_leaks();
 
 /// Whether a library whose path contains `part` is in this process.

@@ -124,7 +124,7 @@ DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *, DAT_IA_ATTR_MASK mask, D
     return DAT_SUCCESS;
 }
 
-/// Reports a second close by what it returned; the handle must still be known.
+/// Reports a second close by its result; the handle must still be known.
 void close_again(DAT_IA_HANDLE ia, const char *name)
 {
     DAT_IA_HANDLE number = DAT_HANDLE_NULL;

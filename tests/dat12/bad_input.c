@@ -216,7 +216,7 @@ static int any_refuses(DAT_HANDLE h)
            IS(dat_get_handle_type(h, &type), DAT_INVALID_HANDLE);
 }
 
-#if !defined(THROUGH_MACROS) /* which reach through whatever they are given */
+#if !defined(THROUGH_MACROS) /* the macros reach through any value that they are given */
 static void numbers_are_refused(void)
 {
     static const size_t numbers[] = {0, 1, 2, 3, 4, 12, 4096, 65536, 65540 - 8, (size_t)-4,
@@ -261,7 +261,7 @@ static void other_types_are_refused(void)
     }
 }
 
-/* As the second or a later argument the provider answers. */
+/* Bad handles as second or later arguments: the provider answers. */
 static void bad_handles_behind_the_first(void)
 {
     struct zoo zoo;

@@ -25,7 +25,7 @@ static int case_failed;
         } \
     } while (0)
 
-/* A call that has to succeed; says what it answered otherwise. */
+/* A call that has to succeed; prints its answer otherwise. */
 #define MUST(call) \
     do { \
         const DAT_RETURN must_ = (call); \

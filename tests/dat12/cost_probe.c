@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The same calls of the data path through either generation, to be counted by callgrind: each phase
- * is dumped under its name, with counting switched on inside the calls only. See facade_cost.py.
+ * Calls of the data path through either generation, to be counted by callgrind: each phase is
+ * dumped under its name, with counting switched on inside the calls only. See facade_cost.py.
  *
- *   cost_probe ADAPTER CALLS
+ *  cost_probe ADAPTER CALLS
  */
 #if defined(DAT_1_2)
 #include <dat/udat.h>

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Counts what DAT 1.2 adds to the calls of the data path, with callgrind.
+"""Counts the cost of DAT 1.2 on the calls of the data path, with callgrind.
 
-The same calls are counted through libdat2 alone and through libdat, which goes to the provider
-directly. What libdat executes more than libdat2 is compared with the limits below; a lock or an
+Calls are counted through libdat2 alone and through libdat, which goes to the provider directly. The
+instructions that libdat executes beyond libdat2's are compared with the limits below; a lock or an
 allocation in it is an error.
 """
 
@@ -16,8 +16,8 @@ import sys
 import tempfile
 
 SKIP = 77
-# Instructions of a post of one segment, of each further one, and of a dequeued event. Of RDMA writes
-# of several segments, the one at the peer counts as one of them.
+# Instructions of a post of one segment, of each further segment, and of a dequeued event. In RDMA
+# writes of several segments, the peer's segment counts as a further one.
 ONE_SEGMENT, FURTHER_SEGMENT, EVENT = 25, 6, 45
 LIMITS = {
     'send1': ONE_SEGMENT,
@@ -35,7 +35,7 @@ FORBIDDEN = re.compile(r'\b(malloc|calloc|realloc|free|(__)?pthread_\w*lock)\b')
 
 
 def phases_of(probe, adapter, calls, dump_class, folder):
-    """Instructions per call in libdat and libdat2, and what they called that they must not."""
+    """Instructions per call in libdat and libdat2, and their calls of forbidden functions."""
     command = ['valgrind', '--tool=callgrind', '--collect-atstart=no', '--quiet',
                f'--callgrind-out-file={folder}/out', probe, adapter, str(calls)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=600, check=False)
@@ -55,7 +55,7 @@ def phases_of(probe, adapter, calls, dump_class, folder):
 
 
 def calls_of(path):
-    """Who called what: ((object, function), callee)."""
+    """The callers of each function: ((object, function), callee)."""
     names, here, function, callee = {}, '?', '?', '?'
 
     def name(kind, text):

@@ -5,9 +5,9 @@
 The table has one line for each macro, type, member, enumeration constant and
 function: its name, a tab, and its value, layout or signature as the compiler
 sees it (tests/abi/abi_values.py says how). A line more or less is a failure,
-too: what programs were compiled with does not change.
+too: headers that programs were compiled with do not change.
 
-Exit status: 0 the same, 1 differences, 77 a tool is missing.
+Exit status: 0 no difference, 1 differences, 77 a tool is missing.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which adapters the lines of dat.conf make known to DAT 1.2: with names.conf as the file. */
+/* The adapters that the lines of dat.conf make known to DAT 1.2: with names.conf as the file. */
 #define _POSIX_C_SOURCE 200112L /* setenv */
 #include <dat/udat.h>
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What programs written against DAT 1.2 do and live by, as one of them: C89, and C++98 as well.
- * Both sides of each connection are in this process, through one adapter, as peers on one host are.
+ * A program as written against DAT 1.2, with the calls that such programs live by: C89, and C++98
+ * as well. Both sides of each connection are in this process, through one adapter, as peers on one
+ * host are.
  *
- *   program ADAPTER [CASE]
+ *  program ADAPTER [CASE]
  */
 #if defined(THROUGH_MACROS)
 #include "through_macros.h"
@@ -104,7 +105,7 @@ static void enter(struct world *w, DAT_COUNT qlen)
     SOUND(register_buffer(w, &w->far_end));
 }
 
-/* As programs leave: abruptly, with whatever there is. */
+/* Leaves as programs do: abruptly, with whatever there is. */
 static void leave(struct world *w)
 {
     MUST(dat_ia_close(w->ia, DAT_CLOSE_ABRUPT_FLAG));
@@ -418,7 +419,7 @@ static void peer_exits_without_close(void)
 
         CHECK(pipe(ready) == 0);
         fflush(stdout);
-        child = fork(); /* before there are threads */
+        child = fork(); /* forks before there are threads */
         CHECK(child >= 0);
         if (child == 0) {
             case_failed = read(ready[0], &byte, 1) != 1;
@@ -438,7 +439,7 @@ static void peer_exits_without_close(void)
         MUST(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, p.passive, 0, NULL));
         SOUND(wait_event(w.connections, DAT_CONNECTION_EVENT_ESTABLISHED, &event));
         MUST(dat_ep_post_send(p.passive, 1, &segment, as_context(9), DAT_COMPLETION_DEFAULT_FLAG));
-        /* One that leaves so may not have acknowledged what it took. */
+        /* A peer that leaves so may not have acknowledged the message. */
         SOUND(wait_event(w.requests, DAT_DTO_COMPLETION_EVENT, &event));
         CHECK(dto->ep_handle == p.passive && dto->user_cookie.as_64 == 9);
         CHECK(dto->status == DAT_DTO_SUCCESS || dto->status == DAT_DTO_ERR_FLUSHED);
@@ -646,7 +647,7 @@ static void private_data_goes_both_ways(void)
         SOUND(send_once(&w, p.passive, p.active, 100));
         MUST(dat_ep_free(p.active));
         MUST(dat_ep_free(p.passive));
-        /* The peer's end, and what it left, are of no interest here. */
+        /* The peer's end and its leavings are of no interest here. */
         while (1) {
             DAT_EVENT event;
             if (dat_evd_dequeue(w.connections, &event) != DAT_SUCCESS)
@@ -848,7 +849,7 @@ static void two_endpoints_for_each_peer(void)
     SOUND(leave(&w));
 }
 
-/* As many as a large job has peers: events name the right one of them, and so do queries. */
+/* As many endpoints as a large job has peers: events and queries name the right one. */
 static void thousands_of_endpoints(void)
 {
     enum { most = 3000, connected = 6 };
@@ -1002,7 +1003,7 @@ static void reads_come_before_what_is_fenced(void)
     fill(w.far_end.memory, 4096, 8);
     into = local(&w.near_end, 0, 4096);
     source = remote(&w.far_end, 0, 4096);
-    out = local(&w.near_end, 0, 4096); /* what has just been read */
+    out = local(&w.near_end, 0, 4096); /* the data just read */
     in = local(&w.far_end, 8192, 4096);
     MUST(dat_ep_post_recv(p.passive, 1, &in, as_context(3), DAT_COMPLETION_DEFAULT_FLAG));
     MUST(dat_ep_post_rdma_read(p.active, 1, &into, as_context(1), &source,
@@ -1015,7 +1016,7 @@ static void reads_come_before_what_is_fenced(void)
     SOUND(leave(&w));
 }
 
-/* Successes that are suppressed make no event; a later one that is not gives their places back. */
+/* Suppressed successes make no event; a later success with an event gives their places back. */
 static void suppressed_successes_are_retired(void)
 {
     struct world w;
@@ -1042,7 +1043,7 @@ static void suppressed_successes_are_retired(void)
     SOUND(leave(&w));
 }
 
-/* A full queue answers; after completions the same post succeeds. */
+/* A full queue refuses a post; after completions it succeeds. */
 static void full_queue_is_posted_to_again(void)
 {
     struct world w;
@@ -1106,7 +1107,7 @@ static void small_queues_take_more(void)
             DAT_LMR_TRIPLET out = local(&w.near_end, 0, 64);
             MUST(dat_ep_post_send(p.active, 1, &out, as_context(i), DAT_COMPLETION_DEFAULT_FLAG));
         }
-        usleep(100000); /* all of them are there, and none has been taken */
+        usleep(100000); /* lets all arrive while none has been taken */
         for (i = 0; i < 40; ++i) {
             SOUND(poll_dto(w.requests, p.active, i, 64));
             SOUND(poll_dto(w.receives, p.passive, i, 64));
@@ -1225,7 +1226,7 @@ static void windows_open_memory(void)
     SOUND(poll_dto(w.requests, p.active, 6, 256));
     CHECK(memcmp(w.near_end.memory, w.far_end.memory + 4096, 256) == 0);
 
-    part.lmr_context += 0x5a5a5a5; /* of no region */
+    part.lmr_context += 0x5a5a5a5; /* belongs to no region */
     CHECK(dat_rmr_bind(rmr, &part, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, p.passive, as_context(7),
                        DAT_COMPLETION_DEFAULT_FLAG, &context) ==
           ERROR_OF(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2));

@@ -8,7 +8,7 @@ using namespace scenario;
 
 namespace {
 
-/// Without a reference the linker would leave the library out.
+/// Keeps the library: without a reference the linker would leave it out.
 [[gnu::used]] const DAT_PROVIDER_INIT_FUNC linked = &dat_provider_init;
 
 } // namespace

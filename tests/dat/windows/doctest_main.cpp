@@ -5,8 +5,7 @@
 #include <cstdlib>
 #include <windows.h>
 
-/// The program runs its tests or, as their child, the one body that DAT_TEST_BODY names; see
-/// host.cpp.
+/// Runs the tests or, in their child, the one body that DAT_TEST_BODY names; see host.cpp.
 int main(int argc, char **argv)
 {
     const char *body = std::getenv("DAT_TEST_BODY");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Nothing forks here: the child is the same program, told where in it the body is.
+// Nothing forks here: the child is this program, told where in it the body is.
 #include "host.hpp"
 
 #include <array>
