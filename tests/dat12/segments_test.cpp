@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Segments of DAT 1.2 as those of DAT 2.0: more of them than the adapters that are tested take.
+// Translates segments of DAT 1.2 to segments of DAT 2.0: more of them than the tested adapters
+// take.
 #include "segments.hpp"
 
 #include <doctest/doctest.h>

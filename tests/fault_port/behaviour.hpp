@@ -14,7 +14,7 @@
 namespace dapl::DAPL_TRANSPORT::faults {
 
 void sleep_ms(std::int64_t ms);
-/// From now on requests for it are refused: it is gone, although its listener is not.
+/// Refuses requests for a service point from now on: it is gone, although its listener is not.
 void stop_requests(service_point &);
 void allow_requests(service_point &);
 bool has_stopped(const service_point &);
@@ -121,7 +121,7 @@ status open_as_planned(Call call, Hca &hca, const Params &params)
     if (!the_plan().read())
         return invalid_parameter(1);
     if (the_plan().has_chance())
-        keep_library(); // with what it has counted
+        keep_library(); // keeps the counts of the plan
     const status opened = call_as_planned<subject::open_hca>(call, hca, params);
     if (opened.ok())
         after_success<subject::open_hca>(hca, params);

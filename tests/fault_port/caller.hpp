@@ -22,7 +22,7 @@
 
 namespace dapl::DAPL_TRANSPORT::faults {
 
-/// Who calls an operation: "thread" in the contract's table.
+/// The caller of an operation: "thread" in the contract's table.
 enum class called_by : std::uint8_t { control, hot, fence, any, waiter };
 
 /// What one thread at a time may do with an object, each beside the others.
@@ -51,7 +51,7 @@ constexpr lane lane_of(subject what, called_by how)
         return lane::polling;
     case subject::completion_notify:
     case subject::query_hca:
-    case subject::read_counters: // beside themselves
+    case subject::read_counters: // may run beside itself
         return lane::none;
     default:
         return how == called_by::control || how == called_by::fence ? lane::control
@@ -60,7 +60,8 @@ constexpr lane lane_of(subject what, called_by how)
     }
 }
 
-/// With qp_params::concurrent_posts several threads at once; the others of their lane are alone.
+/// Whether several threads may post at once, with qp_params::concurrent_posts; the other operations
+/// of a lane are alone.
 constexpr bool is_shared_post(subject what)
 {
     return what == subject::post_send || what == subject::post_extended ||
@@ -89,9 +90,9 @@ public:
     bool concurrent_posts = false;
 
     bool is_used() const { return inside_.load(std::memory_order_relaxed) > 0; }
-    /// Before and after an operation that has the object among its arguments.
+    /// Notes the begin and the end of an operation that has the object among its arguments.
     void enter(const place &);
-    /// In place of that, where a fence may have begun and is not over.
+    /// Notes the begin of an operation beside which a fence may have begun.
     void enter_beside_fence(const place &);
     void leave(subject what)
     {
@@ -100,12 +101,12 @@ public:
     }
 
     void begin_making(const place &);
-    /// After enter.
+    /// Notes that the object was made; called after enter().
     void end_making(bool ok)
     {
         life_.store(ok ? life::made : life::unmade, std::memory_order_relaxed);
     }
-    /// After enter.
+    /// Notes that the object is being freed; called after enter().
     void begin_freeing(const place &);
     void end_freeing() { life_.store(life::freed, std::memory_order_relaxed); }
 
@@ -197,7 +198,7 @@ public:
     entered &operator=(const entered &) = delete;
     ~entered() { leave(); }
 
-    /// In place of the destructor where a thread is cancelled.
+    /// Ends an operation in place of the destructor, if a thread is cancelled.
     void leave() const
     {
         with_subject([](auto &object) {
@@ -257,7 +258,7 @@ private:
             if (object != nullptr)
                 what_to_do(*object, at);
     }
-    /// The object that the operation is about: the one it makes, or the first.
+    /// The object that the operation is about: the object it makes, or its first argument.
     template <class Do>
     void with_subject(Do what_to_do) const
     {

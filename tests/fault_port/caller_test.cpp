@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // This program is the common layer over the wrapped software HCA, and breaks the contract in each
-// way that the wrapper sees. What it does runs in a child, which the wrapper aborts.
+// way that the wrapper sees. Each breach runs in a child, which the wrapper aborts.
 #include "port.hpp"
 
 #include <csignal>

@@ -5,7 +5,7 @@
 #include "plan.hpp"
 #include "spoil_dat.hpp"
 
-#include "spoil_one.hpp" // after the overloads
+#include "spoil_one.hpp" // comes after the overloads
 
 #include <cstdint>
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 namespace dapl::DAPL_TRANSPORT::faults {
 
 void sleep_ms(std::int64_t ms);
-/// Of all handlers that there are, for good.
+/// Turns SA_RESTART on or off for all present handlers, for good.
 void set_restart(bool restarts);
 
 /// The function of libdat2 that has this one's name.

@@ -5,7 +5,7 @@
 With --others some more cases are run under each, by a seed: a red one has to have met the fault.
 With --sample some faults are run, each with one case, by a seed that is printed. With --explore all
 cases are run under the faults that match, and those that turn red are listed. Each case is turned
-red by a fault, or has an [[unnamed]] entry that says why not; --unnamed lists those that have
+red by a fault, or has an [[unnamed]] entry that says why not; --unnamed lists cases that have
 neither, and runs nothing.
 """
 
@@ -74,7 +74,7 @@ class Suite:
         began = time.monotonic()
         cases = fault.red + fault.green + fault.others
         results = self.run(fault.plan, cases, fault.options)
-        # Those that met no fault may just lack the time, on a busy machine.
+        # Cases that met no fault may just lack the time, on a busy machine.
         again = tuple(case for case in fault.others if is_unexplained(results.get(case)))
         if again and "--patience" not in fault.options:
             results |= self.run(fault.plan, again, (*fault.options, "--patience", "50"))
@@ -90,7 +90,7 @@ def ended_badly(result: dict, fault: Fault) -> bool:
 
 
 def judge(fault: Fault, results: dict[str, dict]) -> list[str]:
-    """What is not as the table says."""
+    """The differences from the table."""
     if "" in results:
         return [f"the suite does not run: {results['']['reason']}"]
     wrong = []
@@ -171,7 +171,9 @@ def chosen(faults: list[Fault], options: argparse.Namespace) -> list[Fault]:
 
 
 def controls(faults: list[Fault]) -> list[Fault]:
-    """Without a fault what is to turn red passes, with the same options: then it is the fault."""
+    """Runs the cases of the faults without a fault, with their options: they pass, so the fault
+    turns them red.
+    """
     by_options: dict[tuple[str, ...], set[str]] = {}
     for fault in faults:
         by_options.setdefault(fault.options, set()).update(fault.red)
@@ -194,7 +196,7 @@ def broke_off(result: dict) -> bool:
 
 
 def storm(suite: Suite, number: int) -> list[str]:
-    """What is wrong after all cases were run under a plan of faults that come by chance."""
+    """The errors after all cases were run under a plan of faults that come by chance."""
     chance = random.Random(number)
     words = [each.format(n=chance.choice((4, 16, 64)))
              for each in chance.sample(STORM, 4)]
@@ -218,7 +220,7 @@ def explore(suite: Suite, faults: list[Fault]) -> None:
 
 
 def with_others(faults: list[Fault], unharmed: list[Fault], number: int, seed: int) -> list[Fault]:
-    """Each fault with so many cases that it does not name, of those that pass without it."""
+    """Adds cases that a fault does not name, and that pass without it, to each fault."""
     passing = {control.options: control.green for control in unharmed}
 
     def drawn(fault: Fault) -> tuple[str, ...]:

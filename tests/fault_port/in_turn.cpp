@@ -61,7 +61,7 @@ private:
 
     /// Makes a call; false when it failed and is not to be repeated.
     bool call(const char *name, const std::function<DAT_RETURN()> &make);
-    /// Later calls of `end` undo what was made.
+    /// Makes later calls of `end` to undo a call.
     void later(const char *name, std::function<DAT_RETURN()> end)
     {
         ends_.push_back({name, std::move(end)});

@@ -34,7 +34,7 @@ void say(const char *format, ...)
         std::fclose(log);
 }
 
-/// The number whose name this is, of those that `name_of` knows up to `most`.
+/// The number with the wanted name, among the names that `name_of` knows up to `most`.
 template <class Names>
 std::int64_t number_named(const char *wanted, std::int64_t most, Names name_of)
 {
@@ -83,7 +83,7 @@ bool parse_number(const char *text, std::int64_t &number)
 }
 
 struct action_word {
-    const char *name; ///< with '=': a number or a name follows
+    const char *name; ///< word of the plan; with '=': a number or a name follows
     action does;
 };
 constexpr action_word action_words[] = {
@@ -210,7 +210,7 @@ const char *objection_to_completion(action does)
     }
 }
 
-/// Of an operation or upcall.
+/// Why the action cannot be done to an operation or upcall.
 const char *objection_to_operation(action does, subject name)
 {
     const subject_facts &of = facts_of_subjects[static_cast<int>(name)];
@@ -425,9 +425,9 @@ bool plan::parse(const char *text)
     return true;
 }
 
-/// Calls are counted from the first device on that opens while no other is open. One that fails to
-/// open and is opened again is one of them. Chance goes on: it would fail the same calls of each
-/// open, and who repeats an open would never get one.
+/// Calls are counted from the first device on that opens while no other is open. A device that
+/// fails to open and is opened again counts as well. Chance goes on: otherwise it would fail equal
+/// calls of each open, and a program that repeats an open would never succeed.
 bool plan::read()
 {
     const char *const set = std::getenv("DAPL_FAULT");

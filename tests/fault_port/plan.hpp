@@ -13,17 +13,17 @@ namespace dapl::DAPL_TRANSPORT::faults {
 
 enum class action : std::uint8_t {
     fail,        ///< the operation answers `code` and does nothing
-    answer,      ///< the call does what it does, and answers `code`
+    answer,      ///< the call is made, and answers `code`
     refusal,     ///< an error is answered as `code`
-    outcome,     ///< so is what is neither success nor error
+    outcome,     ///< an answer that is neither success nor error becomes `code`
     accepts,     ///< an error is answered as success
     stores,      ///< an error stores something through argument number `amount`
     skip,        ///< the operation does nothing; an upcall is lost
     unrestarted, ///< all handlers of signals are without SA_RESTART
     restarted,   ///< all are with it
     slow,        ///< it begins `amount` ms later
-    argument,    ///< with another value of argument number `amount`
-    out,         ///< what it stores through argument number `amount` is another value
+    argument,    ///< argument number `amount` gets another value
+    out,         ///< the value stored through argument number `amount` is another
     wrong,       ///< the opposite answer, or one more
     twice,       ///< the upcall or completion comes twice
     early,       ///< the upcall comes once more, before there is a reason
@@ -90,14 +90,14 @@ private:
     bool parse_when(fault &made, const char *when);
     bool parse_action(fault &made, const char *what);
 
-    char text_[1024] = {};  ///< what was parsed, to be compared
-    char words_[1024] = {}; ///< the same, cut into words
+    char text_[1024] = {};  ///< text as parsed, to be compared
+    char words_[1024] = {}; ///< the text cut into words
     fault faults_[most];
     int count_ = 0;
     std::uint64_t seed_ = 1;
     bool subjects_[static_cast<int>(subject::number)] = {};
     std::atomic<int> devices_{0};
-    bool stale_ = true;  ///< to be read again
+    bool stale_ = true;  ///< the text has to be read again
     bool valid_ = false; ///< text_ was parsed to its end
 };
 

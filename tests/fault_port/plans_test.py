@@ -37,13 +37,14 @@ def plan(seed: int) -> str:
     return ",".join([f"seed:{seed}", *refused, *odd])
 
 
-# The program itself reports calls that do not return, after --patience. This is for what it does
-# not see; sanitized and on a busy machine a plan of three seconds takes more than a minute.
+# The program itself reports calls that do not return, after --patience. This limit is for hangs
+# that it does not see; sanitized and on a busy machine a plan of three seconds takes more than a
+# minute.
 HANGS = 300
 
 
 def run(options: argparse.Namespace, adapter: str, seed: int) -> str:
-    """What is wrong; empty if nothing is."""
+    """The error of a run; empty if there is none."""
     environment = {**os.environ, "DAPL_FAULT": plan(seed), "DAPL_FAULT_LOG": os.devnull}
     command = [options.hammer, "--faults", "--ia", adapter, "--seed", str(seed),
                "--seconds", str(options.seconds), "--worlds", "2", "--patience", "20"]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Other values for what DAT calls take and store. An adapter's attributes and the like have some of
-// their fields changed, so that what is compared with anything differs.
+// Other values for arguments and results of DAT calls. An adapter's attributes and the like have
+// some of their fields changed, so that comparisons fail.
 #pragma once
 
 #include <dat2/dat_registry.h>
@@ -9,7 +9,7 @@
 
 namespace dapl::DAPL_TRANSPORT::faults {
 
-/// What has no other value stays as it is.
+/// Leaves a type that has no other value as it is.
 template <class T>
 void spoil(T &)
 {}
@@ -22,7 +22,7 @@ inline void spoil(bool &answer)
 {
     answer = !answer;
 }
-/// The same for all, so that what has to differ does not.
+/// Gives all numbers one value, so that numbers that have to differ do not.
 inline void spoil(DAT_UINT32 &number)
 {
     number = number == 1 ? 2 : 1;

@@ -13,7 +13,7 @@ namespace dapl::DAPL_TRANSPORT::faults {
 template <class T>
 decltype(auto) spoiled_if(bool now, T &argument)
 {
-    // What is not constant may be incomplete here.
+    // A type that is not constant may be incomplete here.
     if constexpr (std::conjunction_v<std::is_const<T>, std::is_copy_constructible<T>>) {
         std::remove_cv_t<T> copy = argument;
         if (now)

@@ -69,7 +69,7 @@ struct types {
         static constexpr const char *kind = "listener";
         service_point *owner = nullptr;
     };
-    // The wrapped port's own: the common layer moves the one and makes the other.
+    // These types are the wrapped port's own: the common layer moves a cr and makes a wr.
     using cr = wrapped_transport::cr;
     using wr = wrapped_transport::wr;
 };

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The way from a new skeleton to a port, in ten steps that fill in a group of places each.
 
-The device is that of tests/memory_port. What the files of `steps` have as new is what an author
-writes. A file says which places it fills in, by name, and edits lines of the port:
+It uses the device of tests/memory_port. The new texts in the files of `steps` are an author's work.
+A file says which places it fills in, by name, and edits lines of the port:
 
     places = ["dapls_ib_pd_alloc", "dapls_ib_pd_free"]
 

@@ -6,7 +6,7 @@
 // valid handles does not take them for invalid, a free succeeds exactly when nothing uses the
 // object, all codes are documented ones, and in the end everything can be freed and closed.
 //
-// The adapter is soft-lo, or that of DAPL_FUZZ_IA.
+// The adapter is soft-lo, or the one in DAPL_FUZZ_IA.
 #include "dat_names.hpp"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr unsigned runs_per_adapter = 200;
 constexpr std::size_t memory_size = 64 * 1024;
 alignas(4096) char memory[memory_size];
 
-/// What was called last, for a failure; FUZZ_TRACE shows every call.
+/// The last call, for a failure; FUZZ_TRACE shows every call.
 const char *current = "";
 
 [[noreturn]] void fail(const char *what, DAT_RETURN code = DAT_SUCCESS)
@@ -61,17 +61,17 @@ bool is_documented(DAT_RETURN code)
 struct object {
     DAT_HANDLE_TYPE type;
     DAT_HANDLE handle;
-    unsigned streams = 0;        ///< of an EVD
-    DAT_CONN_QUAL qualifier = 0; ///< of a PSP
-    DAT_LMR_CONTEXT local = 0;   ///< of an LMR
+    unsigned streams = 0;        ///< an EVD's streams
+    DAT_CONN_QUAL qualifier = 0; ///< a PSP's qualifier
+    DAT_LMR_CONTEXT local = 0;   ///< an LMR's local key
     DAT_RMR_CONTEXT remote = 0;
     int users = 0;
     bool may_be_used = false;     ///< by a binding, which the model does not follow
-    object *cno = nullptr;        ///< of an EVD
-    std::vector<object *> uses{}; ///< until it is freed
+    object *cno = nullptr;        ///< an EVD's CNO
+    std::vector<object *> uses{}; ///< objects that it uses until it is freed
 };
 
-/// A handle that a call is given, and the object that it names, if it names one that fits.
+/// A handle as argument, and the object that it names, if it fits.
 struct choice {
     DAT_HANDLE handle = DAT_HANDLE_NULL;
     object *of = nullptr;
@@ -157,7 +157,7 @@ private:
         return nullptr;
     }
 
-    /// Mostly one that fits, if there is one.
+    /// Picks a handle, mostly a fitting one if there is any.
     choice pick(DAT_HANDLE_TYPE type, unsigned streams = 0)
     {
         choice made;
@@ -640,7 +640,8 @@ private:
                                 perhaps_null(request)),
               ep.valid());
     }
-    /// An endpoint may lack what a call needs; the code is then that of an invalid handle.
+    /// Judges the code of a call on an endpoint, which may lack an object that the call needs; the
+    /// code is then an invalid handle's.
     void judge_use(DAT_RETURN code, const choice &ep)
     {
         judge(code, ep.valid(), !is(code, DAT_INVALID_HANDLE));

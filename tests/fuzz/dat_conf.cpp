@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The text of dat.conf: reading ends, lines come in order, and what they say lies inside the text.
+// The text of dat.conf: reading ends, lines come in order, and their fields lie inside the text.
 #include "config_reader.hpp"
 
 #include <cstdlib>

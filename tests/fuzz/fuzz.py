@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Run a fuzzer for some seconds, from its seeds. What it finds is kept and named.
+"""Run a fuzzer for some seconds, from its seeds. Inputs that it finds are kept and named.
 
 A file of seeds has one input in a line, in hexadecimal; a line that starts with # is a comment. The
 file stays as it is; with --merge it gets the inputs of this run that reach more.

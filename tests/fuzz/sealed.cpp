@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Sealed packets of the software HCA, of a stranger and of a peer that has the key: what is opened
-// stays inside its datagram, and is what was sealed.
+// Sealed packets of the software HCA, of a stranger and of a peer that has the key: opened bytes
+// stay inside their datagram, and equal the sealed ones.
 #include "seal/seal.hpp"
 #include "written_again.hpp"
 
@@ -52,7 +52,7 @@ void check_opened(const packet &p, const bytes &plain)
     must(again.size() == plain.size() && std::equal(again.begin(), again.end(), plain.begin()));
 }
 
-/// Of anybody. What is not sealed with the key is not opened.
+/// Receives a datagram of anybody. A datagram that is not sealed with the key is not opened.
 void receive(ends &with, const bytes &plain)
 {
     bytes datagram = plain;

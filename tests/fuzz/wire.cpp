@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Datagrams of the software HCA: what is parsed stays inside its datagram, and written again is the
-// same bytes.
+// Datagrams of the software HCA: parsing stays inside the datagram, and written again the packet
+// gives its bytes.
 #include "written_again.hpp"
 
 #include <cstdlib>

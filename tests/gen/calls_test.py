@@ -69,7 +69,7 @@ class Differences(unittest.TestCase):
         self.assertEqual(len(check_answers.differences(self.observed["soft-lo"], self.soft)), 1)
 
     def test_a_state_that_passes_by(self) -> None:
-        """On ofi the file has no answers for it."""
+        """The file of ofi has no answers for a state that passes by."""
         usual, seen = self.observed["ofi-lo"], copy.deepcopy(self.observed["ofi-lo"])
         seen["EP"]["dat_ep_query"]["completion pending"] = "DAT_SUCCESS"
         self.assertEqual(check_answers.differences(usual, seen), [])

@@ -62,7 +62,7 @@ class WithPort(unittest.TestCase):
         self.replace(name, after, after + text)
 
     def line(self, name: str, text: str) -> int:
-        """On which line of a file of the port a text stands."""
+        """The number of the line of a port's file that has a text."""
         content = (self.folder / name).read_text()
         self.assertIn(text, content)
         return content.count("\n", 0, content.index(text)) + 1
@@ -441,7 +441,7 @@ class Program(unittest.TestCase):
                                " 'apex'")
 
     def test_with_an_installed_kit(self) -> None:
-        """Which has no sources of the suite; its program lists the cases."""
+        """An installed kit has no sources of the suite; its program lists the cases."""
         port = self.folder / "acme"
         self.assertEqual(dapl_port(self.tree, "new", "acme", "--directory", port).returncode, 0)
         (self.tree / "transports/meson.build").unlink()

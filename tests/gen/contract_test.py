@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The contract's header, its table and its reference page say the same.
+"""The contract's header, its table and its reference page agree.
 
 The first class holds the real files against each other. The others see that a difference would be
 found, on copies with one thing changed.
@@ -43,7 +43,7 @@ class RealFiles(unittest.TestCase):
                         "docs/contract.md is out of date; run: python3 gen/contract_reference.py")
 
     def test_promises_are_whole(self) -> None:
-        """Also those that the header continues on a second line."""
+        """Promises are whole, also if the header continues them on a second line."""
         promises = contract.read_header(HEADER).features
         self.assertEqual([name for name, text in promises.items() if text.endswith((":", ","))], [])
         self.assertTrue(promises["send_invalidate"].endswith("post_send_invalidate, mw_is_bound"))

@@ -71,7 +71,7 @@ class Order(unittest.TestCase):
 
 
 class Counts(unittest.TestCase):
-    """What is read out of callgrind's and objdump's output."""
+    """The numbers read out of callgrind's and objdump's output."""
 
     DUMP = """\
 desc: Trigger: Client Request: dequeue

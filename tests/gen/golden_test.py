@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What dapl-port writes is what it wrote, word for word: golden/ has the text of a port of each style.
+"""dapl-port's output stays as it was, word for word: golden/ has the text of a port of each style.
 
-A change of a template, of the contract or of a table shows there what it does to ports. When that is
-meant, `python3 tests/gen/golden_test.py --renew` writes the files anew; commit them with the change.
+A change of a template, of the contract or of a table shows its effect on ports there. When that is
+meant, `python3 tests/gen/golden_test.py --renew` writes the files anew; commit them with the
+change.
 """
 
 import difflib
@@ -25,7 +26,7 @@ SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 All files that dapl-port writes for: {options}
 tests/gen/golden_test.py compares them; its --renew writes this file.
 """
-# By the name of the golden: the options, as one types them, and what they mean.
+# The name of each golden, with the options, as one types them, and their meaning.
 PORTS = {
     "bare": ("new acme", {}),
     "bare-own": ("new acme --cm own --keys table --claims (all features)",

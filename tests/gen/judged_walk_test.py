@@ -25,7 +25,7 @@ from walk_through import steps  # noqa: E402
 
 ADAPTER = f"{steps.NAME}-lo"
 WAIVERS = steps.DEVICE / "waivers.json"
-# So many cases may come or go before the numbers have to be written anew.
+# Number of cases that may come or go before the numbers have to be written anew.
 SLACK, SLACK_OF_GROUP = 6, 2
 MOST_BY_PEERS = 16  # cases whose other process was refused: which call, they do not tell
 RENEW = "--renew"
@@ -50,7 +50,8 @@ class JudgedWalk(WithFolder):
         done = self.run_suite(card, waivers)
         refused = {each["rule"] for each in json.loads(card.read_text())["results"]
                    if each["outcome"] == "unexpected refusal"}
-        if refused:  # what is not written yet fails in no way that could be waived
+        if refused:  # a refused operation that is not written yet fails in no way that could be
+                     # waived
             done = self.run_suite(card, [each for each in waivers if each["case"] not in refused])
         self.assertEqual(done.returncode, 0, f"{what}\n{done.stdout[-6000:]}{done.stderr[-3000:]}")
         told = json.loads(self.status(card, "--json"))
@@ -105,12 +106,14 @@ class JudgedWalk(WithFolder):
             walk_through.renew(rows, counts)
 
     def expect_waiting(self, told: dict) -> None:
-        """No case for what is done, some for what comes next, and of none it is unknown."""
+        """Expects no waiting case for finished groups, some for the next, and none of an unknown
+        group.
+        """
         group_of = {name: each.group for name, each in PLACES.items()}
         left = list(dict.fromkeys(group_of[name] for name in told["places"]))
         waits = told["suite"]["waits"]
         self.assertLessEqual(set(waits), set(left), "cases wait for what is done")
-        after_opening = [each for each in left if each != "hca"]  # which a skeleton does
+        after_opening = [each for each in left if each != "hca"]  # opening is in the skeleton
         self.assertTrue(not after_opening or waits.get(after_opening[0], 0), waits)
         unknown = sum(each["waiting"] for each in told["suite"]["groups"].values()) - sum(
             waits.values())

@@ -33,8 +33,8 @@ TABLE = pathlib.Path(__file__).with_name("mistakes.toml")
 KEYS = {"name", "believed", "port", "change", "build", "check", "cases", "says", "patience"}
 CHANGE_KEYS = {"file", "old", "new"}
 LEAST = 30  # mistakes that the table has
-LINES_BEFORE = 12  # that a compiler may say before the one that counts: how it came there
-SECONDS = 300  # for one program
+LINES_BEFORE = 12  # limit on lines of a compiler before the line that counts: how it came there
+SECONDS = 300  # time limit of one program
 FOLDERS = {"memory": ROOT / "tests/memory_port", "soft": ROOT / "transports/soft"}
 SOURCES = ("*.hpp", "*.cpp", "port.toml", "waivers.json")
 ENDS = ("crashes", "hangs", "the process exits")  # how the runner says that a case did not end well
@@ -49,7 +49,8 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Mistake:
-    """One of build, check and cases says where it is seen, and `says` with which words."""
+    """A mistake. One of build, check and cases says where it is seen, and `says` with which words.
+    """
 
     name: str
     believed: str
@@ -64,7 +65,7 @@ class Mistake:
 
 @dataclasses.dataclass(frozen=True)
 class Port:
-    """A whole port, and what of it is compiled already."""
+    """A whole port, and its objects compiled already."""
 
     name: str
     folder: pathlib.Path
@@ -129,7 +130,7 @@ class Workshop:
             path.write_text(path.read_text().replace(change.old, change.new, 1))
 
     def build(self, port: Port, changes: tuple[Change, ...], folder: pathlib.Path) -> None:
-        """As the port's own build does; Refused where that ends."""
+        """Builds like the port's own build; raises Refused if that fails."""
         self.must(sys.executable, ROOT / "gen/port_features.py", "--contract",
                   ROOT / "common/dapls_ib.hpp", "--profile", folder / "port.toml",
                   "--port", port.name, "--output", folder / "features.hpp")
@@ -177,7 +178,7 @@ class Workshop:
 
 
 def ports(options: argparse.Namespace) -> dict[str, Port]:
-    promises = ("acknowledged", "local_protection")  # which both keep
+    promises = ("acknowledged", "local_protection")  # promises of both ports
     given = dict(each.split("=", 1) for each in options.common)
     return {name: Port(name, FOLDERS[name], promises, pathlib.Path(path))
             for name, path in given.items()}
@@ -201,8 +202,9 @@ def read_mistakes(path: pathlib.Path) -> list[Mistake]:
 
 
 def judge_table(mistakes: list[Mistake]) -> list[str]:
-    """What cannot be made any more: a port has changed, and the mistake has to follow. Of all ports,
-    also of those that are not built."""
+    """The mistakes that cannot be made any more: a port has changed, and the mistake has to follow.
+    The ports that are not built are judged, too.
+    """
     wrong = [f"{len(mistakes)} mistakes are fewer than {LEAST}"] if len(mistakes) < LEAST else []
     names = [each.name for each in mistakes]
     wrong += [f"two mistakes are called '{name}'" for name in set(names) if names.count(name) > 1]
@@ -223,7 +225,7 @@ def judge_table(mistakes: list[Mistake]) -> list[str]:
 
 
 def told_by(result: dict) -> str:
-    """All that a failed case says by itself: the hint is the same for all that it may find."""
+    """The text of a failed case without its hint, which is equal for all its failures."""
     return "\n".join([result["reason"], *map(str, result.get("further_failures", []))])
 
 
@@ -243,7 +245,7 @@ def judge_cases(mistake: Mistake, results: dict[str, dict]) -> list[str]:
 
 
 def judge(shop: Workshop, port: Port, mistake: Mistake, folder: pathlib.Path) -> list[str]:
-    """What is not as the table says."""
+    """The differences from the table."""
     try:
         shop.copy(port, mistake.changes, folder)
         if mistake.check:
@@ -276,7 +278,7 @@ def with_folder(shop: Workshop, port: Port, mistake: Mistake) -> tuple[list[str]
 
 
 def judge_unharmed(shop: Workshop, port: Port, mistakes: list[Mistake]) -> list[str]:
-    """Without a mistake the cases pass that are to turn red: then it is the mistake."""
+    """Judges the cases without a mistake: they pass, so the mistake turns them red."""
     cases = tuple(sorted({case for each in mistakes if each.port == port.name
                           for case in each.cases}))
     if not cases:

@@ -16,7 +16,7 @@ import dat_names  # noqa: E402
 
 TABLE = tomllib.loads((ROOT / "gen/dat_names.toml").read_text())
 
-# Which enumerations of the headers a section covers, and which of their constants are no values.
+# The enumerations of the headers that a section covers, and their constants that are no values.
 ENUMERATIONS = {
     "return_type_name": ["DAT_RETURN_TYPE"],
     "return_subtype_name": ["DAT_RETURN_SUBTYPE"],

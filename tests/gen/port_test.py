@@ -24,7 +24,7 @@ import skeleton  # noqa: E402
 
 TOYS = pathlib.Path(__file__).parent
 
-BAD_NAMES = {  # and a part of the answer
+BAD_NAMES = {  # names, each with a part of the answer
     "Acme": "lower-case", "ACME": "lower-case", "acme-2": "lower-case", "2acme": "begin with",
     "": "lower-case", "acme.x": "lower-case", "../acme": "lower-case", "acme/x": "lower-case",
     "acmé": "lower-case", "acme net": "lower-case", "_acme": "begin with",
@@ -180,7 +180,7 @@ class New(WithTree):
         self.tree.joinpath("transports").chmod(0o755)
 
     def test_line_that_cannot_be_added(self) -> None:
-        """Whatever fails last, nothing is left of what came before."""
+        """Whichever step fails last, nothing is left of earlier steps."""
         sabotage = ("import sys; sys.path.insert(0, 'gen'); import skeleton, runpy\n"
                     "def fail(*_): raise OSError(28, 'No space left on device', 'there')\n"
                     "skeleton.replace_text = fail\n"
@@ -343,7 +343,7 @@ class Simulated(unittest.TestCase):
         self.assertEqual(sorted((*port_status.JUDGED, *port_status.FASTER)),
                          sorted(self.kit.header.features))
         guide = (ROOT / "docs/porting.md").read_text()
-        for name in self.kit.header.features:  # when to claim it, and what it takes
+        for name in self.kit.header.features:  # the guide says when to claim it, and what it takes
             self.assertEqual(len(re.findall(rf"(?m)^\|[^|]*`{name}`[^|]*\|", guide)), 2, name)
         for name in port_status.JUDGED:  # each has cases there
             self.assertRegex(guide, rf"(?m)^\|[^|]*`{name}`[^|]*\|[^|]*\|[^|]*[A-Z]+-(\d\d|\\\*)")
@@ -409,7 +409,7 @@ class Simulated(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("clang-format"), "there is no clang-format")
     def test_formatted(self) -> None:
-        """Whatever its name sorts after."""
+        """A port is formatted, whatever its name sorts after."""
         self.write("zebra_networks", self.folder)
         done = run("clang-format", f"--style=file:{ROOT / '.clang-format'}", "--dry-run", "--Werror",
                    *self.folder.glob("*.?pp"))
@@ -431,9 +431,9 @@ class Simulated(unittest.TestCase):
 
 
 class Layered:
-    """A whole port on the port runtime, and functions of a library to be written. Of a style with
-    its name, that of its layer, the toy of the whole suite, functions that post, those that no
-    operation stands for, and what the layer must not know of."""
+    """A whole port on the port runtime, and functions of a library to be written. A style gives its
+    name, its layer's, the toy of the whole suite, functions that post, functions that no operation
+    stands for, and names that the layer must not know."""
 
     style: str
     layer: str
@@ -492,7 +492,7 @@ class Layered:
         self.assertIn(f"To be written: {left}. To try it: ", self.status().next_step)
 
     def test_the_layer_alone_knows_the_library(self) -> None:
-        """And the port alone the runtime."""
+        """The layer alone knows the library, and the port alone the runtime."""
         for name, text in self.code().items():
             layer = name.startswith(f"acme_{self.layer}")
             self.assertEqual(any(word in text for word in (*self.runtime, f"{self.layer}::")),
@@ -505,14 +505,16 @@ class Layered:
 
     @unittest.skipUnless(shutil.which("clang-format"), "there is no clang-format")
     def test_formatted(self) -> None:
-        """Whatever its name sorts after."""
+        """A port is formatted, whatever its name sorts after."""
         self.write("zebra_networks", self.folder)
         done = run("clang-format", f"--style=file:{ROOT / '.clang-format'}", "--dry-run", "--Werror",
                    *self.folder.glob("*.?pp"))
         self.assertEqual(done.stderr, "")
 
     def test_compiles(self) -> None:
-        """Without a warning: as it is, or with the toy of the whole suite as its library."""
+        """A port compiles without a warning: as it is, or with the toy of the whole suite as its
+        library.
+        """
         features = self.folder / "features.hpp"
         made = run(sys.executable, ROOT / "gen/port_features.py", "--contract",
                    self.kit.header_path, "--profile", self.folder / "port.toml", "--port", "acme",
@@ -546,7 +548,7 @@ class Layered:
         self.assertNotIn("soft", text)
 
     def test_a_port_without_a_lock_file(self) -> None:
-        """Its style is seen, and that it had no answers for what is asked of others."""
+        """Its style is seen, and that it had no answers for questions of other styles."""
         shutil.rmtree(self.folder / "upgrade", ignore_errors=True)
         port = port_lock.guessed(self.folder).port
         self.assertEqual((port.style, port.cm, port.keys, port.claims),
@@ -554,7 +556,7 @@ class Layered:
 
 
 class Polled(Layered, unittest.TestCase):
-    """For a library that moves data only while it is called."""
+    """A style for a library that moves data only while it is called."""
 
     style = "polled"
     layer = "lib"
@@ -564,7 +566,7 @@ class Polled(Layered, unittest.TestCase):
 
 
 class Callback(Layered, unittest.TestCase):
-    """For a library that reports everything by callbacks."""
+    """A style for a library that reports everything by callbacks."""
 
     style = "callback"
     layer = "api"
@@ -573,7 +575,7 @@ class Callback(Layered, unittest.TestCase):
 
 
 class VerbsLike(Layered, unittest.TestCase):
-    """For a library like libibverbs."""
+    """A style for a library like libibverbs."""
 
     style = "verbs-like"
     layer = "verbs"
@@ -694,7 +696,7 @@ class Status(WithTree):
         hca.write_text(hca.read_text().replace("TODO(port)", "done:"))
         told = self.status()
         self.assertEqual(told["operations"]["dapls_ib_open_hca"]["state"], "written")
-        self.assertEqual(told["counts"]["written"], 3 + 7)  # by the connection manager
+        self.assertEqual(told["counts"]["written"], 3 + 7)  # the connection manager writes these
         self.assertIn("To be written: device. ", told["next"])
 
     def test_missing_operations(self) -> None:
@@ -741,7 +743,7 @@ class Status(WithTree):
 
 
 class StatusWithResults(WithTree):
-    """What the suite says of each group, and what that means for what comes next."""
+    """The suite's result for each group, and its meaning for the next step."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -749,7 +751,7 @@ class StatusWithResults(WithTree):
         self.card = self.tree.parent / "card.json"
 
     def told(self, *results: tuple[str, ...]) -> dict:
-        """With these cases: their outcomes, needs, and the calls that were refused."""
+        """The status with cases given by their outcomes, needs, and refused calls."""
         keys = ("rule", "outcome", "needs", "refused_call")
         rows = [{"group": each[0].split("-")[0], **dict(zip(keys, each))} for each in results]
         self.card.write_text(json.dumps({"adapter": "acme-lo", "date": "today", "results": rows}))
@@ -826,11 +828,11 @@ class StatusWithResults(WithTree):
 
 
 class Profile(WithTree):
-    """Whatever stands in port.toml: every tool that reads it says the same, in one line."""
+    """Every tool that reads a port.toml reports its mistake in one line, and equally."""
 
     GOOD = ('[port]\nname = "acme"\ncontract = 2\ndescription = "x"\n\n'
             '[features]\ncq_wait = true\n\n[adapters]\nacme-lo = "lo 0"\n')
-    FAULTS = (  # what is replaced, by what, and the answer after "port.toml"
+    FAULTS = (  # text to replace, its replacement, and the answer after "port.toml"
         ("[port]", "[port", r":1: this is no TOML: Expected ']'"),
         ("contract = 2", "contract 2", r":3: this is no TOML: Expected '='"),
         ('"lo 0"\n', '"lo 0', r":10: this is no TOML: "),
@@ -853,7 +855,7 @@ class Profile(WithTree):
         ('"lo 0"', r'"lo\n0"', r":10: the parameters of adapter 'acme-lo' shall be plain text"),
         ("acme-lo", '"acme lo"', r":10: 'acme lo' is no name for an adapter"),
     )
-    NOT_FOR_DAT_CONF = ("built as", "no feature")  # which sees adapters only
+    NOT_FOR_DAT_CONF = ("built as", "no feature")  # dat.conf has adapters only
 
     def setUp(self) -> None:
         super().setUp()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // A toy for ports of style callback, in place of their acme_api.cpp: a fabric inside one process.
 // Each device has three threads, for completions, connections and errors, which call back without a
-// lock. What they are about to report may be of a pair that was freed meanwhile, and the end of a
+// lock. Their next report may be about a pair that was freed meanwhile, and the end of a
 // connection may overtake its last completions, as in a library that knows no order among them.
 #include "acme_api.hpp"
 
@@ -29,7 +29,7 @@ namespace {
 
 std::mutex fabric; // guards everything, as devices of several adapters meet here
 
-/// A thread of a device, and what it is to call.
+/// A thread of a device, and the calls that it is to make.
 struct toy_thread {
     void call(std::function<void()> what)
     {
@@ -44,7 +44,7 @@ struct toy_thread {
     osd::thread thread;
     std::condition_variable wake;
     std::deque<std::function<void()>> calls;
-    std::function<bool()> work; ///< with the lock held; true: it has made a call
+    std::function<bool()> work; ///< work to do with the lock held; true: it has made a call
     bool stopping = false;
 };
 
@@ -105,7 +105,7 @@ struct toy_request {
 
 std::map<std::uint32_t, toy_pair *> pairs;
 std::map<std::uint32_t, toy_region> regions;
-std::map<DAT_CONN_QUAL, toy_listener> listeners; // by qualifier
+std::map<DAT_CONN_QUAL, toy_listener> listeners; // listeners by qualifier
 std::uint32_t last_id = 0;
 std::uint32_t last_key = 0;
 
@@ -191,7 +191,7 @@ std::vector<iovec> vector_of(const work &op)
     return out;
 }
 
-/// By the system: memory that is not there any more is an error, not the end of the process.
+/// Copies by the system: memory that is not there any more is an error, not the end of the process.
 bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::uint64_t length)
 {
     return length == 0 || ::process_vm_readv(::getpid(), to.data(), to.size(), from.data(),
@@ -206,7 +206,8 @@ void finish(toy_pair &p, std::deque<work> &queue, DAT_DTO_COMPLETION_STATUS how,
     p.of->completions.wake.notify_one();
 }
 
-/// What is posted is flushed. The peer hears of it, unless it has ended the connection itself.
+/// Ends a connection and flushes posted operations. The peer hears of it, unless it has ended the
+/// connection itself.
 void end(toy_pair &p, DAT_EVENT_NUMBER for_peer)
 {
     p.now = state::ended;
@@ -268,14 +269,15 @@ bool work_on(toy_pair &p)
     finish(p, p.requests, how);
     if (how == DAT_DTO_SUCCESS)
         return true;
-    if (how == DAT_DTO_ERR_REMOTE_ACCESS) // the peer's device was asked for what it does not give
+    if (how == DAT_DTO_ERR_REMOTE_ACCESS) // the peer's device was asked for memory that it does not
+                                          // give
         peer.of->errors.call(
             [d = peer.of, own = peer.own] { d->tell.pair_failed(d->tell.port, own); });
     end(p, DAT_CONNECTION_EVENT_BROKEN);
     return true;
 }
 
-/// Of the thread for completions: moves data, and reports the oldest completions of one pair.
+/// Serves the thread for completions: moves data, and reports the oldest completions of one pair.
 bool serve(toy_device &d)
 {
     bool moved = false;

@@ -116,7 +116,7 @@ std::vector<iovec> vector_of(const operation &op)
     return out;
 }
 
-/// By the system: memory that is not there any more is an error, not the end of the process.
+/// Copies by the system: memory that is not there any more is an error, not the end of the process.
 bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::uint64_t length)
 {
     return length == 0 || ::process_vm_readv(::getpid(), to.data(), to.size(), from.data(),
@@ -207,7 +207,7 @@ void lose(toy_pair &p)
     wake(*p.of);
 }
 
-/// Nothing of it is anywhere any more.
+/// Forgets a pair: nothing refers to it any more.
 void forget(toy_pair &p)
 {
     std::vector<void *> cookies;

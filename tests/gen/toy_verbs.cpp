@@ -150,7 +150,7 @@ std::vector<iovec> vector_of(const request &r)
     return out;
 }
 
-/// By the system: memory that is not there any more is an error, not the end of the process.
+/// Copies by the system: memory that is not there any more is an error, not the end of the process.
 bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::uint64_t length)
 {
     return length == 0 || ::process_vm_readv(::getpid(), to.data(), to.size(), from.data(),

@@ -17,7 +17,7 @@ import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MESON = "/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson"
-LARGEST = 1 << 20  # no source is larger; what is, was left there by something else
+LARGEST = 1 << 20  # no source is larger; a larger file was left there by another program
 
 # What a port is made from, without anything to build.
 KIT_PARTS = ("common", "gen", "transports")

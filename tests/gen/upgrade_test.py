@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""dapl-port upgrade: a port is led to another version of the contract by what is printed.
+"""dapl-port upgrade: the printed steps lead a port to another version of the contract.
 
-The folder version2_port is what dapl-port wrote when the contract was at version 2, before there
+The folder version2_port has dapl-port's output when the contract was at version 2, before there
 were lock files. Later versions are made here, in a copy of the kit.
 """
 
@@ -73,7 +73,7 @@ class Upgrading(unittest.TestCase):
         return done.returncode, done.stdout, done.stderr
 
     def upgrade(self, *options: object) -> dict:
-        """What it tells programs; the author's files stay as they are."""
+        """The report for programs; the author's files stay as they are."""
         before = self.authors_files()
         code, told, said = self.run_upgrade(*options, "--json")
         self.assertEqual(said, "")
@@ -102,7 +102,7 @@ class Upgrading(unittest.TestCase):
         shutil.rmtree(self.beside)
 
     def adapt(self, found: dict) -> None:
-        """Do what is printed, and no more."""
+        """Do the printed steps, and no more."""
         for each in found["adapt"]:
             path = self.tree / each["file"]
             lines = path.read_text().split("\n")

@@ -58,7 +58,7 @@ def counts() -> dict[str, dict[str, int]]:
 
 
 def renew(rows: list[Row], counted: dict[str, dict[str, int]]) -> None:
-    """Write what is counted, in the guide, too."""
+    """Write the counted numbers, in the guide, too."""
     COUNTS.write_text(COUNTS_HEAD + "".join(
         f'"{title}" = {{ {", ".join(f"{name} = {number}" for name, number in groups.items())} }}\n'
         for title, groups in counted.items()))

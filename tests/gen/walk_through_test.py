@@ -36,7 +36,9 @@ class WalkThrough(unittest.TestCase):
         return done.stdout
 
     def expect(self, done: list[str]) -> None:
-        """Status knows what is done, and what comes next; check, what must not be claimed yet."""
+        """Expects that status knows the finished groups and the next, and check the claims that
+        come too early.
+        """
         told = json.loads(self.port("status", "--json"))
         left = {name: each.number for name, each in PLACES.items() if name not in done}
         self.assertEqual((told["filled"], list(told["places"].items())),

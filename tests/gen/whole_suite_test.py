@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A new port of style sim passes the whole suite at once, and those of style polled, callback and
-verbs-like over toy libraries.
+"""A new port of style sim passes the whole suite at once; ports of style polled, callback and
+verbs-like pass it over toy libraries.
 
-In a copy of the tree, compiled by each compiler that is there; and as a project of its own against
-an installed kit.
+They are built in a copy of the tree, by each compiler that is there; and as projects of their own
+against an installed kit.
 """
 
 import json
@@ -21,18 +21,20 @@ from trees import dapl_port  # noqa: E402
 
 COMPILERS = {"g++": "gcc", "clang++": "clang"}
 LEAST = 260  # cases that need no feature
-WITHOUT_DEVICE = 90  # while no function of the library is written
+WITHOUT_DEVICE = 90  # cases that pass while no function of the library is written
 WITHOUT_CQS = 70  # where these make CQs, too
 HERE = pathlib.Path(__file__).parent
-# The toys are fabrics inside one process, as the device of the memory port. That of style callback
-# has connections of its own, too, where the other port connects over TCP.
+# The toys are fabrics inside one process, like the device of the memory port. The callback toy has
+# connections of its own, too; the others connect over TCP.
 ONE_PROCESS = HERE.parent / "memory_port/waivers.json"
 NO_OTHER_PROCESS = ("EP-42", "EP-43", "EP-44", "SP-23", "LIFE-15", "LIFE-16")
 
 
 class WholeSuite(WithFolder):
     def waivers(self, *cases: str) -> tuple[str, str]:
-        """The option that waives these, and those of a fabric inside one process, in any way."""
+        """The option that waives these cases, and the cases of a fabric inside one process, in any
+        way.
+        """
         rows = json.loads(ONE_PROCESS.read_text())
         rows += [{**rows[0], "case": case, "link": "tests/gen/toy_api.cpp"} for case in cases]
         rows = [{**row, "failure": "*"} for row in rows]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A program that has closed its standard descriptors, as daemons do: who writes to one of them all
- * the same must not write to what a library has opened since.
+/* A program that has closed its standard descriptors, as daemons do: code that writes to them all
+the same must not write to a file that a library has opened since.
  *
  * closed_descriptors ADAPTER own|foreign: what it needs is opened by the provider, or by a library
  * below it, too. */
@@ -12,7 +12,7 @@
 
 enum { most = 256 };
 
-static int said_to; /* in place of standard error */
+static int said_to; /* stands in for standard error */
 static int all_are_own;
 static unsigned wrong;
 static char before[most];

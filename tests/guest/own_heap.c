@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A program with a heap of its own, of the time before C11: it has no aligned_alloc, so what comes
- * from there is another's. No such block may come to its free().
+/* A program with a heap of its own, of the time before C11: it has no aligned_alloc, so blocks from
+there are another heap's. No such block may come to its free().
  *
  * own_heap ADAPTER */
 #include "life.h"
@@ -25,7 +25,7 @@ static void *take(size_t alignment, size_t size)
     const size_t room = size + alignment + sizeof(struct head);
     size_t at;
     char *block;
-    if (heap == NULL) { /* before there are threads */
+    if (heap == NULL) { /* runs before there are threads */
         heap = mmap(NULL, heap_size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (heap == MAP_FAILED)

@@ -3,8 +3,8 @@
 """Hold the size of classes: at most 40 member functions and 45 data members.
 
 What counts: functions that the class declares, with templates, constructors and operators, but none
-that is defaulted or deleted; its fields, with those of unnamed structures in it, and its static
-variables, but no constants. Nested classes count for themselves.
+that is defaulted or deleted; its fields, with the fields of unnamed structures in it, and its
+static variables, but no constants. Nested classes count for themselves.
 
 A class does not get smaller by being cut apart. These count as part of it:
   - a base class without another derived class, unless KEPT_APART names it with the reason;
@@ -76,7 +76,8 @@ class Class:
     bases: set[str] = dataclasses.field(default_factory=set)  # keys of classes, as the next two
     friends: set[str] = dataclasses.field(default_factory=set)
     refers_to: set[str] = dataclasses.field(default_factory=set)
-    parts: list[str] = dataclasses.field(default_factory=list)  # names of what was added to it
+    parts: list[str] = dataclasses.field(default_factory=list)  # names of classes that were added
+                                                                # to it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +170,7 @@ def key_of(cursor: cindex.Cursor) -> str:
 
 
 def key_of_class(named: cindex.Cursor | None) -> set[str]:
-    """Of the definition that stands in the source, also if a template's instance was named."""
+    """The key of the definition in the source, also if a template's instance was named."""
     if named is None or named.kind == Kind.NO_DECL_FOUND:
         return set()
     template = cindex.conf.lib.clang_getSpecializedCursorTemplate(named)
@@ -230,7 +231,7 @@ def find_classes(cursor: cindex.Cursor, root: str, classes: dict[str, Class]) ->
 
 
 def add(part: str, whole: Class, classes: dict[str, Class]) -> None:
-    """Makes a class a part of another, with all that is part of it."""
+    """Makes a class, with all its parts, a part of another."""
     found = classes[part]
     whole.functions += found.functions
     whole.members += found.members
@@ -238,7 +239,7 @@ def add(part: str, whole: Class, classes: dict[str, Class]) -> None:
 
 
 def join_parts(classes: dict[str, Class]) -> None:
-    """Adds to each class what was cut from it. A base comes after its own bases."""
+    """Adds to each class the parts that were cut from it. A base comes after its own bases."""
     derived = collections.Counter(base for found in classes.values() for base in found.bases)
     joined: set[str] = set()
 

@@ -43,12 +43,13 @@ FROM_A_TABLE = {"dat_names.hpp"}
 # Written by the build, from the contract, for what wraps a port.
 FROM_THE_CONTRACT = {"wrapped_names.hpp", "own_names.hpp", "wrapped_upcalls.hpp",
                      "trace_operations.hpp"}
-CALLS_FROM_A_TABLE = {"dat_calls.hpp"}  # of common/calls/
+CALLS_FROM_A_TABLE = {"dat_calls.hpp"}  # included by common/calls/
 CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
             "dapl_spin.hpp", "dapl_line_limit.hpp", "dapl_params.hpp",
             "port_features.hpp"}
 UNITS = ("common", "dat", "osd", "port_support", "transports/*")
-CIRCLES = {("native_futex", "osd_sync")}  # by design: the futex of a system, and what waits on it
+CIRCLES = {("native_futex", "osd_sync")}  # permitted by design: the futex of a system, and the
+                                          # objects that wait on it
 ENGINE = "transports/soft/engine"
 ENGINE_ROOMS = ("wire", "net", "interface", "seal", "window", "thread", "queue", "memory", "direct",
                 "handshake", "connection", "device")  # from the bottom up
@@ -61,7 +62,7 @@ SPDX_LINES = 2  # a #! line may come first
 SPDX_OF_A_PORT = "SPDX-License-Identifier: "  # a port is whose it is
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)
-# A device library is the affair of one port, and port_support is for all of them.
+# A device library belongs to one port, and port_support is for all of them.
 DEVICE_LIBRARY = re.compile(r"^(?:rdma|infiniband|ucp|ucs|uct)/")
 STANDARD = re.compile(r"^[a-z_]+$")  # <atomic>, <cstdint>
 
@@ -114,7 +115,7 @@ def is_osd(name: str) -> bool:
 
 
 class Tree:
-    """Which header names live where, and what each folder may include."""
+    """The header names of each folder, and the headers that it may include."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
@@ -131,7 +132,7 @@ class Tree:
         return {p.name for p in where.rglob("*.h*")} if where.is_dir() else set()
 
     def headers_by_path(self, folder: str) -> set[str]:
-        """Their names, and those with the folder that they are in."""
+        """The names of headers, and their names with the folder that they are in."""
         where = self.root / folder
         paths = list(where.rglob("*.h*")) if where.is_dir() else []
         return {p.name for p in paths} | {f"{p.parent.name}/{p.name}" for p in paths}
@@ -146,7 +147,7 @@ class Tree:
             return []
         return sorted(p for p in where.rglob("*") if p.is_file() and p.suffix in suffixes)
 
-    # Each answers what is wrong with an include, or None.
+    # Each function answers why an include is wrong, or None.
 
     def wrong_in_common(self, room: str, include: Include) -> str | None:
         name = include.name
@@ -273,7 +274,7 @@ def check_crowds(tree: Tree) -> list[Finding]:
 
 
 def units_of(tree: Tree, folder: str) -> dict[str, set[str]]:
-    """Each unit of a folder, and those that it includes."""
+    """Each unit of a folder, and the units that it includes."""
     units: dict[str, set[str]] = {}
     for path in tree.files(folder):
         units.setdefault(path.stem, set())
@@ -339,7 +340,9 @@ def check_includes(tree: Tree) -> list[Finding]:
 
 
 def check_systems(tree: Tree) -> list[Finding]:
-    """What one operating system has, each has; the headers of the contract are for all of them."""
+    """Each system has all files that any system has; the headers of the contract are for all of
+    them.
+    """
     folders = [path for path in sorted((tree.root / "osd").glob("*/")) if path.is_dir()]
     names = {folder: {path.name for path in folder.iterdir() if path.suffix in SOURCES}
              for folder in folders}
@@ -355,7 +358,7 @@ def check_systems(tree: Tree) -> list[Finding]:
 
 
 def is_built(path: pathlib.PurePath) -> bool:
-    """Build folders and hidden ones are not sources."""
+    """Whether a file is a build's or hidden, so that it is no source."""
     return any(part.startswith((".", "build")) or part == "__pycache__" for part in path.parts)
 
 
@@ -408,7 +411,7 @@ GOOD = {
     "transports/soft/hca.cpp": '#include "net/net.hpp"',
 }
 
-BAD = {  # path: text, part of what is to be found
+BAD = {  # path: text, and a part of the finding
     "common/core/evd.cpp": ("#include <unistd.h>", "common/ includes <unistd.h>"),
     "common/core/cno.cpp": ("#include <sys/epoll.h>", "common/ includes <sys/epoll.h>"),
     "common/core/pz.cpp": ('  #  include "wire.hpp"', 'common/core/ includes "wire.hpp"'),

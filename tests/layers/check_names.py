@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""See what the compiler says of a port's own names.
+"""See the compiler's answer to a port's own names.
 
-A port may use every name that the headers for ports do not declare. One that defines a class of the
-name of an object that the contract knows (endpoint, evd …) does not compile: otherwise the linker
-would take two classes for one.
+A port may use every name that the headers for ports do not declare. A port that defines a class of
+the name of an object that the contract knows (endpoint, evd …) does not compile: otherwise the
+linker would take two classes for one.
 """
 
 import argparse
@@ -18,7 +18,7 @@ FREE = ("cr", "cno", "link", "object", "pool", "lmr")
 
 
 def refused(compiler: list[str], names: tuple[str, ...]) -> set[str]:
-    """Those of the names that a port cannot give to a class of its own."""
+    """The names that a port cannot give to a class of its own."""
     text = '#include "dapls_ib.hpp"\nnamespace dapl::DAPL_TRANSPORT {\n'
     text += "".join(f'#line 1 "{name}"\nclass {name} {{}};\n' for name in names) + "}\n"
     done = subprocess.run([*compiler, "-fsyntax-only", "-x", "c++", "-"], input=text, text=True,

@@ -58,7 +58,7 @@ private:
     std::deque<T> items_;
 };
 
-// In the place of the common layer's objects.
+// Stand-ins for the common layer's objects.
 namespace core {
 
 class adapter {};
@@ -66,7 +66,7 @@ class adapter {};
 class endpoint {
 public:
     inbox<connection_event> events;
-    std::function<void(DAT_EVENT_NUMBER)> on_event; ///< on the upcalling thread
+    std::function<void(DAT_EVENT_NUMBER)> on_event; ///< called on the upcalling thread
 
     DAT_EVENT_NUMBER next(ms patience = 5s)
     {
@@ -79,7 +79,7 @@ public:
 
 class evd {
 public:
-    inbox<std::thread::id> callbacks; ///< who made each
+    inbox<std::thread::id> callbacks; ///< threads that made a callback
 };
 
 } // namespace core
@@ -140,7 +140,7 @@ struct side {
         DAT_UINT32 length = 0;
         bool operator==(const result &) const = default;
     };
-    std::optional<DAT_UINT32> immediate; ///< of the last completion
+    std::optional<DAT_UINT32> immediate; ///< immediate data of the last completion
     /// Polls for the next completion.
     result done(transport::cq &, ms patience = 5s);
     result sent(ms patience = 5s) { return done(send_cq, patience); }

@@ -35,7 +35,7 @@ namespace {
 constexpr int suppress = DAT_COMPLETION_SUPPRESS_FLAG;
 constexpr int barrier = DAT_COMPLETION_BARRIER_FENCE_FLAG;
 constexpr int all_rights = DAT_MEM_PRIV_ALL_FLAG;
-constexpr DAT_TIMEOUT long_us = 60'000'000; ///< where the wait has to end before
+constexpr DAT_TIMEOUT long_us = 60'000'000; ///< limit of a wait that has to end before
 
 int entries_of(const char *directory)
 {
@@ -394,7 +394,8 @@ TEST_SUITE("connections")
         side a(n);
         sockaddr_in far{};
         far.sin_family = AF_INET;
-        far.sin_addr.s_addr = inet_addr("192.0.2.200"); // from the loopback address
+        far.sin_addr.s_addr = inet_addr("192.0.2.200"); // cannot be reached from the loopback
+                                                        // address
         REQUIRE(transport::dapls_ib_connect(
                     a.qp, {reinterpret_cast<sockaddr *>(&far), 4000, 2'000'000, {}})
                     .ok());
@@ -527,7 +528,7 @@ TEST_SUITE("connections")
         node n;
         std::optional<connected_pair> first(std::in_place, n);
         connected_pair second(n);
-        first.reset(); // what it leaves is taken again, below those of the second
+        first.reset(); // leaves descriptors below the second's, which are taken again
         const int before = names_asked;
         connected_pair third(n);
         CHECK(names_asked - before < 300);
@@ -782,7 +783,7 @@ TEST_SUITE("data")
             REQUIRE(p.a.sent() == result{1, DAT_DTO_SUCCESS, 0});
             REQUIRE(p.a.sent() == result{2, DAT_DTO_SUCCESS, 0});
             REQUIRE(back == local);
-            // and when the target's consumer polled a moment ago
+            // this side, whose consumer polled a moment ago, counts as well
             completion none;
             REQUIRE_FALSE(transport::dapls_ib_completion_poll(p.b.recv_cq, none));
         }
@@ -865,7 +866,7 @@ TEST_SUITE("the end of a connection")
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
         CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
         CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
-        REQUIRE(p.a.recv(in, 8, 10).ok()); // in disconnected state
+        REQUIRE(p.a.recv(in, 8, 10).ok()); // posted in disconnected state
         REQUIRE(p.a.send(in, 8, 8).ok());
         for (DAT_UINT64 i = 0; i <= 10; ++i)
             CHECK(p.a.received() == result{i, DAT_DTO_ERR_FLUSHED, 0});
@@ -1032,7 +1033,7 @@ TEST_SUITE("the end of a connection")
         CHECK(p.a.sent() == result{2, DAT_DTO_SUCCESS, 0});
         CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
         CHECK(p.a.ep.next(50ms) == DAT_EVENT_NUMBER{});
-        new (static_cast<void *>(&p.a.qp)) transport::qp; // to be destroyed
+        new (static_cast<void *>(&p.a.qp)) transport::qp; // made again to be destroyed
     }
 
     TEST_CASE("a queue pair is freed while an upcall for it is running")
@@ -1120,7 +1121,7 @@ TEST_SUITE("waiting")
         REQUIRE(p.b.recv(in, 8, 1).ok());
         REQUIRE(p.a.send("a", 1, 1).ok());
         REQUIRE(p.b.received().status == DAT_DTO_SUCCESS);
-        CHECK_FALSE(p.b.recv_evd.callbacks.take(20ms)); // not asked for
+        CHECK_FALSE(p.b.recv_evd.callbacks.take(20ms)); // nobody asked for a callback
     }
 
     TEST_CASE("notify tells of flushed operations, too")
@@ -1275,7 +1276,8 @@ TEST_SUITE("waiting")
                 CHECK(p.b.received() == result{1, DAT_DTO_SUCCESS, 1});
                 (void)p.a.sent();
             }
-            CHECK(made_here > 25); // of 50: what comes before it waits is the service thread's
+            CHECK(made_here > 25); // more than half of 50: the service thread makes callbacks that
+                                   // come before it waits
         }
         SUBCASE("sees a message that came before its receive was posted")
         {

@@ -61,7 +61,7 @@ std::vector<iovec> as_vector(const operation &op)
     return out;
 }
 
-/// By the system: memory that is not there any more is an error, not the end of the process.
+/// Copies by the system: memory that is not there any more is an error, not the end of the process.
 bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::size_t length)
 {
     return length == 0 || ::process_vm_readv(::getpid(), to.data(), to.size(), from.data(),
@@ -220,7 +220,7 @@ queue_pair::~queue_pair()
     pairs.erase(number_);
     if (shared_ != nullptr && receives_ != nullptr)
         receives_->forget(owner_.receiver);
-    for (const auto &each : pairs) // also those that this one was never connected to
+    for (const auto &each : pairs) // visits pairs that this one was never connected to, too
         if (each.second->peer_ == this)
             each.second->peer_ = nullptr;
 }
@@ -295,7 +295,7 @@ bool queue_pair::post(operation &op)
     return peer_ == nullptr || peer_->progress();
 }
 
-/// Sends wait for receives, and what is posted behind them with them.
+/// Moves data. Sends wait for receives, and operations posted behind them wait, too.
 bool queue_pair::progress()
 {
     while (!posted_sends_.empty() && peer_ != nullptr) {

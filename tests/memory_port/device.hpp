@@ -28,7 +28,7 @@ struct completion {
     outcome status;
     bool has_immediate;
     std::uint32_t immediate;
-    void *taken_by; ///< of a receive of a shared queue: who the queue pair said it is
+    void *taken_by; ///< receiver, as the queue pair named it, of a receive of a shared queue
 };
 
 /// One reader polls, any number of queue pairs add.
@@ -40,7 +40,7 @@ public:
     completion_queue &operator=(const completion_queue &) = delete;
 
     bool poll(completion &out);
-    /// Makes the descriptor readable once, with the next completion or with those that are there.
+    /// Makes the descriptor readable once, with the next completion or the present ones.
     void arm();
     /// Takes what made the descriptor readable.
     void clear() const;
@@ -65,11 +65,11 @@ enum rights : unsigned {
     remote_atomic = 16
 };
 
-/// Memory that the device may use. `domain` separates regions; a queue pair sees those of its own.
+/// Memory that the device may use. `domain` separates regions; a queue pair sees its own domain's.
 std::uint64_t add_region(const void *domain, void *address, std::size_t length, unsigned rights);
 /// A key for an opcode::bind, by which nothing is reached before.
 std::uint64_t add_window();
-/// Of a region or a window. On return no access is going on; a bind to it that is posted fails.
+/// Removes a region or a window. On return no access is going on; a posted bind to it fails.
 void remove_region(std::uint64_t key);
 
 struct segment {
@@ -90,8 +90,8 @@ struct operation {
     std::uint64_t remote_address;
     std::uint64_t remote_key;
     std::uint32_t immediate;     ///< write_immediate
-    std::uint64_t operand, swap; ///< atomics: what is added or compared with, what is stored then
-    // bind: the key is good for local[0], a part of a region, and the one before is dead.
+    std::uint64_t operand, swap; ///< atomics: operand, and value to store
+    // bind: the key is good for local[0], a part of a region, and the key before is dead.
     std::uint64_t window, window_before; ///< 0: none
     unsigned window_rights;
 };
@@ -122,7 +122,7 @@ private:
 
 class queue_pair {
 public:
-    /// What has the queue pair, and what completions of shared receives call it.
+    /// The owner of the queue pair, and its name in completions of shared receives.
     struct owner {
         void *self;
         void *receiver;
@@ -130,7 +130,7 @@ public:
 
     queue_pair(const void *domain, completion_queue *sends, completion_queue *receives,
                receive_queue *shared = nullptr, const owner &by = {});
-    /// What is posted is gone, without completions.
+    /// Drops posted operations, without completions.
     ~queue_pair();
     queue_pair(const queue_pair &) = delete;
     queue_pair &operator=(const queue_pair &) = delete;
@@ -138,9 +138,9 @@ public:
     std::uint32_t number() const { return number_; }
     /// False when there is no such queue pair.
     bool connect(std::uint32_t peer);
-    /// What is posted completes as flushed.
+    /// Completes posted operations as flushed.
     void flush();
-    /// What will be posted too.
+    /// Flushes posted operations, and later posts too.
     void disconnect();
     bool has_sends() const;
 

@@ -18,7 +18,7 @@ using md = memory_device::outcome;
 
 namespace {
 
-/// Of all adapters: the device has one fabric.
+/// The keys of all adapters: the device has one fabric.
 port_support::key_table<std::uint64_t> keys;
 
 std::uint64_t device_key(std::uint32_t key)
@@ -50,7 +50,8 @@ tcp_cm_address address_of(const transport::qp &q)
 
 // ------------------------------------------------------------------------------------- the thread
 
-/// Those that are ready are listed before the first upcall, during which others may be freed.
+/// Reports CQs. All ready ones are listed before the first upcall, during which others may be
+/// freed.
 void report(transport::hca &device, list<transport::cq, list_link> &ready) OSD_REQUIRES(device.lock)
 {
     while (transport::cq *c = ready.front()) {
@@ -60,7 +61,7 @@ void report(transport::hca &device, list<transport::cq, list_link> &ready) OSD_R
     }
 }
 
-/// Not checked: the lock of cm is this one.
+/// Serves the device, unchecked: the lock of cm is this one.
 OSD_UNCHECKED void serve(void *argument)
 {
     auto &device = *static_cast<transport::hca *>(argument);

@@ -33,7 +33,7 @@ struct types {
         std::uint64_t device_key = 0;
         std::uint32_t key = 0;
     };
-    struct cq : list_link { ///< in the list of those that have to be reported
+    struct cq : list_link { ///< linked in the list of CQs to report
         std::optional<memory_device::completion_queue> queue;
         hca *device = nullptr;
         evd *owner = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Kills processes that change the database, and checks what the surviving ones find in it: no
-// record of a living process is lost, a name of a dead one can be used, and no operation blocks.
+// Kills processes that change the database, and checks what the survivors find in it: no
+// record of a living process is lost, a dead process's name can be used, and no operation blocks.
 //
 //     mrdb_killed random NUMBER [SEED]   at random moments
 //     mrdb_killed stores                 at each change of the database, also stopped there
@@ -39,7 +39,7 @@ osd::process_identity this_process_once()
 namespace {
 
 constexpr unsigned places = 8;
-constexpr std::size_t record = 64, size = places * (8 + record); // as mrdb.cpp lays it out
+constexpr std::size_t record = 64, size = places * (8 + record); // the layout of mrdb.cpp
 constexpr DAT_VLEN theirs = 4096, ours = 8192;
 
 int failures = 0;
@@ -56,7 +56,7 @@ void expect(bool holds, const char *what, unsigned long moment)
     std::exit(2);
 }
 
-/// What the living have: a name of their own, and one that those who are killed have, too.
+/// The records of the living: a name of their own, and a name that the killed processes have, too.
 struct living {
     living() : db(of.name.c_str(), places)
     {
@@ -113,7 +113,8 @@ void judge_dead(living &l, unsigned long moment)
     expect(l.db.sweep() == 2, "no record of the dead is left", moment);
 }
 
-/// What is killed does: both operations, of a name of its own and of one that others have.
+/// The work of a killed process: both operations, of a name of its own and of a name that others
+/// have.
 void change(mrdb &db)
 {
     mrdb::ticket own, shared;
@@ -163,7 +164,7 @@ public:
     stepped &operator=(const stepped &) = delete;
     ~stepped() { end(); }
 
-    /// By one instruction. False at its exit.
+    /// Runs one instruction. False at its exit.
     bool step()
     {
         go(PTRACE_SINGLESTEP);
@@ -234,7 +235,7 @@ course find_course(living &l, Work work)
 }
 
 /// Moments around each change, since numbers and addresses move it by an instruction or two; or all
-/// of them.
+/// moments.
 std::vector<unsigned long> moments_of(const course &c, bool all)
 {
     std::vector<unsigned long> moments;
@@ -252,8 +253,8 @@ void step_to(stepped &one, unsigned long moment)
         ;
 }
 
-/// A process that is stopped inside an operation does not block those of others, on records before
-/// or behind its own.
+/// Checks that a process stopped inside an operation does not block other processes' operations, on
+/// records before or behind its own.
 void judge_stopped(living &l, const mrdb::ticket &placeholder, unsigned long moment)
 {
     const auto begin = std::chrono::steady_clock::now();
@@ -285,7 +286,7 @@ void stop_at(living &l, const std::vector<unsigned long> &moments)
 {
     for (unsigned long moment : moments) {
         mrdb::ticket placeholder;
-        (void)l.db.sweep(); // the first free place is that of the placeholder
+        (void)l.db.sweep(); // gives the first free place to the placeholder
         (void)l.db.insert(name_of("before it"), ours, placeholder);
         stepped one(l, change);
         step_to(one, moment);
@@ -311,7 +312,7 @@ void contend(mrdb &db, DAT_VLEN length)
     mrdb::ticket mine;
     const bool got = db.insert(name_of("contended"), length, mine).ok();
     (got ? told().won : told().lost).fetch_add(1);
-    raise(SIGSTOP); // keeps what it has
+    raise(SIGSTOP); // stops, and keeps its record
 }
 
 /// One is stopped at a moment, the other comes meanwhile.
@@ -335,7 +336,7 @@ void contend_at(living &l, const std::vector<unsigned long> &moments)
     }
 }
 
-/// Both are stopped when they have told their wish and not looked for that of the other.
+/// Stops both when they have told their wish and not looked for the other's.
 void contend_in_step(living &l)
 {
     for (unsigned long i = 0; i < 10; ++i) {

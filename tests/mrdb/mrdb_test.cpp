@@ -129,7 +129,7 @@ TEST_CASE("a record is taken off once")
     o.db.dec(first);
     const mrdb::ticket second = must_insert(o.db, name_of("two"), 4096);
     CHECK(second.place == first.place);
-    o.db.dec(first); // not any more
+    o.db.dec(first); // the record is another's now
     o.db.dec({});
     CHECK(same(o.db.query(name_of("two")), 4096, 1));
     CHECK(o.db.sweep() == 1);
@@ -201,7 +201,7 @@ TEST_CASE("in vain, the places of the dead are looked for once a second")
     mrdb::ticket made;
     const auto began = std::chrono::steady_clock::now();
     CHECK(o.db.insert(name_of("more"), 4096, made) == full);
-    kill_child(child); // which a look would see
+    kill_child(child); // a look would see that it is dead
     const status again = o.db.insert(name_of("more"), 4096, made);
     if (std::chrono::steady_clock::now() - began < std::chrono::milliseconds(900))
         CHECK(again == full);

@@ -28,7 +28,7 @@ struct fresh_database {
     fresh_database &operator=(const fresh_database &) = delete;
     ~fresh_database()
     {
-        if (getpid() == maker) // not a child of a test
+        if (getpid() == maker) // not in a child of a test
             for (const auto &each : std::filesystem::directory_iterator("/dev/shm"))
                 if (each.path().filename().string().rfind(name + ".", 0) == 0)
                     std::filesystem::remove(each.path());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The hash with a key: the values are those of the reference and of OpenSSL.
+// The hash with a key: the values are the reference's and OpenSSL's.
 #include "osd_siphash.hpp"
 
 #include <doctest/doctest.h>

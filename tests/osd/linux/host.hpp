@@ -33,7 +33,7 @@ inline long thread_id()
     return gettid();
 }
 
-/// Of the calling thread.
+/// The name of the calling thread.
 inline std::string thread_name()
 {
     char name[16] = {};

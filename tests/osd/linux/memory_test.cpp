@@ -62,7 +62,7 @@ struct file {
     const int descriptor;
 };
 
-/// From now on this call fails in this process.
+/// Makes this call fail in this process from now on.
 void forbid(long call, int error)
 {
     sock_filter program[] = {
@@ -143,7 +143,7 @@ TEST_CASE("a stack may grow into what is looked at")
 {
     rlimit limit{};
     REQUIRE(getrlimit(RLIMIT_STACK, &limit) == 0);
-    const auto here = reinterpret_cast<std::uintptr_t>(&limit); // this thread's is one that grows
+    const auto here = reinterpret_cast<std::uintptr_t>(&limit); // the stack of this thread grows
     const auto *below = reinterpret_cast<const char *>(here - 1024 * 1024);
     if (limit.rlim_cur >= 4 << 20)
         CHECK(look_at_memory(below, 1024 * 1024, true) == memory_use::possible);

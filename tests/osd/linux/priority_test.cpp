@@ -65,7 +65,7 @@ TEST_CASE("a thread raises its own priority where it may, and its children are n
         MESSAGE("this process may not raise priorities");
     CHECK_EQ(r.after, r.raised ? r.before - 7 : r.before);
     CHECK_EQ(r.child, r.raised ? std::max(r.after, 0) : r.before);
-    CHECK_EQ(current_nice(), r.before); // of another thread
+    CHECK_EQ(current_nice(), r.before); // another thread keeps its priority
 }
 
 TEST_CASE("a raised priority stays within the system's range")

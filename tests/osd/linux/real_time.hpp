@@ -15,8 +15,8 @@ inline bool become()
     return sched_setscheduler(0, SCHED_FIFO, &lowest) == 0;
 }
 
-/// Runs `low` again and again in an ordinary thread, and `high` in one of real-time priority, some
-/// times with pauses, both on the same processor. True when that was done in time, or is not
+/// Runs `low` again and again in an ordinary thread, and `high` in a thread of real-time priority,
+/// some times with pauses, both on one processor. True when it was done in time, or is not
 /// permitted.
 template <class Low, class High>
 bool share_a_processor(int times, Low &&low, High &&high, bool &permitted)

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::size_t size = 8192;
 
-/// A name that no other run uses, and the file that the system makes of it.
+/// A name that no other run uses, and its file in the system's folder.
 struct fresh_name {
     fresh_name() : name("dapl-osd-test-" + std::to_string(getpid()))
     {
@@ -47,7 +47,7 @@ struct fresh_name {
         for (const fs::path &each : all())
             fs::remove(each, none);
     }
-    /// What is there under this name, and those tried after it.
+    /// The files under this name, and under names tried after it.
     std::vector<fs::path> all() const
     {
         std::vector<fs::path> found;
@@ -240,7 +240,7 @@ TEST_CASE("a name that another user has taken is left alone, and all come to the
         CHECK(after.st_ino == taken.st_ino);
         CHECK(after.st_size == taken.st_size);
 
-        fs::remove(of.file); // given back: those who come now come to the others
+        fs::remove(of.file); // gives the name back: a process that comes now comes to the others
         REQUIRE(later.open(of.name.c_str(), size) == nullptr);
         CHECK(std::strcmp(static_cast<char *>(later.address()), "here") == 0);
         CHECK(of.all().size() == 1);
@@ -306,7 +306,7 @@ TEST_CASE("a later process of the same number is another")
     process_identity earlier = one.identity;
     earlier.start ^= 2;
     CHECK(is_gone(earlier));
-    earlier.start = 0; // not known
+    earlier.start = 0; // stands for an unknown start
     CHECK_FALSE(is_gone(earlier));
 }
 

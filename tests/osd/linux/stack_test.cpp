@@ -36,7 +36,7 @@ TEST_CASE("a service thread has a stack of its own size where the program's are 
     REQUIRE(pthread_getattr_default_np(&before) == 0);
     std::size_t usual = 0;
     REQUIRE(pthread_attr_getstacksize(&before, &usual) == 0);
-    CHECK(stack_of_a_thread() >= usual); // not less than the program wants
+    CHECK(stack_of_a_thread() >= usual); // at least the size that the program wants
 
     pthread_attr_t small;
     REQUIRE(pthread_attr_init(&small) == 0);

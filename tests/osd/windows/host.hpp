@@ -30,7 +30,7 @@ inline long thread_id()
     return static_cast<long>(GetCurrentThreadId());
 }
 
-/// Of the calling thread.
+/// The name of the calling thread.
 inline std::string thread_name()
 {
     wchar_t *wide = nullptr;

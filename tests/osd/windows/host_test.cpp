@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What is different on Windows: text, paths, where things lie.
+// Windows' differences: text, paths, places of files.
 #include "host.hpp"
 #include "osd_system.hpp"
 #include "scratch.hpp"
