@@ -128,8 +128,8 @@ template <class Caller>
 OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
 {
     if constexpr (claims.direct_event) {
-        work_request *done;
-        DAT_UINT32 length;
+        work_request *done = nullptr;
+        DAT_UINT32 length = 0;
         const take_result found = transport::dapls_ib_completion_take(cq_, done, length);
         if constexpr (claims.split_poll)
             if (found == take_result::idle)
