@@ -182,8 +182,19 @@ def fixed(command: list[str], build: Build) -> list[str]:
     return [*prefix, *command]
 
 
+def last_change_of_libraries() -> float:
+    """When a library came or went, so far as pkg-config knows."""
+    said = subprocess.run(["pkg-config", "--variable=pc_path", "pkg-config"],
+                          capture_output=True, text=True, check=False)
+    return max((os.stat(folder).st_mtime for folder in said.stdout.strip().split(":")
+                if os.path.isdir(folder)), default=0)
+
+
 def configure_command(name: str) -> list[str]:
-    if (build_dir(name) / "build.ninja").exists():
+    made = build_dir(name) / "build.ninja"
+    if made.exists() and made.stat().st_mtime < last_change_of_libraries():
+        return [MESON, "setup", "--reconfigure", str(build_dir(name))]
+    if made.exists():
         return ["ninja", "-C", str(build_dir(name)), "build.ninja"]
     build = BUILDS[name]
     return ["env", f"CC={build.compiler[0]}", f"CXX={build.compiler[1]}",
@@ -438,7 +449,7 @@ def client_rounds(step: Running, name: str, whose: str, selection: str,
     if whose == "debian":
         libdat2 = next((path for path in SYSTEM_LIBDAT2 if (path / "libdat2.so.2").exists()), None)
         if libdat2 is None:
-            step.outcome.skipped += 1
+            step.skip("missing: Debian's libdat2.so.2, of the package libdapl2")
             return
     results = WORK / f"{step.name}.json"
     results.unlink(missing_ok=True)
@@ -448,7 +459,7 @@ def client_rounds(step: Running, name: str, whose: str, selection: str,
                *(f"--preload={library}" for library in preloads(name)), *more]
     status = step.run(fixed(command, build), dict(build.environment))
     if status == 77:
-        step.outcome.skipped += 1
+        step.skip(last_line(step.log).removeprefix("skipped: "))
         return
     if not results.exists():
         raise StepFailed(f"{step.name}: the client runner ended with status {status}")
@@ -565,8 +576,8 @@ def licence_lines(step: Running) -> None:
     """Every file says in its first lines under which licence it is."""
     listed = git("ls-files", "-co", "--exclude-standard", "-z")
     names = [name for name in listed.split("\0") if name]
-    if not names:  # this is no checkout, or git is missing
-        step.outcome.skipped += 1
+    if not names:
+        step.skip("not a checkout, or no git")
         return
     exempt = re.compile(r"(^|/)\.[^/]+$|^LICENSES/|\.(json|txt|csv|png)$")
     without = [name for name in names
