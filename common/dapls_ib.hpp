@@ -424,8 +424,8 @@ struct port_traits {
 /// Base of every port: its types, and the declarations of all operations. A port declares the
 /// operations that it has anew. The required operations are deleted here. The optional operations,
 /// whose text begins with the features that need them, answer "model not supported"; a port that
-/// claims such a feature has to have them. check_transport, at the end, names at compile time what
-/// is missing or mistyped.
+/// claims such a feature has to have them. check_transport, which is generated from these
+/// declarations into dapls_ib_check.hpp, names at compile time what is missing or mistyped.
 ///
 /// Types a port shall name: hca, pd, mr, cq, qp, wr (work_request or derived from it), cr,
 /// listener; with srq also srq, with memory_windows also mw.
@@ -807,137 +807,10 @@ void dapl_evd_un_async_error_callback(adapter &);
 
 // --------------------------------------------------------------------------------------- check
 
-template <auto, auto>
-inline constexpr bool differ = true;
-template <auto operation>
-inline constexpr bool differ<operation, operation> = false;
-
-/// Names what a port lacks: one assertion, one line, per operation.
+/// Holds the claims of a port against each other. dapls_ib_check.hpp, which is generated from the
+/// declarations above, holds its operations against the contract.
 template <class T>
-struct check_transport {
-    using hca = typename T::hca;
-    using pd = typename T::pd;
-    using mr = typename T::mr;
-    using cq = typename T::cq;
-    using qp = typename T::qp;
-    using wr = typename T::wr;
-    using srq = typename T::srq;
-    using mw = typename T::mw;
-    using cr = typename T::cr;
-    using listener = typename T::listener;
-
-    static_assert(std::is_base_of_v<work_request, wr>, "wr is work_request or derived from it");
-    static_assert(std::is_move_constructible_v<cr> && std::is_move_assignable_v<cr>,
-                  "a cr is moved from the upcall to the CR object");
-
-// Two tests, that it has the type and that it can be called: a deleted function can be named.
-#define DAPLS_IB_OP(name, ...)                                                                     \
-    static_assert(                                                                                 \
-        requires { static_cast<__VA_ARGS__>(&T::name); } &&                                        \
-            []<class R, class... A>(R (*)(A...)) {                                                 \
-                return requires(A... a)                                                            \
-                {                                                                                  \
-                    T::name(static_cast<A &&>(a)...);                                              \
-                };                                                                                 \
-            }(static_cast<__VA_ARGS__>(nullptr)),                                                  \
-        #name " is missing or mistyped, wanted: " #__VA_ARGS__)
-
-    DAPLS_IB_OP(dapls_ib_open_hca, status (*)(hca &, const hca_open_params &));
-    DAPLS_IB_OP(dapls_ib_close_hca, void (*)(hca &));
-    DAPLS_IB_OP(dapls_ib_query_hca, void (*)(const hca &, hca_attr &));
-    DAPLS_IB_OP(dapls_ib_read_counters, void (*)(hca &, device_counters &));
-    DAPLS_IB_OP(dapls_ib_pd_alloc, status (*)(hca &, pd &));
-    DAPLS_IB_OP(dapls_ib_pd_free, void (*)(pd &));
-    DAPLS_IB_OP(dapls_ib_mr_register, status (*)(pd &, mr &, const mr_params &, mr_keys &));
-    DAPLS_IB_OP(dapls_ib_mr_deregister, void (*)(mr &));
-    DAPLS_IB_OP(dapls_ib_cq_alloc, status (*)(hca &, cq &, evd &, DAT_COUNT &));
-    DAPLS_IB_OP(dapls_ib_cq_free, void (*)(cq &));
-    DAPLS_IB_OP(dapls_ib_completion_poll, bool (*)(cq &, completion &));
-    DAPLS_IB_OP(dapls_ib_completion_take, take_result (*)(cq &, work_request *&, DAT_UINT32 &));
-    DAPLS_IB_OP(dapls_ib_completion_progress, bool (*)(cq &));
-    DAPLS_IB_OP(dapls_ib_completion_notify, void (*)(cq &, notify_on));
-    DAPLS_IB_OP(dapls_ib_cq_count, DAT_COUNT (*)(cq &, DAT_COUNT));
-    DAPLS_IB_OP(dapls_ib_cq_wait, osd::wait_result (*)(cq &, notify_on, DAT_COUNT, osd::deadline));
-    DAPLS_IB_OP(dapls_ib_cq_wakeup, void (*)(cq &));
-    DAPLS_IB_OP(dapls_ib_evd_events, void (*)(cq &, int));
-    DAPLS_IB_OP(dapls_ib_cno_wait, osd::wait_result (*)(hca &, osd::deadline));
-    DAPLS_IB_OP(dapls_ib_cno_wakeup, void (*)(hca &));
-    DAPLS_IB_OP(dapls_ib_cq_resize, status (*)(cq &, DAT_COUNT &));
-    DAPLS_IB_OP(dapls_ib_qp_alloc, status (*)(pd &, qp &, cq *, cq *, const qp_params &));
-    DAPLS_IB_OP(dapls_ib_qp_free, void (*)(qp &));
-    DAPLS_IB_OP(dapls_ib_qp_reset, status (*)(qp &));
-    DAPLS_IB_OP(dapls_ib_read_qp_counters, void (*)(qp &, qp_counters &));
-    DAPLS_IB_OP(dapls_ib_srq_alloc, status (*)(pd &, srq &, const srq_params &));
-    DAPLS_IB_OP(dapls_ib_srq_free, void (*)(srq &));
-    DAPLS_IB_OP(dapls_ib_srq_resize, status (*)(srq &, DAT_COUNT));
-    DAPLS_IB_OP(dapls_ib_srq_set_limit, status (*)(srq &, DAT_COUNT));
-    DAPLS_IB_OP(dapls_ib_post_srq_recv,
-                status (*)(srq &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
-    DAPLS_IB_OP(dapls_ib_qp_alloc_srq,
-                status (*)(pd &, qp &, srq &, cq *, cq *, const qp_params &));
-    DAPLS_IB_OP(dapls_ib_qp_set_watermarks, void (*)(qp &, DAT_COUNT, DAT_COUNT));
-    DAPLS_IB_OP(dapls_ib_qp_recvs_held, DAT_COUNT (*)(const qp &));
-    DAPLS_IB_OP(dapls_ib_mw_alloc, status (*)(pd &, mw &));
-    DAPLS_IB_OP(dapls_ib_mw_free, void (*)(mw &));
-    DAPLS_IB_OP(dapls_ib_mw_bind, status (*)(qp &, wr &, mw &, mr *, const mw_params &,
-                                             DAT_COMPLETION_FLAGS, DAT_RMR_CONTEXT &));
-    DAPLS_IB_OP(dapls_ib_mw_is_bound, bool (*)(mw &, DAT_RMR_CONTEXT));
-    DAPLS_IB_OP(dapls_ib_post_send, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
-                                               const DAT_RMR_TRIPLET *, DAT_COMPLETION_FLAGS));
-    DAPLS_IB_OP(dapls_ib_post_recv, status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *));
-    DAPLS_IB_OP(dapls_ib_requests_done, DAT_COUNT (*)(qp &, wr &, DAT_COUNT));
-    DAPLS_IB_OP(dapls_ib_post_extended,
-                status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
-                           const extended_operands &, DAT_COMPLETION_FLAGS));
-    DAPLS_IB_OP(dapls_ib_post_send_invalidate,
-                status (*)(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, DAT_RMR_CONTEXT,
-                           DAT_COMPLETION_FLAGS));
-    DAPLS_IB_OP(dapls_ib_post_read_to_rmr,
-                status (*)(qp &, wr &, const DAT_RMR_TRIPLET &, const DAT_RMR_TRIPLET &,
-                           DAT_COMPLETION_FLAGS));
-    DAPLS_IB_OP(dapls_ib_setup_conn_listener,
-                status (*)(hca &, listener &, service_point &, DAT_CONN_QUAL &));
-    DAPLS_IB_OP(dapls_ib_remove_conn_listener, void (*)(listener &));
-    DAPLS_IB_OP(dapls_ib_connect, status (*)(qp &, const connect_params &));
-    DAPLS_IB_OP(dapls_ib_accept_connection, status (*)(cr &, qp &, const private_data &));
-    DAPLS_IB_OP(dapls_ib_reject_connection, void (*)(cr &, reject_reason, const private_data &));
-    DAPLS_IB_OP(dapls_ib_disconnect, void (*)(qp &, DAT_CLOSE_FLAGS));
-    DAPLS_IB_OP(dapls_ib_disconnect_clean, void (*)(qp &));
-#undef DAPLS_IB_OP
-
-#define DAPLS_IB_CLAIM(feature, name)                                                              \
-    static_assert(!T::claims.feature || differ<&T::name, &T::inherited::name>,                     \
-                  "the port claims " #feature ", but has no " #name)
-
-    DAPLS_IB_CLAIM(device_counters, dapls_ib_read_counters);
-    DAPLS_IB_CLAIM(qp_counters, dapls_ib_read_qp_counters);
-    DAPLS_IB_CLAIM(direct_event, dapls_ib_completion_take);
-    DAPLS_IB_CLAIM(split_poll, dapls_ib_completion_progress);
-    DAPLS_IB_CLAIM(cq_count, dapls_ib_cq_count);
-    DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wait);
-    DAPLS_IB_CLAIM(cq_wait, dapls_ib_cq_wakeup);
-    DAPLS_IB_CLAIM(evd_wait, dapls_ib_evd_events);
-    DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wait);
-    DAPLS_IB_CLAIM(cno_wait, dapls_ib_cno_wakeup);
-    DAPLS_IB_CLAIM(cq_resize, dapls_ib_cq_resize);
-    DAPLS_IB_CLAIM(nth_signal, dapls_ib_requests_done);
-    DAPLS_IB_CLAIM(srq, dapls_ib_srq_alloc);
-    DAPLS_IB_CLAIM(srq, dapls_ib_srq_free);
-    DAPLS_IB_CLAIM(srq, dapls_ib_srq_resize);
-    DAPLS_IB_CLAIM(srq, dapls_ib_srq_set_limit);
-    DAPLS_IB_CLAIM(srq, dapls_ib_post_srq_recv);
-    DAPLS_IB_CLAIM(srq, dapls_ib_qp_alloc_srq);
-    DAPLS_IB_CLAIM(ep_watermarks, dapls_ib_qp_set_watermarks);
-    DAPLS_IB_CLAIM(ep_watermarks, dapls_ib_qp_recvs_held);
-    DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_alloc);
-    DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_free);
-    DAPLS_IB_CLAIM(memory_windows, dapls_ib_mw_bind);
-    DAPLS_IB_CLAIM(send_invalidate, dapls_ib_mw_is_bound);
-    DAPLS_IB_CLAIM(send_invalidate, dapls_ib_post_send_invalidate);
-    DAPLS_IB_CLAIM(read_to_rmr, dapls_ib_post_read_to_rmr);
-    DAPLS_IB_CLAIM(immediate_data, dapls_ib_post_extended);
-    DAPLS_IB_CLAIM(atomics, dapls_ib_post_extended);
-#undef DAPLS_IB_CLAIM
+struct check_claims {
     static_assert(T::claims.cq_wait || !T::claims.cq_threshold,
                   "the port claims cq_threshold without cq_wait");
     static_assert(T::claims.cq_threshold || !T::claims.evd_wait,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The transport contract, read from its header and from its table.
 
-The header common/dapls_ib.hpp is what binds; the table dapls_ib.toml says in addition what a
-compiler does not need to know. `differences` holds one against the other.
+The header common/dapls_ib.hpp is what binds: signatures, features and thread words are read from
+it. The table dapls_ib.toml adds a sentence and the cases of the suite. `differences` holds one
+against the other.
 """
 
 import dataclasses
@@ -23,8 +24,7 @@ THREAD_WORDS = {
     "upcall": "upcall",
 }
 NEVER_BLOCKS = {"hot", "any", "upcall"}
-OPERATION_KEYS = {"brief", "group", "thread", "may_block", "features", "rules", "signature"}
-UPCALL_KEYS = {"brief", "rules", "signature"}
+ROW_KEYS = {"brief", "rules"}  # of an operation or upcall
 GROUP_KEYS = {"title", "file", "next", "tests", "guide"}
 
 
@@ -44,9 +44,13 @@ class Declared:
     features: tuple[str, ...]  # that need it; () when it concerns every port
 
     @property
+    def types(self) -> tuple[str, ...]:
+        """The types of the parameters."""
+        return tuple(without_name(parameter) for parameter in self.parameters)
+
+    @property
     def signature(self) -> str:
-        types = (without_name(parameter) for parameter in self.parameters)
-        return f"{self.returns} ({', '.join(types)})"
+        return f"{self.returns} ({', '.join(self.types)})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +63,6 @@ class Header:
     optional_types: tuple[str, ...]  # that a port names when it has operations for them
     groups: tuple[str, ...]
     operations: dict[str, Declared]
-    checked: dict[str, str]  # signatures that check_transport asserts
-    claims: dict[str, tuple[str, ...]]  # features for which it wants an operation of the port's own
     upcalls: dict[str, Declared]
     words: tuple[str, ...]  # the comment at the top that explains the thread words
     traits: tuple[str, ...]  # the lines of port_traits
@@ -207,26 +209,6 @@ def read_upcalls(part: str) -> list[Declared]:
     return found
 
 
-def read_checks(text: str) -> dict[str, str]:
-    checks = {}
-    for match in re.finditer(r"^\s*DAPLS_IB_OP\((?=dapls)", text, re.M):
-        inside = text[match.end():up_to_closing(text, match.end() - 1) - 1]
-        name, _, wanted = inside.partition(",")
-        found = re.match(r"(.*?)\(\*\)\((.*)\)$", normal(wanted).replace("( *)", "(*)"))
-        if found is None:
-            raise ContractError(f"cannot read DAPLS_IB_OP({normal(inside)})")
-        types = ", ".join(without_name(each) for each in split_parameters(found[2]))
-        checks[name.strip()] = f"{normal(found[1])} ({types})"
-    return checks
-
-
-def read_claims(text: str) -> dict[str, tuple[str, ...]]:
-    claims: dict[str, tuple[str, ...]] = {}
-    for feature, name in re.findall(r"^\s*DAPLS_IB_CLAIM\((\w+), (dapls_\w+)\);", text, re.M):
-        claims[name] = (*claims.get(name, ()), feature)
-    return claims
-
-
 def by_name(declared: list[Declared]) -> dict[str, Declared]:
     names = {}
     for each in declared:
@@ -252,8 +234,6 @@ def read_header(path: pathlib.Path) -> Header:
         optional_types=tuple(re.findall(r"using (\w+) = typename \w+<Types>::type;", struct)),
         groups=tuple(groups),
         operations=by_name(operations),
-        checked=read_checks(text),
-        claims=read_claims(text),
         upcalls=by_name(read_upcalls(upcalls)),
         words=tuple(re.sub(r"^// ?", "", line) for line in words.split("\n")),
         traits=tuple(line.removeprefix("    ") for line in
@@ -312,7 +292,7 @@ def read_table(path: pathlib.Path) -> dict:
             table = tomllib.load(stream)
     except tomllib.TOMLDecodeError as error:
         raise ContractError(f"{path}: {error}") from error
-    for part in ("version", "groups", "operations", "upcalls"):
+    for part in ("groups", "operations", "upcalls"):
         if part not in table:
             raise ContractError(f"{path}: there is no '{part}'")
     return table
@@ -323,30 +303,15 @@ def wrong_keys(what: str, entry: dict, wanted: set[str]) -> list[str]:
             + [f"{what}: the table has an unknown '{key}'" for key in sorted(set(entry) - wanted)])
 
 
-def row_differences(name: str, row: dict, declared: Declared, header: Header,
-                    groups: dict) -> list[str]:
+def header_faults(header: Header) -> list[str]:
+    """What the text of an operation does not say, or says wrongly."""
     found = []
-
-    def compare(what: str, ours: object, theirs: object) -> None:
-        if ours != theirs:
-            found.append(f"{name}: {what} is '{ours}' in the table, '{theirs}' in the header")
-
-    compare("signature", row["signature"], declared.signature)
-    compare("signature", row["signature"], header.checked.get(name, "not in check_transport"))
-    compare("group", groups.get(row["group"], {}).get("title", row["group"]), declared.group)
-    compare("what needs it", ", ".join(row["features"]) or "every port",
-            ", ".join(declared.features) or "every port")
-    word = thread_word(declared, header)
-    if word is None:
-        found.append(f"{name}: the header's text has no thread word; it shall say one of "
-                     "Control, Hot, Fence, Any thread, One thread at a time")
-    else:
-        compare("thread word", row["thread"], word)
-    if row["may_block"] and (row["thread"] in NEVER_BLOCKS
-                             or "Shall not block" in " ".join(declared.text)):
-        found.append(f"{name}: may_block is true in the table, but by the header it shall not")
-    found += [f"{name}: the header has no feature '{feature}'"
-              for feature in declared.features if feature not in header.features]
+    for name, declared in header.operations.items():
+        if thread_word(declared, header) is None:
+            found.append(f"{name}: the header's text has no thread word; it shall say one of "
+                         "Control, Hot, Fence, Any thread, One thread at a time")
+        found += [f"{name}: the header has no feature '{feature}'"
+                  for feature in declared.features if feature not in header.features]
     return found
 
 
@@ -357,72 +322,31 @@ def set_differences(what: str, table: dict, header: dict) -> list[str]:
                for name in table if name not in header])
 
 
-def check_differences(header: Header) -> list[str]:
-    """Compares the two places where the header itself has each operation."""
-    return ([f"{name}: is declared, but not in check_transport"
-             for name in header.operations if name not in header.checked]
-            + [f"{name}: by its text {', '.join(each.features) or 'no feature'} needs it, by"
-               f" check_transport {', '.join(header.claims.get(name, ())) or 'none'}"
-               for name, each in header.operations.items()
-               if sorted(each.features) != sorted(header.claims.get(name, ()))]
-            + [f"{name}: is in check_transport, but not declared"
-               for name in header.checked if name not in header.operations])
-
-
-def upcall_differences(name: str, row: dict, declared: Declared) -> list[str]:
-    if row["signature"] == declared.signature:
-        return []
-    return [f"{name}: signature is '{row['signature']}' in the table, "
-            f"'{declared.signature}' in the header"]
-
-
-def all_row_differences(header: Header, table: dict) -> list[str]:
+def row_faults(table: dict) -> list[str]:
     found = []
     for name, group in table["groups"].items():
         found += wrong_keys(f"group {name}", group, GROUP_KEYS)
-    for name, row in table["operations"].items():
-        wrong = wrong_keys(name, row, OPERATION_KEYS)
-        if not wrong and name in header.operations:
-            wrong = row_differences(name, row, header.operations[name], header, table["groups"])
-        found += wrong
-    for name, row in table["upcalls"].items():
-        wrong = wrong_keys(name, row, UPCALL_KEYS)
-        if not wrong and name in header.upcalls:
-            wrong = upcall_differences(name, row, header.upcalls[name])
-        found += wrong
+    for name, row in {**table["operations"], **table["upcalls"]}.items():
+        found += wrong_keys(name, row, ROW_KEYS)
     return found
 
 
-def row_to_add(declared: Declared, header: Header, groups: dict[str, str]) -> str:
-    """A row for an operation that the table lacks; brief and rules are left to the author."""
-    kind = "upcalls" if declared.name in header.upcalls else "operations"
-    lines = [f"[{kind}.{declared.name}]", 'brief = "…"']
-    if kind == "operations":
-        thread = thread_word(declared, header) or "control"
-        blocks = thread not in NEVER_BLOCKS and "Shall not block" not in " ".join(declared.text)
-        features = ", ".join(f'"{feature}"' for feature in declared.features)
-        lines += [f'group = "{groups.get(declared.group, "…")}"', f'thread = "{thread}"',
-                  f"may_block = {str(blocks).lower()}", f"features = [{features}]"]
-    lines += ["rules = []", f'signature = "{declared.signature}"']
-    return "add to the table:" + "".join(f"\n    {line}" for line in lines)
+def row_to_add(name: str, header: Header) -> str:
+    """A row that the table lacks; brief and rules are left to the author."""
+    kind = "upcalls" if name in header.upcalls else "operations"
+    return f'add to the table:\n    [{kind}.{name}]\n    brief = "…"\n    rules = []'
 
 
 def differences(header: Header, table: dict) -> list[str]:
     """What header and table do not agree about, a line each, and rows that are missing."""
-    found = []
-    if table["version"] != header.version:
-        found.append(f"version: {table['version']} in the table, {header.version} in the header")
     titles = {group.get("title"): name for name, group in table["groups"].items()}
-    found += set_differences("a group", titles, dict.fromkeys(header.groups))
-    found += set_differences("an operation", table["operations"], header.operations)
-    found += set_differences("an upcall", table["upcalls"], header.upcalls)
-    found += check_differences(header)
-    found += all_row_differences(header, table)
     listed = {**table["operations"], **table["upcalls"]}
-    found += [row_to_add(each, header, titles)
-              for name, each in {**header.operations, **header.upcalls}.items()
-              if name not in listed]
-    return found
+    return (set_differences("a group", titles, dict.fromkeys(header.groups))
+            + set_differences("an operation", table["operations"], header.operations)
+            + set_differences("an upcall", table["upcalls"], header.upcalls)
+            + header_faults(header) + row_faults(table)
+            + [row_to_add(name, header) for name in {**header.operations, **header.upcalls}
+               if name not in listed])
 
 
 def operations(header: Header, table: dict) -> list[Operation]:
@@ -430,8 +354,12 @@ def operations(header: Header, table: dict) -> list[Operation]:
     wrong = differences(header, table)
     if wrong:
         raise ContractError("the contract and its table disagree:\n  " + "\n  ".join(wrong))
-    return [
-        Operation(name, row["brief"], row["group"], row["thread"], row["may_block"],
-                  tuple(row["features"]), tuple(row["rules"]), header.operations[name])
-        for name, row in table["operations"].items()
-    ]
+    groups = {group["title"]: name for name, group in table["groups"].items()}
+    found = []
+    for name, row in table["operations"].items():
+        declared = header.operations[name]
+        thread = thread_word(declared, header) or ""
+        found.append(Operation(name, row["brief"], groups[declared.group], thread,
+                               thread not in NEVER_BLOCKS, declared.features,
+                               tuple(row["rules"]), declared))
+    return found

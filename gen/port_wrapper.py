@@ -59,8 +59,7 @@ def wrapped(declared: contract.Declared, thread: str = "", may_block: bool = Fal
     kind, _, verb = short.partition("_")
     makes = MAKES.get(short, kind if verb == "alloc" else "")
     ends = ENDS.get(short, kind if verb == "free" else "")
-    types = tuple(contract.without_name(each) for each in declared.parameters)
-    return Wrapped(declared.name, short, declared.returns, types, makes, ends, thread,
+    return Wrapped(declared.name, short, declared.returns, declared.types, makes, ends, thread,
                    may_block)
 
 

@@ -2,6 +2,7 @@
 // The port this library is made for, held against the contract.
 #pragma once
 
+#include "dapls_ib_check.hpp"
 #include "port.hpp"
 
 namespace dapl::DAPL_TRANSPORT {

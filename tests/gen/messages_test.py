@@ -4,11 +4,20 @@
 
 import argparse
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "gen"))
+import contract_check  # noqa: E402
+
+HEADER = ROOT / "common/dapls_ib.hpp"
 
 PORT = """
-#include "dapls_ib.hpp"
+#include "dapls_ib_check.hpp"
 namespace dapl::DAPL_TRANSPORT {
 struct types {
     struct hca {}; struct pd {}; struct mr {}; struct cq {}; struct qp {};
@@ -33,9 +42,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("compiler", nargs=argparse.REMAINDER, help="and its arguments")
     compiler = [word for word in parser.parse_args().compiler if word != "--"]
-    said = subprocess.run([*compiler, "-fsyntax-only", "-x", "c++", "-"], input=PORT, text=True,
-                          capture_output=True, check=False,
-                          env={**os.environ, "LC_ALL": "C"}).stderr
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "dapls_ib_check.hpp").write_text(contract_check.check(HEADER))
+        said = subprocess.run([*compiler, f"-I{folder}", "-fsyntax-only", "-x", "c++", "-"],
+                              input=PORT, text=True, capture_output=True, check=False,
+                              env={**os.environ, "LC_ALL": "C"}).stderr
     wrong = [f"not said: {each}" for each in WANTED if each not in said]
     wrong += [f"said: {each}" for each in UNWANTED if each in said]
     print(*wrong, sep="\n")

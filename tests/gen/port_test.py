@@ -18,6 +18,7 @@ from trees import (KIT_PARTS, MESON, ROOT, contents, copy_tree, dapl_port, run, 
                    run_here)
 
 sys.path.insert(0, str(ROOT / "gen"))
+import contract_check  # noqa: E402
 import port_lock  # noqa: E402
 import port_status  # noqa: E402
 import skeleton  # noqa: E402
@@ -520,6 +521,8 @@ class Layered:
                    self.kit.header_path, "--profile", self.folder / "port.toml", "--port", "acme",
                    "--output", features)
         self.assertEqual(made.returncode, 0, made.stderr)
+        check = self.folder / "dapls_ib_check.hpp"
+        check.write_text(contract_check.check(self.kit.header_path))
         shutil.copy(self.toy, self.folder)
         parts = [name for name in self.code() if name.endswith(".cpp")]
         own = f"acme_{self.layer}.cpp"
@@ -530,7 +533,7 @@ class Layered:
         for library, compiler, *more in ways:
             whole = self.folder / "whole.cxx"
             whole.write_text("".join(
-                f'#include "{name}"\n' for name in parts
+                f'#include "{name}"\n' for name in (check, *parts)
                 if name not in (own, self.toy.name) or name == library)
                 + "template struct dapl::acme::check_transport<dapl::acme::transport>;\n")
             done = run(compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",

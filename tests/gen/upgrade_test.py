@@ -22,6 +22,7 @@ from trees import KIT_PARTS, ROOT, contents, copy_tree, dapl_port, run  # noqa: 
 sys.path.insert(0, str(ROOT / "gen"))
 
 import contract  # noqa: E402
+import contract_check  # noqa: E402
 import port_toml  # noqa: E402
 
 VERSION_2 = pathlib.Path(__file__).with_name("version2_port")
@@ -135,8 +136,10 @@ class FromVersion2(Upgrading):
                    "acme", "--output", features)
         if made.returncode != 0:
             return made.stderr
-        whole = self.tree / "whole.cpp"
-        whole.write_text("".join(f'#include "{path}"\n' for path in self.folder.glob("*.cpp"))
+        whole, check = self.tree / "whole.cpp", self.tree / "dapls_ib_check.hpp"
+        check.write_text(contract_check.check(ROOT / "common/dapls_ib.hpp"))
+        whole.write_text("".join(f'#include "{path}"\n'
+                                 for path in (*self.folder.glob("*.cpp"), check))
                          + "template struct dapl::acme::check_transport<dapl::acme::transport>;\n")
         return run(*CXX, "-std=c++20", "-fsyntax-only", "-DDAPL_TRANSPORT=acme",
                    f'-DDAPL_PORT_FEATURES="{features}"', *(f"-I{ROOT / each}" for each in (
@@ -250,19 +253,12 @@ class ToALaterVersion(Upgrading):
         return json.loads(dapl_port(self.tree, "status", "acme", "--json").stdout)
 
     def move_contract(self) -> None:
-        header, table = self.tree / "common/dapls_ib.hpp", self.tree / "gen/dapls_ib.toml"
+        header = self.tree / "common/dapls_ib.hpp"
         replace(header, f"#define DAPLS_IB_VERSION {VERSION}",
                 f"///   {VERSION + 1}  qp_reset says\n///      why.\n"
                 f"#define DAPLS_IB_VERSION {VERSION + 1}")
         replace(header, "static status dapls_ib_qp_reset(qp &)",
                 "static status dapls_ib_qp_reset(qp &, DAT_COUNT why)")
-        replace(header, "dapls_ib_qp_reset, status (*)(qp &)",
-                "dapls_ib_qp_reset, status (*)(qp &, DAT_COUNT)")
-        replace(table, f"version = {VERSION}\n", f"version = {VERSION + 1}\n")
-        text = table.read_text()
-        at = text.index("[operations.dapls_ib_qp_reset]")
-        table.write_text(text[:at] + text[at:].replace('"status (qp &)"', '"status (qp &, DAT_COUNT)"',
-                                                       1))
         template = self.tree / "transports/template/qp.cpp.j2"
         replace(template, "status transport::dapls_ib_qp_reset(qp &q)\n",
                 "status transport::dapls_ib_qp_reset(qp &q, DAT_COUNT /*why*/)\n")

@@ -2,6 +2,7 @@
 #include "port_rig.hpp"
 
 #include "dapl_debug.hpp"
+#include "dapls_ib_check.hpp"
 
 #include <cstdarg>
 #include <cstdio>
