@@ -20,7 +20,7 @@ fi_owned_info find(const std::string &provider, const std::string &node)
     const bool layered = provider.find(';') != std::string::npos;
     hints->addr_format = inside_host ? FI_FORMAT_UNSPEC : FI_SOCKADDR_IN;
     hints->ep_attr->type = layered || inside_host ? FI_EP_RDM : FI_EP_MSG;
-    hints->domain_attr->mr_mode = FI_MR_BASIC;
+    hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
     hints->fabric_attr->prov_name = strdup(provider.c_str());
     fi_info *found = nullptr;
@@ -194,7 +194,9 @@ void fi_link::connect(const sockaddr_storage &address, patience &p)
 
 std::pair<std::uint64_t, std::uint64_t> fi_link::memory() const
 {
-    return {reinterpret_cast<std::uint64_t>(memory_.get() + max_size_), fi_mr_key(mr_.get())};
+    const bool by_offset = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
+    const auto base = by_offset ? 0 : reinterpret_cast<std::uint64_t>(memory_.get());
+    return {base + max_size_, fi_mr_key(mr_.get())};
 }
 
 void fi_link::fail_completion(fid_cq *cq, ssize_t result)

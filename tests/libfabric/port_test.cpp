@@ -831,6 +831,25 @@ TEST_SUITE("data")
         }
     }
 
+    TEST_CASE("keys are random")
+    {
+        std::set<DAT_RMR_CONTEXT> all;
+        std::size_t larger_by_little = 0;
+        for (int adapter = 0; adapter < 2; ++adapter) {
+            node n;
+            DAT_RMR_CONTEXT last = 0;
+            for (int i = 0; i < 100; ++i) {
+                region target(n, 64, all_rights); // freed before the next one
+                REQUIRE(target.keys.remote != 0);
+                larger_by_little += target.keys.remote - last < 1000 ? 1 : 0;
+                last = target.keys.remote;
+                all.insert(last);
+            }
+        }
+        CHECK(all.size() == 200);
+        CHECK(larger_by_little < 10);
+    }
+
     TEST_CASE("a deregistered key is dead")
     {
         node n;

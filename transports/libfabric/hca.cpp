@@ -55,7 +55,8 @@ fi_info *make_hints(const hca &device, std::size_t tx_size, std::size_t rx_size)
     const auto *address = reinterpret_cast<const sockaddr *>(&device.address);
     hints->caps = FI_MSG | FI_RMA;
     hints->ep_attr->type = FI_EP_MSG;
-    hints->domain_attr->mr_mode = FI_MR_BASIC; // remote addresses are virtual, libfabric makes keys
+    // What we can do without, the provider leaves out of its answer.
+    hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
     hints->fabric_attr->prov_name = osd::copy_text(device.params.provider);
     hints->addr_format = address->sa_family == AF_INET ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
@@ -121,6 +122,10 @@ status find_provider(hca &device)
         log_no_provider(device);
         return status::error(DAT_INTERNAL_ERROR);
     }
+    // A peer names memory by its address. A provider for which that is an offset takes it so from
+    // a domain with this bit.
+    device.info->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
+    device.provider_keys = (device.info->domain_attr->mr_mode & FI_MR_PROV_KEY) != 0;
     device.immediate_data =
         transport::claims.immediate_data && device.info->domain_attr->cq_data_size >= 8;
     device.max_recv = largest_queue([&](std::size_t n) { return query(device, 0, n); });

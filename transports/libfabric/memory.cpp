@@ -4,6 +4,8 @@
 #include "dapl_debug.hpp"
 #include "osd_memory.hpp"
 
+#include <sys/random.h>
+
 namespace dapl::libfabric {
 
 namespace {
@@ -19,6 +21,37 @@ std::uint64_t access_for(DAT_MEM_PRIV_FLAGS privileges)
     if ((privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG) != 0)
         access |= FI_REMOTE_WRITE;
     return access;
+}
+
+/// 0 when the system has none.
+std::uint32_t random_key()
+{
+    std::uint32_t key = 0;
+    while (key == 0)
+        if (getrandom(&key, sizeof key, GRND_NONBLOCK) != ssize_t{sizeof key})
+            return 0;
+    return key;
+}
+
+int register_with(hca &device, mr &region, const mr_params &params, std::uint32_t key)
+{
+    return fi_mr_reg(device.domain, params.address, params.length, access_for(params.privileges), 0,
+                     key, 0, &region.fid, nullptr);
+}
+
+/// A key of ours is random, so that a peer can neither guess it nor meet with the next region when
+/// it uses one that is gone.
+int register_region(hca &device, mr &region, const mr_params &params)
+{
+    constexpr int tries = 64; // in which to find a key that no other region has
+    if (device.provider_keys)
+        return register_with(device, region, params, 0);
+    int error = -FI_ENOKEY;
+    for (int i = 0; i < tries && error == -FI_ENOKEY; ++i) {
+        const std::uint32_t key = random_key();
+        error = key == 0 ? -FI_EAGAIN : register_with(device, region, params, key);
+    }
+    return error;
 }
 
 } // namespace
@@ -40,8 +73,7 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
                  static_cast<unsigned long long>(params.length), params.address, osd::text_of(use));
         return status::error(DAT_PROTECTION_VIOLATION);
     }
-    const int error = fi_mr_reg(device.domain, params.address, params.length,
-                                access_for(params.privileges), 0, 0, 0, &region.fid, nullptr);
+    const int error = register_region(device, region, params);
     if (error != 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_mr_reg at %p failed: %s", device.name, params.address,
                  fi_strerror(-error));

@@ -209,6 +209,7 @@ struct hca : connection_service {
     std::size_t max_tx_size = 0; ///< what libfabric takes for a limit, though it may not be one
     std::size_t max_private_data = 0;
     bool immediate_data = false; ///< messages can carry the 8 bytes that we need for it
+    bool provider_keys = false;  ///< the provider makes the keys of regions, not we
     bool tcp_like = false;       ///< the provider behaves like tcp
 
     // Descriptors near which the next socket of that kind is likely found.
@@ -257,7 +258,7 @@ OSD_ALWAYS_INLINE std::size_t split_write(fi_rma_iov *out, const DAT_RMR_TRIPLET
     return length > 1 ? 2 : 1;
 }
 
-/// libfabric's keys count up: few keys in use share a bit.
+/// Keys are random, or count up: few keys in use share a bit.
 constexpr std::uint64_t key_bit(DAT_LMR_CONTEXT key)
 {
     return std::uint64_t{1} << (key % 64);
