@@ -37,11 +37,19 @@ bool is_readable(int fd)
 
 } // namespace
 
+bool progress_watch::has_polled(progress_target &target)
+{
+    const bool polled = target.take_polled();
+    if (polled)
+        target.unattended_.end();
+    return polled;
+}
+
 bool progress_watch::in_use(progress_target &target, progress_target *mate)
 {
     const bool posted = target.posting.exchange(0, std::memory_order_relaxed) != 0;
-    const bool polled = target.take_polled();
-    return (mate != nullptr && mate->take_polled()) || posted || polled;
+    const bool polled = has_polled(target);
+    return (mate != nullptr && has_polled(*mate)) || posted || polled;
 }
 
 /// busy: polling or posting right now. idle: did so recently, but may now spin on memory that a
@@ -87,6 +95,15 @@ progress_watch::next_step progress_watch::serve(progress_target &target, int rou
     return moved ? next_step::revisit : next_step::back_off;
 }
 
+/// Completions that nobody takes may hold a failure, which has to end the connection.
+void progress_watch::look_after_completions(progress_target &target)
+{
+    if (!target.puts_aside || has_polled(target) || target.is_waiting() || !target.progress())
+        target.unattended_.end();
+    else if (target.unattended_.go_on(osd::now_ns()))
+        target.put_aside();
+}
+
 /// A round takes long without moving anything where messages wait on many connections for which no
 /// receive is posted.
 bool progress_watch::is_stuck(progress_target &target)
@@ -103,15 +120,19 @@ bool progress_watch::is_stuck(progress_target &target)
 progress_watch::next_step progress_watch::attend(progress_target &target, progress_target *mate,
                                                  bool called, int rounds)
 {
-    if (target.wants_callback())
-        return serve(target, rounds);
-    if (target.is_waiting() || (mate != nullptr && mate->is_waiting()))
-        return next_step::back_off;
-    const consumer found = observe_consumer(target, mate);
-    const bool idle_before = std::exchange(target.seen_idle_, found == consumer::idle);
-    if (found == consumer::busy || (found == consumer::idle && !called && !idle_before))
-        return next_step::back_off;
-    return serve(target, rounds);
+    if (!target.wants_callback()) {
+        if (target.is_waiting() || (mate != nullptr && mate->is_waiting()))
+            return next_step::back_off;
+        const consumer found = observe_consumer(target, mate);
+        const bool idle_before = std::exchange(target.seen_idle_, found == consumer::idle);
+        if (found == consumer::busy || (found == consumer::idle && !called && !idle_before))
+            return next_step::back_off;
+    }
+    const next_step next = serve(target, rounds);
+    look_after_completions(target);
+    if (mate != nullptr)
+        look_after_completions(*mate);
+    return next;
 }
 
 port_support::epoll_set &progress_watch::set_of(connection_service &service,
@@ -200,6 +221,9 @@ bool progress_watch::leave_until(progress_target &target, std::uint32_t what)
 void progress_watch::arm(connection_service &service, progress_target &target, bool called_back)
 {
     target.period_us_ = 0;
+    target.aside_ns_ = target.unattended_.over_at_ns();
+    if (target.mate_ != nullptr)
+        target.aside_ns_ = std::min(target.aside_ns_, target.mate_->unattended_.over_at_ns());
     osd::lock_guard hold(target.arming_);
     if (target.wants_callback())
         watch(service, target);
@@ -242,7 +266,7 @@ void progress_watch::visit(connection_service &service, progress_target &target)
     next_step next{};
     target.visited_ = true;
     while (std::exchange(target.again_, false)) {
-        target.due_ns_ = INT64_MAX;
+        target.due_ns_ = target.aside_ns_ = INT64_MAX;
         progress_target *mate = target.mate_; // outlives the queue pairs that made it the mate
         const int rounds = target.period_us_ == 0 ? rounds_per_visit : rounds_after_pause;
         service.run_upcall(&target, [&] { next = attend(target, mate, called, rounds); });
@@ -282,12 +306,12 @@ std::int64_t progress_watch::visit_due(connection_service &service)
 {
     const std::int64_t now = osd::now_ns();
     for (progress_target *t = all_.front(); t != nullptr; t = all_.after(*t))
-        if (t->due_ns_ <= now)
+        if (std::min(t->due_ns_, t->aside_ns_) <= now)
             make_ready(*t);
     visit_ready(service);
     std::int64_t next = INT64_MAX;
     for (progress_target *t = all_.front(); t != nullptr; t = all_.after(*t))
-        next = std::min(next, t->due_ns_);
+        next = std::min({next, t->due_ns_, t->aside_ns_});
     return next;
 }
 

@@ -19,6 +19,8 @@
 //   and ends that wait                lingering, if no visit is due: one follows in 5 to 10 ms
 //   a callback is made in cno_wait    lingering
 //   a callback is asked for           armed, by who asks
+//   completions have waited for       put aside: a failure that follows from one of them is seen
+//     their consumer for 20 ms          then, whether or not the consumer ever comes
 //
 // A consumer that waits again ends the lingering before that. It sets a timer, at most, and wakes
 // no thread. Were the descriptor armed instead, each completion that the consumer takes itself
@@ -38,11 +40,36 @@ namespace dapl::DAPL_TRANSPORT {
 struct progress_all_link : list_link {};
 struct progress_ready_link : list_link {};
 
+/// Measures for how long visits find completions and no consumer. Any thread.
+class unattended_time {
+public:
+    void end() { since_ns_.store(0, std::memory_order_relaxed); }
+    /// Returns whether it has lasted long enough to put them aside, and ends it then.
+    bool go_on(std::int64_t now)
+    {
+        const std::int64_t since = since_ns_.load(std::memory_order_relaxed);
+        const bool over = since != 0 && now - since >= longest_ns;
+        if (since == 0 || over)
+            since_ns_.store(over ? 0 : now, std::memory_order_relaxed);
+        return over;
+    }
+    std::int64_t over_at_ns() const
+    {
+        const std::int64_t since = since_ns_.load(std::memory_order_relaxed);
+        return since == 0 ? INT64_MAX : since + longest_ns;
+    }
+
+private:
+    static constexpr std::int64_t longest_ns = 20'000'000;
+    std::atomic<std::int64_t> since_ns_{0}; ///< 0: is not running
+};
+
 /// A CQ through which connections are kept going. A port's cq derives from it.
 class progress_target : public progress_all_link, public progress_ready_link {
 public:
     /// Readable when there is something to do, as far as reset_signal() left it to that.
     int wait_fd = -1;
+    bool puts_aside = false; ///< put_aside() is there
 
     enum : std::uint32_t {
         waiting = 1, ///< the consumer is inside cq_wait
@@ -73,6 +100,9 @@ private:
     /// Whether the consumer polled since the last call.
     virtual bool take_polled() = 0;
     virtual void call_back() = 0;
+    /// Takes the completions out of the device, so that progress() finds none. The consumer, which
+    /// gets them from the port now, may come meanwhile.
+    virtual void put_aside() {}
     /// Called with connection_service::lock: another number whenever data have moved since the last
     /// call.
     virtual std::uint64_t moved_so_far() = 0;
@@ -83,17 +113,19 @@ private:
     bool notifies_ = false;          ///< that is the notifying one
     bool lingering_ = false;
     std::int64_t wait_began_ns_ = 0; ///< the waiter's
+    unattended_time unattended_;
 
     // Guarded by connection_service::lock.
-    std::int64_t due_ns_ = INT64_MAX; ///< when to visit it, if nothing happens
-    std::uint32_t period_us_ = 0;     ///< the last back-off
-    std::uint64_t moved_before_ = 0;  ///< moved_so_far() at the last look
-    std::int64_t looked_ns_ = 0;      ///< time of that look
-    bool seen_idle_ = false;          ///< its consumer, at the last visit
-    bool called_back_ = false;        ///< the last visit made a callback
-    bool visited_ = false;            ///< just now
-    bool again_ = false;              ///< another visit is to follow
-    std::uint32_t receivers_ = 0;     ///< queue pairs that receive here: their sockets are watched
+    std::int64_t due_ns_ = INT64_MAX;   ///< when to visit it, if nothing happens
+    std::int64_t aside_ns_ = INT64_MAX; ///< when to put completions aside, if nobody took them
+    std::uint32_t period_us_ = 0;       ///< the last back-off
+    std::uint64_t moved_before_ = 0;    ///< moved_so_far() at the last look
+    std::int64_t looked_ns_ = 0;        ///< time of that look
+    bool seen_idle_ = false;            ///< its consumer, at the last visit
+    bool called_back_ = false;          ///< the last visit made a callback
+    bool visited_ = false;              ///< just now
+    bool again_ = false;                ///< another visit is to follow
+    std::uint32_t receivers_ = 0; ///< queue pairs that receive here: their sockets are watched
     /// The target at which all queue pairs that receive here send: a consumer that polls there
     /// serves the same sockets. Null when there are several.
     progress_target *mate_ = nullptr;
@@ -140,11 +172,13 @@ private:
     enum class next_step { arm, back_off, revisit };
     enum class consumer { absent, idle, busy };
 
+    static bool has_polled(progress_target &target);
     static bool in_use(progress_target &target, progress_target *mate);
     static consumer observe_consumer(progress_target &target, progress_target *mate);
     static next_step attend(progress_target &target, progress_target *mate, bool called,
                             int rounds);
     static next_step serve(progress_target &target, int rounds);
+    static void look_after_completions(progress_target &target);
     static void answer_notify(progress_target &target);
     static bool leave_until(progress_target &target, std::uint32_t what);
     static bool is_stuck(progress_target &target);

@@ -136,6 +136,47 @@ private:
     fi_ops_cq ops_;
 };
 
+/// A provider in whose CQ an operation fails, and which goes on.
+class failing_ops {
+public:
+    explicit failing_ops(transport::cq &c) : cq_(c), before_(c.fid->ops), ops_(*c.fid->ops)
+    {
+        real_ = before_;
+        ops_.read = [](fid_cq *cq, void *entries, std::size_t count) -> ssize_t {
+            return failed_ != nullptr ? -FI_EAVAIL : real_->read(cq, entries, count);
+        };
+        ops_.readerr = [](fid_cq *, fi_cq_err_entry *entry, std::uint64_t) -> ssize_t {
+            entry->op_context = failed_.exchange(nullptr);
+            entry->err = FI_ETRUNC;
+            return entry->op_context != nullptr ? 1 : -FI_EAGAIN;
+        };
+        put(&ops_);
+    }
+    ~failing_ops() { put(before_); }
+
+    void fail(transport::qp &q, transport::wr &w, DAT_DTOS operation)
+    {
+        w.home = &q;
+        w.operation = operation;
+        w.cookie.as_64 = 7;
+        failed_ = &w;
+        (void)fi_cq_signal(q.recv_cq->fid); // something moves
+    }
+
+private:
+    void put(fi_ops_cq *ops)
+    {
+        osd::lock_guard hold(cq_.device->lock); // the service thread reads it, too
+        cq_.fid->ops = ops;
+    }
+
+    static inline fi_ops_cq *real_;
+    static inline std::atomic<transport::wr *> failed_;
+    transport::cq &cq_;
+    fi_ops_cq *before_;
+    fi_ops_cq ops_;
+};
+
 } // namespace
 
 TEST_SUITE("adapter")
@@ -800,6 +841,42 @@ TEST_SUITE("data")
         CHECK(p.b.received() == result{1, DAT_DTO_ERR_LOCAL_LENGTH, 0});
         CHECK(p.b.received() == result{2, DAT_DTO_ERR_FLUSHED, 0});
         CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
+        CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+
+    TEST_CASE("a receive that is too small, and nobody polls")
+    {
+        node n;
+        connected_pair p(n);
+        char in[4];
+        REQUIRE(p.b.recv(in, 4, 1).ok());
+        REQUIRE(p.b.recv(in, 4, 2).ok());
+        REQUIRE(p.a.send("fits", 4, 3).ok()); // a success stands before the failure
+        REQUIRE(p.a.send("too long for it", 15, 4).ok());
+        CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
+        CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(p.b.received() == result{1, DAT_DTO_SUCCESS, 4});
+        CHECK(p.b.received() == result{2, DAT_DTO_ERR_LOCAL_LENGTH, 0});
+    }
+
+    TEST_CASE("a failure ends the connection though the provider goes on")
+    {
+        node n;
+        connected_pair p(n);
+        SUBCASE("of a receive")
+        {
+            failing_ops provider(p.b.recv_cq);
+            provider.fail(p.b.qp, p.b.recvs[0], DAT_DTO_RECEIVE);
+            CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
+            CHECK(p.b.received() == result{7, DAT_DTO_ERR_LOCAL_LENGTH, 0});
+        }
+        SUBCASE("of a request")
+        {
+            failing_ops provider(p.b.send_cq);
+            provider.fail(p.b.qp, p.b.sends[0], DAT_DTO_SEND);
+            CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
+            CHECK(p.b.sent() == result{7, DAT_DTO_ERR_LOCAL_LENGTH, 0});
+        }
         CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
     }
 

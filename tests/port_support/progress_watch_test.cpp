@@ -30,6 +30,7 @@ struct counting_cq final : progress_target {
     std::atomic<bool> blocks{false};   ///< as long as this is set
     std::atomic<int> inside{0};        ///< threads that visit it
     std::atomic<bool> overlaps{false}; ///< they were several
+    std::atomic<int> aside{0};         ///< completions that put_aside() took
     std::atomic<bool> polled{false};
     std::atomic<bool> always_polled{false};
     std::atomic<bool> stuck{false};        ///< something is there, and stays there
@@ -83,6 +84,7 @@ private:
         caller = std::this_thread::get_id();
         ++callbacks;
     }
+    void put_aside() override { aside += completions.exchange(0); }
     std::uint64_t moved_so_far() override
     {
         return known_to_move ? static_cast<std::uint64_t>(progressed) : 0;
@@ -176,6 +178,53 @@ TEST_SUITE("progress_watch")
         CHECK(watched.cq.progressed == before);
         watched.cq.arrive();
         CHECK(eventually([&] { return watched.cq.completions == 2; }));
+    }
+
+    TEST_CASE("completions that nobody takes are put aside, and then the thread sleeps")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        watched.cq.puts_aside = true;
+        watched.cq.arrive();
+        CHECK(eventually([&] { return watched.cq.aside == 1; }));
+        std::this_thread::sleep_for(ms(20));
+        const int before = watched.cq.progressed;
+        std::this_thread::sleep_for(ms(50));
+        CHECK(watched.cq.progressed == before);
+    }
+
+    TEST_CASE("where requests complete elsewhere, these are put aside, too")
+    {
+        progress_rig rig;
+        counting_cq sends;
+        sends.puts_aside = true;
+        sends.completions = 1;
+        counting_cq recvs;
+        {
+            osd::lock_guard hold(rig.lock);
+            rig.watch.add(rig, sends);
+            rig.watch.add(rig, recvs);
+            rig.watch.add_receiver(rig, recvs, sends);
+        }
+        recvs.arrive();
+        CHECK(eventually([&] { return sends.aside == 1; }));
+        CHECK(recvs.aside == 0);
+        osd::lock_guard hold(rig.lock);
+        rig.watch.remove_receiver(rig, recvs);
+        rig.watch.remove(rig, recvs);
+        rig.watch.remove(rig, sends);
+    }
+
+    TEST_CASE("completions of a consumer that polls are left to it")
+    {
+        progress_rig rig;
+        watched_cq watched(rig, true);
+        watched.cq.puts_aside = true;
+        watched.cq.arrive();
+        std::this_thread::sleep_for(ms(100));
+        CHECK(watched.cq.aside == 0);
+        watched.cq.always_polled = false;
+        CHECK(eventually([&] { return watched.cq.aside == 1; }));
     }
 
     TEST_CASE("what cannot be moved is looked at rarely, though each look takes long")
@@ -326,7 +375,7 @@ TEST_SUITE("progress_watch")
                 watched.cq.complete_own();
             }
         }));
-        CHECK(own > many / 2); // the thread wakes up by itself now and then
+        CHECK(own > many / 2);                       // the thread wakes up by itself now and then
         rig.watch.request_callback(rig, watched.cq); // the waiter does not come back
         watched.cq.arrive();
         CHECK(eventually([&] { return watched.cq.caller.load() != std::this_thread::get_id(); }));

@@ -84,7 +84,7 @@ void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock
     if (w.operation == DAT_DTO_RECEIVE && !finish_receive(c, w))
         return;
     if (w.done.status != DAT_DTO_SUCCESS && w.done.status != DAT_DTO_ERR_FLUSHED)
-        w.home->broken.store(true, std::memory_order_relaxed);
+        break_later(*w.home);
     if (w.operation == DAT_DTO_RECEIVE) {
         if (error == 0 && (flags & FI_REMOTE_CQ_DATA) != 0)
             take_immediate(w, entry.data);
@@ -197,6 +197,11 @@ void release_held(qp &q)
             give(c, *w);
     }
     c.wake_sleepers();
+}
+
+void cq::put_aside()
+{
+    drain(*this);
 }
 
 /// Clears the signal of present completions, so that the descriptor signals later ones.
@@ -318,6 +323,7 @@ status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
     }
     c.device = &device;
     c.owner = owner;
+    c.puts_aside = true;
     (void)fi_control(&c.fid->fid, FI_GETWAIT, &c.wait_fd);
     osd::lock_guard hold(device.lock);
     device.progress.add(device, c);

@@ -54,6 +54,9 @@ bool post_closing_marker(qp &q) OSD_EXCLUDES(q.lock);
 bool start_service(hca &device);
 /// Sends that waited behind a barrier may go. Any thread, any lock.
 void release_later(hca &device);
+/// An operation of q failed, which ends the connection: a provider may go on, as if nothing was
+/// lost. Any thread, any lock.
+void break_later(qp &q);
 
 // --- cm.cpp
 

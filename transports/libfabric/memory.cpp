@@ -39,11 +39,11 @@ int register_with(hca &device, mr &region, const mr_params &params, std::uint32_
                      key, 0, &region.fid, nullptr);
 }
 
-/// A key of ours is random, so that a peer can neither guess it nor meet with the next region when
-/// it uses one that is gone.
+/// The key is random: a peer cannot guess it, and does not meet with the next region when it uses
+/// the key of a region that is gone.
 int register_region(hca &device, mr &region, const mr_params &params)
 {
-    constexpr int tries = 64; // in which to find a key that no other region has
+    constexpr int tries = 64; // enough to find a key that no other region has
     if (device.provider_keys)
         return register_with(device, region, params, 0);
     int error = -FI_ENOKEY;

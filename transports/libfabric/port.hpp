@@ -118,6 +118,7 @@ struct cq final : deferred_completions<wr>, progress_target {
     void signal() override { (void)fi_cq_signal(fid); }
     bool take_polled() override { return consumer.take_use(); }
     void call_back() override { dapl_evd_dto_callback(*owner); }
+    void put_aside() override;
     std::uint64_t moved_so_far() override OSD_UNCHECKED; // called with the lock of its device
 };
 
@@ -158,7 +159,7 @@ struct qp : all_link, connection_state {
     DAT_COUNT max_recv = 0;
     DAT_COUNT max_send = 0;
     std::int64_t hung_up_ns = 0;     ///< time at which the peer was first seen gone
-    std::atomic<bool> broken{false}; ///< an operation failed otherwise than by the disconnect
+    std::atomic<bool> broken{false}; ///< an operation failed otherwise than by being flushed
     std::atomic<bool> closing_marker_completed{false};
     wr closing_marker{}; ///< completes, in phase closing, when the peer has all earlier data
 };
@@ -222,6 +223,7 @@ struct hca : connection_service {
     cq spare; ///< stands in for queue pairs that lack a CQ; libfabric wants two
 
     std::atomic<bool> fences_fell{false}; ///< some qp's fenced sends may go
+    std::atomic<bool> some_broken{false}; ///< an operation of some qp failed
 };
 
 // Slow halves of the hot operations.

@@ -67,6 +67,16 @@ void release_fences(hca &device) OSD_REQUIRES(device.lock)
             release_fenced(*q);
 }
 
+/// Ends connections in which an operation failed, unless the consumer disconnects them already.
+void end_broken(hca &device) OSD_REQUIRES(device.lock)
+{
+    if (!device.some_broken.exchange(false))
+        return;
+    for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q))
+        if (q->phase() == phase::live && q->broken.load())
+            break_connection(device, *q);
+}
+
 std::int64_t attend_due(hca &device) OSD_REQUIRES(device.lock)
 {
     const std::int64_t now = osd::now_ns();
@@ -110,6 +120,7 @@ std::int64_t serve_once(hca &device, event_queue_watch &event_queue,
     (void)fi_trywait(device.fabric, &watched, 1);
     const std::int64_t eq_due = event_queue.drained(drain_events(device));
     release_fences(device);
+    end_broken(device);
     const bool called = device.progress.answer_calls(device);
     const std::int64_t cq_due = device.progress.visit_due(device);
     if (called || cq_due != INT64_MAX)
@@ -154,6 +165,13 @@ void release_later(hca &device)
 {
     device.fences_fell.store(true);
     device.events.kick();
+}
+
+void break_later(qp &q)
+{
+    q.broken.store(true);
+    q.device->some_broken.store(true);
+    q.device->events.kick();
 }
 
 } // namespace dapl::libfabric::ofi
