@@ -86,19 +86,20 @@ status dapl_rmr_bind(rmr &window, DAT_LMR_HANDLE lmr_handle, const DAT_LMR_TRIPL
     endpoint *ep = from_handle<endpoint>(ep_handle);
     if (ep == nullptr || ep->ia != window.ia)
         return invalid_handle(DAT_INVALID_HANDLE_EP);
+    const auto refused = [ep](status why) { return refuse(*ep, DAT_DTO_BIND_MW, nullptr, why); };
     if (const status checked = check_bind(*window.ia, part, privileges, va_type); !checked.ok())
-        return checked;
+        return refused(checked);
 
     bind_request wanted{nullptr, *part, privileges, cookie, flags};
     DAT_RMR_CONTEXT unused;
     if (part->segment_length != 0) {
         wanted.region = from_handle<lmr>(lmr_handle);
         if (wanted.region == nullptr || wanted.region->ia != window.ia)
-            return invalid_handle(DAT_INVALID_HANDLE_LMR);
+            return refused(invalid_handle(DAT_INVALID_HANDLE_LMR));
         if (context == nullptr)
-            return invalid_parameter(9);
+            return refused(invalid_parameter(9));
         if (const status fits = check_part(window, *wanted.region, wanted); !fits.ok())
-            return fits;
+            return refused(fits);
     }
     return window.bind(*ep, wanted, context == nullptr ? unused : *context);
 }

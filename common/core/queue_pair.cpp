@@ -4,9 +4,7 @@
 #include "adapter.hpp"
 #include "binding.hpp"
 #include "dapl_debug.hpp"
-#include "dapl_line_limit.hpp"
 #include "dat_names.hpp"
-#include "osd_time.hpp"
 #include "queue_owner.hpp"
 
 #include <algorithm>
@@ -309,18 +307,21 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
                              DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     const post_gates::alone no_posts(gates_of(*this)); // the port may refuse it
+    const auto refused = [this](status why) {
+        return refuse(*this, DAT_DTO_BIND_MW, send_queue_, why);
+    };
     const status checked = check_request(false, 0, nullptr, nullptr, flags, 8);
     if (!checked.ok())
-        return checked;
+        return refused(checked);
     if (zone_.get() != &zone)
-        return status::error(DAT_PROTECTION_VIOLATION);
+        return refused(status::error(DAT_PROTECTION_VIOLATION));
     if (!request_evd_ || !request_evd_->takes(DAT_EVD_RMR_BIND_FLAG))
-        return invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST);
+        return refused(invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST));
     transport::wr *wr = send_queue_->make_room_for_bindings()
                             ? next_request(DAT_DTO_BIND_MW, 0, cookie, flags)
                             : nullptr;
     if (wr == nullptr)
-        return out_of_memory;
+        return refused(out_of_memory);
     posted.queue = send_queue_;
     posted.request = wr;
     send_queue_->hold();
@@ -478,38 +479,34 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
     return request;
 }
 
+status refuse(const queue_pair &ep, DAT_DTOS operation, const work_queue *queue, status why,
+              bool by_port)
+{
+    return refuse({"EP", &ep, dat::ep_state_name(ep.state()), operation,
+                   queue == nullptr ? 0 : queue->outstanding(),
+                   queue == nullptr ? 0 : queue->limit(), by_port},
+                  why);
+}
+
 namespace {
 
-line_limit post_refusals; // covers all endpoints
-
-/// Logs why a post is refused, which a program may try again and again, and returns the code.
-DAT_RETURN refuse(const queue_pair &ep, DAT_DTOS operation, const work_queue *queue, status why)
+/// Frees the request that was taken last and that the port refused, and reports that.
+status give_back(const queue_pair &ep, work_queue &queue, status why)
 {
-    std::uint32_t left_out = 0;
-    if (shows(DAPL_DBG_TYPE_EP) && post_refusals.allows(osd::now_ns(), left_out))
-        debug_line("EP %p in state %s: a post (%s) is refused: %s %s; %llu of %d are outstanding; "
-                   "%u such lines were left out before",
-                   static_cast<const void *>(&ep), dat::ep_state_name(ep.state()),
-                   dat::operation_name(operation), dat::return_type_name(why.code()),
-                   dat::return_subtype_name(why.code()),
-                   static_cast<unsigned long long>(queue == nullptr ? 0 : queue->outstanding()),
-                   queue == nullptr ? 0 : queue->limit(), left_out);
-    return why.code();
+    queue.put_back();
+    return refuse(ep, queue.upcoming()->operation, &queue, why, true);
 }
 
 } // namespace
 
-/// The port refused the request: it is free again.
 DAT_RETURN queue_pair::refused_request(owned_qp &q, status answer)
 {
-    q.holder->send_queue_->put_back();
-    return answer.code();
+    return give_back(*q.holder, *q.holder->send_queue_, answer).code();
 }
 
 DAT_RETURN queue_pair::refused_recv(owned_qp &q, status answer)
 {
-    q.holder->recv_queue_->put_back();
-    return answer.code();
+    return give_back(*q.holder, *q.holder->recv_queue_, answer).code();
 }
 
 template <DAT_DTOS operation>
@@ -518,17 +515,20 @@ DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *lo
                                    DAT_COMPLETION_FLAGS flags)
 {
     constexpr bool rdma = operation != DAT_DTO_SEND;
+    const auto refused = [this](status why) {
+        return refuse(*this, operation, send_queue_, why).code();
+    };
     if (rdma && has_too_many(segments, operation, attr_))
-        return refuse(*this, operation, send_queue_, not_ready_or(invalid_parameter(2)));
+        return refused(not_ready_or(invalid_parameter(2)));
     const status checked = check_request(rdma, segments, local, remote, flags, rdma ? 6 : 5);
     if (!checked.ok())
-        return refuse(*this, operation, send_queue_, checked);
+        return refused(checked);
     const DAT_UINT64 length = total_length(segments, local);
     if (length > UINT32_MAX || !fits<operation>(length, remote))
-        return refuse(*this, operation, send_queue_, status::error(DAT_LENGTH_ERROR));
+        return refused(status::error(DAT_LENGTH_ERROR));
     transport::wr *request = next_request(operation, length, cookie, flags);
     if (request == nullptr)
-        return refuse(*this, operation, send_queue_, out_of_memory);
+        return refused(out_of_memory);
     return post_filled<operation>(*request, segments, local, remote, flags);
 }
 
@@ -580,7 +580,7 @@ DAT_RETURN queue_pair::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLE
                                         DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     const auto refused = [this](status why) {
-        return refuse(*this, DAT_DTO_RECEIVE, recv_queue_, why);
+        return refuse(*this, DAT_DTO_RECEIVE, recv_queue_, why).code();
     };
     if (static_cast<std::uint32_t>(segments) > max_recv_iov_)
         return refused(no_recvs_or(invalid_parameter(2)));

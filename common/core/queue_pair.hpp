@@ -168,6 +168,11 @@ protected:
     DAT_COUNT hard_watermark_ = DAT_WATERMARK_INFINITE;
 };
 
+/// Logs why a post is refused, and returns the reason. `queue` is null if there is none, or if the
+/// call was refused before it was looked at.
+status refuse(const queue_pair &ep, DAT_DTOS operation, const work_queue *queue, status why,
+              bool by_port = false) OSD_COLD;
+
 // ------------------------------------------------------------------------------------ hot path
 
 inline constexpr unsigned request_flags =
@@ -337,22 +342,23 @@ status queue_pair::post_extended(const extended_request &wanted)
     constexpr DAT_UINT64 word = sizeof(DAT_UINT64);
     const bool write = wanted.operation == DAT_IB_DTO_RDMA_WRITE_IMMED;
     const post_turn<Safety> hold(gates_of(*this).sends);
+    const auto operation = static_cast<DAT_DTOS>(wanted.operation);
+    const auto refused = [&](status why) { return refuse(*this, operation, send_queue_, why); };
     if (write && has_too_many(wanted.segments, DAT_DTO_RDMA_WRITE, attr_))
-        return not_ready_or(invalid_parameter(2));
+        return refused(not_ready_or(invalid_parameter(2)));
     const status checked = check_request(true, wanted.segments, wanted.local, wanted.remote,
                                          wanted.flags, write ? 7 : 6);
     if (!checked.ok())
-        return checked;
+        return refused(checked);
     const DAT_UINT64 length = total_length(wanted.segments, wanted.local);
     if (write ? length > wanted.remote->segment_length
               : length != word || wanted.remote->segment_length < word)
-        return status::error(DAT_LENGTH_ERROR);
+        return refused(status::error(DAT_LENGTH_ERROR));
     if (!write && wanted.remote->virtual_address % word != 0)
-        return invalid_parameter(5);
-    transport::wr *wr =
-        next_request(static_cast<DAT_DTOS>(wanted.operation), length, wanted.cookie, wanted.flags);
+        return refused(invalid_parameter(5));
+    transport::wr *wr = next_request(operation, length, wanted.cookie, wanted.flags);
     if (wr == nullptr)
-        return out_of_memory;
+        return refused(out_of_memory);
     const status answer = transport::dapls_ib_post_extended(
         qp_, *wr, wanted.segments, wanted.local, wanted.remote, wanted.operands, wanted.flags);
     return answer.ok() ? success : status(refused_request(qp_, answer));
@@ -364,16 +370,17 @@ status queue_pair::post_send_invalidate(DAT_COUNT segments, const DAT_LMR_TRIPLE
                                         DAT_COMPLETION_FLAGS flags)
 {
     const post_turn<Safety> hold(gates_of(*this).sends);
+    const auto refused = [&](status why) { return refuse(*this, DAT_DTO_SEND, send_queue_, why); };
     const status checked = check_request(false, segments, local, nullptr, flags, 5,
                                          claims.send_invalidate ? success : not_supported);
     if (!checked.ok())
-        return checked;
+        return refused(checked);
     const DAT_UINT64 length = total_length(segments, local);
     if (length > UINT32_MAX)
-        return status::error(DAT_LENGTH_ERROR);
+        return refused(status::error(DAT_LENGTH_ERROR));
     transport::wr *wr = next_request(DAT_DTO_SEND, length, cookie, flags);
     if (wr == nullptr)
-        return out_of_memory;
+        return refused(out_of_memory);
     const status answer =
         transport::dapls_ib_post_send_invalidate(qp_, *wr, segments, local, key, flags);
     return answer.ok() ? success : status(refused_request(qp_, answer));
@@ -383,20 +390,23 @@ template <class Safety>
 status queue_pair::post_read_to_rmr(const DAT_RMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
                                     DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    if (to == nullptr)
-        return invalid_parameter(2);
-    if (from == nullptr)
-        return invalid_parameter(4);
     const post_turn<Safety> hold(gates_of(*this).sends);
+    const auto refused = [&](status why) {
+        return refuse(*this, DAT_DTO_RDMA_READ, send_queue_, why);
+    };
+    if (to == nullptr)
+        return refused(invalid_parameter(2));
+    if (from == nullptr)
+        return refused(invalid_parameter(4));
     const status next = to->segment_length < from->segment_length ? status::error(DAT_LENGTH_ERROR)
                         : claims.read_to_rmr                      ? success
                                                                   : not_supported;
     const status checked = check_request(false, 0, nullptr, nullptr, flags, 5, next);
     if (!checked.ok())
-        return checked;
+        return refused(checked);
     transport::wr *wr = next_request(DAT_DTO_RDMA_READ, from->segment_length, cookie, flags);
     if (wr == nullptr)
-        return out_of_memory;
+        return refused(out_of_memory);
     const status answer = transport::dapls_ib_post_read_to_rmr(qp_, *wr, *to, *from, flags);
     return answer.ok() ? success : status(refused_request(qp_, answer));
 }

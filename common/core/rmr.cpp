@@ -77,14 +77,18 @@ status rmr::prepare_window()
 
 status rmr::bind(endpoint &through, const bind_request &wanted, DAT_RMR_CONTEXT &context)
 {
+    const auto refused = [&through](status why) {
+        return refuse(through, DAT_DTO_BIND_MW, nullptr, why);
+    };
     auto *posted = new (std::nothrow)
         binding(*this, wanted.region, wanted.part, wanted.privileges, scope_ == DAT_RMR_SCOPE_EP);
     if (posted == nullptr)
-        return out_of_memory;
+        return refused(out_of_memory);
     osd::lock_guard hold(lock_);
-    status answer = prepare_window();
-    if (answer.ok())
-        answer = through.post_bind(*posted, window_, zone(), wanted.cookie, wanted.flags);
+    const status ready = prepare_window();
+    const status answer =
+        ready.ok() ? through.post_bind(*posted, window_, zone(), wanted.cookie, wanted.flags)
+                   : refused(ready);
     if (!answer.ok()) {
         delete posted;
         return answer;

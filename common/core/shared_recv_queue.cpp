@@ -35,6 +35,14 @@ void shared_recv_queue::release()
 
 // --------------------------------------------------------------------------------------- its use
 
+status shared_recv_queue::refused(status why, bool by_port) const
+{
+    return refuse({"SRQ", this, nullptr, DAT_DTO_RECEIVE,
+                   static_cast<std::uint64_t>(receives_->outstanding()), attr_.max_recv_dtos,
+                   by_port},
+                  why);
+}
+
 /// The queue grows before the port's does, so that there is a request for every receive that the
 /// port takes. Posts are kept out meanwhile: the port never gets a depth below the number of posted
 /// receives.

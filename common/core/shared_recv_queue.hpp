@@ -37,6 +37,8 @@ public:
     transport::srq port_srq;
 
 private:
+    status refused(status why, bool by_port = false) const OSD_COLD;
+
     shared_work_queue *receives_ = nullptr;
     osd::mutex post_lock_;
     osd::mutex lock_; ///< guards the attributes; lines up slow calls
@@ -50,19 +52,20 @@ status shared_recv_queue::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *l
 {
     post_guard<Safety> hold(post_lock_);
     if (segments < 0 || segments > attr_.max_recv_iov)
-        return invalid_parameter(2);
+        return refused(invalid_parameter(2));
     if (local == nullptr && segments != 0)
-        return invalid_parameter(3);
+        return refused(invalid_parameter(3));
     transport::wr *wr = receives_->take_any();
     if (wr == nullptr)
-        return out_of_memory;
+        return refused(out_of_memory);
     wr->cookie = cookie;
     wr->operation = DAT_DTO_RECEIVE;
     wr->length = static_cast<DAT_UINT32>(total_length(segments, local));
     const status posted = transport::dapls_ib_post_srq_recv(port_srq, *wr, segments, local);
-    if (!posted.ok())
-        receives_->give_back(*wr);
-    return posted;
+    if (posted.ok())
+        return success;
+    receives_->give_back(*wr);
+    return refused(posted, true);
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -2,8 +2,13 @@
 #include "work_queue.hpp"
 
 #include "binding.hpp"
+#include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
+#include "dat_names.hpp"
+#include "osd_time.hpp"
 
 #include <bit>
+#include <cstdio>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -149,6 +154,44 @@ bool work_queue::make_room_for_bindings()
     if (is_concurrent())
         posts_.load(std::memory_order_relaxed)->set(concurrent_posts::binding_there);
     return true;
+}
+
+// ---------------------------------------------------------------------------- what is not taken
+
+namespace {
+
+line_limit post_refusals; // covers all endpoints and SRQs
+
+struct room_text {
+    char bytes[128] = "";
+};
+
+/// Says how full the queue is, and what makes room in a full one.
+room_text room_in(const refused_post &post)
+{
+    room_text out;
+    if (post.limit == 0)
+        return out;
+    const bool full = post.outstanding >= static_cast<std::uint64_t>(post.limit);
+    std::snprintf(out.bytes, sizeof out.bytes, "; %llu of %d are outstanding%s",
+                  static_cast<unsigned long long>(post.outstanding), post.limit,
+                  full ? ": a completion that is dequeued makes room" : "");
+    return out;
+}
+
+} // namespace
+
+status refuse(const refused_post &post, status why)
+{
+    std::uint32_t left_out = 0;
+    if (!shows(DAPL_DBG_TYPE_EP) || !post_refusals.allows(osd::now_ns(), left_out))
+        return why;
+    debug_line("%s %p%s%s: a post (%s) is refused%s: %s %s%s; %u such lines were left out before",
+               post.kind, post.object, post.state == nullptr ? "" : " in state ",
+               post.state == nullptr ? "" : post.state, dat::operation_name(post.operation),
+               post.by_port ? " by the port" : "", dat::return_type_name(why.code()),
+               dat::return_subtype_name(why.code()), room_in(post).bytes, left_out);
+    return why;
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

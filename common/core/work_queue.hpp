@@ -3,6 +3,7 @@
 #pragma once
 
 #include "concurrent_posts.hpp"
+#include "dapl_status.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -361,5 +362,20 @@ inline work_queue *work_queue::create_drawing(endpoint *owner, shared_work_queue
     from.hold();
     return queue;
 }
+
+/// A post, and the queue that does not take it.
+struct refused_post {
+    const char *kind;   ///< "EP" or "SRQ"
+    const void *object; ///< its handle
+    const char *state;  ///< state of the endpoint; null for an SRQ, which has none
+    DAT_DTOS operation;
+    std::uint64_t outstanding;
+    DAT_COUNT limit; ///< 0 if there is no queue
+    bool by_port;
+};
+
+/// Logs the refusal and passes its reason on. A program may try again and again, so there are so
+/// many lines in a second.
+status refuse(const refused_post &post, status why) OSD_COLD;
 
 } // namespace dapl::DAPL_TRANSPORT::core

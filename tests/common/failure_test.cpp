@@ -416,6 +416,154 @@ TEST_CASE("posts that are refused are reported with the reason, so many in a sec
     CHECK(lines < 100); // ten, or some more on a machine that takes seconds for this
 }
 
+namespace {
+
+/// What the log says of a call that is refused: one line. Lines are limited, so it is made again
+/// until there is one.
+std::string line_of(const std::function<DAT_RETURN()> &call)
+{
+    std::string said;
+    for (int i = 0; i < 1000 && said.empty(); ++i) {
+        said = standard_error_of([&] {
+            const unsigned before = debug_mask.exchange(DAPL_DBG_TYPE_EP);
+            CHECK(call() != DAT_SUCCESS);
+            debug_mask = before;
+        });
+        if (said.empty())
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    CHECK_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+    return said;
+}
+
+void check_line(const std::function<DAT_RETURN()> &call, const std::string &expected)
+{
+    const std::string said = line_of(call);
+    CAPTURE(said);
+    CAPTURE(expected);
+    CHECK(said.find(expected) != std::string::npos);
+}
+
+std::string text_of(const void *handle)
+{
+    char text[32];
+    std::snprintf(text, sizeof text, "%p", handle);
+    return text;
+}
+
+} // namespace
+
+TEST_CASE("each refused post of an endpoint is reported once: which, where, why and by whom")
+{
+    consumer c;
+    station s(c);
+    const std::string here = "EP " + text_of(s.ep) + " in state DAT_EP_STATE_";
+    const std::string full = " are outstanding: a completion that is dequeued makes room; ";
+    check_line([&] { return c.post_send(s.ep); },
+               here + "UNCONNECTED: a post (DAT_DTO_SEND) is refused: DAT_INVALID_STATE "
+                      "DAT_INVALID_STATE_EP_UNCONNECTED; 0 of 16 are outstanding; ");
+    s.connect_by_hand();
+    check_line(
+        [&] {
+            lab::fail(lab::op::post_recv, error_code(DAT_INTERNAL_ERROR));
+            return c.post_recv(s.ep);
+        },
+        here + "CONNECTED: a post (DAT_DTO_RECEIVE) is refused by the port: DAT_INTERNAL_ERROR");
+    check_line(
+        [&] {
+            lab::fail(lab::op::post_send, error_code(DAT_INTERNAL_ERROR));
+            return c.post_send(s.ep);
+        },
+        here + "CONNECTED: a post (DAT_DTO_SEND) is refused by the port: DAT_INTERNAL_ERROR");
+    for (int i = 0; i < 16; ++i)
+        must(c.post_recv(s.ep));
+    check_line([&] { return c.post_recv(s.ep); }, "16 of 16" + full);
+    for (int i = 0; i < 16; ++i)
+        must(c.post_send(s.ep));
+    check_line([&] { return c.post_send(s.ep); }, "16 of 16" + full);
+}
+
+TEST_CASE("refused posts of the rare operations are reported like the others")
+{
+    consumer c;
+    station s(c, c.make_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG, 64),
+              c.make_evd(DAT_EVD_CONNECTION_FLAG));
+    constexpr auto normally = DAT_COMPLETION_DEFAULT_FLAG;
+    DAT_RMR_HANDLE window = DAT_HANDLE_NULL;
+    must(c.v.rmr_create_func(s.pz, &window));
+    const std::string by_port = " is refused by the port: DAT_INTERNAL_ERROR";
+    const auto ports_error = [] { lab::fail(lab::op::post_send, error_code(DAT_INTERNAL_ERROR)); };
+    DAT_LMR_TRIPLET nothing{};
+    const auto bind = [&](const DAT_LMR_TRIPLET *part) {
+        return c.v.rmr_bind_func(window, DAT_HANDLE_NULL, part, DAT_MEM_PRIV_REMOTE_READ_FLAG,
+                                 DAT_VA_TYPE_VA, s.ep, cookie(1), normally, nullptr);
+    };
+    check_line([&] { return bind(nullptr); },
+               "a post (DAT_DTO_BIND_MW) is refused: DAT_INVALID_PARAMETER DAT_INVALID_ARG3; ");
+    check_line([&] { return bind(&nothing); }, "a post (DAT_DTO_BIND_MW) is refused: ");
+    check_line(
+        [&] {
+            return c.v.ep_post_send_with_invalidate_func(s.ep, 1, nullptr, cookie(2), normally,
+                                                         DAT_FALSE, 5);
+        },
+        "a post (DAT_DTO_SEND) is refused: DAT_INVALID_PARAMETER DAT_INVALID_ARG3; 0 of 16");
+    check_line(
+        [&] {
+            return c.v.ep_post_rdma_read_to_rmr_func(s.ep, nullptr, cookie(3), nullptr, normally);
+        },
+        "a post (DAT_DTO_RDMA_READ) is refused: DAT_INVALID_PARAMETER DAT_INVALID_ARG2; 0 of 16");
+    s.connect_by_hand();
+    if (port_features.memory_windows)
+        check_line(
+            [&] {
+                ports_error();
+                return bind(&nothing);
+            },
+            "a post (DAT_DTO_BIND_MW)" + by_port);
+    if (!port_features.immediate_data)
+        return;
+    DAT_LMR_TRIPLET local{0x1000, 8, 1};
+    DAT_RMR_TRIPLET remote{0x2000, 8, 2};
+    const auto write = [&](const DAT_RMR_TRIPLET *there) {
+        return extended(c, s.ep, DAT_IB_RDMA_WRITE_IMMED_OP, DAT_COUNT{1}, &local, cookie(4), there,
+                        DAT_UINT32{7}, normally);
+    };
+    check_line([&] { return write(nullptr); },
+               "a post (DAT_IB_DTO_RDMA_WRITE_IMMED) is refused: DAT_INVALID_PARAMETER "
+               "DAT_INVALID_ARG5; 0 of 16");
+    check_line(
+        [&] {
+            ports_error();
+            return write(&remote);
+        },
+        "a post (DAT_IB_DTO_RDMA_WRITE_IMMED)" + by_port);
+}
+
+TEST_CASE("a receive that an SRQ refuses is reported like the others" *
+          doctest::skip(!port_features.srq))
+{
+    consumer c;
+    DAT_SRQ_ATTR attr{4, 1, 0};
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    must(c.v.srq_create_func(c.ia, c.make_pz(), &attr, &srq));
+    const std::string refused = "SRQ " + text_of(srq) + ": a post (DAT_DTO_RECEIVE) is refused";
+    DAT_LMR_TRIPLET room{};
+    check_line([&] { return c.v.srq_post_recv_func(srq, 1, nullptr, cookie(1)); },
+               refused + ": DAT_INVALID_PARAMETER DAT_INVALID_ARG3; 0 of 4 are outstanding; ");
+    check_line(
+        [&] {
+            lab::fail(lab::op::post_recv, error_code(DAT_INTERNAL_ERROR));
+            return c.v.srq_post_recv_func(srq, 1, &room, cookie(1));
+        },
+        refused + " by the port: DAT_INTERNAL_ERROR");
+    for (int i = 0; i < 4; ++i)
+        must(c.v.srq_post_recv_func(srq, 1, &room, cookie(2)));
+    check_line([&] { return c.v.srq_post_recv_func(srq, 1, &room, cookie(3)); },
+               refused +
+                   ": DAT_INSUFFICIENT_RESOURCES DAT_RESOURCE_MEMORY; 4 of 4 are outstanding: "
+                   "a completion that is dequeued makes room; ");
+}
+
 TEST_CASE("a wait that expires names the endpoints with operations outstanding there")
 {
     consumer c;
