@@ -4,13 +4,16 @@
 #include "core/adapter_life.hpp"
 #include "counting.hpp"
 #include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 #include "dat_calls.hpp"
 #include "osd_system.hpp"
 #include "osd_thread.hpp"
+#include "osd_time.hpp"
 
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 extern "C" {
@@ -59,37 +62,66 @@ void make_vector(DAT_PROVIDER &out)
         count_calls<Safety>(out);
 }
 
-/// A call in a forked child. An object that the child has inherited is the parent's: a post would
-/// be sent in the place of the parent's next one, and locks may be held by threads that the child
-/// has not.
-template <auto slot>
-struct in_child;
-template <class Handle, class... Rest, DAT_RETURN (*DAT_PROVIDER::*slot)(Handle, Rest...)>
-struct in_child<slot> {
+// ------------------------------------------------------------------------------- forked children
+//
+// An object that a child has inherited is the parent's: a post would be sent in the place of the
+// parent's next one, and locks may be held by threads that the child has not.
+
+line_limit child_refusals; // covers all lines of dat.conf
+
+status refuse_in_child(const char *call, const void *handle) OSD_COLD;
+status refuse_in_child(const char *call, const void *handle)
+{
+    std::uint32_t left_out = 0;
+    if (shows(DAPL_DBG_TYPE_ERR) && child_refusals.allows(osd::now_ns(), left_out))
+        debug_line(
+            "%s: %p is refused, DAT_INVALID_STATE: it is of the process that has forked this "
+            "one, which can use an adapter that it opens itself; %u such lines were left out "
+            "before",
+            call, handle, left_out);
+    return status::error(DAT_INVALID_STATE);
+}
+
+/// Wraps a call for forked children, in which it is refused on inherited objects.
+template <class Call, auto slot>
+struct guarded;
+template <class Call, class Handle, class... Rest,
+          DAT_RETURN (*DAT_PROVIDER::*slot)(Handle, Rest...)>
+struct guarded<Call, slot> {
     static DAT_RETURN made(Handle handle, Rest... rest)
     {
         const object *of = any_object(handle);
         if (of == nullptr)
-            return status::error(DAT_INVALID_HANDLE).code();
+            return invalid_handle(Call::bad_handle).code();
         if (of->ia->is_from_before_fork())
-            return status::error(DAT_INVALID_STATE).code();
+            return refuse_in_child(Call::name, handle).code();
         return (reinterpret_cast<const provider_line *>(of->provider)->unguarded.*slot)(handle,
                                                                                         rest...);
     }
 };
+struct in_child {
+    template <class Call>
+    static constexpr auto around = guarded<Call, Call::slot>::made;
+};
+struct guarded_extension_op {
+    static constexpr auto slot = &DAT_PROVIDER::handle_extendedop_func;
+    static constexpr DAT_RETURN_SUBTYPE bad_handle = DAT_INVALID_HANDLE_EP;
+    static constexpr const char *name = "dat_extension_op";
+};
 
-/// Guards the lines of dat.conf that the parent registered. No thread holds their lock here, or
-/// will ever give it back.
+/// Guards the lines of dat.conf that the parent registered. No thread holds their lock here, or the
+/// one of child_refusals, or will ever give them back.
 void guard_lines() OSD_UNCHECKED
 {
     ++adapter::forks;
+    new (&child_refusals) line_limit;
     for (provider_line *line = lines; line != nullptr; line = line->next) {
         if (line->is_guarded)
             continue;
         line->unguarded = line->vector;
         line->is_guarded = true;
         guard_vector<in_child>(line->vector);
-        line->vector.handle_extendedop_func = in_child<&DAT_PROVIDER::handle_extendedop_func>::made;
+        line->vector.handle_extendedop_func = in_child::around<guarded_extension_op>;
     }
 }
 

@@ -2,8 +2,12 @@
 // Forked children: they have the objects of their parent, and the locks as its threads held them.
 #include "fixture.hpp"
 
+#include "dapl_debug.hpp"
+
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 using namespace test;
 
@@ -111,6 +115,61 @@ TEST_CASE(
     must(post());
     must(c.v.evd_post_se_func(software, &event));
     must(c.v.evd_dequeue_func(software, &event));
+}
+
+TEST_CASE("a child's refused call is reported, and a bad handle is answered as in its parent")
+{
+    consumer c(line::threadsafe);
+    const DAT_EVD_HANDLE dtos = c.make_evd(DAT_EVD_DTO_FLAG);
+    const DAT_PZ_HANDLE pz = c.make_pz();
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    DAT_EP_HANDLE freed = DAT_HANDLE_NULL;
+    must(c.v.ep_create_func(c.ia, pz, dtos, dtos, nullptr, nullptr, &ep));
+    must(c.v.ep_create_func(c.ia, pz, dtos, dtos, nullptr, nullptr, &freed));
+    must(c.v.ep_free_func(freed));
+    const DAT_EVD_HANDLE freed_evd = c.make_evd(DAT_EVD_DTO_FLAG);
+    must(c.v.evd_free_func(freed_evd));
+    const auto post = [&](DAT_EP_HANDLE to) {
+        return c.v.ep_post_recv_func(to, 0, nullptr, {}, DAT_COMPLETION_DEFAULT_FLAG);
+    };
+    const auto bad_handles = [&] {
+        DAT_PZ_HANDLE made = DAT_HANDLE_NULL;
+        DAT_EVENT got{};
+        return std::vector<DAT_RETURN>{
+            post(freed),
+            c.v.ep_reset_func(freed),
+            c.v.pz_create_func(DAT_HANDLE_NULL, &made),
+            c.v.rmr_create_func(DAT_HANDLE_NULL, &made),
+            c.v.evd_dequeue_func(freed_evd, &got),
+            extended(c, freed, DAT_IB_FETCH_AND_ADD_OP, DAT_UINT64{1}, nullptr, cookie(1), nullptr,
+                     DAT_COMPLETION_DEFAULT_FLAG),
+        };
+    };
+    std::vector<DAT_RETURN> of_parent = bad_handles();
+    CHECK_EQ(of_parent[0], error_code(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP));
+    CHECK_EQ(of_parent[2], error_code(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA));
+    of_parent[5] = error_code(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP); // claimed or not
+    int how = 1;
+    const std::string said = standard_error_of([&] {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(10);
+            const bool same = bad_handles() == of_parent;
+            debug_mask = DAPL_DBG_TYPE_ERR;
+            for (int i = 0; i < 100; ++i)
+                (void)post(ep);
+            _exit(same ? 0 : 1);
+        }
+        waitpid(child, &how, 0);
+    });
+    CAPTURE(said);
+    CHECK_EQ(how, 0);
+    CHECK(said.find("dat_ep_post_recv: ") != std::string::npos);
+    CHECK(said.find(" is refused, DAT_INVALID_STATE: it is of the process that has forked this "
+                    "one") != std::string::npos);
+    const auto lines = std::count(said.begin(), said.end(), '\n');
+    CHECK(lines >= 1);
+    CHECK(lines < 100);
 }
 
 TEST_CASE("a child of a child makes no call on it either, and uses an adapter of its own")
