@@ -551,6 +551,18 @@ def machine(step: Running) -> None:
         step.skip(f"no RDMA devices: {last_line(step.log)}")
 
 
+def another_system(step: Running, release: str) -> None:
+    """What a newcomer runs, on another release of Debian, in a folder that is kept."""
+    status = step.run([str(ROOT / "tools/systems/try-system"), release])
+    if status == 77:
+        said = re.findall(r"^try-system: (.*)$", step.log.read_text(errors="replace"), re.M)
+        step.skip(said[-1] if said else "try-system cannot run")
+    elif status == 0:
+        step.outcome.passed += 1
+    else:
+        step.outcome.fail(f"{release}: status {status}")
+
+
 def coverage(step: Running) -> None:
     """Counts the lines of port-independent code that the tests execute; names the others."""
     if not shutil.which("gcovr"):
@@ -676,6 +688,10 @@ def steps() -> list[Step]:
         Step("aarch64", "gcc compiles everything for another processor", aarch64, "long"),
         Step("clang-release", "clang compiles everything optimized as for a release",
              lambda step: compile_tree(step, "clang-release"), "long"),
+        Step("trixie", "./quickstart and ./check --quick on Debian 13, in a system of its own",
+             lambda step: another_system(step, "trixie"), "long"),
+        Step("sid", "the same on Debian's unstable release",
+             lambda step: another_system(step, "sid"), "long"),
         Step("lto", "everything optimized across files, and all tests",
              tests("lto", "--setup", "every_test"), "long"),
     ]
