@@ -3,7 +3,7 @@
  * Calls of the data path through either generation, to be counted by callgrind: each phase is
  * dumped under its name, with counting switched on inside the calls only. See facade_cost.py.
  *
- *  cost_probe ADAPTER CALLS
+ *   cost_probe ADAPTER CALLS
  */
 #if defined(DAT_1_2)
 #include <dat/udat.h>

@@ -4,7 +4,7 @@
  * as well. Both sides of each connection are in this process, through one adapter, as peers on one
  * host are.
  *
- *  program ADAPTER [CASE]
+ *   program ADAPTER [CASE]
  */
 #if defined(THROUGH_MACROS)
 #include "through_macros.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A program that has closed its standard descriptors, as daemons do: code that writes to them all
-the same must not write to a file that a library has opened since.
+ * the same must not write to a file that a library has opened since.
  *
  * closed_descriptors ADAPTER own|foreign: what it needs is opened by the provider, or by a library
  * below it, too. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A program with a heap of its own, of the time before C11: it has no aligned_alloc, so blocks from
-there are another heap's. No such block may come to its free().
+ * there are another heap's. No such block may come to its free().
  *
  * own_heap ADAPTER */
 #include "life.h"

@@ -8,12 +8,13 @@
             posted last.", "The same for a batch.", "When the peer is gone." An editor shows that
             sentence alone. Counted as a share of all comments, in percent.
 
-Patterns find both and know no grammar: some finds are good sentences, which is why the limits are not 0. A sentence that begins with a preposition or a conjunction counts unless a comma in it shows
+Patterns find both and know no grammar: some finds are good sentences, which is why the limits are
+not 0. A sentence that begins with a preposition or a conjunction counts unless a comma in it shows
 where a main clause begins.
 
 A comment is a run of lines of one indentation, or text behind code that may go on below; in Python
-a docstring too. Licence lines, separators, tables, examples of code and names of
-namespaces are left out. Files are C, C++, their templates, Python, TOML and meson.build.
+a docstring too. Licence lines, separators, tables, examples of code and names of namespaces are
+left out. Files are C, C++, their templates, Python, TOML and meson.build.
 
 Each room has the limits of LIMIT, or its own ones in RATCHET, which may fall and never rise.
 """
@@ -35,13 +36,12 @@ ROOMS = ("am", "bench", "common", "conformance", "dat", "findings", "gen", "incl
 LIMIT = (3.0, 4.0)  # heads for 1,000 words, openings in percent
 RATCHET: dict[str, tuple[float, float]] = {
     "am": (15.0, 19.0),
-    "tests": (17.0, 19.0),
     "transports/soft": (12.0, 18.0),
     "transports/template": (14.0, 24.0),
 }
 # Words of comment at commit b0185ca, before comments were rewritten. The share that is left is printed,
 # since a sentence that is deleted is not a sentence that is mended.
-WORDS_BEFORE = 122863
+WORDS_BEFORE = 121468
 
 # These are not ours, or written to be wrong.
 LEFT_OUT = ("tests/gen/golden/*", "tests/gen/version2_port/*", "tests/doctest/*",

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unistd.h>
 
-/// What is logged from now on, in place of standard error.
+/// Captures the log, in place of standard error.
 class logged_lines {
 public:
     logged_lines()
@@ -23,7 +23,7 @@ public:
     }
     logged_lines(const logged_lines &) = delete;
     logged_lines &operator=(const logged_lines &) = delete;
-    /// Those that have this in them.
+    /// The number of lines with this text.
     int count(std::string_view what) const
     {
         std::string all(1 << 16, '\0');

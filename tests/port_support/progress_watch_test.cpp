@@ -20,14 +20,14 @@ namespace {
 /// A CQ whose traffic arrives at a descriptor, and completes when progress is made.
 struct counting_cq final : progress_target {
     std::atomic<int> progressed{0};
-    std::atomic<int> completions{0}; ///< not yet polled
+    std::atomic<int> completions{0}; ///< completions not yet polled
     std::atomic<int> signals{0};
     std::atomic<int> callbacks{0};
-    std::atomic<std::thread::id> caller{}; ///< made the last of them
+    std::atomic<std::thread::id> caller{}; ///< thread that made the last callback
     std::atomic<std::thread::id> served_by{};
     std::atomic<int> served{0}; ///< completions that this thread made
     std::atomic<bool> takes_long{false};
-    std::atomic<bool> blocks{false};   ///< as long as this is set
+    std::atomic<bool> blocks{false};   ///< blocks visits as long as it is set
     std::atomic<int> inside{0};        ///< threads that visit it
     std::atomic<bool> overlaps{false}; ///< they were several
     std::atomic<int> aside{0};         ///< completions that put_aside() took
@@ -93,7 +93,7 @@ private:
 
 struct progress_rig : connection_service {
     progress_watch watch;
-    std::atomic<int> wakeups{0}; ///< of the service thread
+    std::atomic<int> wakeups{0}; ///< wake-ups of the service thread
 
     progress_rig()
     {
@@ -149,7 +149,7 @@ struct watched_cq {
 
     explicit watched_cq(progress_rig &r, bool always_polled = false) : rig(r)
     {
-        cq.always_polled = always_polled; // the thread visits what is added at once
+        cq.always_polled = always_polled; // the thread visits an added target at once
         osd::lock_guard hold(rig.lock);
         rig.watch.add(rig, cq);
         rig.watch.add_receiver(rig, cq, cq);
@@ -317,7 +317,7 @@ TEST_SUITE("progress_watch")
                     rig.watch.end_wait(rig, watched.cq);
                 }
             },
-            3));             // the first of the long ones may
+            3));             // the first long wait may wake it
         watched.cq.arrive(); // the consumer does not come back
         CHECK(eventually([&] { return watched.cq.completions == 1; }));
     }
@@ -329,7 +329,7 @@ TEST_SUITE("progress_watch")
         rig.watch.begin_wait(rig, left.cq);
         rig.watch.end_wait(rig, left.cq);
         left.cq.arrive();
-        int rounds = 0; // of a millisecond
+        int rounds = 0; // rounds of a millisecond
         CHECK(eventually([&] {
             ++rounds;
             rig.watch.begin_wait(rig, busy.cq);
@@ -502,7 +502,7 @@ TEST_SUITE("progress_watch")
         rig.watch.request_callback(rig, watched.cq);
         std::thread waiter(
             [&] { CHECK(rig.wait_for_callback(patience_us) == osd::wait_result::woken); });
-        std::this_thread::sleep_for(ms(20)); // until it sleeps
+        std::this_thread::sleep_for(ms(20)); // lets it fall asleep
         watched.cq.blocks = true;
         watched.cq.arrive();
         REQUIRE(eventually([&] { return watched.cq.inside == 1; }));

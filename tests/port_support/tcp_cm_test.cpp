@@ -75,7 +75,7 @@ struct cm_qp : tcp_connection {
     std::string peer; ///< what bring_up() got
     std::atomic<bool> up{false};
     std::atomic<int> torn_down{0};
-    std::atomic<bool> fails{false}; ///< to come up
+    std::atomic<bool> fails{false}; ///< bring_up() fails
     std::atomic<bool> drained{true};
 };
 
@@ -96,7 +96,7 @@ struct side : connection_service, tcp_cm_user {
     ~side() { events.stop(lock); }
 
     static void run(void *self) { static_cast<side *>(self)->loop(); }
-    /// Not checked: the lock of cm is this one.
+    /// The loop of the service thread, unchecked: the lock of cm is this one.
     OSD_UNCHECKED void loop()
     {
         osd::lock_guard hold(lock);
@@ -232,7 +232,7 @@ struct stranger {
         return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) ==
                static_cast<ssize_t>(text.size());
     }
-    /// What comes until the other side closes; at most five seconds.
+    /// All bytes that come until the other side closes; at most five seconds.
     std::string hear() const
     {
         const timeval patience{5, 0};
@@ -293,7 +293,7 @@ struct few_ports {
                 error = std::string("cannot write ") + range;
         });
     }
-    /// By a thread in that network; threads that it makes are there too.
+    /// Runs on a thread in that network; threads that it makes are there too.
     void run(const std::function<void()> &what)
     {
         std::async(std::launch::async, [&] {
@@ -381,7 +381,8 @@ TEST_SUITE("tcp_cm")
         pair_of_sides both;
         {
             osd::lock_guard hold(both.active.lock);
-            both.a.channel.reset(); // as the kernel does for a process that is killed
+            both.a.channel.reset(); // ends the socket as the kernel does for a process that is
+                                    // killed
         }
         CHECK(gets(both.b, broken));
         CHECK(both.b.torn_down == 1);
@@ -434,7 +435,7 @@ TEST_SUITE("tcp_cm")
         std::thread forgets([&] { active.cm.forget(both.a); });
         CHECK(eventually([&] {
             osd::lock_guard hold(active.lock);
-            return both.a.channel == nullptr; // and it waits for the upcall
+            return both.a.channel == nullptr; // forget() waits for the upcall now
         }));
         forgetting = true;
         in_upcall.join();
@@ -694,7 +695,7 @@ TEST_SUITE("tcp_cm")
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
             {
                 osd::lock_guard stall(passive.lock);
-                const stranger second(at); // its event is served before that of the first
+                const stranger second(at); // its event is served before the first's
                 REQUIRE(second.say(request_text(at)));
                 REQUIRE(first.say(request_text(at)));
                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -746,7 +747,8 @@ TEST_SUITE("tcp_cm")
             REQUIRE(crowd.emplace_back(std::make_unique<stranger>(at))->say(each));
         cm_qp a;
         REQUIRE(active.connect(a, at).ok());
-        arrived got = passive.next(); // if they took turns it came after 25 times patience_ms
+        arrived got = passive.next(); // if they took turns, it would come after 25 times
+                                      // patience_ms
         tcp_cm::reject(got.request, reject_reason::consumer, {});
         CHECK(gets(a, peer_rejected));
         active.cm.forget(a);
@@ -856,7 +858,7 @@ TEST_SUITE("tcp_cm")
         side passive;
         const DAT_CONN_QUAL at = passive.listen();
         const std::size_t before = descriptors().size();
-        passive.takes = false; // as with a full EVD
+        passive.takes = false; // acts like a full EVD
         for (int i = 0; i < 2000; ++i) {
             stranger s(at);
             (void)s.say(request_text(at));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What a traced port writes: each operation once, with what it answered, in a file for all."""
+"""The output of a traced port: each operation once, with its answer, in a file for all."""
 
 import argparse
 import collections
@@ -62,7 +62,9 @@ class Trace(unittest.TestCase):
         self.assertFalse([calls for calls in inside.values() if calls])
 
     def test_what_is_made_is_freed(self) -> None:
-        """In a case that passes. Opening fails where an adapter's name is tried."""
+        """Objects that a passing case makes are freed. Opening fails when an adapter's name is
+        tried.
+        """
         calls = collections.Counter(line["what"] for line in self.traced("EP-0*")
                                     if line["mark"] == "<" and "= DAT_" not in line["rest"])
         for kind in ("pd", "cq", "qp"):
@@ -81,7 +83,7 @@ class Trace(unittest.TestCase):
                       done.stdout + done.stderr)
 
     def test_a_link(self) -> None:
-        """What is there may be another's: it is left alone."""
+        """A link in place of the file may be another's: it is left alone."""
         with tempfile.TemporaryDirectory(prefix="trace-") as folder:
             file, link = pathlib.Path(folder) / "file", pathlib.Path(folder) / "link"
             file.write_text("mine\n")

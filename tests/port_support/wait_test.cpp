@@ -149,7 +149,7 @@ TEST_SUITE("descriptor_wait")
         };
         CHECK_FALSE(stays_trusted());
         (void)doze(1000, osd::deadline::never());
-        CHECK(trusted()); // for a few
+        CHECK(trusted()); // stays trusted for a few sleeps
         wakeups.woke();
         CHECK_FALSE(stays_trusted());
         CHECK(trusted());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What a request costs before its sender has shown that it receives what is sent to its address.
+// The cost of a request before its sender has shown that it receives packets at its address.
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Sends requests to a listener, and takes what comes back.
+/// Sends requests to a listener, and takes the answers.
 class requester {
 public:
     requester(inproc_network &network, host &to, door &at) : network_(network), at_(at)
@@ -51,7 +51,7 @@ public:
             }
         return all;
     }
-    /// So many, waited for, and those that come shortly after them.
+    /// Waits for a number of answers, and takes answers that come shortly after them.
     std::vector<answer> await_answers(std::size_t number)
     {
         std::vector<answer> all;
@@ -146,7 +146,8 @@ TEST_CASE_FIXTURE(fixture,
     CHECK(at.next(0ms) == nullptr);
 
     const base_header &retry = answers[41].base;
-    stranger.send(retry.to, understanding(retry.from, retry.psn + 1)); // not what it was given
+    stranger.send(retry.to, understanding(retry.from, retry.psn + 1)); // sends another number than
+                                                                       // it was given
     CHECK(at.next(50ms) == nullptr);
     CHECK(stranger.await_answers(1).size() == 1);
     stranger.send(retry.to, understanding(retry.from, retry.psn));
@@ -225,7 +226,7 @@ TEST_CASE_FIXTURE(
     REQUIRE(b.pair.accept(*honest, nullptr, 0) == queue_pair::start::begun);
     CHECK(is(a.next(), connection_event::established));
     CHECK(std::chrono::steady_clock::now() - begun < patience);
-    // Those that end make room.
+    // Requests that end make room.
     half_open.clear();
     stranger.send(5000);
     CHECK(at.next() != nullptr);

@@ -4,7 +4,7 @@
 
 For each seed: the conformance suite, Debian's dapltest with validation of its data, and the stress
 program if --hammer names it; with --sealed over a device with a key. Ends with 1 at the first seed
-that fails, and shows what was printed.
+that fails, and shows its output.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77  # of run_clients.py
+SKIPPED = 77  # exit status of run_clients.py
 PATIENCE = "100"  # seconds; on a busy machine what polls during losses waits for the processor
 STRESS = ("--seconds", "5")
 # What the software HCA promises on every path, as options of the suite.

@@ -19,7 +19,7 @@ from bad_network import SKIPPED  # noqa: E402
 
 LINK = ("rate", "100mbit", "burst", "3028", "limit", "64000")
 FIRST_PORT = 18600
-MOST_LOST = 0.1  # of the packets; 1 to 2 % here, and two thirds with a fixed window
+MOST_LOST = 0.1  # share of packets; it is 1 to 2 % here, and two thirds with a fixed window
 
 
 class Pair:

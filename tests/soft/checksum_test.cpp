@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The checksum, by table and by instruction, and what is sent with it.
+// The checksum, by table and by instruction, and packets sent with it.
 #include "rig.hpp"
 #include "seal/checked_sender.hpp"
 #include "wire/crc32c.hpp"
@@ -21,7 +21,7 @@ namespace {
 using bytes = std::vector<std::uint8_t>;
 using function = std::uint32_t (*)(const void *, std::size_t, std::uint32_t);
 
-/// What can be used here.
+/// The functions that this processor can run.
 std::vector<function> ways()
 {
     std::vector<function> all{crc32c, crc32c_by_table};
@@ -39,7 +39,7 @@ bytes counting(bool down)
     return down ? bytes(out.rbegin(), out.rend()) : out;
 }
 
-/// An iSCSI read command, from the same table.
+/// An iSCSI read command, from the RFC's table of examples.
 const bytes read_command = {0x01, 0xc0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
                             0x00, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00,
                             0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x18, 0x28, 0x00, 0x00, 0x00,

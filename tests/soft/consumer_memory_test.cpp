@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Whose memory it is: what the engine may do with a consumer's, and until when.
+// The consumer's memory: the engine's use of it, and the end of that use.
 #include "rig.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using namespace rig;
 
 namespace {
 
-/// A peer that accepts a connection, and reads what is sent to it only on demand.
+/// A peer that accepts a connection, and reads packets only on demand.
 class idle_peer {
 public:
     idle_peer()
@@ -78,7 +78,8 @@ struct leaving {
         : of(of_), size(pages * page), file(memfd_create("leaving", MFD_CLOEXEC))
     {
         REQUIRE(ftruncate(file, static_cast<off_t>(size)) == 0);
-        // What it unmaps, others must not get: they map in the highest gap that is large enough.
+        // Keeps other mappings out of the unmapped memory: they map in the highest gap that is
+        // large enough.
         constexpr std::size_t gap = 64 << 20;
         void *room = mmap(nullptr, size + gap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         REQUIRE(room != MAP_FAILED);
@@ -131,7 +132,7 @@ struct leaving {
 /// A connection over UDP.
 struct two : connected_devices {
     using connected_devices::connected_devices;
-    /// All of it is there, and nothing beside it.
+    /// Writes, and checks that all bytes are there, and nothing beside them.
     void check_write(std::size_t from, std::size_t size, std::size_t to)
     {
         CAPTURE(from);
@@ -173,7 +174,7 @@ TEST_CASE("what is written after a flush and a deregistration does not reach the
     REQUIRE(here.hca.remove_region(secret.region));
     std::memset(secret.bytes.data(), 'S', size);
     const std::vector<std::uint8_t> unread = peer.unread();
-    CHECK(unread.size() >= 65536); // as much as sockets hold
+    CHECK(unread.size() >= 65536); // at least as much as sockets hold
     CHECK(std::count(unread.begin(), unread.end(), 'S') == 0);
 }
 
@@ -264,7 +265,8 @@ TEST_CASE("what a peer writes to memory that is gone or read-only is refused")
             CAPTURE(size);
             two t(as_usual());
             leaving some(t.there, 64);
-            const remote_segment first = some.remote(some.page - 1, 1); // the page in front of it
+            const remote_segment first = some.remote(some.page - 1, 1); // lies in the page in front
+                                                                        // of the region
             REQUIRE(t.a.write(0, 1, first));
             expect(t.a.sent(), work_status::success);
             (some.*goes)(1);

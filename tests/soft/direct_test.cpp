@@ -129,7 +129,7 @@ TEST_CASE("a board with no place for a key does not show it")
     board_fixture f;
     const auto in_same_places = [&](std::uint64_t i) {
         board_name other = f.name_of(77);
-        other.name ^= i << 60; // beyond the bits that choose places
+        other.name ^= i << 60; // changes bits beyond those that choose places
         return other;
     };
     std::uint32_t shown = 0;
@@ -272,7 +272,7 @@ TEST_CASE("writes and reads need nothing of the peer's processor")
     }
 }
 
-/// Writes without a pause, until what is posted is not taken off any more.
+/// Writes without a pause, until posted writes are not taken off any more.
 bool writes_come_to_rest(end &from, const remote_segment &to)
 {
     return becomes_true([&] {
@@ -375,7 +375,7 @@ TEST_CASE("memory of another zone is not open")
     end c(t.here), d(t.there, options);
     REQUIRE(establish(c, d));
     std::this_thread::sleep_for(50ms);               // the boards have been shown
-    REQUIRE(c.write(0, 64, d.buffer.remote(0, 64))); // which is of the host's own zone
+    REQUIRE(c.write(0, 64, d.buffer.remote(0, 64))); // writes to the host's own zone
     expect(c.sent(), work_status::remote_access);
     CHECK(c.counts().direct == 0);
 }
@@ -611,7 +611,7 @@ bool is_direct(end &from, const remote_segment &to)
     return from.counts().direct == before + 1;
 }
 
-/// Of pairs at the same places. Sockets that only some set-up needed are closed meanwhile.
+/// Makes pairs at equal places direct. Sockets that only some set-up needed are closed meanwhile.
 void become_and_stay_direct(std::deque<end> &some, std::deque<end> &others)
 {
     const auto all = [&](bool (*each)(end &, const remote_segment &)) {
@@ -687,7 +687,7 @@ TEST_CASE("a stream of direct writes does not keep other connections waiting")
             if (const auto done = t.a.sent(0ms); done.has_value())
                 REQUIRE(t.a.post(*done->of));
     });
-    std::thread enters([&] { // by what it sends the thread enters the pair that writes
+    std::thread enters([&] { // its sends let the thread enter the pair that writes
         while (!enough.load()) {
             REQUIRE(t.b.fetch_add(0, t.a.buffer.remote(512'000, 8), 1));
             expect(t.b.sent(), work_status::success);
@@ -709,7 +709,8 @@ TEST_CASE("a stream of direct writes does not keep other connections waiting")
     writes.join();
     enters.join();
     std::sort(times.begin(), times.end());
-    CHECK(times[times.size() / 2] < 500ms); // of a thread that the system may let wait, too
+    CHECK(times[times.size() / 2] < 500ms); // includes the time for which the system lets a thread
+                                            // wait
 }
 
 TEST_CASE("a queue pair that is reset is connected again, and direct again")
@@ -749,7 +750,7 @@ TEST_CASE("a copy whose guard does not stand is not made")
     CHECK(self.read(source, &into, 1, 8, {&gate, 8}) == local_process::interrupted);
     CHECK(self.read(source, &into, 1, 8, {&gate, 7}) == 8);
     CHECK(to == 6);
-    CHECK(self.write(8, &piece, 1, 8, {&gate, 7}) == 0); // not mapped
+    CHECK(self.write(8, &piece, 1, 8, {&gate, 7}) == 0); // an address that is not mapped
     CHECK(local_socket::is_connected(ends[0]));
     close(ends[1]);
     CHECK(!local_socket::is_connected(ends[0]));
@@ -792,7 +793,7 @@ TEST_CASE("signals may interrupt an access anywhere")
 
 namespace {
 
-/// Direct access by itself, which a test calls as a peer: connection 100 of it, 200 of the peer.
+/// Direct access alone, which a test calls as a peer: connection 100 is its own, 200 the peer's.
 struct called {
     called()
     {
@@ -1015,7 +1016,7 @@ TEST_CASE("who says anything else is not, and leaves nothing behind")
     local_socket::close(std::exchange(c.mine, -1));
     REQUIRE(c.greet());
     c.greeting.prove(c.said);
-    ++c.said.token; // after the proof
+    ++c.said.token; // changes the token after the proof
     CHECK(c.send_hello(c.board.file()));
     CHECK(c.heard().edition == 0);
     local_socket::close(std::exchange(c.mine, -1));
@@ -1031,7 +1032,7 @@ TEST_CASE("who says anything else is not, and leaves nothing behind")
     no_board.close();
     c.access.serve();
     CHECK(descriptors().size() == before);
-    CHECK(c.say(c.board.file()).edition != 0); // and the peer is heard nevertheless
+    CHECK(c.say(c.board.file()).edition != 0); // the peer is heard nevertheless
 }
 
 TEST_CASE("who cannot be answered is no peer, though it is one by another connection")
@@ -1205,7 +1206,7 @@ TEST_CASE("the ends of many connections of a peer wait no longer than that of on
         c.names.peer_id = 1000 + i;
         REQUIRE(c.say(c.board.file()).edition != 0);
     }
-    c.claim(); // by the gate of them all
+    c.claim(); // claims by the one gate of all
     CHECK(c.time_of([&] { c.access.end(c.link); }) >= 990ms);
     CHECK(c.time_of([&] {
         for (direct_link *each : others)
@@ -1220,7 +1221,7 @@ TEST_CASE("a withdrawal waits for the accesses of a connection that is about to 
     called c;
     REQUIRE(c.say(c.board.file()).edition != 0);
     c.claim();
-    std::thread ends([&] { c.access.end(c.link); }); // waits for the same
+    std::thread ends([&] { c.access.end(c.link); }); // waits for this access as well
     std::thread goes_on([&] {
         std::this_thread::sleep_for(300ms);
         c.shown().end_claim(c.said.gate);
@@ -1288,7 +1289,7 @@ bool becomes_another_user()
     return seteuid(65534) == 0;
 }
 
-/// The number of the user stays the same, as in another container.
+/// Enters a namespace in which the user's number stays, as in another container.
 bool enters_another_pid_namespace()
 {
     if (unshare(CLONE_NEWPID) != 0)
@@ -1352,7 +1353,7 @@ int told_to(estrangement becomes_a_stranger)
     return word;
 }
 
-/// Without a look at who listens. Names are no secrets: the system lists them.
+/// Connects without a look at the listener's user. Names are no secrets: the system lists them.
 bool connect_by_name(waitable socket, const net_address &of)
 {
     const std::string wanted = "@soft-hca/" + std::to_string(of.port()) + "/";
@@ -1442,7 +1443,7 @@ TEST_CASE("what strangers have sent is closed by a thread of its own")
         strangers_call(few);
         c.access.serve();
         CHECK(watched_closes_now.count.load() == 0);
-        CHECK(c.say(c.board.file()).edition != 0); // who is sound is not kept waiting
+        CHECK(c.say(c.board.file()).edition != 0); // a sound caller is not kept waiting
         const int so_far = watched_closes_now.count.load();
         strangers_call(too_many);
         for (int i = 0; i < 4; ++i)
@@ -1803,9 +1804,9 @@ TEST_CASE("a process that has started another program is not taken for what it w
         const waitable socket = local_socket::connect(named.address());
         const pid_t parent = getpid();
         if (socket >= 0 &&
-            fork() == 0) { // one that keeps the socket open, and goes with its parent
+            fork() == 0) { // a process that keeps the socket open, and goes with its parent
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            while (getppid() == parent) // which may have gone before
+            while (getppid() == parent) // the parent may have gone before
                 pause();
             _exit(0);
         }

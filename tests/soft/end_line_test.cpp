@@ -15,7 +15,7 @@ using namespace conformance;
 
 namespace {
 
-/// What is written to standard error while one lives, and who holds it looks at nothing else.
+/// Captures standard error while it lives; its holder looks at nothing else.
 class captured {
 public:
     captured() : real_(::dup(STDERR_FILENO)), instead_(std::tmpfile())
@@ -29,7 +29,7 @@ public:
         if (instead_ != nullptr)
             (void)lines();
     }
-    /// Those about ended connections. The end.
+    /// The lines about ended connections; it ends the capture.
     std::vector<std::string> lines()
     {
         ::dup2(real_, STDERR_FILENO);

@@ -24,7 +24,7 @@ struct fixture {
     end b;
 };
 
-/// What was told of a connection before this event.
+/// The device's report on a connection, which comes before this event.
 connection_end end_of(end &of, end_cause cause, const std::optional<told> &event)
 {
     const bool by_reset = cause == end_cause::reset;
@@ -97,7 +97,7 @@ TEST_CASE("a packet that is not acknowledged, however often it is sent")
     b.pair.leave();
     const connection_end told = end_of(a, end_cause::no_acknowledgement, event);
     check_peer(told, a, b);
-    CHECK(told.unanswered_ns > 30'000'000); // of the four times 5, 10, 20 and 40 ms
+    CHECK(told.unanswered_ns > 30'000'000); // the sum of 5, 10, 20 and 40 ms, less a margin
     CHECK(told.unanswered_ns <= told.silent_ns);
     CHECK(told.retransmissions == how.retries); // what probes the tail is none
     CHECK(told.counts.timeouts == 5);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The engine includes itself, osd and the C++ library; the system's headers in one file per system,
-those of libcrypto in one file. In which directions its rooms include one another, and that no units
-do so in circles, is held by tests/layers."""
+those of libcrypto in one file. tests/layers holds the directions in which its rooms include one
+another, and that no units do so in circles."""
 
 import pathlib
 import re

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Packets from those who are not the peer.
+// Packets from senders that are not the peer.
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
@@ -179,7 +179,7 @@ TEST_CASE_FIXTURE(fixture, "packets of no connection are counted, and counts out
         send(guessed, nothing, 0, true);
         CHECK(becomes_true([&] { return dropped() == before + 1; }));
     }
-    CHECK(dropped() > before); // what comes after the end of a connection counts, too
+    CHECK(dropped() > before); // packets after the end of a connection count, too
     expect_unharmed();
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("requests of strangers cost little: no answer is longer than the quest
         for (std::uint32_t i = 0; i < count; ++i)
             CHECK(got[i].size == base_size);
     }
-    CHECK(answers < 100); // and there are fewer than questions
+    CHECK(answers < 100); // answers are fewer than questions
 }
 
 TEST_CASE("a flood of connection requests is bounded, and honest ones still get through after it")
@@ -304,7 +304,7 @@ TEST_CASE("a flood at one listener does not keep the others waiting")
     while (const std::uint32_t count = l.stranger.receive(got, 64))
         answers += count;
     CHECK(answers > 100); // the flooded one had its turn
-    CHECK(answers < 300); // and no more
+    CHECK(answers < 300); // the limit holds
 }
 
 TEST_SUITE_END();

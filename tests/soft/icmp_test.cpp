@@ -83,7 +83,7 @@ TEST_CASE_FIXTURE(loopback_pair, "F12: an address without a route ends the attem
     net_address nowhere;
     sockaddr_in v4{};
     v4.sin_family = AF_INET;
-    const std::uint8_t bytes[] = {192, 0, 2, 1}; // from a loopback address
+    const std::uint8_t bytes[] = {192, 0, 2, 1}; // cannot be reached from a loopback address
     std::memcpy(&v4.sin_addr, bytes, sizeof bytes);
     REQUIRE(nowhere.assign(reinterpret_cast<sockaddr *>(&v4)));
     REQUIRE(a.pair.connect(nowhere, 4711, nullptr, 0) == queue_pair::start::begun);
@@ -107,7 +107,7 @@ TEST_CASE_FIXTURE(socket_pair, "F12: super-packets go off when the system refuse
 {
     for (const int error : {EIO, EINVAL}) {
         from.set_segmentation(true);
-        for (int i = 0; i < 3; ++i) { // of another path, say
+        for (int i = 0; i < 3; ++i) { // refuses one batch at a time, like another path
             failing_sends.set(error, 1, true);
             CHECK(send() == 4);
             CHECK(from.segments());
@@ -163,7 +163,7 @@ TEST_CASE_FIXTURE(loopback_pair, "what the network does not accept is tried ever
     REQUIRE(establish(a, b));
     REQUIRE(b.receive(0, 64));
     constexpr int many = 1'000'000;
-    failing_sends.set(ENETUNREACH, many); // as while the interface is down
+    failing_sends.set(ENETUNREACH, many); // fails like an interface that is down
     REQUIRE(a.send(0, 16));
     std::this_thread::sleep_for(1s);
     CHECK(many - failing_sends.left.load() < 1000); // three for each try; 3000 without a back-off
@@ -224,7 +224,7 @@ TEST_CASE_FIXTURE(loopback_pair, "F12: a consumer that waits does not spin on IC
     REQUIRE(b.send(0, 8));
     waiter.join();
     const auto took = std::chrono::steady_clock::now() - began;
-    CHECK(slept < 10 * errors + took / 1ms); // one that spins comes to thousands
+    CHECK(slept < 10 * errors + took / 1ms); // a thread that spins comes to thousands
 }
 
 TEST_SUITE_END();

@@ -10,7 +10,7 @@ namespace rig {
 struct send_faults {
     std::atomic<int> error{0};
     std::atomic<int> left{0};
-    std::atomic<bool> of_super_packets{false}; ///< of no others
+    std::atomic<bool> of_super_packets{false}; ///< fails super-packets only
     void set(int what, int count, bool only_super_packets = false)
     {
         error.store(what);
@@ -28,7 +28,8 @@ extern std::atomic<int> errors_first;
 
 /// The system lets everybody send files to local sockets, as Linux did before 6.16.
 extern std::atomic<bool> files_taken_of_all;
-/// The thread whose closes of descriptors are counted; those of others wait while there is one.
+/// The thread whose closes of descriptors are counted; other threads' closes wait while there is
+/// one.
 struct watched_closes {
     std::atomic<long> of_thread{0};
     std::atomic<int> count{0};

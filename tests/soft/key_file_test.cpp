@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Which files are taken as a key, and which not.
+// The files that are taken as a key, and the files that are refused.
 #include "key_file.hpp"
 
 #include <doctest/doctest.h>
@@ -119,7 +119,7 @@ TEST_CASE("what is missing or no file is refused")
     REQUIRE(mkdtemp(fifo) != nullptr);
     const std::string name = std::string(fifo) + "/fifo";
     REQUIRE(mkfifo(name.c_str(), 0600) == 0);
-    CHECK(key.read(name.c_str()) == trouble::not_a_file); // and open() does not block
+    CHECK(key.read(name.c_str()) == trouble::not_a_file); // open() does not block
     (void)unlink(name.c_str());
     (void)rmdir(fifo);
 }

@@ -57,7 +57,7 @@ void keep_busy(end &own, const remote_segment &there)
 enum class path {
     network,
     sealed,
-    direct, ///< and rings
+    direct, ///< direct access and rings
 };
 
 settings settings_of(path by)
@@ -125,7 +125,7 @@ struct peer {
 /// One round; `connects` says who does.
 void survive(bool peer_connects, path by, int moment_us)
 {
-    peer other(peer_connects, by); // before there are threads here
+    peer other(peer_connects, by); // starts before there are threads here
     {
         host here(settings_of(by));
         end own(here);
@@ -193,7 +193,7 @@ TEST_CASE("B11: a peer killed at random moments, of either side")
     {
         by = path::direct;
     }
-    const char *asked = std::getenv("SOFT_KILLS"); // on each path
+    const char *asked = std::getenv("SOFT_KILLS"); // rounds on each path
     const int rounds = asked == nullptr ? 20 : std::atoi(asked);
     std::mt19937 random(6);
     const std::size_t before = descriptors().size();

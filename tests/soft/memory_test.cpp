@@ -34,7 +34,7 @@ struct fixture {
     std::uint32_t key = 0;
 };
 
-/// A window of a region, bound now to the one part and now to the other.
+/// A window of a region, bound to one part and then to another.
 struct bound {
     bound() { bind(); }
     ~bound() { h.hca.free_window(window); }
@@ -150,7 +150,7 @@ TEST_CASE_FIXTURE(fixture, "the table grows, and every key stays good")
 
 TEST_CASE_FIXTURE(fixture, "B13: keys cannot be told from one another's")
 {
-    // The same memory registered again and again: neither equal nor near keys.
+    // One memory is registered again and again: its keys are neither equal nor near.
     std::deque<memory_region> many(200);
     std::uint32_t close = 0;
     std::uint32_t before = key;
@@ -173,7 +173,7 @@ TEST_CASE("a window is not bound anew before those who use it are done")
         b.bind();
         anew = true;
     });
-    CHECK(becomes_true([&] { return b.window->key.load() == 0; })); // for others it is gone
+    CHECK(becomes_true([&] { return b.window->key.load() == 0; })); // other threads see it gone
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(!anew);
     used.reset();
@@ -190,7 +190,7 @@ TEST_CASE("no access is granted by two bindings of a window together")
     std::thread reader([&] {
         while (!enough.load(std::memory_order_relaxed)) {
             good += b.may(remote_write, 0, 64) ? 1 : 0;
-            torn += b.may(remote_write, 128, 4096) ? 1 : 0;        // in neither
+            torn += b.may(remote_write, 128, 4096) ? 1 : 0;        // lies in neither part
             torn += b.may(remote_write, 512 * 1024, 4096) ? 1 : 0; // a right of the other
         }
     });

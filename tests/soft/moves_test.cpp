@@ -65,7 +65,7 @@ struct fixture {
         const std::lock_guard hold(lock);
         return heard;
     }
-    /// As if it came from there.
+    /// Delivers a packet as if it came from elsewhere.
     void deliver_from_elsewhere(const std::vector<std::uint8_t> &bytes)
     {
         out_packet packet;
@@ -139,7 +139,7 @@ TEST_CASE("a connection goes on when an address changes")
 TEST_CASE_FIXTURE(fixture, "a peer that is idle is found when it shows that it lives")
 {
     network.translate(address_of(a), at_port(address_of(a), 30'000));
-    expect_write(b, a); // what goes to the former address is lost until then
+    expect_write(b, a); // packets to the former address are lost until then
     expect_write(a, b);
 }
 

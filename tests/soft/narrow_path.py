@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Judge the software HCA over a path that drops large packets without an ICMP error.
 
-Without the discovery of what the path carries the same case has to fail, or it was not narrow.
-Ends with 77 where such a path cannot be made, and says why.
+Without the discovery of the path's limit this case has to fail, or the path was not narrow. Ends
+with 77 if such a path cannot be made, and says why.
 """
 
 import argparse

@@ -219,7 +219,7 @@ TEST_CASE("a probe of a closed port makes an ICMP error, and nothing else does")
     REQUIRE(b.size == 1);
     CHECK(b.bytes[0] == 7);
     CHECK(!becomes_true([&] { return here.io.take_icmp_error(b); }, std::chrono::milliseconds(50)));
-    here.send(there.io.address(), 8); // and the socket works on
+    here.send(there.io.address(), 8); // the socket works on
     CHECK(there.next(late()) == 7);
 }
 
@@ -227,7 +227,7 @@ TEST_CASE("areas are lent to as many as there are, and again when they come back
 {
     using areas = lent_areas<int>;
     areas lender;
-    CHECK(lender.borrow().get() == nullptr); // not opened, or no memory
+    CHECK(lender.borrow().get() == nullptr); // nothing is lent before open(), or without memory
     lender.open();
     static_assert(areas::count == 4);
     for (int round = 0; round < 2; ++round) {
@@ -254,7 +254,7 @@ TEST_CASE("many packets at once arrive in order, with memory for the messages an
         for (std::uint32_t i = 0; i < count; ++i) {
             packets[i].begin();
             packets[i].header[0] = static_cast<std::uint8_t>(i);
-            packets[i].add(packets[i].header, 1 + i % 3); // of several sizes: several messages
+            packets[i].add(packets[i].header, 1 + i % 3); // varies the size: several messages
         }
         std::uint32_t done = 0;
         REQUIRE(from.io.send(to.io.address(), packets, count, done) == send_result::sent);

@@ -167,7 +167,7 @@ TEST_CASE("a way that swallows large datagrams ends the connection, though small
         reading = true;
     }
     REQUIRE(establish(a, b));
-    end &large = a; // what it sends is swallowed
+    end &large = a; // its large packets are swallowed
     end &other = reading ? b : a;
     REQUIRE(b.receive(0, 100));
     REQUIRE(a.send(0, 100));
@@ -324,7 +324,7 @@ TEST_CASE("B2: of what is lost little more than that is sent again")
     settings how = inside(network);
     host here(how);
     how.bad_network = {20, 0, 0, 0, 9};
-    host there(how); // loses of what it receives
+    host there(how); // loses packets that it receives
     end a(here);
     end b(there);
     REQUIRE(establish(a, b));
@@ -346,7 +346,7 @@ TEST_CASE("the loss of a message that nothing follows is found before the timeou
     settings how = inside(network);
     host here(how);
     how.bad_network = {50, 0, 0, 0, 3};
-    host there(how); // loses of what it receives
+    host there(how); // loses packets that it receives
     end a(here);
     end b(there);
     REQUIRE(establish(a, b));

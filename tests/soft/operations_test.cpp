@@ -251,7 +251,8 @@ TEST_CASE_FIXTURE(fixture, "B8: atomics work on the word that was asked for, in 
     CHECK(words[1] == 0x0123456789abcdef);
     CHECK(words[0] == 7);
     CHECK(words[2] == 7);
-    REQUIRE(a.fetch_add(0, b.buffer.remote(12, 8), 1)); // not aligned: refused, not executed
+    REQUIRE(a.fetch_add(0, b.buffer.remote(12, 8), 1)); // an address that is not aligned: refused,
+                                                        // not executed
     expect(a, work_status::remote_access);
     CHECK(words[1] == 0x0123456789abcdef);
     expect_broken();
@@ -279,7 +280,8 @@ TEST_CASE_FIXTURE(fixture,
         while (!a.pair.home->attended() && std::chrono::steady_clock::now() < until)
             poll();
     };
-    // Who is kept from running for a millisecond counts as one who polls no more: not every time.
+    // A consumer that is kept from running for a millisecond counts as one who polls no more:
+    // retries allow for that.
     bool together = false;
     for (int attempt = 0; attempt < 50 && !together; ++attempt) {
         poll_until_noticed();
@@ -309,7 +311,7 @@ TEST_CASE_FIXTURE(fixture, "messages without a receive wait for one, by credits"
     for (int i = 0; i < 20; ++i)
         REQUIRE(a.send(0, 100));
     CHECK(!a.sent(std::chrono::milliseconds(50)).has_value());
-    CHECK(b.counts().not_ready == 0); // not even sent
+    CHECK(b.counts().not_ready == 0); // no message was even sent
     for (int i = 0; i < 20; ++i)
         REQUIRE(b.receive(0, 100));
     for (int i = 0; i < 20; ++i) {
@@ -673,7 +675,7 @@ TEST_CASE_FIXTURE(fixture, "what a peer may not do is refused and ends the strea
         send.remote.key = b.buffer.key;
         REQUIRE(a.post(send));
     }
-    REQUIRE(a.send(0, 64)); // behind it: never done
+    REQUIRE(a.send(0, 64)); // comes behind the refused send: never done
     const auto refused = a.sent();
     REQUIRE(refused.has_value());
     CHECK(refused->status == work_status::remote_access);

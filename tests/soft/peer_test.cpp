@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A peer whose packets come in every order, and one that does not keep the rules.
+// A peer whose packets come in every order, and a peer that breaks the rules.
 #include "raw_peer.hpp"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ using namespace rig;
 
 namespace {
 
-/// An end with a shared receive queue, and what is connected to it.
+/// An end with a shared receive queue, and its peer.
 struct shared_fixture {
     shared_fixture() : there(inside(network))
     {
@@ -100,7 +100,7 @@ struct asked_fixture {
     raw_peer peer;
 };
 
-/// The same, of an end that gives up soon.
+/// An asked_fixture whose end gives up soon.
 struct impatient_fixture : asked_fixture {
     impatient_fixture() : asked_fixture(7) {} // some 1.1 s
 };
@@ -119,7 +119,7 @@ TEST_CASE_FIXTURE(shared_fixture, "what waits for a shared receive is taken when
     const auto takes = [&](unsigned count) {
         return becomes_true([&] { return (taken += received()) == count; });
     };
-    post(); // and from here on the peer sends nothing any more
+    post(); // the peer sends nothing any more from here on
     CHECK(takes(1));
     post(2);
     CHECK(takes(3));
@@ -162,7 +162,7 @@ TEST_CASE_FIXTURE(asked_fixture, "an answer that acknowledges its question compl
         CHECK(done->status == work_status::success);
     }
     while (peer.next(packet_kind::data, std::chrono::milliseconds(0)).has_value()) {
-    } // what was sent again before
+    } // skips packets sent again before
     CHECK(!peer.next(packet_kind::data, std::chrono::milliseconds(100)).has_value());
 }
 
@@ -176,7 +176,8 @@ TEST_CASE_FIXTURE(asked_fixture, "an answer to a question that was not acknowled
     SUBCASE("atomic") {}
     const packet question = ask(reading);
     answer(question, peer.first_psn, question.base.psn);
-    // As a success it would be the consumer's again, and still a part of what is sent again.
+    // A success would give the memory back to the consumer while it is still a part of packets sent
+    // again.
     const auto done = b.sent();
     REQUIRE(done.has_value());
     CHECK(done->status != work_status::success);
@@ -290,7 +291,7 @@ TEST_CASE(
         REQUIRE(got.has_value());
         CHECK(got->status == work_status::success);
     }
-    for (end &each : ends) // nor does anybody lose its connection by it
+    for (end &each : ends) // no end loses its connection by it
         CHECK(!each.next(std::chrono::milliseconds(0)).has_value());
 }
 
@@ -355,7 +356,7 @@ void report(end &of, const net_address &to, send_result why, const base_header &
     of.pair.leave();
 }
 
-/// The same with errors that quote nearly what the end has sent.
+/// Reports errors that quote nearly the end's packets.
 void report_forged(end &of, const net_address &to, const base_header &sent)
 {
     for (const send_result why : {send_result::refused, send_result::unreachable}) {

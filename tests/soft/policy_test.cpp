@@ -148,7 +148,7 @@ TEST_CASE("who left packets waiting has to show more the next time, until it doe
     CHECK(attends_after(consumers, 1, 10, false, 0));
     consumers.neglected();
     CHECK(!attends_after(consumers, 15, 10, false, 0));
-    CHECK(attends_after(consumers, 3, 10, false, 0)); // two good ones
+    CHECK(attends_after(consumers, 3, 10, false, 0)); // two good rounds
     CHECK(!consumers.note(0, false, true, 0));
     CHECK(attends_after(consumers, 4, 10, false, 0));
 }

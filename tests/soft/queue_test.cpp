@@ -210,7 +210,7 @@ TEST_CASE_FIXTURE(fixture, "a signal that is left over does not keep a wait awak
         over = true;
     });
     CHECK(becomes_true([&] { return over.load(); }));
-    push(1); // or it would stay there for ever
+    push(1); // ends the wait, which might go on for ever
     waiter.join();
 }
 
@@ -265,7 +265,7 @@ TEST_CASE_FIXTURE(fixture,
         CHECK(here.hca.wait_for_callbacks(osd::deadline::after_us(20'000'000)) ==
               osd::wait_result::woken);
     producer.join();
-    CHECK(made_here > total * 3 / 4); // the thread makes those that come between two waits
+    CHECK(made_here > total * 3 / 4); // the thread makes upcalls that come between two waits
 }
 
 TEST_CASE("callbacks of queues are spread over the device's threads, or made by the first")
@@ -378,7 +378,8 @@ TEST_CASE_FIXTURE(fixture, "a wait for upcalls ends when it is woken, or at its 
     CHECK_FALSE(here.hca.waiter.present());
     queue.arm(completion_queue::interest::any);
     push(0);
-    CHECK(becomes_true([&] { return owner.completions == 1; })); // by the device's thread
+    CHECK(becomes_true([&] { return owner.completions == 1; })); // the device's thread makes the
+                                                                 // upcall
 }
 
 TEST_CASE_FIXTURE(fixture,
@@ -386,7 +387,8 @@ TEST_CASE_FIXTURE(fixture,
 {
     const int total = static_cast<int>(rounds(3000));
     std::atomic<int> round{-1};
-    std::thread waiter([&] { // once in each round: what it leaves behind no later wait finds
+    std::thread waiter([&] { // waits once in each round: no later wait finds an upcall that it left
+                             // behind
         for (int i = 0; i < total; ++i) {
             while (round < i)
                 std::this_thread::yield();
@@ -563,7 +565,7 @@ TEST_CASE("a receive that is posted while queue pairs wait is that of the longes
     CHECK(flooded.woken == 1);
     CHECK(shared.take(other) == nullptr);
     CHECK(shared.take(flooded) == &receives[1]);
-    CHECK(shared.take(flooded) == nullptr); // behind the other from here on
+    CHECK(shared.take(flooded) == nullptr); // waits behind the other from here on
     REQUIRE(shared.post(receives[2]));
     CHECK(other.woken == 1);
     CHECK(shared.take(flooded) == nullptr);
@@ -690,7 +692,8 @@ TEST_CASE("threads post to a small ring in any order: they come out in the order
             }
         });
     const auto now = [] { return std::chrono::steady_clock::now(); };
-    // Since the last one: on a busy machine each may wait for a thread that has to run first.
+    // The limit counts from the last request: on a busy machine each may wait for a thread that has
+    // to run first.
     for (auto until = now() + patience; taken < count && wrong == 0;) {
         if (p.ring.empty()) {
             wrong += now() < until ? 0 : 1;

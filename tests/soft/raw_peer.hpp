@@ -13,13 +13,13 @@ public:
 
     // Each returns when the end has looked at it.
 
-    /// A numbered packet with a segment and `payload` bytes of it. `ack` says that the end's before
-    /// it were taken.
+    /// A numbered packet with a segment and `payload` bytes of it. `ack` says that the end's
+    /// packets before it were taken.
     void send(std::uint32_t psn, std::uint32_t ack, const ddp_segment &segment,
               std::size_t payload = 0, std::uint16_t flags = 0);
     /// A message of some bytes.
     void send_message(std::uint32_t psn, std::uint32_t msn);
-    /// The word stands for 32 packets behind `ack`: those of set bits have arrived.
+    /// The word stands for 32 packets behind `ack`: packets of set bits have arrived.
     void acknowledge(std::uint32_t ack, std::uint32_t arrived = 0, std::uint16_t flags = 0);
     /// All that has come by now.
     void acknowledge_all();
@@ -48,7 +48,7 @@ private:
     inproc_network &network_;
     end &to_;
     inproc_io io_;
-    net_address at_; ///< of the end
+    net_address at_; ///< address of the end
     std::uint32_t credit_;
     std::uint32_t id_ = 0x55550001;
     std::uint32_t tag_ = 0xabcdef01;

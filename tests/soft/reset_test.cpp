@@ -45,7 +45,7 @@ milliseconds time_of(Action &&action)
     return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
 }
 
-/// Whether `attempt` succeeds once in a few times: a busy machine may delay some of them.
+/// Whether `attempt` succeeds once in a few times: a busy machine may delay an attempt.
 bool succeeds_once(const std::function<bool()> &attempt)
 {
     for (int tries = 0; tries < 5; ++tries)
@@ -69,7 +69,7 @@ TEST_CASE_FIXTURE(fixture, "receiver-not-ready back-off starts anew")
         REQUIRE(b.send(0, 8));
         REQUIRE(slow.next(packet_kind::data).has_value());
         for (int i = 0; i < 8; ++i)
-            refuse(slow); // up to 20 ms
+            refuse(slow); // delays grow up to 20 ms
         raw_peer &fresh = reconnect();
         REQUIRE(b.send(0, 8));
         REQUIRE(fresh.next(packet_kind::data).has_value());
@@ -122,7 +122,7 @@ TEST_CASE_FIXTURE(fixture, "bytes that an earlier peer sent do not hasten acknow
 TEST_CASE_FIXTURE(fixture, "requests and responses take turns from the start")
 {
     reconnect();
-    REQUIRE(b.send(0, 8)); // which would make it the turn of a response
+    REQUIRE(b.send(0, 8)); // makes it the turn of a response
     REQUIRE(peer->next(packet_kind::data).has_value());
     reconnect();
     ddp_segment read;
@@ -132,7 +132,7 @@ TEST_CASE_FIXTURE(fixture, "requests and responses take turns from the start")
     read.read_size = 8;
     read.source_stag = b.buffer.key;
     read.source_offset = b.buffer.remote(0, 1).address;
-    b.pair.enter(); // so that both are there when one is chosen
+    b.pair.enter(); // keeps the choice until both are there
     peer->post(peer->first_psn, peer->expected, read);
     REQUIRE(b.send(0, 8));
     b.pair.lock.unlock(); // unlike leave(), sends nothing

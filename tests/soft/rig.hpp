@@ -41,7 +41,7 @@ public:
     std::optional<told> next(std::chrono::milliseconds time = patience);
     void put(const connection_end &how);
     /// How the latest connection ended, if no consumer closed it. The device makes this upcall
-    /// before that of the event.
+    /// before the event's.
     std::optional<connection_end> ended();
     void completion()
     {
@@ -85,7 +85,7 @@ settings on_loopback();
 settings inside(inproc_network &network);
 
 enum class datagrams { plain, checked, sealed };
-/// Those that this build can send.
+/// The kinds that this build can send.
 inline constexpr datagrams all_kinds[] = {
     datagrams::plain,
     datagrams::checked,
@@ -179,8 +179,8 @@ private:
 bool establish(end &active, end &passive);
 bool is(const std::optional<told> &got, connection_event what);
 
-/// Of a processor, while nothing is to be done. The system may charge us with what was done before,
-/// or with work of its own: not every time.
+/// The share of a processor that we use while nothing is to be done. The system may charge us with
+/// earlier work, or with work of its own: retries allow for that.
 double idle_share(std::chrono::milliseconds time);
 
 /// Polls until one comes.

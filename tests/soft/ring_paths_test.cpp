@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Packets inside a host go through rings: which do, who is woken, and what is left when one goes.
+// Packets inside a host go through rings: which packets do, which threads are woken, and what
+// remains when a process goes.
 #include "connection/ring_choice.hpp"
 #include "descriptors.hpp"
 #include "rig.hpp"
@@ -27,7 +28,7 @@ settings with_rings()
     return how;
 }
 
-/// From an end to another.
+/// Passes a message from an end to another.
 void pass(end &from, end &to, std::size_t size = 64)
 {
     REQUIRE(to.receive(0, size));
@@ -64,8 +65,8 @@ std::uint64_t by_ring(end &a, end &b)
     return a.counts().by_ring + b.counts().by_ring;
 }
 
-/// While both are polled. On a busy machine few messages do: a device's thread looks for itself
-/// where consumers get no time to poll.
+/// Whether messages go through rings while both ends are polled. On a busy machine few do: a
+/// device's thread looks for itself while consumers get no time to poll.
 bool uses_rings(end &a, end &b)
 {
     constexpr std::uint64_t enough = 20;
@@ -77,7 +78,7 @@ bool uses_rings(end &a, end &b)
     });
 }
 
-/// Before what is about those who do not poll.
+/// Lets both ends use rings, before a test about consumers that do not poll.
 void have_used_rings(end &a, end &b)
 {
     const poller polls(a, b);
@@ -158,7 +159,7 @@ TEST_CASE("a consumer that goes to sleep is woken by what comes then")
     }
     sleeps.join();
     CHECK(received.load() == messages);
-    CHECK(t.a.resent() < messages / 2); // not by what is sent again
+    CHECK(t.a.resent() < messages / 2); // packets sent again do not explain it
     MESSAGE("the longest took " << longest_ms.load() << " ms");
 }
 
@@ -187,7 +188,8 @@ TEST_CASE("what a full ring does not take goes over the network")
     for (end *to : {&t.b, &d})
         for (int i = 0; i < each; ++i)
             REQUIRE(to->receive(static_cast<std::size_t>(i) * size, size));
-    t.b.pair.enter(); // who takes the first packet for it waits, and takes no others
+    t.b.pair.enter(); // holds the thread that takes the first packet for this pair, so that it
+                      // takes no others
     for (end *from : {&t.a, &c})
         for (int i = 0; i < each; ++i) {
             from->buffer.fill(static_cast<std::size_t>(i) * size, size, static_cast<unsigned>(i));
@@ -375,7 +377,7 @@ TEST_CASE("a peer that is killed while it uses rings is noticed soon")
         INFO(a.counts().direct << " direct, paths: " << a.paths.load());
         REQUIRE(used);
         kill(child, signal);
-        for (int i = 0; i < 20; ++i) // into a ring that has no reader any more
+        for (int i = 0; i < 20; ++i) // sends into a ring that has no reader any more
             (void)a.send(0, 64);
         const auto is_connected = [&] {
             a.pair.enter();
@@ -408,7 +410,7 @@ TEST_CASE("what one puts into its ring is bounded for the other, whatever it is"
         shared_memory theirs;
         REQUIRE(theirs.create(sizeof(ring_file)));
         auto &file = *static_cast<ring_file *>(theirs.bytes());
-        CHECK(!paths.meet(*path, dup(static_cast<int>(theirs.file())))); // not a ring
+        CHECK(!paths.meet(*path, dup(static_cast<int>(theirs.file())))); // the file is no ring yet
         file.begin();
         REQUIRE(paths.meet(*path, dup(static_cast<int>(theirs.file()))));
         CHECK(paths.meet(*path, dup(static_cast<int>(theirs.file())))); // again

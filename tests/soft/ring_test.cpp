@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Rings of packets: what goes in comes out, whatever the other side does.
+// Rings of packets: every packet put in comes out, whatever the other side does.
 #include "net/packet_ring.hpp"
 #include "rig.hpp"
 
@@ -110,7 +110,7 @@ TEST_CASE("a packet that its writer did not finish is not there, and holds nothi
     r.writer.add(packet_of(999, 0xff).data(), 999);
     CHECK(r.take().empty());
     CHECK(!r.writers->is_fresh());
-    REQUIRE(r.put(packet_of(7, 3))); // in its place
+    REQUIRE(r.put(packet_of(7, 3))); // takes the place of the abandoned packet
     CHECK(r.take() == packet_of(7, 3));
     CHECK(r.take().empty());
 }
@@ -154,7 +154,7 @@ TEST_CASE("a writer that writes anything anywhere gets nothing but packets that 
                 break;
             ++packets;
         }
-        if (r.reader.is_broken()) { // for good
+        if (r.reader.is_broken()) { // stays broken for good
             for (auto &each : r.writers->ring)
                 each.head.store(1);
             CHECK(r.take().empty());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Many queue pairs in one process, and what they cost while they are idle.
+// Many queue pairs in one process, and their cost while they are idle.
 #include "rig.hpp"
 
 #include <doctest/doctest.h>

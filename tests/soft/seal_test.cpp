@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Devices with a key: what they exchange, and what strangers can do to it.
+// Devices with a key: the packets that they exchange, and the attacks of strangers.
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ settings with_key(settings how, const char *which = key)
     return how;
 }
 
-/// What went over a network.
+/// A datagram that went over a network.
 struct captured {
     net_address from;
     net_address to;
@@ -376,7 +376,7 @@ TEST_CASE("keys are renewed in both directions, under load and by time")
     tap on(network);
     sealed_pair with(how);
     exercise(with.a, with.b, 40);
-    std::set<std::tuple<std::uint16_t, bool>> seen; // by senders
+    std::set<std::tuple<std::uint16_t, bool>> seen; // epochs seen, by sender
     for (const captured &each : on.all())
         if (const sealed_header header = header_of(each.what); !header.handshake)
             seen.insert({each.from.port(), header.odd_epoch});
@@ -528,7 +528,7 @@ TEST_CASE("requests that are replayed when they were forgotten reach no consumer
 
 namespace {
 
-/// Of each captured datagram to `target` some that differ from it in a bit.
+/// Sends variants of each captured datagram to `target`, each differing in one bit.
 void send_altered(tap &by, const std::vector<captured> &recorded)
 {
     std::mt19937 random(5);
@@ -712,7 +712,7 @@ TEST_CASE("keys that differ, or one side without: never connected")
         CHECK(troubles[static_cast<int>(key_trouble::wants_key)] == wants_key + 1);
     } else {
         CHECK(a.next(0ms) == std::nullopt);
-        a.pair.disconnect(false); // as the consumer does after its time limit
+        a.pair.disconnect(false); // ends it as the consumer does after its time limit
     }
 }
 
@@ -812,7 +812,7 @@ TEST_CASE("a request that was diverted to another listener is not served there")
         on.send(each);
     }
     CHECK(other.next(50ms) == nullptr);
-    CHECK(a.next(0ms) == std::nullopt); // nor refused in that one's name
+    CHECK(a.next(0ms) == std::nullopt); // nobody has refused the request in the listener's name
     a.pair.disconnect(false);
 }
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 CASES = ("CONN-*", "CR-*", "DTO-*", "EXT-*", "LIFE-0*", "LIFE-24", "LIFE-27")
-NOT_OPENED = 3  # of dapl-conformance
+NOT_OPENED = 3  # exit status of dapl-conformance
 
 
 def parse() -> argparse.Namespace:

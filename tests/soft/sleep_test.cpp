@@ -143,7 +143,7 @@ int nice_of(long thread)
     return getpriority(PRIO_PROCESS, static_cast<id_t>(thread));
 }
 
-/// Those of this process, once they have begun to serve.
+/// The nice values of this process's service threads, once they have begun to serve.
 std::vector<int> nice_of_service_threads()
 {
     std::vector<int> found;
@@ -387,7 +387,8 @@ TEST_CASE("a sender without credit rests while its peer does not answer")
     host here(inside(network));
     end a(here), b(here);
     REQUIRE(establish(a, b));
-    REQUIRE(a.send(0, 100));                                            // without a receive
+    REQUIRE(a.send(0, 100));                                            // the peer has no receive
+                                                                        // for it
     REQUIRE(becomes_true([&] { return a.counts().packets_out >= 4; })); // it probes
     network.lose(UINT32_MAX);
     CHECK(idle_share(300ms) < 0.1);
@@ -406,7 +407,8 @@ TEST_CASE("a thread has the priority that the device was opened with")
     }
 }
 
-/// Which of what the device's threads do for writes to memory that is spun on exceeds its limit.
+/// The counts of the device's threads that exceed their limits, for writes to memory that a
+/// consumer spins on.
 std::string exceeded_by_spinning(end &a, end &b)
 {
     constexpr int writes = 300;
@@ -432,7 +434,7 @@ std::string exceeded_by_spinning(end &a, end &b)
     // The timer of a write needs no wake-up of its own.
     limit("kicks", made.kicks.load(), writes / 4);
     // It sleeps on the socket, not on a set with it: woken by a set, the kernel places a thread
-    // without the hint that the one which wakes it is about to sleep.
+    // without the hint that its waker is about to sleep.
     limit("sleeps on a set", made.sleeps.load() - made.on_sockets.load(), writes / 4);
     // Its alarm is set when it has expired, not for each sleep.
     limit("alarms", std::int64_t{made.alarms.load()}, writes / 2 + 2 * (took / 5ms));
@@ -502,7 +504,7 @@ TEST_CASE("what comes after a pause is acknowledged by the poll that takes it")
             });
             sends_here = 0;
             CHECK(b.received().has_value());
-            acknowledged += sends_here; // from here on the consumer is busy with what came
+            acknowledged += sends_here; // the consumer is busy with the message from here on
             sender.join();
             CHECK(a.sent().has_value());
         }

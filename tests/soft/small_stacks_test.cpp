@@ -47,7 +47,7 @@ public:
         REQUIRE(pthread_join(made, nullptr) == 0);
         pthread_attr_destroy(&how);
     }
-    /// Of the latest run, below the frame that called its body.
+    /// The stack used in the latest run, below the frame that called its body.
     std::size_t used() const { return used_; }
 
 private:
@@ -259,7 +259,7 @@ TEST_CASE("a call takes little of the stack, one on the data path less")
             thread.run(each.make);
             MESSAGE(std::string(adapter), ": ", std::string(each.what), ": ", thread.used(),
                     " bytes");
-            // Those of the C library, and of the test itself, are among them.
+            // The C library's frames, and the test's own, count as well.
             CHECK(thread.used() <= (each.on_data_path ? 6 : 12) * kilobytes);
             REQUIRE(both.bad() == 0);
         }

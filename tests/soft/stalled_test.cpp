@@ -78,7 +78,7 @@ struct fixture {
         REQUIRE(establish(a, b));
         REQUIRE(b.receive(0, 64));
     }
-    /// What was added before, and the receive that was flushed.
+    /// Takes the completion added before, and the flushed receive.
     void takes_both()
     {
         completion_record first, second;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t bytes = 64;
 
-/// What it writes to, and how deep its queue is.
+/// Writes to the peer's memory by a queue of known depth.
 struct writer {
     explicit writer(connected_pair &pair)
         : from(pair.active), to(pair.passive.memory.remote(0, bytes)),

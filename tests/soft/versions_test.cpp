@@ -23,7 +23,7 @@ using bytes = std::vector<std::uint8_t>;
 
 constexpr std::uint32_t first_number = 1000;
 
-// Its numbers. Those of a test's connection take their places.
+// The peer's numbers. A test's connection puts its own in their places.
 constexpr std::uint32_t active_id = 0x3f520000;
 constexpr std::uint32_t active_tag = 0x4f958b39;
 constexpr std::uint32_t passive_id = 0xf13d0000;
@@ -94,7 +94,7 @@ void set_number(bytes &in, std::size_t at, std::uint64_t value, std::size_t size
         in.at(at + i) = static_cast<std::uint8_t>(value);
 }
 
-// Where fields are.
+// Offsets of fields.
 constexpr std::size_t to_at = 4, tag_at = 8, from_at = 12, psn_at = 16, ack_at = 20, credit_at = 24;
 constexpr std::size_t qualifier_at = 28, request_id_at = 36, request_tag_at = 40;
 constexpr std::size_t accept_id_at = 28, accept_tag_at = 32;
@@ -156,13 +156,13 @@ public:
         });
         return got;
     }
-    /// Waits for exactly that. What was sent before may be repeated first.
+    /// Waits for exactly these bytes. Earlier packets may be repeated first.
     bool gets(const bytes &wanted)
     {
         return becomes_true([&] { return next(0ms) == wanted; });
     }
     const net_address &address() const { return io_.address(); }
-    net_address from; ///< of the latest
+    net_address from; ///< sender of the latest datagram
 
 private:
     inproc_network &network_;
@@ -178,7 +178,7 @@ settings of_fixed_start(inproc_network &network, bool checksum)
     return how;
 }
 
-/// The same datagram in version 2.
+/// The datagram in version 2.
 bytes checked(bytes in)
 {
     in[0] = checked_version;
@@ -357,7 +357,7 @@ TEST_CASE_FIXTURE(asking_fixture, "first edition listens: each request and datag
     REQUIRE(done.has_value());
     CHECK(done->status == work_status::success);
     a.pair.disconnect(false);
-    bytes wanted = as(close); // after one message
+    bytes wanted = as(close); // the number follows one message
     set_number(wanted, psn_at, first_number + 1);
     set_number(wanted, ack_at, first_number);
     CHECK(peer.gets(wanted));
@@ -482,7 +482,7 @@ TEST_CASE_FIXTURE(listening_fixture, "of later versions only whole requests are 
     std::vector<bytes> wrong;
     wrong.emplace_back(later.begin(), later.begin() + base_size + request_size - 1);
     wrong.push_back(later);
-    wrong.back()[request_id_at] ^= 1; // not what the base header has
+    wrong.back()[request_id_at] ^= 1; // differs from the base header
     for (const unsigned kind : {0u, 1u, 2u, 3u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 255u}) {
         wrong.push_back(later);
         wrong.back()[1] = static_cast<std::uint8_t>(kind);
@@ -590,7 +590,7 @@ TEST_CASE_FIXTURE(checked_asking_fixture,
     wrong[ack_at + 3] ^= 1;
     send(wrong);
     CHECK(becomes_true([&] { return a.counts().corrupt == 1; }));
-    send(as(hello_taken)); // of another version than the connection
+    send(as(hello_taken)); // has another version than the connection
     CHECK(a.sent(20ms) == std::nullopt);
     send(checked(as(hello_taken)));
     CHECK(a.sent().has_value());
@@ -619,7 +619,7 @@ TEST_CASE_FIXTURE(listening_fixture, "who has checksums off says so to a request
 {
     ask();
     peer.send(listener(),
-              checked(as(request_again))); // with a token that is valid
+              checked(as(request_again))); // has a valid token
     const bytes got = peer.next(packet_kind::retry);
     packet p;
     REQUIRE(parse(got.data(), got.size(), p));

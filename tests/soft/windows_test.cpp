@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Reliability by itself: what was sent, what arrived, how long it takes.
+// Reliability by itself: packets sent, packets arrived, and times.
 #include "interface/settings.hpp"
 #include "window/congestion.hpp"
 #include "window/receive_window.hpp"
@@ -167,7 +167,7 @@ TEST_CASE("B3: an acknowledgement of what was not sent, or long ago, is not plau
     CHECK(!s.window.is_plausible(begin - 1));
     CHECK(!s.window.is_plausible(begin + 0x80000000));
     s.acknowledge(begin + 5);
-    s.acknowledge(begin + 3); // overtaken by the one before
+    s.acknowledge(begin + 3); // a later acknowledgement has overtaken it
     CHECK(s.window.oldest() == begin + 5);
     CHECK(s.window.in_flight() == 5);
 }
@@ -244,7 +244,7 @@ TEST_CASE("the timeout follows RFC 6298, in microseconds, with limits")
     for (int i = 0; i < 40; ++i)
         rtt.back_off();
     CHECK(rtt.rto_us() == rtt_estimator::max_rto_us);
-    rtt.sample(41'000); // of another packet
+    rtt.sample(41'000); // times another packet
     CHECK(rtt.rto_us() == rtt_estimator::max_rto_us);
     rtt.progress();
     for (int i = 0; i < 200; ++i)
@@ -262,10 +262,10 @@ TEST_CASE("the latest packet, sent again, shows by its acknowledgement what was 
     s.window.repeat_latest();
     CHECK(s.resend() == std::vector<std::uint32_t>{begin + 7});
     s.now += 500 * us;
-    const std::uint32_t words[] = {1u << 6}; // of these only the latest has arrived
+    const std::uint32_t words[] = {1u << 6}; // only the latest has arrived
     s.window.acknowledge_selectively(begin, words, 1, s.rtt, s.now);
     CHECK(s.resend().size() == 7);
-    s.window.repeat_latest(); // what has arrived is not sent again
+    s.window.repeat_latest(); // a packet that has arrived is not sent again
     CHECK(s.resend() == std::vector<std::uint32_t>{begin + 6});
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("F8: the congestion window doubles, shrinks once for each round trip, 
     control.lost(next - 100, next);
     CHECK(control.window() == 112);
     CHECK(!control.in_slow_start());
-    control.lost(next - 90, next + 10); // of the same round trip
+    control.lost(next - 90, next + 10); // lost in this round trip, too
     CHECK(control.window() == 112);
     for (unsigned i = 1; i <= 5; ++i) {
         round_trip();
@@ -437,7 +437,7 @@ TEST_CASE("early packets are kept, given out in order, and described in several 
     CHECK(window.keep(40, content, 1));
     std::uint32_t words[8];
     REQUIRE(window.describe(words, 8) == 2);
-    CHECK(words[0] == ((1u << 1) | (1u << 4))); // after 0xffffffff
+    CHECK(words[0] == ((1u << 1) | (1u << 4))); // bits count from 0xffffffff
     CHECK(words[1] == 1u << (41 - 32));
     CHECK(window.take_next() == nullptr);
     window.advance();
@@ -536,7 +536,7 @@ TEST_CASE(
     second.hoard();
     CHECK(first.held() + second.held() < before);
     honest.advance();
-    for (std::uint32_t psn = 501; psn < 600; ++psn) { // nothing of it was dropped
+    for (std::uint32_t psn = 501; psn < 600; ++psn) { // the honest one's packets were not dropped
         const auto copy = honest.take_next();
         REQUIRE(copy != nullptr);
         CHECK(copy->psn == psn);
@@ -572,7 +572,7 @@ TEST_CASE("F11: packets that the peer has dropped again are sent again, and no o
     const std::uint32_t all_behind_the_hole = 0x1ff;
     s.window.acknowledge_selectively(begin, &all_behind_the_hole, 1, s.rtt, s.now);
     CHECK(s.resend() == std::vector<std::uint32_t>{begin});
-    s.acknowledge(begin + 5); // and 5 was dropped, as were 8 and 9
+    s.acknowledge(begin + 5); // the peer has dropped 5, 8 and 9
     const std::uint32_t two_left = 0x3;
     REQUIRE(s.window.at(begin + 5).sacked);
     s.window.take_back(&two_left, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The parser takes what is documented, byte for byte, and nothing else.
+// The parser takes the documented packets, byte for byte, and nothing else.
 #include "../rounds.hpp"
 #include "wire/crc32c.hpp"
 #include "wire/wire.hpp"
@@ -293,7 +293,7 @@ TEST_CASE("a padded request or accept has zeros at its end, and says so")
             wrong[at] = 1;
             CHECK(!parses(wrong));
         }
-        in.resize(behind - 1); // not even the private data
+        in.resize(behind - 1); // cuts off a byte of the private data
         CHECK(!parses(in));
     }
 }
@@ -341,7 +341,7 @@ TEST_CASE("every unknown version, kind, flag, opcode and reserved bit is refused
 
 namespace {
 
-/// The same as a datagram of version 2.
+/// Turns a datagram into version 2.
 bytes with_checksum(bytes in)
 {
     in[0] = checked_version;
@@ -406,7 +406,7 @@ TEST_CASE("a request of version 2 understands a retry")
 TEST_CASE("a retry names versions under a checksum, or none")
 {
     bytes none = with_base(packet_kind::retry);
-    CHECK(!parses(none)); // its ack and credit are not what they have to be
+    CHECK(!parses(none)); // its ack and credit have wrong values
     std::fill(none.begin() + 20, none.end(), std::uint8_t{0});
     CHECK(parses(none));
     const bytes right = retry_naming(set_of(1) | set_of(31));

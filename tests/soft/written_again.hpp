@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What was parsed, as the writer would send it: a bit that the parser does not look at would not
-// survive.
+// Writes a parsed packet as the writer would send it: a bit that the parser does not look at would
+// not survive.
 #pragma once
 
 #include "wire/wire.hpp"
@@ -40,7 +40,7 @@ inline std::size_t write_body(std::uint8_t *out, const packet &p)
     }
 }
 
-/// `room`: the size of what was parsed, at least.
+/// Writes the packet again; `room` is the size of the parsed one at least.
 inline bytes written_again(const packet &p, std::size_t room = 1024)
 {
     bytes out(room);

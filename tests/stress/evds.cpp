@@ -55,8 +55,9 @@ void dispatcher::left(DAT_EP_HANDLE ep, instant when)
             each.since = when;
 }
 
-/// DAT 1.2 finds the endpoint of an event by that of DAT 2.0, whose place another may have taken:
-/// what one has left may name any that came later.
+/// Whether events of a freed endpoint may be left. DAT 1.2 finds the endpoint of an event by its
+/// DAT 2.0 endpoint, whose place another may have taken: events left by one endpoint may name any
+/// later one.
 bool dispatcher::holds_remains_of(DAT_EP_HANDLE ep)
 {
     static const bool of_any = program::is_over_dat12();
@@ -65,8 +66,8 @@ bool dispatcher::holds_remains_of(DAT_EP_HANDLE ep)
                        [ep](const remains &each) { return of_any || each.ep == ep; });
 }
 
-/// The caller is among those that take. Another one may still have an event of an endpoint that
-/// went, and not have looked at it.
+/// Notes that the EVD was found empty. The caller is among its takers. Another taker may still have
+/// an event of an endpoint that went, and not have looked at it.
 void dispatcher::found_empty(instant began)
 {
     std::lock_guard hold(m);
@@ -145,7 +146,7 @@ dispatcher_ptr world::pick_common(worker &who)
     return common_[who.random.below(static_cast<std::uint32_t>(common_.size()))];
 }
 
-/// One of many endpoints, or one that an endpoint has for itself. May be null.
+/// Picks an EVD of many endpoints, or an EVD of one endpoint alone. May be null.
 dispatcher_ptr world::pick_evd(worker &who)
 {
     if (!who.random.one_in(3))
@@ -193,7 +194,8 @@ void world::drain(worker &who, dispatcher &from)
     }
 }
 
-/// To another CNO, at times by way of none. What is emptied by a CNO's word always has one.
+/// Moves an EVD to another CNO, at times by way of none. An EVD that is emptied by a CNO's word
+/// always has one.
 void world::move_to_cno(worker &who, dispatcher &which)
 {
     if (!which.configuring.try_lock())
@@ -254,15 +256,17 @@ void world::forbid_waits_for_a_moment(worker &who, dispatcher &which)
     which.forbidding.fetch_add(1);
 }
 
-/// Never below what may come, so that nothing but a waiter can be in the way.
+/// Resizes an EVD, never below the number of events that may come, so that only a waiter can be in
+/// the way.
 void world::resize(worker &who, dispatcher &which)
 {
-    const bool of_device = (which.streams & DAT_EVD_DTO_FLAG) != 0; // which may not be able to
+    const bool of_device = (which.streams & DAT_EVD_DTO_FLAG) != 0; // the device may not be able to
+                                                                    // resize
     if ((of_device && !can_resize_.load()) || !which.configuring.try_lock())
         return;
     std::lock_guard hold(which.configuring, std::adopt_lock);
     const DAT_COUNT most = std::min(which.common ? most_qlen : 2 * own_qlen, attr_.max_evd_qlen);
-    // Of requests there are no books.
+    // There are no books of requests.
     const DAT_COUNT least = (which.streams & DAT_EVD_CR_FLAG) != 0 ? common_qlen : own_qlen;
     if (most <= least)
         return;
@@ -306,7 +310,7 @@ void world::query(worker &who, dispatcher &which)
                         std::to_string(which.capacity));
 }
 
-/// Of an EVD that stays.
+/// Changes an EVD that stays.
 void world::reconfigure(worker &who)
 {
     const dispatcher_ptr which = pick_common(who);
@@ -395,7 +399,7 @@ void world::sleep_until_sent_home(worker &who)
         run_.must(code, "dat_cno_wait");
 }
 
-/// Again and again as long as it sleeps: others may take what is posted for it.
+/// Posts events again and again as long as a waiter sleeps: others may take them.
 void world::kick(worker &who)
 {
     dispatcher_ptr whom;
@@ -444,7 +448,7 @@ void world::work(worker &who)
                     break;
         } else if (what < 26) {
             static constexpr DAT_TIMEOUT timeouts[] = {0, 100, 1'000, 10'000};
-            // In the end nothing helps out a trigger that was lost.
+            // At the end nothing helps out a trigger that was lost.
             const dispatcher_ptr on = pick_evd(who);
             if (on && !(on->by_cno && stopping()))
                 wait(who, *on, timeouts[who.random.below(4)],
@@ -452,7 +456,7 @@ void world::work(worker &who)
         } else if (what < 29) {
             serve_cno(who);
         } else if (what == 29) {
-            if (!stopping()) // as above
+            if (!stopping()) // keeps to the rule above
                 reconfigure(who);
         } else if (what == 30) {
             kick(who);

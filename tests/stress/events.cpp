@@ -58,7 +58,7 @@ std::string world::describe(const life &l, const entry &e) const
 
 namespace {
 
-/// Marks the calling thread as one that may hold an event of the EVD.
+/// Marks the calling thread as a possible holder of an event of the EVD.
 class taker {
 public:
     explicit taker(dispatcher &of) : of_(of) { of_.taking.fetch_add(1, std::memory_order_relaxed); }
@@ -195,7 +195,7 @@ void world::give_back(life &l, const entry &done)
     slots &= ~(1u << done.slot);
 }
 
-/// As a completion of a transfer. It names its RMR instead of the endpoint.
+/// Judges the completion of a bind like a transfer's. It names its RMR instead of the endpoint.
 void world::judge_bind(worker &who, dispatcher &from, const DAT_EVENT &event, const span &taken)
 {
     const auto &told = event.event_data.rmr_completion_event_data;
@@ -276,7 +276,8 @@ void world::judge_transfer(worker &who, dispatcher &from, const DAT_DTO_COMPLETI
 
 namespace {
 
-/// Whether the data came late, or are those of another operation, or the source has changed.
+/// Explains wrong bytes: the data came late, or belong to another operation, or the source has
+/// changed.
 std::string explain(const std::uint8_t *bytes, side &from, std::uint32_t length, std::int64_t at)
 {
     std::string out = "other bytes from " + std::to_string(at) + ":";
@@ -513,9 +514,9 @@ void world::answer(worker &who, dispatcher &from, const DAT_EVENT &event)
         std::lock_guard hold(of.m);
         e = of.latest;
         if (!e || theirs.encounter > e->number)
-            e = nullptr; // not noted yet, or never asked for
+            e = nullptr; // not noted yet, or nobody asked for it
         else if (theirs.encounter < e->number)
-            e = std::make_shared<encounter>(); // whose asker has given up
+            e = std::make_shared<encounter>(); // its asker has given up
     }
     if (e == nullptr)
         run_.broken("a request arrives for an attempt to connect", "it is of no attempt");
@@ -590,7 +591,7 @@ bool world::accept_with_own(worker &who, DAT_CR_HANDLE request, side &passive,
     return true;
 }
 
-/// With the endpoint that came with it, in place of one that does nothing.
+/// Accepts with the endpoint that came with the request, in place of an endpoint that does nothing.
 bool world::accept_with_made(worker &who, DAT_CR_HANDLE request, side &passive, DAT_EP_HANDLE made,
                              const std::shared_ptr<encounter> &e)
 {

@@ -95,7 +95,7 @@ bool all_rest(const crew &workers)
     if (!all())
         return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return all(); // none of them has just begun
+    return all(); // no worker has just begun
 }
 
 /// Monitors the threads while they work.

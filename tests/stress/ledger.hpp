@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Records of what was posted and how it completed, shared by threads that post and reap
+// Records of posted operations and their completions, shared by threads that post and reap
 // concurrently.
 //
 // The order of two calls that overlap in time is unknown, so a ledger records when each call ran,
@@ -28,7 +28,8 @@ inline instant now()
     return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
-/// When a call ran. One was before another only if it had returned when the other began.
+/// The time when a call ran. A call was before another only if it had returned when the other
+/// began.
 struct span {
     instant began = 0;
     instant ended = never;
@@ -45,8 +46,8 @@ struct entry {
     std::uint32_t length = 0;
     int what = 0;            ///< the DAT_DTOS of a transfer
     bool suppressed = false; ///< only its failure is signalled
-    int slot = -1;           ///< of memory that is in use until it completes
-    int target = -1;         ///< of the peer's memory, which a write before it has filled
+    int slot = -1;           ///< slot of memory that is in use until it completes
+    int target = -1;         ///< slot of the peer's memory, which a write before it has filled
     std::uint32_t target_length = 0;
     unsigned thread = 0; ///< that posted it
     span posted{};
@@ -110,7 +111,7 @@ public:
 
     /// How many are not back.
     unsigned open_count() const { return open_; }
-    /// When the oldest entry that must still complete was posted; never if there is none.
+    /// The time when the oldest entry that must still complete was posted; never if there is none.
     instant oldest() const
     {
         for (const entry &each : entries_)
@@ -119,8 +120,7 @@ public:
         return never;
     }
 
-    /// For messages: one that did not come, and the one posted after it that did. Null when all is
-    /// well.
+    /// A message that did not come, and a later message that did. Null when all is well.
     std::pair<const entry *, const entry *> overtaken() const
     {
         for (const entry &late : entries_)
@@ -140,8 +140,8 @@ public:
     }
 
 private:
-    /// So many successes that did not come back are remembered: a failure of one of them may still
-    /// be in the hands of a slow thread.
+    /// Number of missing successes that are remembered: a failure may still be in the hands of a
+    /// slow thread.
     static constexpr std::size_t remembered = 256;
 
     entry *find(std::uint32_t number)
@@ -169,7 +169,7 @@ private:
         done.taken = taken;
     }
 
-    /// Forgets the first ones, which nothing can be out of order with any more.
+    /// Forgets the first entries, which nothing can be out of order with any more.
     void prune()
     {
         while (!entries_.empty()) {

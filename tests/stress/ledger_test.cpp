@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The ledgers of hammer: which errors they detect, and what they must accept.
+// The ledgers of hammer: the errors that they detect, and the orders that they must accept.
 #include "ledger.hpp"
 
 #include <doctest/doctest.h>

@@ -83,7 +83,7 @@ std::shared_ptr<receive_pool> world::make_pool(worker &who, DAT_PZ_HANDLE zone)
     return made;
 }
 
-/// For an endpoint of that zone. Null where the adapter has no SRQs, or none is wanted.
+/// Picks a pool for an endpoint of that zone. Null if the adapter has no SRQs, or none is wanted.
 std::shared_ptr<receive_pool> world::pick_pool(worker &who, zone &of)
 {
     if (!has_pools_ || !who.random.one_in(3))
@@ -152,7 +152,7 @@ bool world::post_to_pool(worker &who, receive_pool &to)
     return false;
 }
 
-/// One that may have endpoints, though it is not given to new ones any more.
+/// Serves a pool that may have endpoints, though new ones do not get it any more.
 void world::serve_pool(worker &who)
 {
     std::shared_ptr<receive_pool> one;

@@ -63,7 +63,7 @@ void run::skipped(const char *call)
 void run::broken(std::string_view rule, const std::string &what)
 {
     static std::mutex printing;
-    static bool first = true; // under printing
+    static bool first = true; // guarded by `printing`
     std::unique_lock hold(printing);
     if (!std::exchange(first, false)) {
         std::fprintf(stderr, "  also: %.*s\n    %s\n", static_cast<int>(rule.size()), rule.data(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A run: what was asked for, who works, what was counted, and its end when a rule is broken.
+// A run: its settings, its workers, its counts, and its end when a rule is broken.
 #pragma once
 
 #include "ledger.hpp"
@@ -85,7 +85,7 @@ enum class counter {
 inline constexpr auto counters = static_cast<std::size_t>(counter::number_of);
 extern const std::array<const char *, counters> counter_names;
 
-/// A thread: its dice, what it has counted, and where it is.
+/// A thread: its dice, its counts, and its present call.
 struct worker {
     worker(unsigned index, std::uint64_t seed) : number(index), random(seed) {}
 
@@ -109,7 +109,7 @@ struct worker {
     const unsigned number;
     dice random;
     std::atomic<const char *> call{nullptr}; ///< the call in progress
-    std::atomic<instant> since{0};           ///< when that began
+    std::atomic<instant> since{0};           ///< start of that call
     std::atomic<bool> for_good{false};       ///< it waits without a timeout
     std::atomic<bool> at_work{false};        ///< the thread has not ended
     std::atomic<int> thread{0};              ///< its id for the kernel
@@ -119,7 +119,7 @@ struct worker {
 
 /// A DAT call that is visible to the monitor while it runs.
 #define CALL(who, function, ...) ((who).enters(#function), (who).left(function(__VA_ARGS__)))
-/// The same in a member function of world, for a call that must succeed.
+/// Makes a DAT call that must succeed, in a member function of world.
 #define MUST(who, function, ...)                                                                   \
     run_.insist(#function, [&] { return CALL(who, function, __VA_ARGS__); })
 
@@ -158,7 +158,7 @@ public:
     double seconds() const { return static_cast<double>(now() - began_) / 1e9; }
 
     const settings asked;
-    const instant patience; ///< for what must come
+    const instant patience; ///< limit for an event that must come
     crew workers;           ///< the last one is the main thread
 
 private:

@@ -24,7 +24,7 @@ constexpr std::uint8_t canary = 0x5a;
 constexpr std::uint32_t canary_size = 64;
 constexpr DAT_COUNT events_of_a_connection = 2;
 constexpr instant completion_time = 20'000'000;
-constexpr unsigned first_qualifier = 10'000, qualifiers = 20'000; ///< of RSPs
+constexpr unsigned first_qualifier = 10'000, qualifiers = 20'000; ///< qualifiers of RSPs
 
 DAT_EP_ATTR wanted_attributes()
 {
@@ -58,7 +58,7 @@ DAT_RMR_TRIPLET remote(const side &s, const std::uint8_t *bytes, std::uint32_t l
     return {reinterpret_cast<DAT_VADDR>(bytes), length, s.rmr_context.load()};
 }
 
-/// By way of a window if there is one.
+/// The remote segment, by way of a window if there is one.
 DAT_RMR_TRIPLET remote(worker &who, encounter &e, const side &s, const std::uint8_t *bytes,
                        std::uint32_t length)
 {
@@ -232,7 +232,7 @@ life &world::new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds)
         life &l = lives_[id % life_slots];
         std::lock_guard hold(l.m);
         if (id == 0 || l.now_in != phase::gone)
-            continue; // of an endpoint that has been there for long
+            continue; // the endpoint has been there for long
         l.id = id;
         l.owner = &s;
         l.ep = ep;
@@ -263,7 +263,7 @@ life &world::new_life(side &s, DAT_EP_HANDLE ep, const own_evds &evds)
     }
 }
 
-/// For an endpoint that is to be made.
+/// Prepares the memory for an endpoint that is to be made.
 void world::prepare_memory(worker &who, side &s)
 {
     for (int slot = 0; slot < static_cast<int>(depth); ++slot)
@@ -309,7 +309,7 @@ void world::make(worker &who, side &s)
     retire_evds(evds);
 }
 
-/// Nothing feeds them any more. Those of many endpoints stay.
+/// Frees the EVDs of an endpoint, which nothing feeds any more. EVDs of many endpoints stay.
 void world::retire_evds(const own_evds &evds)
 {
     if (evds.recv->common)
@@ -422,7 +422,7 @@ void world::meet(life &l, const std::shared_ptr<encounter> &e, phase next)
     e->pooled[1 - l.owner->role] = l.pool != nullptr;
 }
 
-/// From now on the endpoint is taken for one that connects. Null if it cannot.
+/// Marks the endpoint as connecting from now on. Null if it cannot connect.
 std::shared_ptr<encounter> world::begin_encounter(worker &who, life &l,
                                                   std::shared_ptr<listener> at)
 {
@@ -519,7 +519,7 @@ bool world::connect_like(worker &who, const side &s, life &l)
 
 // ----------------------------------------------------------------------------------- reserving
 
-/// For the next attempt of the other side.
+/// Reserves the endpoint for the other side's next attempt.
 void world::reserve(worker &who, side &s, life &l)
 {
     {
@@ -581,7 +581,7 @@ void world::disconnect(worker &who, side &, life &l)
     {
         std::lock_guard hold(l.m);
         if (!l.meets || !l.begun)
-            return; // between the call that connects and its first effect there is nothing to end
+            return; // nothing can be ended between the call that connects and its first effect
         l.leaves_itself = true;
         l.meets->begin_to_end();
     }
@@ -767,7 +767,7 @@ bool world::post_send(worker &who, side &s, life &l, int target, std::uint32_t t
     return posted;
 }
 
-/// By the time the message is received, what was written is there.
+/// Writes and sends: by the time the message is received, the written data are there.
 void world::post_write_and_send(worker &who, side &s, life &l)
 {
     std::shared_ptr<encounter> e;
@@ -891,13 +891,13 @@ void world::retire(worker &who, side &s, life &l)
         std::lock_guard hold(l.m);
         idle = l.now_in == phase::idle;
         reserved = l.now_in == phase::reserved;
-        // Not while another thread may still hold its ESTABLISHED event, which could be mistaken
-        // for that of the next connection.
+        // Another thread may still hold its ESTABLISHED event, which could be mistaken for the next
+        // connection's: it is not reset then.
         resettable = l.now_in == phase::ended && !stopping() &&
                      (l.was_established || l.conn->taking.load() == 0);
         finished = l.now_in == phase::ended && l.requests.oldest() == never &&
                    l.receives.oldest() == never;
-        if (l.pool != nullptr) // until what was taken for it has completed
+        if (l.pool != nullptr) // waits until receives taken for it have completed
             finished = finished && (stopping() || now() - l.since > completion_time);
         if (finished && l.meets && l.pool == nullptr) {
             std::lock_guard books(l.meets->m);
@@ -1039,7 +1039,7 @@ void world::expect_memory_left_alone()
     for (auto *each : all)
         std::fill(each->begin(), each->end(), canary);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    for (const auto *each : all) // each byte is like the one before it
+    for (const auto *each : all) // compares each byte with its predecessor
         if (each->front() != canary ||
             std::memcmp(each->data(), each->data() + 1, each->size() - 1) != 0)
             run_.broken("an adapter that was closed leaves memory alone", "");

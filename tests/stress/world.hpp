@@ -5,8 +5,8 @@
 // and kept by shared_mutexes named `use`. Everything else happens at any time from any thread.
 //
 // Locks are taken in this order: dispatcher::use, side::use, zone::m, receive_pool::use, life::m,
-// encounter::m, dispatcher::m, receive_pool::m, world::lists_lock_. Of the first two kinds further
-// ones are only tried.
+// encounter::m, dispatcher::m, receive_pool::m, world::lists_lock_. A second lock of the first two
+// kinds is only tried.
 #pragma once
 
 #include "run.hpp"
@@ -37,27 +37,27 @@ struct dispatcher {
 
     const unsigned number;
     const unsigned streams;
-    bool common = false; ///< of many endpoints; never freed
+    bool common = false; ///< serves many endpoints; never freed
     bool by_cno = false; ///< events are taken after a trigger of its CNO, or by a waiter
     DAT_EVD_HANDLE handle = DAT_HANDLE_NULL;
 
     std::shared_mutex use;
     bool freed = false; ///< guarded by use
 
-    std::atomic<unsigned> taking{0};  ///< threads that may hold an event of it
-    std::atomic<unsigned> waiting{0}; ///< of these, those in dat_evd_wait
+    std::atomic<unsigned> taking{0};  ///< threads that may hold one of its events
+    std::atomic<unsigned> waiting{0}; ///< threads among them in dat_evd_wait
     /// Total number of waits. A waiter increments `waiting`, then this, then waits: a thread that
     /// reads this first, and finds it unchanged at the end and `waiting` 0, was alone.
     std::atomic<unsigned> waits{0};
     std::atomic<unsigned> departures{0}; ///< endpoints that were or are being freed
-    std::atomic<unsigned> leaving{0};    ///< of these, those being freed
+    std::atomic<unsigned> leaving{0};    ///< endpoints that are being freed
     std::atomic<unsigned> forbidding{0}; ///< changes of being waitable
 
     std::mutex configuring; ///< held while it is resized or moved to another CNO
     std::atomic<int> cno{-1};
     std::atomic<bool> moving{false};
 
-    std::mutex m; // of what follows
+    std::mutex m; // guards the members below
     DAT_COUNT capacity = 0;
     DAT_COUNT reserved = 0;
     struct remains {
@@ -93,14 +93,14 @@ struct receive_pool {
     DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
     DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
     DAT_LMR_CONTEXT context = 0;
-    dispatcher_ptr evd; ///< of all its endpoints
+    dispatcher_ptr evd; ///< EVD of all its endpoints
     std::vector<std::uint8_t> memory;
-    std::atomic<unsigned> users{0}; ///< endpoints, and the zone that gives it to new ones
+    std::atomic<unsigned> users{0}; ///< endpoints, and the zone that gives it out
 
     std::shared_mutex use;
     bool freed = false; ///< guarded by use
 
-    std::mutex m; // of what follows
+    std::mutex m; // guards the members below
     std::uint64_t in_use = 0;
     std::uint32_t posts[slots] = {};
 };
@@ -109,7 +109,7 @@ struct receive_pool {
 struct zone {
     DAT_PZ_HANDLE handle = DAT_HANDLE_NULL;
     std::mutex m;
-    std::shared_ptr<receive_pool> pool; ///< for new endpoints; null without SRQs
+    std::shared_ptr<receive_pool> pool; ///< pool for new endpoints; null without SRQs
 };
 
 /// A PSP, or an RSP.
@@ -120,7 +120,7 @@ struct listener {
     std::atomic<bool> closing{false}; ///< an RSP takes no second request, either
 };
 
-/// One attempt to connect two sides, and what came of it. Direction 0 is that of the active side.
+/// An attempt to connect two sides, and its result. Direction 0 is the active side's.
 struct encounter {
     bool excused(instant when) const
     {
@@ -138,7 +138,7 @@ struct encounter {
     unsigned link = 0;
     bool may_fail = false; ///< at any time, for no reason
     instant began = 0;
-    std::atomic<instant> timeout{never}; ///< of the attempt
+    std::atomic<instant> timeout{never}; ///< timeout of the attempt
     std::shared_ptr<listener> at;
     std::atomic<bool> ending{false}; ///< one side has begun to end it
     std::atomic<instant> ending_since{never};
@@ -147,14 +147,14 @@ struct encounter {
     std::atomic<bool> blamed{false};   ///< a flushed request was reported: others say no more
     std::atomic<unsigned> requests{0}; ///< that arrived
 
-    std::mutex m; // of what follows, by direction
+    std::mutex m; // guards the members below, by direction
     ledger messages[2];
     unsigned empty_sent[2] = {0, 0};
     unsigned empty_come[2] = {0, 0};
     int credits[2] = {0, 0};         ///< receives that wait for a message
     bool pooled[2] = {false, false}; ///< the receiver has an SRQ, and there are no credits
     unsigned targets[2] = {0, 0};
-    DAT_RMR_CONTEXT windows[2] = {0, 0}; ///< on the memory of that side
+    DAT_RMR_CONTEXT windows[2] = {0, 0}; ///< windows on the memory of each side
 };
 
 enum class phase { gone, idle, reserved, connecting, accepting, connected, ended, dying };
@@ -165,7 +165,7 @@ struct side;
 /// An endpoint from when it is made or reset until it is freed or reset. Slots are never given
 /// back, so that what still names an old life finds something to look at.
 struct life {
-    std::mutex m; // of all that follows
+    std::mutex m; // guards all members below
     std::uint32_t id = 0;
     side *owner = nullptr;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
@@ -176,8 +176,9 @@ struct life {
     std::shared_ptr<receive_pool> pool; ///< null: it has receives of its own
     ledger requests, receives;
     std::uint32_t next_number = 0;
-    unsigned out_slots = 0, in_slots = 0, sink_slots = 0; ///< in use
-    int early_receives = 0;                               ///< before there was an encounter
+    unsigned out_slots = 0, in_slots = 0, sink_slots = 0; ///< slots in use
+    int early_receives = 0;                               ///< receives posted before there was an
+                                                          ///< encounter
     std::shared_ptr<encounter> meets;
     std::shared_ptr<listener> reservation;
     bool bound = false;         ///< a bind of the window was posted
@@ -191,7 +192,7 @@ struct life {
     span ended_by{};
     DAT_EVENT_NUMBER ended_as{};
     span death{never, never};
-    bool was_reset = false;        ///< not freed
+    bool was_reset = false;        ///< reset, and not freed
     instant first_success = never; ///< taken, where streams are merged
 };
 
@@ -224,8 +225,8 @@ struct side {
 private:
     static constexpr std::size_t page = 4096;
 
-    /// A slot begins at a page: siw fails with short reads across the end of one, which is DTO-50
-    /// of the conformance suite.
+    /// A slot begins at a page: siw fails with short reads across the end of a page, which is
+    /// DTO-50 of the conformance suite.
     std::uint8_t *at(int slot)
     {
         const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
@@ -237,7 +238,7 @@ struct link {
     std::mutex m;
     std::shared_ptr<encounter> latest;
     std::uint32_t encounters = 0;
-    std::shared_ptr<listener> reserved; ///< for the next attempt
+    std::shared_ptr<listener> reserved; ///< listener for the next attempt
 };
 
 class world {
@@ -246,7 +247,7 @@ public:
 
     /// The main loop of a thread.
     void work(worker &who);
-    /// From now on all operations are completed and objects freed.
+    /// Lets all operations be completed and objects freed from now on.
     void stop() { stopping_.store(true, std::memory_order_relaxed); }
     bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
     /// From now on no thread starts a new operation, and all objects stay as they are.
@@ -255,7 +256,7 @@ public:
     bool deserted() const { return living_.load() == 0; }
     /// Reports events that are overdue.
     void look_for_stalls();
-    /// After the threads have ended: everything has completed and can be freed.
+    /// Closes down after the threads have ended: everything has completed and can be freed.
     void close_down(worker &who);
     /// After abandon(), when the threads have ended or sleep: closes the adapter abruptly.
     void close_abruptly(worker &who);
@@ -409,7 +410,7 @@ private:
 
 /// Bytes that follow from a seed.
 void fill(std::uint8_t *bytes, std::uint32_t length, std::uint64_t seed);
-/// Where they begin to differ; -1 if nowhere.
+/// The offset of the first difference; -1 if there is none.
 std::int64_t difference(const std::uint8_t *bytes, std::uint32_t length, std::uint64_t seed);
 
 /// What connection requests and their answers carry.
@@ -422,11 +423,11 @@ struct card {
 };
 inline constexpr std::uint64_t card_magic = 0x68616d6d65726564;
 
-/// In front of each message.
+/// The header in front of each message.
 struct header {
     std::uint64_t encounter;
     std::uint32_t number;
-    std::uint32_t length; ///< of all
+    std::uint32_t length; ///< length of the whole message
     std::int32_t target;  ///< slot that a write before it has filled, or -1
     std::uint32_t target_length;
     std::uint32_t write_number;
@@ -438,8 +439,8 @@ inline std::uint64_t seed_of(std::uint64_t encounter, int direction, std::uint32
     return encounter * 0x9e3779b97f4a7c15 + number * 2 + static_cast<unsigned>(direction);
 }
 
-// Cookies: the life, and the number of the operation in it. Receives have a bit set. Those of an
-// SRQ: its number with a bit set, and the number of the post and its slot.
+// Cookies: the life, and the number of the operation in it. Receives have a bit set. A receive of
+// an SRQ has the SRQ's number with a bit set, and the number of the post and its slot.
 inline constexpr std::uint32_t receive_bit = 0x80000000;
 inline constexpr std::uint32_t pool_bit = 0x80000000;
 

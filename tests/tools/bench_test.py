@@ -34,7 +34,7 @@ class Measures(unittest.TestCase):
             return json.loads(data.read_text())["results"]
 
     def overhead(self, *arguments: object) -> dict[tuple[str, str], float]:
-        """The test and what it was compared with: the ratio over all pairs of batches."""
+        """Maps each test and its counterpart to the ratio over all pairs of batches."""
         results = self.measure("overhead", *arguments, "--batches", 4, "--iterations", 20,
                                "--warmup", 2)
         for each in results:
@@ -57,7 +57,7 @@ class Measures(unittest.TestCase):
         self.assertEqual(set(got), {(test, "ofi-lo") for test in TESTS})
 
     def test_adapters_beside_one(self) -> None:
-        """Adapters given with --beside are compared like positional ones."""
+        """Compares adapters given with --beside like positional ones."""
         if not has("soft-lo") or not has("ofi-lo"):
             self.skipTest("the build has no two adapters")
         got = self.overhead("soft-lo", "--beside", "ofi-lo,tcp")

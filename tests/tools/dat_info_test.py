@@ -36,7 +36,7 @@ class Run:
                                  env=environment, timeout=100, check=False)
         self.seconds = time.monotonic() - began
         self.status, self.output = process.returncode, process.stdout + process.stderr
-        self.words = re.sub(r"\s+", " ", self.output)  # without line wrapping
+        self.words = re.sub(r"\s+", " ", self.output)  # the output without line wrapping
         self.data = json.loads(process.stdout) if "--json" in arguments else {}
         self.adapters = {each["name"]: each for each in self.data.get("adapters", [])}
 
@@ -70,7 +70,7 @@ class Opens(WithFolder):
                      r"max_message_size +\d+ bytes", r"provider_name +" + ADAPTER,
                      r"DAT_IB_TRANSPORT_MTU +\d+", r"max_recv_dtos +[1-9]", r"2 of 2 entries open"):
             self.assertRegex(run.output, line)
-        # of the second line of the adapter only the differences are shown
+        # The second line of the adapter shows only the differences.
         self.assertRegex(run.output, r"threadsafe differs\n +is_thread_safe +yes")
         self.assertEqual(run.output.count("max_eps"), 1)
         self.assertNotIn("\x1b", run.output)
@@ -163,7 +163,7 @@ class DoesNotOpen(WithFolder):
         text = Run(conf)
         self.assertIn(f"{conf}:2: /nowhere/libgone.so.2, parameters \"eth0 0\"", text.words)
         self.assertIn("0 of 2 entries open", text.output)
-        self.assertEqual(text.output.count("cannot open"), 2)  # not repeated by the registry
+        self.assertEqual(text.output.count("cannot open"), 2)  # the registry does not repeat it
 
     def test_what_a_library_lacks(self) -> None:
         source = self.folder / "lib.c"

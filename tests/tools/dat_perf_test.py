@@ -104,7 +104,8 @@ class Measures(unittest.TestCase):
                    data)
         self.assertEqual(done.returncode, 0, done.stderr)
         samples = [each["samples"] for each in json.loads(data.read_text())["results"]]
-        self.assertTrue(samples and max(samples) < 20, samples)  # 10 GB/s would make 2 of them
+        self.assertTrue(samples and max(samples) < 20, samples)  # at 10 GB/s there would be 2
+                                                                 # samples
 
 
 class Server(unittest.TestCase):
@@ -213,7 +214,7 @@ class Output(unittest.TestCase):
         self.assertIn("not all output could be written", done.stderr)
 
     def test_to_nowhere(self) -> None:
-        """It does not go into what was opened under the number of a closed stream."""
+        """Output does not go into a file that was opened under the number of a closed stream."""
         for redirection in (">&-", ">&- <&-"):
             done = self.measure(redirection)
             self.assertEqual(done.returncode, 0, done.stderr)

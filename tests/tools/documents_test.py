@@ -110,7 +110,7 @@ def kind_not_run(command: str) -> str | None:
 
 
 def used_by(group: int) -> float:
-    """Seconds of a processor that the processes of a group have used, with those that ended."""
+    """Seconds of a processor that the processes of a group have used, ended ones included."""
     ticks = 0
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -54,7 +54,7 @@ class Installed(unittest.TestCase):
             self.assertIn(page.name.split(".")[0], programs)
 
     def test_links_of_documents(self) -> None:
-        """Each leads to what is installed, too, or its sentence says that it does not."""
+        """Each link leads to an installed file, too, or its sentence says that it does not."""
         found, kit = 0, self.place(OPTIONS.datadir) / "dapl/kit"
         for path in kit.rglob("*.md"):
             text = re.sub(r"(?<!\n)\n(?!\n)", " ", path.read_text())
@@ -99,7 +99,9 @@ class Installed(unittest.TestCase):
         self.assertEqual(registry.read_text(), built)
 
     def test_programs_run_there(self) -> None:
-        """With the library in the same folder, nothing of the build tree is needed."""
+        """Programs run there: with the library in their folder, nothing of the build tree is
+        needed.
+        """
         environment = {**os.environ, "LD_LIBRARY_PATH": str(self.place(OPTIONS.libdir))}
         for name in [*OPTIONS.program, "dapl-port"]:
             done = subprocess.run([self.place(OPTIONS.bindir) / name, "--help"],

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Each of the thirty lessons of docs/design/field-lessons.md has tests, and they exist.
 
-A case of the suite is one that a fault has turned red; a unit test is named by its file and title.
+A case of the suite counts if a fault has turned it red; a unit test is named by its file and title.
 """
 
 import pathlib
@@ -19,13 +19,13 @@ FAULTS = ROOT / "tests/fault_port/faults.toml"
 NUMBERS = range(1, 31)
 CASE = re.compile(r"\b[A-Z]+-\d\d\b")
 UNIT = re.compile(r"`(tests/[\w/]+\.(?:cpp|py))`:\s+\*([^*]+)\*")
-# What is loaded into other people's processes.
+# The folders loaded into other people's processes.
 LIBRARIES = ("common", "dat", "osd", "port_support", "transports")
 NAME_SERVICE = re.compile(r"\b(?:\w*getaddrinfo|getnameinfo|gethostby\w+|res_n?query)\s*\(")
 
 
 def lessons(page: str) -> dict[int, str]:
-    """What follows "Kept by", by number."""
+    """The text behind "Kept by", by number."""
     found = {}
     for number, text in re.findall(r"(?ms)^(\d+)\. (.*?)(?=^\d+\. |\Z)", page):
         found[int(number)] = text.partition("Kept by")[2]
@@ -37,7 +37,7 @@ def units(text: str) -> list[tuple[str, str]]:
 
 
 def titles(path: pathlib.Path) -> set[str]:
-    """Of a C++ or a Python test; a title may be on several lines."""
+    """The titles of a C++ or a Python test; a title may be on several lines."""
     text = re.sub(r'"\s*\n\s*"', "", path.read_text())
     return {*re.findall(r'TEST_CASE\(\s*"([^"]*)"', text), *re.findall(r"def (test_\w+)", text)}
 
@@ -82,7 +82,9 @@ class Lessons(unittest.TestCase):
                 self.assertIn(says, "\n".join(changed))
 
     def test_no_library_asks_a_name_service(self) -> None:
-        """Who asks one may wait for it, or get an address that no interface has."""
+        """No library asks a name service: a caller may wait for it, or get an address that no
+        interface has.
+        """
         found = [f"{path.relative_to(ROOT)}: {match[0]}" for room in LIBRARIES
                  for path in sorted((ROOT / room).rglob("*.[ch]pp"))
                  for match in NAME_SERVICE.finditer(path.read_text())]

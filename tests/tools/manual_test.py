@@ -96,7 +96,7 @@ class Manual(unittest.TestCase):
             shown = re.sub(r".\x08|\x1b\[[0-9;]*m", "", done.stdout)
             for heading in ("NAME", "DESCRIPTION", "SEE ALSO"):
                 self.assertRegex(shown, rf"(?m)^{heading}$", page)
-            self.assertRegex(shown, r"dapl \d+\.\d+\.\d+")  # in the last line
+            self.assertRegex(shown, r"dapl \d+\.\d+\.\d+")  # shown in the last line
             self.assertNotIn("**", shown)  # unconverted Markdown
             self.assertEqual([line for line in shown.splitlines() if len(line) > 100], [], page)
 

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The counted tables of docs/optimisations.md, counted again.
 
-With --probe the rows of the port as it is and without all flags, from the libraries of this build;
-with --build all rows, by dapl-port features, which runs the suite over each flag too. A count may
-differ by a twentieth, instructions by two in any case and context switches by a third: compilers
-change the first, also by what they read together, the scheduler the second. A flag's worth is the
-difference of two counts, both of which may differ.
+With --probe it counts the rows of the port as it is and without all flags, from the libraries of
+this build; with --build all rows, by dapl-port features, which runs the suite over each flag too. A
+count may differ by a twentieth, instructions by two in any case and context switches by a third:
+compilers change the first, also by the files they read together, the scheduler the second. A flag's
+worth is the difference of two counts, both of which may differ.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def value_of(cell: str) -> float | None:
 
 
 def differences(told: dict, found: list[flag_worth.Table], rows: set[str] | None) -> list[str]:
-    """Cells that are too far apart; rows and tables that only one of them has."""
+    """Cells that are too far apart; rows and tables that only one side has."""
     wrong = []
     counted = {table.title: table for table in found}
     for title, table in told.items():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""tools/setup-packages, by a package manager that only notes what it is asked for."""
+"""tools/setup-packages, with a package manager that only notes its orders."""
 
 import os
 import pathlib

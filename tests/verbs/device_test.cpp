@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the conformance suite does not ask of an adapter, on a device of the virtual machine: shared
-// receive queues, immediate data, atomics, IPv6, tuning, and what goes wrong with networks and
-// devices.
+// Tests beyond the conformance suite, on a device of the virtual machine: shared receive queues,
+// immediate data, atomics, IPv6, tuning, and failures of networks and devices.
 //
 //   device_test ADAPTER DEVICE [doctest's options]
 //
-// The adapter ADAPTER-v6 is the same device by its IPv6 address, ADAPTER-threads that with two
-// threads for callbacks.
+// The adapter ADAPTER-v6 is this device by its IPv6 address, ADAPTER-threads has two threads for
+// callbacks.
 #include "harness/support.hpp"
 
 #include <dat2/dat_ib_extensions.h>
@@ -33,7 +32,7 @@ bool on_siw()
     return device_name.rfind("siw", 0) == 0;
 }
 
-/// Closes what it set; values are read when an adapter opens.
+/// Sets a variable and restores it; values are read when an adapter opens.
 struct variable {
     variable(const char *n, const char *value) : name(n) { ::setenv(name, value, 1); }
     ~variable() { ::unsetenv(name); }
@@ -63,7 +62,7 @@ bool fails(const char *call)
     return true;
 }
 
-/// A call of verbs that fails with this errno, while there is one, and then what was logged.
+/// Makes a call of verbs fail with this errno while it lives; tells the log then.
 class failing_call {
 public:
     failing_call(const char *call, int error)
@@ -122,7 +121,7 @@ struct ibv_qp_init_attr;
 struct ibv_srq;
 struct ibv_srq_init_attr;
 
-// The port's calls lead here: the program's symbols come before those of the libraries.
+// The port's calls lead here: the program's symbols come before the libraries'.
 extern "C" {
 [[gnu::visibility("default")]] int rdma_connect(rdma_cm_id *, rdma_conn_param *);
 [[gnu::visibility("default")]] int ibv_destroy_qp(ibv_qp *);
@@ -633,7 +632,7 @@ TEST_CASE("DAPL_RNR_RETRY: how long a message waits for a receive")
 
 namespace {
 
-/// What has come back, by cookie.
+/// The cookies of the operations that have come back.
 std::multiset<std::uint64_t> cookies_of(DAT_EVD_HANDLE evd)
 {
     std::multiset<std::uint64_t> seen;

@@ -62,7 +62,7 @@ std::string data_of(std::size_t size, char first = 'a')
     return data;
 }
 
-/// As the requests of a consumer travel, and what comes out.
+/// Sends a request's data as they travel, and checks the parsed ones.
 void check_request(const hca &on, const std::string &data, DAT_CONN_QUAL qualifier)
 {
     CAPTURE(data.size());
@@ -247,7 +247,7 @@ struct late_reads {
         entry.status = status;
         completed.push_back(entry);
     }
-    /// What comes out, each noted as the port does.
+    /// The completions taken, each noted as the port does.
     std::vector<const wr *> taken(int most = 16)
     {
         std::vector<const wr *> all;
@@ -348,7 +348,7 @@ TEST_CASE("siw: what was held back keeps its status, and is forgotten with its q
     t.complete(other, 2, IBV_WC_LOC_PROT_ERR);
     CHECK(t.taken().empty());
     forget_held(t.queue, 1);
-    read.finished = write.finished = true; // as flushed
+    read.finished = write.finished = true; // marks both as flushed
     t.complete(other_read, 2);
     CHECK(t.taken() == all_of{&other_read, &other});
     CHECK(t.latest.status == IBV_WC_LOC_PROT_ERR);

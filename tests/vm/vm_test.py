@@ -139,7 +139,7 @@ class Machine(World):
         self.assertEqual((done.stdout, done.stderr), (b"before\n", b""))
 
     def test_timeout(self):
-        """Also holds when the output is not read."""
+        """The timeout holds when the output is not read, too."""
         with subprocess.Popen(
                 command("--writable", str(self.writable), "--timeout", "2", "--", "yes"),
                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Checks what the libraries for Windows show, and what they need.
+"""Checks the exports and imports of the libraries for Windows.
 
-Each exports what its version script names and nothing else, although it is OSD_EXPORT that decides.
-Neither needs a library that is not part of Windows, but a provider needs libdat2.
+Each exports the names in its version script and nothing else, although it is OSD_EXPORT that
+decides. Neither needs a library that is not part of Windows, but a provider needs libdat2.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A consumer in plain C over libdat2 and a provider, each a DLL: opens the adapter, sends itself a
- * software event, waits for one that does not come, and closes.
+ * software event, waits for an event that does not come, and closes.
  */
 #include <stdio.h>
 
