@@ -75,7 +75,7 @@ public:
     /// Forks; in the child runs body(channel) and never returns.
     template <class Body>
     static std::pair<forked_peer, channel> start(Body body);
-    /// True when the child ended by itself, and well.
+    /// Returns true when the child ended by itself, and well.
     bool ended_well(seconds limit);
 
 private:

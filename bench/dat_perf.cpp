@@ -577,7 +577,7 @@ public:
             throw program::failure("a job of one rank has no pairs: start two or more");
     }
 
-    /// False when a pair failed.
+    /// Returns false when a pair failed.
     bool measure();
 
 private:
@@ -725,7 +725,7 @@ void run_forked(const options &o)
         throw program::failure("the peer process exited abnormally");
 }
 
-/// False when that was said already.
+/// Returns false when that was said already.
 bool run(const options &o)
 {
     if (o.in_job)

@@ -16,7 +16,7 @@ public:
         : most_(most), interval_ns_(interval_ns)
     {}
 
-    /// False where the line is to be left out. `left_out` were, before this one.
+    /// Returns false where the line is to be left out. `left_out` were, before this one.
     bool allows(std::int64_t now, std::uint32_t &left_out) OSD_EXCLUDES(lock_)
     {
         osd::lock_guard hold(lock_);

@@ -57,7 +57,7 @@ struct param_option {
     std::uint32_t most = INT_MAX;
 };
 
-/// False when `word` is none of the options, or the number is none that it takes.
+/// Returns false when `word` is none of the options, or the number is none that it takes.
 template <class Params, std::size_t Count>
 bool read_option(const char *word, const param_option<Params> (&options)[Count], Params &params)
 {

@@ -25,8 +25,8 @@ public:
     [[nodiscard]] const char *open(const char *name, std::size_t size);
     void close();
     void *address() const { return address_; }
-    /// False when a process of the user has cut the pages off: the system ends a process that
-    /// touches them then. A touch in that very moment cannot be prevented.
+    /// Returns false when a process of the user has cut the pages off: the system ends a process
+    /// that touches them then. A touch in that very moment cannot be prevented.
     bool is_whole() const;
 
 private:

@@ -13,7 +13,7 @@ public:
     ia_params(const char *text, const char *grammar) : text_(text), grammar_(grammar), rest_(text)
     {}
 
-    /// False when there is no further word, or when it is too long.
+    /// Returns false when there is no further word, or when it is too long.
     template <std::size_t Size>
     bool next(char (&word)[Size])
     {

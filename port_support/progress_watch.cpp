@@ -450,7 +450,7 @@ osd::wait_result progress_watch::sleep_for_callback(connection_service &service,
     }
 }
 
-/// True when a callback was made.
+/// Returns true when a callback was made.
 bool progress_watch::serve_notifying(connection_service &service)
 {
     awake_.store(true);

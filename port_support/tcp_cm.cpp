@@ -109,7 +109,8 @@ struct tcp_channel : tcp_source {
     void take_address();
     /// The frame may be gone as soon as an upcall runs.
     private_data copy_data(unsigned char (&to)[tcp_cm::max_private_data]) const;
-    /// False when the peer is gone. Everything said before an answer fits into any socket's buffer.
+    /// Returns false when the peer is gone. Everything said before an answer fits into any socket's
+    /// buffer.
     bool say(message, const tcp_cm_address *, const private_data &, DAT_CONN_QUAL = 0) const;
 
     const int epoll;
@@ -497,7 +498,7 @@ void tcp_cm::expire_strangers(std::int64_t now)
         drop(*first);
 }
 
-/// False while it has sent nothing whole; otherwise it is none any more.
+/// Returns false while it has sent nothing whole; otherwise it is none any more.
 bool tcp_cm::hear_stranger(tcp_channel &stranger)
 {
     const heard what = stranger.hear();

@@ -49,7 +49,7 @@ extended_request read_atomic(DAT_IB_DTOS operation, va_list &from)
     return out;
 }
 
-/// False for what no adapter of this port does.
+/// Returns false for what no adapter of this port does.
 bool read_request(DAT_EXTENDED_OP op, va_list &from, extended_request &out)
 {
     switch (static_cast<int>(op)) {

@@ -129,8 +129,8 @@ void recall_evds(adapter &other, const adapter &closing)
     other.visit<endpoint>([&](endpoint &ep) { ep.forget_connect_evd_of(closing); });
 }
 
-/// False when one is still in use at the deadline: an async event is being posted, or its waiter
-/// does not return.
+/// Returns false when one is still in use at the deadline: an async event is being posted, or its
+/// waiter does not return.
 bool release_evds(adapter &ia, osd::deadline until)
 {
     bool complete = true;

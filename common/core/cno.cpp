@@ -143,7 +143,7 @@ bool cno::poll_recent()
     return found != nullptr;
 }
 
-/// True when a wait need not sleep. The lock is given up between the polls.
+/// Returns true when a wait need not sleep. The lock is given up between the polls.
 bool cno::poll_for_a_while(osd::deadline until)
 {
     if (!may_poll())

@@ -51,7 +51,7 @@ void fill_event(const completion &done, endpoint &owner, DAT_EVD_HANDLE evd, DAT
 /// The queue of the endpoint that the operation was posted on or, for a receive from a shared
 /// queue, that consumed it. Null when that queue is gone.
 work_queue *queue_of(const completion &done);
-/// Null when the endpoint is gone; the completion is dropped then.
+/// Returns null when the endpoint is gone; the completion is dropped then.
 endpoint *owner_of(const completion &done);
 /// Releases the work request, and with it those before it whose success was suppressed.
 void retire(const completion &done);

@@ -39,7 +39,7 @@ public:
         binding_there = std::uint64_t{1} << 61 ///< a place may have a binding to be cleared
     };
 
-    /// False where no room is known. The thread leaves after the port's post has returned.
+    /// Returns false where no room is known. The thread leaves after the port's post has returned.
     OSD_ALWAYS_INLINE bool enter(wr *&request)
     {
         std::uint64_t seen = word_.load(std::memory_order_acquire);
@@ -66,7 +66,7 @@ public:
     }
     void leave() { word_.fetch_sub(one_inside, std::memory_order_release); }
 
-    /// False while it is closed.
+    /// Returns false while it is closed.
     bool try_enter()
     {
         if ((word_.fetch_add(one_inside, std::memory_order_acquire) & closed) == 0)

@@ -162,7 +162,7 @@ bool event_order::precedes_established(const completion &done) const
     return ep != nullptr && awaits_establish_on(*ep, self_);
 }
 
-/// True when completions came from the CQ.
+/// Returns true when completions came from the CQ.
 bool event_order::stage_more()
 {
     event_ring<completion> &staged = queue_.staged_;

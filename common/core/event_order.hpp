@@ -22,7 +22,7 @@ public:
     }
     ~event_order() { clear_barrier(); }
 
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool allocate(DAT_COUNT qlen) { return held_.allocate(qlen); }
     /// Moves the held events to a longer ring, for a resize; `longer` is empty and has room for
     /// them.

@@ -75,7 +75,7 @@ status event_queue::resize_claimed(DAT_COUNT qlen)
     return success;
 }
 
-/// False when more is in it than fits.
+/// Returns false when more is in it than fits.
 bool event_queue::replace_posted(event_ring<DAT_EVENT> &with)
 {
     osd::lock_guard hold(producers_);

@@ -73,7 +73,7 @@ protected:
 
     // --- storage ---
 
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool reserve(DAT_COUNT qlen, event_ring<DAT_EVENT> &posted,
                  event_ring<completion> &staged) const;
     status allocate(transport::hca &hca, evd &self, DAT_COUNT qlen);
@@ -89,8 +89,8 @@ protected:
         if constexpr (claims.evd_wait)
             transport::dapls_ib_evd_events(cq_, -1);
     }
-    /// True when there was a CQ. A callback that pins the EVD after this finds none, and neither
-    /// does a CNO that is locked after this.
+    /// Returns true when there was a CQ. A callback that pins the EVD after this finds none, and
+    /// neither does a CNO that is locked after this.
     bool close_cq() { return (state_.fetch_or(no_cq) & no_cq) == 0; }
 
     // --- counting; the claim is held ---
@@ -117,7 +117,7 @@ protected:
 
     // --- producing and taking ---
 
-    /// False when the ring is full.
+    /// Returns false when the ring is full.
     bool store_posted(const DAT_EVENT &event) OSD_EXCLUDES(producers_);
     bool pop_posted(DAT_EVENT &event) OSD_EXCLUDES(producers_);
     bool take_unordered(DAT_EVENT &event) OSD_COLD;

@@ -32,7 +32,7 @@ public:
     bool empty() const { return size() == 0; }
     std::uint32_t room() const { return length_ - size(); }
 
-    /// False when full.
+    /// Returns false when full.
     bool push(const T &event)
     {
         if (room() == 0)

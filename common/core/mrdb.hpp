@@ -62,7 +62,8 @@ public:
     unsigned sweep();
 
     unsigned places() const { return places_; }
-    /// False when a process of the user has cut its file off. Then nothing is read or written.
+    /// Returns false when a process of the user has cut its file off. Then nothing is read or
+    /// written.
     bool is_whole() const { return pages_.is_whole(); }
 
 private:

@@ -116,8 +116,8 @@ inline bool in_use(const object &o)
     return o.users.load(std::memory_order_acquire) != 0;
 }
 
-/// False for what cannot be an object: null, small integers, odd addresses. An arbitrary address
-/// cannot be told from a handle.
+/// Returns false for what cannot be an object: null, small integers, odd addresses. An arbitrary
+/// address cannot be told from a handle.
 inline bool could_be_handle(const void *handle)
 {
     const auto address = reinterpret_cast<std::uintptr_t>(handle);
@@ -165,7 +165,7 @@ inline constexpr handle_kind handle_kinds[] = {
     {mark::srq, DAT_HANDLE_TYPE_SRQ}, {mark::csp, DAT_HANDLE_TYPE_CSP},
 };
 
-/// Null for a mark that is none.
+/// Returns null for a mark that is none.
 constexpr const handle_kind *find_kind(mark kind)
 {
     for (const handle_kind &known : handle_kinds)

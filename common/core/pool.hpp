@@ -74,7 +74,7 @@ public:
         }
     }
 
-    /// Null when out of memory.
+    /// Returns null when out of memory.
     template <class T, class... Arguments>
     T *make(Arguments &&...arguments)
     {

@@ -130,8 +130,8 @@ void service_point::announce_early(cr *first, bool listening)
     }
 }
 
-/// False when the EVD is full. The first of such requests is reported on the async EVD: strangers
-/// who send them could fill that and the log.
+/// Returns false when the EVD is full. The first of such requests is reported on the async EVD:
+/// strangers who send them could fill that and the log.
 bool service_point::announce(cr &request)
 {
     if (requests_->store(arrival_event(request))) {

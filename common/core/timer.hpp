@@ -37,7 +37,7 @@ public:
 
     /// Starts the thread, unless it runs. False when it cannot be started.
     [[nodiscard]] bool start() OSD_EXCLUDES(lock_);
-    /// False when no thread could be started. A record that is queued already is moved.
+    /// Returns false when no thread could be started. A record that is queued already is moved.
     [[nodiscard]] bool arm(timer_record &record, osd::deadline at) OSD_EXCLUDES(lock_);
     /// The record will not expire, unless its expiry runs at this moment.
     void disarm(timer_record &record) OSD_EXCLUDES(lock_);

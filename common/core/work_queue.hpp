@@ -116,8 +116,8 @@ struct ring_places {
 /// endpoints never use their depth. A queue whose requests are taken concurrently has all from the
 /// beginning.
 struct work_queue : post_ring {
-    /// Null when out of memory. With `concurrent` its requests can be taken by several threads at
-    /// once, after use().
+    /// Returns null when out of memory. With `concurrent` its requests can be taken by several
+    /// threads at once, after use().
     static work_queue *create(endpoint *owner, DAT_COUNT limit, bool concurrent = false);
     /// Makes the queue of an endpoint that takes its receives from a shared queue: it represents
     /// the endpoint in completions.
@@ -273,7 +273,7 @@ class shared_work_queue : public work_queue {
     };
 
 public:
-    /// Null when out of memory.
+    /// Returns null when out of memory.
     static shared_work_queue *create(DAT_COUNT limit)
     {
         auto *queue = new (std::nothrow) shared_work_queue;

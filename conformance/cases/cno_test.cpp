@@ -895,7 +895,7 @@ class bystander {
 public:
     explicit bystander(adapter &ia) : ia_(ia), pair_(ia), fresh_(ia), at_(ia) {}
 
-    /// False when one of the calls has not returned; which, it says.
+    /// Returns false when one of the calls has not returned; which, it says.
     bool finishes(milliseconds time)
     {
         thread_ = std::make_unique<helper_thread>([this] { make_calls(); });

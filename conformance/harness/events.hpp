@@ -36,7 +36,7 @@ DAT_DTO_COMPLETION_EVENT_DATA next_dto(DAT_EVD_HANDLE evd, const place &where = 
 DAT_DTO_COMPLETION_EVENT_DATA poll_dto(DAT_EVD_HANDLE evd, const place &where = place::current());
 /// Whether private data begin with `expected`; CONN-04 tests their length.
 bool begins_with(const void *data, DAT_COUNT size, const std::string &expected);
-/// True if no event arrives for `time`.
+/// Returns true if no event arrives for `time`.
 bool stays_empty(DAT_EVD_HANDLE evd, milliseconds time = a_while);
 /// Takes all events, until none has arrived for `silence`.
 std::vector<DAT_EVENT> drain(DAT_EVD_HANDLE evd, milliseconds silence = a_while);
@@ -53,7 +53,7 @@ struct agent_calls {
 };
 void count_call(DAT_PVOID calls, DAT_EVD_HANDLE evd);
 
-/// False on timeout.
+/// Returns false on timeout.
 bool becomes_true(const std::function<bool()> &condition, milliseconds time = patience);
 
 } // namespace conformance

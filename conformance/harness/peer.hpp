@@ -30,7 +30,7 @@ public:
         receive_bytes(&what, sizeof what);
         return what;
     }
-    /// False if the other process has exited.
+    /// Returns false if the other process has exited.
     bool alive() const;
 
 private:

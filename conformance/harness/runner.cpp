@@ -288,7 +288,7 @@ void child::finish()
 
 // ------------------------------------------------------------------------------------------- all
 
-/// False if there are none, neither running nor zombies.
+/// Returns false if there are none, neither running nor zombies.
 bool kill_children()
 {
     const std::string self = std::to_string(::getpid());

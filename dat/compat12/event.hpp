@@ -30,7 +30,7 @@ OSD_ALWAYS_INLINE void translate_dto(object &evd, const DAT_EVENT &two, v1::DAT_
     to.transfered_length = from.transfered_length;
 }
 
-/// False as above.
+/// Returns false as above.
 OSD_ALWAYS_INLINE bool translate_event(object &evd, const DAT_EVENT &two, v1::DAT_EVENT &one)
 {
     if (two.event_number != DAT_DTO_COMPLETION_EVENT) [[unlikely]]

@@ -42,7 +42,7 @@ public:
             close(file_);
     }
     bool known() const { return file_ >= 0 && text_ != nullptr; }
-    /// False when there is none.
+    /// Returns false when there is none.
     bool at(std::uintptr_t address, mapping &out)
     {
         if (asks_kernel_ && ask_kernel(address, out))

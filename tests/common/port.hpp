@@ -54,7 +54,7 @@ struct types {
         bool has_sleeper = false;
         std::vector<cq *> due; ///< CQs whose callbacks the sleeper makes
 
-        /// False when no thread sleeps in cno_wait that could make its callback.
+        /// Returns false when no thread sleeps in cno_wait that could make its callback.
         bool hand_over(cq &armed);
         /// The next CQ that is due, its door held, so that it stays.
         cq *next_due();

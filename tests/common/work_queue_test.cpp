@@ -11,7 +11,7 @@ using namespace test;
 
 namespace {
 
-/// Null when none is known to be free.
+/// Returns null when none is known to be free.
 transport::wr *take(post_ring &ring)
 {
     transport::wr *taken = nullptr;

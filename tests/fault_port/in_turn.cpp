@@ -50,7 +50,7 @@ enum class then { give_up, repeat };
 class program {
 public:
     program(char *adapter, then what) : adapter_(adapter), then_(what) {}
-    /// True if all calls were made.
+    /// Returns true if all calls were made.
     bool run();
 
 private:

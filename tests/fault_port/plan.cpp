@@ -136,7 +136,7 @@ bool parse_amount(fault &made, char *text)
     return made.amount >= 0;
 }
 
-/// Null if this can be done to a call of DAT; otherwise why not.
+/// Returns null if this can be done to a call of DAT; otherwise why not.
 const char *objection_to_call(action does, const subject_facts &of)
 {
     switch (does) {

@@ -136,7 +136,7 @@ public:
     queue_pair &operator=(const queue_pair &) = delete;
 
     std::uint32_t number() const { return number_; }
-    /// False when there is no such queue pair.
+    /// Returns false when there is no such queue pair.
     bool connect(std::uint32_t peer);
     /// Completes posted operations as flushed.
     void flush();
@@ -144,7 +144,7 @@ public:
     void disconnect();
     bool has_sends() const;
 
-    /// False when an operation failed, and with it the connection.
+    /// Returns false when an operation failed, and with it the connection.
     [[nodiscard]] bool post(operation &);
 
 private:

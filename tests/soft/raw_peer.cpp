@@ -101,7 +101,7 @@ void raw_peer::acknowledge(std::uint32_t ack, std::uint32_t arrived, std::uint16
     deliver_and_await(with_flags, body, write_sack(body, &arrived, 1));
 }
 
-/// False when nothing is there that can be read.
+/// Returns false when nothing is there that can be read.
 bool raw_peer::receive(packet &p)
 {
     in_packets group;

@@ -72,7 +72,7 @@ private:
 
 } // namespace
 
-/// False if there was no event, or a thread waits on the EVD.
+/// Returns false if there was no event, or a thread waits on the EVD.
 bool world::dequeue(worker &who, dispatcher &from)
 {
     if (!from.use.try_lock_shared())

@@ -128,7 +128,7 @@ std::shared_ptr<receive_pool> world::pool_numbered(std::uint32_t number)
 
 // ----------------------------------------------------------------------------------------- using
 
-/// False when it is full.
+/// Returns false when it is full.
 bool world::post_to_pool(worker &who, receive_pool &to)
 {
     if (!to.use.try_lock_shared())

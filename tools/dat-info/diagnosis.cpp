@@ -168,7 +168,7 @@ void explain_death(adapter &found, const child_end &end, double seconds)
         found.advice += "; --verbose shows the provider's debug messages";
 }
 
-/// True if the child ran to its end.
+/// Returns true if the child ran to its end.
 bool take(adapter &found, const std::vector<record> &told)
 {
     bool done = false;

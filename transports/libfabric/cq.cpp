@@ -61,7 +61,7 @@ void take_immediate(wr &w, std::uint64_t data)
     w.done.immediate = static_cast<DAT_UINT32>(data);
 }
 
-/// False when it was cancelled in order to be posted again.
+/// Returns false when it was cancelled in order to be posted again.
 bool finish_receive(const cq &c, wr &w) OSD_REQUIRES(c.lock)
 {
     const bool flushed = w.done.status == DAT_DTO_ERR_FLUSHED;

@@ -60,7 +60,7 @@ void break_later(qp &q);
 
 // --- cm.cpp
 
-/// False when there were none.
+/// Returns false when there were none.
 bool drain_events(hca &device) OSD_REQUIRES(device.lock);
 /// Serves a queue pair that is due: delivers its pending event, or serves its timer.
 void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);

@@ -351,7 +351,7 @@ private:
                         const DAT_RMR_TRIPLET *, std::uint64_t fi_flags);
 };
 
-/// True for a completion that may be given to the consumer as it is.
+/// Returns true for a completion that may be given to the consumer as it is.
 OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_data_entry &entry)
 {
     if ((entry.flags & FI_RECV) != 0)

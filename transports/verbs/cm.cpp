@@ -546,7 +546,7 @@ status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     return success;
 }
 
-/// False when the request cannot be answered any more.
+/// Returns false when the request cannot be answered any more.
 bool answer(qp &q, connection &c, const private_data &data)
 {
     const read_depths reads = agreed_reads(q, c.peer_reads_out, c.peer_reads_in);

@@ -54,7 +54,7 @@ connection *new_request(hca &device, const cm_event &event)
     return c;
 }
 
-/// True when the service point took the request.
+/// Returns true when the service point took the request.
 bool hand_up(hca &device, connection &c, vrb::listener &l, const cm_event &event)
     OSD_REQUIRES(device.lock)
 {

@@ -335,7 +335,7 @@ inline void keep(cq &c, const batch &rest)
     c.left = rest.left;
 }
 
-/// Null when there is none.
+/// Returns null when there is none.
 inline const ibv_wc *take_entry(cq &c)
 {
     const batch found = look_into(c);

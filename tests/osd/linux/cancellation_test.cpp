@@ -21,7 +21,7 @@ public:
     }
     void cancel() const { REQUIRE(pthread_cancel(id_) == 0); }
     void signal(int number) const { REQUIRE(pthread_kill(id_, number) == 0); }
-    /// True when it was cancelled, or ended with pthread_exit(PTHREAD_CANCELED).
+    /// Returns true when it was cancelled, or ended with pthread_exit(PTHREAD_CANCELED).
     bool join() const
     {
         void *result = nullptr;
