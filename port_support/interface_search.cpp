@@ -3,15 +3,15 @@
 
 #include "dapl_debug.hpp"
 #include "osd_address.hpp"
-#include "osd_system.hpp"
 #include "service_address.hpp"
 
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <net/if.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace dapl::port_support {
 
@@ -94,13 +94,15 @@ const ifaddrs *interface_search::next()
 
 long interface_mtu(const char *interface)
 {
-    char path[128];
-    std::snprintf(path, sizeof(path), "/sys/class/net/%s/mtu", interface);
-    std::size_t size = 0;
-    char *text = osd::read_file(path, 64 * 1024, &size);
-    const long mtu = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
-    std::free(text);
-    return mtu > 0 ? mtu : 1500;
+    constexpr int ethernet = 1500;
+    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0); // a container may have no sysfs
+    if (any < 0)
+        return ethernet;
+    ifreq asked{};
+    std::snprintf(asked.ifr_name, sizeof(asked.ifr_name), "%s", interface);
+    const bool known = ioctl(any, SIOCGIFMTU, &asked) == 0 && asked.ifr_mtu > 0;
+    close(any);
+    return known ? asked.ifr_mtu : ethernet;
 }
 
 void copy_address(sockaddr_storage &to, const sockaddr *from)

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <net/if.h>
 #include <set>
 #include <sstream>
 
@@ -42,12 +43,24 @@ std::set<std::string> entries_of(const char *folder)
     return names;
 }
 
+/// The names of network interfaces, also in a container that has no sysfs.
+std::set<std::string> interface_names()
+{
+    std::set<std::string> names;
+    struct if_nameindex *all = if_nameindex();
+    for (auto *each = all; each != nullptr && each->if_index != 0; ++each)
+        names.insert(each->if_name);
+    if (all != nullptr)
+        if_freenameindex(all);
+    return names;
+}
+
 /// The parameters of most adapters contain the name of a device or network interface. If none of
 /// the words is one of this machine, the device is missing.
 bool explain_device(adapter &found, const registry_file &file)
 {
     const std::set<std::string> devices = entries_of("/sys/class/infiniband");
-    const std::set<std::string> interfaces = entries_of("/sys/class/net");
+    const std::set<std::string> interfaces = interface_names();
     for (const line *each : found.lines) {
         std::istringstream words(each->parameters);
         bool any = false;
