@@ -311,8 +311,8 @@ def judge(what, job, code, problems=()):
                      "lacks slots, which is no reason to skip")
     if job.orphans:
         found.append(f"processes left: {job.orphans}")
-    # Lines of the launcher's own PMIx, which has them while ranks end, are none of ours.
-    ours = re.sub(r"^.*PMIX ERROR: .*$", "", job.output, flags=re.M)
+    # The launcher and its PMIx have lines of their own while ranks end, or when it is killed.
+    ours = re.sub(r"^.*(PMIX ERROR: |(ORTE|PRTE)_ERROR_LOG: ).*$", "", job.output, flags=re.M)
     for word in ("ERROR", "Sanitizer"):
         if word in ours:
             found.append(f"{word} in its output")
