@@ -80,7 +80,7 @@ TEST_SUITE("adapter")
         REQUIRE(found != nullptr);
         CHECK(std::string(found->ifa_name) == "lo");
         CHECK(by_address.next() == nullptr);
-        CHECK(dapl::port_support::interface_mtu("lo") > 1500); // the value for an interface that is not there;
+        CHECK(dapl::port_support::interface_mtu("lo") > 1500); // as one that is not there has
     }
 
     TEST_CASE("what is no interface may be a device behind any")
