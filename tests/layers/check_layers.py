@@ -43,6 +43,7 @@ FROM_A_TABLE = {"dat_names.hpp"}
 # Written by the build, from the contract, for what wraps a port.
 FROM_THE_CONTRACT = {"wrapped_names.hpp", "own_names.hpp", "wrapped_upcalls.hpp",
                      "trace_operations.hpp"}
+CORE_FROM_THE_CONTRACT = {"dapls_ib_check.hpp"}  # included by common/core/
 CALLS_FROM_A_TABLE = {"dat_calls.hpp"}  # included by common/calls/
 CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
             "dapl_spin.hpp", "dapl_line_limit.hpp", "dapl_params.hpp",
@@ -156,7 +157,7 @@ class Tree:
         if not include.quoted:
             return None if is_standard(name) else (
                 f"common/ includes <{name}>: the operating system is osd's business")
-        if room == "core" and name in self.rooms["core"] | FROM_THE_PORT:
+        if room == "core" and name in self.rooms["core"] | FROM_THE_PORT | CORE_FROM_THE_CONTRACT:
             return None
         if room == "calls" and name in self.rooms["calls"] | CALLS_FROM_A_TABLE | {
                 f"core/{each}" for each in self.rooms["core"]}:
