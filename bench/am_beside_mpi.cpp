@@ -2,11 +2,11 @@
 //
 // libdapl-am beside one-sided and two-sided MPI: two ranks of one job, which are ranks of both, and
 // use them by turns.
-#include "bench/am_ranks.hpp"
-#include "bench/plot.hpp"
-#include "bench/statistics.hpp"
+#include "am_ranks.hpp"
+#include "plot.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
+#include "statistics.hpp"
 
 #include <atomic>
 #include <cstdio>

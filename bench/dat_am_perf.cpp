@@ -2,18 +2,19 @@
 //
 // Measures libdapl-am between ranks 0 and 1 of a job: latency, rate and bandwidth of each kind of
 // message and transfer. The other ranks wait in a barrier.
-#include "bench/am_ranks.hpp"
-#include "bench/dat_link.hpp"
-#include "bench/plot.hpp"
-#include "bench/statistics.hpp"
-#include "bench/traffic.hpp"
+#include "am_ranks.hpp"
+#include "dat_link.hpp"
+#include "plot.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
+#include "statistics.hpp"
+#include "traffic.hpp"
 
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <sched.h>
 
