@@ -1,37 +1,82 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//
-// How a job ends. A thread of its own does it: it holds no lock of the program or of the library,
-// whatever the other threads hold when a signal or a request to end comes.
-//
-// The ranks ask each other by connection requests, which the service thread of a rank takes even if
-// the program spins, stands in a handler, or has not attached yet.
+// What this process knows of the end of its job: whether somebody has asked for it, and the exit
+// code. Whatever finds that the job cannot go on asks here; end_of_job.hpp does what follows.
 #pragma once
 
-#include "job.hpp"
+#include <atomic>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/types.h>
 
-namespace am::ending {
+namespace am {
 
-/// Takes over signals and the end of main(), and starts the thread. @return a status
-int open();
+class ending {
+public:
+    /// What ends the process.
+    struct actions {
+        void (*run)(void *argument);    ///< the body of the thread that ends it
+        void (*finish)(void *argument); ///< ends it on that thread, in a handler of the program
+        void *argument;
+    };
 
-/// A detached thread that takes no signals but SIGQUIT.
-bool start_thread(void *(*body)(void *));
+    ending() { sem_init(&wake_, 0, 0); }
+    ending(const ending &) = delete;
+    ending &operator=(const ending &) = delete;
 
-/// The job ends with this code, unless it ends already. Returns.
-void begin(int code);
-bool begun();
+    /// Starts the thread that ends the process. Returns a status.
+    int open(const actions &what);
 
-/// Stands still if the job ends, but for the thread that ends it. For loops that wait.
-void stand_if_begun();
+    /// Asks for the end with this code, which counts unless another one came before. Returns.
+    void begin(int code);
+    /// Asks for the end because another rank has asked this one.
+    void begin_for_other(int code);
+    /// Asks for the end since the launcher has gone: nobody else would end this rank.
+    void begin_without_launcher();
+    /// Ends the job with this code. Does not return. Until open() it ends this process alone.
+    [[noreturn]] void exit(int code);
+    /// Ends the job after a failure that was reported. Does not return.
+    [[noreturn]] void fail() { exit(1); }
+    /// Lets the ending thread go on. Safe in signal handlers.
+    void wake();
 
-/// For what cannot go on, after it was reported: ends the job. Does not return.
-[[noreturn]] void fail();
+    bool begun() const { return begun_.load(std::memory_order_relaxed); }
+    /// Keeps every thread but the ending one from returning once the end has begun. Loops that wait
+    /// call it.
+    void stand_if_begun() const
+    {
+        if (begun() && !is_on_thread()) [[unlikely]]
+            stand();
+    }
 
-/// On rank 0: may this rank ask all others to end? Only the first may.
-bool grant(int rank);
-/// The launcher has gone: nobody would end this rank.
-void launcher_lost();
-/// Another rank asks this one to end.
-void asked(int code);
+    /// Lets one rank ask all others to end: the first that wants to. Rank 0 decides it.
+    bool grant(int rank);
 
-} // namespace am::ending
+    /// Sets the exit code. False when there is one.
+    bool set_code(int code);
+    bool has_code() const { return code_.load() != no_code; }
+    int code() const { return has_code() ? code_.load() : 0; }
+    bool is_begun_by_other() const { return by_other_.load(); }
+    bool is_requested() const { return requested_.load(); }
+    bool is_on_thread() const;
+    /// False in a forked child, which ends alone.
+    bool is_of_this_process() const;
+
+private:
+    static constexpr int no_code = -1;
+
+    static void *run_thread(void *self);
+    [[noreturn]] static void stand();
+
+    std::atomic<int> code_{no_code};
+    std::atomic<bool> begun_{false};
+    std::atomic<bool> by_other_{false};
+    std::atomic<bool> requested_{false}; ///< another rank has asked this one to end
+    std::atomic<bool> open_{false};
+    std::atomic<int> granted_{-1};
+    sem_t wake_;
+    pthread_t thread_{};
+    pid_t process_ = 0;
+    actions actions_{};
+};
+
+} // namespace am

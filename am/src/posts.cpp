@@ -1,49 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "posts.hpp"
 
-#include "ending.hpp"
-#include "links.hpp"
-#include "registrations.hpp"
+#include "registration_cache.hpp"
 #include "report.hpp"
-#include "transfers.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace am {
 
 namespace {
 
-DAT_DTO_COOKIE cookie_of(work &w)
+DAT_DTO_COOKIE cookie_of(work_request &w)
 {
     DAT_DTO_COOKIE cookie{};
     cookie.as_ptr = &w;
     return cookie;
 }
 
-void free_work(work &w)
+void complete(job_context &job, const DAT_DTO_COMPLETION_EVENT_DATA &data)
 {
-    w.next = nullptr;
-    (w.data ? the_job.buffers : the_job.bare).give(&w);
-}
-
-void complete(work &w, const DAT_DTO_COMPLETION_EVENT_DATA &data)
-{
+    work_request &w = *static_cast<work_request *>(data.user_cookie.as_ptr);
     peer &p = *w.owner;
     const bool good = data.status == DAT_DTO_SUCCESS;
     if (!good && data.status != DAT_DTO_ERR_FLUSHED)
-        links::failed(p, data.status);
+        job.fail(p, data.status);
     if (good && w.kind == work_kind::read_copy)
         std::memcpy(w.copy_to, w.data, w.length);
-    dapl_am_op *op = w.op;
-    w.op = nullptr;
-    if (w.lent)
-        registrations::give(*w.lent);
-    w.lent = nullptr;
-    free_work(w);
+    dapl_am_op *op = std::exchange(w.op, nullptr);
+    if (registration *lent = std::exchange(w.lent, nullptr))
+        lent->give();
+    job.give(w);
     p.outstanding.fetch_sub(1, std::memory_order_release);
     // An operation of a lost connection never completes: the job is about to end.
-    if (op && good)
+    if (op != nullptr && good)
         op->pending.fetch_sub(1, std::memory_order_release);
+}
+
+bool take_completions(job_context &job, const dapl_am_op *awaited) OSD_REQUIRES(job.request_lock)
+{
+    constexpr int most = 32;
+    bool any = false;
+    DAT_EVENT event;
+    for (int i = 0; i < most && (awaited == nullptr || !awaited->is_done()); ++i) {
+        if (dat_evd_dequeue(job.request_evd, &event) != DAT_SUCCESS)
+            break;
+        any = true;
+        complete(job, event.event_data.dto_completion_event_data);
+    }
+    return any;
 }
 
 void check_post(peer &p, DAT_RETURN code, const char *call)
@@ -52,11 +57,11 @@ void check_post(peer &p, DAT_RETURN code, const char *call)
         return;
     if (DAT_GET_TYPE(code) != DAT_INVALID_STATE)
         report("%s to rank %d: %s", call, p.rank, dat_text(code));
-    links::lose(p);
+    p.job->lose(p);
 }
 
 template <typename Post>
-void post_request(peer &p, work &w, const char *call, Post post)
+void post_request(peer &p, work_request &w, const char *call, Post post)
 {
     w.owner = &p;
     p.outstanding.fetch_add(1, std::memory_order_relaxed);
@@ -65,96 +70,69 @@ void post_request(peer &p, work &w, const char *call, Post post)
 
 } // namespace
 
-bool reap(const dapl_am_op *awaited)
+bool reap(job_context &job, const dapl_am_op *awaited)
 {
-    bool any = false;
-    held guard(the_job.request_lock, std::try_to_lock);
-    if (!guard.owns_lock())
+    if (!job.request_lock.try_lock())
         return false;
-    DAT_EVENT event;
-    for (int i = 0; i < 32 && !(awaited && is_done(*awaited)); ++i) {
-        if (dat_evd_dequeue(the_job.request_evd, &event) != DAT_SUCCESS)
-            break;
-        any = true;
-        const auto &data = event.event_data.dto_completion_event_data;
-        complete(*static_cast<work *>(data.user_cookie.as_ptr), data);
-    }
+    const bool any = take_completions(job, awaited);
+    job.request_lock.unlock();
     return any;
 }
 
-void post_receive(peer &p, work &w)
+void post_receive(peer &p, work_request &w)
 {
+    job_context &job = *p.job;
     w.kind = work_kind::receive;
-    DAT_LMR_TRIPLET local{reinterpret_cast<DAT_VADDR>(w.data), DAT_SEG_LENGTH(buffer_size),
-                          w.context};
-    if (the_job.receives == DAT_HANDLE_NULL)
+    DAT_LMR_TRIPLET local = w.segment(buffer_size);
+    if (job.receives == DAT_HANDLE_NULL)
         return check_post(
             p, dat_ep_post_recv(p.ep, 1, &local, cookie_of(w), DAT_COMPLETION_DEFAULT_FLAG),
             "dat_ep_post_recv");
-    const std::lock_guard guard(the_job.receives_lock);
-    check_post(p, dat_srq_post_recv(the_job.receives, 1, &local, cookie_of(w)),
-               "dat_srq_post_recv");
+    const osd::lock_guard guard(job.receives_lock);
+    check_post(p, dat_srq_post_recv(job.receives, 1, &local, cookie_of(w)), "dat_srq_post_recv");
 }
 
-bool has_room(const peer &p)
-{
-    return p.outstanding.load(std::memory_order_acquire) < job::depth;
-}
-
-void post_send(peer &p, work &w)
+void post_send(peer &p, work_request &w)
 {
     w.kind = work_kind::send;
-    DAT_LMR_TRIPLET local{reinterpret_cast<DAT_VADDR>(w.data), w.length, w.context};
-    post_request(p, w, "dat_ep_post_send", [&](DAT_DTO_COOKIE cookie) {
-        return dat_ep_post_send(p.ep, 1, &local, cookie, DAT_COMPLETION_DEFAULT_FLAG);
+    DAT_LMR_TRIPLET local = w.segment(w.length);
+    post_request(p, w, "dat_ep_post_send", [&, ep = p.ep](DAT_DTO_COOKIE cookie) {
+        return dat_ep_post_send(ep, 1, &local, cookie, DAT_COMPLETION_DEFAULT_FLAG);
     });
 }
 
-void post_write(peer &p, work &w, const DAT_LMR_TRIPLET &local, const DAT_RMR_TRIPLET &remote)
+void post_write(peer &p, work_request &w, const DAT_LMR_TRIPLET &local,
+                const DAT_RMR_TRIPLET &remote)
 {
     w.kind = work_kind::transfer;
     DAT_LMR_TRIPLET from = local;
     DAT_RMR_TRIPLET to = remote;
-    post_request(p, w, "dat_ep_post_rdma_write", [&](DAT_DTO_COOKIE cookie) {
-        return dat_ep_post_rdma_write(p.ep, 1, &from, cookie, &to, DAT_COMPLETION_DEFAULT_FLAG);
+    post_request(p, w, "dat_ep_post_rdma_write", [&, ep = p.ep](DAT_DTO_COOKIE cookie) {
+        return dat_ep_post_rdma_write(ep, 1, &from, cookie, &to, DAT_COMPLETION_DEFAULT_FLAG);
     });
 }
 
-void post_read(peer &p, work &w, const DAT_LMR_TRIPLET &local, const DAT_RMR_TRIPLET &remote)
+void post_read(peer &p, work_request &w, work_kind kind, const DAT_LMR_TRIPLET &local,
+               const DAT_RMR_TRIPLET &remote)
 {
+    w.kind = kind;
     DAT_LMR_TRIPLET to = local;
     DAT_RMR_TRIPLET from = remote;
-    post_request(p, w, "dat_ep_post_rdma_read", [&](DAT_DTO_COOKIE cookie) {
-        return dat_ep_post_rdma_read(p.ep, 1, &to, cookie, &from, DAT_COMPLETION_DEFAULT_FLAG);
+    post_request(p, w, "dat_ep_post_rdma_read", [&, ep = p.ep](DAT_DTO_COOKIE cookie) {
+        return dat_ep_post_rdma_read(ep, 1, &to, cookie, &from, DAT_COMPLETION_DEFAULT_FLAG);
     });
 }
 
-held lock_with_room(peer &p)
+room_lock::room_lock(peer &p) : lock_(p.lock)
 {
-    idle_wait wait;
+    idle_wait wait = p.job->make_wait();
     for (;;) {
-        held guard(p.lock);
+        p.lock.lock();
         if (has_room(p))
-            return guard;
-        guard.unlock();
-        wait.pause(reap());
+            return;
+        p.lock.unlock();
+        wait.pause(reap(*p.job));
     }
-}
-
-work &take_buffer()
-{
-    work *taken = the_job.buffers.take();
-    if (!taken)
-        ending::fail();
-    return *taken;
-}
-
-work &take_bare()
-{
-    work *taken = the_job.bare.take();
-    if (!taken)
-        ending::fail();
-    return *taken;
 }
 
 } // namespace am

@@ -15,7 +15,7 @@ bool secret::make()
     ssize_t got = -1;
     while (!is_made()) {
         got = getrandom(&words, sizeof words, 0);
-        if (got != ssize_t(sizeof words) && !(got < 0 && errno == EINTR))
+        if (got != static_cast<ssize_t>(sizeof words) && !(got < 0 && errno == EINTR))
             break;
     }
     if (is_made())
@@ -25,15 +25,15 @@ bool secret::make()
     return false;
 }
 
-proof prove(const secret &known, const statement &what)
+proof prove(const secret &key, const statement &said)
 {
-    static_assert(sizeof what == 32);
-    return osd::siphash({known.words[0], known.words[1]}).wide(&what, sizeof what);
+    static_assert(sizeof said == 32);
+    return osd::siphash({key.words[0], key.words[1]}).wide(&said, sizeof said);
 }
 
-bool is_proof(const secret &known, const statement &what, const proof &given)
+bool is_proof(const secret &key, const statement &said, const proof &given)
 {
-    const proof right = prove(known, what);
+    const proof right = prove(key, said);
     return ((right[0] ^ given[0]) | (right[1] ^ given[1])) == 0;
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//
 // The secret of a job, by which its ranks know each other. Rank 0 makes it, and it reaches the
-// others through the launcher together with the place where rank 0 listens. One for all is as good
-// as one for each: every rank has to know all of them, and all belong to one user.
+// others through the launcher together with the place where rank 0 listens. One secret for all is
+// as good as one for each rank: every rank would have to know all of them, and all belong to one
+// user.
 //
-// Whoever asks for a connection, or answers, adds a hash of what is said with the secret as its
-// key. It covers both ranks, the purpose and a number that a rank never uses twice for another one,
-// so it is of no use to another rank, for another purpose, or a second time.
+// A rank that asks for a connection, or answers, adds a hash of its statement with the secret as
+// the key. The hash covers both ranks, the purpose and a number that a rank uses once for each
+// other one, so it is of no use to another rank, for another purpose, or a second time.
 #pragma once
 
 #include <array>
@@ -17,29 +17,29 @@ namespace am {
 struct secret {
     std::array<std::uint64_t, 2> words{};
 
-    /// Random numbers from the system. @return false if it has none, which is reported
+    /// Takes random numbers from the system. False if it has none, which is reported.
     bool make();
     bool is_made() const { return words[0] != 0 || words[1] != 0; }
 };
 
 using proof = std::array<std::uint64_t, 2>;
 
-/// What is proven. There is no padding in it, which would be hashed, too.
+/// A statement to be proven. It has no padding, which would be hashed, too.
 struct statement {
-    std::uint32_t what;   ///< links::purpose
-    std::uint32_t answer; ///< 1: of the rank that was asked
+    std::uint32_t purpose; ///< a connection_purpose
+    std::uint32_t answer;  ///< 1: the rank that was asked says it
     std::uint32_t from;
     std::uint32_t to;
     std::uint64_t number; ///< of the request
     std::uint64_t code;
 };
 
-proof prove(const secret &known, const statement &what);
-/// Takes as long for every wrong proof.
-bool is_proof(const secret &known, const statement &what, const proof &given);
+proof prove(const secret &key, const statement &said);
+/// Compares in a time that does not depend on which bytes are wrong.
+bool is_proof(const secret &key, const statement &said, const proof &given);
 
-/// The numbers that have come from a rank. Each is new once; those that are much older than the
-/// highest are taken for old ones.
+/// Remembers which request numbers of a rank have come. A number is new once; one that is much
+/// older than the highest counts as seen.
 class number_window {
 public:
     bool is_new(std::uint64_t number)
@@ -60,7 +60,7 @@ public:
 
 private:
     std::uint64_t highest_ = 0;
-    std::uint64_t seen_ = 0; ///< bit i: the number that is i below the highest
+    std::uint64_t seen_ = 0; ///< bit i: the number `highest_ - i` has come
 };
 
 } // namespace am

@@ -1,25 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "report.hpp"
 
-#include "dapl_am.h"
-
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <unistd.h>
 
 namespace am {
 
+namespace {
+
+std::atomic<int> reporting_rank{0};
+
+} // namespace
+
+void report_as(int rank)
+{
+    reporting_rank = rank;
+}
+
 void report(const char *format, ...)
 {
     char line[512];
-    int length = std::snprintf(line, sizeof line, "dapl-am: rank %d: ", dapl_am_rank());
+    constexpr int most = static_cast<int>(sizeof line) - 2; // without the end of the line
+    int length = std::snprintf(line, sizeof line, "dapl-am: rank %d: ", reporting_rank.load());
     va_list values;
     va_start(values, format);
-    const int more = std::vsnprintf(line + length, sizeof line - 1 - length, format, values);
+    const int more = std::vsnprintf(line + length, sizeof line - 1 - static_cast<unsigned>(length),
+                                    format, values);
     va_end(values);
-    length = length + more < int(sizeof line) - 1 ? length + more : int(sizeof line) - 2;
+    length = length + more <= most ? length + more : most;
     line[length++] = '\n';
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length);
+    [[maybe_unused]] const ssize_t written =
+        write(STDERR_FILENO, line, static_cast<std::size_t>(length));
+}
+
+bool report_failed(const char *call, DAT_RETURN code)
+{
+    if (code == DAT_SUCCESS)
+        return false;
+    report("%s: %s", call, dat_text(code));
+    return true;
 }
 
 const char *dat_text(DAT_RETURN code)
@@ -31,33 +52,3 @@ const char *dat_text(DAT_RETURN code)
 }
 
 } // namespace am
-
-const char *dapl_am_strerror(int status)
-{
-    switch (status) {
-    case DAPL_AM_OK:
-        return "success";
-    case DAPL_AM_NOT_READY:
-        return "not ready";
-    case DAPL_AM_BARRIER_MISMATCH:
-        return "the ranks disagree about the barrier";
-    case DAPL_AM_ERR_ARGUMENT:
-        return "a value is out of its range";
-    case DAPL_AM_ERR_RANK:
-        return "no such rank";
-    case DAPL_AM_ERR_RANGE:
-        return "not inside the segment of the rank";
-    case DAPL_AM_ERR_STATE:
-        return "not possible in this state of the job";
-    case DAPL_AM_ERR_CONTEXT:
-        return "not allowed from this handler";
-    case DAPL_AM_ERR_RESOURCES:
-        return "out of resources";
-    case DAPL_AM_ERR_ADAPTER:
-        return "the adapter does not open";
-    case DAPL_AM_ERR_LAUNCHER:
-        return "the launcher's PMIx server failed";
-    default:
-        return "unknown status";
-    }
-}

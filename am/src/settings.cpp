@@ -18,7 +18,7 @@ struct number {
     unsigned least;
     unsigned most;
 
-    /// @return false if the value, wherever it comes from, is out of its range
+    /// Takes the option, or else the variable. False if the value is out of its range.
     bool take(unsigned option, unsigned &value) const
     {
         const char *text = secure_getenv(variable);
@@ -38,9 +38,9 @@ private:
     {
         char *end = nullptr;
         errno = 0;
-        const unsigned long read = std::strtoul(text, &end, 10);
-        value = unsigned(read);
-        return errno == 0 && *end == '\0' && *text != '-' && read <= ~0U;
+        const unsigned long parsed = std::strtoul(text, &end, 10);
+        value = static_cast<unsigned>(parsed);
+        return errno == 0 && *end == '\0' && *text != '-' && parsed <= ~0U;
     }
     bool refuse(const char *text) const
     {
@@ -55,7 +55,7 @@ private:
 int settings::load(const DAPL_AM_OPTIONS *options)
 {
     DAPL_AM_OPTIONS given{};
-    if (options) {
+    if (options != nullptr) {
         if (options->size < sizeof(std::size_t) || options->size > sizeof given) {
             report("the size in the options is %zu; set it to sizeof(DAPL_AM_OPTIONS)",
                    options->size);
@@ -63,8 +63,8 @@ int settings::load(const DAPL_AM_OPTIONS *options)
         }
         std::memcpy(&given, options, options->size);
     }
-    const char *name = given.adapter ? given.adapter : secure_getenv("DAPL_AM_ADAPTER");
-    adapter = name ? name : "";
+    const char *name = given.adapter != nullptr ? given.adapter : secure_getenv("DAPL_AM_ADAPTER");
+    adapter = name != nullptr ? name : "";
     constexpr unsigned longest = 24 * 3600 * 1000;
     unsigned all = 0, thread = 0, puts = 0, uncached = 0;
     const bool good =
@@ -77,10 +77,10 @@ int settings::load(const DAPL_AM_OPTIONS *options)
                                                            connect_timeout) &&
         number{"DAPL_AM_SETUP_TIMEOUT", 1, longest}.take(given.setup_timeout, setup_timeout) &&
         number{"DAPL_AM_EXIT_TIMEOUT", 1, longest}.take(given.exit_timeout, exit_timeout);
-    connect_all = all;
-    receive_thread = thread;
-    put_barrier = puts;
-    registration_cache = !uncached;
+    connect_all = all != 0;
+    receive_thread = thread != 0;
+    put_barrier = puts != 0;
+    registration_cache = uncached == 0;
     return good ? DAPL_AM_OK : DAPL_AM_ERR_ARGUMENT;
 }
 
@@ -88,7 +88,7 @@ unsigned settings::exit_limit(int size) const
 {
     if (exit_timeout != 0)
         return exit_timeout;
-    return unsigned(std::min(60'000L, 5'000L + 20L * size));
+    return static_cast<unsigned>(std::min(60'000L, 5'000L + 20L * size));
 }
 
 } // namespace am

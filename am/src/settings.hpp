@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//
 // The options of a job: what the program passes, else the environment, else the default.
 #pragma once
 
@@ -8,7 +7,7 @@
 namespace am {
 
 struct settings {
-    const char *adapter = ""; ///< empty: the first that opens. Valid in dapl_am_init()
+    const char *adapter = ""; ///< valid during dapl_am_init(); empty: the first that opens
     unsigned credits = 12;
     bool connect_all = false;
     bool receive_thread = false;
@@ -18,8 +17,9 @@ struct settings {
     unsigned setup_timeout = 300'000;
     unsigned exit_timeout = 0; ///< 0: by the number of ranks
 
-    /// @return a status; reports what is wrong
+    /// Reads the options and the environment, and reports what is wrong. Returns a status.
     int load(const DAPL_AM_OPTIONS *options);
+    /// Returns the milliseconds in which a job of this size has to end.
     unsigned exit_limit(int size) const;
 };
 
