@@ -12,13 +12,14 @@ Arrows of #include point downwards only:
     port_support/ the contract's headers, the public headers, osd, itself; no device library
     transports/x  the contract's headers, port_support, the public headers, osd, itself
       transports/soft/engine/  osd and itself; each of its rooms sees those below it, by their path
+    am/src/       am/include, the public headers, osd, itself; PMIx and the operating system
     include/      itself
     osd/          itself and, as native_*.hpp, the folder of each system
     osd/<os>/     itself and osd/; the only place for headers of the operating system beside
                   port_support and the ports. Each system has the same files.
 
-In common/, dat/, osd/, port_support/ and each port there is no circle of units; a unit is all files
-of one name. No folder of the libraries and programs has more than 58 source files, and none of the
+In am/src/, common/, dat/, osd/, port_support/ and each port there is no circle of units; a unit is all
+files of one name. No folder of the libraries and programs has more than 58 source files, and none of the
 engine more than 40.
 
 Every source file says under which license it comes, in its first lines: the project's, or in the
@@ -48,7 +49,7 @@ CALLS_FROM_A_TABLE = {"dat_calls.hpp"}  # included by common/calls/
 CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
             "dapl_spin.hpp", "dapl_line_limit.hpp", "dapl_params.hpp",
             "port_features.hpp"}
-UNITS = ("common", "dat", "osd", "port_support", "transports/*")
+UNITS = ("am/src", "common", "dat", "osd", "port_support", "transports/*")
 CIRCLES = {("native_futex", "osd_sync")}  # permitted by design: the futex of a system, and the
                                           # objects that wait on it
 ENGINE = "transports/soft/engine"
@@ -219,6 +220,12 @@ class Tree:
             return None
         return f'osd/ includes "{include.name}", which is above it'
 
+    def wrong_in_am(self, include: Include, own: set[str]) -> str | None:
+        name = include.name
+        if not include.quoted or name in own or is_osd(name) or is_public(name):
+            return None
+        return f'am/ includes "{name}", which is neither its own nor osd\'s'
+
     def wrong_in_public(self, include: Include) -> str | None:
         name = include.name
         if is_public(name) or (not include.quoted and (is_standard(name) or "/" not in name)):
@@ -334,6 +341,8 @@ def check_includes(tree: Tree) -> list[Finding]:
         own = tree.headers_by_path(f"transports/{port}")
         findings += check_folder(
             tree, f"transports/{port}", lambda i, own=own: tree.wrong_in_port(i, own))
+    of_am = tree.headers("am")
+    findings += check_folder(tree, "am", lambda i: tree.wrong_in_am(i, of_am))
     own = tree.headers("osd")
     findings += check_folder(tree, "osd", lambda i: tree.wrong_in_osd(i, own))
     findings += check_engine(tree) + check_crowds(tree)
@@ -410,6 +419,9 @@ GOOD = {
     f"{ENGINE}/net/net.hpp": '#include "osd_sync.hpp"\n#include "wire/serial.hpp"',
     f"{ENGINE}/net/net_linux.cpp": '#include "net.hpp"\n#include <sys/socket.h>',
     "transports/soft/hca.cpp": '#include "net/net.hpp"',
+    "am/include/dapl_am.h": "#include <stdint.h>",
+    "am/src/links.hpp": '#include "dapl_am.h"\n#include "osd_sync.hpp"\n#include <dat2/udat.h>',
+    "am/src/job.cpp": '#include "links.hpp"\n#include <pmix.h>\n#include <unistd.h>',
 }
 
 BAD = {  # path: text, and a part of the finding
@@ -432,6 +444,8 @@ BAD = {  # path: text, and a part of the finding
     f"{ENGINE}/net/bare.cpp": ('#include "serial.hpp"', 'net/ of the engine includes "serial.hpp"'),
     f"{ENGINE}/net/own.cpp": ('#include "net/net.hpp"', 'net/ of the engine includes "net/net.hpp"'),
     f"{ENGINE}/attic/old.cpp": ('#include "wire/serial.hpp"', "attic/ or wire/ is no room"),
+    "am/src/a.cpp": ('#include "evd.hpp"', 'am/ includes "evd.hpp"'),
+    "am/tools/perf.cpp": ('#include "bench/plot.hpp"', 'am/ includes "bench/plot.hpp"'),
     "include/dat2/up.h": ('#include "evd.hpp"', "include/ includes evd.hpp"),
 }
 
@@ -470,13 +484,16 @@ def self_test() -> None:
     found = findings_with({"transports/soft/a.hpp": '#include "b.hpp"',
                            "transports/soft/b.hpp": '#include "a.hpp"'})
     expect(found == ["transports/soft:1: a circle of units: a, b"], found)
+    found = findings_with({"am/src/a.hpp": '#include "b.hpp"', "am/src/b.hpp": "",
+                           "am/src/b.cpp": '#include "a.hpp"'})
+    expect(found == ["am/src:1: a circle of units: a, b"], found)
     for folder, most in ("common/core", MOST_FILES), (f"{ENGINE}/net", MOST_FILES_OF_THE_ENGINE):
         found = findings_with({f"{folder}/{number}.cpp": "" for number in range(most)})
         expect(len(found) == 1 and "source files; at most" in found[0], found)
     for name in ("common/none.cpp", "tools/none.py", "x/meson.build"):
         found = findings_with({name: ""}, licensed=False)
         expect(len(found) == 1 and "SPDX" in found[0], (name, found))
-    print(f"each of {len(BAD) + 8} violations was found, and nothing else")
+    print(f"each of {len(BAD) + 9} violations was found, and nothing else")
 
 
 def main() -> None:
