@@ -19,6 +19,9 @@
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
+#ifndef MADV_POPULATE_WRITE // Linux 5.14
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace am {
 
@@ -146,6 +149,24 @@ bool registration_cache::watch(std::uint64_t begin, std::uint64_t end) const
     return ioctl(watch_, UFFDIO_REGISTER, &range) == 0;
 }
 
+/// Watches the memory of a registration, after it has had the first page touched. What is touched
+/// first while it is watched can never be joined again with the mapping around it, and the kernel
+/// limits the mappings of a process. The first watch tells whether the memory may be touched: none
+/// of a file is.
+bool registration_cache::watch_touched(registration &r)
+{
+    if (!watch(r.begin, r.end))
+        return false;
+    {
+        const osd::lock_guard guard(lock_);
+        r.watched = false;
+        unwatch(r.begin, r.end);
+        r.watched = true;
+    }
+    (void)madvise(reinterpret_cast<void *>(r.begin), page_size(), MADV_POPULATE_WRITE);
+    return watch(r.begin, r.end);
+}
+
 bool registration_cache::make_probe()
 {
     probe_ = mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -251,7 +272,7 @@ registration *registration_cache::make(std::uint64_t begin, std::uint64_t end)
         r = claim_free(begin, end);
     if (r == nullptr)
         return nullptr;
-    const bool entered = watch(begin, end) && enter_or_make_room(*r);
+    const bool entered = watch_touched(*r) && enter_or_make_room(*r);
     const osd::lock_guard guard(lock_);
     if (entered) {
         r->state = r->changed ? phase::stale : phase::ready;

@@ -76,6 +76,7 @@ private:
     static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
 
     static void *run_watch(void *self);
+    bool watch_touched(registration &r) OSD_EXCLUDES(lock_);
     bool make_probe();
     bool watch(std::uint64_t begin, std::uint64_t end) const;
     void release(std::uint64_t begin, std::uint64_t end, int halvings = 6) const;

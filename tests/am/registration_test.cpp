@@ -32,6 +32,17 @@ std::byte *map(void *at = nullptr)
     return mapped == MAP_FAILED ? nullptr : static_cast<std::byte *>(mapped);
 }
 
+/// Maps memory that the kernel cannot join with its neighbours; null when there is none.
+std::byte *map_apart(std::size_t bytes)
+{
+    void *around =
+        mmap(nullptr, bytes + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (around == MAP_FAILED)
+        return nullptr;
+    std::byte *memory = static_cast<std::byte *>(around) + 4096;
+    return mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0 ? memory : nullptr;
+}
+
 DAPL_AM_COUNTERS counters()
 {
     DAPL_AM_COUNTERS now;
@@ -203,10 +214,9 @@ TEST_CASE("memory that is no longer registered is no longer watched")
         constexpr std::size_t stride = 32'768, block = 12'288;
         constexpr int puts = 2'000, gets = 500; // the latter touch the memory
         const std::size_t bytes = stride * (4 * puts + 3 * gets);
-        void *mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        REQUIRE(mapped != MAP_FAILED);
-        auto *at = static_cast<std::byte *>(mapped);
+        std::byte *const mapped = map_apart(bytes);
+        REQUIRE(mapped != nullptr);
+        std::byte *at = mapped;
         std::byte *there = segment_of(next());
         const int before = areas();
         const std::uint64_t made = counters().registrations;
@@ -233,9 +243,9 @@ TEST_CASE("memory that is no longer registered is no longer watched")
             return status;
         });
         CHECK(counters().registrations - made > puts);
-        CHECK(munmap(static_cast<std::byte *>(mapped) + 4096, 4096) == 0);
-        CHECK(mprotect(static_cast<std::byte *>(mapped) + stride, 4096, PROT_READ) == 0);
-        munmap(mapped, bytes);
+        CHECK(munmap(mapped + 4096, 4096) == 0);
+        CHECK(mprotect(mapped + stride, 4096, PROT_READ) == 0);
+        munmap(mapped - 4096, bytes + 8192);
         CHECK(areas() - before <= 10);
     }
     REQUIRE(barrier());
