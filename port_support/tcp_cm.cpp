@@ -13,7 +13,6 @@
 #include <cstring>
 #include <netinet/tcp.h>
 #include <new>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
 
@@ -96,12 +95,11 @@ enum class heard {
 };
 
 constexpr std::int64_t resume_after_ns = 100'000'000;
-constexpr std::int64_t say_again_after_ns = 10'000'000'000;
 constexpr std::int64_t drain_tick_ns = 1'000'000;
 
 } // namespace
 
-struct tcp_channel : tcp_source {
+struct tcp_channel : tcp_source, unanswered_request {
     tcp_channel(int socket, int watched_by) : tcp_source(false), epoll(watched_by) { fd = socket; }
 
     heard hear();
@@ -120,7 +118,6 @@ struct tcp_channel : tcp_source {
     bool is_connected = true;     ///< the kernel has answered connect()
     tcp_listener *from = nullptr; ///< listener at which a stranger came
     std::int64_t expires_ns = 0;  ///< time at which a stranger is closed
-    sockaddr_storage address{};   ///< the peer's
     tcp_cm_address peer;
     tcp_cm_header header{};
     std::size_t have = 0;    ///< bytes of the present frame
@@ -142,7 +139,7 @@ void close_watched(int epoll, int fd)
 
 void close_channel::operator()(tcp_channel *channel) const
 {
-    channel->unlink();
+    channel->tcp_source::unlink();
     if (channel->fd >= 0)
         close_watched(channel->epoll, channel->fd);
     delete channel;
@@ -274,17 +271,6 @@ tcp_channel_ptr make_channel(int fd, int epoll)
     return made;
 }
 
-/// Whether they may be of one owner: he has a whole network of IPv6 to himself.
-bool is_same_source(const sockaddr_storage &a, const sockaddr_storage &b)
-{
-    if (a.ss_family != AF_INET6 || b.ss_family != AF_INET6)
-        return osd::address::is_host(reinterpret_cast<const sockaddr *>(&a),
-                                     reinterpret_cast<const sockaddr *>(&b));
-    constexpr std::size_t network = 8;
-    return std::memcmp(&reinterpret_cast<const sockaddr_in6 &>(a).sin6_addr,
-                       &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, network) == 0;
-}
-
 /// How long nothing has come, the time in the kernel's queue included.
 std::int64_t silent_ms(int fd)
 {
@@ -382,19 +368,10 @@ void tcp_cm::stop_listening(tcp_listener &l)
     service_.wait_quiet(&l);
 }
 
-std::uint32_t tcp_cm::max_unanswered() const
-{
-    rlimit open{};
-    if (::getrlimit(RLIMIT_NOFILE, &open) != 0)
-        return how_.max_unanswered;
-    const rlim_t most = std::min<rlim_t>(how_.max_unanswered, open.rlim_cur / 4);
-    return std::max(static_cast<std::uint32_t>(most), 2u);
-}
-
 void tcp_cm::take_stranger(tcp_listener &l)
 {
-    const std::uint32_t most = max_unanswered();
-    const bool full = stranger_count_ + request_count_ >= most;
+    const std::uint32_t most = requests_.most();
+    const bool full = stranger_count_ + requests_.count() >= most;
     if (full && strangers_.empty())
         return wait_for_answers(l);
     if (full || stranger_count_ >= std::min(how_.max_strangers, most / 2))
@@ -417,7 +394,7 @@ void tcp_cm::take_stranger(tcp_listener &l)
     if (made == nullptr)
         return;
     tcp_channel &stranger = *made.release();
-    stranger.address = peer;
+    stranger.source = peer;
     stranger.from = &l;
     stranger.expires_ns = ns_from_now(how_.stranger_ms);
     strangers_.push(stranger);
@@ -445,7 +422,7 @@ void tcp_cm::make_room(tcp_listener &l)
 
 void tcp_cm::wait_for_answers(tcp_listener &l)
 {
-    say_crowded("further ones wait", *requests_.front());
+    requests_.say_crowded(requests_.front()->source, "further ones wait");
     pause(l, INT64_MAX);
 }
 
@@ -478,7 +455,7 @@ void tcp_cm::place_is_free()
 
 tcp_channel_ptr tcp_cm::take_out(tcp_channel &stranger)
 {
-    stranger.unlink();
+    stranger.tcp_source::unlink();
     --stranger_count_;
     place_is_free();
     return tcp_channel_ptr(&stranger);
@@ -518,13 +495,13 @@ bool tcp_cm::hear_stranger(tcp_channel &stranger)
 void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
 {
     unsigned char copy[max_private_data];
-    if (!has_share(*channel) || !watch(*channel, EPOLLRDHUP))
+    if (!requests_.has_share(channel->source, "further ones of that address are reset") ||
+        !watch(*channel, EPOLLRDHUP))
         return reset_at_close(channel->fd);
     channel->asks = this;
-    requests_.push(*channel);
-    ++request_count_;
+    requests_.add(*channel);
     channel->take_address();
-    sockaddr_storage peer = channel->address;
+    sockaddr_storage peer = channel->source;
     const cr_params params{generic(peer), osd::address::port_of(generic(peer)),
                            channel->copy_data(copy)};
     const bool for_this = get(channel->header.qualifier) == l.qualifier;
@@ -534,40 +511,13 @@ void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
         refuse(request, reject_reason::non_consumer, {});
 }
 
-/// A half of the places is for others than its address.
-bool tcp_cm::has_share(const tcp_channel &asking)
-{
-    const std::uint32_t share = max_unanswered() / 2;
-    std::uint32_t same = 0;
-    for (tcp_channel *at = requests_.front(); at != nullptr && same < share;
-         at = requests_.after(*at))
-        same += is_same_source(at->address, asking.address) ? 1 : 0;
-    if (same == share)
-        say_crowded("further ones of that address are reset", asking);
-    return same < share;
-}
-
-void tcp_cm::say_crowded(const char *what, const tcp_channel &channel)
-{
-    const std::int64_t now = osd::now_ns();
-    if (now < say_again_ns_)
-        return;
-    say_again_ns_ = now + say_again_after_ns;
-    dapl_log(DAPL_DBG_TYPE_WARN,
-             "%s: %u connection requests wait for this program's answer, as from %s; %s until it "
-             "accepts or rejects some",
-             service_.name, request_count_,
-             osd::address_text(reinterpret_cast<const sockaddr *>(&channel.address)).get(), what);
-}
-
 /// It waits no longer.
 tcp_channel_ptr tcp_cm::answered(tcp_request &request)
 {
     tcp_channel_ptr channel(request.channel.release());
     channel->asks = nullptr;
     if (channel->fd >= 0) {
-        channel->unlink();
-        --request_count_;
+        requests_.remove(*channel);
         place_is_free();
     }
     return channel;
@@ -577,8 +527,7 @@ tcp_channel_ptr tcp_cm::answered(tcp_request &request)
 void tcp_cm::sender_has_gone(tcp_channel &channel)
 {
     close_watched(epoll_, std::exchange(channel.fd, -1));
-    channel.unlink();
-    --request_count_;
+    requests_.remove(channel);
     place_is_free();
 }
 

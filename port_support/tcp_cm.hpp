@@ -3,6 +3,7 @@
 #pragma once
 
 #include "connection_service.hpp"
+#include "unanswered_requests.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -119,13 +120,12 @@ public:
         std::uint32_t patience_ms = 250; ///< time for a stranger to send a request while others
                                          ///< wait for its place
         std::uint32_t max_strangers = 64;
-        /// Strangers, and requests without an answer; not more than a quarter of the descriptors
-        /// that the process may have.
-        std::uint32_t max_unanswered = 256;
+        /// Strangers, and requests without an answer.
+        std::uint32_t max_unanswered = unanswered_requests::usual_most;
     };
 
     tcp_cm(connection_service &service, tcp_cm_user &user, const limits &how)
-        : service_(service), user_(user), how_(how)
+        : service_(service), user_(user), how_(how), requests_(service.name, how.max_unanswered)
     {}
     tcp_cm(const tcp_cm &) = delete;
     tcp_cm &operator=(const tcp_cm &) = delete;
@@ -169,7 +169,6 @@ private:
     bool watch(tcp_source &, std::uint32_t events) const;
 
     void take_stranger(tcp_listener &) OSD_REQUIRES(service_.lock);
-    std::uint32_t max_unanswered() const;
     void make_room(tcp_listener &) OSD_REQUIRES(service_.lock);
     void wait_for_answers(tcp_listener &) OSD_REQUIRES(service_.lock);
     void pause(tcp_listener &, std::int64_t until_ns) OSD_REQUIRES(service_.lock);
@@ -180,8 +179,6 @@ private:
     void drop(tcp_channel &stranger) OSD_REQUIRES(service_.lock);
     bool hear_stranger(tcp_channel &) OSD_REQUIRES(service_.lock);
     void request_came(tcp_channel_ptr, tcp_listener &) OSD_REQUIRES(service_.lock);
-    bool has_share(const tcp_channel &) OSD_REQUIRES(service_.lock);
-    void say_crowded(const char *what, const tcp_channel &) OSD_REQUIRES(service_.lock);
     tcp_channel_ptr answered(tcp_request &) OSD_REQUIRES(service_.lock);
     void sender_has_gone(tcp_channel &) OSD_REQUIRES(service_.lock);
     void refuse(tcp_request &, reject_reason, const private_data &) OSD_REQUIRES(service_.lock);
@@ -206,10 +203,7 @@ private:
     int epoll_ = -1;
     list<tcp_channel, tcp_source> strangers_ OSD_GUARDED_BY(service_.lock);
     std::uint32_t stranger_count_ OSD_GUARDED_BY(service_.lock) = 0;
-    list<tcp_channel, tcp_source> requests_ OSD_GUARDED_BY(service_.lock); ///< requests without an
-                                                                           ///< answer
-    std::uint32_t request_count_ OSD_GUARDED_BY(service_.lock) = 0;
-    std::int64_t say_again_ns_ OSD_GUARDED_BY(service_.lock) = 0; ///< that they are too many
+    unanswered_requests requests_ OSD_GUARDED_BY(service_.lock);
     list<tcp_listener, tcp_source> paused_ OSD_GUARDED_BY(service_.lock);
     std::int64_t resume_ns_ OSD_GUARDED_BY(service_.lock) = 0;
 };
