@@ -10,9 +10,9 @@
 namespace dapl::DAPL_TRANSPORT {
 
 /// Stands in front of private data. It tells peers of this kind from others, and consumers'
-/// rejections from the port's own.
+/// rejections from the port's own, and from those of a port that has no room now: `later`.
 struct cm_frame_header {
-    enum kind_t : std::uint8_t { request = 1, accept, reject_by_consumer, reject_by_port };
+    enum kind_t : std::uint8_t { request = 1, accept, reject_by_consumer, reject_by_port, later };
 
     unsigned char magic[4];
     std::uint8_t version;

@@ -44,4 +44,11 @@ std::int64_t connect_attempt::next_try()
     return next;
 }
 
+std::int64_t connect_attempt::next_try_later()
+{
+    const std::int64_t next = ns_from_now(delay_ms_);
+    delay_ms_ = std::min(2 * delay_ms_, longest_put_off_ms);
+    return next;
+}
+
 } // namespace dapl::DAPL_TRANSPORT

@@ -13,7 +13,8 @@
 namespace dapl::DAPL_TRANSPORT {
 
 /// Programs that exchange their addresses first may connect before the peer listens. Their requests
-/// are repeated with exponential back-off until the caller's timeout or the port's own limit.
+/// are repeated with exponential back-off until the caller's timeout or the port's own limit; where
+/// the peer listens and has no room for one yet, until the caller's timeout.
 class connect_attempt {
 public:
     /// What an adapter's requests can be.
@@ -33,11 +34,15 @@ public:
     /// When to repeat a request that found no listener, on the clock of osd::now_ns(); never when
     /// that is too late.
     std::int64_t next_try();
+    /// When to repeat a request that the peer has put off. The common layer ends the attempt at the
+    /// caller's timeout.
+    std::int64_t next_try_later();
     static constexpr std::int64_t never = INT64_MAX;
 
 private:
     static constexpr std::uint32_t first_delay_ms = 5;
     static constexpr std::uint32_t longest_delay_ms = 100;
+    static constexpr std::uint32_t longest_put_off_ms = 500;
 
     connect_attempt(const connect_params &, std::uint32_t retry_ms);
 

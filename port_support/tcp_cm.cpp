@@ -31,6 +31,7 @@ enum class message : std::uint8_t {
     reject_by_port,
     ready,   ///< the active side has seen the acceptance
     goodbye, ///< the connection ends as its consumer wants it
+    later,   ///< the passive side has no room for a request now
 };
 
 } // namespace
@@ -495,8 +496,9 @@ bool tcp_cm::hear_stranger(tcp_channel &stranger)
 void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
 {
     unsigned char copy[max_private_data];
-    if (!requests_.has_share(channel->source, "further ones of that address are reset") ||
-        !watch(*channel, EPOLLRDHUP))
+    if (!requests_.has_share(channel->source, "further ones of that address are put off"))
+        return (void)channel->say(message::later, nullptr, {});
+    if (!watch(*channel, EPOLLRDHUP))
         return reset_at_close(channel->fd);
     channel->asks = this;
     requests_.add(*channel);
@@ -630,6 +632,10 @@ void tcp_cm::answer_came(tcp_connection &q)
     const private_data data = q.channel->copy_data(copy);
     if (answer == message::reject_by_consumer)
         return end_attempt(q, DAT_CONNECTION_EVENT_PEER_REJECTED, data);
+    if (answer == message::later) {
+        q.channel.reset();
+        return service_.schedule(q, q.attempt->next_try_later());
+    }
     q.channel->take_address();
     const bool up = answer == message::accept && user_.bring_up(q, q.channel->peer) &&
                     q.channel->say(message::ready, nullptr, {});

@@ -108,8 +108,9 @@ protected:
 /// strangers that have sent a part go first, as an honest peer sends a whole request at once, and
 /// then strangers that have been silent since patience_ms. So nobody waits longer than that for
 /// silent ones, however many they are. Of requests that wait for the consumer's answer some are
-/// kept as well, of one address a half of them; the others of that address are reset, which an
-/// honest peer repeats. Beyond that connections wait in the kernel's queue.
+/// kept as well, of one address a half of them; the others of that address are put off, and an
+/// honest peer repeats them until its consumer's timeout. Beyond that connections wait in the
+/// kernel's queue.
 class tcp_cm {
 public:
     struct limits {

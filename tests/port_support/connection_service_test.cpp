@@ -215,4 +215,18 @@ TEST_SUITE("connect_attempt")
         params.timeout_us = 1000;
         CHECK(attempt_of(params, 60'000)->next_try() == connect_attempt::never);
     }
+
+    TEST_CASE("one that was put off is repeated as long as the caller waits, with longer pauses")
+    {
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        const connect_params params{reinterpret_cast<DAT_SOCK_ADDR *>(&to), 1, 1000, {}};
+        const auto attempt = attempt_of(params, 0);
+        std::int64_t next = 0;
+        for (int i = 0; i < 10; ++i)
+            next = attempt->next_try_later() - osd::now_ns();
+        CHECK(next > 400'000'000);
+        CHECK(next <= 500'000'000);
+        CHECK(attempt->next_try() == connect_attempt::never);
+    }
 }
