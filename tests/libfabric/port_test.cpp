@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "cm_frame.hpp"
 #include "port_rig.hpp"
 #include "until_signalled.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>
 #include <csignal>
+#include <deque>
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -95,6 +97,104 @@ public:
 private:
     rlimit before_{};
 };
+
+/// While it lives, the process can have so many descriptors.
+class few_descriptors {
+public:
+    explicit few_descriptors(rlim_t most)
+    {
+        getrlimit(RLIMIT_NOFILE, &before_);
+        const rlimit few{most, before_.rlim_max};
+        REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    }
+    ~few_descriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+private:
+    rlimit before_{};
+};
+
+/// What libfabric 1.17 puts in front of private data: version, kind, size, and the marker of byte
+/// order.
+std::string frame(std::uint8_t version, std::uint8_t kind, std::uint8_t size,
+                  const std::string &data)
+{
+    std::string out(32, '\0');
+    out[0] = static_cast<char>(version);
+    out[1] = static_cast<char>(kind);
+    out[3] = static_cast<char>(size);
+    out[24] = 1;
+    return out + data;
+}
+
+/// A request as a port of this kind sends it.
+std::string request_to(DAT_CONN_QUAL qualifier)
+{
+    const cm_frame ours(cm_frame_header::request, {}, qualifier);
+    return frame(3, 0, static_cast<std::uint8_t>(ours.size),
+                 {reinterpret_cast<const char *>(ours.bytes), ours.size});
+}
+
+/// A bare TCP client, from 127.0.0.1 or another address of this host.
+class stranger {
+public:
+    explicit stranger(const door_bell &bell, std::uint32_t host = 1)
+    {
+        sockaddr_in end{};
+        end.sin_family = AF_INET;
+        end.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
+        REQUIRE(bind(fd_, reinterpret_cast<sockaddr *>(&end), sizeof end) == 0);
+        end.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        end.sin_port = htons(static_cast<std::uint16_t>(bell.port));
+        REQUIRE(::connect(fd_, reinterpret_cast<sockaddr *>(&end), sizeof end) == 0);
+    }
+    stranger(const door_bell &bell, std::uint32_t host, const std::string &text)
+        : stranger(bell, host)
+    {
+        say(text);
+    }
+    ~stranger() { close(fd_); }
+    stranger(const stranger &) = delete;
+    stranger &operator=(const stranger &) = delete;
+
+    void say(const std::string &text) const
+    {
+        REQUIRE(write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    }
+    /// Once there is an answer, or the end.
+    std::string hear() const
+    {
+        pollfd answer{fd_, POLLIN, 0};
+        CHECK(poll(&answer, 1, 5000) == 1);
+        char bytes[512];
+        const ssize_t got = recv(fd_, bytes, sizeof bytes, MSG_DONTWAIT);
+        return {bytes, static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+    }
+
+private:
+    const int fd_ = socket(AF_INET, SOCK_STREAM, 0);
+};
+
+/// Whether the sender is to repeat its request.
+bool is_put_off(const std::string &answer)
+{
+    constexpr char nack = 6;
+    return answer.size() == 48 && answer[1] == nack && answer[32 + 5] == cm_frame_header::later;
+}
+
+/// Takes a request that has come, and rejects it.
+bool reject_one(door_bell &bell)
+{
+    auto came = bell.owner.arrivals.take();
+    if (came)
+        transport::dapls_ib_reject_connection((*came)->request, reject_reason::consumer, {});
+    return came.has_value();
+}
+
+void reject_all(door_bell &bell)
+{
+    while (bell.owner.arrivals.size() != 0)
+        (void)reject_one(bell);
+}
 
 DAT_RETURN open_with(const char *params)
 {
@@ -526,35 +626,32 @@ TEST_SUITE("connections")
     {
         node n;
         door_bell bell(n);
-        sockaddr_in to = *reinterpret_cast<const sockaddr_in *>(n.address());
-        to.sin_port = htons(static_cast<std::uint16_t>(bell.port));
-        // libfabric's own frame: version 3, type connreq, size, and the marker of byte order
-        auto frame = [](std::uint8_t version, std::uint8_t size, const char *data,
-                        std::size_t have) {
-            std::string f(16, '\0');
-            f[0] = static_cast<char>(version);
-            f[1] = 1;
-            f[3] = static_cast<char>(size);
-            f[8] = 1;
-            return f.append(data, have);
+        const std::string whole = request_to(bell.port).substr(32);
+        const auto size = static_cast<std::uint8_t>(whole.size());
+        std::string longer = whole, answer = whole;
+        longer[7] = 1; // claims private data
+        answer[5] = cm_frame_header::accept;
+        const std::string refused[] = {
+            frame(3, 0, 0, ""),
+            frame(3, 0, 4, whole.substr(0, 4)),
+            frame(3, 0, size, longer),
+            frame(3, 0, size, answer),
+            request_to(bell.port + 65536),
         };
-        const std::string garbage[] = {
-            "GET / HTTP/1.0\r\n\r\n",
-            frame(3, 0, "", 0),
-            frame(3, 4, "DAT\xd2", 4),
-            frame(3, 8, "DAT\xd2\x01\x01\xff\xff", 8), // claims more private data than came
-            frame(3, 8, "DAT\xd2\x01\x02\x00\x00", 8), // an answer, not a request
-            frame(3, 200, "DAT\xd2\x01\x01\x00\x00", 8),
-            frame(9, 8, "DAT\xd2\x01\x01\x00\x00", 8),
-        };
-        for (const std::string &bytes : garbage) {
-            const int s = socket(AF_INET, SOCK_STREAM, 0);
-            REQUIRE(connect(s, reinterpret_cast<sockaddr *>(&to), sizeof(to)) == 0);
-            REQUIRE(write(s, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
-            pollfd closed{s, POLLIN, 0};
-            CHECK(poll(&closed, 1, 2000) == 1); // a rejection or the end
-            close(s);
+        for (const std::string &bytes : refused) {
+            const stranger s(bell, 1, bytes);
+            const std::string heard = s.hear();
+            CHECK(heard.size() == 32 + sizeof(cm_frame_header));
+            CHECK(heard.substr(32, 3) == "DAT");
         }
+        const std::string dropped[] = {
+            "GET / HTTP/1.0\r\n\r\n",
+            frame(3, 1, size, whole), // libfabric's kind of an answer
+            frame(3, 0, 200, whole),
+            frame(9, 0, size, whole),
+        };
+        for (const std::string &bytes : dropped)
+            CHECK(stranger(bell, 1, bytes).hear().empty());
         CHECK(bell.owner.arrivals.size() == 0);
         side a(n), b(n);
         REQUIRE(a.connect(n, bell.port).ok());
@@ -562,6 +659,130 @@ TEST_SUITE("connections")
         REQUIRE(came);
         REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+
+    TEST_CASE("requests without an answer are bounded, and those of one address more")
+    {
+        const few_descriptors limit(128);
+        constexpr int most = 128 / 4;
+        node n;
+        door_bell bell(n);
+        const std::string text = request_to(bell.port);
+        std::deque<stranger> crowd;
+        const auto waiting = [&] { return static_cast<int>(bell.owner.arrivals.size()); };
+        const auto come = [&](int number, std::uint32_t host) {
+            const int before = waiting();
+            for (int i = 0; i < number; ++i)
+                crowd.emplace_back(bell, host, text);
+            CHECK(eventually([&] { return waiting() == before + number; }));
+        };
+        const auto is_refused = [&](std::uint32_t host) {
+            return is_put_off(stranger(bell, host, text).hear());
+        };
+        come(most / 2, 1);
+        for (int i = 0; i < 5; ++i)
+            CHECK(is_refused(1));
+        CHECK(waiting() == most / 2);
+        come(most / 4, 2);
+        come(most / 4, 3);
+        CHECK(is_refused(2));
+        SUBCASE("an answer makes room, and an honest peer comes again until there is")
+        {
+            side a(n);
+            REQUIRE(a.connect(n, bell.port, "honest").ok());
+            CHECK(a.ep.next(50ms) == DAT_EVENT_NUMBER{});
+            REQUIRE(reject_one(bell));
+            CHECK(eventually([&] { return waiting() == most; }));
+            while (waiting() != 1)
+                REQUIRE(reject_one(bell));
+            auto came = bell.owner.arrivals.take();
+            REQUIRE(came);
+            CHECK((*came)->data == "honest");
+            side b(n);
+            REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+            CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        }
+        SUBCASE("a sender that goes makes room")
+        {
+            crowd.pop_front();
+            side a(n);
+            REQUIRE(a.connect(n, bell.port).ok());
+            CHECK(eventually([&] { return waiting() == most + 1; }));
+            reject_all(bell);
+            CHECK(a.ep.next() == DAT_CONNECTION_EVENT_PEER_REJECTED);
+        }
+        SUBCASE("an honest peer comes again longer than to where nobody listens")
+        {
+            node hasty("tcp lo connect_retry_ms=20");
+            side a(hasty);
+            REQUIRE(a.connect(n, bell.port).ok());
+            CHECK(a.ep.next(200ms) == DAT_EVENT_NUMBER{});
+            SUBCASE("until there is room")
+            {
+                reject_all(bell);
+                REQUIRE(eventually([&] { return waiting() == 1; }));
+                reject_all(bell);
+                CHECK(a.ep.next() == DAT_CONNECTION_EVENT_PEER_REJECTED);
+            }
+            SUBCASE("until nobody listens")
+            {
+                bell.close();
+                CHECK(a.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+            }
+            SUBCASE("until it is given up")
+            {
+                transport::dapls_ib_disconnect_clean(a.qp);
+            }
+        }
+        reject_all(bell);
+    }
+
+    TEST_CASE("a request whose sender has gone keeps no descriptor; it can be answered")
+    {
+        node n;
+        door_bell bell(n);
+        side b(n);
+        char buffer[8];
+        REQUIRE(b.recv(buffer, 8, 3).ok());
+        const int before = entries_of("/proc/self/fd");
+        for (int i = 0; i < 20; ++i)
+            (void)stranger(bell, 1, request_to(bell.port) + "and more");
+        REQUIRE(eventually([&] { return bell.owner.arrivals.size() == 20; }));
+        CHECK(eventually([&] { return entries_of("/proc/self/fd") == before; }));
+        SUBCASE("accepted")
+        {
+            auto came = bell.owner.arrivals.take();
+            REQUIRE(came);
+            REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+            CHECK(b.ep.next() == DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+            CHECK(b.received() == result{3, DAT_DTO_ERR_FLUSHED, 0});
+            REQUIRE(transport::dapls_ib_qp_reset(b.qp).ok());
+        }
+        SUBCASE("its listener gone as well")
+        {
+            bell.close();
+        }
+        reject_all(bell);
+        if (!bell.open)
+            return;
+        side a(n);
+        REQUIRE(a.connect(n, bell.port).ok());
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+
+    TEST_CASE("a flood of requests leaves no descriptor behind")
+    {
+        node n;
+        door_bell bell(n);
+        const int before = entries_of("/proc/self/fd");
+        bell.owner.takes = false; // as with a full EVD
+        const std::string text = request_to(bell.port);
+        for (int i = 0; i < 500; ++i)
+            (void)stranger(bell, 1, text);
+        CHECK(eventually([&] { return entries_of("/proc/self/fd") == before; }));
     }
 
     TEST_CASE("a connection's socket is looked for among open descriptors, not all there may be")

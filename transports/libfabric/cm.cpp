@@ -42,11 +42,12 @@ int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     return error != 0 ? error : connect_endpoint(q, *q.attempt);
 }
 
-/// The peer does not listen, or not yet: repeats the request with back-off.
-bool try_again(hca &device, qp &q, int error) OSD_REQUIRES(device.lock)
+/// The peer does not listen, or not yet, or has no room: repeats the request with back-off.
+bool try_again(hca &device, qp &q, int error, bool put_off) OSD_REQUIRES(device.lock)
 {
-    const std::int64_t next =
-        error == ECONNREFUSED ? q.attempt->next_try() : connect_attempt::never;
+    const std::int64_t next = put_off                 ? q.attempt->next_try_later()
+                              : error == ECONNREFUSED ? q.attempt->next_try()
+                                                      : connect_attempt::never;
     if (next == connect_attempt::never)
         return false;
     drop_endpoint(device, q, phase::connecting);
@@ -60,7 +61,8 @@ void attempt_failed(hca &device, qp &q, int error, const void *answer, std::size
 {
     private_data data;
     const cm_frame_header *header = parse_frame(answer, size, data);
-    if (size == 0 && try_again(device, q, error))
+    const bool put_off = header != nullptr && header->kind == cm_frame_header::later;
+    if ((put_off || size == 0) && try_again(device, q, error, put_off))
         return;
     end_attempt(device, q);
     if (header != nullptr && header->kind == cm_frame_header::reject_by_consumer)
@@ -238,6 +240,23 @@ status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     return success;
 }
 
+/// Moves what a request came on to an endpoint of q's.
+int take_connection(hca &device, qp &q, request &asked) OSD_REQUIRES(device.lock)
+{
+    const int socket = asked.socket;
+    stop_watching(device, asked);
+    const int error = open_endpoint(device, q, *asked.info);
+    if (error != 0)
+        return error;
+    if (socket < 0) {
+        find_socket(q, device.accepted_hint);
+    } else {
+        osd::lock_guard hold(q.lock);
+        q.socket = socket;
+    }
+    return 0;
+}
+
 } // namespace
 
 status transport::dapls_ib_connect(qp &q, const connect_params &params)
@@ -260,21 +279,20 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     if (data.size > device.max_private_data)
         return invalid_parameter(3);
     osd::lock_guard hold(device.lock);
-    const int error = open_endpoint(device, q, *request.info);
+    const int error = request.of->gone ? 0 : take_connection(device, q, *request.of);
     if (error != 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_endpoint for an accept failed: %s", device.name,
                  fi_strerror(-error));
         return status_of_errno(-error);
     }
     q.enter(phase::accepting);
-    find_socket(q, device.accepted_hint);
     // libfabric would establish a connection whose peer is gone, and only then notice.
-    if (hung_up(q) || !accept_on_endpoint(q, data)) {
+    if (request.of->gone || hung_up(q) || !accept_on_endpoint(q, data)) {
         // The endpoint has the connection, so the request cannot be answered any more.
         end_attempt(device, q);
         device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }
-    release_request(request);
+    release_request(device, request);
     return success;
 }
 

@@ -177,6 +177,7 @@ void close_everything(hca &device)
         transport::dapls_ib_cq_free(device.spare);
     device.events.stop(device.lock);
     device.progress.close();
+    device.senders.close();
     {
         osd::lock_guard hold(device.lock);
         close_passives(device, INT64_MAX);

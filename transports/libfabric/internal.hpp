@@ -75,15 +75,21 @@ void break_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
 
 void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t data_size)
     OSD_REQUIRES(device.lock);
-/// Releases a request that was answered; with the lock of its hca held.
-void release_request(cr &request);
+/// Leaves the socket of a request alone.
+void stop_watching(hca &device, request &r) OSD_REQUIRES(device.lock);
+/// Releases a request that was answered.
+void release_request(hca &device, cr &answered) OSD_REQUIRES(device.lock);
+/// Forgets requests whose senders have gone.
+void forget_gone(hca &device) OSD_REQUIRES(device.lock);
 /// Closes the passive endpoints that nothing can refer to any more.
 void close_passives(hca &device, std::int64_t retired_before) OSD_REQUIRES(device.lock);
 
 // --- socket.cpp
 
 /// Finds the socket below a passive endpoint that listens.
-void find_socket(fid_pep &listener);
+void find_socket(const passive &listener);
+/// Finds the socket below a request; `hint`: near which descriptor.
+void find_socket(request &r, int &hint);
 /// Finds the socket below a connected queue pair; `hint`: near which descriptor.
 void find_socket(qp &q, int &hint) OSD_EXCLUDES(q.lock);
 /// Ends the conversation on the socket below q's endpoint, behind libfabric's back.

@@ -3,9 +3,12 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -19,11 +22,11 @@ namespace {
 /// and libfabric then uses the passive endpoint. No request takes that long.
 constexpr std::uint32_t retirement_ms = 60'000;
 
-void refuse(ofi::cr &request, cm_frame_header::kind_t kind, const private_data &data)
+void refuse(const passive &p, fid_t handle, cm_frame_header::kind_t kind,
+            const private_data &data = {})
 {
     const cm_frame message(kind, data);
-    const int error =
-        fi_reject(request.from->fid, request.info->handle, message.bytes, message.size);
+    const int error = fi_reject(p.fid, handle, message.bytes, message.size);
     if (error != 0)
         dapl_log(DAPL_DBG_TYPE_WARN, "fi_reject failed: %s", fi_strerror(-error));
 }
@@ -42,19 +45,14 @@ int listen_on(hca &device, passive &p, std::uint16_t port) OSD_REQUIRES(device.l
     error = fi_pep_bind(p.fid, &device.eq->fid, 0);
     if (error == 0)
         error = fi_listen(p.fid);
+    std::size_t size = sizeof p.address;
+    if (error == 0)
+        error = fi_getname(&p.fid->fid, &p.address, &size);
     if (error != 0)
         fi_close(&p.fid->fid);
     else
-        find_socket(*p.fid);
+        find_socket(p);
     return error;
-}
-
-DAT_CONN_QUAL bound_port(passive &p)
-{
-    sockaddr_storage address{};
-    std::size_t size = sizeof(address);
-    (void)fi_getname(&p.fid->fid, &address, &size);
-    return osd::address::port_of(reinterpret_cast<sockaddr *>(&address));
 }
 
 /// Lets the port go but keeps the passive endpoint, by moving its socket to an endpoint that is
@@ -74,6 +72,72 @@ bool close_socket_of(hca &device, passive &p) OSD_REQUIRES(device.lock)
     return true;
 }
 
+line_limit strange_requests;
+
+void say_strange(const hca &device)
+{
+    std::uint32_t left_out = 0;
+    if (shows(DAPL_DBG_TYPE_WARN) && strange_requests.allows(osd::now_ns(), left_out))
+        debug_line("%s: refused a request that is not from a DAPL libfabric port; %u such lines "
+                   "were left out before",
+                   device.name, left_out);
+}
+
+bool is_for(const hca &device, const passive &p, const cm_frame_header *header)
+{
+    const bool is_request = header != nullptr && header->kind == cm_frame_header::request;
+    if (!is_request)
+        say_strange(device);
+    return is_request && p.owner != nullptr && qualifier_of(*header) == p.qualifier;
+}
+
+/// libfabric accepts whatever comes, so there is no queue in which it could wait.
+bool may_wait(hca &device, const sockaddr_storage &source) OSD_REQUIRES(device.lock)
+{
+    if (device.requests.count() < device.requests.most())
+        return device.requests.has_share(source, "further ones of that address are put off");
+    device.requests.say_crowded(source, "further ones are put off");
+    return false;
+}
+
+/// Null where there is no room for it.
+request *keep(hca &device, passive &p, fi_info &info) OSD_REQUIRES(device.lock)
+{
+    sockaddr_storage source{};
+    std::memcpy(&source, info.dest_addr, std::min(info.dest_addrlen, sizeof source));
+    auto *const kept = may_wait(device, source) ? new (std::nothrow) request : nullptr;
+    if (kept == nullptr)
+        return nullptr;
+    kept->source = source;
+    kept->from = &p;
+    kept->info = &info;
+    ++p.requests;
+    device.requests.add(*kept);
+    if (device.tcp_like)
+        find_socket(*kept, device.accepted_hint);
+    if (kept->socket >= 0)
+        (void)device.senders.add(kept->socket, EPOLLRDHUP, kept);
+    return kept;
+}
+
+void offer(hca &device, passive &p, fi_info &info, cr_params &params) OSD_REQUIRES(device.lock)
+{
+    cr made{keep(device, p, info)};
+    if (made.of == nullptr) {
+        refuse(p, info.handle, cm_frame_header::later); // its sender repeats it
+        return fi_freeinfo(&info);
+    }
+    params.peer = static_cast<const DAT_SOCK_ADDR *>(info.dest_addr);
+    params.peer_port = osd::address::port_of(params.peer);
+    service_point &owner = *p.owner;
+    bool taken = false;
+    device.run_upcall(&p, [&] { taken = dapls_cr_callback(owner, made, params); });
+    if (taken)
+        return;
+    refuse(p, info.handle, cm_frame_header::reject_by_port);
+    release_request(device, made);
+}
+
 void discard(passive &p)
 {
     static_cast<all_link &>(p).unlink();
@@ -85,10 +149,33 @@ void discard(passive &p)
 
 namespace ofi {
 
-void release_request(cr &request)
+void stop_watching(hca &device, request &r)
 {
-    fi_freeinfo(std::exchange(request.info, nullptr));
-    --std::exchange(request.from, nullptr)->requests;
+    if (r.socket >= 0) // a forked child may have it too, and it would be reported further
+        device.senders.remove(std::exchange(r.socket, -1));
+}
+
+void release_request(hca &device, cr &answered)
+{
+    const std::unique_ptr<request> r(std::exchange(answered.of, nullptr));
+    stop_watching(device, *r);
+    if (!r->gone)
+        device.requests.remove(*r);
+    fi_freeinfo(r->info);
+    --r->from->requests;
+}
+
+void forget_gone(hca &device)
+{
+    void *gone[port_support::epoll_set::batch];
+    const std::size_t count = device.senders.collect(gone);
+    for (std::size_t i = 0; i < count; ++i) {
+        request &r = *static_cast<request *>(gone[i]);
+        stop_watching(device, r);
+        refuse(*r.from, r.info->handle, cm_frame_header::reject_by_port);
+        device.requests.remove(r);
+        r.gone = true;
+    }
 }
 
 void close_passives(hca &device, std::int64_t retired_before)
@@ -104,24 +191,14 @@ void close_passives(hca &device, std::int64_t retired_before)
 void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t data_size)
 {
     passive &p = *static_cast<passive *>(event.fid->context);
-    cr request{&p, event.info};
-    ++p.requests;
     cr_params params{};
     const cm_frame_header *header = parse_frame(event.data, data_size, params.data);
-    bool taken = false;
-    if (header == nullptr || header->kind != cm_frame_header::request) {
-        dapl_log(DAPL_DBG_TYPE_WARN, "%s: refused a request that is not from a DAPL libfabric port",
-                 device.name);
-    } else if (p.owner != nullptr && qualifier_of(*header) == p.qualifier) {
-        params.peer = static_cast<const DAT_SOCK_ADDR *>(event.info->dest_addr);
-        params.peer_port = osd::address::port_of(params.peer);
-        service_point &owner = *p.owner;
-        device.run_upcall(&p, [&] { taken = dapls_cr_callback(owner, request, params); });
+    if (is_for(device, p, header))
+        offer(device, p, *event.info, params);
+    else {
+        refuse(p, event.info->handle, cm_frame_header::reject_by_port);
+        fi_freeinfo(event.info);
     }
-    if (taken)
-        return;
-    refuse(request, cm_frame_header::reject_by_port, {});
-    release_request(request);
 }
 
 } // namespace ofi
@@ -145,7 +222,7 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
     device.passives.push(*p);
     l.of = p;
     if (qualifier == 0)
-        qualifier = bound_port(*p);
+        qualifier = osd::address::port_of(reinterpret_cast<const sockaddr *>(&p->address));
     p->qualifier = qualifier;
     return success;
 }
@@ -170,13 +247,15 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
 void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
                                            const private_data &data)
 {
-    hca &device = *request.from->device;
+    ofi::request &asked = *request.of;
+    hca &device = *asked.from->device;
     osd::lock_guard hold(device.lock);
-    refuse(request,
-           reason == reject_reason::consumer ? cm_frame_header::reject_by_consumer
-                                             : cm_frame_header::reject_by_port,
-           data);
-    release_request(request);
+    if (!asked.gone)
+        refuse(*asked.from, asked.info->handle,
+               reason == reject_reason::consumer ? cm_frame_header::reject_by_consumer
+                                                 : cm_frame_header::reject_by_port,
+               data);
+    release_request(device, request);
 }
 
 } // namespace dapl::libfabric

@@ -22,6 +22,7 @@
 #include "params.hpp"
 #include "port_features.hpp"
 #include "progress_watch.hpp"
+#include "unanswered_requests.hpp"
 
 #include <netinet/in.h>
 #include <rdma/fabric.h>
@@ -178,6 +179,7 @@ struct mr {
 struct passive : all_link {
     hca *device = nullptr;
     fid_pep *fid = nullptr;
+    sockaddr_storage address{};     ///< the address that it listens at
     service_point *owner = nullptr; ///< null once the listener is gone
     DAT_CONN_QUAL qualifier = 0;
     std::int64_t retired_ns = 0;
@@ -188,10 +190,17 @@ struct listener {
     passive *of = nullptr;
 };
 
-/// A connection request on its way from upcall to answer.
-struct cr {
+/// A connection request without an answer.
+struct request : unanswered_request {
     passive *from = nullptr;
     fi_info *info = nullptr;
+    int socket = -1;   ///< its socket, if it is known: `senders` watches it
+    bool gone = false; ///< its sender has gone, and libfabric has forgotten it
+};
+
+/// A request on its way from upcall to answer.
+struct cr {
+    request *of = nullptr;
 };
 
 struct hca : connection_service {
@@ -220,6 +229,8 @@ struct hca : connection_service {
     progress_watch progress; ///< watch of the CQs
     list<qp, all_link> qps OSD_GUARDED_BY(lock);
     list<passive, all_link> passives OSD_GUARDED_BY(lock);
+    unanswered_requests requests OSD_GUARDED_BY(lock){name};
+    port_support::epoll_set senders; ///< sockets of these requests: reports senders that go
     cq spare; ///< stands in for queue pairs that lack a CQ; libfabric wants two
 
     std::atomic<bool> fences_fell{false}; ///< some qp's fenced sends may go

@@ -139,6 +139,8 @@ void serve_hca(void *argument)
         for (void *tag : device.events.wait(device.lock, due_ns)) {
             if (tag == &device.eq)
                 event_queue.reported();
+            else if (tag == &device.senders)
+                forget_gone(device);
             else
                 device.progress.set_ready(device, tag);
         }
@@ -153,7 +155,8 @@ bool start_service(hca &device)
     const bool ready = device.events.open() &&
                        device.progress.open(device, port_features.cno_wait) &&
                        fi_control(&device.eq->fid, FI_GETWAIT, &eq_fd) == 0 &&
-                       device.events.add(eq_fd, EPOLLIN, &device.eq) &&
+                       device.events.add(eq_fd, EPOLLIN, &device.eq) && device.senders.open() &&
+                       device.events.add(device.senders.get(), EPOLLIN, &device.senders) &&
                        device.events.start("dapl-ofi", serve_hca, &device);
     if (!ready)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service thread failed: %s%s", device.name,

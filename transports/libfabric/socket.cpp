@@ -4,6 +4,7 @@
 #include "internal.hpp"
 #include "socket_search.hpp"
 
+#include <algorithm>
 #include <fcntl.h>
 
 namespace dapl::libfabric::ofi {
@@ -28,12 +29,16 @@ void close_in_programs(int fd)
 
 } // namespace
 
-void find_socket(fid_pep &listener)
+void find_socket(const passive &listener)
 {
-    port_support::socket_ends ends;
-    std::size_t size = sizeof(ends.local);
-    if (fi_getname(&listener.fid, &ends.local, &size) == 0)
-        close_in_programs(port_support::find_socket(ends, 0));
+    close_in_programs(port_support::find_socket({listener.address, {}}, 0));
+}
+
+void find_socket(request &r, int &hint)
+{
+    r.socket = port_support::find_socket({r.from->address, r.source}, hint);
+    hint = std::max(r.socket, 0); // the next one has its number if it is refused
+    close_in_programs(r.socket);
 }
 
 void find_socket(qp &q, int &hint)
