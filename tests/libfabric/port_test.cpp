@@ -661,6 +661,30 @@ TEST_SUITE("connections")
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
     }
 
+    TEST_CASE("libfabric does not wait for what a stranger has announced")
+    {
+        node n;
+        door_bell bell(n);
+        const stranger silent(bell);
+        const auto patience_of_accepted = [&] {
+            for (int fd = 0; fd < 1024; ++fd) {
+                sockaddr_in own{}, peer{};
+                socklen_t size = sizeof own, peer_size = sizeof peer;
+                timeval patience{};
+                socklen_t patience_size = sizeof patience;
+                if (getsockname(fd, reinterpret_cast<sockaddr *>(&own), &size) == 0 &&
+                    ntohs(own.sin_port) == bell.port &&
+                    getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &peer_size) == 0 &&
+                    getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, &patience_size) == 0)
+                    return patience.tv_sec * 1'000'000 + patience.tv_usec;
+            }
+            return -1L;
+        };
+        REQUIRE(eventually([&] { return patience_of_accepted() >= 0; }));
+        CHECK(patience_of_accepted() > 0); // 0: it would wait for ever
+        CHECK(patience_of_accepted() < 100'000);
+    }
+
     TEST_CASE("requests without an answer are bounded, and those of one address more")
     {
         const few_descriptors limit(128);

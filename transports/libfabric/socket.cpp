@@ -27,11 +27,22 @@ void close_in_programs(int fd)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
+/// What libfabric 1.17 accepts there, and inherits this, it reads as if it were never to wait: it
+/// does, with our lock, where a stranger announces private data and sends none.
+void bound_reads(int listener)
+{
+    const timeval at_once{0, 1};
+    if (listener >= 0)
+        (void)setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &at_once, sizeof at_once);
+}
+
 } // namespace
 
 void find_socket(const passive &listener)
 {
-    close_in_programs(port_support::find_socket({listener.address, {}}, 0));
+    const int fd = port_support::find_socket({listener.address, {}}, 0);
+    close_in_programs(fd);
+    bound_reads(fd);
 }
 
 void find_socket(request &r, int &hint)
