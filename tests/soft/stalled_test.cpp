@@ -163,7 +163,14 @@ TEST_CASE_FIXTURE(fixture, "a queue pair is made without a look at its completio
 {
     queue_pair another;
     stalled_producer other(b.receive_queue);
-    CHECK_FALSE(waits_for(other, [&] { CHECK(here.hca.make_pair(another, b.pair.with)); }));
+    std::atomic<bool> made{false};
+    std::thread makes([&] {
+        CHECK(here.hca.make_pair(another, b.pair.with));
+        made.store(true);
+    });
+    CHECK(becomes_true([&] { return made.load(); }));
+    other.go_on();
+    makes.join();
     here.hca.free_pair(another);
 }
 
