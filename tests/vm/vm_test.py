@@ -16,6 +16,9 @@ import time
 import unittest
 
 RUN_IN_VM = pathlib.Path(sys.argv.pop(1)).resolve()
+sys.path.insert(0, str(RUN_IN_VM.parent))
+sys.dont_write_bytecode = True
+import image  # noqa: E402
 VERBS = {"ibv_devinfo": "ibverbs-utils", "ibv_rc_pingpong": "ibverbs-utils",
          "rping": "rdmacm-utils"}
 
@@ -86,11 +89,56 @@ class WithoutMachine(World):
     def test_unprepared_or_stale_cache_is_a_skip_with_cause_and_way_out(self):
         (self.root / "6.1.0-1-amd64-0123456789ab").mkdir()
         (self.root / "default-0123456789ab").symlink_to("6.1.0-1-amd64-0123456789ab")
-        for which in ((), ("--kernel", "6.1.0-1-amd64")):
+        (self.root / "sid-0123456789ab").symlink_to("6.1.0-1-amd64-0123456789ab")
+        for which in ((), ("--kernel", "6.1.0-1-amd64"), ("--kernel", "sid")):
             done = run("--cache", str(self.root), *which, "--", "true")
             self.assert_status(done, 77)
             self.assertRegex(done.stderr.decode(), r"^run-in-vm: .* is not prepared, .*; run: "
                              rf".*--prepare{' '.join(('', *which))} .*\n$")
+
+    @unittest.skipUnless(shutil.which("qemu-system-x86_64"), "no qemu")
+    def test_suite_that_cannot_be_had(self):
+        """Whether there is a network or not."""
+        done = run("--cache", str(self.root), "--prepare", "--kernel", "no-such-suite")
+        self.assert_status(done, 77)
+        self.assertRegex(done.stderr.decode(), r"run-in-vm: the lists of Debian's suite "
+                                               r"no-such-suite could not be fetched; .*\n$")
+        self.assertEqual(sorted(path.name for path in self.root.iterdir()),
+                         ["a writable, 'quoted' folder", "lock", "scratch"])
+
+    def test_packages_of_a_kernel(self):
+        """In one package, as with Debian 12, and in parts, as newer ones are."""
+        depends = {
+            "linux-image-amd64": "linux-base-amd64 (= 7.2.1-1), linux-image-7.2.1+deb14-amd64",
+            "linux-image-6.1.0-1-amd64": "kmod, linux-base (>= 4.3~), initramfs-tools | dracut",
+            "linux-headers-6.1.0-1-amd64":
+                "linux-headers-6.1.0-1-common (= 6.1.1-1), linux-kbuild-6.1 (>= 6.1.1-1), gcc-12",
+            "linux-image-7.2.1+deb14-amd64":
+                "dracut | initramfs-tools, linux-base-7.2.1+deb14-amd64 (= 7.2.1-1), "
+                "linux-binary-7.2.1+deb14-amd64, linux-modules-7.2.1+deb14-amd64 (= 7.2.1-1)",
+            "linux-headers-7.2.1+deb14-amd64":
+                "gcc-16-for-host, linux-base (>= 4.12~), linux-base-7.2.1+deb14-amd64, "
+                "linux-headers-7.2.1+deb14-common, linux-kbuild-7.2.1+deb14",
+            "linux-kbuild-7.2.1+deb14": "pahole, libc6 (>= 2.38), libelf1t64, zlib1g (>= 1:1.2)",
+        }
+
+        class Fake(image.Packages):
+            def record(self, package):
+                return f"Package: {package}\nVersion: 1-1\nDepends: {depends[package]}\n"
+
+        self.assertEqual(Fake((), newer=True).newest_release(), "7.2.1+deb14-amd64")
+        self.assertEqual(
+            Fake((), newer=False).of_kernel("6.1.0-1-amd64"),
+            [f"linux-{name}=1-1" for name in (
+                "image-6.1.0-1-amd64", "headers-6.1.0-1-amd64", "headers-6.1.0-1-common",
+                "kbuild-6.1", "source-6.1")] + ["busybox-static"])
+        self.assertEqual(
+            Fake((), newer=True).of_kernel("7.2.1+deb14-amd64"),
+            [f"linux-{name}=1-1" for name in (
+                "image-7.2.1+deb14-amd64", "base-7.2.1+deb14-amd64", "binary-7.2.1+deb14-amd64",
+                "modules-7.2.1+deb14-amd64", "headers-7.2.1+deb14-amd64",
+                "headers-7.2.1+deb14-common", "kbuild-7.2.1+deb14", "source-7.2")]
+            + ["libc6", "libelf1t64", "zlib1g", "libzstd1", "busybox-static"])
 
     def test_usage(self):
         for wrong in ((), ("true",), ("--",), ("--check", "--", "true"),
@@ -175,6 +223,17 @@ class Machine(World):
     @unittest.skipUnless(all(map(shutil.which, VERBS)),
                          f"on Debian: apt-get install {' '.join(sorted(set(VERBS.values())))}")
     def test_devices(self):
+        self.judge_devices()
+
+    @unittest.skipUnless(all(map(shutil.which, VERBS)), "as test_devices")
+    @unittest.skipIf(run("--check", "--kernel", "sid").returncode == 77,
+                     "the kernel of Debian sid is not prepared")
+    def test_devices_with_a_newer_kernel(self):
+        release = self.in_vm("uname -r", "--kernel", "sid").stdout.decode()
+        self.assertIn(f"kernel {release}", run("--check", "--kernel", "sid").stdout.decode())
+        self.judge_devices("--kernel", "sid")
+
+    def judge_devices(self, *options: str):
         done = self.in_vm(
             r"""
             cd /tmp
@@ -192,7 +251,7 @@ class Machine(World):
                 wait $!
             done
             echo all passed
-            """, "--timeout", "120")
+            """, "--timeout", "120", *options)
         self.assert_status(done, 0)
         text = done.stdout.decode()
         for device in ("siw0", "rxe0"):
