@@ -540,11 +540,11 @@ def aarch64(step: Running) -> None:
     compile_tree(step, "aarch64", tuple(command["output"] for command in commands))
 
 
-def machine(step: Running) -> None:
+def machine(step: Running, *kernel: str) -> None:
     """Make ready the virtual machine that later steps test RDMA devices in."""
-    tool = str(ROOT / "tools/vm/run-in-vm")
-    ready = step.run([tool, "--check"]) == 0 or (
-        step.run([tool, "--prepare"]) == 0 and step.run([tool, "--check"]) == 0)
+    tool = [str(ROOT / "tools/vm/run-in-vm"), *kernel]
+    ready = step.run([*tool, "--check"]) == 0 or (
+        step.run([*tool, "--prepare"]) == 0 and step.run([*tool, "--check"]) == 0)
     if ready:
         step.outcome.passed += 1
     else:
@@ -641,6 +641,8 @@ def steps() -> list[Step]:
              clients("asan", "ours", "@smoke,dapltest-T-4x8-mix")),
         Step("tsan", "clang, thread sanitizer; unit and port tests",
              tests("tsan", "--setup", "tsan")),
+        Step("machine-sid", "the virtual machine can run with the kernel of Debian sid",
+             lambda step: machine(step, "--kernel", "sid"), "long"),
         Step("machine-rounds", "all of the verbs port, on each device of the virtual machine",
              tests("plain", "--suite", "vm-rounds"), "long"),
         Step("soft-rounds", "the software HCA on bad networks, twenty seeds; peers that are killed",
