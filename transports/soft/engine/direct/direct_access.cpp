@@ -332,7 +332,9 @@ direct_access::talk *direct_access::place_for_call()
         talk &each = talks_[i];
         if (each.socket >= 0 && each.is_current())
             continue;
-        if (each.socket >= 0) // the connection of that call has ended
+        // The connection of that call has ended. Its socket needs no closer_, as a stranger's does:
+        // local_socket::connect accepts a process of our own user only.
+        if (each.socket >= 0)
             local_socket::close(end_talk(each));
         return &each;
     }
