@@ -1106,13 +1106,7 @@ TEST_CASE("CNO-50: a wait goes on after a signal whose handler has SA_RESTART, w
     }
     const auto began = std::chrono::steady_clock::now();
     cno_waiter timed(cno, microseconds(3 * a_while));
-    CHECK(becomes_true(
-        [&] {
-            ::pthread_kill(timed.thread.native(), SIGUSR2);
-            std::this_thread::sleep_for(a_while / 4);
-            return timed.thread.finished();
-        },
-        patience / 2));
+    CHECK(ends_despite_signals(timed.thread, SIGUSR2));
     if (!timed.thread.finished())
         MUST(post_software(evd));
     timed.thread.join();

@@ -86,15 +86,30 @@ bool ends_by_cancel(helper_thread &waiting)
     return ended;
 }
 
-bool ends_by_signal(helper_thread &waiting)
+namespace {
+
+/// Signals the thread until its work has ended. False if it goes on for so long.
+bool ends_under_signals(helper_thread &waiting, int number, milliseconds pause, milliseconds limit)
 {
     return becomes_true(
         [&] {
-            ::pthread_kill(waiting.native(), SIGUSR1);
-            std::this_thread::sleep_for(milliseconds(20));
+            ::pthread_kill(waiting.native(), number);
+            std::this_thread::sleep_for(pause);
             return waiting.finished();
         },
-        milliseconds(3000));
+        limit);
+}
+
+} // namespace
+
+bool ends_by_signal(helper_thread &waiting)
+{
+    return ends_under_signals(waiting, SIGUSR1, milliseconds(20), milliseconds(3000));
+}
+
+bool ends_despite_signals(helper_thread &waiting, int number)
+{
+    return ends_under_signals(waiting, number, a_while / 4, patience / 2);
 }
 
 bool outlives_signals(helper_thread &waiting, int number)

@@ -53,6 +53,9 @@ inline constexpr int cancel_types[] = {PTHREAD_CANCEL_DEFERRED, PTHREAD_CANCEL_A
 
 /// Signals the thread, after catch_signal, until its wait returns. False if it does not return.
 bool ends_by_signal(helper_thread &waiting);
+/// Signals a thread that waits for a limited time again and again, after catch_signal, until that
+/// time is over. False if the wait does not end.
+bool ends_despite_signals(helper_thread &waiting, int number);
 /// Signals the waiting thread several times, after catch_signal, and sees each handler run. False
 /// if the wait has ended by then.
 bool outlives_signals(helper_thread &waiting, int number);
