@@ -202,7 +202,11 @@ class Mpirun:
 
 
 class Srun:
-    """A Slurm of one node, as long as the test runs."""
+    """A Slurm of one node, as long as the test runs.
+
+    Its slurmd wants a file system at /sys/fs/cgroup, and its slurmctld an interface with an address
+    other than 127.0.0.1: it looks names up with AI_ADDRCONFIG. `ip netns exec` takes away both.
+    """
     name = "srun"
 
     def __enter__(self):
@@ -216,7 +220,7 @@ class Srun:
         self.daemons = []
         try:
             self.start()
-        except Exception:
+        except BaseException:  # a skip too: the daemons that have started are not left over
             self.__exit__()
             raise
         return self
