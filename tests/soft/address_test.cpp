@@ -18,7 +18,7 @@ class requester {
 public:
     requester(inproc_network &network, host &to, door &at) : network_(network), at_(at)
     {
-        REQUIRE(io_.open(network, to.hca.how().address));
+        REQUIRE(io_.open(network, to.hca.settings().address));
     }
     /// Its size in bytes.
     std::size_t send(std::uint32_t id, const base_header &with = {}, std::uint64_t qualifier = 0)
@@ -217,11 +217,11 @@ TEST_CASE_FIXTURE(
     CHECK(at.next(100ms) == nullptr);
     const auto begun = std::chrono::steady_clock::now();
     end a(here);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     inbound_request *const honest = at.next();
     REQUIRE(honest != nullptr);
-    CHECK(honest->peer == a.pair.home->io().address());
+    CHECK(honest->peer == a.pair.shard->io().address());
     end b(there);
     REQUIRE(b.pair.accept(*honest, nullptr, 0) == queue_pair::start::begun);
     CHECK(is(a.next(), connection_event::established));

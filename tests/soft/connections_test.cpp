@@ -12,7 +12,7 @@ namespace {
 
 struct fixture {
     fixture() : here(on_loopback()), there(on_loopback()), a(here), b(there) {}
-    const net_address &address() { return there.hca.how().address; }
+    const net_address &address() { return there.hca.settings().address; }
     queue_pair::start connect(end &from, std::uint64_t qualifier, const std::string &data = {})
     {
         return from.pair.connect(address(), qualifier, data.data(), data.size());
@@ -158,8 +158,8 @@ TEST_CASE_FIXTURE(fixture, "a reset queue pair connects again, under another id"
     std::uint32_t before = 0;
     for (int round = 0; round < 10; ++round) {
         REQUIRE(establish(a, b));
-        CHECK(a.pair.id != before);
-        before = a.pair.id;
+        CHECK(a.pair.identity.id != before);
+        before = a.pair.identity.id;
         REQUIRE(b.receive(0, 64));
         REQUIRE(a.send(0, 64));
         REQUIRE(a.sent()->status == work_status::success);
@@ -196,7 +196,7 @@ TEST_CASE("an acceptance fails soon though no word came that the attempt was giv
     door at(there);
     for (bool is_reset : {false, true}) {
         CAPTURE(is_reset);
-        REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+        REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
                 queue_pair::start::begun);
         inbound_request *request = at.next();
         REQUIRE(request != nullptr);
@@ -243,7 +243,7 @@ TEST_CASE("a peer that no close message reached gets a reset when it probes")
     end a(here);
     end b(there);
     REQUIRE(establish(a, b));
-    auto &deaf = static_cast<inproc_io &>(b.pair.home->io());
+    auto &deaf = static_cast<inproc_io &>(b.pair.shard->io());
     net_address address = deaf.address();
     network.detach(deaf);
     a.pair.disconnect(true);
@@ -265,7 +265,7 @@ TEST_CASE("an answer that is lost is repeated, though the listener was removed")
     {
         door at(there);
         number = at.number;
-        REQUIRE(a.pair.connect(there.hca.how().address, number, "x", 1) ==
+        REQUIRE(a.pair.connect(there.hca.settings().address, number, "x", 1) ==
                 queue_pair::start::begun);
         request = at.next();
         REQUIRE(request != nullptr);
@@ -290,7 +290,7 @@ TEST_CASE("an answer that is lost is repeated, though the listener was removed")
         there.hca.listening.reject(*request, reject_code::consumer, nullptr, 0);
         CHECK(is(a.next(), connection_event::rejected));
         end other(here);
-        REQUIRE(other.pair.connect(there.hca.how().address, number, nullptr, 0) ==
+        REQUIRE(other.pair.connect(there.hca.settings().address, number, nullptr, 0) ==
                 queue_pair::start::begun);
         inbound_request *const second = again.next();
         REQUIRE(second != nullptr);
@@ -417,7 +417,7 @@ TEST_CASE("B11: a device that vanishes without a word is noticed, idle or busy")
             host here(how);
             end a(here);
             REQUIRE(establish(a, b));
-            network.detach(static_cast<inproc_io &>(a.pair.home->io())); // no close is sent
+            network.detach(static_cast<inproc_io &>(a.pair.shard->io())); // no close is sent
             if (busy)
                 REQUIRE(b.write(0, 16, a.buffer.remote(0, 16)));
             const auto event = b.next();

@@ -196,7 +196,7 @@ TEST_CASE("no more is in flight than the peer's socket holds")
 {
     two t(with_large_datagrams());
     constexpr std::size_t size = 1 << 20;
-    const std::uint32_t room = t.b.pair.home->io().receive_room();
+    const std::uint32_t room = t.b.pair.shard->io().receive_room();
     const std::uint64_t before = t.a.counts().packets_out;
     t.b.pair.enter(); // its socket is not read for a while
     for (int i = 0; i < 10; ++i)

@@ -256,7 +256,7 @@ TEST_CASE("writes and reads need nothing of the peer's processor")
     two t;
     t.make_direct();
     t.b.pair.enter(); // nothing that comes for it is processed
-    const std::uint64_t packets = t.b.pair.counted.packets_in;
+    const std::uint64_t packets = t.b.pair.record.counts.packets_in;
     t.a.buffer.fill(0, 100'000, 3);
     REQUIRE(t.a.write(0, 100'000, t.b.buffer.remote(7, 100'000)));
     expect(t.a.sent(0ms), work_status::success);
@@ -264,7 +264,7 @@ TEST_CASE("writes and reads need nothing of the peer's processor")
     REQUIRE(t.a.read(500'001, 100'000, t.b.buffer.remote(7, 100'000)));
     expect(t.a.sent(0ms), work_status::success);
     CHECK(t.a.buffer.holds(500'001, 100'000, 3));
-    CHECK(t.b.pair.counted.packets_in == packets);
+    CHECK(t.b.pair.record.counts.packets_in == packets);
     t.b.pair.leave();
     for (const end *each : {&t.a, &t.b}) {
         CHECK(becomes_true([&] { return each->paths == 1; }));
@@ -589,7 +589,7 @@ TEST_CASE("of many connections that are made at once, each becomes direct")
         called.emplace_back(there, small);
     }
     for (end &each : callers)
-        REQUIRE(each.pair.connect(here.hca.how().address, at.number, nullptr, 0) ==
+        REQUIRE(each.pair.connect(here.hca.settings().address, at.number, nullptr, 0) ==
                 queue_pair::start::begun);
     for (end &each : called) {
         inbound_request *const request = at.next();
@@ -646,7 +646,7 @@ TEST_CASE("devices that connect to each other at once stay direct")
         }
         for (unsigned i = 0; i < callers.size(); ++i) {
             const host &to = called[i].of;
-            REQUIRE(callers[i].pair.connect(to.hca.how().address,
+            REQUIRE(callers[i].pair.connect(to.hca.settings().address,
                                             (i % 2 == 0 ? at_there : at_here).number, nullptr,
                                             0) == queue_pair::start::begun);
         }
@@ -1728,7 +1728,7 @@ struct accepting_child {
 
 void connect(end &own, const accepting_child &to)
 {
-    REQUIRE(own.pair.connect(own.of.hca.how().address, to.told.qualifier, nullptr, 0) ==
+    REQUIRE(own.pair.connect(own.of.hca.settings().address, to.told.qualifier, nullptr, 0) ==
             queue_pair::start::begun);
     REQUIRE(is(own.next(), connection_event::established));
 }

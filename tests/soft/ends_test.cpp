@@ -45,9 +45,9 @@ connection_end end_of(end &of, end_cause cause)
 /// It was with this peer.
 void check_peer(const connection_end &how, const end &of, const end &peer)
 {
-    CHECK(how.peer == peer.pair.home->io().address());
-    CHECK(how.id == of.pair.id);
-    CHECK(how.peer_id == peer.pair.id);
+    CHECK(how.peer == peer.pair.shard->io().address());
+    CHECK(how.id == of.pair.identity.id);
+    CHECK(how.peer_id == peer.pair.identity.id);
 }
 
 } // namespace
@@ -108,7 +108,7 @@ TEST_CASE("a packet that is not acknowledged, however often it is sent")
 
 TEST_CASE_FIXTURE(fixture, "a port that is closed")
 {
-    network.detach(static_cast<inproc_io &>(b.pair.home->io())); // no close is sent
+    network.detach(static_cast<inproc_io &>(b.pair.shard->io())); // no close is sent
     REQUIRE(a.write(0, 16, b.buffer.remote(0, 16)));
     check_peer(end_of(a, end_cause::port_closed), a, b);
 }
@@ -330,7 +330,7 @@ TEST_CASE_FIXTURE(fixture, "each connection of a queue pair has its own cause an
     REQUIRE(here.hca.reset_pair(a.pair));
     REQUIRE(there.hca.reset_pair(b.pair));
     REQUIRE(establish(a, b));
-    network.detach(static_cast<inproc_io &>(b.pair.home->io()));
+    network.detach(static_cast<inproc_io &>(b.pair.shard->io()));
     REQUIRE(a.write(0, 16, b.buffer.remote(0, 16)));
     const connection_end told = end_of(a, end_cause::port_closed);
     check_peer(told, a, b);

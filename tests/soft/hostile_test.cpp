@@ -18,7 +18,7 @@ struct fixture {
     fixture() : here(inside(network)), there(inside(network)), a(here), b(there)
     {
         REQUIRE(establish(a, b));
-        REQUIRE(stranger.open(network, here.hca.how().address));
+        REQUIRE(stranger.open(network, here.hca.settings().address));
         REQUIRE(b.receive(0, 64));
     }
     /// Sends to b, from the stranger or, forging the address, from a.
@@ -29,8 +29,8 @@ struct fixture {
         out.begin();
         out.add(out.header, write_base(out.header, base));
         out.add(body, size);
-        const net_address &from = as_peer ? a.pair.home->io().address() : stranger.address();
-        REQUIRE(network.deliver(from, b.pair.home->io().address(), out));
+        const net_address &from = as_peer ? a.pair.shard->io().address() : stranger.address();
+        REQUIRE(network.deliver(from, b.pair.shard->io().address(), out));
     }
     /// The connection stands and works.
     void expect_unharmed()
@@ -49,8 +49,8 @@ struct fixture {
     {
         base_header base;
         base.kind = kind;
-        base.to = b.pair.id;
-        base.from = a.pair.id;
+        base.to = b.pair.identity.id;
+        base.from = a.pair.identity.id;
         base.tag = 0x12345678;
         return base;
     }
@@ -131,7 +131,7 @@ TEST_CASE_FIXTURE(fixture, "B13: start numbers, ids, tags and keys of connection
     end c(here);
     end d(there);
     REQUIRE(establish(c, d));
-    CHECK((a.pair.id >> 16) != (c.pair.id >> 16));
+    CHECK((a.pair.identity.id >> 16) != (c.pair.identity.id >> 16));
     CHECK(a.buffer.key != c.buffer.key);
 }
 
@@ -150,7 +150,7 @@ TEST_CASE_FIXTURE(fixture, "noise of every length is dropped")
         out_packet out;
         out.begin();
         out.add(noise, size == 0 ? 1 : size);
-        CHECK(network.deliver(a.pair.home->io().address(), b.pair.home->io().address(), out));
+        CHECK(network.deliver(a.pair.shard->io().address(), b.pair.shard->io().address(), out));
     }
     expect_unharmed();
 }
@@ -167,7 +167,7 @@ TEST_CASE_FIXTURE(fixture, "packets of no connection are counted, and counts out
     out_packet noise;
     noise.begin();
     noise.add(nothing, 1);
-    CHECK(network.deliver(stranger.address(), b.pair.home->io().address(), noise));
+    CHECK(network.deliver(stranger.address(), b.pair.shard->io().address(), noise));
     CHECK(becomes_true([&] { return strays().malformed == 1; }));
     const std::uint64_t before = dropped();
     {
@@ -175,7 +175,7 @@ TEST_CASE_FIXTURE(fixture, "packets of no connection are counted, and counts out
         end d(there);
         REQUIRE(establish(c, d));
         base_header guessed = forged(packet_kind::probe);
-        guessed.to = d.pair.id;
+        guessed.to = d.pair.identity.id;
         send(guessed, nothing, 0, true);
         CHECK(becomes_true([&] { return dropped() == before + 1; }));
     }
@@ -189,7 +189,7 @@ TEST_CASE("requests of strangers cost little: no answer is longer than the quest
     inproc_network network;
     host there(inside(network));
     inproc_io stranger;
-    REQUIRE(stranger.open(network, there.hca.how().address));
+    REQUIRE(stranger.open(network, there.hca.settings().address));
     for (int i = 0; i < 100; ++i) {
         base_header base;
         base.kind = packet_kind::probe;
@@ -216,7 +216,7 @@ TEST_CASE("a flood of connection requests is bounded, and honest ones still get 
     host here(inside(network));
     host there(inside(network));
     inproc_io stranger;
-    REQUIRE(stranger.open(network, there.hca.how().address));
+    REQUIRE(stranger.open(network, there.hca.settings().address));
     door at(there);
     at.takes = false;
     for (std::uint32_t i = 0; i < 6000; ++i) {
@@ -230,7 +230,7 @@ TEST_CASE("a flood of connection requests is bounded, and honest ones still get 
     CHECK(becomes_true([&] { return !there.hca.listening.remembers(); }));
     at.takes = true;
     end a(here);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     CHECK(at.next() != nullptr);
 }

@@ -66,7 +66,7 @@ TEST_CASE_FIXTURE(loopback_pair,
         end passive(there);
         door at(there);
         failing_sends.set(error, 10);
-        REQUIRE(active.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+        REQUIRE(active.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
                 queue_pair::start::begun);
         inbound_request *const request = at.next();
         REQUIRE(request != nullptr);
@@ -182,7 +182,7 @@ TEST_CASE("what a peer has sent before its port was closed counts, though it is 
     REQUIRE(establish(a, *b));
     remote_segment beyond = b->buffer.remote(0, 8);
     beyond.address += b->buffer.bytes.size();
-    errors_first.store(static_cast<int>(a.pair.home->io().descriptor()));
+    errors_first.store(static_cast<int>(a.pair.shard->io().descriptor()));
     REQUIRE(a.write(0, 8, beyond));
     CHECK(is(b->next(), connection_event::broken));
     b.reset();
@@ -218,7 +218,7 @@ TEST_CASE_FIXTURE(loopback_pair, "F12: a consumer that waits does not spin on IC
         out.begin();
         out.add(out.header, write_base(out.header, {packet_kind::ack, 0, 1, 2, 3, 4, 0, 0}));
         std::uint32_t done = 0;
-        (void)a.pair.home->io().send(closed_port, &out, 1, done);
+        (void)a.pair.shard->io().send(closed_port, &out, 1, done);
         std::this_thread::sleep_for(5ms);
     }
     REQUIRE(b.send(0, 8));

@@ -79,7 +79,7 @@ settings settings_of(path by)
     end own(here);
     if (connects) {
         const offer parent = hear(from_parent);
-        (void)own.pair.connect(here.hca.how().address, parent.qualifier, nullptr, 0);
+        (void)own.pair.connect(here.hca.settings().address, parent.qualifier, nullptr, 0);
         say(to_parent, {1, own.buffer.remote(0, 50000)});
         (void)own.next();
         keep_busy(own, parent.memory);
@@ -141,7 +141,7 @@ void survive(bool peer_connects, path by, int moment_us)
             REQUIRE(own.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
         } else {
             there = hear(other.from);
-            REQUIRE(own.pair.connect(here.hca.how().address, there.qualifier, nullptr, 0) ==
+            REQUIRE(own.pair.connect(here.hca.settings().address, there.qualifier, nullptr, 0) ==
                     queue_pair::start::begun);
             say(other.to, {1, own.buffer.remote(0, 50000)});
         }

@@ -18,7 +18,7 @@ namespace {
 
 const net_address &address_of(const end &of)
 {
-    return of.pair.home->io().address();
+    return of.pair.shard->io().address();
 }
 
 net_address at_port(const net_address &of, std::uint16_t port)

@@ -455,7 +455,7 @@ TEST_CASE("B1: every byte is right with checksums by the system, in super-packet
             end a(here);
             end b(there);
             REQUIRE(establish(a, b));
-            static_cast<udp_io &>(a.pair.home->io()).set_segmentation(together);
+            static_cast<udp_io &>(a.pair.shard->io()).set_segmentation(together);
             exercise(a, b, 6);
         }
 }

@@ -90,8 +90,8 @@ TEST_CASE("the same over UDP, with super-packets and without")
     end b(there);
     REQUIRE(establish(a, b));
     exercise(a, b, 40);
-    static_cast<udp_io &>(a.pair.home->io()).set_segmentation(false);
-    static_cast<udp_io &>(b.pair.home->io()).set_segmentation(false);
+    static_cast<udp_io &>(a.pair.shard->io()).set_segmentation(false);
+    static_cast<udp_io &>(b.pair.shard->io()).set_segmentation(false);
     exercise(a, b, 40);
 }
 
@@ -102,8 +102,8 @@ TEST_CASE("the same over UDP while all memory for large batches is lent to other
     end a(here);
     end b(there);
     REQUIRE(establish(a, b));
-    large_batches &ours = a.pair.home->batches;
-    large_batches &theirs = b.pair.home->batches;
+    large_batches &ours = a.pair.shard->batches;
+    large_batches &theirs = b.pair.shard->batches;
     const large_batches::loan held[] = {ours.borrow(),   ours.borrow(),   ours.borrow(),
                                         ours.borrow(),   theirs.borrow(), theirs.borrow(),
                                         theirs.borrow(), theirs.borrow()};
@@ -277,7 +277,7 @@ TEST_CASE_FIXTURE(fixture,
     const auto poll = [this] { (void)a.receive_queue.progress(); };
     const auto poll_until_noticed = [&] {
         const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-        while (!a.pair.home->attended() && std::chrono::steady_clock::now() < until)
+        while (!a.pair.shard->attended() && std::chrono::steady_clock::now() < until)
             poll();
     };
     // A consumer that is kept from running for a millisecond counts as one who polls no more:
@@ -364,7 +364,7 @@ TEST_CASE("a shared receive queue serves several queue pairs, and what finds non
         there.hca.free_pair(to_b.pair);
         to_b.alive = false;
         completion_record old{};
-        old.pair = to_b.pair.id;
+        old.pair = to_b.pair.identity.id;
         CHECK(to_b.receive_queue.end_receive(old) == nullptr);
     }
     there.hca.free_shared(shared);

@@ -195,7 +195,7 @@ TEST_CASE("a stranger's padding does not make datagrams smaller than any path ca
     host here(probing(network));
     door at(here);
     inproc_io stranger;
-    REQUIRE(stranger.open(network, here.hca.how().address));
+    REQUIRE(stranger.open(network, here.hca.settings().address));
     for (const std::uint32_t size : {600u, 1199u, 1300u}) {
         CAPTURE(size);
         handshake hello;
@@ -225,7 +225,7 @@ TEST_CASE("a consumer that takes its time, and round trips that do")
     host here(how), there(how);
     end a(here), b(there);
     door at(there);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     inbound_request *const request = at.next();
     REQUIRE(request != nullptr);

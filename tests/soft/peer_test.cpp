@@ -395,7 +395,7 @@ TEST_CASE("F12: an ICMP error ends an attempt to connect if it quotes the reques
     inproc_network network;
     host here(inside(network));
     inproc_io silent;
-    REQUIRE(silent.open(network, here.hca.how().address));
+    REQUIRE(silent.open(network, here.hca.settings().address));
     end a(here);
     REQUIRE(a.pair.connect(silent.address(), silent.address().port(), nullptr, 0) ==
             queue_pair::start::begun);

@@ -307,7 +307,7 @@ bool waiter_is_told(host &here, bool nothing_completes)
     REQUIRE(here.hca.make_queue(only_waited_on, &owner, 0));
     completion_queue &queue = nothing_completes ? only_waited_on : a.send_queue;
     door at(here);
-    REQUIRE(a.pair.connect(here.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(here.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     std::thread accepting([&] {
         inbound_request *request = at.next();

@@ -8,7 +8,7 @@ namespace rig {
 raw_peer::raw_peer(inproc_network &network, end &to, std::uint32_t credit)
     : network_(network), to_(to), credit_(credit)
 {
-    REQUIRE(io_.open(network, to.of.hca.how().address));
+    REQUIRE(io_.open(network, to.of.hca.settings().address));
     connect();
 }
 

@@ -331,7 +331,7 @@ std::optional<completion_record> end::received(std::chrono::milliseconds time)
 queue_pair::counts end::counts()
 {
     pair.enter();
-    const queue_pair::counts seen = pair.counted;
+    const queue_pair::counts seen = pair.record.counts;
     pair.leave();
     return seen;
 }
@@ -339,7 +339,7 @@ queue_pair::counts end::counts()
 std::uint64_t end::resent()
 {
     pair.enter();
-    const std::uint64_t seen = pair.counted.packets_resent;
+    const std::uint64_t seen = pair.record.counts.packets_resent;
     pair.leave();
     return seen;
 }
@@ -384,7 +384,7 @@ bool is(const std::optional<told> &got, connection_event what)
 bool establish(end &active, end &passive)
 {
     door at(passive.of);
-    if (active.pair.connect(passive.of.hca.how().address, at.number, nullptr, 0) !=
+    if (active.pair.connect(passive.of.hca.settings().address, at.number, nullptr, 0) !=
         queue_pair::start::begun)
         return false;
     inbound_request *request = at.next();

@@ -425,7 +425,7 @@ TEST_CASE("neither payload nor private data can be read on the way")
     const std::string answers = "private data of who answers";
     const std::string payload = "payload for the peer alone";
     door at(there);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, asks.data(), asks.size()) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, asks.data(), asks.size()) ==
             queue_pair::start::begun);
     inbound_request *const request = at.next();
     REQUIRE(request != nullptr);
@@ -453,7 +453,8 @@ TEST_CASE("what is replayed changes nothing, during a connection and after it")
     end a(here);
     end b(there);
     door at(there);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, "x", 1) == queue_pair::start::begun);
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, "x", 1) ==
+            queue_pair::start::begun);
     inbound_request *const request = at.next();
     REQUIRE(request != nullptr);
     REQUIRE(b.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
@@ -506,7 +507,7 @@ TEST_CASE("requests that are replayed when they were forgotten reach no consumer
     door at(there);
     {
         end a(here);
-        REQUIRE(a.pair.connect(there.hca.how().address, at.number, "x", 1) ==
+        REQUIRE(a.pair.connect(there.hca.settings().address, at.number, "x", 1) ==
                 queue_pair::start::begun);
         inbound_request *const request = at.next();
         REQUIRE(request != nullptr);
@@ -554,7 +555,7 @@ TEST_CASE("altered and forged packets do not end a connection")
     on.stop();
     send_altered(on, recorded);
     // All that an attacker could know: ids, tags, numbers.
-    const auto address = [](end &of) { return of.pair.home->io().address(); };
+    const auto address = [](end &of) { return of.pair.shard->io().address(); };
     const struct {
         end &from, &to;
     } ways[] = {{with.a, with.b}, {with.b, with.a}};
@@ -624,7 +625,8 @@ TEST_CASE("connecting to a closed port is refused, as without a key")
         number = gone.number;
     }
     end a(here);
-    REQUIRE(a.pair.connect(here.hca.how().address, number, nullptr, 0) == queue_pair::start::begun);
+    REQUIRE(a.pair.connect(here.hca.settings().address, number, nullptr, 0) ==
+            queue_pair::start::begun);
     CHECK(is(a.next(), connection_event::refused));
 }
 
@@ -637,7 +639,7 @@ TEST_CASE("a listener that is gone, one that rejects, and none behind the qualif
     door at(there);
     end a(here);
     end b(here);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     inbound_request *const request = at.next();
     REQUIRE(request != nullptr);
@@ -645,7 +647,7 @@ TEST_CASE("a listener that is gone, one that rejects, and none behind the qualif
     const auto event = a.next();
     REQUIRE(is(event, connection_event::rejected));
     CHECK(event->data == "no");
-    REQUIRE(b.pair.connect(there.hca.how().address, at.number + 0x10000, nullptr, 0) ==
+    REQUIRE(b.pair.connect(there.hca.settings().address, at.number + 0x10000, nullptr, 0) ==
             queue_pair::start::begun);
     CHECK(is(b.next(), connection_event::refused));
 }
@@ -659,7 +661,7 @@ TEST_CASE("an attempt that is given up: its accept fails")
     door at(there);
     end a(here);
     end b(there);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     inbound_request *const request = at.next();
     REQUIRE(request != nullptr);
@@ -702,7 +704,7 @@ TEST_CASE("keys that differ, or one side without: never connected")
     host there(theirs);
     door at(there);
     end a(here);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     CHECK(becomes_true([&] { return troubles[static_cast<int>(key_trouble::other_key)] > other; }));
     CHECK(at.next(300ms) == nullptr);
@@ -727,7 +729,7 @@ TEST_CASE("a stranger gets no answer but what is spoken here, which is shorter t
         tap on(network);
         host here(strange);
         end a(here);
-        REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+        REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
                 queue_pair::start::begun);
         CHECK(at.next(50ms) == nullptr);
         REQUIRE(becomes_true([&] { return !on.all().empty(); }));
@@ -739,7 +741,7 @@ TEST_CASE("a stranger gets no answer but what is spoken here, which is shorter t
     host here(inside(network));
     tap on(network);
     end a(here);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     CHECK(is(a.next(), connection_event::refused));
     std::size_t asked = 0, answered = 0; // more than once on a busy machine
@@ -756,7 +758,7 @@ TEST_CASE("forged answers do not end an attempt")
     host there(with_key(inside(network)));
     door at(there);
     end a(here);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     inbound_request *const request = at.next();
     REQUIRE(request != nullptr);
@@ -780,9 +782,9 @@ TEST_CASE("forged answers do not end an attempt")
             else if (kind == packet_kind::close)
                 out.add(body, write_close(body, {}));
             complete(out, version);
-            net_address listener = there.hca.how().address;
+            net_address listener = there.hca.settings().address;
             listener.set_port(static_cast<std::uint16_t>(at.number));
-            CHECK(network.deliver(listener, a.pair.home->io().address(), out));
+            CHECK(network.deliver(listener, a.pair.shard->io().address(), out));
         }
     CHECK(a.next(50ms) == std::nullopt);
     end b(there);
@@ -800,7 +802,7 @@ TEST_CASE("a request that was diverted to another listener is not served there")
     host there(how);
     door at(there);
     end a(here);
-    REQUIRE(a.pair.connect(there.hca.how().address, at.number, nullptr, 0) ==
+    REQUIRE(a.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
             queue_pair::start::begun);
     REQUIRE(at.next() != nullptr);
     const std::vector<captured> recorded = on.all();

@@ -323,7 +323,7 @@ TEST_CASE("a thread that wakes up by itself while a wake-up is being sent sleeps
     host there(on_loopback());
     end called(here);
     packet_io &network = there.hca.shard_at(0).io();
-    const net_address to = called.pair.home->io().address();
+    const net_address to = called.pair.shard->io().address();
     out_packet noise;
     noise.begin();
     noise.add(noise.header, 1);
@@ -331,7 +331,7 @@ TEST_CASE("a thread that wakes up by itself while a wake-up is being sent sleeps
     std::atomic<bool> enough{false};
     std::thread caller([&] {
         while (!enough.load())
-            called.pair.home->kick();
+            called.pair.shard->kick();
     });
     for (int i = 0; i < 200; ++i) {
         std::uint32_t done = 0;

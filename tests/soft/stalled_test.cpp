@@ -165,7 +165,7 @@ TEST_CASE_FIXTURE(fixture, "a queue pair is made without a look at its completio
     stalled_producer other(b.receive_queue);
     std::atomic<bool> made{false};
     std::thread makes([&] {
-        CHECK(here.hca.make_pair(another, b.pair.with));
+        CHECK(here.hca.make_pair(another, b.pair.params));
         made.store(true);
     });
     CHECK(becomes_true([&] { return made.load(); }));

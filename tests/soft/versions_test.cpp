@@ -237,13 +237,13 @@ struct listening_fixture {
         as.numbers[token_tag] = word(got, psn_at);
         return got;
     }
-    void send(const char *recorded) { peer.send(b.pair.home->io().address(), as(recorded)); }
+    void send(const char *recorded) { peer.send(b.pair.shard->io().address(), as(recorded)); }
 
     inproc_network network;
     host there;
     end b;
     door at;
-    played peer{network, there.hca.how().address};
+    played peer{network, there.hca.settings().address};
     recording as;
 };
 
@@ -268,7 +268,7 @@ TEST_CASE_FIXTURE(listening_fixture, "first edition asks: each answer is what it
     as.numbers[passive_id] = word(got, accept_id_at);
     as.numbers[passive_tag] = word(got, accept_tag_at);
     CHECK(got == as(accept));
-    CHECK(peer.from == b.pair.home->io().address());
+    CHECK(peer.from == b.pair.shard->io().address());
 
     send(accept_taken);
     CHECK(is(b.next(), connection_event::established));
@@ -287,7 +287,7 @@ TEST_CASE_FIXTURE(listening_fixture, "first edition asks: each answer is what it
     const remote_segment target = b.buffer.remote(100, 5);
     set_number(access, stag_at, target.key);
     set_number(access, offset_at, target.address, 8);
-    peer.send(b.pair.home->io().address(), access);
+    peer.send(b.pair.shard->io().address(), access);
     CHECK(peer.gets(as(write_taken)));
     CHECK(std::memcmp(b.buffer.bytes.data() + 100, "hello", 5) == 0);
 
@@ -304,7 +304,7 @@ TEST_CASE_FIXTURE(listening_fixture, "first edition asks: it is rejected, and re
     REQUIRE(asked != nullptr);
     there.hca.listening.reject(*asked, reject_code::consumer, "no", 2);
     CHECK(peer.gets(as(reject)));
-    peer.send(b.pair.home->io().address(), of_text(stray));
+    peer.send(b.pair.shard->io().address(), of_text(stray));
     CHECK(peer.gets(of_text(reset)));
 }
 
@@ -327,13 +327,13 @@ struct asking_fixture {
         as.numbers[active_tag] = word(got, request_tag_at);
         CHECK(got == as(request));
     }
-    void send(const bytes &datagram) { peer.send(a.pair.home->io().address(), datagram); }
+    void send(const bytes &datagram) { peer.send(a.pair.shard->io().address(), datagram); }
 
     inproc_network network;
     host here;
     end a;
-    played listener{network, here.hca.how().address};
-    played peer{network, here.hca.how().address};
+    played listener{network, here.hca.settings().address};
+    played peer{network, here.hca.settings().address};
     recording as;
 };
 
@@ -500,7 +500,7 @@ TEST_CASE_FIXTURE(listening_fixture, "of later versions only whole requests are 
     for (std::size_t kind = 0; kind < 12; ++kind) {
         bytes in = later;
         in[1] = static_cast<std::uint8_t>(kind);
-        peer.send(b.pair.home->io().address(), in);
+        peer.send(b.pair.shard->io().address(), in);
     }
     CHECK(peer.next(50ms).empty());
 }
@@ -605,7 +605,7 @@ TEST_CASE_FIXTURE(checked_listening_fixture,
     REQUIRE(asked != nullptr);
     there.hca.listening.reject(*asked, reject_code::consumer, "no", 2);
     CHECK(peer.gets(checked(as(reject))));
-    peer.send(b.pair.home->io().address(), checked(of_text(stray)));
+    peer.send(b.pair.shard->io().address(), checked(of_text(stray)));
     CHECK(peer.gets(checked(of_text(reset))));
     as.qualifier += 0x10000;
     as.numbers[active_id] = 7;

@@ -72,7 +72,7 @@ void transport::dapls_ib_read_qp_counters(qp &q, qp_counters &out)
     if (q.of->foreign())
         return;
     q.pair.enter();
-    const soft_hca::pair_counts now = q.pair.counted;
+    const soft_hca::pair_counts now = q.pair.record.counts;
     q.pair.leave();
     out.add("SOFT_PACKETS_OUT", now.packets_out);
     out.add("SOFT_PACKETS_OUT_AGAIN", now.packets_resent);

@@ -49,9 +49,9 @@ handshake connection_state::hello(const peer_path &path) const
     h.tag = path.tag();
     h.first_psn = first_psn_;
     const std::uint32_t probed = handshake_.probe.largest();
-    h.max_datagram = probed != 0 ? probed : context_->of->datagram();
-    h.reads_out = std::max<std::uint16_t>(context_->with.reads_out, 1);
-    h.reads_in = std::max<std::uint16_t>(context_->with.reads_in, 1);
+    h.max_datagram = probed != 0 ? probed : device_->datagram();
+    h.reads_out = std::max<std::uint16_t>(params_->reads_out, 1);
+    h.reads_in = std::max<std::uint16_t>(params_->reads_in, 1);
     return h;
 }
 
@@ -103,14 +103,14 @@ void connection_state::probe_path(std::uint32_t largest, std::int64_t now)
 
 bool connection_state::retry_accept()
 {
-    return ++handshake_.retries <= context_->of->how().retries;
+    return ++handshake_.retries <= device_->settings().retries;
 }
 
 bool connection_state::retry_refused(std::int64_t now)
 {
     if (handshake_.refused_since_ns == 0)
         handshake_.refused_since_ns = now;
-    if (now - handshake_.refused_since_ns > ns_of_ms(context_->of->how().connect_retry_ms))
+    if (now - handshake_.refused_since_ns > ns_of_ms(device_->settings().connect_retry_ms))
         return false;
     handshake_.due_ns = now + refused_retry_ns;
     return true;
@@ -150,13 +150,13 @@ std::size_t connection_state::take_private_data(std::uint8_t *to)
 
 bool connection_state::peer_is_silent(std::int64_t now) const
 {
-    return now - heard_ns_ >= ns_of_ms(context_->of->how().keepalive_ms);
+    return now - heard_ns_ >= ns_of_ms(device_->settings().keepalive_ms);
 }
 
 void connection_state::drain(std::int64_t now)
 {
     state_ = state::draining;
-    linger_until_ = now + ns_of_ms(context_->of->how().linger_ms);
+    linger_until_ = now + ns_of_ms(device_->settings().linger_ms);
 }
 
 // --------------------------------------------------------------------------------------- ending

@@ -23,8 +23,9 @@ public:
     };
 
     connection_state() = default;
-    connection_state(pair_context &context, std::uint32_t first_psn)
-        : context_(&context), first_psn_(first_psn)
+    connection_state(const device_context &device, const pair_params &params,
+                     std::uint32_t first_psn)
+        : device_(&device), params_(&params), first_psn_(first_psn)
     {}
 
     state now_in() const { return state_; }
@@ -141,7 +142,8 @@ private:
     handshake hello(const peer_path &path) const;
     void end_handshake();
 
-    pair_context *context_ = nullptr;
+    const device_context *device_ = nullptr;
+    const pair_params *params_ = nullptr;
     state state_ = state::idle;
     std::uint32_t first_psn_ = 0;
     handshake_attempt handshake_;

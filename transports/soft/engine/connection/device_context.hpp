@@ -21,9 +21,9 @@ struct protection_domain {};
 
 class device_context {
 public:
-    const settings &how() const { return how_; }
-    const upcalls &tell() const { return tell_; }
-    /// The largest that is sent and received.
+    const soft_hca::settings &settings() const { return settings_; }
+    const soft_hca::upcalls &upcalls() const { return upcalls_; }
+    /// Size of the largest datagram that is sent and received.
     std::uint32_t datagram() const { return datagram_; }
 
     std::unique_ptr<seal_device> seals; ///< with a key
@@ -36,8 +36,8 @@ public:
     callback_waiter waiter;
 
 protected:
-    settings how_;
-    upcalls tell_{};
+    soft_hca::settings settings_;
+    soft_hca::upcalls upcalls_{};
     std::uint32_t datagram_ = 0;
 };
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the parts of a queue pair share: its parameters, its device and shard, and its counters.
+// The parts of a queue pair, in one piece of memory. Each user takes the parts that it needs: the
+// requester the send queue, the receiver the receive queue, the responder the memory alone.
 #pragma once
 
 #include "connection_end.hpp"
 #include "device_context.hpp"
-#include "queue/completion_ring.hpp"
+#include "memory/local_memory.hpp"
+#include "queue/completion_target.hpp"
 #include "queue/posted_ring.hpp"
 #include "queue/shared_receives.hpp"
 #include "shard_context.hpp"
@@ -29,64 +31,71 @@ struct pair_params {
     std::uint16_t reads_out = 0;
 };
 
-struct pair_context {
-    grant access(std::uint32_t key, std::uint32_t rights, std::uint64_t address,
-                 std::uint64_t size) const
-    {
-        return of->memory.check_access(key, with.domain, rights, address, size, serial);
-    }
-    /// Whether the local segments of a request may be used.
-    bool may_use(const request &r, std::uint32_t rights) const;
-    /// Stores received bytes at an offset of the local memory of a request.
-    work_status scatter(const request &r, std::uint32_t offset, const std::uint8_t *from,
-                        std::uint32_t size) const;
-    /// The same where a key that opens memory to peers names it.
-    work_status scatter_to_window(const request &r, std::uint32_t offset, const std::uint8_t *from,
-                                  std::uint32_t size) const;
-    /// Completes a request, unless it is silent and succeeded.
-    void complete(request &r, work_status status, std::uint32_t length, completion_ring *to) const;
-    /// Before the end of a connection is reported, and before the queue pair is reset or freed. The
-    /// lock is held, and the queue pair is one of its shard's.
-    void settle_completions() const;
-
-    device_context *of = nullptr;
-    shard_context *home = nullptr;
-    pair_params with;
-    completion_ring *send_completions = nullptr;
-    completion_ring *receive_completions = nullptr;
-    receive_waiter *waiter = nullptr; ///< the queue pair, where it waits for a shared receive
-    upcall_source *events = nullptr;  ///< the queue pair, where events come from
-    held_receives *held = nullptr;    ///< with a shared queue
-    high_watermarks watermarks;       ///< of these
-    std::uint32_t id = 0;             ///< of the present connection
-    std::uint64_t serial = 0;         ///< the same, and no other ever had it
-    std::uint32_t slot = 0;
-    direct_link *direct = nullptr; ///< to the peer's memory, if that can be accessed
-    pair_counts counted;
-
-    // Used without the lock, too.
-    send_queue sends;
-    receive_queue receives;
-    std::atomic<bool> doorbell{false};
-    std::atomic<std::int64_t> due_ns{INT64_MAX}; ///< of the timer; written under the lock
-
-    end_record ending; ///< of the present connection; far from what is hot
-
-private:
-    template <std::uint32_t right>
-    work_status scatter_with(const request &r, std::uint32_t offset, const std::uint8_t *from,
-                             std::uint32_t size) const;
+/// The names of a queue pair.
+struct pair_identity {
+    std::uint32_t id = 0;   ///< names the present connection in packets of the peer
+    std::uint32_t slot = 0; ///< names the queue pair in its shard
 };
 
-/// Its success makes no completion.
-inline bool is_silent(const request &r)
-{
-    return (r.flags & request_silent) != 0;
-}
+/// The send queue. Posting threads, which do not hold the lock, see the ring and the hints.
+struct send_queue {
+    completion_target completions;
+    direct_link *direct = nullptr;           ///< to the peer's memory, if that can be accessed
+    [[no_unique_address]] posted_ring ring;  // the others fit behind what the lock's holder writes
+    std::atomic<std::uint32_t> in_flight{0}; ///< packets
+    std::atomic<std::uint32_t> started{0};   ///< position of the first request that was not
+};
 
-inline std::uint8_t *pointer_to(std::uint64_t address)
-{
-    return reinterpret_cast<std::uint8_t *>(static_cast<std::uintptr_t>(address));
-}
+/// The receive queue: receives of its own, or those of a shared queue.
+struct receive_queue {
+    completion_target completions;
+    shared_receives *shared = nullptr;    ///< in place of the ring
+    receive_waiter *waiter = nullptr;     ///< the queue pair, where it waits for a shared receive
+    held_receives *shared_held = nullptr; ///< counts the shared receives that it holds
+    high_watermarks watermarks;           ///< limits the shared receives that it holds
+    [[no_unique_address]] posted_ring ring;
+    /// A post has to ring: the peer has no credit, a packet waits for a receive, or receives are to
+    /// be flushed.
+    std::atomic<bool> wanted{false};
+};
+
+/// The events of a queue pair, which the shard's thread delivers.
+class pair_events {
+public:
+    pair_events() = default;
+    pair_events(upcall_source &source, upcall_queue &queue) : source_(&source), queue_(&queue) {}
+
+    void post(std::uint32_t event) const { queue_->post(*source_, event); }
+    void post(connection_event event) const { post(static_cast<std::uint32_t>(event)); }
+    void cancel() const { queue_->cancel(*source_); }
+    upcall_queue *queue() const { return queue_; }
+    upcall_source *source() const { return source_; }
+
+private:
+    upcall_source *source_ = nullptr;
+    upcall_queue *queue_ = nullptr;
+};
+
+/// What a queue pair notes down, for its owner and for the log.
+struct pair_record {
+    pair_counts counts;
+    end_record ending; ///< of the present connection
+};
+
+/// The order is that of cache lines: a packet that is sent uses the first, the send queue and the
+/// counts; one that is received uses the first, the receive queue and the counts.
+struct pair_context {
+    device_context *device = nullptr;
+    shard_context *shard = nullptr;
+    local_memory memory;
+    pair_identity identity;
+    send_queue sends;
+    receive_queue receives;
+    std::atomic<bool> doorbell{false};           ///< used without the lock, too
+    std::atomic<std::int64_t> due_ns{INT64_MAX}; ///< of the timer; written under the lock
+    pair_events events;
+    pair_params params;
+    pair_record record;
+};
 
 } // namespace soft_hca

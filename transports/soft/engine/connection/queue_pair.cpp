@@ -15,9 +15,9 @@ bool queue_pair::post_send(request &r)
         return false;
     // While packets are in flight more posts can be batched: the next acknowledgement, poll or tick
     // sends them together.
-    if (may_wait && sends.in_flight.load() != 0 && home->attended() &&
+    if (may_wait && sends.in_flight.load() != 0 && shard->attended() &&
         sends.ring.is_near(at, sends.started.load(std::memory_order_relaxed), most_batched - 1))
-        home->marks.batch(slot);
+        shard->marks.batch(identity.slot);
     else
         ring();
     return true;
@@ -78,7 +78,7 @@ void queue_pair::receive_posted()
     receives.wanted.store(true);
     doorbell.store(true); // for the holder of the lock, which may be about to overwrite due_ns
     due_ns.store(0);
-    home->arm_timer(slot, 0);
+    shard->arm_timer(identity.slot, 0);
 }
 
 // ---------------------------------------------------------------------------------- connections
@@ -119,7 +119,7 @@ void queue_pair::abandon() OSD_UNCHECKED
 void queue_pair::set_watermarks(const high_watermarks &limits) OSD_UNCHECKED
 {
     enter();
-    watermarks = limits;
+    receives.watermarks = limits;
     connection_.keep_watermarks();
     leave();
 }
@@ -129,7 +129,7 @@ void queue_pair::set_watermarks(const high_watermarks &limits) OSD_UNCHECKED
 void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCHECKED
 {
     if (event == watermark_event)
-        return table.watermark(with.owner);
+        return table.watermark(params.owner);
     if (event == path_event)
         return tell_path(table);
     const auto what = static_cast<connection_event>(event);
@@ -142,17 +142,17 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
         size = connection_.current().take_private_data(data);
         leave();
     }
-    table.connection(with.owner, what, data, size);
+    table.connection(params.owner, what, data, size);
 }
 
 void queue_pair::tell_path(const upcalls &table) OSD_UNCHECKED
 {
     enter();
-    const bool there = direct != nullptr; // the connection may have ended
-    const local_obstacle why = there ? direct->outcome() : local_obstacle::none;
+    const bool there = sends.direct != nullptr; // the connection may have ended
+    const local_obstacle why = there ? sends.direct->outcome() : local_obstacle::none;
     leave();
     if (there)
-        table.path(with.owner, why);
+        table.path(params.owner, why);
 }
 
 /// A consumer may see a failed completion, and free the queue pair or abandon the connection,
@@ -160,30 +160,40 @@ void queue_pair::tell_path(const upcalls &table) OSD_UNCHECKED
 void queue_pair::tell_end() OSD_UNCHECKED
 {
     enter();
-    const connection_end how = ending.take();
+    const connection_end end = record.ending.take();
     leave();
-    if (how.cause != end_cause::none && of->tell().ended != nullptr)
-        of->tell().ended(with.owner, how);
+    if (end.cause != end_cause::none && device->upcalls().ended != nullptr)
+        device->upcalls().ended(params.owner, end);
 }
 
 // ------------------------------------------------------------------------------------ the device
 
-bool queue_pair::open() OSD_UNCHECKED
+bool queue_pair::open(device_context &its_device, shard_context &its_shard,
+                      const pair_params &its_params, completion_ring *send_completions,
+                      completion_ring *receive_completions) OSD_UNCHECKED
 {
-    watermarks = {};
-    waiter = this;
-    events = this;
-    return sends.ring.open(with.max_sends, with.concurrent_posts) &&
-           receives.ring.open(with.max_receives, with.concurrent_posts) && connection_.open();
+    device = &its_device;
+    shard = &its_shard;
+    params = its_params;
+    memory.attach(device->memory, device->windows, shard->io(), params.domain);
+    events = pair_events(*this, shard->upcalls);
+    sends.completions = completion_target(send_completions, shard->index);
+    receives.completions = completion_target(receive_completions, shard->index);
+    receives.shared = params.shared;
+    receives.waiter = this;
+    receives.watermarks = {};
+    return sends.ring.open(params.max_sends, params.concurrent_posts) &&
+           receives.ring.open(params.max_receives, params.concurrent_posts) && connection_.open();
 }
 
-void queue_pair::identify(std::uint32_t at_slot, std::uint32_t new_id)
+void queue_pair::identify(std::uint32_t slot, std::uint32_t id)
 {
     static constinit std::atomic<std::uint64_t> connections{0};
-    slot = at_slot;
-    id = new_id;
-    serial = connections.fetch_add(1, std::memory_order_relaxed) + 1;
-    connection_.path().identify(new_id);
+    identity = {id, slot};
+    memory.begin_connection(connections.fetch_add(1, std::memory_order_relaxed) + 1);
+    sends.completions.identify(id);
+    receives.completions.identify(id);
+    connection_.path().identify(id);
 }
 
 } // namespace soft_hca

@@ -37,7 +37,7 @@ public:
     void tell_end();
     /// Of what it holds of its shared queue.
     void set_watermarks(const high_watermarks &limits);
-    std::uint32_t receives_held() const { return held->count(); }
+    std::uint32_t receives_held() const { return receives.shared_held->count(); }
 
     // --- the shard's side
 
@@ -53,8 +53,9 @@ public:
 
     // --- the device's side
 
-    /// False when out of memory.
-    bool open();
+    /// Makes the queues, which complete to these rings, or null. False when out of memory.
+    bool open(device_context &its_device, shard_context &its_shard, const pair_params &its_params,
+              completion_ring *send_completions, completion_ring *receive_completions);
     /// Sets slot and id, before the queue pair can be looked up by them.
     void identify(std::uint32_t slot, std::uint32_t id) OSD_UNCHECKED;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "receiver.hpp"
 
+#include <utility>
+
 namespace soft_hca {
 
 // --------------------------------------------------------------------------------------- packets
@@ -11,14 +13,14 @@ bool receiver::receive(const packet &p, const std::uint8_t *bytes, std::size_t s
     ack_.owe((p.base.flags & flag_late_ack) == 0);
     switch (window_.place_of(p.base.psn)) {
     case receive_window::place::old:
-        ++context_->counted.duplicates;
+        ++record_->counts.duplicates;
         ack_.hurry();
         return true;
     case receive_window::place::beyond:
-        ++context_->counted.dropped;
+        ++record_->counts.dropped;
         return true;
     case receive_window::place::early:
-        ++context_->counted.early;
+        ++record_->counts.early;
         ack_.hurry_for_a_while();
         (void)window_.keep(p.base.psn, bytes, size); // if it cannot be kept, it counts as lost
         return true;
@@ -49,7 +51,7 @@ receiver::outcome receiver::take(const packet &p, std::uint32_t oldest_psn)
         ack_.count(p.segment.payload_size);
         return outcome::taken;
     case segment_result::kind::not_ready:
-        ++context_->counted.not_ready;
+        ++record_->counts.not_ready;
         not_ready_ = true;
         ack_.hurry();
         return outcome::not_ready;
@@ -95,9 +97,9 @@ std::uint32_t receiver::credit() const
 {
     // Receives of a shared queue may go to other queue pairs, so they cannot be promised. The
     // sender gets a receiver-not-ready when there is none.
-    if (context_->with.shared != nullptr)
+    if (receives_->shared != nullptr)
         return msn_ + 0x10000;
-    return msn_ + (receiving_ != nullptr ? 1 : 0) + context_->receives.ring.size();
+    return msn_ + (receiving_ != nullptr ? 1 : 0) + receives_->ring.size();
 }
 
 void receiver::piggyback(base_header &base)
@@ -118,9 +120,9 @@ void receiver::acknowledged()
 void receiver::watch_credit()
 {
     if (lacks_receives())
-        context_->receives.wanted.store(true);
-    if (context_->receives.wanted.load() && !context_->receives.ring.empty() && has_news()) {
-        context_->receives.wanted.store(false);
+        receives_->wanted.store(true);
+    if (receives_->wanted.load() && !receives_->ring.empty() && has_news()) {
+        receives_->wanted.store(false);
         ack_.owe_now();
     }
 }
@@ -130,11 +132,11 @@ void receiver::watch_credit()
 bool receiver::begin_receive()
 {
     received_ = 0;
-    if (context_->with.shared != nullptr) {
+    if (receives_->shared != nullptr) {
         receiving_ = take_shared();
-    } else if (!context_->receives.ring.empty()) {
-        receiving_ = &context_->receives.ring.front();
-        context_->receives.ring.pop();
+    } else if (!receives_->ring.empty()) {
+        receiving_ = &receives_->ring.front();
+        receives_->ring.pop();
     }
     return receiving_ != nullptr;
 }
@@ -142,10 +144,10 @@ bool receiver::begin_receive()
 /// Null when there is none, or this queue pair may not hold more.
 request *receiver::take_shared()
 {
-    if (context_->held->count() >= context_->watermarks.hard)
+    if (receives_->shared_held->count() >= receives_->watermarks.hard)
         return nullptr;
-    request *const taken = context_->with.shared->take(*context_->waiter);
-    if (taken != nullptr && context_->held->add() > context_->watermarks.soft)
+    request *const taken = receives_->shared->take(*receives_->waiter);
+    if (taken != nullptr && receives_->shared_held->add() > receives_->watermarks.soft)
         (void)keep_watermarks();
     return taken;
 }
@@ -153,38 +155,39 @@ request *receiver::take_shared()
 /// Why a message finds none.
 segment_result receiver::no_receive() const
 {
-    const bool shared = context_->with.shared != nullptr;
-    if (!shared || context_->held->count() < context_->watermarks.hard)
+    const bool shared = receives_->shared != nullptr;
+    if (!shared || receives_->shared_held->count() < receives_->watermarks.hard)
         return segment_result::not_ready();
-    context_->ending.note(end_cause::watermark);
+    record_->ending.note(end_cause::watermark);
     return segment_result::fatal(fault::local_catastrophic);
 }
 
 bool receiver::keep_watermarks()
 {
-    high_watermarks &limits = context_->watermarks;
-    const std::uint32_t holds = context_->held->count();
+    high_watermarks &limits = receives_->watermarks;
+    const std::uint32_t holds = receives_->shared_held->count();
     if (holds > limits.soft) {
         limits.soft = high_watermarks::none;
-        context_->home->upcalls.post(*context_->events, watermark_event);
+        events_->post(watermark_event);
     }
     return holds <= limits.hard;
 }
 
-void receiver::finish_receive(const completion_record &done)
+void receiver::finish_receive(std::uint32_t length, brought extra, std::uint32_t immediate,
+                              bool solicited)
 {
-    receiving_ = nullptr;
+    request &done = *std::exchange(receiving_, nullptr);
     ++msn_;
     received_ = 0;
-    context_->receive_completions->push(done);
+    receives_->completions.complete_receive(done, length, extra, immediate, solicited);
 }
 
 segment_result receiver::fail_receive(work_status status, fault why)
 {
     request &r = *receiving_;
     receiving_ = nullptr;
-    context_->complete(r, status, 0, context_->receive_completions);
-    context_->ending.note(end_cause::receive_failed, why, status);
+    receives_->completions.complete(r, status, 0);
+    record_->ending.note(end_cause::receive_failed, why, status);
     return segment_result::fatal(why);
 }
 
@@ -192,20 +195,20 @@ void receiver::flush()
 {
     if (request *const r = receiving_; r != nullptr) {
         receiving_ = nullptr;
-        context_->complete(*r, work_status::flushed, 0, context_->receive_completions);
+        receives_->completions.complete(*r, work_status::flushed, 0);
     }
-    while (!context_->receives.ring.empty()) {
-        request &r = context_->receives.ring.front();
-        context_->receives.ring.pop();
-        context_->complete(r, work_status::flushed, 0, context_->receive_completions);
+    while (!receives_->ring.empty()) {
+        request &r = receives_->ring.front();
+        receives_->ring.pop();
+        receives_->completions.complete(r, work_status::flushed, 0);
     }
 }
 
 void receiver::discard()
 {
-    context_->receives.ring.clear();
-    if (context_->with.shared != nullptr && receiving_ != nullptr)
-        context_->with.shared->give_back(*receiving_);
+    receives_->ring.clear();
+    if (receives_->shared != nullptr && receiving_ != nullptr)
+        receives_->shared->give_back(*receiving_);
     receiving_ = nullptr;
 }
 
@@ -242,7 +245,7 @@ segment_result receiver::on_send(const ddp_segment &s)
         return segment_result::fatal(fault::invalid_offset);
     if (s.payload_size > receiving_->length - received_)
         return fail_receive(work_status::local_length, fault::message_too_long);
-    const work_status status = context_->scatter(*receiving_, received_, s.payload, s.payload_size);
+    const work_status status = memory_->scatter(*receiving_, received_, s.payload, s.payload_size);
     if (status != work_status::success)
         return fail_receive(status, fault::local_catastrophic);
     received_ += s.payload_size;
@@ -250,14 +253,12 @@ segment_result receiver::on_send(const ddp_segment &s)
         return {};
     const bool invalidates =
         s.opcode == rdmap::send_invalidate || s.opcode == rdmap::send_solicited_invalidate;
-    if (invalidates &&
-        !context_->of->windows.invalidate(s.invalidate, *context_->with.domain, context_->serial))
+    if (invalidates && !memory_->invalidate(s.invalidate))
         return segment_result::fatal(fault::cannot_invalidate);
     const bool solicited =
         s.opcode == rdmap::send_solicited || s.opcode == rdmap::send_solicited_invalidate;
-    finish_receive({receiving_, received_, s.invalidate, context_->id,
-                    static_cast<std::uint8_t>(context_->home->index), work_status::success,
-                    invalidates ? brought::invalidation : brought::nothing, solicited});
+    finish_receive(received_, invalidates ? brought::invalidation : brought::nothing, s.invalidate,
+                   solicited);
     return {};
 }
 
@@ -269,9 +270,8 @@ segment_result receiver::on_immediate(const ddp_segment &s)
         return segment_result::fatal(fault::stream_catastrophic);
     if (receiving_ == nullptr && !begin_receive())
         return no_receive();
-    finish_receive({receiving_, written_, static_cast<std::uint32_t>(s.immediate), context_->id,
-                    static_cast<std::uint8_t>(context_->home->index), work_status::success,
-                    brought::immediate, s.opcode == rdmap::immediate_solicited});
+    finish_receive(written_, brought::immediate, static_cast<std::uint32_t>(s.immediate),
+                   s.opcode == rdmap::immediate_solicited);
     return {};
 }
 
@@ -283,11 +283,11 @@ segment_result receiver::on_write(const ddp_segment &s)
     written_ += s.payload_size;
     if (s.payload_size == 0)
         return {};
-    const grant access = context_->access(s.stag, remote_write, s.offset, s.payload_size);
+    const grant access = memory_->access(s.stag, remote_write, s.offset, s.payload_size);
     if (!access)
         return segment_result::fatal(fault_of(access.fault()));
     // Consumers spin on the last byte of a write.
-    if (!context_->home->io().place(pointer_to(s.offset), s.payload, s.payload_size, s.last))
+    if (!memory_->place(s.offset, s.payload, s.payload_size, s.last))
         return segment_result::fatal(fault::base_or_bounds); // the memory is not mapped any more
     return {};
 }

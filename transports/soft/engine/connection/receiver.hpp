@@ -78,10 +78,11 @@ private:
 class receiver {
 public:
     receiver() = default;
-    receiver(pair_context &context, requester &requests, responder &responses,
-             std::uint32_t first_psn, std::uint32_t first_msn)
-        : context_(&context), requests_(&requests), responses_(&responses),
-          window_(context.of->early, first_psn), msn_(first_msn)
+    receiver(pair_context &pair, requester &requests, responder &responses, std::uint32_t first_psn,
+             std::uint32_t first_msn)
+        : receives_(&pair.receives), memory_(&pair.memory), record_(&pair.record),
+          events_(&pair.events), requests_(&requests), responses_(&responses),
+          window_(pair.device->early, first_psn), msn_(first_msn)
     {}
     /// The peer is known: its first packet has this number.
     void expect(std::uint32_t first_psn) { window_.start(first_psn); }
@@ -119,10 +120,7 @@ public:
 
     // --- receives
 
-    bool lacks_receives() const
-    {
-        return context_->with.shared == nullptr && context_->receives.ring.empty();
-    }
+    bool lacks_receives() const { return receives_->shared == nullptr && receives_->ring.empty(); }
     /// Completes all that is posted as flushed.
     void flush();
     /// Drops all that is posted, without completions.
@@ -141,11 +139,15 @@ private:
     bool begin_receive();
     request *take_shared();
     segment_result no_receive() const;
-    void finish_receive(const completion_record &done);
+    void finish_receive(std::uint32_t length, brought extra, std::uint32_t immediate,
+                        bool solicited);
     segment_result fail_receive(work_status status, fault why);
     std::uint32_t credit() const;
 
-    pair_context *context_ = nullptr;
+    receive_queue *receives_ = nullptr;
+    const local_memory *memory_ = nullptr;
+    pair_record *record_ = nullptr;
+    const pair_events *events_ = nullptr;
     requester *requests_ = nullptr;
     responder *responses_ = nullptr;
     receive_window window_;

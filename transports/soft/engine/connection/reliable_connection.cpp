@@ -55,8 +55,8 @@ reliable_connection::start reliable_connection::prepare(std::uint64_t qualifier,
 {
     if (!state_.is(state::idle))
         return start::wrong_state;
-    const bool sealed = context_->of->how().sealed();
-    if (sealed && !path_.seal_with(*context_->of->seals))
+    const bool sealed = pair_->device->settings().sealed();
+    if (sealed && !path_.seal_with(*pair_->device->seals))
         return start::no_memory;
     return state_.prepare(qualifier, data, size) ? start::begun : start::no_memory;
 }
@@ -88,7 +88,7 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
         adopt_peer(from.peer, from.hello, from.credit, from.version);
         // From here on another thread may delete the request.
         std::uint32_t carried = 0;
-        const bool withdrawn = !context_->of->listening.accept(from, state_.may_send(), carried);
+        const bool withdrawn = !pair_->device->listening.accept(from, state_.may_send(), carried);
         if (carried != 0) {
             path_.limit_to(carried);
             state_.probe_path(path_.datagram(), osd::now_ns());
@@ -106,18 +106,18 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
 void reliable_connection::adopt_peer(const net_address &from, const handshake &hello,
                                      std::uint32_t credit, std::uint8_t version)
 {
-    path_.adopt(from, hello, version, context_->of->datagram());
-    tx_.limit_to(context_->home->io().receive_room());
+    path_.adopt(from, hello, version, pair_->device->datagram());
+    tx_.limit_to(pair_->shard->io().receive_room());
     requests_.reads().set_limit(
-        std::max<std::uint32_t>(std::min(context_->with.reads_out, hello.reads_in), 1));
+        std::max<std::uint32_t>(std::min(pair_->params.reads_out, hello.reads_in), 1));
     (void)requests_.grant_credit(credit);
     rx_.expect(hello.first_psn);
     const bool calls = state_.is(state::connecting);
-    context_->direct = context_->of->direct.begin(
-        context_->home->io().address(), from, {path_.id(), path_.tag(), hello.id, hello.tag, calls},
-        context_->with.domain, {&context_->home->upcalls, context_->events},
-        context_->of->how().uses_rings() ? &context_->home->rings : nullptr);
-    path_.join(context_->direct != nullptr ? &context_->direct->ring() : nullptr);
+    pair_->sends.direct = pair_->device->direct.begin(
+        pair_->shard->io().address(), from, {path_.id(), path_.tag(), hello.id, hello.tag, calls},
+        pair_->memory.domain(), {pair_->events.queue(), pair_->events.source()},
+        pair_->device->settings().uses_rings() ? &pair_->shard->rings : nullptr);
+    path_.join(pair_->sends.direct != nullptr ? &pair_->sends.direct->ring() : nullptr);
 }
 
 void reliable_connection::send_handshake(std::int64_t now)
@@ -131,23 +131,22 @@ void reliable_connection::send_handshake(std::int64_t now)
 void reliable_connection::establish()
 {
     state_.establish(osd::now_ns());
-    context_->ending.established(path_.peer(), path_.id(), path_.header(packet_kind::ack, 0).to,
-                                 context_->counted);
+    pair_->record.ending.established(path_.peer(), path_.id(), path_.header(packet_kind::ack, 0).to,
+                                     pair_->record.counts);
     if (rx_.lacks_receives())
-        context_->receives.wanted.store(true);
-    context_->home->upcalls.post(*context_->events,
-                                 static_cast<std::uint32_t>(connection_event::established));
+        pair_->receives.wanted.store(true);
+    pair_->events.post(connection_event::established);
 }
 
 bool reliable_connection::on_accept(const packet &p, const net_address &from,
                                     const seal_offer *offer)
 {
-    ++context_->counted.packets_in;
+    ++pair_->record.counts.packets_in;
     const bool again = connected() && from == path_.peer() && path_.is_from_peer(p.base);
-    const bool spoken = (context_->of->how().versions() & set_of(p.base.version)) != 0;
+    const bool spoken = (pair_->device->settings().versions() & set_of(p.base.version)) != 0;
     const bool expected = state_.is(state::connecting) && from.same_host(path_.peer()) && spoken;
     if (!path_.names_us(p.base) || (!again && !expected)) {
-        ++context_->counted.dropped;
+        ++pair_->record.counts.dropped;
         return path_.names_us(p.base) && (path_.knows_peer() || !state_.is(state::dead));
     }
     if (!again) {
@@ -166,14 +165,15 @@ void reliable_connection::on_retry(const packet &p, std::int64_t now)
 {
     if (!state_.is(state::connecting))
         return;
-    const std::uint8_t version = newest_of(versions_in(p.base) & context_->of->how().versions());
+    const std::uint8_t version =
+        newest_of(versions_in(p.base) & pair_->device->settings().versions());
     if (version == 0) {
         if ((versions_in(p.base) & set_of(sealed_version)) != 0)
-            context_->of->tell().report(key_trouble::wants_key, path_.peer());
+            pair_->device->upcalls().report(key_trouble::wants_key, path_.peer());
         return die(connection_event::refused);
     }
-    if (context_->of->how().path_mtu && (versions_in(p.base) & takes_padding) != 0)
-        state_.probe_path(context_->of->datagram(), now);
+    if (pair_->device->settings().path_mtu && (versions_in(p.base) & takes_padding) != 0)
+        state_.probe_path(pair_->device->datagram(), now);
     const bool new_version = path_.speak(version);
     if (!path_.take_token(p.base.from, p.base.psn) && !new_version)
         return;
@@ -206,7 +206,7 @@ bool reliable_connection::is_stray(const packet &p) const
 void reliable_connection::receive(const packet &p, const net_address &from,
                                   const std::uint8_t *bytes, std::size_t size, std::int64_t now)
 {
-    ++context_->counted.packets_in;
+    ++pair_->record.counts.packets_in;
     const bool from_peer =
         from == path_.peer() || (state_.is(state::connecting) && from.same_host(path_.peer()));
     if (from_peer && p.base.kind == packet_kind::reset)
@@ -217,9 +217,9 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         return on_retry(p, now);
     const bool stray = is_stray(p);
     if (!from_peer || stray) {
-        ++context_->counted.dropped;
+        ++pair_->record.counts.dropped;
         if (!stray && connected())
-            context_->counted.packets_out += path_.heard_from_elsewhere(
+            pair_->record.counts.packets_out += path_.heard_from_elsewhere(
                 p, from, tx_.make_header(packet_kind::challenge, tx_.next_psn()), now);
         return;
     }
@@ -234,7 +234,7 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         establish();
     }
     if (!connected() || before(tx_.next_psn(), p.base.ack)) {
-        ++context_->counted.dropped; // no peer acknowledges what was never sent
+        ++pair_->record.counts.dropped; // no peer acknowledges what was never sent
         return;
     }
     state_.note_heard(now);
@@ -242,7 +242,7 @@ void reliable_connection::receive(const packet &p, const net_address &from,
     if (p.base.kind == packet_kind::ack || p.base.kind == packet_kind::response)
         return;
     if (p.base.kind == packet_kind::challenge) {
-        context_->counted.packets_out += path_.send_token(
+        pair_->record.counts.packets_out += path_.send_token(
             path_.peer(), tx_.make_header(packet_kind::response, tx_.next_psn()), p.token);
         return;
     }
@@ -255,25 +255,26 @@ void reliable_connection::receive(const packet &p, const net_address &from,
 /// Completes all that is posted, and then makes the upcall.
 void reliable_connection::die(connection_event event)
 {
-    context_->ending.ended(state_.heard_ns(), context_->counted);
+    pair_->record.ending.ended(state_.heard_ns(), pair_->record.counts);
     enter_dead();
-    context_->home->upcalls.post(*context_->events, static_cast<std::uint32_t>(event));
+    pair_->events.post(event);
 }
 
 void reliable_connection::enter_dead()
 {
     const numbers last{tx_.next_psn(), 0, 0, rx_.next_psn(), rx_.next_msn()};
     path_.join(nullptr);
-    context_->of->direct.end(context_->direct); // before the consumer knows
+    pair_->device->direct.end(pair_->sends.direct); // before the consumer knows
     state_.enter_dead();
-    context_->receives.wanted.store(
+    pair_->receives.wanted.store(
         true); // receives that are posted from now on ring, and are flushed
-    if (context_->with.shared != nullptr)
-        context_->with.shared->wait_no_more(*context_->waiter);
-    tx_.restart(last.send_psn); // ends its references to requests
+    if (pair_->receives.shared != nullptr)
+        pair_->receives.shared->wait_no_more(*pair_->receives.waiter);
+    window_.start(last.send_psn); // ends its references to requests
     requests_.flush();
     rx_.flush();
-    context_->settle_completions();
+    pair_->sends.completions.settle();
+    pair_->receives.completions.settle();
     restart_parts(last);
 }
 
@@ -289,8 +290,8 @@ void reliable_connection::fail_request(request *culprit, work_status status)
 /// A copy of the failure: the part that reports it is replaced.
 void reliable_connection::fail(pair_failure failure)
 {
-    note_failure(context_->ending, failure);
-    count_failure(context_->counted, failure.closing.why);
+    note_failure(pair_->record.ending, failure);
+    count_failure(pair_->record.counts, failure.closing.why);
     close(failure.closing, osd::now_ns());
     fail_request(failure.culprit, failure.status);
     update_due(); // until it is acknowledged, the close is repeated
@@ -298,8 +299,8 @@ void reliable_connection::fail(pair_failure failure)
 
 void reliable_connection::give_up(end_cause why)
 {
-    context_->ending.note(why);
-    ++context_->counted.gave_up;
+    pair_->record.ending.note(why);
+    ++pair_->record.counts.gave_up;
     fail_request(requests_.oldest(), work_status::transport);
 }
 
@@ -328,7 +329,7 @@ void reliable_connection::send_close(std::int64_t now)
 
 void reliable_connection::close_when_drained(std::int64_t now)
 {
-    if (!state_.is(state::draining) || !context_->sends.ring.empty() || !tx_.idle() ||
+    if (!state_.is(state::draining) || !pair_->sends.ring.empty() || !tx_.idle() ||
         !responses_.idle())
         return;
     close({}, now);
@@ -361,14 +362,14 @@ void reliable_connection::abandon()
         enter_dead();
         update_due();
     }
-    context_->home->upcalls.cancel(*context_->events);
+    pair_->events.cancel();
 }
 
 void reliable_connection::keep_watermarks()
 {
     if (rx_.keep_watermarks() || !connected())
         return;
-    context_->ending.note(end_cause::watermark);
+    pair_->record.ending.note(end_cause::watermark);
     fail(pair_failure::terminate(fault::local_catastrophic, 0));
 }
 
@@ -388,9 +389,9 @@ void reliable_connection::on_close(const packet &p, std::int64_t now)
     if (culprit == nullptr)
         culprit = requests_.started_with_last_psn(p.closing.psn);
     const work_status status = status_for(p.closing.why);
-    context_->ending.note(end_cause::failed_at_peer, p.closing.why,
-                          culprit != nullptr ? status : work_status::success);
-    count_close(context_->counted, p.closing.why);
+    pair_->record.ending.note(end_cause::failed_at_peer, p.closing.why,
+                              culprit != nullptr ? status : work_status::success);
+    count_close(pair_->record.counts, p.closing.why);
     fail_request(culprit, status);
 }
 
@@ -398,7 +399,7 @@ void reliable_connection::on_close(const packet &p, std::int64_t now)
 void reliable_connection::on_reset(const packet &p)
 {
     if (!path_.names_peer(p.base) || !path_.is_from_peer(p.base) || !tx_.is_recent(p.base.psn)) {
-        ++context_->counted.dropped;
+        ++pair_->record.counts.dropped;
         return;
     }
     state_.end_close();
@@ -406,7 +407,7 @@ void reliable_connection::on_reset(const packet &p)
         return die(connection_event::accept_failed);
     if (!connected())
         return;
-    context_->ending.note(end_cause::reset);
+    pair_->record.ending.note(end_cause::reset);
     die(connection_event::disconnected);
 }
 
@@ -427,7 +428,7 @@ void reliable_connection::on_icmp_error(const icmp_error &b, const base_header &
     else if (state_.is(state::connecting) && !state_.retry_refused(now))
         die(connection_event::refused);
     else if (connected() && refused) {
-        context_->ending.note(end_cause::port_closed);
+        pair_->record.ending.note(end_cause::port_closed);
         die(connection_event::broken);
     }
     update_due();
@@ -445,19 +446,19 @@ void reliable_connection::pump(std::int64_t now, bool new_turn)
         return;
     }
     while (connected()) {
-        const std::uint32_t seen = context_->sends.ring.tail();
+        const std::uint32_t seen = pair_->sends.ring.tail();
         bool more = false;
         if (!tx_.send_batch(now, more))
             return fail(tx_.failure());
-        context_->sends.in_flight.store(tx_.in_flight());
-        context_->sends.started.store(requests_.next(), std::memory_order_relaxed);
-        const bool all = !more && context_->sends.ring.tail() == seen;
+        pair_->sends.in_flight.store(tx_.in_flight());
+        pair_->sends.started.store(requests_.next(), std::memory_order_relaxed);
+        const bool all = !more && pair_->sends.ring.tail() == seen;
         if (tx_.stuck() || requests_.awaits_turn() || all)
             break;
     }
     if (!connected())
         return;
-    if (context_->receives.wanted.load())
+    if (pair_->receives.wanted.load())
         serve_new_receives();
     close_when_drained(now);
     update_due();
@@ -469,11 +470,11 @@ void reliable_connection::serve_new_receives()
 {
     if (rx_.lacks_receives())
         return;
-    context_->receives.wanted.store(false);
+    pair_->receives.wanted.store(false);
     bool took = false;
     const bool good = rx_.resume(tx_.oldest_psn(), took);
     if (took)
-        context_->doorbell.store(true); // there may be responses to send
+        pair_->doorbell.store(true); // there may be responses to send
     if (!good)
         return fail(rx_.failure());
     if (took || rx_.has_news())
@@ -492,7 +493,7 @@ void reliable_connection::after_receiving(std::int64_t now)
     } else if (ack.any()) {
         ack.delay(now);
         if (ack.is_awaited())
-            context_->home->marks.owe_ack(context_->slot);
+            pair_->shard->marks.owe_ack(pair_->identity.slot);
     }
     update_due();
 }
@@ -514,9 +515,9 @@ void reliable_connection::update_due()
         if (rx_.ack().due_ns() != 0)
             due = std::min(due, rx_.ack().due_ns());
     }
-    context_->due_ns.store(due);
+    pair_->due_ns.store(due);
     if (due != INT64_MAX)
-        context_->home->arm_timer(context_->slot, due);
+        pair_->shard->arm_timer(pair_->identity.slot, due);
 }
 
 void reliable_connection::on_timer(std::int64_t now)
@@ -538,8 +539,8 @@ void reliable_connection::on_timer(std::int64_t now)
     if (connected()) {
         tx_.end_pause(now);
         if (tx_.timed_out(now)) {
-            context_->ending.timed_out(tx_.oldest_psn(), now);
-            if (!tx_.on_timeout(now, context_->of->how().retries))
+            pair_->record.ending.timed_out(tx_.oldest_psn(), now);
+            if (!tx_.on_timeout(now, pair_->device->settings().retries))
                 give_up(end_cause::no_acknowledgement);
         }
     }
@@ -554,10 +555,10 @@ void reliable_connection::on_slow_timer(std::int64_t now)
 {
     if (!connected())
         return;
-    if (tx_.response_overdue(now)) {
+    if (tx_.response_overdue(now, pair_->device->settings().retries)) {
         give_up(end_cause::no_response);
-    } else if (context_->direct != nullptr && context_->direct->is_stuck()) {
-        context_->ending.note(end_cause::access_stuck);
+    } else if (pair_->sends.direct != nullptr && pair_->sends.direct->is_stuck()) {
+        pair_->record.ending.note(end_cause::access_stuck);
         fail(pair_failure::terminate(fault::local_catastrophic, 0));
     } else if (tx_.idle() && state_.peer_is_silent(now)) {
         if (!tx_.send_probe(now))
@@ -572,35 +573,37 @@ void reliable_connection::on_slow_timer(std::int64_t now)
 
 bool reliable_connection::open()
 {
-    return responses_.open(*context_, context_->with.reads_in) && tx_.open();
+    return window_.open(pair_->device->large_windows) &&
+           responses_.open(pair_->memory, window_, pair_->params.reads_in);
 }
 
 /// Replaces all parts that belong to a connection by new ones.
 void reliable_connection::restart_parts(const numbers &from)
 {
-    requests_ = requester(*context_, from.request_msn, from.read_id);
+    requests_ = requester(*pair_, window_, from.request_msn, from.read_id);
     responses_.restart(from.request_msn);
-    rx_ = receiver(*context_, requests_, responses_, from.receive_psn, from.receive_msn);
-    tx_.restart(from.send_psn);
-    context_->sends.in_flight.store(0);
-    context_->sends.started.store(requests_.next());
+    rx_ = receiver(*pair_, requests_, responses_, from.receive_psn, from.receive_msn);
+    window_.start(from.send_psn);
+    tx_ = transmitter(*pair_, path_, window_, requests_, responses_, rx_);
+    pair_->sends.in_flight.store(0);
+    pair_->sends.started.store(requests_.next());
 }
 
 bool reliable_connection::renew()
 {
-    const settings &how = context_->of->how();
+    const settings &set = pair_->device->settings();
     std::uint32_t random[3];
     if (!random_bytes(random, sizeof random))
         return false;
-    const std::uint32_t first_psn = how.fixed_start ? how.first_number : random[2];
-    const std::uint32_t first_msn = how.fixed_start ? how.first_number : 1;
-    context_->sends.ring.clear();
-    context_->receives.ring.clear();
-    path_ = peer_path(context_->home->io(), context_->home->checked, random[0]);
-    state_ = connection_state(*context_, first_psn);
+    const std::uint32_t first_psn = set.fixed_start ? set.first_number : random[2];
+    const std::uint32_t first_msn = set.fixed_start ? set.first_number : 1;
+    pair_->sends.ring.clear();
+    pair_->receives.ring.clear();
+    path_ = peer_path(pair_->shard->io(), pair_->shard->checked, random[0]);
+    state_ = connection_state(*pair_->device, pair_->params, first_psn);
     restart_parts({first_psn, first_msn, random[1], 0, first_msn});
-    context_->receives.wanted.store(false);
-    context_->due_ns.store(INT64_MAX);
+    pair_->receives.wanted.store(false);
+    pair_->due_ns.store(INT64_MAX);
     return true;
 }
 
@@ -612,19 +615,21 @@ void reliable_connection::cut()
     else if (state_.is(state::connecting) || state_.is(state::accepting))
         send_close(now);
     if (state_.has_unacknowledged_close())
-        context_->home->keep_closing(
+        pair_->shard->keep_closing(
             state_.closed(path_, tx_.make_header(packet_kind::close, tx_.next_psn())));
     (void)path_.take_seal(); // the device may be closed
     path_.join(nullptr);
-    context_->of->direct.end(context_->direct);
-    if (context_->with.shared != nullptr)
-        context_->with.shared->wait_no_more(*context_->waiter);
+    pair_->device->direct.end(pair_->sends.direct);
+    if (pair_->receives.shared != nullptr)
+        pair_->receives.shared->wait_no_more(*pair_->receives.waiter);
     requests_.discard();
     rx_.discard();
-    context_->settle_completions();
-    state_ = connection_state(*context_, state_.first_psn()); // on_timer() may still be called
+    pair_->sends.completions.settle();
+    pair_->receives.completions.settle();
+    state_ = connection_state(*pair_->device, pair_->params,
+                              state_.first_psn()); // on_timer() may still be called
     restart_parts({tx_.next_psn(), 0, 0, 0, 0});
-    context_->due_ns.store(INT64_MAX);
+    pair_->due_ns.store(INT64_MAX);
 }
 
 } // namespace soft_hca

@@ -2,9 +2,10 @@
 // The reliable connection of a queue pair. All its functions need the queue pair's lock.
 //
 // It consists of parts, each the owner of its state: the path to the peer, the state of handshake
-// and close, the requester (send queue), the responder (the peer's reads and atomics), the receiver
-// (packets in, acknowledgements) and the transmitter (packets out, retransmission). What ends a
-// connection replaces them by new ones, so that nothing of it can survive.
+// and close, the send window (packets that are not acknowledged), the requester (send queue), the
+// responder (the peer's reads and atomics), the receiver (packets in, acknowledgements) and the
+// transmitter (packets out, retransmission). Whatever ends a connection replaces the parts by new
+// ones, so that nothing of the connection can survive.
 #pragma once
 
 #include "connection_state.hpp"
@@ -14,6 +15,7 @@
 #include "requester.hpp"
 #include "responder.hpp"
 #include "transmitter.hpp"
+#include "window/send_window.hpp"
 
 namespace soft_hca {
 
@@ -22,9 +24,7 @@ public:
     using state = connection_state::state;
     enum class start : std::uint8_t { begun, no_memory, wrong_state };
 
-    explicit reliable_connection(pair_context &context)
-        : context_(&context), tx_(context, path_, requests_, responses_, rx_)
-    {}
+    explicit reliable_connection(pair_context &pair) : pair_(&pair) {}
     reliable_connection(const reliable_connection &) = delete;
     reliable_connection &operator=(const reliable_connection &) = delete;
 
@@ -104,9 +104,10 @@ private:
     void die(connection_event event);
     void enter_dead();
 
-    pair_context *context_;
+    pair_context *pair_;
     peer_path path_;
     connection_state state_;
+    send_window window_; ///< requester and responder fill it, the transmitter sends from it
     requester requests_;
     responder responses_;
     receiver rx_;

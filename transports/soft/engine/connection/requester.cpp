@@ -110,22 +110,20 @@ OSD_ALWAYS_INLINE bool requester::start(request &r)
     started_ = true;
     const bool binds = r.kind == work::bind;
     r.done = binds;
-    const bool permitted = binds ? context_->of->windows.execute(r, context_->serial)
-                                 : context_->may_use(r, needed_right(r));
+    const bool permitted = binds ? memory_->bind(r) : memory_->may_use(r, needed_right(r));
     if (!permitted) [[unlikely]]
         return refuse(r);
     if (is_message(r))
         r.msn = send_msn_++;
     if (r.kind == work::write || r.kind == work::read)
-        ++context_->counted.indirect;
+        ++record_->counts.indirect;
     if (has_response(r))
         reads_.start(r);
     return true;
 }
 
 /// Decides what a packet that was just pushed carries.
-OSD_ALWAYS_INLINE void requester::number(sent_packet &packet, request &r, send_window &window,
-                                         const peer_path &path)
+OSD_ALWAYS_INLINE void requester::number(sent_packet &packet, request &r, const peer_path &path)
 {
     packet.from = sent_packet::origin::request;
     packet.source = &r;
@@ -135,7 +133,7 @@ OSD_ALWAYS_INLINE void requester::number(sent_packet &packet, request &r, send_w
         packet.offset = immediate_part;
     } else if (!has_response(r)) {
         packet.offset = r.moved;
-        window.set_length(packet, std::min(r.length - r.moved, path.payload_room(opcode_of(r))));
+        window_->set_length(packet, std::min(r.length - r.moved, path.payload_room(opcode_of(r))));
         r.moved += packet.length;
         const bool all = r.moved == r.length;
         write_sent_ = all && r.kind == work::write_immediate;
@@ -153,16 +151,16 @@ OSD_ALWAYS_INLINE void requester::finish(request &r, std::uint32_t psn)
 /// Writes and reads whose turn it is: everything before them is complete, so that none overtakes.
 bool requester::may_move_directly(const request &r) const
 {
-    return context_->direct != nullptr && (r.kind == work::write || r.kind == work::read) &&
-           next_ == context_->sends.ring.head();
+    return sends_->direct != nullptr && (r.kind == work::write || r.kind == work::read) &&
+           next_ == sends_->ring.head();
 }
 
 /// False when it has to go over the network, which also finds out what is wrong with it.
 bool requester::move_directly(request &r)
 {
-    if (!context_->may_use(r, needed_right(r)) || !context_->direct->move(r))
+    if (!memory_->may_use(r, needed_right(r)) || !sends_->direct->move(r))
         return false;
-    ++context_->counted.direct;
+    ++record_->counts.direct;
     direct_left_ -= r.length + cost_of_one;
     r.done = true;
     ++next_;
@@ -170,12 +168,11 @@ bool requester::move_directly(request &r)
     return true;
 }
 
-bool requester::next_packet(send_window &window, const peer_path &path, std::int64_t now,
-                            std::uint32_t &psn)
+bool requester::next_packet(const peer_path &path, std::int64_t now, std::uint32_t &psn)
 {
     awaits_turn_ = false;
-    while (next_ != context_->sends.ring.tail()) {
-        request &r = context_->sends.ring.at(next_);
+    while (next_ != sends_->ring.tail()) {
+        request &r = sends_->ring.at(next_);
         if (!started_) {
             const bool direct = may_move_directly(r);
             awaits_turn_ = direct && direct_left_ <= 0;
@@ -194,9 +191,9 @@ bool requester::next_packet(send_window &window, const peer_path &path, std::int
         }
         if (write_sent_ && !has_credit())
             return false;
-        psn = window.next();
-        sent_packet &packet = window.push(now);
-        number(packet, r, window, path);
+        psn = window_->next();
+        sent_packet &packet = window_->push(now);
+        number(packet, r, path);
         if (packet.last)
             finish(r, psn);
         return true;
@@ -240,12 +237,12 @@ void requester::build(out_packet &out, const sent_packet &packet) const
 
 void requester::complete_done()
 {
-    while (context_->sends.ring.head() != next_) {
-        request &r = context_->sends.ring.front();
+    while (sends_->ring.head() != next_) {
+        request &r = sends_->ring.front();
         if (!r.done)
             break;
-        context_->sends.ring.pop();
-        context_->complete(r, r.status, r.length, context_->send_completions);
+        sends_->ring.pop();
+        sends_->completions.complete(r, r.status, r.length);
     }
 }
 
@@ -253,10 +250,9 @@ void requester::complete_done()
 void requester::undo_bind(request &r, work_status status)
 {
     if (!r.done)
-        context_->of->windows.cancel(r);
+        memory_->cancel_bind(r);
     else if (status != work_status::success && r.remote.key != 0)
-        (void)context_->of->windows.invalidate(r.remote.key, *context_->with.domain,
-                                               context_->serial);
+        (void)memory_->invalidate(r.remote.key);
 }
 
 void requester::flush()
@@ -269,26 +265,25 @@ void requester::flush()
         failed = failed || status != work_status::success;
         if (r->kind == work::bind)
             undo_bind(*r, status);
-        context_->sends.ring.pop();
-        context_->complete(*r, status, r->length, context_->send_completions);
+        sends_->ring.pop();
+        sends_->completions.complete(*r, status, r->length);
     }
-    next_ = context_->sends.ring.head();
-    context_->sends.started.store(next_, std::memory_order_relaxed);
+    next_ = sends_->ring.head();
+    sends_->started.store(next_, std::memory_order_relaxed);
 }
 
 void requester::discard()
 {
-    for (std::uint32_t i = context_->sends.ring.head(); i != context_->sends.ring.tail(); ++i)
-        if (request &r = context_->sends.ring.at(i); r.kind == work::bind && !r.done)
-            context_->of->windows.cancel(r);
-    context_->sends.ring.clear();
+    for (std::uint32_t i = sends_->ring.head(); i != sends_->ring.tail(); ++i)
+        if (request &r = sends_->ring.at(i); r.kind == work::bind && !r.done)
+            memory_->cancel_bind(r);
+    sends_->ring.clear();
 }
 
 request *requester::started_with_last_psn(std::uint32_t psn) const
 {
-    for (std::uint32_t at = context_->sends.ring.head(); at != next_; ++at)
-        if (request &r = context_->sends.ring.at(at);
-            has_response(r) && !r.done && r.last_psn == psn)
+    for (std::uint32_t at = sends_->ring.head(); at != next_; ++at)
+        if (request &r = sends_->ring.at(at); has_response(r) && !r.done && r.last_psn == psn)
             return &r;
     return nullptr;
 }
@@ -306,7 +301,7 @@ bool requester::grant_credit(std::uint32_t credit)
 
 request *requester::acknowledged_read(std::uint32_t oldest_psn)
 {
-    request *r = reads_.oldest(context_->sends.ring);
+    request *r = reads_.oldest(sends_->ring);
     return r != nullptr && before(r->last_psn, oldest_psn) ? r : nullptr;
 }
 
@@ -314,12 +309,12 @@ request *requester::acknowledged_read(std::uint32_t oldest_psn)
 segment_result requester::store(request &r, std::uint32_t offset, const std::uint8_t *from,
                                 std::uint32_t size)
 {
-    r.status = r.kind == work::read_to_window ? context_->scatter_to_window(r, offset, from, size)
-                                              : context_->scatter(r, offset, from, size);
+    r.status = r.kind == work::read_to_window ? memory_->scatter_to_window(r, offset, from, size)
+                                              : memory_->scatter(r, offset, from, size);
     if (r.status == work_status::success)
         return {};
     r.done = true;
-    context_->ending.note(end_cause::request_failed, fault::local_catastrophic, r.status);
+    record_->ending.note(end_cause::request_failed, fault::local_catastrophic, r.status);
     return segment_result::fatal(fault::local_catastrophic);
 }
 
@@ -337,7 +332,7 @@ segment_result requester::on_read_response(const ddp_segment &s, std::uint32_t o
         return stored;
     r->moved += s.payload_size;
     if (s.last) {
-        reads_.finish_oldest(context_->sends.ring);
+        reads_.finish_oldest(sends_->ring);
         complete_done();
     }
     return {};
@@ -356,7 +351,7 @@ segment_result requester::on_atomic_response(const ddp_segment &s, std::uint32_t
     const segment_result stored = store(*r, 0, value, sizeof value);
     if (stored.what != segment_result::kind::taken)
         return stored;
-    reads_.finish_oldest(context_->sends.ring);
+    reads_.finish_oldest(sends_->ring);
     complete_done();
     return {};
 }

@@ -13,17 +13,18 @@ namespace soft_hca {
 class requester {
 public:
     requester() = default;
-    requester(pair_context &context, std::uint32_t first_msn, std::uint32_t first_read_id)
-        : context_(&context), reads_(first_msn, first_read_id, context.sends.ring.head()),
-          next_(context.sends.ring.head()), send_msn_(first_msn)
+    requester(pair_context &pair, send_window &window, std::uint32_t first_msn,
+              std::uint32_t first_read_id)
+        : sends_(&pair.sends), memory_(&pair.memory), record_(&pair.record), window_(&window),
+          reads_(first_msn, first_read_id, pair.sends.ring.head()), next_(pair.sends.ring.head()),
+          send_msn_(first_msn)
     {}
 
     // --- packets
 
-    /// Numbers the next packet. False when there is none, the peer does not allow it, or the
-    /// connection has to end: see failed().
-    bool next_packet(send_window &window, const peer_path &path, std::int64_t now,
-                     std::uint32_t &psn);
+    /// Puts the next packet into the send window. False when there is none, the peer does not allow
+    /// it, or the connection has to end: see failed().
+    bool next_packet(const peer_path &path, std::int64_t now, std::uint32_t &psn);
     bool failed() const { return failed_; }
     const pair_failure &failure() const { return failure_; }
     void build(out_packet &out, const sent_packet &packet) const;
@@ -51,10 +52,7 @@ public:
     void discard();
     /// The request to which this packet belonged, although it may be acknowledged; or null.
     request *started_with_last_psn(std::uint32_t psn) const;
-    request *oldest() const
-    {
-        return context_->sends.ring.empty() ? nullptr : &context_->sends.ring.front();
-    }
+    request *oldest() const { return sends_->ring.empty() ? nullptr : &sends_->ring.front(); }
 
     // --- what the peer says
 
@@ -81,13 +79,16 @@ private:
     bool has_credit();
     bool start(request &r);
     bool refuse(request &r) OSD_COLD;
-    void number(sent_packet &packet, request &r, send_window &window, const peer_path &path);
+    void number(sent_packet &packet, request &r, const peer_path &path);
     void finish(request &r, std::uint32_t psn);
     void undo_bind(request &r, work_status status);
     segment_result store(request &r, std::uint32_t offset, const std::uint8_t *from,
                          std::uint32_t size);
 
-    pair_context *context_ = nullptr;
+    send_queue *sends_ = nullptr;
+    const local_memory *memory_ = nullptr;
+    pair_record *record_ = nullptr;
+    send_window *window_ = nullptr;
     outstanding_reads reads_;
     std::uint32_t next_ = 0; ///< position of the request that packets are made of next
     std::uint32_t send_msn_ = 0;

@@ -45,17 +45,17 @@ std::uint64_t execute(std::uint64_t *word, const ddp_segment &s)
 
 } // namespace
 
-bool responder::open(pair_context &context, std::uint32_t max_reads)
+bool responder::open(const local_memory &memory, send_window &window, std::uint32_t max_reads)
 {
     max_reads = std::max(max_reads, 1u);
     std::unique_ptr<response[]> ring(new (std::nothrow) response[std::bit_ceil(max_reads)]);
-    *this = responder(context, std::move(ring), max_reads, 0);
+    *this = responder(memory, window, std::move(ring), max_reads, 0);
     return ring_ != nullptr;
 }
 
 void responder::restart(std::uint32_t first_msn)
 {
-    *this = responder(*context_, std::move(ring_), max_reads_, first_msn);
+    *this = responder(*memory_, *window_, std::move(ring_), max_reads_, first_msn);
 }
 
 segment_result responder::on_read_request(const ddp_segment &s, std::uint32_t psn)
@@ -66,7 +66,7 @@ segment_result responder::on_read_request(const ddp_segment &s, std::uint32_t ps
         return segment_result::fatal(fault::stream_catastrophic);
     if (s.read_size != 0) // and again for each packet of the response
         if (const grant access =
-                context_->access(s.source_stag, remote_read, s.source_offset, s.read_size);
+                memory_->access(s.source_stag, remote_read, s.source_offset, s.read_size);
             !access)
             return segment_result::fatal(fault_of(access.fault()));
     ++request_msn_;
@@ -90,7 +90,7 @@ segment_result responder::on_atomic_request(const ddp_segment &s, std::uint32_t 
     if (full())
         return segment_result::fatal(fault::stream_catastrophic);
     const grant access =
-        context_->access(s.source_stag, remote_atomic, s.source_offset, sizeof(std::uint64_t));
+        memory_->access(s.source_stag, remote_atomic, s.source_offset, sizeof(std::uint64_t));
     if (!access)
         return segment_result::fatal(fault_of(access.fault()));
     auto *const word = reinterpret_cast<std::uint64_t *>(pointer_to(s.source_offset));
@@ -105,16 +105,16 @@ segment_result responder::on_atomic_request(const ddp_segment &s, std::uint32_t 
     return {};
 }
 
-std::uint32_t responder::next_packet(send_window &window, const peer_path &path, std::int64_t now)
+std::uint32_t responder::next_packet(const peer_path &path, std::int64_t now)
 {
     response &r = at(next_);
     const bool read = r.opcode == rdmap::read_response;
-    const std::uint32_t psn = window.next();
-    sent_packet &packet = window.push(now);
+    const std::uint32_t psn = window_->next();
+    sent_packet &packet = window_->push(now);
     packet.from = sent_packet::origin::response;
     packet.source = &r;
     packet.offset = r.sent;
-    window.set_length(packet, read ? std::min(r.size - r.sent, path.payload_room(r.opcode)) : 0);
+    window_->set_length(packet, read ? std::min(r.size - r.sent, path.payload_room(r.opcode)) : 0);
     r.sent += packet.length;
     packet.last = r.sent == r.size || !read;
     if (packet.last)
@@ -127,8 +127,8 @@ bool responder::begin_reading(const sent_packet &packet, windows_being_read &rea
     const response &r = *static_cast<const response *>(packet.source);
     if (r.opcode == rdmap::atomic_response || packet.length == 0)
         return true;
-    grant access = context_->access(r.source_stag, remote_read, r.source_offset + packet.offset,
-                                    packet.length);
+    grant access =
+        memory_->access(r.source_stag, remote_read, r.source_offset + packet.offset, packet.length);
     if (!access)
         return false;
     if (memory_region *window = access.keep(); window != nullptr)

@@ -2,8 +2,8 @@
 // The target of the peer's reads and atomic operations: executes them and sends responses.
 #pragma once
 
+#include "memory/local_memory.hpp"
 #include "memory/segment_result.hpp"
-#include "pair_context.hpp"
 #include "peer_path.hpp"
 #include "window/send_window.hpp"
 
@@ -51,7 +51,7 @@ class responder {
 public:
     responder() = default;
     /// False when out of memory.
-    bool open(pair_context &context, std::uint32_t max_reads);
+    bool open(const local_memory &memory, send_window &window, std::uint32_t max_reads);
     /// Forgets all state of the connection.
     void restart(std::uint32_t first_msn);
 
@@ -65,8 +65,8 @@ public:
     bool idle() const { return head_ == tail_; }
     /// Whether a packet is to be sent.
     bool pending() const { return next_ != tail_; }
-    /// Numbers the next packet; there is one. Returns its psn.
-    std::uint32_t next_packet(send_window &window, const peer_path &path, std::int64_t now);
+    /// Puts the next packet into the send window; there is one. Returns its psn.
+    std::uint32_t next_packet(const peer_path &path, std::int64_t now);
     /// Claims the memory that a packet reads. False when the peer has no right to it any more.
     bool begin_reading(const sent_packet &packet, windows_being_read &read) const;
     void build(out_packet &out, const sent_packet &packet) const;
@@ -74,15 +74,16 @@ public:
     void retire_oldest() { ++head_; }
 
 private:
-    responder(pair_context &context, std::unique_ptr<response[]> ring, std::uint32_t max_reads,
-              std::uint32_t first_msn)
-        : context_(&context), ring_(std::move(ring)), max_reads_(max_reads),
+    responder(const local_memory &memory, send_window &window, std::unique_ptr<response[]> ring,
+              std::uint32_t max_reads, std::uint32_t first_msn)
+        : memory_(&memory), window_(&window), ring_(std::move(ring)), max_reads_(max_reads),
           mask_(std::bit_ceil(max_reads) - 1), request_msn_(first_msn), atomic_msn_(first_msn)
     {}
     response &at(std::uint32_t position) { return ring_[position & mask_]; }
     bool full() const { return tail_ - head_ == max_reads_; }
 
-    pair_context *context_ = nullptr;
+    const local_memory *memory_ = nullptr;
+    send_window *window_ = nullptr;
     std::unique_ptr<response[]> ring_;
     std::uint32_t max_reads_ = 0;
     std::uint32_t mask_ = 0; ///< of the ring

@@ -41,15 +41,6 @@ pair_failure unreadable(const sent_packet &packet)
 
 } // namespace
 
-void transmitter::restart(std::uint32_t psn)
-{
-    send_window kept = std::move(window_);
-    *this = transmitter(*context_, *path_, *requests_, *responses_, *received_);
-    window_ = std::move(kept);
-    window_.start(psn);
-    congestion_ = congestion_control(send_window::capacity, psn);
-}
-
 void transmitter::limit_to(std::uint32_t receive_room)
 {
     window_bytes_ = std::clamp(receive_room, 2 * owed_ack::every_bytes, most_bytes);
@@ -61,7 +52,7 @@ OSD_ALWAYS_INLINE bool transmitter::next_response(std::int64_t now, std::uint32_
 {
     if (!responses_->pending())
         return false;
-    psn = responses_->next_packet(window_, *path_, now);
+    psn = responses_->next_packet(*path_, now);
     return true;
 }
 
@@ -71,7 +62,7 @@ OSD_ALWAYS_INLINE bool transmitter::next_new_packet(std::int64_t now, std::uint3
         responses_turn_ = false;
         return true;
     }
-    if (requests_->next_packet(window_, *path_, now, psn)) {
+    if (requests_->next_packet(*path_, now, psn)) {
         responses_turn_ = true;
         return true;
     }
@@ -88,11 +79,11 @@ bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
     if (stuck()) {
         if (!may_resend())
             return false;
-        psn = window_.take_lost(now);
-        ++context_->counted.packets_resent;
+        psn = window_->take_lost(now);
+        ++record_->counts.packets_resent;
         return true;
     }
-    if (window_is_full() || !congestion_.has_room(window_.on_the_way()))
+    if (window_is_full() || !congestion_.has_room(window_->on_the_way()))
         return false;
     held_ = pacer_.holds(now);
     if (held_ || !next_new_packet(now, psn))
@@ -120,12 +111,12 @@ void transmitter::build_probe(out_packet &out, std::uint32_t psn)
 OSD_ALWAYS_INLINE bool transmitter::build(out_packet &out, std::uint32_t psn,
                                           windows_being_read &read)
 {
-    const sent_packet &packet = window_.at(psn);
+    const sent_packet &packet = window_->at(psn);
     const bool responds = packet.from == sent_packet::origin::response;
     if (responds && !responses_->begin_reading(packet, read)) {
         // A copy may have arrived before, and the peer's right been withdrawn for that reason.
         if (packet.again) {
-            build_probe(out, window_.oldest() - 1);
+            build_probe(out, window_->oldest() - 1);
             return true;
         }
         return fail(pair_failure::terminate(
@@ -161,21 +152,21 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
     send_result result = send_result::sent;
     ring_path *const ring = by_ring ? path_->ring() : nullptr;
     if (ring != nullptr) {
-        result = ring_choice_.send(*ring, window_, packets, psns, count, done);
-        context_->counted.by_ring += done;
+        result = ring_choice_.send(*ring, *window_, packets, psns, count, done);
+        record_->counts.by_ring += done;
     }
     if (result == send_result::sent && done != count) {
         std::uint32_t rest = 0;
         result = path_->send(packets + done, count - done, rest);
         done += rest;
     }
-    context_->counted.packets_out += done;
+    record_->counts.packets_out += done;
     if (result == send_result::bad_memory)
-        return fail(unreadable(window_.at(psns[done])));
+        return fail(unreadable(window_->at(psns[done])));
     if (done == 0)
         received_->ack().owe_now(); // none carries an acknowledgement
     for (; done < count; ++done)
-        window_.mark_lost(psns[done]);
+        window_->mark_lost(psns[done]);
     return true;
 }
 
@@ -194,8 +185,7 @@ bool transmitter::send_batch(std::int64_t now, bool &more)
         return fail(requests_->failure());
     more = count == batch;
     out_packet own[few];
-    const large_batches::loan lent =
-        count > few ? context_->home->batches.borrow() : large_batches::loan();
+    const large_batches::loan lent = count > few ? batches_->borrow() : large_batches::loan();
     out_packet *const packets = lent.get() != nullptr ? lent.get()->packets : own;
     const std::uint32_t most = lent.get() != nullptr ? batch : few;
     for (std::uint32_t at = 0; at < count; at += most) {
@@ -217,11 +207,11 @@ void transmitter::send_plain(packet_kind kind, const std::uint8_t *body, std::si
 {
     out_packet out;
     out.begin();
-    base_header base = make_header(kind, window_.next());
+    base_header base = make_header(kind, window_->next());
     base.flags = flags;
     out.add(out.header, write_base(out.header, base));
     out.add(body, size);
-    context_->counted.packets_out += path_->send_one(out);
+    record_->counts.packets_out += path_->send_one(out);
 }
 
 void transmitter::send_ack()
@@ -236,12 +226,12 @@ void transmitter::send_ack()
 
 bool transmitter::send_probe(std::int64_t now)
 {
-    if (!window_.has_room())
+    if (!window_->has_room())
         return true;
     if (idle())
         resend_from_ = now;
-    const std::uint32_t psn = window_.next();
-    (void)window_.push(now);
+    const std::uint32_t psn = window_->next();
+    (void)window_->push(now);
     out_packet out;
     out.begin();
     build_probe(out, psn);
@@ -254,15 +244,15 @@ bool transmitter::send_probe(std::int64_t now)
 
 request *transmitter::request_of(std::uint32_t psn)
 {
-    const bool outstanding = !before(psn, window_.oldest()) && before(psn, window_.next());
-    if (!outstanding || window_.at(psn).from != sent_packet::origin::request)
+    const bool outstanding = !before(psn, window_->oldest()) && before(psn, window_->next());
+    if (!outstanding || window_->at(psn).from != sent_packet::origin::request)
         return nullptr;
-    return static_cast<request *>(window_.at(psn).source);
+    return static_cast<request *>(window_->at(psn).source);
 }
 
 bool transmitter::is_recent(std::uint32_t psn) const
 {
-    const std::int32_t age = distance(psn, window_.next());
+    const std::int32_t age = distance(psn, window_->next());
     return age >= 0 && age <= static_cast<std::int32_t>(2 * send_window::capacity);
 }
 
@@ -270,15 +260,15 @@ bool transmitter::is_recent(std::uint32_t psn) const
 bool transmitter::retire_acknowledged(std::uint32_t ack, std::int64_t now)
 {
     bool any = false;
-    while (const sent_packet *packet = window_.acknowledged(ack)) {
+    while (const sent_packet *packet = window_->acknowledged(ack)) {
         if (packet->last && packet->from == sent_packet::origin::response)
             responses_->retire_oldest();
         if (packet->last && packet->from == sent_packet::origin::request)
             requester::acknowledged(*static_cast<request *>(packet->source));
-        window_.pop(rtt_, now);
+        window_->pop(rtt_, now);
         any = true;
     }
-    window_.settle();
+    window_->settle();
     return any;
 }
 
@@ -288,17 +278,17 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
         probe_due_ = 0;
         probe_delay_us_ = 0;
     }
-    if (before(p.base.ack, window_.oldest()))
+    if (before(p.base.ack, window_->oldest()))
         return; // overtaken by a newer one
-    const std::uint32_t was_in_flight = window_.in_flight();
-    const std::uint32_t was_on_the_way = window_.on_the_way();
+    const std::uint32_t was_in_flight = window_->in_flight();
+    const std::uint32_t was_on_the_way = window_->on_the_way();
     const bool progress = retire_acknowledged(p.base.ack, now);
     const bool not_ready = (p.base.flags & flag_receiver_not_ready) != 0 && !idle();
     const bool describes = p.base.kind == packet_kind::ack; // all that the peer keeps
-    if (describes && !not_ready && !idle() && window_.at(window_.oldest()).sacked)
-        window_.take_back(p.sack, p.sack_words);
+    if (describes && !not_ready && !idle() && window_->at(window_->oldest()).sacked)
+        window_->take_back(p.sack, p.sack_words);
     if (p.sack_words != 0)
-        window_.acknowledge_selectively(p.base.ack, p.sack, p.sack_words, rtt_, now);
+        window_->acknowledge_selectively(p.base.ack, p.sack, p.sack_words, rtt_, now);
     if (progress || not_ready) { // the oldest has arrived; later ones do not count
         resend_from_ = now;
         retries_ = 0;
@@ -309,7 +299,7 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
         pause_us_ = 0;
         paused_until_ = 0;
         // A packet sent before one that has been acknowledged is probably lost.
-        window_.suspect_overtaken(rtt_);
+        window_->suspect_overtaken(rtt_);
         requests_->complete_done();
     }
     judge_congestion(was_in_flight, was_on_the_way);
@@ -320,10 +310,10 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
 void transmitter::judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way)
 {
     std::uint32_t lost = 0;
-    if (window_.take_found(lost))
-        congestion_.lost(lost, window_.next());
-    else if (was_in_flight != window_.in_flight())
-        congestion_.arrived(was_in_flight - window_.in_flight(), was_on_the_way, rtt_.queues());
+    if (window_->take_found(lost))
+        congestion_.lost(lost, window_->next());
+    else if (was_in_flight != window_->in_flight())
+        congestion_.arrived(was_in_flight - window_->in_flight(), was_on_the_way, rtt_.queues());
 }
 
 /// The peer has no receive for the oldest packet: retransmits it after a pause.
@@ -332,7 +322,7 @@ void transmitter::pause(std::int64_t now)
     pause_us_ = std::clamp(2 * pause_us_, first_pause_us, longest_pause_us);
     paused_until_ = now + ns_of_us(pause_us_);
     resend_from_ = paused_until_;
-    window_.repeat_oldest();
+    window_->repeat_oldest();
 }
 
 // --------------------------------------------------------------------------------------- timers
@@ -358,7 +348,7 @@ std::int64_t transmitter::patience_ns() const
 {
     if (!may_probe_tail())
         return std::int64_t{rtt_.rto_us()} * 1000;
-    const bool late = !idle() && may_be_acknowledged_late(window_.latest());
+    const bool late = !idle() && may_be_acknowledged_late(window_->latest());
     const std::int64_t delay = late ? owed_ack::late_delay_ns : owed_ack::delay_ns;
     return std::int64_t{rtt_.probe_us(static_cast<std::uint32_t>(delay / 1000))} * 1000;
 }
@@ -367,31 +357,31 @@ bool transmitter::on_timeout(std::int64_t now, std::uint32_t max_retries)
 {
     if (may_probe_tail()) {
         tail_probed_ = true;
-        ++context_->counted.tail_probes;
-        window_.repeat_latest();
+        ++record_->counts.tail_probes;
+        window_->repeat_latest();
         resend_from_ = now;
         return true;
     }
-    ++context_->counted.timeouts;
+    ++record_->counts.timeouts;
     // Only the oldest packet counts, whatever else was acknowledged: a path may pass some packets
     // and not others.
     if (++retries_ > max_retries)
         return false;
-    context_->ending.retransmits();
+    record_->ending.retransmits();
     if (retries_ > 1)
-        congestion_.timed_out_again(window_.next());
-    window_.repeat_oldest();
+        congestion_.timed_out_again(window_->next());
+    window_->repeat_oldest();
     rtt_.back_off();
     resend_from_ = now;
     return true;
 }
 
-bool transmitter::response_overdue(std::int64_t now)
+bool transmitter::response_overdue(std::int64_t now, std::uint32_t max_retries)
 {
     outstanding_reads &reads = requests_->reads();
-    return reads.any() && reads.overdue(requests_->acknowledged_read(window_.oldest()),
-                                        context_->counted.not_ready,
-                                        rtt_.patience_us(context_->of->how().retries), now);
+    return reads.any() &&
+           reads.overdue(requests_->acknowledged_read(window_->oldest()), record_->counts.not_ready,
+                         rtt_.patience_us(max_retries), now);
 }
 
 } // namespace soft_hca

@@ -19,15 +19,13 @@ namespace soft_hca {
 class transmitter {
 public:
     transmitter() = default;
-    transmitter(pair_context &context, peer_path &path, requester &requests, responder &responses,
-                receiver &received)
-        : context_(&context), path_(&path), requests_(&requests), responses_(&responses),
-          received_(&received)
+    /// `window` holds the packets that requester and responder have put there, to be sent.
+    transmitter(pair_context &pair, peer_path &path, send_window &window, requester &requests,
+                responder &responses, receiver &received)
+        : record_(&pair.record), batches_(&pair.shard->batches), path_(&path), window_(&window),
+          requests_(&requests), responses_(&responses), received_(&received),
+          congestion_(send_window::capacity, window.next())
     {}
-    /// False when out of memory.
-    bool open() { return window_.open(context_->of->large_windows); }
-    /// Forgets all state of the connection. `psn` is the number of the next packet.
-    void restart(std::uint32_t psn);
     /// The peer is known: limits the bytes in flight to what this host can receive itself.
     void limit_to(std::uint32_t receive_room);
 
@@ -52,12 +50,12 @@ public:
 
     // --- what was sent
 
-    bool idle() const { return window_.empty(); }
+    bool idle() const { return window_->empty(); }
     /// Packets wait for retransmission: the network has not accepted them.
-    bool stuck() const { return window_.lost() != 0; }
-    std::uint32_t in_flight() const { return window_.in_flight(); }
-    std::uint32_t next_psn() const { return window_.next(); }
-    std::uint32_t oldest_psn() const { return window_.oldest(); }
+    bool stuck() const { return window_->lost() != 0; }
+    std::uint32_t in_flight() const { return window_->in_flight(); }
+    std::uint32_t next_psn() const { return window_->next(); }
+    std::uint32_t oldest_psn() const { return window_->oldest(); }
     /// The request to which an outstanding packet belongs, or null.
     request *request_of(std::uint32_t psn);
     /// Whether a packet that the peer refers to may be one of ours.
@@ -89,7 +87,7 @@ public:
         return requests_->out_of_credit() && idle() && probe_due_ != 0 && now >= probe_due_;
     }
     /// Whether the peer has stopped responding to reads. For the slow timer.
-    bool response_overdue(std::int64_t now);
+    bool response_overdue(std::int64_t now, std::uint32_t max_retries);
 
 private:
     static constexpr std::uint32_t most_bytes = 4 << 20;
@@ -101,10 +99,11 @@ private:
     /// The oldest may always be retransmitted: nothing else moves on before it.
     bool may_resend()
     {
-        return stuck() && (window_.oldest_is_lost() || congestion_.has_room(window_.on_the_way()));
+        return stuck() &&
+               (window_->oldest_is_lost() || congestion_.has_room(window_->on_the_way()));
     }
     void judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way);
-    bool window_is_full() { return window_.bytes() >= window_bytes_ || !window_.has_room(); }
+    bool window_is_full() { return window_->bytes() >= window_bytes_ || !window_->has_room(); }
     bool next_packet(std::int64_t now, std::uint32_t &psn);
     bool next_new_packet(std::int64_t now, std::uint32_t &psn);
     bool next_response(std::int64_t now, std::uint32_t &psn);
@@ -117,12 +116,13 @@ private:
     void pause(std::int64_t now);
     std::int64_t unusual_due_ns();
 
-    pair_context *context_ = nullptr;
+    pair_record *record_ = nullptr;
+    large_batches *batches_ = nullptr;
     peer_path *path_ = nullptr;
+    send_window *window_ = nullptr;
     requester *requests_ = nullptr;
     responder *responses_ = nullptr;
     receiver *received_ = nullptr;
-    send_window window_;
     rtt_estimator rtt_;
     congestion_control congestion_;
     pacer pacer_;

@@ -9,34 +9,34 @@
 
 namespace soft_hca {
 
-int device::open_seals(const key_settings &how)
+int device::open_seals(const key_settings &key)
 {
-    how_.key.bytes = nullptr;
-    if (how.size == 0)
+    settings_.key.bytes = nullptr;
+    if (key.size == 0)
         return 0;
     seals.reset(new (std::nothrow) seal_device);
-    return seals != nullptr ? seals->open(how) : ENOMEM;
+    return seals != nullptr ? seals->open(key) : ENOMEM;
 }
 
-int device::open(const settings &how, const upcalls &tell)
+int device::open(const soft_hca::settings &settings, const soft_hca::upcalls &upcalls)
 {
-    how_ = how;
-    how_.threads = std::clamp(how.threads, 1u, max_threads);
-    tell_ = tell;
+    settings_ = settings;
+    settings_.threads = std::clamp(settings.threads, 1u, max_threads);
+    upcalls_ = upcalls;
     constexpr auto most = static_cast<std::uint32_t>(largest_datagram);
-    datagram_ =
-        std::clamp<std::uint32_t>(how.datagram == 0 ? 1472 : how.datagram, smallest_datagram, most);
-    shards_.reset(new (std::nothrow) shard[how_.threads]);
-    early.limit_to(how_.early_bytes);
+    datagram_ = std::clamp<std::uint32_t>(settings.datagram == 0 ? 1472 : settings.datagram,
+                                          smallest_datagram, most);
+    shards_.reset(new (std::nothrow) shard[settings_.threads]);
+    early.limit_to(settings_.early_bytes);
     if (shards_ == nullptr || !memory.open())
         return ENOMEM;
-    if (const int error = open_seals(how.key); error != 0)
+    if (const int error = open_seals(settings.key); error != 0)
         return error;
-    if (!waiter.open() || !listening.open(how_, tell_, seals.get()))
+    if (!waiter.open() || !listening.open(settings_, upcalls_, seals.get()))
         return EMFILE;
-    if (how_.direct && how_.network == nullptr)
+    if (settings_.direct && settings_.network == nullptr)
         without_direct_ = direct.open(listening.waiting());
-    for (std::uint32_t i = 0; i < how_.threads; ++i) {
+    for (std::uint32_t i = 0; i < settings_.threads; ++i) {
         if (const int error = shards_[i].open(*this, i); error != 0)
             return error;
         direct.listen(shards_[i].io().address());
@@ -58,12 +58,12 @@ void device::close()
 
 bool device::make_queue(completion_queue &queue, void *owner, std::uint32_t depth)
 {
-    const std::uint32_t home = next_shard_.fetch_add(1) % how_.threads;
-    const queue_service served{shards_.get(), home, how_.spread_callbacks ? home : 0,
-                               how_.waiters_call_back};
+    const std::uint32_t home = next_shard_.fetch_add(1) % settings_.threads;
+    const queue_service served{shards_.get(), home, settings_.spread_callbacks ? home : 0,
+                               settings_.waiters_call_back};
     if (!queue.open(owner, served, depth))
         return false;
-    for (std::uint32_t i = 0; depth == 0 && i < how_.threads; ++i)
+    for (std::uint32_t i = 0; depth == 0 && i < settings_.threads; ++i)
         queue.serve(i);
     return true;
 }
@@ -76,16 +76,16 @@ void device::free_queue(completion_queue &queue)
 completion_queue::outcome device::resize_queue(completion_queue &queue, std::uint32_t depth)
 {
     completion_queue::ring_owner former;
-    const completion_queue::outcome how = queue.resize(depth, former);
+    const completion_queue::outcome result = queue.resize(depth, former);
     if (former != nullptr)
         cycle_pair_locks();
-    return how;
+    return result;
 }
 
 device_counts device::counts()
 {
     device_counts all;
-    for (std::uint32_t i = 0; i < how_.threads; ++i) {
+    for (std::uint32_t i = 0; i < settings_.threads; ++i) {
         all.pairs += shards_[i].counts();
         const stray_counts strays = shards_[i].strays();
         all.strays.malformed += strays.malformed;
@@ -104,14 +104,14 @@ void device::settle()
     bool moved = true;
     for (int round = 0; moved && round < patience && !has_callbacks(); ++round) {
         moved = false;
-        for (std::uint32_t i = 0; i < how_.threads; ++i)
+        for (std::uint32_t i = 0; i < settings_.threads; ++i)
             moved = shards_[i].progress(true) || moved;
     }
 }
 
 bool device::has_callbacks()
 {
-    for (std::uint32_t i = 0; i < how_.threads; ++i)
+    for (std::uint32_t i = 0; i < settings_.threads; ++i)
         if (shards_[i].upcalls().has_callbacks())
             return true;
     return false;
@@ -120,7 +120,7 @@ bool device::has_callbacks()
 bool device::deliver_callbacks()
 {
     bool any = false;
-    for (std::uint32_t i = 0; i < how_.threads; ++i)
+    for (std::uint32_t i = 0; i < settings_.threads; ++i)
         any = shards_[i].upcalls().deliver_callbacks() || any;
     return any;
 }
@@ -128,16 +128,16 @@ bool device::deliver_callbacks()
 osd::wait_result device::sleep_for_callbacks(osd::deadline until)
 {
     waitable descriptors[max_threads + 1];
-    for (std::uint32_t i = 0; i < how_.threads; ++i)
+    for (std::uint32_t i = 0; i < settings_.threads; ++i)
         descriptors[i] = shards_[i].io().descriptor();
-    descriptors[how_.threads] = waiter.descriptor();
+    descriptors[settings_.threads] = waiter.descriptor();
     for (;;) {
         settle();
         if (deliver_callbacks() || waiter.take_wake())
             return osd::wait_result::woken;
         if (until.has_passed())
             return osd::wait_result::timed_out;
-        if (waiter.sleep(descriptors, how_.threads + 1, until,
+        if (waiter.sleep(descriptors, settings_.threads + 1, until,
                          [this] { return has_callbacks(); }) == osd::wait_result::interrupted)
             return osd::wait_result::interrupted;
     }
@@ -146,7 +146,7 @@ osd::wait_result device::sleep_for_callbacks(osd::deadline until)
 void device::leave_wait_for_callbacks()
 {
     waiter.end();
-    for (std::uint32_t i = 0; i < how_.threads; ++i) {
+    for (std::uint32_t i = 0; i < settings_.threads; ++i) {
         shards_[i].end_wait();
         shards_[i].upcalls().return_callbacks();
     }
@@ -155,7 +155,7 @@ void device::leave_wait_for_callbacks()
 osd::wait_result device::wait_for_callbacks(osd::deadline until)
 {
     waiter.begin();
-    for (std::uint32_t i = 0; i < how_.threads; ++i)
+    for (std::uint32_t i = 0; i < settings_.threads; ++i)
         shards_[i].begin_wait();
     osd::wait_result result{};
     osd::undo_if_cancelled([&] { result = sleep_for_callbacks(until); },
@@ -168,17 +168,14 @@ osd::wait_result device::wait_for_callbacks(osd::deadline until)
 
 bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKED
 {
-    pair.of = this;
-    pair.with = params;
-    pair.send_completions = params.send_queue;
-    pair.receive_completions = params.receive_queue;
     completion_queue *nearest =
         params.receive_queue != nullptr ? params.receive_queue : params.send_queue;
-    pair.home = nearest != nullptr ? &nearest->home().context() : &shards_[0].context();
+    shard &home = nearest != nullptr ? nearest->home() : shards_[0];
     for (completion_queue *each : {params.receive_queue, params.send_queue})
         if (each != nullptr)
-            each->serve(pair.home->index);
-    return pair.open() && pair.connection().renew() && home_of(pair).add(pair);
+            each->serve(home.index());
+    return pair.open(*this, home.context(), params, params.send_queue, params.receive_queue) &&
+           pair.connection().renew() && home.add(pair);
 }
 
 void device::free_pair(queue_pair &pair) OSD_UNCHECKED
@@ -187,14 +184,14 @@ void device::free_pair(queue_pair &pair) OSD_UNCHECKED
     pair.enter();
     pair.connection().cut();
     pair.leave();
-    home_of(pair).remove(pair);
-    pair.home->upcalls.cancel_and_wait(pair);
+    shard_of(pair).remove(pair);
+    pair.shard->upcalls.cancel_and_wait(pair);
 }
 
 bool device::reset_pair(queue_pair &pair) OSD_UNCHECKED
 {
     free_pair(pair);
-    return pair.connection().renew() && home_of(pair).add(pair);
+    return pair.connection().renew() && shard_of(pair).add(pair);
 }
 
 bool device::make_shared(shared_receives &queue, void *owner, protection_domain &domain,
@@ -212,7 +209,7 @@ void device::free_shared(shared_receives &queue)
 
 void device::cycle_pair_locks()
 {
-    for (std::uint32_t i = 0; i < how_.threads; ++i)
+    for (std::uint32_t i = 0; i < settings_.threads; ++i)
         shards_[i].cycle_locks();
 }
 

@@ -24,7 +24,7 @@ public:
     static constexpr std::uint32_t max_threads = 16;
 
     /// Zero, or an error number of the system's.
-    int open(const settings &how, const upcalls &tell);
+    int open(const soft_hca::settings &settings, const soft_hca::upcalls &upcalls);
     /// All its objects were freed before.
     void close();
 
@@ -68,7 +68,7 @@ public:
     shard &shard_at(std::uint32_t index) { return shards_[index]; }
 
 private:
-    int open_seals(const key_settings &how);
+    int open_seals(const key_settings &key);
     /// Waits for all threads that are inside a queue pair, and may use a key that they have found
     /// before or add to the former ring of a completion queue.
     void cycle_pair_locks();
@@ -77,7 +77,7 @@ private:
     bool deliver_callbacks();
     osd::wait_result sleep_for_callbacks(osd::deadline until);
     void leave_wait_for_callbacks();
-    shard &home_of(const queue_pair &pair) { return shards_[pair.home->index]; }
+    shard &shard_of(const queue_pair &pair) { return shards_[pair.shard->index]; }
 
     std::unique_ptr<shard[]> shards_;
     std::atomic<std::uint32_t> next_shard_{0};

@@ -23,10 +23,10 @@ void pair_table::close()
 
 void pair_table::put(std::uint32_t slot, queue_pair &pair)
 {
-    pair.held = &receivers_[slot].held;
-    pair.held->start(pair.id);
-    receivers_[slot].receiver.store(pair.with.receiver, std::memory_order_relaxed);
-    receivers_[slot].id.store(pair.id, std::memory_order_release);
+    pair.receives.shared_held = &receivers_[slot].held;
+    receivers_[slot].held.start(pair.identity.id);
+    receivers_[slot].receiver.store(pair.params.receiver, std::memory_order_relaxed);
+    receivers_[slot].id.store(pair.identity.id, std::memory_order_release);
     pairs_[slot].store(&pair, std::memory_order_release);
     if (used_.load(std::memory_order_relaxed) <= slot)
         used_.store(slot + 1, std::memory_order_release);
@@ -52,8 +52,8 @@ bool pair_table::add(queue_pair &pair)
 void pair_table::remove(const queue_pair &pair)
 {
     osd::lock_guard hold(lock_);
-    receivers_[pair.slot].receiver.store(nullptr, std::memory_order_release);
-    pairs_[pair.slot].store(nullptr, std::memory_order_release);
+    receivers_[pair.identity.slot].receiver.store(nullptr, std::memory_order_release);
+    pairs_[pair.identity.slot].store(nullptr, std::memory_order_release);
     count_.fetch_sub(1);
 }
 
@@ -69,7 +69,7 @@ void *pair_table::end_receive(std::uint32_t id)
 void pair_table::keep_counts(const queue_pair &removed)
 {
     osd::lock_guard hold(lock_);
-    removed_ += removed.counted;
+    removed_ += removed.record.counts;
 }
 
 pair_counts pair_table::counts() OSD_UNCHECKED
@@ -79,7 +79,7 @@ pair_counts pair_table::counts() OSD_UNCHECKED
     for (std::uint32_t slot = 0; slot < end(); ++slot)
         if (queue_pair *pair = pairs_[slot].load(std::memory_order_relaxed)) {
             pair->enter();
-            all += pair->counted;
+            all += pair->record.counts;
             pair->leave();
         }
     return all;

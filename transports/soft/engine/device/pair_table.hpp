@@ -41,7 +41,7 @@ public:
     queue_pair *find(std::uint32_t id) const
     {
         queue_pair *pair = at(id & (capacity - 1));
-        return pair != nullptr && pair->id == id ? pair : nullptr;
+        return pair != nullptr && pair->identity.id == id ? pair : nullptr;
     }
     queue_pair *at(std::uint32_t slot) const
     {

@@ -223,7 +223,7 @@ void progress_engine::receive_sealed(std::uint8_t *bytes, std::size_t size, cons
     switch_to(pair, now);
     opened_packet in;
     if (!pair->connection().path().open_packet(bytes, size, header, in)) {
-        ++pair->counted.corrupt;
+        ++pair->record.counts.corrupt;
         return;
     }
     if (in.what.base.to != header.to)
@@ -262,7 +262,7 @@ void progress_engine::not_ours(const std::uint8_t *bytes, std::size_t size, cons
     const bool answers = parse(bytes, size, p) && p.base.kind == packet_kind::retry;
     const queue_pair *const pair = answers ? pairs_.find(p.base.to) : nullptr;
     if (pair != nullptr && seals_->may_report(now))
-        pair->of->tell().report(key_trouble::other_key, from);
+        pair->device->upcalls().report(key_trouble::other_key, from);
 }
 
 /// Drops a packet that cannot be parsed. One with a wrong checksum was altered on its way: its
@@ -279,7 +279,7 @@ void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
         return;
     }
     switch_to(pair, now);
-    ++pair->counted.corrupt;
+    ++pair->record.counts.corrupt;
 }
 
 /// Answers a packet for a connection that does not exist, or an accept of an attempt that was given

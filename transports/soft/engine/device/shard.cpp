@@ -10,18 +10,18 @@ namespace soft_hca {
 
 namespace {
 
-packet_io *open_network(const settings &how, int &error)
+packet_io *open_network(const settings &set, int &error)
 {
-    if (how.network != nullptr) {
+    if (set.network != nullptr) {
         auto *io = new (std::nothrow) inproc_io;
-        if (io != nullptr && io->open(*how.network, how.address))
+        if (io != nullptr && io->open(*set.network, set.address))
             return io;
         delete io;
         error = ENOMEM;
         return nullptr;
     }
     auto *io = new (std::nothrow) udp_io;
-    net_address any_port = how.address;
+    net_address any_port = set.address;
     any_port.set_port(0);
     error = io == nullptr ? ENOMEM : io->open(any_port, true);
     if (error == 0)
@@ -30,12 +30,12 @@ packet_io *open_network(const settings &how, int &error)
     return nullptr;
 }
 
-packet_io *open_io(const settings &how, std::uint32_t index, int &error)
+packet_io *open_io(const settings &set, std::uint32_t index, int &error)
 {
-    packet_io *io = open_network(how, error);
-    if (io == nullptr || !how.bad_network.any())
+    packet_io *io = open_network(set, error);
+    if (io == nullptr || !set.bad_network.any())
         return io;
-    impairment bad = how.bad_network;
+    impairment bad = set.bad_network;
     bad.seed += index;
     auto *shim = new (std::nothrow) impaired_io(io, bad);
     if (shim == nullptr) {
@@ -49,21 +49,21 @@ packet_io *open_io(const settings &how, std::uint32_t index, int &error)
 
 // ------------------------------------------------------------------------------ life of a shard
 
-int shard::open(device_context &of, std::uint32_t index)
+int shard::open(device_context &device, std::uint32_t index)
 {
-    of_ = &of;
+    device_ = &device;
     context_.index = index;
     int error = 0;
-    context_.network.reset(open_io(of.how(), index, error));
+    context_.network.reset(open_io(device.settings(), index, error));
     if (context_.network == nullptr)
         return error;
-    context_.checked.open(of.datagram());
+    context_.checked.open(device.datagram());
     context_.batches.open();
-    context_.upcalls.open(of.tell(), context_.sleep, of.waiter);
-    progress_.open(serves_listeners() ? &of.listening : nullptr, of.seals.get());
+    context_.upcalls.open(device.upcalls(), context_.sleep, device.waiter);
+    progress_.open(serves_listeners() ? &device.listening : nullptr, device.seals.get());
     if (!pairs_.open() || !context_.marks.open())
         return ENOMEM;
-    if (!context_.sleep.open(of.how().spin_us, io().descriptor(), context_.rings))
+    if (!context_.sleep.open(device.settings().spin_us, io().descriptor(), context_.rings))
         return EMFILE;
     stopping_.store(false);
     return thread_.start(
@@ -107,16 +107,16 @@ void shard::run()
 {
     std::uint64_t ready = sleeper::all_sources;
     bool found = false;
-    if (of_->how().priority != 0)
-        (void)osd::raise_priority(of_->how().priority);
+    if (device_->settings().priority != 0)
+        (void)osd::raise_priority(device_->settings().priority);
     while (!stopping_.load()) {
         const bool active = context_.sleep.consumers_active();
         const bool received =
             progress_.run_once(active, sleeper::has(ready, sleeper::socket_source));
         const bool delivered = context_.upcalls.deliver();
         if (serves_listeners() && sleeper::has(ready, sleeper::listener_source)) {
-            of_->listening.serve();
-            of_->direct.serve();
+            device_->listening.serve();
+            device_->direct.serve();
         }
         found = found || received;
         if (delivered || (!active && context_.sleep.spins(received, osd::now_ns()))) {
@@ -141,14 +141,14 @@ void shard::begin_wait()
 /// While consumers poll or wait, they watch the socket. Returns what the thread woke up for.
 std::uint64_t shard::sleep(bool worked)
 {
-    sleeper &how = context_.sleep;
-    how.prepare();
-    const std::int64_t due = how.limit(progress_.next_due(), worked);
+    sleeper &sleep = context_.sleep;
+    sleep.prepare();
+    const std::int64_t due = sleep.limit(progress_.next_due(), worked);
     std::uint64_t ready = 0;
-    if (!context_.upcalls.any() && !stopping_.load() && !how.overlooked())
-        ready = how.sleep(due, serves_listeners() ? of_->listening.descriptor() : -1,
-                          [this] { return progress_.is_polled(); });
-    return how.finish(ready);
+    if (!context_.upcalls.any() && !stopping_.load() && !sleep.overlooked())
+        ready = sleep.sleep(due, serves_listeners() ? device_->listening.descriptor() : -1,
+                            [this] { return progress_.is_polled(); });
+    return sleep.finish(ready);
 }
 
 } // namespace soft_hca

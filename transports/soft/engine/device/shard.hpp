@@ -22,7 +22,7 @@ class shard {
 public:
     ~shard() { close(); }
     /// Zero, or an error number of the system's.
-    int open(device_context &of, std::uint32_t index);
+    int open(device_context &device, std::uint32_t index);
     void close();
 
     shard_context &context() { return context_; }
@@ -64,7 +64,7 @@ private:
     std::uint64_t sleep(bool worked);
     bool serves_listeners() const { return context_.index == 0; }
 
-    device_context *of_ = nullptr;
+    device_context *device_ = nullptr;
     shard_context context_;
     pair_table pairs_;
     progress_engine progress_{context_, pairs_};

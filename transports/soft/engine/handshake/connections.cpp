@@ -14,10 +14,10 @@
 
 namespace soft_hca {
 
-bool connections::open(const settings &how, const upcalls &tell, const seal_device *seals)
+bool connections::open(const settings &set, const upcalls &table, const seal_device *seals)
 {
-    how_ = &how;
-    tell_ = &tell;
+    settings_ = &set;
+    upcalls_ = &table;
     seals_ = seals;
     return (seals != nullptr ? tokens_.open(sealed_period_ns) : tokens_.open()) && waiting_.open();
 }
@@ -35,12 +35,12 @@ void connections::close()
 
 packet_io *connections::make_io(std::uint16_t port, int &error)
 {
-    net_address at = how_->address;
+    net_address at = settings_->address;
     at.set_port(port);
     error = ENOMEM;
-    if (how_->network != nullptr) {
+    if (settings_->network != nullptr) {
         auto *io = new (std::nothrow) inproc_io;
-        if (io != nullptr && io->open(*how_->network, at))
+        if (io != nullptr && io->open(*settings_->network, at))
             return io;
         delete io;
         error = EADDRINUSE;
@@ -56,7 +56,7 @@ packet_io *connections::make_io(std::uint16_t port, int &error)
 request_socket *connections::left_behind(std::uint64_t qualifier)
 {
     for (request_socket *each = sockets_; each != nullptr; each = each->next)
-        if (each->at == nullptr && each->io != nullptr && each->qualifier == qualifier)
+        if (each->listener == nullptr && each->io != nullptr && each->qualifier == qualifier)
             return each;
     return nullptr;
 }
@@ -91,7 +91,7 @@ int connections::add(listener &made, std::uint64_t &qualifier, void *owner)
         socket = open_socket(qualifier, error);
     if (socket == nullptr)
         return error;
-    socket->at = &made;
+    socket->listener = &made;
     made.owner = owner;
     made.socket = socket;
     qualifier = socket->qualifier;
@@ -102,12 +102,12 @@ void connections::remove(listener &victim)
 {
     osd::lock_guard hold(lock_);
     request_socket &socket = *std::exchange(victim.socket, nullptr);
-    socket.at = nullptr;
+    socket.listener = nullptr;
     socket.left_ns = osd::now_ns();
     ++left_;
     while (busy_ == &victim)
         (void)quiet_.wait(lock_, osd::deadline::never());
-    if (socket.at != nullptr)
+    if (socket.listener != nullptr)
         return; // it has a listener again
     if (left_ > max_left)
         close_io(socket);
@@ -123,7 +123,7 @@ void connections::close_io(request_socket &at)
 
 void connections::delete_unused(request_socket &at)
 {
-    if (at.at != nullptr || at.remembered != 0)
+    if (at.listener != nullptr || at.remembered != 0)
         return;
     if (at.io != nullptr)
         close_io(at);
@@ -237,8 +237,14 @@ void connections::send_retry(const handshake &to, const net_address &from, std::
                              const seal_offer *offer)
 {
     const address_token token = tokens_.make(from, to, now);
-    base_header base{packet_kind::retry,           0, to.id, to.tag, token.id, token.tag,
-                     how_->versions_and_padding(), 0};
+    base_header base{packet_kind::retry,
+                     0,
+                     to.id,
+                     to.tag,
+                     token.id,
+                     token.tag,
+                     settings_->versions_and_padding(),
+                     0};
     out_packet out;
     out.begin();
     if (offer == nullptr) {
@@ -325,7 +331,7 @@ void connections::offer(listener &at, inbound_request &made)
     void *owner = at.owner;
     busy_ = &at;
     lock_.unlock();
-    const bool taken = tell_->request(owner, made);
+    const bool taken = upcalls_->request(owner, made);
     lock_.lock();
     busy_ = nullptr;
     quiet_.broadcast();
@@ -359,7 +365,8 @@ void connections::repeated(inbound_request &known, const packet &p, std::size_t 
 /// port.
 bool connections::is_silent(const request_socket &at, std::int64_t now) const
 {
-    return at.at == nullptr && now - at.left_ns < std::int64_t{how_->connect_retry_ms} * 1'000'000;
+    return at.listener == nullptr &&
+           now - at.left_ns < std::int64_t{settings_->connect_retry_ms} * 1'000'000;
 }
 
 /// A packet that is not sealed with our key. The answer to a request that is not sealed at all says
@@ -373,7 +380,7 @@ void connections::not_ours(const request_socket &at, const in_packets &in)
     if (asks && p.base.ack == understands_retry)
         send_retry(p.hello, in.from, now, nullptr);
     if (seals_->may_report(now))
-        tell_->report(key_trouble::other_key, in.from);
+        upcalls_->report(key_trouble::other_key, in.from);
 }
 
 bool connections::arrived_sealed(request_socket &at, const in_packets &in)
@@ -404,11 +411,11 @@ bool connections::arrived(request_socket &at, const packet &p, const net_address
     const std::int64_t now = osd::now_ns();
     if (is_silent(at, now))
         return false;
-    if (at.at == nullptr || p.hello.qualifier != at.qualifier) {
+    if (at.listener == nullptr || p.hello.qualifier != at.qualifier) {
         refuse(p, from, seal);
         return false;
     }
-    const bool spoken = (how_->versions() & set_of(p.base.version)) != 0;
+    const bool spoken = (settings_->versions() & set_of(p.base.version)) != 0;
     const bool proven = spoken && tokens_.valid({p.base.to, p.base.tag}, from, p.hello, now);
     if (!proven && p.base.ack == understands_retry) {
         send_retry(p.hello, from, now, seal);
@@ -422,7 +429,7 @@ bool connections::arrived(request_socket &at, const packet &p, const net_address
     note_size(*made, p, size);
     if (budget != nullptr)
         limit(*made, *budget, size);
-    offer(*at.at, *made);
+    offer(*at.listener, *made);
     return true;
 }
 
@@ -433,7 +440,7 @@ bool connections::serve_socket(request_socket &at)
         --at.left;
         // Copies what it needs: an upcall may change the list of sockets.
         packet p;
-        if (group[0].segment != group[0].size || how_->bad_network.stops(group[0].size))
+        if (group[0].segment != group[0].size || settings_->bad_network.stops(group[0].size))
             continue;
         if (seals_ != nullptr) {
             if (arrived_sealed(at, group[0]))

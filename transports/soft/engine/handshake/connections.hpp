@@ -22,10 +22,10 @@ class request_socket {
 public:
     packet_io *io = nullptr; ///< null: closed, since too many sockets have no listener
     std::uint64_t qualifier = 0;
-    class listener *at = nullptr; ///< null: removed
-    std::int64_t left_ns = 0;     ///< when it was removed
-    std::uint32_t remembered = 0; ///< requests
-    std::uint32_t left = 0;       ///< packets that may be taken before others have their turn
+    class listener *listener = nullptr; ///< null: removed
+    std::int64_t left_ns = 0;           ///< when it was removed
+    std::uint32_t remembered = 0;       ///< requests
+    std::uint32_t left = 0;             ///< packets that may be taken before others have their turn
     request_socket *next = nullptr;
 };
 
@@ -70,7 +70,7 @@ class connections {
 public:
     ~connections() { close(); }
     /// All outlive it. `seals`: null without a key.
-    bool open(const settings &how, const upcalls &tell, const seal_device *seals);
+    bool open(const settings &set, const upcalls &table, const seal_device *seals);
     /// The socket from which connection requests are rejected.
     void reject_from(packet_io &io) { answers_ = &io; }
 
@@ -141,8 +141,8 @@ private:
     void refuse(const packet &p, const net_address &from, const seal_offer *offer);
     void send_rejection(inbound_request &request);
 
-    const settings *how_ = nullptr;
-    const upcalls *tell_ = nullptr;
+    const settings *settings_ = nullptr;
+    const upcalls *upcalls_ = nullptr;
     const seal_device *seals_ = nullptr;
     packet_io *answers_ = nullptr;
     descriptor_set waiting_;

@@ -16,6 +16,11 @@ struct local_segment {
     std::uint32_t key;
 };
 
+inline std::uint8_t *pointer_to(std::uint64_t address)
+{
+    return reinterpret_cast<std::uint8_t *>(static_cast<std::uintptr_t>(address));
+}
+
 /// Memory of the peer.
 struct remote_segment {
     std::uint64_t address;
@@ -120,6 +125,12 @@ inline void note_success(request &silent)
 inline bool has_succeeded(request &silent)
 {
     return (std::atomic_ref(silent.flags).load(std::memory_order_acquire) & request_succeeded) != 0;
+}
+
+/// Whether a success of the request makes no completion.
+inline bool is_silent(const request &r)
+{
+    return (r.flags & request_silent) != 0;
 }
 
 /// A read or atomic operation: its response completes it, not the acknowledgement.

@@ -88,18 +88,4 @@ private:
     std::uint32_t tail_ = 0; ///< known so far
 };
 
-/// The send queue of a queue pair, with hints for posting threads, which do not hold the lock.
-struct send_queue {
-    [[no_unique_address]] posted_ring ring; // the others fit behind what the lock's holder writes
-    std::atomic<std::uint32_t> in_flight{0}; ///< packets
-    std::atomic<std::uint32_t> started{0};   ///< position of the first request that was not
-};
-
-struct receive_queue {
-    [[no_unique_address]] posted_ring ring;
-    /// A post has to ring: the peer has no credit, a packet waits for a receive, or receives are to
-    /// be flushed.
-    std::atomic<bool> wanted{false};
-};
-
 } // namespace soft_hca

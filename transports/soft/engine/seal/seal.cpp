@@ -79,16 +79,16 @@ seal_context::seal_context(const seal_offer &requester)
 
 // ------------------------------------------------------------------------------ of the device
 
-int seal_device::open(const key_settings &how)
+int seal_device::open(const key_settings &settings)
 {
-    how_ = how;
-    how_.bytes = nullptr;
-    if (!library_.load(how.library))
+    settings_ = settings;
+    settings_.bytes = nullptr;
+    if (!library_.load(settings.library))
         return ENOSYS;
     if (!page_.open())
         return ENOMEM;
     auto *const made = new (page_.address()) of_process;
-    return library_.derive({how.bytes, how.size}, nothing, label("soft-hca key").view(),
+    return library_.derive({settings.bytes, settings.size}, nothing, label("soft-hca key").view(),
                            made->secret)
                ? 0
                : ENOMEM;
@@ -185,8 +185,8 @@ bool seal_device::may_report(std::int64_t now) const
 
 bool connection_seal::open()
 {
-    offer_.fast_aes = of_.has_fast_aes();
-    if (!agreement_.make(of_.library(), offer_.share))
+    offer_.fast_aes = device_.has_fast_aes();
+    if (!agreement_.make(device_.library(), offer_.share))
         return false;
     answers_ = seal_context(offer_);
     return true;
@@ -196,7 +196,7 @@ bool connection_seal::open()
 bool connection_seal::begin(epoch_key &out, const seal_secret &from, const char *purpose,
                             bool seals) const
 {
-    const seal_library &library = of_.library();
+    const seal_library &library = device_.library();
     out.secret.reset(new (std::nothrow) seal_secret);
     seal_secret key;
     seal_secret mask;
@@ -227,13 +227,13 @@ bool connection_seal::agree(const seal_offer &peer, const seal_names &own,
     } secrets;
     if (!agreement_.agree(peer.share, common))
         return false;
-    std::memcpy(secrets.bytes, of_.secret().bytes, seal_key_size);
+    std::memcpy(secrets.bytes, device_.secret().bytes, seal_key_size);
     std::memcpy(secrets.bytes + seal_key_size, common.bytes, seal_key_size);
     label info("soft-hca connection");
     info.number(sealed_version).number(static_cast<std::uint32_t>(suite_));
     info.number(caller.id).number(caller.tag).number(called.id).number(called.tag);
-    if (!of_.library().derive({secrets.bytes, sizeof secrets.bytes}, {salt, sizeof salt},
-                              info.view(), root))
+    if (!device_.library().derive({secrets.bytes, sizeof secrets.bytes}, {salt, sizeof salt},
+                                  info.view(), root))
         return false;
     agreement_.forget();
     if (!calls)
@@ -266,8 +266,8 @@ bool connection_seal::renewal_is_due(std::int64_t now) const
 {
     if (receiving_epoch_ != sending_epoch_)
         return receiving_epoch_ == sending_epoch_ + 1;
-    return next_number_ - epoch_begin_ >= of_.how().renew_packets ||
-           (now != 0 && now - epoch_ns_ >= of_.how().renew_ns);
+    return next_number_ - epoch_begin_ >= device_.settings().renew_packets ||
+           (now != 0 && now - epoch_ns_ >= device_.settings().renew_ns);
 }
 
 bool connection_seal::renew_sending(std::int64_t now)
@@ -285,7 +285,7 @@ bool connection_seal::renew_sending(std::int64_t now)
 bool connection_seal::seal(std::uint8_t *at, std::size_t size, std::uint32_t to)
 {
     const std::int64_t now = next_number_ % look_at_time_every == 0 ? osd::now_ns() : 0;
-    if (!has_agreed() || !of_.may_seal() || (renewal_is_due(now) && !renew_sending(now)))
+    if (!has_agreed() || !device_.may_seal() || (renewal_is_due(now) && !renew_sending(now)))
         return false;
     sealed_header header;
     header.to = to;

@@ -85,7 +85,7 @@ public:
     ~seal_device();
     /// Zero, or a system error number; ENOSYS without libcrypto. Keeps no pointer to the key's
     /// bytes.
-    int open(const key_settings &how);
+    int open(const key_settings &settings);
 
     /// `offer`: of a request or an accept; null for other packets. False without random numbers.
     [[nodiscard]] bool seal(const out_packet &plain, std::uint32_t to, std::uint32_t from,
@@ -100,8 +100,8 @@ public:
     const seal_secret &secret() const { return kept()->secret; }
     /// Whether this is the process that opened it.
     bool may_seal() const { return kept()->is_here.load(std::memory_order_relaxed); }
-    const key_settings &how() const { return how_; }
-    bool has_fast_aes() const { return how_.fast_aes && seal_library::has_fast_aes(); }
+    const key_settings &settings() const { return settings_; }
+    bool has_fast_aes() const { return settings_.fast_aes && seal_library::has_fast_aes(); }
     /// Whether to report now that a peer has another key or none: at most once a second.
     bool may_report(std::int64_t now) const;
 
@@ -118,7 +118,7 @@ private:
 
     seal_library library_;
     osd::process_page page_;
-    key_settings how_;
+    key_settings settings_;
     mutable std::atomic<std::int64_t> report_ns_{0};
 };
 
@@ -135,11 +135,11 @@ bool is_of_connection(packet_kind kind);
 /// another packet with the same packet number.
 class connection_seal {
 public:
-    explicit connection_seal(const seal_device &of) : of_(of) {}
+    explicit connection_seal(const seal_device &device) : device_(device) {}
     /// Makes our key pair, whose public key is our share. False without memory or random numbers.
     [[nodiscard]] bool open();
 
-    const seal_device &device() const { return of_; }
+    const seal_device &device() const { return device_; }
     const seal_offer &offer() const { return offer_; }
     /// The context of the answers to this connection's request.
     const seal_context &answers() const { return answers_; }
@@ -182,7 +182,7 @@ private:
     epoch_key *other_key(std::uint64_t number);
     void note_opened(const epoch_key &with, std::uint64_t number);
 
-    const seal_device &of_;
+    const seal_device &device_;
     seal_offer offer_;
     seal_context answers_;
     std::uint8_t salt_[sealed_header::salt_size] = {};

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The place where the requests of one queue of a queue pair complete.
+#pragma once
+
+#include "completion_ring.hpp"
+
+namespace soft_hca {
+
+class completion_target {
+public:
+    completion_target() = default;
+    /// `ring`: null for a queue without a completion queue.
+    completion_target(completion_ring *ring, std::uint32_t shard)
+        : ring_(ring), shard_(static_cast<std::uint8_t>(shard))
+    {}
+    /// Sets the id of the queue pair, which completions carry.
+    void identify(std::uint32_t pair) { pair_ = pair; }
+
+    /// Completes a request, unless it is silent and succeeded.
+    void complete(request &r, work_status status, std::uint32_t length) const;
+    /// Completes a receive with success. `immediate` is the data, or the key that was invalidated.
+    void complete_receive(request &r, std::uint32_t length, brought extra, std::uint32_t immediate,
+                          bool solicited) const
+    {
+        ring_->push({&r, length, immediate, pair_, shard_, work_status::success, extra, solicited});
+    }
+    /// Waits until the consumer can take all completions, before the end of a connection is
+    /// reported, and before the queue pair is reset or freed. The lock is held, and the queue pair
+    /// is in the table of its shard.
+    void settle() const
+    {
+        if (ring_ != nullptr)
+            ring_->settle();
+    }
+
+private:
+    completion_ring *ring_ = nullptr;
+    std::uint32_t pair_ = 0;
+    std::uint8_t shard_ = 0;
+};
+
+} // namespace soft_hca
