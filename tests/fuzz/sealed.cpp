@@ -104,10 +104,10 @@ void receive_handshake(ends &with, const bytes &plain, bool offers)
     const bytes once_more = datagram;
     opened_packet opened;
     if (with.device.open_packet(datagram.data(), datagram.size(), header, context, opened)) {
-        const bool has_offer = opened.what.base.kind == packet_kind::request ||
-                               opened.what.base.kind == packet_kind::accept;
+        const bool has_offer = opened.plain.base.kind == packet_kind::request ||
+                               opened.plain.base.kind == packet_kind::accept;
         if (has_offer == offers)
-            check_opened(opened.what, plain);
+            check_opened(opened.plain, plain);
     }
     datagram = once_more; // bound to another question
     must(!with.device.open_packet(datagram.data(), datagram.size(), header, {}, opened));

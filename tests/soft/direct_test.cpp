@@ -685,7 +685,7 @@ TEST_CASE("a stream of direct writes does not keep other connections waiting")
             REQUIRE(t.a.write(0, 200'000, t.b.buffer.remote(0, 200'000)));
         while (!enough.load())
             if (const auto done = t.a.sent(0ms); done.has_value())
-                REQUIRE(t.a.post(*done->of));
+                REQUIRE(t.a.post(*done->request));
     });
     std::thread enters([&] { // its sends let the thread enter the pair that writes
         while (!enough.load()) {

@@ -172,7 +172,7 @@ TEST_CASE_FIXTURE(fixture, "requests complete in the order posted, reads among t
         for (std::size_t i = 0; i < 3; ++i) {
             const auto done = a.sent();
             REQUIRE(done.has_value());
-            CHECK(done->of == &a.requests[first + i]);
+            CHECK(done->request == &a.requests[first + i]);
         }
         REQUIRE(b.received().has_value());
     }
@@ -185,7 +185,7 @@ TEST_CASE_FIXTURE(fixture, "silent successes are silent; failures are not")
     REQUIRE(a.write(0, 16, b.buffer.remote(0, 16)));
     const auto done = a.sent();
     REQUIRE(done.has_value());
-    CHECK(done->of == &a.requests.back());
+    CHECK(done->request == &a.requests.back());
     REQUIRE(a.send(0, 16, request_silent)); // finds no receive
     b.pair.disconnect(false);
     expect(a, work_status::flushed);
@@ -355,7 +355,7 @@ TEST_CASE("a shared receive queue serves several queue pairs, and what finds non
             }
             const auto got = to.received();
             REQUIRE(got.has_value());
-            CHECK(got->of == &r);
+            CHECK(got->request == &r);
             CHECK(to.receive_queue.end_receive(*got) ==
                   (&to == &to_a ? &first_receiver : &second_receiver));
             CHECK(to_a.buffer.holds(0, 5000, round));

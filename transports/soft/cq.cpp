@@ -30,7 +30,7 @@ DAT_DTO_COMPLETION_STATUS dto_status(soft_hca::work_status status)
 bool transport::take(cq &c, completion &done)
 {
     return c.queue.pop_to([&](const soft_hca::completion_record &record) {
-        auto *const request = static_cast<wr *>(record.of->context);
+        auto *const request = static_cast<wr *>(record.request->context);
         done.wr = request;
         done.length = record.length;
         done.status = dto_status(record.status);

@@ -340,7 +340,7 @@ OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_re
 {
     take_result found = claims.split_poll ? take_result::idle : take_result::other;
     (void)c.queue.pop_to([&](const soft_hca::completion_record &record) {
-        auto *const request = static_cast<wr *>(record.of->context);
+        auto *const request = static_cast<wr *>(record.request->context);
         of = request;
         length = record.length;
         const bool own = !request->is_shared();

@@ -58,9 +58,9 @@ public:
     /// What is to be told of the end; without a cause if there is nothing, or it was taken before.
     connection_end take()
     {
-        const connection_end how = told_;
+        const connection_end end = told_;
         told_.cause = end_cause::none;
-        return how;
+        return end;
     }
 
 private:

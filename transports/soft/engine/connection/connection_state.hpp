@@ -42,7 +42,7 @@ public:
     /// Limits what is sent to the peer of an accept.
     budget_use &may_send() { return handshake_.may_send; }
     /// Enters the state after prepare(). The first handshake is due at once.
-    void begin(state with) { state_ = with; }
+    void begin(state next) { state_ = next; }
     /// Sends the request or accept, and arms the timer for the next attempt.
     send_result send_handshake(peer_path &path, std::uint32_t ack, std::uint32_t credit,
                                std::int64_t now);

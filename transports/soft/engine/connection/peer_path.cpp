@@ -18,7 +18,7 @@ bool peer_path::open_packet(std::uint8_t *bytes, std::size_t size, const sealed_
         return false;
     if (header.handshake)
         return seal_->device().open_packet(bytes, size, header, seal_->answers(), out);
-    return seal_->open_packet(bytes, size, header, out.what);
+    return seal_->open_packet(bytes, size, header, out.plain);
 }
 
 bool peer_path::has_sent(const icmp_error &quoted) const

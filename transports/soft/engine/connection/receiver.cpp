@@ -46,7 +46,7 @@ receiver::outcome receiver::take(const packet &p, std::uint32_t oldest_psn)
 {
     const segment_result result =
         p.base.kind == packet_kind::probe ? segment_result{} : on_segment(p.segment, oldest_psn);
-    switch (result.what) {
+    switch (result.outcome) {
     case segment_result::kind::taken:
         ack_.count(p.segment.payload_size);
         return outcome::taken;

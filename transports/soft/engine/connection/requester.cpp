@@ -328,7 +328,7 @@ segment_result requester::on_read_response(const ddp_segment &s, std::uint32_t o
     if (!fits)
         return segment_result::fatal(fault::base_or_bounds);
     const segment_result stored = store(*r, r->moved, s.payload, s.payload_size);
-    if (stored.what != segment_result::kind::taken)
+    if (stored.outcome != segment_result::kind::taken)
         return stored;
     r->moved += s.payload_size;
     if (s.last) {
@@ -349,7 +349,7 @@ segment_result requester::on_atomic_response(const ddp_segment &s, std::uint32_t
     std::uint8_t value[sizeof s.original];
     std::memcpy(value, &s.original, sizeof value);
     const segment_result stored = store(*r, 0, value, sizeof value);
-    if (stored.what != segment_result::kind::taken)
+    if (stored.outcome != segment_result::kind::taken)
         return stored;
     reads_.finish_oldest(sends_->ring);
     complete_done();

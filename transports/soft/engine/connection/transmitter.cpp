@@ -71,7 +71,7 @@ OSD_ALWAYS_INLINE bool transmitter::next_new_packet(std::int64_t now, std::uint3
 
 bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
 {
-    held_ = false;
+    pacer_holds_ = false;
     if (paused_until_ > now)
         return false;
     if (idle())
@@ -85,8 +85,8 @@ bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
     }
     if (window_is_full() || !congestion_.has_room(window_->on_the_way()))
         return false;
-    held_ = pacer_.holds(now);
-    if (held_ || !next_new_packet(now, psn))
+    pacer_holds_ = pacer_.holds(now);
+    if (pacer_holds_ || !next_new_packet(now, psn))
         return false;
     pacer_.sent(now, congestion_, rtt_);
     return true;
@@ -337,7 +337,7 @@ std::int64_t transmitter::unusual_due_ns()
             probe_due_ = osd::now_ns() + ns_of_us(first_probe_us);
         due = std::min(due, probe_due_);
     }
-    if (held_)
+    if (pacer_holds_)
         due = std::min(due, pacer_.next_ns());
     if (may_resend() && paused_until_ == 0)
         due = std::min(due, osd::now_ns() + (busy_retry_ns << std::min(retries_, most_doublings)));

@@ -67,7 +67,7 @@ public:
     /// When on_timer() has work; INT64_MAX: never. May arm the probe timer.
     std::int64_t due_ns()
     {
-        if (paused_until_ != 0 || requests_->out_of_credit() || stuck() || idle() || held_)
+        if (paused_until_ != 0 || requests_->out_of_credit() || stuck() || idle() || pacer_holds_)
             return unusual_due_ns();
         return resend_from_ + patience_ns();
     }
@@ -126,7 +126,7 @@ private:
     rtt_estimator rtt_;
     congestion_control congestion_;
     pacer pacer_;
-    bool held_ = false; ///< by the pacer
+    bool pacer_holds_ = false; ///< by the pacer
     std::uint32_t window_bytes_ = 0;
     ring_choice ring_choice_;
     bool responses_turn_ = false;   ///< responses and requests take turns

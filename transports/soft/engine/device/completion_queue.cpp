@@ -13,26 +13,26 @@ namespace {
 constexpr std::uint32_t max_descriptors = 17; // the signal, and the shards'
 
 /// Sockets of the shards whose queue pairs complete here.
-std::uint32_t sockets_of(shard *homes, std::uint64_t shards, waitable *descriptors)
+std::uint32_t sockets_of(shard *all, std::uint64_t shards, waitable *descriptors)
 {
     std::uint32_t count = 0;
     for (; shards != 0 && count < max_descriptors - 1; shards &= shards - 1)
-        descriptors[count++] = homes[std::countr_zero(shards)].io().descriptor();
+        descriptors[count++] = all[std::countr_zero(shards)].io().descriptor();
     return count;
 }
 
-bool progress_and_call_back(shard *homes, std::uint64_t shards)
+bool progress_and_call_back(shard *all, std::uint64_t shards)
 {
     bool moved = false;
     for (; shards != 0; shards &= shards - 1)
-        moved = homes[std::countr_zero(shards)].progress_and_call_back() || moved;
+        moved = all[std::countr_zero(shards)].progress_and_call_back() || moved;
     return moved;
 }
 
-void leave_sockets(shard *homes, std::uint64_t &shards)
+void leave_sockets(shard *all, std::uint64_t &shards)
 {
     for (; shards != 0; shards &= shards - 1)
-        homes[std::countr_zero(shards)].end_wait();
+        all[std::countr_zero(shards)].end_wait();
 }
 
 } // namespace
@@ -42,24 +42,24 @@ bool completion_queue::open(void *owner, const queue_service &served, std::uint3
     served_ = served;
     for_others_ = depth == 0;
     woken_.store(false);
-    return completion_ring::open(owner, served.homes[served.callbacks].upcalls(), depth);
+    return completion_ring::open(owner, served.shards[served.callbacks].upcalls(), depth);
 }
 
-shard &completion_queue::home() const
+shard &completion_queue::nearest() const
 {
-    return served_.homes[served_.home];
+    return served_.shards[served_.nearest];
 }
 
 void *completion_queue::end_receive(const completion_record &done) const
 {
-    return served_.homes[done.shard].end_receive(done.pair);
+    return served_.shards[done.shard].end_receive(done.pair);
 }
 
 bool completion_queue::progress(bool sleeps_next)
 {
     bool moved = false;
     for (std::uint64_t left = shards_.load(std::memory_order_relaxed); left != 0; left &= left - 1)
-        moved = served_.homes[std::countr_zero(left)].progress(sleeps_next) || moved;
+        moved = served_.shards[std::countr_zero(left)].progress(sleeps_next) || moved;
     return moved;
 }
 
@@ -69,7 +69,7 @@ void completion_queue::settle(const wait_target &wanted)
 {
     const auto move = [this] {
         return served_.waiter_calls_back
-                   ? progress_and_call_back(served_.homes, shards_.load(std::memory_order_relaxed))
+                   ? progress_and_call_back(served_.shards, shards_.load(std::memory_order_relaxed))
                    : progress(true);
     };
     constexpr int patience = 64;
@@ -93,7 +93,7 @@ osd::wait_result completion_queue::sleep_for(const wait_target &wanted, std::uin
     osd::wait_result result = osd::wait_result::woken;
     while (!enough(wanted) && !woken_.load()) {
         waitable descriptors[max_descriptors];
-        std::uint32_t count = sockets_of(served_.homes, shards, descriptors);
+        std::uint32_t count = sockets_of(served_.shards, shards, descriptors);
         descriptors[count++] = signal_.descriptor();
         osd::cancellation_point([&] { result = wait_for(descriptors, count, until); });
         if (result != osd::wait_result::woken)
@@ -103,7 +103,7 @@ osd::wait_result completion_queue::sleep_for(const wait_target &wanted, std::uin
         if (enough(wanted) || woken_.load())
             break;
         if (for_others_ && --patience == 0)
-            leave_sockets(served_.homes, shards);
+            leave_sockets(served_.shards, shards);
         signal_.clear();        // it may be stale; what raises it again is seen by the next check
         if (until.has_passed()) // while packets of other queues came
             return osd::wait_result::timed_out;
@@ -114,7 +114,7 @@ osd::wait_result completion_queue::sleep_for(const wait_target &wanted, std::uin
 void completion_queue::leave_wait(std::uint64_t &shards)
 {
     wanted_.fetch_and(~(waiter | solicited_waiter));
-    leave_sockets(served_.homes, shards);
+    leave_sockets(served_.shards, shards);
     woken_.store(false);
     signal_.clear();
 }
@@ -131,9 +131,9 @@ osd::wait_result completion_queue::wait(const wait_target &wanted, osd::deadline
 
     std::uint64_t shards = shards_.load(std::memory_order_relaxed);
     threshold_.store(wanted.threshold);
-    wanted_.fetch_or(wanted.what == interest::solicited ? waiter | solicited_waiter : waiter);
+    wanted_.fetch_or(wanted.kind == interest::solicited ? waiter | solicited_waiter : waiter);
     for (std::uint64_t left = shards; left != 0; left &= left - 1)
-        served_.homes[std::countr_zero(left)].begin_wait();
+        served_.shards[std::countr_zero(left)].begin_wait();
     osd::wait_result result{};
     osd::undo_if_cancelled([&] { result = sleep_for(wanted, shards, until); },
                            [&] { leave_wait(shards); });

@@ -10,8 +10,8 @@ class shard;
 
 /// What of the device serves a completion queue.
 struct queue_service {
-    shard *homes;            ///< the device's list of shards
-    std::uint32_t home;      ///< queue pairs that complete here are put on this one
+    shard *shards;           ///< the device's list of shards
+    std::uint32_t nearest;   ///< number of the shard for queue pairs that complete here
     std::uint32_t callbacks; ///< and this one makes the upcalls
     bool waiter_calls_back;  ///< who waits makes those that are due, in place of the threads
 };
@@ -19,7 +19,8 @@ struct queue_service {
 class completion_queue final : public completion_ring {
 public:
     bool open(void *owner, const queue_service &served, std::uint32_t depth);
-    shard &home() const;
+    /// The shard on which queue pairs that complete here are put.
+    shard &nearest() const;
     /// The consumer has taken this completion of a shared receive, which its queue pair held until
     /// now. What pair_params::receiver was of that, or null when it is gone.
     void *end_receive(const completion_record &done) const;

@@ -168,14 +168,14 @@ osd::wait_result device::wait_for_callbacks(osd::deadline until)
 
 bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKED
 {
-    completion_queue *nearest =
+    completion_queue *queue =
         params.receive_queue != nullptr ? params.receive_queue : params.send_queue;
-    shard &home = nearest != nullptr ? nearest->home() : shards_[0];
+    shard &nearest = queue != nullptr ? queue->nearest() : shards_[0];
     for (completion_queue *each : {params.receive_queue, params.send_queue})
         if (each != nullptr)
-            each->serve(home.index());
-    return pair.open(*this, home.context(), params, params.send_queue, params.receive_queue) &&
-           pair.connection().renew() && home.add(pair);
+            each->serve(nearest.index());
+    return pair.open(*this, nearest.context(), params, params.send_queue, params.receive_queue) &&
+           pair.connection().renew() && nearest.add(pair);
 }
 
 void device::free_pair(queue_pair &pair) OSD_UNCHECKED

@@ -23,8 +23,8 @@ void pair_table::close()
 
 void pair_table::put(std::uint32_t slot, queue_pair &pair)
 {
-    pair.receives.shared_held = &receivers_[slot].held;
-    receivers_[slot].held.start(pair.identity.id);
+    pair.receives.shared_held = &receivers_[slot].shared_held;
+    receivers_[slot].shared_held.start(pair.identity.id);
     receivers_[slot].receiver.store(pair.params.receiver, std::memory_order_relaxed);
     receivers_[slot].id.store(pair.identity.id, std::memory_order_release);
     pairs_[slot].store(&pair, std::memory_order_release);
@@ -60,7 +60,7 @@ void pair_table::remove(const queue_pair &pair)
 void *pair_table::end_receive(std::uint32_t id)
 {
     named_receiver &named = receivers_[id & (capacity - 1)];
-    named.held.end_one(id);
+    named.shared_held.end_one(id);
     if (named.id.load(std::memory_order_acquire) != id)
         return nullptr;
     return named.receiver.load(std::memory_order_acquire);

@@ -54,7 +54,7 @@ private:
     struct named_receiver {
         std::atomic<std::uint32_t> id;
         std::atomic<void *> receiver;
-        held_receives held;
+        held_receives shared_held;
     };
     void put(std::uint32_t slot, queue_pair &pair) OSD_REQUIRES(lock_);
 

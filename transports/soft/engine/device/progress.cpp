@@ -226,12 +226,12 @@ void progress_engine::receive_sealed(std::uint8_t *bytes, std::size_t size, cons
         ++pair->record.counts.corrupt;
         return;
     }
-    if (in.what.base.to != header.to)
+    if (in.plain.base.to != header.to)
         ++strays_.malformed;
-    else if (in.what.base.kind == packet_kind::accept)
-        (void)pair->connection().on_accept(in.what, from, &in.offer);
+    else if (in.plain.base.kind == packet_kind::accept)
+        (void)pair->connection().on_accept(in.plain, from, &in.offer);
     else
-        pair->connection().receive(in.what, from, bytes + sealed_overhead, size - sealed_overhead,
+        pair->connection().receive(in.plain, from, bytes + sealed_overhead, size - sealed_overhead,
                                    now);
 }
 

@@ -98,22 +98,22 @@ private:
 class budget_use {
 public:
     budget_use() = default;
-    explicit budget_use(address_budget &of) : of_(&of) { of.claim(); }
-    budget_use(budget_use &&other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    explicit budget_use(address_budget &budget) : budget_(&budget) { budget.claim(); }
+    budget_use(budget_use &&other) noexcept : budget_(std::exchange(other.budget_, nullptr)) {}
     budget_use &operator=(budget_use &&other) noexcept
     {
-        std::swap(of_, other.of_);
+        std::swap(budget_, other.budget_);
         return *this;
     }
     ~budget_use()
     {
-        if (of_ != nullptr)
-            of_->release();
+        if (budget_ != nullptr)
+            budget_->release();
     }
-    bool spend(std::size_t bytes) { return of_ == nullptr || of_->spend(bytes); }
+    bool spend(std::size_t bytes) { return budget_ == nullptr || budget_->spend(bytes); }
 
 private:
-    address_budget *of_ = nullptr;
+    address_budget *budget_ = nullptr;
 };
 
 } // namespace soft_hca

@@ -392,7 +392,7 @@ bool connections::arrived_sealed(request_socket &at, const in_packets &in)
         not_ours(at, in);
         return false;
     }
-    return arrived(at, opened.what, in.from, in.size, &opened.offer);
+    return arrived(at, opened.plain, in.from, in.size, &opened.offer);
 }
 
 bool connections::arrived(request_socket &at, const packet &p, const net_address &from,

@@ -160,7 +160,7 @@ struct completion_record {
         return (static_cast<unsigned>(status) | static_cast<unsigned>(extra)) == 0;
     }
 
-    request *of;
+    struct request *request;
     std::uint32_t length;    ///< received
     std::uint32_t immediate; ///< or the key
     std::uint32_t pair;      ///< id of the queue pair, for completion_queue::end_receive

@@ -14,7 +14,7 @@ struct segment_result {
         not_ready, ///< no receive is posted for it
         fatal,     ///< the peer broke a rule, or a receive failed
     };
-    kind what = kind::taken;
+    kind outcome = kind::taken;
     fault why = fault::none; ///< of a fatal one
 
     static segment_result not_ready() { return {kind::not_ready, fault::none}; }

@@ -50,10 +50,11 @@ void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::
     auto *item = new (memory) held;
     item->from = from;
     item->size = size;
-    item->due_ns = std::max(osd::now_ns(), busy_until_ns_) + std::int64_t{how_.delay_us} * 1000;
+    item->due_ns =
+        std::max(osd::now_ns(), busy_until_ns_) + std::int64_t{impairment_.delay_us} * 1000;
     item->overtakers = overtakers;
     std::memcpy(item->bytes(), bytes, size);
-    if (how_.corrupt != 0 && size != 0 && roll() < how_.corrupt)
+    if (impairment_.corrupt != 0 && size != 0 && roll() < impairment_.corrupt)
         corrupt(*item);
     held **end = &waiting_;
     while (*end != nullptr)
@@ -64,13 +65,13 @@ void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::
 /// False when the queue in front of it is full.
 bool impaired_io::passes_bottleneck(std::size_t size)
 {
-    if (how_.kbytes_per_s == 0)
+    if (impairment_.kbytes_per_s == 0)
         return true;
     const auto ns_of = [this](std::size_t bytes) {
-        return static_cast<std::int64_t>(bytes * 1'000'000 / how_.kbytes_per_s);
+        return static_cast<std::int64_t>(bytes * 1'000'000 / impairment_.kbytes_per_s);
     };
     const std::int64_t now = osd::now_ns();
-    if (busy_until_ns_ - now > ns_of(how_.queue))
+    if (busy_until_ns_ - now > ns_of(impairment_.queue))
         return false;
     busy_until_ns_ = std::max(busy_until_ns_, now) + ns_of(size);
     return true;
@@ -79,17 +80,17 @@ bool impaired_io::passes_bottleneck(std::size_t size)
 void impaired_io::judge(const net_address &from, const std::uint8_t *bytes, std::size_t size)
 {
     ++counts_.seen;
-    if (how_.stops(size) || roll() < how_.loss || !passes_bottleneck(size)) {
+    if (impairment_.stops(size) || roll() < impairment_.loss || !passes_bottleneck(size)) {
         ++counts_.lost;
         return;
     }
     std::uint32_t overtakers = 0;
-    if (roll() < how_.reorder) {
+    if (roll() < impairment_.reorder) {
         ++counts_.reordered;
         overtakers = 1 + roll() % 8;
     }
     keep(from, bytes, size, overtakers);
-    if (roll() < how_.duplicate) {
+    if (roll() < impairment_.duplicate) {
         ++counts_.duplicated;
         keep(from, bytes, size, 1 + roll() % 4);
     }

@@ -34,7 +34,7 @@ class impaired_io final : public packet_io {
 public:
     /// Takes over `inner`, made by new.
     impaired_io(packet_io *inner, const impairment &how)
-        : inner_(inner), how_(how), state_(how.seed)
+        : inner_(inner), impairment_(how), state_(how.seed)
     {}
     ~impaired_io() override;
 
@@ -87,7 +87,7 @@ private:
     static void release(held *list);
 
     packet_io *inner_;
-    const impairment how_;
+    const impairment impairment_;
     std::uint64_t state_;
     counts counts_;
     std::int64_t busy_until_ns_ = 0; ///< the bottleneck

@@ -132,7 +132,7 @@ send_result inproc_io::send(const net_address &to, const out_packet *packets, st
         if (network_->deliver(address_, to, packets[done]))
             continue;
         osd::lock_guard hold(lock_);
-        icmp_error &b = error_.what;
+        icmp_error &b = error_.error;
         b.to = to;
         b.why = send_result::refused;
         b.size = packets[done].piece[0].size < sizeof b.bytes ? packets[done].piece[0].size
@@ -170,7 +170,7 @@ bool inproc_io::take_icmp_error(icmp_error &out)
     osd::lock_guard hold(lock_);
     if (!error_.full)
         return false;
-    out = error_.what;
+    out = error_.error;
     error_.full = false;
     return true;
 }

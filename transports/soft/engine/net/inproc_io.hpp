@@ -68,7 +68,7 @@ private:
         std::uint8_t *bytes() { return reinterpret_cast<std::uint8_t *>(this + 1); }
     };
     struct error_slot {
-        icmp_error what;
+        icmp_error error;
         bool full = false;
     };
     static constexpr std::uint32_t batch = 32;

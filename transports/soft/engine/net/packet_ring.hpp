@@ -90,7 +90,7 @@ private:
     std::uint32_t next_ = 0;  ///< first line of the current or the next packet
     std::uint32_t taken_ = 0; ///< what the reader has taken, as read last
     std::uint32_t size_ = 0;
-    std::uint32_t at_ = 0; ///< byte of the ring where the next part goes
+    std::uint32_t place_ = 0; ///< byte of the ring where the next part goes
 };
 
 /// Used by one thread at a time. Both files outlive it.
@@ -136,7 +136,7 @@ inline bool ring_writer::begin(std::uint32_t size)
     if (next_ == 0)
         own_->used.store(1, std::memory_order_release);
     size_ = size;
-    at_ = next_ % ring_file::lines * ring_file::line + sizeof(std::uint32_t);
+    place_ = next_ % ring_file::lines * ring_file::line + sizeof(std::uint32_t);
     return true;
 }
 
@@ -144,11 +144,11 @@ inline void ring_writer::add(const void *bytes, std::size_t size)
 {
     constexpr std::size_t all = sizeof own_->ring;
     auto *const ring = reinterpret_cast<std::uint8_t *>(own_->ring);
-    const std::size_t first = size < all - at_ ? size : all - at_;
-    std::memcpy(ring + at_, bytes, first);
+    const std::size_t first = size < all - place_ ? size : all - place_;
+    std::memcpy(ring + place_, bytes, first);
     if (first != size) [[unlikely]]
         std::memcpy(ring, static_cast<const std::uint8_t *>(bytes) + first, size - first);
-    at_ = static_cast<std::uint32_t>((at_ + size) % all);
+    place_ = static_cast<std::uint32_t>((place_ + size) % all);
 }
 
 /// The store of the head and the writer's next load of `attention` are sequentially consistent, and

@@ -88,7 +88,7 @@ bool completion_ring::holds_solicited()
     const std::uint32_t first = head_.load(std::memory_order_relaxed);
     const std::uint32_t there = count();
     for (std::uint32_t i = 0; i < there; ++i)
-        if (is_solicited(now().at(first + i).what))
+        if (is_solicited(now().at(first + i).record))
             return true;
     return false;
 }
@@ -110,7 +110,7 @@ OSD_ALWAYS_INLINE bool completion_ring::put(const completion_record &done)
             return false; // full, or closed
     } while (!r.tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed));
     cell &to = r.at(at);
-    to.what = done;
+    to.record = done;
     to.turn.store(at + 1); // sequentially consistent: before the load of wanted_
     return true;
 }
@@ -152,7 +152,7 @@ completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner
     for (std::uint32_t i = 0; i < count; ++i) {
         const cell &from = old.at(head + i);
         from.wait_until_filled(head + i);
-        next->at(head + i).what = from.what;
+        next->at(head + i).record = from.record;
         next->at(head + i).turn.store(head + i + 1, std::memory_order_relaxed);
     }
     next->tail.store(head + count, std::memory_order_relaxed);

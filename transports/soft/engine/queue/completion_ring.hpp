@@ -41,7 +41,7 @@ public:
     enum class interest : std::uint8_t { any, solicited };
     /// What ends a wait: so many completions, or with `solicited` a single one of that kind.
     struct wait_target {
-        interest what = interest::any;
+        interest kind = interest::any;
         std::uint32_t threshold = 1;
     };
 
@@ -51,7 +51,7 @@ public:
     struct cell {
         /// The position plus one when the cell is filled for that; before, less.
         std::atomic<std::uint32_t> turn;
-        completion_record what;
+        completion_record record;
 
         /// Its producer has reserved it for that position, and is about to fill it.
         void wait_until_filled(std::uint32_t position) const;
@@ -105,7 +105,7 @@ public:
         const ring &r = now();
         const cell &from = r.at(at);
         if (from.turn.load(std::memory_order_acquire) != at + 1 ||
-            !read(static_cast<const completion_record &>(from.what)))
+            !read(static_cast<const completion_record &>(from.record)))
             return false;
         head_.store(at + 1, std::memory_order_release);
         return true;
@@ -157,7 +157,7 @@ protected:
     bool enough(const wait_target &wanted)
     {
         const std::uint32_t others = others_.now();
-        if (wanted.what == interest::solicited)
+        if (wanted.kind == interest::solicited)
             return others != 0 || holds_solicited();
         return others >= wanted.threshold ||
                count(wanted.threshold - others) + others >= wanted.threshold;

@@ -170,8 +170,8 @@ bool seal_device::open_packet(std::uint8_t *bytes, std::size_t size, const seale
         std::memcpy(out.offer.share, offer, sizeof out.offer.share);
         out.offer.fast_aes = offer[sizeof out.offer.share] == 1;
     }
-    return parse_opened(bytes + front, size - front - behind, out.what) &&
-           out.what.base.kind == header.kind;
+    return parse_opened(bytes + front, size - front - behind, out.plain) &&
+           out.plain.base.kind == header.kind;
 }
 
 bool seal_device::may_report(std::int64_t now) const

@@ -71,7 +71,7 @@ private:
 
 /// A packet that was opened.
 struct opened_packet {
-    packet what;
+    packet plain;
     seal_offer offer; ///< of a request or accept
 };
 

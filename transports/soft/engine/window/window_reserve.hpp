@@ -35,8 +35,8 @@ public:
     static constexpr std::uint32_t per_window = 64; ///< of the queue pairs beyond
 
     struct give_back {
-        window_reserve *to = nullptr;
-        void operator()(sent_packet *window) const { to->take_back(window); }
+        window_reserve *reserve = nullptr;
+        void operator()(sent_packet *window) const { reserve->take_back(window); }
     };
     using loan = std::unique_ptr<sent_packet[], give_back>;
     struct leave {
