@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Completion queues, but for what is hot.
+// The slow operations of completion queues.
 #include "port.hpp"
 
 namespace dapl::soft {

@@ -18,7 +18,7 @@ using soft_hca::work_status;
 
 namespace {
 
-line_limit limit; // of all adapters
+line_limit limit; // all adapters share it
 
 const char *text_of(fault what)
 {

@@ -18,11 +18,11 @@ namespace dapl::soft {
 
 namespace {
 
-constexpr DAT_COUNT plenty = 1 << 16; ///< where only memory sets a limit
+constexpr DAT_COUNT plenty = 1 << 16; ///< limit where only memory sets one
 constexpr DAT_UINT32 max_transfer = 0x80000000;
 constexpr DAT_COUNT max_reads = 128;
 
-/// Large datagrams cost less; larger ones than this fit less well into the processor's caches.
+/// Large datagrams cost less; datagrams above this size fit less well into the processor's caches.
 constexpr std::uint32_t best_datagram = 16384;
 constexpr std::uint32_t ip_and_udp_v4 = 28;
 constexpr std::uint32_t ip_and_udp_v6 = 48;

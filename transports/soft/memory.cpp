@@ -14,7 +14,7 @@ constexpr std::uint32_t remote_rights =
 
 std::uint32_t rights_of(DAT_MEM_PRIV_FLAGS privileges)
 {
-    // As on InfiniBand, what is registered at all can be sent: programs rely on it.
+    // As on InfiniBand, all registered memory can be sent: programs rely on it.
     std::uint32_t rights = soft_hca::local_read;
     if ((privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG) != 0)
         rights |= soft_hca::local_write;

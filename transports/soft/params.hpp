@@ -12,7 +12,7 @@ struct adapter_params {
     static constexpr std::uint32_t by_interface = 2; ///< off on loopback
 
     char interface[64] = {};  ///< name of a network interface, or an address
-    std::uint32_t family = 4; ///< of the address to take when the interface has both kinds
+    std::uint32_t family = 4; ///< family of the address to take when the interface has both kinds
     std::uint32_t datagram = 0;
     std::uint32_t threads = 1;
     std::uint32_t spin_us = 20;
@@ -24,7 +24,7 @@ struct adapter_params {
     std::uint32_t checksum = by_interface; ///< 0 or 1
     std::uint32_t path_mtu = by_interface; ///< 0 or 1
     std::uint32_t direct = 1;              ///< access to the memory of processes of this host
-    std::uint32_t rings = 1;               ///< and packets to them through shared memory
+    std::uint32_t rings = 1;               ///< packets to such peers go through shared memory
     char key_file[256] = {};               ///< name of the file with the key; empty: no key
     // A bad network, for tests; parts of a thousand.
     std::uint32_t loss = 0;
@@ -36,7 +36,7 @@ struct adapter_params {
     std::uint32_t seed = 1;
 };
 
-/// Reads `text` into `params`; logs what is wrong with it.
+/// Reads `text` into `params`; logs each error in it.
 status read_params(const char *text, adapter_params &params);
 
 } // namespace dapl::soft

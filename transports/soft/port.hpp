@@ -20,8 +20,8 @@ static_assert(DAPLS_IB_VERSION == 4, "the soft port was written for version 4");
 
 namespace dapl::soft {
 
-/// The engine keeps a request in place while it is posted, so it lies in the work request.
-/// Those of threads that post at once share no cache line.
+/// The engine keeps a request in place while it is posted, so it lies in the work request. Requests
+/// of threads that post at once share no cache line.
 struct alignas(64) soft_wr : work_request {
     soft_hca::request request{};
 
@@ -91,7 +91,7 @@ struct types {
 DAT_DTO_COMPLETION_STATUS dto_status(soft_hca::work_status status) OSD_COLD;
 
 struct transport : dapls_ib<types> {
-    static constexpr features claims = port_features; // from port.toml
+    static constexpr features claims = port_features; // read from port.toml
 
     // HCA: hca.cpp
     static status dapls_ib_open_hca(hca &, const hca_open_params &);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Queue pairs, but for what is hot.
+// The slow operations of queue pairs.
 #include "dapl_debug.hpp"
 #include "port.hpp"
 

@@ -15,7 +15,7 @@ class atomic_bitmap {
 public:
     static constexpr std::uint32_t capacity = 1u << 16;
 
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool open()
     {
         words_.reset(new (std::nothrow) std::atomic<std::uint64_t>[capacity / 64]());
@@ -29,7 +29,7 @@ public:
     void clear(std::uint32_t bit) { words_[bit / 64].fetch_and(~(std::uint64_t{1} << (bit % 64))); }
     bool test(std::uint32_t bit) const { return (words_[bit / 64].load() >> (bit % 64) & 1) != 0; }
 
-    /// Clears all bits that are set and calls `each` for every one of them.
+    /// Clears all bits that are set and calls `each` with the number of every such bit.
     template <class Each>
     void drain(Each &&each)
     {

@@ -11,13 +11,13 @@ namespace soft_hca {
 
 enum class end_cause : std::uint8_t {
     none,               ///< the connection lives, or a consumer has closed it
-    no_acknowledgement, ///< of a packet, after all its retransmissions
-    no_response,        ///< to a read or an atomic operation that the peer has acknowledged
-    port_closed,        ///< of the peer: an ICMP error says so
+    no_acknowledgement, ///< a packet got none, after all its retransmissions
+    no_response,        ///< a read or an atomic operation that the peer has acknowledged got none
+    port_closed,        ///< an ICMP error says so of the peer's port
     reset,              ///< the peer's host does not know the connection
     failed_at_peer,     ///< the peer has ended the connection, and sent the reason
     refused_here,       ///< an access or a packet of the peer
-    request_failed,     ///< on this side
+    request_failed,     ///< a request on this side
     receive_failed,
     watermark,    ///< the endpoint holds too many receives of its SRQ
     access_stuck, ///< a direct access of the peer does not end
@@ -26,16 +26,17 @@ enum class end_cause : std::uint8_t {
 struct connection_end {
     end_cause cause = end_cause::none;
     fault found = fault::none; ///< reported by the peer, or found in its packet
-    /// Of the request or receive that failed; success: none has.
+    /// Status of the request or receive that failed; success if none has.
     work_status status = work_status::success;
-    std::uint32_t retransmissions = 0; ///< of the packet without an acknowledgement
-    std::int64_t unanswered_ns = 0;    ///< time since its first timeout
-    std::int64_t silent_ns = 0;        ///< since the last packet of the peer
+    /// Number of times that the unacknowledged packet was sent again.
+    std::uint32_t retransmissions = 0;
+    std::int64_t unanswered_ns = 0; ///< time since its first timeout
+    std::int64_t silent_ns = 0;     ///< time since the last packet of the peer
     std::int64_t lived_ns = 0;
     net_address peer;
-    std::uint32_t id = 0; ///< of our queue pair, in packets of the peer
+    std::uint32_t id = 0; ///< names our queue pair in packets of the peer
     std::uint32_t peer_id = 0;
-    pair_counts counts; ///< of this connection
+    pair_counts counts; ///< counts of this connection alone
 };
 
 /// Collects this for one connection, under the lock of its queue pair. No packet that is sent or
@@ -46,16 +47,17 @@ public:
                      const pair_counts &so_far);
     /// The timer of the oldest unacknowledged packet has expired.
     void timed_out(std::uint32_t psn, std::int64_t now);
-    /// That packet is sent again; not what probes the tail of what was sent.
+    /// Counts a retransmission of that packet; probes of the tail do not count.
     void retransmits() { ++told_.retransmissions; }
-    /// Notes why the connection is about to end. The first cause is kept: later ones follow from
-    /// it.
+    /// Notes why the connection is about to end. The first cause is kept: later causes follow from
+    /// the first.
     void note(end_cause cause, fault found = fault::none,
               work_status status = work_status::success);
     /// `heard_ns`: when the last packet of the peer came.
     void ended(std::int64_t heard_ns, const pair_counts &so_far);
 
-    /// What is to be told of the end; without a cause if there is nothing, or it was taken before.
+    /// Takes the report about the end; it has no cause if there is nothing to report, or if it was
+    /// taken before.
     connection_end take()
     {
         const connection_end end = told_;

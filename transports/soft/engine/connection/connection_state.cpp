@@ -20,7 +20,7 @@ std::int64_t ns_of_ms(std::uint32_t ms)
 /// Fills it up to a datagram of this size.
 void pad(out_packet &out, std::uint32_t size, const peer_path &path)
 {
-    static std::uint8_t zeros[largest_datagram]; // not const: takes no room in the library
+    static std::uint8_t zeros[largest_datagram]; // a constant would take room in the library
     out.add(zeros, size - path.handshake_overhead() - out.size);
 }
 
@@ -60,7 +60,7 @@ send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
 {
     const hello_data &own = *data_;
     const bool asks = state_ == state::connecting;
-    // Another edition may listen there by now than the one that has sent the retry.
+    // Another edition may listen there by now than the edition that has sent the retry.
     if (asks && path.version() != first_version &&
         ++handshake_.requests % requests_until_anew == 0) {
         path.aim(path.peer());

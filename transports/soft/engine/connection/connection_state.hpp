@@ -19,7 +19,7 @@ public:
         accepting,  ///< has sent an accept
         live,
         draining, ///< live, and will close when all that was posted is acknowledged
-        dead,     ///< what is posted comes back flushed
+        dead,     ///< requests and receives that are posted come back flushed
     };
 
     connection_state() = default;
@@ -39,14 +39,14 @@ public:
     /// Requests or accepts are padded from now on, to datagrams of at most this size. A request is
     /// repeated by the round trip that its retry has shown.
     void probe_path(std::uint32_t largest, std::int64_t now);
-    /// Limits what is sent to the peer of an accept.
+    /// Limits the bytes that are sent to the peer of an accept.
     budget_use &may_send() { return handshake_.may_send; }
     /// Enters the state after prepare(). The first handshake is due at once.
     void begin(state next) { state_ = next; }
     /// Sends the request or accept, and arms the timer for the next attempt.
     send_result send_handshake(peer_path &path, std::uint32_t ack, std::uint32_t credit,
                                std::int64_t now);
-    /// The time since it was first sent: that of a round trip, when the peer has just answered.
+    /// Time since the handshake was first sent: a round trip, when the peer has just answered.
     std::int64_t handshake_age(std::int64_t now) const { return now - handshake_.sent_ns; }
     bool handshake_is_due(std::int64_t now) const
     {
@@ -93,7 +93,7 @@ public:
     /// A close continues to be retransmitted.
     void enter_dead();
 
-    /// When a timer expires; INT64_MAX: never.
+    /// Time at which the next timer expires; INT64_MAX: never.
     std::int64_t due_ns() const
     {
         const std::int64_t linger = connected() ? linger_until_ : 0;
@@ -117,7 +117,7 @@ private:
         std::int64_t sent_ns = 0; ///< first
         std::int64_t due_ns = 0;  ///< 0: not armed
         std::uint32_t delay_us = first_delay_us;
-        std::uint32_t retries = 0;  ///< of an accept
+        std::uint32_t retries = 0;  ///< number of times that the accept was sent again
         std::uint32_t requests = 0; ///< that were sent
         std::int64_t refused_since_ns = 0;
     };
@@ -131,12 +131,12 @@ private:
     static constexpr std::uint32_t longest_delay_us = 500'000;
     static constexpr std::uint32_t requests_until_anew = 5;
 
-    /// The timer that is due first; 0 is one that is not armed.
+    /// The earlier of two timers; 0 means that a timer is not armed.
     static std::int64_t earliest(std::int64_t a, std::int64_t b)
     {
         return a == 0 || (b != 0 && b < a) ? b : a;
     }
-    static constexpr std::uint32_t request_attempts = 2; ///< with one size of datagram
+    static constexpr std::uint32_t request_attempts = 2; ///< times that a size of datagram is tried
     static constexpr std::uint32_t accept_attempts = 4;  ///< a round trip may take 300 ms
 
     handshake hello(const peer_path &path) const;
@@ -147,10 +147,10 @@ private:
     state state_ = state::idle;
     std::uint32_t first_psn_ = 0;
     handshake_attempt handshake_;
-    std::unique_ptr<hello_data> data_; ///< only while it is needed
+    std::unique_ptr<hello_data> data_; ///< null when nobody needs it any more
     close_attempt close_;
     std::int64_t linger_until_ = 0; ///< draining ends then at the latest
-    std::int64_t heard_ns_ = 0;     ///< when a packet came last
+    std::int64_t heard_ns_ = 0;     ///< time of the last packet from the peer
 };
 
 } // namespace soft_hca

@@ -26,7 +26,7 @@ public:
     /// Size of the largest datagram that is sent and received.
     std::uint32_t datagram() const { return datagram_; }
 
-    std::unique_ptr<seal_device> seals; ///< with a key
+    std::unique_ptr<seal_device> seals; ///< null on a device without a key
     memory_table memory;
     memory_windows windows{memory};
     early_packets early;

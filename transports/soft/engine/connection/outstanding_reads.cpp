@@ -19,7 +19,8 @@ request *outstanding_reads::oldest(const posted_ring &ring)
 bool outstanding_reads::overdue(const request *oldest, std::uint64_t not_ready,
                                 std::uint64_t patience_us, std::int64_t now)
 {
-    constexpr std::int64_t longest_step = 500'000'000; // after more this process was stopped
+    // A longer step means that this process was stopped.
+    constexpr std::int64_t longest_step = 500'000'000;
     const std::int64_t passed = std::min(now - seen_ns_, longest_step);
     seen_ns_ = now;
     const progress at =

@@ -11,7 +11,7 @@ namespace soft_hca {
 class outstanding_reads {
 public:
     outstanding_reads() = default;
-    /// `position` is that of the next request in the send queue.
+    /// `position` is the place of the next request in the send queue.
     outstanding_reads(std::uint32_t first_msn, std::uint32_t first_id, std::uint32_t position)
         : oldest_(position), next_msn_(first_msn), next_id_(first_id), atomic_msn_(first_msn)
     {}
@@ -26,7 +26,7 @@ public:
         r.read_id = next_id_++;
         ++count_;
     }
-    /// The one that is responded to next, or null.
+    /// The operation that is responded to next, or null.
     request *oldest(const posted_ring &ring);
     /// The oldest has its response.
     void finish_oldest(const posted_ring &ring)
@@ -38,10 +38,10 @@ public:
     bool is_next_atomic(std::uint32_t msn) const { return msn == atomic_msn_; }
     void finish_atomic() { ++atomic_msn_; }
 
-    /// For a slow timer. `oldest` is the one that is responded to next, if the peer has
-    /// acknowledged it. True when there was no progress for longer than `patience_us`. `not_ready`
-    /// counts segments for which we have no receive: a response waits behind them, which the peer
-    /// retransmits.
+    /// Judges progress for a slow timer. `oldest` is the operation that is responded to next, if
+    /// the peer has acknowledged its request. True when there was no progress for longer than
+    /// `patience_us`. `not_ready` counts segments for which we have no receive: a response waits
+    /// behind them, which the peer retransmits.
     bool overdue(const request *oldest, std::uint64_t not_ready, std::uint64_t patience_us,
                  std::int64_t now);
 
@@ -61,7 +61,7 @@ private:
     std::uint32_t atomic_msn_ = 0;
     progress seen_;
     std::int64_t seen_ns_ = 0;
-    std::int64_t stalled_ns_ = 0; ///< for how long nothing has changed
+    std::int64_t stalled_ns_ = 0; ///< time for which nothing has changed
 };
 
 } // namespace soft_hca

@@ -46,10 +46,10 @@ struct send_queue {
     std::atomic<std::uint32_t> started{0};   ///< position of the first request that was not
 };
 
-/// The receive queue: receives of its own, or those of a shared queue.
+/// The receive queue: it has receives of its own, or takes receives of a shared queue.
 struct receive_queue {
     completion_target completions;
-    shared_receives *shared = nullptr;    ///< in place of the ring
+    shared_receives *shared = nullptr;    ///< replaces the ring
     receive_waiter *waiter = nullptr;     ///< the queue pair, where it waits for a shared receive
     held_receives *shared_held = nullptr; ///< counts the shared receives that it holds
     high_watermarks watermarks;           ///< limits the shared receives that it holds
@@ -79,11 +79,11 @@ private:
 /// What a queue pair notes down, for its owner and for the log.
 struct pair_record {
     pair_counts counts;
-    end_record ending; ///< of the present connection
+    end_record ending; ///< why the present connection ended
 };
 
-/// The order is that of cache lines: a packet that is sent uses the first, the send queue and the
-/// counts; one that is received uses the first, the receive queue and the counts.
+/// The order of members follows cache lines: sending a packet uses the first line, the send queue
+/// and the counts; receiving a packet uses the first line, the receive queue and the counts.
 struct pair_context {
     device_context *device = nullptr;
     shard_context *shard = nullptr;
@@ -92,7 +92,7 @@ struct pair_context {
     send_queue sends;
     receive_queue receives;
     std::atomic<bool> doorbell{false};           ///< used without the lock, too
-    std::atomic<std::int64_t> due_ns{INT64_MAX}; ///< of the timer; written under the lock
+    std::atomic<std::int64_t> due_ns{INT64_MAX}; ///< time of the timer; written under the lock
     pair_events events;
     pair_params params;
     pair_record record;

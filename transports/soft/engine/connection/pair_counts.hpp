@@ -8,9 +8,9 @@ namespace soft_hca {
 
 struct pair_counts {
     std::uint64_t packets_out = 0, packets_resent = 0, packets_in = 0, duplicates = 0, early = 0;
-    std::uint64_t timeouts = 0;        ///< after which the oldest packet was sent again
+    std::uint64_t timeouts = 0;        ///< each made the oldest packet go again
     std::uint64_t tail_probes = 0;     ///< the latest was, some time before that
-    std::uint64_t dropped = 0;         ///< not the peer's, or beyond the window
+    std::uint64_t dropped = 0;         ///< packets that were not the peer's, or beyond the window
     std::uint64_t not_ready = 0;       ///< no receive was posted for them
     std::uint64_t corrupt = 0;         ///< their checksum was wrong
     std::uint64_t refused = 0;         ///< accesses of the peer's
@@ -19,8 +19,9 @@ struct pair_counts {
     std::uint64_t failed_at_peer = 0;  ///< requests, for another reason
     std::uint64_t gave_up = 0;         ///< the peer acknowledged nothing any more
     std::uint64_t direct = 0;          ///< writes and reads without the peer's processor
-    std::uint64_t indirect = 0;        ///< over the network
-    std::uint64_t by_ring = 0;         ///< of packets_out, those with data
+    std::uint64_t indirect = 0;        ///< writes and reads over the network
+    /// Part of packets_out: packets with data that went by a ring.
+    std::uint64_t by_ring = 0;
 
     pair_counts &operator+=(const pair_counts &other);
     pair_counts &operator-=(const pair_counts &earlier);

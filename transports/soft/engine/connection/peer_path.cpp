@@ -56,7 +56,7 @@ std::uint32_t peer_path::send_token(const net_address &to, const base_header &ba
     return send_completed(to, out);
 }
 
-/// What the packet brings comes again when the address is that of the peer.
+/// Drops the contents of the packet: the peer sends them again when its address has been proven.
 std::uint32_t peer_path::heard_from_elsewhere(const packet &p, const net_address &from,
                                               const base_header &challenge, std::int64_t now)
 {

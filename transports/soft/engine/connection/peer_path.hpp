@@ -2,8 +2,8 @@
 // The path to the peer: where packets go, and the numbers that identify the connection on both
 // sides.
 //
-// Everything that a queue pair sends passes through here: by ring() or send() what has to arrive,
-// by send_one() what may get lost.
+// Everything that a queue pair sends passes through here: by ring() or send() if it has to arrive,
+// by send_one() if it may get lost.
 #pragma once
 
 #include "address_change.hpp"
@@ -35,7 +35,7 @@ public:
     {
         return seal_->agree(offer, {id_, tag_}, {hello.id, hello.tag}, calls);
     }
-    /// In place. False when it is not from the peer, or came before.
+    /// Decrypts a packet in place. False when it is not from the peer, or came before.
     [[nodiscard]] bool open_packet(std::uint8_t *bytes, std::size_t size,
                                    const sealed_header &header, opened_packet &out);
     bool is_sealed() const { return seal_ != nullptr; }
@@ -44,7 +44,7 @@ public:
     /// Nothing is sent any more, but by who takes it.
     std::unique_ptr<connection_seal> take_seal() { return std::move(seal_); }
 
-    /// Where a connection request goes. The peer answers from another port.
+    /// Sets the listener to which the connection request goes. The peer answers from another port.
     void aim(const net_address &listener)
     {
         peer_ = listener;
@@ -119,7 +119,8 @@ public:
     {
         return {kind, 0, peer_id_, peer_tag_, id_, psn, 0, 0, version_};
     }
-    /// Of a close that is sent to a listener, which knows the connection by what its request said.
+    /// Header of a close that is sent to a listener. A listener knows the connection by the tag
+    /// that its request carried.
     base_header header_for_listener(packet_kind kind, std::uint32_t psn) const
     {
         return {kind, 0, 0, tag_, id_, psn, 0, 0, version_};
@@ -177,13 +178,13 @@ private:
     std::uint32_t peer_tag_ = 0;
     std::uint32_t id_ = 0;
     std::uint32_t tag_ = 0;
-    std::uint32_t max_datagram_ = 0; ///< without the checksum or the seal
+    std::uint32_t max_datagram_ = 0; ///< excludes the checksum or the seal
     address_change moves_;
     std::unique_ptr<connection_seal> seal_;
     std::uint8_t version_ = first_version;
 };
 
-/// Appends the DDP and RDMAP headers to the base header, in the same piece.
+/// Appends the DDP and RDMAP headers to the base header, as one piece with it.
 inline void add_segment_header(out_packet &out, const ddp_segment &s)
 {
     const std::size_t size = write_segment(out.header + base_size, s);

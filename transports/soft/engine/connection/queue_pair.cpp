@@ -13,7 +13,7 @@ bool queue_pair::post_send(request &r)
     std::uint32_t at;
     if (!sends.ring.post(r, at))
         return false;
-    // While packets are in flight more posts can be batched: the next acknowledgement, poll or tick
+    // More posts can be batched while packets are in flight: the next acknowledgement, poll or tick
     // sends them together.
     if (may_wait && sends.in_flight.load() != 0 && shard->attended() &&
         sends.ring.is_near(at, sends.started.load(std::memory_order_relaxed), most_batched - 1))
@@ -62,7 +62,7 @@ void queue_pair::leave() OSD_UNCHECKED
 {
     lock.unlock();
     while (doorbell.exchange(false)) {
-        doorbell.store(true); // for another holder, which may not be one that pumps
+        doorbell.store(true); // the next holder may not be a thread that pumps
         if (!try_to_take())
             return;
         doorbell.store(false);
@@ -71,8 +71,8 @@ void queue_pair::leave() OSD_UNCHECKED
     }
 }
 
-/// From any thread, also from one that may not wait for the lock: the pair checks when the lock is
-/// released or, soon, by timer.
+/// Tells the pair of a receive, from any thread, also from a thread that may not wait for the lock:
+/// the pair checks when the lock is released or, soon, by timer.
 void queue_pair::receive_posted()
 {
     receives.wanted.store(true);

@@ -23,8 +23,8 @@ public:
 
     // --- the consumer's side; the device makes and frees queue pairs
 
-    /// False when the queue is full. One thread at a time each, or several at once as pair_params
-    /// says; then it is not full.
+    /// Returns false when the queue is full. One thread at a time each, or several at once as
+    /// pair_params says; then it is not full.
     bool post_send(request &r);
     bool post_receive(request &r);
     [[nodiscard]] start connect(const net_address &to, std::uint64_t qualifier, const void *data,
@@ -35,7 +35,7 @@ public:
     void abandon();
     /// Why its connection ended, unless that was told.
     void tell_end();
-    /// Of what it holds of its shared queue.
+    /// Sets the limits on receives held from the shared queue.
     void set_watermarks(const high_watermarks &limits);
     std::uint32_t receives_held() const { return receives.shared_held->count(); }
 
@@ -66,7 +66,7 @@ private:
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     void tell_path(const upcalls &table);
     void enter_behind_another();
-    /// Not where another thread has waited for it.
+    /// Fails if another thread is waiting for the lock.
     bool try_to_take() OSD_UNCHECKED { return waiting_.load() == 0 && lock.try_lock(); }
 
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that will ring

@@ -34,7 +34,7 @@ bool receiver::receive(const packet &p, const std::uint8_t *bytes, std::size_t s
         window_.advance();
         return take_kept(oldest_psn);
     case outcome::not_ready:
-        (void)window_.keep(p.base.psn, bytes, size); // until a receive is posted for it
+        (void)window_.keep(p.base.psn, bytes, size); // kept until a receive is posted for it
         break;
     case outcome::failed:
         return false;
@@ -141,7 +141,7 @@ bool receiver::begin_receive()
     return receiving_ != nullptr;
 }
 
-/// Null when there is none, or this queue pair may not hold more.
+/// Returns null when there is none, or this queue pair may not hold more.
 request *receiver::take_shared()
 {
     if (receives_->shared_held->count() >= receives_->watermarks.hard)

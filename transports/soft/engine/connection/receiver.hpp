@@ -35,7 +35,8 @@ public:
         const std::uint32_t every = often_ != 0 ? every_few : every_packets;
         return urgent_ || packets_ >= every || bytes_ >= every_bytes;
     }
-    /// Packets were lost: the peer's window may be smaller than what is acknowledged at once.
+    /// Packets were lost: the peer's window may be smaller than the number of packets that one
+    /// acknowledgement covers.
     void hurry_for_a_while() { urgent_ = true, often_ = long_while; }
     bool is_awaited() const { return awaited_; }
     /// Sends it later, so that it can cover more packets.
@@ -125,7 +126,8 @@ public:
     void flush();
     /// Drops all that is posted, without completions.
     void discard();
-    /// The watermarks or what is held has changed. False when the connection has to end.
+    /// Applies watermarks that have changed, or a changed number of receives held. False when the
+    /// connection has to end.
     [[nodiscard]] bool keep_watermarks();
 
 private:
@@ -153,9 +155,9 @@ private:
     receive_window window_;
     owed_ack ack_;
     bool not_ready_ = false;       ///< a segment found no receive; the next ack says so
-    request *receiving_ = nullptr; ///< of the message that is arriving
+    request *receiving_ = nullptr; ///< receive of the message that is arriving
     std::uint32_t received_ = 0;   ///< bytes of that message
-    std::uint32_t msn_ = 0;        ///< of that message
+    std::uint32_t msn_ = 0;        ///< number of that message
     std::uint32_t written_ = 0;    ///< bytes of the latest write message
     bool write_over_ = true;       ///< its last segment has arrived
     std::uint32_t promised_credit_ = 0;

@@ -37,7 +37,7 @@ void count_close(pair_counts &counted, fault why)
                                                      : counted.failed_at_peer);
 }
 
-/// What was noted before is more exact.
+/// Notes a failure. A cause that was noted before is more exact, and stays.
 void note_failure(end_record &ending, const pair_failure &failure)
 {
     if (failure.culprit != nullptr)
@@ -86,7 +86,7 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
         result = start::no_memory;
     if (result == start::begun) {
         adopt_peer(from.peer, from.hello, from.credit, from.version);
-        // From here on another thread may delete the request.
+        // Another thread may delete the request from here on.
         std::uint32_t carried = 0;
         const bool withdrawn = !pair_->device->listening.accept(from, state_.may_send(), carried);
         if (carried != 0) {
@@ -160,7 +160,8 @@ bool reliable_connection::on_accept(const packet &p, const net_address &from,
     return true;
 }
 
-/// The listener wants to see that requests come from where they seem to, and says what it speaks.
+/// The listener wants to see that requests come from their source address, and says which versions
+/// it speaks.
 void reliable_connection::on_retry(const packet &p, std::int64_t now)
 {
     if (!state_.is(state::connecting))
@@ -234,7 +235,7 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         establish();
     }
     if (!connected() || before(tx_.next_psn(), p.base.ack)) {
-        ++pair_->record.counts.dropped; // no peer acknowledges what was never sent
+        ++pair_->record.counts.dropped; // no peer acknowledges a packet that was never sent
         return;
     }
     state_.note_heard(now);
@@ -264,7 +265,7 @@ void reliable_connection::enter_dead()
 {
     const numbers last{tx_.next_psn(), 0, 0, rx_.next_psn(), rx_.next_msn()};
     path_.join(nullptr);
-    pair_->device->direct.end(pair_->sends.direct); // before the consumer knows
+    pair_->device->direct.end(pair_->sends.direct); // the link ends before the consumer knows
     state_.enter_dead();
     pair_->receives.wanted.store(
         true); // receives that are posted from now on ring, and are flushed
@@ -577,7 +578,7 @@ bool reliable_connection::open()
            responses_.open(pair_->memory, window_, pair_->params.reads_in);
 }
 
-/// Replaces all parts that belong to a connection by new ones.
+/// Replaces all parts that belong to a connection by new parts.
 void reliable_connection::restart_parts(const numbers &from)
 {
     requests_ = requester(*pair_, window_, from.request_msn, from.read_id);

@@ -30,12 +30,12 @@ public:
 
     // --- life
 
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool open();
     /// Ready for a connection. False without random numbers.
     bool renew();
     peer_path &path() { return path_; }
-    /// Ends the connection without an event and drops what is posted.
+    /// Ends the connection without an event and drops all posted requests and receives.
     void cut();
 
     // --- the consumer
@@ -47,8 +47,8 @@ public:
     void abandon();
     /// Its high watermarks were set.
     void keep_watermarks();
-    /// Sends what may be sent, and flushes what was posted to a dead connection. `new_turn`: by a
-    /// thread that may spend time on direct copies.
+    /// Sends what the peer and the network permit, and flushes posts to a dead connection.
+    /// `new_turn`: the thread may spend time on direct copies.
     void pump(std::int64_t now, bool new_turn = false);
 
     // --- the shard

@@ -103,7 +103,7 @@ bool requester::refuse(request &r)
     return false;
 }
 
-/// False when the request is refused.
+/// Returns false when the request is refused.
 OSD_ALWAYS_INLINE bool requester::start(request &r)
 {
     r.moved = 0;
@@ -155,7 +155,8 @@ bool requester::may_move_directly(const request &r) const
            next_ == sends_->ring.head();
 }
 
-/// False when it has to go over the network, which also finds out what is wrong with it.
+/// Copies a write or read directly. False when it has to go over the network, which also finds out
+/// why a wrong request is wrong.
 bool requester::move_directly(request &r)
 {
     if (!memory_->may_use(r, needed_right(r)) || !sends_->direct->move(r))

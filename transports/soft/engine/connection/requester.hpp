@@ -33,9 +33,9 @@ public:
     void begin_turn()
     {
         direct_left_ = most_per_turn;
-        awaits_turn_ = false; // until next_packet() is called: the window may be full
+        awaits_turn_ = false; // stays false until next_packet() is called: the window may be full
     }
-    /// What was begun is to go on in another turn.
+    /// Whether a direct copy was interrupted, to go on in another turn.
     bool awaits_turn() const { return awaits_turn_; }
     /// The position of the first request that has not been started.
     std::uint32_t next() const { return next_; }
@@ -44,9 +44,9 @@ public:
 
     /// The last packet of a request was acknowledged.
     static void acknowledged(request &r) { r.done = r.done || !has_response(r); }
-    /// Completes what is done, up to the first request that is not.
+    /// Completes requests that are done, up to the first that is not.
     void complete_done();
-    /// Completes all that is posted: what is not done, as flushed.
+    /// Completes all posted requests; a request that is not done completes as flushed.
     void flush();
     /// Drops all that is posted, without completions.
     void discard();
@@ -59,7 +59,7 @@ public:
     /// It has receives for the messages numbered before this one. True when that is news.
     bool grant_credit(std::uint32_t credit);
     bool out_of_credit() const { return out_of_credit_; }
-    /// `oldest_psn` is that of the oldest packet that is not acknowledged.
+    /// `oldest_psn` is the number of the oldest packet that is not acknowledged.
     segment_result on_read_response(const ddp_segment &s, std::uint32_t oldest_psn);
     segment_result on_atomic_response(const ddp_segment &s, std::uint32_t oldest_psn);
 
@@ -71,7 +71,7 @@ public:
 
 private:
     static constexpr std::int64_t most_per_turn = 16 << 20; ///< bytes
-    static constexpr std::int64_t cost_of_one = 16 << 10;   ///< in bytes
+    static constexpr std::int64_t cost_of_one = 16 << 10;   ///< expressed in bytes
 
     bool may_move_directly(const request &r) const;
     bool move_directly(request &r) OSD_NOINLINE;

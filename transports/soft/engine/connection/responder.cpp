@@ -64,7 +64,7 @@ segment_result responder::on_read_request(const ddp_segment &s, std::uint32_t ps
         return segment_result::fatal(fault::invalid_msn);
     if (full())
         return segment_result::fatal(fault::stream_catastrophic);
-    if (s.read_size != 0) // and again for each packet of the response
+    if (s.read_size != 0) // checked again for each packet of the response
         if (const grant access =
                 memory_->access(s.source_stag, remote_read, s.source_offset, s.read_size);
             !access)

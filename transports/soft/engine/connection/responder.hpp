@@ -50,7 +50,7 @@ private:
 class responder {
 public:
     responder() = default;
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool open(const local_memory &memory, send_window &window, std::uint32_t max_reads);
     /// Forgets all state of the connection.
     void restart(std::uint32_t first_msn);
@@ -86,12 +86,12 @@ private:
     send_window *window_ = nullptr;
     std::unique_ptr<response[]> ring_;
     std::uint32_t max_reads_ = 0;
-    std::uint32_t mask_ = 0; ///< of the ring
+    std::uint32_t mask_ = 0; ///< selects a place in the ring
     std::uint32_t head_ = 0; ///< the oldest that is not acknowledged
-    std::uint32_t next_ = 0; ///< the one that is sent next
+    std::uint32_t next_ = 0; ///< the response that is sent next
     std::uint32_t tail_ = 0;
-    std::uint32_t request_msn_ = 0; ///< of the peer's next request
-    std::uint32_t atomic_msn_ = 0;  ///< of the next response to an atomic operation
+    std::uint32_t request_msn_ = 0; ///< number of the peer's next request
+    std::uint32_t atomic_msn_ = 0;  ///< number of the next response to an atomic operation
 };
 
 } // namespace soft_hca

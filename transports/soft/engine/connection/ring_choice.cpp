@@ -14,8 +14,8 @@ bool ring_choice::suits(send_window &window, const out_packet *packets, const st
             avoid(psns[i]);
         fresh = fresh && !window.at(psns[i]).again;
     }
-    // Packets by the ring would overtake those that do not fit, and the peer would have to store
-    // them.
+    // Packets by the ring would overtake packets that do not fit, and the peer would have to store
+    // early packets.
     avoids_ = avoids_ && !before(avoided_psn_, window.oldest());
     return fresh && !avoids_;
 }

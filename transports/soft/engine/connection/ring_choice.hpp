@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Which packets of a connection go by the ring to its peer.
+// Chooses the packets of a connection that go by the ring to its peer.
 #pragma once
 
 #include "net/ring_paths.hpp"
@@ -24,7 +24,7 @@ private:
     }
 
     bool avoids_ = false;           ///< a packet that did not fit the ring is not acknowledged yet
-    std::uint32_t avoided_psn_ = 0; ///< of the latest such packet
+    std::uint32_t avoided_psn_ = 0; ///< number of the latest such packet
 };
 
 } // namespace soft_hca

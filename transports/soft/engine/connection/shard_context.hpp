@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the objects of a shard use of it: its socket, its upcalls, and marks by which a queue pair
-// asks for service.
+// The part of a shard that its objects use: its socket, its upcalls, and marks by which a queue
+// pair asks for service.
 #pragma once
 
 #include "atomic_bitmap.hpp"

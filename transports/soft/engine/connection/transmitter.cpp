@@ -11,8 +11,9 @@ constexpr std::uint32_t first_probe_us = 10'000;
 constexpr std::uint32_t longest_probe_us = 500'000;
 constexpr std::uint32_t first_pause_us = 500;
 constexpr std::uint32_t longest_pause_us = 20'000;
-constexpr std::int64_t busy_retry_ns = 1'000'000; ///< after the network accepted no more
-constexpr std::uint32_t most_doublings = 6;       ///< of it, one for each timeout
+constexpr std::int64_t busy_retry_ns = 1'000'000; ///< used after the network accepted no more
+/// busy_retry_ns doubles with each timeout, so many times.
+constexpr std::uint32_t most_doublings = 6;
 
 std::int64_t ns_of_us(std::uint32_t us)
 {
@@ -170,8 +171,8 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
     return true;
 }
 
-/// The packets of a small batch are on the stack, which may be a small one. Those of a large one
-/// are where one of the shard is to be had, or else sent few at a time.
+/// The packets of a small batch are on the stack, which may be a small one. The packets of a large
+/// batch are in an area borrowed from the shard, or are sent few at a time if none is free.
 bool transmitter::send_batch(std::int64_t now, bool &more)
 {
     constexpr std::uint32_t few = 4;
@@ -256,7 +257,7 @@ bool transmitter::is_recent(std::uint32_t psn) const
     return age >= 0 && age <= static_cast<std::int32_t>(2 * send_window::capacity);
 }
 
-/// True when there were some.
+/// Returns true when there were some.
 bool transmitter::retire_acknowledged(std::uint32_t ack, std::int64_t now)
 {
     bool any = false;
@@ -289,7 +290,8 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
         window_->take_back(p.sack, p.sack_words);
     if (p.sack_words != 0)
         window_->acknowledge_selectively(p.base.ack, p.sack, p.sack_words, rtt_, now);
-    if (progress || not_ready) { // the oldest has arrived; later ones do not count
+    // The oldest has arrived; an arrival of later packets does not count.
+    if (progress || not_ready) {
         resend_from_ = now;
         retries_ = 0;
         tail_probed_ = false;
@@ -298,7 +300,7 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
     if (progress) {
         pause_us_ = 0;
         paused_until_ = 0;
-        // A packet sent before one that has been acknowledged is probably lost.
+        // A packet is probably lost if a packet that was sent later has been acknowledged.
         window_->suspect_overtaken(rtt_);
         requests_->complete_done();
     }
@@ -331,7 +333,8 @@ std::int64_t transmitter::unusual_due_ns()
 {
     std::int64_t due = paused_until_ != 0 ? paused_until_ : INT64_MAX;
     if (!idle()) {
-        due = std::min(due, resend_from_ + patience_ns()); // also of a probe
+        // A probe is in flight like other packets.
+        due = std::min(due, resend_from_ + patience_ns());
     } else if (requests_->out_of_credit()) {
         if (probe_due_ == 0)
             probe_due_ = osd::now_ns() + ns_of_us(first_probe_us);

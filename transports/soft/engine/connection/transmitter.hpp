@@ -37,7 +37,8 @@ public:
 
     // --- packets. False: the connection has to end, see failure().
 
-    /// Sends what may be sent of at most one batch. `more`: the batch was full.
+    /// Sends at most one batch of packets, as far as windows and pacer permit. `more`: the batch
+    /// was full.
     [[nodiscard]] bool send_batch(std::int64_t now, bool &more);
     [[nodiscard]] bool send_probe(std::int64_t now);
     const pair_failure &failure() const { return failure_; }
@@ -64,7 +65,7 @@ public:
 
     // --- timers
 
-    /// When on_timer() has work; INT64_MAX: never. May arm the probe timer.
+    /// Time at which on_timer() has work; INT64_MAX: never. May arm the probe timer.
     std::int64_t due_ns()
     {
         if (paused_until_ != 0 || requests_->out_of_credit() || stuck() || idle() || pacer_holds_)
@@ -80,7 +81,7 @@ public:
     {
         return !idle() && paused_until_ == 0 && now >= resend_from_ + patience_ns();
     }
-    /// After that. False when the retries are used up.
+    /// Handles a timeout that timed_out() has reported. False when the retries are used up.
     bool on_timeout(std::int64_t now, std::uint32_t max_retries);
     bool probe_is_due(std::int64_t now) const
     {
@@ -94,7 +95,7 @@ private:
 
     /// Once after each progress, and unless something is known to be lost.
     bool may_probe_tail() const { return !tail_probed_ && retries_ == 0 && !stuck(); }
-    /// From resend_from_ until something is sent again.
+    /// Time from resend_from_ until a packet is sent again.
     std::int64_t patience_ns() const;
     /// The oldest may always be retransmitted: nothing else moves on before it.
     bool may_resend()
@@ -126,13 +127,13 @@ private:
     rtt_estimator rtt_;
     congestion_control congestion_;
     pacer pacer_;
-    bool pacer_holds_ = false; ///< by the pacer
+    bool pacer_holds_ = false; ///< the pacer holds the next packet back
     std::uint32_t window_bytes_ = 0;
     ring_choice ring_choice_;
     bool responses_turn_ = false;   ///< responses and requests take turns
     std::int64_t resend_from_ = 0;  ///< the retransmission timer runs from here
-    std::uint32_t retries_ = 0;     ///< of the oldest packet
-    bool tail_probed_ = false;      ///< since the oldest packet is the oldest
+    std::uint32_t retries_ = 0;     ///< number of times that the oldest packet was sent again
+    bool tail_probed_ = false;      ///< set once for each oldest packet
     std::int64_t paused_until_ = 0; ///< the peer was not ready; 0: no pause
     std::uint32_t pause_us_ = 0;    ///< the latest pause
     std::int64_t probe_due_ = 0;    ///< 0: not armed

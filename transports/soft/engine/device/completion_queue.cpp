@@ -63,8 +63,8 @@ bool completion_queue::progress(bool sleeps_next)
     return moved;
 }
 
-/// Before sleeping: receives and acknowledges what has arrived. Gives up after a while where
-/// packets of other queues keep coming.
+/// Receives and acknowledges arrived packets before a sleep. Gives up after a while where packets
+/// of other queues keep coming.
 void completion_queue::settle(const wait_target &wanted)
 {
     const auto move = [this] {
@@ -84,8 +84,8 @@ void completion_queue::wake()
         signal_.raise();
 }
 
-/// A queue to which nothing completes leaves the sockets when what comes there is for others: their
-/// own waiters, or the shards' threads, which spin for more.
+/// A queue to which nothing completes leaves the sockets when packets come there for other queues:
+/// their own waiters, or the shards' threads, which spin for more.
 osd::wait_result completion_queue::sleep_for(const wait_target &wanted, std::uint64_t &shards,
                                              osd::deadline until)
 {
@@ -105,7 +105,7 @@ osd::wait_result completion_queue::sleep_for(const wait_target &wanted, std::uin
         if (for_others_ && --patience == 0)
             leave_sockets(served_.shards, shards);
         signal_.clear();        // it may be stale; what raises it again is seen by the next check
-        if (until.has_passed()) // while packets of other queues came
+        if (until.has_passed()) // packets of other queues came meanwhile
             return osd::wait_result::timed_out;
     }
     return result;

@@ -12,8 +12,9 @@ class shard;
 struct queue_service {
     shard *shards;           ///< the device's list of shards
     std::uint32_t nearest;   ///< number of the shard for queue pairs that complete here
-    std::uint32_t callbacks; ///< and this one makes the upcalls
-    bool waiter_calls_back;  ///< who waits makes those that are due, in place of the threads
+    std::uint32_t callbacks; ///< number of the shard that makes the upcalls
+    /// A waiting thread makes the upcalls that are due, in place of the shards' threads.
+    bool waiter_calls_back;
 };
 
 class completion_queue final : public completion_ring {
@@ -22,15 +23,15 @@ public:
     /// The shard on which queue pairs that complete here are put.
     shard &nearest() const;
     /// The consumer has taken this completion of a shared receive, which its queue pair held until
-    /// now. What pair_params::receiver was of that, or null when it is gone.
+    /// now. Returns pair_params::receiver of that queue pair, or null when the pair is gone.
     void *end_receive(const completion_record &done) const;
 
     // --- the consumer
 
     /// Moves data of the queue pairs that complete here; true when some came.
     bool progress(bool sleeps_next = false) OSD_NOINLINE;
-    /// Sleeps until there is what is wanted, wake() was called, or the deadline passes; may return
-    /// early. Makes progress while it waits.
+    /// Sleeps until `wanted` is there, wake() was called, or the deadline passes; may return early.
+    /// Makes progress while it waits.
     osd::wait_result wait(const wait_target &wanted, osd::deadline until);
     /// Makes the present or the next wait() return. Any thread.
     void wake();

@@ -97,7 +97,7 @@ device_counts device::counts()
 
 // ------------------------------------------------------------------------ the callback waiter
 
-/// Receives and acknowledges what has arrived; gives up after a while where more keeps coming.
+/// Receives and acknowledges arrived packets; gives up after a while if more keep coming.
 void device::settle()
 {
     constexpr int patience = 64;
@@ -243,7 +243,7 @@ bool device::remove_region(memory_region &region)
 void device::free_window(memory_region *window)
 {
     windows.retire(*window);
-    cycle_pair_locks(); // also threads that have found it by an earlier key
+    cycle_pair_locks(); // waits for threads that have found the window by an earlier key, too
     memory_windows::release(*window);
 }
 

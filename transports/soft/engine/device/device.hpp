@@ -12,7 +12,7 @@
 
 namespace soft_hca {
 
-/// Since the device was opened.
+/// Counts since the device was opened.
 struct device_counts {
     pair_counts pairs;
     stray_counts strays;
@@ -23,7 +23,7 @@ class device : public device_context {
 public:
     static constexpr std::uint32_t max_threads = 16;
 
-    /// Zero, or an error number of the system's.
+    /// Returns zero, or an error number of the system's.
     int open(const soft_hca::settings &settings, const soft_hca::upcalls &upcalls);
     /// All its objects were freed before.
     void close();
@@ -32,7 +32,7 @@ public:
 
     bool make_queue(completion_queue &queue, void *owner, std::uint32_t depth);
     void free_queue(completion_queue &queue);
-    /// By the consumer of the queue. Completions may be added concurrently.
+    /// Resizes a queue. The consumer of the queue calls it. Completions may be added concurrently.
     completion_queue::outcome resize_queue(completion_queue &queue, std::uint32_t depth);
     /// Sleeps until an armed completion queue has a completion, waiter.wake() was called, or the
     /// deadline passes; makes the completion upcalls that are due on this thread. One thread at a
@@ -49,15 +49,16 @@ public:
     /// Gives the region a key; 0 when there is none left.
     std::uint32_t add_region(memory_region &region, const protection_domain &domain,
                              const void *address, std::uint64_t length, std::uint32_t rights);
-    /// On return the memory is not accessed by this key any more. False while windows are bound to
-    /// it.
+    /// Removes the key of a region: on return no memory is accessed by the key any more. False
+    /// while windows are bound to the region.
     bool remove_region(memory_region &region);
     /// A window that is bound to nothing; null when out of memory.
     memory_region *make_window(const protection_domain &domain)
     {
         return memory_windows::make(domain);
     }
-    /// On return no memory is accessed by its key any more. Binds that are posted will fail.
+    /// Frees a window: on return no memory is accessed by its key any more. Posted binds of the
+    /// window will fail.
     void free_window(memory_region *window);
 
     /// Takes the lock of each queue pair in turn.

@@ -18,7 +18,7 @@ public:
     static constexpr std::uint32_t capacity = atomic_bitmap::capacity;
 
     ~pair_table() { close(); }
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool open();
     void close();
 
@@ -27,7 +27,7 @@ public:
     void remove(const queue_pair &pair);
     /// Adds what a queue pair has counted that was removed, and that no thread is inside any more.
     void keep_counts(const queue_pair &removed);
-    /// What its queue pairs have counted, those that were removed included.
+    /// The sum of the counts of all its queue pairs, also of removed pairs.
     pair_counts counts();
     /// Cycles the locks of all queue pairs: on return no thread is inside that was when it began.
     void cycle_locks();

@@ -9,11 +9,12 @@ namespace {
 
 constexpr std::int64_t gather_acks_ns = 10'000;     ///< packets that come within it share an ack
 constexpr std::int64_t long_pause_ns = 100'000;     ///< packets so far apart do not share an ack
-constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< of slow timers
+constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< interval of slow timers
 constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets
 constexpr std::uint32_t groups_at_once = 8;
-constexpr std::int64_t lock_spin_ns = 2000;        ///< longer than a poll that receives little
-constexpr std::uint32_t longest_batch_polls = 16;  ///< for which posts are held back
+constexpr std::int64_t lock_spin_ns = 2000; ///< longer than a poll that receives little
+/// Number of polls for which posts are held back.
+constexpr std::uint32_t longest_batch_polls = 16;
 constexpr std::int64_t rings_deliver_ns = 100'000; ///< after a packet, more are expected
 constexpr std::int64_t between_sockets_ns = 2'000; ///< reads of the socket meanwhile
 
@@ -273,7 +274,7 @@ void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
     base_header base;
     queue_pair *pair = nullptr;
     if (parse_base_only(bytes, size, base) && base.version == checked_version)
-        pair = pairs_.find(base.to); // which may be altered, too
+        pair = pairs_.find(base.to); // the id may be altered, too
     if (pair == nullptr) {
         ++strays_.malformed;
         return;
@@ -317,7 +318,7 @@ bool progress_engine::receive_sent_before(std::int64_t now) OSD_UNCHECKED
     return true;
 }
 
-/// True if packets were received.
+/// Returns true if packets were received.
 bool progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
 {
     constexpr int most = 64;
@@ -346,8 +347,8 @@ bool progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
 
 // -------------------------------------------------------------------------------- what is delayed
 
-/// To be called when packets were received. True if an acknowledgement is owed and the packets
-/// before these came long ago: the consumer may compute for as long again before its next poll.
+/// Notes that packets were received. True if an acknowledgement is owed and the packets before
+/// these came long ago: the consumer may compute for as long again before its next poll.
 bool progress_engine::came_after_pause(std::int64_t now)
 {
     received_ns_ = now;

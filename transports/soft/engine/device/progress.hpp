@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Progress of a shard: receives packets and passes them to queue pairs, runs their timers, sends
-// what they have batched.
+// their batched posts.
 //
 // One thread at a time makes progress, under the poll lock: one of a consumer that polls or waits,
 // or the shard's own. Polls only try the lock. Other threads count themselves as waiting for it,
@@ -26,8 +26,8 @@ struct stray_counts {
 class progress_engine {
 public:
     progress_engine(shard_context &context, pair_table &pairs) : context_(context), pairs_(pairs) {}
-    /// `listening` is given to the one shard that serves the listeners.
-    /// `seals`: null without a key.
+    /// `listening` is given to the shard that serves the listeners, and null to others. `seals`:
+    /// null without a key.
     void open(connections *listening, const seal_device *seals)
     {
         listening_ = listening;
@@ -49,10 +49,10 @@ public:
     /// With active consumers, does only what polls leave to this thread: timers, ICMP errors.
     /// `socket_ready`: the socket woke it, perhaps by an ICMP error. True if packets were received.
     bool run_once(bool consumers_active, bool socket_ready);
-    /// When the next timer expires.
+    /// Time at which the next timer expires.
     std::int64_t next_due();
     bool is_polled();
-    /// On return each thread that was making progress at the call has left.
+    /// Waits until each thread that is making progress at the call has left.
     void cycle_lock();
     stray_counts strays();
 
@@ -105,13 +105,16 @@ private:
     osd::mutex poll_lock_;
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that wait for the poll lock
     queue_pair *current_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< locked for a run of packets
-    std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0;  ///< when packets came last
-    std::int64_t ring_ns_ OSD_GUARDED_BY(poll_lock_) = 0;      ///< when packets came last by a ring
-    std::int64_t socket_ns_ OSD_GUARDED_BY(poll_lock_) = 0;    ///< when the socket was read last
-    std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0;     ///< last receipt that needs an ack
+    std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0;  ///< time of the latest packets
+    /// Time of the latest packets from a ring.
+    std::int64_t ring_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
+    /// Time at which the socket was read last.
+    std::int64_t socket_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
+    std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0; ///< last receipt that needs an ack
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
     stray_counts strays_ OSD_GUARDED_BY(poll_lock_);
-    bool found_nothing_ OSD_GUARDED_BY(poll_lock_) = false; ///< by the last poll before a sleep
+    /// Result of the last poll before a sleep.
+    bool found_nothing_ OSD_GUARDED_BY(poll_lock_) = false;
     std::uint32_t polls_batched_ OSD_GUARDED_BY(poll_lock_) = 0;
     std::int64_t slow_due_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
 };

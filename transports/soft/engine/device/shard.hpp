@@ -3,8 +3,8 @@
 //
 // Packets are received by a consumer that polls or waits, if there is one, and then do not pass
 // through the thread. When there is none, the thread watches the socket; when consumers stop, it
-// takes over within a millisecond. Timers are always run by the thread, and upcalls but for those
-// of a callback waiter.
+// takes over within a millisecond. The thread always runs timers, and makes all upcalls that a
+// callback waiter does not make.
 #pragma once
 
 #include "connection/device_context.hpp"
@@ -21,7 +21,7 @@ namespace soft_hca {
 class shard {
 public:
     ~shard() { close(); }
-    /// Zero, or an error number of the system's.
+    /// Returns zero, or an error number of the system's.
     int open(device_context &device, std::uint32_t index);
     void close();
 
@@ -35,9 +35,9 @@ public:
 
     /// Gives it an id; false when there are too many or no random numbers.
     bool add(queue_pair &pair);
-    /// On return no thread refers to it any more.
+    /// Removes a queue pair: on return no thread refers to it any more.
     void remove(const queue_pair &pair);
-    /// On return no thread is inside a queue pair that was when it began.
+    /// Waits until each thread that is inside a queue pair at the call has left.
     void cycle_locks() { pairs_.cycle_locks(); }
     pair_counts counts() { return pairs_.counts(); }
     stray_counts strays() { return progress_.strays(); }
@@ -47,7 +47,7 @@ public:
     // --- consumers
 
     bool progress(bool sleeps_next) { return progress_.poll(sleeps_next); }
-    /// The same for one that is about to sleep, and makes the upcalls that come of it.
+    /// Makes progress for a consumer that is about to sleep, and makes the upcalls that result.
     bool progress_and_call_back()
     {
         context_.upcalls.begin_taking();

@@ -12,7 +12,8 @@ namespace soft_hca {
 
 namespace {
 
-constexpr std::int64_t short_time_ns = 1'000'000; ///< in which the system reuses no process id
+/// The system reuses no process id in such a time.
+constexpr std::int64_t short_time_ns = 1'000'000;
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
 
@@ -53,7 +54,7 @@ std::ptrdiff_t direct_link::copy_if_proven(direct_peer &peer, const request &r) 
     return osd::now_ns() - began < short_time_ns ? copy(peer, r) : local_process::interrupted;
 }
 
-/// Most requests name the same region as the one before.
+/// Most requests name the region of the request before.
 const board_name &direct_link::name_of(std::uint32_t key)
 {
     if (key != named_) {
@@ -205,7 +206,8 @@ void direct_access::shut_out(direct_link &link)
     link.stuck_.store(true);
 }
 
-/// If those who were shut out run again, their copies end within this time.
+/// Waits for copies of peers that were shut out: if these run again, their copies end within this
+/// time.
 void direct_access::await_stuck()
 {
     const std::int64_t until = osd::now_ns() + access_patience::last_ns;
@@ -214,7 +216,7 @@ void direct_access::await_stuck()
             (void)links_[i].ends_by(0, until);
 }
 
-/// All peers have the same time, from when the key was removed.
+/// All peers have an equal time, from when the key was removed.
 void direct_access::withdraw(std::uint32_t key, const protection_domain *zone)
 {
     if (!is_open())
@@ -259,7 +261,7 @@ direct_link *direct_access::begin(const net_address &own, const net_address &pee
         return nullptr;
     made->names_ = names;
     made->to_ = peer;
-    made->token_ = token | 1; // not `closed`
+    made->token_ = token | 1; // the value differs from `closed`
     made->zone_ = secrets_.of(zone);
     made->stuck_.store(false);
     made->outcome_.store(local_obstacle::none);
@@ -304,7 +306,7 @@ void direct_access::serve()
     if (wait_for(&any, 1, osd::deadline::passed()) != osd::wait_result::woken)
         return;
     osd::lock_guard hold(lock_);
-    called_.clear(); // before call_peers(): a later begin() raises it again
+    called_.clear(); // cleared before call_peers(): a later begin() raises it again
     accept_calls();
     for (talk &each : talks_)
         if (each.socket >= 0)
@@ -325,7 +327,7 @@ void direct_access::call_peers()
     }
 }
 
-/// Null while all places are taken by calls without an answer.
+/// Returns null while all places are taken by calls without an answer.
 direct_access::talk *direct_access::place_for_call()
 {
     for (std::uint32_t i = 0; i < max_calls; ++i) {
@@ -362,7 +364,8 @@ void direct_access::call(direct_link &link, talk &by)
     tell(link, local_obstacle::no_answer);
 }
 
-/// Any user may call all the time: what is left then wakes the thread again.
+/// Accepts a bounded number of calls, since any user may call all the time: callers that are left
+/// wake the thread again.
 void direct_access::accept_calls()
 {
     for (std::uint32_t i = 0; i < listening_; ++i)
@@ -370,8 +373,8 @@ void direct_access::accept_calls()
             --left;
 }
 
-/// False when there is none that can be accepted. A stranger who keeps as many closes from ending
-/// as there is room for has closed the door: connections use the network from then on.
+/// Returns false when there is none that can be accepted. A stranger who keeps as many closes from
+/// ending as there is room for has closed the door: connections use the network from then on.
 bool direct_access::accept_call(waitable listener)
 {
     if (!closer_.has_room()) {
@@ -447,7 +450,7 @@ direct_link *direct_access::link_of(const direct_call &said)
     return nullptr;
 }
 
-/// Takes the message that has come, if any. Ends the talk if it is not the one that comes next, or
+/// Takes the message that has come, if any. Ends the talk if another message was to come next, or
 /// if the connection has ended.
 void direct_access::hear(talk &from)
 {
@@ -536,7 +539,7 @@ void direct_access::meet(const talk &with, const direct_hello &said, waitable bo
     direct_peer *const peer = admit(with, said.mark, board, why);
     if (peer != nullptr) {
         enter(link, *peer, said, has_ring);
-        // Without access to its memory: the peer may still access ours.
+        // The peer may still access our memory if we have no access to its memory.
         why = peer->open_to_us ? local_obstacle::none : local_obstacle::no_access;
     }
     tell(link, why);
@@ -570,8 +573,8 @@ direct_peer *direct_access::admit(const talk &with, const process_mark &mark, wa
     return why == local_obstacle::none ? peer : nullptr;
 }
 
-/// Verifies the process at the other end of a socket and maps its board. `kept`: the same peer, if
-/// an earlier link has met it.
+/// Verifies the process at the other end of a socket and maps its board. `kept`: this peer, if an
+/// earlier link has met it.
 local_obstacle direct_access::verify(direct_peer &met, waitable socket, const process_mark &mark,
                                      waitable board, direct_peer *&kept)
 {
@@ -596,7 +599,7 @@ void direct_access::enter(direct_link &link, direct_peer &peer, const direct_hel
     link.named_ = 0;
     link.peer_.store(&peer, std::memory_order_release);
     link.now_ = direct_link::state::shown;
-    // From now on the peer can access our memory; withdraw() and end() wait for its claims.
+    // The peer can access our memory from now on; withdraw() and end() wait for its claims.
     board_->open_gate(link.gate_, link.token_);
     if (has_ring)
         link.ring_.store(link.held_, std::memory_order_release);

@@ -54,7 +54,7 @@ private:
     enum class state : std::uint8_t {
         free,
         to_call, ///< active side: the local socket is not connected yet
-        waits,   ///< for the hello of the peer
+        waits,   ///< waits for the hello of the peer
         shown,   ///< the board of the peer is mapped
         ending,
     };
@@ -110,15 +110,15 @@ public:
     // --- memory
 
     void show(const memory_region &region);
-    /// On return no peer accesses memory by this key any more. The exception is a peer that has
-    /// been stopped inside an access for a second: its link is_stuck(), and its connection must be
-    /// ended.
+    /// Withdraws a key: on return no peer accesses memory by this key any more. The exception is a
+    /// peer that has been stopped inside an access for a second: its link is_stuck(), and its
+    /// connection must be ended.
     void withdraw(std::uint32_t key, const protection_domain *zone);
 
     // --- connections, by the holder of the queue pair's lock
 
-    /// Null if the peer is on another host, or there are too many links. `rings`: the shard's; null
-    /// if all packets go over the network.
+    /// Returns null if the peer is on another host, or there are too many links. `rings`: the
+    /// shard's; null if all packets go over the network.
     direct_link *begin(const net_address &own, const net_address &peer, const direct_names &names,
                        const protection_domain *zone, const direct_listener &told = {},
                        ring_paths *rings = nullptr);
@@ -139,7 +139,7 @@ private:
 
         waitable socket = -1;
         direct_link *link = nullptr; ///< null before the call, if we accepted it
-        std::uint64_t token = 0;     ///< of that link then: links are reused
+        std::uint64_t token = 0;     ///< token that the link had then: links are reused
         message next = message::call;
         direct_greeting greeting;
 

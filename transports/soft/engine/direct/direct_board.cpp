@@ -109,7 +109,8 @@ bool direct_board::permits(std::uint32_t gate, std::uint64_t token, const board_
     if (found->name.load(std::memory_order_acquire) != as.name ||
         through.token.load(std::memory_order_acquire) != token)
         return false;
-    // As in memory_table::check(): neither side of a comparison can overflow.
+    // The bounds are compared as in memory_table::check(): neither side of a comparison can
+    // overflow.
     const std::uint64_t offset = to.address - address;
     return (rights & to.rights) == to.rights && to.address + to.length >= to.address &&
            to.address >= address && offset <= length && to.length <= length - offset;

@@ -35,7 +35,7 @@ struct board_name {
     /// `zone`: the secret of the zone. `key` is not 0.
     static board_name of(const osd::siphash_key &zone, std::uint32_t key);
 
-    std::uint64_t name = 0; ///< not 0 for any key
+    std::uint64_t name = 0; ///< never 0 for a key
     std::uint64_t address_mask = 0;
     std::uint64_t length_mask = 0;
     std::uint64_t rights_mask = 0;
@@ -91,7 +91,7 @@ public:
     std::uint64_t claimed(std::uint32_t gate) const;
 
 private:
-    static constexpr std::uint64_t edition = 0x736f'6674'0001'0002; ///< of this layout
+    static constexpr std::uint64_t edition = 0x736f'6674'0001'0002; ///< number of this layout
     static constexpr std::uint32_t places = 8192;
     static constexpr unsigned name_bits_apart = 32; ///< shift for the second place
 

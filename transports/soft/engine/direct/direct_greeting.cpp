@@ -14,7 +14,7 @@ std::uint64_t pair_of(std::uint32_t high, std::uint32_t low)
     return std::uint64_t{high} << 32 | low;
 }
 
-/// The same on both sides.
+/// Both sides compute the same key.
 osd::siphash_key key_of(const direct_names &n)
 {
     if (n.calls)

@@ -7,9 +7,9 @@
 //   hello   passive side   likewise
 //
 // Anybody may listen on a name, and call. Nobody gets a file, or the secret of a zone, before he
-// has proven himself. What both sides know and no one else are the tags of the connection. They are
-// not sent here: a proof is a hash of the message, and of the random numbers of both sides, under a
-// key that is made of them.
+// has proven himself. Only both sides know the tags of the connection. They are not sent here: a
+// proof is a hash of the message, and of the random numbers of both sides, under a key that is made
+// of them.
 #pragma once
 
 #include "net/net_local.hpp"
@@ -29,7 +29,8 @@ struct direct_names {
     bool calls; ///< active side: connects the local socket
 };
 
-inline constexpr std::uint32_t direct_edition = 0x5d'a9'00'02; ///< of all these messages
+/// Number of the edition of all these messages.
+inline constexpr std::uint32_t direct_edition = 0x5d'a9'00'02;
 
 struct direct_nonce {
     std::uint64_t words[2] = {};
@@ -63,7 +64,8 @@ struct direct_hello {
 /// The messages about one connection, from the side that makes them.
 class direct_greeting {
 public:
-    /// Before anything else. False if the system gives no random numbers.
+    /// Draws the random number of this side, before any other call. False if the system gives no
+    /// random numbers.
     [[nodiscard]] bool begin(const direct_names &names);
     direct_call call() const;
     /// Passive side: takes a call about this connection. False if it proves nothing.

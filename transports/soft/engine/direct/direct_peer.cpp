@@ -30,7 +30,7 @@ bool peer_sockets::add(waitable socket, bool called, descriptor_set &watched)
         return true;
     }
     if (count_ == most)
-        (void)check(watched); // a sound peer has closed its surplus ones by now
+        (void)check(watched); // a sound peer has closed its surplus sockets by now
     if (count_ == most || !watched.add(socket))
         return false;
     sockets_[count_++] = socket;

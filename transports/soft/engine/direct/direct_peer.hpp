@@ -13,7 +13,7 @@ namespace soft_hca {
 
 /// The local sockets to a peer. Each of the two devices may connect some, several at a time, though
 /// one would do. A surplus socket is closed by the side that connected it, and kept by the other
-/// side until then: if both sides closed surplus ones, each might close the one that the other
+/// side until then: if both sides closed surplus sockets, each might close a socket that the other
 /// keeps.
 class peer_sockets {
 public:
@@ -24,10 +24,10 @@ public:
     peer_sockets &operator=(const peer_sockets &) = delete;
     ~peer_sockets();
 
-    /// Takes over a socket, and adds it to the set; closes a surplus one that we connected
+    /// Takes over a socket, and adds it to the set; closes a surplus socket that we connected
     /// (`called`). False if there is no room, or the system has no memory.
     bool add(waitable socket, bool called, descriptor_set &watched);
-    /// Whether there is one that the peer has not closed.
+    /// Whether there is a socket that the peer has not closed.
     bool any_open() const;
     /// Closes sockets that the peer has closed. False if none is left, or if the peer has sent more
     /// than its hello: it is faulty, and could wake the thread that waits for the set all the time.
@@ -36,13 +36,14 @@ public:
     void ignore(descriptor_set &watched);
 
 private:
-    static constexpr std::uint32_t most = max_calls + 2; ///< and one that each side keeps
+    /// The calls, and one socket that each side keeps.
+    static constexpr std::uint32_t most = max_calls + 2;
 
     void close(std::uint32_t at, descriptor_set &watched);
 
     waitable sockets_[most] = {};
     std::uint32_t count_ = 0;
-    waitable called_ = -1; ///< the one that we connected and keep
+    waitable called_ = -1; ///< the socket that we connected and keep
 };
 
 /// How long the end of an access of a peer is waited for. After a timeout the waits are short until
@@ -52,7 +53,7 @@ private:
 class access_patience {
 public:
     static constexpr std::int64_t first_ns = 1'000'000'000;
-    static constexpr std::int64_t last_ns = 100'000'000; ///< after a timeout
+    static constexpr std::int64_t last_ns = 100'000'000; ///< longest wait after a timeout
 
     std::int64_t at(std::int64_t now) const;
     /// A wait from then to now; `ended`: the access did.
@@ -60,10 +61,10 @@ public:
 
 private:
     static constexpr std::int64_t all_ns = 2 * first_ns;
-    static constexpr std::int64_t rest = 8; ///< for each time that was waited
+    static constexpr std::int64_t rest = 8; ///< time of rest for each time that was waited
 
     std::atomic<bool> stuck_{false};
-    std::atomic<std::int64_t> rested_ns_{0}; ///< when all waits have been rested from
+    std::atomic<std::int64_t> rested_ns_{0}; ///< time from which all waits have been rested from
 };
 
 /// A process whose board is mapped.

@@ -29,7 +29,7 @@ public:
         changed_.signal();
         return true;
     }
-    /// False if the thread goes on; this object is not ours any more then.
+    /// Returns false if the thread goes on; this object is not ours any more then.
     bool end()
     {
         constexpr std::uint64_t patience_us = 500'000;
@@ -123,7 +123,7 @@ void late_closer::take_listener(waitable listener)
     while (caller >= 0 && has_room())
         take(caller = local_socket::accept(listener));
     if (caller == local_socket::none)
-        local_socket::close(listener); // with an empty backlog
+        local_socket::close(listener); // the backlog is empty now
     else
         take(listener);
 }

@@ -3,8 +3,8 @@
 //
 // A file that was sent to a local socket is closed with that socket, if nobody has received it, and
 // its last close takes as long as its sender has arranged. So where the system lets strangers send
-// files (before Linux 6.16), their sockets are closed by a thread of their own. It is started by
-// the first of them, and is left behind if it has not come to an end with the device.
+// files (before Linux 6.16), their sockets are closed by a thread of their own. The first such
+// socket starts the thread, which is left behind if it has not come to an end with the device.
 #pragma once
 
 #include "net/packet_io.hpp"
@@ -29,9 +29,9 @@ public:
     /// Takes over a descriptor, or none if it is negative. Waits for no close, but where there is
     /// no thread or no memory for one.
     void take(waitable descriptor);
-    /// Takes over a listener, with what is left in its backlog.
+    /// Takes over a listener, with the callers in its backlog.
     void take_listener(waitable listener);
-    /// Waits a moment for the thread to close what it has been given.
+    /// Waits a moment for the thread to close its sockets.
     void end();
 
 private:

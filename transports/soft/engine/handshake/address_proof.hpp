@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Whether a requester receives what is sent to the address that its request came from, which
-// anybody may have forged.
+// Proof that a requester receives packets at the address that its request came from, which anybody
+// may have forged.
 //
 // A requester that repeats the token of a retry does; the token is computed from the request, so
-// nothing is stored for it. One that does not understand a retry may only make us send three times
-// as many bytes as came from its address, and few such are served at a time.
+// nothing is stored for it. A requester that does not understand a retry may only make us send
+// three times as many bytes as came from its address, and few such are served at a time.
 #pragma once
 
 #include "net/packet_io.hpp"
@@ -33,7 +33,7 @@ public:
     {
         return token(from, hello, period(now));
     }
-    /// For this request from this address.
+    /// Whether a token was made for this request from this address.
     bool valid(const address_token &given, const net_address &from, const handshake &hello,
                std::int64_t now) const
     {
@@ -56,11 +56,11 @@ private:
     std::int64_t period_ns_ = 1;
 };
 
-/// What may be sent to an address that is not proven.
+/// The bytes that may be sent to an address that is not proven.
 class address_budget {
 public:
     bool is_free() const { return !used_.load(); }
-    /// When it is free.
+    /// Begins a use of the budget, which is free.
     void claim()
     {
         left_.store(0);
@@ -72,13 +72,13 @@ public:
         used_.store(false);
     }
     std::uint32_t use() const { return uses_.load(); }
-    /// So many bytes came from there. Without effect after the end of that use.
+    /// Adds bytes that came from the address. Has no effect after the end of that use.
     void add(std::size_t bytes, std::uint32_t in_use)
     {
         if (in_use == use())
             left_.fetch_add(3 * static_cast<std::int64_t>(bytes));
     }
-    /// False when so many bytes may not be sent.
+    /// Returns false when so many bytes may not be sent.
     bool spend(std::size_t bytes)
     {
         const auto wanted = static_cast<std::int64_t>(bytes);

@@ -61,7 +61,7 @@ request_socket *connections::left_behind(std::uint64_t qualifier)
     return nullptr;
 }
 
-/// Null, and a system error number.
+/// Returns null, and a system error number.
 request_socket *connections::open_socket(std::uint64_t qualifier, int &error)
 {
     packet_io *const io = make_io(static_cast<std::uint16_t>(qualifier), error);
@@ -150,7 +150,7 @@ inbound_request *connections::find(const net_address &from, std::uint32_t id, st
     return nullptr;
 }
 
-/// Null when there are too many, of all senders or of this one's host, or no memory.
+/// Returns null when there are too many, of all senders or of this one's host, or no memory.
 inbound_request *connections::remember(request_socket &through, const packet &p,
                                        const net_address &from, const seal_offer *offer)
 {
@@ -181,7 +181,7 @@ inbound_request *connections::remember(request_socket &through, const packet &p,
     return made;
 }
 
-/// Null while too many are in use. It is claimed by limit().
+/// Returns null while too many are in use. It is claimed by limit().
 address_budget *connections::free_budget()
 {
     for (address_budget &each : budgets_)
@@ -221,7 +221,8 @@ void connections::forget_old(std::int64_t now)
 
 // -------------------------------------------------------------------------------------- answers
 
-/// One that is lost is sent again when the peer repeats its request. `offer`: that of a sealed one.
+/// Sends an answer. A lost answer is sent again when the peer repeats its request. `offer`: the
+/// offer of a sealed request, or null.
 void connections::send(const net_address &to, const out_packet &packet, std::uint32_t id,
                        const seal_offer *offer)
 {
@@ -256,8 +257,8 @@ void connections::send_retry(const handshake &to, const net_address &from, std::
     send(from, out, to.id, offer);
 }
 
-/// To a request of a later version, whose sender falls back to one that both speak. Stores nothing
-/// of it, and is shorter.
+/// Answers a request of a later version, whose sender falls back to a version that both speak. The
+/// answer is shorter than the request, of which nothing is stored.
 void connections::name_versions(const request_socket &at, const in_packets &question)
 {
     handshake hello;
@@ -438,7 +439,7 @@ bool connections::serve_socket(request_socket &at)
     in_packets group[1];
     while (at.left > 0 && at.io->receive(group, 1) != 0) {
         --at.left;
-        // Copies what it needs: an upcall may change the list of sockets.
+        // A copy of the packet is made: an upcall may change the list of sockets.
         packet p;
         if (group[0].segment != group[0].size || settings_->bad_network.stops(group[0].size))
             continue;

@@ -16,14 +16,14 @@
 
 namespace soft_hca {
 
-/// Where the requests of a listener come in. It outlives the listener while requests that came
-/// through it are remembered: their senders repeat them until an answer arrives.
+/// The socket through which the requests of a listener come in. It outlives the listener while
+/// requests that came through it are remembered: their senders repeat them until an answer arrives.
 class request_socket {
 public:
     packet_io *io = nullptr; ///< null: closed, since too many sockets have no listener
     std::uint64_t qualifier = 0;
     class listener *listener = nullptr; ///< null: removed
-    std::int64_t left_ns = 0;           ///< when it was removed
+    std::int64_t left_ns = 0;           ///< time at which the listener was removed
     std::uint32_t remembered = 0;       ///< requests
     std::uint32_t left = 0;             ///< packets that may be taken before others have their turn
     request_socket *next = nullptr;
@@ -47,18 +47,19 @@ public:
     std::uint8_t version = first_version;
     std::uint8_t data[max_private_data];
     std::uint16_t data_size = 0;
-    std::unique_ptr<seal_offer> offer; ///< of a sealed request
+    std::unique_ptr<seal_offer> offer; ///< key agreement of a sealed request, or null
 
-    // Under connections::lock_.
+    // connections::lock_ guards the members below.
     std::uint32_t carried = 0; ///< bytes of the largest padded datagram in which it came, or 0
     state now = state::offered;
     bool withdrawn = false; ///< its sender gave up
-    /// Of the address of its sender, unless that is proven. An accept hands it over.
+    /// Limits what is sent to the sender, unless its address is proven. An accept hands the limit
+    /// over.
     budget_use may_send;
-    address_budget *budget = nullptr; ///< the same
+    address_budget *budget = nullptr; ///< budget of the sender's address, or null
     std::uint32_t use_of_budget = 0;
     request_socket *through = nullptr;
-    std::uint32_t source = 0; ///< counted among those of its sender's host
+    std::uint32_t source = 0; ///< hash of its sender's host, under which it is counted
     std::int64_t forget_ns = INT64_MAX;
     reject_code code = reject_code::no_listener;
     std::uint8_t answer[max_private_data];
@@ -74,13 +75,13 @@ public:
     /// The socket from which connection requests are rejected.
     void reject_from(packet_io &io) { answers_ = &io; }
 
-    /// Zero, or a system error number. `made` stays where it is until it is removed.
+    /// Returns zero, or a system error number. `made` stays where it is until it is removed.
     int add(listener &made, std::uint64_t &qualifier, void *owner);
-    /// On return no request upcall of this listener is running.
+    /// Removes a listener: on return no request upcall of the listener is running.
     void remove(listener &victim);
 
-    /// Marks a request as accepted, and hands over what may be sent to its sender, and what size of
-    /// datagram has come from there. False when the sender has withdrawn it.
+    /// Marks a request as accepted, and hands over the limit on bytes to its sender, and the size
+    /// of the largest datagram from there. False when the sender has withdrawn it.
     bool accept(inbound_request &request, budget_use &may_send, std::uint32_t &carried);
     void reject(inbound_request &request, reject_code code, const void *data, std::size_t size);
 
@@ -100,20 +101,20 @@ private:
     static constexpr std::uint32_t max_unproven = 16;
     static constexpr std::uint32_t max_left = 32;     ///< sockets whose listener was removed
     static constexpr std::uint32_t max_at_once = 256; ///< packets: the thread has other work
-    static constexpr std::uint32_t least_share = 4;   ///< of these, for each socket
+    static constexpr std::uint32_t least_share = 4;   ///< packets for each socket, of max_at_once
     static constexpr std::int64_t memory_ns = 2'000'000'000;
-    static constexpr std::int64_t sealed_period_ns = 1'000'000'000; ///< of tokens
+    static constexpr std::int64_t sealed_period_ns = 1'000'000'000; ///< period of tokens
     // A sealed request that comes again finds the first, or its token has expired.
     static_assert(memory_ns >= 2 * sealed_period_ns);
     static constexpr std::uint32_t buckets = 1024;
     static constexpr std::uint32_t hosts = 256;
 
     request_socket *open_socket(std::uint64_t qualifier, int &error) OSD_REQUIRES(lock_);
-    /// Null when there is none.
+    /// Returns null when there is none.
     request_socket *left_behind(std::uint64_t qualifier) OSD_REQUIRES(lock_);
     void close_io(request_socket &at) OSD_REQUIRES(lock_);
     void delete_unused(request_socket &at) OSD_REQUIRES(lock_);
-    /// True when an upcall was made: the list of sockets may have changed.
+    /// Returns true when an upcall was made: the list of sockets may have changed.
     bool serve_socket(request_socket &at) OSD_REQUIRES(lock_);
     void share_turn() OSD_REQUIRES(lock_);
     bool is_silent(const request_socket &at, std::int64_t now) const OSD_REQUIRES(lock_);
@@ -151,11 +152,12 @@ private:
     request_socket *sockets_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t left_ OSD_GUARDED_BY(lock_) = 0; ///< sockets whose listener was removed
     inbound_request *requests_[buckets] OSD_GUARDED_BY(lock_) = {};
-    std::uint32_t of_host_[hosts] OSD_GUARDED_BY(lock_) = {}; ///< of hosts with the same hash
+    /// Numbers of requests, for hosts with equal hashes.
+    std::uint32_t of_host_[hosts] OSD_GUARDED_BY(lock_) = {};
     std::atomic<std::uint32_t> remembered_{0};
     address_tokens tokens_;
     address_budget budgets_[max_unproven];
-    const listener *busy_ OSD_GUARDED_BY(lock_) = nullptr; ///< whose upcall is running
+    const listener *busy_ OSD_GUARDED_BY(lock_) = nullptr; ///< listener whose upcall is running
 };
 
 } // namespace soft_hca

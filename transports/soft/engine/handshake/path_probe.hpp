@@ -13,8 +13,8 @@ class path_probe {
 public:
     static constexpr std::uint32_t base = 1200; ///< what every path carries
 
-    /// The peer takes padded datagrams, of at most `largest` bytes. False where it goes on, since
-    /// an earlier attempt of the same handshake has ended.
+    /// Begins to probe: the peer takes padded datagrams, of at most `largest` bytes. False where
+    /// the probe continues from an earlier attempt of this handshake.
     bool begin(std::uint32_t largest)
     {
         largest_ = largest;
@@ -22,7 +22,7 @@ public:
     }
     /// It takes none, or is not known to.
     void pause() { largest_ = 0; }
-    /// What it began with; 0: not probed.
+    /// The size that the probe began with; 0: not probed.
     std::uint32_t largest() const { return largest_; }
     /// What the next datagram is padded to; 0: it is not padded. A size is tried `attempts` times,
     /// and then a smaller one.
@@ -36,7 +36,7 @@ public:
     }
 
 private:
-    /// Those of Ethernet, and of tunnels over it.
+    /// The sizes are common on Ethernet, and on tunnels over it.
     static constexpr std::uint32_t below(std::uint32_t size)
     {
         for (const std::uint32_t each : {8972u, 1472u, 1372u})

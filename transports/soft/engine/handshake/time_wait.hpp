@@ -20,12 +20,12 @@ inline constexpr std::int64_t close_interval_ns = 20'000'000;
 
 struct closed_connection {
     net_address peer;
-    base_header base; ///< of the close
+    base_header base; ///< header of the close
     close_info closing;
     std::uint32_t tag = 0; ///< our own, which packets of the peer carry, with base.from
     std::uint32_t attempts_left = 0;
     std::int64_t due_ns = 0;
-    std::unique_ptr<connection_seal> seal; ///< on a device with a key
+    std::unique_ptr<connection_seal> seal; ///< null on a device without a key
     closed_connection *next = nullptr;
 };
 
@@ -39,14 +39,14 @@ public:
     /// A packet for a connection that does not exist any more. True when it came from the peer of a
     /// connection in TIME_WAIT, and needs no reset.
     bool accept(const packet &p, const net_address &from, packet_io &io);
-    /// The same for a sealed packet, which is opened in place.
+    /// Handles a sealed packet like accept(), and opens it in place.
     bool accept_sealed(std::uint8_t *bytes, std::size_t size, const sealed_header &header,
                        const net_address &from, packet_io &io);
     /// The peer's host has reported that its port is closed.
     void port_closed(const net_address &to, const base_header &quoted);
-    /// Retransmits what is due, and drops what was sent often enough.
+    /// Retransmits closes that are due, and drops a close that was sent often enough.
     void on_timer(std::int64_t now, packet_io &io);
-    /// When the next one is due; INT64_MAX without any.
+    /// Time at which the next close is due; INT64_MAX without any.
     std::int64_t due_ns() const { return due_ns_.load(); }
     /// Returns when all peers have acknowledged, or the attempts are used up.
     void drain();

@@ -33,7 +33,7 @@ enum class work : std::uint8_t {
     write,
     write_immediate,
     read,           ///< has_response() goes by the order, from here to compare_swap
-    read_to_window, ///< or to a region, by a key that opens it to peers
+    read_to_window, ///< reads to a window, or to a region by a key that opens it to peers
     fetch_add,
     compare_swap,
     bind, ///< a window: see memory_windows::prepare
@@ -69,17 +69,17 @@ struct atomic_operands {
 
 struct bind_operands {
     memory_region *window; ///< request::remote tells which part of the target
-    memory_region *target; ///< if the part is not empty
+    memory_region *target; ///< region of the part, if the part is not empty
 };
 
 /// A posted operation.
 ///
 /// The memory is the consumer's. The consumer leaves it alone from the post until it takes the
-/// completion; for a silent request, until it takes that of a later one, or finds that it has
-/// succeeded. In between the queue pair
-/// owns it and holds up to three references: in the ring in which it was posted; in the send
-/// window, one for each packet of it that is not acknowledged; and, once the first segment of its
-/// message has arrived, in the receiver.
+/// completion; for a silent request, until it takes the completion of a later request, or finds
+/// that the silent one has succeeded. In between the queue pair owns it and holds up to three
+/// references: in the ring in which it was posted; in the send window, one for each packet of it
+/// that is not acknowledged; and, once the first segment of its message has arrived, in the
+/// receiver.
 ///
 /// The completion returns it to the consumer, which may take it and free the memory before the push
 /// returns. So a request is completed only when no other reference is left:
@@ -91,7 +91,7 @@ struct bind_operands {
 /// - a flushed request, when the send window has been emptied.
 struct request {
     void *context;
-    const std::uint32_t *place; ///< where posts are concurrent: see posted_ring
+    const std::uint32_t *place; ///< used where posts are concurrent: see posted_ring
     local_segment local[max_segments];
     remote_segment remote;
     union {
@@ -110,10 +110,10 @@ struct request {
     // Owned by the engine while it is posted.
     bool done;
     work_status status;
-    std::uint32_t msn;      ///< of the message it is, or of the immediate data behind it
+    std::uint32_t msn;      ///< number of its message, or of the immediate data behind a write
     std::uint32_t moved;    ///< bytes that were sent, or that have come
     std::uint32_t read_id;  ///< read or atomic: the number that its response carries
-    std::uint32_t last_psn; ///< of the last packet, once that was sent
+    std::uint32_t last_psn; ///< number of the last packet, once that was sent
 };
 
 inline void note_success(request &silent)
@@ -121,7 +121,7 @@ inline void note_success(request &silent)
     const auto flags = static_cast<std::uint8_t>(silent.flags | request_succeeded);
     std::atomic_ref(silent.flags).store(flags, std::memory_order_release);
 }
-/// By the consumer.
+/// Whether a silent request has succeeded. The consumer calls it.
 inline bool has_succeeded(request &silent)
 {
     return (std::atomic_ref(silent.flags).load(std::memory_order_acquire) & request_succeeded) != 0;
@@ -162,9 +162,9 @@ struct completion_record {
 
     struct request *request;
     std::uint32_t length;    ///< received
-    std::uint32_t immediate; ///< or the key
+    std::uint32_t immediate; ///< immediate data, or the key that the peer took away
     std::uint32_t pair;      ///< id of the queue pair, for completion_queue::end_receive
-    std::uint8_t shard;      ///< the same
+    std::uint8_t shard;      ///< index of the queue pair's shard, for completion_queue::end_receive
     work_status status;
     brought extra;
     bool solicited;

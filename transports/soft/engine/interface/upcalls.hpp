@@ -14,7 +14,7 @@ enum class local_obstacle : std::uint8_t;
 
 enum class connection_event : std::uint8_t {
     established,
-    rejected, ///< by the peer's consumer; with data
+    rejected, ///< the peer's consumer rejected the request; with data
     refused,  ///< the port is closed, or no listener accepted the request
     unreachable,
     timed_out,
@@ -23,9 +23,10 @@ enum class connection_event : std::uint8_t {
     broken,
 };
 
-/// Of a queue pair too: it holds more receives of a shared queue than its soft high watermark.
+/// A further event of a queue pair: it holds more receives of a shared queue than its soft high
+/// watermark.
 inline constexpr auto watermark_event = static_cast<std::uint32_t>(connection_event::broken) + 1;
-/// The same: it is known whether its peer's memory can be accessed directly.
+/// A further event of a queue pair: it is known whether its peer's memory can be accessed directly.
 inline constexpr auto path_event = watermark_event + 1;
 
 enum class key_trouble : std::uint8_t {
@@ -40,14 +41,15 @@ struct upcalls {
     /// Before `connection` says that it has ended, where no consumer has closed it, or before the
     /// queue pair is freed, reset or abandoned. May be null.
     void (*ended)(void *pair_owner, const connection_end &how);
-    /// True when the request is accepted for processing: it has to be accepted or rejected later.
+    /// Returns true when the request is accepted for processing: it has to be accepted or rejected
+    /// later.
     bool (*request)(void *listener_owner, inbound_request &request);
     void (*limit)(void *shared_receives_owner);
     void (*watermark)(void *pair_owner);
     /// With `none`, writes and reads are direct from now on. Only of peers on this host.
     void (*path)(void *pair_owner, local_obstacle why_not_direct);
-    /// Why a connection is not made, for a log; what a stranger sends looks the same. With locks of
-    /// the engine held. May be null.
+    /// Reports why a connection is not made, for a log; packets of a stranger cause the same
+    /// report. It is called with locks of the engine held. May be null.
     void (*trouble)(key_trouble what, const net_address &peer);
 
     void report(key_trouble what, const net_address &peer) const

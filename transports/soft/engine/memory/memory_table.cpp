@@ -36,7 +36,7 @@ bool memory_table::open(std::uint32_t slots)
     return now_.load() != nullptr;
 }
 
-/// Keys that differ in the low bits of the old size differ in those of the new one.
+/// Keys that differ in the low bits of the old size differ in the low bits of the new size.
 bool memory_table::grow()
 {
     table *old = now_.load(std::memory_order_relaxed);
@@ -89,7 +89,7 @@ std::uint32_t memory_table::reserve()
         slot &place = at(key);
         if (place.region.load(std::memory_order_relaxed) != nullptr || place.reserved != 0)
             continue;
-        // The generation: a slot that was used before does not give the same key again soon.
+        // The generation changes: a slot that was used before does not give an old key again soon.
         if (place.used)
             key = (key & 0x00ffffff) | static_cast<std::uint32_t>(place.generation + 1) << 24;
         if (key == 0)

@@ -35,7 +35,7 @@ struct memory_region {
     std::uint64_t length = 0;
     const protection_domain *domain = nullptr;
     memory_region *window_of = nullptr;    ///< a window: the region it is bound to, if any
-    std::uint64_t connection = 0;          ///< a window: the one it is for; 0: for all
+    std::uint64_t connection = 0;          ///< a window: number of its connection; 0: open to all
     std::atomic<std::uint32_t> windows{0}; ///< bound to this region
     bool is_window = false;
     std::atomic<std::uint32_t> users{0}; ///< a window: grants; it is rebound when there are none
@@ -80,7 +80,7 @@ public:
 
     /// Gives the region a new key; 0 when out of memory or of random numbers.
     std::uint32_t insert(memory_region &region);
-    /// The same in two steps. A reserved key is not found until it is used.
+    /// Inserts a region in two steps. A reserved key is not found until it is used.
     std::uint32_t reserve();
     void use(std::uint32_t key, memory_region &region);
     void give_back(std::uint32_t key);
@@ -99,7 +99,7 @@ public:
             return grant(access_fault::no_such_key);
         if (!region->is_window) [[likely]]
             return grant(check(*region, key, domain, rights, address, length));
-        region->users.fetch_add(1); // before the check: remove() waits for it
+        region->users.fetch_add(1); // counted before the check: remove() waits for users
         const access_fault fault = check(*region, key, domain, rights, address, length);
         const bool others = fault == access_fault::none && !is_open_to(*region, connection);
         return grant(others ? access_fault::other_domain : fault, region);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Memory windows: what they are bound to.
+// Memory windows, and the regions to which they are bound.
 //
 // A window lives as long as its owner or a posted bind refers to it. Binding and invalidation are
 // for holders of a queue pair's lock.
@@ -35,8 +35,8 @@ public:
     /// Executes it, on this connection. False, and nothing has changed, when the window was retired
     /// or the part is not accessible.
     bool execute(request &bind, std::uint64_t connection);
-    /// For the peer of a connection. False when the key is none of the domain's windows that are
-    /// open to it.
+    /// Takes a key away from the peer of a connection. False when no window of the domain with that
+    /// key is open to the peer.
     bool invalidate(std::uint32_t key, const protection_domain &domain, std::uint64_t connection);
 
 private:
@@ -45,7 +45,7 @@ private:
     void unbind(memory_region &window) OSD_REQUIRES(lock_);
 
     memory_table &keys_;
-    osd::mutex lock_; ///< of all bindings
+    osd::mutex lock_; ///< guards all bindings
 };
 
 } // namespace soft_hca

@@ -15,7 +15,7 @@ struct segment_result {
         fatal,     ///< the peer broke a rule, or a receive failed
     };
     kind outcome = kind::taken;
-    fault why = fault::none; ///< of a fatal one
+    fault why = fault::none; ///< fault of a fatal result
 
     static segment_result not_ready() { return {kind::not_ready, fault::none}; }
     static segment_result fatal(fault why) { return {kind::fatal, why}; }
@@ -40,7 +40,7 @@ inline fault fault_of(access_fault what)
 /// Why this side ends a connection: the close that is sent, and the request that fails.
 struct pair_failure {
     close_info closing;
-    request *culprit = nullptr; ///< if any
+    request *culprit = nullptr; ///< request that failed, if any
     work_status status = work_status::flushed;
 
     static pair_failure terminate(fault why, std::uint32_t psn, request *culprit = nullptr,

@@ -62,7 +62,8 @@ void impaired_io::keep(const net_address &from, const std::uint8_t *bytes, std::
     *end = item;
 }
 
-/// False when the queue in front of it is full.
+/// Adds the time in a bottleneck to a datagram. False when the queue in front of the bottleneck is
+/// full.
 bool impaired_io::passes_bottleneck(std::size_t size)
 {
     if (impairment_.kbytes_per_s == 0)
@@ -104,8 +105,8 @@ void impaired_io::take_in(const in_packets &group)
     }
 }
 
-/// The first that is due and not to be overtaken any more. One that waits to be overtaken is
-/// released after a while even without traffic.
+/// Takes the first datagram that is due and not to be overtaken any more. A datagram that waits to
+/// be overtaken is released after a while even without traffic.
 impaired_io::held *impaired_io::take_due(std::int64_t now)
 {
     for (held **at = &waiting_; *at != nullptr; at = &(*at)->next) {

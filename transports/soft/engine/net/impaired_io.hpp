@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A bad network around a good one: loses, repeats, reorders, alters and delays what is received, by
-// numbers that follow from a seed.
+// A bad network around a good one: loses, repeats, reorders, alters and delays received datagrams,
+// by numbers that follow from a seed.
 #pragma once
 
 #include "osd_sync.hpp"
@@ -15,11 +15,11 @@ struct impairment {
     std::uint32_t loss = 0;
     std::uint32_t reorder = 0; ///< goes behind some that come after it
     std::uint32_t duplicate = 0;
-    std::uint32_t delay_us = 0; ///< of every datagram
+    std::uint32_t delay_us = 0; ///< delay of every datagram
     std::uint64_t seed = 1;
     std::uint32_t largest = 0; ///< bytes of a datagram that gets through; 0: all do
 
-    std::uint32_t kbytes_per_s = 0; ///< of a bottleneck; 0: none
+    std::uint32_t kbytes_per_s = 0; ///< rate of a bottleneck; 0: none
     std::uint32_t queue = 0;        ///< bytes that wait for it at most
     std::uint32_t corrupt = 0;      ///< have a wrong bit
 
@@ -91,9 +91,9 @@ private:
     std::uint64_t state_;
     counts counts_;
     std::int64_t busy_until_ns_ = 0; ///< the bottleneck
-    held *waiting_ = nullptr;        ///< in order of arrival
+    held *waiting_ = nullptr;        ///< list in order of arrival
     held *lent_ = nullptr;
-    in_packets groups_[batch]; ///< of receive(), which is for one thread at a time
+    in_packets groups_[batch]; ///< used by receive(), which one thread calls at a time
 };
 
 } // namespace soft_hca

@@ -16,16 +16,16 @@ class inproc_network {
 public:
     bool attach(inproc_io &end, net_address &given);
     void detach(inproc_io &end);
-    /// False when no end has this address.
+    /// Returns false when no end has this address.
     bool deliver(const net_address &from, const net_address &to, const out_packet &packet);
     /// All that is sent goes to this function first, with a lock held. Null: no more.
     using listener = void (*)(void *context, const net_address &from, const net_address &to,
                               const out_packet &packet);
     void listen_in(listener hears, void *context);
-    /// Puts one end behind a router that translates its address. What goes to its own, or to
-    /// an unused one, is lost.
+    /// Puts one end behind a router that translates its address. A datagram to its own address, or
+    /// to an unused address, is lost.
     void translate(const net_address &inside, const net_address &outside);
-    /// The next ones are lost on the way.
+    /// Loses the next datagrams on their way.
     void lose(std::uint32_t count) { lost_next_.store(count); }
     /// While jammed, sends return send_result::busy.
     void jam(bool jammed) { jammed_.store(jammed); }

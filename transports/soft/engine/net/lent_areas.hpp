@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Memory for what is too large for the stack of a consumer's thread, lent without a lock, a wait or
-// an allocation. Who gets none does its work in smaller portions, on the stack.
+// Memory for data too large for the stack of a consumer's thread, lent without a lock, a wait or an
+// allocation. Who gets none does its work in smaller portions, on the stack.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class lent_areas {
 public:
     static constexpr unsigned count = 4;
 
-    /// One of the areas, or none, until the end of its life.
+    /// Holds one of the areas, or none, until the end of its life.
     class loan {
     public:
         loan() = default;
@@ -39,7 +39,7 @@ public:
     };
 
     /// Without memory there is nothing to be lent, which makes large batches slower. The areas are
-    /// not initialized: what is never used takes no memory.
+    /// not initialized: an area that is never used takes no memory.
     void open() { places_.reset(new (std::nothrow) place[count]); }
 
     loan borrow()

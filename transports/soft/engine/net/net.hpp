@@ -67,7 +67,7 @@ private:
         return true;
     }
 
-    std::atomic<std::uint32_t> failures_{0}; ///< in a row
+    std::atomic<std::uint32_t> failures_{0}; ///< counted in a row
     std::atomic<std::int64_t> off_until_ns_{0};
 };
 
@@ -81,8 +81,8 @@ public:
     kernel_buffer(const kernel_buffer &) = delete;
     kernel_buffer &operator=(const kernel_buffer &) = delete;
     ~kernel_buffer() { close(); }
-    /// False when out of memory. Without a file where the process may have none, or the system has
-    /// none.
+    /// Returns false when out of memory. Without a file where the process may have none, or the
+    /// system has none.
     bool open(std::size_t size, backing wanted);
     void close();
     bool is_open() const { return bytes_ != nullptr; }
@@ -119,7 +119,7 @@ public:
     void probe_port(const net_address &to, const out_packet &packet) override;
     waitable descriptor() const override { return socket_; }
 
-    /// For tests: sends each datagram by itself.
+    /// Sends each datagram by itself, in tests.
     void set_segmentation(bool on) { segmentation_.set(on); }
     bool segments() { return segmentation_.is_on(); }
 
@@ -143,12 +143,12 @@ private:
     lent_areas<message_area> messages_;
 };
 
-/// Where pieces of consumers' memory are copied together.
+/// The memory in which pieces of consumers' memory are copied together.
 class gather_buffer {
 public:
-    static constexpr std::uint32_t max_pieces = 192; ///< between begin() and gather()
+    static constexpr std::uint32_t max_pieces = 192; ///< limit between begin() and gather()
 
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool open(std::size_t size) { return memory_.open(size, kernel_buffer::backing::file); }
     void close() { memory_.close(); }
     bool is_open() const { return memory_.is_open(); }
@@ -198,7 +198,7 @@ private:
     waitable descriptor_ = -1;
 };
 
-/// A descriptor that becomes readable at a time, which any thread changes without waking the one
+/// A descriptor that becomes readable at a time, which any thread changes without waking the thread
 /// that sleeps on it. Not every system has them.
 class wake_timer {
 public:
@@ -222,8 +222,8 @@ public:
     void close();
     bool add(waitable member);
     void remove(waitable member);
-    /// To be called before all its members are served: what arrives afterwards makes it readable
-    /// again.
+    /// Clears the set, before all its members are served: an arrival after the call makes the set
+    /// readable again.
     void clear();
     waitable descriptor() const { return descriptor_; }
 
@@ -231,8 +231,8 @@ private:
     waitable descriptor_ = -1;
 };
 
-/// Sleeps until one of them is readable, or the deadline has passed. Negative ones are skipped.
-/// When it was woken, `ready` has a bit for each that may be readable.
+/// Sleeps until a descriptor is readable, or the deadline has passed. Negative descriptors are
+/// skipped. When it was woken, `ready` has a bit for each that may be readable.
 osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
                           std::uint64_t *ready = nullptr);
 

@@ -106,7 +106,7 @@ inline ssize_t preadv(int fd, const iovec *parts, int count, off_t from)
 
 } // namespace calls
 
-/// Pieces as the kernel reads them: they look the same to it.
+/// Pieces as the kernel reads them: both types have equal layouts.
 inline const iovec *kernels(const bytes_view *pieces)
 {
     static_assert(sizeof(bytes_view) == sizeof(iovec) &&
@@ -219,7 +219,8 @@ std::uint32_t receive_room_of(waitable socket)
     int bytes = 0;
     socklen_t size = sizeof bytes;
     (void)getsockopt(as_fd(socket), SOL_SOCKET, SO_RCVBUF, &bytes, &size);
-    return static_cast<std::uint32_t>(bytes) / 2; // the kernel counts what it uses itself, too
+    // The kernel counts the memory that it needs itself, too.
+    return static_cast<std::uint32_t>(bytes) / 2;
 }
 
 } // namespace
@@ -283,9 +284,9 @@ bool has_no_route(const net_address &from, const net_address &to)
     return fails;
 }
 
-/// What the kernel returns when it cannot send a super-packet. EMSGSIZE, since Linux 6.14 what it
-/// returns where the path carries smaller datagrams than these, may be an ICMP error as well, which
-/// is returned once.
+/// Whether the kernel has refused a super-packet. EMSGSIZE, its answer since Linux 6.14 where the
+/// path carries only datagrams smaller than these packets, may be an ICMP error as well, which is
+/// returned once.
 bool denies_segmentation(int error, bool again)
 {
     return error == EIO || error == EINVAL || (error == EMSGSIZE && again);
@@ -293,12 +294,12 @@ bool denies_segmentation(int error, bool again)
 
 } // namespace
 
-/// Messages for sendmmsg, of up to `Most` packets. Packets of one size, and a last one that is not
-/// larger, make one message.
+/// Messages for sendmmsg, of up to `Most` packets. Packets of one size, and a last packet that is
+/// not larger, make one message.
 template <std::uint32_t Most>
 class send_batch {
 public:
-    /// Of the first packets.
+    /// Fills the batch with the first packets.
     void fill(const net_address &to, const out_packet *packets, std::uint32_t count, bool together)
     {
         count_ = used_ = 0;
@@ -546,7 +547,7 @@ send_result udp_io::send_by(Batch &batch, const net_address &to, const out_packe
         if (error == EINTR)
             continue;
         if (together && batch.packets_in(0) > 1 && denies_segmentation(error, errors != 0)) {
-            together = false; // the path of these
+            together = false; // the path of these packets takes no super-packet
             segmentation_.failed();
             continue;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the engine needs of an operating system to reach processes of the same host without a
-// network: memory that others map, a socket that identifies the process at its other end, and
-// access to the memory of that process. Only Linux has it.
+// The operating system's means to reach processes of the same host without a network: memory that
+// others map, a socket that identifies the process at its other end, and access to the memory of
+// that process. Only Linux has it.
 #pragma once
 
 #include "packet_io.hpp"
@@ -103,7 +103,7 @@ public:
     /// Nothing was copied: the word of the guard had another value, or the thread was interrupted.
     static constexpr std::ptrdiff_t interrupted = -1;
 
-    /// Why the process at the other end of a connected socket, or the one that listens there, is no
+    /// Why the process at the other end of a connected socket, or the listening process, is no
     /// neighbour, to whom a board may be shown; `none` if it is: a process of our user that we
     /// could ask the system for by its id. The number of a user says nothing across containers.
     static local_obstacle obstacle_to(waitable socket);
@@ -127,7 +127,7 @@ public:
                          std::size_t size, const local_guard &guard) const;
 
     /// Whether this process may make these system calls, and those for local sockets. If a seccomp
-    /// filter could kill the process for one of them, a child process tries.
+    /// filter could kill the process for such a call, a child process tries.
     static bool exists();
 
 private:
@@ -138,11 +138,12 @@ private:
 /// A local socket of this network namespace. Its name is derived from a network address.
 class local_socket {
 public:
-    /// Negative when the name is taken. Until permit_files() nobody can send files to what is
-    /// accepted, nor to the peer of what is connected, on systems that have that (Linux 6.16).
+    /// Listens on a name; negative when the name is taken. Until permit_files() nobody can send
+    /// files to accepted sockets, nor to the peer of a connected socket, on systems that have that
+    /// (Linux 6.16).
     static waitable listen(const net_address &name);
-    /// Negative if no process listens on this name, or one that is no neighbour (see
-    /// local_process::obstacle_to), with the reason in `why`.
+    /// Connects to a name; negative if no process listens there, or a process that is no neighbour
+    /// (see local_process::obstacle_to), with the reason in `why`.
     static waitable connect(const net_address &name, local_obstacle &why);
     static waitable connect(const net_address &name)
     {
@@ -150,11 +151,11 @@ public:
         return connect(name, why);
     }
     /// The next connection; `none` if there is no more, and `no_descriptor` if this process may
-    /// open no more. What comes from a process that is no neighbour may have files of a stranger.
+    /// open no more. The socket of a process that is no neighbour may have files of a stranger.
     static constexpr waitable none = -1;
     static constexpr waitable no_descriptor = -2;
     static waitable accept(waitable listener);
-    /// Keeps new callers away from a listener, before accept() takes the last ones.
+    /// Keeps new callers away from a listener, before accept() takes the last callers.
     static void shut(waitable listener);
     static void close(waitable socket);
     /// Whether the other side has not closed it.
@@ -170,7 +171,8 @@ public:
     /// The size of the next message; 0 when the other side has closed, on an error, or if there are
     /// files with it; negative when there is none yet.
     static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size);
-    /// The same, of a message with files. These, negative without one, are for the caller to close.
+    /// Receives a message with files. The caller closes the files, which are negative if there are
+    /// none.
     static std::ptrdiff_t receive(waitable socket, void *message, std::size_t size, waitable &file,
                                   waitable &another);
 };

@@ -50,8 +50,9 @@ void close_fd(waitable &descriptor)
 
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-/// The file system of the memory files that this process creates, as stat(2) has it. Those of huge
-/// pages are on another one: where none is left, a reader faults, whatever seals they have.
+/// The file system of the memory files that this process creates, as stat(2) has it. Memory files
+/// of huge pages are on another file system: when no huge page is left, a reader faults, whatever
+/// seals the file has.
 std::atomic<std::uint64_t> files_of_memory{0};
 
 } // namespace
@@ -231,7 +232,7 @@ long copy_unguarded(const copy_call &c, const local_guard &guard)
 
 #if defined __x86_64__ && defined __LP64__
 
-extern "C" [[gnu::weak]] const std::ptrdiff_t __rseq_offset; // from the thread pointer
+extern "C" [[gnu::weak]] const std::ptrdiff_t __rseq_offset; // counted from the thread pointer
 extern "C" [[gnu::weak]] const unsigned int __rseq_size;     // 0: the kernel has none
 
 bool has_restartable_sequences()
@@ -244,7 +245,7 @@ bool has_restartable_sequences()
 /// kernel does not abort a thread that has entered the call: it returns to label 2.
 long copy_guarded(const copy_call &c, const local_guard &guard)
 {
-    constexpr long offset_of_current = 8; // in struct rseq
+    constexpr long offset_of_current = 8; // offset in struct rseq
     const std::ptrdiff_t current = __rseq_offset + offset_of_current;
     long result = c.number;
     // r10, r8 and r9 are loaded by the assembler code: a sanitizer could insert a function call
@@ -409,7 +410,7 @@ socklen_t make_name(sockaddr_un &out, const net_address &of)
     std::uint8_t host[16] = {};
     of.copy_host(host);
     out.sun_family = AF_UNIX;
-    char *const text = out.sun_path + 1; // behind the zero that makes it abstract
+    char *const text = out.sun_path + 1; // the name begins behind the zero that makes it abstract
     int size = std::snprintf(text, sizeof out.sun_path - 1, "soft-hca/%u/", of.port());
     for (const std::uint8_t byte : host)
         size += std::snprintf(text + size, 3, "%02x", byte);
@@ -418,7 +419,7 @@ socklen_t make_name(sockaddr_un &out, const net_address &of)
 }
 
 /// A direct system call, as are all calls for these sockets: if ThreadSanitizer saw socket() but no
-/// close(), it would take the next socket with the same descriptor for this one.
+/// close(), it would take the next socket with that descriptor for this socket.
 waitable new_socket()
 {
     return osd::beyond_standard(static_cast<int>(

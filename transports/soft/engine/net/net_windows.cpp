@@ -42,7 +42,7 @@ struct freed {
 };
 using adapter_list = std::unique_ptr<IP_ADAPTER_ADDRESSES, freed>;
 
-/// Null when there is no memory, or the system does not tell.
+/// Returns null when there is no memory, or the system does not tell.
 adapter_list adapters()
 {
     ULONG size = 32768;
@@ -136,7 +136,7 @@ source *source_of(waitable descriptor)
     return reinterpret_cast<source *>(descriptor);
 }
 
-/// False when the system has none left. All stay set until they are reset.
+/// Returns false when the system has none left. All stay set until they are reset.
 bool open_event(source &made)
 {
     made.event = CreateEventW(nullptr, TRUE, FALSE, nullptr);
@@ -240,8 +240,8 @@ void descriptor_set::clear()
 
 namespace {
 
-/// With nothing to sleep on. Sleep() takes a tick at least, which is too long for the pauses that
-/// are shorter.
+/// Pauses with nothing to sleep on. Sleep() takes a tick at least, which is too long for shorter
+/// pauses.
 void pause(osd::deadline until)
 {
     const int left_ms = until.remaining_ms();
@@ -309,7 +309,7 @@ SOCKET open_socket(const net_address &at, HANDLE event)
 {
     const SOCKET made = WSASocketW(at.family(), SOCK_DGRAM, 0, nullptr, 0,
                                    WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
-    // Else others could take the port with us.
+    // others could share the port with us otherwise
     const BOOL alone = TRUE;
     if (made == INVALID_SOCKET ||
         (setsockopt(made, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, reinterpret_cast<const char *>(&alone),
@@ -356,7 +356,7 @@ public:
             close();
     }
 
-    /// True when the port was reported as closed.
+    /// Returns true when the port was reported as closed.
     bool found_closed(icmp_error &out)
     {
         const int error = socket_ != INVALID_SOCKET ? error_of_last() : 0;
@@ -411,7 +411,7 @@ void ignore_refusals(SOCKET socket)
 
 } // namespace
 
-/// Not needed: datagrams are sent one by one.
+/// This system needs no areas: datagrams are sent one by one.
 struct message_area {};
 
 udp_io::udp_io() = default;
@@ -493,7 +493,7 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
     return send_result::sent;
 }
 
-/// The event is reset first: what comes later, or is left behind, sets it again.
+/// The event is reset first: a datagram that comes later, or is left behind, sets it again.
 std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
 {
     const udp_source &own = udp_of(socket_);
@@ -513,7 +513,7 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
             ++count;
         } else if (const int error = WSAGetLastError();
                    error != WSAECONNRESET && error != WSAENETRESET) {
-            break; // those two are about a datagram that we sent
+            break; // these errors are about a datagram that we sent
         }
     }
     return count;

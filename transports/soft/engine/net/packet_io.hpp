@@ -14,12 +14,12 @@ namespace soft_hca {
 /// for none.
 using waitable = std::intptr_t;
 
-/// Where a datagram comes from or goes to: IPv4 or IPv6 address and port.
+/// The address that a datagram comes from or goes to: IPv4 or IPv6 address and port.
 class net_address {
 public:
     net_address() { std::memset(&storage_, 0, sizeof storage_); }
 
-    /// False, and no change, for another family.
+    /// Returns false for another family, and changes nothing.
     bool assign(const sockaddr *from)
     {
         const std::size_t size = size_of(from->sa_family);
@@ -32,7 +32,7 @@ public:
     std::size_t size() const { return size_of(family()); }
     static constexpr std::size_t capacity() { return sizeof(storage); }
     int family() const { return storage_.any.sa_family; }
-    /// In host byte order.
+    /// The port in host byte order.
     std::uint16_t port() const { return swapped(storage_.v4.sin_port); }
     void set_port(std::uint16_t port) { storage_.v4.sin_port = swapped(port); }
 
@@ -72,7 +72,7 @@ private:
         return static_cast<std::uint16_t>(bytes[0] << 8 | bytes[1]);
     }
 
-    // The port of both stands at the same place.
+    // Both structures have the port in one place.
     union storage {
         sockaddr any;
         sockaddr_in v4;
@@ -111,8 +111,7 @@ enum class send_result {
     bad_memory,  ///< a piece of the next packet is not mapped
 };
 
-/// What was received: one or more datagrams of the same sender, each of `segment` bytes but the
-/// last.
+/// Received packets: one or more datagrams of one sender, each of `segment` bytes but the last.
 struct in_packets {
     net_address from;
     std::uint8_t *bytes = nullptr;
@@ -138,17 +137,19 @@ public:
     virtual ~packet_io() {}
 
     virtual const net_address &address() const = 0;
-    /// Sends all to one address, in order. `done` is the number that was sent; the result is that
-    /// of the next one.
+    /// Sends all to one address, in order. `done` is the number of packets sent; the result is
+    /// about the next packet.
     virtual send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
                              std::uint32_t &done) = 0;
     /// Size of the receive buffer in bytes.
     virtual std::uint32_t receive_room() const { return 4 << 20; }
-    /// Takes what has arrived; valid until the next call. Returns how many entries were filled.
+    /// Takes arrived datagrams; they are valid until the next call. Returns how many entries were
+    /// filled.
     virtual std::uint32_t receive(in_packets *into, std::uint32_t capacity) = 0;
     /// Copies received bytes to memory of the consumer. With `last_last`, the last byte is stored
     /// after all others. False when not all of that memory can be written: consumers may unmap it
-    /// at any time. Any thread: one that posts a receive places what was kept for it.
+    /// at any time. Any thread may call it: a thread that posts a receive places packets that were
+    /// kept for it.
     virtual bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
                        bool last_last);
     virtual bool take_icmp_error(icmp_error &out) = 0;
@@ -162,7 +163,8 @@ public:
     virtual std::int64_t due_ns() const { return INT64_MAX; }
 };
 
-/// For networks that cannot check: the process gets a fault where the memory is not mapped.
+/// Places bytes on networks that cannot check: the process gets a fault where the memory is not
+/// mapped.
 inline bool packet_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
                              bool last_last)
 {

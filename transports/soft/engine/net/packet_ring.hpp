@@ -2,16 +2,16 @@
 // A ring of packets in memory that two processes share: one writes, the other reads.
 //
 // Each process has a file, which it writes and the other maps read-only. The file holds the ring of
-// its owner's packets, and what its owner says about the other's ring: how many lines it has taken,
-// and whether it polls for more.
+// its owner's packets, and its owner's state as a reader of the other ring: how many lines it has
+// taken, and whether it polls for more.
 //
 // A packet begins with its head, at a cache line: its size, and how often the ring has been filled.
-// The writer sets the head of the next packet to 0, and stores the head of this one last: when it
-// is stopped or killed anywhere, a packet is there as a whole, or not at all. The reader reads the
-// head once, bounds the size, copies the packet once, and parses the copy; the writer bounds the
-// number of lines that the reader says it has taken. So neither process can do more to the other
-// than by datagrams. What was taken is no packet when the reader comes round again: a writer that
-// has gone leaves no more than fits the ring.
+// The writer sets the head of the next packet to 0, and stores the head of this packet last: when
+// it is stopped or killed anywhere, a packet is there as a whole, or not at all. The reader reads
+// the head once, bounds the size, copies the packet once, and parses the copy; the writer bounds
+// the number of lines that the reader says it has taken. So neither process can do more to the
+// other than by datagrams. A packet that was taken is none when the reader comes round again: a
+// writer that has gone leaves no more than fits the ring.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace soft_hca {
 /// Whether the owner of a file polls the other's ring.
 enum class ring_attention : std::uint32_t {
     none,   ///< no, and it will not
-    asleep, ///< not before a datagram wakes it
+    asleep, ///< the owner looks when a datagram has woken it
     awake,
 };
 
@@ -32,13 +32,13 @@ struct ring_file {
     static constexpr std::uint32_t line = 64;
     static constexpr std::uint32_t lines = 4096; ///< a power of two
     static constexpr std::uint32_t largest = 8192;
-    static constexpr std::uint64_t current = 0x736f'6674'0002'0002; ///< of this layout
+    static constexpr std::uint64_t current = 0x736f'6674'0002'0002; ///< number of this layout
 
     static constexpr std::uint32_t lines_for(std::uint32_t size)
     {
         return (size + sizeof(std::uint32_t) + line - 1) / line;
     }
-    /// Of a packet at this line, counted from the first that was ever put.
+    /// The head of a packet at this line, counted from the first line that was ever put.
     static constexpr std::uint32_t head_of(std::uint32_t at, std::uint32_t size)
     {
         return at / lines << 16 | size;
@@ -57,8 +57,9 @@ struct ring_file {
 
     alignas(line) std::atomic<std::uint64_t> edition;
     std::atomic<std::uint32_t> used;
-    alignas(line) std::atomic<ring_attention> attention; ///< of the owner
-    alignas(line) std::atomic<std::uint32_t> taken;      ///< lines of the other's ring, ever
+    /// How the owner attends to the other's ring.
+    alignas(line) std::atomic<ring_attention> attention;
+    alignas(line) std::atomic<std::uint32_t> taken; ///< lines of the other's ring, ever
     first_line ring[lines];
 };
 
@@ -172,7 +173,8 @@ inline std::uint32_t ring_reader::take(std::uint8_t *to)
     if (head == 0 || broken_)
         return 0;
     const std::uint32_t size = head - ring_file::head_of(next_, 0);
-    if (size == 0 || size > ring_file::largest) { // also if it is of another time
+    // A bad size ends the ring, also in a head of another time.
+    if (size == 0 || size > ring_file::largest) {
         broken_ = true;
         return 0;
     }

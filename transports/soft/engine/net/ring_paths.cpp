@@ -16,8 +16,7 @@ bool ring_path::open()
     return true;
 }
 
-/// Connects our ring with that of the peer, which must be empty: a ring file has one reader in its
-/// life.
+/// Connects our ring with the peer's, which must be empty: a ring file has one reader in its life.
 bool ring_path::meet(std::unique_ptr<shared_memory> theirs)
 {
     const auto &file = *static_cast<const ring_file *>(theirs->bytes());
@@ -152,8 +151,8 @@ std::unique_ptr<shared_memory> mapped(waitable file)
 
 } // namespace
 
-/// For a further connection between the same sockets the peer sends the file that is mapped
-/// already.
+/// Connects two rings. The peer sends a file that is mapped already, for a further connection
+/// between these sockets.
 bool ring_paths::meet(ring_path &path, std::unique_ptr<shared_memory> theirs)
 {
     if (path.is_met())

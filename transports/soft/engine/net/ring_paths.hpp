@@ -71,7 +71,7 @@ private:
     ring_writer writer_;
     gather_buffer gather_;
     ring_reader reader_;                ///< used by the holder of the poll lock
-    bool drained_ = false;              ///< likewise: it has no packet left
+    bool drained_ = false;              ///< used by the holder of the poll lock: no packet is left
     std::atomic<bool> given_up_{false}; ///< no link holds the path any more
     bool listens_ = false;              ///< we take packets; as links_, under ring_paths::lock_
     std::uint32_t links_ = 0;
@@ -135,7 +135,7 @@ private:
     // make() stores any_made_ before asleep_ is read, and set_asleep() stores asleep_ before it
     // reads any_made_: so a path that is made while a thread goes to sleep shows that.
     std::atomic<bool> asleep_{false};
-    std::atomic<bool> any_made_{false}; ///< since open
+    std::atomic<bool> any_made_{false}; ///< true since the first ring was made
     std::atomic<bool> changed_{false};  ///< collect() has work
 
     // Used by the holder of the poll lock.

@@ -70,7 +70,7 @@ bool is_solicited(const completion_record &done)
 
 } // namespace
 
-/// From where the last count ended.
+/// Counts on from the completion where the last count ended.
 std::uint32_t completion_ring::count_on(std::uint32_t limit)
 {
     const std::uint32_t at = head_.load(std::memory_order_relaxed);

@@ -2,9 +2,10 @@
 // The completions of a completion queue: any number of threads add, one takes. Producers know by
 // the head which cells are free, so that taking one writes nothing but the head.
 //
-// A producer reserves a cell, and then fills it. One that is preempted in between hides what others
-// have added behind it, and the queue seems empty. That is harmless but where the consumer takes it
-// to mean that no completion of a connection is left: settle() comes before that.
+// A producer reserves a cell, and then fills it. A producer that is preempted in between hides
+// completions that others have added behind it, and the queue seems empty. That is harmless but
+// where the consumer takes it to mean that no completion of a connection is left: settle() comes
+// before that.
 //
 // resize() closes the old ring (producers see it full), moves its entries and publishes the new
 // one; a producer that finds the ring closed waits for the resize and retries. Producers run under
@@ -66,7 +67,7 @@ public:
         }
         const std::uint32_t mask;
         alignas(64) std::atomic<std::uint32_t> tail;
-        std::atomic<std::uint32_t> head; ///< not beyond head_; when a producer read that last
+        std::atomic<std::uint32_t> head; ///< copy of head_ from when a producer read it last
     };
     struct ring_deleter {
         void operator()(ring *unused) const;
@@ -74,11 +75,11 @@ public:
     using ring_owner = std::unique_ptr<ring, ring_deleter>;
     enum class outcome : std::uint8_t { done, no_memory, too_full };
 
-    /// For at least `depth` completions; false when out of memory.
+    /// Makes a ring for at least `depth` completions; false when out of memory.
     bool open(void *owner, upcall_queue &upcalls, std::uint32_t depth);
     std::uint32_t depth() const { return now().mask + 1; }
     void *owner() const { return owner_; }
-    /// Where its upcalls are queued.
+    /// The queue of its upcalls.
     upcall_queue &delivery() const { return *upcalls_; }
     /// Queue pairs of this shard complete here.
     void serve(std::uint32_t shard_index)
@@ -153,7 +154,7 @@ protected:
     };
 
     bool open_signal();
-    /// By the consumer.
+    /// Whether the wait may end. The consumer calls it.
     bool enough(const wait_target &wanted)
     {
         const std::uint32_t others = others_.now();
@@ -167,7 +168,7 @@ protected:
     std::atomic<std::uint64_t> shards_{0};
     upcall_queue *upcalls_ = nullptr;
     alignas(64) std::atomic<std::uint32_t> head_{0};
-    std::uint32_t counted_ = 0; ///< the consumer's: what is between head_ and here is filled
+    std::uint32_t counted_ = 0; ///< the consumer's: cells between head_ and here are filled
     alignas(64) std::atomic<std::uint32_t> wanted_{0};
     std::atomic<std::uint32_t> threshold_{1};
     std::atomic<bool> overflowed_{false};
@@ -180,8 +181,9 @@ private:
     ring &now() const { return *ring_.load(std::memory_order_acquire); }
     std::uint32_t count_on(std::uint32_t limit);
     bool holds_solicited();
-    /// By a producer that has added one. Counts those that other producers are about to add, too:
-    /// the last of these comes here when it has.
+    /// Whether so many completions may be there. A producer calls it after adding one. Completions
+    /// that other producers are about to add count, too: the last of these producers calls it when
+    /// it has added.
     bool may_hold(std::uint32_t number) const
     {
         return now().tail.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed) +

@@ -18,10 +18,10 @@ namespace soft_hca {
 
 class posted_ring {
 public:
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool open(std::uint32_t depth, bool concurrent = false);
-    /// False when it is full, which it is not where posts are concurrent. Stores the position,
-    /// which has a meaning for is_near().
+    /// Returns false when it is full, which it is not where posts are concurrent. Stores the
+    /// position, which has a meaning for is_near().
     bool post(request &r, std::uint32_t &at)
     {
         if (slots_ == nullptr)
@@ -42,8 +42,7 @@ public:
         std::uint32_t at;
         return post(r, at);
     }
-    /// Whether what was posted at this position has less than that many before it, from the other
-    /// position on.
+    /// Whether less than `most` requests lie between the position `from` and this one.
     bool is_near(std::uint32_t at, std::uint32_t from, std::uint32_t most) const
     {
         return ((at - from) & mask_) < most;
@@ -83,7 +82,7 @@ private:
     std::unique_ptr<std::atomic<request *>[]> slots_;
     std::uint32_t mask_ = 0;
     bool concurrent_ = false;
-    std::uint32_t next_ = 0; ///< of the thread that posts, where that is one
+    std::uint32_t next_ = 0; ///< next position of the posting thread, if there is one such thread
     alignas(64) std::uint32_t head_ = 0;
     std::uint32_t tail_ = 0; ///< known so far
 };

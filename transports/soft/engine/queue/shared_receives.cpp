@@ -17,7 +17,7 @@ bool shared_receives::open(void *owner, protection_domain &domain, upcall_queue 
     head_ = tail_ = limit_ = claims_ = 0;
     first_waiting_ = last_waiting_ = nullptr;
     depth_ = depth;
-    const std::uint32_t size = std::bit_ceil(2 * depth); // what was taken may come back
+    const std::uint32_t size = std::bit_ceil(2 * depth); // receives that were taken may come back
     ring_.reset(new (std::nothrow) request *[size]);
     mask_ = size - 1;
     return ring_ != nullptr;
@@ -116,7 +116,7 @@ void shared_receives::make_upcall(const upcalls &table, std::uint32_t)
 
 bool shared_receives::resize(std::uint32_t depth)
 {
-    const std::uint32_t size = std::bit_ceil(2 * depth); // what was taken may come back
+    const std::uint32_t size = std::bit_ceil(2 * depth); // receives that were taken may come back
     std::unique_ptr<request *[]> larger(new (std::nothrow) request *[size]);
     osd::lock_guard hold(lock_);
     if (larger == nullptr || left() > depth)

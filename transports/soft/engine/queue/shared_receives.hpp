@@ -2,8 +2,9 @@
 // Shared receive queue: receives for any queue pair that needs one.
 //
 // A queue pair that finds the SRQ empty is queued until a receive is posted or the queue pair is
-// freed. A posted receive goes to the queue pair that has waited longest, and one that needs a
-// receive meanwhile waits behind: so a peer that floods its connection takes turns with the others.
+// freed. A posted receive goes to the queue pair that has waited longest, and a queue pair that
+// needs a receive meanwhile waits behind: so a peer that floods its connection takes turns with the
+// others.
 #pragma once
 
 #include "interface/request.hpp"
@@ -19,16 +20,17 @@ namespace soft_hca {
 
 struct protection_domain;
 
-/// How many receives of a shared queue a queue pair holds: it holds one from when it takes it for a
-/// message until the consumer takes the completion. Consumers may do that when the queue pair is
-/// gone, and its place has another: so its id is in the same word.
+/// The number of receives of a shared queue that a queue pair holds: it holds a receive from the
+/// time when it takes it for a message until the consumer takes the completion. Consumers may do
+/// that when the queue pair is gone, and its place has another: so its id is in the same word.
 class held_receives {
 public:
-    /// Before the queue pair with this id takes its first.
+    /// Starts the count, before the queue pair with this id takes its first receive.
     void start(std::uint32_t id) { word_.store(std::uint64_t{id} << 32); }
-    /// By the queue pair: it has taken one. How many it holds then.
+    /// Counts a receive that the queue pair has taken. Returns how many it holds then.
     std::uint32_t add() { return static_cast<std::uint32_t>(word_.fetch_add(1) + 1); }
-    /// By a consumer: the queue pair with this id holds one less, if it is still there.
+    /// Counts a receive back: a consumer has taken its completion. Has no effect if the queue pair
+    /// with this id is gone.
     void end_one(std::uint32_t id)
     {
         std::uint64_t seen = word_.load();
@@ -59,7 +61,7 @@ private:
     /// Called under the lock of the shared queue.
     virtual void receive_posted() = 0;
 
-    // Under the lock of the shared queue.
+    // The lock of the shared queue guards the members below.
     receive_waiter *next_ = nullptr;
     bool waiting_ = false;
     bool has_claim_ = false; ///< one receive is kept for it
@@ -70,12 +72,12 @@ public:
     shared_receives() : upcall_source(priority::limit) {}
 
     bool open(void *owner, protection_domain &domain, upcall_queue &upcalls, std::uint32_t depth);
-    /// False when the queue is full.
+    /// Returns false when the queue is full.
     bool post(request &receive);
-    /// The oldest; or null when what is left is kept for others, and then `by` waits. Posts the
-    /// limit event when fewer are left than the limit.
+    /// Takes the oldest receive; null when the receives left are kept for others, and then `by`
+    /// waits. Posts the limit event when fewer are left than the limit.
     request *take(receive_waiter &by);
-    /// Removes it from the waiters. What is kept for it goes to the next.
+    /// Removes it from the waiters. A receive that is kept for it goes to the next waiter.
     void wait_no_more(receive_waiter &waiter);
     /// Returns a receive that was taken and not completed: it is the oldest again.
     void give_back(request &untouched);
@@ -99,7 +101,7 @@ private:
     std::uint32_t tail_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t limit_ OSD_GUARDED_BY(lock_) = 0;
     std::uint32_t claims_ OSD_GUARDED_BY(lock_) = 0; ///< receives that are kept for somebody
-    receive_waiter *first_waiting_ OSD_GUARDED_BY(lock_) = nullptr; ///< for the longest time
+    receive_waiter *first_waiting_ OSD_GUARDED_BY(lock_) = nullptr; ///< waits for the longest time
     receive_waiter *last_waiting_ OSD_GUARDED_BY(lock_) = nullptr;
     void *owner_ = nullptr;
     protection_domain *domain_ = nullptr;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Sends packets with a checksum behind them, or sealed.
 //
-// A consumer may change memory while it is sent, or a peer while it is read: the checksum has to be
-// that of the bytes that go. So they are copied together first.
+// A consumer may change memory while it is sent, or a peer while it is read: the checksum has to
+// match the bytes that are sent. So the pieces are copied together first.
 #pragma once
 
 #include "net/net.hpp"
@@ -24,7 +24,7 @@ inline void complete(out_packet &out, std::uint8_t version)
         add_checksum(out);
 }
 
-/// Sends a packet of memory of our own, sealed. `id`: that of the connection at the peer.
+/// Sends a packet of memory of our own, sealed. `id`: the number of the connection at the peer.
 send_result send_sealed(packet_io &io, const net_address &to, const out_packet &packet,
                         connection_seal &seal, std::uint32_t id, std::uint32_t &done);
 
@@ -35,14 +35,14 @@ public:
 
     /// `datagram`: the largest.
     void open(std::uint32_t datagram) { size_ = std::size_t{most} * datagram; }
-    /// As packet_io::send(). Parts of the packets may be memory of consumers. `seal`: null for
-    /// checksums; `id`: that of the connection at the peer.
+    /// Sends packets as packet_io::send() does. Parts of the packets may be memory of consumers.
+    /// `seal`: null for checksums; `id`: the number of the connection at the peer.
     send_result send(packet_io &io, const net_address &to, const out_packet *packets,
                      std::uint32_t count, std::uint32_t &done, connection_seal *seal = nullptr,
                      std::uint32_t id = 0);
 
 private:
-    /// Where the packets of one call are put together.
+    /// The memory in which the packets of one call are put together.
     struct area {
         osd::mutex lock;
         gather_buffer bytes;

@@ -9,7 +9,8 @@ namespace soft_hca {
 class replay_window {
 public:
     static constexpr std::uint32_t words = 32;
-    /// Numbers below the highest received one that can still be accepted.
+    /// Width of the window: a number this far below the highest received number can still be
+    /// accepted.
     static constexpr std::uint32_t size = (words - 1) * 64;
 
     bool is_new(std::uint64_t number) const

@@ -259,8 +259,8 @@ struct nonce {
 
 } // namespace
 
-/// A side can open packets of its receiving epoch and of the next one only. So a side whose peer
-/// has not yet followed its last renewal does not renew again, and one whose peer has renewed
+/// A side can open packets of its receiving epoch and of the next epoch only. So a side whose peer
+/// has not yet followed its last renewal does not renew again, and a side whose peer has renewed
 /// follows.
 bool connection_seal::renewal_is_due(std::int64_t now) const
 {

@@ -60,19 +60,19 @@ public:
 private:
     friend class seal_device;
 
-    /// Null without memory.
+    /// Returns null without memory.
     std::uint8_t *room_for(std::size_t size);
 
     sealed_header header_;
     out_packet packet_;
     std::uint8_t bytes_[largest_sealed_handshake];
-    std::unique_ptr<std::uint8_t[]> more_; ///< in place of them, for a padded one
+    std::unique_ptr<std::uint8_t[]> more_; ///< replaces bytes_ for a padded packet
 };
 
 /// A packet that was opened.
 struct opened_packet {
     packet plain;
-    seal_offer offer; ///< of a request or accept
+    seal_offer offer; ///< offer in a request or accept
 };
 
 /// The key of a device. Any thread may call it. A child of the process that opened it has neither
@@ -83,8 +83,8 @@ public:
     seal_device(const seal_device &) = delete;
     seal_device &operator=(const seal_device &) = delete;
     ~seal_device();
-    /// Zero, or a system error number; ENOSYS without libcrypto. Keeps no pointer to the key's
-    /// bytes.
+    /// Returns zero, or a system error number; ENOSYS without libcrypto. Keeps no pointer to the
+    /// key's bytes.
     int open(const key_settings &settings);
 
     /// `offer`: of a request or an accept; null for other packets. False without random numbers.
@@ -132,7 +132,7 @@ struct seal_names {
 bool is_of_connection(packet_kind kind);
 
 /// The keys of a connection, used by one thread at a time. Must not be copied: each copy would seal
-/// another packet with the same packet number.
+/// another packet with a packet number used before.
 class connection_seal {
 public:
     explicit connection_seal(const seal_device &device) : device_(device) {}
@@ -177,8 +177,8 @@ private:
                              bool seals) const;
     bool renewal_is_due(std::int64_t now) const;
     [[nodiscard]] bool renew_sending(std::int64_t now);
-    /// The key for a packet that is not of the current receiving epoch: that of the epoch before,
-    /// or of the next one. Null if there is none.
+    /// The key for a packet that is not of the current receiving epoch: the key of the epoch
+    /// before, or of the next epoch. Null if there is none.
     epoch_key *other_key(std::uint64_t number);
     void note_opened(const epoch_key &with, std::uint64_t number);
 
@@ -193,11 +193,11 @@ private:
     std::uint32_t sending_epoch_ = 0;
     std::uint64_t next_number_ = 0;
     std::uint64_t epoch_begin_ = 0; ///< first packet number of the sending epoch
-    std::int64_t epoch_ns_ = 0;     ///< when the sending epoch began
+    std::int64_t epoch_ns_ = 0;     ///< time at which the sending epoch began
 
     epoch_key receiving_;
-    epoch_key former_; ///< of the epoch before, for packets in flight at the renewal
-    epoch_key coming_; ///< of the next epoch, derived when a packet seems to be of it
+    epoch_key former_; ///< key of the epoch before, for packets in flight at the renewal
+    epoch_key coming_; ///< key of the next epoch, derived when a packet seems to be of that epoch
     std::uint32_t receiving_epoch_ = 0;
     std::uint64_t lowest_ = 0; ///< packet number received in this epoch
     replay_window window_;

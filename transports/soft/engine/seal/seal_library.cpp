@@ -260,7 +260,7 @@ void seal_agreement::forget()
         library_->call_->pkey_free(std::exchange(private_, nullptr)); // wipes it
 }
 
-#else // not built: no device has a key, and nothing below is called but load()
+#else // this build has no keys: no device has a key, and nothing below is called but load()
 
 struct seal_library::functions {};
 

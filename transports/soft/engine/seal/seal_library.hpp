@@ -76,7 +76,8 @@ public:
 
     [[nodiscard]] bool seal(const std::uint8_t *nonce, bytes_view header, std::uint8_t *text,
                             std::size_t size, std::uint8_t *tag);
-    /// False if the text was not sealed with this key, nonce and header; it is garbage then.
+    /// Returns false if the text was not sealed with this key, nonce and header; it is garbage
+    /// then.
     [[nodiscard]] bool open(const std::uint8_t *nonce, bytes_view header, std::uint8_t *text,
                             std::size_t size, const std::uint8_t *tag);
 

@@ -38,7 +38,8 @@ osd::wait_result callback_waiter::wait(const waitable *descriptors, std::uint32_
     osd::wait_result result{};
     std::uint64_t ready = 0;
     osd::cancellation_point([&] { result = wait_for(descriptors, count, until, &ready); });
-    if ((ready >> (count - 1) & 1) != 0) // one that is raised later than that ends the next sleep
+    // A signal that is raised after wait_for() ends the next sleep.
+    if ((ready >> (count - 1) & 1) != 0)
         signal_.clear();
     return result;
 }

@@ -3,7 +3,8 @@
 // the completion upcalls itself: the shards' threads sleep on.
 //
 // A thread that queues such an upcall looks for the waiter afterwards; the waiter announces itself
-// before it looks at the queues. When it leaves, the shards' threads make what is still queued.
+// before it looks at the queues. When it leaves, the shards' threads make the upcalls that are
+// still queued.
 #pragma once
 
 #include "net/net.hpp"
@@ -52,7 +53,7 @@ template <class Predicate>
 osd::wait_result callback_waiter::sleep(const waitable *descriptors, std::uint32_t count,
                                         osd::deadline until, Predicate &&has_upcalls)
 {
-    asleep_.store(true); // before the look for reasons not to
+    asleep_.store(true); // stored before the look for reasons not to sleep
     osd::wait_result result = osd::wait_result::woken;
     if (!has_upcalls() && !woken_.load())
         result = wait(descriptors, count, until);

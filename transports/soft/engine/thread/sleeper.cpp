@@ -9,7 +9,7 @@ namespace soft_hca {
 
 namespace {
 
-constexpr std::int64_t tick_ns = attendance::longest_pause_ns; ///< while consumers come and go
+constexpr std::int64_t tick_ns = attendance::longest_pause_ns; ///< used while consumers come and go
 constexpr std::int64_t grace_ns = 200'000; ///< a consumer that polls comes within it
 /// A program that closes all descriptors, as a daemon does at its start, closes the device's too. A
 /// sleep that has begun on them keeps them open, and no wake-up can end it.
@@ -49,7 +49,7 @@ void sleeper::end_wait()
         osd::lock_guard hold(lock_);
         if (waiters_.fetch_sub(1) != 1)
             return;
-        (void)watched_.add(socket_); // reports what is there already, too
+        (void)watched_.add(socket_); // add() reports datagrams that are there already, too
         tell_peers();
     }
     if (leaves_socket_.load())
@@ -67,7 +67,8 @@ void sleeper::leave_to_waiters()
         kick();
 }
 
-/// Who sleeps on the socket, or the set, is woken by datagrams and not by what comes through rings.
+/// Tells peers whether to send datagrams: packets in rings wake nobody who sleeps on the socket, or
+/// the set.
 void sleeper::tell_peers()
 {
     rings_->set_asleep(watches_ || waiters_.load() != 0);
@@ -98,7 +99,7 @@ void sleeper::advance(std::int64_t due_ns)
         set_wake(due_ns);
 }
 
-/// False when the thread is awake, or sleeps for as long.
+/// Returns false when the thread is awake, or sleeps for as long.
 bool sleeper::postpone(std::int64_t due_ns)
 {
     if (!alarm_.is_open())
@@ -111,9 +112,9 @@ bool sleeper::postpone(std::int64_t due_ns)
     return later;
 }
 
-/// Before the thread sleeps: until then, or earlier if another thread has said so meanwhile. An
-/// alarm that is set to an earlier time stays, since timers mostly move on before they expire: one
-/// spurious wake-up in place of a system call for each sleep.
+/// Sets the alarm before the thread sleeps, to this time, or to an earlier one that another thread
+/// has asked for meanwhile. An alarm that is set to an earlier time stays, since timers mostly move
+/// on before they expire: one spurious wake-up in place of a system call for each sleep.
 void sleeper::aim(std::int64_t due_ns)
 {
     osd::lock_guard hold(lock_);
@@ -166,7 +167,7 @@ std::uint64_t sleeper::wait_once(std::int64_t due_ns, const waitable *descriptor
 std::uint64_t sleeper::finish(std::uint64_t ready)
 {
     leaves_socket_.store(false);
-    watched_.clear(); // before the socket is read
+    watched_.clear(); // cleared before the socket is read
     {
         osd::lock_guard hold(lock_);
         wakes_ns_.store(INT64_MIN);
@@ -183,7 +184,7 @@ std::uint64_t sleeper::finish(std::uint64_t ready)
     return ready != 0 ? ready : all_sources;
 }
 
-/// True when packets are waiting, and no consumer polls.
+/// Returns true when packets are waiting, and no consumer polls.
 bool sleeper::neglected(waitable socket) const
 {
     const std::uint32_t polls = polls_.load();

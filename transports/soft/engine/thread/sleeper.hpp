@@ -67,24 +67,24 @@ public:
 
     /// Whether consumers poll or wait at present, and drive progress themselves.
     bool consumers_active();
-    /// Without them: whether to spin for more packets rather than to sleep.
+    /// Whether to spin for more packets rather than to sleep, while no consumer is active.
     bool spins(bool received, std::int64_t now) { return spin_.looks_on(received, now); }
-    /// Announces sleep: from here on, those who arm a timer kick the thread.
+    /// Announces sleep: from here on, a thread that arms a timer kicks this thread.
     void prepare();
-    /// The latest time to wake up. `worked`: responses to what was just done may arm timers; waking
+    /// The latest time to wake up. `worked`: responses to packets just sent may arm timers; waking
     /// up early on its own account saves their kicks.
     std::int64_t limit(std::int64_t due_ns, bool worked) const;
-    /// To be asked between prepare() and sleep(): packets have come by a ring, and those who put
-    /// them there may have thought that we would look.
+    /// Whether packets have come by a ring, and their senders may have thought that we would look.
+    /// The thread asks between prepare() and sleep().
     bool overlooked() { return watches_ && waiters_.load() == 0 && rings_->has_packets(); }
     bool abandoned() const { return leaves_socket_.load() && !polled_ && waiters_.load() == 0; }
     /// Returns the sources that may be readable. While `poll_lock_is_taken`, a consumer is about to
     /// read the socket, so a wake-up for the socket is ignored a few times.
     template <class Predicate>
     std::uint64_t sleep(std::int64_t due_ns, waitable listeners, Predicate &&poll_lock_is_taken);
-    /// After sleep(), or instead of it. Returns all sources when the reason to wake is unknown.
+    /// Ends a sleep, or takes its place. Returns all sources when the reason to wake is unknown.
     std::uint64_t finish(std::uint64_t ready);
-    /// After finish(): judges by what happened since the last time whether consumers attend to the
+    /// Judges after finish(), by the events since the last time, whether consumers attend to the
     /// socket. `found`: the thread found packets itself.
     void judge(bool found, waitable socket);
 
@@ -103,13 +103,13 @@ private:
 
     wake_signal signal_;
     waitable socket_ = -1;
-    osd::mutex lock_; ///< of the members down to sleeps_on_socket_, and changes to wakes_ns_ and
-                      ///< waiters_
+    /// Guards the members down to sleeps_on_socket_, and changes to wakes_ns_ and waiters_.
+    osd::mutex lock_;
     wake_timer alarm_;
     std::int64_t alarm_ns_ = INT64_MAX; ///< what alarm_ is set to
     descriptor_set watched_;            ///< the socket, or nothing
     bool sleeps_on_socket_ = false;     ///< the thread does, not on the set
-    bool watches_ = false;              ///< it sleeps on one of them
+    bool watches_ = false;              ///< the thread sleeps on the socket or the set
     ring_paths *rings_ = nullptr;
     std::atomic<bool> kicked_{false};
     /// The thread sleeps until then; INT64_MIN while it is awake, INT64_MAX while it looks for the

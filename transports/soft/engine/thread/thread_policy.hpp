@@ -8,15 +8,15 @@
 
 namespace soft_hca {
 
-/// Spinning for more packets saves a wake-up where a processor is idle. Where none is, it displaces
-/// the thread that would respond, or that spins on the memory which was just written. The number of
-/// packets is the criterion: a spin that receives few of them has failed, and the next 1, 3, 7 and
-/// so on up to 255 are skipped (exponential back-off).
+/// Spinning for more packets saves a wake-up where a processor is idle. Where no processor is idle,
+/// it displaces the thread that would respond, or that spins on the memory which was just written.
+/// The number of packets is the criterion: a spin that receives few packets has failed, and the
+/// next 1, 3, 7 and so on up to 255 are skipped (exponential back-off).
 class spin_policy {
 public:
     explicit spin_policy(std::int64_t patience_ns = 0) : patience_ns_(patience_ns) {}
 
-    /// After each poll: true, poll again; false, sleep.
+    /// Decides after each poll: true, poll again; false, sleep.
     bool looks_on(bool found, std::int64_t now)
     {
         if (found)

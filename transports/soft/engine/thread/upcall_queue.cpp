@@ -99,8 +99,8 @@ void upcall_queue::deliver_one(upcall_source &from, deliverer by)
     idle_.broadcast();
 }
 
-/// One thread at a time, so that the events of an object stay in order. It takes what others find
-/// and leave to it, as it looks again under the lock. What is left is marked by any_.
+/// One thread at a time, so that the events of an object stay in order. It takes events that others
+/// find and leave to it, as it looks again under the lock. any_ marks events that are left.
 bool upcall_queue::deliver_up_to(unsigned most)
 {
     if (!any_.exchange(false))
@@ -119,7 +119,8 @@ bool upcall_queue::deliver_up_to(unsigned most)
     return true;
 }
 
-/// The thread has more to do, though consumers that post from their callbacks bring ever new ones.
+/// Makes a bounded number of upcalls: the thread has more to do, though consumers that post from
+/// their callbacks bring ever new upcalls.
 bool upcall_queue::deliver()
 {
     constexpr unsigned most = 64;
@@ -144,8 +145,8 @@ bool upcall_queue::has_callbacks()
     return list_of(upcall_source::priority::completion).first != nullptr;
 }
 
-/// The waiter leaves though callbacks bring ever new ones: its CNO may be triggered, or its time be
-/// up.
+/// Makes a bounded number of upcalls: the waiter leaves though callbacks bring ever new upcalls,
+/// since its CNO may be triggered, or its time be up.
 bool upcall_queue::deliver_callbacks()
 {
     constexpr unsigned most = 64;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Upcalls that are to be made: objects with pending events, in the order in which these came, but
-// connections before completion queues before shared receive queues.
+// Upcalls that are to be made: objects with pending events, in the order in which the events came,
+// but connections before completion queues before shared receive queues.
 //
 // Any thread posts events, under any lock but this one; the shard's thread delivers them without a
-// lock, and in its place a callback waiter those of completion queues, and a consumer that waits
-// for events those of the progress that it makes. An object has one bit for each kind of event, so
-// posting needs no memory.
+// lock, in its place a callback waiter makes the upcalls of completion queues, and a consumer that
+// waits for events makes the upcalls of the progress that it makes. An object has one bit for each
+// kind of event, so posting needs no memory.
 #pragma once
 
 #include "callback_waiter.hpp"
@@ -36,7 +36,7 @@ private:
     virtual void make_upcall(const upcalls &table, std::uint32_t event) = 0;
 
     const priority priority_;
-    // Under the lock of the queue.
+    // The lock of the queue guards the members below.
     upcall_source *next_ = nullptr;
     std::uint32_t pending_ = 0; ///< one bit for each event; the lowest is delivered first
     bool queued_ = false;
@@ -54,7 +54,7 @@ public:
     void post(upcall_source &from, std::uint32_t event);
     /// Drops the pending events of the object.
     void cancel(upcall_source &from);
-    /// The same, and waits for an upcall that is being made for it.
+    /// Drops the pending events of the object, and waits for an upcall that is being made for it.
     void cancel_and_wait(upcall_source &from);
     bool any() const { return any_.load(); }
     /// Makes the upcalls that no callback waiter makes, unless another thread does. True when there
@@ -63,9 +63,10 @@ public:
 
     // --- a consumer that makes progress and is about to sleep
 
-    /// What is posted from now on need not wake the shard's thread.
+    /// Begins to take upcalls: an event that is posted from now on need not wake the shard's
+    /// thread.
     void begin_taking() { takers_.fetch_add(1); }
-    /// Makes the upcalls that are due; the thread makes what is left.
+    /// Makes the upcalls that are due; the thread makes the rest.
     void end_taking();
 
     // --- the callback waiter
@@ -73,7 +74,7 @@ public:
     bool has_callbacks();
     /// Makes upcalls of completion queues; true when there were some.
     bool deliver_callbacks();
-    /// It leaves: the thread makes those that are left.
+    /// Returns the upcalls that are left to the thread: the waiter leaves.
     void return_callbacks();
 
 private:
@@ -105,7 +106,8 @@ private:
     list lists_[priorities] OSD_GUARDED_BY(lock_);
     bool delivering_ OSD_GUARDED_BY(lock_) = false; ///< a thread is in deliver()
     std::atomic<bool> any_{false};
-    std::atomic<std::uint32_t> takers_{0}; ///< between begin_taking() and end_taking()
+    /// Counts threads between begin_taking() and end_taking().
+    std::atomic<std::uint32_t> takers_{0};
 };
 
 } // namespace soft_hca

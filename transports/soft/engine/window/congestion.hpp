@@ -47,8 +47,8 @@ public:
             ++window_;
         }
     }
-    /// A packet was lost; `next` is the number of the next one that is sent. The same round trip
-    /// ends with the acknowledgement of what is on the way now.
+    /// Reacts to a lost packet; `next` is the number of the next packet that is sent. The present
+    /// round trip ends with the acknowledgement of the packets that are on the way now.
     void lost(std::uint32_t psn, std::uint32_t next)
     {
         if (before(psn, recovered_))
@@ -100,7 +100,8 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t long_us = 2'000;     ///< at best: a busy host is no long path
+    /// Limit of the best round trip: a busy host is no long path.
+    static constexpr std::uint32_t long_us = 2'000;
     static constexpr std::int64_t burst_ns = 1'000'000; ///< a timer's resolution
     std::int64_t next_ns_ = 0;
 };

@@ -83,7 +83,7 @@ void early_packets::evict_furthest(holding &from)
         }
 }
 
-/// False when who asks for it keeps as much as any other.
+/// Returns false when who asks for it keeps as much as any other.
 bool early_packets::make_room(const holding &for_whom, std::size_t cost)
 {
     const std::uint32_t wanted = class_of(for_whom.bytes + cost);

@@ -2,9 +2,9 @@
 // The packets that a device keeps because they came early: all its connections share one budget.
 //
 // When it is used up, the connections that keep the most lose the packets that are furthest ahead
-// to one that keeps less; so a peer that leaves holes on purpose takes nothing from the others but
-// what exceeds an equal share. Equal means within a factor of two: connections are sorted by the
-// logarithm of what they keep.
+// to a connection that keeps less; so a peer that leaves holes on purpose takes nothing from the
+// others beyond an equal share. Equal means within a factor of two: connections are sorted by the
+// logarithm of the bytes that they keep.
 #pragma once
 
 #include "osd_sync.hpp"
@@ -19,7 +19,8 @@ namespace soft_hca {
 
 class early_packets {
 public:
-    static constexpr std::uint32_t capacity = 256; ///< of a connection: how far ahead they may be
+    /// Packets of a connection: limit on how far ahead they may be.
+    static constexpr std::uint32_t capacity = 256;
 
     /// A copy of a packet.
     struct packet_copy {
@@ -37,7 +38,7 @@ public:
         explicit holding(early_packets &from) : budget(from) {}
         early_packets &budget;
         packet_copy *at[capacity] = {};
-        holding *next = nullptr; ///< of the same size class, while it holds any
+        holding *next = nullptr; ///< next holding of this size class, while it holds any
         holding **link = nullptr;
         std::size_t bytes = 0;
         std::uint32_t next_psn = 0; ///< all that it holds are this one or later
@@ -54,7 +55,7 @@ public:
     /// Bytes that are kept at most. Before the first is kept.
     void limit_to(std::size_t bytes);
 
-    /// Null when out of memory.
+    /// Returns null when out of memory.
     owned_holding begin();
     /// Keeps a copy. False when it is there already, out of memory, or the share is used up.
     bool keep(holding &in, std::uint32_t next_psn, std::uint32_t psn, const std::uint8_t *bytes,
@@ -69,8 +70,8 @@ public:
                            std::uint32_t max_words);
 
     struct counts {
-        std::uint64_t refused = 0; ///< not kept, since the share was used up
-        std::uint64_t evicted = 0; ///< by packets of others
+        std::uint64_t refused = 0; ///< packets that were not kept, since the share was used up
+        std::uint64_t evicted = 0; ///< packets that gave way to packets of others
         std::size_t bytes = 0;     ///< that are kept now
     };
     counts counted();

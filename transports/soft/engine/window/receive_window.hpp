@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Puts packets in order: early ones are kept until those before them have arrived.
+// Puts packets in order: early packets are kept until the packets before them have arrived.
 //
 // Life of a kept packet. keep() stores a copy in the budget of the device. take_next() takes it out
-// when all before it were taken; advance() drops it when a duplicate of it was. So what is kept has
-// a number of next() … next() + capacity - 1; a lookup compares the number all the same. The budget
-// may drop it earlier, although it was acknowledged selectively: the sender retransmits it when the
-// acknowledgement number gets there.
+// when all before it were taken; advance() drops it when a duplicate of it was. So a kept packet
+// has a number of next() … next() + capacity - 1; a lookup compares the number all the same. The
+// budget may drop it earlier, although it was acknowledged selectively: the sender retransmits it
+// when the acknowledgement number gets there.
 #pragma once
 
 #include "early_packets.hpp"

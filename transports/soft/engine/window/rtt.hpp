@@ -12,7 +12,8 @@ public:
     static constexpr std::uint32_t first_rto_us = 20'000;
     static constexpr std::uint32_t min_rto_us = 5'000;
     static constexpr std::uint32_t max_rto_us = 500'000;
-    static constexpr std::uint32_t granularity_us = 1'000; ///< of the timers that use it
+    /// Granularity of the timers that use the estimate.
+    static constexpr std::uint32_t granularity_us = 1'000;
 
     void sample(std::uint32_t rtt_us)
     {

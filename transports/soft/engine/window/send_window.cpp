@@ -104,8 +104,8 @@ void send_window::take_back(const std::uint32_t *words, std::uint32_t count)
     }
 }
 
-/// A packet is lost when several later ones have arrived the same way, or one that was sent much
-/// later. `highest`: the last that has arrived over the network, and by a ring.
+/// A packet is lost when several later ones have arrived the same way, or a packet that was sent
+/// much later. `highest`: the last packets that have arrived over the network, and by a ring.
 void send_window::find_lost(const std::uint32_t (&highest)[2], const rtt_estimator &rtt)
 {
     const std::int64_t patience = patience_ns(rtt);

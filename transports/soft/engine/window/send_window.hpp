@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The packets that were sent and not yet acknowledged: which to send again, and when.
 //
-// A packet is not kept as bytes but as what it is made of: `source` and a part of it. That is a
-// reference, which begins with push() and ends with pop(), when the packet is acknowledged, or with
-// start(), when the connection ends. Neither a selective acknowledgement nor a response ends it. A
-// request is completed, and the slot of a response reused, after the last reference.
+// A packet is not kept as bytes but as its origin: `source`, and the part of the source that it
+// carries. That is a reference, which begins with push() and ends with pop(), when the packet is
+// acknowledged, or with start(), when the connection ends. Neither a selective acknowledgement nor
+// a response ends it. A request is completed, and the slot of a response reused, after the last
+// reference.
 //
 // A window has places for a few packets. For more it borrows a large one, if there is one to lend,
 // which it gives back when nothing is in flight any more.
@@ -25,10 +26,11 @@ public:
     static constexpr std::uint32_t reorder_threshold = 3;
 
     static constexpr std::uint32_t few = 8;
-    static constexpr std::uint32_t capacity = window_reserve::capacity; ///< at most
+    /// Largest size of a window.
+    static constexpr std::uint32_t capacity = window_reserve::capacity;
 
     send_window() = default;
-    /// False when out of memory.
+    /// Returns false when out of memory.
     bool open(window_reserve &lender);
     /// Forgets everything; keeps its own memory.
     void start(std::uint32_t first_psn)
@@ -43,7 +45,7 @@ public:
     /// Packets in flight that neither have arrived nor count as lost.
     std::uint32_t on_the_way() const { return in_flight() - arrived_ - lost_; }
     bool oldest_is_lost() { return !empty() && at(oldest_).lost; }
-    /// For one more packet.
+    /// Whether there is room for one more packet.
     bool has_room() { return in_flight() <= mask_ || widen(); }
     sent_packet &at(std::uint32_t psn) { return packets_[psn & mask_]; }
     const sent_packet &latest() const { return packets_[(next_ - 1) & mask_]; }
@@ -58,14 +60,16 @@ public:
         bytes_ += length;
     }
 
-    /// An acknowledgement can only be of what was sent and not acknowledged before (B3).
+    /// Whether this can be an acknowledgement: of a packet that was sent and not acknowledged
+    /// before (B3).
     bool is_plausible(std::uint32_t ack) const { return ack - oldest_ <= in_flight(); }
     /// Takes the selective part: bit i of word w stands for the packet ack + 1 + 32 * w + i.
     /// Newly lost packets are counted by lost().
     void acknowledge_selectively(std::uint32_t ack, const std::uint32_t *words, std::uint32_t count,
                                  rtt_estimator &rtt, std::int64_t now);
-    /// The peer waits for the oldest packet, though it said that it had arrived: it has dropped
-    /// packets that it kept. Those that it does not describe any more are lost.
+    /// Takes selective acknowledgements back. The peer waits for the oldest packet, though it said
+    /// that it had arrived: it has dropped packets that it kept. A packet that it does not describe
+    /// any more is lost.
     void take_back(const std::uint32_t *words, std::uint32_t count);
     /// The oldest packet, if it is before `ack`. The caller pops it when it is done with it.
     sent_packet *acknowledged(std::uint32_t ack)
@@ -73,14 +77,15 @@ public:
         return before(oldest_, ack) ? &at(oldest_) : nullptr;
     }
     void pop(rtt_estimator &rtt, std::int64_t now);
-    /// When the caller has popped what was acknowledged.
+    /// Returns a borrowed window, when the caller has popped all acknowledged packets and none is
+    /// left.
     void settle()
     {
         if (empty() && loan_ != nullptr)
             narrow();
     }
 
-    /// Looks for packets that were sent well before one that has arrived.
+    /// Looks for packets that were sent well before a packet that has arrived.
     void suspect_overtaken(const rtt_estimator &rtt)
     {
         if (!empty() && oldest_sent_ns() + patience_ns(rtt) < latest_ns(at(oldest_)))
@@ -99,16 +104,16 @@ public:
     /// Retransmits the oldest: no acknowledgement came, or the peer was not ready for it. A
     /// selective acknowledgement of it counts no more.
     void repeat_oldest() { repeat(oldest_); }
-    /// Retransmits the latest that is not known to have arrived: if it arrives, its acknowledgement
-    /// shows what was lost before it.
+    /// Retransmits the latest packet that is not known to have arrived: if it arrives, its
+    /// acknowledgement shows which packets were lost before it.
     void repeat_latest();
-    /// Not sent after all.
+    /// Marks a packet lost: it was not sent after all.
     void mark_lost(std::uint32_t psn);
     std::int64_t oldest_sent_ns() const { return packets_[oldest_ & mask_].sent_ns; }
 
 private:
-    /// When the latest packet was sent that is known to have arrived the same way. What comes by a
-    /// ring overtakes what comes over the network, and says nothing about it.
+    /// Time at which the latest packet was sent that is known to have arrived this way. Packets
+    /// that come by a ring overtake packets that come over the network, and say nothing about them.
     std::int64_t &latest_ns(const sent_packet &packet) { return latest_ns_[packet.by_ring]; }
     send_window(window_reserve::membership member, std::unique_ptr<sent_packet[]> own,
                 std::uint32_t first_psn)
@@ -128,7 +133,7 @@ private:
     window_reserve::membership member_;
     std::unique_ptr<sent_packet[]> own_; ///< a few
     window_reserve::loan loan_;
-    sent_packet *packets_ = nullptr; ///< of own_ or loan_
+    sent_packet *packets_ = nullptr; ///< points into own_ or loan_
     std::uint32_t mask_ = few - 1;
     std::uint32_t oldest_ = 0;
     std::uint32_t next_ = 0;

@@ -20,19 +20,20 @@ struct sent_packet {
     std::uint32_t offset = 0;
     std::uint32_t length = 0;
     origin from = origin::none;
-    bool last = false; ///< of its source
+    bool last = false; ///< the last packet of its source
     bool sacked = false;
     bool lost = false;
     bool again = false;   ///< was retransmitted, or is to be
-    bool by_ring = false; ///< not over the network
+    bool by_ring = false; ///< went by a ring, not over the network
 };
 
 class window_reserve {
 public:
     static constexpr std::uint32_t capacity = 256; ///< packets of a large window
-    /// So many queue pairs have one each.
+    /// Number of queue pairs for which there is a window each.
     static constexpr std::uint32_t for_each = 64;
-    static constexpr std::uint32_t per_window = 64; ///< of the queue pairs beyond
+    /// Queue pairs above for_each that share a window.
+    static constexpr std::uint32_t per_window = 64;
 
     struct give_back {
         window_reserve *reserve = nullptr;
@@ -42,7 +43,8 @@ public:
     struct leave {
         void operator()(window_reserve *left) const { left->remove_member(); }
     };
-    /// Of a queue pair. Ends after its loan, and before the reserve.
+    /// Membership of a queue pair. It ends after the loan of the queue pair, and before the
+    /// reserve.
     using membership = std::unique_ptr<window_reserve, leave>;
 
     window_reserve() = default;
@@ -50,9 +52,9 @@ public:
     window_reserve &operator=(const window_reserve &) = delete;
     ~window_reserve();
 
-    /// Null when out of memory.
+    /// Returns null when out of memory.
     membership join();
-    /// Null when all are lent.
+    /// Returns null when all are lent.
     loan borrow();
 
     /// The large windows, lent or not.
@@ -70,7 +72,8 @@ private:
     void take_back(sent_packet *window);
     void remove_member();
     bool is_short() OSD_EXCLUDES(lock_);
-    /// For the caller to delete without the lock; null if there is none.
+    /// Takes a surplus window out, which the caller deletes without the lock; null if there is
+    /// none.
     window *take_surplus() OSD_REQUIRES(lock_);
 
     osd::mutex lock_; ///< posts take it: held for a few instructions, and none that allocate

@@ -7,13 +7,14 @@
 
 namespace soft_hca {
 
-/// Of bytes that come in pieces: crc32c(b, n, crc32c(a, m)) is that of a and then b.
+/// Computes a CRC-32C, also of bytes that come in pieces: crc32c(b, n, crc32c(a, m)) is the
+/// checksum of a and then b.
 std::uint32_t crc32c(const void *bytes, std::size_t size, std::uint32_t before = 0);
 
 // The two ways in which that is computed, for tests.
 
 std::uint32_t crc32c_by_table(const void *bytes, std::size_t size, std::uint32_t before = 0);
-/// Only where has_crc32c_instruction().
+/// Needs has_crc32c_instruction().
 std::uint32_t crc32c_by_instruction(const void *bytes, std::size_t size, std::uint32_t before = 0);
 bool has_crc32c_instruction();
 

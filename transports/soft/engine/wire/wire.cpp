@@ -263,8 +263,9 @@ bool parse_reject(reader &in, packet &out)
     return zero && known && parse_private_data(in, out, size);
 }
 
-/// The first edition names no versions. Where some are named, `credit` is the checksum of what is
-/// in front of it: an error would make a connection of a version that one side does not speak.
+/// The first edition names no versions. Where versions are named, `credit` is the checksum of the
+/// header in front of it: an error would make a connection of a version that one side does not
+/// speak.
 bool names_versions(const base_header &base, const std::uint8_t *bytes)
 {
     constexpr std::size_t credit_offset = base_size - sizeof base.credit;
@@ -326,7 +327,7 @@ bool is_checked(const std::uint8_t *bytes, std::size_t size)
     return size != 0 && bytes[0] == checked_version;
 }
 
-/// Takes the checksum off. False when it is not that of the bytes before it.
+/// Takes the checksum off. False when it does not match the bytes before it.
 bool take_checksum(const std::uint8_t *bytes, std::size_t &size)
 {
     if (size < base_size + checksum_size)
@@ -336,7 +337,7 @@ bool take_checksum(const std::uint8_t *bytes, std::size_t &size)
     return in.u32() == crc32c(bytes, size);
 }
 
-/// What is behind the base header.
+/// Parses the bytes behind the base header.
 OSD_ALWAYS_INLINE bool parse_body(reader &in, const std::uint8_t *bytes, packet &out)
 {
     out.sack_words = 0;
@@ -408,8 +409,9 @@ bool seals_handshake(std::uint8_t kind)
     }
 }
 
-// The header of a sealed handshake packet has the places of what requests of all versions have in
-// common: listeners without a key answer to it what they speak. The salt fills the others.
+// The header of a sealed handshake packet has the common fields of requests of all versions at
+// their places: listeners without a key answer it with the versions that they speak. The salt fills
+// the other places.
 constexpr std::size_t salt_at[] = {16, 28, 40};
 constexpr std::size_t salt_part[] = {12, 8, 4};
 
@@ -467,7 +469,7 @@ bool parse_later_request(const std::uint8_t *bytes, std::size_t size, handshake 
     in.expect(in.u8() > checked_version);
     in.expect(in.u8() == static_cast<std::uint8_t>(packet_kind::request));
     (void)in.u16(); // flags
-    (void)in.u32(); // to
+    (void)in.u32(); // id of the receiver
     (void)in.u32(); // tag
     const std::uint32_t from = in.u32();
     (void)in.u32(); // psn

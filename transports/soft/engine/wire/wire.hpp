@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What travels in a datagram: docs/soft-wire.md has it byte for byte.
+// The contents of a datagram: docs/soft-wire.md has them byte for byte.
 //
-// The parser is strict. What it lets pass has a known version and kind, no unknown bit, consistent
-// lengths, and header fields that belong together; numbers in it are the sender's and not yet to be
-// trusted.
+// The parser is strict. A packet that passes has a known version and kind, no unknown bit,
+// consistent lengths, and header fields that belong together; numbers in it are the sender's and
+// not yet to be trusted.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace soft_hca {
 
 inline constexpr std::uint8_t first_version = 1;
-inline constexpr std::uint8_t checked_version = 2; ///< the same, with a checksum at the end
+inline constexpr std::uint8_t checked_version = 2; ///< first_version with a checksum at the end
 inline constexpr std::uint8_t sealed_version = 3;  ///< encrypted and authenticated: seal.hpp
 inline constexpr std::uint8_t wire_version = sealed_version; ///< the newest that is known here
 
@@ -25,11 +25,11 @@ constexpr version_set set_of(std::uint8_t version)
     return version_set{1} << version;
 }
 
-/// Beside the versions in a retry: the listener takes padded requests, and answers them by padded
-/// accepts.
+/// A further bit of a retry's versions: the listener takes padded requests, and answers them by
+/// padded accepts.
 inline constexpr version_set takes_padding = version_set{1} << 31;
 
-/// Zero when there is none.
+/// Returns zero when there is none.
 constexpr std::uint8_t newest_of(version_set versions)
 {
     return versions == 0 ? 0 : static_cast<std::uint8_t>(31 - __builtin_clz(versions));
@@ -53,9 +53,9 @@ enum class packet_kind : std::uint8_t {
 
 /// Flags of the base header.
 enum : std::uint16_t {
-    flag_receiver_not_ready = 1, ///< in an ack: the segment after it found no receive
-    flag_late_ack = 2,           ///< in data: no completion waits for its acknowledgement
-    flag_padded = 4,             ///< in a request or accept: zeros fill the datagram
+    flag_receiver_not_ready = 1, ///< set in an ack: the segment after it found no receive
+    flag_late_ack = 2,           ///< set in data: no completion waits for its acknowledgement
+    flag_padded = 4,             ///< set in a request or accept: zeros fill the datagram
 };
 
 /// The `ack` of a request whose sender answers a retry.
@@ -86,7 +86,7 @@ inline constexpr std::size_t request_size = 32;
 inline constexpr std::size_t accept_size = 24;
 inline constexpr std::size_t reject_size = 4;
 inline constexpr std::size_t close_size = 8;
-inline constexpr std::size_t challenge_size = 8; ///< and of a response
+inline constexpr std::size_t challenge_size = 8; ///< size of a response, too
 inline constexpr std::size_t max_header_size = base_size + untagged_size + atomic_request_size;
 
 inline constexpr std::size_t max_private_data = 256;
@@ -186,8 +186,8 @@ enum class fault : std::uint16_t {
 
 struct close_info {
     close_code code = close_code::disconnect;
-    fault why = fault::none; ///< of a terminate
-    std::uint32_t psn = 0;   ///< of the packet that a terminate is about
+    fault why = fault::none; ///< reason of a terminate
+    std::uint32_t psn = 0;   ///< number of the packet that a terminate is about
 };
 
 /// A packet that was parsed; points into the datagram.
@@ -197,16 +197,16 @@ struct packet {
     handshake hello;
     reject_code rejection = reject_code::no_listener;
     close_info closing;
-    std::uint64_t token = 0; ///< of a challenge, which its response repeats
+    std::uint64_t token = 0; ///< token of a challenge, which its response repeats
     const std::uint8_t *private_data = nullptr;
     std::uint16_t private_size = 0;
-    std::uint32_t padding = 0; ///< of a request or accept: bytes behind the private data
+    std::uint32_t padding = 0; ///< bytes behind the private data of a request or accept
     std::uint32_t sack_words = 0;
     std::uint32_t sack[max_sack_words];
 };
 
-/// In front of a sealed packet, in the clear; authenticated together with it. What is sealed is a
-/// packet with its base header.
+/// The header in front of a sealed packet, in the clear; it is authenticated together with the
+/// packet. A packet is sealed with its base header.
 struct sealed_header {
     static constexpr std::size_t salt_size = 24;
 
@@ -224,16 +224,16 @@ struct sealed_header {
     constexpr std::size_t size() const { return handshake ? 44 : 16; }
 };
 
-/// False for anything that is not exactly as documented; `out` is then undefined. Sealed packets
-/// are none.
+/// Returns false for anything that is not exactly as documented; `out` is then undefined. Sealed
+/// packets are none.
 [[nodiscard]] bool parse(const std::uint8_t *bytes, std::size_t size, packet &out);
 
-/// The same for a packet that was sealed.
+/// Parses a packet that was sealed, as parse() does.
 [[nodiscard]] bool parse_opened(const std::uint8_t *bytes, std::size_t size, packet &out);
-/// The same for one that one of them has passed before.
+/// Parses a packet that parse() or parse_opened() accepted before.
 [[nodiscard]] bool parse_again(const std::uint8_t *bytes, std::size_t size, packet &out);
-/// False when it is not the header of a sealed packet; `size` is that of the datagram, or of what
-/// is quoted of it.
+/// Reads the header of a sealed packet; false when it is none. `size` is the size of the datagram,
+/// or of the part that an ICMP error quotes.
 [[nodiscard]] bool read_sealed(const std::uint8_t *bytes, std::size_t size, sealed_header &out);
 std::size_t write_sealed(std::uint8_t *out, const sealed_header &header);
 
@@ -263,7 +263,8 @@ std::size_t write_accept(std::uint8_t *out, const handshake &hello, const void *
                          std::size_t size);
 std::size_t write_reject(std::uint8_t *out, reject_code code, const void *data, std::size_t size);
 std::size_t write_close(std::uint8_t *out, const close_info &info);
-std::size_t write_token(std::uint8_t *out, std::uint64_t token); ///< of a challenge or response
+/// Writes the token of a challenge or response.
+std::size_t write_token(std::uint8_t *out, std::uint64_t token);
 std::size_t write_checksum(std::uint8_t *out, std::uint32_t crc);
 
 /// Bytes of write_segment for this opcode.
