@@ -244,7 +244,7 @@ int main(int argc, char **argv)
     line.number("--rounds", o.rounds, 10U, 100'000U, "small puts and round trips of each batch");
     line.text("--json", "FILE", o.json,
               "write the results as JSON to this file (- is standard output)");
-    line.footer("The adapter is that of DAPL_AM_ADAPTER. Example:\n"
+    line.footer("DAPL_AM_ADAPTER names the adapter. Example:\n"
                 "  DAPL_AM_ADAPTER=soft-lo mpirun -n 2 am-beside-mpi\n"
                 "Open MPI uses TCP on the loopback, unless OMPI_MCA_btl and its like are set.");
     if (const auto status = line.parse(argc, argv))

@@ -388,7 +388,7 @@ void peer_listener::callers::name(const caller &who, const std::string &why)
         std::fprintf(stderr, "%s: closed a connection from %s: %s\n", program_invocation_short_name,
                      who.name.c_str(), why.c_str());
     else if (named_ == most_named + 1)
-        std::fprintf(stderr, "%s: closed more of them; they are not named\n",
+        std::fprintf(stderr, "%s: closed more connections; they are not named\n",
                      program_invocation_short_name);
 }
 

@@ -678,7 +678,7 @@ int main(int argc, char **argv)
                "sockets, rxd (udp;ofi_rxd), shm; verbs, udp-socket and cma (process_vm_writev) "
                "without any layer on top, udp-socket for latency only (default tcp, if one adapter "
                "is given)");
-    line.text("--node", "ADDRESS", o.node, "local address that those without DAT use");
+    line.text("--node", "ADDRESS", o.node, "local address for stacks without DAT");
     line.number("--limit", o.max_ratio, 0.0, 1e6,
                 "exit with 1 if a median time ratio exceeds this");
     line.negative_flag("--no-pin", o.pin, "leave the processes where the scheduler puts them");

@@ -173,7 +173,8 @@ bool row::check_count()
     if (count_ < least_fields)
         return refuse("expected 8 fields, found %d (no %s)", count_, field_names[count_]);
     if (count_ > most_fields)
-        return refuse("expected 8 fields, found %d; one with spaces in it needs quotes", count_);
+        return refuse("expected 8 fields, found %d; a field with spaces in it needs quotes",
+                      count_);
     return true;
 }
 

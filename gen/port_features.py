@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--profile", type=pathlib.Path, required=True, help="port.toml")
     parser.add_argument("--port", help="the name that the port is built as, if it shall be checked")
     parser.add_argument("--disable", action="append", default=[],
-                        help="feature, and with it those that need it; or 'all'")
+                        help="feature, and with it all features that need it; or 'all'")
     parser.add_argument("--output", type=pathlib.Path, required=True)
     options = parser.parse_args()
 

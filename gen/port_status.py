@@ -310,7 +310,7 @@ def number(count: int, one: str, several: str) -> str:
 
 def group_text(group: scorecard.Group) -> str:
     counts = ((group.failed, "failed"), (group.passed, "passed"), (group.waived, "waived"),
-              (group.waiting, "waiting for what is to be written"),
+              (group.waiting, "waiting for operations to be written"),
               (group.not_claimed, "not claimed"))
     told = ", ".join(f"{count} {what}" for count, what in counts if count)
     return f"    {group.name:<10} {'green: ' if group.is_green else ''}{told}"

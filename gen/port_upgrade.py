@@ -31,7 +31,7 @@ CONFLICTS = "conflicts"
 KEPT = "kept"  # the author's; nothing was merged
 WORDS = {
     TAKEN: "the new one: you had not changed yours", NEW: "was not there before",
-    MERGED: "your changes and the new ones", KEPT: "yours is left alone",
+    MERGED: "your changes and the kit's", KEPT: "yours is left alone",
 }
 OWN_PROSE = "README.md"  # authors rewrite it, so that merging it says nothing
 CONFLICT = re.compile(r"^<{7} ", re.M)
@@ -309,7 +309,7 @@ def next_steps(upgrade: Upgrade) -> list[str]:
         steps.append(f"{port_lock.NAME} has to be taken over in any case: from then on the new"
                      " skeleton is the old one")
     if upgrade.findings:
-        steps.append("change what is to be adapted; docs/contract.md has each operation")
+        steps.append("adapt the operations named above; docs/contract.md has each operation")
     judges = [case for each in upgrade.changes.values() for text in each.obliges
               for case in contract.cases_in(text)]
     if steps:

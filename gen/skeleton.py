@@ -21,7 +21,7 @@ MAX_NAME = 32
 
 # How a port begins.
 STYLES = {
-    "bare": "a skeleton, in which what needs the device refuses until it is written",
+    "bare": "a skeleton, whose operations that need the device refuse until they are written",
     "sim": "a port that works at once, since a software HCA stands for the device: behind the"
            " functions of NAME_hw.cpp, which are moved to the device's driver one by one",
     "polled": "for a library that moves data only while it is called, and has no connection manager;"
@@ -207,9 +207,9 @@ def check_layered(port: Port) -> None:
                         " port.toml and write its operations when the port works")
     if (port.cm, port.keys) != ("tcp", "device"):
         has = {"sim": "the software HCA has a connection manager",
-               "polled": "a port of style polled has that of the port runtime",
+               "polled": "a port of style polled uses the port runtime's connection manager",
                "callback": "a library of style callback has one",
-               "verbs-like": "a port of style verbs-like has that of the port runtime"}[port.style]
+               "verbs-like": "a port of style verbs-like uses the port runtime's connection manager"}[port.style]
         raise PortError(f"--cm and --keys are for --style bare: {has}, and keys of 32 bits")
 
 

@@ -151,7 +151,7 @@ void watch_for_forks()
         watches = osd::call_in_forked_children(guard_lines);
     if (!watches)
         dapl_log(DAPL_DBG_TYPE_ERR,
-                 "no memory: a forked child is not kept from what is its parent's");
+                 "no memory: a forked child is not kept from using its parent's objects");
 }
 
 void free_line(provider_line *line)

@@ -92,7 +92,7 @@ void trace(queue_pair *ep, const char *name, const work_queue *queue)
     if (queue == nullptr || queue->idle())
         return;
     dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR,
-             "EP %p: %s: %llu outstanding; the last that were posted:", to_handle(ep), name,
+             "EP %p: %s: %llu outstanding; the last operations posted:", to_handle(ep), name,
              static_cast<unsigned long long>(queue->outstanding()));
     const work_request *request = queue->upcoming();
     const DAT_COUNT shown = std::min(most, queue->places() - 1);

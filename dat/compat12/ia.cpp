@@ -376,7 +376,7 @@ DAT_RETURN dat12_add_provider(const DAT_PROVIDER *provider, const DAT_PROVIDER_I
     if (info->dapl_version_major >= 2)
         return libdat2_add_provider(provider, info);
     dat::log(dat::topic::error,
-             "a provider of DAT 1.x registers; only those of DAT 2.0 can be used");
+             "a provider of DAT 1.x registers; only DAT 2.0 providers can be used");
     return dat12::fail(v1::DAT_MODEL_NOT_SUPPORTED);
 }
 

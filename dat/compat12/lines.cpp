@@ -116,7 +116,7 @@ DAT_RETURN lines::explain(const DAT_PROVIDER_INFO &key)
     }
     if (best.steps == 4) {
         dat::log(dat::topic::error,
-                 "%s:%u: adapter '%s' is that of %s, which is no longer loaded: write libdat.so.1 "
+                 "%s:%u: adapter '%s' belongs to %s, which is no longer loaded: write libdat.so.1 "
                  "in its place, and the name of a u2.0 adapter as the ia_params",
                  path, best.line->line, key.ia_name, best.line->library_path);
         return fail(v1::DAT_PROVIDER_NOT_FOUND, v1::DAT_NAME_NOT_REGISTERED);

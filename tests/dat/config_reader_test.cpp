@@ -112,7 +112,7 @@ TEST_CASE("a malformed line is one problem that says where, what was expected an
         {"ia0", "expected 8 fields, found 1 (no API version)"},
         {"ia0 u2.0 threadsafe default l 2.0", "expected 8 fields, found 6 (no adapter parameters)"},
         {"ia0 u2.0 threadsafe default l 2.0 eth0 0 \"\"",
-         "expected 8 fields, found 9; one with spaces in it needs quotes"},
+         "expected 8 fields, found 9; a field with spaces in it needs quotes"},
         {"\"\" u2.0 threadsafe default l 2.0 a b",
          "field 1, the adapter name: expected a name, found ''"},
         {"ia0 2.0 threadsafe default l 2.0 a b",

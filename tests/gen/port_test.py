@@ -780,7 +780,7 @@ class StatusWithResults(WithTree):
         text = self.port("status", "acme", "--results", self.card)
         self.assertIn("\n  the suite on acme-lo, today:\n"
                       "    IA         green: 1 passed, 1 waived\n"
-                      "    EVD        1 passed, 1 waiting for what is to be written\n", text)
+                      "    EVD        1 passed, 1 waiting for operations to be written\n", text)
 
     def test_what_fails_comes_first(self) -> None:
         told = self.told(("EP-01", "passed", ""), *((f"EP-{i}", "failed", "") for i in range(10, 20)))

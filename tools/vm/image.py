@@ -124,7 +124,7 @@ def locked(cache: pathlib.Path, doing: Doing) -> Iterator[None]:
         lock = (cache / "lock").open("w")
     except OSError as error:
         raise Problem(f"the cache folder cannot be written: {error}",
-                      "set DAPL_VM_CACHE to one that can") from error
+                      "set DAPL_VM_CACHE to a folder that can") from error
     with lock:
         doing("waiting for another --prepare")
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -239,7 +239,7 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
     if (osd::is_privileged()) { // its user names a folder by FI_PROVIDER_PATH
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "%s: not opened: this program has more rights than its user (set-user-ID, "
-                 "capabilities), and libfabric loads libraries from where the user says",
+                 "capabilities), and libfabric loads libraries from folders that the user names",
                  params.name);
         return status::error(DAT_INTERNAL_ERROR);
     }

@@ -69,9 +69,10 @@ status nothing_there(const hca &device, named what, bool seen)
                  "compare with \"rdma link\" and \"ip address\"",
                  params.device, params.port, params.family);
     else if (seen)
-        dapl_log(DAPL_DBG_TYPE_ERR,
-                 "no RDMA device behind the %s \"%s\"; \"rdma link\" lists those that have one",
-                 kind, params.device);
+        dapl_log(
+            DAPL_DBG_TYPE_ERR,
+            "no RDMA device behind the %s \"%s\"; \"rdma link\" lists the interfaces that have one",
+            kind, params.device);
     else
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "the %s \"%s\" has no IPv%u address that could be used; see \"ip address\"", kind,
