@@ -29,11 +29,11 @@ public:
     template <class Before>
     void insert(T &item, Before before)
     {
-        T **at = &head_;
-        while (*at != nullptr && !before(item, **at))
-            at = &(*at)->next;
-        item.next = *at;
-        *at = &item;
+        T **place = &head_;
+        while (*place != nullptr && !before(item, **place))
+            place = &(*place)->next;
+        item.next = *place;
+        *place = &item;
         if (item.next == nullptr)
             tail_ = &item;
     }
@@ -45,7 +45,7 @@ private:
     T *tail_ = nullptr;
 };
 
-/// A link of a doubly linked list; `alone` until it is inserted.
+/// A link of a doubly linked list; is_unlinked() until it is inserted.
 struct list_link {
     list_link *next = this;
     list_link *previous = this;
@@ -54,7 +54,7 @@ struct list_link {
     list_link(const list_link &) = delete;
     list_link &operator=(const list_link &) = delete;
 
-    bool alone() const { return next == this; }
+    bool is_unlinked() const { return next == this; }
 
     void insert_before(list_link &place)
     {
@@ -77,18 +77,18 @@ struct list_link {
 template <class T, class Tag>
 class list {
 public:
-    bool empty() const { return head_.alone(); }
+    bool empty() const { return head_.is_unlinked(); }
     void push(T &item) { static_cast<Tag &>(item).insert_before(head_); }
     T *front() { return empty() ? nullptr : from(head_.next); }
     /// The element after `item`, or null.
     T *after(T &item)
     {
-        list_link *at = static_cast<Tag &>(item).next;
-        return at == &head_ ? nullptr : from(at);
+        list_link *next = static_cast<Tag &>(item).next;
+        return next == &head_ ? nullptr : from(next);
     }
 
 private:
-    static T *from(list_link *at) { return static_cast<T *>(static_cast<Tag *>(at)); }
+    static T *from(list_link *link) { return static_cast<T *>(static_cast<Tag *>(link)); }
 
     list_link head_;
 };

@@ -13,25 +13,25 @@ namespace dapl::DAPL_TRANSPORT {
 /// The words of a text, one after the other.
 class param_words {
 public:
-    explicit param_words(const char *text) : at_(text) {}
+    explicit param_words(const char *text) : rest_(text) {}
 
     /// Copies the next. False when there is none, or when it does not fit: then at_end() is false.
     bool next(char *word, std::size_t size)
     {
-        at_ += std::strspn(at_, blanks);
-        const std::size_t length = std::strcspn(at_, blanks);
+        rest_ += std::strspn(rest_, blanks);
+        const std::size_t length = std::strcspn(rest_, blanks);
         if (length == 0 || length >= size)
             return false;
-        std::memcpy(word, at_, length);
+        std::memcpy(word, rest_, length);
         word[length] = '\0';
-        at_ += length;
+        rest_ += length;
         return true;
     }
-    bool at_end() const { return at_[std::strspn(at_, blanks)] == '\0'; }
+    bool at_end() const { return rest_[std::strspn(rest_, blanks)] == '\0'; }
 
 private:
     static constexpr const char *blanks = " \t";
-    const char *at_;
+    const char *rest_;
 };
 
 /// Decimal digits alone, within the limits; else false, and `value` stays as it is.

@@ -14,7 +14,7 @@ namespace dapl::DAPL_TRANSPORT {
 struct deadline_link : list_link {
     std::int64_t due_ns = 0; ///< on the clock of osd::now_ns(), while it is listed
 
-    bool is_scheduled() const { return !alone(); }
+    bool is_scheduled() const { return !is_unlinked(); }
     void cancel() { unlink(); }
 };
 

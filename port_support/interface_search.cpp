@@ -49,8 +49,8 @@ interface_search::interface_search(const char *word, unsigned family)
         dapl_log(DAPL_DBG_TYPE_ERR, "getifaddrs failed: %s", std::strerror(error_));
         list_ = nullptr;
     }
-    at_ = list_;
-    what_ = kind_of_word();
+    next_ = list_;
+    kind_ = kind_of_word();
 }
 
 interface_search::~interface_search()
@@ -75,17 +75,17 @@ bool interface_search::matches(const ifaddrs &entry) const
 {
     if (entry.ifa_addr == nullptr || osd::address::size_of(entry.ifa_addr) == 0)
         return false;
-    if (what_ == named::address)
+    if (kind_ == named::address)
         return same_host(entry.ifa_addr, address_);
     return entry.ifa_addr->sa_family == family_ &&
-           (what_ == named::other || std::strcmp(entry.ifa_name, word_) == 0);
+           (kind_ == named::other || std::strcmp(entry.ifa_name, word_) == 0);
 }
 
 const ifaddrs *interface_search::next()
 {
-    while (at_ != nullptr) {
-        const ifaddrs *entry = at_;
-        at_ = at_->ifa_next;
+    while (next_ != nullptr) {
+        const ifaddrs *entry = next_;
+        next_ = next_->ifa_next;
         if (matches(*entry))
             return entry;
     }

@@ -24,7 +24,7 @@ public:
 
     /// 0 or an errno.
     int error() const { return error_; }
-    named what() const { return what_; }
+    named kind() const { return kind_; }
 
     /// The next one, or null. It lives as long as this object.
     const ifaddrs *next();
@@ -38,8 +38,8 @@ private:
     sockaddr_storage address_{};
     int error_ = 0;
     ifaddrs *list_ = nullptr;
-    const ifaddrs *at_ = nullptr;
-    named what_ = named::other;
+    const ifaddrs *next_ = nullptr;
+    named kind_ = named::other;
 };
 
 /// Bytes; 1500 when the system does not say.

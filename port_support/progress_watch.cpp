@@ -178,8 +178,8 @@ void progress_watch::linger(progress_target &target)
         return;
     const std::int64_t now = osd::now_ns();
     osd::lock_guard hold(alarm_lock_);
-    const bool alone = lingering_++ == 0;
-    if (alarm_ns_ == INT64_MAX || (alone && alarm_ns_ - now < linger_ns / 2))
+    const bool first = lingering_++ == 0;
+    if (alarm_ns_ == INT64_MAX || (first && alarm_ns_ - now < linger_ns / 2))
         set_alarm(now + linger_ns);
 }
 
@@ -208,11 +208,11 @@ void progress_watch::end_lingering(connection_service &)
 }
 
 /// Leaves a consumer that sleeps for long alone until its wait ends. `what` is to happen then.
-bool progress_watch::leave_until(progress_target &target, std::uint32_t what)
+bool progress_watch::leave_until(progress_target &target, std::uint32_t flag)
 {
     std::uint32_t seen = target.sleepers.load();
     while ((seen & progress_target::waiting) != 0)
-        if (target.sleepers.compare_exchange_weak(seen, seen | what))
+        if (target.sleepers.compare_exchange_weak(seen, seen | flag))
             return true;
     return false;
 }
@@ -272,7 +272,7 @@ void progress_watch::visit(connection_service &service, progress_target &target)
         service.run_upcall(&target, [&] { next = attend(target, mate, called, rounds); });
         called_back = std::exchange(target.called_back_, false);
         callbacks_ += called_back ? 1 : 0;
-        if (static_cast<progress_all_link &>(target).alone())
+        if (static_cast<progress_all_link &>(target).is_unlinked())
             return; // removed meanwhile; remove() has not returned
     }
     target.visited_ = false;
@@ -330,7 +330,7 @@ bool progress_watch::answer_calls(connection_service &)
 
 void progress_watch::make_ready(progress_target &target)
 {
-    if (static_cast<progress_ready_link &>(target).alone())
+    if (static_cast<progress_ready_link &>(target).is_unlinked())
         ready_.push(target);
 }
 

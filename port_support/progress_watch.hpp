@@ -180,7 +180,7 @@ private:
     static next_step serve(progress_target &target, int rounds);
     static void look_after_completions(progress_target &target);
     static void answer_notify(progress_target &target);
-    static bool leave_until(progress_target &target, std::uint32_t what);
+    static bool leave_until(progress_target &target, std::uint32_t flag);
     static bool is_stuck(progress_target &target);
 
     port_support::epoll_set &set_of(connection_service &service, const progress_target &target)

@@ -113,12 +113,12 @@ struct tcp_channel : tcp_source, unanswered_request {
     bool say(message, const tcp_cm_address *, const private_data &, DAT_CONN_QUAL = 0) const;
 
     const int epoll;
-    tcp_cm *asks = nullptr;       ///< connection manager that awaits the consumer's answer to this
-                                  ///< request
-    tcp_connection *of = nullptr; ///< owner; null for a stranger and for a request
-    bool is_connected = true;     ///< the kernel has answered connect()
-    tcp_listener *from = nullptr; ///< listener at which a stranger came
-    std::int64_t expires_ns = 0;  ///< time at which a stranger is closed
+    tcp_cm *asks = nullptr; ///< connection manager that awaits the consumer's answer to this
+                            ///< request
+    tcp_connection *connection = nullptr; ///< owner; null for a stranger and for a request
+    bool is_connected = true;             ///< the kernel has answered connect()
+    tcp_listener *from = nullptr;         ///< listener at which a stranger came
+    std::int64_t expires_ns = 0;          ///< time at which a stranger is closed
     tcp_cm_address peer;
     tcp_cm_header header{};
     std::size_t have = 0;    ///< bytes of the present frame
@@ -375,7 +375,7 @@ void tcp_cm::take_stranger(tcp_listener &l)
     const bool full = stranger_count_ + requests_.count() >= most;
     if (full && strangers_.empty())
         return wait_for_answers(l);
-    if (full || stranger_count_ >= std::min(how_.max_strangers, most / 2))
+    if (full || stranger_count_ >= std::min(limits_.max_strangers, most / 2))
         return make_room(l);
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
@@ -397,7 +397,7 @@ void tcp_cm::take_stranger(tcp_listener &l)
     tcp_channel &stranger = *made.release();
     stranger.source = peer;
     stranger.from = &l;
-    stranger.expires_ns = ns_from_now(how_.stranger_ms);
+    stranger.expires_ns = ns_from_now(limits_.stranger_ms);
     strangers_.push(stranger);
     ++stranger_count_;
     // a socket that has waited in the kernel's queue has its request already
@@ -414,7 +414,7 @@ void tcp_cm::make_room(tcp_listener &l)
         if (at->have != 0)
             least = at;
     const std::int64_t more_ms =
-        least->have != 0 ? 0 : std::int64_t{how_.patience_ms} - silent_ms(least->fd);
+        least->have != 0 ? 0 : std::int64_t{limits_.patience_ms} - silent_ms(least->fd);
     if (more_ms > 0)
         pause(l, ns_from_now(static_cast<std::uint32_t>(more_ms)));
     else if (!hear_stranger(*least))
@@ -496,7 +496,7 @@ bool tcp_cm::hear_stranger(tcp_channel &stranger)
 void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
 {
     unsigned char copy[max_private_data];
-    if (!requests_.has_share(channel->source, "further ones of that address are put off"))
+    if (!requests_.has_share(channel->source, "further requests of that address are put off"))
         return (void)channel->say(message::later, nullptr, {});
     if (!watch(*channel, EPOLLRDHUP))
         return reset_at_close(channel->fd);
@@ -540,7 +540,7 @@ status tcp_cm::connect(tcp_connection &q, const connect_params &params, const tc
 {
     std::unique_ptr<connect_attempt> attempt;
     const status made = connect_attempt::make(
-        params, {address_.ss_family, max_private_data, how_.connect_retry_ms}, attempt);
+        params, {address_.ss_family, max_private_data, limits_.connect_retry_ms}, attempt);
     if (!made.ok())
         return made;
     osd::lock_guard hold(service_.lock);
@@ -567,7 +567,7 @@ int tcp_cm::try_connect(tcp_connection &q)
     q.channel = make_channel(fd, epoll_);
     if (q.channel == nullptr)
         return ENOMEM;
-    q.channel->of = &q;
+    q.channel->connection = &q;
     q.channel->is_connected = false;
     tune(fd);
     // connect() finds a port: a port that bind() found could serve no connection to another peer
@@ -656,12 +656,12 @@ status tcp_cm::accept(tcp_request &request, tcp_connection &q, const private_dat
         return invalid_parameter(3);
     osd::lock_guard hold(service_.lock);
     q.channel = answered(request);
-    q.channel->of = &q;
+    q.channel->connection = &q;
     q.enter(phase::accepting);
     const bool accepted = user_.bring_up(q, q.channel->peer) &&
                           q.channel->say(message::accept, &own, data) && watch(*q.channel, EPOLLIN);
     if (accepted)
-        service_.schedule(q, ns_from_now(how_.ready_ms));
+        service_.schedule(q, ns_from_now(limits_.ready_ms));
     else
         end_attempt(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     return success;
@@ -726,7 +726,7 @@ void tcp_cm::disconnect(tcp_connection &q, DAT_CLOSE_FLAGS flags)
     if (now == phase::connecting || now == phase::accepting) {
         abandon(q);
     } else if (now == phase::live && flags == DAT_CLOSE_GRACEFUL_FLAG) {
-        q.close_by_ns = ns_from_now(how_.linger_ms);
+        q.close_by_ns = ns_from_now(limits_.linger_ms);
         q.enter(phase::closing);
         service_.schedule(q, 0);
     } else if (q.is_established() && flags != DAT_CLOSE_GRACEFUL_FLAG) {
@@ -799,12 +799,12 @@ void tcp_cm::serve_source(tcp_source &source)
     auto &channel = static_cast<tcp_channel &>(source);
     if (channel.asks != nullptr)
         sender_has_gone(channel);
-    else if (channel.of == nullptr)
+    else if (channel.connection == nullptr)
         (void)hear_stranger(channel);
     else if (!channel.is_connected)
-        connected(*channel.of);
+        connected(*channel.connection);
     else
-        hear_peer(*channel.of);
+        hear_peer(*channel.connection);
 }
 
 /// One event at a time: an upcall may free what the next one is of.

@@ -125,8 +125,9 @@ public:
         std::uint32_t max_unanswered = unanswered_requests::usual_most;
     };
 
-    tcp_cm(connection_service &service, tcp_cm_user &user, const limits &how)
-        : service_(service), user_(user), how_(how), requests_(service.name, how.max_unanswered)
+    tcp_cm(connection_service &service, tcp_cm_user &user, const limits &bounds)
+        : service_(service), user_(user), limits_(bounds),
+          requests_(service.name, how.max_unanswered)
     {}
     tcp_cm(const tcp_cm &) = delete;
     tcp_cm &operator=(const tcp_cm &) = delete;
@@ -199,7 +200,7 @@ private:
 
     connection_service &service_;
     tcp_cm_user &user_;
-    const limits how_;
+    const limits limits_;
     sockaddr_storage address_{};
     int epoll_ = -1;
     list<tcp_channel, tcp_source> strangers_ OSD_GUARDED_BY(service_.lock);

@@ -32,7 +32,7 @@ template <class T, class... Rest, status (*call)(T &, Rest...), DAT_RETURN_SUBTY
 struct control_call<call, bad, kind> {
     static DAT_RETURN made(DAT_HANDLE handle, Rest... rest)
     {
-        const osd::cancellation_hold held;
+        const osd::cancellation_hold no_cancellation;
         T *found = find_object<T, kind>(handle);
         return found == nullptr ? invalid_handle(bad).code() : call(*found, rest...).code();
     }
@@ -44,9 +44,9 @@ template <auto call, DAT_RETURN_SUBTYPE bad, mark kind = mark::dead>
 struct ending_call;
 template <class T, class... Rest, status (*call)(T &, Rest...), DAT_RETURN_SUBTYPE bad, mark kind>
 struct ending_call<call, bad, kind> {
-    static status unless_inherited(T &of, Rest... rest)
+    static status unless_inherited(T &target, Rest... rest)
     {
-        return of.ia->is_inherited() ? success : call(of, rest...);
+        return target.ia->is_inherited() ? success : call(target, rest...);
     }
     static DAT_RETURN made(DAT_HANDLE handle, Rest... rest)
     {
@@ -61,13 +61,13 @@ template <class T, class Param, void (*call)(T &, Param &), DAT_RETURN_SUBTYPE b
           std::uint64_t known, mark kind>
 struct query_call<call, bad, known, kind> {
     template <class Mask>
-    static status filled(T &of, Mask wanted, Param *out)
+    static status filled(T &target, Mask wanted, Param *out)
     {
         if ((static_cast<std::uint64_t>(wanted) & ~known) != 0)
             return invalid_parameter(2);
         if (out == nullptr)
             return invalid_parameter(3);
-        call(of, *out);
+        call(target, *out);
         return success;
     }
     template <class Mask>
@@ -99,7 +99,7 @@ struct data_path_call<call, bad> {
         std::conditional_t<transport::has_cancellation_points, osd::cancellation_hold, nothing>;
     static DAT_RETURN made(DAT_HANDLE handle, Rest... rest)
     {
-        [[maybe_unused]] const hold held;
+        [[maybe_unused]] const hold no_cancellation;
         T *found = from_dispatched<T>(handle);
         if (found == nullptr) [[unlikely]]
             return invalid_handle(bad).code();

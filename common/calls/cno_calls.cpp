@@ -59,7 +59,7 @@ status dapl_cno_free(cno &victim)
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
     if (!victim.condemn())
         return invalid_handle(DAT_INVALID_HANDLE_CNO);
-    victim.await_unpinned();
+    victim.await_unreferenced();
     victim.ia->destroy(victim);
     return success;
 }

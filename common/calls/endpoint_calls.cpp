@@ -251,7 +251,7 @@ status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *
         return invalid_parameter(2);
     if (wanted == nullptr)
         return invalid_parameter(3);
-    osd::lock_guard alone(ep.modifying); // keeps attributes that the call does not name as they are
+    osd::lock_guard hold(ep.modifying); // keeps attributes that the call does not name as they are
     DAT_EP_PARAM now;
     ep.fill(now);
     const DAT_EP_PARAM then = merged(now, mask, *wanted);
@@ -310,11 +310,11 @@ status dapl_ep_common_connect(endpoint &ep, DAT_IA_ADDRESS_PTR address, DAT_TIME
                        {bytes, static_cast<std::size_t>(size)}});
 }
 
-status dapl_ep_disconnect(endpoint &ep, DAT_CLOSE_FLAGS how)
+status dapl_ep_disconnect(endpoint &ep, DAT_CLOSE_FLAGS flags)
 {
-    if (how != DAT_CLOSE_ABRUPT_FLAG && how != DAT_CLOSE_GRACEFUL_FLAG)
+    if (flags != DAT_CLOSE_ABRUPT_FLAG && flags != DAT_CLOSE_GRACEFUL_FLAG)
         return invalid_parameter(2);
-    return ep.disconnect(how);
+    return ep.disconnect(flags);
 }
 
 status dapl_ep_get_status(endpoint &ep, DAT_EP_STATE *state, DAT_BOOLEAN *recv_idle,
@@ -333,11 +333,11 @@ status dapl_ep_get_status(endpoint &ep, DAT_EP_STATE *state, DAT_BOOLEAN *recv_i
 /// number.
 status dapl_ep_recv_query(endpoint &ep, DAT_COUNT *buffers, DAT_COUNT *span)
 {
-    DAT_COUNT held = 0;
-    const status counted = ep.count_receives(held);
+    DAT_COUNT receives = 0;
+    const status counted = ep.count_receives(receives);
     for (DAT_COUNT *out : {buffers, span})
         if (counted.ok() && out != nullptr)
-            *out = held;
+            *out = receives;
     return counted;
 }
 

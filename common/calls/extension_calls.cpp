@@ -184,7 +184,7 @@ bool operate_elsewhere(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list &from, DAT
 template <class Safety>
 DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments)
 {
-    const osd::cancellation_hold held;
+    const osd::cancellation_hold no_cancellation;
     va_list from;
     va_copy(from, arguments);
     DAT_RETURN code = DAT_SUCCESS;

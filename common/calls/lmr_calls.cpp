@@ -111,10 +111,10 @@ status create_lmr(adapter &ia, pz &zone, const lmr_request &wanted, lmr *&out)
 }
 
 template <class T>
-void store(T *where, T what)
+void store(T *place, T value)
 {
-    if (where != nullptr)
-        *where = what;
+    if (place != nullptr)
+        *place = value;
 }
 
 /// Whether a window is bound to the region. A later bind of that window to another region releases

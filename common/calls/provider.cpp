@@ -41,7 +41,7 @@ template <class Safety>
 DAT_RETURN open_ia(const DAT_NAME_PTR name, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
                    DAT_IA_HANDLE *out)
 {
-    const osd::cancellation_hold held;
+    const osd::cancellation_hold no_cancellation;
     if (name == nullptr)
         return invalid_parameter(1).code();
     const provider_line *line = find_line(name, Safety::locks);
@@ -90,13 +90,13 @@ template <class Call, class Handle, class... Rest,
 struct guarded<Call, slot> {
     static DAT_RETURN made(Handle handle, Rest... rest)
     {
-        const object *of = any_object(handle);
-        if (of == nullptr)
+        const object *named = any_object(handle);
+        if (named == nullptr)
             return invalid_handle(Call::bad_handle).code();
-        if (of->ia->is_from_before_fork())
+        if (named->ia->is_from_before_fork())
             return refuse_in_child(Call::name, handle).code();
-        return (reinterpret_cast<const provider_line *>(of->provider)->unguarded.*slot)(handle,
-                                                                                        rest...);
+        return (reinterpret_cast<const provider_line *>(named->provider)->unguarded.*slot)(handle,
+                                                                                           rest...);
     }
 };
 struct in_child {

@@ -97,7 +97,7 @@ constexpr std::uint64_t waiters_leave_within_us = 2'000'000;
 departure dismiss_waiters(adapter &ia, osd::deadline until)
 {
     departure worst = departure::none;
-    const auto count = [&worst](departure of) { worst = std::max(worst, of); };
+    const auto count = [&worst](departure each) { worst = std::max(worst, each); };
     ia.for_each<evd>([&](evd &e) { count(e.abort_waiter(until)); });
     ia.for_each<cno>([&](cno &c) { count(c.kill(until)); });
     return worst;
@@ -154,7 +154,7 @@ bool release_cnos(adapter &ia)
             complete = false;
             return;
         }
-        c.await_unpinned();
+        c.await_unreferenced();
         ia.destroy(c);
     });
     return complete;
@@ -194,12 +194,12 @@ bool tear_down(adapter &ia)
 
 } // namespace
 
-status close_adapter(adapter &ia, DAT_CLOSE_FLAGS how)
+status close_adapter(adapter &ia, DAT_CLOSE_FLAGS flags)
 {
-    if (how != DAT_CLOSE_ABRUPT_FLAG && how != DAT_CLOSE_GRACEFUL_FLAG)
+    if (flags != DAT_CLOSE_ABRUPT_FLAG && flags != DAT_CLOSE_GRACEFUL_FLAG)
         return invalid_parameter(2);
     const std::size_t own_evds = ia.async.owned ? 1 : 0;
-    if (how == DAT_CLOSE_GRACEFUL_FLAG && ia.live_objects() > own_evds)
+    if (flags == DAT_CLOSE_GRACEFUL_FLAG && ia.live_objects() > own_evds)
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_IA_IN_USE);
     const bool complete = tear_down(ia);
     ia.tag.store(mark::dead);

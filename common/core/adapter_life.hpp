@@ -10,7 +10,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
                     DAT_IA_HANDLE *out);
 /// Only an abrupt close destroys the consumer's objects.
-status close_adapter(adapter &ia, DAT_CLOSE_FLAGS how);
+status close_adapter(adapter &ia, DAT_CLOSE_FLAGS flags);
 
 // Defined in provider.cpp, which knows how the library was loaded.
 

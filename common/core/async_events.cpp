@@ -18,7 +18,7 @@ adapter *open_adapters OSD_GUARDED_BY(open_adapters_lock) = nullptr;
 
 void attach_async_evd(adapter &ia, evd &target, bool owned)
 {
-    target.users.fetch_add(1, std::memory_order_relaxed);
+    target.references.fetch_add(1, std::memory_order_relaxed);
     osd::lock_guard hold(open_adapters_lock);
     ia.async.target = &target;
     ia.async.owned = owned;
@@ -36,11 +36,11 @@ void detach_async_evd(adapter &ia)
             break;
         if (ia.async.owned && (*link)->async.target == ia.async.target) {
             (*link)->async.target = nullptr;
-            ia.async.target->users.fetch_sub(1, std::memory_order_release);
+            ia.async.target->references.fetch_sub(1, std::memory_order_release);
         }
     }
     if (ia.async.target != nullptr)
-        ia.async.target->users.fetch_sub(1, std::memory_order_release);
+        ia.async.target->references.fetch_sub(1, std::memory_order_release);
     ia.async.target = nullptr;
 }
 

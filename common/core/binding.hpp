@@ -10,9 +10,9 @@ namespace dapl::DAPL_TRANSPORT::core {
 class rmr;
 
 struct binding {
-    binding(rmr &window, lmr *to, const DAT_LMR_TRIPLET &what, DAT_MEM_PRIV_FLAGS rights,
+    binding(rmr &window, lmr *to, const DAT_LMR_TRIPLET &range, DAT_MEM_PRIV_FLAGS rights,
             bool for_one_connection)
-        : of(&window), region(to), part(what), privileges(rights),
+        : bound_rmr(&window), region(to), part(range), privileges(rights),
           one_connection(for_one_connection)
     {}
 
@@ -21,7 +21,7 @@ struct binding {
         if (references.fetch_sub(1, std::memory_order_acq_rel) == 1)
             delete this;
     }
-    rmr *const of; ///< the RMR, for its handle only: it may have been freed
+    rmr *const bound_rmr; ///< the RMR, for its handle only: it may have been freed
     std::atomic<int> references{2};
     std::atomic<bool> failed{false};
 

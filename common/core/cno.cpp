@@ -271,7 +271,7 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
     osd::wait_result result = osd::wait_result::woken;
     status answer = success;
 
-    const osd::cancellable_wait held;
+    const osd::cancellable_wait cancellable;
     osd::lock_guard hold(lock_);
     if (!has_trigger() && !dead_ && !(may_poll() && poll_recent()))
         result = wait_for_trigger(deadline_of(timeout_us));
@@ -288,9 +288,9 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
     return answer;
 }
 
-void cno::await_unpinned()
+void cno::await_unreferenced()
 {
-    osd::wait_while([this] { return pins_.load(std::memory_order_acquire) != 0; });
+    osd::wait_while([this] { return passing_references_.load(std::memory_order_acquire) != 0; });
 }
 
 void cno::modify_agent(const DAT_OS_WAIT_PROXY_AGENT &agent)

@@ -27,12 +27,12 @@ public:
     {}
 
     /// Never called with an EVD's lock held: the agent is the consumer's code. The caller holds a
-    /// pin, which keeps the CNO.
+    /// reference, which keeps the CNO.
     void trigger(cq_notifier &by) OSD_EXCLUDES(lock_);
-    void pin() { pins_.fetch_add(1, std::memory_order_relaxed); }
-    void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
+    void begin_reference() { passing_references_.fetch_add(1, std::memory_order_relaxed); }
+    void end_reference() { passing_references_.fetch_sub(1, std::memory_order_release); }
     /// Returns when no trigger() is running. No new one can begin: no EVD refers to the CNO.
-    void await_unpinned();
+    void await_unreferenced();
     /// Gives it a descriptor that is readable while a trigger is pending.
     status open_descriptor();
     int descriptor() const { return descriptor_.get(); }
@@ -73,7 +73,7 @@ private:
     void wake_one() OSD_REQUIRES(lock_);
     void wake_all() OSD_REQUIRES(lock_);
 
-    std::atomic<std::uint32_t> pins_{0};
+    std::atomic<std::uint32_t> passing_references_{0};
     osd::mutex lock_;
     osd::condition triggered_changed_;
     cq_notifier *first_ OSD_GUARDED_BY(lock_) = nullptr; ///< head of the list of EVDs that have

@@ -70,7 +70,7 @@ void fill_bind(const completion &done, DAT_EVENT &event)
 {
     event.event_number = DAT_RMR_BIND_COMPLETION_EVENT;
     auto &bound = event.event_data.rmr_completion_event_data;
-    bound.rmr_handle = done.wr->queue->binding_at(*done.wr)->of;
+    bound.rmr_handle = done.wr->queue->binding_at(*done.wr)->bound_rmr;
     bound.user_cookie = done.wr->cookie;
     bound.status = done.status;
 }

@@ -42,7 +42,7 @@ class cno;
 /// The part of an EVD that a CNO knows.
 class cq_notifier {
 public:
-    explicit cq_notifier(event_queue &of) : queue_(of) {}
+    explicit cq_notifier(event_queue &queue) : queue_(queue) {}
 
     DAT_EVD_HANDLE handle() const { return queue_.handle(); }
     cno *target() const { return target_.load(std::memory_order_acquire); }

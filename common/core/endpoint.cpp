@@ -202,36 +202,36 @@ user_of<evd> to_notify(adapter &ia, user_of<evd> &&target, bool stored)
     return std::move(target);
 }
 
-void *pinned(const user_of<evd> &events)
+void *referenced(const user_of<evd> &events)
 {
     if (events)
-        events->pin();
+        events->begin_reference();
     return events.get();
 }
 
-void notify_pinned(void *events)
+void notify_referenced(void *events)
 {
     if (events == nullptr)
         return;
     static_cast<evd *>(events)->notify();
-    static_cast<evd *>(events)->unpin();
+    static_cast<evd *>(events)->end_reference();
 }
 
 /// Notifies EVDs in which events are stored, once no lock is held: a proxy agent may run.
 deferred_call notify_later(const user_of<evd> &one, const user_of<evd> &other)
 {
     return {[](void *first, void *second) {
-                notify_pinned(first);
-                notify_pinned(second);
+                notify_referenced(first);
+                notify_referenced(second);
             },
-            pinned(one), pinned(other)};
+            referenced(one), referenced(other)};
 }
 
 /// Consumers wait for this event before they free an endpoint that takes receives from an SRQ: it
 /// takes no more.
-user_of<evd> store_last_receive(endpoint &of)
+user_of<evd> store_last_receive(endpoint &ep)
 {
-    return store_async_error(*of.ia, DAT_ASYNC_ERROR_EP_BROKEN, to_handle(&of),
+    return store_async_error(*ep.ia, DAT_ASYNC_ERROR_EP_BROKEN, to_handle(&ep),
                              DAT_EP_TRANSFER_TO_ERROR);
 }
 
@@ -269,10 +269,10 @@ status endpoint::accept(const incoming_request &request, const private_data &dat
 
 // ------------------------------------------------------------------------------- disconnecting
 
-status endpoint::disconnect(DAT_CLOSE_FLAGS how)
+status endpoint::disconnect(DAT_CLOSE_FLAGS flags)
 {
     pending_event outcome;
-    const status ended = disconnect_locked(how, outcome);
+    const status ended = disconnect_locked(flags, outcome);
     deliver(outcome);
     return ended;
 }
@@ -292,7 +292,7 @@ DAT_EP_STATE endpoint::ask_for_end()
     return before;
 }
 
-status endpoint::disconnect_locked(DAT_CLOSE_FLAGS how, pending_event &outcome)
+status endpoint::disconnect_locked(DAT_CLOSE_FLAGS flags, pending_event &outcome)
 {
     osd::lock_guard hold(control_);
     switch (ask_for_end()) {
@@ -304,11 +304,11 @@ status endpoint::disconnect_locked(DAT_CLOSE_FLAGS how, pending_event &outcome)
         (void)transition(DAT_CONNECTION_EVENT_DISCONNECTED, {}, outcome);
         return success;
     case DAT_EP_STATE_DISCONNECT_PENDING:
-        if (how == DAT_CLOSE_ABRUPT_FLAG)
-            transport::dapls_ib_disconnect(qp_, how);
+        if (flags == DAT_CLOSE_ABRUPT_FLAG)
+            transport::dapls_ib_disconnect(qp_, flags);
         return success;
     case DAT_EP_STATE_CONNECTED:
-        transport::dapls_ib_disconnect(qp_, how);
+        transport::dapls_ib_disconnect(qp_, flags);
         return success;
     case DAT_EP_STATE_DISCONNECTED:
         return success;
@@ -409,10 +409,10 @@ bool endpoint::store_event(evd *target, DAT_EVENT_NUMBER number, const private_d
                              ? DAT_CONNECTION_EVENT_DISCONNECTED
                              : number;
     event.evd_handle = to_handle(target);
-    auto &what = event.event_data.connect_event_data;
-    what.ep_handle = to_handle(this);
-    what.private_data_size = static_cast<DAT_COUNT>(std::min(data.size, sizeof peer_data_));
-    what.private_data = data.size == 0 ? nullptr : peer_data_;
+    auto &connect_data = event.event_data.connect_event_data;
+    connect_data.ep_handle = to_handle(this);
+    connect_data.private_data_size = static_cast<DAT_COUNT>(std::min(data.size, sizeof peer_data_));
+    connect_data.private_data = data.size == 0 ? nullptr : peer_data_;
     const bool stored = target->store(event);
     broken_stored_ = stored && event.event_number == DAT_CONNECTION_EVENT_BROKEN;
     return stored;
@@ -646,16 +646,16 @@ void endpoint::fill(DAT_EP_PARAM &out)
 
 // ----------------------------------------------------------------------------------- watermarks
 
-status endpoint::count_receives(DAT_COUNT &held)
+status endpoint::count_receives(DAT_COUNT &count)
 {
     osd::lock_guard steady(control_);
-    held = 0;
+    count = 0;
     if (!shared_)
-        held = recv_queue_ == nullptr ? 0 : static_cast<DAT_COUNT>(recv_queue_->outstanding());
+        count = recv_queue_ == nullptr ? 0 : static_cast<DAT_COUNT>(recv_queue_->outstanding());
     else if (!claims.ep_watermarks)
         return not_supported;
     else if (has_qp_)
-        held = transport::dapls_ib_qp_recvs_held(qp_);
+        count = transport::dapls_ib_qp_recvs_held(qp_);
     return success;
 }
 

@@ -54,7 +54,7 @@ public:
         OSD_EXCLUDES(control_, lock_);
     status accept(const incoming_request &request, const private_data &data)
         OSD_EXCLUDES(control_, lock_);
-    status disconnect(DAT_CLOSE_FLAGS how) OSD_EXCLUDES(control_, lock_);
+    status disconnect(DAT_CLOSE_FLAGS flags) OSD_EXCLUDES(control_, lock_);
     status reset() OSD_EXCLUDES(control_, lock_);
     /// Reports an operation_failed, unless its timer has done so, or after reset() or shut_down(),
     /// which cancel the timer. The caller makes the returned call without locks.
@@ -64,7 +64,7 @@ public:
     void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(control_, lock_);
     /// Counts the receives that the endpoint holds: all that are posted to it or, with a shared
     /// queue, the receives that it took.
-    status count_receives(DAT_COUNT &held) OSD_EXCLUDES(control_);
+    status count_receives(DAT_COUNT &count) OSD_EXCLUDES(control_);
     status set_watermarks(DAT_COUNT soft, DAT_COUNT hard) OSD_EXCLUDES(control_);
     /// What its device counts by itself.
     void read_device(qp_counters &now) OSD_EXCLUDES(control_);
@@ -96,7 +96,7 @@ private:
     status begin_connect(const connect_request &wanted, pending_event &outcome)
         OSD_EXCLUDES(control_, lock_);
     DAT_EP_STATE ask_for_end() OSD_EXCLUDES(lock_);
-    status disconnect_locked(DAT_CLOSE_FLAGS how, pending_event &outcome)
+    status disconnect_locked(DAT_CLOSE_FLAGS flags, pending_event &outcome)
         OSD_EXCLUDES(control_, lock_);
     status flush_unconnected() OSD_REQUIRES(control_) OSD_EXCLUDES(lock_);
     status ready_to_connect() OSD_EXCLUDES(lock_);

@@ -47,19 +47,19 @@ status evd::resize(DAT_COUNT qlen)
 
 status evd::resize_all(DAT_COUNT qlen)
 {
-    event_ring<DAT_EVENT> held;
-    if (order_ != nullptr && !held.allocate(qlen))
+    event_ring<DAT_EVENT> ends;
+    if (order_ != nullptr && !ends.allocate(qlen))
         return out_of_memory;
     const status resized = resize_claimed(qlen);
     if (resized.ok() && order_ != nullptr)
-        order_->take_storage_of(held);
+        order_->take_storage_of(ends);
     return resized;
 }
 
 void evd::release()
 {
     const bool had_cq = close_cq();
-    osd::wait_while([this] { return pins_.load() != 0; });
+    osd::wait_while([this] { return passing_references_.load() != 0; });
     if (cno *polling = notifier.target())
         polling->await_poll();
     if (had_cq)
@@ -149,14 +149,14 @@ status evd::wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVEN
 {
     if (claim_.contend(consumer_claim::taking | consumer_claim::waiting))
         return wait_slowly(timeout_us, threshold, event, nmore);
-    users.fetch_sub(1, std::memory_order_release);
+    references.fetch_sub(1, std::memory_order_release);
     return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
 }
 
 status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                         DAT_COUNT &nmore)
 {
-    const osd::cancellable_wait held;
+    const osd::cancellable_wait cancellable;
     status answer = threshold == 1 ? success : check_threshold(threshold);
     if (answer.ok())
         answer = wait_claimed(timeout_us, threshold, event, nmore);
@@ -292,7 +292,7 @@ osd::wait_result evd::sleep_interruptibly(DAT_COUNT threshold, osd::deadline unt
                 cq_, overrides.arming(),
                 sleeps_for(threshold, pending(),
                            static_cast<DAT_COUNT>(staged_.size()) +
-                               (order_ != nullptr ? order_->held() : 0)),
+                               (order_ != nullptr ? order_->waiting_ends() : 0)),
                 until);
     return sleeper_.wait(until);
 }
@@ -365,12 +365,12 @@ void evd::wake_or_trigger()
         osd::lock_guard hold(config_);
         target = cno_.get();
         if (target != nullptr)
-            target->pin();
+            target->begin_reference();
     }
     if (target == nullptr)
         return;
     target->trigger(notifier);
-    target->unpin();
+    target->end_reference();
 }
 
 void evd::completion_arrived()
@@ -378,9 +378,9 @@ void evd::completion_arrived()
     counters.add(DCNT_EVD_DTO_CALLBACK);
     if (has_waiter())
         return wake(); // if it leaves now, it looks at the CQ once more
-    pin();
+    begin_reference();
     const bool triggers = notifier.completion_arrived();
-    unpin();
+    end_reference();
     if (triggers)
         wake_or_trigger();
 }
@@ -408,10 +408,10 @@ void evd::leave_cno()
     if (left == nullptr)
         return;
     notifier.set_target(nullptr);
-    left->pin();
+    left->begin_reference();
     cno_ = {};
     left->forget(notifier);
-    left->unpin();
+    left->end_reference();
 }
 
 void evd::set_cno(cno *target)

@@ -54,8 +54,8 @@ public:
     void notify();
     /// Holds up release() before it frees anything: for a notify() whose event can be taken
     /// already, and a callback that polls the CQ.
-    void pin() { pins_.fetch_add(1); }
-    void unpin() { pins_.fetch_sub(1, std::memory_order_release); }
+    void begin_reference() { passing_references_.fetch_add(1); }
+    void end_reference() { passing_references_.fetch_sub(1, std::memory_order_release); }
     /// The port's callback: a completion came after the CQ was armed.
     void completion_arrived();
     /// The CQ lost completions: a wait fails from now on.
@@ -97,7 +97,7 @@ private:
     std::atomic<bool> waitable_{true};
     std::atomic<bool> aborted_{false};
     std::atomic<bool> overflowed_{false};
-    std::atomic<std::uint32_t> pins_{0};
+    std::atomic<std::uint32_t> passing_references_{0};
     std::atomic<std::uint32_t> counted_posts_{0}; ///< position in posted_, by the last waiter
     std::unique_ptr<event_order> order_;          ///< set if streams are merged
     osd::mutex config_;                           ///< guards the association with a CNO
@@ -249,7 +249,7 @@ OSD_ALWAYS_INLINE status evd::leave_wait(status answer, DAT_COUNT counted)
         leave_wait_notifying(counted);
     else
         claim_.give_up();
-    users.fetch_sub(1, std::memory_order_release);
+    references.fetch_sub(1, std::memory_order_release);
     return answer;
 }
 
@@ -263,8 +263,8 @@ using hold_from_first_look =
 OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                                    DAT_COUNT &nmore)
 {
-    [[maybe_unused]] const hold_from_first_look held;
-    users.fetch_add(1, std::memory_order_relaxed);
+    [[maybe_unused]] const hold_from_first_look reference;
+    references.fetch_add(1, std::memory_order_relaxed);
     if (!claim_.try_take_for_wait()) [[unlikely]]
         return wait_contended(timeout_us, threshold, event, nmore);
     if (threshold != 1 || !take_at_once(event))

@@ -19,7 +19,7 @@ DAT_EP_HANDLE endpoint_in(const DAT_EVENT &event)
 void event_order::take_storage_of(event_ring<DAT_EVENT> &longer)
 {
     osd::lock_guard hold(queue_.producers_);
-    held_.take_storage_of(longer);
+    ends_.take_storage_of(longer);
 }
 
 /// Takes the next event: first posted events, except ends of connections; then ends that have no
@@ -47,10 +47,10 @@ bool event_order::take(DAT_EVENT &event)
 /// An event that its producer has not counted yet is left alone, as in event_queue.
 bool event_order::has_posted() const
 {
-    return queue_.pending() > static_cast<DAT_COUNT>(queue_.staged_.size() + held_.size());
+    return queue_.pending() > static_cast<DAT_COUNT>(queue_.staged_.size() + ends_.size());
 }
 
-/// The next of posted_. Ends of connections move to held_, unless that is full.
+/// Takes the next posted event. Ends of connections move to ends_, unless that is full.
 bool event_order::take_posted(DAT_EVENT &event)
 {
     while (has_posted()) {
@@ -60,7 +60,7 @@ bool event_order::take_posted(DAT_EVENT &event)
             const DAT_EVENT &next = *queue_.posted_.front();
             if (take_earlier_end(next, event))
                 return true;
-            moved = ends_connection(next) && held_.push(next);
+            moved = ends_connection(next) && ends_.push(next);
             if (moved)
                 queue_.posted_.drop_front();
             else
@@ -81,12 +81,12 @@ bool event_order::take_earlier_end(const DAT_EVENT &next, DAT_EVENT &event)
 {
     if (!is_about_connection(next))
         return false;
-    for (std::uint32_t at = held_.head(); at != held_.tail(); ++at) {
-        if (endpoint_in(held_.at(at)) != endpoint_in(next))
+    for (std::uint32_t at = ends_.head(); at != ends_.tail(); ++at) {
+        if (endpoint_in(ends_.at(at)) != endpoint_in(next))
             continue;
-        if (at == held_.head())
+        if (at == ends_.head())
             clear_barrier();
-        held_.take(at, event);
+        ends_.take(at, event);
         queue_.state_.fetch_sub(1);
         return true;
     }
@@ -97,7 +97,7 @@ bool event_order::take_earlier_end(const DAT_EVENT &next, DAT_EVENT &event)
 /// the end was posted, and the CQ was found empty since.
 bool event_order::take_end(DAT_EVENT &event)
 {
-    const DAT_EVENT *end = held_.front();
+    const DAT_EVENT *end = ends_.front();
     if (end == nullptr)
         return false;
     if (!has_barrier_) {
@@ -110,7 +110,7 @@ bool event_order::take_end(DAT_EVENT &event)
     clear_barrier();
     {
         osd::lock_guard hold(queue_.producers_);
-        (void)held_.pop(event);
+        (void)ends_.pop(event);
     }
     queue_.state_.fetch_sub(1);
     return true;

@@ -4,7 +4,7 @@
 // were not flushed. Only such EVDs have one. All functions are for the thread that holds the claim.
 //
 //   - A completion of a connection whose ESTABLISHED has not been posted yet stays in staged_.
-//   - An event that ends a connection moves from posted_ to held_. A barrier is then set at the end
+//   - An event that ends a connection moves from posted_ to ends_. A barrier is then set at the end
 //     of staged_, once the CQ was found empty: completions that came before the event are staged
 //     before the barrier. The event is delivered when no completion of its endpoint is left before
 //     it.
@@ -16,21 +16,21 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 class event_order {
 public:
-    event_order(event_queue &of, const evd &self) : queue_(of), self_(self)
+    event_order(event_queue &queue, const evd &self) : queue_(queue), self_(self)
     {
-        queue_.held_ = &held_;
+        queue_.ends_ = &ends_;
     }
     ~event_order() { clear_barrier(); }
 
     /// Returns false when out of memory.
-    bool allocate(DAT_COUNT qlen) { return held_.allocate(qlen); }
+    bool allocate(DAT_COUNT qlen) { return ends_.allocate(qlen); }
     /// Moves the held events to a longer ring, for a resize; `longer` is empty and has room for
     /// them.
     void take_storage_of(event_ring<DAT_EVENT> &longer);
 
     bool take(DAT_EVENT &event);
     /// Events that wait for others to be delivered.
-    DAT_COUNT held() const { return static_cast<DAT_COUNT>(held_.size()); }
+    DAT_COUNT waiting_ends() const { return static_cast<DAT_COUNT>(ends_.size()); }
 
 private:
     bool has_posted() const;
@@ -46,7 +46,7 @@ private:
 
     event_queue &queue_;
     const evd &self_;
-    event_ring<DAT_EVENT> held_; ///< ends of connections that may have completions before them
+    event_ring<DAT_EVENT> ends_; ///< ends of connections that may have completions before them
     std::uint32_t barrier_ = 0;  ///< position in staged_ of the barrier for the first held end
     bool has_barrier_ = false;
 };

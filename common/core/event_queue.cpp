@@ -76,12 +76,12 @@ status event_queue::resize_claimed(DAT_COUNT qlen)
 }
 
 /// Returns false when more is in it than fits.
-bool event_queue::replace_posted(event_ring<DAT_EVENT> &with)
+bool event_queue::replace_posted(event_ring<DAT_EVENT> &ring)
 {
     osd::lock_guard hold(producers_);
-    if (posted_.size() > with.length())
+    if (posted_.size() > ring.length())
         return false;
-    posted_.take_storage_of(with);
+    posted_.take_storage_of(ring);
     return true;
 }
 
@@ -216,8 +216,8 @@ bool end_in(event_ring<DAT_EVENT> &events, DAT_EP_HANDLE ep)
 void event_queue::end_as_asked(DAT_EP_HANDLE ep)
 {
     osd::lock_guard hold(producers_);
-    if (!end_in(posted_, ep) && held_ != nullptr)
-        (void)end_in(*held_, ep);
+    if (!end_in(posted_, ep) && ends_ != nullptr)
+        (void)end_in(*ends_, ep);
 }
 
 bool event_queue::pop_posted(DAT_EVENT &event)

@@ -80,7 +80,7 @@ protected:
     status open_cq(transport::hca &hca, evd &self, DAT_COUNT depth);
     /// Events may arrive meanwhile. The claim is held.
     status resize_claimed(DAT_COUNT qlen);
-    bool replace_posted(event_ring<DAT_EVENT> &with) OSD_EXCLUDES(producers_);
+    bool replace_posted(event_ring<DAT_EVENT> &ring) OSD_EXCLUDES(producers_);
     /// The wait for events is the port's, in cq_wait.
     bool waits_in_port() const { return claims.evd_wait ? cq_open_ : claims.cq_wait && has_cq(); }
     /// An event that was posted is taken from there.
@@ -89,8 +89,8 @@ protected:
         if constexpr (claims.evd_wait)
             transport::dapls_ib_evd_events(cq_, -1);
     }
-    /// Returns true when there was a CQ. A callback that pins the EVD after this finds none, and
-    /// neither does a CNO that is locked after this.
+    /// Returns true when there was a CQ. A callback that refers to the EVD after this finds none,
+    /// and neither does a CNO that is locked after this.
     bool close_cq() { return (state_.fetch_or(no_cq) & no_cq) == 0; }
 
     // --- counting; the claim is held ---
@@ -148,7 +148,7 @@ protected:
     std::uint32_t reported_ = 0;            ///< the CNO was triggered for all staged completions
                                             ///< before it
     std::uint32_t *barrier_ = nullptr;      ///< a position in staged_ that event_order remembers
-    event_ring<DAT_EVENT> *held_ = nullptr; ///< event_order's: moved with producers_ held
+    event_ring<DAT_EVENT> *ends_ = nullptr; ///< event_order's: moved with producers_ held
     osd::mutex producers_;                  ///< guards posted_, and the fields that end_as_asked()
                                             ///< may change
 };

@@ -20,9 +20,9 @@ public:
     static bool is_kind(mark kind) { return kind == mark::lmr; }
 
     lmr(const DAT_PROVIDER *vector, adapter &owner, pz &zone, DAT_MEM_TYPE kind,
-        const DAT_REGION_DESCRIPTION &what, const mr_params &bounds, shared_claim &&cookie)
-        : object(vector, mark::lmr, owner), zone_(&zone), type(kind), region(what), params(bounds),
-          shared(std::move(cookie))
+        const DAT_REGION_DESCRIPTION &description, const mr_params &bounds, shared_claim &&cookie)
+        : object(vector, mark::lmr, owner), zone_(&zone), type(kind), region(description),
+          params(bounds), shared(std::move(cookie))
     {}
 
     pz &zone() const { return *zone_.get(); }

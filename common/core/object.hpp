@@ -65,7 +65,7 @@ struct object {
     const DAT_PROVIDER *provider;
     std::atomic<mark> tag; ///< the type's; `dead` after the handle was freed
     /// References: other objects that use this one, and threads that wait in it.
-    std::atomic<std::uint32_t> users{0};
+    std::atomic<std::uint32_t> references{0};
     adapter *ia;
     std::atomic<DAT_UINT64> context{0}; ///< the consumer's
 };
@@ -78,7 +78,7 @@ public:
     explicit user_of(T *used) : used_(used)
     {
         if (used_ != nullptr)
-            used_->users.fetch_add(1, std::memory_order_relaxed);
+            used_->references.fetch_add(1, std::memory_order_relaxed);
     }
     user_of(const user_of &) = delete;
     user_of &operator=(const user_of &) = delete;
@@ -93,7 +93,7 @@ public:
     ~user_of()
     {
         if (used_ != nullptr)
-            used_->users.fetch_sub(1, std::memory_order_release);
+            used_->references.fetch_sub(1, std::memory_order_release);
     }
 
     T *get() const { return used_; }
@@ -113,7 +113,7 @@ enum class departure {
 
 inline bool in_use(const object &o)
 {
-    return o.users.load(std::memory_order_acquire) != 0;
+    return o.references.load(std::memory_order_acquire) != 0;
 }
 
 /// Returns false for what cannot be an object: null, small integers, odd addresses. An arbitrary

@@ -16,12 +16,12 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 /// What lies ahead of an object in its slot and stays there while objects come and go: T::enduring,
 /// where a type has one. Threads may use it when the object is no more. Objects are constructed and
-/// destroyed while an `enduring::alone` keeps such threads out.
+/// destroyed while an `enduring::exclusion` keeps such threads out.
 template <class T>
 struct slot_of {
     struct enduring {
-        struct alone {
-            explicit alone(enduring &) {}
+        struct exclusion {
+            explicit exclusion(enduring &) {}
         };
     };
 };
@@ -82,7 +82,7 @@ public:
         if (place == nullptr)
             return nullptr;
         ++live_;
-        const typename slot<T>::enduring::alone hold(place->stays);
+        const typename slot<T>::enduring::exclusion hold(place->stays);
         return ::new (place->memory) T(std::forward<Arguments>(arguments)...);
     }
 
@@ -96,7 +96,7 @@ public:
         victim.tag.store(mark::dead);
         slot<T> &place = slot<T>::holding(victim);
         {
-            const typename slot<T>::enduring::alone hold(place.stays);
+            const typename slot<T>::enduring::exclusion hold(place.stays);
             std::destroy_at(&victim);
         }
         place.next_free = nullptr;

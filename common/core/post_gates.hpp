@@ -23,9 +23,9 @@ struct alignas(64) post_gates {
     post_gate recvs;
 
     /// Keeps all posts out for as long as it lives.
-    class alone {
+    class exclusion {
     public:
-        explicit alone(post_gates &gates) OSD_UNCHECKED : gates_(gates)
+        explicit exclusion(post_gates &gates) OSD_UNCHECKED : gates_(gates)
         {
             for (post_gate *each : {&gates_.sends, &gates_.recvs}) {
                 each->lock.lock();
@@ -33,9 +33,9 @@ struct alignas(64) post_gates {
                     each->posts.close();
             }
         }
-        alone(const alone &) = delete;
-        alone &operator=(const alone &) = delete;
-        ~alone() OSD_UNCHECKED
+        exclusion(const exclusion &) = delete;
+        exclusion &operator=(const exclusion &) = delete;
+        ~exclusion() OSD_UNCHECKED
         {
             for (post_gate *each : {&gates_.sends, &gates_.recvs}) {
                 if constexpr (claims.threadsafe_post)

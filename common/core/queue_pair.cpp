@@ -136,7 +136,7 @@ void queue_pair::set_completion_flags()
 
 status queue_pair::attach()
 {
-    const post_gates::alone no_posts(gates_of(*this));
+    const post_gates::exclusion no_posts(gates_of(*this));
     if (!zone_)
         return success;
     send_queue_ = request_evd_
@@ -195,7 +195,7 @@ void queue_pair::detach()
 {
     if (!has_qp_)
         return;
-    const post_gates::alone no_posts(gates_of(*this));
+    const post_gates::exclusion no_posts(gates_of(*this));
     max_request_iov_ = max_recv_iov_ = 0;
     open_recvs();
     quiesce();
@@ -216,7 +216,7 @@ status queue_pair::renew()
     }
     if (!has_qp_)
         return success;
-    const post_gates::alone no_posts(gates_of(*this));
+    const post_gates::exclusion no_posts(gates_of(*this));
     quiesce();
     spare_queue sends;
     spare_queue recvs;
@@ -240,7 +240,7 @@ status queue_pair::flush_receives()
 {
     if (!has_qp_ || shared_ || recv_idle())
         return success;
-    const post_gates::alone no_posts(gates_of(*this));
+    const post_gates::exclusion no_posts(gates_of(*this));
     transport::dapls_ib_disconnect_clean(qp_);
     return transport::dapls_ib_qp_reset(qp_);
 }
@@ -306,7 +306,7 @@ void queue_pair::trace_outstanding(const evd &there)
 status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &zone,
                              DAT_RMR_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
-    const post_gates::alone no_posts(gates_of(*this)); // the port may refuse it
+    const post_gates::exclusion no_posts(gates_of(*this)); // the port may refuse it
     const auto refused = [this](status why) {
         return refuse(*this, DAT_DTO_BIND_MW, send_queue_, why);
     };
@@ -326,11 +326,11 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
     posted.request = wr;
     send_queue_->hold();
     send_queue_->note_binding(*wr, &posted);
-    const mw_params what{posted.part.virtual_address, posted.part.segment_length, posted.privileges,
-                         posted.one_connection};
+    const mw_params range{posted.part.virtual_address, posted.part.segment_length,
+                          posted.privileges, posted.one_connection};
     transport::mr *region = posted.region ? &posted.region->mr : nullptr;
     const status answer =
-        transport::dapls_ib_mw_bind(qp_, *wr, window, region, what, flags, posted.context);
+        transport::dapls_ib_mw_bind(qp_, *wr, window, region, range, flags, posted.context);
     if (answer.ok())
         return success;
     (void)send_queue_->take_binding(*wr);
@@ -402,7 +402,7 @@ bool admits_requests(DAT_EP_STATE now, bool has_qp)
 
 /// [nth_signal] Gives requests back that have succeeded silently, as the port says; the polling
 /// thread may give back later ones meanwhile. The caller posts, and no other thread does.
-[[maybe_unused]] void give_back_done(work_queue &requests, transport::qp &of)
+[[maybe_unused]] void give_back_done(work_queue &requests, transport::qp &qp)
 {
     const work_queue::view now = requests.snapshot();
     if (now.outstanding == 0)
@@ -410,7 +410,7 @@ bool admits_requests(DAT_EP_STATE now, bool has_qp)
     auto *last = const_cast<transport::wr *>(now.last);
     transport::wr *done = last;
     for (DAT_COUNT left =
-             transport::dapls_ib_requests_done(of, static_cast<transport::wr &>(*last->after),
+             transport::dapls_ib_requests_done(qp, static_cast<transport::wr &>(*last->after),
                                                static_cast<DAT_COUNT>(now.outstanding));
          left > 0; --left)
         done = static_cast<transport::wr *>(done->after);
@@ -420,7 +420,7 @@ bool admits_requests(DAT_EP_STATE now, bool has_qp)
 /// Runs `work` while other posting threads are kept out. The calling thread has entered: it leaves
 /// meanwhile, and enters again.
 template <class Work>
-[[maybe_unused]] void alone(post_gate &gate, Work work)
+[[maybe_unused]] void with_gate_closed(post_gate &gate, Work work)
 {
     gate.posts.leave();
     {
@@ -468,7 +468,7 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
                 give_back(); // needs no gate: a thread that binds a window keeps the others out
                              // already
             else
-                alone(gates_of(*this).sends, give_back);
+                with_gate_closed(gates_of(*this).sends, give_back);
             if (send_queue_ != nullptr && admits_requests(state(), has_qp_))
                 request = send_queue_->take_slowly();
         }

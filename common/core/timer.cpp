@@ -11,13 +11,13 @@ bool timer_queue::start()
                "dapl-timer", [](void *me) { static_cast<timer_queue *>(me)->run(); }, this);
 }
 
-bool timer_queue::arm(timer_record &record, osd::deadline at)
+bool timer_queue::arm(timer_record &record, osd::deadline due)
 {
     if (!start())
         return false;
     osd::lock_guard hold(lock_);
     remove(record);
-    record.at = at;
+    record.due = due;
     insert(record);
     if (first_ == &record)
         changed_.broadcast();
@@ -52,7 +52,7 @@ void timer_queue::stop()
 void timer_queue::insert(timer_record &record)
 {
     timer_record *before = last_;
-    while (before != nullptr && record.at < before->at)
+    while (before != nullptr && record.due < before->due)
         before = before->previous;
     record.previous = before;
     record.next = before == nullptr ? first_ : before->next;
@@ -91,10 +91,10 @@ void timer_queue::run()
 {
     osd::lock_guard hold(lock_);
     while (!stopping_) {
-        if (first_ != nullptr && first_->at.has_passed())
+        if (first_ != nullptr && first_->due.has_passed())
             expire_first();
         else
-            (void)changed_.wait(lock_, first_ == nullptr ? osd::deadline::never() : first_->at);
+            (void)changed_.wait(lock_, first_ == nullptr ? osd::deadline::never() : first_->due);
     }
 }
 

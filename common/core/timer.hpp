@@ -23,7 +23,7 @@ struct deferred_call {
 struct timer_record {
     timer_record *next = nullptr;
     timer_record *previous = nullptr;
-    osd::deadline at = osd::deadline::never();
+    osd::deadline due = osd::deadline::never();
     bool queued = false;
     /// The expiry. The caller makes the returned call when the expiry is over: consumer code in it
     /// may free the object that the record is a part of.
@@ -38,7 +38,7 @@ public:
     /// Starts the thread, unless it runs. False when it cannot be started.
     [[nodiscard]] bool start() OSD_EXCLUDES(lock_);
     /// Returns false when no thread could be started. A record that is queued already is moved.
-    [[nodiscard]] bool arm(timer_record &record, osd::deadline at) OSD_EXCLUDES(lock_);
+    [[nodiscard]] bool arm(timer_record &record, osd::deadline due) OSD_EXCLUDES(lock_);
     /// The record will not expire, unless its expiry runs at this moment.
     void disarm(timer_record &record) OSD_EXCLUDES(lock_);
     /// Disarms the record, and waits until no expiry of it is running. Shall not be called from an

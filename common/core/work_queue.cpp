@@ -103,7 +103,7 @@ work_queue::~work_queue()
 
 void work_queue::release()
 {
-    if (holders_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1)
         return;
     if (shared)
         delete static_cast<shared_work_queue *>(this);

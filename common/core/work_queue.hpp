@@ -38,10 +38,10 @@ struct post_ring {
 
     /// Reads what the polling thread has retired since, which costs a cache miss. Writes nothing if
     /// it finds nothing.
-    OSD_ALWAYS_INLINE bool find_room(const wr *at)
+    OSD_ALWAYS_INLINE bool find_room(const wr *request)
     {
         wr *const last = retired.load(std::memory_order_acquire);
-        if (at == last)
+        if (request == last)
             return false;
         known_end = last;
         return true;
@@ -90,9 +90,9 @@ struct ring_places {
     }
     /// How far `at` is behind the successor of `last`: 0 for the successor, and so on round the
     /// ring.
-    std::uint64_t distance(const work_request &last, const work_request &at) const
+    std::uint64_t distance(const work_request &last, const work_request &request) const
     {
-        return (order_of(at) + count() - order_of(last) + count() - 1) % count();
+        return (order_of(request) + count() - order_of(last) + count() - 1) % count();
     }
     bool has(const transport::wr *request) const
     {
@@ -123,7 +123,7 @@ struct work_queue : post_ring {
     /// the endpoint in completions.
     static work_queue *create_drawing(endpoint *owner, shared_work_queue &from);
 
-    void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
+    void hold() { references_.fetch_add(1, std::memory_order_relaxed); }
     void release();
 
     DAT_COUNT limit() const { return limit_; }
@@ -253,7 +253,7 @@ private:
     bool grow_by(std::size_t count);
     void forget_binding(const wr &request);
 
-    std::atomic<int> holders_{1};
+    std::atomic<int> references_{1};
     std::atomic<ring_places *> places_{nullptr};
     DAT_COUNT length_ = 0; ///< places at most; a power of two if requests are taken concurrently
     DAT_COUNT limit_ = 0;

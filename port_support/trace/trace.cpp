@@ -114,130 +114,130 @@ void line::took(std::int64_t since_ns)
     add(", %.1f us", static_cast<double>(osd::now_ns() - since_ns) / 1e3);
 }
 
-void line::show(const status &what)
+void line::show(const status &value)
 {
-    const char *type = dat::return_type_name(what.code());
-    const char *subtype = dat::return_subtype_name(what.code());
-    if (what.ok())
+    const char *type = dat::return_type_name(value.code());
+    const char *subtype = dat::return_subtype_name(value.code());
+    if (value.ok())
         add("success");
     else if (type == nullptr)
-        add("0x%x", static_cast<unsigned>(what.code()));
+        add("0x%x", static_cast<unsigned>(value.code()));
     else
         add("%s%s%s", type, subtype != nullptr && *subtype != '\0' ? "/" : "",
             subtype != nullptr ? subtype : "");
 }
 
-void line::show(const work_request &what)
+void line::show(const work_request &value)
 {
-    add("{%s, %u bytes, cookie 0x%llx}", dat::operation_name(what.operation), what.length,
-        static_cast<unsigned long long>(what.cookie.as_64));
+    add("{%s, %u bytes, cookie 0x%llx}", dat::operation_name(value.operation), value.length,
+        static_cast<unsigned long long>(value.cookie.as_64));
 }
 
-void line::show(const completion &what)
+void line::show(const completion &value)
 {
     add("{");
-    if (what.wr != nullptr)
-        show(*what.wr);
-    add(": %s, %u bytes", dat::dto_status_name(what.status), what.length);
-    if (what.has_immediate)
-        add(", immediate 0x%x", what.immediate);
-    if (what.invalidated != 0)
-        add(", closed window 0x%x", what.invalidated);
+    if (value.wr != nullptr)
+        show(*value.wr);
+    add(": %s, %u bytes", dat::dto_status_name(value.status), value.length);
+    if (value.has_immediate)
+        add(", immediate 0x%x", value.immediate);
+    if (value.invalidated != 0)
+        add(", closed window 0x%x", value.invalidated);
     add("}");
 }
 
-void line::show(const private_data &what)
+void line::show(const private_data &value)
 {
-    add("%zu bytes", what.size);
+    add("%zu bytes", value.size);
 }
 
-void line::show(const mr_params &what)
+void line::show(const mr_params &value)
 {
-    add("{%p, %llu bytes, privileges 0x%x}", what.address,
-        static_cast<unsigned long long>(what.length), static_cast<unsigned>(what.privileges));
+    add("{%p, %llu bytes, privileges 0x%x}", value.address,
+        static_cast<unsigned long long>(value.length), static_cast<unsigned>(value.privileges));
 }
 
-void line::show(const mr_keys &what)
+void line::show(const mr_keys &value)
 {
-    add("{local 0x%x, remote 0x%x}", what.local, what.remote);
+    add("{local 0x%x, remote 0x%x}", value.local, value.remote);
 }
 
-void line::show(const qp_params &what)
+void line::show(const qp_params &value)
 {
-    add("{%d receives of %d segments, %d requests of %d, reads %d in, %d out}", what.max_recv,
-        what.max_recv_iov, what.max_send, what.max_send_iov, what.max_rdma_read_in,
-        what.max_rdma_read_out);
+    add("{%d receives of %d segments, %d requests of %d, reads %d in, %d out}", value.max_recv,
+        value.max_recv_iov, value.max_send, value.max_send_iov, value.max_rdma_read_in,
+        value.max_rdma_read_out);
 }
 
-void line::show(const srq_params &what)
+void line::show(const srq_params &value)
 {
-    add("{%d receives}", what.max_recv);
+    add("{%d receives}", value.max_recv);
 }
 
-void line::show(const connect_params &what)
+void line::show(const connect_params &value)
 {
     add("{qualifier %llu, timeout %u us, %zu bytes}",
-        static_cast<unsigned long long>(what.qualifier), what.timeout_us, what.data.size);
+        static_cast<unsigned long long>(value.qualifier), value.timeout_us, value.data.size);
 }
 
-void line::show(const cr_params &what)
+void line::show(const cr_params &value)
 {
-    add("{from port %llu, %zu bytes}", static_cast<unsigned long long>(what.peer_port),
-        what.data.size);
+    add("{from port %llu, %zu bytes}", static_cast<unsigned long long>(value.peer_port),
+        value.data.size);
 }
 
-void line::show(const hca_open_params &what)
+void line::show(const hca_open_params &value)
 {
-    add("\"%s\", \"%s\"", what.name, what.params);
+    add("\"%s\", \"%s\"", value.name, value.params);
 }
 
-void line::show(const DAT_RMR_TRIPLET *what)
+void line::show(const DAT_RMR_TRIPLET *value)
 {
-    if (what == nullptr)
+    if (value == nullptr)
         add("null");
     else
-        add("{0x%llx, %u bytes, key 0x%x}", static_cast<unsigned long long>(what->virtual_address),
-            what->segment_length, what->rmr_context);
+        add("{0x%llx, %u bytes, key 0x%x}", static_cast<unsigned long long>(value->virtual_address),
+            value->segment_length, value->rmr_context);
 }
 
-void line::show(const osd::deadline &what)
+void line::show(const osd::deadline &value)
 {
-    if (what.is_never())
+    if (value.is_never())
         add("no timeout");
     else
-        add("%s", what.has_passed() ? "timeout passed" : "timeout set");
+        add("%s", value.has_passed() ? "timeout passed" : "timeout set");
 }
 
-void line::show(osd::wait_result what)
+void line::show(osd::wait_result value)
 {
-    add("%s", what == osd::wait_result::woken       ? "woken"
-              : what == osd::wait_result::timed_out ? "timed out"
-                                                    : "interrupted");
+    add("%s", value == osd::wait_result::woken       ? "woken"
+              : value == osd::wait_result::timed_out ? "timed out"
+                                                     : "interrupted");
 }
 
-void line::show(notify_on what)
+void line::show(notify_on value)
 {
-    add("%s", what == notify_on::any ? "any" : "solicited");
+    add("%s", value == notify_on::any ? "any" : "solicited");
 }
 
-void line::show(reject_reason what)
+void line::show(reject_reason value)
 {
-    add("%s", what == reject_reason::consumer ? "by the consumer" : "not by the consumer");
+    add("%s", value == reject_reason::consumer ? "by the consumer" : "not by the consumer");
 }
 
-void line::show(DAT_EVENT_NUMBER what)
+void line::show(DAT_EVENT_NUMBER value)
 {
-    add("%s", dat::event_name(what));
+    add("%s", dat::event_name(value));
 }
 
-void line::show(DAT_CLOSE_FLAGS what)
+void line::show(DAT_CLOSE_FLAGS value)
 {
-    add("%s", what == DAT_CLOSE_GRACEFUL_FLAG ? "graceful" : "abrupt");
+    add("%s", value == DAT_CLOSE_GRACEFUL_FLAG ? "graceful" : "abrupt");
 }
 
-void line::show(bool what)
+void line::show(bool value)
 {
-    add("%s", what ? "true" : "false");
+    add("%s", value ? "true" : "false");
 }
 
 } // namespace dapl::DAPL_TRANSPORT::trace

@@ -76,10 +76,10 @@ public:
         add(")");
     }
     template <class Result>
-    void result(const Result &what)
+    void result(const Result &value)
     {
         add(" = ");
-        show(what);
+        show(value);
     }
     void took(std::int64_t began_ns);
     void add(const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -105,19 +105,19 @@ private:
     void show(DAT_CLOSE_FLAGS);
     void show(bool);
     template <class T>
-    void show(const T &what)
+    void show(const T &value)
     {
         // Compares pointers: some of the types are only declared here.
         if constexpr (std::is_convertible_v<const T *, const work_request *>)
-            show(static_cast<const work_request &>(what));
+            show(static_cast<const work_request &>(value));
         else if constexpr (std::is_enum_v<T>)
-            add("0x%llx", static_cast<unsigned long long>(what));
+            add("0x%llx", static_cast<unsigned long long>(value));
         else if constexpr (std::is_integral_v<T>)
-            add(std::is_signed_v<T> ? "%lld" : "%llu", static_cast<long long>(what));
+            add(std::is_signed_v<T> ? "%lld" : "%llu", static_cast<long long>(value));
         else if constexpr (std::is_pointer_v<T>)
-            add("%p", static_cast<const void *>(what));
+            add("%p", static_cast<const void *>(value));
         else
-            add("%p", static_cast<const void *>(&what));
+            add("%p", static_cast<const void *>(&value));
     }
 
     char text_[400];

@@ -174,7 +174,7 @@ TEST_CASE("an RSP that was used has no say over a new endpoint at the place of i
     const DAT_RSP_HANDLE second = v.make_rsp(fresh, 6);
     must(v.c.v.rsp_free_func(used));
     CHECK_EQ(v.c.state(fresh), DAT_EP_STATE_RESERVED);
-    CHECK_EQ(from_handle<endpoint>(fresh)->users.load(), 0);
+    CHECK_EQ(from_handle<endpoint>(fresh)->references.load(), 0);
     must(v.c.v.rsp_free_func(second));
 }
 

@@ -256,7 +256,7 @@ public:
 
     void fail(transport::qp &q, transport::wr &w, DAT_DTOS operation)
     {
-        w.home = &q;
+        w.pair = &q;
         w.operation = operation;
         w.cookie.as_64 = 7;
         failed_ = &w;

@@ -79,7 +79,7 @@ OSD_UNCHECKED void serve(void *argument)
 bool find_address(transport::hca &device, const char *interface)
 {
     port_support::interface_search search(interface, 4);
-    const bool named = search.what() != port_support::interface_search::named::other;
+    const bool named = search.kind() != port_support::interface_search::named::other;
     const ifaddrs *found = named ? search.next() : nullptr;
     if (found != nullptr)
         port_support::copy_address(device.address, found->ifa_addr);

@@ -68,14 +68,14 @@ TEST_SUITE("adapter")
     TEST_CASE("the loopback interface is found by its name and by its address")
     {
         interface_search by_name("lo", 4);
-        CHECK(by_name.what() == interface_search::named::interface);
+        CHECK(by_name.kind() == interface_search::named::interface);
         const ifaddrs *found = by_name.next();
         REQUIRE(found != nullptr);
         CHECK(std::string(found->ifa_name) == "lo");
         CHECK(found->ifa_addr->sa_family == AF_INET);
 
         interface_search by_address("127.0.0.1", 6); // an address decides its family itself
-        CHECK(by_address.what() == interface_search::named::address);
+        CHECK(by_address.kind() == interface_search::named::address);
         found = by_address.next();
         REQUIRE(found != nullptr);
         CHECK(std::string(found->ifa_name) == "lo");
@@ -86,7 +86,7 @@ TEST_SUITE("adapter")
     TEST_CASE("what is no interface may be a device behind any")
     {
         interface_search search("no-such-device", 4);
-        CHECK(search.what() == interface_search::named::other);
+        CHECK(search.kind() == interface_search::named::other);
         CHECK(search.next() != nullptr);
         interface_search absent("192.0.2.77", 4);
         CHECK(absent.next() == nullptr);

@@ -347,7 +347,7 @@ TEST_CASE("siw: what was held back keeps its status, and is forgotten with its q
     t.complete(write, 1);
     t.complete(other, 2, IBV_WC_LOC_PROT_ERR);
     CHECK(t.taken().empty());
-    forget_held(t.queue, 1);
+    forget_behind_read(t.queue, 1);
     read.finished = write.finished = true; // marks both as flushed
     t.complete(other_read, 2);
     CHECK(t.taken() == all_of{&other_read, &other});

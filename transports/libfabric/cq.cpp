@@ -31,24 +31,24 @@ void admit(cq &c, qp &q, wr &w) OSD_REQUIRES(c.lock)
 
 bool in_order(const qp &q, const wr &w)
 {
-    return (w.at.order & order_mask) == q.reads_done.load(std::memory_order_relaxed);
+    return (w.position.order & order_mask) == q.reads_done.load(std::memory_order_relaxed);
 }
 
 bool posted_before(const wr &a, const wr &b)
 {
-    return static_cast<std::int32_t>(a.at.number - b.at.number) < 0;
+    return static_cast<std::int32_t>(a.position.number - b.position.number) < 0;
 }
 
 void finish_request(cq &c, wr &w) OSD_REQUIRES(c.lock)
 {
-    qp &q = *w.home;
+    qp &q = *w.pair;
     if (&w == &q.closing_marker) {
         q.closing_marker_completed.store(true, std::memory_order_release);
         return;
     }
-    q.held.insert(w, posted_before);
-    while (!q.held.empty() && in_order(q, *q.held.front()))
-        admit(c, q, *q.held.pop());
+    q.behind_read.insert(w, posted_before);
+    while (!q.behind_read.empty() && in_order(q, *q.behind_read.front()))
+        admit(c, q, *q.behind_read.pop());
     if (q.fenced.load())
         release_later(*q.device);
 }
@@ -65,7 +65,7 @@ void take_immediate(wr &w, std::uint64_t data)
 bool finish_receive(const cq &c, wr &w) OSD_REQUIRES(c.lock)
 {
     const bool flushed = w.done.status == DAT_DTO_ERR_FLUSHED;
-    const bool again = flushed && c.withdraws == w.home;
+    const bool again = flushed && c.withdraws == w.pair;
     w.recv.is = again ? recv_place::where::withdrawn : recv_place::where::elsewhere;
     if (w.recv.freed && w.done.status != DAT_DTO_SUCCESS && (!flushed || w.recv.cut))
         w.done.status = DAT_DTO_ERR_LOCAL_PROTECTION;
@@ -84,7 +84,7 @@ void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock
     if (w.operation == DAT_DTO_RECEIVE && !finish_receive(c, w))
         return;
     if (w.done.status != DAT_DTO_SUCCESS && w.done.status != DAT_DTO_ERR_FLUSHED)
-        break_later(*w.home);
+        break_later(*w.pair);
     if (w.operation == DAT_DTO_RECEIVE) {
         if (error == 0 && (flags & FI_REMOTE_CQ_DATA) != 0)
             take_immediate(w, entry.data);
@@ -186,14 +186,14 @@ void progress_and_signal(cq &c)
         c.wake_sleepers();
 }
 
-void release_held(qp &q)
+void release_behind_reads(qp &q)
 {
     cq &c = *q.send_cq;
     {
         osd::lock_guard hold(c.lock);
-        if (q.held.empty())
+        if (q.behind_read.empty())
             return;
-        while (wr *w = q.held.pop())
+        while (wr *w = q.behind_read.pop())
             give(c, *w);
     }
     c.wake_sleepers();

@@ -33,7 +33,7 @@ status find_interface(hca &device)
     port_support::interface_search search(device.params.interface, device.params.family);
     if (search.error() != 0)
         return status_of_errno(search.error());
-    const bool named = search.what() != port_support::interface_search::named::other;
+    const bool named = search.kind() != port_support::interface_search::named::other;
     const ifaddrs *found = named ? search.next() : nullptr;
     if (found == nullptr) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address",

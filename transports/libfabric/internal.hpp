@@ -25,7 +25,7 @@ void drain(cq &c) OSD_EXCLUDES(c.lock);
 /// that comes meanwhile takes the right receive. Returns the first, or null. Doors are shut.
 wr *withdraw_receives(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock);
 /// Gives up waiting for earlier reads, which do not come back.
-void release_held(qp &q);
+void release_behind_reads(qp &q);
 
 // --- qp.cpp
 

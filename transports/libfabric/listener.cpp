@@ -95,7 +95,7 @@ bool is_for(const hca &device, const passive &p, const cm_frame_header *header)
 bool may_wait(hca &device, const sockaddr_storage &source) OSD_REQUIRES(device.lock)
 {
     if (device.requests.count() < device.requests.most())
-        return device.requests.has_share(source, "further ones of that address are put off");
+        return device.requests.has_share(source, "further requests of that address are put off");
     device.requests.say_crowded(source, "further ones are put off");
     return false;
 }
@@ -220,7 +220,7 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
         return listen_failed(device.name, "fi_listen", port_of(qualifier), -error);
     }
     device.passives.push(*p);
-    l.of = p;
+    l.pep = p;
     if (qualifier == 0)
         qualifier = osd::address::port_of(reinterpret_cast<const sockaddr *>(&p->address));
     p->qualifier = qualifier;
@@ -229,9 +229,9 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
 
 void transport::dapls_ib_remove_conn_listener(listener &l)
 {
-    passive &p = *l.of;
+    passive &p = *l.pep;
     hca &device = *p.device;
-    l.of = nullptr;
+    l.pep = nullptr;
     if (device.foreign())
         return;
     osd::lock_guard hold(device.lock);

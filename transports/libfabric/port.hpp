@@ -72,9 +72,9 @@ struct recv_place {
 };
 
 struct wr : work_request {
-    qp *home;
+    qp *pair;
     union {
-        place at;        ///< valid in a request
+        place position;  ///< valid in a request
         recv_place recv; ///< valid in a receive
     };
     union {
@@ -146,7 +146,7 @@ struct qp : all_link, connection_state {
 
     // Members of the thread that takes completions from send_cq.
     std::atomic<std::uint32_t> reads_done{0};
-    fifo<wr> held; ///< finished before an earlier read, in post order
+    fifo<wr> behind_read; ///< finished before an earlier read, in post order
 
     osd::mutex lock;
     fid_ep *fid OSD_GUARDED_BY(lock) = nullptr; ///< the endpoint, in every phase that has one
@@ -187,7 +187,7 @@ struct passive : all_link {
 };
 
 struct listener {
-    passive *of = nullptr;
+    passive *pep = nullptr;
 };
 
 /// A connection request without an answer.
@@ -341,9 +341,10 @@ struct transport : dapls_ib<ofi::types> {
     static status dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
                                          const DAT_LMR_TRIPLET *local,
                                          const DAT_RMR_TRIPLET *remote,
-                                         const extended_operands &with, DAT_COMPLETION_FLAGS flags)
+                                         const extended_operands &operands,
+                                         DAT_COMPLETION_FLAGS flags)
     {
-        return ofi::post_write_immediate(q, w, segments, local, remote, with.immediate, flags);
+        return ofi::post_write_immediate(q, w, segments, local, remote, operands.immediate, flags);
     }
 
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
@@ -369,10 +370,10 @@ OSD_ALWAYS_INLINE bool transport::plain(const fi_cq_data_entry &entry)
         return (entry.flags & FI_REMOTE_CQ_DATA) == 0;
     const auto *request = static_cast<const wr *>(entry.op_context);
     return request != nullptr && // remote operations of a peer complete without a context
-           request->at.order == request->home->reads_done.load(std::memory_order_relaxed);
+           request->position.order == request->pair->reads_done.load(std::memory_order_relaxed);
 }
 
-OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&of, DAT_UINT32 &length)
+OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&request, DAT_UINT32 &length)
 {
     if (c.is_slow()) [[unlikely]]
         return take_result::other;
@@ -394,29 +395,29 @@ OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&of, DAT_UINT
     c.left = left - 1;
     auto *done = static_cast<wr *>(entry->op_context);
     done->recv.is = ofi::recv_place::where::elsewhere; // a request needs its place no more
-    of = done;
+    request = done;
     length = static_cast<DAT_UINT32>(entry->len);
     return take_result::taken;
 }
 
-OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_request *&of,
+OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_request *&request,
                                                                   DAT_UINT32 &length)
 {
     c.consumer.enter();
-    const take_result result = look(c, of, length);
+    const take_result result = look(c, request, length);
     c.consumer.leave();
     return result;
 }
 
 OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &done)
 {
-    work_request *of;
+    work_request *request;
     DAT_UINT32 length;
-    const take_result result = dapls_ib_completion_take(c, of, length);
+    const take_result result = dapls_ib_completion_take(c, request, length);
     if (result == take_result::other) [[unlikely]]
         return poll_slow(c, done);
     if (result == take_result::taken)
-        done = {of, length, DAT_DTO_SUCCESS, false, 0, nullptr};
+        done = {request, length, DAT_DTO_SUCCESS, false, 0, nullptr};
     return result == take_result::taken;
 }
 
@@ -433,8 +434,8 @@ OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, DAT_DTOS ope
                                           const DAT_LMR_TRIPLET &local,
                                           const DAT_RMR_TRIPLET *remote, std::uint64_t fi_flags)
 {
-    w.home = &q;
-    w.at = q.next;
+    w.pair = &q;
+    w.position = q.next;
     ++q.next.number;
     q.send_iov.iov_base = ofi::pointer(local.virtual_address);
     q.send_iov.iov_len = local.segment_length;
@@ -476,7 +477,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
         q.recv_door.leave();
         return ofi::recv_slow(q, w, segments, local);
     }
-    w.home = &q;
+    w.pair = &q;
     w.recv = {local->lmr_context, ofi::recv_place::where::posted, false, false, false};
     w.address = local->virtual_address;
     q.last_recv = &w;

@@ -80,7 +80,7 @@ ssize_t read_kept(qp &q, fid_ep *ep, wr &w)
 {
     const fi_msg_rma message = rdma_message(q, w, &w);
     // Counted when it comes back, whether or not the consumer wants to know.
-    w.at.order |= order_special;
+    w.position.order |= order_special;
     q.next.order = (q.next.order + 1) & order_mask;
     const ssize_t error = fi_readmsg(ep, &message, FI_COMPLETION);
     if (error != 0)
@@ -104,7 +104,7 @@ ssize_t write_immediate_kept(const qp &q, fid_ep *ep, wr &w, std::uint64_t fi_fl
 /// Posts an operation that was kept. The caller is the only one to post requests to q.
 ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
 {
-    w.at = q.next;
+    w.position = q.next;
     ++q.next.number;
     const std::uint64_t fi_flags = w.suppressed ? 0 : FI_COMPLETION;
     switch (static_cast<int>(w.operation)) {
@@ -121,7 +121,7 @@ ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
 
 void keep_receive(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
-    w.home = &q;
+    w.pair = &q;
     w.recv = {0, recv_place::where::elsewhere, true, false, false};
     (void)keep_segments(w, segments, local, SIZE_MAX);
     for (DAT_COUNT i = 0; i < segments; ++i) {
@@ -200,7 +200,7 @@ status refused_recv(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *loc
 status send_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                  const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
 {
-    w.home = &q;
+    w.pair = &q;
     w.suppressed = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
     keep_request(w, segments, local, remote);
     osd::lock_guard hold(q.lock);
@@ -362,7 +362,7 @@ void close_endpoint(qp &q) OSD_REQUIRES(q.lock)
     drain(*q.send_cq);
     if (q.recv_cq != q.send_cq)
         drain(*q.recv_cq);
-    release_held(q);
+    release_behind_reads(q);
 }
 
 } // namespace
@@ -479,9 +479,9 @@ bool post_closing_marker(qp &q)
     osd::lock_guard hold(q.lock);
     if (q.closing_marker_posted || q.fenced.load())
         return true;
-    q.closing_marker.home = &q;
+    q.closing_marker.pair = &q;
     q.closing_marker.operation = DAT_DTO_RDMA_WRITE;
-    q.closing_marker.at.order = order_special;
+    q.closing_marker.position.order = order_special;
     fi_msg_rma nothing{};
     nothing.context = &q.closing_marker;
     q.closing_marker_posted = true;

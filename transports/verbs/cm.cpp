@@ -152,7 +152,7 @@ int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
         return errno;
     }
     device.connections.push(*c);
-    c->of = &q;
+    c->pair = &q;
     c->retries = device.params.arp_retry;
     q.link_up = c;
     auto tos = static_cast<std::uint8_t>(device.params.type_of_service);
@@ -224,10 +224,10 @@ void route_found(hca &device, qp &q, connection &c) OSD_REQUIRES(device.lock)
     const int error = rdma_connect(c.id, &wanted) == 0 ? 0 : errno;
     device.lock.lock();
     c.unanswered = device.iwarp && error == 0;
-    if (c.of == nullptr)
+    if (c.pair == nullptr)
         destroy_when_answered(device, c);
     else if (error != 0)
-        step_failed(device, *c.of, "rdma_connect", error);
+        step_failed(device, *c.pair, "rdma_connect", error);
 }
 
 /// Resolution uses messages that may be lost, so a time-out is retried.
@@ -360,11 +360,11 @@ void late_event(hca &device, connection &c, const cm_event &event) OSD_REQUIRES(
 void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQUIRES(device.lock)
 {
     c.unanswered = false;
-    if (c.of == nullptr) {
+    if (c.pair == nullptr) {
         late_event(device, c, event);
         return;
     }
-    qp &q = *c.of;
+    qp &q = *c.pair;
     switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         address_found(device, q, c);
@@ -461,7 +461,7 @@ void release_connection(hca &device, qp &q)
     connection *c = std::exchange(q.link_up, nullptr);
     if (c == nullptr)
         return;
-    c->of = nullptr;
+    c->pair = nullptr;
     if (device.iwarp && c->unanswered)
         q.heir = c;
     if (q.is_established() && rdma_disconnect(c->id) == 0)
@@ -575,7 +575,7 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
     const status made = connect_attempt::make(params, most, attempt);
     if (!made.ok())
         return made;
-    const port_support::pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     q.attempt = std::move(attempt);
     return begin_attempt(device, q);
@@ -586,10 +586,10 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     hca &device = *q.device;
     if (data.size > device.max_private_data)
         return invalid_parameter(3);
-    const port_support::pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     connection &c = *std::exchange(request.from, nullptr);
-    c.of = &q;
+    c.pair = &q;
     q.link_up = &c;
     q.enter(phase::accepting);
     if (!answer(q, c, data)) {
@@ -602,7 +602,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
 void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 {
     hca &device = *q.device;
-    const port_support::pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     const phase state = q.phase();
     const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
@@ -624,7 +624,7 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 void transport::dapls_ib_disconnect_clean(qp &q)
 {
     hca &device = *q.device;
-    const port_support::pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     tear_down(device, q);
 }

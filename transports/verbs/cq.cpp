@@ -231,11 +231,11 @@ bool take_cq_event(cq &c)
     return true;
 }
 
-void notify_cq(cq &c, notify_on what)
+void notify_cq(cq &c, notify_on interest)
 {
     c.notify.store(true);
     arm_service(c);
-    if (ibv_req_notify_cq(c.handle, what == notify_on::solicited) != 0)
+    if (ibv_req_notify_cq(c.handle, interest == notify_on::solicited) != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_req_notify_cq failed: %s", c.device->name,
                  std::strerror(errno));
 }
@@ -252,9 +252,9 @@ void end_wait(cq &c)
 
 /// A CQE does not tell whether it is solicited, so any CQE that is found after the CQ was armed
 /// ends the wait. Spinning for solicited CQEs would find the others.
-osd::wait_result wait_for_cq(cq &c, notify_on what, osd::deadline until)
+osd::wait_result wait_for_cq(cq &c, notify_on interest, osd::deadline until)
 {
-    const bool solicited = what == notify_on::solicited;
+    const bool solicited = interest == notify_on::solicited;
     const auto found = [&c] { return c.woken.load(std::memory_order_relaxed) || holds_any(c); };
     if (!solicited && c.spin.find(c.device->params.spin_us, until, found)) {
         if (c.woken.load()) {

@@ -58,7 +58,7 @@ void sort(cq &c, const ibv_wc &entry)
 {
     const wr &w = request_of(entry);
     if (!w.finished && !w.kept)
-        keep(has_overtaken_read(w) ? c.held : c.ready, entry);
+        keep(has_overtaken_read(w) ? c.behind_read : c.ready, entry);
 }
 
 /// Takes the first held completion whose read has completed; null without one. A queue pair does
@@ -67,12 +67,12 @@ wr *released(cq &c)
 {
     wr *found = nullptr;
     fifo<wr> rest;
-    while (wr *w = c.held.pop())
+    while (wr *w = c.behind_read.pop())
         if (found == nullptr && !has_overtaken_read(*w))
             found = w;
         else
             rest.push(*w);
-    c.held = rest;
+    c.behind_read = rest;
     return found;
 }
 
@@ -115,27 +115,27 @@ int poll_in_order(ibv_cq *handle, int most, ibv_wc *entries)
 {
     cq &c = *static_cast<cq *>(handle->cq_context);
     int count = 0;
-    if (c.held.empty() && c.ready.empty()) {
+    if (c.behind_read.empty() && c.ready.empty()) {
         count = handle->context->ops.poll_cq(handle, most, entries);
         if (count > 0)
             count = leading(c, entries, count);
     }
-    if (count == 0 && !(c.held.empty() && c.ready.empty()))
+    if (count == 0 && !(c.behind_read.empty() && c.ready.empty()))
         count = next_in_order(c, entries[0]) ? 1 : 0;
     return count;
 }
 
-void forget_held(cq &c, std::uint32_t qp_num)
+void forget_behind_read(cq &c, std::uint32_t qp_num)
 {
     osd::lock_guard hold(c.lock);
     c.exclude_consumer();
     fifo<wr> others;
-    while (wr *w = c.held.pop())
+    while (wr *w = c.behind_read.pop())
         if (w->kept_by != qp_num)
             others.push(*w);
         else
             w->kept = false;
-    c.held = others;
+    c.behind_read = others;
     c.readmit_consumer();
 }
 

@@ -40,13 +40,13 @@ bool is_link_local(const sockaddr *address)
 }
 
 /// Takes this interface if it leads to the wanted device.
-bool take(const ifaddrs &entry, named what, hca &device)
+bool take(const ifaddrs &entry, named word_kind, hca &device)
 {
     unique_id bound = bind_to(device.channel, entry.ifa_addr);
     if (bound == nullptr)
         return false;
     const char *name = ibv_get_device_name(bound->verbs->device);
-    const bool right = what != named::other ||
+    const bool right = word_kind != named::other ||
                        (std::strcmp(name, device.params.device) == 0 &&
                         (device.params.port == 0 || device.params.port == bound->port_num));
     if (!right)
@@ -59,11 +59,11 @@ bool take(const ifaddrs &entry, named what, hca &device)
     return true;
 }
 
-status nothing_there(const hca &device, named what, bool seen)
+status nothing_there(const hca &device, named word_kind, bool seen)
 {
     const adapter_params &params = device.params;
-    const char *kind = what == named::address ? "address" : "network interface";
-    if (what == named::other)
+    const char *kind = word_kind == named::address ? "address" : "network interface";
+    if (word_kind == named::other)
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "no RDMA device or network interface \"%s\" (port %u) with an IPv%u address; "
                  "compare with \"rdma link\" and \"ip address\"",
@@ -89,13 +89,13 @@ status find_interface(hca &device)
         return status_of_errno(search.error());
     bool seen = false;
     while (const ifaddrs *entry = search.next()) {
-        if (search.what() != named::address && is_link_local(entry->ifa_addr))
+        if (search.kind() != named::address && is_link_local(entry->ifa_addr))
             continue;
         seen = true;
-        if (take(*entry, search.what(), device))
+        if (take(*entry, search.kind(), device))
             return success;
     }
-    return nothing_there(device, search.what(), seen);
+    return nothing_there(device, search.kind(), seen);
 }
 
 } // namespace dapl::verbs::vrb

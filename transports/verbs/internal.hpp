@@ -80,7 +80,7 @@ bool take_cq_event(cq &c);
 /// next call.
 int poll_in_order(ibv_cq *handle, int most, ibv_wc *entries);
 /// Forgets a queue pair that was destroyed: completions held back for it are flushed with the rest.
-void forget_held(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
+void forget_behind_read(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
 
 // --- qp.cpp
 

@@ -124,7 +124,7 @@ void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
                                            const private_data &data)
 {
     hca &device = *request.from->device;
-    const port_support::pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     refuse(device, *request.from, reason, data);
     request.from = nullptr;

@@ -86,7 +86,7 @@ struct cq final : all_link, deferred_completions<wr> {
     ibv_wc taken[batch];
     const ibv_wc *next = taken; ///< first entry of `taken` that is left
     int left = 0;               ///< how many of them there are
-    fifo<wr> held;              ///< by poll_in_order(), which have overtaken a read
+    fifo<wr> behind_read;       ///< by poll_in_order(), which have overtaken a read
     fifo<wr> ready;             ///< requests that poll_in_order() may give now
 
     hca *device = nullptr;
@@ -125,7 +125,7 @@ struct deferred_destruction {
 struct connection : all_link {
     hca *device = nullptr;
     rdma_cm_id *id = nullptr;
-    qp *of = nullptr; ///< null before a request is answered, and when the qp let go of this
+    qp *pair = nullptr; ///< null before a request is answered, and when the qp let go of this
     std::uint8_t peer_reads_in = 0; ///< RDMA reads that we may have outstanding at the peer
     std::uint8_t peer_reads_out = 0;
     std::uint32_t retries = 0; ///< retries of the question for address or route
@@ -430,10 +430,14 @@ struct transport : dapls_ib<vrb::types> {
     static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
     static bool dapls_ib_completion_poll(cq &, completion &);
     static take_result dapls_ib_completion_take(cq &, work_request *&, DAT_UINT32 &);
-    static void dapls_ib_completion_notify(cq &c, notify_on what) { vrb::notify_cq(c, what); }
-    static osd::wait_result dapls_ib_cq_wait(cq &c, notify_on what, DAT_COUNT, osd::deadline until)
+    static void dapls_ib_completion_notify(cq &c, notify_on interest)
     {
-        return vrb::wait_for_cq(c, what, until);
+        vrb::notify_cq(c, interest);
+    }
+    static osd::wait_result dapls_ib_cq_wait(cq &c, notify_on interest, DAT_COUNT,
+                                             osd::deadline until)
+    {
+        return vrb::wait_for_cq(c, interest, until);
     }
     static void dapls_ib_cq_wakeup(cq &c) { vrb::wake_cq(c); }
     static osd::wait_result dapls_ib_cno_wait(hca &device, osd::deadline until)
@@ -500,7 +504,8 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     return true;
 }
 
-OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_request *&of,
+OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c,
+                                                                  work_request *&taken_request,
                                                                   DAT_UINT32 &length)
 {
     c.consumer.enter();
@@ -514,7 +519,7 @@ OSD_ALWAYS_INLINE take_result transport::dapls_ib_completion_take(cq &c, work_re
             vrb::keep(c, {found.next + 1, found.left - 1});
             length = found.next->byte_len;
             request.finished = true;
-            of = &request;
+            taken_request = &request;
             result = take_result::taken;
         } else {
             vrb::keep(c, found);

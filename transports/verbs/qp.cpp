@@ -58,7 +58,7 @@ int to_init(const hca &device, ibv_qp *handle)
 
 int post_without_signal(ibv_qp *to, ibv_send_wr *request, ibv_send_wr **bad)
 {
-    const port_support::pipe_signal_hold held(true);
+    const port_support::pipe_signal_hold no_sigpipe(true);
     return ibv_post_send(to, request, bad);
 }
 
@@ -182,7 +182,7 @@ void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
     q.handle = nullptr;
     drain_both(q, number);
     if (q.device->siw)
-        forget_held(*q.send_cq, number);
+        forget_behind_read(*q.send_cq, number);
     if (q.shared != nullptr)
         end_drawing(q); // the number may be given to another
 }
@@ -447,7 +447,7 @@ status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
     return post_request(q, w, request);
 }
 
-status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const mw_params &what,
+status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const mw_params &range,
                                    DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT &key)
 {
     ibv_mw_bind bind{};
@@ -456,8 +456,8 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const m
     // Some libraries refuse a bind without a region: so a byte without rights stands for no region.
     bind.bind_info = {window.nothing, reinterpret_cast<std::uintptr_t>(window.nothing->addr), 1, 0};
     if (region != nullptr)
-        bind.bind_info = {region->handle, what.address, what.length,
-                          remote_access(what.privileges)};
+        bind.bind_info = {region->handle, range.address, range.length,
+                          remote_access(range.privileges)};
     key = 0;
     return post_slow(q, *q.send_cq, q.last_send, w, [&](ibv_qp *handle) {
         const int error = ibv_bind_mw(handle, window.handle, &bind);
@@ -472,7 +472,7 @@ void transport::dapls_ib_qp_free(qp &q)
     hca &device = *q.device;
     if (device.foreign())
         return;
-    const port_support::pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     quit(device, q);
     if (q.nth != 0)
@@ -485,7 +485,7 @@ void transport::dapls_ib_qp_free(qp &q)
 status transport::dapls_ib_qp_reset(qp &q)
 {
     hca &device = *q.device;
-    const port_support::pipe_signal_hold held(device.siw);
+    const port_support::pipe_signal_hold no_sigpipe(device.siw);
     {
         osd::lock_guard hold(device.lock);
         quit(device, q);
