@@ -127,7 +127,7 @@ public:
 
     tcp_cm(connection_service &service, tcp_cm_user &user, const limits &bounds)
         : service_(service), user_(user), limits_(bounds),
-          requests_(service.name, how.max_unanswered)
+          requests_(service.name, bounds.max_unanswered)
     {}
     tcp_cm(const tcp_cm &) = delete;
     tcp_cm &operator=(const tcp_cm &) = delete;

@@ -279,7 +279,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     if (data.size > device.max_private_data)
         return invalid_parameter(3);
     osd::lock_guard hold(device.lock);
-    const int error = request.of->gone ? 0 : take_connection(device, q, *request.of);
+    const int error = request.pending->gone ? 0 : take_connection(device, q, *request.pending);
     if (error != 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_endpoint for an accept failed: %s", device.name,
                  fi_strerror(-error));
@@ -287,7 +287,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     }
     q.enter(phase::accepting);
     // libfabric would establish a connection whose peer is gone, and only then notice.
-    if (request.of->gone || hung_up(q) || !accept_on_endpoint(q, data)) {
+    if (request.pending->gone || hung_up(q) || !accept_on_endpoint(q, data)) {
         // The endpoint has the connection, so the request cannot be answered any more.
         end_attempt(device, q);
         device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);

@@ -123,7 +123,7 @@ request *keep(hca &device, passive &p, fi_info &info) OSD_REQUIRES(device.lock)
 void offer(hca &device, passive &p, fi_info &info, cr_params &params) OSD_REQUIRES(device.lock)
 {
     cr made{keep(device, p, info)};
-    if (made.of == nullptr) {
+    if (made.pending == nullptr) {
         refuse(p, info.handle, cm_frame_header::later); // its sender repeats it
         return fi_freeinfo(&info);
     }
@@ -157,7 +157,7 @@ void stop_watching(hca &device, request &r)
 
 void release_request(hca &device, cr &answered)
 {
-    const std::unique_ptr<request> r(std::exchange(answered.of, nullptr));
+    const std::unique_ptr<request> r(std::exchange(answered.pending, nullptr));
     stop_watching(device, *r);
     if (!r->gone)
         device.requests.remove(*r);
@@ -247,7 +247,7 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
 void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
                                            const private_data &data)
 {
-    ofi::request &asked = *request.of;
+    ofi::request &asked = *request.pending;
     hca &device = *asked.from->device;
     osd::lock_guard hold(device.lock);
     if (!asked.gone)

@@ -200,7 +200,7 @@ struct request : unanswered_request {
 
 /// A request on its way from upcall to answer.
 struct cr {
-    request *of = nullptr;
+    request *pending = nullptr;
 };
 
 struct hca : connection_service {
