@@ -141,6 +141,11 @@ def end(pid):
         pass
 
 
+# Seconds in which a launcher without ranks has to end: enough on a busy machine. Without this limit
+# most of the time of a run is spent waiting for launchers that hang.
+LAUNCHER_ALONE = 10
+
+
 class KilledJob(Job):
     """A job of which the launcher, or a rank, is killed after some seconds."""
 
@@ -156,12 +161,16 @@ class KilledJob(Job):
         for pid in [self.killed] if self.killed else self.members():
             end(pid)
         # What the ranks have written may come through a pipe that a rank holds: not waited for.
-        until = time.monotonic() + self.limit
-        while self.members() and time.monotonic() < until:
-            time.sleep(0.02)
-        left = self.members()
         # mpirun of Open MPI 4.1.4 may hang by itself when a rank dies while it connects to it.
-        self.only_launcher = bool(left) and left == [self.process.pid]
+        until = time.monotonic() + self.limit
+        alone_until = until
+        while (left := self.members()) and time.monotonic() < min(until, alone_until):
+            if left != [self.process.pid]:
+                alone_until = until
+            elif alone_until == until:
+                alone_until = time.monotonic() + LAUNCHER_ALONE
+            time.sleep(0.02)
+        self.only_launcher = left == [self.process.pid]
         self.hung = bool(left) and not self.only_launcher
         for pid in left:
             print(f"still there: {pid} {name_of(pid)}", flush=True)
@@ -434,19 +443,25 @@ def run_mad(launcher, args):
 def run_kills(launcher, args):
     """Kills somebody at any moment: the job is over soon, and nothing is left."""
     good = True
-    for turn in range(args.repeat):
-        victim = ("launcher", "rank")[turn % 2]
+    judged = turn = hung = 0
+    while judged < args.repeat and turn < 2 * args.repeat:
+        victim = ("launcher", "rank")[judged % 2]
         after = random.uniform(0, args.within)
-        job = KilledJob(launcher.command(args.ranks, [args.program, str(23 + turn // 2 % 2)]),
+        turn += 1
+        job = KilledJob(launcher.command(args.ranks, [args.program, str(23 + judged // 2 % 2)]),
                         args.limit, environment(args), victim, after)
         if job.killed is None:
             continue  # no rank was there yet
         if job.only_launcher:
             print(f"        the launcher itself hangs, without ranks, after {after:.3f} s")
+            hung += 1
             continue
+        judged += 1
         good &= judge(f"{args.ranks} ranks, the {victim} killed after {after:.3f} s", job,
                       -signal.SIGKILL if victim == "launcher" else 128 + signal.SIGKILL)
-    return good
+    print(f"{judged} of {turn} moments judged; at {hung} the launcher itself hung, at "
+          f"{turn - judged - hung} there was no rank yet")
+    return good and 2 * judged >= args.repeat
 
 
 def run_memory(launcher, args):
