@@ -134,7 +134,7 @@ public:
     /// or why this cannot become one; may say something to it before it is closed.
     using judge = std::function<std::string(channel &, std::span<const char>)>;
 
-    /// Port 0 is any free one; an empty address is every address.
+    /// Listens on a port, 0 for any free one; an empty address is every address.
     explicit peer_listener(unsigned short port, const std::string &address = "");
     unsigned short port() const;
     /// The first caller that has said `wanted` good bytes, which are stored at `words`.
@@ -146,7 +146,7 @@ private:
     channel socket_;
 };
 
-/// Calls one.
+/// Calls a listening peer.
 channel call_peer(const std::string &host, unsigned short port, seconds limit);
 
 /// Bounds a wait that polls. spin() is called on each empty poll and costs an addition; now and

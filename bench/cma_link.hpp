@@ -20,7 +20,7 @@ class cma_link {
 public:
     static constexpr int receive_pool = 66;
 
-    /// What the other process has to know of this one.
+    /// The addresses that the other process needs to copy into this process.
     struct place {
         pid_t process;
         std::uintptr_t buffer;

@@ -41,7 +41,7 @@ enum class waker { message, software, connection };
 /// How a consumer waits.
 struct way {
     const char *name;
-    dat_link::evds layout; ///< `one`: the EVD has a CQ, whatever wakes
+    dat_link::evds layout; ///< `one`: the EVD has a CQ, whatever wakes the waiter
     const char *title;
     std::uint32_t threshold = 1;
     waker by = waker::message;

@@ -321,7 +321,8 @@ void leader::run_quick()
     say("bandwidth  RDMA write     %8s  %8.2f GB/s\n", size_text(size).c_str(), rate / 1e9);
 }
 
-/// As many as take a fifth of the duration, `most` at most, if one takes this long.
+/// The number of operations that take a fifth of the duration, up to `most`; one operation takes
+/// `one_s`.
 std::uint32_t leader::fitting(double most, double one_s) const
 {
     return static_cast<std::uint32_t>(std::clamp(o_.duration / 5 / one_s, 1.0, most));

@@ -146,7 +146,7 @@ void write_mark(Link &link, std::uint32_t size, std::byte value)
     link.post_write(size);
 }
 
-/// Before a series of marked writes, on both sides.
+/// Clears the mark, on both sides, before a series of marked writes.
 template <class Link>
 void clear_mark(Link &link, std::uint32_t size)
 {

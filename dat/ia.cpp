@@ -118,8 +118,8 @@ OSD_EXPORT DAT_RETURN DAT_API dat_ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS fla
     return dat::close(ia, flags);
 }
 
-/// For providers, in both directions: the consumer's number becomes the provider's pointer, the
-/// pointer the number.
+/// Translates a handle for providers, in both directions: the consumer's number becomes the
+/// provider's pointer, the pointer the number.
 OSD_EXPORT DAT_RETURN DAT_API dats_get_ia_handle(DAT_IA_HANDLE given, DAT_IA_HANDLE *other)
 {
     if (other == nullptr)

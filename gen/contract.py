@@ -90,7 +90,7 @@ class Operation:
 
 
 def normal(text: str) -> str:
-    """One space where C++ needs one, none elsewhere, comments gone."""
+    """The text with one space where C++ needs it, no others, and no comments."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(r"\s*([&*])\s*", r" \1", text)
@@ -132,7 +132,7 @@ def declaration(text: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def up_to_closing(text: str, opening: int) -> int:
-    """Where the round bracket that opens at this place is closed, exclusive."""
+    """The place at which the round bracket that opens at `opening` is closed, exclusive."""
     depth = 0
     for place in range(opening, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)

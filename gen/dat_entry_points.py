@@ -16,8 +16,8 @@ import rendering
 SUBTYPES = {"DAT_HANDLE": "DAT_INVALID_HANDLE1", "DAT_EVD_HANDLE": "DAT_INVALID_HANDLE_EVD_REQUEST"}
 LAST_SLOT = 80
 KINDS = ("control", "ending", "query", "wait", "data_path")
-# What a call of the common layer works on, which mark that has where its class has several, and
-# the subtype for a handle that is none.
+# The objects of the common layer that calls work on, the mark of each if its class has several, and
+# the subtype for a bad handle.
 OBJECTS = {
     "DAT_HANDLE": ("object", "", "DAT_NO_SUBTYPE"),
     "DAT_IA_HANDLE": ("adapter", "", "DAT_INVALID_HANDLE_IA"),

@@ -13,7 +13,7 @@
 
 namespace osd {
 
-/// When this returns, every other thread of the process has executed a full memory barrier.
+/// Returns when every other thread of the process has executed a full memory barrier.
 void fence_all_threads();
 
 class door {
@@ -27,8 +27,9 @@ public:
     }
     void leave() { state_.store(used, std::memory_order_release); }
 
-    /// For the slow side, after it stored its flag and called fence_all_threads(). When this
-    /// returns, threads that were inside have left, and threads that enter see the flag.
+    /// Waits until no thread is inside; the slow side calls this after it stored its flag and
+    /// called fence_all_threads(). On return, threads that were inside have left, and threads that
+    /// enter see the flag.
     void wait_until_empty() const
     {
         while (state_.load(std::memory_order_acquire) == inside)

@@ -36,8 +36,8 @@ private:
     char file_[192] = {};
 };
 
-/// A process, told from a later process of its number, and from another program that it has become
-/// (exec).
+/// Identifies a process: it differs from a later process with this number, and from another program
+/// that the process becomes (exec).
 struct process_identity {
     std::uint32_t number = 0; ///< 24 bits
     std::uint32_t start = 0;  ///< when it began, 24 bits; 0: unknown

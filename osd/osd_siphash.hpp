@@ -22,7 +22,7 @@ public:
         : v0_(key.k0 ^ 0x736f6d6570736575), v1_(key.k1 ^ 0x646f72616e646f6d),
           v2_(key.k0 ^ 0x6c7967656e657261), v3_(key.k1 ^ 0x7465646279746573)
     {}
-    /// To be called once, with the whole input.
+    /// Hashes the whole input; called once.
     std::uint64_t of(const void *input, std::size_t size)
     {
         take(input, size);

@@ -37,8 +37,9 @@ private:
 };
 
 long process_id();
-/// From now on, as long as the library that calls it is loaded, each fork() calls this in the
-/// child, whose only thread then is the forking thread. True also on systems without fork().
+/// Registers a call that each fork() makes in the child, as long as the library that registers it
+/// is loaded; the child's only thread then is the forking thread. True also on systems without
+/// fork().
 [[nodiscard]] bool call_in_forked_children(void (*what)());
 long thread_id();
 void yield();

@@ -31,11 +31,11 @@ public:
     DAT_CONN_QUAL qualifier() const { return qualifier_; }
     private_data data() const { return {bytes_, size_}; }
 
-    /// When to repeat a request that found no listener, on the clock of osd::now_ns(); never when
-    /// that is too late.
+    /// The time to repeat a request that found no listener, on the clock of osd::now_ns(); never
+    /// when that is too late.
     std::int64_t next_try();
-    /// When to repeat a request that the peer has put off. The common layer ends the attempt at the
-    /// caller's timeout.
+    /// The time to repeat a request that the peer has put off. The common layer ends the attempt at
+    /// the caller's timeout.
     std::int64_t next_try_later();
     static constexpr std::int64_t never = INT64_MAX;
 

@@ -57,7 +57,8 @@ public:
     char name[64] = {}; ///< name of the device, for logs
     long process = 0;   ///< that opened it
 
-    /// In a forked child, where everything is left alone: it has our memory, but no threads.
+    /// Whether this process is a forked child, where everything is left alone: it has our memory,
+    /// but no threads.
     bool foreign() const { return process != osd::process_id(); }
 
     osd::mutex lock; ///< none of a port's locks is taken before it; never held during an upcall

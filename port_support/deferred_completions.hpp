@@ -90,7 +90,7 @@ public:
         flush(one);
     }
 
-    /// Deferred receives of this receiver are left without one.
+    /// Leaves deferred receives of this receiver without a receiver.
     void forget_receiver(const work_queue *gone) OSD_EXCLUDES(lock)
     {
         osd::lock_guard hold(lock);

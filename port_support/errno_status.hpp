@@ -13,10 +13,10 @@ namespace dapl::DAPL_TRANSPORT {
 /// says nothing about the call.
 status status_of_errno(int error);
 
-/// Logs that this call failed with this errno; the status for it.
+/// Logs that this call failed with this errno; returns the status for it.
 status call_failed(const char *device, const char *call, int error);
 
-/// As call_failed(), of a call that was to listen on this port.
+/// Logs that a call which was to listen on this port failed; returns the status for it.
 status listen_failed(const char *device, const char *call, std::uint16_t port, int error);
 
 /// The process or the system ran out of something; a later call may succeed.

@@ -513,7 +513,7 @@ void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
         refuse(request, reject_reason::non_consumer, {});
 }
 
-/// It waits no longer.
+/// Takes the channel of a request that waits no longer.
 tcp_channel_ptr tcp_cm::answered(tcp_request &request)
 {
     tcp_channel_ptr channel(request.channel.release());

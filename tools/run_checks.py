@@ -158,7 +158,7 @@ def build_dir(name: str) -> pathlib.Path:
 
 @functools.cache
 def quickstart_fits() -> bool:
-    """Whether ./quickstart was here, and its build is one by gcc with our options and no others."""
+    """Whether ./quickstart was here and built with gcc, our options and no others."""
     given = configparser.ConfigParser(interpolation=None)
     if not given.read(QUICKSTART / "meson-private/cmd_line.txt"):
         return False
@@ -183,7 +183,7 @@ def fixed(command: list[str], build: Build) -> list[str]:
 
 
 def last_change_of_libraries() -> float:
-    """When a library came or went, so far as pkg-config knows."""
+    """The time when a library came or went, so far as pkg-config knows."""
     said = subprocess.run(["pkg-config", "--variable=pc_path", "pkg-config"],
                           capture_output=True, text=True, check=False)
     return max((os.stat(folder).st_mtime for folder in said.stdout.strip().split(":")

@@ -123,7 +123,8 @@ void release_objects(adapter &ia)
     });
 }
 
-/// Other adapters of this library may post connection events to EVDs of this one.
+/// Stops other adapters of this library from posting connection events to EVDs of the closing
+/// adapter.
 void recall_evds(adapter &other, const adapter &closing)
 {
     other.visit<endpoint>([&](endpoint &ep) { ep.forget_connect_evd_of(closing); });

@@ -6,7 +6,8 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-/// With a null handle the async EVD is made, of this length; otherwise it is shared.
+/// Opens an adapter. With a null handle its async EVD is made, of this length; otherwise it is
+/// shared.
 status open_adapter(const provider_line &line, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd,
                     DAT_IA_HANDLE *out);
 /// Only an abrupt close destroys the consumer's objects.

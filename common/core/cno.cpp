@@ -277,7 +277,7 @@ status cno::wait(DAT_TIMEOUT timeout_us, DAT_EVD_HANDLE *triggered_by)
         result = wait_for_trigger(deadline_of(timeout_us));
 
     if (dead_) {
-        triggered_changed_.broadcast(); // kill() waits for the last one
+        triggered_changed_.broadcast(); // kill() waits for the last waiter
         answer = status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_DEAD);
     } else if (triggered()) {
         take(triggered_by);

@@ -14,7 +14,7 @@ bool cq_notifier::completion_arrived()
     when_taken_.fetch_or(rearm);
     if (has_unreported(true))
         return true;
-    arm(); // the CNO has polled the CQ meanwhile: they are reported
+    arm(); // the CNO has polled the CQ meanwhile and reports its completions
     return has_unreported(true);
 }
 

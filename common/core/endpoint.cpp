@@ -541,8 +541,8 @@ bool awaits_establish_on(endpoint &ep, const evd &events)
     return ep.awaits_establish_on(events);
 }
 
-/// Before this report the event is stored, but its waiter sleeps on, and the port does not count
-/// it.
+/// Reports a failure. The event is stored before, but its waiter sleeps on, and the port does not
+/// count the event.
 deferred_call endpoint::report_failure()
 {
     user_of<evd> target;

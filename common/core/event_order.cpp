@@ -151,7 +151,7 @@ std::uint32_t event_order::first_deliverable() const
     return at;
 }
 
-/// Its connection is up, but the ESTABLISHED event has not been posted yet.
+/// Whether the completion's connection is up, but the ESTABLISHED event has not been posted yet.
 bool event_order::precedes_established(const completion &done) const
 {
     work_queue *queue = queue_of(done);

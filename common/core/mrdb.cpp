@@ -130,8 +130,8 @@ bool mrdb::claim(const osd::process_identity &self, ticket &out)
     return false;
 }
 
-/// Whether processes are alive is looked up in /proc, one by one: once a second, however often
-/// there is no room.
+/// Sweeps at most once a second, however often there is no room: it looks processes up in /proc,
+/// one by one.
 void mrdb::sweep_if_due()
 {
     constexpr std::int64_t second = 1'000'000'000;

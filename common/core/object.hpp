@@ -165,7 +165,7 @@ inline constexpr handle_kind handle_kinds[] = {
     {mark::srq, DAT_HANDLE_TYPE_SRQ}, {mark::csp, DAT_HANDLE_TYPE_CSP},
 };
 
-/// Returns null for a mark that is none.
+/// Returns null for an unknown mark.
 constexpr const handle_kind *find_kind(mark kind)
 {
     for (const handle_kind &known : handle_kinds)

@@ -11,8 +11,8 @@ namespace dapl::DAPL_TRANSPORT::core {
 /// of the endpoint's queue and the consumer claim of an EVD, so no consumer code may run.
 void operation_failed(endpoint &);
 
-/// On return no timer of the endpoint acts on its queue pair, nor does a failure that an upcall
-/// reports. The endpoint is in a state in which none begins.
+/// Ends the endpoint's failures: on return no timer of the endpoint acts on its queue pair, nor
+/// does a failure that an upcall reports. The endpoint is in a state in which none begins.
 void end_failures(endpoint &);
 
 /// Whether this EVD will receive the ESTABLISHED event of a connection that is being set up. The

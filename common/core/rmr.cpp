@@ -8,13 +8,14 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-/// It has completed, and not as a failure.
+/// Whether a bind has completed, and not as a failure.
 bool is_done(const binding &b)
 {
     return !b.failed.load(std::memory_order_acquire) && b.queue->has_finished(*b.request, &b);
 }
 
-/// It failed, or its queue has lost its endpoint and the outcome will not be known.
+/// Whether a bind failed, or its queue has lost its endpoint, so that the outcome will not be
+/// known.
 bool is_lost(const binding &b)
 {
     return b.failed.load(std::memory_order_acquire) || (!is_done(b) && b.queue->owner == nullptr);

@@ -166,7 +166,7 @@ struct room_text {
     char bytes[128] = "";
 };
 
-/// Says how full the queue is, and what makes room in a full one.
+/// Says how full the queue is, and how a full queue gets room.
 room_text room_in(const refused_post &post)
 {
     room_text out;

@@ -73,7 +73,7 @@ inline void forget_room(post_ring &ring)
 /// The operation of a request that was not used yet.
 inline constexpr auto never_posted = static_cast<DAT_DTOS>(-1);
 
-/// No request can be taken from this one. It is never written to.
+/// A ring without requests to take. It is never written to.
 inline constinit post_ring closed_ring;
 
 /// Places of a ring that were allocated together. Their numbers, ring_place, go on from the numbers
@@ -141,7 +141,7 @@ struct work_queue : post_ring {
             }
         return next.load(std::memory_order_acquire);
     }
-    /// Its requests are taken there from now on, beginning with the next place, or with place 0.
+    /// Takes requests through `posts` from now on, beginning with the next place, or with place 0.
     /// Nothing is outstanding, and posting threads are kept out meanwhile.
     void use(concurrent_posts &posts, bool from_zero);
     /// Nothing is posted any more.
@@ -228,7 +228,7 @@ struct work_queue : post_ring {
     {
         return bindings[request.ring_place].exchange(nullptr);
     }
-    /// It has completed; its success may have been suppressed.
+    /// Whether a bind has completed; its success may have been suppressed.
     bool has_finished(const wr &request, const binding *posted)
     {
         return !is_outstanding(request) || binding_at(request) != posted;

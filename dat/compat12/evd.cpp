@@ -86,7 +86,8 @@ DAT_RETURN dat12_evd_post_se(DAT_EVD_HANDLE handle, const v1::DAT_EVENT *event)
 namespace dat12 {
 namespace {
 
-/// The event is none of a transfer; or it is nothing to this consumer, and the next one is taken.
+/// Dequeues an event that is no transfer's; an event that means nothing to this consumer is
+/// dropped, and the next one is taken.
 OSD_NOINLINE DAT_RETURN dequeue_other(object &evd, DAT_EVENT &two, v1::DAT_EVENT &one)
 {
     while (!translate_event(evd, two, one)) {

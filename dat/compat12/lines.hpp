@@ -14,7 +14,7 @@ public:
     /// The first line of exactly this key that libdat serves, or the next one behind `previous`.
     const dat::config_entry *find(const DAT_PROVIDER_INFO &key, const dat::config_entry *previous)
         OSD_EXCLUDES(lock_);
-    /// Why find() has none: a code of DAT 1.2, and for the user a line of the log.
+    /// Explains why find() fails: a code of DAT 1.2, and for the user a line of the log.
     DAT_RETURN explain(const DAT_PROVIDER_INFO &key) OSD_EXCLUDES(lock_);
     DAT_RETURN list(DAT_COUNT max, DAT_COUNT &count, DAT_PROVIDER_INFO **list) OSD_EXCLUDES(lock_);
 

@@ -8,7 +8,8 @@ using dat12::object;
 namespace dat12 {
 namespace {
 
-/// No segments, more than most_at_once, a number of them that is none, or no remote one.
+/// Posts an unusual operation: without segments, with more than most_at_once, with an illegal
+/// number of them, or without a remote segment.
 template <auto Slot, typename... Rest>
 OSD_COLD DAT_RETURN post_odd(DAT_HANDLE handle, DAT_COUNT count, const v1::DAT_LMR_TRIPLET *iov,
                              DAT_DTO_COOKIE cookie, Rest... rest)

@@ -39,7 +39,7 @@ bool is_in(DAT_UINT32 subtype, DAT_UINT32 first, unsigned position)
     return subtype > first + position - 1 && subtype <= first + 9;
 }
 
-/// The DAT 2.0 code that has the name of this DAT 1.2 one, or an impossible one.
+/// The DAT 2.0 code that has the name of a DAT 1.2 code, or an impossible code.
 DAT_RETURN named_as(DAT_RETURN one)
 {
     constexpr DAT_RETURN no_type = 0x2fff0000, no_subtype = 0xffff;
@@ -83,7 +83,7 @@ DAT_RETURN without_position(DAT_RETURN two, unsigned position)
 
 } // namespace dat12
 
-// As in libdat2, the answer about a number that is no code is bare.
+// The text of a code. A number that is no code gives a bare error, as in libdat2.
 extern "C" OSD_EXPORT DAT_RETURN dat12_strerror(DAT_RETURN value, const char **major,
                                                 const char **minor) __asm__("dat_strerror");
 DAT_RETURN dat12_strerror(DAT_RETURN value, const char **major, const char **minor)

@@ -25,8 +25,8 @@ OSD_ALWAYS_INLINE DAT_RETURN to_one(DAT_RETURN two)
     return two == DAT_SUCCESS ? two : translated(two);
 }
 
-/// For a call of which DAT 2.0 has one more parameter, at this position (counted from 1): positions
-/// behind it move. The code is still one of DAT 2.0.
+/// Adapts the code of a call that has one more parameter in DAT 2.0, at this position (counted from
+/// 1): positions behind it move. The result is still a DAT 2.0 code.
 DAT_RETURN without_position(DAT_RETURN two, unsigned position);
 
 } // namespace dat12

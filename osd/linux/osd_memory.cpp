@@ -42,7 +42,7 @@ public:
             close(file_);
     }
     bool known() const { return file_ >= 0 && text_ != nullptr; }
-    /// Returns false when there is none.
+    /// Finds the mapping at an address. Returns false when there is no mapping.
     bool at(std::uintptr_t address, mapping &out)
     {
         if (asks_kernel_ && ask_kernel(address, out))

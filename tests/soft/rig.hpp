@@ -68,7 +68,7 @@ private:
 bool becomes_true(const std::function<bool()> &condition,
                   std::chrono::milliseconds time = patience);
 
-/// Upcalls of each key_trouble, of all devices.
+/// The number of upcalls of each key_trouble, over all devices.
 extern std::atomic<int> troubles[2];
 
 extern const upcalls upcall_table;

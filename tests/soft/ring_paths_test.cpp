@@ -39,7 +39,7 @@ void pass(end &from, end &to, std::size_t size = 64)
     to.requests.clear();
 }
 
-/// Polls without a pause, so that the devices' threads leave all to it.
+/// Polls without a pause, so that the devices' threads leave all packets to it.
 class poller {
 public:
     poller(end &a, end &b)

@@ -45,7 +45,7 @@ std::atomic<bool> hold_connects{false};
 std::atomic<int> connects{0};
 std::atomic<int> destroyed_qps{0};
 
-/// rdma_connect does not begin while there is one.
+/// Holds rdma_connect back while it lives.
 struct held_connects {
     held_connects() { hold_connects = true; }
     ~held_connects() { hold_connects = false; }

@@ -23,7 +23,7 @@ std::uint64_t access_for(DAT_MEM_PRIV_FLAGS privileges)
     return access;
 }
 
-/// 0 when the system has none.
+/// A random key; 0 when the system has no random numbers.
 std::uint32_t random_key()
 {
     std::uint32_t key = 0;

@@ -383,7 +383,8 @@ std::uint64_t key_bits(const wr &w)
 
 namespace {
 
-/// Without a segment a message finds it too short, which ends the connection.
+/// Takes a receive's memory away. A message finds the receive too short then, which ends the
+/// connection.
 void lose_memory(wr &w)
 {
     w.recv.kept = w.recv.freed = true;

@@ -79,7 +79,7 @@ std::optional<std::uint64_t> bytes_moved(qp &q)
 
 } // namespace
 
-/// Where that is not known, another number every two milliseconds.
+/// The number of bytes moved; if it is not known, a new number every two milliseconds.
 std::uint64_t cq::moved_so_far()
 {
     std::uint64_t sum = 0;

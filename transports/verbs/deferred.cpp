@@ -15,7 +15,7 @@ bool uses(const ibv_qp &qp, const void *object)
            (qp.srq != nullptr && object == qp.srq->pd);
 }
 
-/// At once, or with the last queue pair that uses it and waits for an answer.
+/// Destroys an object at once, or with the last queue pair that uses it and waits for an answer.
 void destroy_after_users(hca &device, const deferred_destruction::need &object)
     OSD_REQUIRES(device.lock)
 {

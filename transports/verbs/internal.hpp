@@ -64,7 +64,7 @@ void close_cq(cq &c);
 /// Whether there is room for what one more queue pair signals for the port.
 bool begin_signalling(cq &c);
 void end_signalling(cq &c);
-/// Whether the device resizes CQs, of which this is one.
+/// Whether the device of this CQ resizes CQs.
 bool resizes_cqs(cq &any);
 /// Drains the device's CQ and the consumer's batch into the deferred completions, so that no later
 /// poll of this CQ needs the queue pairs they belong to. True when one of the queue pair with this
@@ -109,7 +109,7 @@ void end_drawing(qp &q);
 // --- deferred.cpp
 
 void destroy_qp(const hca &device, ibv_qp *handle);
-/// It goes with this connection.
+/// Destroys a queue pair together with this connection.
 void destroy_later(connection &c, ibv_qp *handle);
 // Now, or with the last queue pair that uses it and waits for an answer. Its events are acked.
 void destroy_cq(hca &device, ibv_cq *queue) OSD_REQUIRES(device.lock);

@@ -16,7 +16,7 @@ struct reject_header {
 };
 constexpr unsigned char magic[2] = {'D', 0xd2};
 
-/// In iWARP, stands in front of the private data of a request whose qualifier is large.
+/// The mark in front of the private data of an iWARP request whose qualifier is large.
 constexpr unsigned char large_magic[2] = {'Q', 0xd2};
 /// Bytes of a qualifier without its low 16 bits.
 constexpr std::size_t high_size = 6;
