@@ -661,7 +661,7 @@ TEST_SUITE("connections")
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
     }
 
-    TEST_CASE("libfabric does not wait for what a stranger has announced")
+    TEST_CASE("sockets that libfabric accepts have a time limit")
     {
         node n;
         door_bell bell(n);

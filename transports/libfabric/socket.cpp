@@ -27,8 +27,8 @@ void close_in_programs(int fd)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/// What libfabric 1.17 accepts there, and inherits this, it reads as if it were never to wait: it
-/// does, with our lock, where a stranger announces private data and sends none.
+/// Bounds how long libfabric may block in a read from a socket that it accepts there, since this
+/// port's service thread has the lock of the adapter meanwhile. Accepted sockets inherit the limit.
 void bound_reads(int listener)
 {
     const timeval at_once{0, 1};
