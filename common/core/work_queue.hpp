@@ -70,8 +70,9 @@ inline void forget_room(post_ring &ring)
     ring.known_end = ring.next.load(std::memory_order_relaxed);
 }
 
-/// The operation of a request that was not used yet.
-inline constexpr auto never_posted = static_cast<DAT_DTOS>(-1);
+/// The operation of a request that was not used yet: the last number that fits the bits of DAT_DTOS,
+/// since a constant may have no other.
+inline constexpr auto never_posted = static_cast<DAT_DTOS>(15);
 
 /// A ring without requests to take. It is never written to.
 inline constinit post_ring closed_ring;

@@ -742,7 +742,7 @@ TEST_CASE("RMR-23: the calls that DAT 2.0 added check their arguments" *
     connected_pair pair(ia);
     test_endpoint &own = pair.active;
     constexpr auto flags = DAT_COMPLETION_DEFAULT_FLAG;
-    constexpr auto no_flags = static_cast<DAT_COMPLETION_FLAGS>(0x8000);
+    const auto no_flags = static_cast<DAT_COMPLETION_FLAGS>(0x8000);
     const DAT_DTO_COOKIE cookie = cookie_of(0);
     DAT_LMR_TRIPLET local = own.memory.local(0, 64);
     const DAT_RMR_TRIPLET there = pair.passive.memory.remote(0, 64);

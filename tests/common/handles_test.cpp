@@ -71,7 +71,7 @@ void expect_invalid(consumer &c, DAT_HANDLE handle, DAT_HANDLE_TYPE except)
     }
 }
 
-constexpr auto none = static_cast<DAT_HANDLE_TYPE>(-1);
+constexpr auto none = static_cast<DAT_HANDLE_TYPE>(15);
 
 DAT_LMR_HANDLE make_lmr(consumer &c, DAT_PZ_HANDLE pz)
 {
