@@ -42,7 +42,7 @@ KEPT_APART = {
 
 def skip(why: object) -> None:
     print(f"SKIPPED: no class was counted, because clang.cindex cannot be used ({why}). "
-          "Debian has it in python3-clang-14, see tools/packages.check.")
+          "Debian has it in python3-clang, see tools/packages.check.")
     sys.exit(SKIPPED)
 
 

@@ -67,6 +67,7 @@ NOT_RUN = {
     "ninja -C build && meson devenv *": "gen-build does the first, and the second is shown alone",
     "ninja -C build clang-format": "would change the sources",
     "tools/setup-packages": "installs packages",
+    "tools/systems/try-system *": "makes a system",
     "tools/vm/run-in-vm *": "needs the virtual machine; tests/vm uses it",
     "tests/verbs/vm_round.py *": "needs the virtual machine; tests/verbs uses it",
 }
