@@ -129,7 +129,8 @@ int job::introduce()
     for (int rank = 0; rank < c.size() && status == DAPL_AM_OK; ++rank) {
         introduction other = own;
         if (rank != c.rank())
-            status = c.starter.lookup(rank, introduction_key, &other, sizeof other);
+            status =
+                c.starter.lookup(rank, introduction_key, &other, sizeof other, c.set.setup_timeout);
         if (rank == 0)
             first = other;
         c.peer_of_rank(rank).place = other.place;
@@ -186,8 +187,8 @@ int job::exchange_segments()
         status = c.starter.exchange(segment_key, c.set.setup_timeout);
     for (int rank = 0; rank < c.size() && status == DAPL_AM_OK; ++rank)
         if (rank != c.rank())
-            status =
-                c.starter.lookup(rank, segment_key, &c.peer_of_rank(rank).memory, sizeof(segment));
+            status = c.starter.lookup(rank, segment_key, &c.peer_of_rank(rank).memory,
+                                      sizeof(segment), c.set.setup_timeout);
     return status;
 }
 

@@ -27,8 +27,10 @@ public:
     /// Waits until all ranks have come here with what they publish under the key, and names those
     /// that have not come in time.
     virtual int exchange(const char *key, unsigned milliseconds) = 0;
-    /// Copies what a rank has published: exactly `size` bytes.
-    virtual int lookup(int rank, const char *key, void *data, std::size_t size) = 0;
+    /// Copies what a rank has published: exactly `size` bytes. Waits for a rank that has left
+    /// without publishing anything to end the job.
+    virtual int lookup(int rank, const char *key, void *data, std::size_t size,
+                       unsigned milliseconds) = 0;
 
     /// Leaves in order. The thread that ends the job calls it, and the next.
     virtual void leave() = 0;

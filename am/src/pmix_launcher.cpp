@@ -80,9 +80,14 @@ pmix_proc_t pmix_launcher::process(pmix_rank_t rank) const
     return result;
 }
 
-/// Stands still if the job ends: an exit has left PMIx then, so its calls fail.
+/// Stands still if the job ends: an exit has left PMIx then, so its calls fail. They also fail
+/// shortly before the end, when PMIx or a rank has lost its connection and its thread has still to
+/// tell.
 int pmix_launcher::report_failure(const char *call, pmix_status_t status) const
 {
+    constexpr int longest = 2000; // milliseconds
+    for (int i = 0; i < longest && status == PMIX_ERR_LOST_CONNECTION && !end_.begun(); ++i)
+        usleep(1000);
     end_.stand_if_begun();
     report("%s: %s", call, PMIx_Error_string(status));
     return DAPL_AM_ERR_LAUNCHER;
@@ -237,13 +242,29 @@ int pmix_launcher::exchange(const char *key, unsigned milliseconds)
     return exchanged_ == PMIX_SUCCESS ? DAPL_AM_OK : report_failure("PMIx_Fence_nb", exchanged_);
 }
 
-int pmix_launcher::lookup(int rank, const char *key, void *data, std::size_t size)
+/// Waits while a rank has published nothing: it has left during the set-up, so the end of the job
+/// is on its way. PMIx waits itself until version 7.
+pmix_status_t pmix_launcher::get(int rank, const char *key, unsigned milliseconds,
+                                 pmix_value_t *&found)
 {
     const pmix_proc_t other = process(static_cast<pmix_rank_t>(rank));
+    const std::int64_t until = now_us() + std::int64_t{milliseconds} * 1000;
+    for (;;) {
+        take_turn();
+        const pmix_status_t status = PMIx_Get(&other, key, nullptr, 0, &found);
+        end_turn();
+        if (status != PMIX_ERR_NOT_FOUND || lost_ || now_us() >= until)
+            return status;
+        end_.stand_if_begun();
+        usleep(poll_interval_us);
+    }
+}
+
+int pmix_launcher::lookup(int rank, const char *key, void *data, std::size_t size,
+                          unsigned milliseconds)
+{
     pmix_value_t *found = nullptr;
-    take_turn();
-    const pmix_status_t status = PMIx_Get(&other, key, nullptr, 0, &found);
-    end_turn();
+    const pmix_status_t status = get(rank, key, milliseconds, found);
     if (status != PMIX_SUCCESS)
         return report_failure("PMIx_Get", status);
     const bool good = found->type == PMIX_BYTE_OBJECT && found->data.bo.size == size;

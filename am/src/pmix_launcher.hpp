@@ -20,7 +20,8 @@ public:
     int start() override;
     int publish(const char *key, const void *data, std::size_t size) override;
     int exchange(const char *key, unsigned milliseconds) override;
-    int lookup(int rank, const char *key, void *data, std::size_t size) override;
+    int lookup(int rank, const char *key, void *data, std::size_t size,
+               unsigned milliseconds) override;
     void leave() override;
     void abort(int code, const char *message) override;
 
@@ -38,6 +39,7 @@ private:
     void end_turn();
     void take_last_turn();
     bool begin_exchange();
+    pmix_status_t get(int rank, const char *key, unsigned milliseconds, pmix_value_t *&found);
 
     ending &end_;
     pmix_proc_t own_{};
