@@ -8,6 +8,15 @@ using am::category;
 using am::current_job;
 using am::message;
 
+namespace {
+
+int reply(dapl_am_token *token, const message &m, size_t size)
+{
+    return token != nullptr ? token->receiver.reply(*token, m, size) : DAPL_AM_ERR_CONTEXT;
+}
+
+} // namespace
+
 size_t dapl_am_max_medium(void)
 {
     return am::max_medium;
@@ -42,30 +51,28 @@ int dapl_am_request_long(int rank, int handler, const void *payload, size_t size
 
 int dapl_am_token_rank(const dapl_am_token *token)
 {
-    if (token == nullptr)
-        return -1;
-    return token->from != nullptr ? token->from->rank : dapl_am_rank();
+    return token != nullptr ? token->receiver.sender(*token) : -1;
 }
 
 int dapl_am_reply_short(dapl_am_token *token, int handler, int count, const int32_t *args)
 {
-    return current_job->messages().reply(
-        token, message::make(category::short_message, handler, nullptr, nullptr, count, args), 0);
+    return reply(token,
+                 message::make(category::short_message, handler, nullptr, nullptr, count, args), 0);
 }
 
 int dapl_am_reply_medium(dapl_am_token *token, int handler, const void *payload, size_t size,
                          int count, const int32_t *args)
 {
-    return current_job->messages().reply(
-        token, message::make(category::medium, handler, payload, nullptr, count, args), size);
+    return reply(token, message::make(category::medium, handler, payload, nullptr, count, args),
+                 size);
 }
 
 int dapl_am_reply_long(dapl_am_token *token, int handler, const void *payload, size_t size,
                        void *destination, int count, const int32_t *args)
 {
-    return current_job->messages().reply(
-        token, message::make(category::long_message, handler, payload, destination, count, args),
-        size);
+    return reply(token,
+                 message::make(category::long_message, handler, payload, destination, count, args),
+                 size);
 }
 
 int dapl_am_poll(void)

@@ -108,8 +108,8 @@ void messenger::run_handler(dapl_am_token &token, unsigned kind, int index, void
         (h.count != DAPL_AM_ANY_ARGS && h.count != count)) {
         report("a message of rank %d for handler %d (%s), of kind %#x with %d arguments, does not "
                "suit the table passed to dapl_am_attach()",
-               token.from != nullptr ? token.from->rank : job_.rank(), index,
-               h.function == nullptr ? "not registered" : name_of(h), kind, count);
+               sender(token), index, h.function == nullptr ? "not registered" : name_of(h), kind,
+               count);
         job_.end.fail();
     }
     const handler_scope scope;
@@ -200,7 +200,7 @@ void messenger::bank_credit(peer &p)
 /// Copies the payload, since the handler may change it.
 int messenger::deliver_here(const message &m, unsigned role)
 {
-    dapl_am_token token{nullptr, (role & DAPL_AM_REQUEST) != 0, false};
+    dapl_am_token token{*this, nullptr, (role & DAPL_AM_REQUEST) != 0, false};
     void *payload = nullptr;
     work_request *copy = nullptr; // not on the stack, which may be small
     if (m.what == category::medium) {
@@ -219,24 +219,29 @@ int messenger::deliver_here(const message &m, unsigned role)
     return DAPL_AM_OK;
 }
 
-int messenger::reply(dapl_am_token *token, message m, std::size_t size)
+int messenger::sender(const dapl_am_token &token) const
 {
-    if (token == nullptr || !token->request || token->replied)
+    return token.from != nullptr ? token.from->rank : job_.rank();
+}
+
+int messenger::reply(dapl_am_token &token, message m, std::size_t size)
+{
+    if (!token.request || token.replied)
         return DAPL_AM_ERR_CONTEXT;
     if (const int status = m.check(size); status != DAPL_AM_OK)
         return status;
     m.size = static_cast<std::uint32_t>(size);
     const bool is_long = m.what == category::long_message;
-    const segment &target = token->from != nullptr ? token->from->memory : job_.own_segment;
+    const segment &target = token.from != nullptr ? token.from->memory : job_.own_segment;
     if (is_long && !target.holds(m.address, size))
         return DAPL_AM_ERR_RANGE;
-    token->replied = true;
-    if (token->from == nullptr)
+    token.replied = true;
+    if (token.from == nullptr)
         return deliver_here(m, DAPL_AM_REPLY);
     dapl_am_op written;
     if (is_long && !m.pack())
-        memory_.write(*token->from, m.address, m.payload, size, written, local_memory::lent);
-    send_reply(*token->from, m);
+        memory_.write(*token.from, m.address, m.payload, size, written, local_memory::lent);
+    send_reply(*token.from, m);
     memory_.await_quietly(written);
     return DAPL_AM_OK;
 }
@@ -338,7 +343,7 @@ bool messenger::dispatch(peer &p, const header &h, std::byte *data)
     case category::short_message:
         break;
     }
-    dapl_am_token token{&p, h.is_request(), false};
+    dapl_am_token token{*this, &p, h.is_request(), false};
     run_handler(token, kind_of(h.what()) | (h.is_request() ? DAPL_AM_REQUEST : DAPL_AM_REPLY),
                 h.handler, payload, h.size, h.count, args);
     return token.replied;

@@ -13,8 +13,15 @@
 #include <array>
 #include <atomic>
 
+namespace am {
+
+class messenger;
+
+} // namespace am
+
 /// The message for which a handler is running.
 struct dapl_am_token {
+    am::messenger &receiver;
     am::peer *from; ///< null: this rank itself
     bool request;
     bool replied;
@@ -66,7 +73,9 @@ public:
     /// Runs the handler of a message to this rank itself. Returns a status.
     int deliver_here(const message &m, unsigned role);
     /// Sends the reply of a handler. Returns a status.
-    int reply(dapl_am_token *token, message m, std::size_t size);
+    int reply(dapl_am_token &token, message m, std::size_t size);
+    /// Returns the rank that has sent a message.
+    int sender(const dapl_am_token &token) const;
 
     /// Takes some of what has arrived. Returns whether there was anything.
     bool poll();
