@@ -229,6 +229,10 @@ class Srun:
         self.daemons = []
         try:
             self.start()
+            types = subprocess.run(["srun", "--mpi=list"], env=self.env, timeout=30, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+            if "pmix" not in types:
+                skip("this Slurm has no plugin for PMIx")
         except BaseException:  # a skip too: the daemons that have started are not left over
             self.__exit__()
             raise
